@@ -1,0 +1,1 @@
+//! Suites that test the engine as a whole; see `tests/`.

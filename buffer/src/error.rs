@@ -1,0 +1,159 @@
+//! The one public error of Wattle. It lives in the lowest layer so that every layer can return it;
+//! the engine re-exports it.
+
+use crate::ids::PageId;
+use std::{fmt, io, path::PathBuf, sync::Arc};
+
+/// Result with Wattle's [`Error`].
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What can go wrong. Each message is one sentence that names what and where.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// An I/O operation failed.
+    #[error("cannot {action}: {source}")]
+    Io {
+        /// What was being done, with page id or path.
+        action: String,
+        /// The operating system's error.
+        source: Arc<io::Error>,
+    },
+    /// The device has no room for the pages that an operation needs.
+    #[error("the device is full: {action} failed ({source}); nothing was changed")]
+    DiskFull {
+        /// What was being done, with sizes.
+        action: String,
+        /// The operating system's error.
+        source: Arc<io::Error>,
+    },
+    /// Bytes on disk are not what Wattle wrote.
+    #[error("page {page} is corrupt: {what}")]
+    Corruption {
+        /// The damaged page.
+        page: PageId,
+        /// Which check failed, with the numbers.
+        what: String,
+    },
+    /// A key is longer than the limit.
+    #[error("a key of {len} bytes is above the limit of {max} bytes")]
+    KeyTooLong {
+        /// Bytes of the key.
+        len: usize,
+        /// Limit in bytes.
+        max: usize,
+    },
+    /// A value is longer than the limit.
+    #[error("a value of {len} bytes is above the limit of {max} bytes")]
+    ValueTooLong {
+        /// Bytes of the value.
+        len: u64,
+        /// Limit in bytes.
+        max: u64,
+    },
+    /// `insert` found the key present.
+    #[error("the key exists already")]
+    KeyExists,
+    /// Bulk load was given keys out of order.
+    #[error(
+        "bulk load needs strictly ascending keys, and entry {position} is not above the one before it"
+    )]
+    NotSorted {
+        /// Zero-based number of the offending entry.
+        position: u64,
+    },
+    /// Bulk load was asked to fill a tree that holds entries.
+    #[error("bulk load needs an empty tree")]
+    NotEmpty,
+    /// An option has a value outside its limits.
+    #[error("{0}")]
+    InvalidOption(String),
+    /// A tree name is unusable.
+    #[error("a tree name must have 1 to {max} bytes, this one has {len}")]
+    InvalidTreeName {
+        /// Bytes of the name.
+        len: usize,
+        /// Limit in bytes.
+        max: usize,
+    },
+    /// A tree of that name exists.
+    #[error("a tree named {0:?} exists already")]
+    TreeExists(String),
+    /// No tree has that name.
+    #[error("there is no tree named {0:?}")]
+    NoSuchTree(String),
+    /// A tree cannot be dropped while handles to it are alive.
+    #[error("the tree {0:?} is in use: drop its other handles first")]
+    TreeInUse(String),
+    /// The tree of this handle was dropped, or belongs to another engine.
+    #[error("the tree {0:?} does not belong to this engine or was dropped")]
+    ForeignTree(String),
+    /// The path holds something that is not a Wattle store.
+    #[error("{path} is not a Wattle store: {why}")]
+    NotAStore {
+        /// The path.
+        path: PathBuf,
+        /// What was found instead.
+        why: String,
+    },
+    /// The store was written by another format version.
+    #[error("{path} has format version {found}, this build reads version {expected}")]
+    WrongVersion {
+        /// The path.
+        path: PathBuf,
+        /// Version in the store.
+        found: u32,
+        /// Version of this build.
+        expected: u32,
+    },
+    /// The store is open in this or another process.
+    #[error("{path} is open already, in this or another process")]
+    AlreadyOpen {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The store was in use when its process ended, and there is no log to recover from.
+    #[error(
+        "{path} was not closed cleanly and has no log to recover from; its contents cannot be trusted"
+    )]
+    NotClosed {
+        /// The path.
+        path: PathBuf,
+    },
+    /// No frame could be freed.
+    #[error("no frame of the pool of {frames} could be freed within {waited_ms} ms: {why}")]
+    PoolExhausted {
+        /// Frames of the pool.
+        frames: usize,
+        /// How long the caller waited, milliseconds.
+        waited_ms: u64,
+        /// What holds the frames.
+        why: String,
+    },
+    /// Too many sessions or open trees for the pool.
+    #[error("{0}")]
+    Limit(String),
+    /// The engine was closed.
+    #[error("the engine is closed")]
+    Closed,
+    /// The engine stopped accepting changes after an error it cannot undo.
+    #[error("the engine stopped after an earlier error and must be reopened: {0}")]
+    Poisoned(String),
+}
+
+impl Error {
+    /// Wraps an I/O error; `ENOSPC` and its kin become [`Error::DiskFull`].
+    pub fn io(action: impl fmt::Display, source: io::Error) -> Error {
+        let full = matches!(
+            source.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+        );
+        let (action, source) = (action.to_string(), Arc::new(source));
+        if full { Error::DiskFull { action, source } } else { Error::Io { action, source } }
+    }
+
+    /// A corruption of `page`.
+    pub fn corruption(page: PageId, what: impl fmt::Display) -> Error {
+        Error::Corruption { page, what: what.to_string() }
+    }
+}

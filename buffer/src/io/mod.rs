@@ -1,0 +1,150 @@
+//! Storage: where pages live outside memory. One trait, four back ends.
+//!
+//! | back end | reads of blocking sessions | reads of asynchronous sessions | writes |
+//! |---|---|---|---|
+//! | `uring` | `pread`, O_DIRECT | tokio-uring | tokio-uring, a batch at a time |
+//! | `threads` | `pread`, O_DIRECT where possible | a small pool of threads | a small pool of threads |
+//! | `memory` | copy | copy | copy |
+//! | `sim` | copy, with faults | copy, with faults | copy, with faults |
+//!
+//! Memory given to the kernel is owned by the operation ([`ReadTarget`]) until it completes.
+
+use crate::{
+    ids::{FrameId, PageId},
+    page::{PAGE_SIZE, PageImage},
+    racy,
+};
+use std::{future::Future, io, pin::Pin, ptr::NonNull, sync::Arc};
+
+/// Whoever lends memory to reads and must hear when a read is dropped unfinished.
+pub trait TargetOwner: Send + Sync {
+    /// The read into `frame` was dropped before [`ReadTarget::finish`]; the kernel no longer uses
+    /// the memory.
+    fn abandoned(&self, frame: FrameId, page: PageId);
+}
+
+/// The frame that one read fills: [`PAGE_SIZE`] bytes, page aligned, owned by the operation until
+/// it completes. Dropping it unfinished gives the frame back to its owner.
+pub struct ReadTarget {
+    ptr: NonNull<u8>,
+    frame: FrameId,
+    page: PageId,
+    owner: Option<Arc<dyn TargetOwner>>,
+}
+
+// SAFETY: the memory is reserved for this operation alone, whichever thread runs it; the owner is
+// Send and Sync.
+unsafe impl Send for ReadTarget {}
+
+impl ReadTarget {
+    /// Lends `frame` at `ptr` to a read of `page`.
+    ///
+    /// # Safety
+    /// `ptr` must be page aligned and valid for writes of [`PAGE_SIZE`] bytes as long as `owner`
+    /// lives, and nothing but this target may write there before it is finished or dropped.
+    pub unsafe fn new(
+        ptr: NonNull<u8>,
+        frame: FrameId,
+        page: PageId,
+        owner: Arc<dyn TargetOwner>,
+    ) -> Self {
+        ReadTarget { ptr, frame, page, owner: Some(owner) }
+    }
+
+    /// The page to read.
+    pub fn page(&self) -> PageId {
+        self.page
+    }
+
+    /// The frame that is being filled.
+    pub fn frame(&self) -> FrameId {
+        self.frame
+    }
+
+    /// Start of the [`PAGE_SIZE`] bytes, for system calls.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.ptr.as_ptr()
+    }
+
+    /// Copies a page into the target.
+    pub fn fill(&mut self, bytes: &[u8; PAGE_SIZE]) {
+        // SAFETY: the target is PAGE_SIZE bytes that only this operation writes, see `new`.
+        unsafe { racy::copy_in(bytes.as_ptr(), self.ptr.as_ptr(), PAGE_SIZE) };
+    }
+
+    /// The bytes read. Other threads may only read them at the same time.
+    pub fn bytes(&self) -> &[u8; PAGE_SIZE] {
+        // SAFETY: valid and not written while `self` is borrowed, see `new`.
+        unsafe { &*self.ptr.as_ptr().cast::<[u8; PAGE_SIZE]>() }
+    }
+
+    /// Ends the loan without telling the owner, who takes the frame back by itself.
+    pub fn finish(mut self) -> FrameId {
+        self.owner = None;
+        self.frame
+    }
+}
+
+impl Drop for ReadTarget {
+    fn drop(&mut self) {
+        if let Some(owner) = self.owner.take() {
+            owner.abandoned(self.frame, self.page);
+        }
+    }
+}
+
+/// One page of a batch of writes. The image is sealed.
+pub struct PageWrite<'a> {
+    /// Where it goes.
+    pub page: PageId,
+    /// What is written.
+    pub image: &'a PageImage,
+}
+
+/// A read in progress.
+pub type ReadFuture = Pin<Box<dyn Future<Output = (ReadTarget, io::Result<()>)>>>;
+
+/// Which back end to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum IoKind {
+    /// tokio-uring with O_DIRECT; falls back to `Threads` with a warning where io_uring is refused.
+    #[default]
+    Uring,
+    /// `pread` and `pwrite`.
+    Threads,
+    /// Memory only; the data are gone with the engine.
+    Memory,
+}
+
+/// A device of pages. All methods may be called from any thread at once.
+///
+/// A page is valid for reads once a write of it has completed. A short read or write is an error,
+/// never a shorter success. Errors keep their `io::ErrorKind`, in particular `StorageFull`.
+pub trait Storage: Send + Sync + 'static {
+    /// Name for messages and statistics: `uring`, `threads`, `memory`, `sim`.
+    fn name(&self) -> &'static str;
+
+    /// Reads one page and blocks until it is there.
+    fn read_page(&self, target: &mut ReadTarget) -> io::Result<()>;
+
+    /// Reads one page without blocking the calling thread where the back end can. The target comes
+    /// back with the result; dropping the future leaves it with the operation until that ends.
+    fn read_page_async(self: Arc<Self>, target: ReadTarget) -> ReadFuture;
+
+    /// Reads one page into private memory and blocks until it is there.
+    fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()>;
+
+    /// Writes a batch, all of its pages in flight at once as far as the back end can, and blocks
+    /// until every one has completed. Pushes one result for each, in order.
+    fn write_pages(&self, batch: &[PageWrite<'_>], results: &mut Vec<io::Result<()>>);
+
+    /// Makes every completed write durable.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Pages that the device has room reserved for.
+    fn capacity_pages(&self) -> u64;
+
+    /// Reserves room for at least `pages` in total, so that later writes below cannot run out of
+    /// space. Never shrinks.
+    fn reserve(&self, pages: u64) -> io::Result<()>;
+}

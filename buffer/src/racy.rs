@@ -1,0 +1,386 @@
+//! Racy reads and writes of page bytes: the primitive operations that optimistic readers and the
+//! exclusive writer share a page through. One of the files meant for `unsafe`.
+//!
+//! Every access here is either a relaxed atomic or an inline-assembly load or store, which the
+//! compiler may neither tear into assumptions nor repeat. A racing reader can therefore see any
+//! mix of old and new bytes, which the caller discards when the latch version does not validate.
+//! Inline assembly is used where Rust's atomics do not vectorise; other processors and the model
+//! checker take the byte-wise path. Callers are [`crate::page`] only, which checks all bounds.
+
+use crate::sync::interleave;
+use std::cmp::Ordering;
+
+/// Loads a naturally aligned unsigned integer.
+macro_rules! load {
+    ($name:ident, $int:ty, $atomic:ident) => {
+        /// Relaxed load.
+        ///
+        /// # Safety
+        /// `ptr` must be valid for reads of the type, naturally aligned, and all concurrent
+        /// writes to it must go through this module.
+        #[inline(always)]
+        pub unsafe fn $name(ptr: *const u8) -> $int {
+            interleave();
+            // SAFETY: the caller guarantees validity and alignment.
+            let atomic = unsafe { std::sync::atomic::$atomic::from_ptr(ptr as *mut $int) };
+            atomic.load(std::sync::atomic::Ordering::Relaxed)
+        }
+    };
+}
+load!(load_u8, u8, AtomicU8);
+load!(load_u16, u16, AtomicU16);
+load!(load_u32, u32, AtomicU32);
+load!(load_u64, u64, AtomicU64);
+
+/// Stores a naturally aligned unsigned integer.
+macro_rules! store {
+    ($name:ident, $int:ty, $atomic:ident) => {
+        /// Relaxed store.
+        ///
+        /// # Safety
+        /// `ptr` must be valid for writes of the type, naturally aligned, and the caller must be
+        /// the only writer (exclusive latch).
+        #[inline(always)]
+        pub unsafe fn $name(ptr: *mut u8, value: $int) {
+            interleave();
+            // SAFETY: the caller guarantees validity and alignment.
+            let atomic = unsafe { std::sync::atomic::$atomic::from_ptr(ptr as *mut $int) };
+            atomic.store(value, std::sync::atomic::Ordering::Relaxed);
+        }
+    };
+}
+store!(store_u8, u8, AtomicU8);
+store!(store_u16, u16, AtomicU16);
+store!(store_u32, u32, AtomicU32);
+store!(store_u64, u64, AtomicU64);
+
+#[cfg(all(target_arch = "x86_64", not(shuttle)))]
+mod words {
+    use std::arch::asm;
+
+    macro_rules! word {
+        ($load:ident, $store:ident, $int:ty, $class:ident, $l:literal, $s:literal) => {
+            /// Loads one possibly unaligned word.
+            ///
+            /// # Safety
+            /// `ptr` must be valid for reads of the type.
+            #[inline(always)]
+            pub unsafe fn $load(ptr: *const u8) -> $int {
+                let value: $int;
+                // SAFETY: the caller guarantees the read; the assembly only loads.
+                unsafe {
+                    asm!($l, out($class) value, in(reg) ptr,
+                         options(readonly, nostack, preserves_flags));
+                }
+                value
+            }
+            /// Stores one possibly unaligned word.
+            ///
+            /// # Safety
+            /// `ptr` must be valid for writes of the type.
+            #[inline(always)]
+            pub unsafe fn $store(ptr: *mut u8, value: $int) {
+                // SAFETY: the caller guarantees the write; the assembly only stores.
+                unsafe {
+                    asm!($s, in($class) value, in(reg) ptr, options(nostack, preserves_flags));
+                }
+            }
+        };
+    }
+    use std::arch::x86_64::__m128i;
+    word!(load16, store16, __m128i, xmm_reg, "movdqu {0}, [{1}]", "movdqu [{1}], {0}");
+    word!(load8, store8, u64, reg, "mov {0}, [{1}]", "mov [{1}], {0}");
+    word!(load4, store4, u32, reg, "mov {0:e}, [{1}]", "mov [{1}], {0:e}");
+    word!(load2, store2, u16, reg, "mov {0:x}, [{1}]", "mov [{1}], {0:x}");
+    word!(load1, store1, u8, reg_byte, "mov {0}, [{1}]", "mov [{1}], {0}");
+
+    /// Copies `len` bytes with word moves that overlap at the end.
+    ///
+    /// # Safety
+    /// `src` valid for reads and `dst` for writes of `len` bytes; they do not overlap.
+    #[inline(always)]
+    pub unsafe fn copy(src: *const u8, dst: *mut u8, len: usize) {
+        macro_rules! pair {
+            ($load:ident, $store:ident, $size:literal) => {{
+                // SAFETY: $size <= len, so both words lie inside the ranges.
+                let first = unsafe { $load(src) };
+                // SAFETY: len - $size is in range.
+                let at = unsafe { src.add(len - $size) };
+                // SAFETY: the last $size bytes of the source.
+                let last = unsafe { $load(at) };
+                // SAFETY: as for the source.
+                unsafe { $store(dst, first) };
+                // SAFETY: len - $size is in range.
+                let at = unsafe { dst.add(len - $size) };
+                // SAFETY: the last $size bytes of the destination.
+                unsafe { $store(at, last) };
+            }};
+        }
+        match len {
+            0 => {}
+            1 => {
+                // SAFETY: one byte in range.
+                let byte = unsafe { load1(src) };
+                // SAFETY: one byte in range.
+                unsafe { store1(dst, byte) };
+            }
+            2..4 => pair!(load2, store2, 2),
+            4..8 => pair!(load4, store4, 4),
+            8..16 => pair!(load8, store8, 8),
+            _ => {
+                let mut at = 0;
+                while at + 16 <= len {
+                    // SAFETY: at + 16 <= len.
+                    let from = unsafe { src.add(at) };
+                    // SAFETY: 16 bytes in range.
+                    let word = unsafe { load16(from) };
+                    // SAFETY: at + 16 <= len.
+                    let to = unsafe { dst.add(at) };
+                    // SAFETY: 16 bytes in range.
+                    unsafe { store16(to, word) };
+                    at += 16;
+                }
+                if at < len {
+                    // SAFETY: len >= 16.
+                    let from = unsafe { src.add(len - 16) };
+                    // SAFETY: the last 16 bytes.
+                    let word = unsafe { load16(from) };
+                    // SAFETY: len >= 16.
+                    let to = unsafe { dst.add(len - 16) };
+                    // SAFETY: the last 16 bytes.
+                    unsafe { store16(to, word) };
+                }
+            }
+        }
+    }
+}
+
+/// Copies `len` bytes of a page to private memory.
+///
+/// # Safety
+/// `src` valid for reads, `dst` valid for writes and private to the caller, no overlap.
+#[inline(always)]
+pub unsafe fn copy_out(src: *const u8, dst: *mut u8, len: usize) {
+    interleave();
+    #[cfg(all(target_arch = "x86_64", not(shuttle)))]
+    // SAFETY: forwarded from the caller.
+    unsafe {
+        words::copy(src, dst, len)
+    };
+    #[cfg(not(all(target_arch = "x86_64", not(shuttle))))]
+    for at in 0..len {
+        // SAFETY: at < len.
+        let from = unsafe { src.add(at) };
+        // SAFETY: one byte in range.
+        let byte = unsafe { load_u8_quiet(from) };
+        // SAFETY: at < len.
+        let to = unsafe { dst.add(at) };
+        // SAFETY: private memory of the caller.
+        unsafe { to.write(byte) };
+        if at % 64 == 63 {
+            interleave();
+        }
+    }
+}
+
+/// Copies `len` private bytes into a page.
+///
+/// # Safety
+/// `src` valid for reads and not concurrently written, `dst` valid for writes, the caller is the
+/// only writer of the page, no overlap.
+#[inline(always)]
+pub unsafe fn copy_in(src: *const u8, dst: *mut u8, len: usize) {
+    interleave();
+    #[cfg(all(target_arch = "x86_64", not(shuttle)))]
+    // SAFETY: forwarded from the caller.
+    unsafe {
+        words::copy(src, dst, len)
+    };
+    #[cfg(not(all(target_arch = "x86_64", not(shuttle))))]
+    for at in 0..len {
+        // SAFETY: at < len.
+        let from = unsafe { src.add(at) };
+        // SAFETY: readable by the contract.
+        let byte = unsafe { from.read() };
+        // SAFETY: at < len.
+        let to = unsafe { dst.add(at) };
+        // SAFETY: one byte in range, always aligned.
+        let atomic = unsafe { std::sync::atomic::AtomicU8::from_ptr(to) };
+        atomic.store(byte, std::sync::atomic::Ordering::Relaxed);
+        if at % 64 == 63 {
+            interleave();
+        }
+    }
+}
+
+#[cfg(not(all(target_arch = "x86_64", not(shuttle))))]
+unsafe fn load_u8_quiet(ptr: *const u8) -> u8 {
+    // SAFETY: the caller guarantees one readable byte; bytes are always aligned.
+    let atomic = unsafe { std::sync::atomic::AtomicU8::from_ptr(ptr as *mut u8) };
+    atomic.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+/// Compares `key.len()` bytes of a page with `key`, as `page_bytes.cmp(key)`.
+///
+/// # Safety
+/// `ptr` valid for reads of `key.len()` bytes.
+#[inline(always)]
+pub unsafe fn compare(ptr: *const u8, key: &[u8]) -> Ordering {
+    interleave();
+    #[cfg(all(target_arch = "x86_64", not(shuttle)))]
+    {
+        let len = key.len();
+        let mut at = 0;
+        while at + 8 <= len {
+            // SAFETY: at + 8 <= len.
+            let from = unsafe { ptr.add(at) };
+            // SAFETY: 8 bytes in range.
+            let ours = u64::from_be(unsafe { words::load8(from) });
+            let theirs = u64::from_be_bytes(key[at..at + 8].try_into().expect("8 bytes"));
+            if ours != theirs {
+                return ours.cmp(&theirs);
+            }
+            at += 8;
+        }
+        while at < len {
+            // SAFETY: at < len.
+            let from = unsafe { ptr.add(at) };
+            // SAFETY: one byte in range.
+            let ours = unsafe { words::load1(from) };
+            if ours != key[at] {
+                return ours.cmp(&key[at]);
+            }
+            at += 1;
+        }
+        Ordering::Equal
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(shuttle))))]
+    {
+        for (at, byte) in key.iter().enumerate() {
+            // SAFETY: at < key.len().
+            let from = unsafe { ptr.add(at) };
+            // SAFETY: one byte in range.
+            let ours = unsafe { load_u8_quiet(from) };
+            if ours != *byte {
+                return ours.cmp(byte);
+            }
+        }
+        Ordering::Equal
+    }
+}
+
+/// Bit `i` of the result is set when the `i`-th of the 16 little-endian `u32` at `ptr` is below
+/// `bound`.
+///
+/// # Safety
+/// `ptr` valid for reads of 64 bytes and aligned to 4.
+#[inline(always)]
+pub unsafe fn below_16(ptr: *const u8, bound: u32) -> u32 {
+    interleave();
+    #[cfg(all(target_arch = "x86_64", not(shuttle)))]
+    {
+        use std::arch::asm;
+        if std::arch::is_x86_feature_detected!("avx512f") {
+            let mask: u32;
+            // SAFETY: 64 readable bytes by the contract; AVX-512F was detected.
+            unsafe {
+                asm!(
+                    "vpbroadcastd zmm1, {bound:e}",
+                    "vpcmpud k1, zmm1, [{ptr}], 6", // 6: not less or equal, bound > element
+                    "kmovw {mask:e}, k1",
+                    bound = in(reg) bound, ptr = in(reg) ptr, mask = lateout(reg) mask,
+                    out("zmm1") _, out("k1") _,
+                    options(readonly, nostack, preserves_flags)
+                );
+            }
+            return mask;
+        }
+        if std::arch::is_x86_feature_detected!("avx2") {
+            let (low, high): (u32, u32);
+            // SAFETY: 64 readable bytes by the contract; AVX2 was detected.
+            unsafe {
+                asm!(
+                    "vmovd xmm1, {bound:e}",
+                    "vpbroadcastd ymm1, xmm1",
+                    "vmovdqu ymm2, [{ptr}]",
+                    "vmovdqu ymm3, [{ptr} + 32]",
+                    "vpmaxud ymm4, ymm2, ymm1", // equal to the element when element >= bound
+                    "vpcmpeqd ymm4, ymm4, ymm2",
+                    "vpmaxud ymm5, ymm3, ymm1",
+                    "vpcmpeqd ymm5, ymm5, ymm3",
+                    "vmovmskps {low:e}, ymm4",
+                    "vmovmskps {high:e}, ymm5",
+                    "vzeroupper",
+                    bound = in(reg) bound, ptr = in(reg) ptr,
+                    low = out(reg) low, high = out(reg) high,
+                    out("ymm1") _, out("ymm2") _, out("ymm3") _, out("ymm4") _, out("ymm5") _,
+                    options(readonly, nostack, preserves_flags)
+                );
+            }
+            return !(low | high << 8) & 0xffff;
+        }
+    }
+    let mut mask = 0;
+    for i in 0..16 {
+        // SAFETY: i < 16.
+        let at = unsafe { ptr.add(4 * i) };
+        // SAFETY: 4 aligned bytes in range.
+        let element = u32::from_le(unsafe { load_u32(at) });
+        mask |= u32::from(element < bound) << i;
+    }
+    mask
+}
+
+/// Asks the processor to bring the cache line of `ptr` near. Any address is allowed.
+#[inline(always)]
+pub fn prefetch(ptr: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no effect on memory and faults on no address.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch(ptr.cast(), std::arch::x86_64::_MM_HINT_T0);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = ptr;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_of_every_length_are_exact() {
+        let source: Vec<u8> = (0..300u32).map(|i| (i * 7 + 3) as u8).collect();
+        for len in 0..200 {
+            for start in [0, 1, 5] {
+                let mut target = vec![0u8; 300];
+                // SAFETY: start + len < 300 on both sides.
+                unsafe { copy_out(source[start..].as_ptr(), target[start..].as_mut_ptr(), len) };
+                assert_eq!(source[start..start + len], target[start..start + len]);
+                assert!(target[start + len..].iter().all(|b| *b == 0));
+            }
+        }
+    }
+
+    #[test]
+    fn comparison_agrees_with_slices() {
+        for (a, b) in [("", ""), ("abcdefgh1", "abcdefgh2"), ("zbc", "abc"), ("ab\u{7f}", "ab~")] {
+            // SAFETY: both have the length of b.
+            let found = unsafe { compare(a.as_ptr(), b.as_bytes()) };
+            assert_eq!(found, a.as_bytes().cmp(b.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn vector_compare_agrees_with_scalar() {
+        let mut heads = [0u32; 16];
+        for (i, head) in heads.iter_mut().enumerate() {
+            *head = (i as u32).wrapping_mul(0x1357_9bdf);
+        }
+        for bound in heads.iter().flat_map(|h| [h.wrapping_sub(1), *h, h.wrapping_add(1)]) {
+            let expected =
+                heads.iter().enumerate().map(|(i, h)| u32::from(*h < bound) << i).sum::<u32>();
+            // SAFETY: 64 bytes.
+            assert_eq!(unsafe { below_16(heads.as_ptr().cast(), bound) }, expected);
+        }
+    }
+}

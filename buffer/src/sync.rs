@@ -1,0 +1,77 @@
+//! The one place that atomics and locks come from, so that the shuttle model checker can replace
+//! them (`RUSTFLAGS="--cfg shuttle"`).
+//!
+//! Page bytes are always real memory. Under shuttle each access to them passes [`interleave`],
+//! which gives the scheduler a point to switch threads at.
+
+#[cfg(not(shuttle))]
+mod imp {
+    pub use parking_lot::{Condvar, Mutex, MutexGuard};
+    pub use std::sync::atomic::{
+        AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
+    pub use std::thread::yield_now;
+
+    /// Scheduling point of the model checker; nothing in a normal build.
+    #[inline(always)]
+    pub fn interleave() {}
+}
+
+#[cfg(shuttle)]
+mod imp {
+    pub use shuttle::sync::atomic::{
+        AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
+    pub use shuttle::thread::yield_now;
+    use std::ops::{Deref, DerefMut};
+
+    /// Scheduling point of the model checker.
+    pub fn interleave() {
+        shuttle::thread::yield_now();
+    }
+
+    /// parking_lot's interface over shuttle's mutex.
+    #[derive(Default, Debug)]
+    pub struct Mutex<T>(shuttle::sync::Mutex<T>);
+    /// Guard of [`Mutex`].
+    pub struct MutexGuard<'a, T>(Option<shuttle::sync::MutexGuard<'a, T>>);
+    /// parking_lot's interface over shuttle's condition variable.
+    #[derive(Default, Debug)]
+    pub struct Condvar(shuttle::sync::Condvar);
+
+    impl<T> Mutex<T> {
+        pub fn new(value: T) -> Self {
+            Mutex(shuttle::sync::Mutex::new(value))
+        }
+        pub fn lock(&self) -> MutexGuard<'_, T> {
+            MutexGuard(Some(self.0.lock().unwrap()))
+        }
+    }
+    impl<T> Deref for MutexGuard<'_, T> {
+        type Target = T;
+        fn deref(&self) -> &T {
+            self.0.as_ref().unwrap()
+        }
+    }
+    impl<T> DerefMut for MutexGuard<'_, T> {
+        fn deref_mut(&mut self) -> &mut T {
+            self.0.as_mut().unwrap()
+        }
+    }
+    impl Condvar {
+        pub fn new() -> Self {
+            Condvar(shuttle::sync::Condvar::new())
+        }
+        pub fn notify_one(&self) {
+            self.0.notify_one();
+        }
+        pub fn notify_all(&self) {
+            self.0.notify_all();
+        }
+        pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+            guard.0 = Some(self.0.wait(guard.0.take().unwrap()).unwrap());
+        }
+    }
+}
+
+pub use imp::*;

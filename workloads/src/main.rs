@@ -1,0 +1,2 @@
+//! The `wattle` binary.
+fn main() {}
