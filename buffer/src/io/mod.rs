@@ -12,16 +12,23 @@
 //! Locks in here are real ones whatever the build: threads and the kernel are no part of what the
 //! model checker schedules.
 
+mod faults;
 mod file;
+mod medium;
 mod memory;
 mod runtime;
+mod sim;
+#[cfg(test)]
+mod sim_tests;
 #[cfg(test)]
 mod tests;
 mod threads;
 mod uring;
 
+pub use faults::{Fault, FaultPlan, Op, Unit};
 pub use memory::{MAX_MEMORY_PAGES, MemoryStorage};
 pub use runtime::start_runtime;
+pub use sim::{KEPT_VERSIONS, SimCounters, SimStorage};
 pub use threads::{MAX_THREADS, ThreadStorage};
 pub use uring::{UringStorage, WRITES_IN_FLIGHT};
 

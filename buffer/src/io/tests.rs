@@ -45,7 +45,7 @@ impl Frames {
         unsafe { &*self.frame(frame) }.0.to_vec()
     }
 
-    fn wait_for_abandoned(&self, count: usize) {
+    pub(super) fn wait_for_abandoned(&self, count: usize) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while self.abandoned.lock().len() < count {
             assert!(Instant::now() < deadline, "{} of {count}", self.abandoned.lock().len());

@@ -56,13 +56,13 @@ impl Storage for ThreadStorage {
     }
 
     fn read_page_async(self: Arc<Self>, target: ReadTarget) -> ReadFuture {
-        let reply = Arc::new(Mutex::new(Reply { ended: None, waker: None }));
-        let job = Job::Read(target, Arc::clone(&reply));
+        let reply = Reply::new();
+        let job = Job::Read(target, reply.clone());
         if let Err(job) = self.pool.submit(job) {
             // No thread can be had: better slow than an error.
             run(&self.file, job);
         }
-        Box::pin(PooledRead(reply))
+        Box::pin(reply)
     }
 
     fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {
@@ -166,24 +166,42 @@ impl Drop for WaitForAll<'_> {
     }
 }
 
-/// What the job of an asynchronous read leaves for its future. A future that is dropped earlier
-/// leaves the job as the only owner, so the target is dropped when the read has ended.
-struct Reply {
+/// Future of a read that another thread does. Dropping it leaves the target with that thread, so
+/// the target is given up when the read has ended.
+#[derive(Clone)]
+pub(super) struct Reply(Arc<Mutex<ReplyState>>);
+
+struct ReplyState {
     ended: Option<(ReadTarget, io::Result<()>)>,
     waker: Option<Waker>,
 }
 
-struct PooledRead(Arc<Mutex<Reply>>);
+impl Reply {
+    pub(super) fn new() -> Reply {
+        Reply(Arc::new(Mutex::new(ReplyState { ended: None, waker: None })))
+    }
 
-impl Future for PooledRead {
+    /// Ends the read.
+    pub(super) fn complete(self, target: ReadTarget, result: io::Result<()>) {
+        let mut state = self.0.lock();
+        state.ended = Some((target, result));
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Future for Reply {
     type Output = (ReadTarget, io::Result<()>);
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut reply = self.0.lock();
-        if let Some(ended) = reply.ended.take() {
+        let mut state = self.0.lock();
+        if let Some(ended) = state.ended.take() {
             return Poll::Ready(ended);
         }
-        match &mut reply.waker {
+        match &mut state.waker {
             Some(waker) => waker.clone_from(cx.waker()),
             none => *none = Some(cx.waker().clone()),
         }
@@ -192,7 +210,7 @@ impl Future for PooledRead {
 }
 
 enum Job {
-    Read(ReadTarget, Arc<Mutex<Reply>>),
+    Read(ReadTarget, Reply),
     Help(Arc<Batch>),
 }
 
@@ -200,13 +218,7 @@ fn run(file: &PageFile, job: Job) {
     match job {
         Job::Read(mut target, reply) => {
             let result = file.read_target(&mut target);
-            let mut guard = reply.lock();
-            guard.ended = Some((target, result));
-            let waker = guard.waker.take();
-            drop(guard);
-            if let Some(waker) = waker {
-                waker.wake();
-            }
+            reply.complete(target, result);
         }
         Job::Help(batch) => batch.work(file),
     }
