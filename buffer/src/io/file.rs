@@ -191,6 +191,14 @@ impl PageFile {
         Ok(())
     }
 
+    /// Writes images side by side, from page `first` on.
+    pub(super) fn write_run(&self, first: PageId, images: &[PageImage]) -> io::Result<()> {
+        let start = images.as_ptr().cast::<u8>();
+        // SAFETY: the images, PAGE_SIZE bytes each without padding, lie side by side.
+        let bytes = unsafe { std::slice::from_raw_parts(start, size_of_val(images)) };
+        self.file.write_all_at(bytes, offset_of(first)?)
+    }
+
     /// Writes zeroes over pages `from..to`, all of them past the end of the file.
     fn write_zeroes(&self, from: u64, to: u64) -> io::Result<()> {
         let mut zeroes = Vec::new();
@@ -201,10 +209,7 @@ impl PageFile {
         let mut page = from;
         while page < to {
             let count = (to - page).min(ZERO_PAGES) as usize;
-            let first = zeroes.as_ptr().cast::<u8>();
-            // SAFETY: `count` images of PAGE_SIZE bytes each lie side by side in the vector.
-            let bytes = unsafe { std::slice::from_raw_parts(first, count * PAGE_SIZE) };
-            self.file.write_all_at(bytes, page * PAGE_SIZE as u64)?;
+            self.write_run(PageId(page), &zeroes[..count])?;
             page += count as u64;
         }
         Ok(())

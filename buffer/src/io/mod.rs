@@ -16,6 +16,8 @@ mod faults;
 mod file;
 mod medium;
 mod memory;
+pub mod probe;
+mod probe_load;
 mod runtime;
 mod sim;
 #[cfg(test)]
