@@ -1,1 +1,4 @@
 //! B+-trees.
+#![forbid(unsafe_code)]
+
+pub mod node;
