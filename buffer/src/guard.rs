@@ -5,7 +5,7 @@ use crate::{
     frame::FrameHeader,
     ids::{FrameId, Gsn},
     latch::Version,
-    page::{PageMut, PageRef, Restart, header},
+    page::{PAGE_SIZE, PageImage, PageMut, PageRef, Restart, header},
     pool::Pool,
     swip::Swip,
 };
@@ -108,6 +108,19 @@ impl<'p> Exclusive<'p> {
             self.record_change();
         }
         self.pool.page_mut(self)
+    }
+
+    /// The bytes for plain reads.
+    #[inline(always)]
+    pub fn bytes(&self) -> &[u8; PAGE_SIZE] {
+        self.pool.page_bytes(self)
+    }
+
+    /// Replaces the whole page by `image`, which gets the next change number.
+    pub fn write_image(&mut self, image: &mut PageImage) {
+        drop(self.page_mut());
+        image.set_u64(header::GSN, self.header.gsn().0);
+        self.page_mut().write_image(image);
     }
 
     #[inline(always)]

@@ -124,6 +124,13 @@ impl FrameMemory {
         unsafe { PageMut::new(self.page(guard.frame).as_ptr()) }
     }
 
+    /// Plain view of the page under an exclusive guard.
+    #[inline(always)]
+    pub fn page_bytes<'a>(&self, guard: &'a Exclusive<'_>) -> &'a [u8; PAGE_SIZE] {
+        // SAFETY: mapped; the guard is borrowed, so nobody writes while the view lives.
+        unsafe { &*self.page(guard.frame).as_ptr().cast::<[u8; PAGE_SIZE]>() }
+    }
+
     /// Lends a frame in state `Reading` to a read.
     pub fn read_target(
         &self,

@@ -11,7 +11,7 @@ use crate::{
     ids::{FrameId, Gsn, PageId, TreeId},
     io::{ReadTarget, Storage, TargetOwner},
     memory::FrameMemory,
-    page::{PageMut, PageRef, Restart},
+    page::{PAGE_SIZE, PageMut, PageRef, Restart},
     replacement::{FIRST_EPOCH, Policy},
     sync::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering},
     upcalls::{LogBarrier, PageOwner},
@@ -198,7 +198,12 @@ impl Pool {
         &*self.owner
     }
 
-    pub(crate) fn page_ref(&self, frame: FrameId) -> PageRef<'_> {
+    /// Racy bytes of a frame.
+    ///
+    /// # Panics
+    /// If the frame is outside the pool.
+    #[inline(always)]
+    pub fn page_ref(&self, frame: FrameId) -> PageRef<'_> {
         self.memory.page_ref(frame)
     }
 
@@ -206,6 +211,12 @@ impl Pool {
     #[inline(always)]
     pub(crate) fn page_mut<'a>(&self, guard: &'a Exclusive<'_>) -> PageMut<'a> {
         self.memory.page_mut(guard)
+    }
+
+    /// Bytes of a latched frame for plain reads.
+    #[inline(always)]
+    pub(crate) fn page_bytes<'a>(&self, guard: &'a Exclusive<'_>) -> &'a [u8; PAGE_SIZE] {
+        self.memory.page_bytes(guard)
     }
 
     pub(crate) fn read_target(
@@ -319,7 +330,12 @@ impl Pool {
         self.allocator.free(page);
     }
 
-    pub(crate) fn allocate_page(&self) -> Result<PageId> {
+    /// Takes a page of the store that has no frame, for contents that are written to storage
+    /// directly.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`] when the device has no room.
+    pub fn allocate_page(&self) -> Result<PageId> {
         self.allocator.allocate(&*self.storage)
     }
 

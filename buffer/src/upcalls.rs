@@ -3,7 +3,7 @@
 use crate::{
     error::Result,
     ids::{FrameId, Gsn},
-    page::{PageImage, PageRef},
+    page::{PAGE_SIZE, PageImage, PageRef},
     pool::Pool,
 };
 
@@ -39,9 +39,9 @@ pub trait PageOwner: Send + Sync {
 
     /// Checks the structure of a page that was just read, so that code that holds its latch may
     /// rely on all offsets. `pages` is the number of pages of the store.
-    fn check(&self, page: PageRef<'_>, pages: u64) -> Result<(), String>;
+    fn check(&self, page: &[u8; PAGE_SIZE], pages: u64) -> Result<(), String>;
 
     /// A dirty leaf is about to be written: a chance to save space first (X-merge). Takes no latch
-    /// that it would have to wait for.
-    fn before_write(&self, pool: &Pool, frame: FrameId);
+    /// that it would have to wait for. Gives whether a page was saved.
+    fn before_write(&self, pool: &Pool, frame: FrameId) -> bool;
 }

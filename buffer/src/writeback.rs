@@ -151,7 +151,9 @@ impl Writer {
         let pool = self.pool.clone();
         // 1. Save space where neighbours are underfull.
         for claim in claims {
-            pool.owner().before_write(&pool, claim.frame);
+            if pool.owner().before_write(&pool, claim.frame) {
+                self.counters.x_merges.add(1);
+            }
         }
         // 2. Copy the images out. Pages that were freed or are clean by now drop out.
         self.batch.clear();

@@ -20,6 +20,17 @@ pub struct Split {
 }
 
 impl<'a> NodeView<'a> {
+    /// The node has something to leave on both sides: a record and room for one more, or a
+    /// separator.
+    pub fn can_split(self) -> bool {
+        self.count() >= 1
+    }
+
+    /// Split next to `position`, for a leaf of at least two records.
+    pub fn split_near(self, position: usize) -> Split {
+        self.nearest_fitting(position)
+    }
+
     /// Split that balances bytes, for a leaf of at least two records or an inner node of at least
     /// one separator.
     pub fn choose_balanced_split(self) -> Split {
