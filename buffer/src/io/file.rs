@@ -279,3 +279,26 @@ pub(super) fn whole_write(page: PageId, done: usize) -> io::Result<()> {
 fn retry_if_interrupted(error: io::Error) -> io::Result<()> {
     if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_can_be_reserved_by_writing_zeroes() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("data");
+        let file = PageFile::open(&path).expect("a file");
+        file.write_zeroes(0, 3 * ZERO_PAGES + 1).expect("room");
+        assert_eq!(PageFile::open(&path).expect("a file").capacity_pages(), 3 * ZERO_PAGES + 1);
+    }
+
+    #[test]
+    fn what_cannot_hold_pages_is_refused() {
+        let kind = |path: &Path| PageFile::open(path).err().expect("no file").kind();
+        assert_eq!(kind(Path::new("/dev/null")), io::ErrorKind::InvalidInput);
+        let dir = tempfile::tempdir().expect("a directory");
+        assert_eq!(kind(dir.path()), io::ErrorKind::IsADirectory);
+        assert_eq!(kind(&dir.path().join("missing/data")), io::ErrorKind::NotFound);
+    }
+}

@@ -197,14 +197,27 @@ struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.session.phase.set(Phase::Ending);
-        // Drops all tasks, then cancels all operations and waits for their completion.
+        // Drops all tasks, then cancels all operations and waits for their completion. Should
+        // that panic, the kernel may still write to frames, which nobody could be told.
+        let unfinished = AbortOnDrop;
         drop(self.runtime.take());
+        std::mem::forget(unfinished);
         self.session.phase.set(Phase::Ended);
         SESSION.set(None);
         self.session.files.clear();
         // Owners may run any code, so nothing is borrowed meanwhile.
         let targets = self.session.graveyard.take();
         drop(targets);
+    }
+}
+
+/// Ends the process unless it is forgotten.
+struct AbortOnDrop;
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        tracing::error!("an io_uring runtime could not be ended: aborting");
+        std::process::abort();
     }
 }
 

@@ -349,3 +349,47 @@ fn a_pool_may_be_dropped_on_one_of_its_own_threads() {
     drop(storage.read_page_async(target));
     frames.wait_for_abandoned(1);
 }
+
+/// Lets the kernel refuse io_uring to this thread, and to no other, from now on.
+fn refuse_io_uring() {
+    let step = |code: u32, jump_true, jump_false, k: u32| libc::sock_filter {
+        code: code as u16,
+        jt: jump_true,
+        jf: jump_false,
+        k,
+    };
+    let mut steps = [
+        // The number of the system call is the first word.
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_io_uring_setup as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: no memory is involved.
+    let failed = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    assert_eq!(failed, 0);
+    // SAFETY: the program outlives the call, which copies it.
+    let failed =
+        unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+    assert_eq!(failed, 0);
+}
+
+#[test]
+fn where_io_uring_is_refused_threads_take_over() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let with_ring = open(IoKind::Uring, &dir.path().join("ring")).expect("a back end");
+    let without = std::thread::spawn(move || {
+        refuse_io_uring();
+        let storage = open(IoKind::Uring, &dir.path().join("data")).expect("a back end");
+        assert_eq!(storage.name(), "threads");
+        let error = start_runtime(8, async {}).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        // A storage that was opened with a ring serves this thread, too.
+        for storage in [storage, with_ring] {
+            write_range(&*storage, 0..40, 1);
+            assert!(read(&*storage, 39).expect("written").0 == image(39, 1).0);
+        }
+    });
+    without.join().expect("no panic");
+}

@@ -151,14 +151,17 @@ async fn write_all(
         {
             let submitted = offset_of(write.page)
                 .map(|offset| handle.write_at(Image(&raw const *write.image), offset).submit());
-            in_flight.push_back((write.page, submitted));
+            in_flight.push_back((write, submitted));
             continue;
         }
         // The oldest first: results have an order, and the others complete meanwhile.
-        let Some((page, submitted)) = in_flight.pop_front() else { return };
+        let Some((write, submitted)) = in_flight.pop_front() else { return };
         results.push(match submitted {
             Ok(operation) => match operation.await {
-                (Ok(done), _) => whole_write(page, done).inspect(|()| file.note_written(page)),
+                (Ok(done), _) => {
+                    whole_write(write.page, done).inspect(|()| file.note_written(write.page))
+                }
+                (Err(error), _) if is_transient(&error) => file.write(write.page, write.image),
                 (Err(error), _) => Err(error),
             },
             Err(error) => Err(error),
@@ -264,8 +267,12 @@ impl UringRead {
             self.state = State::Reading(reading);
             return Poll::Pending;
         };
-        let target = reading.slot.take();
-        let result = result.and_then(|done| whole_read(target.page(), done));
+        let mut target = reading.slot.take();
+        let result = match result {
+            Ok(done) => whole_read(target.page(), done),
+            Err(error) if is_transient(&error) => self.file.read_target(&mut target),
+            Err(error) => Err(error),
+        };
         Poll::Ready((target, result))
     }
 }
@@ -363,6 +370,11 @@ unsafe impl IoBufMut for TargetBuffer {
         self.0.ptr
     }
     unsafe fn set_init(&mut self, _pos: usize) {}
+}
+
+/// The kernel gave the operation up without trying: it is done by a plain system call instead.
+fn is_transient(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
 }
 
 /// The same error once more, for every page of a batch.
