@@ -24,6 +24,16 @@ impl Forest {
         Arc::default()
     }
 
+    /// Number of open trees.
+    pub fn len(&self) -> usize {
+        self.roots.read().len()
+    }
+
+    /// No tree is open.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     pub(crate) fn plant(&self, tree: TreeId, root: FrameId) {
         let old = self.roots.write().insert(tree, root);
         assert!(old.is_none(), "tree {tree} was opened twice");

@@ -147,6 +147,21 @@ impl Cursor {
         Ok(())
     }
 
+    /// Which way the scan goes.
+    pub fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    /// Key of the entry taken last.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Value of the entry taken last.
+    pub fn value(&self) -> &[u8] {
+        &self.value
+    }
+
     /// Takes the next entry of the copy: its key, its value, and the descriptor instead of the
     /// value when that is large.
     ///

@@ -154,6 +154,12 @@ impl Tree {
         Ok(Tree { pool, forest, id, root, root_page })
     }
 
+    /// The pool of its pages.
+    #[inline(always)]
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
     /// Id of the tree.
     pub fn id(&self) -> TreeId {
         self.id

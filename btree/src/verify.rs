@@ -19,8 +19,8 @@ pub struct TreeReport {
     pub nodes: Vec<u64>,
     /// Records.
     pub records: u64,
-    /// Bytes of all node headers, arrays, keys and values in use.
-    pub used_bytes: u64,
+    /// Bytes in use of all leaves: headers, arrays, keys and values.
+    pub leaf_bytes: u64,
     /// What is wrong, one sentence each.
     pub problems: Vec<String>,
 }
@@ -170,9 +170,9 @@ impl Tree {
                 entry(&key, value, special);
             }
             report.records += view.count() as u64;
+            report.leaf_bytes += view.used_bytes() as u64;
         }
         report.nodes[usize::from(level)] += 1;
-        report.used_bytes += view.used_bytes() as u64;
         view.upper().map(<[u8]>::to_vec)
     }
 }

@@ -136,6 +136,21 @@ impl FreeFrames {
     }
 }
 
+/// Pages described by one page of the stored bitmap. The first page of each group holds the bitmap
+/// of its group, in the first group it is page 2, behind the two superblocks. Their places are
+/// fixed, so that closing a store on a full device never lacks room for them.
+pub const BITMAP_GROUP: u64 = 32_256;
+
+/// The page that holds the bitmap of group `group`.
+pub fn bitmap_page(group: u64) -> PageId {
+    PageId(if group == 0 { 2 } else { group * BITMAP_GROUP })
+}
+
+/// The page belongs to the store itself and is never given out.
+pub fn is_reserved_page(page: PageId) -> bool {
+    page.0 <= 2 || page.0.is_multiple_of(BITMAP_GROUP)
+}
+
 /// Smallest and largest step in which room on the device is reserved, in pages.
 const GROW_MIN: u64 = 256;
 const GROW_MAX: u64 = 16 * 1024;
@@ -156,12 +171,20 @@ struct PageMap {
 }
 
 impl PageAllocator {
-    /// An allocator in which the pages of `bitmap` (bit set: in use) are taken.
+    /// An allocator in which the pages of `bitmap` (bit set: in use) and all reserved pages are
+    /// taken.
     pub fn new(bitmap: Vec<u64>, capacity: u64) -> PageAllocator {
         let mut words = bitmap;
         words.resize(capacity.div_ceil(64) as usize, 0);
-        let used = words.iter().map(|w| u64::from(w.count_ones())).sum();
-        PageAllocator { pages: Mutex::new(PageMap { words, capacity, used, cursor: 0 }) }
+        let mut map = PageMap { words, capacity, used: 0, cursor: 0 };
+        map.take_reserved(0);
+        map.used = map.words.iter().map(|w| u64::from(w.count_ones())).sum();
+        PageAllocator { pages: Mutex::new(map) }
+    }
+
+    /// Takes over room that was reserved on the device already.
+    pub fn extend(&self, capacity: u64) {
+        self.pages.lock().set_capacity(capacity);
     }
 
     /// Takes a page, reserving more room on the device when none is free.
@@ -170,7 +193,7 @@ impl PageAllocator {
     /// [`Error::DiskFull`] when the device has no room; nothing was changed.
     pub(crate) fn allocate(&self, storage: &dyn Storage) -> Result<PageId> {
         let mut map = self.pages.lock();
-        if map.used == map.capacity {
+        while map.used == map.capacity {
             map.grow(storage)?;
         }
         loop {
@@ -186,15 +209,6 @@ impl PageAllocator {
             }
             map.cursor = if cursor + 1 == map.words.len() { 0 } else { cursor + 1 };
         }
-    }
-
-    /// Takes this page, which must be free and inside the store.
-    pub fn claim(&self, page: PageId) {
-        let mut map = self.pages.lock();
-        let bit = 1 << (page.0 % 64);
-        assert!(page.0 < map.capacity && map.words[page.0 as usize / 64] & bit == 0);
-        map.words[page.0 as usize / 64] |= bit;
-        map.used += 1;
     }
 
     /// Gives a page back.
@@ -228,6 +242,19 @@ impl PageAllocator {
 }
 
 impl PageMap {
+    /// Marks the reserved pages from `start` on; gives how many were free before.
+    fn take_reserved(&mut self, start: u64) -> u64 {
+        let groups = start / BITMAP_GROUP..self.capacity.div_ceil(BITMAP_GROUP);
+        let pages = [PageId(0), PageId(1)].into_iter().chain(groups.map(bitmap_page));
+        let mut taken = 0;
+        for page in pages.filter(|page| page.0 >= start && page.0 < self.capacity) {
+            let word = &mut self.words[page.0 as usize / 64];
+            taken += u64::from(*word >> (page.0 % 64) & 1 == 0);
+            *word |= 1 << (page.0 % 64);
+        }
+        taken
+    }
+
     fn grow(&mut self, storage: &dyn Storage) -> Result<()> {
         let step = (self.capacity / 8).clamp(GROW_MIN, GROW_MAX);
         // Nearly full devices may still take a smaller step.
@@ -247,10 +274,15 @@ impl PageMap {
                 }
             }
         };
-        self.capacity = capacity;
-        self.words.resize(capacity.div_ceil(64) as usize, 0);
-        self.cursor = (self.used / 64) as usize % self.words.len();
+        self.set_capacity(capacity);
         tracing::debug!(pages = capacity, "reserved room on the device");
         Ok(())
+    }
+
+    fn set_capacity(&mut self, capacity: u64) {
+        let old = std::mem::replace(&mut self.capacity, capacity);
+        self.words.resize(capacity.div_ceil(64) as usize, 0);
+        self.used += self.take_reserved(old);
+        self.cursor = (old / 64) as usize % self.words.len().max(1);
     }
 }

@@ -20,7 +20,7 @@ mod upcalls;
 mod worker;
 mod writeback;
 
-pub use allocate::PageAllocator;
+pub use allocate::{BITMAP_GROUP, PageAllocator, bitmap_page, is_reserved_page};
 pub use error::{Error, Result};
 pub use evictor::Background;
 pub use fault::{Fault, ReadTicket};
