@@ -331,13 +331,11 @@ pub unsafe fn below_16(ptr: *const u8, bound: u32) -> u32 {
     interleave();
     #[cfg(all(target_arch = "x86_64", not(shuttle)))]
     {
-        use std::arch::asm;
-        let level = vectors::level();
-        if level == vectors::AVX512 {
+        if vectors::level() == vectors::AVX512 {
             let mask: u32;
             // SAFETY: 64 readable bytes by the contract; AVX-512F was detected.
             unsafe {
-                asm!(
+                std::arch::asm!(
                     "vpbroadcastd zmm1, {bound:e}",
                     "vpcmpud k1, zmm1, [{ptr}], 6", // 6: not less or equal, bound > element
                     "kmovw {mask:e}, k1",
@@ -348,39 +346,56 @@ pub unsafe fn below_16(ptr: *const u8, bound: u32) -> u32 {
             }
             return mask;
         }
-        if level == vectors::AVX2 {
-            let (low, high): (u32, u32);
-            // SAFETY: 64 readable bytes by the contract; AVX2 was detected.
-            unsafe {
-                asm!(
-                    "vmovd xmm1, {bound:e}",
-                    "vpbroadcastd ymm1, xmm1",
-                    "vmovdqu ymm2, [{ptr}]",
-                    "vmovdqu ymm3, [{ptr} + 32]",
-                    "vpmaxud ymm4, ymm2, ymm1", // equal to the element when element >= bound
-                    "vpcmpeqd ymm4, ymm4, ymm2",
-                    "vpmaxud ymm5, ymm3, ymm1",
-                    "vpcmpeqd ymm5, ymm5, ymm3",
-                    "vmovmskps {low:e}, ymm4",
-                    "vmovmskps {high:e}, ymm5",
-                    "vzeroupper",
-                    bound = in(reg) bound, ptr = in(reg) ptr,
-                    low = out(reg) low, high = out(reg) high,
-                    out("ymm1") _, out("ymm2") _, out("ymm3") _, out("ymm4") _, out("ymm5") _,
-                    options(readonly, nostack, preserves_flags)
-                );
-            }
-            return !(low | high << 8) & 0xffff;
+        // SAFETY: forwarded from the caller.
+        unsafe { below_16_avx2(ptr, bound) }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(shuttle))))]
+    // SAFETY: forwarded from the caller.
+    unsafe {
+        below_16_scalar(ptr, bound)
+    }
+}
+
+/// [`below_16`] for processors without AVX-512, out of line so that searches stay short. Also
+/// what the first call of the process takes, to detect the processor.
+///
+/// # Safety
+/// As for [`below_16`].
+#[cfg(all(target_arch = "x86_64", not(shuttle)))]
+#[inline(never)]
+unsafe fn below_16_avx2(ptr: *const u8, bound: u32) -> u32 {
+    if vectors::level() == vectors::UNKNOWN {
+        vectors::detect();
+    }
+    if vectors::level() >= vectors::AVX2 {
+        let (low, high): (u32, u32);
+        // SAFETY: 64 readable bytes by the contract; AVX2 was detected.
+        unsafe {
+            std::arch::asm!(
+                "vmovd xmm1, {bound:e}",
+                "vpbroadcastd ymm1, xmm1",
+                "vmovdqu ymm2, [{ptr}]",
+                "vmovdqu ymm3, [{ptr} + 32]",
+                "vpmaxud ymm4, ymm2, ymm1", // equal to the element when element >= bound
+                "vpcmpeqd ymm4, ymm4, ymm2",
+                "vpmaxud ymm5, ymm3, ymm1",
+                "vpcmpeqd ymm5, ymm5, ymm3",
+                "vmovmskps {low:e}, ymm4",
+                "vmovmskps {high:e}, ymm5",
+                "vzeroupper",
+                bound = in(reg) bound, ptr = in(reg) ptr,
+                low = out(reg) low, high = out(reg) high,
+                out("ymm1") _, out("ymm2") _, out("ymm3") _, out("ymm4") _, out("ymm5") _,
+                options(readonly, nostack, preserves_flags)
+            );
         }
-        if level == vectors::UNKNOWN {
-            vectors::detect();
-        }
+        return !(low | high << 8) & 0xffff;
     }
     // SAFETY: forwarded from the caller.
     unsafe { below_16_scalar(ptr, bound) }
 }
 
-/// [`below_16`] without vectors, out of line because it is long and seldom used.
+/// [`below_16`] without vectors.
 ///
 /// # Safety
 /// As for [`below_16`].
@@ -458,6 +473,9 @@ mod tests {
             assert_eq!(unsafe { below_16(heads.as_ptr().cast(), bound) }, expected);
             // SAFETY: 64 bytes.
             assert_eq!(unsafe { below_16_scalar(heads.as_ptr().cast(), bound) }, expected);
+            #[cfg(all(target_arch = "x86_64", not(shuttle)))]
+            // SAFETY: 64 bytes.
+            assert_eq!(unsafe { below_16_avx2(heads.as_ptr().cast(), bound) }, expected);
         }
     }
 }
