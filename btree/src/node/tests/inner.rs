@@ -134,7 +134,7 @@ fn sequence(seed: u64, shape: Shape, steps: u64) -> (usize, usize, usize) {
 
 #[test]
 fn inner_nodes_agree_with_the_model_for_every_shape_of_keys() {
-    let rounds = std::env::var("WATTLE_ROUNDS").map_or(2, |rounds| rounds.parse().unwrap());
+    let rounds = rounds();
     for (index, shape) in SHAPES.into_iter().enumerate() {
         for round in 0..rounds {
             let seed = 1000 * round + index as u64;

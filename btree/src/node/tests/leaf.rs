@@ -171,7 +171,7 @@ fn sequence(seed: u64, shape: Shape, large: bool, steps: u64) -> Counts {
 
 #[test]
 fn leaves_agree_with_the_model_for_every_shape_of_keys() {
-    let rounds = std::env::var("WATTLE_ROUNDS").map_or(2, |rounds| rounds.parse().unwrap());
+    let rounds = rounds();
     for (index, shape) in SHAPES.into_iter().enumerate() {
         for large in [false, true] {
             for round in 0..rounds {

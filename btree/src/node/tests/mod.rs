@@ -156,3 +156,8 @@ fn near(key: &[u8]) -> Vec<Vec<u8>> {
     }
     near
 }
+
+/// Sequences per shape of keys. `WATTLE_ROUNDS` asks for more than the quick default.
+fn rounds() -> u64 {
+    std::env::var("WATTLE_ROUNDS").map_or(2, |rounds| rounds.parse().expect("a number"))
+}
