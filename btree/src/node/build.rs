@@ -70,10 +70,13 @@ impl Frame<'_> {
             shortest = shortest.min(item.key_len());
             last = Some(item);
         }
+        let mut implied = self.upper.map_or(0, |upper| common_prefix(self.lower, upper));
         if let Some((pending, _)) = self.pending {
+            // A key between the fences has what they imply; a damaged node must not panic.
+            implied = implied.min(common_prefix(self.lower, pending));
             shortest = shortest.min(pending.len());
         }
-        let implied = self.upper.map_or(0, |upper| common_prefix(self.lower, upper)).min(shortest);
+        let implied = implied.min(shortest);
         let mut candidates = [(implied, PrefixPlace::Lower); 3];
         if let Some(last) = last {
             let mut buffer = [0; MAX_KEY];

@@ -34,7 +34,7 @@ pub fn check(bytes: &[u8; PAGE_SIZE], max_page: PageId) -> Result<(), String> {
     Ok(())
 }
 
-fn check_structure(bytes: &[u8; PAGE_SIZE]) -> Result<(), String> {
+pub(super) fn check_structure(bytes: &[u8; PAGE_SIZE]) -> Result<(), String> {
     let view = NodeView::from(bytes);
     let (kind, level) = (bytes[header::KIND], view.level());
     let inner = kind == PageKind::Inner as u8;

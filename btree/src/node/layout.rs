@@ -164,7 +164,6 @@ pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
 
 /// Shortest key `s` with `left < s <= right`, as a part of `right`. `left` must be below `right`.
 pub fn shortest_separator<'k>(left: &[u8], right: &'k [u8]) -> &'k [u8] {
-    debug_assert!(left < right);
     let len = common_prefix(left, right) + 1;
     &right[..len.min(right.len())]
 }

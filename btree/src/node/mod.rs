@@ -1,14 +1,14 @@
 //! The node of a B+-tree: a slotted page of 4 KiB with fences, a common prefix, and dense key heads
 //! that a vector compare searches.
 //!
-//! * [`NodeRef`] reads racily, for optimistic descents ([`mod@search`]).
-//! * [`NodeView`] reads plainly and [`NodeMut`] writes, under an exclusive latch ([`edit`]).
-//! * [`NodeBuilder`] makes nodes from sorted input ([`bulk`]).
-//! * Splits, merges and the merge of X neighbours into X - 1 make images of new nodes ([`split`],
-//!   [`merge`]).
+//! * [`NodeRef`] reads racily, for optimistic descents (`search`).
+//! * [`NodeView`] reads plainly and [`NodeMut`] writes, under an exclusive latch (`edit`).
+//! * [`NodeBuilder`] makes nodes from sorted input (`bulk`).
+//! * Splits, merges and the merge of X neighbours into X - 1 make images of new nodes (`split`,
+//!   `merge`).
 //! * [`check()`] is what a page must pass when it is loaded, [`check_full`] is for verification.
 //!
-//! The layout and its limits are in [`layout`]. Nothing here knows latches, frames or logs; the
+//! The layout and its limits are in `layout`. Nothing here knows latches, frames or logs; the
 //! tree above does.
 
 mod build;

@@ -28,10 +28,10 @@ pub struct NodeRef<'p> {
 }
 
 /// A key relative to the prefix of a node.
-enum Relative<'k> {
+enum Relative {
     Below,
     Above,
-    Inside { suffix: &'k [u8], head: u32 },
+    Inside { prefix_len: usize, head: u32 },
 }
 
 /// Number of set bits below the lowest clear one, of 16.
@@ -108,8 +108,8 @@ impl<'p> NodeRef<'p> {
     pub fn search(self, key: &[u8]) -> Result<Search, Restart> {
         let count = self.count();
         let absent = |position| Ok(Search { position, found: false });
-        let (suffix, head) = match self.relative(key)? {
-            Relative::Inside { suffix, head } => (suffix, head),
+        let (prefix_len, head) = match self.relative(key)? {
+            Relative::Inside { prefix_len, head } => (prefix_len, head),
             Relative::Below => return absent(0),
             Relative::Above => return absent(count),
         };
@@ -117,6 +117,7 @@ impl<'p> NodeRef<'p> {
         if position >= count || self.head(position) != head {
             return absent(position);
         }
+        let suffix = key.get(prefix_len..).ok_or(Restart)?;
         match self.compare_suffix(position, suffix)? {
             Ordering::Equal => Ok(Search { position, found: true }),
             Ordering::Greater => absent(position),
@@ -128,13 +129,14 @@ impl<'p> NodeRef<'p> {
     #[inline(always)]
     pub fn child_position(self, key: &[u8]) -> Result<usize, Restart> {
         let count = self.count();
-        let (suffix, head) = match self.relative(key)? {
-            Relative::Inside { suffix, head } => (suffix, head),
+        let (prefix_len, head) = match self.relative(key)? {
+            Relative::Inside { prefix_len, head } => (prefix_len, head),
             Relative::Below => return Ok(0),
             Relative::Above => return Ok(count),
         };
         let position = self.lower_bound(count, head);
         if position < count && self.head(position) == head {
+            let suffix = key.get(prefix_len..).ok_or(Restart)?;
             return self.child_in_run(position, count, head, suffix);
         }
         Ok(position)
@@ -142,7 +144,7 @@ impl<'p> NodeRef<'p> {
 
     /// Relates a key to the prefix and loads its head.
     #[inline(always)]
-    fn relative<'k>(self, key: &'k [u8]) -> Result<Relative<'k>, Restart> {
+    fn relative(self, key: &[u8]) -> Result<Relative, Restart> {
         let prefix_len = self.short(PREFIX_LEN);
         if self.page.u8_at(header::FLAGS) & CHECK_PREFIX != 0 {
             let part = &key[..prefix_len.min(key.len())];
@@ -153,7 +155,9 @@ impl<'p> NodeRef<'p> {
                 Ordering::Equal => {}
             }
         }
-        let suffix = key.get(prefix_len..).ok_or(Restart)?;
+        if prefix_len > key.len() {
+            return Err(Restart);
+        }
         // The last four bytes of the key that start at or before the suffix; what lies before the
         // suffix is shifted out, so that short suffixes need no branch.
         let head = match key.len().checked_sub(HEAD_LEN) {
@@ -162,9 +166,9 @@ impl<'p> NodeRef<'p> {
                 let word = u32::from_be_bytes(*key[at..].first_chunk().ok_or(Restart)?);
                 (u64::from(word) << (8 * (prefix_len - at))) as u32
             }
-            None => head_of(suffix),
+            None => head_of(&key[prefix_len..]),
         };
-        Ok(Relative::Inside { suffix, head })
+        Ok(Relative::Inside { prefix_len, head })
     }
 
     /// Number of entries whose head is below `head`.
