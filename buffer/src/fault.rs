@@ -219,8 +219,9 @@ impl Pool {
             return Err(Restart);
         }
         self.swizzle(&mut parent, offset, position, page, frame);
-        // Under the latch of the parent nobody can take the child away.
-        let child = self.optimistic(frame)?;
+        // Under the latch of the parent nobody can take the child away, but an evictor may look at
+        // it and want the parent: never wait here.
+        let child = self.try_optimistic(frame)?;
         Ok(Ok((parent.downgrade(), child)))
     }
 

@@ -244,7 +244,19 @@ impl Pool {
         self.memory.prefetch_header(frame);
     }
 
-    /// Starts an optimistic read of a frame. The id may be any racy number.
+    /// Starts an optimistic read of a frame, for a caller that holds a latch and may not wait. The
+    /// id may be any racy number.
+    ///
+    /// # Errors
+    /// [`Restart`] when there is no such frame or an exclusive holder is inside.
+    pub fn try_optimistic(&self, frame: FrameId) -> Result<Optimistic<'_>, Restart> {
+        let header = self.memory.headers().get(frame.0 as usize).ok_or(Restart)?;
+        let version = header.latch.try_optimistic().ok_or(Restart)?;
+        Ok(Optimistic { pool: self, header, page: self.page_ref(frame), frame, version })
+    }
+
+    /// Starts an optimistic read of a frame, waiting for an exclusive holder to leave; the caller
+    /// holds no latch. The id may be any racy number.
     ///
     /// # Errors
     /// [`Restart`] when there is no such frame.
