@@ -103,9 +103,7 @@ impl PageOwner for Forest {
 
     fn check(&self, page: &[u8; PAGE_SIZE], pages: u64) -> Result<(), String> {
         match PageKind::from_u8(page[header::KIND]) {
-            Some(PageKind::Leaf | PageKind::Inner) => {
-                check(page, PageId(pages.saturating_sub(1)))
-            }
+            Some(PageKind::Leaf | PageKind::Inner) => check(page, PageId(pages.saturating_sub(1))),
             _ => Err("it is not a node of a tree".to_string()),
         }
     }

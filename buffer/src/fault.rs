@@ -397,7 +397,9 @@ impl Worker {
         let (waiting, failures) = self.pool().wait_for_frames(self.waker(), count);
         if waiting {
             self.counters().frame_waits.add(1);
-            self.park();
+            if self.pool().frame_failures() == failures {
+                self.park();
+            }
             if self.pool().frame_failures() != failures {
                 return Err(self.exhausted());
             }
@@ -413,7 +415,7 @@ impl Worker {
             }
             let (waiting, seen) = self.pool().wait_for_frames(context.waker(), count);
             failures = Some(seen);
-            if waiting {
+            if waiting && self.pool().frame_failures() == seen {
                 self.counters().frame_waits.add(1);
                 Poll::Pending
             } else {
