@@ -1,12 +1,35 @@
 #![doc = include_str!("../README.md")]
 
+mod allocate;
 mod error;
+mod evictor;
+mod fault;
+mod frame;
+mod guard;
 mod ids;
 pub mod io;
+mod latch;
+mod memory;
 pub mod page;
+mod pool;
 mod racy;
+pub mod replacement;
+mod swip;
 pub mod sync;
+mod upcalls;
+mod worker;
+mod writeback;
 
+pub use allocate::{BITMAP_GROUP, PageAllocator, bitmap_page, is_reserved_page};
 pub use error::{Error, Result};
+pub use evictor::Background;
+pub use fault::{Fault, ReadTicket};
+pub use frame::{FrameHeader, FrameState};
+pub use guard::{Exclusive, Optimistic, Shared};
 pub use ids::{FrameId, Gsn, PageId, TreeId};
+pub use latch::{Latch, Version};
 pub use page::{PAGE_SIZE, PageImage, PageKind, PageMut, PageRef, Restart};
+pub use pool::{MIN_FRAMES, MIN_POOL_BYTES, Pool, PoolOptions};
+pub use swip::{Swip, Target};
+pub use upcalls::{LogBarrier, NoLog, PageOwner};
+pub use worker::{Counter, CounterSums, Counters, MAX_RESERVE, Worker};

@@ -309,6 +309,12 @@ impl<'p> PageMut<'p> {
         PageMut { ptr, _pool: PhantomData }
     }
 
+    /// View of a private image, for code that serves both.
+    #[inline]
+    pub fn of_image(image: &'p mut PageImage) -> Self {
+        PageMut { ptr: image.0.as_mut_ptr(), _pool: PhantomData }
+    }
+
     /// The racy view, for the search code that serves both.
     #[inline(always)]
     pub fn as_ref(&self) -> PageRef<'_> {

@@ -231,16 +231,34 @@ pub unsafe fn compare(ptr: *const u8, key: &[u8]) -> Ordering {
     {
         let len = key.len();
         let mut at = 0;
-        while at + 8 <= len {
-            // SAFETY: at + 8 <= len.
-            let from = unsafe { ptr.add(at) };
+        // What is left behind the whole words is compared by a word that overlaps the one before,
+        // whose bytes are known to be equal.
+        while at < len && len >= 8 {
+            let word_at = at.min(len - 8);
+            // SAFETY: word_at + 8 <= len.
+            let from = unsafe { ptr.add(word_at) };
             // SAFETY: 8 bytes in range.
             let ours = u64::from_be(unsafe { words::load8(from) });
-            let theirs = u64::from_be_bytes(key[at..at + 8].try_into().expect("8 bytes"));
+            let theirs = key[word_at..].first_chunk().expect("8 bytes");
+            let theirs = u64::from_be_bytes(*theirs);
             if ours != theirs {
                 return ours.cmp(&theirs);
             }
             at += 8;
+        }
+        if (4..8).contains(&len) {
+            for word_at in [0, len - 4] {
+                // SAFETY: word_at + 4 <= len.
+                let from = unsafe { ptr.add(word_at) };
+                // SAFETY: 4 bytes in range.
+                let ours = u32::from_be(unsafe { words::load4(from) });
+                let theirs = key[word_at..].first_chunk().expect("4 bytes");
+                let theirs = u32::from_be_bytes(*theirs);
+                if ours != theirs {
+                    return ours.cmp(&theirs);
+                }
+            }
+            return Ordering::Equal;
         }
         while at < len {
             // SAFETY: at < len.
@@ -269,6 +287,40 @@ pub unsafe fn compare(ptr: *const u8, key: &[u8]) -> Ordering {
     }
 }
 
+/// What the processor compares 16 integers with.
+#[cfg(all(target_arch = "x86_64", not(shuttle)))]
+mod vectors {
+    use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+    pub const UNKNOWN: u8 = 0;
+    pub const SCALAR: u8 = 1;
+    pub const AVX2: u8 = 2;
+    pub const AVX512: u8 = 3;
+
+    static LEVEL: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+    /// The level, or [`UNKNOWN`] before the first detection. One load, unlike the macro of the
+    /// standard library, which tests for every feature whether it was detected.
+    #[inline(always)]
+    pub fn level() -> u8 {
+        LEVEL.load(Relaxed)
+    }
+
+    /// Detects and remembers the level.
+    #[cold]
+    #[inline(never)]
+    pub fn detect() {
+        let level = if std::arch::is_x86_feature_detected!("avx512f") {
+            AVX512
+        } else if std::arch::is_x86_feature_detected!("avx2") {
+            AVX2
+        } else {
+            SCALAR
+        };
+        LEVEL.store(level, Relaxed);
+    }
+}
+
 /// Bit `i` of the result is set when the `i`-th of the 16 little-endian `u32` at `ptr` is below
 /// `bound`.
 ///
@@ -279,12 +331,11 @@ pub unsafe fn below_16(ptr: *const u8, bound: u32) -> u32 {
     interleave();
     #[cfg(all(target_arch = "x86_64", not(shuttle)))]
     {
-        use std::arch::asm;
-        if std::arch::is_x86_feature_detected!("avx512f") {
+        if vectors::level() == vectors::AVX512 {
             let mask: u32;
             // SAFETY: 64 readable bytes by the contract; AVX-512F was detected.
             unsafe {
-                asm!(
+                std::arch::asm!(
                     "vpbroadcastd zmm1, {bound:e}",
                     "vpcmpud k1, zmm1, [{ptr}], 6", // 6: not less or equal, bound > element
                     "kmovw {mask:e}, k1",
@@ -295,31 +346,61 @@ pub unsafe fn below_16(ptr: *const u8, bound: u32) -> u32 {
             }
             return mask;
         }
-        if std::arch::is_x86_feature_detected!("avx2") {
-            let (low, high): (u32, u32);
-            // SAFETY: 64 readable bytes by the contract; AVX2 was detected.
-            unsafe {
-                asm!(
-                    "vmovd xmm1, {bound:e}",
-                    "vpbroadcastd ymm1, xmm1",
-                    "vmovdqu ymm2, [{ptr}]",
-                    "vmovdqu ymm3, [{ptr} + 32]",
-                    "vpmaxud ymm4, ymm2, ymm1", // equal to the element when element >= bound
-                    "vpcmpeqd ymm4, ymm4, ymm2",
-                    "vpmaxud ymm5, ymm3, ymm1",
-                    "vpcmpeqd ymm5, ymm5, ymm3",
-                    "vmovmskps {low:e}, ymm4",
-                    "vmovmskps {high:e}, ymm5",
-                    "vzeroupper",
-                    bound = in(reg) bound, ptr = in(reg) ptr,
-                    low = out(reg) low, high = out(reg) high,
-                    out("ymm1") _, out("ymm2") _, out("ymm3") _, out("ymm4") _, out("ymm5") _,
-                    options(readonly, nostack, preserves_flags)
-                );
-            }
-            return !(low | high << 8) & 0xffff;
-        }
+        // SAFETY: forwarded from the caller.
+        unsafe { below_16_avx2(ptr, bound) }
     }
+    #[cfg(not(all(target_arch = "x86_64", not(shuttle))))]
+    // SAFETY: forwarded from the caller.
+    unsafe {
+        below_16_scalar(ptr, bound)
+    }
+}
+
+/// [`below_16`] for processors without AVX-512, out of line so that searches stay short. Also
+/// what the first call of the process takes, to detect the processor.
+///
+/// # Safety
+/// As for [`below_16`].
+#[cfg(all(target_arch = "x86_64", not(shuttle)))]
+#[inline(never)]
+unsafe fn below_16_avx2(ptr: *const u8, bound: u32) -> u32 {
+    if vectors::level() == vectors::UNKNOWN {
+        vectors::detect();
+    }
+    if vectors::level() >= vectors::AVX2 {
+        let (low, high): (u32, u32);
+        // SAFETY: 64 readable bytes by the contract; AVX2 was detected.
+        unsafe {
+            std::arch::asm!(
+                "vmovd xmm1, {bound:e}",
+                "vpbroadcastd ymm1, xmm1",
+                "vmovdqu ymm2, [{ptr}]",
+                "vmovdqu ymm3, [{ptr} + 32]",
+                "vpmaxud ymm4, ymm2, ymm1", // equal to the element when element >= bound
+                "vpcmpeqd ymm4, ymm4, ymm2",
+                "vpmaxud ymm5, ymm3, ymm1",
+                "vpcmpeqd ymm5, ymm5, ymm3",
+                "vmovmskps {low:e}, ymm4",
+                "vmovmskps {high:e}, ymm5",
+                "vzeroupper",
+                bound = in(reg) bound, ptr = in(reg) ptr,
+                low = out(reg) low, high = out(reg) high,
+                out("ymm1") _, out("ymm2") _, out("ymm3") _, out("ymm4") _, out("ymm5") _,
+                options(readonly, nostack, preserves_flags)
+            );
+        }
+        return !(low | high << 8) & 0xffff;
+    }
+    // SAFETY: forwarded from the caller.
+    unsafe { below_16_scalar(ptr, bound) }
+}
+
+/// [`below_16`] without vectors.
+///
+/// # Safety
+/// As for [`below_16`].
+#[inline(never)]
+unsafe fn below_16_scalar(ptr: *const u8, bound: u32) -> u32 {
     let mut mask = 0;
     for i in 0..16 {
         // SAFETY: i < 16.
@@ -363,10 +444,19 @@ mod tests {
 
     #[test]
     fn comparison_agrees_with_slices() {
-        for (a, b) in [("", ""), ("abcdefgh1", "abcdefgh2"), ("zbc", "abc"), ("ab\u{7f}", "ab~")] {
-            // SAFETY: both have the length of b.
-            let found = unsafe { compare(a.as_ptr(), b.as_bytes()) };
-            assert_eq!(found, a.as_bytes().cmp(b.as_bytes()));
+        for len in 0..40 {
+            let ours: Vec<u8> = (0..len as u8).collect();
+            // SAFETY: both have `len` bytes.
+            assert_eq!(unsafe { compare(ours.as_ptr(), &ours) }, Ordering::Equal);
+            for at in 0..len {
+                for change in [1u8, 255] {
+                    let mut key = ours.clone();
+                    key[at] = key[at].wrapping_add(change);
+                    // SAFETY: both have `len` bytes.
+                    let found = unsafe { compare(ours.as_ptr(), &key) };
+                    assert_eq!(found, ours.cmp(&key));
+                }
+            }
         }
     }
 
@@ -381,6 +471,11 @@ mod tests {
                 heads.iter().enumerate().map(|(i, h)| u32::from(*h < bound) << i).sum::<u32>();
             // SAFETY: 64 bytes.
             assert_eq!(unsafe { below_16(heads.as_ptr().cast(), bound) }, expected);
+            // SAFETY: 64 bytes.
+            assert_eq!(unsafe { below_16_scalar(heads.as_ptr().cast(), bound) }, expected);
+            #[cfg(all(target_arch = "x86_64", not(shuttle)))]
+            // SAFETY: 64 bytes.
+            assert_eq!(unsafe { below_16_avx2(heads.as_ptr().cast(), bound) }, expected);
         }
     }
 }

@@ -8,18 +8,45 @@
 //! | `sim` | copy, with faults | copy, with faults | copy, with faults |
 //!
 //! Memory given to the kernel is owned by the operation ([`ReadTarget`]) until it completes.
+//!
+//! Locks in here are real ones whatever the build: threads and the kernel are no part of what the
+//! model checker schedules.
+
+mod faults;
+mod file;
+mod medium;
+mod memory;
+pub mod probe;
+mod probe_load;
+mod runtime;
+mod sim;
+#[cfg(test)]
+mod sim_tests;
+#[cfg(test)]
+mod tests;
+mod threads;
+mod uring;
+
+pub use faults::{Fault, FaultPlan, Op, Unit};
+pub use memory::{MAX_MEMORY_PAGES, MemoryStorage};
+pub use runtime::start_runtime;
+pub use sim::{KEPT_VERSIONS, SimCounters, SimStorage};
+pub use threads::{MAX_THREADS, ThreadStorage};
+pub use uring::{UringStorage, WRITES_IN_FLIGHT};
 
 use crate::{
     ids::{FrameId, PageId},
     page::{PAGE_SIZE, PageImage},
     racy,
 };
-use std::{future::Future, io, pin::Pin, ptr::NonNull, sync::Arc};
+use std::{future::Future, io, path::Path, pin::Pin, ptr::NonNull, sync::Arc};
 
 /// Whoever lends memory to reads and must hear when a read is dropped unfinished.
 pub trait TargetOwner: Send + Sync {
     /// The read into `frame` was dropped before [`ReadTarget::finish`]; the kernel no longer uses
     /// the memory.
+    ///
+    /// Called from inside back ends: must neither block nor start I/O. Waking is fine.
     fn abandoned(&self, frame: FrameId, page: PageId);
 }
 
@@ -114,6 +141,27 @@ pub enum IoKind {
     Threads,
     /// Memory only; the data are gone with the engine.
     Memory,
+}
+
+/// Opens or creates the data file at `path` with the back end asked for, or with `threads` where
+/// io_uring is refused. `Memory` uses no path.
+pub fn open(kind: IoKind, path: &Path) -> io::Result<Arc<dyn Storage>> {
+    let storage: Arc<dyn Storage> = match kind {
+        IoKind::Memory => Arc::new(MemoryStorage::new()),
+        IoKind::Threads => Arc::new(ThreadStorage::open(path)?),
+        IoKind::Uring => match runtime::probe() {
+            Ok(()) => Arc::new(UringStorage::open(path)?),
+            Err(error) => {
+                tracing::warn!(
+                    %error,
+                    "io_uring is refused here: falling back to a pool of I/O threads"
+                );
+                Arc::new(ThreadStorage::open(path)?)
+            }
+        },
+    };
+    tracing::info!(back_end = storage.name(), path = %path.display(), "opened the data file");
+    Ok(storage)
 }
 
 /// A device of pages. All methods may be called from any thread at once.

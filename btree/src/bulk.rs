@@ -1,0 +1,225 @@
+//! Bulk load: builds a tree from sorted input, level by level from the left, and writes its pages
+//! straight to storage in batches. The pool is touched for the root alone, so a load of any size
+//! takes little memory; every page but the root starts out evicted.
+//!
+//! The tree takes over the new nodes in one step at the end. Until then nothing refers to them, and
+//! a load that fails gives its pages back.
+
+use crate::{
+    large_value::LargeValue,
+    node::{NodeBuilder, NodeView, shortest_separator},
+    tree::{Stop, Tree},
+};
+use wattle_buffer::{
+    Error, PageId, PageImage, Pool, Result, Swip, Worker, io::PageWrite, page::header,
+};
+
+/// Pages written at once.
+const BATCH: usize = 64;
+/// Share of a page that a bulk load fills, percent: room for a few inserts.
+pub const FILL_PERCENT: usize = 95;
+
+/// A value for a bulk load.
+#[derive(Clone, Copy, Debug)]
+pub enum BulkValue<'a> {
+    /// The bytes themselves; must fit a leaf.
+    Inline(&'a [u8]),
+    /// Chunks that are stored already.
+    Large(LargeValue),
+}
+
+/// A bulk load in progress.
+pub struct BulkLoad<'t> {
+    tree: &'t Tree,
+    /// One unfinished node for each level, leaf first.
+    levels: Vec<NodeBuilder>,
+    pages: Pages<'t>,
+    entries: u64,
+}
+
+/// Images that wait to be written, and all page ids taken so far, as ranges.
+struct Pages<'t> {
+    pool: &'t Pool,
+    images: Vec<Box<PageImage>>,
+    filled: usize,
+    taken: Vec<(u64, u64)>,
+}
+
+impl<'t> BulkLoad<'t> {
+    /// Starts a load into `tree`, which must be empty.
+    pub fn new(tree: &'t Tree) -> Result<BulkLoad<'t>> {
+        let mut pages = Pages {
+            pool: &tree.pool,
+            images: (0..BATCH).map(|_| PageImage::zeroed()).collect(),
+            filled: 0,
+            taken: Vec::new(),
+        };
+        let leaf = NodeBuilder::leaf(pages.take()?, tree.id, &[], None).fill(FILL_PERCENT);
+        Ok(BulkLoad { tree, levels: vec![leaf], pages, entries: 0 })
+    }
+
+    /// Adds the next entry, whose key must be above all before it.
+    pub fn push(&mut self, key: &[u8], value: BulkValue<'_>) -> Result<()> {
+        let descriptor;
+        let (bytes, special) = match value {
+            BulkValue::Inline(bytes) => (bytes, false),
+            BulkValue::Large(large) => {
+                descriptor = large.encode();
+                (&descriptor[..], true)
+            }
+        };
+        if self.levels[0].last_key().is_some_and(|last| last >= key) {
+            return Err(Error::NotSorted { position: self.entries });
+        }
+        if !self.levels[0].push(key, bytes, special) {
+            let last = self.levels[0].last_key().expect("a first entry always fits").to_vec();
+            let separator = shortest_separator(&last, key);
+            self.close(0, separator)?;
+            let taken = self.levels[0].push(key, bytes, special);
+            assert!(taken, "an empty leaf takes any record");
+        }
+        self.entries += 1;
+        Ok(())
+    }
+
+    /// Ends the node of a level at `separator`, hands it to its parent and starts the next one.
+    fn close(&mut self, level: usize, separator: &[u8]) -> Result<()> {
+        let next = self.pages.take()?;
+        let page = self.finish_node(level, Some(separator))?;
+        if level + 1 == self.levels.len() {
+            self.start_level(level + 1, page)?;
+        }
+        let swip = Swip::evicted(next).0;
+        if self.levels[level + 1].push_child(separator, swip) {
+            let fresh = self.new_node(level, next, separator, None);
+            self.levels[level] = fresh;
+            return Ok(());
+        }
+        // The parent is full: it ends at the same separator, and the next parent starts with the
+        // next node.
+        self.close_inner(level + 1, separator, swip)?;
+        self.levels[level] = self.new_node(level, next, separator, None);
+        Ok(())
+    }
+
+    /// Ends an inner node at `separator`; its successor starts with the child `first`.
+    fn close_inner(&mut self, level: usize, separator: &[u8], first: u64) -> Result<()> {
+        let next = self.pages.take()?;
+        let page = self.finish_node(level, Some(separator))?;
+        if level + 1 == self.levels.len() {
+            self.start_level(level + 1, page)?;
+        }
+        let swip = Swip::evicted(next).0;
+        if !self.levels[level + 1].push_child(separator, swip) {
+            self.close_inner(level + 1, separator, swip)?;
+        }
+        self.levels[level] = self.new_node(level, next, separator, Some(first));
+        Ok(())
+    }
+
+    fn new_node(&self, level: usize, page: PageId, lower: &[u8], first: Option<u64>) -> NodeBuilder {
+        match first {
+            Some(first) => {
+                NodeBuilder::inner(level as u8, page, self.tree.id, lower, None, first)
+            }
+            None => NodeBuilder::leaf(page, self.tree.id, lower, None),
+        }
+        .fill(FILL_PERCENT)
+    }
+
+    fn start_level(&mut self, level: usize, first: PageId) -> Result<()> {
+        let page = self.pages.take()?;
+        let node = self.new_node(level, page, &[], Some(Swip::evicted(first).0));
+        self.levels.push(node);
+        Ok(())
+    }
+
+    /// Writes the node of a level with its upper fence; gives its page.
+    fn finish_node(&mut self, level: usize, upper: Option<&[u8]>) -> Result<PageId> {
+        self.levels[level].set_upper(upper);
+        let image = self.pages.next_image()?;
+        self.levels[level].finish(image).expect("the builder kept room for the fence");
+        image.set_u64(header::GSN, 1);
+        image.seal();
+        Ok(NodeView::from(&*image).page_id())
+    }
+
+    /// Finishes the rightmost nodes, makes everything durable enough to be read, and lets the tree
+    /// take over. Gives the number of entries.
+    pub fn finish(mut self, worker: &Worker) -> Result<u64> {
+        let top = self.levels.len() - 1;
+        for level in 0..top {
+            self.finish_node(level, None)?;
+        }
+        // The topmost node becomes the root, in the frame and page of the root.
+        let mut image = PageImage::zeroed();
+        self.levels[top].set_upper(None);
+        self.levels[top].finish(&mut image).expect("the builder kept room for the fence");
+        let spare = NodeView::from(&*image).page_id();
+        image.set_u64(header::PAGE_ID, self.tree.root_page.0);
+        self.pages.flush()?;
+        crate::tree::run(worker, |_| {
+            let root = self.tree.pool.optimistic(self.tree.root)?;
+            let node = crate::node::NodeRef::from(root.page());
+            let empty = node.is_leaf() && node.count() == 0;
+            root.validate()?;
+            if !empty {
+                return Err(Stop::Error(Error::NotEmpty));
+            }
+            root.upgrade()?.write_image(&mut image);
+            Ok(())
+        })?;
+        self.pages.keep_all_but(spare);
+        Ok(self.entries)
+    }
+}
+
+impl Pages<'_> {
+    fn take(&mut self) -> Result<PageId> {
+        let page = self.pool.allocate_page()?;
+        match self.taken.last_mut() {
+            Some((_, end)) if *end == page.0 => *end += 1,
+            _ => self.taken.push((page.0, page.0 + 1)),
+        }
+        Ok(page)
+    }
+
+    fn next_image(&mut self) -> Result<&mut PageImage> {
+        if self.filled == self.images.len() {
+            self.flush()?;
+        }
+        self.filled += 1;
+        Ok(&mut self.images[self.filled - 1])
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let images = &self.images[..self.filled];
+        let writes: Vec<_> = images
+            .iter()
+            .map(|image| PageWrite { page: NodeView::from(&**image).page_id(), image })
+            .collect();
+        let mut results = Vec::with_capacity(writes.len());
+        if !writes.is_empty() {
+            self.pool.storage().write_pages(&writes, &mut results);
+        }
+        for (write, result) in writes.iter().zip(results) {
+            result.map_err(|error| Error::io(format_args!("write page {}", write.page), error))?;
+        }
+        self.filled = 0;
+        Ok(())
+    }
+
+    /// The pages belong to the tree now, except one that was never used.
+    fn keep_all_but(&mut self, spare: PageId) {
+        self.taken.clear();
+        self.pool.allocator().free(spare);
+    }
+}
+
+impl Drop for Pages<'_> {
+    fn drop(&mut self) {
+        for (start, end) in self.taken.drain(..) {
+            (start..end).for_each(|page| self.pool.allocator().free(PageId(page)));
+        }
+    }
+}

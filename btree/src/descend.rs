@@ -1,0 +1,127 @@
+//! Descents: from the root to a node of a given level, optimistically, coupling the versions of
+//! parent and child.
+//!
+//! The version of a child is taken *before* the parent is validated. The swip was hot when it was
+//! read, and eviction bumps the version of the parent before the frame can be used for another
+//! page, so a parent that validates proves that the child's version belongs to the right page.
+
+use crate::{
+    node::NodeRef,
+    tree::{Step, Stop, Tree},
+};
+use wattle_buffer::{Error, Optimistic, Restart, Swip, Target};
+
+/// Where a descent goes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Seek<'k> {
+    /// To the node whose range contains the key.
+    At(&'k [u8]),
+    /// To the node with the largest keys below the key.
+    Before(&'k [u8]),
+    /// To the rightmost node.
+    Last,
+}
+
+/// The end of a descent: a node and how it was reached. Nothing read from the node is validated.
+#[derive(Clone, Copy)]
+pub(crate) struct Path<'p> {
+    pub node: Optimistic<'p>,
+    /// Parent and position of the child in it; none for the root.
+    pub parent: Option<(Optimistic<'p>, usize)>,
+}
+
+impl<'p> Path<'p> {
+    #[inline(always)]
+    pub fn node_ref(&self) -> NodeRef<'p> {
+        NodeRef::from(self.node.page())
+    }
+}
+
+impl Tree {
+    /// Descends to the node of `level` that contains `key`.
+    #[inline(always)]
+    pub(crate) fn descend<'p>(&'p self, key: &[u8], level: u8) -> Step<Path<'p>> {
+        self.descend_by(level, |node| node.child_position(key))
+    }
+
+    /// Descends to a node of `level`.
+    pub(crate) fn seek<'p>(&'p self, seek: Seek<'_>, level: u8) -> Step<Path<'p>> {
+        match seek {
+            Seek::At(key) => self.descend(key, level),
+            Seek::Before(key) => self.descend_by(level, |node| child_before(node, key)),
+            Seek::Last => self.descend_by(level, |node| Ok(node.count())),
+        }
+    }
+
+    #[inline(always)]
+    fn descend_by<'p>(
+        &'p self,
+        level: u8,
+        choose: impl Fn(NodeRef<'p>) -> Result<usize, Restart>,
+    ) -> Step<Path<'p>> {
+        let mut path = Path { node: self.pool.optimistic(self.root)?, parent: None };
+        let mut height = path.node_ref().level();
+        if height < level {
+            // The root lost a level since the caller looked.
+            path.node.validate()?;
+            return Err(Stop::Restart);
+        }
+        while height > level {
+            let node = path.node_ref();
+            let position = self.checked(&path.node, choose(node))?;
+            path = self.child(path.node, position)?;
+            height -= 1;
+            if path.node_ref().level() != height {
+                return Err(self.wrong_level(&path.node, height));
+            }
+        }
+        Ok(path)
+    }
+
+    /// Goes from a node to its child at `position`.
+    #[inline(always)]
+    pub(crate) fn child<'p>(&'p self, parent: Optimistic<'p>, position: usize) -> Step<Path<'p>> {
+        let node = NodeRef::from(parent.page());
+        match Swip(node.swip(position)).target() {
+            Target::Hot(frame) => {
+                self.pool.prefetch(frame);
+                let child = self.pool.optimistic(frame)?;
+                parent.validate()?;
+                Ok(Path { node: child, parent: Some((parent, position)) })
+            }
+            Target::Evicted(page) => {
+                let offset = node.swip_offset(position);
+                match self.pool.fault(parent, offset, position, page)? {
+                    Ok((parent, child)) => {
+                        Ok(Path { node: child, parent: Some((parent, position)) })
+                    }
+                    Err(fault) => Err(Stop::Fault(fault)),
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn wrong_level(&self, node: &Optimistic<'_>, expected: u8) -> Stop {
+        let found = NodeRef::from(node.page()).level();
+        if found == expected || node.validate().is_err() {
+            return Stop::Restart;
+        }
+        Stop::Error(Error::corruption(
+            node.header().page_id(),
+            format_args!("it is at level {found} of its tree, not at {expected}"),
+        ))
+    }
+}
+
+/// Child with the largest keys below `key`: as `child_position`, but a key that equals a separator
+/// goes left of it.
+fn child_before(node: NodeRef<'_>, key: &[u8]) -> Result<usize, Restart> {
+    let position = node.child_position(key)?;
+    if position == 0 {
+        return Ok(0);
+    }
+    let mut separator = Vec::new();
+    node.key_to(position - 1, &mut separator)?;
+    Ok(if separator == key { position - 1 } else { position })
+}

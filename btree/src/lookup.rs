@@ -1,0 +1,150 @@
+//! Point look-ups: one key, or many keys interleaved level by level.
+//!
+//! A resident look-up in a steady epoch stores nothing to shared memory: the descent only reads,
+//! and the tracker of the leaf is written once an epoch. Values are copied out before the leaf is
+//! validated; nothing interprets them earlier.
+
+use crate::{
+    large_value::LargeValue,
+    node::NodeRef,
+    tree::{Step, Stop, Tree},
+};
+use wattle_buffer::{Optimistic, Swip, Target};
+
+/// Where the value of a record is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Copied out of the leaf.
+    Inline,
+    /// Outside of the leaf; the descriptor says where.
+    Large(LargeValue),
+}
+
+/// Most keys of one round of [`Tree::multi_get_step`]: enough to hide the latency of memory.
+pub const MULTI_GET: usize = 32;
+
+impl Tree {
+    /// Looks `key` up and copies its value to the end of `value`.
+    #[inline(always)]
+    pub fn get_step(&self, key: &[u8], value: &mut Vec<u8>) -> Step<Option<Found>> {
+        let path = self.descend(key, 0)?;
+        self.read_leaf(path.node, key, value)
+    }
+
+    #[inline(always)]
+    fn read_leaf(
+        &self,
+        leaf: Optimistic<'_>,
+        key: &[u8],
+        value: &mut Vec<u8>,
+    ) -> Step<Option<Found>> {
+        let node = NodeRef::from(leaf.page());
+        let search = self.checked(&leaf, node.search(key))?;
+        leaf.track();
+        if !search.found {
+            leaf.validate()?;
+            return Ok(None);
+        }
+        let start = value.len();
+        let (offset, len, special) = self.checked(&leaf, node.value_range(search.position))?;
+        self.checked(&leaf, leaf.page().append_to(offset, len, value))?;
+        if let Err(restart) = leaf.validate() {
+            value.truncate(start);
+            return Err(restart.into());
+        }
+        if !special {
+            return Ok(Some(Found::Inline));
+        }
+        let large = LargeValue::decode(&value[start..], leaf.header().page_id());
+        value.truncate(start);
+        Ok(Some(Found::Large(large?)))
+    }
+
+    /// Looks up to [`MULTI_GET`] keys up at once. `report(i, ..)` is called once for each key that
+    /// was found or found absent; `done` remembers which, so that the step can be run again after a
+    /// fault or a restart and goes on with the others.
+    ///
+    /// All look-ups take one level at a time, and each prefetches its next node before the others
+    /// take their turn: the misses of one batch overlap instead of adding up.
+    ///
+    /// # Panics
+    /// With more than [`MULTI_GET`] keys.
+    pub fn multi_get_step<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        done: &mut u32,
+        value: &mut Vec<u8>,
+        report: &mut impl FnMut(usize, Option<(Found, &[u8])>),
+    ) -> Step<()> {
+        assert!(keys.len() <= MULTI_GET);
+        let root = self.pool.optimistic(self.root)?;
+        let height = NodeRef::from(root.page()).level();
+        root.validate()?;
+        let mut nodes = [root; MULTI_GET];
+        // A look-up that fails leaves the batch, the others go on.
+        let mut active = !*done & low_bits(keys.len());
+        let mut stopped = None;
+        let mut stop = |active: &mut u32, i: usize, why: Stop| {
+            *active &= !(1 << i);
+            // A fault is worth more than a restart: it owns a read.
+            if !matches!(stopped, Some(Stop::Fault(_) | Stop::Error(_))) {
+                stopped = Some(why);
+            }
+        };
+        for level in (0..height).rev() {
+            let mut next = [Swip(0); MULTI_GET];
+            for i in bits(active) {
+                let node = NodeRef::from(nodes[i].page());
+                match self.checked(&nodes[i], node.child_position(keys[i].as_ref())) {
+                    Ok(position) => {
+                        next[i] = Swip(node.swip(position));
+                        match next[i].target() {
+                            Target::Hot(frame) => self.pool.prefetch(frame),
+                            Target::Evicted(_) => match self.child(nodes[i], position) {
+                                // Swizzled now; the next run finds it hot.
+                                Ok(_) => stop(&mut active, i, Stop::Restart),
+                                Err(why) => stop(&mut active, i, why),
+                            },
+                        }
+                    }
+                    Err(why) => stop(&mut active, i, why),
+                }
+            }
+            for i in bits(active) {
+                let Target::Hot(frame) = next[i].target() else { continue };
+                let child = self.pool.optimistic(frame);
+                match child.and_then(|child| nodes[i].validate().map(|()| child)) {
+                    Ok(child) if NodeRef::from(child.page()).level() == level => {
+                        NodeRef::from(child.page()).prefetch();
+                        nodes[i] = child;
+                    }
+                    _ => stop(&mut active, i, Stop::Restart),
+                }
+            }
+        }
+        for i in bits(active) {
+            value.clear();
+            match self.read_leaf(nodes[i], keys[i].as_ref(), value) {
+                Ok(found) => {
+                    *done |= 1 << i;
+                    report(i, found.map(|found| (found, value.as_slice())));
+                }
+                Err(why) => stop(&mut active, i, why),
+            }
+        }
+        stopped.map_or(Ok(()), Err)
+    }
+}
+
+fn low_bits(count: usize) -> u32 {
+    if count >= 32 { u32::MAX } else { (1 << count) - 1 }
+}
+
+/// Positions of the set bits.
+fn bits(mut word: u32) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = word.trailing_zeros() as usize;
+        word &= word.wrapping_sub(1);
+        (bit < 32).then_some(bit)
+    })
+}

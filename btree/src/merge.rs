@@ -1,0 +1,228 @@
+//! Merges: an underfull node and a neighbour become one; X neighbouring leaves become X - 1
+//! (X-merge); a root with one child takes its place.
+//!
+//! Nodes are latched from parent to child and from left to right, by trying: whoever cannot have a
+//! latch at once gives up, because a merge saves space but is never needed for correctness. Only an
+//! empty leaf insists and faults its neighbour in, so that deleting everything gives everything
+//! back.
+
+use crate::{
+    node::{NodeMut, NodeRef, NodeView, merge_into, redistribute},
+    tree::{Step, Stop, Tree},
+};
+use wattle_buffer::{
+    FrameId, FrameState, PAGE_SIZE, PageImage, PageMut, Pool, Swip,
+    Target, Worker, page::header,
+};
+
+/// A node that uses fewer bytes than this is merged when a record leaves it.
+const UNDERFULL: usize = PAGE_SIZE * 4 / 10;
+/// Most neighbours of an X-merge (LeanStore's default).
+const X: usize = 5;
+/// X-merge leaves the X - 1 nodes at most this full, so that the next insert does not split again.
+const X_FILL: usize = PAGE_SIZE * 95 / 100;
+
+/// The node should be merged with a neighbour.
+pub(crate) fn is_underfull(node: NodeView<'_>) -> bool {
+    node.used_bytes() < UNDERFULL || (node.is_inner() && node.count() == 0)
+}
+
+impl Tree {
+    /// Merges the node of `level` that contains `key` with a neighbour, if it is underfull and the
+    /// two fit into one. Goes on with the parent when that gets underfull. Gives whether anything
+    /// was merged.
+    pub fn merge_step(&self, worker: &Worker, key: &[u8], level: u8) -> Step<bool> {
+        let path = self.descend(key, level)?;
+        let Some((parent, position)) = path.parent else {
+            return self.collapse_root_step(worker);
+        };
+        // Looked at under the latch, because a view needs bytes that stand still.
+        let node = path.node.upgrade()?;
+        let view = NodeView::from(node.bytes());
+        if !is_underfull(view) {
+            return Ok(false);
+        }
+        let insist = view.count() == 0;
+        let node = node.downgrade();
+        let parent_node = NodeRef::from(parent.page());
+        let siblings = parent_node.count();
+        if siblings == 0 {
+            parent.validate()?;
+            // An only child: its parent merges first.
+            return self.merge_step(worker, key, level + 1);
+        }
+        let left = if position < siblings { position } else { position - 1 };
+        let sibling_position = if position < siblings { position + 1 } else { position - 1 };
+        let sibling = match Swip(parent_node.swip(sibling_position)).target() {
+            Target::Hot(frame) => frame,
+            Target::Evicted(_) if insist => {
+                // Swizzling changes the parent's version: latch everything in the next run.
+                self.child(parent, sibling_position)?;
+                return Err(Stop::Restart);
+            }
+            Target::Evicted(_) => {
+                parent.validate()?;
+                return Ok(false);
+            }
+        };
+        let mut parent = parent.upgrade()?;
+        let node = node.upgrade()?;
+        let Some(sibling) = self.pool.try_exclusive(sibling) else {
+            return if insist { Err(Stop::Restart) } else { Ok(false) };
+        };
+        let (mut left_node, right_node) =
+            if left == position { (node, sibling) } else { (sibling, node) };
+        let mut image = PageImage::zeroed();
+        let mut separator = Vec::new();
+        NodeView::from(parent.bytes()).key_to(left, &mut separator);
+        let merged = merge_into(
+            left_node.bytes().into(),
+            right_node.bytes().into(),
+            &separator,
+            &mut image,
+        );
+        if merged.is_err() {
+            return Ok(false);
+        }
+        NodeMut::new(&mut parent.page_mut()).remove_child(left);
+        let hot = parent.header().hot_children() - 1;
+        parent.header().set_hot_children(hot);
+        left_node.write_image(&mut image);
+        self.adopt_children(&left_node);
+        right_node.header().set_hot_children(0);
+        self.pool.free_page(right_node);
+        worker.counters().merges.add(1);
+        let parent_underfull = is_underfull(parent.bytes().into());
+        drop((left_node, parent));
+        if parent_underfull {
+            match self.merge_step(worker, key, level + 1) {
+                // The merge that was asked for is done; a parent that cannot follow now follows
+                // with the next merge below it.
+                Ok(_) | Err(Stop::Restart) => {}
+                Err(stop) => return Err(stop),
+            }
+        }
+        Ok(true)
+    }
+
+    /// A root with one child takes over the contents of the child.
+    fn collapse_root_step(&self, worker: &Worker) -> Step<bool> {
+        let root = self.pool.optimistic(self.root)?;
+        let node = NodeRef::from(root.page());
+        if node.is_leaf() || node.count() > 0 {
+            root.validate()?;
+            return Ok(false);
+        }
+        let Target::Hot(_) = Swip(node.swip(0)).target() else {
+            self.child(root, 0)?;
+            return Err(Stop::Restart);
+        };
+        let path = self.child(root, 0)?;
+        let mut root = root.upgrade()?;
+        let child = path.node.upgrade()?;
+        let mut image = PageImage::zeroed();
+        image.0.copy_from_slice(child.bytes());
+        image.set_u64(header::PAGE_ID, self.root_page.0);
+        root.write_image(&mut image);
+        root.header().set_hot_children(0);
+        self.adopt_children(&root);
+        child.header().set_hot_children(0);
+        self.pool.free_page(child);
+        worker.counters().merges.add(1);
+        Ok(true)
+    }
+}
+
+/// X-merge ("Contention and Space Management in B-Trees", section 4): when the leaf in `frame` is
+/// about to be written, looks for up to [`X`] neighbouring hot leaves around it that fit into one
+/// less. Gives whether a page was saved. Never waits.
+pub(crate) fn x_merge(pool: &Pool, frame: FrameId) -> bool {
+    try_x_merge(pool, frame).is_some()
+}
+
+fn try_x_merge(pool: &Pool, frame: FrameId) -> Option<()> {
+    // A full leaf is looked at without a latch; a wrong guess costs a look or a chance.
+    let leaf = NodeRef::from(pool.try_shared(frame)?.page());
+    if !leaf.is_leaf() || leaf.free_bytes() < PAGE_SIZE / X {
+        return None;
+    }
+    let header = pool.header(frame);
+    let (hinted, position) = header.parent_hint();
+    if header.is_pinned() || hinted == frame {
+        return None;
+    }
+    let mut parent = pool.try_exclusive(hinted)?;
+    let same_tree = parent.header().state() == FrameState::Hot
+        && parent.header().tree_id() == header.tree_id();
+    if !same_tree {
+        return None;
+    }
+    let parent_view = NodeView::from(parent.bytes());
+    if !parent_view.is_inner() {
+        return None;
+    }
+    let parent_ref = NodeRef::from(parent.page());
+    let position = parent_ref.find_swip(Swip::hot(frame).0, position)?;
+    let (first, count) = window(pool, parent_view, position)?;
+    let mut nodes = Vec::with_capacity(count);
+    for position in first..first + count {
+        let Target::Hot(frame) = Swip(parent_view.swip(position)).target() else { return None };
+        nodes.push(pool.try_exclusive(frame)?);
+    }
+    let views: Vec<_> = nodes.iter().map(|node| NodeView::from(node.bytes())).collect();
+    let mut images = vec![PageImage([0; PAGE_SIZE]); count - 1];
+    let separators = redistribute(&views, &mut images)?;
+    // The parent is edited on the side: its new separators may not fit.
+    let mut parent_image = PageImage::zeroed();
+    parent_image.0.copy_from_slice(parent.bytes());
+    let swips: Vec<_> = (first..first + count - 1).map(|at| parent_view.swip(at)).collect();
+    {
+        let mut page = PageMut::of_image(&mut parent_image);
+        let mut node = NodeMut::new(&mut page);
+        for _ in 0..count - 1 {
+            node.remove_child(first);
+        }
+        for (i, separator) in separators.iter().enumerate() {
+            node.insert_child(first + i, separator, swips[i + 1]).ok()?;
+        }
+    }
+    parent.write_image(&mut parent_image);
+    let hot = parent.header().hot_children() - 1;
+    parent.header().set_hot_children(hot);
+    for (node, image) in nodes.iter_mut().zip(&mut images) {
+        node.write_image(image);
+    }
+    let last = nodes.pop().expect("a window has at least two leaves");
+    pool.free_page(last);
+    Some(())
+}
+
+/// The neighbours to merge: first position and number of the smallest window around `position`
+/// whose records fit into one leaf less.
+fn window(pool: &Pool, parent: NodeView<'_>, position: usize) -> Option<(usize, usize)> {
+    let used = |at: usize| -> Option<usize> {
+        let Target::Hot(frame) = Swip(parent.swip(at)).target() else { return None };
+        let used = NodeRef::from(pool.try_shared(frame)?.page()).used_bytes();
+        Some(used.min(PAGE_SIZE))
+    };
+    let low = position.saturating_sub(X - 1);
+    let high = (position + X - 1).min(parent.count());
+    let mut sizes = [None; 2 * X];
+    for at in low..=high {
+        sizes[at - low] = used(at);
+    }
+    for count in 2..=X {
+        for first in low..=position {
+            if first + count <= position || first + count - 1 > high {
+                continue;
+            }
+            let sizes = &sizes[first - low..first - low + count];
+            let total = sizes.iter().try_fold(0, |sum, size| size.map(|size| sum + size));
+            if total.is_some_and(|total| total <= (count - 1) * X_FILL) {
+                return Some((first, count));
+            }
+        }
+    }
+    None
+}
+

@@ -1,0 +1,208 @@
+//! Lays out a node from sorted entries: the one place where a prefix is chosen and where arrays
+//! and heap of a whole node are written. Splits, merges, prefix changes and bulk loads end here.
+//!
+//! All keys between two fences start with what the fences have in common, which costs nothing to
+//! store and nothing to check. The node at an edge of the tree has an infinite fence, though, and
+//! dense keys under an empty prefix would all have the same head. So the prefix that the keys
+//! themselves share is considered too; searches then have to compare it ([`CHECK_PREFIX`]). It
+//! lies inside a fence that starts with it, or has its own bytes in the heap.
+//!
+//! Nothing here allocates. A node that does not fit leaves the image in an undefined state.
+
+use super::{Full, edit::write_hints, layout::*, view::Item};
+use wattle_buffer::{PAGE_SIZE, PageImage, PageMut, page::header};
+
+/// What a node is besides its entries.
+#[derive(Clone, Copy)]
+pub(crate) struct Frame<'a> {
+    pub lower: &'a [u8],
+    pub upper: Option<&'a [u8]>,
+    pub inner: bool,
+    /// Key and length of the value of an entry that will be inserted next: the prefix must suit
+    /// it and there must be room for it.
+    pub pending: Option<(&'a [u8], usize)>,
+}
+
+/// Keys below this number are too few to choose a prefix for.
+const FEW: usize = 4;
+/// What a checked prefix must save in a node whose fences are both finite, in bytes: such a node
+/// has a good prefix already, and inserts that break the checked one rebuild the node.
+const CHECK_PENALTY: usize = 256;
+
+#[derive(Clone, Copy, PartialEq)]
+enum PrefixPlace {
+    Lower,
+    Upper,
+    Own,
+}
+
+/// A layout that fits.
+#[derive(Clone, Copy)]
+pub(crate) struct Plan {
+    count: usize,
+    prefix_len: usize,
+    place: PrefixPlace,
+    checked: bool,
+    /// Heap bytes of the records, with the pending one.
+    records: usize,
+    /// Heap bytes of fences and own prefix.
+    frame: usize,
+}
+
+impl Frame<'_> {
+    fn shared(&self, key: &[u8]) -> (usize, PrefixPlace) {
+        let lower = common_prefix(self.lower, key);
+        let upper = self.upper.map_or(0, |upper| common_prefix(upper, key));
+        if upper > lower { (upper, PrefixPlace::Upper) } else { (lower, PrefixPlace::Lower) }
+    }
+
+    /// Chooses the prefix for these entries and checks that they fit.
+    pub fn plan<'i>(&self, items: impl Iterator<Item = Item<'i>> + Clone) -> Result<Plan, Full> {
+        let mut first = [0; MAX_KEY];
+        let mut count = 0;
+        let mut shortest = MAX_KEY;
+        let mut last = None;
+        for item in items.clone() {
+            if count == 0 {
+                item.key(&mut first);
+            }
+            count += 1;
+            shortest = shortest.min(item.key_len());
+            last = Some(item);
+        }
+        let mut implied = self.upper.map_or(0, |upper| common_prefix(self.lower, upper));
+        if let Some((pending, _)) = self.pending {
+            // A key between the fences has what they imply; a damaged node must not panic.
+            implied = implied.min(common_prefix(self.lower, pending));
+            shortest = shortest.min(pending.len());
+        }
+        let implied = implied.min(shortest);
+        let mut candidates = [(implied, PrefixPlace::Lower); 3];
+        if let Some(last) = last {
+            let mut buffer = [0; MAX_KEY];
+            // No key may be shorter than the prefix, even in a node with wrong order.
+            let mut content = common_prefix(&first[..shortest], last.key(&mut buffer));
+            if let Some((pending, _)) = self.pending {
+                content = common_prefix(&first[..content], pending);
+            }
+            let (shared, place) = self.shared(&first[..content]);
+            if shared > implied {
+                candidates[1] = (shared, place);
+            }
+            if content > shared.max(implied) {
+                candidates[2] = (content, PrefixPlace::Own);
+            }
+        }
+
+        let fences = round8(self.lower.len()) + self.upper.map_or(0, |u| round8(u.len()));
+        let room = PAGE_SIZE - HEADS - fences;
+        let entries = entries_len(count + usize::from(self.pending.is_some()), self.inner);
+        let edge = self.lower.is_empty() || self.upper.is_none();
+        let mut best: Option<(usize, Plan)> = None;
+        for (index, (prefix_len, place)) in candidates.into_iter().enumerate() {
+            let (mut records, mut tails) = (0, 0);
+            let mut add = |key_len: usize, value_len| {
+                let tail = (key_len - prefix_len).saturating_sub(HEAD_LEN);
+                tails += tail;
+                records += round8(value_len + tail);
+            };
+            items.clone().for_each(|item| add(item.key_len(), item.value.len()));
+            self.pending.iter().for_each(|(key, value_len)| add(key.len(), *value_len));
+            let own = if place == PrefixPlace::Own { prefix_len } else { 0 };
+            if entries + records + round8(own) > room {
+                continue;
+            }
+            // Tails count unrounded: a byte less is worth nothing in the heap, but it makes the
+            // heads tell more keys apart.
+            let checked = prefix_len > implied;
+            let score = match count < FEW {
+                true => index,
+                false => tails + own + if checked && !edge { CHECK_PENALTY } else { 0 },
+            };
+            if best.is_none_or(|(least, _)| score < least) {
+                let frame = fences + round8(own);
+                best = Some((score, Plan { count, prefix_len, place, checked, records, frame }));
+            }
+        }
+        best.map(|(_, plan)| plan).ok_or(Full)
+    }
+
+    /// Writes everything behind the common header, and the flags. `children` are the swips of an
+    /// inner node, one more than entries.
+    pub fn lay_out<'i>(
+        &self,
+        image: &mut PageImage,
+        items: impl Iterator<Item = Item<'i>> + Clone,
+        children: impl Iterator<Item = u64>,
+    ) -> Result<(), Full> {
+        let plan = self.plan(items.clone())?;
+        let count = plan.count + usize::from(self.pending.is_some());
+        let entries = entries_len(count, self.inner);
+        let free = PAGE_SIZE - HEADS - plan.frame - plan.records - entries;
+        let capacity = balanced_capacity(count, plan.records, free, self.inner);
+
+        image.0[header::END..].fill(0);
+        image.0[header::FLAGS] = if plan.checked { CHECK_PREFIX } else { 0 };
+        let mut page = PageMut::of_image(image);
+        let mut heap = Heap { top: PAGE_SIZE };
+        let lower_off = heap.push(&mut page, &[self.lower]);
+        let upper_off = self.upper.map_or(0, |upper| heap.push(&mut page, &[upper]));
+        let mut key = [0; MAX_KEY];
+        let prefix_off = match plan.place {
+            _ if plan.prefix_len == 0 => 0,
+            PrefixPlace::Lower => lower_off,
+            PrefixPlace::Upper => upper_off,
+            PrefixPlace::Own => {
+                let first = items.clone().next().map_or(&[][..], |item| item.key(&mut key));
+                heap.push(&mut page, &[&first[..plan.prefix_len]])
+            }
+        };
+        for (position, item) in items.enumerate() {
+            let suffix = &item.key(&mut key)[plan.prefix_len..];
+            let offset = heap.push(&mut page, &[item.value, tail_of(suffix)]);
+            let slot = Slot::new(offset, suffix.len(), item.value.len(), item.special);
+            page.set_u32(HEADS + 4 * position, head_of(suffix));
+            page.set_u32(slots_at(capacity) + 4 * position, slot.0);
+        }
+        if self.inner {
+            for (position, child) in children.enumerate() {
+                page.set_u64(swips_at(capacity) + 8 * position, child);
+            }
+        }
+        page.set_u16(COUNT, plan.count as u16);
+        page.set_u16(CAPACITY, capacity as u16);
+        page.set_u16(HEAP_TOP, heap.top as u16);
+        page.set_u16(PREFIX_OFF, prefix_off as u16);
+        page.set_u16(PREFIX_LEN, plan.prefix_len as u16);
+        page.set_u16(LOWER_OFF, lower_off as u16);
+        page.set_u16(LOWER_LEN, self.lower.len() as u16);
+        page.set_u16(UPPER_OFF, upper_off as u16);
+        page.set_u16(UPPER_LEN, self.upper.map_or(0, |upper| upper.len()) as u16);
+        write_hints(&mut page, 0);
+        Ok(())
+    }
+}
+
+/// The heap of a page that is being written.
+pub(crate) struct Heap {
+    /// Lowest byte in use.
+    pub top: usize,
+}
+
+impl Heap {
+    /// Stores parts one behind the other in one piece of the heap and returns its offset, or 0
+    /// when there is nothing to store.
+    pub fn push(&mut self, page: &mut PageMut<'_>, parts: &[&[u8]]) -> usize {
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        if len == 0 {
+            return 0;
+        }
+        self.top -= round8(len);
+        let mut at = self.top;
+        for part in parts {
+            page.write(at, part);
+            at += part.len();
+        }
+        self.top
+    }
+}

@@ -1,0 +1,160 @@
+//! [`NodeBuilder`]: makes a node from entries that arrive in key order, for bulk loads, new trees
+//! and new roots.
+//!
+//! Entries are collected with whole keys, because the prefix depends on the last of them. Whether
+//! one more fits is decided on the way, without knowing the upper fence: the separator to
+//! whatever key comes next is at most one byte longer than the last key.
+
+use super::{Full, build::Frame, layout::*, view::Item};
+use wattle_buffer::{PAGE_SIZE, PageId, PageImage, PageKind, TreeId};
+
+/// Collects the entries of one node.
+pub struct NodeBuilder {
+    page: PageId,
+    tree: TreeId,
+    level: u8,
+    lower: Vec<u8>,
+    upper: Option<Vec<u8>>,
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+    children: Vec<u64>,
+    limit: usize,
+    /// What all keys have in common, and the heap bytes of the records with and without it.
+    content: usize,
+    with_content: usize,
+    without: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Entry {
+    at: usize,
+    key_len: usize,
+    value_len: usize,
+    special: bool,
+}
+
+impl Entry {
+    fn heap_len(self, prefix_len: usize) -> usize {
+        round8(self.value_len + self.key_len.saturating_sub(prefix_len + HEAD_LEN))
+    }
+}
+
+impl NodeBuilder {
+    /// A leaf without records. `lower` empty is minus infinity, `upper` none is plus infinity; a
+    /// finite upper fence can also be set later.
+    pub fn leaf(page: PageId, tree: TreeId, lower: &[u8], upper: Option<&[u8]>) -> Self {
+        NodeBuilder {
+            page,
+            tree,
+            level: 0,
+            lower: lower.to_vec(),
+            upper: upper.map(<[u8]>::to_vec),
+            bytes: Vec::new(),
+            entries: Vec::new(),
+            children: Vec::new(),
+            limit: PAGE_SIZE,
+            content: 0,
+            with_content: 0,
+            without: 0,
+        }
+    }
+
+    /// An inner node with one child and no separators.
+    pub fn inner(
+        level: u8,
+        page: PageId,
+        tree: TreeId,
+        lower: &[u8],
+        upper: Option<&[u8]>,
+        first_child: u64,
+    ) -> Self {
+        assert!(level > 0);
+        let children = vec![first_child];
+        NodeBuilder { level, children, ..Self::leaf(page, tree, lower, upper) }
+    }
+
+    /// Lets the node take entries up to this share of the page only, in percent. The first entry
+    /// is always taken.
+    pub fn fill(mut self, percent: usize) -> Self {
+        self.limit = PAGE_SIZE * percent.min(100) / 100;
+        self
+    }
+
+    /// Number of entries.
+    pub fn count(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Key of the last entry.
+    pub fn last_key(&self) -> Option<&[u8]> {
+        self.entries.last().map(|entry| &self.bytes[entry.at..entry.at + entry.key_len])
+    }
+
+    /// Takes a record, whose key must be above the last one, or says that the node is full.
+    pub fn push(&mut self, key: &[u8], value: &[u8], special: bool) -> bool {
+        assert!(self.level == 0 && fits_inline(key.len(), value.len()));
+        self.add(key, value, special)
+    }
+
+    /// Takes a separator and the child right of it, or says that the node is full.
+    pub fn push_child(&mut self, separator: &[u8], child: u64) -> bool {
+        assert!(self.level > 0 && separator.len() <= MAX_KEY);
+        let taken = self.add(separator, &[], false);
+        if taken {
+            self.children.push(child);
+        }
+        taken
+    }
+
+    fn add(&mut self, key: &[u8], value: &[u8], special: bool) -> bool {
+        debug_assert!(self.last_key().is_none_or(|last| last < key));
+        let entry =
+            Entry { at: self.bytes.len(), key_len: key.len(), value_len: value.len(), special };
+        let first = self.entries.first().map(|first| &self.bytes[first.at..][..first.key_len]);
+        let content = first.map_or(0, |first| common_prefix(first, key));
+        let content = if self.count() > 1 { content.min(self.content) } else { content };
+        let with_content = match content == self.content {
+            true => self.with_content,
+            false => self.entries.iter().map(|entry| entry.heap_len(content)).sum(),
+        } + entry.heap_len(content);
+        let without = self.without + entry.heap_len(0);
+        let upper = self.upper.as_ref().map_or(MAX_KEY.min(key.len() + 1), |upper| upper.len());
+        let used = HEADS
+            + entries_len(self.count() + 1, self.level > 0)
+            + round8(self.lower.len())
+            + round8(upper)
+            + without.min(with_content + round8(content));
+        let limit = if self.entries.is_empty() { PAGE_SIZE } else { self.limit };
+        if used > limit {
+            return false;
+        }
+        (self.content, self.with_content, self.without) = (content, with_content, without);
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(value);
+        self.entries.push(entry);
+        true
+    }
+
+    /// Sets the upper fence, which must be above the last key. After [`Self::push`] has decided,
+    /// it may have at most one byte more than the last key.
+    pub fn set_upper(&mut self, upper: Option<&[u8]>) {
+        self.upper = upper.map(<[u8]>::to_vec);
+    }
+
+    /// Writes the node.
+    pub fn finish(&self, image: &mut PageImage) -> Result<(), Full> {
+        let kind = if self.level > 0 { PageKind::Inner } else { PageKind::Leaf };
+        image.format(kind, self.level, self.page, self.tree);
+        let items = self.entries.iter().map(|entry| {
+            let (key, rest) = self.bytes[entry.at..].split_at(entry.key_len);
+            Item::new(key, &rest[..entry.value_len], entry.special)
+        });
+        let frame = Frame {
+            lower: &self.lower,
+            upper: self.upper.as_deref(),
+            inner: self.level > 0,
+            pending: None,
+        };
+        frame.lay_out(image, items, self.children.iter().copied())
+    }
+}

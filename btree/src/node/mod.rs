@@ -1,0 +1,83 @@
+//! The node of a B+-tree: a slotted page of 4 KiB with fences, a common prefix, and dense key heads
+//! that a vector compare searches.
+//!
+//! * [`NodeRef`] reads racily, for optimistic descents (`search`).
+//! * [`NodeView`] reads plainly and [`NodeMut`] writes, under an exclusive latch (`edit`).
+//! * [`NodeBuilder`] makes nodes from sorted input (`bulk`).
+//! * Splits, merges and the merge of X neighbours into X - 1 make images of new nodes (`split`,
+//!   `merge`).
+//! * [`check()`] is what a page must pass when it is loaded, [`check_full`] is for verification.
+//!
+//! The layout and its limits are in `layout`. Nothing here knows latches, frames or logs; the
+//! tree above does.
+
+mod build;
+mod bulk;
+mod check;
+mod edit;
+mod layout;
+mod merge;
+mod search;
+mod split;
+#[cfg(test)]
+mod tests;
+mod view;
+
+pub use bulk::NodeBuilder;
+pub use check::{check, check_full};
+pub use edit::NodeMut;
+pub use layout::{MAX_KEY, MAX_RECORD, fits_inline, shortest_separator};
+pub use merge::{merge_into, merged_size, redistribute};
+pub use search::{NodeRef, Search};
+pub use split::Split;
+pub use view::NodeView;
+
+use view::Item;
+
+/// The node has no room for this, not even after a compaction. It is unchanged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Full;
+
+/// Entries that a new node takes over.
+#[derive(Clone, Copy)]
+pub(crate) enum Piece<'a> {
+    /// The entries `from..to` of a node and, of an inner node, the children on both their sides.
+    Range { view: NodeView<'a>, from: usize, to: usize },
+    /// A separator between the children of the pieces before and behind it.
+    Key(&'a [u8]),
+}
+
+impl<'a> Piece<'a> {
+    /// All entries of a node.
+    fn all(view: NodeView<'a>) -> Self {
+        Piece::Range { view, from: 0, to: view.count() }
+    }
+
+    fn items(self) -> impl Iterator<Item = Item<'a>> + Clone {
+        let range = match self {
+            Piece::Range { from, to, .. } => from..to,
+            Piece::Key(_) => 0..1,
+        };
+        range.map(move |position| match self {
+            Piece::Range { view, .. } => view.item(position),
+            Piece::Key(key) => Item::new(key, &[], false),
+        })
+    }
+}
+
+/// The entries of all pieces.
+pub(crate) fn items<'a>(pieces: &[Piece<'a>]) -> impl Iterator<Item = Item<'a>> + Clone {
+    pieces.iter().flat_map(|piece| piece.items())
+}
+
+/// The swips of all pieces of inner nodes.
+pub(crate) fn children<'a>(pieces: &[Piece<'a>]) -> impl Iterator<Item = u64> {
+    pieces.iter().flat_map(|piece| {
+        match *piece {
+            Piece::Range { view, from, to } => Some((from..to + 1).map(move |at| view.swip(at))),
+            Piece::Key(_) => None,
+        }
+        .into_iter()
+        .flatten()
+    })
+}

@@ -1,0 +1,344 @@
+//! [`NodeRef`]: the racy view of a node, for optimistic readers.
+//!
+//! Any bytes whatever give some answer or [`Restart`]: counts are masked, so that every loop ends,
+//! and [`PageRef`] keeps every access inside the page. An answer means something only after the
+//! latch version validated, or when the caller holds a latch. A node that passed
+//! [`super::check`] never gives `Restart` by itself to the holder of a latch.
+//!
+//! A search is two vector compares: the hints name a block of heads, the block names the entry.
+//! Slots and tails are read only when heads tie. Called for every level of every descent.
+
+use super::layout::*;
+use std::cmp::Ordering;
+use wattle_buffer::{PAGE_SIZE, PageId, PageKind, PageRef, Restart, TreeId, page::header};
+
+/// Where a key is, or would be inserted, in a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Search {
+    /// Position of the first record whose key is not below the key.
+    pub position: usize,
+    /// Whether that record has the key.
+    pub found: bool,
+}
+
+/// Racy view of a node.
+#[derive(Clone, Copy)]
+pub struct NodeRef<'p> {
+    page: PageRef<'p>,
+}
+
+/// A key relative to the prefix of a node.
+enum Relative {
+    Below,
+    Above,
+    Inside { prefix_len: usize, head: u32 },
+}
+
+/// Number of set bits below the lowest clear one, of 16.
+#[inline(always)]
+fn ones(mask: u32) -> usize {
+    (!mask | 1 << 16).trailing_zeros() as usize
+}
+
+impl<'p> From<PageRef<'p>> for NodeRef<'p> {
+    #[inline(always)]
+    fn from(page: PageRef<'p>) -> Self {
+        NodeRef { page }
+    }
+}
+
+impl<'p> NodeRef<'p> {
+    /// The page.
+    #[inline(always)]
+    pub fn page(self) -> PageRef<'p> {
+        self.page
+    }
+    /// Height above the leaves.
+    #[inline(always)]
+    pub fn level(self) -> u8 {
+        self.page.u8_at(header::LEVEL)
+    }
+    /// Whether the node holds records.
+    #[inline(always)]
+    pub fn is_leaf(self) -> bool {
+        self.page.u8_at(header::KIND) == PageKind::Leaf as u8
+    }
+    /// Number of records or separators, at most 511.
+    #[inline(always)]
+    pub fn count(self) -> usize {
+        usize::from(self.page.u16_at(COUNT)) & COUNT_MASK
+    }
+    /// Id of the page.
+    #[inline(always)]
+    pub fn page_id(self) -> PageId {
+        PageId(self.page.u64_at(header::PAGE_ID))
+    }
+    /// Tree of the node.
+    #[inline(always)]
+    pub fn tree_id(self) -> TreeId {
+        TreeId(self.page.u32_at(header::TREE_ID))
+    }
+    #[inline(always)]
+    fn capacity(self) -> usize {
+        usize::from(self.page.u16_at(CAPACITY)) & COUNT_MASK
+    }
+    #[inline(always)]
+    fn head(self, position: usize) -> u32 {
+        self.page.u32_at(HEADS + 4 * position)
+    }
+    #[inline(always)]
+    fn slot(self, position: usize) -> Slot {
+        Slot(self.page.u32_at(slots_at(self.capacity()) + 4 * position))
+    }
+    #[inline(always)]
+    fn short(self, at: usize) -> usize {
+        usize::from(self.page.u16_at(at))
+    }
+
+    /// Brings the lines near that a search starts with: header and hints.
+    #[inline(always)]
+    pub fn prefetch(self) {
+        self.page.prefetch(0);
+        self.page.prefetch(HINTS);
+        self.page.prefetch(HEADS);
+    }
+
+    /// Position of the first record whose key is not below `key`, and whether it has that key.
+    #[inline(always)]
+    pub fn search(self, key: &[u8]) -> Result<Search, Restart> {
+        let count = self.count();
+        let absent = |position| Ok(Search { position, found: false });
+        let (prefix_len, head) = match self.relative(key)? {
+            Relative::Inside { prefix_len, head } => (prefix_len, head),
+            Relative::Below => return absent(0),
+            Relative::Above => return absent(count),
+        };
+        let position = self.lower_bound(count, head);
+        if position >= count || self.head(position) != head {
+            return absent(position);
+        }
+        let suffix = key.get(prefix_len..).ok_or(Restart)?;
+        match self.compare_suffix(position, suffix)? {
+            Ordering::Equal => Ok(Search { position, found: true }),
+            Ordering::Greater => absent(position),
+            Ordering::Less => self.search_run(position + 1, count, head, suffix),
+        }
+    }
+
+    /// Position of the child that covers `key`: the number of separators that are not above it.
+    #[inline(always)]
+    pub fn child_position(self, key: &[u8]) -> Result<usize, Restart> {
+        let count = self.count();
+        let (prefix_len, head) = match self.relative(key)? {
+            Relative::Inside { prefix_len, head } => (prefix_len, head),
+            Relative::Below => return Ok(0),
+            Relative::Above => return Ok(count),
+        };
+        let position = self.lower_bound(count, head);
+        if position < count && self.head(position) == head {
+            let suffix = key.get(prefix_len..).ok_or(Restart)?;
+            return self.child_in_run(position, count, head, suffix);
+        }
+        Ok(position)
+    }
+
+    /// Relates a key to the prefix and loads its head.
+    #[inline(always)]
+    fn relative(self, key: &[u8]) -> Result<Relative, Restart> {
+        let prefix_len = self.short(PREFIX_LEN);
+        if self.page.u8_at(header::FLAGS) & CHECK_PREFIX != 0 {
+            let part = &key[..prefix_len.min(key.len())];
+            match self.page.compare(self.short(PREFIX_OFF), part)? {
+                Ordering::Less => return Ok(Relative::Above),
+                Ordering::Greater => return Ok(Relative::Below),
+                Ordering::Equal if key.len() < prefix_len => return Ok(Relative::Below),
+                Ordering::Equal => {}
+            }
+        }
+        if prefix_len > key.len() {
+            return Err(Restart);
+        }
+        // The last four bytes of the key that start at or before the suffix; what lies before the
+        // suffix is shifted out, so that short suffixes need no branch.
+        let head = match key.len().checked_sub(HEAD_LEN) {
+            Some(last) => {
+                let at = prefix_len.min(last);
+                let word = u32::from_be_bytes(*key[at..].first_chunk().ok_or(Restart)?);
+                (u64::from(word) << (8 * (prefix_len - at))) as u32
+            }
+            None => head_of(&key[prefix_len..]),
+        };
+        Ok(Relative::Inside { prefix_len, head })
+    }
+
+    /// Number of entries whose head is below `head`.
+    #[inline(always)]
+    fn lower_bound(self, count: usize, head: u32) -> usize {
+        // Hint i is the head at (i + 1) * distance: with n hints below, the bound lies in
+        // (n * distance, (n + 1) * distance], and up to the end behind the last hint.
+        let distance = count / (HINT_COUNT + 1);
+        let mut at = ones(self.page.below_16(HINTS, head)) * distance;
+        loop {
+            let below = ones(self.page.below_16(HEADS + 4 * at, head));
+            at += below;
+            if below < 16 || at >= count {
+                return at.min(count);
+            }
+        }
+    }
+
+    /// Compares the suffix of an entry, whose head ties, with a suffix.
+    #[inline(always)]
+    fn compare_suffix(self, position: usize, suffix: &[u8]) -> Result<Ordering, Restart> {
+        let slot = self.slot(position);
+        let len = slot.suffix_len();
+        let common = len.min(suffix.len());
+        if common > HEAD_LEN {
+            let tail_at = slot.offset() + slot.value_len();
+            let order = self.page.compare(tail_at, &suffix[HEAD_LEN..common])?;
+            if order != Ordering::Equal {
+                return Ok(order);
+            }
+        }
+        // With equal heads a suffix of at most four bytes is the other one without zero bytes at
+        // its end, or a prefix of it. Both ways the shorter one is below.
+        Ok(len.cmp(&suffix.len()))
+    }
+
+    /// The rest of `search` when more than one head may tie.
+    #[inline(never)]
+    fn search_run(
+        self,
+        from: usize,
+        count: usize,
+        head: u32,
+        suffix: &[u8],
+    ) -> Result<Search, Restart> {
+        let position = self.run_bound(from, count, head, suffix, Ordering::Less)?;
+        let found = position < count
+            && self.head(position) == head
+            && self.compare_suffix(position, suffix)? == Ordering::Equal;
+        Ok(Search { position, found })
+    }
+
+    /// The rest of `child_position` when heads tie.
+    #[inline(never)]
+    fn child_in_run(
+        self,
+        from: usize,
+        count: usize,
+        head: u32,
+        suffix: &[u8],
+    ) -> Result<usize, Restart> {
+        if self.compare_suffix(from, suffix)? == Ordering::Greater {
+            return Ok(from);
+        }
+        self.run_bound(from + 1, count, head, suffix, Ordering::Equal)
+    }
+
+    /// First position from `from` on whose entry is above the suffix, or not below it when
+    /// `up_to` is `Less`. All entries before `from` have heads of at most `head`.
+    #[inline(always)]
+    fn run_bound(
+        self,
+        from: usize,
+        count: usize,
+        head: u32,
+        suffix: &[u8],
+        up_to: Ordering,
+    ) -> Result<usize, Restart> {
+        let (mut low, mut high) = (from, count);
+        if low < high && self.head(low) != head {
+            return Ok(low);
+        }
+        while low < high {
+            let middle = (low + high) / 2;
+            if self.head(middle) == head && self.compare_suffix(middle, suffix)? <= up_to {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// Byte offset of the swip of child `position`, a multiple of 8 inside the page.
+    #[inline(always)]
+    pub fn swip_offset(self, position: usize) -> usize {
+        (swips_at(self.capacity()) + 8 * position) & (PAGE_SIZE - 8)
+    }
+
+    /// Raw swip of child `position`.
+    #[inline(always)]
+    pub fn swip(self, position: usize) -> u64 {
+        self.page.u64_at(swips_at(self.capacity()) + 8 * position)
+    }
+
+    /// Position of the child with this raw swip. `hint` is tried first.
+    pub fn find_swip(self, raw: u64, hint: usize) -> Option<usize> {
+        let count = self.count();
+        if hint <= count && self.swip(hint) == raw {
+            return Some(hint);
+        }
+        (0..=count).find(|position| self.swip(*position) == raw)
+    }
+
+    /// Appends the whole key of an entry to `into`.
+    pub fn key_to(self, position: usize, into: &mut Vec<u8>) -> Result<(), Restart> {
+        self.page.append_to(self.short(PREFIX_OFF), self.short(PREFIX_LEN), into)?;
+        let slot = self.slot(position);
+        let head = self.head(position).to_be_bytes();
+        into.extend_from_slice(&head[..slot.suffix_len().min(HEAD_LEN)]);
+        self.page.append_to(slot.offset() + slot.value_len(), slot.tail_len(), into)
+    }
+
+    /// Offset and length of a value, inside the page, and whether it is special.
+    #[inline(always)]
+    pub fn value_range(self, position: usize) -> Result<(usize, usize, bool), Restart> {
+        let slot = self.slot(position);
+        let (at, len) = (slot.offset(), slot.value_len());
+        if at + len > PAGE_SIZE {
+            return Err(Restart);
+        }
+        Ok((at, len, slot.special()))
+    }
+
+    /// Appends a value to `into`.
+    #[inline(always)]
+    pub fn value_to(self, position: usize, into: &mut Vec<u8>) -> Result<(), Restart> {
+        let slot = self.slot(position);
+        self.page.append_to(slot.offset(), slot.value_len(), into)
+    }
+
+    /// Appends the lower fence (inclusive; empty is minus infinity) to `into`.
+    pub fn lower_fence_to(self, into: &mut Vec<u8>) -> Result<(), Restart> {
+        self.page.append_to(self.short(LOWER_OFF), self.short(LOWER_LEN), into)
+    }
+
+    /// Appends the upper fence (exclusive) to `into` and says whether it is finite.
+    pub fn upper_fence_to(self, into: &mut Vec<u8>) -> Result<bool, Restart> {
+        if self.is_upper_infinite() {
+            return Ok(false);
+        }
+        self.page.append_to(self.short(UPPER_OFF), self.short(UPPER_LEN), into)?;
+        Ok(true)
+    }
+
+    /// Whether the node has no upper fence.
+    #[inline(always)]
+    pub fn is_upper_infinite(self) -> bool {
+        self.short(UPPER_OFF) == 0
+    }
+
+    /// Bytes that inserts can still take, after a compaction: contiguous ones, garbage and unused
+    /// entries of the arrays.
+    pub fn free_bytes(self) -> usize {
+        let entries = entries_len(self.count(), !self.is_leaf());
+        (self.short(HEAP_TOP) + self.short(GARBAGE)).saturating_sub(HEADS + entries)
+    }
+
+    /// Bytes in use, header included: the page size without [`Self::free_bytes`].
+    pub fn used_bytes(self) -> usize {
+        PAGE_SIZE.saturating_sub(self.free_bytes())
+    }
+}

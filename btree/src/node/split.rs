@@ -1,0 +1,212 @@
+//! Splits of one node in two.
+//!
+//! A node with two records, or with one separator, can always be split so that both halves fit,
+//! although the new fence may be as long as a key: take the longest left half that fits; if a
+//! record more does not, then what remains for the right half next to that record is smaller than
+//! the fence that made it fail, so it fits beside the largest record. The record that did not fit
+//! may still find no room in its half, when there are three large ones; then the tree splits again.
+//! A leaf with one record splits into that record and an empty leaf for the new one.
+
+use super::{Full, NodeMut, Piece, build::Frame, children, items, layout::*, view::NodeView};
+use wattle_buffer::{PageId, PageImage, PageKind};
+
+/// Where to split a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Split {
+    /// Leaf: first record of the right half. Inner node: the separator that moves up.
+    pub position: usize,
+    /// Fence between the halves, and separator for the parent.
+    pub separator: Vec<u8>,
+}
+
+impl<'a> NodeView<'a> {
+    /// The node has something to leave on both sides: a record and room for one more, or a
+    /// separator.
+    pub fn can_split(self) -> bool {
+        self.count() >= 1
+    }
+
+    /// Split next to `position`, for a leaf of at least two records.
+    pub fn split_near(self, position: usize) -> Split {
+        self.nearest_fitting(position)
+    }
+
+    /// Split that balances bytes, for a leaf of at least two records or an inner node of at least
+    /// one separator.
+    pub fn choose_balanced_split(self) -> Split {
+        let count = self.count();
+        assert!(count + usize::from(self.is_inner()) >= 2);
+        let middle = self.middle();
+        // A shorter separator near the middle is worth more than exact balance: it is paid for in
+        // two fences, and in the parent for ever.
+        let (low, high) = self.positions();
+        let around = middle.saturating_sub(count / 16).max(low)..=(middle + count / 16).min(high);
+        let shortest = around
+            .min_by_key(|position| (self.separator_len(*position), position.abs_diff(middle)))
+            .unwrap_or(middle);
+        self.nearest_fitting(shortest)
+    }
+
+    /// Split for a new entry at `insert_position` with this key, which found no room. Entries that
+    /// arrive in ascending order leave full nodes behind, so does descending order.
+    pub fn choose_split(self, insert_position: usize, key: &[u8]) -> Split {
+        let count = self.count();
+        let (first, last) = self.positions();
+        if self.is_inner() {
+            return match insert_position {
+                _ if count <= 2 => self.choose_balanced_split(),
+                0 => self.nearest_fitting(first),
+                at if at == count => self.nearest_fitting(last),
+                _ => self.choose_balanced_split(),
+            };
+        }
+        assert!(count > 0, "an empty leaf takes any record");
+        let mut split = Split { position: insert_position, separator: Vec::new() };
+        let mut neighbour = Vec::new();
+        if insert_position == count {
+            self.key_to(count - 1, &mut neighbour);
+            split.separator.extend_from_slice(shortest_separator(&neighbour, key));
+        } else if insert_position == 0 {
+            self.key_to(0, &mut neighbour);
+            split.separator.extend_from_slice(shortest_separator(key, &neighbour));
+        } else {
+            return self.choose_balanced_split();
+        }
+        if self.halves_fit(&split) {
+            return split;
+        }
+        self.nearest_fitting(if insert_position == 0 { first } else { last })
+    }
+
+    /// First and last position to split at without an empty leaf.
+    fn positions(self) -> (usize, usize) {
+        if self.is_inner() { (0, self.count() - 1) } else { (1, self.count().max(2) - 1) }
+    }
+
+    /// Position that has about as many bytes on both sides.
+    fn middle(self) -> usize {
+        let entry = entry_len(self.is_inner());
+        let total = self.record_bytes() + entry * self.count();
+        let mut left = 0;
+        let (low, high) = self.positions();
+        for position in 0..self.count() {
+            let len = self.slot(position).heap_len() + entry;
+            if 2 * left + len >= total {
+                return position.clamp(low, high);
+            }
+            left += len;
+        }
+        high
+    }
+
+    /// The position next to `start` at which both halves fit.
+    fn nearest_fitting(self, start: usize) -> Split {
+        let (low, high) = self.positions();
+        (0..=high)
+            .flat_map(|distance| [start.checked_sub(distance), start.checked_add(distance)])
+            .flatten()
+            .filter(|position| (low..=high).contains(position))
+            .map(|position| Split { position, separator: self.separator_at(position) })
+            .find(|split| self.halves_fit(split))
+            .expect("a node can be split, see the head of the file")
+    }
+
+    fn separator_at(self, position: usize) -> Vec<u8> {
+        let (mut left, mut right) = (Vec::new(), Vec::new());
+        self.key_to(position, &mut right);
+        if !self.is_inner() {
+            self.key_to(position - 1, &mut left);
+            right.truncate(common_prefix(&left, &right) + 1);
+        }
+        right
+    }
+
+    /// Length of the separator at a position, without the prefix.
+    fn separator_len(self, position: usize) -> usize {
+        let suffix_len = self.slot(position).suffix_len();
+        if self.is_inner() {
+            return suffix_len;
+        }
+        let different = self.head(position - 1) ^ self.head(position);
+        if different != 0 {
+            return suffix_len.min(different.leading_zeros() as usize / 8 + 1);
+        }
+        let common = common_prefix(self.tail(position - 1), self.tail(position));
+        suffix_len.min(HEAD_LEN + common + 1)
+    }
+
+    /// The entries of both halves.
+    fn halves(self, position: usize) -> (Piece<'a>, Piece<'a>) {
+        let (view, behind) = (self, position + usize::from(self.is_inner()));
+        let left = Piece::Range { view, from: 0, to: position };
+        (left, Piece::Range { view, from: behind, to: self.count() })
+    }
+
+    fn frames<'k>(self, separator: &'k [u8]) -> (Frame<'k>, Frame<'k>)
+    where
+        'a: 'k,
+    {
+        let inner = self.is_inner();
+        let left = Frame { lower: self.lower(), upper: Some(separator), inner, pending: None };
+        (left, Frame { lower: separator, upper: self.upper(), ..left })
+    }
+
+    fn halves_fit(self, split: &Split) -> bool {
+        let (left, right) = self.halves(split.position);
+        let (left_frame, right_frame) = self.frames(&split.separator);
+        left_frame.plan(left.items()).is_ok() && right_frame.plan(right.items()).is_ok()
+    }
+
+    /// Builds both halves. Level and tree stay; sequence number and checksum are 0.
+    pub fn split_into(
+        self,
+        split: &Split,
+        left: &mut PageImage,
+        right: &mut PageImage,
+        left_page: PageId,
+        right_page: PageId,
+    ) {
+        let (left_piece, right_piece) = self.halves(split.position);
+        let (left_frame, right_frame) = self.frames(&split.separator);
+        let built = self
+            .build(left, left_page, left_frame, &[left_piece])
+            .and_then(|()| self.build(right, right_page, right_frame, &[right_piece]));
+        built.expect("the split was chosen such that both halves fit");
+    }
+
+    /// Builds a node like this one, with other page id, fences and entries.
+    pub(crate) fn build(
+        self,
+        image: &mut PageImage,
+        page: PageId,
+        frame: Frame<'_>,
+        pieces: &[Piece<'_>],
+    ) -> Result<(), Full> {
+        let kind = if self.is_inner() { PageKind::Inner } else { PageKind::Leaf };
+        image.0.fill(0);
+        image.format(kind, self.level(), page, self.tree_id());
+        frame.lay_out(image, items(pieces), children(pieces))
+    }
+}
+
+impl NodeMut<'_, '_> {
+    /// See [`NodeView::choose_split`].
+    pub fn choose_split(&self, insert_position: usize, key: &[u8]) -> Split {
+        self.view().choose_split(insert_position, key)
+    }
+    /// See [`NodeView::choose_balanced_split`].
+    pub fn choose_balanced_split(&self) -> Split {
+        self.view().choose_balanced_split()
+    }
+    /// See [`NodeView::split_into`].
+    pub fn split_into(
+        &self,
+        split: &Split,
+        left: &mut PageImage,
+        right: &mut PageImage,
+        left_page: PageId,
+        right_page: PageId,
+    ) {
+        self.view().split_into(split, left, right, left_page, right_page);
+    }
+}

@@ -1,0 +1,212 @@
+//! Range scans in both directions. A cursor copies one leaf at a time, optimistically, and reads
+//! the copy in private; it goes on at the fence of the copy by a new descent. Splits and merges
+//! between two leaves are therefore invisible: fences of neighbours meet, whatever the nodes are
+//! by then, and no entry is skipped or seen twice.
+//!
+//! Each leaf is consistent in itself, the scan as a whole is not a snapshot.
+
+use crate::{
+    descend::Seek,
+    large_value::LargeValue,
+    node::NodeRef,
+    tree::{Step, Tree},
+};
+use std::ops::Bound;
+use wattle_buffer::{Error, PageImage, PageRef, Restart, Result};
+
+/// Which way a scan goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Ascending keys.
+    Forward,
+    /// Descending keys.
+    Backward,
+}
+
+/// Where the cursor goes on.
+#[derive(Debug)]
+enum Next {
+    /// Ascending from this key on; the flag leaves the key itself out.
+    From(Vec<u8>, bool),
+    /// Descending from below this key.
+    Below(Vec<u8>),
+    /// Descending from the last key.
+    Last,
+    /// Nowhere.
+    End,
+}
+
+/// Position of a scan. Holds no latch and no frame.
+pub struct Cursor {
+    image: Box<PageImage>,
+    direction: Direction,
+    /// Entries of the copy still to give: `from..to`.
+    from: usize,
+    to: usize,
+    next: Next,
+    low: Bound<Vec<u8>>,
+    high: Bound<Vec<u8>>,
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl Cursor {
+    /// A cursor over the keys between two bounds.
+    pub fn new(low: Bound<Vec<u8>>, high: Bound<Vec<u8>>, direction: Direction) -> Cursor {
+        let next = match (direction, &low, &high) {
+            (Direction::Forward, Bound::Unbounded, _) => Next::From(Vec::new(), false),
+            (Direction::Forward, Bound::Included(key), _) => Next::From(key.clone(), false),
+            (Direction::Forward, Bound::Excluded(key), _) => Next::From(key.clone(), true),
+            (Direction::Backward, _, Bound::Unbounded) => Next::Last,
+            (Direction::Backward, _, Bound::Excluded(key)) => Next::Below(key.clone()),
+            (Direction::Backward, _, Bound::Included(key)) => {
+                // The smallest key above an included one.
+                let mut above = key.clone();
+                above.push(0);
+                Next::Below(above)
+            }
+        };
+        Cursor {
+            image: PageImage::zeroed(),
+            direction,
+            from: 0,
+            to: 0,
+            next,
+            low,
+            high,
+            key: Vec::new(),
+            value: Vec::new(),
+        }
+    }
+
+    /// The next entry is in the copy already.
+    #[inline]
+    pub fn is_loaded(&self) -> bool {
+        self.from < self.to
+    }
+
+    /// There is no further leaf to load.
+    #[inline]
+    pub fn is_at_end(&self) -> bool {
+        matches!(self.next, Next::End)
+    }
+
+    /// Copies the next leaf. It may hold no entry of the range; then load again, until
+    /// [`Cursor::is_at_end`].
+    pub fn load_step(&mut self, tree: &Tree) -> Step<()> {
+        let seek = match &self.next {
+            Next::From(key, _) => Seek::At(key),
+            Next::Below(key) => Seek::Before(key),
+            Next::Last => Seek::Last,
+            Next::End => return Ok(()),
+        };
+        let path = tree.seek(seek, 0)?;
+        path.node.page().copy_image(&mut self.image);
+        path.node.track();
+        path.node.validate()?;
+        let page = path.node.header().page_id();
+        self.select().map_err(|_| {
+            Error::corruption(page, "its contents lead outside of the page").into()
+        })
+    }
+
+    /// Finds the part of the copy that belongs to the scan, and where it goes on after it.
+    fn select(&mut self) -> Result<(), Restart> {
+        let node = NodeRef::from(PageRef::of_image(&self.image));
+        let count = node.count();
+        let position = |key: &[u8], after: bool| {
+            node.search(key).map(|found| found.position + usize::from(after && found.found))
+        };
+        // Inside of the two bounds of the range.
+        let low = match &self.low {
+            Bound::Unbounded => 0,
+            Bound::Included(key) => position(key, false)?,
+            Bound::Excluded(key) => position(key, true)?,
+        };
+        let high = match &self.high {
+            Bound::Unbounded => count,
+            Bound::Included(key) => position(key, true)?,
+            Bound::Excluded(key) => position(key, false)?,
+        };
+        // And not before what was given already.
+        (self.from, self.to) = match &self.next {
+            Next::From(key, after) => (position(key, *after)?.max(low), high),
+            Next::Below(key) => (low, position(key, false)?.min(high)),
+            Next::Last => (low, high),
+            Next::End => (0, 0),
+        };
+        let mut fence = Vec::new();
+        self.next = match self.direction {
+            Direction::Forward if high < count || !node.upper_fence_to(&mut fence)? => Next::End,
+            Direction::Forward => Next::From(fence, false),
+            Direction::Backward => {
+                node.lower_fence_to(&mut fence)?;
+                if low > 0 || fence.is_empty() { Next::End } else { Next::Below(fence) }
+            }
+        };
+        Ok(())
+    }
+
+    /// Which way the scan goes.
+    pub fn direction(&self) -> Direction {
+        self.direction
+    }
+
+    /// Key of the entry taken last.
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    /// Value of the entry taken last.
+    pub fn value(&self) -> &[u8] {
+        &self.value
+    }
+
+    /// Takes the next entry of the copy: its key, its value, and the descriptor instead of the
+    /// value when that is large.
+    ///
+    /// # Panics
+    /// If none is loaded.
+    pub fn take(&mut self) -> Result<(&[u8], &[u8], Option<LargeValue>)> {
+        assert!(self.is_loaded());
+        let position = match self.direction {
+            Direction::Forward => {
+                self.from += 1;
+                self.from - 1
+            }
+            Direction::Backward => {
+                self.to -= 1;
+                self.to
+            }
+        };
+        let node = NodeRef::from(PageRef::of_image(&self.image));
+        let page = node.page_id();
+        self.key.clear();
+        self.value.clear();
+        let read = node.key_to(position, &mut self.key).and_then(|()| {
+            node.value_to(position, &mut self.value)?;
+            node.value_range(position)
+        });
+        let Ok((_, _, special)) = read else {
+            return Err(Error::corruption(page, "its contents lead outside of the page"));
+        };
+        let large = if special { Some(LargeValue::decode(&self.value, page)?) } else { None };
+        Ok((&self.key, &self.value, large))
+    }
+}
+
+/// The range of all keys that begin with `prefix`.
+pub fn prefix_range(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+    let mut end = prefix.to_vec();
+    while end.last() == Some(&u8::MAX) {
+        end.pop();
+    }
+    let high = match end.last_mut() {
+        Some(last) => {
+            *last += 1;
+            Bound::Excluded(end)
+        }
+        None => Bound::Unbounded,
+    };
+    (Bound::Included(prefix.to_vec()), high)
+}

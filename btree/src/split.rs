@@ -1,0 +1,150 @@
+//! Splits: a node that is full, or at which writers meet, becomes two.
+//!
+//! One step splits one node, from parent to child latched by upgrade, so it never waits with a
+//! latch held. A parent without room for the separator is split first, by a step of its own; the
+//! operation that needed room runs again and finds what is left to do. The frames and page ids of
+//! new nodes are reserved before any latch is taken.
+
+use crate::{
+    node::{NodeBuilder, NodeMut, NodeRef, NodeView, Split},
+    tree::{Step, Stop, Tree},
+};
+use wattle_buffer::{Exclusive, Fault, PageImage, Swip, Target, Worker};
+
+/// New pages that a split may take: both halves of a root.
+const RESERVE: usize = 2;
+
+impl Tree {
+    /// Splits the node of `level` that contains `key`, in favour of an insert of `key`.
+    pub(crate) fn split_step(&self, worker: &Worker, key: &[u8], level: u8) -> Step<()> {
+        self.split_with(worker, key, level, &|guard| {
+            let (node, view) = (NodeRef::from(guard.page()), NodeView::from(guard.bytes()));
+            let position = if view.is_inner() {
+                node.child_position(key).ok()
+            } else {
+                // A record that grows is in the middle of its neighbours.
+                node.search(key).ok().filter(|search| !search.found).map(|search| search.position)
+            };
+            match position {
+                Some(position) => view.choose_split(position, key),
+                None => view.choose_balanced_split(),
+            }
+        })
+    }
+
+    /// Splits the leaf that contains `key` before the record at `position`, so that writers on both
+    /// sides no longer meet ("Contention and Space Management in B-Trees", section 3).
+    pub(crate) fn contention_split_step(
+        &self,
+        worker: &Worker,
+        key: &[u8],
+        position: usize,
+    ) -> Step<()> {
+        self.split_with(worker, key, 0, &|guard| {
+            let view = NodeView::from(guard.bytes());
+            view.split_near(position.clamp(1, view.count().max(2) - 1))
+        })
+    }
+
+    fn split_with(
+        &self,
+        worker: &Worker,
+        key: &[u8],
+        level: u8,
+        choose: &dyn Fn(&Exclusive<'_>) -> Split,
+    ) -> Step<()> {
+        if !worker.has_reserve(RESERVE) {
+            return Err(Stop::Fault(Fault::Pages(RESERVE)));
+        }
+        let path = self.descend(key, level)?;
+        let Some((parent, position)) = path.parent else {
+            let root = path.node.upgrade()?;
+            if !NodeView::from(root.bytes()).can_split() {
+                return Ok(());
+            }
+            self.split_root(worker, root, choose);
+            return Ok(());
+        };
+        let mut parent = parent.upgrade()?;
+        let mut node = path.node.upgrade()?;
+        let view = NodeView::from(node.bytes());
+        if !view.can_split() {
+            return Ok(());
+        }
+        let split = choose(&node);
+        if !NodeMut::new(&mut parent.page_mut()).room_for(&split.separator) {
+            drop((parent, node));
+            return self.split_step(worker, key, level + 1);
+        }
+        let (mut right, right_page) = self.pool.new_page(worker, self.id);
+        let (mut left_image, mut right_image) = (PageImage::zeroed(), PageImage::zeroed());
+        view.split_into(&split, &mut left_image, &mut right_image, view.page_id(), right_page);
+        node.write_image(&mut left_image);
+        right.write_image(&mut right_image);
+        self.adopt_children(&node);
+        self.adopt_children(&right);
+        let inserted = NodeMut::new(&mut parent.page_mut()).insert_child(
+            position,
+            &split.separator,
+            Swip::hot(right.frame()).0,
+        );
+        inserted.expect("the parent has room, it was asked under the same latch");
+        right.header().set_parent_hint(parent.frame(), position + 1);
+        node.header().set_parent_hint(parent.frame(), position);
+        let hot = parent.header().hot_children() + 1;
+        parent.header().set_hot_children(hot);
+        worker.counters().splits.add(1);
+        Ok(())
+    }
+
+    /// The root keeps its page and its frame: its contents move to two new children.
+    fn split_root(
+        &self,
+        worker: &Worker,
+        mut root: Exclusive<'_>,
+        choose: &dyn Fn(&Exclusive<'_>) -> Split,
+    ) {
+        let view = NodeView::from(root.bytes());
+        let split = choose(&root);
+        let (mut left, left_page) = self.pool.new_page(worker, self.id);
+        let (mut right, right_page) = self.pool.new_page(worker, self.id);
+        let (mut left_image, mut right_image) = (PageImage::zeroed(), PageImage::zeroed());
+        view.split_into(&split, &mut left_image, &mut right_image, left_page, right_page);
+        let mut builder = NodeBuilder::inner(
+            view.level() + 1,
+            self.root_page,
+            self.id,
+            &[],
+            None,
+            Swip::hot(left.frame()).0,
+        );
+        let taken = builder.push_child(&split.separator, Swip::hot(right.frame()).0);
+        assert!(taken, "a root takes one separator of any length");
+        let mut image = PageImage::zeroed();
+        builder.finish(&mut image).expect("a root takes one separator of any length");
+        left.write_image(&mut left_image);
+        right.write_image(&mut right_image);
+        root.write_image(&mut image);
+        for node in [&left, &right, &root] {
+            self.adopt_children(node);
+        }
+        worker.counters().splits.add(1);
+    }
+
+    /// After the children of an inner node changed: counts the hot ones and tells them where their
+    /// parent is.
+    pub(crate) fn adopt_children(&self, node: &Exclusive<'_>) {
+        let view = NodeView::from(node.bytes());
+        if !view.is_inner() {
+            return;
+        }
+        let mut hot = 0;
+        for position in 0..=view.count() {
+            if let Target::Hot(child) = Swip(view.swip(position)).target() {
+                self.pool.header(child).set_parent_hint(node.frame(), position);
+                hot += 1;
+            }
+        }
+        node.header().set_hot_children(hot);
+    }
+}

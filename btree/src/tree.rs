@@ -1,0 +1,206 @@
+//! A tree: its pinned root and the loop that runs one step of an operation until it ends in a
+//! value. The steps themselves are one file each.
+//!
+//! A step holds latches only while it runs, never waits for I/O, and ends in one of
+//! - a value;
+//! - [`Stop::Restart`]: an optimistic read did not validate; run it again;
+//! - [`Stop::Fault`]: it needs a page or room; resolve the fault, run it again;
+//! - [`Stop::Error`]: it cannot be done, and nothing was changed.
+
+use crate::{
+    node::{NodeBuilder, NodeRef},
+    owner::Forest,
+};
+use std::sync::Arc;
+use wattle_buffer::{
+    Error, Fault, FrameId, Optimistic, PageId, PageImage, Pool, Restart, Result, TreeId, Worker,
+};
+
+/// Why a step ended without a value.
+#[derive(Debug)]
+pub enum Stop {
+    /// Run the step again.
+    Restart,
+    /// Resolve, then run the step again.
+    Fault(Fault),
+    /// The operation failed and changed nothing.
+    Error(Error),
+}
+
+impl From<Restart> for Stop {
+    #[inline(always)]
+    fn from(_: Restart) -> Stop {
+        Stop::Restart
+    }
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Stop {
+        Stop::Error(error)
+    }
+}
+
+/// Outcome of a step.
+pub type Step<T> = Result<T, Stop>;
+
+/// Restarts after which a step gives up its core before it tries again.
+const PATIENCE: u32 = 8;
+
+/// Runs a step until it ends in a value or an error, blocking the thread for faults.
+#[inline(always)]
+pub fn run<T>(worker: &Worker, mut step: impl FnMut(u32) -> Step<T>) -> Result<T> {
+    match step(0) {
+        Ok(value) => {
+            worker.counters().hits.add(1);
+            Ok(value)
+        }
+        Err(stop) => run_again(worker, stop, step),
+    }
+}
+
+#[cold]
+fn run_again<T>(
+    worker: &Worker,
+    mut stop: Stop,
+    mut step: impl FnMut(u32) -> Step<T>,
+) -> Result<T> {
+    let mut restarts = 0;
+    loop {
+        match stop {
+            Stop::Restart => restarted(worker, &mut restarts),
+            Stop::Fault(fault) => worker.resolve(fault)?,
+            Stop::Error(error) => return Err(error),
+        }
+        match step(restarts) {
+            Ok(value) => return Ok(value),
+            Err(next) => stop = next,
+        }
+    }
+}
+
+/// Runs a step until it ends in a value or an error, awaiting faults.
+#[inline(always)]
+pub async fn run_async<T>(worker: &Worker, mut step: impl FnMut(u32) -> Step<T>) -> Result<T> {
+    let mut stop = match step(0) {
+        Ok(value) => {
+            worker.counters().hits.add(1);
+            return Ok(value);
+        }
+        Err(stop) => stop,
+    };
+    let mut restarts = 0;
+    loop {
+        match stop {
+            Stop::Restart => restarted(worker, &mut restarts),
+            Stop::Fault(fault) => worker.resolve_async(fault).await?,
+            Stop::Error(error) => return Err(error),
+        }
+        match step(restarts) {
+            Ok(value) => return Ok(value),
+            Err(next) => stop = next,
+        }
+    }
+}
+
+fn restarted(worker: &Worker, restarts: &mut u32) {
+    worker.counters().restarts.add(1);
+    *restarts += 1;
+    if restarts.is_multiple_of(PATIENCE) {
+        wattle_buffer::sync::yield_now();
+    }
+}
+
+/// A B+-tree over pages of a pool. The root page never changes its id and is pinned in its frame
+/// while the tree is open, so a descent starts without any look-up.
+pub struct Tree {
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) forest: Arc<Forest>,
+    pub(crate) id: TreeId,
+    pub(crate) root: FrameId,
+    pub(crate) root_page: PageId,
+}
+
+impl Tree {
+    /// Makes an empty tree.
+    ///
+    /// # Errors
+    /// A full device, or a pool without a free frame.
+    pub fn create(worker: &Worker, forest: &Arc<Forest>, id: TreeId) -> Result<Tree> {
+        worker.resolve(Fault::Pages(1))?;
+        let pool = worker.pool();
+        let (mut guard, root_page) = pool.new_page(worker, id);
+        let mut image = PageImage::zeroed();
+        let node = NodeBuilder::leaf(root_page, id, &[], None);
+        node.finish(&mut image).expect("an empty leaf fits");
+        guard.write_image(&mut image);
+        guard.header().set_pinned(true);
+        forest.plant(id, guard.frame());
+        Ok(Tree { pool: pool.clone(), forest: forest.clone(), id, root: guard.frame(), root_page })
+    }
+
+    /// Opens the tree with the root page `root_page`. Only one [`Tree`] may exist for each root.
+    ///
+    /// # Errors
+    /// A failed read or a corrupt root.
+    pub fn open(
+        worker: &Worker,
+        forest: &Arc<Forest>,
+        id: TreeId,
+        root_page: PageId,
+    ) -> Result<Tree> {
+        let root = worker.load_root(root_page, id)?;
+        forest.plant(id, root);
+        let (pool, forest) = (worker.pool().clone(), forest.clone());
+        Ok(Tree { pool, forest, id, root, root_page })
+    }
+
+    /// The pool of its pages.
+    #[inline(always)]
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// Id of the tree.
+    pub fn id(&self) -> TreeId {
+        self.id
+    }
+
+    /// Page of the root.
+    pub fn root_page(&self) -> PageId {
+        self.root_page
+    }
+
+    /// Nodes on the way from the root to a leaf, both counted.
+    pub fn depth(&self) -> Step<usize> {
+        let guard = self.pool.optimistic(self.root)?;
+        let level = NodeRef::from(guard.page()).level();
+        guard.validate()?;
+        Ok(usize::from(level) + 1)
+    }
+
+    /// A failed bounds check means a restart if the node changed meanwhile, and corruption if it
+    /// did not: then the bytes themselves are wrong.
+    #[inline(always)]
+    pub(crate) fn checked<T>(&self, guard: &Optimistic<'_>, read: Result<T, Restart>) -> Step<T> {
+        match read {
+            Ok(value) => Ok(value),
+            Err(Restart) => Err(self.failed(guard)),
+        }
+    }
+
+    #[cold]
+    pub(crate) fn failed(&self, guard: &Optimistic<'_>) -> Stop {
+        let page = guard.header().page_id();
+        if guard.validate().is_err() {
+            return Stop::Restart;
+        }
+        tracing::error!(page = page.0, tree = self.id.0, "a node leads outside of its page");
+        Stop::Error(Error::corruption(page, "its contents lead outside of the page"))
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        self.forest.fell(self.id);
+    }
+}

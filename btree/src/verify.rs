@@ -1,0 +1,178 @@
+//! Verification of all invariants of a tree, level by level along the fences: each node is checked
+//! in full, fences of neighbours meet, the first and last fences are infinite, every child lies
+//! between the separators around it, every leaf is at level 0, and no page is reached twice.
+//!
+//! Meant for a tree that nobody changes meanwhile; concurrent splits and merges would look like
+//! gaps.
+
+use crate::{
+    descend::Seek,
+    node::{NodeRef, NodeView, check_full},
+    tree::{Tree, run},
+};
+use wattle_buffer::{Error, PageId, PageImage, PageOwner, Result, Swip, Target, Worker};
+
+/// What [`Tree::verify`] found.
+#[derive(Debug, Default, Clone)]
+pub struct TreeReport {
+    /// Nodes at each level, leaves first.
+    pub nodes: Vec<u64>,
+    /// Records.
+    pub records: u64,
+    /// Bytes in use of all leaves: headers, arrays, keys and values.
+    pub leaf_bytes: u64,
+    /// What is wrong, one sentence each.
+    pub problems: Vec<String>,
+}
+
+impl TreeReport {
+    /// Pages of the tree.
+    pub fn pages(&self) -> u64 {
+        self.nodes.iter().sum()
+    }
+}
+
+impl Tree {
+    /// Checks every node and calls `leaf_entry` for each record (key, value, special) in key order
+    /// and `page` for each page of the tree.
+    ///
+    /// # Errors
+    /// A failed read. Damage is reported in the result instead.
+    pub fn verify(
+        &self,
+        worker: &Worker,
+        page: &mut dyn FnMut(PageId),
+        entry: &mut dyn FnMut(&[u8], &[u8], bool),
+    ) -> Result<TreeReport> {
+        let levels = run(worker, |_| self.depth())?;
+        let mut report = TreeReport { nodes: vec![0; levels], ..TreeReport::default() };
+        page(self.root_page);
+        for level in (0..levels).rev() {
+            match self.verify_level(worker, level as u8, page, entry, &mut report) {
+                Ok(()) => {}
+                Err(error @ Error::Corruption { .. }) => {
+                    report.problems.push(format!("tree {}: {error}", self.id));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(report)
+    }
+
+    fn verify_level(
+        &self,
+        worker: &Worker,
+        level: u8,
+        page: &mut dyn FnMut(PageId),
+        entry: &mut dyn FnMut(&[u8], &[u8], bool),
+        report: &mut TreeReport,
+    ) -> Result<()> {
+        let mut image = PageImage::zeroed();
+        let mut fence: Vec<u8> = Vec::new();
+        // A damaged fence could lead in circles.
+        let limit = self.pool.allocator().counts().0;
+        for _ in 0..=limit {
+            let bounds = run(worker, |_| {
+                let path = self.seek(Seek::At(&fence), level)?;
+                path.node.page().copy_image(&mut image);
+                path.node.validate()?;
+                let mut bounds = (None, None);
+                if let Some((parent, position)) = path.parent {
+                    let parent_node = NodeRef::from(parent.page());
+                    let separator = |position| {
+                        let mut key = Vec::new();
+                        parent_node.key_to(position, &mut key).map(|()| key)
+                    };
+                    if position > 0 {
+                        bounds.0 = Some(separator(position - 1)?);
+                    }
+                    if position < parent_node.count() {
+                        bounds.1 = Some(separator(position)?);
+                    }
+                    parent.validate()?;
+                }
+                Ok(bounds)
+            })?;
+            let upper = self.verify_node(&mut image, level, &fence, bounds, page, entry, report);
+            match upper {
+                Some(upper) if upper > fence => fence = upper,
+                Some(_) => {
+                    report.problems.push(format!(
+                        "tree {}: fences of level {level} do not ascend",
+                        self.id
+                    ));
+                    return Ok(());
+                }
+                None => return Ok(()),
+            }
+        }
+        report.problems.push(format!("tree {}: level {level} does not end", self.id));
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one node and everything known about it")]
+    fn verify_node(
+        &self,
+        image: &mut PageImage,
+        level: u8,
+        fence: &[u8],
+        bounds: (Option<Vec<u8>>, Option<Vec<u8>>),
+        page: &mut dyn FnMut(PageId),
+        entry: &mut dyn FnMut(&[u8], &[u8], bool),
+        report: &mut TreeReport,
+    ) -> Option<Vec<u8>> {
+        let mut children = Vec::new();
+        let inner = NodeView::from(&*image).is_inner();
+        if inner {
+            // Hot swips become page ids, as they would on storage.
+            let pool = &self.pool;
+            let mut unswizzle = |raw| match Swip(raw).target() {
+                Target::Hot(frame) => {
+                    let page = pool.header(frame).page_id();
+                    children.push(page);
+                    Swip::evicted(page).0
+                }
+                Target::Evicted(page) => {
+                    children.push(page);
+                    raw
+                }
+            };
+            self.forest.map_swips(image, &mut unswizzle);
+        }
+        let view = NodeView::from(&*image);
+        let id = view.page_id();
+        let mut problem =
+            |what: String| report.problems.push(format!("tree {}, page {id}: {what}", self.id));
+        if let Err(what) = check_full(&image.0) {
+            problem(what);
+            return None;
+        }
+        if view.level() != level || inner != (level > 0) {
+            problem(format!("level {} instead of {level}", view.level()));
+        }
+        if view.lower() != fence {
+            problem("its lower fence is not the upper fence of its left neighbour".to_string());
+        }
+        let (low, high) = bounds;
+        if low.is_some_and(|low| low != view.lower()) {
+            problem("its lower fence is not the separator left of it".to_string());
+        }
+        if high.is_some_and(|high| Some(high.as_slice()) != view.upper()) {
+            problem("its upper fence is not the separator right of it".to_string());
+        }
+        children.into_iter().for_each(&mut *page);
+        if !inner {
+            let mut key = Vec::new();
+            for position in 0..view.count() {
+                key.clear();
+                view.key_to(position, &mut key);
+                let (value, special) = view.value(position);
+                entry(&key, value, special);
+            }
+            report.records += view.count() as u64;
+            report.leaf_bytes += view.used_bytes() as u64;
+        }
+        report.nodes[usize::from(level)] += 1;
+        view.upper().map(<[u8]>::to_vec)
+    }
+}

@@ -1,0 +1,288 @@
+//! Allocation: free frames of the pool and free pages of the store.
+//!
+//! Free frames form a stack through the headers; frames never used yet are counted, not listed, so
+//! that opening a large pool touches nothing. Workers take frames in batches ([`crate::Worker`]).
+//! Free pages are a bitmap, one bit for each page of the store: 32 KiB for each GiB of data,
+//! however fragmented. Room on the device is reserved before a page id is given out, so a device
+//! that is full refuses new pages and never a page that already has contents.
+
+use crate::{
+    error::{Error, Result},
+    frame::FrameHeader,
+    ids::{FrameId, PageId},
+    io::Storage,
+    sync::{AtomicUsize, Mutex, Ordering},
+};
+use std::{collections::VecDeque, task::Waker};
+
+const END: u32 = u32::MAX;
+
+/// The stack of free frames and those who wait for one.
+pub(crate) struct FreeFrames {
+    list: Mutex<FreeList>,
+    /// Copy of the length, for reading without the lock.
+    len: AtomicUsize,
+}
+
+struct FreeList {
+    head: u32,
+    listed: usize,
+    /// Frames from here on were never used.
+    fresh: u32,
+    frames: u32,
+    waiters: VecDeque<Waker>,
+    /// Counts how often waiting was declared hopeless.
+    failures: u64,
+}
+
+impl FreeFrames {
+    pub(crate) fn new(frames: usize) -> Self {
+        let list = FreeList {
+            head: END,
+            listed: 0,
+            fresh: 0,
+            frames: frames as u32,
+            waiters: VecDeque::new(),
+            failures: 0,
+        };
+        FreeFrames { list: Mutex::new(list), len: AtomicUsize::new(frames) }
+    }
+
+    /// Free frames right now, those in the caches of workers not counted.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// Moves up to `count` frames into `into`; gives how many are left.
+    pub(crate) fn take(
+        &self,
+        headers: &[FrameHeader],
+        count: usize,
+        into: &mut Vec<FrameId>,
+    ) -> usize {
+        let mut list = self.list.lock();
+        for _ in 0..count {
+            if list.listed > 0 {
+                let frame = list.head;
+                list.head = headers[frame as usize].link();
+                list.listed -= 1;
+                into.push(FrameId(frame));
+            } else if list.fresh < list.frames {
+                into.push(FrameId(list.fresh));
+                list.fresh += 1;
+            } else {
+                break;
+            }
+        }
+        let left = list.listed + (list.frames - list.fresh) as usize;
+        self.len.store(left, Ordering::Relaxed);
+        left
+    }
+
+    /// Returns frames and wakes as many waiters.
+    pub(crate) fn give(&self, headers: &[FrameHeader], frames: &[FrameId]) {
+        if frames.is_empty() {
+            return;
+        }
+        let mut wake = Vec::new();
+        {
+            let mut list = self.list.lock();
+            for frame in frames {
+                headers[frame.0 as usize].set_link(list.head);
+                list.head = frame.0;
+                list.listed += 1;
+            }
+            self.len.store(list.listed + (list.frames - list.fresh) as usize, Ordering::Relaxed);
+            let count = frames.len().min(list.waiters.len());
+            wake.extend(list.waiters.drain(..count));
+        }
+        wake.into_iter().for_each(Waker::wake);
+    }
+
+    /// Registers a waiter unless a frame is free. Gives the failure count to compare later.
+    pub(crate) fn wait(&self, waker: &Waker) -> (bool, u64) {
+        let mut list = self.list.lock();
+        let free = list.listed > 0 || list.fresh < list.frames;
+        if !free {
+            list.waiters.push_back(waker.clone());
+        }
+        (!free, list.failures)
+    }
+
+    /// Someone waits for a frame.
+    pub(crate) fn has_waiters(&self) -> bool {
+        !self.list.lock().waiters.is_empty()
+    }
+
+    /// Wakes everyone; a waiter that was cancelled may have swallowed a wake-up of another.
+    pub(crate) fn wake_all(&self) {
+        let waiters = std::mem::take(&mut self.list.lock().waiters);
+        waiters.into_iter().for_each(Waker::wake);
+    }
+
+    /// Declares waiting hopeless: everyone who waits now gets an error.
+    pub(crate) fn fail_waiters(&self) {
+        let waiters = {
+            let mut list = self.list.lock();
+            list.failures += 1;
+            std::mem::take(&mut list.waiters)
+        };
+        waiters.into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn failures(&self) -> u64 {
+        self.list.lock().failures
+    }
+}
+
+/// Pages described by one page of the stored bitmap. The first page of each group holds the bitmap
+/// of its group, in the first group it is page 2, behind the two superblocks. Their places are
+/// fixed, so that closing a store on a full device never lacks room for them.
+pub const BITMAP_GROUP: u64 = 32_256;
+
+/// The page that holds the bitmap of group `group`.
+pub fn bitmap_page(group: u64) -> PageId {
+    PageId(if group == 0 { 2 } else { group * BITMAP_GROUP })
+}
+
+/// The page belongs to the store itself and is never given out.
+pub fn is_reserved_page(page: PageId) -> bool {
+    page.0 <= 2 || page.0.is_multiple_of(BITMAP_GROUP)
+}
+
+/// Smallest and largest step in which room on the device is reserved, in pages.
+const GROW_MIN: u64 = 256;
+const GROW_MAX: u64 = 16 * 1024;
+
+/// Which pages of the store are in use.
+pub struct PageAllocator {
+    pages: Mutex<PageMap>,
+}
+
+struct PageMap {
+    /// Bit set: in use.
+    words: Vec<u64>,
+    /// Pages that may be given out: room is reserved on the device.
+    capacity: u64,
+    used: u64,
+    /// Word at which the next search starts.
+    cursor: usize,
+}
+
+impl PageAllocator {
+    /// An allocator in which the pages of `bitmap` (bit set: in use) and all reserved pages are
+    /// taken.
+    pub fn new(bitmap: Vec<u64>, capacity: u64) -> PageAllocator {
+        let mut words = bitmap;
+        words.resize(capacity.div_ceil(64) as usize, 0);
+        let mut map = PageMap { words, capacity, used: 0, cursor: 0 };
+        map.take_reserved(0);
+        map.used = map.words.iter().map(|w| u64::from(w.count_ones())).sum();
+        PageAllocator { pages: Mutex::new(map) }
+    }
+
+    /// Takes over room that was reserved on the device already.
+    pub fn extend(&self, capacity: u64) {
+        self.pages.lock().set_capacity(capacity);
+    }
+
+    /// Takes a page, reserving more room on the device when none is free.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`] when the device has no room; nothing was changed.
+    pub(crate) fn allocate(&self, storage: &dyn Storage) -> Result<PageId> {
+        let mut map = self.pages.lock();
+        while map.used == map.capacity {
+            map.grow(storage)?;
+        }
+        loop {
+            let cursor = map.cursor;
+            let word = map.words[cursor];
+            if word != u64::MAX {
+                let page = cursor as u64 * 64 + u64::from(word.trailing_ones());
+                if page < map.capacity {
+                    map.words[cursor] |= 1 << (page % 64);
+                    map.used += 1;
+                    return Ok(PageId(page));
+                }
+            }
+            map.cursor = if cursor + 1 == map.words.len() { 0 } else { cursor + 1 };
+        }
+    }
+
+    /// Gives a page back.
+    ///
+    /// # Panics
+    /// If it is free already: two owners of one page would be the end of both.
+    pub fn free(&self, page: PageId) {
+        let mut map = self.pages.lock();
+        let word = page.0 as usize / 64;
+        let bit = 1 << (page.0 % 64);
+        assert!(page.0 < map.capacity && map.words[word] & bit != 0, "page {page} was freed twice");
+        map.words[word] &= !bit;
+        map.used -= 1;
+        // Low pages first keeps the store dense, but only when the search comes round.
+        if word < map.cursor && map.cursor - word > 1024 {
+            map.cursor = word;
+        }
+    }
+
+    /// The bitmap (bit set: in use), the capacity in pages and the number of pages in use.
+    pub fn snapshot(&self) -> (Vec<u64>, u64, u64) {
+        let map = self.pages.lock();
+        (map.words.clone(), map.capacity, map.used)
+    }
+
+    /// Capacity in pages and pages in use.
+    pub fn counts(&self) -> (u64, u64) {
+        let map = self.pages.lock();
+        (map.capacity, map.used)
+    }
+}
+
+impl PageMap {
+    /// Marks the reserved pages from `start` on; gives how many were free before.
+    fn take_reserved(&mut self, start: u64) -> u64 {
+        let groups = start / BITMAP_GROUP..self.capacity.div_ceil(BITMAP_GROUP);
+        let pages = [PageId(0), PageId(1)].into_iter().chain(groups.map(bitmap_page));
+        let mut taken = 0;
+        for page in pages.filter(|page| page.0 >= start && page.0 < self.capacity) {
+            let word = &mut self.words[page.0 as usize / 64];
+            taken += u64::from(*word >> (page.0 % 64) & 1 == 0);
+            *word |= 1 << (page.0 % 64);
+        }
+        taken
+    }
+
+    fn grow(&mut self, storage: &dyn Storage) -> Result<()> {
+        let step = (self.capacity / 8).clamp(GROW_MIN, GROW_MAX);
+        // Nearly full devices may still take a smaller step.
+        let mut wanted = [step, GROW_MIN, 1].into_iter().map(|step| self.capacity + step);
+        let capacity = loop {
+            let Some(target) = wanted.next() else { unreachable!("the last step returns") };
+            if target > PageId::MAX.0 {
+                return Err(Error::Limit(format!("the store has its maximum of {target} pages")));
+            }
+            match storage.reserve(target) {
+                Ok(()) => break target,
+                Err(error) => {
+                    let error = Error::io(format_args!("reserve room for {target} pages"), error);
+                    if target == self.capacity + 1 || !matches!(error, Error::DiskFull { .. }) {
+                        return Err(error);
+                    }
+                }
+            }
+        };
+        self.set_capacity(capacity);
+        tracing::debug!(pages = capacity, "reserved room on the device");
+        Ok(())
+    }
+
+    fn set_capacity(&mut self, capacity: u64) {
+        let old = std::mem::replace(&mut self.capacity, capacity);
+        self.words.resize(capacity.div_ceil(64) as usize, 0);
+        self.used += self.take_reserved(old);
+        self.cursor = (old / 64) as usize % self.words.len().max(1);
+    }
+}

@@ -1,0 +1,286 @@
+//! The header of a frame: 128 bytes, two neighbouring cache lines, parallel to the 4 KiB of the
+//! page. Line 0 has latch, identity and dirty information; line 1 has the policy's tracker.
+//!
+//! States and their named transitions (each asserts the state before it):
+//!
+//! | state | page bytes | who may touch them | next |
+//! |---|---|---|---|
+//! | `Free` | nothing | the owner of the free frame | `Reading`, `Hot` (new page) |
+//! | `Reading` | being filled | the one read operation | `Loaded`, `Free` (failed) |
+//! | `Loaded` | clean, verified, no swip names it | nobody; the in-flight table names it | `Hot` (swizzled), `Free` (reclaimed) |
+//! | `Hot` | live, one swip names it (or it is a root) | everybody, by the latch | `Free` (evicted or page freed), `Zombie` |
+//! | `Zombie` | page was freed while its image was being written | the writer | `Free` |
+//!
+//! `Hot` begins and ends under the exclusive latch of the frame. The other changes happen while the
+//! frame has one owner.
+
+use crate::{
+    ids::{FrameId, Gsn, PageId, TreeId},
+    latch::Latch,
+    replacement::Tracker,
+    sync::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering},
+};
+
+/// See the module documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum FrameState {
+    /// On the free list, or in the cache of a worker.
+    Free = 0,
+    /// A read fills it.
+    Reading = 1,
+    /// Read and verified, waiting to be swizzled.
+    Loaded = 2,
+    /// Part of a tree.
+    Hot = 3,
+    /// Freed while being written.
+    Zombie = 4,
+}
+
+/// Bits of [`FrameHeader::flags`].
+mod flags {
+    /// The write-back owns a copy of the page that is not yet on storage.
+    pub const WRITING: u8 = 1;
+    /// Never evicted: the root of an open tree.
+    pub const PINNED: u8 = 2;
+}
+
+/// Header of one frame. See the module documentation.
+#[repr(C, align(128))]
+#[derive(Default)]
+pub struct FrameHeader {
+    pub(crate) latch: Latch,
+    page_id: AtomicU64,
+    /// Number of the last change.
+    gsn: AtomicU64,
+    /// Number of the last change that is in the durable image.
+    written_gsn: AtomicU64,
+    /// Number of the first change since the page was clean; 0 when clean. Bounds what a checkpoint
+    /// must keep of the log.
+    first_gsn: AtomicU64,
+    /// Commit time of the newest change, for snapshot readers of the transaction layer.
+    version_hint: AtomicU64,
+    /// Frame of the parent in the high half, position of the swip in the low 16 bits.
+    parent_hint: AtomicU64,
+    tree_id: AtomicU32,
+    hot_children: AtomicU16,
+    state: AtomicU8,
+    flags: AtomicU8,
+
+    pub(crate) tracker: Tracker,
+    /// Restarts of writers at this page since the last check, see contention split.
+    contended: AtomicU16,
+    /// Sampled writes since the last check.
+    sampled: AtomicU16,
+    /// Position of the last sampled write.
+    last_position: AtomicU32,
+    /// Free: the next free frame. Loaded: milliseconds since the pool opened when it was loaded.
+    link: AtomicU32,
+}
+#[cfg(not(shuttle))]
+const _: () = assert!(size_of::<FrameHeader>() == 128);
+#[cfg(not(shuttle))]
+const _: () = assert!(std::mem::offset_of!(FrameHeader, tracker) == 64);
+
+impl FrameHeader {
+    /// Page in the frame. Racy unless latched.
+    #[inline(always)]
+    pub fn page_id(&self) -> PageId {
+        PageId(self.page_id.load(Ordering::Relaxed))
+    }
+
+    /// Tree that the page belongs to.
+    #[inline(always)]
+    pub fn tree_id(&self) -> TreeId {
+        TreeId(self.tree_id.load(Ordering::Relaxed))
+    }
+
+    /// State of the frame. Stable only for its owner or under the latch.
+    #[inline(always)]
+    pub fn state(&self) -> FrameState {
+        match self.state.load(Ordering::Relaxed) {
+            0 => FrameState::Free,
+            1 => FrameState::Reading,
+            2 => FrameState::Loaded,
+            3 => FrameState::Hot,
+            _ => FrameState::Zombie,
+        }
+    }
+
+    /// Moves from one state to another.
+    ///
+    /// # Panics
+    /// If the frame is not in state `from`: the protocol is broken.
+    pub(crate) fn change_state(&self, from: FrameState, to: FrameState) {
+        let old = self.state();
+        assert!(old == from, "frame of page {} is {old:?}, not {from:?}", self.page_id());
+        self.state.store(to as u8, Ordering::Relaxed);
+    }
+
+    /// Gives the frame its page. The caller owns the frame.
+    pub(crate) fn assign(&self, page: PageId, tree: TreeId) {
+        self.page_id.store(page.0, Ordering::Relaxed);
+        self.tree_id.store(tree.0, Ordering::Relaxed);
+        self.hot_children.store(0, Ordering::Relaxed);
+        self.parent_hint.store(u64::MAX, Ordering::Relaxed);
+        self.version_hint.store(0, Ordering::Relaxed);
+        self.flags.store(0, Ordering::Relaxed);
+        self.contended.store(0, Ordering::Relaxed);
+        self.sampled.store(0, Ordering::Relaxed);
+    }
+
+    /// Sets the dirty information of a page whose durable image has change number `gsn`.
+    pub(crate) fn set_clean_at(&self, gsn: Gsn) {
+        self.gsn.store(gsn.0, Ordering::Relaxed);
+        self.written_gsn.store(gsn.0, Ordering::Relaxed);
+        self.first_gsn.store(0, Ordering::Relaxed);
+    }
+
+    /// Number of the last change.
+    #[inline(always)]
+    pub fn gsn(&self) -> Gsn {
+        Gsn(self.gsn.load(Ordering::Relaxed))
+    }
+
+    /// Number of the first change since the page was clean, if it is dirty.
+    pub fn first_gsn(&self) -> Option<Gsn> {
+        let first = self.first_gsn.load(Ordering::Relaxed);
+        (first != 0).then_some(Gsn(first))
+    }
+
+    /// Records a change; the caller holds the exclusive latch.
+    #[inline(always)]
+    pub(crate) fn record_change(&self, gsn: Gsn) {
+        self.gsn.store(gsn.0, Ordering::Relaxed);
+        if self.first_gsn.load(Ordering::Relaxed) == 0 {
+            self.first_gsn.store(gsn.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Records that the image with change number `gsn` is on storage; the caller holds the
+    /// exclusive latch. The page stays dirty when it was changed since the image was taken.
+    pub(crate) fn record_written(&self, gsn: Gsn) {
+        self.written_gsn.store(gsn.0, Ordering::Relaxed);
+        // A later change than the image is the first change now: its exact number is not known,
+        // the one after the image is a safe bound.
+        let first = if self.gsn() == gsn { 0 } else { gsn.0 + 1 };
+        self.first_gsn.store(first, Ordering::Relaxed);
+    }
+
+    /// The page has changes that are not on storage.
+    #[inline(always)]
+    pub fn is_dirty(&self) -> bool {
+        self.gsn.load(Ordering::Relaxed) != self.written_gsn.load(Ordering::Relaxed)
+    }
+
+    /// Number of children of an inner node that have a frame of their own.
+    #[inline(always)]
+    pub fn hot_children(&self) -> u16 {
+        self.hot_children.load(Ordering::Relaxed)
+    }
+
+    /// Sets the count after a split or merge; the caller holds the exclusive latch.
+    pub fn set_hot_children(&self, count: u16) {
+        self.hot_children.store(count, Ordering::Relaxed);
+    }
+
+    /// Counts one more hot child; the caller holds the exclusive latch.
+    pub(crate) fn child_heated(&self) {
+        self.hot_children.store(self.hot_children() + 1, Ordering::Relaxed);
+    }
+
+    /// Counts one hot child less; the caller holds the exclusive latch.
+    pub(crate) fn child_cooled(&self) {
+        let count = self.hot_children();
+        assert!(count > 0, "page {} lost a hot child it did not have", self.page_id());
+        self.hot_children.store(count - 1, Ordering::Relaxed);
+    }
+
+    /// Where the parent was last seen: its frame and the position of the swip. Any answer may be
+    /// stale and must be validated.
+    pub fn parent_hint(&self) -> (FrameId, usize) {
+        let hint = self.parent_hint.load(Ordering::Relaxed);
+        (FrameId((hint >> 32) as u32), (hint & 0xffff) as usize)
+    }
+
+    /// Remembers where the parent is.
+    #[inline]
+    pub fn set_parent_hint(&self, parent: FrameId, position: usize) {
+        let hint = u64::from(parent.0) << 32 | (position as u64 & 0xffff);
+        self.parent_hint.store(hint, Ordering::Relaxed);
+    }
+
+    /// Commit time of the newest change of the page.
+    pub fn version_hint(&self) -> u64 {
+        self.version_hint.load(Ordering::Relaxed)
+    }
+
+    /// A write of the page is in flight.
+    #[inline(always)]
+    pub(crate) fn is_writing(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & flags::WRITING != 0
+    }
+
+    /// Claims the write-back of the page; false when another holds it.
+    pub(crate) fn claim_write(&self) -> bool {
+        self.flags.fetch_or(flags::WRITING, Ordering::AcqRel) & flags::WRITING == 0
+    }
+
+    /// Ends the write-back of the page.
+    pub(crate) fn release_write(&self) {
+        let old = self.flags.fetch_and(!flags::WRITING, Ordering::AcqRel);
+        assert!(old & flags::WRITING != 0, "page {} was not being written", self.page_id());
+    }
+
+    /// The page may not be evicted.
+    #[inline(always)]
+    pub fn is_pinned(&self) -> bool {
+        self.flags.load(Ordering::Relaxed) & flags::PINNED != 0
+    }
+
+    /// Keeps the page in memory until it is freed or unpinned; the caller holds the exclusive
+    /// latch.
+    pub fn set_pinned(&self, pinned: bool) {
+        if pinned {
+            self.flags.fetch_or(flags::PINNED, Ordering::Relaxed);
+        } else {
+            self.flags.fetch_and(!flags::PINNED, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes a sampled write at `position` that met `contended` or not; gives the position of the
+    /// sampled write before it. For contention split.
+    pub fn sample_write(&self, position: usize, contended: bool) -> usize {
+        self.sampled.store(self.sampled.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        if contended {
+            self.contended
+                .store(self.contended.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        }
+        let last = self.last_position.load(Ordering::Relaxed);
+        self.last_position.store(position as u32, Ordering::Relaxed);
+        last as usize
+    }
+
+    /// Takes and clears the counts of sampled writes: how many, and how many of them met
+    /// contention.
+    pub fn take_write_samples(&self) -> (u16, u16) {
+        let samples =
+            (self.sampled.load(Ordering::Relaxed), self.contended.load(Ordering::Relaxed));
+        self.sampled.store(0, Ordering::Relaxed);
+        self.contended.store(0, Ordering::Relaxed);
+        samples
+    }
+
+    /// Sampled writes since the counts were last taken.
+    pub fn write_samples(&self) -> u16 {
+        self.sampled.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn link(&self) -> u32 {
+        self.link.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_link(&self, link: u32) {
+        self.link.store(link, Ordering::Relaxed);
+    }
+}

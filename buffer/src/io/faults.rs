@@ -1,0 +1,269 @@
+//! What the simulated device does wrong, and when: a [`FaultPlan`] is a seed and a list of rules.
+//!
+//! Whether a rule with a probability fires depends on the seed, the rule, the page and how often
+//! that page was used, and on nothing else. So a run with several threads meets the same faults as
+//! long as each page sees the same operations, whatever the order between pages.
+//!
+//! ```
+//! use std::io::ErrorKind;
+//! use wattle_buffer::{PageId, io::{Fault, FaultPlan, Op, Unit}};
+//! let plan = FaultPlan::new(42)
+//!     .sometimes(Op::Read, 0.001, Fault::BitFlip)
+//!     .nth(Op::Write, 17, Fault::Torn(Unit::Sector))
+//!     .on_page(Op::Read, PageId(3), Fault::Error(ErrorKind::Other))
+//!     .from(Op::Any, 10_000, Fault::Error(ErrorKind::StorageFull));
+//! ```
+
+use crate::{ids::PageId, page::PAGE_SIZE};
+use std::{collections::HashMap, io, time::Duration};
+
+/// An operation of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Op {
+    /// Reading one page.
+    Read,
+    /// Writing one page, alone or in a batch.
+    Write,
+    /// Making writes durable.
+    Sync,
+    /// Reserving room.
+    Reserve,
+    /// In rules: any of them.
+    Any,
+}
+
+/// What a write is indivisible in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// 512 bytes.
+    Sector,
+    /// 4 KiB: a page arrives as a whole or not at all.
+    Page,
+}
+
+impl Unit {
+    /// Bytes of the unit.
+    pub fn bytes(self) -> usize {
+        match self {
+            Unit::Sector => 512,
+            Unit::Page => PAGE_SIZE,
+        }
+    }
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The operation fails and has no effect.
+    Error(io::ErrorKind),
+    /// A read or write ends early with an error, after some whole units (fewer than the page).
+    Short(Unit),
+    /// A write succeeds, but only some of its units arrive, at least one does not.
+    Torn(Unit),
+    /// A write succeeds and does not arrive.
+    Lost,
+    /// A write succeeds and arrives at another page.
+    Misdirected,
+    /// A read gives what the page held before its last write.
+    Stale,
+    /// A read gives one wrong bit; the medium is intact.
+    BitFlip,
+    /// The operation takes that much longer.
+    Latency(Duration),
+}
+
+impl Fault {
+    fn fits(self, op: Op) -> bool {
+        match self {
+            Fault::Error(_) | Fault::Latency(_) => true,
+            Fault::Short(_) => matches!(op, Op::Read | Op::Write),
+            Fault::Torn(_) | Fault::Lost | Fault::Misdirected => op == Op::Write,
+            Fault::Stale | Fault::BitFlip => op == Op::Read,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum When {
+    Sometimes(f64),
+    Nth(u64),
+    From(u64),
+    OnPage(PageId),
+    Always,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Rule {
+    op: Op,
+    when: When,
+    fault: Fault,
+}
+
+/// A seed and the faults to inject. The first rule that fires decides, except that every latency
+/// that fires counts. Operations are counted from 1, from the installation of the plan on.
+#[derive(Clone, Debug)]
+pub struct FaultPlan {
+    seed: u64,
+    rules: Vec<Rule>,
+    limit: Option<u64>,
+}
+
+impl FaultPlan {
+    /// A plan without faults.
+    pub fn new(seed: u64) -> FaultPlan {
+        FaultPlan { seed, rules: Vec::new(), limit: None }
+    }
+
+    /// Each `op` has `fault` with this probability, 0 to 1.
+    pub fn sometimes(self, op: Op, probability: f64, fault: Fault) -> FaultPlan {
+        assert!((0.0..=1.0).contains(&probability), "{probability} is not a probability");
+        self.rule(op, When::Sometimes(probability), fault)
+    }
+
+    /// The `n`-th `op`, counted from 1, has `fault`.
+    pub fn nth(self, op: Op, n: u64, fault: Fault) -> FaultPlan {
+        self.rule(op, When::Nth(n), fault)
+    }
+
+    /// Every `op` from the `n`-th on has `fault`.
+    pub fn from(self, op: Op, n: u64, fault: Fault) -> FaultPlan {
+        self.rule(op, When::From(n), fault)
+    }
+
+    /// Every `op` on `page` has `fault`.
+    pub fn on_page(self, op: Op, page: PageId, fault: Fault) -> FaultPlan {
+        self.rule(op, When::OnPage(page), fault)
+    }
+
+    /// Every `op` has `fault`.
+    pub fn always(self, op: Op, fault: Fault) -> FaultPlan {
+        self.rule(op, When::Always, fault)
+    }
+
+    /// The device is full at `pages`: reservations and writes beyond fail with `StorageFull`.
+    pub fn limit(mut self, pages: u64) -> FaultPlan {
+        self.limit = Some(pages);
+        self
+    }
+
+    /// The seed, for the message of a failing test.
+    pub fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn rule(mut self, op: Op, when: When, fault: Fault) -> FaultPlan {
+        assert!(fault.fits(op), "{fault:?} cannot happen to {op:?}");
+        self.rules.push(Rule { op, when, fault });
+        self
+    }
+}
+
+/// A plan at work: the plan and what was counted since its installation.
+#[derive(Debug)]
+pub(super) struct Injector {
+    plan: FaultPlan,
+    counts: HashMap<Op, u64>,
+    /// Operations by page, so that chance does not depend on the order between pages.
+    uses: HashMap<(Op, u64), u64>,
+}
+
+/// What happens to one operation.
+pub(super) struct Verdict {
+    pub(super) fault: Option<Fault>,
+    pub(super) latency: Duration,
+    /// Decides the details of the fault.
+    pub(super) random: Random,
+    /// Names the operation in messages.
+    pub(super) name: String,
+}
+
+impl Injector {
+    pub(super) fn new(plan: FaultPlan) -> Injector {
+        Injector { plan, counts: HashMap::new(), uses: HashMap::new() }
+    }
+
+    pub(super) fn plan(&self) -> &FaultPlan {
+        &self.plan
+    }
+
+    pub(super) fn limit(&self) -> u64 {
+        self.plan.limit.unwrap_or(PageId::MAX.0 + 1)
+    }
+
+    /// Counts one `op` (not [`Op::Any`]) and decides what happens to it. `page` is the number of
+    /// pages for a reservation, and 0 for a sync.
+    pub(super) fn judge(&mut self, op: Op, page: u64) -> Verdict {
+        let mut count = |op| {
+            let count = self.counts.entry(op).or_default();
+            *count += 1;
+            *count
+        };
+        let (this, any) = (count(op), count(Op::Any));
+        let used = self.uses.entry((op, page)).or_default();
+        *used += 1;
+        let base = Random::new(self.plan.seed).mix(op as u64).mix(page).mix(*used);
+        let (mut fault, mut latency) = (None, Duration::ZERO);
+        for (index, rule) in self.plan.rules.iter().enumerate() {
+            if rule.op != op && rule.op != Op::Any {
+                continue;
+            }
+            let number = if rule.op == Op::Any { any } else { this };
+            let fires = match rule.when {
+                When::Sometimes(chance) => base.mix(index as u64 + 1).unit() < chance,
+                When::Nth(n) => number == n,
+                When::From(n) => number >= n,
+                When::OnPage(only) => only.0 == page && matches!(op, Op::Read | Op::Write),
+                When::Always => true,
+            };
+            match rule.fault {
+                _ if !fires => {}
+                Fault::Latency(more) => latency += more,
+                other => fault = fault.or(Some(other)),
+            }
+        }
+        let name = match op {
+            Op::Read => format!("read {this} (page {page})"),
+            Op::Write => format!("write {this} (page {page})"),
+            Op::Reserve => format!("reservation {this} ({page} pages)"),
+            Op::Sync | Op::Any => format!("sync {this}"),
+        };
+        let name = format!("injected into {name}, operation {any}, seed {}", self.plan.seed);
+        Verdict { fault, latency, random: base.mix(0), name }
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014).
+/// Small, and the same on every machine for ever, which the seeds of failing tests rely on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Random(u64);
+
+impl Random {
+    pub(super) fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// A generator that depends on this one and on `value`.
+    pub(super) fn mix(mut self, value: u64) -> Random {
+        let state = self.next();
+        let mut mixed = Random(state ^ value);
+        Random(mixed.next())
+    }
+
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// Below `bound`, which is not 0. The bias is below bound / 2^64.
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
+    }
+
+    /// At least 0 and below 1.
+    fn unit(mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+}

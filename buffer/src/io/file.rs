@@ -1,0 +1,304 @@
+//! The data file: opening it for O_DIRECT, transfers of whole pages, reserving room, syncing.
+//!
+//! What the back ends `uring` and `threads` share. Everything here blocks the calling thread.
+//!
+//! Invariants: a transfer is one whole page or an error; the file never shrinks; every page below
+//! [`PageFile::capacity_pages`] lies inside the file, with its blocks allocated where the file
+//! system can promise that.
+
+use super::ReadTarget;
+use crate::{
+    ids::PageId,
+    page::{PAGE_SIZE, PageImage},
+};
+use parking_lot::Mutex;
+use std::{
+    fs::{File, OpenOptions},
+    io::{self, Seek, SeekFrom},
+    os::{
+        fd::AsRawFd,
+        unix::fs::{FileExt, FileTypeExt, OpenOptionsExt},
+    },
+    path::Path,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// Pages that one write fills with zeroes where the file system cannot allocate without writing.
+const ZERO_PAGES: u64 = 64;
+
+/// An open data file, or a whole block device.
+pub(super) struct PageFile {
+    file: File,
+    direct: bool,
+    /// A block device has the size that it has.
+    fixed_size: bool,
+    /// Whole pages inside the file. Grows only; a hint that orders nothing, hence relaxed.
+    capacity: AtomicU64,
+    /// Serialises growth, so that each range is allocated once.
+    growth: Mutex<()>,
+}
+
+impl PageFile {
+    /// Opens or creates the file at `path`, past the page cache where the file system allows it.
+    ///
+    /// Takes no lock: whoever owns the store keeps a second handle for that.
+    pub(super) fn open(path: &Path) -> io::Result<PageFile> {
+        let (mut file, direct) = match open_with(path, libc::O_DIRECT) {
+            Ok(file) if accepts_direct_reads(&file)? => (file, true),
+            Ok(_) => (open_with(path, 0)?, false),
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+                (open_with(path, 0)?, false)
+            }
+            Err(error) => return Err(error),
+        };
+        if !direct {
+            tracing::warn!(
+                path = %path.display(),
+                "the file system refuses O_DIRECT: pages will be cached twice, \
+                 once by the kernel"
+            );
+        }
+        let kind = file.metadata()?.file_type();
+        if !kind.is_file() && !kind.is_block_device() {
+            let what = format!("{} is neither a file nor a block device", path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        // The end of a block device is not in its metadata.
+        let bytes = file.seek(SeekFrom::End(0))?;
+        Ok(PageFile {
+            file,
+            direct,
+            fixed_size: kind.is_block_device(),
+            capacity: AtomicU64::new(bytes / PAGE_SIZE as u64),
+            growth: Mutex::new(()),
+        })
+    }
+
+    /// Whether transfers go past the kernel's page cache.
+    pub(super) fn is_direct(&self) -> bool {
+        self.direct
+    }
+
+    /// Another descriptor of the same open file, for an owner that closes its own.
+    pub(super) fn duplicate(&self) -> io::Result<File> {
+        self.file.try_clone()
+    }
+
+    /// Fills `target` with its page.
+    pub(super) fn read_target(&self, target: &mut ReadTarget) -> io::Result<()> {
+        // SAFETY: the target owns PAGE_SIZE writable bytes, aligned to a page, until it ends.
+        unsafe { self.read(target.page(), target.as_ptr()) }
+    }
+
+    /// Fills `image` with `page`.
+    pub(super) fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {
+        // SAFETY: the image has PAGE_SIZE bytes, aligned to a page, borrowed for the call.
+        unsafe { self.read(page, image.0.as_mut_ptr()) }
+    }
+
+    /// # Safety
+    /// `to` must be valid for writes of [`PAGE_SIZE`] bytes that nothing else writes, and page
+    /// aligned.
+    unsafe fn read(&self, page: PageId, to: *mut u8) -> io::Result<()> {
+        let offset = offset_of(page)?;
+        loop {
+            // SAFETY: `to` has PAGE_SIZE writable bytes, see above; the descriptor is open.
+            let done = unsafe {
+                libc::pread(self.file.as_raw_fd(), to.cast(), PAGE_SIZE, offset as libc::off_t)
+            };
+            match usize::try_from(done) {
+                Ok(done) => return whole_read(page, done),
+                Err(_) => retry_if_interrupted(io::Error::last_os_error())?,
+            }
+        }
+    }
+
+    /// Writes `image` as `page`.
+    pub(super) fn write(&self, page: PageId, image: &PageImage) -> io::Result<()> {
+        let offset = offset_of(page)?;
+        loop {
+            // SAFETY: the image has PAGE_SIZE bytes, borrowed for the call; the descriptor is open.
+            let done = unsafe {
+                libc::pwrite(
+                    self.file.as_raw_fd(),
+                    image.0.as_ptr().cast(),
+                    PAGE_SIZE,
+                    offset as libc::off_t,
+                )
+            };
+            match usize::try_from(done) {
+                Ok(done) => {
+                    whole_write(page, done)?;
+                    self.note_written(page);
+                    return Ok(());
+                }
+                Err(_) => retry_if_interrupted(io::Error::last_os_error())?,
+            }
+        }
+    }
+
+    /// Counts a page written past the reserved end, which made the file longer.
+    pub(super) fn note_written(&self, page: PageId) {
+        if page.0 >= self.capacity.load(Ordering::Relaxed) {
+            self.capacity.fetch_max(page.0 + 1, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes completed writes durable, and the length of the file as far as they need it.
+    ///
+    /// After an error the kernel may regard the lost pages as clean, so a second call that
+    /// succeeds proves nothing: the caller must stop.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    /// Pages inside the file.
+    pub(super) fn capacity_pages(&self) -> u64 {
+        self.capacity.load(Ordering::Relaxed)
+    }
+
+    /// Grows the file to `pages` with its blocks allocated, by exactly what is missing.
+    ///
+    /// On an error the file keeps whatever was allocated, which the next call uses.
+    pub(super) fn reserve(&self, pages: u64) -> io::Result<()> {
+        if pages <= self.capacity_pages() {
+            return Ok(());
+        }
+        let end = offset_of(PageId(pages))?;
+        let _growth = self.growth.lock();
+        let have = self.capacity_pages();
+        if pages <= have {
+            return Ok(());
+        }
+        if self.fixed_size {
+            let what = format!("the block device has {have} pages, {pages} are needed");
+            return Err(io::Error::new(io::ErrorKind::StorageFull, what));
+        }
+        let start = have * PAGE_SIZE as u64;
+        match allocate(&self.file, start, end - start) {
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                tracing::warn!(
+                    from_page = have,
+                    to_page = pages,
+                    "the file system has no fallocate: room is reserved by writing zeroes, \
+                     which a copy-on-write file system does not honour"
+                );
+                self.write_zeroes(have, pages)?;
+            }
+            other => other?,
+        }
+        self.capacity.fetch_max(pages, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Writes images side by side, from page `first` on.
+    pub(super) fn write_run(&self, first: PageId, images: &[PageImage]) -> io::Result<()> {
+        let start = images.as_ptr().cast::<u8>();
+        // SAFETY: the images, PAGE_SIZE bytes each without padding, lie side by side.
+        let bytes = unsafe { std::slice::from_raw_parts(start, size_of_val(images)) };
+        self.file.write_all_at(bytes, offset_of(first)?)
+    }
+
+    /// Writes zeroes over pages `from..to`, all of them past the end of the file.
+    fn write_zeroes(&self, from: u64, to: u64) -> io::Result<()> {
+        let mut zeroes = Vec::new();
+        zeroes
+            .try_reserve_exact(ZERO_PAGES as usize)
+            .map_err(|error| io::Error::new(io::ErrorKind::OutOfMemory, error))?;
+        zeroes.resize(ZERO_PAGES as usize, PageImage([0; PAGE_SIZE]));
+        let mut page = from;
+        while page < to {
+            let count = (to - page).min(ZERO_PAGES) as usize;
+            self.write_run(PageId(page), &zeroes[..count])?;
+            page += count as u64;
+        }
+        Ok(())
+    }
+}
+
+fn open_with(path: &Path, flags: i32) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .custom_flags(flags | libc::O_CLOEXEC)
+        .open(path)
+}
+
+/// Some file systems accept O_DIRECT and then refuse page-sized transfers.
+fn accepts_direct_reads(file: &File) -> io::Result<bool> {
+    match file.read_at(&mut PageImage::zeroed().0, 0) {
+        Ok(_) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// `fallocate` of `len` bytes at `start`, which makes the file that long.
+fn allocate(file: &File, start: u64, len: u64) -> io::Result<()> {
+    loop {
+        // SAFETY: no memory is involved; the descriptor is open.
+        let failed = unsafe {
+            libc::fallocate(file.as_raw_fd(), 0, start as libc::off_t, len as libc::off_t)
+        };
+        if failed == 0 {
+            return Ok(());
+        }
+        retry_if_interrupted(io::Error::last_os_error())?;
+    }
+}
+
+/// Byte offset of `page`, if it is a page that a file can have.
+pub(super) fn offset_of(page: PageId) -> io::Result<u64> {
+    if page > PageId::MAX {
+        let what = format!("page {page} is above the limit of {}", PageId::MAX);
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    Ok(page.offset())
+}
+
+/// A read that ended after `done` bytes: an error unless that is the page.
+pub(super) fn whole_read(page: PageId, done: usize) -> io::Result<()> {
+    if done == PAGE_SIZE {
+        return Ok(());
+    }
+    let what = format!("the file ends {done} bytes into page {page}");
+    Err(io::Error::new(io::ErrorKind::UnexpectedEof, what))
+}
+
+/// A write that ended after `done` bytes: an error unless that is the page.
+pub(super) fn whole_write(page: PageId, done: usize) -> io::Result<()> {
+    if done == PAGE_SIZE {
+        return Ok(());
+    }
+    let what = format!("only {done} of {PAGE_SIZE} bytes of page {page} were written");
+    Err(io::Error::new(io::ErrorKind::WriteZero, what))
+}
+
+fn retry_if_interrupted(error: io::Error) -> io::Result<()> {
+    if error.kind() == io::ErrorKind::Interrupted { Ok(()) } else { Err(error) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn room_can_be_reserved_by_writing_zeroes() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("data");
+        let file = PageFile::open(&path).expect("a file");
+        file.write_zeroes(0, 3 * ZERO_PAGES + 1).expect("room");
+        assert_eq!(PageFile::open(&path).expect("a file").capacity_pages(), 3 * ZERO_PAGES + 1);
+    }
+
+    #[test]
+    fn what_cannot_hold_pages_is_refused() {
+        let kind = |path: &Path| PageFile::open(path).err().expect("no file").kind();
+        assert_eq!(kind(Path::new("/dev/null")), io::ErrorKind::InvalidInput);
+        let dir = tempfile::tempdir().expect("a directory");
+        assert_eq!(kind(dir.path()), io::ErrorKind::IsADirectory);
+        assert_eq!(kind(&dir.path().join("missing/data")), io::ErrorKind::NotFound);
+    }
+}

@@ -1,0 +1,209 @@
+//! Medium and volatile cache of the simulated device: what is stored, what a sync makes durable,
+//! what faults do to bytes, and what a power cut leaves. Used by [`super::sim`] alone.
+
+use super::{
+    faults::{Fault, Random, Unit, Verdict},
+    file::offset_of,
+    sim::KEPT_VERSIONS,
+};
+use crate::{
+    ids::PageId,
+    page::{PAGE_SIZE, PageImage},
+};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, OnceLock},
+};
+
+/// Pages are immutable once stored, so that copies of the device share them.
+pub(super) type Bytes = Arc<[u8; PAGE_SIZE]>;
+
+#[derive(Clone, Default)]
+pub(super) struct Medium {
+    pub(super) pages: BTreeMap<u64, Page>,
+    pub(super) capacity: u64,
+    pub(super) synced_capacity: u64,
+}
+
+#[derive(Clone, Default)]
+pub(super) struct Page {
+    /// What a power cut cannot take. `None`: never written, zeroes.
+    pub(super) synced: Option<Bytes>,
+    /// What it held before its last write, for stale reads.
+    previous: Option<Bytes>,
+    /// Writes since the last sync, oldest first.
+    pub(super) unsynced: Vec<Bytes>,
+}
+
+impl Medium {
+    pub(super) fn read(
+        &self,
+        page: PageId,
+        into: &mut [u8; PAGE_SIZE],
+        mut verdict: Verdict,
+    ) -> io::Result<()> {
+        offset_of(page)?;
+        if let Some(Fault::Error(kind)) = verdict.fault {
+            return Err(io::Error::new(kind, verdict.name));
+        }
+        if page.0 >= self.capacity {
+            let what = format!("the device ends before page {page}");
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
+        }
+        let stored = self.pages.get(&page.0);
+        let current = stored.and_then(Page::current).unwrap_or(zeroes());
+        match verdict.fault {
+            Some(Fault::Short(unit)) => {
+                let len = verdict.short(unit);
+                into[..len].copy_from_slice(&current[..len]);
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, verdict.name));
+            }
+            Some(Fault::Stale) => {
+                *into = **stored.and_then(|page| page.previous.as_ref()).unwrap_or(current);
+            }
+            Some(Fault::BitFlip) => {
+                *into = **current;
+                let bit = verdict.random.below(PAGE_SIZE as u64 * 8) as usize;
+                into[bit / 8] ^= 1 << (bit % 8);
+            }
+            _ => *into = **current,
+        }
+        Ok(())
+    }
+
+    pub(super) fn write(
+        &mut self,
+        page: PageId,
+        image: &PageImage,
+        mut verdict: Verdict,
+    ) -> io::Result<()> {
+        let old = **self.pages.get(&page.0).and_then(Page::current).unwrap_or(zeroes());
+        match verdict.fault {
+            Some(Fault::Error(kind)) => return Err(io::Error::new(kind, verdict.name)),
+            Some(Fault::Lost) => self.extend_to(page.0),
+            Some(Fault::Misdirected) => {
+                self.extend_to(page.0);
+                let other = self.another_page(page.0, &mut verdict.random);
+                self.store(other, image.0);
+            }
+            Some(Fault::Short(unit)) => {
+                let len = verdict.short(unit);
+                if len > 0 {
+                    let mut bytes = old;
+                    bytes[..len].copy_from_slice(&image.0[..len]);
+                    self.store(page.0, bytes);
+                }
+                return Err(io::Error::new(io::ErrorKind::WriteZero, verdict.name));
+            }
+            Some(Fault::Torn(unit)) => {
+                let units = PAGE_SIZE / unit.bytes();
+                // One unit is missing for certain, the others by the toss of a coin.
+                let missing = verdict.random.below(units as u64) as usize;
+                let mut bytes = old;
+                for index in (0..units).filter(|&index| index != missing) {
+                    let range = index * unit.bytes()..(index + 1) * unit.bytes();
+                    if verdict.random.below(2) == 0 {
+                        bytes[range.clone()].copy_from_slice(&image.0[range]);
+                    }
+                }
+                self.store(page.0, bytes);
+            }
+            _ => self.store(page.0, image.0),
+        }
+        Ok(())
+    }
+
+    /// One of the states that a power cut may leave, chosen by `seed`.
+    pub(super) fn after_power_cut(&self, seed: u64) -> Medium {
+        let random = Random::new(seed);
+        let mut left = Medium::default();
+        for (&number, page) in &self.pages {
+            if let Some(bytes) = page.after_power_cut(random.mix(number)) {
+                left.pages.insert(number, Page { synced: Some(bytes), ..Page::default() });
+            }
+        }
+        // The length is either the old or the new one, and covers what was kept.
+        let mut dice = random.mix(u64::MAX);
+        let length = if dice.below(2) == 0 { self.synced_capacity } else { self.capacity };
+        let kept = left.pages.keys().next_back().map_or(0, |last| last + 1);
+        left.capacity = length.max(kept);
+        left.synced_capacity = left.capacity;
+        left
+    }
+
+    fn store(&mut self, page: u64, bytes: [u8; PAGE_SIZE]) {
+        self.extend_to(page);
+        let page = self.pages.entry(page).or_default();
+        page.previous = Some(Arc::clone(page.current().unwrap_or(zeroes())));
+        if page.unsynced.len() == KEPT_VERSIONS {
+            page.unsynced.remove(0);
+        }
+        page.unsynced.push(Arc::new(bytes));
+    }
+
+    fn extend_to(&mut self, page: u64) {
+        self.capacity = self.capacity.max(page + 1);
+    }
+
+    /// A page other than `page`, inside the device if it has another one.
+    fn another_page(&self, page: u64, random: &mut Random) -> u64 {
+        match self.capacity {
+            0 | 1 => page ^ 1,
+            pages => (page + 1 + random.below(pages - 1)) % pages,
+        }
+    }
+
+    pub(super) fn sync(&mut self) {
+        for page in self.pages.values_mut() {
+            if let Some(last) = page.unsynced.pop() {
+                page.synced = Some(last);
+                page.unsynced.clear();
+            }
+        }
+        self.synced_capacity = self.capacity;
+    }
+}
+
+impl Page {
+    pub(super) fn current(&self) -> Option<&Bytes> {
+        self.unsynced.last().or(self.synced.as_ref())
+    }
+
+    /// A third of the pages keeps the synced version, a third one of the later ones, and a third
+    /// is mixed by sectors.
+    fn after_power_cut(&self, mut random: Random) -> Option<Bytes> {
+        let versions = self.unsynced.len() as u64;
+        if versions == 0 {
+            return self.synced.clone();
+        }
+        match random.below(3) {
+            0 => self.synced.clone(),
+            1 => Some(Arc::clone(&self.unsynced[random.below(versions) as usize])),
+            _ => {
+                let mut bytes = **self.synced.as_ref().unwrap_or(zeroes());
+                let unit = Unit::Sector.bytes();
+                for sector in bytes.chunks_mut(unit).enumerate() {
+                    let (index, sector) = sector;
+                    // One more choice than there are versions: the synced one.
+                    if let Some(version) = self.unsynced.get(random.below(versions + 1) as usize) {
+                        sector.copy_from_slice(&version[index * unit..(index + 1) * unit]);
+                    }
+                }
+                Some(Arc::new(bytes))
+            }
+        }
+    }
+}
+
+impl Verdict {
+    /// Bytes of a short transfer: whole units, and less than the page.
+    fn short(&mut self, unit: Unit) -> usize {
+        self.random.below((PAGE_SIZE / unit.bytes()) as u64) as usize * unit.bytes()
+    }
+}
+
+pub(super) fn zeroes() -> &'static Bytes {
+    static ZEROES: OnceLock<Bytes> = OnceLock::new();
+    ZEROES.get_or_init(|| Arc::new([0; PAGE_SIZE]))
+}

@@ -1,0 +1,259 @@
+//! The load of one point of a probe: random page reads and writes, a fixed number in flight, by
+//! tasks on a ring or by threads. Used by [`super::probe`] alone.
+//!
+//! Invariant: buffers outlive the runtime whose operations use them, so they are allocated outside
+//! of it and lent to tasks by pointer.
+
+use super::{
+    faults::Random,
+    file::{PageFile, whole_read, whole_write},
+    probe::{Latency, ProbePoint, scramble},
+    runtime,
+};
+use crate::{
+    ids::PageId,
+    page::{PAGE_SIZE, PageImage},
+};
+use hdrhistogram::Histogram;
+use std::{
+    cell::RefCell,
+    io,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+use tokio_uring::{
+    buf::{IoBuf, IoBufMut},
+    fs::File,
+};
+
+/// Longest latency that is told apart, nanoseconds.
+const LONGEST_NS: u64 = 60_000_000_000;
+
+/// One point.
+#[derive(Clone)]
+pub(super) struct Load {
+    pub(super) depth: usize,
+    /// 1 for reads only, 0 for writes only.
+    pub(super) read_share: f64,
+    pub(super) pages: u64,
+    pub(super) time: Duration,
+    pub(super) seed: Random,
+    pub(super) stop: Arc<AtomicBool>,
+}
+
+/// Latencies of what was started after the warm-up.
+pub(super) struct Samples {
+    reads: Histogram<u64>,
+    writes: Histogram<u64>,
+    /// From the end of the warm-up to the last completion.
+    measured: Duration,
+}
+
+impl Samples {
+    fn new() -> Samples {
+        let new = || Histogram::new_with_bounds(1, LONGEST_NS, 2).expect("constant bounds");
+        Samples { reads: new(), writes: new(), measured: Duration::ZERO }
+    }
+
+    fn record(&mut self, is_read: bool, latency: Duration) {
+        let histogram = if is_read { &mut self.reads } else { &mut self.writes };
+        histogram.saturating_record(latency.as_nanos().min(u128::from(LONGEST_NS)) as u64);
+    }
+
+    fn merge(&mut self, other: &Samples) {
+        self.reads.add(&other.reads).expect("the same bounds");
+        self.writes.add(&other.writes).expect("the same bounds");
+        self.measured = self.measured.max(other.measured);
+    }
+
+    pub(super) fn reads(&self, depth: usize) -> ProbePoint {
+        self.point(&self.reads, depth)
+    }
+
+    pub(super) fn writes(&self, depth: usize) -> ProbePoint {
+        self.point(&self.writes, depth)
+    }
+
+    fn point(&self, histogram: &Histogram<u64>, depth: usize) -> ProbePoint {
+        let operations = histogram.len();
+        let seconds = self.measured.as_secs_f64();
+        let us = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
+        ProbePoint {
+            depth,
+            operations,
+            per_second: if seconds > 0.0 { operations as f64 / seconds } else { 0.0 },
+            latency: Latency {
+                mean_us: histogram.mean() / 1e3,
+                p50_us: us(0.5),
+                p95_us: us(0.95),
+                p99_us: us(0.99),
+                p999_us: us(0.999),
+                max_us: histogram.max() as f64 / 1e3,
+            },
+        }
+    }
+}
+
+/// When a point begins to count and when it ends.
+#[derive(Clone, Copy)]
+struct Schedule {
+    counts_from: Instant,
+    ends: Instant,
+}
+
+impl Load {
+    fn schedule(&self) -> Schedule {
+        let start = Instant::now();
+        Schedule { counts_from: start + self.time / 10, ends: start + self.time }
+    }
+
+    fn goes_on(&self, schedule: Schedule, now: Instant) -> bool {
+        now < schedule.ends && !self.stop.load(Ordering::Relaxed)
+    }
+
+    /// The next operation: whether it reads, and the page.
+    fn next(&self, random: &mut Random) -> (bool, PageId) {
+        // Shares are exact to 2^-32.
+        let is_read = (random.below(1 << 32) as f64) < self.read_share * (1u64 << 32) as f64;
+        (is_read, PageId(random.below(self.pages)))
+    }
+
+    /// Runs the load with as many tasks as it is deep, on a ring of this thread.
+    pub(super) fn run_on_ring(&self, file: &Arc<PageFile>) -> io::Result<Samples> {
+        let mut buffers = vec![PageImage([0; PAGE_SIZE]); self.depth].into_boxed_slice();
+        let handle = Rc::new(File::from_std(file.duplicate()?));
+        let samples = Rc::new(RefCell::new(Samples::new()));
+        let schedule = self.schedule();
+        let mut random = self.seed.mix(u64::MAX);
+        buffers.iter_mut().for_each(|buffer| scramble(buffer, &mut random));
+        let pointers: Vec<_> = buffers.iter_mut().map(|buffer| &raw mut *buffer).collect();
+        let tasks = async {
+            let tasks: Vec<_> = pointers
+                .into_iter()
+                .zip(0..)
+                .map(|(pointer, number)| {
+                    let (load, handle, samples) = (self.clone(), handle.clone(), samples.clone());
+                    let random = self.seed.mix(number);
+                    tokio_uring::spawn(async move {
+                        let buffer = Lent(pointer);
+                        load.one_task(&handle, buffer, random, schedule, &samples).await
+                    })
+                })
+                .collect();
+            let mut result = Ok(());
+            for task in tasks {
+                result = result.and(task.await.map_err(io::Error::other).flatten());
+            }
+            result
+        };
+        runtime::start_runtime(self.depth as u32, tasks)??;
+        drop(buffers);
+        let mut samples = samples.replace(Samples::new());
+        samples.measured = schedule.counts_from.elapsed();
+        Ok(samples)
+    }
+
+    async fn one_task(
+        &self,
+        handle: &File,
+        mut buffer: Lent,
+        mut random: Random,
+        schedule: Schedule,
+        samples: &RefCell<Samples>,
+    ) -> io::Result<()> {
+        loop {
+            let start = Instant::now();
+            if !self.goes_on(schedule, start) {
+                return Ok(());
+            }
+            let (is_read, page) = self.next(&mut random);
+            let result;
+            if is_read {
+                (result, buffer) = handle.read_at(buffer, page.offset()).await;
+                whole_read(page, result?)?;
+            } else {
+                (result, buffer) = handle.write_at(buffer, page.offset()).submit().await;
+                whole_write(page, result?)?;
+            }
+            if start >= schedule.counts_from {
+                samples.borrow_mut().record(is_read, start.elapsed());
+            }
+        }
+    }
+
+    /// Runs the load with as many threads as it is deep.
+    pub(super) fn run_on_threads(&self, file: &PageFile) -> io::Result<Samples> {
+        let schedule = self.schedule();
+        thread::scope(|scope| {
+            let spawn = |number| {
+                let random = self.seed.mix(number);
+                thread::Builder::new()
+                    .spawn_scoped(scope, move || self.one_thread(file, random, schedule))
+            };
+            let threads: Vec<_> = (0..self.depth as u64).map(spawn).collect();
+            let mut samples = Samples::new();
+            for thread in threads {
+                let ended = thread?.join();
+                samples.merge(&ended.map_err(|_| io::Error::other("a probing thread panicked"))??);
+            }
+            Ok(samples)
+        })
+    }
+
+    fn one_thread(
+        &self,
+        file: &PageFile,
+        mut random: Random,
+        schedule: Schedule,
+    ) -> io::Result<Samples> {
+        let mut samples = Samples::new();
+        let mut image = PageImage::zeroed();
+        scramble(&mut image, &mut random);
+        loop {
+            let start = Instant::now();
+            if !self.goes_on(schedule, start) {
+                samples.measured = schedule.counts_from.elapsed();
+                return Ok(samples);
+            }
+            let (is_read, page) = self.next(&mut random);
+            if is_read {
+                file.read_image(page, &mut image)?;
+            } else {
+                file.write(page, &image)?;
+            }
+            if start >= schedule.counts_from {
+                samples.record(is_read, start.elapsed());
+            }
+        }
+    }
+}
+
+/// A buffer that [`Load::run_on_ring`] keeps until its runtime is gone.
+struct Lent(*mut PageImage);
+
+// SAFETY: the buffer stays in place until the runtime has ended; one task uses it, one operation at
+// a time.
+unsafe impl IoBuf for Lent {
+    fn stable_ptr(&self) -> *const u8 {
+        self.0.cast()
+    }
+    fn bytes_init(&self) -> usize {
+        PAGE_SIZE
+    }
+    fn bytes_total(&self) -> usize {
+        PAGE_SIZE
+    }
+}
+
+// SAFETY: as above.
+unsafe impl IoBufMut for Lent {
+    fn stable_mut_ptr(&mut self) -> *mut u8 {
+        self.0.cast()
+    }
+    unsafe fn set_init(&mut self, _pos: usize) {}
+}

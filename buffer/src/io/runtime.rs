@@ -1,0 +1,248 @@
+//! tokio-uring runtimes: the one that an asynchronous session's thread runs in
+//! ([`start_runtime`]), and those that writer threads own.
+//!
+//! tokio-uring keeps the buffer of a dropped operation until the kernel is done with it, with one
+//! exception: a runtime that ends frees the buffers of dropped operations *before* it cancels them.
+//! [`start_runtime`] closes that gap: a target that comes back while its runtime ends waits in
+//! [`Session::graveyard`] until the runtime is gone, which it is only after every operation has
+//! completed. For that reason asynchronous reads use only runtimes started here, and read
+//! blockingly elsewhere.
+//!
+//! Invariant: at most `limit` reads of a session are in flight, which is at most the size of its
+//! ring, so that submission never meets a full ring (an error path of tokio-uring that panics).
+
+use super::{ReadTarget, file::PageFile};
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    future::Future,
+    io,
+    rc::Rc,
+    sync::{Arc, Weak},
+    task::Waker,
+};
+use tokio_uring::{Runtime, fs::File};
+
+/// Largest ring that is asked for; the kernel allows 32768.
+const MAX_ENTRIES: u32 = 4096;
+
+thread_local! {
+    /// The session runtime that this thread is inside of.
+    static SESSION: RefCell<Option<Rc<Session>>> = const { RefCell::new(None) };
+}
+
+/// Runs `future` on a new tokio-uring runtime of this thread, in which asynchronous reads of the
+/// back end `uring` use the ring. Tasks that it spawned and that have not ended are dropped.
+///
+/// `entries` is how many reads the thread can have in flight, 1 to 4096 (others are clamped);
+/// further reads wait for their turn.
+///
+/// Fails without running `future` when io_uring is refused, or when the thread is inside a tokio
+/// runtime already.
+pub fn start_runtime<F: Future>(entries: u32, future: F) -> io::Result<F::Output> {
+    if inside_runtime() {
+        return Err(io::Error::other("this thread is inside a tokio runtime already"));
+    }
+    let entries = entries.clamp(1, MAX_ENTRIES);
+    let runtime = new_runtime(entries)?;
+    let session = Rc::new(Session::new(entries));
+    SESSION.set(Some(Rc::clone(&session)));
+    let running = Running { runtime: Some(runtime), session };
+    // Ends the runtime when it is dropped, also by a panic of the future.
+    Ok(running.runtime.as_ref().expect("just made").block_on(future))
+}
+
+/// Whether this thread is inside a tokio runtime, where no other may block it.
+pub(super) fn inside_runtime() -> bool {
+    tokio::runtime::Handle::try_current().is_ok()
+}
+
+/// Whether the kernel lets this process use io_uring: tries with a small ring.
+pub(super) fn probe() -> io::Result<()> {
+    with_setup(8, |_| Ok(()))
+}
+
+/// A runtime with a ring of `entries`.
+pub(super) fn new_runtime(entries: u32) -> io::Result<Runtime> {
+    with_setup(entries, |builder| Runtime::new(builder))
+}
+
+/// Builder of rings with the best set-up that the kernel accepts, after it has built one that is
+/// closed again: a runtime whose own ring is refused half-way would leak.
+///
+/// COOP_TASKRUN (Linux 5.19) spares the interrupts of completions. SINGLE_ISSUER with
+/// DEFER_TASKRUN, and IOPOLL, would be cheaper still, but tokio-uring 0.5 hangs with them: it
+/// waits in epoll, where those rings make no progress.
+fn with_setup<T>(
+    entries: u32,
+    make: impl FnOnce(&mut tokio_uring::Builder) -> io::Result<T>,
+) -> io::Result<T> {
+    let mut ring = tokio_uring::uring_builder();
+    ring.setup_coop_taskrun();
+    if let Err(error) = ring.build(entries) {
+        if error.raw_os_error() != Some(libc::EINVAL) {
+            return Err(error);
+        }
+        ring = tokio_uring::uring_builder();
+        ring.build(entries)?;
+    }
+    make(tokio_uring::builder().entries(entries).uring_builder(&ring))
+}
+
+/// How far a session's runtime is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    Running,
+    /// Tasks are being dropped and operations cancelled; the kernel may still write to targets.
+    Ending,
+    /// The kernel has nothing of it any more.
+    Ended,
+}
+
+/// One run of [`start_runtime`], shared with the reads that it started.
+pub(super) struct Session {
+    phase: Cell<Phase>,
+    limit: u32,
+    in_flight: Cell<u32>,
+    /// Reads that wait for their turn, first come first served.
+    queue: RefCell<VecDeque<(u64, Waker)>>,
+    next_ticket: Cell<u64>,
+    pub(super) files: FileCache,
+    graveyard: RefCell<Vec<ReadTarget>>,
+}
+
+impl Session {
+    fn new(limit: u32) -> Session {
+        Session {
+            phase: Cell::new(Phase::Running),
+            limit,
+            in_flight: Cell::new(0),
+            queue: RefCell::default(),
+            next_ticket: Cell::new(0),
+            files: FileCache::default(),
+            graveyard: RefCell::default(),
+        }
+    }
+
+    /// The session of this thread, if it is inside a running one.
+    pub(super) fn current() -> Option<Rc<Session>> {
+        let session = SESSION.try_with(|session| session.borrow().clone()).ok().flatten()?;
+        (session.phase() == Phase::Running).then_some(session)
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.phase.get()
+    }
+
+    /// Takes a target whose read was dropped; tells its owner once the kernel cannot use it.
+    pub(super) fn abandon(&self, target: ReadTarget) {
+        match self.phase() {
+            // The kernel is done with it, or never had it.
+            Phase::Running | Phase::Ended => drop(target),
+            Phase::Ending => self.graveyard.borrow_mut().push(target),
+        }
+    }
+
+    /// Admits one read, or queues the waker under a ticket, which the read shows the next time.
+    pub(super) fn admit(&self, ticket: &mut Option<u64>, waker: &Waker) -> bool {
+        if self.in_flight.get() < self.limit {
+            self.in_flight.set(self.in_flight.get() + 1);
+            if let Some(ticket) = ticket.take() {
+                self.queue.borrow_mut().retain(|(other, _)| *other != ticket);
+            }
+            return true;
+        }
+        let id = *ticket.get_or_insert_with(|| {
+            self.next_ticket.set(self.next_ticket.get() + 1);
+            self.next_ticket.get()
+        });
+        let mut queue = self.queue.borrow_mut();
+        match queue.iter_mut().find(|(other, _)| *other == id) {
+            Some((_, old)) => old.clone_from(waker),
+            None => queue.push_back((id, waker.clone())),
+        }
+        false
+    }
+
+    /// Ends an admitted read and wakes the next one in the queue.
+    pub(super) fn release(&self) {
+        self.in_flight.set(self.in_flight.get() - 1);
+        self.wake_next();
+    }
+
+    /// Leaves the queue. A turn that was offered already goes to the next one.
+    pub(super) fn leave_queue(&self, ticket: u64) {
+        let before = self.queue.borrow().len();
+        self.queue.borrow_mut().retain(|(other, _)| *other != ticket);
+        let was_offered_a_turn = self.queue.borrow().len() == before;
+        if was_offered_a_turn && self.in_flight.get() < self.limit {
+            self.wake_next();
+        }
+    }
+
+    fn wake_next(&self) {
+        let next = self.queue.borrow_mut().pop_front();
+        if let Some((_, waker)) = next {
+            waker.wake();
+        }
+    }
+}
+
+/// A runtime that is ended in order.
+struct Running {
+    runtime: Option<Runtime>,
+    session: Rc<Session>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.session.phase.set(Phase::Ending);
+        // Drops all tasks, then cancels all operations and waits for their completion. Should
+        // that panic, the kernel may still write to frames, which nobody could be told.
+        let unfinished = AbortOnDrop;
+        drop(self.runtime.take());
+        std::mem::forget(unfinished);
+        self.session.phase.set(Phase::Ended);
+        SESSION.set(None);
+        self.session.files.clear();
+        // Owners may run any code, so nothing is borrowed meanwhile.
+        let targets = self.session.graveyard.take();
+        drop(targets);
+    }
+}
+
+/// Ends the process unless it is forgotten.
+struct AbortOnDrop;
+
+impl Drop for AbortOnDrop {
+    fn drop(&mut self) {
+        tracing::error!("an io_uring runtime could not be ended: aborting");
+        std::process::abort();
+    }
+}
+
+/// tokio-uring's handles of storage files. They belong to one thread and close their descriptor,
+/// so each thread that does I/O keeps one duplicate per storage.
+#[derive(Default)]
+pub(super) struct FileCache(RefCell<Vec<(Weak<PageFile>, Rc<File>)>>);
+
+impl FileCache {
+    /// This thread's handle of `file`.
+    pub(super) fn get(&self, file: &Arc<PageFile>) -> io::Result<Rc<File>> {
+        let mut cached = self.0.borrow_mut();
+        // A weak reference keeps the address from being used again, so it identifies the file.
+        if let Some((_, handle)) =
+            cached.iter().find(|(weak, _)| std::ptr::eq(weak.as_ptr(), Arc::as_ptr(file)))
+        {
+            return Ok(Rc::clone(handle));
+        }
+        cached.retain(|(weak, _)| weak.strong_count() > 0);
+        let handle = Rc::new(File::from_std(file.duplicate()?));
+        cached.push((Arc::downgrade(file), Rc::clone(&handle)));
+        Ok(handle)
+    }
+
+    fn clear(&self) {
+        self.0.borrow_mut().clear();
+    }
+}

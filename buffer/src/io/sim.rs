@@ -1,0 +1,272 @@
+//! Back end `sim`: a device in memory that fails by plan, and that can lose power.
+//!
+//! For tests. The device outlives the engine that uses it: keep the `Arc`, close or drop the
+//! engine, open another one on it. [`SimStorage::crash`] gives what a power cut may leave.
+//!
+//! Model: writes go to a volatile cache that reads see at once; a sync moves it to the medium. A
+//! power cut keeps everything synced, and of every page written since any mixture, by 512-byte
+//! sectors, of what it held at the last sync and of the writes since. A sync that fails moves
+//! nothing.
+//!
+//! Invariants: all decisions follow from the seed of the plan (see [`super::faults`]); memory is
+//! the pages times at most two, plus [`KEPT_VERSIONS`] per page written since the last sync.
+
+use super::{
+    PageWrite, ReadFuture, ReadTarget, Storage,
+    faults::{Fault, FaultPlan, Injector, Op, Verdict},
+    file::offset_of,
+    medium::{Medium, zeroes},
+    threads::Reply,
+};
+use crate::{
+    ids::PageId,
+    page::{PAGE_SIZE, PageImage},
+};
+use parking_lot::Mutex;
+use std::{fmt, io, sync::Arc, thread, time::Duration};
+
+/// Unsynced versions of a page that a crash can choose from, the newest ones.
+pub const KEPT_VERSIONS: usize = 8;
+
+/// A simulated device.
+pub struct SimStorage {
+    state: Mutex<State>,
+}
+
+struct State {
+    medium: Medium,
+    injector: Injector,
+    counters: SimCounters,
+}
+
+/// Operations since the device was made, failed ones included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SimCounters {
+    /// Pages read.
+    pub reads: u64,
+    /// Pages written.
+    pub writes: u64,
+    /// Syncs.
+    pub syncs: u64,
+    /// Reservations.
+    pub reservations: u64,
+    /// Operations that had a fault, latency aside.
+    pub faults: u64,
+}
+
+impl SimStorage {
+    /// An empty device with the faults of `plan`.
+    pub fn new(plan: FaultPlan) -> SimStorage {
+        SimStorage::with_medium(Medium::default(), plan)
+    }
+
+    fn with_medium(medium: Medium, plan: FaultPlan) -> SimStorage {
+        let injector = Injector::new(plan);
+        SimStorage {
+            state: Mutex::new(State { medium, injector, counters: SimCounters::default() }),
+        }
+    }
+
+    /// Replaces the faults; the counts that rules refer to begin anew.
+    pub fn set_plan(&self, plan: FaultPlan) {
+        self.state.lock().injector = Injector::new(plan);
+    }
+
+    /// Turns all faults and the limit off. What they did to the medium stays.
+    pub fn heal(&self) {
+        let seed = self.seed();
+        self.set_plan(FaultPlan::new(seed));
+    }
+
+    /// The seed of the plan, for the message of a failing test.
+    pub fn seed(&self) -> u64 {
+        self.state.lock().injector.plan().seed()
+    }
+
+    /// How often the device was used.
+    pub fn counters(&self) -> SimCounters {
+        self.state.lock().counters
+    }
+
+    /// A device, without faults, with what a power cut at this moment may leave. Each `seed` gives
+    /// one of the possible outcomes; this device goes on undisturbed.
+    pub fn crash(&self, seed: u64) -> SimStorage {
+        let left = self.state.lock().medium.after_power_cut(seed);
+        SimStorage::with_medium(left, FaultPlan::new(seed))
+    }
+
+    /// A copy, without faults, of the device as reads see it, all of it durable: what an orderly
+    /// shutdown leaves.
+    pub fn clone_at_rest(&self) -> SimStorage {
+        let state = self.state.lock();
+        let mut medium = state.medium.clone();
+        medium.sync();
+        SimStorage::with_medium(medium, FaultPlan::new(state.injector.plan().seed()))
+    }
+
+    /// The bytes of `page` as reads see them, if it was ever written.
+    pub fn raw_page(&self, page: PageId) -> Option<[u8; PAGE_SIZE]> {
+        self.state.lock().medium.pages.get(&page.0)?.current().map(|bytes| **bytes)
+    }
+
+    /// Changes the bytes of `page` on the medium and in the cache, as decay would, past all faults
+    /// and counters. A page that was never written starts as zeroes.
+    pub fn modify_raw(&self, page: PageId, change: impl FnOnce(&mut [u8; PAGE_SIZE])) {
+        let medium = &mut self.state.lock().medium;
+        medium.capacity = medium.capacity.max(page.0.saturating_add(1));
+        medium.synced_capacity = medium.synced_capacity.max(page.0.saturating_add(1));
+        let page = medium.pages.entry(page.0).or_default();
+        let mut bytes = **page.current().unwrap_or(zeroes());
+        change(&mut bytes);
+        page.synced = Some(Arc::new(bytes));
+        page.unsynced.clear();
+    }
+
+    /// The pages that were written, ascending.
+    pub fn pages(&self) -> Vec<PageId> {
+        let state = self.state.lock();
+        let written = state.medium.pages.iter().filter(|(_, page)| page.current().is_some());
+        written.map(|(&number, _)| PageId(number)).collect()
+    }
+
+    /// Pages with writes that a power cut may take.
+    pub fn unsynced_pages(&self) -> Vec<PageId> {
+        let state = self.state.lock();
+        let unsynced = state.medium.pages.iter().filter(|(_, page)| !page.unsynced.is_empty());
+        unsynced.map(|(&number, _)| PageId(number)).collect()
+    }
+
+    /// Reads without sleeping; the caller takes the time.
+    fn read(&self, page: PageId, into: &mut [u8; PAGE_SIZE]) -> (Duration, io::Result<()>) {
+        let state = &mut *self.state.lock();
+        state.counters.reads += 1;
+        let verdict = state.judge(Op::Read, page.0);
+        (verdict.latency, state.medium.read(page, into, verdict))
+    }
+}
+
+impl State {
+    fn judge(&mut self, op: Op, page: u64) -> Verdict {
+        let verdict = self.injector.judge(op, page);
+        self.counters.faults += u64::from(verdict.fault.is_some());
+        verdict
+    }
+
+    fn write(&mut self, page: PageId, image: &PageImage) -> (Duration, io::Result<()>) {
+        self.counters.writes += 1;
+        let verdict = self.judge(Op::Write, page.0);
+        let latency = verdict.latency;
+        let result = offset_of(page).and_then(|_| {
+            within(self.injector.limit(), page.0.saturating_add(1))?;
+            self.medium.write(page, image, verdict)
+        });
+        (latency, result)
+    }
+}
+
+fn within(limit: u64, pages: u64) -> io::Result<()> {
+    if pages <= limit {
+        return Ok(());
+    }
+    let what = format!("the simulated device is full at {limit} pages, {pages} needed");
+    Err(io::Error::new(io::ErrorKind::StorageFull, what))
+}
+
+fn sleep(latency: Duration) {
+    if !latency.is_zero() {
+        thread::sleep(latency);
+    }
+}
+
+impl Storage for SimStorage {
+    fn name(&self) -> &'static str {
+        "sim"
+    }
+
+    fn read_page(&self, target: &mut ReadTarget) -> io::Result<()> {
+        let mut image = PageImage::zeroed();
+        let result = self.read_image(target.page(), &mut image);
+        target.fill(&image.0);
+        result
+    }
+
+    fn read_page_async(self: Arc<Self>, mut target: ReadTarget) -> ReadFuture {
+        let mut image = PageImage::zeroed();
+        let (latency, result) = self.read(target.page(), &mut image.0);
+        target.fill(&image.0);
+        if latency.is_zero() {
+            return Box::pin(std::future::ready((target, result)));
+        }
+        // A thread of its own sleeps, so that latencies of several reads overlap.
+        let reply = Reply::new();
+        let ours = reply.clone();
+        thread::spawn(move || {
+            thread::sleep(latency);
+            ours.complete(target, result);
+        });
+        Box::pin(reply)
+    }
+
+    fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {
+        let (latency, result) = self.read(page, &mut image.0);
+        sleep(latency);
+        result
+    }
+
+    fn write_pages(&self, batch: &[PageWrite<'_>], results: &mut Vec<io::Result<()>>) {
+        let mut longest = Duration::ZERO;
+        for write in batch {
+            let (latency, result) = self.state.lock().write(write.page, write.image);
+            longest = longest.max(latency);
+            results.push(result);
+        }
+        sleep(longest);
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.counters.syncs += 1;
+        let verdict = state.judge(Op::Sync, 0);
+        let result = match verdict.fault {
+            Some(Fault::Error(kind)) => Err(io::Error::new(kind, verdict.name)),
+            _ => {
+                state.medium.sync();
+                Ok(())
+            }
+        };
+        drop(state);
+        sleep(verdict.latency);
+        result
+    }
+
+    fn capacity_pages(&self) -> u64 {
+        self.state.lock().medium.capacity
+    }
+
+    fn reserve(&self, pages: u64) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.counters.reservations += 1;
+        let verdict = state.judge(Op::Reserve, pages);
+        let result = match verdict.fault {
+            Some(Fault::Error(kind)) => Err(io::Error::new(kind, verdict.name)),
+            _ => within(state.injector.limit(), pages),
+        };
+        if result.is_ok() {
+            state.medium.capacity = state.medium.capacity.max(pages);
+        }
+        drop(state);
+        sleep(verdict.latency);
+        result
+    }
+}
+
+impl fmt::Debug for SimStorage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state.lock();
+        f.debug_struct("SimStorage")
+            .field("plan", state.injector.plan())
+            .field("counters", &state.counters)
+            .field("capacity_pages", &state.medium.capacity)
+            .finish()
+    }
+}

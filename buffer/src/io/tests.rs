@@ -1,0 +1,395 @@
+//! What every back end must do, run against all of them, and what only those on files do.
+
+use super::*;
+use parking_lot::Mutex;
+use std::{
+    collections::HashMap,
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
+};
+
+/// Frames for targets, which notes what was abandoned and what the frame held then.
+pub(super) struct Frames {
+    memory: *mut PageImage,
+    count: u32,
+    abandoned: Mutex<HashMap<FrameId, (PageId, Vec<u8>)>>,
+}
+
+// SAFETY: each frame is lent to one target at a time; the map has its own lock.
+unsafe impl Send for Frames {}
+// SAFETY: as for Send.
+unsafe impl Sync for Frames {}
+
+impl Frames {
+    pub(super) fn new(count: u32) -> Arc<Frames> {
+        let memory = Box::leak(vec![PageImage([0xEE; PAGE_SIZE]); count as usize].into()) as *mut _;
+        let memory: *mut [PageImage] = memory;
+        Arc::new(Frames { memory: memory.cast(), count, abandoned: Mutex::default() })
+    }
+
+    pub(super) fn target(self: &Arc<Self>, frame: u32, page: u64) -> ReadTarget {
+        let ptr = NonNull::new(self.frame(frame).cast()).expect("allocated");
+        let owner: Arc<dyn TargetOwner> = self.clone();
+        // SAFETY: a page-aligned image that lives as long as `self`; each test lends each frame
+        // once at a time.
+        unsafe { ReadTarget::new(ptr, FrameId(frame), PageId(page), owner) }
+    }
+
+    fn frame(&self, frame: u32) -> *mut PageImage {
+        assert!(frame < self.count);
+        self.memory.wrapping_add(frame as usize)
+    }
+
+    fn bytes(&self, frame: u32) -> Vec<u8> {
+        // SAFETY: inside the allocation; whoever calls this knows that no read is running.
+        unsafe { &*self.frame(frame) }.0.to_vec()
+    }
+
+    pub(super) fn wait_for_abandoned(&self, count: usize) {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while self.abandoned.lock().len() < count {
+            assert!(Instant::now() < deadline, "{} of {count}", self.abandoned.lock().len());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl TargetOwner for Frames {
+    fn abandoned(&self, frame: FrameId, page: PageId) {
+        let before = self.abandoned.lock().insert(frame, (page, self.bytes(frame.0)));
+        assert!(before.is_none(), "frame {frame} was given back twice");
+    }
+}
+
+impl Drop for Frames {
+    fn drop(&mut self) {
+        let all = std::ptr::slice_from_raw_parts_mut(self.memory, self.count as usize);
+        // SAFETY: leaked from such a box in `new`; no target is left, each holds the owner.
+        drop(unsafe { Box::from_raw(all) });
+    }
+}
+
+/// Page with contents that depend on its id and on `version`.
+pub(super) fn image(page: u64, version: u64) -> Box<PageImage> {
+    let mut image = PageImage::zeroed();
+    for at in (0..PAGE_SIZE).step_by(8) {
+        image.set_u64(at, (page << 32 | version).wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ at as u64);
+    }
+    image
+}
+
+pub(super) fn write_range(storage: &dyn Storage, pages: std::ops::Range<u64>, version: u64) {
+    let images: Vec<_> = pages.clone().map(|page| image(page, version)).collect();
+    let batch: Vec<_> =
+        pages.zip(&images).map(|(page, image)| PageWrite { page: PageId(page), image }).collect();
+    let mut results = Vec::new();
+    storage.write_pages(&batch, &mut results);
+    assert_eq!(results.len(), batch.len());
+    for result in results {
+        result.expect("a good device");
+    }
+}
+
+pub(super) fn read(storage: &dyn Storage, page: u64) -> io::Result<Box<PageImage>> {
+    let mut image = PageImage::zeroed();
+    storage.read_image(PageId(page), &mut image).map(|()| image)
+}
+
+fn on_each(test: impl Fn(Arc<dyn Storage>)) {
+    let dir = tempfile::tempdir().expect("a directory");
+    for kind in [IoKind::Uring, IoKind::Threads, IoKind::Memory] {
+        let path = dir.path().join(format!("{kind:?}"));
+        test(open(kind, &path).expect("a back end"));
+    }
+}
+
+#[test]
+fn pages_come_back_as_written_in_batches_of_any_size() {
+    on_each(|storage| {
+        storage.reserve(1200).expect("room");
+        assert!(storage.capacity_pages() >= 1200);
+        for (size, version) in [(1u64, 1), (2, 2), (33, 3), (1200, 4), (0, 5)] {
+            write_range(&*storage, 0..size, version);
+            storage.sync().expect("a good device");
+            for page in 0..size {
+                assert!(read(&*storage, page).expect("written").0 == image(page, version).0);
+            }
+        }
+        let frames = Frames::new(1);
+        let mut target = frames.target(0, 700);
+        storage.read_page(&mut target).expect("written");
+        assert!(target.bytes() == &image(700, 4).0);
+        assert_eq!(target.finish(), FrameId(0));
+        assert!(frames.abandoned.lock().is_empty());
+    });
+}
+
+#[test]
+fn reserved_pages_read_as_zeroes_and_reservations_never_shrink() {
+    on_each(|storage| {
+        storage.reserve(100).expect("room");
+        storage.reserve(10).expect("nothing to do");
+        assert_eq!(storage.capacity_pages(), 100);
+        assert!(read(&*storage, 99).expect("inside").0 == [0; PAGE_SIZE]);
+        write_range(&*storage, 150..151, 1);
+        assert_eq!(storage.capacity_pages(), 151);
+    });
+}
+
+#[test]
+fn wild_page_ids_are_errors() {
+    on_each(|storage| {
+        let image = image(0, 0);
+        for page in [PageId::MAX.0 + 1, u64::MAX] {
+            let write = PageWrite { page: PageId(page), image: &image };
+            let again = PageWrite { page: PageId(page), image: &image };
+            let mut results = Vec::new();
+            storage.write_pages(&[write, again], &mut results);
+            assert!(results.len() == 2 && results.iter().all(|result| result.is_err()));
+            assert!(storage.reserve(page).is_err());
+            if storage.name() != "memory" {
+                assert!(read(&*storage, page).is_err());
+            }
+        }
+    });
+}
+
+#[test]
+fn a_short_file_is_an_unexpected_end() {
+    let dir = tempfile::tempdir().expect("a directory");
+    for kind in [IoKind::Uring, IoKind::Threads] {
+        let path = dir.path().join(format!("{kind:?}"));
+        std::fs::write(&path, [7; PAGE_SIZE + 512]).expect("a file");
+        let storage = open(kind, &path).expect("a back end");
+        assert_eq!(storage.capacity_pages(), 1);
+        assert!(read(&*storage, 0).expect("whole").0 == [7; PAGE_SIZE]);
+        for page in [1, 2] {
+            let error = read(&*storage, page).err().expect("not whole");
+            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof, "{error}");
+        }
+        let frames = Frames::new(1);
+        let target = frames.target(0, 1);
+        let (target, result) = start_runtime(8, storage.read_page_async(target)).expect("a ring");
+        assert_eq!(result.unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
+        drop(target);
+        assert_eq!(frames.abandoned.lock().len(), 1);
+    }
+}
+
+#[test]
+fn memory_has_a_limit() {
+    let storage = MemoryStorage::with_limit(70);
+    storage.reserve(70).expect("room");
+    assert_eq!(storage.reserve(71).unwrap_err().kind(), io::ErrorKind::StorageFull);
+    let image = image(70, 0);
+    let mut results = Vec::new();
+    storage.write_pages(&[PageWrite { page: PageId(70), image: &image }], &mut results);
+    assert_eq!(results.remove(0).unwrap_err().kind(), io::ErrorKind::StorageFull);
+    write_range(&storage, 69..70, 0);
+}
+
+/// Starts reads of pages `0..count` as tasks and checks what they bring.
+async fn read_all(storage: Arc<dyn Storage>, frames: Arc<Frames>, count: u32) {
+    let reads: Vec<_> = (0..count)
+        .map(|page| {
+            let read = storage.clone().read_page_async(frames.target(page, page.into()));
+            tokio_uring::spawn(async move {
+                let (target, result) = read.await;
+                result.expect("a good device");
+                assert!(target.bytes() == &image(page.into(), 1).0);
+                assert_eq!(target.finish(), FrameId(page));
+            })
+        })
+        .collect();
+    for read in reads {
+        read.await.expect("no panic");
+    }
+}
+
+#[test]
+fn sixty_four_asynchronous_reads_are_in_flight_even_on_a_ring_of_eight() {
+    on_each(|storage| {
+        write_range(&*storage, 0..64, 1);
+        let frames = Frames::new(64);
+        for entries in [64, 8] {
+            for _ in 0..20 {
+                let read = read_all(storage.clone(), frames.clone(), 64);
+                start_runtime(entries, read).expect("a ring");
+            }
+        }
+        assert!(frames.abandoned.lock().is_empty());
+    });
+}
+
+#[test]
+fn asynchronous_reads_work_without_a_ring() {
+    on_each(|storage| {
+        write_range(&*storage, 0..1, 1);
+        let frames = Frames::new(1);
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+        let (target, result) =
+            runtime.block_on(storage.clone().read_page_async(frames.target(0, 0)));
+        result.expect("a good device");
+        assert!(target.finish() == FrameId(0) && frames.bytes(0) == image(0, 1).0);
+        // Writes from inside a runtime must not start another one.
+        runtime.block_on(async { write_range(&*storage, 0..5, 1) });
+    });
+}
+
+fn poll_once(future: &mut ReadFuture) -> Poll<(ReadTarget, io::Result<()>)> {
+    future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Every frame came back once, and nothing wrote to it afterwards.
+fn assert_all_came_back(frames: &Arc<Frames>, count: u32) {
+    frames.wait_for_abandoned(count as usize);
+    std::thread::sleep(Duration::from_millis(20));
+    for (frame, (page, bytes)) in &*frames.abandoned.lock() {
+        assert_eq!(u64::from(frame.0), page.0);
+        assert!(frames.bytes(frame.0) == *bytes, "frame {frame} changed after it came back");
+    }
+}
+
+#[test]
+fn dropped_reads_give_their_frames_back_once_and_only_when_the_kernel_is_done() {
+    on_each(|storage| {
+        write_range(&*storage, 0..64, 1);
+        for entries in [128, 16] {
+            let frames = Frames::new(64);
+            let session = async {
+                let mut reads: Vec<_> = (0..64)
+                    .map(|page| storage.clone().read_page_async(frames.target(page, page.into())))
+                    .collect();
+                for read in &mut reads {
+                    let _ = poll_once(read);
+                }
+                drop(reads);
+                // The places in the ring are free again.
+                let more = Frames::new(64);
+                read_all(storage.clone(), more, 64).await;
+            };
+            start_runtime(entries, session).expect("a ring");
+            assert_all_came_back(&frames, 64);
+        }
+    });
+}
+
+#[test]
+fn a_runtime_that_ends_with_reads_in_flight_waits_for_the_kernel() {
+    on_each(|storage| {
+        write_range(&*storage, 0..64, 1);
+        for panics in [false, true] {
+            let frames = Frames::new(64);
+            let session = async {
+                for page in 0..64 {
+                    let read = storage.clone().read_page_async(frames.target(page, page.into()));
+                    tokio_uring::spawn(read);
+                }
+                tokio::task::yield_now().await;
+                assert!(!panics, "expected by this test");
+            };
+            let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                start_runtime(64, session).expect("a ring")
+            }));
+            assert_eq!(ended.is_err(), panics);
+            assert_all_came_back(&frames, 64);
+        }
+    });
+}
+
+#[test]
+fn a_read_carried_out_of_its_runtime_fails_and_gives_its_frame_back() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let storage = open(IoKind::Uring, &dir.path().join("data")).expect("a back end");
+    write_range(&*storage, 0..2, 1);
+    let frames = Frames::new(2);
+    let carry = async {
+        let mut reads =
+            [0, 1].map(|page| storage.clone().read_page_async(frames.target(page as u32, page)));
+        for read in &mut reads {
+            let _ = poll_once(read);
+        }
+        reads
+    };
+    let [dropped, mut polled] = start_runtime(8, carry).expect("a ring");
+    drop(dropped);
+    if let Poll::Ready((target, result)) = poll_once(&mut polled) {
+        assert_eq!(result.is_err(), storage.name() == "uring");
+        drop(target);
+    }
+    drop(polled);
+    assert_all_came_back(&frames, 2);
+}
+
+#[test]
+fn runtimes_do_not_nest() {
+    let nested = start_runtime(8, async { start_runtime(8, async {}).is_err() });
+    assert!(nested.expect("a ring"));
+    start_runtime(8, async {}).expect("a second one after the first");
+}
+
+#[test]
+fn a_pool_may_be_dropped_on_one_of_its_own_threads() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let storage: Arc<dyn Storage> =
+        Arc::new(ThreadStorage::open(&dir.path().join("data")).expect("a file"));
+    write_range(&*storage, 0..8, 1);
+    struct Holder(Mutex<Option<Arc<dyn Storage>>>, Arc<Frames>);
+    impl TargetOwner for Holder {
+        fn abandoned(&self, frame: FrameId, page: PageId) {
+            drop(self.0.lock().take());
+            self.1.abandoned(frame, page);
+        }
+    }
+    let frames = Frames::new(1);
+    let holder = Arc::new(Holder(Mutex::new(Some(storage.clone())), frames.clone()));
+    let ptr = NonNull::new(frames.frame(0).cast()).expect("allocated");
+    // SAFETY: an image of `frames`, which the holder keeps alive.
+    let target = unsafe { ReadTarget::new(ptr, FrameId(0), PageId(3), holder) };
+    drop(storage.read_page_async(target));
+    frames.wait_for_abandoned(1);
+}
+
+/// Lets the kernel refuse io_uring to this thread, and to no other, from now on.
+fn refuse_io_uring() {
+    let step = |code: u32, jump_true, jump_false, k: u32| libc::sock_filter {
+        code: code as u16,
+        jt: jump_true,
+        jf: jump_false,
+        k,
+    };
+    let mut steps = [
+        // The number of the system call is the first word.
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_io_uring_setup as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: no memory is involved.
+    let failed = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
+    assert_eq!(failed, 0);
+    // SAFETY: the program outlives the call, which copies it.
+    let failed =
+        unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) };
+    assert_eq!(failed, 0);
+}
+
+#[test]
+fn where_io_uring_is_refused_threads_take_over() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let with_ring = open(IoKind::Uring, &dir.path().join("ring")).expect("a back end");
+    let without = std::thread::spawn(move || {
+        refuse_io_uring();
+        let storage = open(IoKind::Uring, &dir.path().join("data")).expect("a back end");
+        assert_eq!(storage.name(), "threads");
+        let error = start_runtime(8, async {}).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+        // A storage that was opened with a ring serves this thread, too.
+        for storage in [storage, with_ring] {
+            write_range(&*storage, 0..40, 1);
+            assert!(read(&*storage, 39).expect("written").0 == image(39, 1).0);
+        }
+    });
+    without.join().expect("no panic");
+}

@@ -1,0 +1,316 @@
+//! Back end `threads`: `pread` and `pwrite`, with a few threads to have several in flight.
+//!
+//! Chosen where io_uring is refused, as in many containers. Blocking reads run on the calling
+//! thread; asynchronous reads and batches of writes go to a pool of at most [`MAX_THREADS`]
+//! threads, which start when first needed, sleep when idle and end with the storage.
+//!
+//! Invariant: images of a batch are borrowed, so `write_pages` returns only after the last
+//! claimed write has ended (see [`Batch`]).
+
+use super::{PageWrite, ReadFuture, ReadTarget, Storage, file::PageFile};
+use crate::{ids::PageId, page::PageImage};
+use parking_lot::{Condvar, Mutex};
+use std::{
+    collections::VecDeque,
+    future::Future,
+    io,
+    path::Path,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    thread::{self, JoinHandle},
+};
+
+/// Most I/O threads of one storage, hence most transfers in flight besides those of callers.
+pub const MAX_THREADS: usize = 16;
+
+/// A data file behind blocking system calls.
+pub struct ThreadStorage {
+    file: Arc<PageFile>,
+    pool: Pool,
+}
+
+impl ThreadStorage {
+    /// Opens or creates the data file at `path`.
+    pub fn open(path: &Path) -> io::Result<ThreadStorage> {
+        let file = Arc::new(PageFile::open(path)?);
+        Ok(ThreadStorage { pool: Pool::new(Arc::clone(&file)), file })
+    }
+
+    /// Whether transfers go past the kernel's page cache.
+    pub fn is_direct(&self) -> bool {
+        self.file.is_direct()
+    }
+}
+
+impl Storage for ThreadStorage {
+    fn name(&self) -> &'static str {
+        "threads"
+    }
+
+    fn read_page(&self, target: &mut ReadTarget) -> io::Result<()> {
+        self.file.read_target(target)
+    }
+
+    fn read_page_async(self: Arc<Self>, target: ReadTarget) -> ReadFuture {
+        let reply = Reply::new();
+        let job = Job::Read(target, reply.clone());
+        if let Err(job) = self.pool.submit(job) {
+            // No thread can be had: better slow than an error.
+            run(&self.file, job);
+        }
+        Box::pin(reply)
+    }
+
+    fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {
+        self.file.read_image(page, image)
+    }
+
+    fn write_pages(&self, batch: &[PageWrite<'_>], results: &mut Vec<io::Result<()>>) {
+        let shared = Arc::new(Batch::new(batch));
+        // The calling thread writes too, so the pool helps with the others only. A helper that
+        // cannot be had leaves its share to the rest.
+        for _ in 1..batch.len().min(MAX_THREADS + 1) {
+            if self.pool.submit(Job::Help(Arc::clone(&shared))).is_err() {
+                break;
+            }
+        }
+        let wait = WaitForAll(&shared);
+        shared.work(&self.file);
+        drop(wait);
+        results.append(&mut shared.state.lock().results.drain(..).flatten().collect());
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+
+    fn capacity_pages(&self) -> u64 {
+        self.file.capacity_pages()
+    }
+
+    fn reserve(&self, pages: u64) -> io::Result<()> {
+        self.file.reserve(pages)
+    }
+}
+
+/// Writes that several threads share: each claims the next one until none is left.
+///
+/// The pointers stem from borrows that end when `write_pages` returns. They are followed only
+/// after a successful claim, every claim below `writes.len()` is counted in `finished` when its
+/// write has ended, and `write_pages` waits until that count is complete. A helper that comes
+/// later finds nothing to claim.
+struct Batch {
+    writes: Vec<(PageId, *const PageImage)>,
+    next: AtomicUsize,
+    state: Mutex<BatchState>,
+    all_finished: Condvar,
+}
+
+struct BatchState {
+    results: Vec<Option<io::Result<()>>>,
+    finished: usize,
+}
+
+// SAFETY: the images are only read, and only while `write_pages` borrows them, see above.
+unsafe impl Send for Batch {}
+// SAFETY: as for Send.
+unsafe impl Sync for Batch {}
+
+impl Batch {
+    fn new(batch: &[PageWrite<'_>]) -> Batch {
+        Batch {
+            writes: batch.iter().map(|write| (write.page, &raw const *write.image)).collect(),
+            next: AtomicUsize::new(0),
+            state: Mutex::new(BatchState {
+                results: batch.iter().map(|_| None).collect(),
+                finished: 0,
+            }),
+            all_finished: Condvar::new(),
+        }
+    }
+
+    fn work(&self, file: &PageFile) {
+        loop {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(&(page, image)) = self.writes.get(index) else { return };
+            // SAFETY: claimed and not yet finished, so `write_pages` still borrows the image.
+            let image = unsafe { &*image };
+            let result = file.write(page, image);
+            let mut state = self.state.lock();
+            state.results[index] = Some(result);
+            state.finished += 1;
+            if state.finished == self.writes.len() {
+                self.all_finished.notify_all();
+            }
+        }
+    }
+}
+
+/// Waits until nobody uses the images of the batch, also when the calling thread panics.
+struct WaitForAll<'a>(&'a Batch);
+
+impl Drop for WaitForAll<'_> {
+    fn drop(&mut self) {
+        // Claims what is left, so that a panic between claims does not wait for nobody.
+        let unclaimed = self.0.next.swap(self.0.writes.len(), Ordering::Relaxed);
+        let unclaimed = self.0.writes.len().saturating_sub(unclaimed);
+        let mut state = self.0.state.lock();
+        state.finished += unclaimed;
+        while state.finished < self.0.writes.len() {
+            self.0.all_finished.wait(&mut state);
+        }
+    }
+}
+
+/// Future of a read that another thread does. Dropping it leaves the target with that thread, so
+/// the target is given up when the read has ended.
+#[derive(Clone)]
+pub(super) struct Reply(Arc<Mutex<ReplyState>>);
+
+struct ReplyState {
+    ended: Option<(ReadTarget, io::Result<()>)>,
+    waker: Option<Waker>,
+}
+
+impl Reply {
+    pub(super) fn new() -> Reply {
+        Reply(Arc::new(Mutex::new(ReplyState { ended: None, waker: None })))
+    }
+
+    /// Ends the read.
+    pub(super) fn complete(self, target: ReadTarget, result: io::Result<()>) {
+        let mut state = self.0.lock();
+        state.ended = Some((target, result));
+        let waker = state.waker.take();
+        drop(state);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Future for Reply {
+    type Output = (ReadTarget, io::Result<()>);
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.0.lock();
+        if let Some(ended) = state.ended.take() {
+            return Poll::Ready(ended);
+        }
+        match &mut state.waker {
+            Some(waker) => waker.clone_from(cx.waker()),
+            none => *none = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+enum Job {
+    Read(ReadTarget, Reply),
+    Help(Arc<Batch>),
+}
+
+fn run(file: &PageFile, job: Job) {
+    match job {
+        Job::Read(mut target, reply) => {
+            let result = file.read_target(&mut target);
+            reply.complete(target, result);
+        }
+        Job::Help(batch) => batch.work(file),
+    }
+}
+
+/// Threads that run jobs in order of arrival.
+struct Pool {
+    shared: Arc<PoolShared>,
+}
+
+struct PoolShared {
+    file: Arc<PageFile>,
+    state: Mutex<PoolState>,
+    work: Condvar,
+}
+
+struct PoolState {
+    jobs: VecDeque<Job>,
+    idle: usize,
+    threads: Vec<JoinHandle<()>>,
+    stopping: bool,
+}
+
+impl Pool {
+    fn new(file: Arc<PageFile>) -> Pool {
+        let state =
+            PoolState { jobs: VecDeque::new(), idle: 0, threads: Vec::new(), stopping: false };
+        Pool {
+            shared: Arc::new(PoolShared { file, state: Mutex::new(state), work: Condvar::new() }),
+        }
+    }
+
+    /// Queues a job; gives it back when there is no thread to run it.
+    fn submit(&self, job: Job) -> Result<(), Job> {
+        let mut state = self.shared.state.lock();
+        if state.jobs.len() >= state.idle && state.threads.len() < MAX_THREADS {
+            let shared = Arc::clone(&self.shared);
+            match thread::Builder::new().name("wattle-io".into()).spawn(move || shared.serve()) {
+                Ok(thread) => state.threads.push(thread),
+                Err(error) if state.threads.is_empty() => {
+                    tracing::warn!(%error, "no I/O thread can be started: I/O will block");
+                    return Err(job);
+                }
+                Err(error) => tracing::warn!(
+                    %error,
+                    threads = state.threads.len(),
+                    "no further I/O thread can be started"
+                ),
+            }
+        }
+        state.jobs.push_back(job);
+        drop(state);
+        self.shared.work.notify_one();
+        Ok(())
+    }
+}
+
+impl PoolShared {
+    fn serve(&self) {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(job) = state.jobs.pop_front() {
+                drop(state);
+                run(&self.file, job);
+                state = self.state.lock();
+            } else if state.stopping {
+                return;
+            } else {
+                state.idle += 1;
+                self.work.wait(&mut state);
+                state.idle -= 1;
+            }
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        state.stopping = true;
+        let threads = std::mem::take(&mut state.threads);
+        drop(state);
+        self.shared.work.notify_all();
+        for thread in threads {
+            // The owner of an abandoned target may drop the storage on a thread of this pool,
+            // which cannot wait for itself. It ends after the job.
+            if thread.thread().id() == thread::current().id() {
+                continue;
+            }
+            if thread.join().is_err() {
+                tracing::error!("an I/O thread panicked");
+            }
+        }
+    }
+}

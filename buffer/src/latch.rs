@@ -1,0 +1,293 @@
+//! The hybrid latch of a frame: optimistic, shared, exclusive, in one word. One of the files meant
+//! for care rather than for `unsafe`: it has none, but every page access stands on it.
+//!
+//! Word of 64 bits:
+//!
+//! | bits | meaning |
+//! |---|---|
+//! | 0..=13 | shared holders |
+//! | 14 | `PARKED`: a thread sleeps until the exclusive holder leaves |
+//! | 15 | `EXCLUSIVE` |
+//! | 16..=63 | version, plus one at every exclusive release that changed something |
+//!
+//! | shared | EXCLUSIVE | meaning |
+//! |---|---|---|
+//! | 0 | 0 | free: optimistic readers may start, anyone may latch |
+//! | n > 0 | 0 | n shared holders: optimistic readers may start, exclusive must wait |
+//! | 0 | 1 | one exclusive holder: everyone else waits or restarts |
+//! | n > 0 | 1 | impossible: each side is entered by compare-and-swap from a word without the other |
+//!
+//! `PARKED` is set only together with `EXCLUSIVE` and is cleared by the release.
+//!
+//! Orderings form a sequence lock. An optimistic reader loads the word with acquire (partner: the
+//! release in [`Latch::release`]), reads the page relaxed, and validates behind an acquire fence.
+//! A writer enters with acquire and a release fence, so that its relaxed page stores cannot become
+//! visible before `EXCLUSIVE`; a reader that saw one of them sees the changed word as well.
+
+use crate::{
+    page::Restart,
+    sync::{AtomicU64, Ordering, fence},
+};
+
+const SHARED_ONE: u64 = 1;
+const SHARED_MASK: u64 = (1 << 14) - 1;
+const PARKED: u64 = 1 << 14;
+const EXCLUSIVE: u64 = 1 << 15;
+const VERSION_ONE: u64 = 1 << 16;
+const VERSION_MASK: u64 = !(VERSION_ONE - 1);
+const _: () = assert!(SHARED_MASK | PARKED | EXCLUSIVE | VERSION_MASK == u64::MAX);
+const _: () = assert!(SHARED_MASK & PARKED == 0 && PARKED & EXCLUSIVE == 0);
+
+/// Spins before a waiting thread yields its core.
+const SPINS: u32 = 64;
+/// Yields before a waiting thread sleeps.
+const YIELDS: u32 = 4;
+
+/// Version of a latch at the start of an optimistic read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version(u64);
+
+impl Version {
+    /// The version after an exclusive hold that began at this one.
+    pub(crate) fn next(self, changed: bool) -> Version {
+        // Wraps after 2^48 changes of one frame; a reader would have to sleep through all of them.
+        if changed { Version(self.0.wrapping_add(VERSION_ONE)) } else { self }
+    }
+}
+
+/// See the module documentation.
+#[derive(Debug, Default)]
+pub struct Latch {
+    word: AtomicU64,
+}
+
+impl Latch {
+    /// Starts an optimistic read; waits while an exclusive holder is inside.
+    #[inline(always)]
+    pub fn optimistic(&self) -> Version {
+        let word = self.word.load(Ordering::Acquire);
+        if word & EXCLUSIVE == 0 {
+            return Version(word & VERSION_MASK);
+        }
+        self.wait_optimistic()
+    }
+
+    #[cold]
+    fn wait_optimistic(&self) -> Version {
+        let mut attempt = 0;
+        loop {
+            let word = self.word.load(Ordering::Acquire);
+            if word & EXCLUSIVE == 0 {
+                return Version(word & VERSION_MASK);
+            }
+            self.wait(&mut attempt, word);
+        }
+    }
+
+    /// Ends an optimistic read: everything read since `version` was taken was consistent.
+    #[inline(always)]
+    pub fn validate(&self, version: Version) -> Result<(), Restart> {
+        fence(Ordering::Acquire);
+        let word = self.word.load(Ordering::Relaxed);
+        if word & (VERSION_MASK | EXCLUSIVE) == version.0 { Ok(()) } else { Err(Restart) }
+    }
+
+    /// Turns an optimistic read into an exclusive hold, if nothing changed since `version` and no
+    /// shared holder is inside.
+    #[inline(always)]
+    pub fn upgrade(&self, version: Version) -> Result<(), Restart> {
+        let entered = self.word.compare_exchange(
+            version.0,
+            version.0 | EXCLUSIVE,
+            Ordering::Acquire,
+            Ordering::Relaxed,
+        );
+        match entered {
+            Ok(_) => {
+                fence(Ordering::Release);
+                Ok(())
+            }
+            Err(_) => Err(Restart),
+        }
+    }
+
+    /// Enters exclusively if nobody is inside. Gives the version before.
+    #[inline]
+    pub fn try_exclusive(&self) -> Option<Version> {
+        let word = self.word.load(Ordering::Relaxed);
+        if word & (EXCLUSIVE | SHARED_MASK) != 0 {
+            return None;
+        }
+        let version = Version(word);
+        self.upgrade(version).ok().map(|()| version)
+    }
+
+    /// Enters exclusively, waiting for everyone inside to leave. Gives the version before.
+    pub fn exclusive(&self) -> Version {
+        let mut attempt = 0;
+        loop {
+            if let Some(version) = self.try_exclusive() {
+                return version;
+            }
+            self.wait(&mut attempt, self.word.load(Ordering::Relaxed));
+        }
+    }
+
+    /// Leaves exclusive mode; `changed` says whether optimistic readers must notice.
+    #[inline(always)]
+    pub fn release(&self, version: Version, changed: bool) {
+        // A swap, because a waiter may set PARKED at any moment before it.
+        let old = self.word.swap(version.next(changed).0, Ordering::Release);
+        debug_assert!(old & EXCLUSIVE != 0 && old & VERSION_MASK == version.0);
+        if old & PARKED != 0 {
+            self.unpark();
+        }
+    }
+
+    /// Enters shared mode if no exclusive holder is inside.
+    #[inline]
+    pub fn try_shared(&self) -> bool {
+        let mut word = self.word.load(Ordering::Relaxed);
+        loop {
+            if word & EXCLUSIVE != 0 || word & SHARED_MASK == SHARED_MASK {
+                return false;
+            }
+            match self.word.compare_exchange_weak(
+                word,
+                word + SHARED_ONE,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Leaves shared mode.
+    #[inline]
+    pub fn release_shared(&self) {
+        let old = self.word.fetch_sub(SHARED_ONE, Ordering::Release);
+        debug_assert!(old & SHARED_MASK != 0);
+    }
+
+    /// Waits a little for `word` to change: spins first, then yields, then sleeps if an exclusive
+    /// holder is inside. Shared holders only copy a page, so they are never slept on.
+    #[cold]
+    fn wait(&self, attempt: &mut u32, word: u64) {
+        *attempt += 1;
+        #[cfg(shuttle)]
+        let _ = word;
+        #[cfg(not(shuttle))]
+        {
+            if *attempt < SPINS {
+                std::hint::spin_loop();
+                return;
+            }
+            if *attempt >= SPINS + YIELDS && word & EXCLUSIVE != 0 {
+                self.park(word);
+                return;
+            }
+        }
+        crate::sync::yield_now();
+    }
+
+    #[cfg(not(shuttle))]
+    fn park(&self, word: u64) {
+        if word & PARKED == 0
+            && self
+                .word
+                .compare_exchange(word, word | PARKED, Ordering::Relaxed, Ordering::Relaxed)
+                .is_err()
+        {
+            return;
+        }
+        let sleeping = EXCLUSIVE | PARKED;
+        // SAFETY: the address belongs to this latch and is used as a key by nothing else; the
+        // callbacks neither panic nor park.
+        unsafe {
+            parking_lot_core::park(
+                std::ptr::from_ref(self) as usize,
+                || self.word.load(Ordering::Relaxed) & sleeping == sleeping,
+                || {},
+                |_, _| {},
+                parking_lot_core::DEFAULT_PARK_TOKEN,
+                None,
+            );
+        }
+    }
+
+    #[cold]
+    fn unpark(&self) {
+        #[cfg(not(shuttle))]
+        // SAFETY: the same key as in `park`; nothing else parks on this address.
+        unsafe {
+            parking_lot_core::unpark_all(
+                std::ptr::from_ref(self) as usize,
+                parking_lot_core::DEFAULT_UNPARK_TOKEN,
+            );
+        }
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_fails_optimistic_readers_and_an_unchanged_hold_does_not() {
+        let latch = Latch::default();
+        let before = latch.optimistic();
+        let version = latch.try_exclusive().unwrap();
+        assert_eq!(latch.validate(before), Err(Restart));
+        latch.release(version, false);
+        assert_eq!(latch.validate(before), Ok(()));
+        let version = latch.try_exclusive().unwrap();
+        latch.release(version, true);
+        assert_eq!(latch.validate(before), Err(Restart));
+        assert_eq!(latch.upgrade(before), Err(Restart));
+    }
+
+    #[test]
+    fn shared_holders_keep_writers_out_but_not_optimistic_readers() {
+        let latch = Latch::default();
+        assert!(latch.try_shared());
+        assert!(latch.try_shared());
+        let version = latch.optimistic();
+        assert!(latch.try_exclusive().is_none());
+        assert_eq!(latch.upgrade(version), Err(Restart));
+        latch.release_shared();
+        latch.release_shared();
+        assert_eq!(latch.validate(version), Ok(()));
+        let version = latch.exclusive();
+        assert!(!latch.try_shared());
+        latch.release(version, true);
+    }
+
+    #[test]
+    fn sleeping_waiters_are_woken_and_no_increment_is_lost() {
+        let latch = Latch::default();
+        let sum = std::cell::UnsafeCell::new(0u64);
+        struct Shared<'a>(&'a Latch, &'a std::cell::UnsafeCell<u64>);
+        // SAFETY: the cell is only touched inside the exclusive latch.
+        unsafe impl Sync for Shared<'_> {}
+        let shared = Shared(&latch, &sum);
+        let shared = &shared;
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(move || {
+                    for i in 0..2000 {
+                        let version = shared.0.exclusive();
+                        // SAFETY: exclusive.
+                        unsafe { *shared.1.get() += 1 };
+                        if i % 500 == 0 {
+                            std::thread::sleep(std::time::Duration::from_millis(1));
+                        }
+                        shared.0.release(version, true);
+                    }
+                });
+            }
+        });
+        assert_eq!(sum.into_inner(), 16_000);
+    }
+}

@@ -1,0 +1,193 @@
+//! The memory of the pool: one anonymous mapping with the pages and the frame headers as two
+//! parallel arrays, huge pages advised. One of the files meant for `unsafe`.
+//!
+//! The kernel gives the memory zeroed and only when first touched, so opening a large pool costs
+//! nothing, and zero is a valid state of every header field.
+
+use crate::{
+    error::{Error, Result},
+    frame::FrameHeader,
+    guard::Exclusive,
+    ids::{FrameId, PageId},
+    io::{ReadTarget, TargetOwner},
+    page::{PAGE_SIZE, PageMut, PageRef},
+    racy,
+};
+use std::{io, ptr::NonNull, sync::Arc};
+
+const HUGE_PAGE: usize = 2 << 20;
+
+/// Frames and their headers. See the module documentation.
+pub struct FrameMemory {
+    base: NonNull<u8>,
+    mapped: usize,
+    pages: NonNull<u8>,
+    headers: NonNull<FrameHeader>,
+    frames: usize,
+}
+
+// SAFETY: the memory is plain bytes and atomics; who may touch what is the latch protocol.
+unsafe impl Send for FrameMemory {}
+// SAFETY: as above.
+unsafe impl Sync for FrameMemory {}
+
+impl FrameMemory {
+    /// Bytes that one frame takes of the budget.
+    pub const FRAME_BYTES: usize = PAGE_SIZE + size_of::<FrameHeader>();
+
+    /// Maps memory for `frames` frames.
+    pub fn map(frames: usize) -> Result<FrameMemory> {
+        let bytes = frames * Self::FRAME_BYTES;
+        let mapped = bytes + HUGE_PAGE; // room to align
+        let failed = |what: &str| {
+            let error = io::Error::last_os_error();
+            Error::io(format_args!("{what} {mapped} bytes for a pool of {frames} frames"), error)
+        };
+        // SAFETY: an anonymous mapping at an address of the kernel's choice.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                mapped,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            return Err(failed("map"));
+        }
+        let base = NonNull::new(base.cast::<u8>()).expect("a mapping is not at zero");
+        // A small pool would be rounded up to whole huge pages, against its budget.
+        let align = if bytes >= 8 * HUGE_PAGE { HUGE_PAGE } else { PAGE_SIZE };
+        // SAFETY: the padding is less than a huge page, which was mapped on top of `bytes`.
+        let pages = unsafe { base.add(base.align_offset(align)) };
+        if align == HUGE_PAGE {
+            let whole = bytes / HUGE_PAGE * HUGE_PAGE;
+            // SAFETY: inside the mapping; advice changes no contents. Failure only costs speed.
+            let advised =
+                unsafe { libc::madvise(pages.as_ptr().cast(), whole, libc::MADV_HUGEPAGE) };
+            if advised != 0 {
+                tracing::debug!(error = %io::Error::last_os_error(), "huge pages not available");
+            }
+        }
+        // SAFETY: the headers follow the pages inside the mapping.
+        let headers = unsafe { pages.add(frames * PAGE_SIZE) }.cast::<FrameHeader>();
+        #[cfg(shuttle)]
+        for frame in 0..frames {
+            // SAFETY: `frame` is in range.
+            let header = unsafe { headers.add(frame) };
+            // SAFETY: mapped, aligned and not yet in use; shuttle's atomics are not valid as
+            // zeroes.
+            unsafe { header.write(FrameHeader::default()) };
+        }
+        Ok(FrameMemory { base, mapped, pages, headers, frames })
+    }
+
+    /// Number of frames.
+    #[inline(always)]
+    pub fn frames(&self) -> usize {
+        self.frames
+    }
+
+    /// All headers.
+    #[inline(always)]
+    pub fn headers(&self) -> &[FrameHeader] {
+        // SAFETY: mapped, initialised (zero is valid) and only accessed through atomics.
+        unsafe { std::slice::from_raw_parts(self.headers.as_ptr(), self.frames) }
+    }
+
+    /// Start of the page of a frame.
+    ///
+    /// # Panics
+    /// If the frame is outside the pool.
+    #[inline(always)]
+    pub fn page(&self, frame: FrameId) -> NonNull<u8> {
+        assert!((frame.0 as usize) < self.frames);
+        // SAFETY: inside the mapping.
+        unsafe { self.pages.add(frame.0 as usize * PAGE_SIZE) }
+    }
+
+    /// Racy view of the page of a frame.
+    #[inline(always)]
+    pub fn page_ref(&self, frame: FrameId) -> PageRef<'_> {
+        // SAFETY: the frame is mapped and page aligned; writers go through `PageMut` or a read
+        // into a frame that no validated reader can reach.
+        unsafe { PageRef::new(self.page(frame).as_ptr()) }
+    }
+
+    /// Exclusive view of the page under an exclusive guard.
+    #[inline(always)]
+    pub fn page_mut<'a>(&self, guard: &'a Exclusive<'_>) -> PageMut<'a> {
+        // SAFETY: mapped and page aligned; the guard is the exclusive latch, so its holder is the
+        // only writer while the view borrows it.
+        unsafe { PageMut::new(self.page(guard.frame).as_ptr()) }
+    }
+
+    /// Plain view of the page under an exclusive guard.
+    #[inline(always)]
+    pub fn page_bytes<'a>(&self, guard: &'a Exclusive<'_>) -> &'a [u8; PAGE_SIZE] {
+        // SAFETY: mapped; the guard is borrowed, so nobody writes while the view lives.
+        unsafe { &*self.page(guard.frame).as_ptr().cast::<[u8; PAGE_SIZE]>() }
+    }
+
+    /// Lends a frame in state `Reading` to a read.
+    pub fn read_target(
+        &self,
+        frame: FrameId,
+        page: PageId,
+        owner: Arc<dyn TargetOwner>,
+    ) -> ReadTarget {
+        // SAFETY: mapped and page aligned as long as the pool lives, which `owner` is; a frame in
+        // state `Reading` has this one writer.
+        unsafe { ReadTarget::new(self.page(frame), frame, page, owner) }
+    }
+
+    /// Brings header and first lines of the page of a frame near. Any id is allowed.
+    #[inline(always)]
+    pub fn prefetch(&self, frame: FrameId) {
+        let header = self.headers.as_ptr().wrapping_add(frame.0 as usize).cast::<u8>();
+        racy::prefetch(header);
+        let page = self.pages.as_ptr().wrapping_add(frame.0 as usize * PAGE_SIZE);
+        racy::prefetch(page);
+        racy::prefetch(page.wrapping_add(64));
+    }
+
+    /// Brings both lines of the header of a frame near. Any id is allowed.
+    #[inline(always)]
+    pub fn prefetch_header(&self, frame: FrameId) {
+        let header = self.headers.as_ptr().wrapping_add(frame.0 as usize).cast::<u8>();
+        racy::prefetch(header);
+        racy::prefetch(header.wrapping_add(64));
+    }
+
+    /// Makes the whole pool read-only or writable again, for the test that resident look-ups store
+    /// nothing.
+    #[doc(hidden)]
+    pub fn protect(&self, read_only: bool) -> Result<()> {
+        let protection =
+            if read_only { libc::PROT_READ } else { libc::PROT_READ | libc::PROT_WRITE };
+        // SAFETY: changes the protection of our own mapping; a store while it is read-only is the
+        // fault that the test looks for.
+        let done = unsafe { libc::mprotect(self.base.as_ptr().cast(), self.mapped, protection) };
+        if done == 0 {
+            return Ok(());
+        }
+        Err(Error::io("change the protection of the pool", io::Error::last_os_error()))
+    }
+}
+
+impl Drop for FrameMemory {
+    fn drop(&mut self) {
+        #[cfg(shuttle)]
+        for frame in 0..self.frames {
+            // SAFETY: `frame` is in range.
+            let header = unsafe { self.headers.add(frame) };
+            // SAFETY: initialised in `map` and dropped once.
+            unsafe { header.drop_in_place() };
+        }
+        // SAFETY: our own mapping, and every user of it borrows or owns the pool.
+        let done = unsafe { libc::munmap(self.base.as_ptr().cast(), self.mapped) };
+        debug_assert_eq!(done, 0);
+    }
+}

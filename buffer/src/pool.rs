@@ -1,0 +1,418 @@
+//! The buffer pool: frames within a hard budget, and the few operations on them from which the
+//! tree builds everything. Faults are in `fault`, eviction in `evictor`, write-back in `writeback`.
+
+use crate::{
+    allocate::{FreeFrames, PageAllocator},
+    error::{Error, Result},
+    evictor::Signal,
+    fault::InFlight,
+    frame::{FrameHeader, FrameState},
+    guard::{Exclusive, Optimistic, Shared},
+    ids::{FrameId, Gsn, PageId, TreeId},
+    io::{ReadTarget, Storage, TargetOwner},
+    memory::FrameMemory,
+    page::{PAGE_SIZE, PageMut, PageRef, Restart},
+    replacement::{FIRST_EPOCH, Policy},
+    sync::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering},
+    upcalls::{LogBarrier, PageOwner},
+    worker::{CounterSums, Counters, Worker},
+    writeback::WriteQueue,
+};
+use crossbeam::utils::CachePadded;
+use std::{sync::Arc, time::Duration, time::Instant};
+
+/// Fewest frames of a pool: every tree needs its root, a path and a sibling, and the evictor some
+/// choice.
+pub const MIN_FRAMES: usize = 48;
+
+/// Smallest pool budget in bytes.
+pub const MIN_POOL_BYTES: u64 = (MIN_FRAMES * FrameMemory::FRAME_BYTES) as u64;
+
+/// How a pool is set up.
+#[derive(Debug, Clone)]
+pub struct PoolOptions {
+    /// Budget for frames and their headers, bytes. At least [`MIN_POOL_BYTES`].
+    pub pool_bytes: u64,
+    /// Replacement policy, `name` or `name:key=value,..`.
+    pub policy: String,
+    /// Evictor threads, at least 1.
+    pub evictors: usize,
+    /// Page images in flight at once to storage (k_w), at least 1.
+    pub write_concurrency: usize,
+    /// Without any progress for this long, waiting for a frame is an error.
+    pub stall_timeout: Duration,
+}
+
+/// The pool. See the module documentation.
+pub struct Pool {
+    memory: FrameMemory,
+    pub(crate) policy: Policy,
+    epoch: CachePadded<AtomicU32>,
+    /// Evictions since the epoch last advanced.
+    epoch_evictions: CachePadded<AtomicU64>,
+    /// Evictions per epoch.
+    epoch_step: u64,
+    pub(crate) free: FreeFrames,
+    /// Free frames below this wake the evictors, who stop at `high_water`.
+    pub(crate) low_water: usize,
+    pub(crate) high_water: usize,
+    cache_batch: usize,
+    pub(crate) in_flight: InFlight,
+    pub(crate) allocator: PageAllocator,
+    pub(crate) storage: Arc<dyn Storage>,
+    owner: Arc<dyn PageOwner>,
+    pub(crate) barrier: Arc<dyn LogBarrier>,
+    pub(crate) signal: Signal,
+    pub(crate) writes: WriteQueue,
+    pub(crate) options: PoolOptions,
+    counters: Mutex<CounterRegistry>,
+    /// Frames ever returned to the free list: the measure of progress.
+    pub(crate) freed: AtomicUsize,
+    opened: Instant,
+    seeds: AtomicU64,
+}
+
+#[derive(Default)]
+struct CounterRegistry {
+    live: Vec<Arc<Counters>>,
+    retired: CounterSums,
+}
+
+impl Pool {
+    /// Reserves the memory of a pool over `storage`. Background threads are started separately.
+    pub fn open(
+        options: PoolOptions,
+        storage: Arc<dyn Storage>,
+        allocator: PageAllocator,
+        owner: Arc<dyn PageOwner>,
+        barrier: Arc<dyn LogBarrier>,
+    ) -> Result<Arc<Pool>> {
+        let (policy, epochs) = Policy::parse(&options.policy)?;
+        if options.pool_bytes < MIN_POOL_BYTES {
+            return Err(Error::InvalidOption(format!(
+                "a pool of {} bytes is too small: the minimum is {MIN_POOL_BYTES} bytes \
+                 ({MIN_FRAMES} frames)",
+                options.pool_bytes
+            )));
+        }
+        let frames = options.pool_bytes as usize / FrameMemory::FRAME_BYTES;
+        if frames > u32::MAX as usize / 2 {
+            return Err(Error::InvalidOption(format!(
+                "a pool of {} bytes is too large: the maximum is {} frames",
+                options.pool_bytes,
+                u32::MAX / 2
+            )));
+        }
+        for (name, value, max) in [
+            ("evictors", options.evictors, 256),
+            ("write concurrency", options.write_concurrency, 1024),
+        ] {
+            if !(1..=max).contains(&value) {
+                return Err(Error::InvalidOption(format!(
+                    "{name} must be between 1 and {max}, not {value}"
+                )));
+            }
+        }
+        let low_water = (frames / 128).clamp(4, 512);
+        Ok(Arc::new(Pool {
+            memory: FrameMemory::map(frames)?,
+            policy,
+            epoch: CachePadded::new(AtomicU32::new(FIRST_EPOCH)),
+            epoch_evictions: CachePadded::new(AtomicU64::new(0)),
+            epoch_step: ((frames as f64 / epochs) as u64).max(1),
+            free: FreeFrames::new(frames),
+            low_water,
+            high_water: 2 * low_water,
+            cache_batch: (frames / 2048).clamp(1, 32),
+            in_flight: InFlight::new(),
+            allocator,
+            storage,
+            owner,
+            barrier,
+            signal: Signal::default(),
+            writes: WriteQueue::new(options.write_concurrency),
+            options,
+            counters: Mutex::new(CounterRegistry::default()),
+            freed: AtomicUsize::new(0),
+            opened: Instant::now(),
+            seeds: AtomicU64::new(1),
+        }))
+    }
+
+    /// A worker for one session.
+    pub fn worker(self: &Arc<Self>) -> Worker {
+        Worker::new(self.clone(), self.seeds.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Number of frames.
+    #[inline(always)]
+    pub fn frames(&self) -> usize {
+        self.memory.frames()
+    }
+
+    /// Free frames right now.
+    pub fn free_frames(&self) -> usize {
+        self.free.len()
+    }
+
+    /// The storage below.
+    pub fn storage(&self) -> &Arc<dyn Storage> {
+        &self.storage
+    }
+
+    /// The allocator of pages.
+    pub fn allocator(&self) -> &PageAllocator {
+        &self.allocator
+    }
+
+    /// The current epoch.
+    #[inline(always)]
+    pub fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    /// Epochs since the pool was opened.
+    pub fn epochs(&self) -> u32 {
+        self.epoch() - FIRST_EPOCH
+    }
+
+    /// Name of the replacement policy.
+    pub fn policy_name(&self) -> &'static str {
+        self.policy.name()
+    }
+
+    /// Header of a frame.
+    ///
+    /// # Panics
+    /// If the frame is outside the pool.
+    #[inline(always)]
+    pub fn header(&self, frame: FrameId) -> &FrameHeader {
+        &self.memory.headers()[frame.0 as usize]
+    }
+
+    pub(crate) fn headers(&self) -> &[FrameHeader] {
+        self.memory.headers()
+    }
+
+    pub(crate) fn owner(&self) -> &dyn PageOwner {
+        &*self.owner
+    }
+
+    /// Racy bytes of a frame.
+    ///
+    /// # Panics
+    /// If the frame is outside the pool.
+    #[inline(always)]
+    pub fn page_ref(&self, frame: FrameId) -> PageRef<'_> {
+        self.memory.page_ref(frame)
+    }
+
+    /// Exclusive bytes of a latched frame.
+    #[inline(always)]
+    pub(crate) fn page_mut<'a>(&self, guard: &'a Exclusive<'_>) -> PageMut<'a> {
+        self.memory.page_mut(guard)
+    }
+
+    /// Bytes of a latched frame for plain reads.
+    #[inline(always)]
+    pub(crate) fn page_bytes<'a>(&self, guard: &'a Exclusive<'_>) -> &'a [u8; PAGE_SIZE] {
+        self.memory.page_bytes(guard)
+    }
+
+    pub(crate) fn read_target(
+        &self,
+        frame: FrameId,
+        page: PageId,
+        owner: Arc<dyn TargetOwner>,
+    ) -> ReadTarget {
+        self.memory.read_target(frame, page, owner)
+    }
+
+    /// Milliseconds since the pool was opened.
+    pub(crate) fn elapsed_ms(&self) -> u32 {
+        self.opened.elapsed().as_millis() as u32
+    }
+
+    /// Brings header and node header of a frame near. The id may be any racy number.
+    #[inline(always)]
+    pub fn prefetch(&self, frame: FrameId) {
+        self.memory.prefetch(frame);
+    }
+
+    #[inline(always)]
+    pub(crate) fn prefetch_header(&self, frame: FrameId) {
+        self.memory.prefetch_header(frame);
+    }
+
+    /// Starts an optimistic read of a frame. The id may be any racy number.
+    ///
+    /// # Errors
+    /// [`Restart`] when there is no such frame.
+    #[inline(always)]
+    pub fn optimistic(&self, frame: FrameId) -> Result<Optimistic<'_>, Restart> {
+        let header = self.memory.headers().get(frame.0 as usize).ok_or(Restart)?;
+        let version = header.latch.optimistic();
+        Ok(Optimistic { pool: self, header, page: self.page_ref(frame), frame, version })
+    }
+
+    /// Latches a frame exclusively, waiting for other holders. Only for a caller that holds no
+    /// other latch, or that latches from parent to child or from left to right.
+    pub fn exclusive(&self, frame: FrameId) -> Exclusive<'_> {
+        let header = self.header(frame);
+        let version = header.latch.exclusive();
+        Exclusive { pool: self, header, frame, version, changed: false, dirtied: false }
+    }
+
+    /// Latches a frame exclusively if nobody is inside. Allowed in any order.
+    #[inline]
+    pub fn try_exclusive(&self, frame: FrameId) -> Option<Exclusive<'_>> {
+        let header = self.memory.headers().get(frame.0 as usize)?;
+        let version = header.latch.try_exclusive()?;
+        Some(Exclusive { pool: self, header, frame, version, changed: false, dirtied: false })
+    }
+
+    /// Latches a frame shared if no exclusive holder is inside. Allowed in any order.
+    #[inline]
+    pub fn try_shared(&self, frame: FrameId) -> Option<Shared<'_>> {
+        let header = self.memory.headers().get(frame.0 as usize)?;
+        header.latch.try_shared().then_some(Shared { pool: self, header, frame })
+    }
+
+    /// Makes a new page of `tree` in a frame of the worker's reserve and latches it. Its bytes are
+    /// whatever the frame held: the caller writes a whole image.
+    ///
+    /// # Panics
+    /// If the reserve was not checked ([`Worker::has_reserve`]).
+    pub fn new_page(&self, worker: &Worker, tree: TreeId) -> (Exclusive<'_>, PageId) {
+        let (frame, page) = worker.take_reserved();
+        // Waits at most for an evictor that sampled the frame and looks at its state.
+        let mut guard = self.exclusive(frame);
+        let header = guard.header();
+        header.assign(page, tree);
+        header.set_clean_at(Gsn(0));
+        header.change_state(FrameState::Free, FrameState::Hot);
+        self.policy.on_load(&header.tracker, self.epoch());
+        guard.mark_changed();
+        (guard, page)
+    }
+
+    /// Frees the page under `guard` and its frame. No swip names it any more.
+    pub fn free_page(&self, mut guard: Exclusive<'_>) {
+        let (header, frame) = (guard.header(), guard.frame());
+        assert_eq!(header.hot_children(), 0, "page {} is freed above a child", header.page_id());
+        guard.mark_changed();
+        let page = header.page_id();
+        if header.is_writing() {
+            // The writer still owns an image: the page id must not be used again before that
+            // write has completed.
+            header.change_state(FrameState::Hot, FrameState::Zombie);
+            return;
+        }
+        header.change_state(FrameState::Hot, FrameState::Free);
+        drop(guard);
+        self.allocator.free(page);
+        self.give_frames(&[frame]);
+    }
+
+    /// Frees a page that has no frame and that no swip names any more; for dropping a whole tree,
+    /// whose operations have all ended. A read of it may have been abandoned half way.
+    pub fn free_evicted_page(&self, page: PageId) {
+        while let Some(frame) = self.in_flight.discard(page) {
+            match frame {
+                Some(frame) => {
+                    self.header(frame).change_state(FrameState::Loaded, FrameState::Free);
+                    self.give_frames(&[frame]);
+                }
+                // The kernel still fills the frame of a cancelled read.
+                None => std::thread::sleep(Duration::from_micros(50)),
+            }
+        }
+        self.allocator.free(page);
+    }
+
+    /// Takes a page of the store that has no frame, for contents that are written to storage
+    /// directly.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`] when the device has no room.
+    pub fn allocate_page(&self) -> Result<PageId> {
+        self.allocator.allocate(&*self.storage)
+    }
+
+    pub(crate) fn free_page_id(&self, page: PageId) {
+        self.allocator.free(page);
+    }
+
+    pub(crate) fn cache_batch(&self) -> usize {
+        self.cache_batch
+    }
+
+    pub(crate) fn take_frames(&self, count: usize, into: &mut Vec<FrameId>) {
+        let left = self.free.take(self.headers(), count, into);
+        if left < self.low_water {
+            self.signal.wake();
+        }
+    }
+
+    pub(crate) fn give_frames(&self, frames: &[FrameId]) {
+        self.free.give(self.headers(), frames);
+        self.freed.fetch_add(frames.len(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn wait_for_frame(&self, waker: &std::task::Waker) -> (bool, u64) {
+        let waiting = self.free.wait(waker);
+        self.signal.wake();
+        waiting
+    }
+
+    pub(crate) fn frame_failures(&self) -> u64 {
+        self.free.failures()
+    }
+
+    pub(crate) fn exhausted(&self) -> Error {
+        Error::PoolExhausted {
+            frames: self.frames(),
+            waited_ms: self.options.stall_timeout.as_millis() as u64,
+            why: match self.writes.last_error() {
+                Some(error) => format!("writes fail: {error}"),
+                None => "every frame is in use by operations or by open trees".to_string(),
+            },
+        }
+    }
+
+    /// Counts evictions and advances the epoch when enough have happened (WATT, Listing 2).
+    pub(crate) fn count_evictions(&self, count: u64) {
+        let total = self.epoch_evictions.fetch_add(count, Ordering::Relaxed) + count;
+        if total >= self.epoch_step {
+            self.epoch_evictions.fetch_sub(self.epoch_step, Ordering::Relaxed);
+            self.epoch.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Counters for a worker or a background thread; included in [`Pool::counters`].
+    pub fn register_counters(&self) -> Arc<Counters> {
+        let counters = Arc::new(Counters::default());
+        self.counters.lock().live.push(counters.clone());
+        counters
+    }
+
+    pub(crate) fn unregister_counters(&self, counters: &Arc<Counters>) {
+        let mut registry = self.counters.lock();
+        registry.retired.add(counters);
+        registry.live.retain(|c| !Arc::ptr_eq(c, counters));
+    }
+
+    /// Sums of all counters since the pool was opened.
+    pub fn counters(&self) -> CounterSums {
+        let registry = self.counters.lock();
+        let mut sums = registry.retired;
+        registry.live.iter().for_each(|c| sums.add(c));
+        sums
+    }
+
+    /// Makes the pool read-only or writable, for a test.
+    #[doc(hidden)]
+    pub fn protect(&self, read_only: bool) -> Result<()> {
+        self.memory.protect(read_only)
+    }
+}

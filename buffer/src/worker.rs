@@ -1,0 +1,246 @@
+//! A worker: what one session owns so that it need not share. Its cache of free frames and page
+//! ids, its counters, its random numbers and the means to sleep.
+
+use crate::{
+    error::{Error, Result},
+    ids::{FrameId, PageId},
+    pool::Pool,
+    sync::{AtomicU64, Condvar, Mutex, Ordering},
+};
+use std::{
+    cell::{Cell, RefCell},
+    sync::Arc,
+    task::{Wake, Waker},
+};
+
+/// Most frames that an operation may ask for at once: a root split needs two.
+pub const MAX_RESERVE: usize = 4;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// Counters of one worker or of one background thread. Written by their owner alone, with
+        /// plain stores; read by anyone.
+        #[derive(Debug, Default)]
+        #[repr(align(128))]
+        pub struct Counters {
+            $($(#[$doc])* pub $name: Counter,)*
+        }
+
+        /// Sums of the counters of all workers and background threads, since the pool was opened.
+        #[derive(Debug, Default, Clone, Copy, PartialEq)]
+        pub struct CounterSums {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl CounterSums {
+            pub(crate) fn add(&mut self, counters: &Counters) {
+                $(self.$name += counters.$name.get();)*
+            }
+        }
+    };
+}
+
+counters! {
+    /// Operations that found every page they needed resident.
+    hits,
+    /// Page faults: operations that had to wait for a page.
+    faults,
+    /// Pages read from storage.
+    pages_read,
+    /// Pages written to storage.
+    pages_written,
+    /// Pages evicted.
+    evictions,
+    /// Of these, pages that had to be written first.
+    evictions_dirty,
+    /// Operations begun again because an optimistic read did not validate.
+    restarts,
+    /// Leaf and inner splits.
+    splits,
+    /// Nodes merged away.
+    merges,
+    /// Leaves split because writers met at them.
+    contention_splits,
+    /// Nodes saved by X-merge.
+    x_merges,
+    /// Nanoseconds of processor time of evictor and writer threads.
+    evictor_cpu_ns,
+    /// Times that an operation waited for a free frame.
+    frame_waits,
+}
+
+/// A counter with one writer.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `n`. Not atomic as a whole: only the owner may call it.
+    #[inline(always)]
+    pub fn add(&self, n: u64) {
+        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+    }
+
+    /// The count so far.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Replaces the count; for gauges.
+    pub fn set(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+}
+
+/// Lets a thread sleep until a [`Waker`] made from it is woken.
+#[derive(Default)]
+pub(crate) struct Parker {
+    woken: Mutex<bool>,
+    condition: Condvar,
+}
+
+impl Parker {
+    /// Sleeps until woken; a wake-up before the call counts.
+    pub(crate) fn park(&self) {
+        let mut woken = self.woken.lock();
+        while !*woken {
+            self.condition.wait(&mut woken);
+        }
+        *woken = false;
+    }
+}
+
+impl Wake for Parker {
+    fn wake(self: Arc<Self>) {
+        *self.woken.lock() = true;
+        self.condition.notify_one();
+    }
+}
+
+/// See the module documentation. Not shared between threads, but may move between them.
+pub struct Worker {
+    pool: Arc<Pool>,
+    counters: Arc<Counters>,
+    frames: RefCell<Vec<FrameId>>,
+    pages: RefCell<Vec<PageId>>,
+    random: Cell<u64>,
+    parker: Arc<Parker>,
+    waker: Waker,
+}
+
+impl Worker {
+    pub(crate) fn new(pool: Arc<Pool>, seed: u64) -> Worker {
+        let parker = Arc::new(Parker::default());
+        let counters = pool.register_counters();
+        Worker {
+            counters,
+            frames: RefCell::new(Vec::with_capacity(pool.cache_batch() + MAX_RESERVE)),
+            pages: RefCell::new(Vec::with_capacity(MAX_RESERVE)),
+            random: Cell::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            waker: Waker::from(parker.clone()),
+            parker,
+            pool,
+        }
+    }
+
+    /// The pool that it works on.
+    #[inline(always)]
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// Its counters.
+    #[inline(always)]
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Pseudo-random number (xorshift).
+    #[inline]
+    pub fn random(&self) -> u64 {
+        let mut x = self.random.get();
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.random.set(x);
+        x
+    }
+
+    pub(crate) fn waker(&self) -> &Waker {
+        &self.waker
+    }
+
+    pub(crate) fn park(&self) {
+        self.parker.park();
+    }
+
+    /// Takes a free frame from the cache, filling that from the pool if need be.
+    pub(crate) fn take_frame(&self) -> Option<FrameId> {
+        let mut frames = self.frames.borrow_mut();
+        if frames.is_empty() {
+            self.pool.take_frames(self.pool.cache_batch(), &mut frames);
+        }
+        frames.pop()
+    }
+
+    /// Makes sure that `count` new pages can be had from [`Worker::new_page`]. `false` when frames
+    /// are lacking; the caller then waits with nothing held.
+    pub(crate) fn reserve(&self, count: usize) -> Result<bool> {
+        assert!(count <= MAX_RESERVE);
+        {
+            let mut pages = self.pages.borrow_mut();
+            while pages.len() < count {
+                pages.push(self.pool.allocate_page()?);
+            }
+        }
+        let mut frames = self.frames.borrow_mut();
+        if frames.len() < count {
+            let lacking = count.max(self.pool.cache_batch()) - frames.len();
+            self.pool.take_frames(lacking, &mut frames);
+        }
+        if frames.len() < count {
+            // Holding some while waiting for others could stop everyone.
+            self.pool.give_frames(&frames);
+            frames.clear();
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// `count` new pages can be had.
+    #[inline]
+    pub fn has_reserve(&self, count: usize) -> bool {
+        self.pages.borrow().len() >= count && self.frames.borrow().len() >= count
+    }
+
+    /// Takes a frame and a page id out of the reserve.
+    ///
+    /// # Panics
+    /// If the reserve was not checked before.
+    pub(crate) fn take_reserved(&self) -> (FrameId, PageId) {
+        let frame = self.frames.borrow_mut().pop().expect("reserved frame");
+        (frame, self.pages.borrow_mut().pop().expect("reserved page"))
+    }
+
+    /// Gives everything back that the cache holds.
+    pub fn release(&self) {
+        let mut frames = self.frames.borrow_mut();
+        self.pool.give_frames(&frames);
+        frames.clear();
+        for page in self.pages.borrow_mut().drain(..) {
+            self.pool.free_page_id(page);
+        }
+    }
+
+    /// The error of an operation that cannot have a frame.
+    pub(crate) fn exhausted(&self) -> Error {
+        self.pool.exhausted()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.release();
+        self.pool.unregister_counters(&self.counters);
+    }
+}

@@ -1,0 +1,308 @@
+//! Write-back: dirty pages go to storage in batches, up to k_w images in flight, while their frames
+//! stay readable and writable (ACE: eviction and write-back are two decisions).
+//!
+//! Evictors claim dirty pages and queue them; writer threads copy each image out under a shared
+//! latch, unswizzle it, make the log durable up to it, seal and write it. A page is clean
+//! afterwards only if its change number is still that of the image. At most one write of a page is
+//! in flight, by the `WRITING` flag of its header, so writes of one page cannot overtake each other
+//! and a freed page id is not used again before the last write to it has ended.
+
+use crate::{
+    error::{Error, Result},
+    evictor::{cpu_time_ns, evict},
+    frame::FrameState,
+    ids::{FrameId, Gsn, PageId},
+    io::PageWrite,
+    page::{PAGE_SIZE, PageImage, header},
+    pool::Pool,
+    swip::{Swip, Target},
+    sync::{Condvar, Mutex},
+    worker::Counters,
+};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+/// Writer threads of a pool: while one batch is on the device, the next is being copied.
+pub(crate) const WRITERS: usize = 2;
+
+/// A claimed dirty page.
+#[derive(Clone, Copy)]
+struct Claim {
+    frame: FrameId,
+    /// Evict it after the write if its value is still at most this.
+    threshold: f32,
+}
+
+/// Dirty pages that wait for a writer.
+pub(crate) struct WriteQueue {
+    state: Mutex<QueueState>,
+    /// Work for writers, or the end.
+    work: Condvar,
+    capacity: usize,
+}
+
+#[derive(Default)]
+struct QueueState {
+    claims: VecDeque<Claim>,
+    stopping: bool,
+    /// Why the last batch could not be written, until one succeeds.
+    last_error: Option<Error>,
+}
+
+impl WriteQueue {
+    pub(crate) fn new(write_concurrency: usize) -> Self {
+        WriteQueue {
+            state: Mutex::new(QueueState::default()),
+            work: Condvar::new(),
+            capacity: 2 * write_concurrency,
+        }
+    }
+
+    /// No more pages should be claimed for now.
+    pub(crate) fn is_full(&self) -> bool {
+        self.state.lock().claims.len() >= self.capacity
+    }
+
+    /// Queues a page whose write the caller claimed.
+    pub(crate) fn push(&self, frame: FrameId, threshold: f32) {
+        self.state.lock().claims.push_back(Claim { frame, threshold });
+        self.work.notify_one();
+    }
+
+    pub(crate) fn last_error(&self) -> Option<Error> {
+        self.state.lock().last_error.clone()
+    }
+
+    pub(crate) fn stop(&self) {
+        self.state.lock().stopping = true;
+        self.work.notify_all();
+    }
+
+    pub(crate) fn restart(&self) {
+        self.state.lock().stopping = false;
+    }
+
+    /// Takes up to `max` claims, sleeping while there are none. Nothing when stopping and empty.
+    fn take(&self, max: usize, into: &mut Vec<Claim>) {
+        into.clear();
+        let mut state = self.state.lock();
+        while state.claims.is_empty() && !state.stopping {
+            self.work.wait(&mut state);
+        }
+        let count = max.min(state.claims.len());
+        into.extend(state.claims.drain(..count));
+    }
+
+    fn note(&self, outcome: &Result<()>) {
+        let mut state = self.state.lock();
+        state.last_error = outcome.as_ref().err().cloned();
+    }
+}
+
+/// One image on its way to storage.
+struct Image {
+    claim: Claim,
+    page: PageId,
+    gsn: Gsn,
+}
+
+/// Buffers of one writer, reserved once.
+pub(crate) struct Writer {
+    pool: Arc<Pool>,
+    counters: Arc<Counters>,
+    images: Vec<Box<PageImage>>,
+    batch: Vec<Image>,
+}
+
+impl Writer {
+    pub(crate) fn new(pool: Arc<Pool>, batch: usize) -> Writer {
+        let counters = pool.register_counters();
+        Writer {
+            images: (0..batch).map(|_| PageImage::zeroed()).collect(),
+            batch: Vec::with_capacity(batch),
+            counters,
+            pool,
+        }
+    }
+
+    /// Body of a writer thread: writes what evictors queue, until stopped and empty.
+    pub(crate) fn run(mut self) {
+        let mut claims = Vec::with_capacity(self.images.len());
+        loop {
+            let pool = self.pool.clone();
+            pool.writes.take(self.images.len(), &mut claims);
+            if claims.is_empty() {
+                break;
+            }
+            let outcome = self.write(&claims);
+            pool.writes.note(&outcome);
+            if outcome.is_err() {
+                // The pages stay dirty and will be sampled again; a device that refuses writes is
+                // not asked in a tight loop.
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            self.counters.evictor_cpu_ns.set(cpu_time_ns());
+            pool.signal.progress();
+        }
+        self.pool.unregister_counters(&self.counters);
+    }
+
+    /// Writes one batch of claimed pages.
+    fn write(&mut self, claims: &[Claim]) -> Result<()> {
+        let pool = self.pool.clone();
+        // 1. Save space where neighbours are underfull.
+        for claim in claims {
+            if pool.owner().before_write(&pool, claim.frame) {
+                self.counters.x_merges.add(1);
+            }
+        }
+        // 2. Copy the images out. Pages that were freed or are clean by now drop out.
+        self.batch.clear();
+        for claim in claims {
+            self.copy_image(*claim);
+        }
+        // 3. The log first: no image may be durable before its changes are.
+        let last = self.batch.iter().map(|image| image.gsn).max();
+        let durable = last.map_or(Ok(()), |gsn| pool.barrier.ensure_durable(gsn));
+        // 4. All images at once.
+        let mut results = Vec::with_capacity(self.batch.len());
+        if durable.is_ok() {
+            let writes: Vec<_> = (self.batch.iter().zip(&self.images))
+                .map(|(image, bytes)| PageWrite { page: image.page, image: bytes })
+                .collect();
+            if !writes.is_empty() {
+                pool.storage.write_pages(&writes, &mut results);
+                assert_eq!(results.len(), writes.len(), "one result for each write");
+            }
+        }
+        // 5. Clean what did not change meanwhile; evict what is still cold.
+        let mut outcome = durable;
+        let mut freed = Vec::new();
+        for (i, image) in std::mem::take(&mut self.batch).iter().enumerate() {
+            let written = match results.get_mut(i) {
+                Some(result) => std::mem::replace(result, Ok(()))
+                    .map_err(|error| Error::io(format_args!("write page {}", image.page), error)),
+                None => Err(outcome.clone().expect_err("no results without a log error")),
+            };
+            if let Err(error) = &written {
+                tracing::error!(page = image.page.0, %error, "write-back failed");
+                outcome = Err(error.clone());
+            } else {
+                self.counters.pages_written.add(1);
+            }
+            self.finish(image, written.is_ok(), &mut freed);
+        }
+        if !freed.is_empty() {
+            self.counters.evictions.add(freed.len() as u64);
+            self.counters.evictions_dirty.add(freed.len() as u64);
+            pool.count_evictions(freed.len() as u64);
+            pool.give_frames(&freed);
+        }
+        outcome
+    }
+
+    /// Takes the image of a claimed page into the next buffer of the batch.
+    fn copy_image(&mut self, claim: Claim) {
+        let pool = self.pool.clone();
+        let header = pool.header(claim.frame);
+        let shared = loop {
+            match pool.try_shared(claim.frame) {
+                Some(shared) => break shared,
+                // An exclusive holder never waits for us, so it leaves soon.
+                None => crate::sync::yield_now(),
+            }
+        };
+        if header.state() == FrameState::Zombie {
+            drop(shared);
+            return self.bury(claim.frame);
+        }
+        assert_eq!(header.state(), FrameState::Hot, "page {} was claimed", header.page_id());
+        if !header.is_dirty() {
+            drop(shared);
+            header.release_write();
+            return;
+        }
+        let image = &mut self.images[self.batch.len()];
+        let (page, gsn) = (header.page_id(), header.gsn());
+        shared.page().copy_image(image);
+        pool.unswizzle(image);
+        drop(shared);
+        image.seal();
+        assert_eq!(image.u64_at(header::PAGE_ID), page.0, "image of another page");
+        assert_eq!(image.u64_at(header::GSN), gsn.0, "image of page {page} of another moment");
+        self.batch.push(Image { claim, page, gsn });
+    }
+
+    /// Ends the write of one page.
+    fn finish(&self, image: &Image, written: bool, freed: &mut Vec<FrameId>) {
+        let pool = &self.pool;
+        let frame = image.claim.frame;
+        let guard = pool.exclusive(frame);
+        let header = guard.header();
+        if header.state() == FrameState::Zombie {
+            drop(guard);
+            return self.bury(frame);
+        }
+        if written {
+            header.record_written(image.gsn);
+        }
+        header.release_write();
+        drop(guard);
+        if written && evict(pool, frame, image.claim.threshold) {
+            freed.push(frame);
+        }
+    }
+
+    /// Frees a page that was freed by the tree while we held its image.
+    fn bury(&self, frame: FrameId) {
+        let header = self.pool.header(frame);
+        let page = header.page_id();
+        header.release_write();
+        header.change_state(FrameState::Zombie, FrameState::Free);
+        self.pool.free_page_id(page);
+        self.pool.give_frames(&[frame]);
+    }
+}
+
+impl Pool {
+    /// Replaces the hot swips of an image by page ids. The caller holds a latch of the page, so
+    /// its children cannot leave their frames.
+    fn unswizzle(&self, image: &mut PageImage) {
+        self.owner().map_swips(image, &mut |raw| match Swip(raw).target() {
+            Target::Hot(child) => Swip::evicted(self.header(child).page_id()).0,
+            Target::Evicted(_) => raw,
+        });
+    }
+
+    /// Writes every dirty page and waits for it; gives how many were written. Background threads
+    /// must have been stopped and no operation may run.
+    ///
+    /// # Errors
+    /// The first failure. Every page that could be written was; the others stay dirty.
+    pub fn flush(self: &Arc<Self>) -> Result<u64> {
+        let size = self.options.write_concurrency.max(64);
+        let mut writer = Writer::new(self.clone(), size);
+        let (mut written, mut outcome) = (0, Ok(()));
+        let mut claims = Vec::with_capacity(size);
+        let frames = (0..self.frames() as u32).map(FrameId);
+        for frame in frames.map(Some).chain([None]) {
+            if let Some(frame) = frame {
+                let header = self.header(frame);
+                if header.state() == FrameState::Hot && header.is_dirty() {
+                    assert!(header.claim_write(), "a writer is still running");
+                    claims.push(Claim { frame, threshold: f32::NEG_INFINITY });
+                }
+            }
+            if claims.len() == size || (frame.is_none() && !claims.is_empty()) {
+                match writer.write(&claims) {
+                    Ok(()) => written += claims.len() as u64,
+                    Err(error) => outcome = outcome.and(Err(error)),
+                }
+                claims.clear();
+            }
+        }
+        self.unregister_counters(&writer.counters);
+        outcome.map(|()| written)
+    }
+}
+
+const _: () = assert!(PAGE_SIZE == size_of::<PageImage>());

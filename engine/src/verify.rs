@@ -1,0 +1,185 @@
+//! Verification of a whole store: every tree with its large values, the catalog, and that each page
+//! in use belongs to exactly one of them.
+
+use crate::{catalog::OpenTree, engine::Core, stats::TreeStat};
+use std::{collections::HashMap, sync::Arc};
+use wattle_btree::{LargeValue, TreeReport, chunk_id};
+use wattle_buffer::{Error, PAGE_SIZE, PageId, Result, Worker, is_reserved_page};
+
+/// What [`crate::Engine::verify`] found.
+#[derive(Debug, Clone, Default)]
+pub struct VerifyReport {
+    /// What is wrong, one sentence each. Empty: everything is as it should be.
+    pub problems: Vec<String>,
+    /// Pages of trees that were checked.
+    pub pages: u64,
+    /// Pages in use.
+    pub used_pages: u64,
+    /// Pages of the data file.
+    pub file_pages: u64,
+    /// Trees.
+    pub trees: u64,
+    /// Records of all trees.
+    pub records: u64,
+}
+
+/// One bit for each page that was reached.
+struct Reached {
+    words: Vec<u64>,
+    problems: Vec<String>,
+    count: u64,
+}
+
+impl Reached {
+    fn new(pages: u64) -> Reached {
+        Reached { words: vec![0; pages.div_ceil(64) as usize], problems: Vec::new(), count: 0 }
+    }
+
+    fn page(&mut self, page: PageId) {
+        self.count += 1;
+        let Some(word) = self.words.get_mut(page.0 as usize / 64) else {
+            return self.problems.push(format!("page {page} lies outside of the data file"));
+        };
+        let bit = 1 << (page.0 % 64);
+        if *word & bit != 0 || is_reserved_page(page) {
+            self.problems.push(format!("page {page} is used twice"));
+        }
+        *word |= bit;
+    }
+}
+
+pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
+    let worker = core.worker();
+    core.catalog.release();
+    let (in_use, file_pages, used_pages) = core.pool.allocator().snapshot();
+    let mut reached = Reached::new(file_pages);
+    let mut report = VerifyReport { file_pages, used_pages, ..VerifyReport::default() };
+    let catalog =
+        core.catalog.verify_catalog(&mut |page| reached.page(page), &mut |_, _, _| {})?;
+    report.problems.extend(catalog.problems);
+    for name in core.catalog.names()? {
+        let tree = match core.catalog.open(core, &name) {
+            Ok(Some(tree)) => tree,
+            Ok(None) => {
+                report.problems.push(format!("the tree {name:?} is listed but not found"));
+                continue;
+            }
+            Err(error @ Error::Corruption { .. }) => {
+                report.problems.push(format!("the tree {name:?} cannot be opened: {error}"));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let checked = verify_tree(&worker, &tree, &mut reached, report.records, progress)?;
+        report.problems.extend(checked.problems);
+        report.records += checked.records;
+        report.trees += 1;
+    }
+    report.pages = reached.count;
+    report.problems.append(&mut reached.problems);
+    // Every page in use was reached, unless damage hid it.
+    if report.problems.is_empty() {
+        let mut lost = 0u64;
+        let mut unmarked = 0u64;
+        for page in (0..file_pages).map(PageId) {
+            let bit = |words: &[u64]| words[page.0 as usize / 64] >> (page.0 % 64) & 1 == 1;
+            if !is_reserved_page(page) {
+                lost += u64::from(bit(&in_use) && !bit(&reached.words));
+                unmarked += u64::from(!bit(&in_use) && bit(&reached.words));
+            }
+        }
+        if lost > 0 {
+            report.problems.push(format!("{lost} pages in use belong to no tree"));
+        }
+        if unmarked > 0 {
+            report.problems.push(format!("{unmarked} pages of trees are marked as free"));
+        }
+    }
+    Ok(report)
+}
+
+fn verify_tree(
+    worker: &Worker,
+    open: &Arc<OpenTree>,
+    reached: &mut Reached,
+    before: u64,
+    progress: &mut dyn FnMut(u64),
+) -> Result<TreeReport> {
+    let mut large: HashMap<u64, u64> = HashMap::new();
+    let (mut records, mut damaged) = (0u64, Vec::new());
+    let root = open.tree.root_page();
+    let mut report =
+        open.tree.verify(worker, &mut |page| reached.page(page), &mut |_, value, special| {
+            records += 1;
+            if records.is_multiple_of(1 << 14) {
+                progress(before + records);
+            }
+            if special {
+                match LargeValue::decode(value, root) {
+                    Ok(value) => {
+                        if large.insert(value.id, value.len).is_some() {
+                            damaged.push(format!("large value {} is used twice", value.id));
+                        }
+                    }
+                    Err(error) => damaged.push(error.to_string()),
+                }
+            }
+        })?;
+    report.problems.extend(damaged.into_iter().map(|p| format!("tree {:?}: {p}", open.name)));
+    let Some(store) = open.large.get() else {
+        if !large.is_empty() {
+            report.problems.push(format!("tree {:?} has lost its large values", open.name));
+        }
+        return Ok(report);
+    };
+    let mut orphans = 0u64;
+    let chunks =
+        store.tree.verify(worker, &mut |page| reached.page(page), &mut |key, value, _| {
+            match chunk_id(key).and_then(|id| large.get_mut(&id)) {
+                Some(missing) => *missing = missing.wrapping_sub(value.len() as u64),
+                None => orphans += 1,
+            }
+        })?;
+    report.problems.extend(chunks.problems);
+    if orphans > 0 {
+        report
+            .problems
+            .push(format!("tree {:?}: {orphans} chunks belong to no large value", open.name));
+    }
+    for (id, missing) in large.into_iter().filter(|(_, missing)| *missing != 0) {
+        report.problems.push(format!(
+            "tree {:?}: large value {id} does not have its length ({missing} bytes missing)",
+            open.name
+        ));
+    }
+    Ok(report)
+}
+
+pub(crate) fn tree_stats(core: &Core) -> Result<Vec<TreeStat>> {
+    let worker = core.worker();
+    let mut stats = Vec::new();
+    for name in core.catalog.names()? {
+        let Some(open) = core.catalog.open(core, &name)? else { continue };
+        let mut leaf_bytes = 0;
+        let report = open.tree.verify(&worker, &mut |_| {}, &mut |_, _, _| {})?;
+        let leaf_pages = report.nodes.first().copied().unwrap_or(0);
+        leaf_bytes += report.leaf_bytes;
+        let large_pages = match open.large.get() {
+            Some(store) => store.tree.verify(&worker, &mut |_| {}, &mut |_, _, _| {})?.pages(),
+            None => 0,
+        };
+        if let Some(problem) = report.problems.first() {
+            return Err(Error::corruption(open.tree.root_page(), problem));
+        }
+        stats.push(TreeStat {
+            name,
+            records: report.records,
+            depth: report.nodes.len(),
+            leaf_pages,
+            inner_pages: report.pages() - leaf_pages,
+            large_pages,
+            fill: leaf_bytes as f64 / (leaf_pages.max(1) * PAGE_SIZE as u64) as f64,
+        });
+    }
+    Ok(stats)
+}
