@@ -14,11 +14,13 @@ pub mod ycsb;
 pub mod ycsb_run;
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use wattle::Engine;
 
-use crate::driver::backend::Backend;
+use crate::adapter::EngineStore;
 use crate::driver::control::Interrupt;
 use exit::Exit;
 
@@ -49,10 +51,10 @@ pub enum Command {
 }
 
 /// Parses `arguments`, the first of which is the program's name, and does what they say.
-pub fn main<B: Backend>(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let done = parse(&arguments).and_then(|command| match command {
-        Some(command) => run::<B>(command, &arguments),
+        Some(command) => run(command, &arguments),
         None => Ok(()),
     });
     match done {
@@ -75,25 +77,27 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
     match &command {
         Command::Ycsb(flags) => flags.spec().map(drop)?,
         Command::Probe(flags) => flags.check()?,
-        Command::Verify(maintain::VerifyFlags { store, .. })
-        | Command::Stat(maintain::StatFlags { store, .. })
-        | Command::Dump(dump::DumpFlags { store, .. }) => store.must_exist()?,
-        Command::Load(_) => {}
+        Command::Verify(_) | Command::Stat(_) | Command::Dump(_) | Command::Load(_) => {}
     }
     Ok(Some(command))
 }
 
-fn run<B: Backend>(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
+fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
+    // An open store must be closed, or it counts as damaged: no interrupt may simply end the process.
+    let interrupt = Interrupt::of_process().map_err(Exit::Failed)?;
     match command {
         Command::Ycsb(flags) => {
-            let interrupt = Interrupt::of_process().map_err(Exit::Failed)?;
-            ycsb_run::run::<B>(&flags, command_line(arguments), &interrupt)
+            let open = |path: &Path, options| {
+                Engine::open(path, options).map(EngineStore::new).map_err(exit::not_opened)
+            };
+            let command = command_line(arguments);
+            ycsb_run::run(&flags, command, &interrupt, &mut std::io::stdout().lock(), open)
         }
-        Command::Verify(flags) => maintain::verify::<B>(&flags),
-        Command::Stat(flags) => maintain::stat::<B>(&flags),
-        Command::Dump(flags) => dump::dump::<B>(&flags, &mut std::io::stdout().lock()),
-        Command::Load(flags) => dump::load::<B>(&flags, &mut std::io::stdin().lock()),
-        Command::Probe(flags) => probe::probe::<B>(&flags),
+        Command::Verify(flags) => maintain::verify(&flags),
+        Command::Stat(flags) => maintain::stat(&flags),
+        Command::Dump(flags) => dump::dump(&flags, &mut std::io::stdout().lock(), &interrupt),
+        Command::Load(flags) => dump::load(&flags, &mut std::io::stdin().lock(), &interrupt),
+        Command::Probe(flags) => probe::probe(&flags, &interrupt),
     }
 }
 

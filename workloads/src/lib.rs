@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod adapter;
 pub mod cli;
 pub mod driver;
 pub mod histogram;

@@ -1,8 +1,6 @@
 //! The machine that a result was measured on, and what the process used of it.
 
 use std::fs;
-use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use serde::Serialize;
@@ -84,19 +82,6 @@ pub fn peak_rss_bytes() -> u64 {
     kib_value(&fs::read_to_string("/proc/self/status").unwrap_or_default(), "VmHWM")
 }
 
-/// Bytes that the file or directory `path` takes on disk, with all that is in it.
-pub fn disk_bytes(path: &Path) -> io::Result<u64> {
-    let metadata = fs::symlink_metadata(path)?;
-    // `st_blocks` counts 512 bytes, whatever the block size of the file system.
-    let mut bytes = metadata.blocks() * 512;
-    if metadata.is_dir() {
-        for entry in fs::read_dir(path)? {
-            bytes += disk_bytes(&entry?.path())?;
-        }
-    }
-    Ok(bytes)
-}
-
 /// Kind and device of the file system that holds `path`, such as `ext4 on /dev/vda`; empty if the
 /// system does not tell. A result from a file system in memory says nothing about a device, so
 /// reports show it.
@@ -146,15 +131,6 @@ mod tests {
     fn this_process_has_used_memory() {
         assert!(peak_rss_bytes() > 1 << 20);
         assert!(cores() >= 1 && !Machine::this().kernel.trim().is_empty());
-    }
-
-    #[test]
-    fn sizes_on_disk_add_up() {
-        let folder = tempfile::tempdir().unwrap();
-        let before = disk_bytes(folder.path()).unwrap();
-        std::fs::write(folder.path().join("a"), vec![1; 100_000]).unwrap();
-        assert!(disk_bytes(folder.path()).unwrap() >= before + 100_000);
-        assert!(disk_bytes(&folder.path().join("none")).is_err());
     }
 
     #[test]

@@ -2,16 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 
-use wattle_workloads::cli;
+use tracing_subscriber::EnvFilter;
 
 fn main() -> ExitCode {
-    let arguments: Vec<OsString> = std::env::args_os().collect();
-    match cli::parse(&arguments) {
-        Ok(None) => ExitCode::SUCCESS,
-        Ok(Some(_)) => cli::exit::Exit::Failed("the engine is not linked yet".to_owned()).report(),
-        Err(exit) => exit.report(),
-    }
+    // Warnings of the engine go to standard error; RUST_LOG asks for more or less.
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    wattle_workloads::cli::main(std::env::args_os())
 }

@@ -65,6 +65,7 @@ fn values_that_make_no_sense_together_are_refused() {
         ("--key-size 16", ["--key-size", "8 bytes", "24 to 1024"]),
         ("--duration 1s --operations 5", ["--duration", "--operations", "cannot be used with"]),
         ("--threads 1000 --tasks 4096", ["4096000", "in flight", "at most 65536"]),
+        ("--db x --io memory", ["--db", "--io memory", "uring or threads"]),
         ("--log on", ["--log on", "no write-ahead log yet", "off"]),
         ("--durability sync", ["--durability", "no write-ahead log yet", "leave the flag out"]),
         ("--durability none", ["--durability", "no write-ahead log yet", "leave the flag out"]),
@@ -79,16 +80,24 @@ fn missing_and_unknown_subcommands_and_paths_are_refused() {
     refused(&["frobnicate"], &["frobnicate", "--help lists the subcommands"]);
     for subcommand in ["verify", "stat", "dump"] {
         refused(&[subcommand], &["PATH", "not provided"]);
-        refused(&[subcommand, "/no/such/store"], &["/no/such/store", "not a store"]);
-        let empty = tempfile::tempdir().unwrap();
-        let path = empty.path().to_str().unwrap();
-        refused(&[subcommand, path], &["not a store", "empty"]);
-        assert_eq!(empty.path().read_dir().unwrap().count(), 0, "nothing was created");
+        refused(&[subcommand, "/no/such/store"], &["/no/such/store", "not a Wattle store"]);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_str().unwrap();
+        refused(&[subcommand, path], &[path, "not a Wattle store", "empty"]);
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0, "nothing was created");
+        std::fs::write(folder.path().join("notes"), "x").unwrap();
+        refused(&[subcommand, path], &[path, "not a Wattle store", "other contents"]);
     }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("notes"), "x").unwrap();
+    let path = folder.path().to_str().unwrap();
+    refused(&["ycsb", "--db", path], &[path, "not a Wattle store"]);
+    refused(&["ycsb", "--pool", "4KiB"], &["pool", "too small", "minimum"]);
+    refused(&["ycsb", "--policy", "astrology"], &["astrology", "watt", "random"]);
     refused(&["load"], &["PATH", "not provided"]);
     refused(&["probe", "/no/such/folder"], &["/no/such/folder", "not a directory"]);
     refused(&["probe", "/", "--size", "5"], &["--size 5", "at least 1MiB"]);
-    refused(&["probe", "/", "--depths", "1,0"], &["--depths", "0", "1..=4096"]);
+    refused(&["probe", "/", "--depths", "1,0"], &["--depths", "0", "1..=1024"]);
     refused(&["verify", "/", "--io", "memory"], &["memory", "possible values: uring, threads"]);
 }
 

@@ -6,23 +6,40 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 
 use clap::Parser;
-use support::{MapBackend, store_at};
+use serde_json::{Value, json};
+use support::store_at;
 use wattle_workloads::cli::exit::Exit;
 use wattle_workloads::cli::{Cli, Command, ycsb_run};
 use wattle_workloads::driver::control::Interrupt;
 
-fn ycsb_with(interrupt: &Interrupt, arguments: &str, folder: &Path) -> Result<(), Exit> {
+/// Runs `wattle ycsb` with `arguments`, in which `DIR` stands for `folder`. Returns how it ended, and
+/// the result that it printed, if any.
+fn ycsb_with(interrupt: &Interrupt, arguments: &str, folder: &Path) -> (Result<(), Exit>, Value) {
     let arguments = arguments.replace("DIR", folder.to_str().unwrap());
     let words = ["wattle", "ycsb", "--format", "json"].into_iter();
     let cli = Cli::try_parse_from(words.chain(arguments.split_whitespace())).unwrap();
     match cli.command {
-        Command::Ycsb(flags) => ycsb_run::run::<MapBackend>(&flags, arguments.clone(), interrupt),
+        Command::Ycsb(flags) => {
+            let open = |path: &Path, _options| {
+                std::fs::create_dir_all(path).unwrap();
+                Ok(store_at(path))
+            };
+            let mut out = Vec::new();
+            let end = ycsb_run::run(&flags, arguments.clone(), interrupt, &mut out, open);
+            let result = if out.is_empty() { Value::Null } else { object(&out) };
+            (end, result)
+        }
         other => panic!("{other:?}"),
     }
 }
 
+/// The one JSON object that `text` is.
+fn object(text: &[u8]) -> Value {
+    serde_json::from_slice(text).unwrap()
+}
+
 fn ycsb(arguments: &str, folder: &Path) -> Result<(), Exit> {
-    ycsb_with(&Interrupt::default(), arguments, folder)
+    ycsb_with(&Interrupt::default(), arguments, folder).0
 }
 
 fn folder() -> tempfile::TempDir {
@@ -37,7 +54,14 @@ fn every_core_workload_runs_blocking_and_with_tasks() {
         for crew in ["--threads 1", "--threads 3", "--threads 2 --tasks 5"] {
             let folder = folder();
             let arguments = format!("{SMALL} --workload {workload} {crew}");
-            assert_eq!(ycsb(&arguments, folder.path()), Ok(()), "{arguments}");
+            let (end, result) = ycsb_with(&Interrupt::default(), &arguments, folder.path());
+            assert_eq!(end, Ok(()), "{arguments}");
+            let run = &result["run"];
+            assert_eq!(run["operations"], 20_000, "{arguments}");
+            let latency = run["latency_us"].as_object().unwrap();
+            let counts = latency.values().map(|kind| kind["count"].as_u64().unwrap());
+            assert_eq!(counts.sum::<u64>(), 20_000, "{arguments}");
+            assert_eq!(result["check"]["passed"], true);
         }
     }
 }
@@ -100,8 +124,13 @@ fn a_wrong_value_fails_the_run() {
             let store = store_at(&folder.path().join("store"));
             // The first read of all is that of the description of the data.
             store.shared.damaged_read.store(500, Ordering::Relaxed);
-            let failed = ycsb(&format!("{SMALL} --workload {workload} {crew}"), folder.path());
+            let run = format!("{SMALL} --workload {workload} {crew}");
+            let (failed, result) = ycsb_with(&Interrupt::default(), &run, folder.path());
             let Err(Exit::Failed(sentence)) = failed else { panic!("{failed:?}") };
+            assert_eq!(
+                (&result["error"], &result["check"]["passed"]),
+                (&json!(sentence), &json!(false))
+            );
             assert!(sentence.contains("not one that was written to it"), "{sentence}");
             assert!(sentence.contains("user"), "the key is named: {sentence}");
         }
@@ -193,7 +222,8 @@ fn an_interrupt_ends_a_run_early_with_its_results() {
         std::thread::sleep(std::time::Duration::from_millis(700));
         raised.raise();
     });
-    assert_eq!(ycsb_with(&interrupt, run, folder.path()), Ok(()));
+    let (end, result) = ycsb_with(&interrupt, run, folder.path());
+    assert_eq!((end, &result["run"]["interrupted"]), (Ok(()), &json!(true)));
     assert!(start.elapsed().as_secs() < 10);
     let page = std::fs::read_to_string(folder.path().join("report.html")).unwrap();
     assert!(page.contains("(interrupted)"));
@@ -201,7 +231,7 @@ fn an_interrupt_ends_a_run_early_with_its_results() {
     let again = "--db DIR/store --records 1000 --warmup 0 --operations 1000 --workload d";
     assert_eq!(ycsb(again, folder.path()), Ok(()));
     assert_eq!(
-        ycsb_with(&interrupt, "--db DIR/other --records 9999", folder.path()),
+        ycsb_with(&interrupt, "--db DIR/other --records 9999", folder.path()).0,
         Err(Exit::Failed("interrupted while loading".to_owned()))
     );
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
+use wattle::{Engine, IoKind, Options};
 
-use super::exit::Exit;
+use super::exit::{Exit, not_opened};
 use super::units;
-use crate::driver::backend::{IoBackend, StoreOptions};
 use crate::driver::crew::Crew;
 use crate::driver::measure::Length;
 use crate::machine;
@@ -135,6 +135,11 @@ impl RunFlags {
                     .to_owned(),
             ));
         }
+        if self.db.is_some() && self.io == IoBackend::Memory {
+            return Err(Exit::Usage(
+                "--db goes with --io uring or threads; --io memory keeps nothing".to_owned(),
+            ));
+        }
         let crew = self.crew();
         if crew.workers() > MAX_IN_FLIGHT {
             return Err(Exit::Usage(format!(
@@ -163,18 +168,21 @@ impl RunFlags {
     }
 
     /// How to open the store.
-    pub fn store_options(&self) -> StoreOptions {
-        StoreOptions {
-            pool_bytes: self.pool,
-            policy: self.policy.clone(),
-            evictors: self.evictors.map_or_else(default_evictors, |evictors| evictors as usize),
-            io: self.io,
-        }
+    pub fn store_options(&self) -> Options {
+        Options::default()
+            .pool_bytes(self.pool)
+            .policy(self.policy.as_str())
+            .evictors(self.evictor_threads())
+            .io(self.io.into())
+    }
+
+    fn evictor_threads(&self) -> usize {
+        self.evictors.map_or_else(|| (machine::cores() / 8).max(1), |evictors| evictors as usize)
     }
 
     /// The flags as used, for the report.
     pub fn settings(&self) -> RunSettings {
-        let (crew, store) = (self.crew(), self.store_options());
+        let crew = self.crew();
         let (duration, operations) = match self.length() {
             Length::Time(time) => (Some(time.as_secs_f64()), None),
             Length::Operations(operations) => (None, Some(operations)),
@@ -189,8 +197,8 @@ impl RunFlags {
             warmup: self.warmup.as_secs_f64(),
             durability: "none (no log yet)",
             log: "off",
-            policy: store.policy,
-            evictors: store.evictors,
+            policy: self.policy.clone(),
+            evictors: self.evictor_threads(),
             io: self.io,
             seed: self.seed,
             format: self.format,
@@ -198,10 +206,6 @@ impl RunFlags {
             report: self.report.as_ref().map(|path| path.display().to_string()),
         }
     }
-}
-
-fn default_evictors() -> usize {
-    (machine::cores() / 8).max(1)
 }
 
 /// [`RunFlags`] as used.
@@ -241,6 +245,28 @@ pub struct StoreFlags {
     pub io: FileBackend,
 }
 
+/// Storage back ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IoBackend {
+    /// io_uring with direct I/O.
+    Uring,
+    /// Blocking reads and writes, for where io_uring is refused.
+    Threads,
+    /// Pages in memory only; nothing is kept.
+    Memory,
+}
+
+impl From<IoBackend> for IoKind {
+    fn from(backend: IoBackend) -> Self {
+        match backend {
+            IoBackend::Uring => IoKind::Uring,
+            IoBackend::Threads => IoKind::Threads,
+            IoBackend::Memory => IoKind::Memory,
+        }
+    }
+}
+
 /// Storage back ends that keep anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FileBackend {
@@ -250,35 +276,19 @@ pub enum FileBackend {
     Threads,
 }
 
-impl From<FileBackend> for IoBackend {
+impl From<FileBackend> for IoKind {
     fn from(backend: FileBackend) -> Self {
         match backend {
-            FileBackend::Uring => IoBackend::Uring,
-            FileBackend::Threads => IoBackend::Threads,
+            FileBackend::Uring => IoKind::Uring,
+            FileBackend::Threads => IoKind::Threads,
         }
     }
 }
 
 impl StoreFlags {
-    /// How to open the store.
-    pub fn options(&self) -> StoreOptions {
-        StoreOptions {
-            pool_bytes: self.pool,
-            policy: "watt".to_owned(),
-            evictors: default_evictors(),
-            io: self.io.into(),
-        }
-    }
-
-    /// Refuses a path that cannot be a store, before anything could create one there.
-    pub fn must_exist(&self) -> Result<(), Exit> {
-        let path = self.path.display();
-        let mut entries = std::fs::read_dir(&self.path).map_err(|error| {
-            Exit::Usage(format!("{path} is not a store, which is a directory: {error}"))
-        })?;
-        if entries.next().is_none() {
-            return Err(Exit::Usage(format!("{path} is not a store: the directory is empty")));
-        }
-        Ok(())
+    /// Opens the store, which has to exist unless `create` is set.
+    pub fn open(&self, create: bool) -> Result<Engine, Exit> {
+        let options = Options::default().pool_bytes(self.pool).io(self.io.into()).create(create);
+        Engine::open(&self.path, options).map_err(not_opened)
     }
 }

@@ -1,25 +1,23 @@
 //! `wattle dump` and `wattle load`: all pairs as lines of text, and back.
 //!
-//! Neither holds more than a batch of pairs in memory, so stores of any size go through a pipe.
+//! Neither holds more than one pair in memory, so stores of any size go through a pipe.
 
 use std::io::{self, BufRead, BufWriter, IsTerminal, Write};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use wattle::{Engine, Tree};
 
 use super::common::StoreFlags;
 use super::exit::{Exit, failed};
-use crate::driver::backend::Backend;
-use crate::driver::crew::at_once;
-use crate::driver::store::{Client, Store};
+use crate::driver::control::Interrupt;
 
 const FORMAT: &str = "A line is TREE<tab>KEY<tab>VALUE. Printable ASCII characters and blanks stand \
 for themselves, except that a backslash is written \\\\; every other byte is \\x and two \
 hexadecimal digits. A line with a tree alone stands for a tree without pairs.";
 
-/// Text of a batch before it is written out.
-const BATCH_BYTES: usize = 1 << 20;
-const MAX_BATCH_PAIRS: usize = 4096;
+/// Pairs between two looks at the interrupt.
+const BATCH: u64 = 256;
 
 /// Flags of `dump`.
 #[derive(Args, Debug)]
@@ -44,144 +42,150 @@ pub struct LoadFlags {
 }
 
 /// Writes the pairs of a store to `out`.
-pub fn dump<B: Backend>(flags: &DumpFlags, out: &mut dyn Write) -> Result<(), Exit> {
-    flags.store.must_exist()?;
-    let path = &flags.store.path;
-    let store =
-        B::open(path, &flags.store.options()).map_err(|error| Exit::Usage(error.to_string()))?;
-    let mut names = store.table_names().map_err(failed("listing the trees"))?;
-    names.sort();
+pub fn dump(flags: &DumpFlags, out: &mut dyn Write, interrupt: &Interrupt) -> Result<(), Exit> {
+    let engine = flags.store.open(false)?;
+    let mut names = engine.trees().map_err(failed("listing the trees"))?;
     if let Some(tree) = &flags.tree {
         if !names.contains(tree) {
             return Err(Exit::Usage(format!(
                 "{} has no tree \"{tree}\"; it has {}",
-                path.display(),
+                flags.store.path.display(),
                 if names.is_empty() { "none".to_owned() } else { names.join(", ") }
             )));
         }
         names = vec![tree.clone()];
     }
-    let progress = spinner("dumping");
+    let progress =
+        if io::stdout().is_terminal() { ProgressBar::hidden() } else { spinner("dumping") };
     let mut out = BufWriter::new(out);
     for name in names {
-        dump_tree(&store, &name, &mut out, &progress)?;
+        dump_tree(&engine, &name, &mut out, &progress, interrupt)?;
     }
     out.flush().map_err(output_failed)?;
-    drop(out);
     progress.finish_and_clear();
-    store.close().map_err(failed("closing the store"))
+    engine.close().map_err(failed("closing the store"))
 }
 
-fn dump_tree<S: Store>(
-    store: &S,
+fn dump_tree(
+    engine: &Engine,
     name: &str,
     out: &mut impl Write,
     progress: &ProgressBar,
+    interrupt: &Interrupt,
 ) -> Result<(), Exit> {
-    let table = store.table(name).map_err(failed("opening the tree"))?;
-    let session = store.session().map_err(failed("opening a session"))?;
+    let read_failed = || failed(format!("reading tree {name}"));
+    let tree = engine.tree(name).map_err(read_failed())?;
+    let session = engine.session().map_err(read_failed())?;
+    let mut records = session.scan(&tree).map_err(read_failed())?;
     let mut prefix = Vec::new();
     escape(name.as_bytes(), &mut prefix);
-    let (mut from, mut last, mut batch) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut pairs, mut total) = (1, 0);
-    loop {
-        batch.clear();
-        let visit = |key: &[u8], value: &[u8]| {
-            batch.extend_from_slice(&prefix);
-            batch.push(b'\t');
-            escape(key, &mut batch);
-            batch.push(b'\t');
-            escape(value, &mut batch);
-            batch.push(b'\n');
-            last.clear();
-            last.extend_from_slice(key);
-        };
-        let found = at_once(session.scan(&table, &from, pairs, visit))
-            .map_err(failed(format_args!("reading tree {name}")))?;
-        out.write_all(&batch).map_err(output_failed)?;
-        total += found;
-        progress.inc(found as u64);
-        if found < pairs {
-            break;
+    let (mut line, mut pairs) = (Vec::new(), 0);
+    while let Some((key, value)) = records.next_entry().map_err(read_failed())? {
+        line.clear();
+        line.extend_from_slice(&prefix);
+        line.push(b'\t');
+        escape(key, &mut line);
+        line.push(b'\t');
+        escape(value, &mut line);
+        line.push(b'\n');
+        out.write_all(&line).map_err(output_failed)?;
+        pairs += 1;
+        if pairs % BATCH == 0 {
+            progress.inc(BATCH);
+            if interrupt.requested() {
+                return Err(Exit::Failed("interrupted while dumping".to_owned()));
+            }
         }
-        // The next key that there can be is the last one and a zero byte.
-        from.clear();
-        from.extend_from_slice(&last);
-        from.push(0);
-        // Values may be of any size: as many pairs as make a batch of about the right one.
-        pairs = match batch.len() {
-            small if small < BATCH_BYTES => (pairs * 2).min(MAX_BATCH_PAIRS),
-            _ => (pairs / 2).max(1),
-        };
     }
-    if total == 0 {
-        out.write_all(&prefix).and_then(|()| out.write_all(b"\n")).map_err(output_failed)?;
+    if pairs == 0 {
+        prefix.push(b'\n');
+        out.write_all(&prefix).map_err(output_failed)?;
     }
     Ok(())
 }
 
 /// Reads lines from `input` and stores their pairs.
-pub fn load<B: Backend>(flags: &LoadFlags, input: &mut dyn BufRead) -> Result<(), Exit> {
-    let store = B::open(&flags.store.path, &flags.store.options())
-        .map_err(|error| Exit::Usage(error.to_string()))?;
-    let loaded = load_lines(&store, input);
-    let closed = store.close().map_err(failed("closing the store"));
+pub fn load(flags: &LoadFlags, input: &mut dyn BufRead, interrupt: &Interrupt) -> Result<(), Exit> {
+    let engine = flags.store.open(true)?;
+    let progress = spinner("loading");
+    let loaded = load_lines(&engine, input, &progress, interrupt);
+    progress.finish_and_clear();
+    let closed = engine.close().map_err(failed("closing the store"));
     loaded.and(closed)
 }
 
-fn load_lines<S: Store>(store: &S, input: &mut dyn BufRead) -> Result<(), Exit> {
-    let progress = spinner("loading");
-    let session = store.session().map_err(failed("opening a session"))?;
-    let mut line = Vec::new();
-    let mut current: Option<(Vec<u8>, S::Table)> = None;
+fn load_lines(
+    engine: &Engine,
+    input: &mut dyn BufRead,
+    progress: &ProgressBar,
+    interrupt: &Interrupt,
+) -> Result<(), Exit> {
+    let session = engine.session().map_err(failed("opening a session"))?;
+    let mut text = Vec::new();
+    let mut current: Option<(Vec<u8>, Tree)> = None;
     for number in 1u64.. {
-        line.clear();
-        let read = input.read_until(b'\n', &mut line).map_err(failed("reading the lines"))?;
-        if read == 0 {
+        text.clear();
+        if input.read_until(b'\n', &mut text).map_err(failed("reading the lines"))? == 0 {
             break;
         }
-        if line.last() == Some(&b'\n') {
-            line.pop();
+        if text.last() == Some(&b'\n') {
+            text.pop();
         }
-        let at = || format!("line {number} of the input");
-        let refused =
-            |why: String| Exit::Failed(format!("{}: {why}; the lines before it are stored", at()));
-        let mut columns = line.split(|byte| *byte == b'\t');
-        let (tree, key, value, more) =
-            (columns.next(), columns.next(), columns.next(), columns.next());
-        let tree = unescape(tree.unwrap_or_default()).map_err(refused)?;
-        if current.as_ref().is_none_or(|(name, _)| *name != tree) {
-            let name = std::str::from_utf8(&tree)
-                .map_err(|_| refused("the name of the tree is not UTF-8".to_owned()))?;
-            let table = store.table(name).map_err(failed(at()))?;
-            current = Some((tree, table));
-        }
-        let Some((_, table)) = &current else { continue };
-        match (key, value, more) {
-            (None, ..) => {}
-            (Some(key), Some(value), None) => {
-                let (key, value) =
-                    (unescape(key).map_err(refused)?, unescape(value).map_err(refused)?);
-                at_once(session.put(table, &key, &value)).map_err(failed(at()))?;
-                progress.inc(1);
-            }
+        let refused = |why: String| {
+            Exit::Failed(format!(
+                "line {number} of the input: {why}; the lines before it are stored"
+            ))
+        };
+        let line = Line::parse(&text).map_err(refused)?;
+        let store_failed = |error: wattle::Error| refused(error.to_string());
+        let tree = match current.take() {
+            Some((name, tree)) if name == line.tree => tree,
             _ => {
-                return Err(refused(
-                    "a tree, a key and a value, or a tree alone, are accepted, with tabs between"
-                        .to_owned(),
-                ));
+                let name = std::str::from_utf8(&line.tree)
+                    .map_err(|_| refused("the name of the tree is not UTF-8".to_owned()))?;
+                engine.tree(name).map_err(store_failed)?
+            }
+        };
+        if let Some((key, value)) = &line.pair {
+            session.put(&tree, key, value).map_err(store_failed)?;
+        }
+        current = Some((line.tree, tree));
+        if number % BATCH == 0 {
+            progress.inc(BATCH);
+            if interrupt.requested() {
+                return Err(Exit::Failed(format!(
+                    "interrupted; the first {number} lines are stored"
+                )));
             }
         }
     }
-    progress.finish_and_clear();
     Ok(())
 }
 
-/// Progress of work whose end is not known. Not shown where it would run into the output.
-fn spinner(doing: &'static str) -> ProgressBar {
-    if io::stdout().is_terminal() && doing == "dumping" {
-        return ProgressBar::hidden();
+/// What a line says.
+struct Line {
+    tree: Vec<u8>,
+    pair: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Line {
+    fn parse(text: &[u8]) -> Result<Self, String> {
+        let columns: Vec<&[u8]> = text.split(|byte| *byte == b'\t').take(4).collect();
+        let pair = match columns[..] {
+            [_] => None,
+            [_, key, value] => Some((unescape(key)?, unescape(value)?)),
+            _ => {
+                return Err("a tree, a key and a value, or a tree alone, are accepted, with tabs \
+                            between"
+                    .to_owned());
+            }
+        };
+        Ok(Self { tree: unescape(columns[0])?, pair })
     }
+}
+
+/// Progress of work whose end is not known.
+fn spinner(doing: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg} {human_pos} pairs, {per_sec}")
         .expect("the template is a constant that indicatif accepts");
     ProgressBar::no_length().with_style(style).with_message(doing)

@@ -35,6 +35,22 @@ pub fn failed<E: std::fmt::Display>(doing: impl std::fmt::Display) -> impl FnOnc
     move |error| Exit::Failed(format!("{doing}: {error}"))
 }
 
+/// Why a store could not be opened: the path or the options are wrong, or the store is.
+pub fn not_opened(error: wattle::Error) -> Exit {
+    use wattle::Error::{
+        AlreadyOpen, InvalidOption, Limit, NotAStore, PoolExhausted, WrongVersion,
+    };
+    match error {
+        NotAStore { .. }
+        | WrongVersion { .. }
+        | AlreadyOpen { .. }
+        | InvalidOption(_)
+        | Limit(_)
+        | PoolExhausted { .. } => Exit::Usage(error.to_string()),
+        _ => Exit::Failed(error.to_string()),
+    }
+}
+
 /// What clap found wrong, as one sentence without its tips.
 pub fn sentence(error: &clap::Error) -> String {
     let text = error.to_string();

@@ -3,12 +3,10 @@
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
+use wattle::{PAGE_SIZE, Stats, TreeStat, VerifyReport};
 
 use super::common::{Format, StoreFlags};
 use super::exit::{Exit, failed};
-use crate::driver::backend::{Backend, StoreStat, VerifyReport};
-use crate::driver::store::Store;
-use crate::machine;
 use crate::report::figures::{bytes, count, table};
 
 /// Flags of `verify`.
@@ -36,136 +34,181 @@ pub struct StatFlags {
 }
 
 /// Checks a store.
-pub fn verify<B: Backend>(flags: &VerifyFlags) -> Result<(), Exit> {
-    flags.store.must_exist()?;
-    let store = B::open(&flags.store.path, &flags.store.options())
-        .map_err(|error| Exit::Usage(error.to_string()))?;
-    let style = ProgressStyle::with_template("checking {bar:40} {human_pos} of {human_len} pages")
+pub fn verify(flags: &VerifyFlags) -> Result<(), Exit> {
+    let engine = flags.store.open(false)?;
+    let style = ProgressStyle::with_template("checking: {human_pos} records, {per_sec}")
         .expect("the template is a constant that indicatif accepts");
-    let bar = ProgressBar::new(0).with_style(style);
-    let report = B::verify(&store, &mut |done, all| {
-        bar.set_length(all);
-        bar.set_position(done);
-    });
-    bar.finish_and_clear();
-    let report = report.map_err(failed("checking the store"))?;
+    let progress = ProgressBar::no_length().with_style(style);
+    let report = engine.verify(&mut |records| progress.set_position(records));
+    progress.finish_and_clear();
+    let verdict = Verdict::of(report.map_err(failed("checking the store"))?);
     match flags.format {
-        Format::Text => print!("{}", verify_text(&report)),
-        Format::Json => println!("{}", json(&Verdict { passed: passed(&report), report: &report })),
+        Format::Text => print!("{}", verdict.text()),
+        Format::Json => println!("{}", json(&verdict)),
     }
-    let closed = store.close().map_err(failed("closing the store"));
-    if passed(&report) { closed } else { Err(Exit::Reported) }
+    let closed = engine.close().map_err(failed("closing the store"));
+    if verdict.passed { closed } else { Err(Exit::Reported) }
 }
 
 /// Shows the sizes of a store.
-pub fn stat<B: Backend>(flags: &StatFlags) -> Result<(), Exit> {
-    flags.store.must_exist()?;
-    let path = &flags.store.path;
-    let store =
-        B::open(path, &flags.store.options()).map_err(|error| Exit::Usage(error.to_string()))?;
-    let stat = B::stat(&store).map_err(failed("measuring the store"))?;
-    let file_bytes = machine::disk_bytes(path).map_err(failed("sizing the store"))?;
+pub fn stat(flags: &StatFlags) -> Result<(), Exit> {
+    let engine = flags.store.open(false)?;
+    let trees = engine.tree_stats().map_err(failed("measuring the trees"))?;
+    let sizes = Sizes::of(&engine.stats(), &trees);
     match flags.format {
-        Format::Text => print!("{}", stat_text(&stat, file_bytes)),
-        Format::Json => println!("{}", json(&Sizes { file_bytes, stat: &stat })),
+        Format::Text => print!("{}", sizes.text()),
+        Format::Json => println!("{}", json(&sizes)),
     }
-    store.close().map_err(failed("closing the store"))
-}
-
-#[derive(Serialize)]
-struct Verdict<'a> {
-    passed: bool,
-    #[serde(flatten)]
-    report: &'a VerifyReport,
-}
-
-#[derive(Serialize)]
-struct Sizes<'a> {
-    file_bytes: u64,
-    #[serde(flatten)]
-    stat: &'a StoreStat,
+    engine.close().map_err(failed("closing the store"))
 }
 
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).expect("the value consists of plain values")
 }
 
-fn passed(report: &VerifyReport) -> bool {
-    report.problems.is_empty()
+/// What a check found, as printed.
+#[derive(Serialize)]
+struct Verdict {
+    passed: bool,
+    pages: u64,
+    used_pages: u64,
+    file_pages: u64,
+    trees: u64,
+    records: u64,
+    problems: Vec<String>,
 }
 
-fn verify_text(report: &VerifyReport) -> String {
-    let seen = format!(
-        "{} pages, {} trees and {} records checked",
-        count(report.pages),
-        count(report.trees),
-        count(report.records)
-    );
-    if passed(report) {
-        return format!("{seen}: nothing is wrong\n");
+impl Verdict {
+    fn of(report: VerifyReport) -> Self {
+        Self {
+            passed: report.problems.is_empty(),
+            pages: report.pages,
+            used_pages: report.used_pages,
+            file_pages: report.file_pages,
+            trees: report.trees,
+            records: report.records,
+            problems: report.problems,
+        }
     }
-    let problems: String = report.problems.iter().map(|problem| format!("  {problem}\n")).collect();
-    format!("{seen}: {} things are wrong\n{problems}", count(report.problems.len() as u64))
+
+    fn text(&self) -> String {
+        let seen = format!(
+            "checked {} pages with {} trees and {} records",
+            count(self.pages),
+            count(self.trees),
+            count(self.records)
+        );
+        if self.passed {
+            return format!("{seen}: nothing is wrong\n");
+        }
+        let problems: String =
+            self.problems.iter().map(|problem| format!("  {problem}\n")).collect();
+        format!("{seen}: this is wrong\n{problems}")
+    }
 }
 
-fn stat_text(stat: &StoreStat, file_bytes: u64) -> String {
-    let mut text = format!(
-        "on disk  {}\npages    {} of {}, {} of them free\n\n",
-        bytes(file_bytes),
-        count(stat.pages),
-        bytes(stat.page_bytes),
-        count(stat.free_pages)
-    );
-    let header =
-        ["tree", "records", "depth", "inner pages", "leaf pages", "value pages", "leaf fill"];
-    let mut rows = vec![header.map(str::to_owned).to_vec()];
-    for tree in &stat.trees {
-        rows.push(vec![
-            tree.name.clone(),
-            count(tree.records),
-            count(tree.depth),
-            count(tree.inner_pages),
-            count(tree.leaf_pages),
-            count(tree.value_pages),
-            format!("{:.0} %", tree.leaf_fill * 100.0),
-        ]);
+/// The sizes of a store, as printed.
+#[derive(Serialize)]
+struct Sizes {
+    file_bytes: u64,
+    page_bytes: u64,
+    pages: u64,
+    used_pages: u64,
+    free_pages: u64,
+    trees: Vec<TreeSizes>,
+}
+
+/// The sizes of one tree. `depth` counts the nodes from root to leaf; `leaf_fill` is from 0 to 1.
+#[derive(Serialize)]
+struct TreeSizes {
+    name: String,
+    records: u64,
+    depth: usize,
+    inner_pages: u64,
+    leaf_pages: u64,
+    large_pages: u64,
+    leaf_fill: f64,
+}
+
+impl Sizes {
+    fn of(stats: &Stats, trees: &[TreeStat]) -> Self {
+        let tree = |tree: &TreeStat| TreeSizes {
+            name: tree.name.clone(),
+            records: tree.records,
+            depth: tree.depth,
+            inner_pages: tree.inner_pages,
+            leaf_pages: tree.leaf_pages,
+            large_pages: tree.large_pages,
+            leaf_fill: tree.fill,
+        };
+        Self {
+            file_bytes: stats.file_bytes,
+            page_bytes: PAGE_SIZE as u64,
+            pages: stats.pages,
+            used_pages: stats.used_pages,
+            free_pages: stats.pages - stats.used_pages,
+            trees: trees.iter().map(tree).collect(),
+        }
     }
-    text.push_str(&table("", &rows));
-    text
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "file   {}\npages  {} of {}, {} of them free\n\n",
+            bytes(self.file_bytes),
+            count(self.pages),
+            bytes(self.page_bytes),
+            count(self.free_pages)
+        );
+        let header =
+            ["tree", "records", "depth", "inner pages", "leaf pages", "large pages", "leaf fill"];
+        let mut rows = vec![header.map(str::to_owned).to_vec()];
+        for tree in &self.trees {
+            rows.push(vec![
+                tree.name.clone(),
+                count(tree.records),
+                tree.depth.to_string(),
+                count(tree.inner_pages),
+                count(tree.leaf_pages),
+                count(tree.large_pages),
+                format!("{:.0} %", tree.leaf_fill * 100.0),
+            ]);
+        }
+        text.push_str(&table("", &rows));
+        text
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::driver::backend::TreeStat;
 
     #[test]
     fn a_clean_store_takes_one_line_and_a_damaged_one_a_list() {
-        let clean = VerifyReport { pages: 1200, trees: 2, records: 9, problems: Vec::new() };
+        let clean = VerifyReport { pages: 1200, trees: 2, records: 9, ..VerifyReport::default() };
         assert_eq!(
-            verify_text(&clean),
-            "1,200 pages, 2 trees and 9 records checked: nothing is wrong\n"
+            Verdict::of(clean.clone()).text(),
+            "checked 1,200 pages with 2 trees and 9 records: nothing is wrong\n"
         );
         let damaged = VerifyReport { problems: vec!["page 7 is torn".to_owned()], ..clean };
-        assert!(verify_text(&damaged).ends_with(": 1 things are wrong\n  page 7 is torn\n"));
-        let verdict = json(&Verdict { passed: passed(&damaged), report: &damaged });
-        let verdict: serde_json::Value = serde_json::from_str(&verdict).unwrap();
+        let damaged = Verdict::of(damaged);
+        assert!(damaged.text().ends_with(": this is wrong\n  page 7 is torn\n"));
+        let verdict: serde_json::Value = serde_json::from_str(&json(&damaged)).unwrap();
         assert_eq!(verdict["passed"], false);
         assert_eq!(verdict["problems"][0], "page 7 is torn");
     }
 
     #[test]
     fn sizes_are_shown_per_tree() {
-        let trees = vec![TreeStat {
+        let tree = TreeStat {
             name: "orders".to_owned(),
             records: 12_345,
             depth: 3,
-            leaf_fill: 0.705,
+            fill: 0.705,
             ..TreeStat::default()
-        }];
-        let stat = StoreStat { page_bytes: 4096, pages: 100, free_pages: 3, trees };
-        let text = stat_text(&stat, 1 << 20);
-        assert!(text.starts_with("on disk  1 MiB\npages    100 of 4 KiB, 3 of them free\n"));
+        };
+        let stats = Stats { file_bytes: 1 << 20, pages: 100, used_pages: 97, ..Stats::default() };
+        let text = Sizes::of(&stats, &[tree]).text();
+        assert!(text.starts_with("file   1 MiB\npages  100 of 4 KiB, 3 of them free\n"));
         assert!(text.contains("orders   12,345      3") && text.contains("70 %"), "{text}");
     }
 }

@@ -8,11 +8,14 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use wattle::PAGE_SIZE;
+use wattle::io::probe::{MAX_DEPTH, ProbeOptions, ProbePoint, ProbeReport, ProbeStep};
 
 use super::common::{FileBackend, Format};
 use super::exit::{Exit, failed};
 use super::units;
-use crate::driver::backend::{Backend, ProbePlan, ProbePoint, ProbeReport};
+use crate::driver::control::Interrupt;
 use crate::machine::{self, Machine};
 use crate::report::figures::{bytes, rate, significant, table};
 use crate::report::html::Page;
@@ -35,8 +38,8 @@ pub struct ProbeFlags {
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::some_time)]
     pub duration: Duration,
 
-    /// Queue depths, 1 to 4096, with commas between.
-    #[arg(long, value_name = "N,N,..", value_delimiter = ',', default_value = "1,2,4,8,16,32,64,128,256", value_parser = clap::value_parser!(u64).range(1..=4096))]
+    /// Queue depths, 1 to 1024, with commas between.
+    #[arg(long, value_name = "N,N,..", value_delimiter = ',', default_value = "1,2,4,8,16,32,64,128", value_parser = clap::value_parser!(u64).range(1..=MAX_DEPTH as u64))]
     pub depths: Vec<u64>,
 
     /// How to do the reads and writes.
@@ -73,89 +76,181 @@ impl ProbeFlags {
         }
         Ok(())
     }
+
+    /// What to measure.
+    fn options(&self) -> ProbeOptions {
+        let mut depths: Vec<usize> = self.depths.iter().map(|depth| *depth as usize).collect();
+        depths.sort_unstable();
+        depths.dedup();
+        ProbeOptions {
+            file_bytes: self.size,
+            point_time: self.duration,
+            depths,
+            kind: self.io.into(),
+            seed: self.seed,
+            ..ProbeOptions::new(&self.path)
+        }
+    }
 }
 
+/// Steps of the progress bar.
+const PROGRESS_STEPS: u64 = 1000;
+
 /// Measures the device.
-pub fn probe<B: Backend>(flags: &ProbeFlags) -> Result<(), Exit> {
-    flags.check()?;
-    let mut depths: Vec<usize> = flags.depths.iter().map(|depth| *depth as usize).collect();
-    depths.sort_unstable();
-    depths.dedup();
-    let plan = ProbePlan {
-        file_bytes: flags.size,
-        seconds: flags.duration.as_secs_f64(),
-        depths,
-        io: flags.io.into(),
-        seed: flags.seed,
-    };
-    let style = ProgressStyle::with_template("probing {bar:40} {pos} of {len} points")
+pub fn probe(flags: &ProbeFlags, interrupt: &Interrupt) -> Result<(), Exit> {
+    let options = flags.options();
+    let style = ProgressStyle::with_template("{msg:20} {bar:40} {percent} %")
         .expect("the template is a constant that indicatif accepts");
-    let bar = ProgressBar::new(2 * plan.depths.len() as u64).with_style(style);
-    let report = B::probe(&flags.path, &plan, &mut |done, all| {
-        bar.set_length(all as u64);
-        bar.set_position(done as u64);
-    });
+    let bar = ProgressBar::new(PROGRESS_STEPS).with_style(style);
+    let mut progress = |step, share: f64| {
+        bar.set_message(doing(step));
+        bar.set_position((share * PROGRESS_STEPS as f64) as u64);
+    };
+    let report = wattle::io::probe::probe(&options, interrupt.flag(), &mut progress);
     bar.finish_and_clear();
     let report = report.map_err(failed("measuring the device"))?;
     if let Some(path) = &flags.report {
-        std::fs::write(path, html(&report, &plan, &flags.path))
+        std::fs::write(path, html(&report, &options))
             .map_err(failed(format_args!("writing {}", path.display())))?;
     }
     match flags.format {
-        Format::Text => print!("{}", text(&report, &plan, &flags.path)),
-        Format::Json => println!(
-            "{}",
-            serde_json::to_string_pretty(&report).expect("a report consists of plain values")
-        ),
+        Format::Text => print!("{}", text(&report, &options)),
+        Format::Json => println!("{}", json(&report, &flags.path)),
     }
     Ok(())
+}
+
+fn doing(step: ProbeStep) -> String {
+    match step {
+        ProbeStep::Fill(_) => "writing the file".to_owned(),
+        ProbeStep::Reads(depth) => format!("{depth} reads at once"),
+        ProbeStep::Writes(depth) => format!("{depth} writes at once"),
+        ProbeStep::Mixed(depth) => format!("{depth} mixed at once"),
+        ProbeStep::Syncs => "syncs".to_owned(),
+    }
+}
+
+/// The object of `--format json`.
+#[derive(Serialize)]
+struct Json {
+    device: String,
+    machine: Machine,
+    back_end: &'static str,
+    direct: bool,
+    file_bytes: u64,
+    page_bytes: usize,
+    reads: Vec<Point>,
+    writes: Vec<Point>,
+    mixed_reads: Point,
+    mixed_writes: Point,
+    asymmetry: f64,
+    asymmetry_of_latency: f64,
+    k_r: usize,
+    k_w: usize,
+    sync_p50_us: f64,
+}
+
+/// One kind of operation at one queue depth.
+#[derive(Serialize)]
+struct Point {
+    depth: usize,
+    iops: f64,
+    p50_us: f64,
+    p99_us: f64,
+    p999_us: f64,
+}
+
+impl From<&ProbePoint> for Point {
+    fn from(point: &ProbePoint) -> Self {
+        Self {
+            depth: point.depth,
+            iops: point.per_second,
+            p50_us: point.latency.p50_us,
+            p99_us: point.latency.p99_us,
+            p999_us: point.latency.p999_us,
+        }
+    }
+}
+
+fn json(report: &ProbeReport, directory: &Path) -> String {
+    let json = Json {
+        device: machine::file_system(directory),
+        machine: Machine::this(),
+        back_end: report.back_end,
+        direct: report.direct,
+        file_bytes: report.file_bytes,
+        page_bytes: PAGE_SIZE,
+        reads: report.reads.iter().map(Point::from).collect(),
+        writes: report.writes.iter().map(Point::from).collect(),
+        mixed_reads: Point::from(&report.mixed_reads),
+        mixed_writes: Point::from(&report.mixed_writes),
+        asymmetry: report.alpha,
+        asymmetry_of_latency: report.alpha_latency,
+        k_r: report.k_r,
+        k_w: report.k_w,
+        sync_p50_us: report.sync_p50_us,
+    };
+    serde_json::to_string_pretty(&json).expect("a report consists of plain values")
 }
 
 const COLUMNS: [&str; 8] =
     ["queue depth", "reads/s", "MiB/s", "p50 us", "p99 us", "writes/s", "p50 us", "p99 us"];
 
 fn rows(report: &ProbeReport) -> Vec<Vec<String>> {
-    let cells = |(read, write): (&ProbePoint, &ProbePoint)| {
+    let cells = |name: String, read: &ProbePoint, write: &ProbePoint| {
         vec![
-            read.depth.to_string(),
-            rate(read.iops),
-            significant(read.iops * report.page_bytes as f64 / f64::from(1 << 20)),
-            significant(read.p50_us),
-            significant(read.p99_us),
-            rate(write.iops),
-            significant(write.p50_us),
-            significant(write.p99_us),
+            name,
+            rate(read.per_second),
+            significant(read.per_second * PAGE_SIZE as f64 / f64::from(1 << 20)),
+            significant(read.latency.p50_us),
+            significant(read.latency.p99_us),
+            rate(write.per_second),
+            significant(write.latency.p50_us),
+            significant(write.latency.p99_us),
         ]
     };
-    report.reads.iter().zip(&report.writes).map(cells).collect()
+    let pairs = report.reads.iter().zip(&report.writes);
+    let mut rows: Vec<_> =
+        pairs.map(|(read, write)| cells(read.depth.to_string(), read, write)).collect();
+    let mixed = format!("{}, mixed", report.mixed_reads.depth);
+    rows.push(cells(mixed, &report.mixed_reads, &report.mixed_writes));
+    rows
 }
 
-fn facts(report: &ProbeReport, plan: &ProbePlan, path: &Path) -> Vec<(&'static str, String)> {
+fn facts(report: &ProbeReport, options: &ProbeOptions) -> Vec<(&'static str, String)> {
     let machine = Machine::this();
+    let cached = if report.direct { "" } else { " (through the page cache: this is memory)" };
     vec![
-        ("device", machine::file_system(path)),
+        ("device", machine::file_system(&options.directory) + cached),
         ("machine", format!("{}, {}", machine.cpu, machine.kernel)),
         (
             "settings",
             format!(
-                "random pages of {} in a file of {}, {} s for each point, seed {}",
-                bytes(report.page_bytes),
-                bytes(plan.file_bytes),
-                plan.seconds,
-                plan.seed
+                "random pages of {} in a file of {}, {} s for each point, seed {}, back end {}",
+                bytes(PAGE_SIZE as u64),
+                bytes(report.file_bytes),
+                options.point_time.as_secs_f64(),
+                options.seed,
+                report.back_end
             ),
         ),
         (
             "asymmetry",
-            format!("a write takes {} times as long as a read", significant(report.asymmetry)),
+            format!(
+                "{} reads for the price of a write under load; one at a time a write takes {} \
+                 times as long as a read",
+                significant(report.alpha),
+                significant(report.alpha_latency)
+            ),
         ),
-        ("k_r", format!("{} reads at once", report.k_r)),
-        ("k_w", format!("{} writes at once", report.k_w)),
+        ("k_r", format!("{} reads at once reach 95 % of the most", report.k_r)),
+        ("k_w", format!("{} writes at once reach 95 % of the most", report.k_w)),
+        ("sync", format!("{} us after one write (median)", significant(report.sync_p50_us))),
     ]
 }
 
-fn text(report: &ProbeReport, plan: &ProbePlan, path: &Path) -> String {
-    let facts = facts(report, plan, path);
+fn text(report: &ProbeReport, options: &ProbeOptions) -> String {
+    let facts = facts(report, options);
     let mut text: String =
         facts.iter().map(|(name, value)| format!("{name:<12}{value}\n")).collect();
     let mut lines = vec![COLUMNS.map(str::to_owned).to_vec()];
@@ -165,9 +260,9 @@ fn text(report: &ProbeReport, plan: &ProbePlan, path: &Path) -> String {
     text
 }
 
-fn html(report: &ProbeReport, plan: &ProbePlan, path: &Path) -> String {
+fn html(report: &ProbeReport, options: &ProbeOptions) -> String {
     let mut page = Page::new("wattle probe");
-    page.facts(&facts(report, plan, path));
+    page.facts(&facts(report, options));
     let line = |name: &str, points: &[ProbePoint], value: fn(&ProbePoint) -> f64| Series {
         name: name.to_owned(),
         points: points.iter().map(|point| (point.depth as f64, value(point))).collect(),
@@ -180,20 +275,20 @@ fn html(report: &ProbeReport, plan: &ProbePlan, path: &Path) -> String {
         y_scale,
         series,
     };
-    let iops = vec![
-        line("reads", &report.reads, |point| point.iops),
-        line("writes", &report.writes, |point| point.iops),
+    let rates = vec![
+        line("reads", &report.reads, |point| point.per_second),
+        line("writes", &report.writes, |point| point.per_second),
     ];
     let latency = vec![
-        line("reads p50", &report.reads, |point| point.p50_us),
-        line("reads p99", &report.reads, |point| point.p99_us),
-        line("writes p50", &report.writes, |point| point.p50_us),
-        line("writes p99", &report.writes, |point| point.p99_us),
+        line("reads p50", &report.reads, |point| point.latency.p50_us),
+        line("reads p99", &report.reads, |point| point.latency.p99_us),
+        line("writes p50", &report.writes, |point| point.latency.p50_us),
+        line("writes p99", &report.writes, |point| point.latency.p99_us),
     ];
     page.plots(
         "Against queue depth",
         &[
-            plot("Operations per second", "operations/s", Scale::Linear, iops),
+            plot("Operations per second", "operations/s", Scale::Linear, rates),
             plot("Latency", "microseconds", Scale::Logarithmic, latency),
         ],
     );
@@ -204,39 +299,78 @@ fn html(report: &ProbeReport, plan: &ProbePlan, path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wattle::io::probe::Latency;
 
-    fn example() -> (ProbeReport, ProbePlan) {
-        let point = |depth, iops| ProbePoint { depth, iops, p50_us: 50.0, p99_us: 90.0 };
-        let report = ProbeReport {
-            page_bytes: 4096,
+    fn example() -> ProbeReport {
+        let point = |depth, per_second| ProbePoint {
+            depth,
+            operations: 10,
+            per_second,
+            latency: Latency { p50_us: 50.0, p99_us: 90.0, ..Latency::default() },
+        };
+        ProbeReport {
+            back_end: "uring",
+            direct: true,
+            file_bytes: 1 << 30,
             reads: vec![point(1, 19_500.0), point(32, 81_000.0)],
             writes: vec![point(1, 15_000.0), point(32, 65_000.0)],
-            asymmetry: 1.3,
+            mixed_reads: point(32, 40_000.0),
+            mixed_writes: point(32, 33_000.0),
+            alpha: 1.3,
+            alpha_latency: 0.8,
             k_r: 32,
             k_w: 16,
-        };
-        let plan = ProbePlan {
-            file_bytes: 1 << 30,
-            seconds: 1.0,
-            depths: vec![1, 32],
-            io: FileBackend::Uring.into(),
-            seed: 1,
-        };
-        (report, plan)
+            sync_p50_us: 3_800.0,
+        }
     }
 
     #[test]
-    fn the_text_has_a_line_for_each_depth() {
-        let (report, plan) = example();
-        let text = text(&report, &plan, Path::new("/"));
-        assert!(text.contains("a write takes 1.30 times as long as a read"), "{text}");
-        assert!(text.contains("16 writes at once") && text.contains("81,000"), "{text}");
+    fn the_text_has_a_line_for_each_depth_and_the_mix() {
+        let text = text(&example(), &ProbeOptions::new("/"));
+        for part in [
+            "1.30 reads for the price of a write",
+            "16 writes at once",
+            "81,000",
+            "32, mixed",
+            "40,000",
+            "3,800 us after one write",
+            "1 GiB",
+        ] {
+            assert!(text.contains(part), "{part} is not in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn the_json_keys_are_stable() {
+        let json: serde_json::Value =
+            serde_json::from_str(&json(&example(), Path::new("/"))).unwrap();
+        let keys: Vec<&String> = json.as_object().unwrap().keys().collect();
+        assert_eq!(
+            keys,
+            [
+                "device",
+                "machine",
+                "back_end",
+                "direct",
+                "file_bytes",
+                "page_bytes",
+                "reads",
+                "writes",
+                "mixed_reads",
+                "mixed_writes",
+                "asymmetry",
+                "asymmetry_of_latency",
+                "k_r",
+                "k_w",
+                "sync_p50_us"
+            ]
+        );
+        assert_eq!(json["reads"][1]["iops"], 81_000.0);
     }
 
     #[test]
     fn the_page_has_both_plots() {
-        let (report, plan) = example();
-        let page = html(&report, &plan, Path::new("/"));
+        let page = html(&example(), &ProbeOptions::new("/"));
         assert_eq!(page.matches("<svg").count(), 2);
         assert!(!page.contains("NaN") && page.contains("81,000"));
     }

@@ -5,12 +5,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use wattle::Options;
 
-use super::common::Format;
+use super::common::{Format, IoBackend};
 use super::exit::{Exit, failed};
 use super::live::Live;
 use super::ycsb::{YcsbFlags, YcsbSpec};
-use crate::driver::backend::Backend;
 use crate::driver::control::Interrupt;
 use crate::driver::measure::{self, Measurement, Plan};
 use crate::driver::store::Store;
@@ -26,16 +26,18 @@ use crate::ycsb::mix::Kind;
 use crate::ycsb::requests::Requests;
 use crate::ycsb::workload::Ycsb;
 
-/// Runs the subcommand; `command` is the command line, for the report.
-pub fn run<B: Backend>(
+/// Runs the subcommand on the store that `open` opens and writes the result to `out`. `command` is
+/// the command line, for the report.
+pub fn run<S: Store>(
     flags: &YcsbFlags,
     command: String,
     interrupt: &Interrupt,
+    out: &mut dyn Write,
+    open: impl FnOnce(&Path, Options) -> Result<S, Exit>,
 ) -> Result<(), Exit> {
     let spec = flags.spec()?;
     let home = Home::new(flags.run.db.as_deref())?;
-    let store = B::open(&home.path, &flags.run.store_options())
-        .map_err(|error| Exit::Usage(error.to_string()))?;
+    let store = open(&home.path, flags.run.store_options())?;
     let session = Session { flags, spec: &spec, home: &home, store: &store, interrupt };
     let (load, measurement) = match session.load_and_measure() {
         Ok(done) => done,
@@ -70,7 +72,7 @@ pub fn run<B: Backend>(
         error,
         details: Details { samples: measurement.samples, latencies: measurement.latencies },
     };
-    deliver(&report, flags)
+    deliver(&report, flags, out)
 }
 
 /// The one check of YCSB: all that was read is what was written.
@@ -81,12 +83,11 @@ fn check(measurement: &Measurement) -> CheckReport {
 }
 
 /// Prints the report and writes the page.
-fn deliver(report: &Report, flags: &YcsbFlags) -> Result<(), Exit> {
+fn deliver(report: &Report, flags: &YcsbFlags, out: &mut dyn Write) -> Result<(), Exit> {
     let text = match flags.run.format {
         Format::Json => report.json() + "\n",
         Format::Text => report::text::report(report),
     };
-    let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
         .map_err(failed("writing the result"))?;
@@ -166,9 +167,12 @@ impl<S: Store> Session<'_, S> {
             seconds: seconds.unwrap_or(0.0),
             records: meta.present,
             data_bytes: spec.data_bytes(meta.present),
-            file_bytes: machine::disk_bytes(&self.home.path).map_err(failed("sizing the store"))?,
+            file_bytes: self.store.file_bytes(),
             reused: seconds.is_none(),
-            file_system: self.home.description(),
+            file_system: match self.flags.run.io {
+                IoBackend::Memory => "memory".to_owned(),
+                _ => self.home.description(),
+            },
         };
         let measurement = self.measure(&table(DATA_TABLE)?, &mut meta, &mut live)?;
         Ok((load, measurement))

@@ -135,7 +135,7 @@ pub struct Interrupt {
 
 #[derive(Default)]
 struct InterruptState {
-    requested: AtomicBool,
+    requested: Arc<AtomicBool>,
     waiting: Mutex<Option<Thread>>,
 }
 
@@ -148,10 +148,10 @@ impl Interrupt {
         let raised = interrupt.clone();
         ctrlc::set_handler(move || {
             if raised.raise() {
-                eprintln!("interrupted again: ended without cleaning up");
+                eprintln!("interrupted again: ended without closing the store");
                 std::process::exit(1);
             }
-            eprintln!("interrupted: ending the run; once more ends it at once");
+            eprintln!("interrupted: finishing; a second time ends the process at once");
         })
         .map_err(|error| format!("cannot listen for interrupts: {error}"))?;
         Ok(interrupt)
@@ -170,6 +170,11 @@ impl Interrupt {
     /// Whether it was raised.
     pub fn requested(&self) -> bool {
         self.shared.requested.load(Ordering::Relaxed)
+    }
+
+    /// The flag itself, for work that looks at one.
+    pub fn flag(&self) -> &Arc<AtomicBool> {
+        &self.shared.requested
     }
 
     /// Makes the interrupt end the parking of the calling thread.

@@ -131,7 +131,7 @@ where
 {
     let mut waited = false;
     let done = store.run_tasks(tasks, async {
-        let clients: Result<Vec<_>, _> = (0..tasks).map(|_| store.task()).collect();
+        let clients = store.task_clients(tasks);
         ready.wait();
         waited = true;
         let local = job.local(thread);

@@ -22,10 +22,6 @@ const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// that takes longer than this, is in the next sample.
 const HAND_OVER_TIME: Duration = Duration::from_millis(20);
 
-/// Operations that a task does before it lets the others of its thread run, should it never have to
-/// wait for a page. Without this, a task whose pages are all in memory would keep its thread.
-const OPERATIONS_PER_TURN: u32 = 16;
-
 /// A workload: a stream of operations for every worker.
 #[allow(async_fn_in_trait, reason = "workers stay on their thread, so futures need not be Send")]
 pub trait Workload<C: Client>: Sync {
@@ -300,6 +296,16 @@ struct Records<'a> {
 }
 
 impl Records<'_> {
+    /// Records an operation that began under the signal `began`. One of the warm-up that ends in the
+    /// measured part, where another task of the thread may be already, belongs to neither.
+    #[inline]
+    fn record(&mut self, began: Signal, kind: usize, time: Duration) {
+        let warm_up = |signal: Signal| signal.phase() == Phase::WarmUp;
+        if !warm_up(began) || warm_up(self.followed) {
+            self.recorder.record(kind, time.as_nanos() as u64);
+        }
+    }
+
     /// Hands over what belongs to the last signal, unless another task of the thread has done so.
     fn follow(&mut self, signal: Signal) {
         if signal != self.followed {
@@ -336,7 +342,6 @@ impl<'a, C: Client, W: Workload<C>> Job<C> for Stream<'a, W> {
         let mut state = self.workload.state(worker.number);
         let mut seen = self.control.signal();
         let mut left = self.quota(worker.number, seen.phase());
-        let mut until_pause = OPERATIONS_PER_TURN;
         let mut start = Instant::now();
         loop {
             let signal = self.control.signal();
@@ -354,17 +359,9 @@ impl<'a, C: Client, W: Workload<C>> Job<C> for Stream<'a, W> {
             let kind = self.workload.step(&mut state, &client).await?;
             // The end of an operation is the start of the next: one look at the clock for each.
             let end = Instant::now();
-            local.borrow_mut().recorder.record(kind, (end - start).as_nanos() as u64);
+            local.borrow_mut().record(seen, kind, end - start);
             start = end;
             left -= 1;
-            until_pause -= 1;
-            if until_pause == 0 {
-                until_pause = OPERATIONS_PER_TURN;
-                if self.plan.crew.tasks > 0 {
-                    client.pause().await;
-                    start = Instant::now();
-                }
-            }
         }
     }
 

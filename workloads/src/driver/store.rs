@@ -31,20 +31,23 @@ pub trait Store: Sync {
     fn table(&self, name: &str) -> StoreResult<Self::Table>;
     /// A blocking client for this thread.
     fn session(&self) -> StoreResult<Self::Session>;
-    /// An asynchronous client for one task of this thread; called inside [`Store::run_tasks`].
-    fn task(&self) -> StoreResult<Self::Task>;
+    /// Asynchronous clients for `tasks` tasks of this thread; called inside [`Store::run_tasks`].
+    fn task_clients(&self, tasks: usize) -> StoreResult<Vec<Self::Task>>;
     /// Runs `tasks` to its end on this thread, in a runtime for up to `in_flight` operations.
     fn run_tasks<F: Future>(&self, in_flight: usize, tasks: F) -> StoreResult<F::Output>;
     /// What the store counted since it was opened.
     fn counters(&self) -> Counters;
+    /// Bytes of its files.
+    fn file_bytes(&self) -> u64;
     /// Writes out what is in memory and closes the store.
     fn close(self) -> StoreResult<()>;
 }
 
 /// A blocking or asynchronous client of a store. Each call is a transaction of its own.
 ///
-/// Closures see the bytes of a record while it cannot change. `look` and `change` may be called more
-/// than once, and only the last call counts; `visit` sees each pair once.
+/// `change` may be called more than once, and only the last call counts; `visit` sees each pair once.
+/// An asynchronous client lets the other tasks of its thread run now and then, also when it never has
+/// to wait.
 #[allow(async_fn_in_trait, reason = "clients stay on their thread, so futures need not be Send")]
 pub trait Client {
     /// The table type of the store.
@@ -55,7 +58,7 @@ pub trait Client {
         &self,
         table: &Self::Table,
         key: &[u8],
-        look: impl FnMut(&[u8]) -> R,
+        look: impl FnOnce(&[u8]) -> R,
     ) -> StoreResult<Option<R>>;
     /// Stores a new pair; an error if the key exists.
     async fn insert(&self, table: &Self::Table, key: &[u8], value: &[u8]) -> StoreResult<()>;

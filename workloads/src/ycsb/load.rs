@@ -102,9 +102,6 @@ impl<T: Sync, C: Client<Table = T>> Job<C> for Load<'_, T> {
             }
             number += batch;
             self.progress.inc(batch);
-            if crew.tasks > 0 {
-                client.pause().await;
-            }
         }
         Ok(())
     }

@@ -11,9 +11,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::task::{Context, Poll, Waker};
 
-use wattle_workloads::driver::backend::{
-    Backend, ProbePlan, ProbeReport, StoreOptions, StoreStat, TreeStat, VerifyReport,
-};
 use wattle_workloads::driver::store::{Client, Counters, Store, StoreResult, one_turn};
 
 pub type Map = RwLock<BTreeMap<Vec<u8>, Vec<u8>>>;
@@ -65,8 +62,8 @@ impl Store for MapStore {
         Ok(self.client(false))
     }
 
-    fn task(&self) -> StoreResult<MapClient> {
-        Ok(self.client(true))
+    fn task_clients(&self, tasks: usize) -> StoreResult<Vec<MapClient>> {
+        Ok((0..tasks).map(|_| self.client(true)).collect())
     }
 
     fn run_tasks<F: Future>(&self, _in_flight: usize, tasks: F) -> StoreResult<F::Output> {
@@ -81,6 +78,10 @@ impl Store for MapStore {
 
     fn counters(&self) -> Counters {
         Counters { hits: self.shared.accesses.load(Ordering::Relaxed), ..Counters::default() }
+    }
+
+    fn file_bytes(&self) -> u64 {
+        0
     }
 
     fn close(self) -> StoreResult<()> {
@@ -105,7 +106,7 @@ impl Client for MapClient {
         &self,
         table: &Arc<Map>,
         key: &[u8],
-        mut look: impl FnMut(&[u8]) -> R,
+        look: impl FnOnce(&[u8]) -> R,
     ) -> StoreResult<Option<R>> {
         self.access().await;
         let number = self.shared.reads.fetch_add(1, Ordering::Relaxed) + 1;
@@ -179,49 +180,4 @@ static STORES: Mutex<Option<HashMap<PathBuf, MapStore>>> = Mutex::new(None);
 /// The store at `path`, for looking behind the scenes.
 pub fn store_at(path: &Path) -> MapStore {
     STORES.lock().unwrap().get_or_insert_default().entry(path.to_owned()).or_default().clone()
-}
-
-pub struct MapBackend;
-
-impl Backend for MapBackend {
-    type Store = MapStore;
-
-    fn open(path: &Path, options: &StoreOptions) -> StoreResult<MapStore> {
-        if options.pool_bytes < 4096 {
-            return Err("the pool is too small".into());
-        }
-        std::fs::create_dir_all(path)?;
-        std::fs::write(path.join("store"), "in memory")?;
-        Ok(store_at(path))
-    }
-
-    fn verify(store: &MapStore, progress: &mut dyn FnMut(u64, u64)) -> StoreResult<VerifyReport> {
-        progress(1, 1);
-        let trees = store.shared.trees.lock().unwrap();
-        let damaged = trees.contains_key("damaged");
-        Ok(VerifyReport {
-            pages: 1,
-            trees: trees.len() as u64,
-            records: trees.values().map(|tree| tree.read().unwrap().len() as u64).sum(),
-            problems: damaged.then(|| "page 7 is torn".to_owned()).into_iter().collect(),
-        })
-    }
-
-    fn stat(store: &MapStore) -> StoreResult<StoreStat> {
-        let trees = store.shared.trees.lock().unwrap();
-        let tree = |(name, tree): (&String, &Arc<Map>)| TreeStat {
-            name: name.clone(),
-            records: tree.read().unwrap().len() as u64,
-            ..TreeStat::default()
-        };
-        Ok(StoreStat { trees: trees.iter().map(tree).collect(), ..StoreStat::default() })
-    }
-
-    fn probe(
-        _path: &Path,
-        _plan: &ProbePlan,
-        _progress: &mut dyn FnMut(usize, usize),
-    ) -> StoreResult<ProbeReport> {
-        Err("there is no device".into())
-    }
 }
