@@ -132,12 +132,11 @@ fn over_time(samples: &[Sample]) -> Vec<Plot> {
             vec![line("operations", &Sample::throughput)],
         ),
         plot(
-            "Pages read and written",
+            "Page faults and pages written",
             "pages/s",
             Scale::Linear,
             vec![
                 line("faults", &|sample| sample.rate(sample.counters.faults)),
-                line("read", &|sample| sample.rate(sample.counters.pages_read)),
                 line("written", &|sample| sample.rate(sample.counters.pages_written)),
             ],
         ),

@@ -7,7 +7,7 @@ use super::figures::significant;
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 280.0;
 const LEFT: f64 = 72.0;
-const RIGHT: f64 = 624.0;
+const RIGHT: f64 = 608.0;
 const TOP: f64 = 52.0;
 const BOTTOM: f64 = 236.0;
 
@@ -59,6 +59,15 @@ struct Axis {
     ticks: Vec<(f64, String)>,
 }
 
+/// Where an axis ends.
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    /// At the last value.
+    Value,
+    /// At the first mark that is not below the last value.
+    Mark,
+}
+
 impl Scale {
     /// Where on the axis a value is; `None` if the scale has no place for it.
     fn position(&self, value: f64) -> Option<f64> {
@@ -69,11 +78,25 @@ impl Scale {
         }
         .filter(|position| position.is_finite())
     }
+
+    /// What is written at a mark.
+    fn label(&self, position: f64) -> String {
+        match self {
+            Scale::Linear => plain(position),
+            Scale::Logarithmic => plain(10f64.powf(position)),
+            Scale::Nines => match position as usize {
+                0 => "0 %".to_owned(),
+                1 => "90 %".to_owned(),
+                2 => "99 %".to_owned(),
+                nines => format!("99.{} %", "9".repeat(nines - 2)),
+            },
+        }
+    }
 }
 
 impl Axis {
     /// An axis that has room for all `values`.
-    fn new(scale: Scale, values: impl Iterator<Item = f64>) -> Self {
+    fn new(scale: Scale, end: End, values: impl Iterator<Item = f64>) -> Self {
         let positions = values.filter_map(|value| scale.position(value));
         let (mut low, mut high) = positions
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), position| {
@@ -82,35 +105,23 @@ impl Axis {
         if low > high {
             (low, high) = (0.0, 1.0);
         }
-        match scale {
-            Scale::Linear => {
-                low = low.min(0.0);
-                let step = round_step((high - low) / 5.0);
-                high = ((high / step - 1e-9).ceil() * step).max(low + step);
-                let marks = ((high - low) / step).round() as usize;
-                let ticks = (0..=marks).map(|mark| low + mark as f64 * step);
-                let ticks = ticks.map(|value| (value, significant(value))).collect();
-                Self { scale, low, high, ticks }
-            }
-            Scale::Logarithmic => {
-                let (first, last) = (low.floor(), high.ceil().max(low.floor() + 1.0));
-                let ticks = (first as i32..=last as i32)
-                    .map(|power| (f64::from(power), significant(10f64.powi(power))))
-                    .collect();
-                Self { scale, low: first, high: last, ticks }
-            }
-            Scale::Nines => {
-                let last = high.ceil().max(1.0);
-                let label = |nines: i32| match nines {
-                    0 => "0 %".to_owned(),
-                    1 => "90 %".to_owned(),
-                    2 => "99 %".to_owned(),
-                    _ => format!("99.{} %", "9".repeat(nines as usize - 2)),
-                };
-                let ticks = (0..=last as i32).map(|nines| (f64::from(nines), label(nines)));
-                Self { scale, low: 0.0, high: last, ticks: ticks.collect() }
-            }
+        let step = match scale {
+            Scale::Linear => round_step((high - low.min(0.0)) / 5.0),
+            Scale::Logarithmic | Scale::Nines => 1.0,
+        };
+        low = match scale {
+            Scale::Linear | Scale::Nines => low.min(0.0),
+            Scale::Logarithmic => low.floor(),
+        };
+        // A little less than the last value is enough: rounding must not add a mark.
+        let last_mark = low + ((high - low) / step - 1e-9).ceil().max(1.0) * step;
+        if end == End::Mark || high <= low {
+            high = last_mark;
         }
+        let marks = ((high - low) / step + 1e-9) as usize;
+        let ticks = (0..=marks).map(|mark| low + mark as f64 * step);
+        let ticks = ticks.map(|position| (position, scale.label(position))).collect();
+        Self { scale, low, high, ticks }
     }
 
     /// Where `value` is between 0 (low end) and 1 (high end).
@@ -119,17 +130,24 @@ impl Axis {
     }
 }
 
+/// A round number without zeros that say nothing.
+fn plain(value: f64) -> String {
+    if value.abs() >= 1000.0 {
+        return significant(value);
+    }
+    let text = format!("{value:.6}");
+    let text = text.trim_end_matches('0').trim_end_matches('.');
+    if text == "-0" { "0".to_owned() } else { text.to_owned() }
+}
+
 /// The smallest of 1, 2 and 5 times a power of ten that is at least `step`.
 fn round_step(step: f64) -> f64 {
     if step <= 0.0 {
         return 1.0;
     }
     let power = 10f64.powf(step.log10().floor());
-    [1.0, 2.0, 5.0, 10.0]
-        .map(|factor| factor * power)
-        .into_iter()
-        .find(|round| *round >= step * 0.999_999)
-        .unwrap_or(power * 10.0)
+    let steps = [1.0, 2.0, 5.0].map(|factor| factor * power);
+    steps.into_iter().find(|round| *round >= step * 0.999_999).unwrap_or(power * 10.0)
 }
 
 /// Text as it may stand in HTML and SVG.
@@ -151,8 +169,8 @@ impl Plot {
     /// The plot as an `<svg>` element.
     pub fn svg(&self) -> String {
         let points = || self.series.iter().flat_map(|series| &series.points);
-        let x = Axis::new(self.x_scale.clone(), points().map(|point| point.0));
-        let y = Axis::new(self.y_scale.clone(), points().map(|point| point.1));
+        let x = Axis::new(self.x_scale.clone(), End::Value, points().map(|point| point.0));
+        let y = Axis::new(self.y_scale.clone(), End::Mark, points().map(|point| point.1));
         let mut svg = format!(
             "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{0}\">\n\
              <text class=\"title\" x=\"{LEFT}\" y=\"18\">{0}</text>\n",
@@ -260,14 +278,14 @@ mod tests {
     #[test]
     fn ends_of_a_line_meet_ends_of_the_axes() {
         let svg = plot(vec![(0.0, 0.0), (10.0, 50.0)], Scale::Linear, Scale::Linear);
-        assert!(svg.contains("points=\"72.0,236.0 624.0,52.0\""), "{svg}");
+        assert!(svg.contains("points=\"72.0,236.0 608.0,52.0\""), "{svg}");
         assert!(svg.contains("a&lt;b") && svg.matches("<polyline").count() == 2);
     }
 
     #[test]
     fn logarithms_and_nines_are_marked_by_powers() {
         let svg = plot(vec![(0.5, 2.0), (0.999, 900.0)], Scale::Nines, Scale::Logarithmic);
-        for mark in [">0 %<", ">90 %<", ">99 %<", ">99.9 %<", ">1.00<", ">1,000<"] {
+        for mark in [">0 %<", ">90 %<", ">99 %<", ">99.9 %<", ">1<", ">1,000<"] {
             assert!(svg.contains(mark), "{mark} is not in {svg}");
         }
     }

@@ -12,7 +12,7 @@ pub fn report(report: &Report) -> String {
     let mut text = String::new();
     for (name, value) in summary(report) {
         // Writing to a `String` cannot fail.
-        let _ = writeln!(text, "{name:<12}{value}");
+        let _ = writeln!(text, "{name:<12}{}", wrapped(&value));
     }
     let mut rows = vec![row(["latency us", "count", "mean", "p50", "p95", "p99", "p99.9", "max"])];
     rows.extend(latency_rows(report));
@@ -26,6 +26,23 @@ pub fn report(report: &Report) -> String {
         let _ = write!(text, "\n{name:<12}{value}");
     }
     text.push('\n');
+    text
+}
+
+/// `value` in lines of a readable width, broken at its commas and indented behind the names.
+fn wrapped(value: &str) -> String {
+    const WIDTH: usize = 96;
+    let mut text = String::new();
+    let mut used = 0;
+    for part in value.split_inclusive(", ") {
+        if used > 0 && used + part.trim_end().len() > WIDTH {
+            text.truncate(text.trim_end().len());
+            text.push_str("\n            ");
+            used = 0;
+        }
+        text.push_str(part);
+        used += part.len();
+    }
     text
 }
 
@@ -169,6 +186,15 @@ pub fn outcome(report: &Report) -> Vec<(&'static str, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_values_are_broken_at_commas() {
+        let value = vec!["setting=value"; 10].join(", ");
+        let text = wrapped(&value);
+        assert_eq!(text.replace("\n           ", ""), value);
+        assert_eq!(text.lines().count(), 2);
+        assert!(text.lines().all(|line| line.trim().len() <= 96));
+    }
 
     #[test]
     fn settings_machine_results_and_checks_are_all_there() {
