@@ -8,7 +8,7 @@
 use crate::{
     descend::Seek,
     large_value::LargeValue,
-    node::NodeRef,
+    node::{NodeRef, NodeView},
     tree::{Step, Tree},
 };
 use std::ops::Bound;
@@ -114,7 +114,15 @@ impl Cursor {
     fn select(&mut self) -> Result<(), Restart> {
         let node = NodeRef::from(PageRef::of_image(&self.image));
         let count = node.count();
+        // Only keys between the fences can be searched for.
+        let view = NodeView::from(&*self.image);
         let position = |key: &[u8], after: bool| {
+            if key < view.lower() {
+                return Ok(0);
+            }
+            if view.upper().is_some_and(|upper| key >= upper) {
+                return Ok(count);
+            }
             node.search(key).map(|found| found.position + usize::from(after && found.found))
         };
         // Inside of the two bounds of the range.

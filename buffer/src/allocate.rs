@@ -100,10 +100,10 @@ impl FreeFrames {
         wake.into_iter().for_each(Waker::wake);
     }
 
-    /// Registers a waiter unless a frame is free. Gives the failure count to compare later.
-    pub(crate) fn wait(&self, waker: &Waker) -> (bool, u64) {
+    /// Registers a waiter unless `count` frames are free. Gives the failure count to compare later.
+    pub(crate) fn wait(&self, waker: &Waker, count: usize) -> (bool, u64) {
         let mut list = self.list.lock();
-        let free = list.listed > 0 || list.fresh < list.frames;
+        let free = list.listed + (list.frames - list.fresh) as usize >= count;
         if !free {
             list.waiters.push_back(waker.clone());
         }

@@ -331,7 +331,7 @@ impl Worker {
             }
             Fault::Pages(count) => {
                 while !self.reserve(count)? {
-                    self.wait_free()?;
+                    self.wait_free(count)?;
                 }
                 Ok(())
             }
@@ -349,7 +349,7 @@ impl Worker {
                 let frame = loop {
                     match self.take_frame() {
                         Some(frame) => break frame,
-                        None => self.wait_free_async().await?,
+                        None => self.wait_free_async(1).await?,
                     }
                 };
                 let page = ticket.page();
@@ -375,7 +375,7 @@ impl Worker {
             }
             Fault::Pages(count) => {
                 while !self.reserve(count)? {
-                    self.wait_free_async().await?;
+                    self.wait_free_async(count).await?;
                 }
                 Ok(())
             }
@@ -386,14 +386,14 @@ impl Worker {
         loop {
             match self.take_frame() {
                 Some(frame) => return Ok(frame),
-                None => self.wait_free()?,
+                None => self.wait_free(1)?,
             }
         }
     }
 
-    /// Sleeps until a frame may be free.
-    fn wait_free(&self) -> Result<()> {
-        let (waiting, failures) = self.pool().wait_for_frame(self.waker());
+    /// Sleeps until `count` frames may be free.
+    fn wait_free(&self, count: usize) -> Result<()> {
+        let (waiting, failures) = self.pool().wait_for_frames(self.waker(), count);
         if waiting {
             self.counters().frame_waits.add(1);
             self.park();
@@ -404,13 +404,13 @@ impl Worker {
         Ok(())
     }
 
-    async fn wait_free_async(&self) -> Result<()> {
+    async fn wait_free_async(&self, count: usize) -> Result<()> {
         let mut failures = None;
         std::future::poll_fn(|context| {
             if failures.is_some() {
                 return Poll::Ready(());
             }
-            let (waiting, seen) = self.pool().wait_for_frame(context.waker());
+            let (waiting, seen) = self.pool().wait_for_frames(context.waker(), count);
             failures = Some(seen);
             if waiting {
                 self.counters().frame_waits.add(1);

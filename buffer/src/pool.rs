@@ -275,7 +275,7 @@ impl Pool {
     #[inline]
     pub fn try_shared(&self, frame: FrameId) -> Option<Shared<'_>> {
         let header = self.memory.headers().get(frame.0 as usize)?;
-        header.latch.try_shared().then_some(Shared { pool: self, header, frame })
+        header.latch.try_shared().then(|| Shared { pool: self, header, frame })
     }
 
     /// Makes a new page of `tree` in a frame of the worker's reserve and latches it. Its bytes are
@@ -359,8 +359,8 @@ impl Pool {
         self.freed.fetch_add(frames.len(), Ordering::Relaxed);
     }
 
-    pub(crate) fn wait_for_frame(&self, waker: &std::task::Waker) -> (bool, u64) {
-        let waiting = self.free.wait(waker);
+    pub(crate) fn wait_for_frames(&self, waker: &std::task::Waker, count: usize) -> (bool, u64) {
+        let waiting = self.free.wait(waker, count);
         self.signal.wake();
         waiting
     }

@@ -133,6 +133,12 @@ impl Writer {
             if claims.is_empty() {
                 break;
             }
+            // Save space where neighbours are underfull.
+            for claim in &claims {
+                if pool.owner().before_write(&pool, claim.frame) {
+                    self.counters.x_merges.add(1);
+                }
+            }
             let outcome = self.write(&claims);
             pool.writes.note(&outcome);
             if outcome.is_err() {
@@ -149,21 +155,15 @@ impl Writer {
     /// Writes one batch of claimed pages.
     fn write(&mut self, claims: &[Claim]) -> Result<()> {
         let pool = self.pool.clone();
-        // 1. Save space where neighbours are underfull.
-        for claim in claims {
-            if pool.owner().before_write(&pool, claim.frame) {
-                self.counters.x_merges.add(1);
-            }
-        }
-        // 2. Copy the images out. Pages that were freed or are clean by now drop out.
+        // 1. Copy the images out. Pages that were freed or are clean by now drop out.
         self.batch.clear();
         for claim in claims {
             self.copy_image(*claim);
         }
-        // 3. The log first: no image may be durable before its changes are.
+        // 2. The log first: no image may be durable before its changes are.
         let last = self.batch.iter().map(|image| image.gsn).max();
         let durable = last.map_or(Ok(()), |gsn| pool.barrier.ensure_durable(gsn));
-        // 4. All images at once.
+        // 3. All images at once.
         let mut results = Vec::with_capacity(self.batch.len());
         if durable.is_ok() {
             let writes: Vec<_> = (self.batch.iter().zip(&self.images))
@@ -174,7 +174,7 @@ impl Writer {
                 assert_eq!(results.len(), writes.len(), "one result for each write");
             }
         }
-        // 5. Clean what did not change meanwhile; evict what is still cold.
+        // 4. Clean what did not change meanwhile; evict what is still cold.
         let mut outcome = durable;
         let mut freed = Vec::new();
         for (i, image) in std::mem::take(&mut self.batch).iter().enumerate() {
@@ -274,7 +274,8 @@ impl Pool {
     }
 
     /// Writes every dirty page and waits for it; gives how many were written. Background threads
-    /// must have been stopped and no operation may run.
+    /// must have been stopped and no operation may run. Nothing is merged on the way: that would
+    /// make pages dirty again that were passed already.
     ///
     /// # Errors
     /// The first failure. Every page that could be written was; the others stay dirty.

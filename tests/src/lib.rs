@@ -1,1 +1,4 @@
-//! Suites that test the engine as a whole; see `tests/`.
+//! Harness of the suites in `tests/`: key and value shapes, and a client that compares every answer
+//! of the engine with a `BTreeMap`.
+
+pub mod model;
