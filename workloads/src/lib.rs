@@ -1,1 +1,14 @@
-//! Workload drivers.
+//! The workloads of the `wattle` binary: YCSB, its driver and its reports, as a library.
+
+#![forbid(unsafe_code)]
+
+pub mod adapter;
+pub mod cli;
+pub mod driver;
+pub mod histogram;
+pub mod key;
+pub mod machine;
+pub mod report;
+pub mod rng;
+pub mod ycsb;
+pub mod zipf;

@@ -1,0 +1,214 @@
+//! The engine as a [`Store`]: the one file that knows both sides.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::ops::{Bound, ControlFlow};
+
+use wattle::{AsyncSession, Direction, Engine, Session, Tree};
+
+use crate::driver::store::{Client, Counters, Store, StoreResult, one_turn};
+
+/// An open engine.
+pub struct EngineStore {
+    engine: Engine,
+}
+
+impl EngineStore {
+    /// The store that `engine` has open.
+    pub fn new(engine: Engine) -> Self {
+        Self { engine }
+    }
+}
+
+/// A session that blocks its thread.
+pub struct BlockingClient {
+    session: Session,
+}
+
+/// A session of one task. Values are read into a buffer of its own, because they may have to be
+/// awaited while other tasks of the thread read theirs.
+pub struct TaskClient {
+    session: AsyncSession,
+    buffer: Cell<Vec<u8>>,
+}
+
+impl Store for EngineStore {
+    type Table = Tree;
+    type Session = BlockingClient;
+    type Task = TaskClient;
+
+    fn table_names(&self) -> StoreResult<Vec<String>> {
+        Ok(self.engine.trees()?)
+    }
+
+    fn table(&self, name: &str) -> StoreResult<Tree> {
+        Ok(self.engine.tree(name)?)
+    }
+
+    fn session(&self) -> StoreResult<BlockingClient> {
+        Ok(BlockingClient { session: self.engine.session()? })
+    }
+
+    fn task_clients(&self, tasks: usize) -> StoreResult<Vec<TaskClient>> {
+        let session = self.engine.async_session()?;
+        let client = |_| TaskClient { session: session.clone(), buffer: Cell::new(Vec::new()) };
+        Ok((0..tasks).map(client).collect())
+    }
+
+    fn run_tasks<F: Future>(&self, in_flight: usize, tasks: F) -> StoreResult<F::Output> {
+        Ok(wattle::run(in_flight as u32, tasks)?)
+    }
+
+    fn counters(&self) -> Counters {
+        let stats = self.engine.stats();
+        Counters {
+            frames: stats.frames,
+            free_frames: stats.free_frames,
+            hits: stats.hits,
+            faults: stats.faults,
+            pages_read: stats.pages_read,
+            pages_written: stats.pages_written,
+            evictions: stats.evictions,
+            evictions_dirty: stats.evictions_dirty,
+            evictor_cpu_seconds: stats.evictor_cpu_seconds,
+            epochs: stats.epochs,
+            restarts: stats.restarts,
+        }
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.engine.stats().file_bytes
+    }
+
+    fn close(self) -> StoreResult<()> {
+        Ok(self.engine.close()?)
+    }
+}
+
+impl Client for BlockingClient {
+    type Table = Tree;
+
+    #[inline]
+    async fn read<R>(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> StoreResult<Option<R>> {
+        Ok(self.session.get_with(tree, key, look)?)
+    }
+
+    #[inline]
+    async fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> StoreResult<()> {
+        Ok(self.session.insert(tree, key, value)?)
+    }
+
+    #[inline]
+    async fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> StoreResult<()> {
+        Ok(self.session.put(tree, key, value)?)
+    }
+
+    #[inline]
+    async fn update(&self, tree: &Tree, key: &[u8], value: &[u8]) -> StoreResult<bool> {
+        Ok(self.session.update(tree, key, value)?)
+    }
+
+    #[inline]
+    async fn modify(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        change: impl FnMut(&mut [u8]),
+    ) -> StoreResult<bool> {
+        Ok(self.session.modify(tree, key, change)?)
+    }
+
+    async fn scan(
+        &self,
+        tree: &Tree,
+        start: &[u8],
+        limit: usize,
+        mut visit: impl FnMut(&[u8], &[u8]),
+    ) -> StoreResult<usize> {
+        let mut records = self.session.range(tree, start..)?;
+        let mut found = 0;
+        while found < limit {
+            let Some((key, value)) = records.next_entry()? else { break };
+            visit(key, value);
+            found += 1;
+        }
+        Ok(found)
+    }
+
+    async fn pause(&self) {
+        std::thread::yield_now();
+    }
+}
+
+impl Client for TaskClient {
+    type Table = Tree;
+
+    #[inline]
+    async fn read<R>(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> StoreResult<Option<R>> {
+        let mut buffer = self.buffer.take();
+        let found = self.session.get_into(tree, key, &mut buffer).await?;
+        let seen = found.then(|| look(&buffer));
+        self.buffer.set(buffer);
+        Ok(seen)
+    }
+
+    #[inline]
+    async fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> StoreResult<()> {
+        Ok(self.session.insert(tree, key, value).await?)
+    }
+
+    #[inline]
+    async fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> StoreResult<()> {
+        Ok(self.session.put(tree, key, value).await?)
+    }
+
+    #[inline]
+    async fn update(&self, tree: &Tree, key: &[u8], value: &[u8]) -> StoreResult<bool> {
+        Ok(self.session.update(tree, key, value).await?)
+    }
+
+    #[inline]
+    async fn modify(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        change: impl FnMut(&mut [u8]),
+    ) -> StoreResult<bool> {
+        Ok(self.session.modify(tree, key, change).await?)
+    }
+
+    async fn scan(
+        &self,
+        tree: &Tree,
+        start: &[u8],
+        limit: usize,
+        mut visit: impl FnMut(&[u8], &[u8]),
+    ) -> StoreResult<usize> {
+        if limit == 0 {
+            return Ok(0);
+        }
+        let bounds = (Bound::Included(start), Bound::Unbounded);
+        let mut found = 0;
+        let visit = |key: &[u8], value: &[u8]| {
+            visit(key, value);
+            found += 1;
+            if found < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        self.session.scan(tree, bounds, Direction::Forward, visit).await?;
+        Ok(found)
+    }
+
+    async fn pause(&self) {
+        one_turn().await;
+    }
+}

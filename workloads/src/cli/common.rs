@@ -1,0 +1,294 @@
+//! Flags that several subcommands share.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use wattle::{Engine, IoKind, Options};
+
+use super::exit::{Exit, not_opened};
+use super::units;
+use crate::driver::crew::Crew;
+use crate::driver::measure::Length;
+use crate::machine;
+
+const MAX_THREADS: u64 = 1024;
+const MAX_TASKS: u64 = 4096;
+const MAX_IN_FLIGHT: usize = 1 << 16;
+const MAX_EVICTORS: u64 = 256;
+
+/// Flags of every subcommand that runs a workload.
+#[derive(Args, Clone, Debug)]
+pub struct RunFlags {
+    /// Directory of the store; one that holds the data asked for is used again. Default: a new
+    /// temporary directory that is removed at the end.
+    #[arg(long, value_name = "PATH")]
+    pub db: Option<PathBuf>,
+
+    /// Size of the buffer pool, in bytes or with KiB, MiB or GiB.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = units::some_size)]
+    pub pool: u64,
+
+    /// Worker threads, 1 to 1024. Default: all cores.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_THREADS))]
+    pub threads: Option<u64>,
+
+    /// Operations in flight on each thread, as tasks of an asynchronous runtime, up to 4096; 0 for
+    /// blocking sessions.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=MAX_TASKS))]
+    pub tasks: u64,
+
+    /// Length of the measured part, with ms, s or m. Default: 10s.
+    #[arg(long, value_name = "TIME", value_parser = units::some_time, conflicts_with = "operations")]
+    pub duration: Option<Duration>,
+
+    /// Length of the measured part in operations of all threads together.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub operations: Option<u64>,
+
+    /// Length of the run before the measured part, with ms, s or m.
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::time)]
+    pub warmup: Duration,
+
+    /// What a commit waits for. Refused in this version: it has no write-ahead log yet.
+    #[arg(long)]
+    pub durability: Option<Durability>,
+
+    /// The write-ahead log. This version has none yet, so only off is accepted. [default: off]
+    #[arg(long)]
+    pub log: Option<OnOff>,
+
+    /// Page replacement policy, with its parameters as NAME:key=value,key=value.
+    #[arg(long, value_name = "NAME", default_value = "watt")]
+    pub policy: String,
+
+    /// Background evictor threads, 1 to 256. Default: one for every 8 cores, at least 1.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_EVICTORS))]
+    pub evictors: Option<u64>,
+
+    /// Storage back end.
+    #[arg(long, value_enum, default_value_t = IoBackend::Uring)]
+    pub io: IoBackend,
+
+    /// Everything random derives from it.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// How to print the result; json prints one object on standard output and nothing else there.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+
+    /// File for one row a second: throughput, faults, pages written, evictions, latency.
+    #[arg(long, value_name = "FILE.csv")]
+    pub samples: Option<PathBuf>,
+
+    /// File for a page with the settings, the results and plots of the samples.
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+}
+
+/// What a commit waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Durability {
+    /// Until it is durable.
+    Sync,
+    /// Until it is durable, at most a bounded delay later.
+    Group,
+    /// For nothing.
+    None,
+}
+
+/// A switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum OnOff {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+/// How to print a result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+impl RunFlags {
+    /// Refuses what this version cannot do.
+    pub fn check(&self) -> Result<(), Exit> {
+        if self.log == Some(OnOff::On) {
+            return Err(Exit::Usage(
+                "--log on is not possible: this version has no write-ahead log yet; only --log \
+                 off is accepted"
+                    .to_owned(),
+            ));
+        }
+        if self.durability.is_some() {
+            return Err(Exit::Usage(
+                "--durability is not possible: this version has no write-ahead log yet, so data \
+                 are durable only when the store is closed; leave the flag out"
+                    .to_owned(),
+            ));
+        }
+        if self.db.is_some() && self.io == IoBackend::Memory {
+            return Err(Exit::Usage(
+                "--db goes with --io uring or threads; --io memory keeps nothing".to_owned(),
+            ));
+        }
+        let crew = self.crew();
+        if crew.workers() > MAX_IN_FLIGHT {
+            return Err(Exit::Usage(format!(
+                "--threads {} with --tasks {} are {} operations in flight; at most {MAX_IN_FLIGHT} \
+                 are accepted",
+                crew.threads,
+                crew.tasks,
+                crew.workers()
+            )));
+        }
+        Ok(())
+    }
+
+    /// The workers.
+    pub fn crew(&self) -> Crew {
+        let threads = self.threads.map_or_else(machine::cores, |threads| threads as usize);
+        Crew { threads, tasks: self.tasks as usize }
+    }
+
+    /// The length of the measured part.
+    pub fn length(&self) -> Length {
+        match self.operations {
+            Some(operations) => Length::Operations(operations),
+            None => Length::Time(self.duration.unwrap_or(Duration::from_secs(10))),
+        }
+    }
+
+    /// How to open the store.
+    pub fn store_options(&self) -> Options {
+        Options::default()
+            .pool_bytes(self.pool)
+            .policy(self.policy.as_str())
+            .evictors(self.evictor_threads())
+            .io(self.io.into())
+    }
+
+    fn evictor_threads(&self) -> usize {
+        self.evictors.map_or_else(|| (machine::cores() / 8).max(1), |evictors| evictors as usize)
+    }
+
+    /// The flags as used, for the report.
+    pub fn settings(&self) -> RunSettings {
+        let crew = self.crew();
+        let (duration, operations) = match self.length() {
+            Length::Time(time) => (Some(time.as_secs_f64()), None),
+            Length::Operations(operations) => (None, Some(operations)),
+        };
+        RunSettings {
+            db: self.db.as_ref().map(|path| path.display().to_string()),
+            pool: self.pool,
+            threads: crew.threads,
+            tasks: crew.tasks,
+            duration,
+            operations,
+            warmup: self.warmup.as_secs_f64(),
+            durability: "none (no log yet)",
+            log: "off",
+            policy: self.policy.clone(),
+            evictors: self.evictor_threads(),
+            io: self.io,
+            seed: self.seed,
+            format: self.format,
+            samples: self.samples.as_ref().map(|path| path.display().to_string()),
+            report: self.report.as_ref().map(|path| path.display().to_string()),
+        }
+    }
+}
+
+/// [`RunFlags`] as used.
+#[derive(Debug, Serialize)]
+pub struct RunSettings {
+    db: Option<String>,
+    pool: u64,
+    threads: usize,
+    tasks: usize,
+    duration: Option<f64>,
+    operations: Option<u64>,
+    warmup: f64,
+    durability: &'static str,
+    log: &'static str,
+    policy: String,
+    evictors: usize,
+    io: IoBackend,
+    seed: u64,
+    format: Format,
+    samples: Option<String>,
+    report: Option<String>,
+}
+
+/// The store that a subcommand looks at, and how to open it.
+#[derive(Args, Clone, Debug)]
+pub struct StoreFlags {
+    /// Directory of the store.
+    #[arg(value_name = "PATH")]
+    pub path: PathBuf,
+
+    /// Size of the buffer pool, in bytes or with KiB, MiB or GiB.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = units::some_size)]
+    pub pool: u64,
+
+    /// Storage back end.
+    #[arg(long, value_enum, default_value_t = FileBackend::Uring)]
+    pub io: FileBackend,
+}
+
+/// Storage back ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum IoBackend {
+    /// io_uring with direct I/O.
+    Uring,
+    /// Blocking reads and writes, for where io_uring is refused.
+    Threads,
+    /// Pages in memory only; nothing is kept.
+    Memory,
+}
+
+impl From<IoBackend> for IoKind {
+    fn from(backend: IoBackend) -> Self {
+        match backend {
+            IoBackend::Uring => IoKind::Uring,
+            IoBackend::Threads => IoKind::Threads,
+            IoBackend::Memory => IoKind::Memory,
+        }
+    }
+}
+
+/// Storage back ends that keep anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum FileBackend {
+    /// io_uring with direct I/O.
+    Uring,
+    /// Blocking reads and writes, for where io_uring is refused.
+    Threads,
+}
+
+impl From<FileBackend> for IoKind {
+    fn from(backend: FileBackend) -> Self {
+        match backend {
+            FileBackend::Uring => IoKind::Uring,
+            FileBackend::Threads => IoKind::Threads,
+        }
+    }
+}
+
+impl StoreFlags {
+    /// Opens the store, which has to exist unless `create` is set.
+    pub fn open(&self, create: bool) -> Result<Engine, Exit> {
+        let options = Options::default().pool_bytes(self.pool).io(self.io.into()).create(create);
+        Engine::open(&self.path, options).map_err(not_opened)
+    }
+}

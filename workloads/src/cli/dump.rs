@@ -1,0 +1,268 @@
+//! `wattle dump` and `wattle load`: all pairs as lines of text, and back.
+//!
+//! Neither holds more than one pair in memory, so stores of any size go through a pipe.
+
+use std::io::{self, BufRead, BufWriter, IsTerminal, Write};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use wattle::{Engine, Tree};
+
+use super::common::StoreFlags;
+use super::exit::{Exit, failed};
+use crate::driver::control::Interrupt;
+
+const FORMAT: &str = "A line is TREE<tab>KEY<tab>VALUE. Printable ASCII characters and blanks stand \
+for themselves, except that a backslash is written \\\\; every other byte is \\x and two \
+hexadecimal digits. A line with a tree alone stands for a tree without pairs.";
+
+/// Pairs between two looks at the interrupt.
+const BATCH: u64 = 256;
+
+/// Flags of `dump`.
+#[derive(Args, Debug)]
+#[command(after_help = FORMAT)]
+pub struct DumpFlags {
+    /// The store.
+    #[command(flatten)]
+    pub store: StoreFlags,
+
+    /// Only this tree. Default: all of them, by name.
+    #[arg(long, value_name = "TREE")]
+    pub tree: Option<String>,
+}
+
+/// Flags of `load`.
+#[derive(Args, Debug)]
+#[command(after_help = FORMAT)]
+pub struct LoadFlags {
+    /// The store, created if absent. A pair whose key exists replaces the old one.
+    #[command(flatten)]
+    pub store: StoreFlags,
+}
+
+/// Writes the pairs of a store to `out`.
+pub fn dump(flags: &DumpFlags, out: &mut dyn Write, interrupt: &Interrupt) -> Result<(), Exit> {
+    let engine = flags.store.open(false)?;
+    let mut names = engine.trees().map_err(failed("listing the trees"))?;
+    if let Some(tree) = &flags.tree {
+        if !names.contains(tree) {
+            return Err(Exit::Usage(format!(
+                "{} has no tree \"{tree}\"; it has {}",
+                flags.store.path.display(),
+                if names.is_empty() { "none".to_owned() } else { names.join(", ") }
+            )));
+        }
+        names = vec![tree.clone()];
+    }
+    let progress =
+        if io::stdout().is_terminal() { ProgressBar::hidden() } else { spinner("dumping") };
+    let mut out = BufWriter::new(out);
+    for name in names {
+        dump_tree(&engine, &name, &mut out, &progress, interrupt)?;
+    }
+    out.flush().map_err(output_failed)?;
+    progress.finish_and_clear();
+    engine.close().map_err(failed("closing the store"))
+}
+
+fn dump_tree(
+    engine: &Engine,
+    name: &str,
+    out: &mut impl Write,
+    progress: &ProgressBar,
+    interrupt: &Interrupt,
+) -> Result<(), Exit> {
+    let read_failed = || failed(format!("reading tree {name}"));
+    let tree = engine.tree(name).map_err(read_failed())?;
+    let session = engine.session().map_err(read_failed())?;
+    let mut records = session.scan(&tree).map_err(read_failed())?;
+    let mut prefix = Vec::new();
+    escape(name.as_bytes(), &mut prefix);
+    let (mut line, mut pairs) = (Vec::new(), 0);
+    while let Some((key, value)) = records.next_entry().map_err(read_failed())? {
+        line.clear();
+        line.extend_from_slice(&prefix);
+        line.push(b'\t');
+        escape(key, &mut line);
+        line.push(b'\t');
+        escape(value, &mut line);
+        line.push(b'\n');
+        out.write_all(&line).map_err(output_failed)?;
+        pairs += 1;
+        if pairs % BATCH == 0 {
+            progress.inc(BATCH);
+            if interrupt.requested() {
+                return Err(Exit::Failed("interrupted while dumping".to_owned()));
+            }
+        }
+    }
+    if pairs == 0 {
+        prefix.push(b'\n');
+        out.write_all(&prefix).map_err(output_failed)?;
+    }
+    Ok(())
+}
+
+/// Reads lines from `input` and stores their pairs.
+pub fn load(flags: &LoadFlags, input: &mut dyn BufRead, interrupt: &Interrupt) -> Result<(), Exit> {
+    let engine = flags.store.open(true)?;
+    let progress = spinner("loading");
+    let loaded = load_lines(&engine, input, &progress, interrupt);
+    progress.finish_and_clear();
+    let closed = engine.close().map_err(failed("closing the store"));
+    loaded.and(closed)
+}
+
+fn load_lines(
+    engine: &Engine,
+    input: &mut dyn BufRead,
+    progress: &ProgressBar,
+    interrupt: &Interrupt,
+) -> Result<(), Exit> {
+    let session = engine.session().map_err(failed("opening a session"))?;
+    let mut text = Vec::new();
+    let mut current: Option<(Vec<u8>, Tree)> = None;
+    for number in 1u64.. {
+        text.clear();
+        if input.read_until(b'\n', &mut text).map_err(failed("reading the lines"))? == 0 {
+            break;
+        }
+        if text.last() == Some(&b'\n') {
+            text.pop();
+        }
+        let refused = |why: String| {
+            Exit::Failed(format!(
+                "line {number} of the input: {why}; the lines before it are stored"
+            ))
+        };
+        let line = Line::parse(&text).map_err(refused)?;
+        let store_failed = |error: wattle::Error| refused(error.to_string());
+        let tree = match current.take() {
+            Some((name, tree)) if name == line.tree => tree,
+            _ => {
+                let name = std::str::from_utf8(&line.tree)
+                    .map_err(|_| refused("the name of the tree is not UTF-8".to_owned()))?;
+                engine.tree(name).map_err(store_failed)?
+            }
+        };
+        if let Some((key, value)) = &line.pair {
+            session.put(&tree, key, value).map_err(store_failed)?;
+        }
+        current = Some((line.tree, tree));
+        if number % BATCH == 0 {
+            progress.inc(BATCH);
+            if interrupt.requested() {
+                return Err(Exit::Failed(format!(
+                    "interrupted; the first {number} lines are stored"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What a line says.
+struct Line {
+    tree: Vec<u8>,
+    pair: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Line {
+    fn parse(text: &[u8]) -> Result<Self, String> {
+        let columns: Vec<&[u8]> = text.split(|byte| *byte == b'\t').take(4).collect();
+        let pair = match columns[..] {
+            [_] => None,
+            [_, key, value] => Some((unescape(key)?, unescape(value)?)),
+            _ => {
+                return Err("a tree, a key and a value, or a tree alone, are accepted, with tabs \
+                            between"
+                    .to_owned());
+            }
+        };
+        Ok(Self { tree: unescape(columns[0])?, pair })
+    }
+}
+
+/// Progress of work whose end is not known.
+fn spinner(doing: &'static str) -> ProgressBar {
+    let style = ProgressStyle::with_template("{msg} {human_pos} pairs, {per_sec}")
+        .expect("the template is a constant that indicatif accepts");
+    ProgressBar::no_length().with_style(style).with_message(doing)
+}
+
+/// A reader that has seen enough, such as `head`, is no failure to tell about.
+fn output_failed(error: io::Error) -> Exit {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Exit::Reported,
+        _ => Exit::Failed(format!("writing the pairs: {error}")),
+    }
+}
+
+/// Appends `bytes` to `text` as the format says.
+fn escape(bytes: &[u8], text: &mut Vec<u8>) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    for &byte in bytes {
+        match byte {
+            b'\\' => text.extend_from_slice(b"\\\\"),
+            b' '..=b'~' => text.push(byte),
+            _ => {
+                let digits = [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]];
+                text.extend_from_slice(b"\\x");
+                text.extend_from_slice(&digits);
+            }
+        }
+    }
+}
+
+/// The bytes that `text` stands for.
+fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, after)) = rest.split_first() {
+        (rest, _) = match (byte, after) {
+            (b'\\', [b'\\', after @ ..]) => (after, bytes.push(b'\\')),
+            (b'\\', [b'x', high, low, after @ ..]) => {
+                let digit = |letter: &u8| char::from(*letter).to_digit(16);
+                let (Some(high), Some(low)) = (digit(high), digit(low)) else {
+                    return Err(bad_escape(rest));
+                };
+                (after, bytes.push((high * 16 + low) as u8))
+            }
+            (b'\\', _) => return Err(bad_escape(rest)),
+            (b' '..=b'~', _) => (after, bytes.push(byte)),
+            _ => return Err(format!("byte {byte:#04x} must be written as \\x{byte:02x}")),
+        };
+    }
+    Ok(bytes)
+}
+
+fn bad_escape(text: &[u8]) -> String {
+    let text = &text[..text.len().min(4)];
+    format!(
+        "\"{}\" is not an escape; \\\\ and \\x with two hexadecimal digits are accepted",
+        text.escape_ascii().to_string().replace("\\\\", "\\")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_survives_the_text_form() {
+        let bytes: Vec<u8> = (0..=255).chain(*b"\\x41\\").collect();
+        let mut text = Vec::new();
+        escape(&bytes, &mut text);
+        assert!(text.iter().all(|byte| (b' '..=b'~').contains(byte)));
+        assert_eq!(unescape(&text), Ok(bytes));
+    }
+
+    #[test]
+    fn what_is_not_an_escape_is_refused() {
+        for text in [r"\", r"\n", r"\x4", r"\xzz", "a\x01b", "\u{e9}"] {
+            let sentence = unescape(text.as_bytes()).unwrap_err();
+            assert!(sentence.contains("\\x"), "{sentence}");
+        }
+    }
+}

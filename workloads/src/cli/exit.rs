@@ -1,0 +1,74 @@
+//! How a subcommand ends when it does not succeed.
+
+use std::process::ExitCode;
+
+/// Why a subcommand ends.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// The arguments, or what they name, are wrong; nothing was changed. Exit code 2.
+    Usage(String),
+    /// The work failed. Exit code 1.
+    Failed(String),
+    /// The work was done and its own output says what is wrong. Exit code 1.
+    Reported,
+}
+
+impl Exit {
+    /// Prints the sentence and returns the code.
+    pub fn report(self) -> ExitCode {
+        match self {
+            Exit::Usage(sentence) => {
+                eprintln!("error: {sentence}");
+                ExitCode::from(2)
+            }
+            Exit::Failed(sentence) => {
+                eprintln!("error: {sentence}");
+                ExitCode::from(1)
+            }
+            Exit::Reported => ExitCode::from(1),
+        }
+    }
+}
+
+/// A failure with what was being done.
+pub fn failed<E: std::fmt::Display>(doing: impl std::fmt::Display) -> impl FnOnce(E) -> Exit {
+    move |error| Exit::Failed(format!("{doing}: {error}"))
+}
+
+/// Why a store could not be opened: the path or the options are wrong, or the store is.
+pub fn not_opened(error: wattle::Error) -> Exit {
+    use wattle::Error::{
+        AlreadyOpen, InvalidOption, Limit, NotAStore, PoolExhausted, WrongVersion,
+    };
+    match error {
+        NotAStore { .. }
+        | WrongVersion { .. }
+        | AlreadyOpen { .. }
+        | InvalidOption(_)
+        | Limit(_)
+        | PoolExhausted { .. } => Exit::Usage(error.to_string()),
+        _ => Exit::Failed(error.to_string()),
+    }
+}
+
+/// What clap found wrong, as one sentence without its tips.
+pub fn sentence(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let end = ["\n\nUsage:", "\n\nFor more information", "\n\n  tip:"]
+        .iter()
+        .filter_map(|mark| text.find(mark))
+        .min()
+        .unwrap_or(text.len());
+    let parts = text[..end].lines().map(str::trim).filter(|line| !line.is_empty());
+    let sentence = parts.collect::<Vec<_>>().join(" ");
+    match error.kind() {
+        clap::error::ErrorKind::UnknownArgument => {
+            format!("{sentence}; --help lists the flags that are accepted")
+        }
+        clap::error::ErrorKind::InvalidSubcommand => {
+            format!("{sentence}; --help lists the subcommands that are accepted")
+        }
+        _ => sentence,
+    }
+}

@@ -1,0 +1,214 @@
+//! `wattle verify` and `wattle stat`: looking over a store.
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use wattle::{PAGE_SIZE, Stats, TreeStat, VerifyReport};
+
+use super::common::{Format, StoreFlags};
+use super::exit::{Exit, failed};
+use crate::report::figures::{bytes, count, table};
+
+/// Flags of `verify`.
+#[derive(Args, Debug)]
+pub struct VerifyFlags {
+    /// The store.
+    #[command(flatten)]
+    pub store: StoreFlags,
+
+    /// How to print the result.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+/// Flags of `stat`.
+#[derive(Args, Debug)]
+pub struct StatFlags {
+    /// The store.
+    #[command(flatten)]
+    pub store: StoreFlags,
+
+    /// How to print the result.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+/// Checks a store.
+pub fn verify(flags: &VerifyFlags) -> Result<(), Exit> {
+    let engine = flags.store.open(false)?;
+    let style = ProgressStyle::with_template("checking: {human_pos} records, {per_sec}")
+        .expect("the template is a constant that indicatif accepts");
+    let progress = ProgressBar::no_length().with_style(style);
+    let report = engine.verify(&mut |records| progress.set_position(records));
+    progress.finish_and_clear();
+    let verdict = Verdict::of(report.map_err(failed("checking the store"))?);
+    match flags.format {
+        Format::Text => print!("{}", verdict.text()),
+        Format::Json => println!("{}", json(&verdict)),
+    }
+    let closed = engine.close().map_err(failed("closing the store"));
+    if verdict.passed { closed } else { Err(Exit::Reported) }
+}
+
+/// Shows the sizes of a store.
+pub fn stat(flags: &StatFlags) -> Result<(), Exit> {
+    let engine = flags.store.open(false)?;
+    let trees = engine.tree_stats().map_err(failed("measuring the trees"))?;
+    let sizes = Sizes::of(&engine.stats(), &trees);
+    match flags.format {
+        Format::Text => print!("{}", sizes.text()),
+        Format::Json => println!("{}", json(&sizes)),
+    }
+    engine.close().map_err(failed("closing the store"))
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).expect("the value consists of plain values")
+}
+
+/// What a check found, as printed.
+#[derive(Serialize)]
+struct Verdict {
+    passed: bool,
+    pages: u64,
+    used_pages: u64,
+    file_pages: u64,
+    trees: u64,
+    records: u64,
+    problems: Vec<String>,
+}
+
+impl Verdict {
+    fn of(report: VerifyReport) -> Self {
+        Self {
+            passed: report.problems.is_empty(),
+            pages: report.pages,
+            used_pages: report.used_pages,
+            file_pages: report.file_pages,
+            trees: report.trees,
+            records: report.records,
+            problems: report.problems,
+        }
+    }
+
+    fn text(&self) -> String {
+        let seen = format!(
+            "checked {} pages with {} trees and {} records",
+            count(self.pages),
+            count(self.trees),
+            count(self.records)
+        );
+        if self.passed {
+            return format!("{seen}: nothing is wrong\n");
+        }
+        let problems: String =
+            self.problems.iter().map(|problem| format!("  {problem}\n")).collect();
+        format!("{seen}: this is wrong\n{problems}")
+    }
+}
+
+/// The sizes of a store, as printed.
+#[derive(Serialize)]
+struct Sizes {
+    file_bytes: u64,
+    page_bytes: u64,
+    pages: u64,
+    used_pages: u64,
+    free_pages: u64,
+    trees: Vec<TreeSizes>,
+}
+
+/// The sizes of one tree. `depth` counts the nodes from root to leaf; `leaf_fill` is from 0 to 1.
+#[derive(Serialize)]
+struct TreeSizes {
+    name: String,
+    records: u64,
+    depth: usize,
+    inner_pages: u64,
+    leaf_pages: u64,
+    large_pages: u64,
+    leaf_fill: f64,
+}
+
+impl Sizes {
+    fn of(stats: &Stats, trees: &[TreeStat]) -> Self {
+        let tree = |tree: &TreeStat| TreeSizes {
+            name: tree.name.clone(),
+            records: tree.records,
+            depth: tree.depth,
+            inner_pages: tree.inner_pages,
+            leaf_pages: tree.leaf_pages,
+            large_pages: tree.large_pages,
+            leaf_fill: tree.fill,
+        };
+        Self {
+            file_bytes: stats.file_bytes,
+            page_bytes: PAGE_SIZE as u64,
+            pages: stats.pages,
+            used_pages: stats.used_pages,
+            free_pages: stats.pages - stats.used_pages,
+            trees: trees.iter().map(tree).collect(),
+        }
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!(
+            "file   {}\npages  {} of {}, {} of them free\n\n",
+            bytes(self.file_bytes),
+            count(self.pages),
+            bytes(self.page_bytes),
+            count(self.free_pages)
+        );
+        let header =
+            ["tree", "records", "depth", "inner pages", "leaf pages", "large pages", "leaf fill"];
+        let mut rows = vec![header.map(str::to_owned).to_vec()];
+        for tree in &self.trees {
+            rows.push(vec![
+                tree.name.clone(),
+                count(tree.records),
+                tree.depth.to_string(),
+                count(tree.inner_pages),
+                count(tree.leaf_pages),
+                count(tree.large_pages),
+                format!("{:.0} %", tree.leaf_fill * 100.0),
+            ]);
+        }
+        text.push_str(&table("", &rows));
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clean_store_takes_one_line_and_a_damaged_one_a_list() {
+        let clean = VerifyReport { pages: 1200, trees: 2, records: 9, ..VerifyReport::default() };
+        assert_eq!(
+            Verdict::of(clean.clone()).text(),
+            "checked 1,200 pages with 2 trees and 9 records: nothing is wrong\n"
+        );
+        let damaged = VerifyReport { problems: vec!["page 7 is torn".to_owned()], ..clean };
+        let damaged = Verdict::of(damaged);
+        assert!(damaged.text().ends_with(": this is wrong\n  page 7 is torn\n"));
+        let verdict: serde_json::Value = serde_json::from_str(&json(&damaged)).unwrap();
+        assert_eq!(verdict["passed"], false);
+        assert_eq!(verdict["problems"][0], "page 7 is torn");
+    }
+
+    #[test]
+    fn sizes_are_shown_per_tree() {
+        let tree = TreeStat {
+            name: "orders".to_owned(),
+            records: 12_345,
+            depth: 3,
+            fill: 0.705,
+            ..TreeStat::default()
+        };
+        let stats = Stats { file_bytes: 1 << 20, pages: 100, used_pages: 97, ..Stats::default() };
+        let text = Sizes::of(&stats, &[tree]).text();
+        assert!(text.starts_with("file   1 MiB\npages  100 of 4 KiB, 3 of them free\n"));
+        assert!(text.contains("orders   12,345      3") && text.contains("70 %"), "{text}");
+    }
+}

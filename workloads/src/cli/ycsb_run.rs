@@ -1,0 +1,257 @@
+//! `wattle ycsb`, from opening the store to the report.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use wattle::Options;
+
+use super::common::{Format, IoBackend};
+use super::exit::{Exit, failed};
+use super::live::Live;
+use super::ycsb::{YcsbFlags, YcsbSpec};
+use crate::driver::control::Interrupt;
+use crate::driver::measure::{self, Measurement, Plan};
+use crate::driver::store::Store;
+use crate::machine::{self, Machine};
+use crate::report::csv::SampleFile;
+use crate::report::{
+    self, CheckReport, Condition, Details, LoadReport, LogReport, ProcessReport, Report, RunReport,
+};
+use crate::ycsb::growth::Growth;
+use crate::ycsb::load::{self, LoadEnd, LoadPlan};
+use crate::ycsb::meta::{DATA_TABLE, DataState, Found, Meta, find};
+use crate::ycsb::mix::Kind;
+use crate::ycsb::requests::Requests;
+use crate::ycsb::workload::Ycsb;
+
+/// Runs the subcommand on the store that `open` opens and writes the result to `out`. `command` is
+/// the command line, for the report.
+pub fn run<S: Store>(
+    flags: &YcsbFlags,
+    command: String,
+    interrupt: &Interrupt,
+    out: &mut dyn Write,
+    open: impl FnOnce(&Path, Options) -> Result<S, Exit>,
+) -> Result<(), Exit> {
+    let spec = flags.spec()?;
+    let home = Home::new(flags.run.db.as_deref())?;
+    let store = open(&home.path, flags.run.store_options())?;
+    let session = Session { flags, spec: &spec, home: &home, store: &store, interrupt };
+    let (load, measurement) = match session.load_and_measure() {
+        Ok(done) => done,
+        Err(exit) => {
+            // The first failure says more than what closing the store may add to it.
+            let _closed = store.close();
+            return Err(exit);
+        }
+    };
+    let closed = store.close();
+
+    let error = match (&measurement.failure, closed) {
+        (Some(failure), _) => Some(failure.to_string()),
+        (None, Err(error)) => Some(format!("closing the store: {error}")),
+        (None, Ok(())) => None,
+    };
+    let report = Report {
+        subcommand: "ycsb",
+        command,
+        settings: flags.settings(&spec),
+        machine: Machine::this(),
+        load,
+        run: RunReport::of(&measurement, 0),
+        buffer: measurement.counters,
+        log: LogReport::default(),
+        process: ProcessReport {
+            peak_rss_bytes: machine::peak_rss_bytes(),
+            user_seconds: measurement.cpu.user_seconds,
+            system_seconds: measurement.cpu.system_seconds,
+        },
+        check: check(&measurement),
+        error,
+        details: Details { samples: measurement.samples, latencies: measurement.latencies },
+    };
+    deliver(&report, flags, out)
+}
+
+/// The one check of YCSB: all that was read is what was written.
+fn check(measurement: &Measurement) -> CheckReport {
+    let passed = !measurement.failure.as_ref().is_some_and(|failure| failure.is_wrong_answer());
+    let name = "every record asked for was found, with a value that was written to it".to_owned();
+    CheckReport { passed, conditions: vec![Condition { name, passed }] }
+}
+
+/// Prints the report and writes the page.
+fn deliver(report: &Report, flags: &YcsbFlags, out: &mut dyn Write) -> Result<(), Exit> {
+    let text = match flags.run.format {
+        Format::Json => report.json() + "\n",
+        Format::Text => report::text::report(report),
+    };
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(failed("writing the result"))?;
+    if let Some(path) = &flags.run.report {
+        std::fs::write(path, report::html::report(report))
+            .map_err(failed(format_args!("writing {}", path.display())))?;
+    }
+    match &report.error {
+        Some(error) => Err(Exit::Failed(error.clone())),
+        None if !report.succeeded() => Err(Exit::Reported),
+        None => Ok(()),
+    }
+}
+
+/// Where the store lives: a directory of the user, or a temporary one that goes with this value.
+struct Home {
+    path: PathBuf,
+    temporary: Option<tempfile::TempDir>,
+}
+
+impl Home {
+    fn new(db: Option<&Path>) -> Result<Self, Exit> {
+        if let Some(path) = db {
+            return Ok(Self { path: path.to_owned(), temporary: None });
+        }
+        let folder = tempfile::Builder::new()
+            .prefix("wattle-")
+            .tempdir()
+            .map_err(failed("creating a temporary directory"))?;
+        Ok(Self { path: folder.path().join("store"), temporary: Some(folder) })
+    }
+
+    fn description(&self) -> String {
+        let kind = if self.temporary.is_some() { "temporary store on " } else { "" };
+        format!("{kind}{}", machine::file_system(&self.path))
+    }
+}
+
+/// A run on an open store.
+struct Session<'a, S> {
+    flags: &'a YcsbFlags,
+    spec: &'a YcsbSpec,
+    home: &'a Home,
+    store: &'a S,
+    interrupt: &'a Interrupt,
+}
+
+impl<S: Store> Session<'_, S> {
+    fn load_and_measure(&self) -> Result<(LoadReport, Measurement), Exit> {
+        let spec = self.spec;
+        let wanted = Meta::of_load(spec.records, spec.keys, spec.shape);
+        let found = match find(self.store, &wanted).map_err(failed("reading the store"))? {
+            Found::Unusable(sentence) => {
+                return Err(Exit::Usage(format!(
+                    "the store at {} {sentence}; give another --db or the sizes it was loaded with",
+                    self.home.path.display()
+                )));
+            }
+            Found::Data(meta) => Some(meta),
+            Found::Nothing => None,
+        };
+        let mut live = Live::new(self.flags.run.format, self.create_outputs()?);
+        let table = |name| self.store.table(name).map_err(failed("opening the table"));
+        let (mut meta, seconds) = match found {
+            Some(meta) => (meta, None),
+            None => {
+                // The description comes first, so that half a load is known as such.
+                wanted.write(self.store).map_err(failed("describing the data"))?;
+                let seconds = self.load(&table(DATA_TABLE)?)?;
+                let state = DataState::Ready;
+                let meta = Meta { present: spec.records, state, ..wanted };
+                meta.write(self.store).map_err(failed("describing the data"))?;
+                (meta, Some(seconds))
+            }
+        };
+        let load = LoadReport {
+            seconds: seconds.unwrap_or(0.0),
+            records: meta.present,
+            data_bytes: spec.data_bytes(meta.present),
+            file_bytes: self.store.file_bytes(),
+            reused: seconds.is_none(),
+            file_system: match self.flags.run.io {
+                IoBackend::Memory => "memory".to_owned(),
+                _ => self.home.description(),
+            },
+        };
+        let measurement = self.measure(&table(DATA_TABLE)?, &mut meta, &mut live)?;
+        Ok((load, measurement))
+    }
+
+    /// Creates the files of `--samples` and `--report` before the long work, so that a wrong path
+    /// is known at once.
+    fn create_outputs(&self) -> Result<Option<SampleFile>, Exit> {
+        let refused = |flag: &str, path: &Path, error| {
+            Exit::Usage(format!("{flag} {} cannot be created: {error}", path.display()))
+        };
+        if let Some(path) = &self.flags.run.report {
+            File::create(path).map_err(|error| refused("--report", path, error))?;
+        }
+        let samples = self.flags.run.samples.as_ref();
+        samples
+            .map(|path| SampleFile::create(path).map_err(|error| refused("--samples", path, error)))
+            .transpose()
+    }
+
+    fn load(&self, table: &S::Table) -> Result<f64, Exit> {
+        let spec = self.spec;
+        let plan = LoadPlan {
+            crew: self.flags.run.crew(),
+            records: spec.records,
+            keys: spec.keys,
+            shape: spec.shape,
+            seed: self.flags.run.seed,
+        };
+        let style = ProgressStyle::with_template(
+            "loading {bar:40} {human_pos} of {human_len} records, {per_sec}, {eta} left",
+        )
+        .expect("the template is a constant that indicatif accepts");
+        let progress = ProgressBar::new(spec.records).with_style(style);
+        let end = load::load(self.store, table, plan, self.interrupt, &progress);
+        progress.finish_and_clear();
+        match end {
+            LoadEnd::Loaded(time) => Ok(time.as_secs_f64()),
+            LoadEnd::Interrupted => Err(Exit::Failed("interrupted while loading".to_owned())),
+            LoadEnd::Failed(failure) => Err(Exit::Failed(format!("loading: {failure}"))),
+        }
+    }
+
+    fn measure(
+        &self,
+        table: &S::Table,
+        meta: &mut Meta,
+        live: &mut Live,
+    ) -> Result<Measurement, Exit> {
+        let (spec, run) = (self.spec, &self.flags.run);
+        let inserts = spec.mix.share(Kind::Insert) > 0.0;
+        if inserts {
+            meta.state = DataState::Inserting;
+            meta.write(self.store).map_err(failed("describing the data"))?;
+        }
+        let plan = Plan {
+            crew: run.crew(),
+            warm_up: run.warmup,
+            length: run.length(),
+            kinds: spec.mix.kinds().map(Kind::name).collect(),
+        };
+        let growth = Growth::new(meta.present, plan.crew.workers());
+        let expected = spec.expected_inserts(plan.length);
+        let workload = Ycsb {
+            table,
+            keys: spec.keys,
+            shape: spec.shape,
+            kinds: spec.mix.chooser(),
+            requests: Requests::new(spec.distribution, spec.theta, meta.present, expected),
+            growth: &growth,
+            seed: run.seed,
+        };
+        let mut observer = |sample: &_| live.show(sample);
+        let measurement = measure::run(self.store, &workload, &plan, self.interrupt, &mut observer);
+        if inserts && growth.is_whole() {
+            meta.state = DataState::Ready;
+            meta.present = growth.present();
+            meta.write(self.store).map_err(failed("describing the data"))?;
+        }
+        Ok(measurement)
+    }
+}

@@ -1,0 +1,228 @@
+//! How the supervising thread and the workers of a run talk to each other.
+//!
+//! Workers look at one shared word before every operation. It is written once a second at most, so
+//! that it stays in every core's cache: a relaxed load and a comparison is all that a worker pays
+//! for deadlines, samples and interrupts.
+//!
+//! | bits | meaning |
+//! |---|---|
+//! | 0-1 | phase: 0 warm-up, 1 measured part, 2 stop |
+//! | 2-63 | number of hand-overs asked for so far |
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Thread;
+
+use crossbeam::utils::CachePadded;
+
+use super::failure::Failure;
+
+/// What the workers are to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Work, but what is recorded does not count.
+    WarmUp,
+    /// Work that counts.
+    Measured,
+    /// Finish the operation in hand and return.
+    Stop,
+}
+
+/// The shared word as a worker read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signal(u64);
+
+const PHASE_BITS: u32 = 2;
+const PHASE_MASK: u64 = (1 << PHASE_BITS) - 1;
+
+impl Signal {
+    /// The phase that it asks for.
+    #[inline]
+    pub fn phase(self) -> Phase {
+        match self.0 & PHASE_MASK {
+            0 => Phase::WarmUp,
+            1 => Phase::Measured,
+            _ => Phase::Stop,
+        }
+    }
+}
+
+/// The state shared by the supervisor and the workers of one run.
+pub struct Control {
+    word: CachePadded<AtomicU64>,
+    working: AtomicUsize,
+    failure: Mutex<Option<Failure>>,
+    supervisor: Thread,
+    interrupt: Interrupt,
+}
+
+impl Control {
+    /// Control over `workers` threads, supervised by the calling thread.
+    pub fn new(first: Phase, workers: usize, interrupt: &Interrupt) -> Self {
+        let control = Self {
+            word: CachePadded::new(AtomicU64::new(0)),
+            working: AtomicUsize::new(workers),
+            failure: Mutex::new(None),
+            supervisor: std::thread::current(),
+            interrupt: interrupt.clone(),
+        };
+        control.enter(first);
+        control
+    }
+
+    /// What workers are asked to do now.
+    #[inline]
+    pub fn signal(&self) -> Signal {
+        Signal(self.word.load(Ordering::Relaxed))
+    }
+
+    /// Asks every worker to hand over what it recorded so far.
+    pub fn ask_for_records(&self) {
+        self.word.fetch_add(1 << PHASE_BITS, Ordering::Relaxed);
+    }
+
+    /// Starts a phase, which also makes workers hand over what they recorded in the last one. There
+    /// is no way back from [`Phase::Stop`].
+    pub fn enter(&self, phase: Phase) {
+        let bits = match phase {
+            Phase::WarmUp => 0,
+            Phase::Measured => 1,
+            Phase::Stop => 2,
+        };
+        let change = |word: u64| {
+            (Signal(word).phase() != Phase::Stop)
+                .then_some(((word & !PHASE_MASK) + (1 << PHASE_BITS)) | bits)
+        };
+        // `Err` means that the run was stopped before, and it stays stopped.
+        let _stopped =
+            self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change).is_err();
+    }
+
+    /// Records a worker's failure, unless there is one already, and stops all workers.
+    pub fn fail(&self, failure: Failure) {
+        let mut slot = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
+        slot.get_or_insert(failure);
+        drop(slot);
+        self.enter(Phase::Stop);
+        self.supervisor.unpark();
+    }
+
+    /// The first failure of a worker.
+    pub fn take_failure(&self) -> Option<Failure> {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// A thread reports that its work is done.
+    pub fn thread_done(&self) {
+        self.working.fetch_sub(1, Ordering::Release);
+        self.supervisor.unpark();
+    }
+
+    /// Whether there is nothing left to supervise: all threads are done, one failed, or the user
+    /// interrupted the run.
+    pub fn is_over(&self) -> bool {
+        self.working.load(Ordering::Acquire) == 0
+            || self.signal().phase() == Phase::Stop
+            || self.interrupt.requested()
+    }
+}
+
+/// Whether the user asked for an early end. Cheap to clone; all clones are one flag.
+#[derive(Clone, Default)]
+pub struct Interrupt {
+    shared: Arc<InterruptState>,
+}
+
+#[derive(Default)]
+struct InterruptState {
+    requested: Arc<AtomicBool>,
+    waiting: Mutex<Option<Thread>>,
+}
+
+impl Interrupt {
+    /// The interrupt of this process, raised by Ctrl-C or a polite request to terminate. A second
+    /// one ends the process at once.
+    pub fn of_process() -> Result<Self, String> {
+        let interrupt = Self::default();
+        interrupt.wake_this_thread();
+        let raised = interrupt.clone();
+        ctrlc::set_handler(move || {
+            if raised.raise() {
+                eprintln!("interrupted again: ended without closing the store");
+                std::process::exit(1);
+            }
+            eprintln!("interrupted: finishing; a second time ends the process at once");
+        })
+        .map_err(|error| format!("cannot listen for interrupts: {error}"))?;
+        Ok(interrupt)
+    }
+
+    /// Raises the interrupt; returns whether it was raised before.
+    pub fn raise(&self) -> bool {
+        let before = self.shared.requested.swap(true, Ordering::SeqCst);
+        let waiting = self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(thread) = waiting.as_ref() {
+            thread.unpark();
+        }
+        before
+    }
+
+    /// Whether it was raised.
+    pub fn requested(&self) -> bool {
+        self.shared.requested.load(Ordering::Relaxed)
+    }
+
+    /// The flag itself, for work that looks at one.
+    pub fn flag(&self) -> &Arc<AtomicBool> {
+        &self.shared.requested
+    }
+
+    /// Makes the interrupt end the parking of the calling thread.
+    fn wake_this_thread(&self) {
+        let mut waiting = self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        *waiting = Some(std::thread::current());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_hand_over_and_phase_changes_the_signal() {
+        let control = Control::new(Phase::WarmUp, 1, &Interrupt::default());
+        let first = control.signal();
+        assert_eq!(first.phase(), Phase::WarmUp);
+        control.ask_for_records();
+        let second = control.signal();
+        assert_eq!(second.phase(), Phase::WarmUp);
+        control.enter(Phase::Measured);
+        let third = control.signal();
+        assert_eq!(third.phase(), Phase::Measured);
+        assert!(first != second && second != third);
+    }
+
+    #[test]
+    fn a_stopped_run_stays_stopped() {
+        let control = Control::new(Phase::Measured, 2, &Interrupt::default());
+        assert!(!control.is_over());
+        control.fail(Failure::Wrong("first".into()));
+        control.fail(Failure::Wrong("second".into()));
+        control.enter(Phase::Measured);
+        assert_eq!(control.signal().phase(), Phase::Stop);
+        assert_eq!(control.take_failure().unwrap().to_string(), "first");
+    }
+
+    #[test]
+    fn a_run_is_over_when_all_threads_are_done_or_the_user_interrupts() {
+        let interrupt = Interrupt::default();
+        let control = Control::new(Phase::Measured, 2, &interrupt);
+        control.thread_done();
+        assert!(!control.is_over());
+        control.thread_done();
+        assert!(control.is_over());
+        let control = Control::new(Phase::Measured, 2, &interrupt);
+        assert!(!interrupt.raise());
+        assert!(interrupt.raise() && control.is_over());
+    }
+}

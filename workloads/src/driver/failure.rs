@@ -1,0 +1,45 @@
+//! Why a worker gave up.
+
+use std::fmt;
+
+use super::store::StoreError;
+
+/// Why a load or a run ended before its time.
+#[derive(Debug)]
+pub enum Failure {
+    /// The store answered, and the answer is wrong.
+    Wrong(String),
+    /// The store returned an error.
+    Store(StoreError),
+}
+
+impl Failure {
+    /// Whether the store gave a wrong answer, which fails the check of a run.
+    pub fn is_wrong_answer(&self) -> bool {
+        matches!(self, Failure::Wrong(_))
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failure::Wrong(sentence) => formatter.write_str(sentence),
+            Failure::Store(error) => write!(formatter, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Failure::Wrong(_) => None,
+            Failure::Store(error) => error.source(),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Failure::Store(error)
+    }
+}

@@ -1,0 +1,372 @@
+//! The measured run of a workload: warm-up, measured part, one sample a second.
+//!
+//! The calling thread supervises: it opens the phases, and once a second it notes the counters of
+//! the store and the threads, asks the threads to hand over their latencies and shows the sample to
+//! an observer. The threads do nothing but operations.
+
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+
+use super::control::{Control, Interrupt, Phase, Signal};
+use super::crew::{self, Crew, Job, Worker};
+use super::failure::Failure;
+use super::recorder::{Recorder, Slot};
+use super::store::{Client, Counters, Store};
+use crate::histogram::{LatencySummary, LatencyTotal};
+use crate::machine::CpuTimes;
+
+/// Time between two samples.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long the threads get to hand over their latencies. What comes later, from an operation
+/// that takes longer than this, is in the next sample.
+const HAND_OVER_TIME: Duration = Duration::from_millis(20);
+
+/// A workload: a stream of operations for every worker.
+#[allow(async_fn_in_trait, reason = "workers stay on their thread, so futures need not be Send")]
+pub trait Workload<C: Client>: Sync {
+    /// What one worker keeps between operations.
+    type State;
+
+    /// The state of worker `number`.
+    fn state(&self, number: usize) -> Self::State;
+
+    /// Does the next operation and returns its kind, an index into [`Plan::kinds`].
+    async fn step(&self, state: &mut Self::State, client: &C) -> Result<usize, Failure>;
+}
+
+/// How long the measured part lasts.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Length {
+    /// For some time.
+    Time(Duration),
+    /// Until all workers together have done so many operations.
+    Operations(u64),
+}
+
+/// A run to do.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Who works.
+    pub crew: Crew,
+    /// Time before the measured part.
+    pub warm_up: Duration,
+    /// The measured part.
+    pub length: Length,
+    /// Names of the kinds of operations.
+    pub kinds: Vec<&'static str>,
+}
+
+/// What happened in about one second.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Whether it belongs to the measured part.
+    pub measured: bool,
+    /// End of the sample, in seconds since its phase began.
+    pub at_seconds: f64,
+    /// Length of the sample.
+    pub seconds: f64,
+    /// Operations finished.
+    pub operations: u64,
+    /// What the store counted.
+    pub counters: Counters,
+    /// Latencies of all kinds of operations together.
+    pub latency: LatencySummary,
+}
+
+impl Sample {
+    /// A count per second.
+    pub fn rate(&self, count: u64) -> f64 {
+        if self.seconds > 0.0 { count as f64 / self.seconds } else { 0.0 }
+    }
+
+    /// Operations per second.
+    pub fn throughput(&self) -> f64 {
+        self.rate(self.operations)
+    }
+}
+
+/// What was measured.
+#[derive(Debug)]
+pub struct Measurement {
+    /// Length of the measured part.
+    pub seconds: f64,
+    /// Latencies of each kind of operation.
+    pub latencies: Vec<(&'static str, LatencyTotal)>,
+    /// What the store counted in the measured part.
+    pub counters: Counters,
+    /// Processor time of the process in the measured part.
+    pub cpu: CpuTimes,
+    /// The samples of the measured part.
+    pub samples: Vec<Sample>,
+    /// Whether the user ended the run early.
+    pub interrupted: bool,
+    /// Why the run ended early, if something failed.
+    pub failure: Option<Failure>,
+}
+
+impl Measurement {
+    /// Operations of all kinds.
+    pub fn operations(&self) -> u64 {
+        self.latencies.iter().map(|(_, total)| total.count()).sum()
+    }
+}
+
+/// Sees every sample as it is taken; an error ends the run.
+pub type Observer<'a> = &'a mut dyn FnMut(&Sample) -> Result<(), Failure>;
+
+/// Runs `workload` on `store` as `plan` says.
+pub fn run<S, W>(
+    store: &S,
+    workload: &W,
+    plan: &Plan,
+    interrupt: &Interrupt,
+    observer: Observer<'_>,
+) -> Measurement
+where
+    S: Store,
+    W: Workload<S::Session> + Workload<S::Task>,
+{
+    let first = if plan.warm_up.is_zero() { Phase::Measured } else { Phase::WarmUp };
+    let control = Control::new(first, plan.crew.threads, interrupt);
+    let slots: Vec<Slot> = (0..plan.crew.threads).map(|_| Slot::new(plan.kinds.len())).collect();
+    let job = Stream { workload, plan, control: &control, slots: &slots };
+
+    let mut supervisor = Supervisor { store, plan, control: &control, slots: &slots, observer };
+    let (mut watch, started) = crew::run(store, plan.crew, &control, &job, || {
+        supervisor.warm_up();
+        let mut watch = Watch::new(store, &slots, plan.kinds.len(), true);
+        let started = CpuTimes::of_process();
+        control.enter(Phase::Measured);
+        let limit = match plan.length {
+            Length::Time(time) => Some(time),
+            Length::Operations(_) => None,
+        };
+        supervisor.watch(&mut watch, limit);
+        control.enter(Phase::Stop);
+        (watch, started)
+    });
+    // All threads are done and have handed over everything: the last sample is the rest.
+    let last = watch.sample(store, &slots, Instant::now());
+    let seen = (supervisor.observer)(&last);
+    watch.samples.push(last);
+    if let Err(failure) = seen {
+        control.fail(failure);
+    }
+    Measurement {
+        seconds: watch.last_at.duration_since(watch.began_at).as_secs_f64(),
+        latencies: plan.kinds.iter().copied().zip(watch.totals).collect(),
+        counters: watch.last_counters.since(&watch.began_counters),
+        cpu: CpuTimes::of_process().since(started),
+        samples: watch.samples,
+        interrupted: interrupt.requested(),
+        failure: control.take_failure(),
+    }
+}
+
+/// The calling thread's part in a run.
+struct Supervisor<'a, S> {
+    store: &'a S,
+    plan: &'a Plan,
+    control: &'a Control,
+    slots: &'a [Slot],
+    observer: Observer<'a>,
+}
+
+impl<S: Store> Supervisor<'_, S> {
+    fn warm_up(&mut self) {
+        if !self.plan.warm_up.is_zero() {
+            let mut watch = Watch::new(self.store, self.slots, self.plan.kinds.len(), false);
+            self.watch(&mut watch, Some(self.plan.warm_up));
+        }
+    }
+
+    /// Takes a sample a second until `limit` has passed or the run is over. The time after the last
+    /// whole second is left to the caller.
+    fn watch(&mut self, watch: &mut Watch, limit: Option<Duration>) {
+        let end = limit.map(|limit| watch.began_at + limit);
+        let mut next = watch.began_at + SAMPLE_INTERVAL;
+        loop {
+            let until = end.map_or(next, |end| next.min(end));
+            self.wait(until);
+            if self.control.is_over() || end.is_some_and(|end| end <= Instant::now()) {
+                return;
+            }
+            let now = Instant::now();
+            let finished = Watch::finished(self.slots);
+            let counters = self.store.counters();
+            self.control.ask_for_records();
+            self.wait(now + HAND_OVER_TIME);
+            let sample = watch.close(self.slots, now, finished, counters);
+            if let Err(failure) = (self.observer)(&sample) {
+                self.control.fail(failure);
+            }
+            watch.samples.push(sample);
+            // A supervisor that was held up for seconds takes one long sample instead of many
+            // empty ones.
+            while next <= Instant::now() {
+                next += SAMPLE_INTERVAL;
+            }
+        }
+    }
+
+    /// Sleeps until `until`, or less if the run is over.
+    fn wait(&self, until: Instant) {
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() || self.control.is_over() {
+                return;
+            }
+            std::thread::park_timeout(left);
+        }
+    }
+}
+
+/// The samples of one phase and where the last one ended.
+struct Watch {
+    phase: Phase,
+    began_at: Instant,
+    began_counters: Counters,
+    last_at: Instant,
+    last_counters: Counters,
+    last_finished: u64,
+    totals: Vec<LatencyTotal>,
+    samples: Vec<Sample>,
+}
+
+impl Watch {
+    fn new<S: Store>(store: &S, slots: &[Slot], kinds: usize, measured: bool) -> Self {
+        let (now, counters) = (Instant::now(), store.counters());
+        Self {
+            phase: if measured { Phase::Measured } else { Phase::WarmUp },
+            began_at: now,
+            began_counters: counters,
+            last_at: now,
+            last_counters: counters,
+            last_finished: Self::finished(slots),
+            totals: vec![LatencyTotal::default(); kinds],
+            samples: Vec::new(),
+        }
+    }
+
+    fn finished(slots: &[Slot]) -> u64 {
+        slots.iter().map(Slot::finished).sum()
+    }
+
+    fn sample<S: Store>(&mut self, store: &S, slots: &[Slot], now: Instant) -> Sample {
+        self.close(slots, now, Self::finished(slots), store.counters())
+    }
+
+    /// The sample that ends at `now`, with what the threads have handed over.
+    fn close(&mut self, slots: &[Slot], now: Instant, finished: u64, counters: Counters) -> Sample {
+        let mut recent = vec![LatencyTotal::default(); self.totals.len()];
+        for slot in slots {
+            slot.collect(self.phase, &mut recent);
+        }
+        let mut all = LatencyTotal::default();
+        for (total, recent) in self.totals.iter_mut().zip(&recent) {
+            total.merge(recent);
+            all.merge(recent);
+        }
+        let sample = Sample {
+            measured: self.phase == Phase::Measured,
+            at_seconds: now.duration_since(self.began_at).as_secs_f64(),
+            seconds: now.duration_since(self.last_at).as_secs_f64(),
+            operations: finished - self.last_finished,
+            counters: counters.since(&self.last_counters),
+            latency: all.summary(),
+        };
+        (self.last_at, self.last_counters, self.last_finished) = (now, counters, finished);
+        sample
+    }
+}
+
+/// The threads' part in a run.
+struct Stream<'a, W> {
+    workload: &'a W,
+    plan: &'a Plan,
+    control: &'a Control,
+    slots: &'a [Slot],
+}
+
+/// What the tasks of a thread share: its recorder, and the last signal that it has followed.
+struct Records<'a> {
+    recorder: Recorder<'a>,
+    followed: Signal,
+}
+
+impl Records<'_> {
+    /// Records an operation that began under the signal `began`. One of the warm-up that ends in the
+    /// measured part, where another task of the thread may be already, belongs to neither.
+    #[inline]
+    fn record(&mut self, began: Signal, kind: usize, time: Duration) {
+        let warm_up = |signal: Signal| signal.phase() == Phase::WarmUp;
+        if !warm_up(began) || warm_up(self.followed) {
+            self.recorder.record(kind, time.as_nanos() as u64);
+        }
+    }
+
+    /// Hands over what belongs to the last signal, unless another task of the thread has done so.
+    fn follow(&mut self, signal: Signal) {
+        if signal != self.followed {
+            self.recorder.hand_over(self.followed.phase());
+            self.followed = signal;
+        }
+    }
+}
+
+impl<W> Stream<'_, W> {
+    /// How many operations worker `number` may do in `phase`.
+    fn quota(&self, number: usize, phase: Phase) -> u64 {
+        match (self.plan.length, phase) {
+            (Length::Operations(all), Phase::Measured) => {
+                let workers = self.plan.crew.workers() as u64;
+                all / workers + u64::from((number as u64) < all % workers)
+            }
+            _ => u64::MAX,
+        }
+    }
+}
+
+impl<'a, C: Client, W: Workload<C>> Job<C> for Stream<'a, W> {
+    type Local = RefCell<Records<'a>>;
+
+    fn local(&self, thread: usize) -> Self::Local {
+        RefCell::new(Records {
+            recorder: Recorder::new(&self.slots[thread], self.plan.kinds.len()),
+            followed: self.control.signal(),
+        })
+    }
+
+    async fn work(&self, local: &Self::Local, worker: Worker, client: C) -> Result<(), Failure> {
+        let mut state = self.workload.state(worker.number);
+        let mut seen = self.control.signal();
+        let mut left = self.quota(worker.number, seen.phase());
+        let mut start = Instant::now();
+        loop {
+            let signal = self.control.signal();
+            if signal != seen {
+                local.borrow_mut().follow(signal);
+                if signal.phase() != seen.phase() {
+                    left = self.quota(worker.number, signal.phase());
+                }
+                seen = signal;
+                start = Instant::now();
+            }
+            if seen.phase() == Phase::Stop || left == 0 {
+                return Ok(());
+            }
+            let kind = self.workload.step(&mut state, &client).await?;
+            // The end of an operation is the start of the next: one look at the clock for each.
+            let end = Instant::now();
+            local.borrow_mut().record(seen, kind, end - start);
+            start = end;
+            left -= 1;
+        }
+    }
+
+    fn finish(&self, local: Self::Local) {
+        let mut records = local.into_inner();
+        records.recorder.hand_over(records.followed.phase());
+    }
+}

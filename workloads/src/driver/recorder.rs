@@ -1,0 +1,120 @@
+//! What a thread records about its operations, and how the supervisor gets it.
+//!
+//! A thread records into a [`Recorder`] of its own and moves the contents into its [`Slot`] when the
+//! control word changes, once a second. Only the count of finished operations is visible at any
+//! time: a plain store to a cache line that nobody else writes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crossbeam::utils::CachePadded;
+
+use super::control::Phase;
+use crate::histogram::{Latencies, LatencyTotal};
+
+/// The shared half of a thread's records.
+pub struct Slot {
+    finished: CachePadded<AtomicU64>,
+    handed_over: Mutex<HandedOver>,
+}
+
+struct HandedOver {
+    warm_up: Vec<Latencies>,
+    measured: Vec<Latencies>,
+}
+
+impl Slot {
+    /// A slot for `kinds` kinds of operations.
+    pub fn new(kinds: usize) -> Self {
+        let empty = || vec![Latencies::default(); kinds];
+        let handed_over = Mutex::new(HandedOver { warm_up: empty(), measured: empty() });
+        Self { finished: CachePadded::new(AtomicU64::new(0)), handed_over }
+    }
+
+    /// Operations that the thread has finished since it began, warm-up included.
+    pub fn finished(&self) -> u64 {
+        self.finished.load(Ordering::Relaxed)
+    }
+
+    /// Publishes the number of finished operations; only the slot's own thread calls this.
+    #[inline]
+    pub fn publish(&self, finished: u64) {
+        self.finished.store(finished, Ordering::Relaxed);
+    }
+
+    /// Adds what was recorded in `phase` and handed over to `totals`, one for each kind.
+    pub fn collect(&self, phase: Phase, totals: &mut [LatencyTotal]) {
+        let mut handed_over = self.handed_over.lock().unwrap_or_else(PoisonError::into_inner);
+        let latencies = match phase {
+            Phase::WarmUp => &mut handed_over.warm_up,
+            Phase::Measured | Phase::Stop => &mut handed_over.measured,
+        };
+        for (latencies, total) in latencies.iter_mut().zip(totals) {
+            if !latencies.is_empty() {
+                total.add(latencies);
+                *latencies = Latencies::default();
+            }
+        }
+    }
+}
+
+/// The private half of a thread's records.
+pub struct Recorder<'a> {
+    slot: &'a Slot,
+    kinds: Vec<Latencies>,
+    finished: u64,
+}
+
+impl<'a> Recorder<'a> {
+    /// An empty recorder for `kinds` kinds of operations.
+    pub fn new(slot: &'a Slot, kinds: usize) -> Self {
+        Self { slot, kinds: vec![Latencies::default(); kinds], finished: 0 }
+    }
+
+    /// Records an operation.
+    #[inline]
+    pub fn record(&mut self, kind: usize, nanoseconds: u64) {
+        self.kinds[kind].record(nanoseconds);
+        self.finished += 1;
+        self.slot.publish(self.finished);
+    }
+
+    /// Hands over what was recorded, all of it in `phase`.
+    pub fn hand_over(&mut self, phase: Phase) {
+        let mut handed_over = self.slot.handed_over.lock().unwrap_or_else(PoisonError::into_inner);
+        let to = match phase {
+            Phase::WarmUp => &mut handed_over.warm_up,
+            Phase::Measured | Phase::Stop => &mut handed_over.measured,
+        };
+        for (to, from) in to.iter_mut().zip(&mut self.kinds) {
+            if !from.is_empty() {
+                to.take(from);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_phases_are_kept_apart() {
+        let slot = Slot::new(2);
+        let mut recorder = Recorder::new(&slot, 2);
+        recorder.record(0, 1_000);
+        recorder.hand_over(Phase::WarmUp);
+        recorder.record(1, 2_000);
+        recorder.record(1, 2_000);
+        recorder.hand_over(Phase::Measured);
+        assert_eq!(slot.finished(), 3);
+        let counts = |phase| {
+            let mut totals = vec![LatencyTotal::default(); 2];
+            slot.collect(phase, &mut totals);
+            [totals[0].count(), totals[1].count()]
+        };
+        assert_eq!(counts(Phase::Measured), [0, 2]);
+        assert_eq!(counts(Phase::Measured), [0, 0], "collecting takes");
+        assert_eq!(counts(Phase::WarmUp), [1, 0]);
+    }
+}

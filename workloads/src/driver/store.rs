@@ -1,0 +1,146 @@
+//! What the workloads need from a store, and nothing else.
+//!
+//! A workload is written once, against [`Client`], and runs in both modes: a blocking session
+//! answers every call at once, so that its futures never wait and compile to straight code; an
+//! asynchronous session gives the thread to other tasks while it waits for a page. The adapter to
+//! the engine implements these traits in one file, and tests implement them over a `BTreeMap`.
+
+use std::future::{Future, poll_fn};
+use std::task::Poll;
+
+use serde::Serialize;
+
+/// An error of the store: one sentence for the user.
+pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A result of the store.
+pub type StoreResult<T> = Result<T, StoreError>;
+
+/// An open store, shared by all threads.
+pub trait Store: Sync {
+    /// An ordered table of key-value pairs.
+    type Table: Sync;
+    /// A blocking client; one for each thread.
+    type Session: Client<Table = Self::Table>;
+    /// An asynchronous client; one for each task.
+    type Task: Client<Table = Self::Table>;
+
+    /// The names of all tables.
+    fn table_names(&self) -> StoreResult<Vec<String>>;
+    /// The table `name`, created if absent.
+    fn table(&self, name: &str) -> StoreResult<Self::Table>;
+    /// A blocking client for this thread.
+    fn session(&self) -> StoreResult<Self::Session>;
+    /// Asynchronous clients for `tasks` tasks of this thread; called inside [`Store::run_tasks`].
+    fn task_clients(&self, tasks: usize) -> StoreResult<Vec<Self::Task>>;
+    /// Runs `tasks` to its end on this thread, in a runtime for up to `in_flight` operations.
+    fn run_tasks<F: Future>(&self, in_flight: usize, tasks: F) -> StoreResult<F::Output>;
+    /// What the store counted since it was opened.
+    fn counters(&self) -> Counters;
+    /// Bytes of its files.
+    fn file_bytes(&self) -> u64;
+    /// Writes out what is in memory and closes the store.
+    fn close(self) -> StoreResult<()>;
+}
+
+/// A blocking or asynchronous client of a store. Each call is a transaction of its own.
+///
+/// `change` may be called more than once, and only the last call counts; `visit` sees each pair once.
+/// An asynchronous client lets the other tasks of its thread run now and then, also when it never has
+/// to wait.
+#[allow(async_fn_in_trait, reason = "clients stay on their thread, so futures need not be Send")]
+pub trait Client {
+    /// The table type of the store.
+    type Table;
+
+    /// Calls `look` with the value of `key`; `None` if there is none.
+    async fn read<R>(
+        &self,
+        table: &Self::Table,
+        key: &[u8],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> StoreResult<Option<R>>;
+    /// Stores a new pair; an error if the key exists.
+    async fn insert(&self, table: &Self::Table, key: &[u8], value: &[u8]) -> StoreResult<()>;
+    /// Stores a pair, whether or not the key exists.
+    async fn put(&self, table: &Self::Table, key: &[u8], value: &[u8]) -> StoreResult<()>;
+    /// Replaces the value of `key`; `false` if there is none.
+    async fn update(&self, table: &Self::Table, key: &[u8], value: &[u8]) -> StoreResult<bool>;
+    /// Changes the value of `key` in place, keeping its size; `false` if there is none.
+    async fn modify(
+        &self,
+        table: &Self::Table,
+        key: &[u8],
+        change: impl FnMut(&mut [u8]),
+    ) -> StoreResult<bool>;
+    /// Calls `visit` with up to `limit` pairs in key order, the first at or after `start`.
+    /// Returns how many there were.
+    async fn scan(
+        &self,
+        table: &Self::Table,
+        start: &[u8],
+        limit: usize,
+        visit: impl FnMut(&[u8], &[u8]),
+    ) -> StoreResult<usize>;
+    /// Lets others run: the other tasks of this thread, or other threads for a blocking client.
+    async fn pause(&self);
+}
+
+/// Suspends the calling task once, behind every other task that is ready.
+pub async fn one_turn() {
+    let mut waited = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
+}
+
+/// Counters of a store. All but the two frame counts only grow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Counters {
+    /// Frames of the buffer pool.
+    pub frames: u64,
+    /// Frames that hold no page.
+    pub free_frames: u64,
+    /// Page accesses that found the page in memory.
+    pub hits: u64,
+    /// Page accesses that did not.
+    pub faults: u64,
+    /// Pages read from storage.
+    pub pages_read: u64,
+    /// Pages written to storage.
+    pub pages_written: u64,
+    /// Pages evicted.
+    pub evictions: u64,
+    /// Evicted pages that had to be written first.
+    pub evictions_dirty: u64,
+    /// Processor time of the evictor threads.
+    pub evictor_cpu_seconds: f64,
+    /// Epochs of the replacement policy.
+    pub epochs: u64,
+    /// Operations started again because another thread changed a page under them.
+    pub restarts: u64,
+}
+
+impl Counters {
+    /// What was counted after `earlier`; the frame counts are those of now.
+    pub fn since(&self, earlier: &Counters) -> Counters {
+        Counters {
+            frames: self.frames,
+            free_frames: self.free_frames,
+            hits: self.hits.saturating_sub(earlier.hits),
+            faults: self.faults.saturating_sub(earlier.faults),
+            pages_read: self.pages_read.saturating_sub(earlier.pages_read),
+            pages_written: self.pages_written.saturating_sub(earlier.pages_written),
+            evictions: self.evictions.saturating_sub(earlier.evictions),
+            evictions_dirty: self.evictions_dirty.saturating_sub(earlier.evictions_dirty),
+            evictor_cpu_seconds: (self.evictor_cpu_seconds - earlier.evictor_cpu_seconds).max(0.0),
+            epochs: self.epochs.saturating_sub(earlier.epochs),
+            restarts: self.restarts.saturating_sub(earlier.restarts),
+        }
+    }
+}

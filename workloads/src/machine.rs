@@ -1,0 +1,145 @@
+//! The machine that a result was measured on, and what the process used of it.
+
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+
+/// The machine, as reports show it. A figure that the system does not tell is empty or 0.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Machine {
+    /// Model name of the processor.
+    pub cpu: String,
+    /// Cores that this process may use.
+    pub cores: usize,
+    /// Main memory.
+    pub memory_bytes: u64,
+    /// Name and release of the kernel.
+    pub kernel: String,
+}
+
+impl Machine {
+    /// This machine.
+    pub fn this() -> Self {
+        let cpu_info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+        let kernel = rustix::system::uname();
+        Self {
+            cpu: colon_value(&cpu_info, "model name").unwrap_or_default().to_owned(),
+            cores: cores(),
+            memory_bytes: kib_value(&memory, "MemTotal"),
+            kernel: format!(
+                "{} {}",
+                kernel.sysname().to_string_lossy(),
+                kernel.release().to_string_lossy()
+            ),
+        }
+    }
+}
+
+/// Cores that this process may use; 1 if the system does not tell.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Processor time of the whole process.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct CpuTimes {
+    /// In the program.
+    pub user_seconds: f64,
+    /// In the kernel on its behalf.
+    pub system_seconds: f64,
+}
+
+impl CpuTimes {
+    /// What this process has used since it began; zeros if the system does not tell.
+    pub fn of_process() -> Self {
+        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        let ticks = rustix::param::clock_ticks_per_second();
+        Self::parse(&stat, ticks).unwrap_or_default()
+    }
+
+    /// What was used after `earlier`.
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            user_seconds: self.user_seconds - earlier.user_seconds,
+            system_seconds: self.system_seconds - earlier.system_seconds,
+        }
+    }
+
+    /// Fields 14 and 15 of `/proc/self/stat`. The second field is the program's name in
+    /// parentheses and may hold blanks, so counting starts behind it.
+    fn parse(stat: &str, ticks_per_second: u64) -> Option<Self> {
+        let (_, fields) = stat.rsplit_once(')')?;
+        let mut times = fields.split_ascii_whitespace().skip(11).map(str::parse::<u64>);
+        let mut next = || Some(times.next()?.ok()? as f64 / ticks_per_second as f64);
+        Some(Self { user_seconds: next()?, system_seconds: next()? })
+    }
+}
+
+/// Largest resident size of this process so far; 0 if the system does not tell.
+pub fn peak_rss_bytes() -> u64 {
+    kib_value(&fs::read_to_string("/proc/self/status").unwrap_or_default(), "VmHWM")
+}
+
+/// Kind and device of the file system that holds `path`, such as `ext4 on /dev/vda`; empty if the
+/// system does not tell. A result from a file system in memory says nothing about a device, so
+/// reports show it.
+pub fn file_system(path: &Path) -> String {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    fs::canonicalize(path).ok().and_then(|path| mount_of(&mounts, &path)).unwrap_or_default()
+}
+
+fn mount_of(mounts: &str, path: &Path) -> Option<String> {
+    mounts
+        .lines()
+        .filter_map(|line| {
+            let mut fields = line.split(' ');
+            Some((fields.next()?, fields.next()?, fields.next()?))
+        })
+        .filter(|(_, point, _)| path.starts_with(point.replace("\\040", " ")))
+        // The last of equally long mount points hides the others.
+        .max_by_key(|(_, point, _)| point.len())
+        .map(|(device, _, kind)| format!("{kind} on {device}"))
+}
+
+fn colon_value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim())
+    })
+}
+
+fn kib_value(text: &str, name: &str) -> u64 {
+    let value = colon_value(text, name).and_then(|value| value.strip_suffix("kB"));
+    value.and_then(|kib| kib.trim().parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_times_are_found_behind_a_strange_program_name() {
+        let stat = "7 (a ) b) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20 0 1 0 9 9";
+        let times = CpuTimes::parse(stat, 100).unwrap();
+        assert_eq!(times, CpuTimes { user_seconds: 2.5, system_seconds: 0.5 });
+        assert_eq!(CpuTimes::parse("", 100), None);
+    }
+
+    #[test]
+    fn this_process_has_used_memory() {
+        assert!(peak_rss_bytes() > 1 << 20);
+        assert!(cores() >= 1 && !Machine::this().kernel.trim().is_empty());
+    }
+
+    #[test]
+    fn the_deepest_mount_point_wins() {
+        let mounts =
+            "/dev/a / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/b /tmp/x\\040y xfs rw 0 0\n";
+        let kind = |path: &str| mount_of(mounts, Path::new(path)).unwrap();
+        assert_eq!(kind("/home"), "ext4 on /dev/a");
+        assert_eq!(kind("/tmp/z"), "tmpfs on tmpfs");
+        assert_eq!(kind("/tmp/x y/z"), "xfs on /dev/b");
+    }
+}

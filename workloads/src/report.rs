@@ -1,0 +1,275 @@
+//! The result of a run: as JSON, as text, as rows of samples and as a page with plots.
+//!
+//! The keys of the JSON object are part of the program's interface: none is renamed or removed.
+//! All counters cover the measured part only.
+
+pub mod csv;
+pub mod figures;
+pub mod html;
+pub mod plot;
+pub mod text;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::driver::measure::{Measurement, Sample};
+use crate::driver::store::Counters;
+use crate::histogram::LatencyTotal;
+use crate::machine::Machine;
+
+/// The result of a run; serialised, the object of `--format json`.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// The subcommand that ran.
+    pub subcommand: &'static str,
+    /// The command line.
+    pub command: String,
+    /// Every flag as used: sizes in bytes, times in seconds.
+    pub settings: Map<String, Value>,
+    /// Where it ran.
+    pub machine: Machine,
+    /// The load phase.
+    pub load: LoadReport,
+    /// The measured part.
+    pub run: RunReport,
+    /// The buffer pool.
+    pub buffer: Counters,
+    /// The write-ahead log.
+    pub log: LogReport,
+    /// The process.
+    pub process: ProcessReport,
+    /// What was checked.
+    pub check: CheckReport,
+    /// Why the run failed; absent if it did not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// The samples and latencies behind it, for the plots.
+    #[serde(skip)]
+    pub details: Details,
+}
+
+/// The load phase of a run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct LoadReport {
+    /// How long it took; 0 if the data were there.
+    pub seconds: f64,
+    /// Records at the start of the run.
+    pub records: u64,
+    /// Bytes of their keys and values.
+    pub data_bytes: u64,
+    /// Bytes that the store takes on disk after loading.
+    pub file_bytes: u64,
+    /// Whether the data were there before.
+    pub reused: bool,
+    /// The file system of the store.
+    pub file_system: String,
+}
+
+/// The measured part of a run.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct RunReport {
+    /// Its length.
+    pub seconds: f64,
+    /// Operations finished.
+    pub operations: u64,
+    /// Operations per second.
+    pub throughput: f64,
+    /// Transactions that were rolled back.
+    pub aborts: u64,
+    /// Whether the user ended it early.
+    pub interrupted: bool,
+    /// Latency of each kind of operation.
+    pub latency_us: Map<String, Value>,
+}
+
+/// The write-ahead log in the measured part.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct LogReport {
+    /// Bytes written.
+    pub bytes: u64,
+    /// Times that the device was asked to make them durable.
+    pub syncs: u64,
+    /// Transactions committed.
+    pub commits: u64,
+}
+
+/// The process.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct ProcessReport {
+    /// Largest resident size, from its start on.
+    pub peak_rss_bytes: u64,
+    /// Processor time in the program, in the measured part.
+    pub user_seconds: f64,
+    /// Processor time in the kernel, in the measured part.
+    pub system_seconds: f64,
+}
+
+/// What was checked.
+#[derive(Clone, Debug, Serialize)]
+pub struct CheckReport {
+    /// Whether everything is right.
+    pub passed: bool,
+    /// Each check.
+    pub conditions: Vec<Condition>,
+}
+
+/// One check.
+#[derive(Clone, Debug, Serialize)]
+pub struct Condition {
+    /// What must hold.
+    pub name: String,
+    /// Whether it does.
+    pub passed: bool,
+}
+
+/// What the plots show.
+#[derive(Debug, Default)]
+pub struct Details {
+    /// One for each second of the measured part.
+    pub samples: Vec<Sample>,
+    /// Latencies of each kind of operation.
+    pub latencies: Vec<(&'static str, LatencyTotal)>,
+}
+
+impl RunReport {
+    /// The figures of `measurement`.
+    pub fn of(measurement: &Measurement, aborts: u64) -> Self {
+        let operations = measurement.operations();
+        let latency = |(kind, total): &(&'static str, LatencyTotal)| {
+            let summary = serde_json::to_value(total.summary());
+            ((*kind).to_owned(), summary.expect("a summary consists of plain numbers"))
+        };
+        Self {
+            seconds: measurement.seconds,
+            operations,
+            throughput: per(operations as f64, measurement.seconds),
+            aborts,
+            interrupted: measurement.interrupted,
+            latency_us: measurement.latencies.iter().map(latency).collect(),
+        }
+    }
+}
+
+impl Report {
+    /// The object of `--format json`.
+    pub fn json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("a report consists of plain values")
+    }
+
+    /// Whether the run and its checks came to a good end.
+    pub fn succeeded(&self) -> bool {
+        self.error.is_none() && self.check.passed
+    }
+}
+
+/// `amount` per `unit`; 0 if there is no unit.
+pub fn per(amount: f64, unit: f64) -> f64 {
+    if unit > 0.0 { amount / unit } else { 0.0 }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::histogram::Latencies;
+    use serde_json::json;
+
+    /// A small report with every part filled in.
+    pub(crate) fn example() -> Report {
+        let mut latencies = Latencies::default();
+        (1..=1000).for_each(|step| latencies.record(step * 100));
+        let mut total = LatencyTotal::default();
+        total.add(&latencies);
+        let samples = (1..=3)
+            .map(|second| Sample {
+                measured: true,
+                at_seconds: f64::from(second),
+                seconds: 1.0,
+                operations: 1000,
+                counters: Counters { faults: 10, pages_written: 5, ..Counters::default() },
+                latency: total.summary(),
+            })
+            .collect();
+        let measurement = Measurement {
+            seconds: 3.0,
+            latencies: vec![("read", total.clone())],
+            counters: Counters { frames: 64, faults: 30, ..Counters::default() },
+            cpu: Default::default(),
+            samples: Vec::new(),
+            interrupted: false,
+            failure: None,
+        };
+        let settings = json!({"workload": "c", "records": 1000, "pool": 262144, "threads": 1});
+        Report {
+            subcommand: "ycsb",
+            command: "wattle ycsb --records 1000 <&>".to_owned(),
+            settings: settings.as_object().cloned().unwrap(),
+            machine: Machine { cores: 2, ..Machine::default() },
+            load: LoadReport { records: 1000, ..LoadReport::default() },
+            run: RunReport::of(&measurement, 0),
+            buffer: measurement.counters,
+            log: LogReport::default(),
+            process: ProcessReport::default(),
+            check: CheckReport {
+                passed: true,
+                conditions: vec![Condition { name: "reads are right".to_owned(), passed: true }],
+            },
+            error: None,
+            details: Details { samples, latencies: vec![("read", total)] },
+        }
+    }
+
+    fn keys(value: &Value) -> Vec<&str> {
+        value.as_object().unwrap().keys().map(String::as_str).collect()
+    }
+
+    #[test]
+    fn the_json_keys_are_stable() {
+        let json: Value = serde_json::from_str(&example().json()).unwrap();
+        let top = [
+            "subcommand",
+            "command",
+            "settings",
+            "machine",
+            "load",
+            "run",
+            "buffer",
+            "log",
+            "process",
+            "check",
+        ];
+        assert_eq!(keys(&json), top);
+        assert_eq!(keys(&json["machine"]), ["cpu", "cores", "memory_bytes", "kernel"]);
+        let load = ["seconds", "records", "data_bytes", "file_bytes", "reused", "file_system"];
+        assert_eq!(keys(&json["load"]), load);
+        let run = ["seconds", "operations", "throughput", "aborts", "interrupted", "latency_us"];
+        assert_eq!(keys(&json["run"]), run);
+        let latency = ["count", "mean", "p50", "p95", "p99", "p999", "max"];
+        assert_eq!(keys(&json["run"]["latency_us"]["read"]), latency);
+        let buffer = [
+            "frames",
+            "free_frames",
+            "hits",
+            "faults",
+            "pages_read",
+            "pages_written",
+            "evictions",
+            "evictions_dirty",
+            "evictor_cpu_seconds",
+            "epochs",
+            "restarts",
+        ];
+        assert_eq!(keys(&json["buffer"]), buffer);
+        assert_eq!(keys(&json["log"]), ["bytes", "syncs", "commits"]);
+        assert_eq!(keys(&json["process"]), ["peak_rss_bytes", "user_seconds", "system_seconds"]);
+        assert_eq!(keys(&json["check"]), ["passed", "conditions"]);
+        assert_eq!(json["run"]["operations"], 1000);
+    }
+
+    #[test]
+    fn a_failed_run_says_why() {
+        let report = Report { error: Some("the device is full".to_owned()), ..example() };
+        let json: Value = serde_json::from_str(&report.json()).unwrap();
+        assert_eq!(json["error"], "the device is full");
+        assert!(!report.succeeded() && example().succeeded());
+    }
+}

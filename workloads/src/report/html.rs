@@ -1,0 +1,201 @@
+//! The result of a run as one HTML page with plots. It needs nothing beside itself.
+
+use std::fmt::Write;
+
+use super::plot::{Plot, Scale, Series, escape};
+use super::{Report, text};
+use crate::driver::measure::Sample;
+use crate::histogram::LatencyTotal;
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --ink: #1c1c1c; --soft: #666; --rule: #ddd; --page: #fff; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e4e4; --soft: #999; --rule: #383838; --page: #161616; }
+}
+body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--page);
+  max-width: 1340px; margin: 2em auto; padding: 0 1em; }
+h1 { font-size: 1.4em; } h2 { font-size: 1.1em; margin-top: 1.6em; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { text-align: right; padding: .2em .8em; border-bottom: 1px solid var(--rule);
+  vertical-align: top; }
+th:first-child, td:first-child { text-align: left; padding-left: 0; }
+.facts td { text-align: left; overflow-wrap: anywhere; }
+.facts td:first-child { color: var(--soft); white-space: nowrap; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(560px, 100%), 1fr));
+  gap: 1em 2em; }
+svg { width: 100%; font: 11px system-ui, sans-serif; }
+svg .title { font-size: 14px; font-weight: 600; fill: var(--ink); }
+svg .tick, svg .label { fill: var(--soft); }
+svg .grid { stroke: var(--rule); } svg .axis { stroke: var(--soft); }
+";
+
+/// A page with `title`, facts as pairs of a name and a value, tables, and plots.
+pub struct Page {
+    title: String,
+    body: String,
+}
+
+impl Page {
+    /// An empty page.
+    pub fn new(title: &str) -> Self {
+        Self { title: title.to_owned(), body: String::new() }
+    }
+
+    /// Adds pairs of a name and a value. Writing to a `String` cannot fail, here and below.
+    pub fn facts(&mut self, facts: &[(&str, String)]) {
+        self.body.push_str("<table class=\"facts\">\n");
+        for (name, value) in facts {
+            let (name, value) = (escape(name), escape(value));
+            let _ = writeln!(self.body, "<tr><td>{name}</td><td>{value}</td></tr>");
+        }
+        self.body.push_str("</table>\n");
+    }
+
+    /// Adds a heading.
+    pub fn heading(&mut self, heading: &str) {
+        let _ = writeln!(self.body, "<h2>{}</h2>", escape(heading));
+    }
+
+    /// Adds a table with a heading.
+    pub fn table(&mut self, heading: &str, columns: &[&str], rows: &[Vec<String>]) {
+        self.heading(heading);
+        self.body.push_str("<table>\n<tr>");
+        for column in columns {
+            let _ = write!(self.body, "<th>{}</th>", escape(column));
+        }
+        self.body.push_str("</tr>\n");
+        for row in rows {
+            self.body.push_str("<tr>");
+            for cell in row {
+                let _ = write!(self.body, "<td>{}</td>", escape(cell));
+            }
+            self.body.push_str("</tr>\n");
+        }
+        self.body.push_str("</table>\n");
+    }
+
+    /// Adds plots with a heading.
+    pub fn plots(&mut self, heading: &str, plots: &[Plot]) {
+        self.heading(heading);
+        self.body.push_str("<div class=\"plots\">\n");
+        for plot in plots {
+            let _ = writeln!(self.body, "<div>{}</div>", plot.svg());
+        }
+        self.body.push_str("</div>\n");
+    }
+
+    /// The page.
+    pub fn finish(self) -> String {
+        let title = escape(&self.title);
+        format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+             <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
+             <style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{}</body>\n</html>\n",
+            self.body
+        )
+    }
+}
+
+/// The page of a run.
+pub fn report(report: &Report) -> String {
+    let mut page = Page::new(&format!("wattle {}", report.subcommand));
+    page.facts(&text::summary(report));
+    page.plots("Over time", &over_time(&report.details.samples));
+    page.plots("Latency", &[by_quantile(&report.details.latencies)]);
+    let columns = ["operation", "count", "mean", "p50", "p95", "p99", "p99.9", "max"];
+    page.table("Latency in microseconds", &columns, &text::latency_rows(report));
+    let columns = ["counter", "total", "per second", "per operation"];
+    page.table("Buffer pool", &columns, &text::buffer_rows(report));
+    page.heading("Process and checks");
+    page.facts(&text::outcome(report));
+    page.finish()
+}
+
+fn over_time(samples: &[Sample]) -> Vec<Plot> {
+    let plot = |title: &str, y_label, y_scale, series: Vec<Series>| Plot {
+        title: title.to_owned(),
+        x_label: "seconds",
+        x_scale: Scale::Linear,
+        y_label,
+        y_scale,
+        series,
+    };
+    let line = |name: &str, value: &dyn Fn(&Sample) -> f64| Series {
+        name: name.to_owned(),
+        points: samples.iter().map(|sample| (sample.at_seconds, value(sample))).collect(),
+    };
+    vec![
+        plot(
+            "Throughput",
+            "operations/s",
+            Scale::Linear,
+            vec![line("operations", &Sample::throughput)],
+        ),
+        plot(
+            "Page faults and pages written",
+            "pages/s",
+            Scale::Linear,
+            vec![
+                line("faults", &|sample| sample.rate(sample.counters.faults)),
+                line("written", &|sample| sample.rate(sample.counters.pages_written)),
+            ],
+        ),
+        plot(
+            "Evictions",
+            "pages/s",
+            Scale::Linear,
+            vec![
+                line("all", &|sample| sample.rate(sample.counters.evictions)),
+                line("dirty", &|sample| sample.rate(sample.counters.evictions_dirty)),
+            ],
+        ),
+        plot(
+            "Latency of all operations",
+            "microseconds",
+            Scale::Logarithmic,
+            vec![
+                line("p50", &|sample| sample.latency.p50),
+                line("p99", &|sample| sample.latency.p99),
+                line("p99.9", &|sample| sample.latency.p999),
+                line("max", &|sample| sample.latency.max),
+            ],
+        ),
+    ]
+}
+
+/// Latency against the share of operations that were at least as fast.
+fn by_quantile(latencies: &[(&'static str, LatencyTotal)]) -> Plot {
+    let line = |(kind, total): &(&'static str, LatencyTotal)| {
+        // The last quantile is the one that a single operation exceeds.
+        let nines = (total.count().max(1) as f64).log10();
+        let steps = 0..=(nines * 20.0) as u32;
+        let quantiles = steps.map(|step| 1.0 - 10f64.powf(-f64::from(step) / 20.0));
+        let points = quantiles.map(|quantile| (quantile, total.quantile_us(quantile))).collect();
+        Series { name: (*kind).to_owned(), points }
+    };
+    Plot {
+        title: "Latency by share of operations".to_owned(),
+        x_label: "share of operations that took no longer",
+        x_scale: Scale::Nines,
+        y_label: "microseconds",
+        y_scale: Scale::Logarithmic,
+        series: latencies.iter().filter(|(_, total)| total.count() > 0).map(line).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_is_whole_and_loads_nothing() {
+        let page = report(&super::super::tests::example());
+        assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+        assert_eq!(page.matches("<svg").count(), 5);
+        assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
+        assert!(page.contains("--records 1000 &lt;&amp;&gt;"));
+        for outside in ["http:", "https:", "src=", "href=", "NaN"] {
+            assert!(!page.contains(outside), "{outside}");
+        }
+    }
+}

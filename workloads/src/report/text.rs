@@ -1,0 +1,214 @@
+//! The result of a run as text.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::figures::{bytes, count, plural, rate, seconds, significant, table};
+use super::{Report, per};
+
+/// The whole report.
+pub fn report(report: &Report) -> String {
+    let mut text = String::new();
+    for (name, value) in summary(report) {
+        // Writing to a `String` cannot fail.
+        let _ = writeln!(text, "{name:<12}{}", wrapped(&value));
+    }
+    let mut rows = vec![row(["latency us", "count", "mean", "p50", "p95", "p99", "p99.9", "max"])];
+    rows.extend(latency_rows(report));
+    text.push('\n');
+    text.push_str(&table("", &rows));
+    let mut rows = vec![row(["buffer pool", "total", "per second", "per operation"])];
+    rows.extend(buffer_rows(report));
+    text.push('\n');
+    text.push_str(&table("", &rows));
+    for (name, value) in outcome(report) {
+        let _ = write!(text, "\n{name:<12}{value}");
+    }
+    text.push('\n');
+    text
+}
+
+/// `value` in lines of a readable width, broken at its commas and indented behind the names.
+fn wrapped(value: &str) -> String {
+    const WIDTH: usize = 96;
+    let mut text = String::new();
+    let mut used = 0;
+    for part in value.split_inclusive(", ") {
+        if used > 0 && used + part.trim_end().len() > WIDTH {
+            text.truncate(text.trim_end().len());
+            text.push_str("\n            ");
+            used = 0;
+        }
+        text.push_str(part);
+        used += part.len();
+    }
+    text
+}
+
+fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
+    cells.map(str::to_owned).to_vec()
+}
+
+/// What was run, where, and how fast: pairs of a name and a value.
+pub fn summary(report: &Report) -> Vec<(&'static str, String)> {
+    let Report { machine, load, run, .. } = report;
+    let mut lines = vec![
+        ("command", report.command.clone()),
+        (
+            "machine",
+            format!(
+                "{}, {}, {} memory, {}",
+                if machine.cpu.is_empty() { "unknown processor" } else { &machine.cpu },
+                plural(machine.cores, "core"),
+                bytes(machine.memory_bytes),
+                machine.kernel
+            ),
+        ),
+        ("settings", settings(report)),
+        (
+            "data",
+            format!(
+                "{} records, {} of keys and values, {} on disk after loading ({})",
+                count(load.records),
+                bytes(load.data_bytes),
+                bytes(load.file_bytes),
+                load.file_system
+            ),
+        ),
+    ];
+    let loaded = if load.reused {
+        "the data were there".to_owned()
+    } else {
+        let speed = rate(per(load.records as f64, load.seconds));
+        format!("{}, {speed} records/s", seconds(load.seconds))
+    };
+    lines.push(("load", loaded));
+    lines.push((
+        "run",
+        format!(
+            "{}, {} operations, {} operations/s{}",
+            seconds(run.seconds),
+            count(run.operations),
+            rate(run.throughput),
+            if run.interrupted { " (interrupted)" } else { "" }
+        ),
+    ));
+    lines
+}
+
+/// Every flag as used, without those that are not set.
+fn settings(report: &Report) -> String {
+    let shown = |(name, value): (&String, &Value)| {
+        let value = match (name.as_str(), value) {
+            (_, Value::Null) => return None,
+            ("pool" | "value_size", Value::Number(number)) => {
+                bytes(number.as_u64().unwrap_or(0)).replace(' ', "")
+            }
+            ("duration" | "warmup", Value::Number(number)) => format!("{number}s"),
+            (_, Value::String(text)) => text.clone(),
+            (_, other) => other.to_string(),
+        };
+        Some(format!("{}={value}", name.replace('_', "-")))
+    };
+    report.settings.iter().filter_map(shown).collect::<Vec<_>>().join(", ")
+}
+
+/// One row of cells for each kind of operation.
+pub fn latency_rows(report: &Report) -> Vec<Vec<String>> {
+    let cells = |(kind, total): &(&'static str, crate::histogram::LatencyTotal)| {
+        let latency = total.summary();
+        let mut cells = vec![(*kind).to_owned(), count(latency.count)];
+        let figures =
+            [latency.mean, latency.p50, latency.p95, latency.p99, latency.p999, latency.max];
+        cells.extend(figures.map(significant));
+        cells
+    };
+    report.details.latencies.iter().map(cells).collect()
+}
+
+/// One row of cells for each counter of the buffer pool.
+pub fn buffer_rows(report: &Report) -> Vec<Vec<String>> {
+    let (buffer, run) = (&report.buffer, &report.run);
+    let counters = [
+        ("hits", buffer.hits),
+        ("faults", buffer.faults),
+        ("pages read", buffer.pages_read),
+        ("pages written", buffer.pages_written),
+        ("evictions", buffer.evictions),
+        ("evictions of dirty pages", buffer.evictions_dirty),
+        ("restarts", buffer.restarts),
+        ("epochs", buffer.epochs),
+    ];
+    let cells = |(name, total): (&str, u64)| {
+        vec![
+            name.to_owned(),
+            count(total),
+            rate(per(total as f64, run.seconds)),
+            significant(per(total as f64, run.operations as f64)),
+        ]
+    };
+    counters.into_iter().map(cells).collect()
+}
+
+/// What it cost and whether it is right: pairs of a name and a value.
+pub fn outcome(report: &Report) -> Vec<(&'static str, String)> {
+    let Report { process, run, buffer, .. } = report;
+    let cpu = process.user_seconds + process.system_seconds;
+    let mut lines = vec![
+        (
+            "frames",
+            format!("{}, {} free at the end", count(buffer.frames), count(buffer.free_frames)),
+        ),
+        (
+            "process",
+            format!(
+                "{} resident at most; processor time {} user, {} system, {} evictors; {} us per \
+                 operation",
+                bytes(process.peak_rss_bytes),
+                seconds(process.user_seconds),
+                seconds(process.system_seconds),
+                seconds(buffer.evictor_cpu_seconds),
+                significant(per(cpu * 1e6, run.operations as f64))
+            ),
+        ),
+    ];
+    for condition in &report.check.conditions {
+        let verdict = if condition.passed { "passed" } else { "FAILED" };
+        lines.push(("check", format!("{verdict}: {}", condition.name)));
+    }
+    if let Some(error) = &report.error {
+        lines.push(("error", error.clone()));
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_values_are_broken_at_commas() {
+        let value = vec!["setting=value"; 10].join(", ");
+        let text = wrapped(&value);
+        assert_eq!(text.replace("\n           ", ""), value);
+        assert_eq!(text.lines().count(), 2);
+        assert!(text.lines().all(|line| line.trim().len() <= 96));
+    }
+
+    #[test]
+    fn settings_machine_results_and_checks_are_all_there() {
+        let text = report(&super::super::tests::example());
+        for part in [
+            "command     wattle ycsb --records 1000",
+            "workload=c, records=1000, pool=256KiB, threads=1",
+            "2 cores",
+            "3.00 s, 1,000 operations, 333 operations/s",
+            "latency us  count",
+            "pages written",
+            "check       passed: reads are right",
+        ] {
+            assert!(text.contains(part), "{part} is not in:\n{text}");
+        }
+    }
+}

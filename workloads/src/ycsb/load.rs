@@ -1,0 +1,110 @@
+//! The load phase: all records, inserted by all workers side by side.
+//!
+//! Every worker inserts a contiguous range of record numbers. Their keys are hashes, so each worker's
+//! inserts go all over the table, as those of a single one would.
+
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+
+use super::record::RecordShape;
+use crate::driver::control::{Control, Interrupt, Phase};
+use crate::driver::crew::{self, Crew, Job, Worker};
+use crate::driver::failure::Failure;
+use crate::driver::store::{Client, Store};
+use crate::key::KeyFormat;
+use crate::rng::Rng;
+
+/// Inserts between two looks at the control word and the progress bar.
+const BATCH: u64 = 64;
+
+/// How often the supervisor looks whether the load is over.
+const SUPERVISION: Duration = Duration::from_millis(50);
+
+/// What to load.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadPlan {
+    /// Who loads.
+    pub crew: Crew,
+    /// Number of records.
+    pub records: u64,
+    /// Encoding of keys.
+    pub keys: KeyFormat,
+    /// Sizes of values.
+    pub shape: RecordShape,
+    /// Where randomness comes from.
+    pub seed: u64,
+}
+
+/// How a load ended.
+#[derive(Debug)]
+pub enum LoadEnd {
+    /// All records are there.
+    Loaded(Duration),
+    /// The user interrupted it.
+    Interrupted,
+    /// A worker failed.
+    Failed(Failure),
+}
+
+/// Inserts the records of `plan` into `table`.
+pub fn load<S: Store>(
+    store: &S,
+    table: &S::Table,
+    plan: LoadPlan,
+    interrupt: &Interrupt,
+    progress: &ProgressBar,
+) -> LoadEnd {
+    let control = Control::new(Phase::Measured, plan.crew.threads, interrupt);
+    let job = Load { table, plan, control: &control, progress };
+    let start = Instant::now();
+    crew::run(store, plan.crew, &control, &job, || {
+        while !control.is_over() {
+            std::thread::park_timeout(SUPERVISION);
+        }
+        if interrupt.requested() {
+            control.enter(Phase::Stop);
+        }
+    });
+    match control.take_failure() {
+        Some(failure) => LoadEnd::Failed(failure),
+        None if control.signal().phase() == Phase::Stop => LoadEnd::Interrupted,
+        None => LoadEnd::Loaded(start.elapsed()),
+    }
+}
+
+struct Load<'a, T> {
+    table: &'a T,
+    plan: LoadPlan,
+    control: &'a Control,
+    progress: &'a ProgressBar,
+}
+
+impl<T: Sync, C: Client<Table = T>> Job<C> for Load<'_, T> {
+    type Local = ();
+
+    fn local(&self, _thread: usize) {}
+
+    async fn work(&self, (): &(), worker: Worker, client: C) -> Result<(), Failure> {
+        let LoadPlan { records, keys, shape, seed, crew } = self.plan;
+        let share =
+            |number: usize| (u128::from(records) * number as u128 / crew.workers() as u128) as u64;
+        let mut rng = Rng::new(seed, worker.number as u64);
+        let mut key = Vec::with_capacity(keys.bytes());
+        let mut value = vec![0; shape.value_bytes()];
+        let (mut number, end) = (share(worker.number), share(worker.number + 1));
+        while number < end && self.control.signal().phase() != Phase::Stop {
+            let batch = BATCH.min(end - number);
+            for number in number..number + batch {
+                keys.write(number, &mut key);
+                shape.write(&key, &mut rng, &mut value);
+                client.insert(self.table, &key, &value).await?;
+            }
+            number += batch;
+            self.progress.inc(batch);
+        }
+        Ok(())
+    }
+
+    fn finish(&self, (): ()) {}
+}

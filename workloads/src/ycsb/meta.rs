@@ -1,0 +1,130 @@
+//! What a store knows about the YCSB data in it, so that a later run can use them again.
+//!
+//! One record in a table of its own holds the sizes that the data were loaded with, and whether the
+//! load, and the last run that inserted records, came to their end. A run uses the data again only
+//! if both did and all sizes are the ones asked for.
+
+use serde::{Deserialize, Serialize};
+
+use super::record::RecordShape;
+use crate::driver::crew::at_once;
+use crate::driver::store::{Client, Store, StoreError, StoreResult};
+use crate::key::KeyFormat;
+
+/// Table of the records.
+pub const DATA_TABLE: &str = "ycsb";
+/// Table of the description.
+pub const META_TABLE: &str = "ycsb-meta";
+const META_KEY: &[u8] = b"data";
+
+/// The description of the data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meta {
+    /// Records loaded.
+    pub records: u64,
+    /// Size of a key.
+    pub key_size: usize,
+    /// Fields of a value.
+    pub fields: usize,
+    /// Size of a field.
+    pub field_size: usize,
+    /// Records there are, with those that runs inserted.
+    pub present: u64,
+    /// What can be said about them.
+    pub state: DataState,
+}
+
+/// Whether the data are whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DataState {
+    /// A load has begun and not come to its end.
+    Loading,
+    /// All records are there.
+    Ready,
+    /// A run that inserts records has begun and not come to its end.
+    Inserting,
+}
+
+impl Meta {
+    /// The description of `records` records that are about to be loaded.
+    pub fn of_load(records: u64, keys: KeyFormat, shape: RecordShape) -> Self {
+        Self {
+            records,
+            key_size: keys.bytes(),
+            fields: shape.fields(),
+            field_size: shape.field_bytes(),
+            present: 0,
+            state: DataState::Loading,
+        }
+    }
+
+    /// Writes the description.
+    pub fn write<S: Store>(&self, store: &S) -> StoreResult<()> {
+        let table = store.table(META_TABLE)?;
+        let text = serde_json::to_vec(self)?;
+        at_once(store.session()?.put(&table, META_KEY, &text))
+    }
+
+    /// The description in `store`, if it has one.
+    fn read<S: Store>(store: &S) -> StoreResult<Option<Self>> {
+        let table = store.table(META_TABLE)?;
+        let text = at_once(store.session()?.read(&table, META_KEY, <[u8]>::to_vec))?;
+        text.map(|text| serde_json::from_slice(&text)).transpose().map_err(StoreError::from)
+    }
+
+    fn sizes(&self) -> String {
+        format!(
+            "{} records with keys of {} bytes and {}",
+            self.records,
+            self.key_size,
+            match self.fields {
+                1 => format!("values of {} bytes", self.field_size),
+                fields => format!("{fields} fields of {} bytes", self.field_size),
+            }
+        )
+    }
+}
+
+/// What a run finds in a store.
+#[derive(Debug, PartialEq)]
+pub enum Found {
+    /// Nothing: the data have to be loaded.
+    Nothing,
+    /// The data asked for.
+    Data(Meta),
+    /// Something else; the sentence says what, and the store must not be touched.
+    Unusable(String),
+}
+
+/// Looks for the data that `wanted` describes.
+pub fn find<S: Store>(store: &S, wanted: &Meta) -> StoreResult<Found> {
+    let mut names = store.table_names()?;
+    if names.is_empty() {
+        return Ok(Found::Nothing);
+    }
+    if !names.iter().any(|name| name == META_TABLE) {
+        names.sort();
+        return Ok(Found::Unusable(format!(
+            "holds other data (tables {}) and no YCSB data",
+            names.join(", ")
+        )));
+    }
+    let Some(found) = Meta::read(store)? else {
+        return Ok(Found::Unusable("holds the beginning of a load only".to_owned()));
+    };
+    let same_sizes = Meta { present: 0, state: DataState::Loading, ..found.clone() } == *wanted;
+    Ok(match found.state {
+        _ if !same_sizes => Found::Unusable(format!(
+            "holds {}, but {} are asked for",
+            found.sizes(),
+            wanted.sizes()
+        )),
+        DataState::Loading => Found::Unusable("holds a load that was not finished".to_owned()),
+        DataState::Inserting => Found::Unusable(
+            "was left in the middle of a run that inserts, so what it holds is not known"
+                .to_owned(),
+        ),
+        DataState::Ready => Found::Data(found),
+    })
+}

@@ -1,0 +1,154 @@
+//! The binary refuses bad input with exit code 2 and one sentence that says what is accepted.
+
+use std::process::{Command, Output};
+
+fn wattle(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_wattle")).args(arguments).output().unwrap()
+}
+
+/// Asserts that `arguments` are refused with a single line that contains all of `parts`.
+fn refused(arguments: &[&str], parts: &[&str]) {
+    let output = wattle(arguments);
+    let sentence = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {sentence}");
+    assert!(output.stdout.is_empty(), "{arguments:?} printed a result");
+    assert_eq!(sentence.lines().count(), 1, "{arguments:?}: {sentence}");
+    assert!(sentence.starts_with("error: "), "{arguments:?}: {sentence}");
+    for part in parts {
+        assert!(sentence.contains(part), "{arguments:?}: \"{part}\" is not in: {sentence}");
+    }
+}
+
+#[test]
+fn values_that_do_not_parse_are_refused() {
+    for (arguments, parts) in [
+        ("--pool 12MB", ["--pool", "12MB", "KiB, MiB or GiB"]),
+        ("--pool 0", ["--pool", "above 0", "4KiB"]),
+        ("--duration 10", ["--duration", "10", "ms, s or m"]),
+        ("--duration 0s", ["--duration", "above 0", "10s"]),
+        ("--warmup soon", ["--warmup", "soon", "ms, s or m"]),
+        ("--threads 0", ["--threads", "0", "1..=1024"]),
+        ("--threads 5000", ["--threads", "5000", "1..=1024"]),
+        ("--threads x", ["--threads", "x", "invalid digit"]),
+        ("--tasks 5000", ["--tasks", "5000", "0..=4096"]),
+        ("--evictors 0", ["--evictors", "0", "1..=256"]),
+        ("--records 0", ["--records", "0", "1..=4294967296"]),
+        ("--fields 0", ["--fields", "0", "1..=65536"]),
+        ("--field-size 0", ["--field-size", "above 0", "size"]),
+        ("--operations 0", ["--operations", "0", "1.."]),
+        ("--seed -1", ["-1", "unexpected", "--help"]),
+        ("--workload g", ["--workload", "g", "[possible values: a, b, c, d, e, f]"]),
+        ("--distribution normal", ["normal", "possible values", "zipfian, uniform, latest"]),
+        ("--io floppy", ["floppy", "possible values", "uring, threads, memory"]),
+        ("--format xml", ["xml", "possible values", "text, json"]),
+        ("--colour", ["--colour", "unexpected", "--help lists"]),
+        ("--theta x", ["--theta", "x", "invalid float"]),
+    ] {
+        let words: Vec<&str> = ["ycsb"].into_iter().chain(arguments.split(' ')).collect();
+        refused(&words, &parts);
+    }
+}
+
+#[test]
+fn values_that_make_no_sense_together_are_refused() {
+    for (arguments, parts) in [
+        ("--read 0 --update 0", ["add up to 0", "--rmw", "above 0"]),
+        ("--read -1 --update 2", ["--read", "not negative", "-1"]),
+        ("--read NaN", ["--read", "not negative", "NaN"]),
+        ("--theta 1", ["--theta 1", "above 0", "below 1"]),
+        ("--theta 0", ["--theta 0", "above 0", "below 1"]),
+        ("--theta -0.5", ["--theta -0.5", "above 0", "below 1"]),
+        ("--theta 0.9 --distribution uniform", ["--theta", "uniform", "zipfian or latest"]),
+        ("--value-size 100 --fields 3", ["--value-size", "--fields", "cannot be used with"]),
+        ("--value-size 2GiB", ["2147483648 bytes", "too large", "1 GiB"]),
+        ("--fields 65536 --field-size 1GiB", ["bytes", "too large", "1 GiB"]),
+        ("--key-size 16", ["--key-size", "8 bytes", "24 to 1024"]),
+        ("--duration 1s --operations 5", ["--duration", "--operations", "cannot be used with"]),
+        ("--threads 1000 --tasks 4096", ["4096000", "in flight", "at most 65536"]),
+        ("--db x --io memory", ["--db", "--io memory", "uring or threads"]),
+        ("--log on", ["--log on", "no write-ahead log yet", "off"]),
+        ("--durability sync", ["--durability", "no write-ahead log yet", "leave the flag out"]),
+        ("--durability none", ["--durability", "no write-ahead log yet", "leave the flag out"]),
+    ] {
+        let words: Vec<&str> = ["ycsb"].into_iter().chain(arguments.split(' ')).collect();
+        refused(&words, &parts);
+    }
+}
+
+#[test]
+fn missing_and_unknown_subcommands_and_paths_are_refused() {
+    refused(&["frobnicate"], &["frobnicate", "--help lists the subcommands"]);
+    for subcommand in ["verify", "stat", "dump"] {
+        refused(&[subcommand], &["PATH", "not provided"]);
+        refused(&[subcommand, "/no/such/store"], &["/no/such/store", "not a Wattle store"]);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().to_str().unwrap();
+        refused(&[subcommand, path], &[path, "not a Wattle store", "empty"]);
+        assert_eq!(folder.path().read_dir().unwrap().count(), 0, "nothing was created");
+        std::fs::write(folder.path().join("notes"), "x").unwrap();
+        refused(&[subcommand, path], &[path, "not a Wattle store", "other contents"]);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("notes"), "x").unwrap();
+    let path = folder.path().to_str().unwrap();
+    refused(&["ycsb", "--db", path], &[path, "not a Wattle store"]);
+    refused(&["ycsb", "--pool", "4KiB"], &["pool", "too small", "minimum"]);
+    refused(&["ycsb", "--policy", "astrology"], &["astrology", "watt", "random"]);
+    refused(&["load"], &["PATH", "not provided"]);
+    refused(&["probe", "/no/such/folder"], &["/no/such/folder", "not a directory"]);
+    refused(&["probe", "/", "--size", "5"], &["--size 5", "at least 1MiB"]);
+    refused(&["probe", "/", "--depths", "1,0"], &["--depths", "0", "1..=1024"]);
+    refused(&["verify", "/", "--io", "memory"], &["memory", "possible values: uring, threads"]);
+}
+
+#[test]
+fn help_shows_units_and_defaults() {
+    let output = wattle(&["ycsb", "--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    let help = String::from_utf8(output.stdout).unwrap();
+    for flag in [
+        "--db",
+        "--pool",
+        "--threads",
+        "--tasks",
+        "--duration",
+        "--operations",
+        "--warmup",
+        "--durability",
+        "--log",
+        "--policy",
+        "--evictors",
+        "--io",
+        "--seed",
+        "--format",
+        "--samples",
+        "--report",
+        "--workload",
+        "--read",
+        "--update",
+        "--insert",
+        "--scan",
+        "--rmw",
+        "--records",
+        "--fields",
+        "--field-size",
+        "--value-size",
+        "--key-size",
+        "--distribution",
+        "--theta",
+    ] {
+        assert!(help.contains(flag), "{flag} is not in the help");
+    }
+    for default in ["256MiB", "[default: 2s]", "Default: 10s", "1000000", "Default: 0.99"] {
+        assert!(help.contains(default), "{default} is not in the help");
+    }
+    for subcommand in ["verify", "stat", "dump", "load", "probe"] {
+        assert_eq!(wattle(&[subcommand, "--help"]).status.code(), Some(0));
+    }
+    assert_eq!(wattle(&["--version"]).status.code(), Some(0));
+}
+
+#[test]
+fn no_arguments_at_all_are_refused() {
+    refused(&[], &["requires a subcommand", "ycsb, verify, stat"]);
+}

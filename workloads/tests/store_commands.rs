@@ -1,0 +1,119 @@
+//! `dump`, `load`, `verify` and `stat` on stores of the engine.
+
+use std::path::Path;
+
+use clap::Parser;
+use wattle::{Engine, Options};
+use wattle_workloads::cli::exit::Exit;
+use wattle_workloads::cli::{Cli, Command, dump, maintain};
+use wattle_workloads::driver::control::Interrupt;
+
+fn command(arguments: &[&str], path: &Path) -> Command {
+    let words = ["wattle"].iter().chain(arguments).copied().chain([path.to_str().unwrap()]);
+    Cli::try_parse_from(words).unwrap().command
+}
+
+fn dumped(arguments: &[&str], path: &Path) -> Result<Vec<u8>, Exit> {
+    let mut text = Vec::new();
+    match command(arguments, path) {
+        Command::Dump(flags) => dump::dump(&flags, &mut text, &Interrupt::default()).map(|()| text),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn load(mut text: &[u8], path: &Path) -> Result<(), Exit> {
+    match command(&["load"], path) {
+        Command::Load(flags) => dump::load(&flags, &mut text, &Interrupt::default()),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn with_engine<T>(path: &Path, work: impl FnOnce(&Engine) -> T) -> T {
+    let engine = Engine::open(path, Options::default().pool_bytes(16 << 20)).unwrap();
+    let result = work(&engine);
+    engine.close().unwrap();
+    result
+}
+
+#[test]
+fn a_store_survives_dump_and_load() {
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = (folder.path().join("from"), folder.path().join("to"));
+    with_engine(&from, |engine| {
+        let session = engine.session().unwrap();
+        for (name, pairs) in [("a", 5000u32), ("b\tc", 3), ("empty", 0)] {
+            let tree = engine.tree(name).unwrap();
+            for number in 0..pairs {
+                let value = vec![number as u8; number as usize % 700];
+                session.put(&tree, &number.to_be_bytes(), &value).unwrap();
+            }
+        }
+        let large = engine.tree("large").unwrap();
+        session.put(&large, b"key", &vec![0xAB; 1 << 20]).unwrap();
+    });
+    let text = dumped(&["dump"], &from).unwrap();
+    assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), 5005);
+    load(&text, &to).unwrap();
+    assert!(dumped(&["dump"], &to).unwrap() == text);
+    let one = dumped(&["dump", "--tree", "b\tc"], &from).unwrap();
+    assert!(one.starts_with(b"b\\x09c\t\\x00\\x00\\x00\\x00\t\n"), "{}", one.escape_ascii());
+    let Err(Exit::Usage(sentence)) = dumped(&["dump", "--tree", "d"], &from) else { panic!() };
+    assert!(sentence.contains("no tree \"d\"") && sentence.contains("empty"), "{sentence}");
+}
+
+#[test]
+fn lines_that_are_no_pairs_are_refused_with_their_number() {
+    for (line, part) in [
+        ("t\tonly a key", "a tree, a key and a value"),
+        ("t\tk\tv\tmore", "a tree, a key and a value"),
+        ("t\tk\\q\tv", "not an escape"),
+        ("t\tk\t\u{fc}", "must be written as"),
+        ("\\xff\tk\tv", "not UTF-8"),
+        ("\tk\tv", "a tree name must have 1 to"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!("t\tgood\t1\n{line}\n");
+        let failed = load(text.as_bytes(), folder.path());
+        let Err(Exit::Failed(sentence)) = failed else { panic!("{line}: {failed:?}") };
+        assert!(sentence.contains("line 2") && sentence.contains(part), "{sentence}");
+        let stored = dumped(&["dump"], folder.path()).unwrap();
+        assert_eq!(stored, b"t\tgood\t1\n", "the line before is stored");
+    }
+}
+
+#[test]
+fn verify_passes_a_good_store_and_fails_a_damaged_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines: String = (0..20_000).map(|number| format!("t\t{number:08}\tvalue\n")).collect();
+    load(lines.as_bytes(), folder.path()).unwrap();
+    let verify = || match command(&["verify"], folder.path()) {
+        Command::Verify(flags) => maintain::verify(&flags),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(verify(), Ok(()));
+    match command(&["stat", "--format", "json"], folder.path()) {
+        Command::Stat(flags) => assert_eq!(maintain::stat(&flags), Ok(())),
+        other => panic!("{other:?}"),
+    }
+    let data = folder.path().join(wattle::DATA_FILE);
+    let mut bytes = std::fs::read(&data).unwrap();
+    let value = bytes.windows(5).rposition(|window| window == b"value").unwrap();
+    bytes[value] ^= 1;
+    std::fs::write(&data, bytes).unwrap();
+    assert!(matches!(verify(), Err(Exit::Reported | Exit::Failed(_))));
+}
+
+#[test]
+fn an_interrupt_ends_a_dump_and_a_load_with_the_store_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines: String = (0..2_000).map(|number| format!("t\t{number:08}\tvalue\n")).collect();
+    let interrupt = Interrupt::default();
+    interrupt.raise();
+    let Command::Load(flags) = command(&["load"], folder.path()) else { panic!() };
+    let loaded = dump::load(&flags, &mut lines.as_bytes(), &interrupt);
+    assert!(matches!(&loaded, Err(Exit::Failed(sentence)) if sentence.contains("256 lines")));
+    let Command::Dump(flags) = command(&["dump"], folder.path()) else { panic!() };
+    let dumped = dump::dump(&flags, &mut Vec::new(), &interrupt);
+    assert!(matches!(&dumped, Err(Exit::Failed(sentence)) if sentence.contains("interrupted")));
+    with_engine(folder.path(), |engine| assert_eq!(engine.trees().unwrap(), ["t"]));
+}

@@ -1,0 +1,183 @@
+//! A store over `BTreeMap`s, for the tests of everything above the engine.
+//!
+//! Stores outlive their handles by path, as files do, so that closing and opening again works. A
+//! fault can be planted: values that come back damaged, or an insert that fails.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock};
+use std::task::{Context, Poll, Waker};
+
+use wattle_workloads::driver::store::{Client, Counters, Store, StoreResult, one_turn};
+
+pub type Map = RwLock<BTreeMap<Vec<u8>, Vec<u8>>>;
+
+/// The shared state of one store.
+#[derive(Default)]
+pub struct Shared {
+    pub trees: Mutex<BTreeMap<String, Arc<Map>>>,
+    pub accesses: AtomicU64,
+    /// The read with this number, counted from 1, sees a flipped bit; 0 for none.
+    pub damaged_read: AtomicU64,
+    pub reads: AtomicU64,
+    /// The insert with this number fails; 0 for none.
+    pub failing_insert: AtomicU64,
+    pub inserts: AtomicU64,
+}
+
+#[derive(Clone, Default)]
+pub struct MapStore {
+    pub shared: Arc<Shared>,
+}
+
+/// A client; `tasks` are those of a thread that takes turns.
+pub struct MapClient {
+    shared: Arc<Shared>,
+    takes_turns: bool,
+}
+
+impl MapStore {
+    fn client(&self, takes_turns: bool) -> MapClient {
+        MapClient { shared: Arc::clone(&self.shared), takes_turns }
+    }
+}
+
+impl Store for MapStore {
+    type Table = Arc<Map>;
+    type Session = MapClient;
+    type Task = MapClient;
+
+    fn table_names(&self) -> StoreResult<Vec<String>> {
+        Ok(self.shared.trees.lock().unwrap().keys().cloned().collect())
+    }
+
+    fn table(&self, name: &str) -> StoreResult<Arc<Map>> {
+        Ok(Arc::clone(self.shared.trees.lock().unwrap().entry(name.to_owned()).or_default()))
+    }
+
+    fn session(&self) -> StoreResult<MapClient> {
+        Ok(self.client(false))
+    }
+
+    fn task_clients(&self, tasks: usize) -> StoreResult<Vec<MapClient>> {
+        Ok((0..tasks).map(|_| self.client(true)).collect())
+    }
+
+    fn run_tasks<F: Future>(&self, _in_flight: usize, tasks: F) -> StoreResult<F::Output> {
+        let mut tasks = pin!(tasks);
+        let mut context = Context::from_waker(Waker::noop());
+        loop {
+            if let Poll::Ready(output) = tasks.as_mut().poll(&mut context) {
+                return Ok(output);
+            }
+        }
+    }
+
+    fn counters(&self) -> Counters {
+        Counters { hits: self.shared.accesses.load(Ordering::Relaxed), ..Counters::default() }
+    }
+
+    fn file_bytes(&self) -> u64 {
+        0
+    }
+
+    fn close(self) -> StoreResult<()> {
+        Ok(())
+    }
+}
+
+impl MapClient {
+    async fn access(&self) {
+        let number = self.shared.accesses.fetch_add(1, Ordering::Relaxed);
+        // Every seventh access is a page fault of sorts: other tasks go first.
+        if self.takes_turns && number.is_multiple_of(7) {
+            one_turn().await;
+        }
+    }
+}
+
+impl Client for MapClient {
+    type Table = Arc<Map>;
+
+    async fn read<R>(
+        &self,
+        table: &Arc<Map>,
+        key: &[u8],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> StoreResult<Option<R>> {
+        self.access().await;
+        let number = self.shared.reads.fetch_add(1, Ordering::Relaxed) + 1;
+        let damaged = number == self.shared.damaged_read.load(Ordering::Relaxed);
+        Ok(table.read().unwrap().get(key).map(|value| {
+            let mut value = value.clone();
+            if damaged && let Some(last) = value.last_mut() {
+                *last ^= 1;
+            }
+            look(&value)
+        }))
+    }
+
+    async fn insert(&self, table: &Arc<Map>, key: &[u8], value: &[u8]) -> StoreResult<()> {
+        self.access().await;
+        let number = self.shared.inserts.fetch_add(1, Ordering::Relaxed) + 1;
+        if number == self.shared.failing_insert.load(Ordering::Relaxed) {
+            return Err("the device is full".into());
+        }
+        match table.write().unwrap().insert(key.to_vec(), value.to_vec()) {
+            None => Ok(()),
+            Some(_) => Err("the key exists".into()),
+        }
+    }
+
+    async fn put(&self, table: &Arc<Map>, key: &[u8], value: &[u8]) -> StoreResult<()> {
+        self.access().await;
+        table.write().unwrap().insert(key.to_vec(), value.to_vec());
+        Ok(())
+    }
+
+    async fn update(&self, table: &Arc<Map>, key: &[u8], value: &[u8]) -> StoreResult<bool> {
+        self.modify(table, key, |old| old.copy_from_slice(value)).await
+    }
+
+    async fn modify(
+        &self,
+        table: &Arc<Map>,
+        key: &[u8],
+        mut change: impl FnMut(&mut [u8]),
+    ) -> StoreResult<bool> {
+        self.access().await;
+        Ok(table.write().unwrap().get_mut(key).map(|value| change(value)).is_some())
+    }
+
+    async fn scan(
+        &self,
+        table: &Arc<Map>,
+        start: &[u8],
+        limit: usize,
+        mut visit: impl FnMut(&[u8], &[u8]),
+    ) -> StoreResult<usize> {
+        self.access().await;
+        let map = table.read().unwrap();
+        let pairs = map.range(start.to_vec()..).take(limit);
+        Ok(pairs.map(|(key, value)| visit(key, value)).count())
+    }
+
+    async fn pause(&self) {
+        if self.takes_turns {
+            one_turn().await;
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// All stores that were opened, by path.
+static STORES: Mutex<Option<HashMap<PathBuf, MapStore>>> = Mutex::new(None);
+
+/// The store at `path`, for looking behind the scenes.
+pub fn store_at(path: &Path) -> MapStore {
+    STORES.lock().unwrap().get_or_insert_default().entry(path.to_owned()).or_default().clone()
+}
