@@ -117,11 +117,15 @@ impl<'t> BulkLoad<'t> {
         Ok(())
     }
 
-    fn new_node(&self, level: usize, page: PageId, lower: &[u8], first: Option<u64>) -> NodeBuilder {
+    fn new_node(
+        &self,
+        level: usize,
+        page: PageId,
+        lower: &[u8],
+        first: Option<u64>,
+    ) -> NodeBuilder {
         match first {
-            Some(first) => {
-                NodeBuilder::inner(level as u8, page, self.tree.id, lower, None, first)
-            }
+            Some(first) => NodeBuilder::inner(level as u8, page, self.tree.id, lower, None, first),
             None => NodeBuilder::leaf(page, self.tree.id, lower, None),
         }
         .fill(FILL_PERCENT)

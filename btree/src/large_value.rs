@@ -86,9 +86,9 @@ pub fn chunk_key(id: u64, chunk: u64) -> [u8; CHUNK_KEY] {
 
 /// Id in a chunk key.
 pub fn chunk_id(key: &[u8]) -> Option<u64> {
-    key.get(..8).filter(|_| key.len() == CHUNK_KEY).map(|id| {
-        u64::from_be_bytes(id.try_into().expect("8 bytes"))
-    })
+    key.get(..8)
+        .filter(|_| key.len() == CHUNK_KEY)
+        .map(|id| u64::from_be_bytes(id.try_into().expect("8 bytes")))
 }
 
 const _: () = assert!(crate::node::fits_inline(CHUNK_KEY, CHUNK));

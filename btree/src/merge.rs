@@ -11,8 +11,7 @@ use crate::{
     tree::{Step, Stop, Tree},
 };
 use wattle_buffer::{
-    FrameId, FrameState, PAGE_SIZE, PageImage, PageMut, Pool, Swip,
-    Target, Worker, page::header,
+    FrameId, FrameState, PAGE_SIZE, PageImage, PageMut, Pool, Swip, Target, Worker, page::header,
 };
 
 /// A node that uses fewer bytes than this is merged when a record leaves it.
@@ -75,12 +74,8 @@ impl Tree {
         let mut image = PageImage::zeroed();
         let mut separator = Vec::new();
         NodeView::from(parent.bytes()).key_to(left, &mut separator);
-        let merged = merge_into(
-            left_node.bytes().into(),
-            right_node.bytes().into(),
-            &separator,
-            &mut image,
-        );
+        let merged =
+            merge_into(left_node.bytes().into(), right_node.bytes().into(), &separator, &mut image);
         if merged.is_err() {
             return Ok(false);
         }
@@ -152,8 +147,8 @@ fn try_x_merge(pool: &Pool, frame: FrameId) -> Option<()> {
         return None;
     }
     let mut parent = pool.try_exclusive(hinted)?;
-    let same_tree = parent.header().state() == FrameState::Hot
-        && parent.header().tree_id() == header.tree_id();
+    let same_tree =
+        parent.header().state() == FrameState::Hot && parent.header().tree_id() == header.tree_id();
     if !same_tree {
         return None;
     }
@@ -225,4 +220,3 @@ fn window(pool: &Pool, parent: NodeView<'_>, position: usize) -> Option<(usize, 
     }
     None
 }
-

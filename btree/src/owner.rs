@@ -61,7 +61,8 @@ impl PageOwner for Forest {
         let mut key = Vec::new();
         node.lower_fence_to(&mut key).ok()?;
         let root = *self.roots.read().get(&pool.header(child).tree_id())?;
-        let mut guard = pool.optimistic(root).ok()?;
+        // Never waits: the caller holds a latch that others may wait for.
+        let mut guard = pool.try_optimistic(root).ok()?;
         // Bounded by the height of any tree; a racing change ends the search, the evictor has
         // other candidates.
         for _ in 0..u8::MAX {
@@ -76,7 +77,7 @@ impl PageOwner for Forest {
             if node_level == level + 1 {
                 return (next == child).then_some(guard.frame());
             }
-            let next = pool.optimistic(next).ok()?;
+            let next = pool.try_optimistic(next).ok()?;
             guard.validate().ok()?;
             guard = next;
         }
@@ -102,9 +103,7 @@ impl PageOwner for Forest {
 
     fn check(&self, page: &[u8; PAGE_SIZE], pages: u64) -> Result<(), String> {
         match PageKind::from_u8(page[header::KIND]) {
-            Some(PageKind::Leaf | PageKind::Inner) => {
-                check(page, PageId(pages.saturating_sub(1)))
-            }
+            Some(PageKind::Leaf | PageKind::Inner) => check(page, PageId(pages.saturating_sub(1))),
             _ => Err("it is not a node of a tree".to_string()),
         }
     }

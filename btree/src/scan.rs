@@ -105,9 +105,8 @@ impl Cursor {
         path.node.track();
         path.node.validate()?;
         let page = path.node.header().page_id();
-        self.select().map_err(|_| {
-            Error::corruption(page, "its contents lead outside of the page").into()
-        })
+        self.select()
+            .map_err(|_| Error::corruption(page, "its contents lead outside of the page").into())
     }
 
     /// Finds the part of the copy that belongs to the scan, and where it goes on after it.

@@ -97,10 +97,9 @@ impl Tree {
             match upper {
                 Some(upper) if upper > fence => fence = upper,
                 Some(_) => {
-                    report.problems.push(format!(
-                        "tree {}: fences of level {level} do not ascend",
-                        self.id
-                    ));
+                    report
+                        .problems
+                        .push(format!("tree {}: fences of level {level} do not ascend", self.id));
                     return Ok(());
                 }
                 None => return Ok(()),

@@ -214,4 +214,3 @@ const SAMPLE_EVERY: u64 = 128;
 const PERIOD: u16 = 128;
 /// A leaf is split when at least this share of the sampled writes was contended.
 const CONTENDED_PERCENT: u32 = 1;
-

@@ -33,6 +33,8 @@ struct FreeList {
     waiters: VecDeque<Waker>,
     /// Counts how often waiting was declared hopeless.
     failures: u64,
+    /// Why waiting is hopeless from now on.
+    dead: Option<String>,
 }
 
 impl FreeFrames {
@@ -44,6 +46,7 @@ impl FreeFrames {
             frames: frames as u32,
             waiters: VecDeque::new(),
             failures: 0,
+            dead: None,
         };
         FreeFrames { list: Mutex::new(list), len: AtomicUsize::new(frames) }
     }
@@ -104,6 +107,10 @@ impl FreeFrames {
     pub(crate) fn wait(&self, waker: &Waker, count: usize) -> (bool, u64) {
         let mut list = self.list.lock();
         let free = list.listed + (list.frames - list.fresh) as usize >= count;
+        if !free && list.dead.is_some() {
+            // The count of before makes the caller see a failure.
+            return (true, list.failures.wrapping_sub(1));
+        }
         if !free {
             list.waiters.push_back(waker.clone());
         }
@@ -129,6 +136,16 @@ impl FreeFrames {
             std::mem::take(&mut list.waiters)
         };
         waiters.into_iter().for_each(Waker::wake);
+    }
+
+    /// Declares waiting hopeless, now and from now on.
+    pub(crate) fn fail_for_ever(&self, why: &str) {
+        self.list.lock().dead.get_or_insert_with(|| why.to_string());
+        self.fail_waiters();
+    }
+
+    pub(crate) fn failed_for_ever(&self) -> Option<String> {
+        self.list.lock().dead.clone()
     }
 
     pub(crate) fn failures(&self) -> u64 {

@@ -357,9 +357,18 @@ impl Background {
         let mut background =
             Background { pool: pool.clone(), evictors: Vec::new(), writers: Vec::new() };
         let spawn = |name: String, body: Box<dyn FnOnce() + Send>| {
+            let pool = pool.clone();
+            let guarded = move || {
+                // Whoever waits for a frame must not wait for a thread that is gone.
+                let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+                if let Err(panic) = ended {
+                    pool.poison("a background thread of the pool panicked");
+                    std::panic::resume_unwind(panic);
+                }
+            };
             std::thread::Builder::new()
                 .name(name.clone())
-                .spawn(body)
+                .spawn(guarded)
                 .map_err(|error| crate::Error::io(format_args!("start thread {name}"), error))
         };
         for i in 0..pool.options.evictors {

@@ -219,8 +219,9 @@ impl Pool {
             return Err(Restart);
         }
         self.swizzle(&mut parent, offset, position, page, frame);
-        // Under the latch of the parent nobody can take the child away.
-        let child = self.optimistic(frame)?;
+        // Under the latch of the parent nobody can take the child away, but an evictor may look at
+        // it and want the parent: never wait here.
+        let child = self.try_optimistic(frame)?;
         Ok(Ok((parent.downgrade(), child)))
     }
 
@@ -396,7 +397,9 @@ impl Worker {
         let (waiting, failures) = self.pool().wait_for_frames(self.waker(), count);
         if waiting {
             self.counters().frame_waits.add(1);
-            self.park();
+            if self.pool().frame_failures() == failures {
+                self.park();
+            }
             if self.pool().frame_failures() != failures {
                 return Err(self.exhausted());
             }
@@ -412,7 +415,7 @@ impl Worker {
             }
             let (waiting, seen) = self.pool().wait_for_frames(context.waker(), count);
             failures = Some(seen);
-            if waiting {
+            if waiting && self.pool().frame_failures() == seen {
                 self.counters().frame_waits.add(1);
                 Poll::Pending
             } else {

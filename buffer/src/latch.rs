@@ -72,6 +72,13 @@ impl Latch {
         self.wait_optimistic()
     }
 
+    /// Starts an optimistic read unless an exclusive holder is inside.
+    #[inline]
+    pub fn try_optimistic(&self) -> Option<Version> {
+        let word = self.word.load(Ordering::Acquire);
+        (word & EXCLUSIVE == 0).then_some(Version(word & VERSION_MASK))
+    }
+
     #[cold]
     fn wait_optimistic(&self) -> Version {
         let mut attempt = 0;

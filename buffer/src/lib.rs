@@ -33,3 +33,4 @@ pub use pool::{MIN_FRAMES, MIN_POOL_BYTES, Pool, PoolOptions};
 pub use swip::{Swip, Target};
 pub use upcalls::{LogBarrier, NoLog, PageOwner};
 pub use worker::{Counter, CounterSums, Counters, MAX_RESERVE, Worker};
+pub use writeback::Quiet;

@@ -68,6 +68,9 @@ pub struct Pool {
     counters: Mutex<CounterRegistry>,
     /// Frames ever returned to the free list: the measure of progress.
     pub(crate) freed: AtomicUsize,
+    /// Writers that may be inside an X-merge, and how many ask them not to begin one.
+    pub(crate) merging: AtomicUsize,
+    pub(crate) merges_paused: AtomicUsize,
     opened: Instant,
     seeds: AtomicU64,
 }
@@ -134,6 +137,8 @@ impl Pool {
             options,
             counters: Mutex::new(CounterRegistry::default()),
             freed: AtomicUsize::new(0),
+            merging: AtomicUsize::new(0),
+            merges_paused: AtomicUsize::new(0),
             opened: Instant::now(),
             seeds: AtomicU64::new(1),
         }))
@@ -244,7 +249,19 @@ impl Pool {
         self.memory.prefetch_header(frame);
     }
 
-    /// Starts an optimistic read of a frame. The id may be any racy number.
+    /// Starts an optimistic read of a frame, for a caller that holds a latch and may not wait. The
+    /// id may be any racy number.
+    ///
+    /// # Errors
+    /// [`Restart`] when there is no such frame or an exclusive holder is inside.
+    pub fn try_optimistic(&self, frame: FrameId) -> Result<Optimistic<'_>, Restart> {
+        let header = self.memory.headers().get(frame.0 as usize).ok_or(Restart)?;
+        let version = header.latch.try_optimistic().ok_or(Restart)?;
+        Ok(Optimistic { pool: self, header, page: self.page_ref(frame), frame, version })
+    }
+
+    /// Starts an optimistic read of a frame, waiting for an exclusive holder to leave; the caller
+    /// holds no latch. The id may be any racy number.
     ///
     /// # Errors
     /// [`Restart`] when there is no such frame.
@@ -369,7 +386,16 @@ impl Pool {
         self.free.failures()
     }
 
+    /// A background thread has ended by a panic: without it nothing may be waited for any more.
+    pub(crate) fn poison(&self, why: &str) {
+        tracing::error!(why, "the pool is poisoned");
+        self.free.fail_for_ever(why);
+    }
+
     pub(crate) fn exhausted(&self) -> Error {
+        if let Some(why) = self.free.failed_for_ever() {
+            return Error::Poisoned(why);
+        }
         Error::PoolExhausted {
             frames: self.frames(),
             waited_ms: self.options.stall_timeout.as_millis() as u64,
@@ -383,8 +409,16 @@ impl Pool {
     /// Counts evictions and advances the epoch when enough have happened (WATT, Listing 2).
     pub(crate) fn count_evictions(&self, count: u64) {
         let total = self.epoch_evictions.fetch_add(count, Ordering::Relaxed) + count;
-        if total >= self.epoch_step {
-            self.epoch_evictions.fetch_sub(self.epoch_step, Ordering::Relaxed);
+        if total < self.epoch_step {
+            return;
+        }
+        // Several threads may see the step passed; the one that takes it off advances the epoch.
+        let left = total - self.epoch_step;
+        if self
+            .epoch_evictions
+            .compare_exchange(total, left, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+        {
             self.epoch.fetch_add(1, Ordering::Relaxed);
         }
     }

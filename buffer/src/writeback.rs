@@ -10,13 +10,13 @@
 use crate::{
     error::{Error, Result},
     evictor::{cpu_time_ns, evict},
-    frame::FrameState,
+    frame::{FrameHeader, FrameState},
     ids::{FrameId, Gsn, PageId},
     io::PageWrite,
     page::{PAGE_SIZE, PageImage, header},
     pool::Pool,
     swip::{Swip, Target},
-    sync::{Condvar, Mutex},
+    sync::{Condvar, Mutex, Ordering},
     worker::Counters,
 };
 use std::{collections::VecDeque, sync::Arc, time::Duration};
@@ -134,11 +134,15 @@ impl Writer {
                 break;
             }
             // Save space where neighbours are underfull.
+            pool.merging.fetch_add(1, Ordering::SeqCst);
             for claim in &claims {
-                if pool.owner().before_write(&pool, claim.frame) {
+                if pool.merges_paused.load(Ordering::SeqCst) == 0
+                    && pool.owner().before_write(&pool, claim.frame)
+                {
                     self.counters.x_merges.add(1);
                 }
             }
+            pool.merging.fetch_sub(1, Ordering::SeqCst);
             let outcome = self.write(&claims);
             pool.writes.note(&outcome);
             if outcome.is_err() {
@@ -263,7 +267,29 @@ impl Writer {
     }
 }
 
+/// While it lives, background threads change no tree and no page waits to be freed.
+pub struct Quiet<'p> {
+    pool: &'p Pool,
+}
+
+impl Drop for Quiet<'_> {
+    fn drop(&mut self) {
+        self.pool.merges_paused.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl Pool {
+    /// Keeps background threads from changing trees, for verification. Waits for changes that are
+    /// under way. Eviction and write-back go on.
+    pub fn quiet(&self) -> Quiet<'_> {
+        self.merges_paused.fetch_add(1, Ordering::SeqCst);
+        let zombie = |header: &FrameHeader| header.state() == FrameState::Zombie;
+        while self.merging.load(Ordering::SeqCst) > 0 || self.headers().iter().any(zombie) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        Quiet { pool: self }
+    }
+
     /// Replaces the hot swips of an image by page ids. The caller holds a latch of the page, so
     /// its children cannot leave their frames.
     fn unswizzle(&self, image: &mut PageImage) {

@@ -11,7 +11,8 @@ use std::{
     },
 };
 use wattle_btree::{
-    self as btree, Cursor, Direction, Forest, Found, LargeValue, Mode, TreeReport, Value, chunk_id, run,
+    self as btree, Cursor, Direction, Forest, Found, LargeValue, Mode, TreeReport, Value, chunk_id,
+    run,
 };
 use wattle_buffer::{Error, PageId, Result, TreeId, Worker};
 
@@ -166,8 +167,7 @@ impl Catalog {
                 return Err(Error::TreeInUse(name));
             }
         };
-        let (written, underfull) =
-            run(&state.worker, |_| state.tree.remove_step(name.as_bytes()))?;
+        let (written, underfull) = run(&state.worker, |_| state.tree.remove_step(name.as_bytes()))?;
         assert!(written.existed, "an open tree is in the catalog");
         if underfull {
             run(&state.worker, |_| state.tree.merge_step(&state.worker, name.as_bytes(), 0))?;
@@ -251,20 +251,14 @@ impl State {
         let large = OnceLock::new();
         let tree = btree::Tree::open(&self.worker, forest, entry.tree, entry.root)?;
         if entry.chunks.0 != 0 {
-            let chunks =
-                btree::Tree::open(&self.worker, forest, entry.chunks, entry.chunks_root)?;
+            let chunks = btree::Tree::open(&self.worker, forest, entry.chunks, entry.chunks_root)?;
             let store = LargeStore::open(&self.worker, chunks)?;
             assert!(large.set(store).is_ok(), "just made");
         }
         Ok(Some(self.opened(name, tree, large)))
     }
 
-    fn create(
-        &mut self,
-        core: &Core,
-        forest: &Arc<Forest>,
-        name: &str,
-    ) -> Result<Arc<OpenTree>> {
+    fn create(&mut self, core: &Core, forest: &Arc<Forest>, name: &str) -> Result<Arc<OpenTree>> {
         core.check_open_trees(1)?;
         let id = self.take_id()?;
         let tree = btree::Tree::create(&self.worker, forest, id)?;

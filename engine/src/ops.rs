@@ -189,11 +189,7 @@ async fn remove_chunks<R: Resolve>(
     Ok(())
 }
 
-async fn remove_record<R: Resolve>(
-    session: &R,
-    tree: &btree::Tree,
-    key: &[u8],
-) -> Result<Written> {
+async fn remove_record<R: Resolve>(session: &R, tree: &btree::Tree, key: &[u8]) -> Result<Written> {
     let (written, underfull) = run(session, |_| tree.remove_step(key)).await?;
     if underfull {
         let worker = session.worker();
@@ -267,7 +263,11 @@ async fn get_large<R: Resolve>(
 pub(crate) fn lost_chunk(tree: &Tree, large: LargeValue) -> Error {
     Error::corruption(
         tree.open.tree.root_page(),
-        format_args!("a chunk of the large value {} of tree {:?} is missing", large.id, tree.name()),
+        format_args!(
+            "a chunk of the large value {} of tree {:?} is missing",
+            large.id,
+            tree.name()
+        ),
     )
 }
 

@@ -97,12 +97,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::insert`].
-    pub fn modify(
-        &self,
-        tree: &Tree,
-        key: &[u8],
-        change: impl FnMut(&mut [u8]),
-    ) -> Result<bool> {
+    pub fn modify(&self, tree: &Tree, key: &[u8], change: impl FnMut(&mut [u8])) -> Result<bool> {
         self.with_buffer(|buffer| now(ops::modify(self, tree, key, buffer, change)))
     }
 

@@ -76,7 +76,8 @@ impl StoreFile {
         let not_a_store =
             |why: &str| Error::NotAStore { path: path.to_path_buf(), why: why.to_string() };
         let data = path.join(DATA_FILE);
-        let failed = |what: &str, error| Error::io(format_args!("{what} {}", path.display()), error);
+        let failed =
+            |what: &str, error| Error::io(format_args!("{what} {}", path.display()), error);
         match std::fs::metadata(path) {
             Ok(meta) if !meta.is_dir() => return Err(not_a_store("it is not a directory")),
             Ok(_) if data.is_file() => {}

@@ -51,11 +51,11 @@ impl Reached {
 pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
     let worker = core.worker();
     core.catalog.release();
+    let _quiet = core.pool.quiet();
     let (in_use, file_pages, used_pages) = core.pool.allocator().snapshot();
     let mut reached = Reached::new(file_pages);
     let mut report = VerifyReport { file_pages, used_pages, ..VerifyReport::default() };
-    let catalog =
-        core.catalog.verify_catalog(&mut |page| reached.page(page), &mut |_, _, _| {})?;
+    let catalog = core.catalog.verify_catalog(&mut |page| reached.page(page), &mut |_, _, _| {})?;
     report.problems.extend(catalog.problems);
     for name in core.catalog.names()? {
         let tree = match core.catalog.open(core, &name) {

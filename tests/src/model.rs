@@ -24,14 +24,8 @@ pub enum Keys {
 }
 
 /// All shapes.
-pub const ALL_KEYS: [Keys; 6] = [
-    Keys::Random,
-    Keys::Ascending,
-    Keys::Descending,
-    Keys::Prefixed,
-    Keys::Nested,
-    Keys::Wild,
-];
+pub const ALL_KEYS: [Keys; 6] =
+    [Keys::Random, Keys::Ascending, Keys::Descending, Keys::Prefixed, Keys::Nested, Keys::Wild];
 
 /// What a client does.
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +76,8 @@ impl Client {
             Keys::Ascending => number.to_be_bytes().to_vec(),
             Keys::Descending => (u32::MAX - number).to_be_bytes().to_vec(),
             Keys::Prefixed => {
-                let mut key = b"a prefix that all of the keys of this test have in common/".to_vec();
+                let mut key =
+                    b"a prefix that all of the keys of this test have in common/".to_vec();
                 key.extend_from_slice(format!("{number:x}").as_bytes());
                 key
             }

@@ -24,9 +24,8 @@ fn assert_verified(engine: &Engine) {
 /// Runs `clients` threads for `steps` operations each, in `lives` lives of the engine.
 fn run(storage: Arc<dyn Storage>, options: Options, plan: Plan, steps: u64, lives: u64, seed: u64) {
     println!("seed {seed}, {plan:?}, {options:?}");
-    let mut clients: Vec<_> = (0..plan.clients)
-        .map(|client| Client::new(Plan { client, ..plan }, seed))
-        .collect();
+    let mut clients: Vec<_> =
+        (0..plan.clients).map(|client| Client::new(Plan { client, ..plan }, seed)).collect();
     for life in 0..lives {
         let engine = Engine::open_on(storage.clone(), options.clone()).expect("open");
         let tree = engine.tree("model").expect("tree");
