@@ -103,6 +103,24 @@ impl<'p> NodeRef<'p> {
         self.page.prefetch(HEADS);
     }
 
+    /// Brings the record near that `key` probably has: what [`NodeRef::search`] and
+    /// [`NodeRef::value_range`] will touch.
+    #[inline(always)]
+    pub fn prefetch_record(self, key: &[u8]) {
+        let Ok(Relative::Inside { head, .. }) = self.relative(key) else { return };
+        let slot = self.slot(self.lower_bound(self.count(), head));
+        self.prefetch_slot(slot);
+    }
+
+    /// Brings value and tail of a record near, all at once.
+    #[inline(always)]
+    fn prefetch_slot(self, slot: Slot) {
+        let (at, end) = (slot.offset(), slot.offset() + slot.value_len());
+        self.page.prefetch(at);
+        self.page.prefetch(at + 64);
+        self.page.prefetch(end);
+    }
+
     /// Position of the first record whose key is not below `key`, and whether it has that key.
     #[inline(always)]
     pub fn search(self, key: &[u8]) -> Result<Search, Restart> {
@@ -118,6 +136,8 @@ impl<'p> NodeRef<'p> {
             return absent(position);
         }
         let suffix = key.get(prefix_len..).ok_or(Restart)?;
+        // The tail is compared first and the value follows; their misses should overlap.
+        self.prefetch_slot(self.slot(position));
         match self.compare_suffix(position, suffix)? {
             Ordering::Equal => Ok(Search { position, found: true }),
             Ordering::Greater => absent(position),
