@@ -9,18 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 use wattle::{Engine, IoKind, Options, Session, Tree};
+use wattle_benches::{argument, median};
 use wattle_workloads::{key::fnv1a, rng::Rng, zipf::Zipfian};
 
 const VALUE: usize = 120;
 const LOOKUPS: usize = 2_000_000;
 const BATCH: usize = 32;
-
-fn argument(name: &str, default: usize) -> usize {
-    std::env::args()
-        .filter_map(|a| a.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
-        .next()
-        .unwrap_or(default)
-}
 
 /// Key of record `i`: hashed, so that neighbours in time are strangers in the tree.
 fn key<const K: usize>(i: u64) -> [u8; K] {
@@ -40,11 +34,6 @@ fn rate(body: impl FnOnce()) -> f64 {
     let start = Instant::now();
     body();
     LOOKUPS as f64 / start.elapsed().as_secs_f64()
-}
-
-fn median(mut rates: Vec<f64>) -> f64 {
-    rates.sort_by(f64::total_cmp);
-    rates[rates.len() / 2]
 }
 
 fn lookups<const K: usize>(session: &Session, tree: &Tree, keys: &[[u8; K]]) {
@@ -73,9 +62,7 @@ fn mixed<const K: usize>(session: &Session, tree: &Tree, keys: &[[u8; K]]) {
     let mut value = [7; VALUE];
     for (i, key) in keys.iter().enumerate() {
         if i % 2 == 0 {
-            session
-                .get_with(tree, key, |bytes| value.copy_from_slice(bytes))
-                .expect("get");
+            session.get_with(tree, key, |bytes| value.copy_from_slice(bytes)).expect("get");
         } else {
             assert!(session.update(tree, key, &value).expect("update"));
         }

@@ -314,6 +314,23 @@ impl Evictor {
     }
 }
 
+impl Pool {
+    /// Runs eviction rounds on the calling thread until `count` pages were evicted or a thousand
+    /// rounds in a row found none; gives how many were. For the micro-benchmark of the evictor.
+    #[doc(hidden)]
+    pub fn evict_pages(self: &Arc<Self>, count: usize) -> usize {
+        let mut evictor = Evictor::new(self.clone(), 77);
+        let (mut evicted, mut idle) = (0, 0);
+        while evicted < count && idle < 1000 {
+            let (pages, _) = with_policy!(&self.policy, p => evictor.round(p));
+            evicted += pages;
+            idle = if pages > 0 { 0 } else { idle + 1 };
+        }
+        self.unregister_counters(&evictor.counters);
+        evicted
+    }
+}
+
 /// Claims a dirty page for the writers. False when it changed its state or they have enough to do.
 fn queue_write(pool: &Pool, frame: FrameId, threshold: f32) -> bool {
     if pool.writes.is_full() {
