@@ -9,25 +9,22 @@ use crate::{
     options::Options,
     session::Session,
     stats::{Stats, TreeStat},
-    store::{StoreFile, Superblock},
+    store::{InUse, StoreFile, Superblock},
     verify::{self, VerifyReport},
 };
 use parking_lot::Mutex;
 use std::{path::Path, sync::Arc};
 use wattle_btree::{self as btree, Forest};
-use wattle_buffer::{
-    Background, Error, NoLog, PageAllocator, PageId, Pool, Result, Worker, io::Storage,
-};
+use wattle_buffer::{Background, Error, PageAllocator, PageId, Pool, Result, Worker, io::Storage};
 
 /// What all handles of an open store share.
 pub(crate) struct Core {
     pub pool: Arc<Pool>,
     pub forest: Arc<Forest>,
     pub catalog: Catalog,
-    file: StoreFile,
+    file: Arc<StoreFile>,
     background: Mutex<Option<Background>>,
-    /// The superblock on storage, which says "in use".
-    superblock: Superblock,
+    in_use: Arc<InUse>,
     closed: Mutex<bool>,
 }
 
@@ -55,9 +52,13 @@ impl Core {
         self.catalog.release();
         // 2. Every page, then the bitmap.
         let written = self.pool.flush()?;
+        if !self.in_use.is_marked() {
+            tracing::info!(path = %self.file.path.display(), "closed unchanged");
+            return Ok(());
+        }
         let (catalog_root, next_tree) = self.catalog.roots();
         let (bitmap, capacity, _) = self.pool.allocator().snapshot();
-        let sequence = self.superblock.sequence + 1;
+        let sequence = self.in_use.block().sequence + 1;
         self.file.write_bitmap(&bitmap, sequence)?;
         // 3. All of it durable before the superblock says so.
         self.file.sync()?;
@@ -138,6 +139,9 @@ impl Engine {
             let block = file.read_superblock()?;
             (block, file.read_bitmap(&block)?)
         };
+        let file = Arc::new(file);
+        let block_in_use = Superblock { sequence: block.sequence + 1, clean: false, ..block };
+        let in_use = Arc::new(InUse::new(file.clone(), block_in_use));
         // An allocator of no pages: the pool checks its options before the file grows.
         let forest = Forest::new();
         let capacity = if new { 0 } else { block.capacity };
@@ -146,14 +150,13 @@ impl Engine {
             file.storage.clone(),
             PageAllocator::new(bitmap, capacity),
             forest.clone(),
-            Arc::new(NoLog),
+            in_use.clone(),
         )?;
         if new {
             file.create()?;
             pool.allocator().extend(file.storage.capacity_pages());
+            in_use.mark()?;
         }
-        let in_use = Superblock { sequence: block.sequence + 1, clean: false, ..block };
-        file.write_superblock(&in_use)?;
         let background = Background::start(&pool)?;
         let worker = pool.worker();
         let (tree, next_tree) = if new {
@@ -178,7 +181,7 @@ impl Engine {
                 catalog,
                 file,
                 background: Mutex::new(Some(background)),
-                superblock: in_use,
+                in_use,
                 closed: Mutex::new(false),
             }),
         })
@@ -244,6 +247,12 @@ impl Engine {
     /// All counters, cumulative since the store was opened.
     pub fn stats(&self) -> Stats {
         Stats::of(&self.core.pool, &self.core.file)
+    }
+
+    /// The storage back end in use: `uring`, `threads`, `memory` or `sim`. `threads` may stand in
+    /// for `uring` where io_uring is refused.
+    pub fn back_end(&self) -> &'static str {
+        self.core.file.storage.name()
     }
 
     /// Sizes of every tree. Reads all pages.

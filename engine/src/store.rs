@@ -1,18 +1,20 @@
 //! The store on disk: a directory with the data file, its two superblocks and the bitmap of pages
 //! in use.
 //!
-//! A superblock says whether the store was closed cleanly. Opening writes "in use" to both copies
-//! before anything else changes; closing writes every page, then the bitmap, syncs, and only then
+//! A superblock says whether the store was closed cleanly. Before the first page is overwritten,
+//! "in use" is written to both copies; closing writes every page, then the bitmap, syncs, and only then
 //! writes "clean" to one copy after the other. Until there is a log, a store in use by a process
 //! that ended is refused.
 
+use parking_lot::Mutex;
 use std::{
     fs::{File, TryLockError},
     path::{Path, PathBuf},
     sync::Arc,
 };
 use wattle_buffer::{
-    BITMAP_GROUP, Error, PAGE_SIZE, PageId, PageImage, PageKind, Result, TreeId, bitmap_page,
+    BITMAP_GROUP, Error, Gsn, LogBarrier, PAGE_SIZE, PageId, PageImage, PageKind, Result, TreeId,
+    bitmap_page,
     io::{IoKind, PageWrite, Storage},
     page::header,
 };
@@ -51,6 +53,48 @@ pub struct Superblock {
     pub catalog_root: PageId,
     /// Next unused tree id.
     pub next_tree: TreeId,
+}
+
+/// Marks the store as in use, durably, before the first page of it is overwritten. A store that was
+/// only read stays cleanly closed, whatever becomes of the process.
+pub struct InUse {
+    file: Arc<StoreFile>,
+    block: Superblock,
+    marked: Mutex<bool>,
+}
+
+impl InUse {
+    /// A guard of `file`, whose superblock is `block` while it is in use.
+    pub fn new(file: Arc<StoreFile>, block: Superblock) -> InUse {
+        InUse { file, block, marked: Mutex::new(false) }
+    }
+
+    /// Marks the store, if that was not done before.
+    pub fn mark(&self) -> Result<()> {
+        let mut marked = self.marked.lock();
+        if !*marked {
+            self.file.write_superblock(&self.block)?;
+            *marked = true;
+        }
+        Ok(())
+    }
+
+    /// Whether pages may have been overwritten.
+    pub fn is_marked(&self) -> bool {
+        *self.marked.lock()
+    }
+
+    /// The superblock of the store while it is in use.
+    pub fn block(&self) -> &Superblock {
+        &self.block
+    }
+}
+
+impl LogBarrier for InUse {
+    fn ensure_durable(&self, _: Gsn) -> Result<()> {
+        // There is no log yet: this is the one thing that must come before a page.
+        self.mark()
+    }
 }
 
 /// An open data file, locked against a second opening.
