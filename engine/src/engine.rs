@@ -51,6 +51,7 @@ impl Core {
             return Ok(());
         }
         // 1. Nothing changes any more.
+        self.catalog.reclaim();
         drop(self.background.lock().take());
         self.catalog.release();
         // 2. Every page, then the bitmap.
