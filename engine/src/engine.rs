@@ -149,6 +149,13 @@ impl Engine {
             forest.clone(),
             Arc::new(NoLog),
         )?;
+        let worker = pool.worker();
+        let (opened, next_tree) = if new {
+            (None, FIRST_TREE)
+        } else {
+            let tree = btree::Tree::open(&worker, &forest, CATALOG, block.catalog_root)?;
+            (Some(tree), block.next_tree)
+        };
         if new {
             file.create()?;
             pool.allocator().extend(file.storage.capacity_pages());
@@ -156,12 +163,9 @@ impl Engine {
         let in_use = Superblock { sequence: block.sequence + 1, clean: false, ..block };
         file.write_superblock(&in_use)?;
         let background = Background::start(&pool)?;
-        let worker = pool.worker();
-        let (tree, next_tree) = if new {
-            (btree::Tree::create(&worker, &forest, CATALOG)?, FIRST_TREE)
-        } else {
-            let tree = btree::Tree::open(&worker, &forest, CATALOG, block.catalog_root)?;
-            (tree, block.next_tree)
+        let tree = match opened {
+            Some(tree) => tree,
+            None => btree::Tree::create(&worker, &forest, CATALOG)?,
         };
         tracing::info!(
             path = %file.path.display(),

@@ -83,7 +83,7 @@ struct Outcome {
 /// Opens a store and asks for everything in every way.
 fn examine(storage: Arc<SimStorage>, expected: &BTreeMap<&'static str, Records>) -> Outcome {
     let mut outcome = Outcome::default();
-    let engine = match Engine::open_on(storage, small_pool(48)) {
+    let engine = match Engine::open_on(storage.clone(), small_pool(48)) {
         Ok(engine) => engine,
         Err(error) => {
             assert!(
@@ -92,6 +92,7 @@ fn examine(storage: Arc<SimStorage>, expected: &BTreeMap<&'static str, Records>)
                     || matches!(error, Error::Io { .. } | Error::DiskFull { .. }),
                 "a clear error: {error:?}"
             );
+            assert_eq!(storage.counters().writes, 0, "a refused opening wrote: {error}");
             outcome.errors += 1;
             outcome.reported = true;
             return outcome;

@@ -360,7 +360,7 @@ fn opening_on_a_device_that_fails_is_an_error_and_succeeds_later() {
     let (engine, client) = loaded(storage.clone());
     engine.close().expect("close");
     for n in 1..100 {
-        // Reads only: a write that fails may leave the mark of a store in use.
+        // Reads only: a write that fails may leave half of the mark of a store in use.
         let copy = Arc::new(storage.clone_at_rest());
         copy.set_plan(FaultPlan::new(23).nth(Op::Read, n, IO));
         let reads = copy.counters().reads;
@@ -373,14 +373,9 @@ fn opening_on_a_device_that_fails_is_an_error_and_succeeds_later() {
             Err(error) => assert_clear(&error),
         }
         copy.heal();
-        match Engine::open_on(copy, small_pool(64)) {
-            Ok(engine) => {
-                let tree = engine.tree("tree").expect("tree");
-                client.check_all(&engine.session().expect("session"), &tree);
-            }
-            // The catalog is read after the mark was written.
-            Err(error) => assert!(matches!(error, Error::NotClosed { .. }), "{n}: {error:?}"),
-        }
+        let engine = Engine::open_on(copy, small_pool(64)).expect("nothing was changed");
+        let tree = engine.tree("tree").expect("tree");
+        client.check_all(&engine.session().expect("session"), &tree);
     }
     panic!("opening never succeeded");
 }
