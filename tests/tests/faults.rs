@@ -62,7 +62,7 @@ impl Client {
         self.model.insert(key, value);
     }
 
-    /// One operation. `check` compares answers; without it (the device lies) only errors count.
+    /// One operation, compared with the model when it succeeds.
     fn step(&mut self, session: &Session, tree: &Tree) {
         let key = self.key();
         let known = self.model.get(&key).cloned();
