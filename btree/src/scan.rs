@@ -105,8 +105,27 @@ impl Cursor {
         path.node.track();
         path.node.validate()?;
         let page = path.node.header().page_id();
+        if !self.is_led_right() {
+            let what = "its fences leave out the key that led to it";
+            return Err(Error::corruption(page, what).into());
+        }
         self.select()
             .map_err(|_| Error::corruption(page, "its contents lead outside of the page").into())
+    }
+
+    /// The copy contains the place where the scan goes on. In a damaged tree it may not, and the
+    /// scan would go round for ever.
+    fn is_led_right(&self) -> bool {
+        let view = NodeView::from(&*self.image);
+        let (lower, upper) = (view.lower(), view.upper());
+        match &self.next {
+            Next::From(key, _) => lower <= &key[..] && upper.is_none_or(|upper| &key[..] < upper),
+            // Nothing is below the empty key.
+            Next::Below(key) if key.is_empty() => true,
+            Next::Below(key) => lower < &key[..] && upper.is_none_or(|upper| &key[..] <= upper),
+            Next::Last => upper.is_none(),
+            Next::End => true,
+        }
     }
 
     /// Finds the part of the copy that belongs to the scan, and where it goes on after it.

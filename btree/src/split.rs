@@ -12,7 +12,7 @@ use crate::{
 use wattle_buffer::{Exclusive, Fault, PageImage, Swip, Target, Worker};
 
 /// New pages that a split may take: both halves of a root.
-const RESERVE: usize = 2;
+pub(crate) const RESERVE: usize = 2;
 
 impl Tree {
     /// Splits the node of `level` that contains `key`, in favour of an insert of `key`.

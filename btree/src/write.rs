@@ -8,6 +8,7 @@ use crate::{
     large_value::LargeValue,
     merge::is_underfull,
     node::{NodeMut, NodeRef, Search},
+    split::RESERVE,
     tree::{Step, Stop, Tree},
 };
 use wattle_buffer::{Error, Exclusive, Worker};
@@ -199,7 +200,11 @@ impl Tree {
             return;
         }
         drop(leaf);
-        // The split is an improvement, not a need: whatever stops it, the write is done.
+        // The split is an improvement, not a need: whatever stops it, the write is done. Most
+        // writers never had a reason to hold pages in reserve.
+        if !worker.try_reserve(RESERVE) {
+            return;
+        }
         let between = Search { position: last.max(search.position).min(count - 1), found: true };
         if self.contention_split_step(worker, key, between.position).is_ok() {
             worker.counters().contention_splits.add(1);

@@ -207,6 +207,12 @@ impl Worker {
         Ok(true)
     }
 
+    /// Tries, without waiting, to make `count` new pages available, for work that can as well be
+    /// left undone. The caller holds no latch.
+    pub fn try_reserve(&self, count: usize) -> bool {
+        self.has_reserve(count) || self.reserve(count).unwrap_or(false)
+    }
+
     /// `count` new pages can be had.
     #[inline]
     pub fn has_reserve(&self, count: usize) -> bool {

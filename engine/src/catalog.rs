@@ -61,9 +61,37 @@ impl Entry {
 pub(crate) struct LargeStore {
     pub tree: btree::Tree,
     next_id: AtomicU64,
+    /// Values without a record whose chunks could not be removed yet.
+    orphans: Mutex<Vec<LargeValue>>,
 }
 
 impl LargeStore {
+    /// Remembers chunks that are to be removed later.
+    pub fn leave_orphan(&self, large: LargeValue) {
+        self.orphans.lock().push(large);
+    }
+
+    /// One value whose chunks are to be removed.
+    pub fn take_orphan(&self) -> Option<LargeValue> {
+        self.orphans.lock().pop()
+    }
+
+    /// Removes the chunks of all values without a record.
+    fn reclaim(&self, worker: &Worker) -> Result<()> {
+        while let Some(large) = self.take_orphan() {
+            for chunk in 0..large.chunks() {
+                let key = large.chunk_key(chunk);
+                let removed =
+                    run(worker, |_| self.tree.remove_step(&key)).and_then(|(_, empty)| {
+                        let merge = || run(worker, |_| self.tree.merge_step(worker, &key, 0));
+                        if empty { merge().map(|_| ()) } else { Ok(()) }
+                    });
+                removed.inspect_err(|_| self.leave_orphan(large))?;
+            }
+        }
+        Ok(())
+    }
+
     pub fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
@@ -76,7 +104,8 @@ impl LargeStore {
             run(worker, |_| cursor.load_step(&tree))?;
         }
         let last = if cursor.is_loaded() { chunk_id(cursor.take()?.0) } else { None };
-        Ok(LargeStore { tree, next_id: AtomicU64::new(last.map_or(1, |id| id + 1)) })
+        let next_id = AtomicU64::new(last.map_or(1, |id| id + 1));
+        Ok(LargeStore { tree, next_id, orphans: Mutex::new(Vec::new()) })
     }
 }
 
@@ -115,6 +144,17 @@ impl Catalog {
     /// Gives up what the worker of the catalog holds in reserve.
     pub fn release(&self) {
         self.state.lock().worker.release();
+    }
+
+    /// Removes what failed and cancelled operations left behind, as far as that succeeds.
+    pub fn reclaim(&self) {
+        let state = self.state.lock();
+        for large in state.open.values().filter_map(|tree| tree.large.get()) {
+            if let Err(error) = large.reclaim(&state.worker) {
+                tracing::warn!(%error, "chunks of large values without a record stay behind");
+                return;
+            }
+        }
     }
 
     /// Opens the tree `name`; `None` when there is none.

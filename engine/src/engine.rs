@@ -48,6 +48,7 @@ impl Core {
             return Ok(());
         }
         // 1. Nothing changes any more.
+        self.catalog.reclaim();
         drop(self.background.lock().take());
         self.catalog.release();
         // 2. Every page, then the bitmap.
@@ -152,18 +153,22 @@ impl Engine {
             forest.clone(),
             in_use.clone(),
         )?;
+        let worker = pool.worker();
+        let (opened, next_tree) = if new {
+            (None, FIRST_TREE)
+        } else {
+            let tree = btree::Tree::open(&worker, &forest, CATALOG, block.catalog_root)?;
+            (Some(tree), block.next_tree)
+        };
         if new {
             file.create()?;
             pool.allocator().extend(file.storage.capacity_pages());
             in_use.mark()?;
         }
         let background = Background::start(&pool)?;
-        let worker = pool.worker();
-        let (tree, next_tree) = if new {
-            (btree::Tree::create(&worker, &forest, CATALOG)?, FIRST_TREE)
-        } else {
-            let tree = btree::Tree::open(&worker, &forest, CATALOG, block.catalog_root)?;
-            (tree, block.next_tree)
+        let tree = match opened {
+            Some(tree) => tree,
+            None => btree::Tree::create(&worker, &forest, CATALOG)?,
         };
         tracing::info!(
             path = %file.path.display(),

@@ -108,7 +108,9 @@ pub(crate) async fn write<R: Resolve>(
         }
     }
     let store = session.core().catalog.large(session.core(), &tree.open)?;
+    reclaim(session, store).await;
     let large = LargeValue { id: store.next_id(), len: value.len() as u64 };
+    let chunks = Orphan::new(store, large);
     let stored = write_chunks(session, store, large, value).await;
     let written = match stored {
         Ok(()) => write_record(session, tree, key, Value::Large(large), mode).await,
@@ -116,19 +118,62 @@ pub(crate) async fn write<R: Resolve>(
     };
     match written {
         Ok(written) if written.existed || mode != Mode::Update => {
+            chunks.adopt();
             finish(session, tree, written).await
         }
         Ok(_) => {
-            remove_chunks(session, store, large).await?;
+            chunks.remove(session).await;
             Ok(false)
         }
         Err(error) => {
-            // The first error is the one to report; chunks left behind waste space but are found
-            // by `verify`.
-            if let Err(second) = remove_chunks(session, store, large).await {
-                tracing::warn!(%second, "chunks of a failed write were left behind");
-            }
+            chunks.remove(session).await;
             Err(error)
+        }
+    }
+}
+
+/// Chunks that no record refers to. Dropped before they are removed, by an error or because the
+/// operation was cancelled, it leaves them to [`reclaim`].
+struct Orphan<'s> {
+    store: &'s LargeStore,
+    large: LargeValue,
+    armed: bool,
+}
+
+impl<'s> Orphan<'s> {
+    fn new(store: &'s LargeStore, large: LargeValue) -> Orphan<'s> {
+        Orphan { store, large, armed: true }
+    }
+
+    /// A record refers to the chunks now.
+    fn adopt(mut self) {
+        self.armed = false;
+    }
+
+    /// Removes the chunks; gives whether that succeeded. The operation that left them is done
+    /// either way, so a failure is none of its own.
+    async fn remove<R: Resolve>(mut self, session: &R) -> bool {
+        match remove_chunks(session, self.store, self.large).await {
+            Ok(()) => self.armed = false,
+            Err(error) => tracing::warn!(%error, "chunks of a large value are left for later"),
+        }
+        !self.armed
+    }
+}
+
+impl Drop for Orphan<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.store.leave_orphan(self.large);
+        }
+    }
+}
+
+/// Removes what operations that failed or were cancelled left behind, as far as that succeeds.
+async fn reclaim<R: Resolve>(session: &R, store: &LargeStore) {
+    while let Some(large) = store.take_orphan() {
+        if !Orphan::new(store, large).remove(session).await {
+            return;
         }
     }
 }
@@ -147,7 +192,7 @@ async fn write_record<R: Resolve>(
 /// Removes the chunks that a write left without a record.
 async fn finish<R: Resolve>(session: &R, tree: &Tree, written: Written) -> Result<bool> {
     if let Some(orphan) = written.orphan {
-        remove_large(session, tree, orphan).await?;
+        Orphan::new(large_store(tree)?, orphan).remove(session).await;
     }
     Ok(written.existed)
 }
@@ -189,24 +234,40 @@ async fn remove_chunks<R: Resolve>(
     Ok(())
 }
 
-async fn remove_record<R: Resolve>(session: &R, tree: &btree::Tree, key: &[u8]) -> Result<Written> {
-    let (written, underfull) = run(session, |_| tree.remove_step(key)).await?;
+async fn remove_record<R: Resolve>(session: &R, tree: &btree::Tree, key: &[u8]) -> Result<()> {
+    let (_, underfull) = run(session, |_| tree.remove_step(key)).await?;
     if underfull {
-        let worker = session.worker();
-        // The record is gone already; a merge that fails only leaves a leaf emptier.
-        if let Err(error) = run(session, |_| tree.merge_step(worker, key, 0)).await {
-            tracing::warn!(%error, "a leaf could not be merged");
-        }
+        merge(session, tree, key).await;
     }
-    Ok(written)
+    Ok(())
+}
+
+/// Merges the leaf that a remove left underfull. The record is gone already: a merge that fails
+/// only leaves a leaf emptier.
+async fn merge<R: Resolve>(session: &R, tree: &btree::Tree, key: &[u8]) {
+    let worker = session.worker();
+    if let Err(error) = run(session, |_| tree.merge_step(worker, key, 0)).await {
+        tracing::warn!(%error, "a leaf could not be merged");
+    }
 }
 
 /// Removes one record; gives whether there was one.
 pub(crate) async fn remove<R: Resolve>(session: &R, tree: &Tree, key: &[u8]) -> Result<bool> {
     session.core().check_tree(tree)?;
     check_key(key)?;
-    let written = remove_record(session, &tree.open.tree, key).await?;
-    finish(session, tree, written).await
+    let (written, underfull) = run(session, |_| tree.open.tree.remove_step(key)).await?;
+    // Before anything that can be cancelled.
+    let orphan = match written.orphan {
+        Some(large) => Some(Orphan::new(large_store(tree)?, large)),
+        None => None,
+    };
+    if underfull {
+        merge(session, &tree.open.tree, key).await;
+    }
+    if let Some(orphan) = orphan {
+        orphan.remove(session).await;
+    }
+    Ok(written.existed)
 }
 
 /// Reads the value of `key` to the end of `value`; gives whether there is one.
@@ -382,11 +443,7 @@ pub(crate) async fn scanned_large<R: Resolve>(
     get_large(session, tree, key, large, value).await
 }
 
-/// Removes the chunks of a large value that no record refers to.
-pub(crate) async fn remove_large<R: Resolve>(
-    session: &R,
-    tree: &Tree,
-    large: LargeValue,
-) -> Result<()> {
-    remove_chunks(session, large_store(tree)?, large).await
+/// Removes the chunks of a large value that no record refers to, now or later.
+pub(crate) async fn remove_large<R: Resolve>(session: &R, store: &LargeStore, large: LargeValue) {
+    Orphan::new(store, large).remove(session).await;
 }

@@ -217,8 +217,10 @@ impl Session {
         match outcome.and_then(|()| load.finish(&self.worker)) {
             Ok(count) => Ok(count),
             Err(error) => {
-                if let Some(chunks) = chunks {
-                    self.remove_bulk_chunks(tree, chunks)?;
+                if let (Some(chunks), Some(store)) = (chunks, tree.open.large.get()) {
+                    for large in chunks {
+                        now(ops::remove_large(self, store, large));
+                    }
                 }
                 Err(error)
             }
@@ -256,13 +258,6 @@ impl Session {
                 }))?;
             }
             load.push(key, BulkValue::Large(large))?;
-        }
-        Ok(())
-    }
-
-    fn remove_bulk_chunks(&self, tree: &Tree, chunks: BulkChunks) -> Result<()> {
-        for large in chunks {
-            now(ops::remove_large(self, tree, large))?;
         }
         Ok(())
     }

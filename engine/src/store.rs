@@ -28,6 +28,8 @@ const FIRST_PAGES: u64 = 256;
 /// Format version of a store.
 pub const STORE_VERSION: u32 = 1;
 
+/// Bytes that any store has at least.
+const FIRST_PAGE_END: u64 = PAGE_SIZE as u64;
 const MAGIC: &[u8; 8] = b"WATTLEdb";
 const MAGIC_AT: usize = 32;
 const VERSION_AT: usize = 40;
@@ -155,6 +157,15 @@ impl StoreFile {
                 return Err(Error::AlreadyOpen { path: path.to_path_buf() });
             }
             Err(TryLockError::Error(error)) => return Err(failed("lock", error)),
+        }
+        // An empty file is all that an interrupted creation leaves; anything else is not ours.
+        match lock.metadata().map_err(|error| failed("look at the data file of", error))?.len() {
+            0 if !create => return Err(not_a_store("the data file is empty")),
+            len @ 1..FIRST_PAGE_END => {
+                let why = format!("the data file of {len} bytes ends before the first page does");
+                return Err(not_a_store(&why));
+            }
+            _ => {}
         }
         // The new directory entries must survive a power cut as well.
         for directory in [Some(path), path.parent().filter(|p| !p.as_os_str().is_empty())] {

@@ -50,6 +50,7 @@ impl Reached {
 
 pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
     let worker = core.worker();
+    core.catalog.reclaim();
     core.catalog.release();
     let _quiet = core.pool.quiet();
     let (in_use, file_pages, used_pages) = core.pool.allocator().snapshot();

@@ -1,4 +1,5 @@
-//! Harness of the suites in `tests/`: key and value shapes, and a client that compares every answer
-//! of the engine with a `BTreeMap`.
+//! Harness of the suites in `tests/`: key and value shapes, a client that compares every answer
+//! of the engine with a `BTreeMap`, and what else several suites share.
 
+pub mod harness;
 pub mod model;

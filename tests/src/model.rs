@@ -36,8 +36,10 @@ pub struct Plan {
     pub universe: u32,
     /// Longest value that is common, bytes.
     pub value: usize,
-    /// One write in this many has a large value of up to 300 KB; 0 for none.
+    /// One write in this many has a large value; 0 for none.
     pub large_every: u32,
+    /// Longest large value, bytes, above 1900.
+    pub large: usize,
     /// Number of the client, and how many there are.
     pub client: u32,
     /// How many clients there are.
@@ -116,7 +118,7 @@ impl Client {
         let large =
             self.plan.large_every > 0 && self.random.random_range(0..self.plan.large_every) == 0;
         let len = if large {
-            self.random.random_range(1900..300_000)
+            self.random.random_range(1900..=self.plan.large)
         } else {
             match self.random.random_range(0..8) {
                 0 => 0,
@@ -126,6 +128,14 @@ impl Client {
         };
         let start: u32 = self.random.random();
         (0..len as u32).map(|i| start.wrapping_add(i.wrapping_mul(2_654_435_761)) as u8).collect()
+    }
+
+    /// Adds random records to the model only, for a tree that is filled by other means.
+    pub fn imagine(&mut self, records: u32) {
+        for _ in 0..records {
+            let (key, value) = (self.key(), self.value());
+            self.model.insert(key, value);
+        }
     }
 
     /// One random operation, compared with the model.

@@ -1,24 +1,21 @@
 //! Random operations against a `BTreeMap`, with pools of tens of frames and several threads, and
 //! reopening in between. `WATTLE_ROUNDS` multiplies the length.
 
-use std::sync::Arc;
-use wattle::{Engine, IoKind, Options, Storage, io::MemoryStorage};
-use wattle_buffer::MIN_POOL_BYTES;
-use wattle_tests::model::{ALL_KEYS, Client, Keys, Plan};
-
-const FRAME: u64 = 4096 + 128;
-
-fn rounds() -> u64 {
-    std::env::var("WATTLE_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
-}
+use rand::{RngExt, SeedableRng, rngs::SmallRng, seq::SliceRandom};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use wattle::{Engine, IoKind, Options, Storage, Tree, io::MemoryStorage};
+use wattle_buffer::{PageId, is_reserved_page};
+use wattle_tests::{
+    harness::{assert_verified, rounds, small_pool},
+    model::{ALL_KEYS, Client, Keys, Plan},
+};
 
 fn options(frames: u64) -> Options {
-    Options::default().pool_bytes((frames * FRAME).max(MIN_POOL_BYTES)).write_concurrency(8)
-}
-
-fn assert_verified(engine: &Engine) {
-    let report = engine.verify(&mut |_| {}).expect("verify");
-    assert!(report.problems.is_empty(), "{:#?}", report.problems);
+    // A loaded machine may take longer than a second to free a frame.
+    small_pool(frames).stall_timeout(Duration::from_secs(10))
 }
 
 /// Runs `clients` threads for `steps` operations each, in `lives` lives of the engine.
@@ -49,7 +46,7 @@ fn run(storage: Arc<dyn Storage>, options: Options, plan: Plan, steps: u64, live
 }
 
 fn plan(keys: Keys, universe: u32, clients: u32) -> Plan {
-    Plan { keys, universe, value: 300, large_every: 0, client: 0, clients }
+    Plan { keys, universe, value: 300, large_every: 0, large: 300_000, client: 0, clients }
 }
 
 #[test]
@@ -92,4 +89,194 @@ fn random_replacement_keeps_everything_too() {
     let storage = Arc::new(MemoryStorage::new());
     let options = options(48).policy("random");
     run(storage, options, plan(Keys::Random, 4000, 4), 15_000 * rounds(), 2, 500);
+}
+
+#[test]
+fn values_of_several_mib_come_back_whole() {
+    for (clients, seed) in [(1, 600), (2, 601)] {
+        let storage = Arc::new(MemoryStorage::new());
+        let plan = Plan { large_every: 15, large: 5 << 20, ..plan(Keys::Random, 40, clients) };
+        run(storage, options(96), plan, 150 * rounds(), 2, seed);
+    }
+}
+
+#[test]
+fn trees_come_and_go_while_others_are_used() {
+    let storage = Arc::new(MemoryStorage::new());
+    let plan =
+        |client| Plan { large_every: 60, large: 20_000, client, ..plan(Keys::Nested, 900, 1) };
+    // Three threads with four trees each, all in the same pool.
+    let mut threads: Vec<Vec<Client>> = (0..3u32)
+        .map(|thread| {
+            (0..4).map(|i| Client::new(plan(i), 700 + u64::from(thread * 4 + i))).collect()
+        })
+        .collect();
+    for life in 0..3u64 {
+        let engine = Engine::open_on(storage.clone(), options(160)).expect("open");
+        std::thread::scope(|scope| {
+            for (thread, clients) in threads.iter_mut().enumerate() {
+                let engine = &engine;
+                scope.spawn(move || {
+                    let seed = 700 + 10 * life + thread as u64;
+                    println!("seed {seed}");
+                    let mut random = SmallRng::seed_from_u64(seed);
+                    let session = engine.session().expect("session");
+                    let mut trees: Vec<Option<Tree>> = vec![None; clients.len()];
+                    for turn in 0..300 * rounds() {
+                        let i = random.random_range(0..clients.len());
+                        let name = format!("tree {thread}.{i}");
+                        let known = trees[i].take();
+                        let tree = known.unwrap_or_else(|| engine.tree(&name).expect("tree"));
+                        clients[i].check_all(&session, &tree);
+                        if turn % 7 == 6 {
+                            engine.drop_tree(tree).expect("the only handle");
+                            assert!(engine.open_tree(&name).expect("look").is_none());
+                            clients[i] = Client::new(plan(i as u32), seed ^ turn << 20);
+                            continue;
+                        }
+                        for _ in 0..random.random_range(1..400) {
+                            clients[i].step(&session, &tree);
+                        }
+                        trees[i] = Some(tree);
+                    }
+                });
+            }
+        });
+        assert_verified(&engine);
+        engine.close().unwrap_or_else(|error| panic!("life {life}: {error}"));
+    }
+    // Whatever was dropped gave its pages back.
+    let engine = Engine::open_on(storage, options(160)).expect("open");
+    for name in engine.trees().expect("names") {
+        engine.drop_tree(engine.tree(&name).expect("tree")).expect("drop");
+    }
+    assert_verified(&engine);
+    let stats = engine.stats();
+    let reserved = (0..stats.pages).map(PageId).filter(|page| is_reserved_page(*page)).count();
+    let used = stats.used_pages - reserved as u64;
+    assert!(used <= 2, "{used} pages in use for a catalog of no trees");
+}
+
+#[test]
+fn bulk_loaded_trees_hold_their_input_and_take_changes() {
+    for (i, keys) in ALL_KEYS.into_iter().enumerate() {
+        for (records, large_every) in [(0, 0), (1, 0), (300, 10), (6000, 200)] {
+            let seed = 800 + i as u64;
+            println!("seed {seed}, {keys:?}, {records} records");
+            let engine =
+                Engine::open_on(Arc::new(MemoryStorage::new()), options(64)).expect("open");
+            let tree = engine.tree("tree").expect("tree");
+            let plan = Plan { large_every, large: 30_000, ..plan(keys, 9000, 1) };
+            let mut client = Client::new(plan, seed);
+            client.imagine(records);
+            let session = engine.session().expect("session");
+            let count = session.bulk_load(&tree, &client.model).expect("bulk load");
+            assert_eq!(count, client.model.len() as u64);
+            client.check_all(&session, &tree);
+            drop(session);
+            assert_verified(&engine);
+            let session = engine.session().expect("session");
+            for _ in 0..8000 * rounds() {
+                client.step(&session, &tree);
+            }
+            client.check_all(&session, &tree);
+            drop(session);
+            assert_verified(&engine);
+        }
+    }
+}
+
+#[test]
+fn writers_that_meet_at_one_leaf_lose_no_change_and_get_it_split() {
+    const KEYS: u64 = 16;
+    let engine = Engine::open_on(Arc::new(MemoryStorage::new()), options(256)).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    for key in 0..KEYS {
+        session.put(&tree, &key.to_be_bytes(), &0u64.to_le_bytes()).expect("put");
+    }
+    let started = Instant::now();
+    let mut done = [0u64; KEYS as usize];
+    let mut split = false;
+    // Until it happened: writers must meet for it, which on a busy machine takes a while.
+    while !split && started.elapsed() < Duration::from_secs(30) {
+        let counts = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..4)
+                .map(|thread| {
+                    let (engine, tree) = (&engine, &tree);
+                    scope.spawn(move || {
+                        let session = engine.session().expect("session");
+                        let mut random = SmallRng::seed_from_u64(900 + thread);
+                        let mut done = [0u64; KEYS as usize];
+                        for _ in 0..100_000 {
+                            let key = random.random_range(0..KEYS);
+                            let add = |value: &mut [u8]| {
+                                let old = u64::from_le_bytes(value.try_into().expect("8 bytes"));
+                                value.copy_from_slice(&(old + 1).to_le_bytes());
+                            };
+                            assert!(session.modify(tree, &key.to_be_bytes(), add).expect("modify"));
+                            done[key as usize] += 1;
+                        }
+                        done
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().expect("thread")).collect::<Vec<_>>()
+        });
+        for count in counts {
+            done.iter_mut().zip(count).for_each(|(sum, count)| *sum += count);
+        }
+        for (key, count) in (0..KEYS).zip(done) {
+            let value = session.get(&tree, &key.to_be_bytes()).expect("get").expect("it exists");
+            assert_eq!(value, count.to_le_bytes(), "key {key} lost changes");
+        }
+        split = engine.stats().contention_splits > 0;
+    }
+    println!("{:?}, {:?}", started.elapsed(), engine.stats());
+    if std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1) {
+        assert!(split, "four writers at one leaf for 30 s and no contention split");
+    }
+    drop(session);
+    assert_verified(&engine);
+    let depth = engine.tree_stats().expect("sizes")[0].depth;
+    assert!(!split || depth == 2, "a leaf that was split has a parent, at depth {depth}");
+}
+
+#[test]
+fn removing_everything_gives_the_pages_back() {
+    for (i, keys) in ALL_KEYS.into_iter().enumerate() {
+        for order in 0..3 {
+            let seed = 1000 + i as u64 * 3 + order;
+            println!("seed {seed}, {keys:?}");
+            let engine =
+                Engine::open_on(Arc::new(MemoryStorage::new()), options(64)).expect("open");
+            let tree = engine.tree("tree").expect("tree");
+            let mut random = SmallRng::seed_from_u64(seed);
+            let plan = Plan { large_every: 300, large: 100_000, ..plan(keys, 9000, 1) };
+            let mut client = Client::new(plan, seed);
+            client.imagine(6000);
+            let before = engine.stats().used_pages;
+            let session = engine.session().expect("session");
+            for (key, value) in &client.model {
+                session.insert(&tree, key, value).expect("insert");
+            }
+            assert!(engine.stats().used_pages > before + 50, "it takes room");
+            let mut all: Vec<_> = client.model.keys().cloned().collect();
+            match order {
+                0 => {}
+                1 => all.reverse(),
+                _ => all.shuffle(&mut random),
+            }
+            for key in &all {
+                assert!(session.remove(&tree, key).expect("remove"), "{key:02x?} was inserted");
+            }
+            assert_eq!(session.scan(&tree).expect("scan").count(), 0);
+            drop(session);
+            assert_verified(&engine);
+            let after = engine.stats().used_pages;
+            println!("{before} pages in use before, {after} after");
+            // Leaves merge at half full, so a few nearly empty ones may be left.
+            assert!(after <= before + 12, "{before} pages in use before, {after} after");
+        }
+    }
 }

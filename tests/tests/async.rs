@@ -1,0 +1,400 @@
+//! Asynchronous sessions against a `BTreeMap`: many tasks on one and two threads in a tiny pool,
+//! with and without futures that are dropped half way. `WATTLE_ROUNDS` multiplies the length.
+//!
+//! A cancelled operation has happened or has not: the task finds out with its next look-up.
+
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use std::{
+    cell::Cell,
+    collections::BTreeMap,
+    future::{Future, poll_fn},
+    ops::{Bound, ControlFlow},
+    pin::pin,
+    sync::Arc,
+    task::Poll,
+    time::Duration,
+};
+use wattle::{
+    AsyncSession, Direction, Engine, Error, IoKind, Result, Storage, Tree,
+    io::{Fault, FaultPlan, MemoryStorage, Op, SimStorage},
+};
+use wattle_tests::harness::{Watchdog, assert_verified, rounds, small_pool};
+
+/// One task: its keys end in its number.
+struct Task {
+    number: u8,
+    random: SmallRng,
+    model: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// One operation in this many is dropped after a few polls; 0 for none.
+    cancel_every: u32,
+    cancelled: u64,
+    seed: u64,
+}
+
+/// Polls a future until it is ready or was pending `polls` times, then drops it.
+async fn give_up_after<T>(polls: u32, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    let left = Cell::new(polls);
+    poll_fn(|context| {
+        if let Poll::Ready(value) = future.as_mut().poll(context) {
+            return Poll::Ready(Some(value));
+        }
+        if left.get() == 0 {
+            return Poll::Ready(None);
+        }
+        left.set(left.get() - 1);
+        Poll::Pending
+    })
+    .await
+}
+
+impl Task {
+    fn new(number: u8, seed: u64, cancel_every: u32) -> Task {
+        let random = SmallRng::seed_from_u64(seed ^ (u64::from(number) << 32));
+        Task { number, random, model: BTreeMap::new(), cancel_every, cancelled: 0, seed }
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        let number: u32 = self.random.random_range(0..250);
+        let mut key = number.wrapping_mul(0x9e37_79b1).to_be_bytes().to_vec();
+        key.resize(4 + number as usize % 60, 7);
+        key.push(self.number);
+        key
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let len = match self.random.random_range(0..60) {
+            0 => self.random.random_range(2000..40_000),
+            1..10 => 0,
+            _ => self.random.random_range(0..400),
+        };
+        let start: u8 = self.random.random();
+        (0..len).map(|i| start.wrapping_add((i * 11) as u8)).collect()
+    }
+
+    /// The future's result, or nothing when it was given up.
+    async fn maybe<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
+        if self.cancel_every == 0 || self.random.random_range(0..self.cancel_every) != 0 {
+            return Some(future.await);
+        }
+        let done = give_up_after(self.random.random_range(0..4), future).await;
+        self.cancelled += u64::from(done.is_none());
+        done
+    }
+
+    /// After a change that may have happened: whatever is there must be the value before or after.
+    async fn settle(
+        &mut self,
+        session: &AsyncSession,
+        tree: &Tree,
+        key: Vec<u8>,
+        after: Option<Vec<u8>>,
+    ) {
+        let found = session.get(tree, &key).await.expect("get");
+        let before = self.model.get(&key);
+        assert!(
+            found.as_ref() == before || found == after,
+            "seed {}: {key:02x?} is neither before nor after a cancelled change",
+            self.seed
+        );
+        match found {
+            Some(value) => self.model.insert(key, value),
+            None => self.model.remove(&key),
+        };
+    }
+
+    async fn step(&mut self, session: &AsyncSession, tree: &Tree) {
+        let key = self.key();
+        let known = self.model.get(&key).cloned();
+        match self.random.random_range(0..20) {
+            0..6 => {
+                let value = self.value();
+                match self.maybe(session.put(tree, &key, &value)).await {
+                    Some(done) => {
+                        done.expect("put");
+                        self.model.insert(key, value);
+                    }
+                    None => self.settle(session, tree, key, Some(value)).await,
+                }
+            }
+            6..8 => {
+                let value = self.value();
+                match self.maybe(session.insert(tree, &key, &value)).await {
+                    Some(Ok(())) => {
+                        assert!(self.model.insert(key, value).is_none(), "inserted twice");
+                    }
+                    Some(Err(Error::KeyExists)) => assert!(known.is_some(), "it did not exist"),
+                    Some(Err(error)) => panic!("seed {}: insert: {error}", self.seed),
+                    None => {
+                        let after = known.is_none().then_some(value).or(known);
+                        self.settle(session, tree, key, after).await;
+                    }
+                }
+            }
+            8..10 => {
+                let value = self.value();
+                match self.maybe(session.update(tree, &key, &value)).await {
+                    Some(updated) => {
+                        assert_eq!(updated.expect("update"), known.is_some());
+                        if known.is_some() {
+                            self.model.insert(key, value);
+                        }
+                    }
+                    None => {
+                        self.settle(session, tree, key, known.map(|_| value)).await;
+                    }
+                }
+            }
+            10 => {
+                let mut after = known.clone();
+                let change = |value: &mut [u8]| value.iter_mut().for_each(|byte| *byte ^= 3);
+                after.iter_mut().for_each(|value| change(value));
+                match self.maybe(session.modify(tree, &key, change)).await {
+                    Some(modified) => {
+                        assert_eq!(modified.expect("modify"), known.is_some());
+                        after.map(|value| self.model.insert(key, value));
+                    }
+                    None => self.settle(session, tree, key, after).await,
+                }
+            }
+            11..14 => match self.maybe(session.remove(tree, &key)).await {
+                Some(removed) => {
+                    assert_eq!(removed.expect("remove"), known.is_some());
+                    self.model.remove(&key);
+                }
+                None => self.settle(session, tree, key, None).await,
+            },
+            14..18 => {
+                if let Some(value) = self.maybe(session.get(tree, &key)).await {
+                    let right = value.expect("get") == known;
+                    assert!(right, "seed {}: get of {key:02x?}", self.seed);
+                }
+            }
+            18 => {
+                let keys: Vec<_> = (0..40).map(|_| self.key()).collect();
+                let mut seen = vec![None; keys.len()];
+                let report = |i: usize, value: Option<&[u8]>| {
+                    seen[i] = Some(value.map(<[u8]>::to_vec));
+                };
+                if let Some(done) = self.maybe(session.multi_get(tree, &keys, report)).await {
+                    done.expect("multi_get");
+                    for (key, value) in keys.iter().zip(seen) {
+                        let right = value.expect("reported").as_ref() == self.model.get(key);
+                        assert!(right, "seed {}: multi_get of {key:02x?}", self.seed);
+                    }
+                }
+            }
+            _ => {
+                let backward = self.random.random();
+                let (mut found, number) = (Vec::new(), self.number);
+                let visit = |key: &[u8], value: &[u8]| {
+                    if key.last() == Some(&number) {
+                        found.push((key.to_vec(), value.to_vec()));
+                    }
+                    if found.len() < 20 {
+                        ControlFlow::Continue(())
+                    } else {
+                        ControlFlow::Break(())
+                    }
+                };
+                let (direction, bounds) = if backward {
+                    (Direction::Backward, (Bound::Unbounded, Bound::Excluded(&key[..])))
+                } else {
+                    (Direction::Forward, (Bound::Included(&key[..]), Bound::Unbounded))
+                };
+                if let Some(done) = self.maybe(session.scan(tree, bounds, direction, visit)).await {
+                    done.expect("scan");
+                    let owned = |(k, v): (&Vec<u8>, &Vec<u8>)| (k.clone(), v.clone());
+                    let range = self.model.range::<[u8], _>(bounds).map(owned);
+                    let expected: Vec<_> = if backward {
+                        range.rev().take(20).collect()
+                    } else {
+                        range.take(20).collect()
+                    };
+                    assert!(found == expected, "seed {}: scan from {key:02x?}", self.seed);
+                }
+            }
+        }
+    }
+}
+
+/// What is run: threads, tasks on each of them, steps of each task, and one operation in
+/// `cancel_every` given up.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    threads: u8,
+    tasks: u8,
+    steps: u64,
+    cancel_every: u32,
+    seed: u64,
+}
+
+/// Runs all tasks to their end; gives what the tree must hold.
+fn work(engine: &Engine, tree: &Tree, plan: Plan) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let watchdog = Arc::new(Watchdog::start("asynchronous tasks", Duration::from_secs(20)));
+    let handles: Vec<_> = (0..plan.threads)
+        .map(|thread| {
+            let (engine, tree, watchdog) = (engine.clone(), tree.clone(), watchdog.clone());
+            std::thread::spawn(move || {
+                let work = async move {
+                    let session = engine.async_session().expect("session");
+                    let spawn = |number| {
+                        let (session, tree) = (session.clone(), tree.clone());
+                        let watchdog = watchdog.clone();
+                        tokio::task::spawn_local(async move {
+                            let number = thread * plan.tasks + number;
+                            let mut task = Task::new(number, plan.seed, plan.cancel_every);
+                            for _ in 0..plan.steps {
+                                task.step(&session, &tree).await;
+                                watchdog.step();
+                            }
+                            task
+                        })
+                    };
+                    let spawned: Vec<_> = (0..plan.tasks).map(spawn).collect();
+                    let mut done = Vec::new();
+                    for task in spawned {
+                        done.push(task.await.expect("a task panicked"));
+                    }
+                    done
+                };
+                wattle::run(64, work).expect("runtime")
+            })
+        })
+        .collect();
+    let done: Vec<_> =
+        handles.into_iter().flat_map(|thread| thread.join().expect("a thread panicked")).collect();
+    let cancelled: u64 = done.iter().map(|task| task.cancelled).sum();
+    println!("{cancelled} operations were cancelled; {:?}", engine.stats());
+    assert!((cancelled > 0) == (plan.cancel_every > 0), "{cancelled} cancelled");
+    done.into_iter().flat_map(|task| task.model).collect()
+}
+
+/// Runs the tasks and compares everything at the end, in two lives of the store.
+fn run(storage: Arc<dyn Storage>, plan: Plan) {
+    println!("{plan:?} on {}", storage.name());
+    let options = small_pool(if plan.threads == 1 { 64 } else { 128 });
+    // A loaded machine may take longer than a second to complete anything.
+    let options = options.stall_timeout(Duration::from_secs(10));
+    let check = |engine: &Engine, tree: &Tree, model: &BTreeMap<Vec<u8>, Vec<u8>>| {
+        let session = engine.session().expect("session");
+        let found = session.scan(tree).expect("scan").map(|entry| entry.expect("entry"));
+        let same = found.eq(model.iter().map(|(key, value)| (key.clone(), value.clone())));
+        assert!(same, "{plan:?}: the tree differs from the models");
+        drop(session);
+        assert_verified(engine);
+    };
+    let engine = Engine::open_on(storage.clone(), options.clone()).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    let model = work(&engine, &tree, plan);
+    check(&engine, &tree, &model);
+    drop(tree);
+    engine.close().expect("close");
+    let engine = Engine::open_on(storage, options).expect("reopen");
+    let tree = engine.tree("tree").expect("tree");
+    check(&engine, &tree, &model);
+    let second = engine.tree("second").expect("tree");
+    let model = work(&engine, &second, Plan { steps: plan.steps / 2 + 1, ..plan });
+    check(&engine, &second, &model);
+    engine.drop_tree(tree).expect("drop");
+    engine.drop_tree(second).expect("drop");
+    assert_all_frames_free(&engine);
+    engine.close().expect("close");
+}
+
+/// Without trees only the root of the catalog is in the pool: no frame and no page was lost to an
+/// operation that was given up.
+fn assert_all_frames_free(engine: &Engine) {
+    assert_verified(engine);
+    let stats = engine.stats();
+    assert!(stats.free_frames + 1 >= stats.frames, "frames are lost: {stats:?}");
+}
+
+fn uring(directory: &tempfile::TempDir) -> Arc<dyn Storage> {
+    wattle::io::open(IoKind::Uring, &directory.path().join("data")).expect("open storage")
+}
+
+/// A device whose reads take a while, so that tasks really wait.
+fn slow(seed: u64) -> Arc<dyn Storage> {
+    let latency = Fault::Latency(Duration::from_micros(200));
+    Arc::new(SimStorage::new(FaultPlan::new(seed).sometimes(Op::Read, 0.3, latency)))
+}
+
+fn plan(threads: u8, tasks: u8, steps: u64, cancel_every: u32, seed: u64) -> Plan {
+    Plan { threads, tasks, steps: steps * rounds(), cancel_every, seed }
+}
+
+#[test]
+fn tasks_of_one_thread_agree_with_their_models() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    run(Arc::new(MemoryStorage::new()), plan(1, 8, 4000, 0, 1));
+    run(uring(&directory), plan(1, 16, 1400, 0, 2));
+    run(slow(3), plan(1, 16, 600, 0, 3));
+}
+
+#[test]
+fn tasks_of_two_threads_agree_with_their_models() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    run(Arc::new(MemoryStorage::new()), plan(2, 16, 1400, 0, 4));
+    run(uring(&directory), plan(2, 16, 800, 0, 5));
+    run(slow(6), plan(2, 16, 400, 0, 6));
+}
+
+#[test]
+fn operations_dropped_half_way_happen_as_a_whole_or_not_at_all() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    run(uring(&directory), plan(1, 16, 1400, 3, 7));
+    run(slow(8), plan(1, 16, 600, 3, 8));
+    let directory = tempfile::tempdir().expect("temporary directory");
+    run(uring(&directory), plan(2, 16, 800, 2, 9));
+    run(slow(10), plan(2, 16, 400, 2, 10));
+}
+
+#[test]
+fn a_session_dropped_with_operations_in_flight_leaves_a_working_store() {
+    let directory = tempfile::tempdir().expect("temporary directory");
+    for (storage, seed) in [(uring(&directory), 11), (slow(12), 12)] {
+        let engine = Engine::open_on(storage, small_pool(64)).expect("open");
+        let tree = engine.tree("tree").expect("tree");
+        let session = engine.session().expect("session");
+        for i in 0u32..3000 {
+            session.put(&tree, &i.to_be_bytes(), &[i as u8; 300]).expect("put");
+        }
+        drop(session);
+        for round in 0..20 * rounds() {
+            let work = async {
+                let session = engine.async_session().expect("session");
+                let handles: Vec<_> = (0u32..32)
+                    .map(|task| {
+                        let (session, tree) = (session.clone(), tree.clone());
+                        tokio::task::spawn_local(async move {
+                            for i in 0.. {
+                                let key = (task * 977 + i * 131 + round as u32) % 3000;
+                                let value = session.get(&tree, &key.to_be_bytes()).await?;
+                                assert!(value.is_some_and(|value| value == [key as u8; 300]));
+                            }
+                            Result::<()>::Ok(())
+                        })
+                    })
+                    .collect();
+                for _ in 0..round % 7 * 3 {
+                    tokio::task::yield_now().await;
+                }
+                // Tasks end wherever they are.
+                handles.iter().for_each(tokio::task::JoinHandle::abort);
+                drop(session);
+            };
+            wattle::run(64, work).expect("runtime");
+        }
+        let session = engine.session().expect("session");
+        for i in 0u32..3000 {
+            let value = session.get(&tree, &i.to_be_bytes()).expect("get");
+            assert_eq!(value.as_deref(), Some(&[i as u8; 300][..]), "seed {seed}");
+        }
+        drop(session);
+        assert_verified(&engine);
+        engine.drop_tree(tree).expect("drop");
+        assert_all_frames_free(&engine);
+        engine.close().expect("close");
+    }
+}

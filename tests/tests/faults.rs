@@ -1,0 +1,526 @@
+//! A device that fails: every operation succeeds or gives a clear error within bounded time,
+//! nothing that was acknowledged is lost once the device works again, and an operation that failed
+//! has changed nothing.
+//!
+//! What cannot be shown without a log: a write that the device acknowledges and loses, over an
+//! older image of the same page that is valid, leaves a store of two moments. A misdirected write
+//! is also a lost one, and so is a torn one of which no sector that differs arrives. Only an error
+//! or an older answer is asked for there.
+
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    io::ErrorKind,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use wattle::{
+    Engine, Error, Session, Storage, Tree,
+    io::{Fault, FaultPlan, MemoryStorage, Op, SimStorage, Unit},
+};
+use wattle_tests::harness::{Watchdog, assert_verified, rounds, small_pool};
+
+/// Frames of the pools: much less than the data.
+const FRAMES: u64 = 48;
+
+/// Performs operations that may fail, and knows what must be there whatever failed.
+struct Client {
+    number: u8,
+    random: SmallRng,
+    model: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// All values that a key ever had.
+    history: HashMap<Vec<u8>, HashSet<Vec<u8>>>,
+    failed: u64,
+    done: u64,
+    large: bool,
+}
+
+impl Client {
+    fn new(number: u8, seed: u64, large: bool) -> Client {
+        let random = SmallRng::seed_from_u64(seed ^ (u64::from(number) << 32));
+        let (model, history) = (BTreeMap::new(), HashMap::new());
+        Client { number, random, model, history, failed: 0, done: 0, large }
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        let number: u32 = self.random.random_range(0..1500);
+        let mut key = number.wrapping_mul(0x9e37_79b1).to_be_bytes().to_vec();
+        key.push(self.number);
+        key
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let large = self.large && self.random.random_range(0..40) == 0;
+        let len = if large { self.random.random_range(2000..30_000) } else { 0 };
+        let len = len.max(self.random.random_range(0..500));
+        let start: u8 = self.random.random();
+        (0..len).map(|i| start.wrapping_add((i * 7) as u8)).collect()
+    }
+
+    fn set(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        self.history.entry(key.clone()).or_default().insert(value.clone());
+        self.model.insert(key, value);
+    }
+
+    /// One operation, compared with the model when it succeeds.
+    fn step(&mut self, session: &Session, tree: &Tree) {
+        let key = self.key();
+        let known = self.model.get(&key).cloned();
+        let outcome = match self.random.random_range(0..10) {
+            0..3 => {
+                let value = self.value();
+                session.put(tree, &key, &value).map(|()| self.set(key, value))
+            }
+            3 => {
+                let value = self.value();
+                match session.insert(tree, &key, &value) {
+                    Ok(()) => {
+                        assert!(known.is_none(), "{key:02x?} was inserted twice");
+                        self.set(key, value);
+                        Ok(())
+                    }
+                    Err(Error::KeyExists) => {
+                        assert!(known.is_some(), "{key:02x?} should not exist");
+                        Ok(())
+                    }
+                    Err(error) => Err(error),
+                }
+            }
+            4 => {
+                let value = self.value();
+                session.update(tree, &key, &value).map(|updated| {
+                    assert_eq!(updated, known.is_some(), "update of {key:02x?}");
+                    if updated {
+                        self.set(key, value);
+                    }
+                })
+            }
+            5 => {
+                let change = |value: &mut [u8]| value.iter_mut().for_each(|byte| *byte ^= 0x55);
+                session.modify(tree, &key, change).map(|modified| {
+                    assert_eq!(modified, known.is_some(), "modify of {key:02x?}");
+                    if let Some(mut value) = known {
+                        change(&mut value);
+                        self.set(key, value);
+                    }
+                })
+            }
+            6 => session.remove(tree, &key).map(|removed| {
+                assert_eq!(removed, known.is_some(), "remove of {key:02x?}");
+                self.model.remove(&key);
+            }),
+            _ => session.get(tree, &key).map(|value| {
+                assert!(value == known, "get of {key:02x?}");
+            }),
+        };
+        match outcome {
+            Ok(()) => self.done += 1,
+            Err(error) => {
+                self.failed += 1;
+                assert_clear(&error);
+            }
+        }
+    }
+
+    fn check_all(&self, session: &Session, tree: &Tree) {
+        let found = session.scan(tree).expect("scan").map(|entry| entry.expect("scan entry"));
+        let mut found = found.filter(|(key, _)| key.last() == Some(&self.number));
+        for (key, value) in &self.model {
+            let (found_key, found_value) = found.next().expect("records are lost");
+            assert_eq!(&found_key, key, "scan");
+            assert!(&found_value == value, "scan of {key:02x?}");
+            assert!(session.get(tree, key).expect("get").as_ref() == Some(value), "{key:02x?}");
+        }
+        assert_eq!(found.next(), None, "a record that should be gone");
+    }
+}
+
+/// An error of the device, in words.
+fn assert_clear(error: &Error) {
+    assert!(
+        matches!(error, Error::Io { .. } | Error::DiskFull { .. })
+            || matches!(error, Error::Corruption { .. } | Error::PoolExhausted { .. }),
+        "another error: {error:?}"
+    );
+    let text = error.to_string();
+    assert!(text.len() > 20 && !text.contains('\n'), "{text:?} is no sentence");
+}
+
+/// Runs clients on a healthy store, then under `plan`, then heals the device: everything that was
+/// acknowledged is there, and nothing else. Gives how many operations failed.
+fn run(
+    name: &'static str,
+    plan: &dyn Fn(u64) -> FaultPlan,
+    threads: u8,
+    steps: u64,
+    seed: u64,
+) -> u64 {
+    println!("{name}: seed {seed}, {threads} threads");
+    let watchdog = Watchdog::start(name, Duration::from_secs(20));
+    let storage = Arc::new(SimStorage::new(FaultPlan::new(seed)));
+    let mut clients: Vec<_> =
+        (0..threads).map(|number| Client::new(number, seed, threads == 1)).collect();
+    let engine = Engine::open_on(storage.clone(), small_pool(FRAMES)).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    let work = |clients: &mut Vec<Client>, steps: u64| {
+        std::thread::scope(|scope| {
+            for client in clients {
+                let (engine, tree, watchdog) = (&engine, &tree, &watchdog);
+                scope.spawn(move || {
+                    let session = engine.session().expect("session");
+                    for _ in 0..steps {
+                        client.step(&session, tree);
+                        watchdog.step();
+                    }
+                });
+            }
+        });
+    };
+    work(&mut clients, 2000);
+    assert_eq!(clients.iter().map(|client| client.failed).sum::<u64>(), 0, "nothing fails yet");
+    for turn in 0..3 {
+        storage.set_plan(plan(seed + turn));
+        work(&mut clients, steps);
+        storage.heal();
+        let session = engine.session().expect("session");
+        clients.iter().for_each(|client| client.check_all(&session, &tree));
+        drop(session);
+        assert_verified(&engine);
+    }
+    work(&mut clients, 500);
+    let failed = clients.iter().map(|client| client.failed).sum();
+    let done: u64 = clients.iter().map(|client| client.done).sum();
+    println!("{name}: {done} operations succeeded, {failed} failed; {storage:?}");
+    drop(tree);
+    engine.close().expect("close");
+    let engine = Engine::open_on(storage, small_pool(FRAMES)).expect("reopen");
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    clients.iter().for_each(|client| client.check_all(&session, &tree));
+    assert_verified(&engine);
+    failed
+}
+
+const IO: Fault = Fault::Error(ErrorKind::Other);
+
+#[test]
+fn failing_and_short_reads_lose_nothing() {
+    for threads in [1, 4] {
+        let errors = |seed| FaultPlan::new(seed).sometimes(Op::Read, 0.05, IO);
+        assert!(run("read errors", &errors, threads, 2000 * rounds(), 1) > 0);
+        let short =
+            |seed| FaultPlan::new(seed).sometimes(Op::Read, 0.05, Fault::Short(Unit::Sector));
+        assert!(run("short reads", &short, threads, 2000 * rounds(), 2) > 0);
+    }
+}
+
+#[test]
+fn flipped_bits_on_reading_are_errors_and_lose_nothing() {
+    for threads in [1, 4] {
+        let flips = |seed| FaultPlan::new(seed).sometimes(Op::Read, 0.05, Fault::BitFlip);
+        assert!(run("bit flips", &flips, threads, 2000 * rounds(), 3) > 0);
+    }
+}
+
+#[test]
+fn failing_and_short_writes_lose_nothing() {
+    for threads in [1, 4] {
+        for share in [0.1, 0.6] {
+            let errors = |seed| FaultPlan::new(seed).sometimes(Op::Write, share, IO);
+            run("write errors", &errors, threads, 1500 * rounds(), 4);
+            let short = |seed| {
+                let (sector, page) = (Fault::Short(Unit::Sector), Fault::Short(Unit::Page));
+                FaultPlan::new(seed).sometimes(Op::Write, share / 2.0, sector).sometimes(
+                    Op::Write,
+                    share / 2.0,
+                    page,
+                )
+            };
+            run("short writes", &short, threads, 1500 * rounds(), 5);
+        }
+    }
+}
+
+#[test]
+fn a_device_without_room_and_with_failing_reservations_loses_nothing() {
+    let full = |seed| FaultPlan::new(seed).sometimes(Op::Reserve, 0.5, IO).limit(400);
+    for threads in [1, 4] {
+        run("reservations", &full, threads, 2000 * rounds(), 6);
+    }
+}
+
+#[test]
+fn slow_reads_and_writes_with_all_kinds_of_errors_lose_nothing() {
+    let everything = |seed| {
+        FaultPlan::new(seed)
+            .sometimes(Op::Any, 0.02, Fault::Latency(Duration::from_millis(1)))
+            .sometimes(Op::Any, 0.02, IO)
+            .sometimes(Op::Read, 0.02, Fault::BitFlip)
+            .sometimes(Op::Read, 0.02, Fault::Short(Unit::Sector))
+            .sometimes(Op::Write, 0.05, Fault::Short(Unit::Sector))
+    };
+    for (threads, seed) in [(1, 7), (4, 8), (4, 9)] {
+        assert!(run("everything", &everything, threads, 1500 * rounds(), seed) > 0);
+    }
+}
+
+#[test]
+fn a_device_that_stops_writing_fails_operations_in_time_and_goes_on_when_it_writes_again() {
+    let storage = Arc::new(SimStorage::new(FaultPlan::new(10)));
+    let (engine, mut client) = loaded(storage.clone());
+    let tree = engine.tree("tree").expect("tree");
+    for _ in 0..2 {
+        storage.set_plan(FaultPlan::new(10).always(Op::Write, IO));
+        let session = engine.session().expect("session");
+        let failed = client.failed;
+        let mut steps = 0;
+        while client.failed < failed + 3 {
+            let started = Instant::now();
+            client.step(&session, &tree);
+            // A large value may wait several times, once for each of its failing steps.
+            assert!(started.elapsed() < Duration::from_secs(10), "it took {:?}", started.elapsed());
+            steps += 1;
+            assert!(steps < 5000, "nothing fails without writes");
+        }
+        storage.heal();
+        client.check_all(&session, &tree);
+        drop(session);
+        assert_verified(&engine);
+    }
+    drop(tree);
+    engine.close().expect("close");
+    let engine = Engine::open_on(storage, small_pool(FRAMES)).expect("reopen");
+    let tree = engine.tree("tree").expect("tree");
+    client.check_all(&engine.session().expect("session"), &tree);
+    assert_verified(&engine);
+}
+
+/// A store with acknowledged records, some of which are only in the pool.
+fn loaded(storage: Arc<dyn Storage>) -> (Engine, Client) {
+    let engine = Engine::open_on(storage, small_pool(64)).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    let mut client = Client::new(0, 20, true);
+    (0..3000).for_each(|_| client.step(&session, &tree));
+    drop(session);
+    (engine, client)
+}
+
+#[test]
+fn closing_on_a_device_that_fails_reports_it_and_the_store_counts_as_not_closed() {
+    let healthy = Arc::new(SimStorage::new(FaultPlan::new(21)));
+    drop(loaded(healthy.clone()));
+    let before = healthy.counters();
+    for (op, n) in [(Op::Write, 1), (Op::Write, 2), (Op::Write, 20), (Op::Sync, 1)] {
+        let storage = Arc::new(SimStorage::new(FaultPlan::new(21)));
+        let (engine, _) = loaded(storage.clone());
+        storage.set_plan(FaultPlan::new(21).from(op, n, IO));
+        let error = engine.close().expect_err("the device fails");
+        println!("{op:?} {n}: {error}");
+        assert_clear(&error);
+        assert!(storage.counters().writes <= before.writes + 1000, "it does not try for ever");
+        storage.heal();
+        let error = Engine::open_on(storage, small_pool(64)).err().expect("not closed");
+        assert!(matches!(error, Error::NotClosed { .. }), "{error:?}");
+    }
+}
+
+#[test]
+fn closing_is_all_or_nothing_at_whatever_write_or_sync_it_fails() {
+    let mut closed = 0;
+    for n in 1..400 {
+        let storage = Arc::new(SimStorage::new(FaultPlan::new(22)));
+        let (engine, client) = loaded(storage.clone());
+        storage.set_plan(FaultPlan::new(22).from(Op::Any, n, IO));
+        let outcome = engine.close();
+        storage.heal();
+        match Engine::open_on(storage, small_pool(64)) {
+            Ok(engine) => {
+                let tree = engine.tree("tree").expect("tree");
+                client.check_all(&engine.session().expect("session"), &tree);
+                assert_verified(&engine);
+            }
+            Err(error) => {
+                assert!(outcome.is_err(), "operation {n}: closed, but {error}");
+                assert!(matches!(error, Error::NotClosed { .. }), "operation {n}: {error:?}");
+            }
+        }
+        closed += u32::from(outcome.is_ok());
+        if closed == 2 {
+            println!("closing takes {} operations", n - 2);
+            return;
+        }
+    }
+    panic!("closing never succeeded");
+}
+
+#[test]
+fn opening_on_a_device_that_fails_is_an_error_and_succeeds_later() {
+    let storage = Arc::new(SimStorage::new(FaultPlan::new(23)));
+    let (engine, client) = loaded(storage.clone());
+    engine.close().expect("close");
+    for n in 1..100 {
+        // Reads only: a write that fails may leave half of the mark of a store in use.
+        let copy = Arc::new(storage.clone_at_rest());
+        copy.set_plan(FaultPlan::new(23).nth(Op::Read, n, IO));
+        let reads = copy.counters().reads;
+        match Engine::open_on(copy.clone(), small_pool(64)) {
+            Ok(_) => {
+                assert!(copy.counters().reads < reads + n, "read {n} failed without an error");
+                assert!(n > 3, "opening reads superblocks, bitmap and catalog");
+                return;
+            }
+            Err(error) => assert_clear(&error),
+        }
+        copy.heal();
+        let engine = Engine::open_on(copy, small_pool(64)).expect("nothing was changed");
+        let tree = engine.tree("tree").expect("tree");
+        client.check_all(&engine.session().expect("session"), &tree);
+    }
+    panic!("opening never succeeded");
+}
+
+/// Loads until the device is full; what was acknowledged stays, and the store closes and opens.
+fn fill(storage: Arc<dyn Storage>, value: usize) {
+    let engine = Engine::open_on(storage.clone(), small_pool(64)).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    let mut model = BTreeMap::new();
+    let mut failures = 0;
+    for i in 0..u32::MAX {
+        let key = i.wrapping_mul(0x9e37_79b1).to_be_bytes();
+        let bytes = vec![i as u8; value];
+        match session.insert(&tree, &key, &bytes) {
+            Ok(()) => {
+                assert!(model.insert(key.to_vec(), bytes).is_none(), "another key each time");
+            }
+            Err(error) => {
+                assert!(matches!(error, Error::DiskFull { .. }), "{error:?}");
+                println!("after {} records: {error}", model.len());
+                failures += 1;
+                if failures == 20 {
+                    break;
+                }
+            }
+        }
+    }
+    assert!(model.len() as u64 > 400_000 / (value as u64 + 20), "it was filled: {}", model.len());
+    let check = |session: &Session, tree: &Tree, model: &BTreeMap<Vec<u8>, Vec<u8>>| {
+        let found = session.scan(tree).expect("scan").map(|entry| entry.expect("entry"));
+        assert!(found.eq(model.iter().map(|(k, v)| (k.clone(), v.clone()))), "records differ");
+    };
+    check(&session, &tree, &model);
+    // Verification counts the page ids that a session holds in reserve as lost.
+    drop((session, tree));
+    assert_verified(&engine);
+    engine.close().expect("a full device can be closed");
+    let engine = Engine::open_on(storage, small_pool(64)).expect("reopen");
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    check(&session, &tree, &model);
+    assert_verified(&engine);
+    // Removing makes room again.
+    let keys: Vec<_> = model.keys().cloned().collect();
+    for key in &keys[..keys.len() / 2] {
+        assert!(session.remove(&tree, key).expect("remove"), "an acknowledged record");
+        model.remove(key);
+    }
+    for key in &keys[..keys.len() / 4] {
+        session.insert(&tree, key, &vec![9; value]).expect("there is room again");
+        model.insert(key.clone(), vec![9; value]);
+    }
+    check(&session, &tree, &model);
+    drop((session, tree));
+    engine.close().expect("close");
+}
+
+#[test]
+fn a_full_device_keeps_what_was_acknowledged_and_opens_again() {
+    for (limit, value) in [(300, 100), (400, 900), (600, 20_000)] {
+        println!("limit {limit} pages, values of {value} bytes");
+        fill(Arc::new(SimStorage::new(FaultPlan::new(30).limit(limit))), value);
+        fill(Arc::new(MemoryStorage::with_limit(limit)), value);
+    }
+}
+
+#[test]
+fn a_bulk_load_that_fills_the_device_leaves_the_tree_empty_and_gives_its_pages_back() {
+    let storage = Arc::new(SimStorage::new(FaultPlan::new(31).limit(400)));
+    let engine = Engine::open_on(storage, small_pool(64)).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    for large in [false, true] {
+        let session = engine.session().expect("session");
+        // The tree of large values stays; it is empty again.
+        let before = engine.stats().used_pages + 2 * u64::from(large);
+        let entries = (0u32..100_000).map(|i| {
+            let len = if large && i.is_multiple_of(50) { 9000 } else { 300 };
+            (i.to_be_bytes(), vec![i as u8; len])
+        });
+        let error = session.bulk_load(&tree, entries).expect_err("the device is full");
+        assert!(matches!(error, Error::DiskFull { .. }), "{error:?}");
+        assert_eq!(session.scan(&tree).expect("scan").count(), 0, "the tree is empty");
+        drop(session);
+        assert_verified(&engine);
+        let after = engine.stats().used_pages;
+        assert!(after <= before + 8, "{before} pages in use before, {after} after");
+    }
+    let session = engine.session().expect("session");
+    assert_eq!(session.bulk_load(&tree, [(b"a", b"b")]).expect("a small one"), 1);
+    drop((session, tree));
+    engine.close().expect("close");
+}
+
+/// Under faults that leave wrong bytes on the medium, answers are errors or right or of an older
+/// moment, as the module documentation explains.
+fn run_lying(name: &'static str, fault: Fault, seed: u64) {
+    println!("{name}: seed {seed}");
+    let watchdog = Watchdog::start(name, Duration::from_secs(20));
+    let storage = Arc::new(SimStorage::new(FaultPlan::new(seed)));
+    let engine = Engine::open_on(storage.clone(), small_pool(FRAMES)).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    let mut client = Client::new(0, seed, false);
+    (0..4000).for_each(|_| client.step(&session, &tree));
+    storage.set_plan(FaultPlan::new(seed).sometimes(Op::Write, 0.03, fault));
+    // Only writes of whole values: their outcome does not depend on what was there.
+    for _ in 0..2000 {
+        let (key, value) = (client.key(), client.value());
+        match session.put(&tree, &key, &value) {
+            Ok(()) => client.set(key, value),
+            Err(error) => assert_clear(&error),
+        }
+        watchdog.step();
+    }
+    storage.heal();
+    let (mut right, mut old, mut errors) = (0, 0, 0);
+    for (key, value) in &client.model {
+        match session.get(&tree, key) {
+            Ok(found) if found.as_ref() == Some(value) => right += 1,
+            Ok(found) => {
+                let known = found.is_none_or(|value| client.history[key].contains(&value));
+                assert!(known, "a value of {key:02x?} that was never written");
+                old += 1;
+            }
+            Err(error) => {
+                assert_clear(&error);
+                errors += 1;
+            }
+        }
+        watchdog.step();
+    }
+    println!("{name}: {right} right, {old} of an older moment, {errors} errors");
+    assert!(right > 0 && errors + old > 0, "the faults had an effect and not on everything");
+    // Verification of such a store ends, whatever it finds.
+    let _ = engine.verify(&mut |_| {});
+    drop((session, tree));
+    let _ = engine.close();
+}
+
+#[test]
+fn torn_misdirected_and_lost_writes_never_give_values_from_nowhere() {
+    for seed in 50..54 {
+        run_lying("torn writes", Fault::Torn(Unit::Sector), seed);
+        run_lying("misdirected writes", Fault::Misdirected, seed);
+        run_lying("lost writes", Fault::Lost, seed);
+    }
+}
