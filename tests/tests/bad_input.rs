@@ -285,7 +285,8 @@ fn reversed_and_empty_ranges_give_nothing() {
     }
     let key = |i: u16| i.to_be_bytes();
     let (a, b) = (key(200), key(400));
-    let empty: [(std::ops::Bound<&[u8]>, std::ops::Bound<&[u8]>); 6] = [
+    type Bounds<'k> = (std::ops::Bound<&'k [u8]>, std::ops::Bound<&'k [u8]>);
+    let empty: [Bounds<'_>; 6] = [
         (Included(&b), Included(&a)),
         (Included(&b), Excluded(&a)),
         (Excluded(&a), Excluded(&a)),
