@@ -467,3 +467,30 @@ fn a_page_that_changes_while_it_is_written_stays_dirty() {
         store.check(&model);
     });
 }
+
+#[test]
+fn a_cancelled_wait_for_a_frame_does_not_leave_another_asleep_beside_a_free_frame() {
+    explore(300, || {
+        let store = Store::new(0, "watt");
+        let background = Background::start(&store.pool).expect("start");
+        // All frames but the root's are in the reserves of workers.
+        let mut holders: Vec<_> = (0..store.pool.frames() - 1)
+            .map(|_| {
+                let worker = store.pool.worker();
+                worker.resolve(Fault::Pages(1)).expect("reserve");
+                worker
+            })
+            .collect();
+        let cancelled = store.pool.worker();
+        {
+            let mut wait = Box::pin(cancelled.resolve_async(Fault::Pages(1)));
+            assert!(wait.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+        let waiting = store.pool.worker();
+        let waiting = thread::spawn(move || waiting.resolve(Fault::Pages(1)).expect("reserve"));
+        drop(holders.pop());
+        waiting.join().unwrap();
+        drop((holders, cancelled, background));
+        store.check(&BTreeMap::new());
+    });
+}

@@ -225,6 +225,11 @@ impl Evictor {
                 return false;
             }
             if idle_rounds > 2 {
+                // A cancelled operation may have swallowed the wake-up of another, which would
+                // sleep beside a free frame.
+                if pool.free.len() > 0 && pool.free.has_waiters() {
+                    pool.free.wake_all();
+                }
                 // Everything cold is being written, or nothing is cold: sampling faster would not
                 // help.
                 if idle_rounds > IDLE_ROUNDS && !pool.free.has_waiters() {

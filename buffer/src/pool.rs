@@ -331,6 +331,22 @@ impl Pool {
         self.give_frames(&[frame]);
     }
 
+    /// Gives up the frame of a clean page that stays on storage, and that no swip names: the root
+    /// of a tree that is being closed, or a page below it.
+    ///
+    /// # Panics
+    /// If the page is dirty or has a child in memory.
+    pub fn unload_page(&self, mut guard: Exclusive<'_>) {
+        let (header, frame) = (guard.header(), guard.frame());
+        let page = header.page_id();
+        assert_eq!(header.hot_children(), 0, "page {page} is unloaded above a child");
+        assert!(!header.is_dirty() && !header.is_writing(), "page {page} is unloaded dirty");
+        guard.mark_changed();
+        header.change_state(FrameState::Hot, FrameState::Free);
+        drop(guard);
+        self.give_frames(&[frame]);
+    }
+
     /// Frees a page that has no frame and that no swip names any more; for dropping a whole tree,
     /// whose operations have all ended. A read of it may have been abandoned half way.
     pub fn free_evicted_page(&self, page: PageId) {

@@ -240,7 +240,7 @@ impl Writer {
         }
         assert_eq!(header.state(), FrameState::Hot, "page {} was claimed", header.page_id());
         if !header.is_dirty() {
-            drop(shared);
+            // Before the latch is released: whoever frees the page relies on the flag.
             header.release_write();
             return;
         }
@@ -303,7 +303,10 @@ impl Pool {
     pub fn quiet(&self) -> Quiet<'_> {
         self.merges_paused.fetch_add(1, Ordering::SeqCst);
         let zombie = |header: &FrameHeader| header.state() == FrameState::Zombie;
-        while self.merging.load(Ordering::SeqCst) > 0 || self.headers().iter().any(zombie) {
+        // A background thread that panicked ends nothing any more.
+        while self.free.failed_for_ever().is_none()
+            && (self.merging.load(Ordering::SeqCst) > 0 || self.headers().iter().any(zombie))
+        {
             crate::sync::sleep(Duration::from_millis(1));
         }
         Quiet { pool: self }
