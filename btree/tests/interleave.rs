@@ -293,7 +293,7 @@ fn clients(store: &Store, count: u16, keys: u16, shape: Shape) -> Vec<Client> {
 
 #[test]
 fn a_leaf_that_is_evicted_and_read_again_keeps_every_record() {
-    explore(6000, || {
+    explore(5000, || {
         let store = Store::new(40, "random");
         let mut clients = clients(&store, 2, 16, SHORT);
         fill(&mut clients);
@@ -443,7 +443,7 @@ fn give_up(client: &Client, i: u16) {
 
 #[test]
 fn a_page_that_changes_while_it_is_written_stays_dirty() {
-    explore(6000, || {
+    explore(5000, || {
         let store = Store::new(30, "random");
         let mut clients = clients(&store, 2, 8, SHORT);
         fill(&mut clients);
