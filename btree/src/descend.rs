@@ -9,7 +9,10 @@ use crate::{
     node::NodeRef,
     tree::{Step, Stop, Tree},
 };
-use wattle_buffer::{Error, Optimistic, Restart, Swip, Target};
+use wattle_buffer::{Error, FrameId, Optimistic, Restart, Swip, Target};
+
+/// Cache lines of a leaf with header, hints, heads and slots of some thirty records.
+const LEAF_LINES: usize = 6;
 
 /// Where a descent goes.
 #[derive(Clone, Copy, Debug)]
@@ -69,8 +72,8 @@ impl Tree {
         while height > level {
             let node = path.node_ref();
             let position = self.checked(&path.node, choose(node))?;
-            path = self.child(path.node, position)?;
             height -= 1;
+            path = self.child_at(path.node, position, height)?;
             if path.node_ref().level() != height {
                 return Err(self.wrong_level(&path.node, height));
             }
@@ -79,12 +82,22 @@ impl Tree {
     }
 
     /// Goes from a node to its child at `position`.
-    #[inline(always)]
     pub(crate) fn child<'p>(&'p self, parent: Optimistic<'p>, position: usize) -> Step<Path<'p>> {
+        self.child_at(parent, position, 1)
+    }
+
+    /// Goes from a node to its child at `position`, which is at `level`.
+    #[inline(always)]
+    fn child_at<'p>(
+        &'p self,
+        parent: Optimistic<'p>,
+        position: usize,
+        level: u8,
+    ) -> Step<Path<'p>> {
         let node = NodeRef::from(parent.page());
         match Swip(node.swip(position)).target() {
             Target::Hot(frame) => {
-                self.pool.prefetch(frame);
+                self.prefetch_node(frame, level);
                 let child = self.pool.optimistic(frame)?;
                 parent.validate()?;
                 Ok(Path { node: child, parent: Some((parent, position)) })
@@ -98,6 +111,18 @@ impl Tree {
                     Err(fault) => Err(Stop::Fault(fault)),
                 }
             }
+        }
+    }
+
+    /// Brings near what a search in the node will touch. Inner nodes are mostly in a cache and have
+    /// their heads spread far; a leaf has header, hints, heads and slots in its first lines, and
+    /// their misses should overlap.
+    #[inline(always)]
+    pub(crate) fn prefetch_node(&self, frame: FrameId, level: u8) {
+        if level == 0 {
+            self.pool.prefetch_lines(frame, LEAF_LINES);
+        } else {
+            self.pool.prefetch(frame);
         }
     }
 

@@ -99,7 +99,7 @@ impl Tree {
                     Ok(position) => {
                         next[i] = Swip(node.swip(position));
                         match next[i].target() {
-                            Target::Hot(frame) => self.pool.prefetch(frame),
+                            Target::Hot(frame) => self.prefetch_node(frame, level),
                             Target::Evicted(_) => match self.child(nodes[i], position) {
                                 // Goes on at once: however fast it is evicted again, each read
                                 // serves one key. The others below this parent run again.
@@ -119,12 +119,14 @@ impl Tree {
                 let child = self.pool.optimistic(frame);
                 match child.and_then(|child| nodes[i].validate().map(|()| child)) {
                     Ok(child) if NodeRef::from(child.page()).level() == level => {
-                        NodeRef::from(child.page()).prefetch();
                         nodes[i] = child;
                     }
                     _ => stop(&mut active, i, Stop::Restart),
                 }
             }
+        }
+        for i in bits(active) {
+            NodeRef::from(nodes[i].page()).prefetch_record(keys[i].as_ref());
         }
         for i in bits(active) {
             value.clear();

@@ -153,6 +153,17 @@ impl FrameMemory {
         racy::prefetch(page.wrapping_add(64));
     }
 
+    /// Brings both header lines of a frame and the first `lines` cache lines of its page near. Any
+    /// id is allowed.
+    #[inline(always)]
+    pub fn prefetch_lines(&self, frame: FrameId, lines: usize) {
+        self.prefetch_header(frame);
+        let page = self.pages.as_ptr().wrapping_add(frame.0 as usize * PAGE_SIZE);
+        for line in 0..lines {
+            racy::prefetch(page.wrapping_add(64 * line));
+        }
+    }
+
     /// Brings both lines of the header of a frame near. Any id is allowed.
     #[inline(always)]
     pub fn prefetch_header(&self, frame: FrameId) {

@@ -244,6 +244,13 @@ impl Pool {
         self.memory.prefetch(frame);
     }
 
+    /// Brings the header of a frame and the first `lines` cache lines of its page near. The id may
+    /// be any racy number.
+    #[inline(always)]
+    pub fn prefetch_lines(&self, frame: FrameId, lines: usize) {
+        self.memory.prefetch_lines(frame, lines);
+    }
+
     #[inline(always)]
     pub(crate) fn prefetch_header(&self, frame: FrameId) {
         self.memory.prefetch_header(frame);

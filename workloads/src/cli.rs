@@ -14,6 +14,7 @@ pub mod ycsb;
 pub mod ycsb_run;
 
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -26,7 +27,7 @@ use exit::Exit;
 
 /// Wattle: an embedded ordered key-value store whose data may outgrow memory, and its benchmarks.
 #[derive(Parser, Debug)]
-#[command(name = "wattle", version, arg_required_else_help = false)]
+#[command(name = "wattle", version, arg_required_else_help = false, max_term_width = 100)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -37,10 +38,13 @@ pub struct Cli {
 #[derive(Subcommand, Debug)]
 pub enum Command {
     /// Runs a YCSB core workload and prints what it measured.
+    ///
+    /// Loads the records unless the store has them, runs for the warm-up time, then measures. Every
+    /// value that is read is checked against its key: a wrong one ends the run with exit code 1.
     Ycsb(Box<ycsb::YcsbFlags>),
-    /// Checks every page and table of a store; exit code 1 and a list if something is wrong.
+    /// Checks every page and tree of a store; exit code 1 and a list if something is wrong.
     Verify(maintain::VerifyFlags),
-    /// Shows the sizes of a store and its tables.
+    /// Shows the sizes of a store and its trees.
     Stat(maintain::StatFlags),
     /// Writes all key-value pairs of a store to standard output, one on a line.
     Dump(dump::DumpFlags),
@@ -70,8 +74,11 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
         Ok(cli) => cli.command,
         Err(error) if error.use_stderr() => return Err(Exit::Usage(exit::sentence(&error))),
         Err(help) => {
-            help.print().map_err(exit::failed("printing the help"))?;
-            return Ok(None);
+            return match help.print() {
+                // A reader that has seen enough, such as `head`.
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(None),
+                printed => printed.map(|()| None).map_err(exit::failed("printing the help")),
+            };
         }
     };
     match &command {

@@ -1,5 +1,4 @@
-//! The workloads of the `wattle` binary: YCSB, its driver and its reports, as a library.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 pub mod adapter;

@@ -96,6 +96,10 @@ fn missing_and_unknown_subcommands_and_paths_are_refused() {
     refused(&["ycsb", "--policy", "astrology"], &["astrology", "watt", "random"]);
     refused(&["load"], &["PATH", "not provided"]);
     refused(&["probe", "/no/such/folder"], &["/no/such/folder", "not a directory"]);
+    refused(
+        &["probe", "/tmp", "--report", "/no/such/folder/x"],
+        &["--report", "/no/such/folder/x"],
+    );
     refused(&["probe", "/", "--size", "5"], &["--size 5", "at least 1MiB"]);
     refused(&["probe", "/", "--depths", "1,0"], &["--depths", "0", "1..=1024"]);
     refused(&["verify", "/", "--io", "memory"], &["memory", "possible values: uring, threads"]);

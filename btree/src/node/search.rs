@@ -103,6 +103,24 @@ impl<'p> NodeRef<'p> {
         self.page.prefetch(HEADS);
     }
 
+    /// Brings the record near that `key` probably has: what [`NodeRef::search`] and
+    /// [`NodeRef::value_range`] will touch.
+    #[inline(always)]
+    pub fn prefetch_record(self, key: &[u8]) {
+        let Ok(Relative::Inside { head, .. }) = self.relative(key) else { return };
+        let slot = self.slot(self.lower_bound(self.count(), head));
+        self.prefetch_slot(slot);
+    }
+
+    /// Brings value and tail of a record near, all at once.
+    #[inline(always)]
+    fn prefetch_slot(self, slot: Slot) {
+        let (at, end) = (slot.offset(), slot.offset() + slot.value_len());
+        self.page.prefetch(at);
+        self.page.prefetch(at + 64);
+        self.page.prefetch(end);
+    }
+
     /// Position of the first record whose key is not below `key`, and whether it has that key.
     #[inline(always)]
     pub fn search(self, key: &[u8]) -> Result<Search, Restart> {
@@ -118,6 +136,8 @@ impl<'p> NodeRef<'p> {
             return absent(position);
         }
         let suffix = key.get(prefix_len..).ok_or(Restart)?;
+        // The tail is compared first and the value follows; their misses should overlap.
+        self.prefetch_slot(self.slot(position));
         match self.compare_suffix(position, suffix)? {
             Ordering::Equal => Ok(Search { position, found: true }),
             Ordering::Greater => absent(position),
@@ -134,7 +154,12 @@ impl<'p> NodeRef<'p> {
             Relative::Below => return Ok(0),
             Relative::Above => return Ok(count),
         };
-        let position = self.lower_bound(count, head);
+        // The swips lie far from the heads: their miss should overlap that of the heads.
+        let start = self.hinted(count, head);
+        let swips = swips_at(self.capacity()) + 8 * start;
+        self.page.prefetch(swips);
+        self.page.prefetch(swips + 64);
+        let position = self.lower_bound_from(start, count, head);
         if position < count && self.head(position) == head {
             let suffix = key.get(prefix_len..).ok_or(Restart)?;
             return self.child_in_run(position, count, head, suffix);
@@ -174,10 +199,20 @@ impl<'p> NodeRef<'p> {
     /// Number of entries whose head is below `head`.
     #[inline(always)]
     fn lower_bound(self, count: usize, head: u32) -> usize {
-        // Hint i is the head at (i + 1) * distance: with n hints below, the bound lies in
-        // (n * distance, (n + 1) * distance], and up to the end behind the last hint.
-        let distance = count / (HINT_COUNT + 1);
-        let mut at = ones(self.page.below_16(HINTS, head)) * distance;
+        self.lower_bound_from(self.hinted(count, head), count, head)
+    }
+
+    /// Where the bound lies at the earliest, by the hints. Hint i is the head at (i + 1) * distance:
+    /// with n hints below, the bound lies in (n * distance, (n + 1) * distance], and up to the end
+    /// behind the last hint.
+    #[inline(always)]
+    fn hinted(self, count: usize, head: u32) -> usize {
+        ones(self.page.below_16(HINTS, head)) * (count / (HINT_COUNT + 1))
+    }
+
+    #[inline(always)]
+    fn lower_bound_from(self, start: usize, count: usize, head: u32) -> usize {
+        let mut at = start;
         loop {
             let below = ones(self.page.below_16(HEADS + 4 * at, head));
             at += below;

@@ -3,6 +3,7 @@
 //! The write-back of the buffer pool keeps several page writes in flight. How many are worth it
 //! depends on the device: `k_w` is where more of them only wait for each other.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -99,6 +100,12 @@ const PROGRESS_STEPS: u64 = 1000;
 /// Measures the device.
 pub fn probe(flags: &ProbeFlags, interrupt: &Interrupt) -> Result<(), Exit> {
     let options = flags.options();
+    if let Some(path) = &flags.report {
+        // Now rather than after a minute of measuring.
+        File::create(path).map_err(|error| {
+            Exit::Usage(format!("--report {} cannot be created: {error}", path.display()))
+        })?;
+    }
     let style = ProgressStyle::with_template("{msg:20} {bar:40} {percent} %")
         .expect("the template is a constant that indicatif accepts");
     let bar = ProgressBar::new(PROGRESS_STEPS).with_style(style);

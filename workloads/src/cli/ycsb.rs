@@ -18,10 +18,7 @@ const DEFAULT_FIELDS: u64 = 10;
 const DEFAULT_FIELD_BYTES: u64 = 100;
 const DEFAULT_THETA: f64 = 0.99;
 
-/// Runs a YCSB core workload and prints what it measured.
-///
-/// Loads the records, runs for the warm-up time, then measures. Every value that is read is checked:
-/// a wrong one fails the run.
+/// Flags of `ycsb`.
 #[derive(Args, Clone, Debug)]
 pub struct YcsbFlags {
     /// Core workload: a 50 % read 50 % update; b 95 % read 5 % update; c read only; d 95 % read

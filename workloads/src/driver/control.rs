@@ -57,17 +57,15 @@ pub struct Control {
 }
 
 impl Control {
-    /// Control over `workers` threads, supervised by the calling thread.
-    pub fn new(first: Phase, workers: usize, interrupt: &Interrupt) -> Self {
-        let control = Self {
+    /// Control over `workers` threads in the warm-up, supervised by the calling thread.
+    pub fn new(workers: usize, interrupt: &Interrupt) -> Self {
+        Self {
             word: CachePadded::new(AtomicU64::new(0)),
             working: AtomicUsize::new(workers),
             failure: Mutex::new(None),
             supervisor: std::thread::current(),
             interrupt: interrupt.clone(),
-        };
-        control.enter(first);
-        control
+        }
     }
 
     /// What workers are asked to do now.
@@ -190,7 +188,7 @@ mod tests {
 
     #[test]
     fn every_hand_over_and_phase_changes_the_signal() {
-        let control = Control::new(Phase::WarmUp, 1, &Interrupt::default());
+        let control = Control::new(1, &Interrupt::default());
         let first = control.signal();
         assert_eq!(first.phase(), Phase::WarmUp);
         control.ask_for_records();
@@ -204,7 +202,7 @@ mod tests {
 
     #[test]
     fn a_stopped_run_stays_stopped() {
-        let control = Control::new(Phase::Measured, 2, &Interrupt::default());
+        let control = Control::new(2, &Interrupt::default());
         assert!(!control.is_over());
         control.fail(Failure::Wrong("first".into()));
         control.fail(Failure::Wrong("second".into()));
@@ -216,12 +214,12 @@ mod tests {
     #[test]
     fn a_run_is_over_when_all_threads_are_done_or_the_user_interrupts() {
         let interrupt = Interrupt::default();
-        let control = Control::new(Phase::Measured, 2, &interrupt);
+        let control = Control::new(2, &interrupt);
         control.thread_done();
         assert!(!control.is_over());
         control.thread_done();
         assert!(control.is_over());
-        let control = Control::new(Phase::Measured, 2, &interrupt);
+        let control = Control::new(2, &interrupt);
         assert!(!interrupt.raise());
         assert!(interrupt.raise() && control.is_over());
     }

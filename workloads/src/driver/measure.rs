@@ -127,8 +127,8 @@ where
     S: Store,
     W: Workload<S::Session> + Workload<S::Task>,
 {
-    let first = if plan.warm_up.is_zero() { Phase::Measured } else { Phase::WarmUp };
-    let control = Control::new(first, plan.crew.threads, interrupt);
+    // Without a warm-up, what the threads do before all of them are ready is one.
+    let control = Control::new(plan.crew.threads, interrupt);
     let slots: Vec<Slot> = (0..plan.crew.threads).map(|_| Slot::new(plan.kinds.len())).collect();
     let job = Stream { workload, plan, control: &control, slots: &slots };
 
@@ -340,7 +340,8 @@ impl<'a, C: Client, W: Workload<C>> Job<C> for Stream<'a, W> {
 
     async fn work(&self, local: &Self::Local, worker: Worker, client: C) -> Result<(), Failure> {
         let mut state = self.workload.state(worker.number);
-        let mut seen = self.control.signal();
+        // What is recorded belongs to the signal that the thread follows, so a worker starts with it.
+        let mut seen = local.borrow().followed;
         let mut left = self.quota(worker.number, seen.phase());
         let mut start = Instant::now();
         loop {

@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn long_values_are_broken_at_commas() {
-        let value = vec!["setting=value"; 10].join(", ");
+        let value = ["setting=value"; 10].join(", ");
         let text = wrapped(&value);
         assert_eq!(text.replace("\n           ", ""), value);
         assert_eq!(text.lines().count(), 2);

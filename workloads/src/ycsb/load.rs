@@ -55,7 +55,7 @@ pub fn load<S: Store>(
     interrupt: &Interrupt,
     progress: &ProgressBar,
 ) -> LoadEnd {
-    let control = Control::new(Phase::Measured, plan.crew.threads, interrupt);
+    let control = Control::new(plan.crew.threads, interrupt);
     let job = Load { table, plan, control: &control, progress };
     let start = Instant::now();
     crew::run(store, plan.crew, &control, &job, || {

@@ -63,7 +63,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All kinds, in the order of [`Mix::shares`].
+    /// All kinds, in the order in which a mix lists their shares.
     pub const ALL: [Kind; 5] =
         [Kind::Read, Kind::Update, Kind::Insert, Kind::Scan, Kind::ReadModifyWrite];
 
