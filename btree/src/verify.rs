@@ -12,6 +12,9 @@ use crate::{
 };
 use wattle_buffer::{Error, PageId, PageImage, PageOwner, Result, Swip, Target, Worker};
 
+/// Called for each record: key, value, and whether the value is large.
+type OnEntry<'a> = dyn FnMut(&[u8], &[u8], bool) + 'a;
+
 /// What [`Tree::verify`] found.
 #[derive(Debug, Default, Clone)]
 pub struct TreeReport {
@@ -42,7 +45,7 @@ impl Tree {
         &self,
         worker: &Worker,
         page: &mut dyn FnMut(PageId),
-        entry: &mut dyn FnMut(&[u8], &[u8], bool),
+        entry: &mut OnEntry<'_>,
     ) -> Result<TreeReport> {
         let levels = run(worker, |_| self.depth())?;
         let mut report = TreeReport { nodes: vec![0; levels], ..TreeReport::default() };
@@ -64,7 +67,7 @@ impl Tree {
         worker: &Worker,
         level: u8,
         page: &mut dyn FnMut(PageId),
-        entry: &mut dyn FnMut(&[u8], &[u8], bool),
+        entry: &mut OnEntry<'_>,
         report: &mut TreeReport,
     ) -> Result<()> {
         let mut image = PageImage::zeroed();
@@ -117,7 +120,7 @@ impl Tree {
         fence: &[u8],
         bounds: (Option<Vec<u8>>, Option<Vec<u8>>),
         page: &mut dyn FnMut(PageId),
-        entry: &mut dyn FnMut(&[u8], &[u8], bool),
+        entry: &mut OnEntry<'_>,
         report: &mut TreeReport,
     ) -> Option<Vec<u8>> {
         let mut children = Vec::new();

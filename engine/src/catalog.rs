@@ -23,6 +23,9 @@ pub const CATALOG: TreeId = TreeId(1);
 /// First id of a named tree.
 pub const FIRST_TREE: TreeId = TreeId(2);
 
+/// Called for each record: key, value, and whether the value is large.
+type OnEntry<'a> = dyn FnMut(&[u8], &[u8], bool) + 'a;
+
 /// Record of a tree: its id and root, and those of the tree of its large values (id 0: none yet).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
@@ -162,7 +165,7 @@ impl Catalog {
     pub fn verify_catalog(
         &self,
         page: &mut dyn FnMut(PageId),
-        entry: &mut dyn FnMut(&[u8], &[u8], bool),
+        entry: &mut OnEntry<'_>,
     ) -> Result<TreeReport> {
         let state = self.state.lock();
         state.tree.verify(&state.worker, page, entry)
