@@ -293,7 +293,7 @@ fn clients(store: &Store, count: u16, keys: u16, shape: Shape) -> Vec<Client> {
 
 #[test]
 fn a_leaf_that_is_evicted_and_read_again_keeps_every_record() {
-    explore(5000, || {
+    explore(3000, || {
         let store = Store::new(40, "random");
         let mut clients = clients(&store, 2, 16, SHORT);
         fill(&mut clients);
@@ -305,7 +305,7 @@ fn a_leaf_that_is_evicted_and_read_again_keeps_every_record() {
 
 #[test]
 fn inner_nodes_are_evicted_split_and_merged_under_descents() {
-    explore(4000, || {
+    explore(2000, || {
         let store = Store::new(60, "random");
         let mut clients = clients(&store, 3, 36, LONG);
         fill(&mut clients);
@@ -317,7 +317,7 @@ fn inner_nodes_are_evicted_split_and_merged_under_descents() {
 
 #[test]
 fn a_tree_grows_from_nothing_and_shrinks_to_nothing() {
-    explore(4000, || {
+    explore(2000, || {
         let store = Store::new(60, "watt");
         let model = race(
             &store,
@@ -357,7 +357,7 @@ fn a_pool_smaller_than_the_tree_never_stops_with_real_background_threads() {
 
 #[test]
 fn a_page_that_many_want_is_read_once() {
-    explore(4000, || {
+    explore(2000, || {
         let store = Store::new(30, "random");
         let mut clients = clients(&store, 3, 9, SHORT);
         fill(&mut clients);
@@ -443,7 +443,7 @@ fn give_up(client: &Client, i: u16) {
 
 #[test]
 fn a_page_that_changes_while_it_is_written_stays_dirty() {
-    explore(5000, || {
+    explore(3000, || {
         let store = Store::new(30, "random");
         let mut clients = clients(&store, 2, 8, SHORT);
         fill(&mut clients);
