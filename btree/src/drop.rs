@@ -29,6 +29,30 @@ impl Tree {
         outcome
     }
 
+    /// Closes a tree that was opened and never changed: gives its frames back.
+    ///
+    /// # Panics
+    /// If the tree was changed since it was opened.
+    pub fn unload(self) {
+        let root = self.pool.exclusive(self.root);
+        root.header().set_pinned(false);
+        self.unload_node(root);
+    }
+
+    /// Gives the frames of a latched node and of everything below it back.
+    fn unload_node(&self, node: Exclusive<'_>) {
+        let view = NodeView::from(node.bytes());
+        if view.is_inner() {
+            for position in 0..=view.count() {
+                if let Target::Hot(frame) = Swip(view.swip(position)).target() {
+                    self.unload_node(self.pool.exclusive(frame));
+                }
+            }
+        }
+        node.header().set_hot_children(0);
+        self.pool.unload_page(node);
+    }
+
     /// Frees a latched node and everything below it.
     fn drop_node(&self, node: Exclusive<'_>, outcome: &mut Result<()>) {
         let view = NodeView::from(node.bytes());

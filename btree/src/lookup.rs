@@ -101,7 +101,11 @@ impl Tree {
                         match next[i].target() {
                             Target::Hot(frame) => self.prefetch_node(frame, level),
                             Target::Evicted(_) => match self.child(nodes[i], position) {
-                                // Swizzled now; the next run finds it hot.
+                                // Goes on at once: however fast it is evicted again, each read
+                                // serves one key. The others below this parent run again.
+                                Ok(path) if path.node_ref().level() == level => {
+                                    nodes[i] = path.node;
+                                }
                                 Ok(_) => stop(&mut active, i, Stop::Restart),
                                 Err(why) => stop(&mut active, i, why),
                             },

@@ -60,7 +60,8 @@ impl PageOwner for Forest {
         let level = node.level();
         let mut key = Vec::new();
         node.lower_fence_to(&mut key).ok()?;
-        let root = *self.roots.read().get(&pool.header(child).tree_id())?;
+        let tree = pool.header(child).tree_id();
+        let root = *self.roots.read().get(&tree)?;
         // Never waits: the caller holds a latch that others may wait for.
         let mut guard = pool.try_optimistic(root).ok()?;
         // Bounded by the height of any tree; a racing change ends the search, the evictor has

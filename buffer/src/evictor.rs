@@ -14,14 +14,13 @@ use crate::{
     pool::Pool,
     replacement::Replacement,
     swip::Swip,
-    sync::{AtomicUsize, Condvar, Mutex, Ordering, fence},
+    sync::{AtomicUsize, Builder, Condvar, JoinHandle, Mutex, Ordering, fence},
     with_policy,
     worker::Counters,
     writeback::{WRITERS, Writer},
 };
 use std::{
     sync::Arc,
-    thread::JoinHandle,
     time::{Duration, Instant},
 };
 
@@ -32,7 +31,9 @@ const CANDIDATES: usize = 64;
 /// How far ahead headers are prefetched.
 const AHEAD: usize = 16;
 /// A loaded page that nobody swizzled for this long is taken back.
-const LOADED_GRACE_MS: u32 = 100;
+const LOADED_GRACE_MS: u32 = if cfg!(shuttle) { 0 } else { 100 };
+/// Rounds without success after which evictors give up until somebody waits for a frame.
+const IDLE_ROUNDS: u32 = if cfg!(shuttle) { 4 } else { 1000 };
 
 /// How threads wake the evictors, and how evictors wait for writers.
 #[derive(Default)]
@@ -153,7 +154,7 @@ pub(crate) fn evict(pool: &Pool, frame: FrameId, threshold: f32) -> bool {
 }
 
 /// One evictor.
-struct Evictor {
+pub(crate) struct Evictor {
     pool: Arc<Pool>,
     counters: Arc<Counters>,
     random: u64,
@@ -161,7 +162,7 @@ struct Evictor {
 }
 
 impl Evictor {
-    fn new(pool: Arc<Pool>, seed: u64) -> Evictor {
+    pub(crate) fn new(pool: Arc<Pool>, seed: u64) -> Evictor {
         let counters = pool.register_counters();
         let random = (seed + 1).wrapping_mul(0x2545_f491_4f6c_dd1d) | 1;
         Evictor { pool, counters, random, freed: Vec::with_capacity(CANDIDATES) }
@@ -224,9 +225,14 @@ impl Evictor {
                 return false;
             }
             if idle_rounds > 2 {
+                // A cancelled operation may have swallowed the wake-up of another, which would
+                // sleep beside a free frame.
+                if pool.free.len() > 0 && pool.free.has_waiters() {
+                    pool.free.wake_all();
+                }
                 // Everything cold is being written, or nothing is cold: sampling faster would not
                 // help.
-                if idle_rounds > 1000 && !pool.free.has_waiters() {
+                if idle_rounds > IDLE_ROUNDS && !pool.free.has_waiters() {
                     return false;
                 }
                 let limit = Duration::from_micros(50 << idle_rounds.min(8));
@@ -241,7 +247,7 @@ impl Evictor {
     }
 
     /// One round of Listing 2; gives how many pages were evicted and how many were queued.
-    fn round<P: Replacement>(&mut self, policy: &P) -> (usize, usize) {
+    pub(crate) fn round<P: Replacement>(&mut self, policy: &P) -> (usize, usize) {
         let pool = self.pool.clone();
         let epoch = pool.epoch();
         // 1. The threshold: the lowest value of a small sample.
@@ -300,8 +306,14 @@ impl Evictor {
         (evicted, queued)
     }
 
+    /// What [`Evictor::reclaim`] freed outside of a round.
+    #[cfg(shuttle)]
+    pub(crate) fn take_freed(&mut self) -> Vec<FrameId> {
+        std::mem::take(&mut self.freed)
+    }
+
     /// Takes back a loaded page that nobody came for.
-    fn reclaim(&mut self, frame: FrameId) {
+    pub(crate) fn reclaim(&mut self, frame: FrameId) {
         let pool = &self.pool;
         let header = pool.header(frame);
         if pool.elapsed_ms().wrapping_sub(header.link()) < LOADED_GRACE_MS {
@@ -332,7 +344,7 @@ impl Pool {
 }
 
 /// Claims a dirty page for the writers. False when it changed its state or they have enough to do.
-fn queue_write(pool: &Pool, frame: FrameId, threshold: f32) -> bool {
+pub(crate) fn queue_write(pool: &Pool, frame: FrameId, threshold: f32) -> bool {
     if pool.writes.is_full() {
         return false;
     }
@@ -383,7 +395,7 @@ impl Background {
                     std::panic::resume_unwind(panic);
                 }
             };
-            std::thread::Builder::new()
+            Builder::new()
                 .name(name.clone())
                 .spawn(guarded)
                 .map_err(|error| crate::Error::io(format_args!("start thread {name}"), error))

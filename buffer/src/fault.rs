@@ -83,6 +83,12 @@ impl InFlight {
         }
     }
 
+    /// Entries of all shards.
+    #[cfg(shuttle)]
+    pub(crate) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.lock().len()).sum()
+    }
+
     fn loaded(&self, page: PageId, frame: FrameId) {
         let entry = self.shard(page).lock().insert(page, Entry::Loaded(frame));
         match entry {

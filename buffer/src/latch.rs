@@ -39,8 +39,10 @@ const _: () = assert!(SHARED_MASK | PARKED | EXCLUSIVE | VERSION_MASK == u64::MA
 const _: () = assert!(SHARED_MASK & PARKED == 0 && PARKED & EXCLUSIVE == 0);
 
 /// Spins before a waiting thread yields its core.
+#[cfg(not(shuttle))]
 const SPINS: u32 = 64;
 /// Yields before a waiting thread sleeps.
+#[cfg(not(shuttle))]
 const YIELDS: u32 = 4;
 
 /// Version of a latch at the start of an optimistic read.

@@ -10,10 +10,15 @@ mod ids;
 pub mod io;
 mod latch;
 mod memory;
+#[cfg(shuttle)]
+#[doc(hidden)]
+pub mod model;
 pub mod page;
 mod pool;
 mod racy;
 pub mod replacement;
+#[cfg(all(test, shuttle))]
+mod shuttle_tests;
 mod swip;
 pub mod sync;
 mod upcalls;

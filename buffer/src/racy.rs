@@ -10,6 +10,10 @@
 use crate::sync::interleave;
 use std::cmp::Ordering;
 
+/// Bytes that the model checker copies without a chance to switch threads.
+#[cfg(not(all(target_arch = "x86_64", not(shuttle))))]
+const TORN: usize = 512;
+
 /// Loads a naturally aligned unsigned integer.
 macro_rules! load {
     ($name:ident, $int:ty, $atomic:ident) => {
@@ -177,7 +181,7 @@ pub unsafe fn copy_out(src: *const u8, dst: *mut u8, len: usize) {
         let to = unsafe { dst.add(at) };
         // SAFETY: private memory of the caller.
         unsafe { to.write(byte) };
-        if at % 64 == 63 {
+        if at % TORN == TORN - 1 {
             interleave();
         }
     }
@@ -207,7 +211,7 @@ pub unsafe fn copy_in(src: *const u8, dst: *mut u8, len: usize) {
         // SAFETY: one byte in range, always aligned.
         let atomic = unsafe { std::sync::atomic::AtomicU8::from_ptr(to) };
         atomic.store(byte, std::sync::atomic::Ordering::Relaxed);
-        if at % 64 == 63 {
+        if at % TORN == TORN - 1 {
             interleave();
         }
     }

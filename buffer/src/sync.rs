@@ -1,4 +1,4 @@
-//! The one place that atomics and locks come from, so that the shuttle model checker can replace
+//! The one place that atomics, locks and threads come from, so that the shuttle model checker can replace
 //! them (`RUSTFLAGS="--cfg shuttle"`).
 //!
 //! Page bytes are always real memory. Under shuttle each access to them passes [`interleave`],
@@ -10,7 +10,7 @@ mod imp {
     pub use std::sync::atomic::{
         AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
     };
-    pub use std::thread::yield_now;
+    pub use std::thread::{Builder, JoinHandle, sleep, yield_now};
 
     /// Scheduling point of the model checker; nothing in a normal build.
     #[inline(always)]
@@ -22,12 +22,21 @@ mod imp {
     pub use shuttle::sync::atomic::{
         AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
     };
-    pub use shuttle::thread::yield_now;
-    use std::ops::{Deref, DerefMut};
+    pub use shuttle::thread::{Builder, JoinHandle, yield_now};
+    use std::{
+        ops::{Deref, DerefMut},
+        time::Duration,
+    };
 
-    /// Scheduling point of the model checker.
+    /// Scheduling point of the model checker. Not a yield, which would tell the scheduler that the
+    /// thread cannot go on.
     pub fn interleave() {
-        shuttle::thread::yield_now();
+        shuttle::thread::sleep(Duration::ZERO);
+    }
+
+    /// There is no time here: others go first.
+    pub fn sleep(_: Duration) {
+        yield_now();
     }
 
     /// parking_lot's interface over shuttle's mutex.
@@ -40,9 +49,11 @@ mod imp {
     pub struct Condvar(shuttle::sync::Condvar);
 
     impl<T> Mutex<T> {
+        /// A free mutex.
         pub fn new(value: T) -> Self {
             Mutex(shuttle::sync::Mutex::new(value))
         }
+        /// Waits for the mutex.
         pub fn lock(&self) -> MutexGuard<'_, T> {
             MutexGuard(Some(self.0.lock().unwrap()))
         }
@@ -59,15 +70,19 @@ mod imp {
         }
     }
     impl Condvar {
+        /// Nobody waits.
         pub fn new() -> Self {
             Condvar(shuttle::sync::Condvar::new())
         }
+        /// Wakes one waiter.
         pub fn notify_one(&self) {
             self.0.notify_one();
         }
+        /// Wakes all waiters.
         pub fn notify_all(&self) {
             self.0.notify_all();
         }
+        /// Releases the mutex, sleeps until woken and waits for the mutex.
         pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
             guard.0 = Some(self.0.wait(guard.0.take().unwrap()).unwrap());
         }

@@ -26,7 +26,7 @@ pub(crate) const WRITERS: usize = 2;
 
 /// A claimed dirty page.
 #[derive(Clone, Copy)]
-struct Claim {
+pub(crate) struct Claim {
     frame: FrameId,
     /// Evict it after the write if its value is still at most this.
     threshold: f32,
@@ -92,6 +92,19 @@ impl WriteQueue {
         into.extend(state.claims.drain(..count));
     }
 
+    /// As `take`, but never sleeps.
+    #[cfg(shuttle)]
+    pub(crate) fn take_now(&self, max: usize) -> Vec<Claim> {
+        let mut state = self.state.lock();
+        let count = max.min(state.claims.len());
+        state.claims.drain(..count).collect()
+    }
+
+    #[cfg(shuttle)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state.lock().claims.is_empty()
+    }
+
     fn note(&self, outcome: &Result<()>) {
         let mut state = self.state.lock();
         state.last_error = outcome.as_ref().err().cloned();
@@ -133,27 +146,33 @@ impl Writer {
             if claims.is_empty() {
                 break;
             }
-            // Save space where neighbours are underfull.
-            pool.merging.fetch_add(1, Ordering::SeqCst);
-            for claim in &claims {
-                if pool.merges_paused.load(Ordering::SeqCst) == 0
-                    && pool.owner().before_write(&pool, claim.frame)
-                {
-                    self.counters.x_merges.add(1);
-                }
-            }
-            pool.merging.fetch_sub(1, Ordering::SeqCst);
-            let outcome = self.write(&claims);
-            pool.writes.note(&outcome);
-            if outcome.is_err() {
-                // The pages stay dirty and will be sampled again; a device that refuses writes is
-                // not asked in a tight loop.
-                std::thread::sleep(Duration::from_millis(5));
-            }
+            self.write_out(&claims);
             self.counters.evictor_cpu_ns.set(cpu_time_ns());
             pool.signal.progress();
         }
         self.pool.unregister_counters(&self.counters);
+    }
+
+    /// Merges around claimed pages, then writes what is left of them.
+    pub(crate) fn write_out(&mut self, claims: &[Claim]) {
+        let pool = self.pool.clone();
+        // Save space where neighbours are underfull.
+        pool.merging.fetch_add(1, Ordering::SeqCst);
+        for claim in claims {
+            if pool.merges_paused.load(Ordering::SeqCst) == 0
+                && pool.owner().before_write(&pool, claim.frame)
+            {
+                self.counters.x_merges.add(1);
+            }
+        }
+        pool.merging.fetch_sub(1, Ordering::SeqCst);
+        let outcome = self.write(claims);
+        pool.writes.note(&outcome);
+        if outcome.is_err() {
+            // The pages stay dirty and will be sampled again; a device that refuses writes is
+            // not asked in a tight loop.
+            crate::sync::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Writes one batch of claimed pages.
@@ -221,7 +240,7 @@ impl Writer {
         }
         assert_eq!(header.state(), FrameState::Hot, "page {} was claimed", header.page_id());
         if !header.is_dirty() {
-            drop(shared);
+            // Before the latch is released: whoever frees the page relies on the flag.
             header.release_write();
             return;
         }
@@ -284,15 +303,18 @@ impl Pool {
     pub fn quiet(&self) -> Quiet<'_> {
         self.merges_paused.fetch_add(1, Ordering::SeqCst);
         let zombie = |header: &FrameHeader| header.state() == FrameState::Zombie;
-        while self.merging.load(Ordering::SeqCst) > 0 || self.headers().iter().any(zombie) {
-            std::thread::sleep(Duration::from_millis(1));
+        // A background thread that panicked ends nothing any more.
+        while self.free.failed_for_ever().is_none()
+            && (self.merging.load(Ordering::SeqCst) > 0 || self.headers().iter().any(zombie))
+        {
+            crate::sync::sleep(Duration::from_millis(1));
         }
         Quiet { pool: self }
     }
 
     /// Replaces the hot swips of an image by page ids. The caller holds a latch of the page, so
     /// its children cannot leave their frames.
-    fn unswizzle(&self, image: &mut PageImage) {
+    pub(crate) fn unswizzle(&self, image: &mut PageImage) {
         self.owner().map_swips(image, &mut |raw| match Swip(raw).target() {
             Target::Hot(child) => Swip::evicted(self.header(child).page_id()).0,
             Target::Evicted(_) => raw,

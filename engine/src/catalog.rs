@@ -98,15 +98,28 @@ impl LargeStore {
 
     /// Opens the tree; the next id is above all that are in it.
     fn open(worker: &Worker, tree: btree::Tree) -> Result<LargeStore> {
-        let unbounded = std::ops::Bound::Unbounded;
-        let mut cursor = Cursor::new(unbounded.clone(), unbounded, Direction::Backward);
-        while !cursor.is_loaded() && !cursor.is_at_end() {
-            run(worker, |_| cursor.load_step(&tree))?;
+        match last_id(worker, &tree) {
+            Ok(last) => {
+                let next_id = AtomicU64::new(last.map_or(1, |id| id + 1));
+                Ok(LargeStore { tree, next_id, orphans: Mutex::new(Vec::new()) })
+            }
+            Err(error) => {
+                // Otherwise its root would keep a frame, and the next attempt take another.
+                tree.unload();
+                Err(error)
+            }
         }
-        let last = if cursor.is_loaded() { chunk_id(cursor.take()?.0) } else { None };
-        let next_id = AtomicU64::new(last.map_or(1, |id| id + 1));
-        Ok(LargeStore { tree, next_id, orphans: Mutex::new(Vec::new()) })
     }
+}
+
+/// The largest id in a tree of large values.
+fn last_id(worker: &Worker, tree: &btree::Tree) -> Result<Option<u64>> {
+    let unbounded = std::ops::Bound::Unbounded;
+    let mut cursor = Cursor::new(unbounded.clone(), unbounded, Direction::Backward);
+    while !cursor.is_loaded() && !cursor.is_at_end() {
+        run(worker, |_| cursor.load_step(tree))?;
+    }
+    Ok(if cursor.is_loaded() { chunk_id(cursor.take()?.0) } else { None })
 }
 
 /// An open tree.
@@ -207,10 +220,23 @@ impl Catalog {
                 return Err(Error::TreeInUse(name));
             }
         };
-        let (written, underfull) = run(&state.worker, |_| state.tree.remove_step(name.as_bytes()))?;
+        let removed = run(&state.worker, |_| state.tree.remove_step(name.as_bytes()));
+        let (written, underfull) = match removed {
+            Ok(removed) => removed,
+            Err(error) => {
+                // Its pages in memory are newer than those on storage: it must stay open.
+                state.open.insert(name, Arc::new(open));
+                return Err(error);
+            }
+        };
         assert!(written.existed, "an open tree is in the catalog");
         if underfull {
-            run(&state.worker, |_| state.tree.merge_step(&state.worker, name.as_bytes(), 0))?;
+            let key = name.as_bytes();
+            // The record is gone already; a merge that fails only leaves a leaf emptier.
+            if let Err(error) = run(&state.worker, |_| state.tree.merge_step(&state.worker, key, 0))
+            {
+                tracing::warn!(%error, "a leaf of the catalog could not be merged");
+            }
         }
         tracing::info!(tree = name, "dropped");
         let large = open.large.into_inner();
@@ -291,8 +317,17 @@ impl State {
         let large = OnceLock::new();
         let tree = btree::Tree::open(&self.worker, forest, entry.tree, entry.root)?;
         if entry.chunks.0 != 0 {
-            let chunks = btree::Tree::open(&self.worker, forest, entry.chunks, entry.chunks_root)?;
-            let store = LargeStore::open(&self.worker, chunks)?;
+            let (id, root) = (entry.chunks, entry.chunks_root);
+            let store = btree::Tree::open(&self.worker, forest, id, root)
+                .and_then(|chunks| LargeStore::open(&self.worker, chunks));
+            let store = match store {
+                Ok(store) => store,
+                Err(error) => {
+                    // Otherwise its root would keep a frame, and the next attempt take another.
+                    tree.unload();
+                    return Err(error);
+                }
+            };
             assert!(large.set(store).is_ok(), "just made");
         }
         Ok(Some(self.opened(name, tree, large)))

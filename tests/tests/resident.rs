@@ -143,7 +143,8 @@ fn resident_look_ups_and_changes_in_place_allocate_nothing() {
     let many = |session: &Session| {
         session.multi_get(&tree, &keys, |_, value| assert!(value.is_some())).expect("multi_get");
     };
-    let works: [(&str, &dyn Fn(&Session)); 6] = [
+    type Work<'w> = (&'w str, &'w dyn Fn(&Session));
+    let works: [Work<'_>; 6] = [
         ("look-ups", &|session| look_all_up(session, &tree)),
         ("updates of the same size", &same),
         ("puts of the same size", &put),

@@ -1,0 +1,496 @@
+//! Interleavings of trees, pool and background work, under the model checker:
+//! `RUSTFLAGS="--cfg shuttle" cargo test -p wattle-btree --test interleave`.
+//!
+//! The pool and the tree are the real ones; the threads, the locks and the device are the model
+//! checker's. A failure prints its schedule, which `shuttle::replay` runs again. `WATTLE_ROUNDS`
+//! multiplies the number of schedules.
+#![cfg(shuttle)]
+
+use shuttle::{
+    Config, MaxSteps, Runner,
+    rand::{Rng, thread_rng},
+    scheduler::{PctScheduler, RandomScheduler},
+    thread,
+};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    ops::Bound,
+    sync::Arc,
+    task::{Context, Waker},
+    time::Duration,
+};
+use wattle_btree::{Cursor, Direction, Forest, Mode, Stop, Tree, Value, run};
+use wattle_buffer::{
+    Background, Fault, FrameId, MIN_POOL_BYTES, NoLog, PageAllocator, Pool, PoolOptions, TreeId,
+    Worker,
+    model::{Audit, ModelStorage, Stepper, audit},
+    sync::{AtomicUsize, Ordering, interleave, yield_now},
+};
+
+/// Pages that no tree uses: superblocks and bitmap.
+const RESERVED: u64 = 3;
+
+fn explore(schedules: usize, body: impl Fn() + Send + Sync + Clone + 'static) {
+    let rounds = std::env::var("WATTLE_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
+    let schedules = schedules * rounds;
+    let mut config = Config::new();
+    config.stack_size = 512 << 10;
+    config.silence_warnings = true;
+    config.max_steps = MaxSteps::FailAfter(2_000_000);
+    Runner::new(RandomScheduler::new(schedules), config.clone()).run(body.clone());
+    Runner::new(PctScheduler::new(3, schedules), config).run(body);
+}
+
+struct Store {
+    storage: Arc<ModelStorage>,
+    pool: Arc<Pool>,
+    tree: Arc<Tree>,
+}
+
+impl Store {
+    /// An empty tree in a pool of `frames`.
+    fn new(frames: u64, policy: &str) -> Store {
+        let options = PoolOptions {
+            pool_bytes: (frames * (4096 + 512)).max(MIN_POOL_BYTES),
+            policy: policy.to_string(),
+            evictors: 1,
+            write_concurrency: 4,
+            stall_timeout: Duration::from_secs(1 << 20),
+        };
+        let (storage, forest) = (ModelStorage::new(), Forest::new());
+        let allocator = PageAllocator::new(Vec::new(), 64);
+        let pool = Pool::open(options, storage.clone(), allocator, forest.clone(), Arc::new(NoLog))
+            .expect("open");
+        let tree = Tree::create(&pool.worker(), &forest, TreeId(7)).expect("create");
+        Store { storage, pool, tree: Arc::new(tree) }
+    }
+
+    /// Evicts what can be evicted; no thread may run.
+    fn cool(&self) {
+        let mut stepper = Stepper::new(&self.pool, 3);
+        for _ in 0..4 {
+            for frame in (0..self.pool.frames() as u32).map(FrameId) {
+                stepper.evict(frame);
+                stepper.write();
+            }
+        }
+    }
+
+    /// Checks the tree, its contents, the pool and the storage, when no thread runs any more.
+    fn check(&self, expected: &BTreeMap<Vec<u8>, Vec<u8>>) -> Audit {
+        let worker = self.pool.worker();
+        let (mut found, mut pages) = (BTreeMap::new(), 0);
+        // The whole tree may not fit into the pool.
+        let background = Background::start(&self.pool).expect("start");
+        let quiet = self.pool.quiet();
+        let report = self
+            .tree
+            .verify(&worker, &mut |_| pages += 1, &mut |key, value, _| {
+                found.insert(key.to_vec(), value.to_vec());
+            })
+            .expect("verify");
+        // In this order: what merges meanwhile would not have been counted.
+        drop(background);
+        drop((quiet, worker));
+        assert!(report.problems.is_empty(), "{:#?}", report.problems);
+        let short = |map: &BTreeMap<Vec<u8>, Vec<u8>>| {
+            map.iter()
+                .map(|(k, v)| (k[k.len() - 2..].to_vec(), v[..3].to_vec()))
+                .collect::<Vec<_>>()
+        };
+        assert!(&found == expected, "{:?} instead of {:?}", short(&found), short(expected));
+        let audit = audit(&self.pool);
+        assert_eq!(audit.used_pages, RESERVED + pages, "pages were lost");
+        audit
+    }
+}
+
+/// Keys of a shape; long ones make inner nodes small.
+#[derive(Clone, Copy)]
+struct Shape {
+    key_len: usize,
+    value_len: usize,
+}
+
+const SHORT: Shape = Shape { key_len: 4, value_len: 900 };
+const LONG: Shape = Shape { key_len: 700, value_len: 700 };
+
+impl Shape {
+    fn key(self, i: u16) -> Vec<u8> {
+        let mut key = vec![b'k'; self.key_len - 2];
+        key.extend(i.to_be_bytes());
+        key
+    }
+
+    fn value(self, i: u16, version: u8) -> Vec<u8> {
+        // Lengths change with the version, so that replacing a value moves others.
+        let len = self.value_len / 2 + usize::from(version % 4) * self.value_len / 6;
+        let mut value = vec![version; len.max(3)];
+        value[..2].copy_from_slice(&i.to_be_bytes());
+        value
+    }
+}
+
+/// One session with keys of its own, in leaves that it shares with all others.
+struct Client {
+    worker: Worker,
+    tree: Arc<Tree>,
+    shape: Shape,
+    keys: Vec<u16>,
+    model: BTreeMap<Vec<u8>, Vec<u8>>,
+    version: u8,
+}
+
+impl Client {
+    fn new(store: &Store, shape: Shape, keys: impl IntoIterator<Item = u16>) -> Client {
+        Client {
+            worker: store.pool.worker(),
+            tree: store.tree.clone(),
+            shape,
+            keys: keys.into_iter().collect(),
+            model: BTreeMap::new(),
+            version: 2,
+        }
+    }
+
+    fn put(&mut self, i: u16) {
+        self.version = self.version.wrapping_add(1);
+        let (key, value) = (self.shape.key(i), self.shape.value(i, self.version));
+        let written = run(&self.worker, |restarts| {
+            self.tree.write_step(&self.worker, &key, Value::Inline(&value), Mode::Put, restarts)
+        })
+        .expect("put");
+        let old = self.model.insert(key, value);
+        assert_eq!(written.existed, old.is_some(), "put of {i}");
+    }
+
+    fn remove(&mut self, i: u16) {
+        let key = self.shape.key(i);
+        let (written, underfull) =
+            run(&self.worker, |_| self.tree.remove_step(&key)).expect("remove");
+        assert_eq!(written.existed, self.model.remove(&key).is_some(), "remove of {i}");
+        if underfull {
+            run(&self.worker, |_| self.tree.merge_step(&self.worker, &key, 0)).expect("merge");
+        }
+    }
+
+    fn get(&self, i: u16) {
+        let (key, mut value) = (self.shape.key(i), Vec::new());
+        let found = run(&self.worker, |_| self.tree.get_step(&key, &mut value)).expect("get");
+        assert_eq!(found.map(|_| &value), self.model.get(&key), "get of {i}");
+    }
+
+    fn multi_get(&self) {
+        let keys: Vec<_> = self.keys.iter().take(8).map(|i| self.shape.key(*i)).collect();
+        let (mut done, mut buffer) = (0, Vec::new());
+        let mut found = vec![None; keys.len()];
+        run(&self.worker, |_| {
+            self.tree.multi_get_step(&keys, &mut done, &mut buffer, &mut |i, value| {
+                let value = value.map(|(_, value)| value.to_vec());
+                assert!(found[i].replace(value).is_none(), "reported twice");
+            })
+        })
+        .expect("multi_get");
+        for (key, found) in keys.iter().zip(found) {
+            assert_eq!(found.expect("reported").as_ref(), self.model.get(key));
+        }
+    }
+
+    /// Scans everything: order, and all keys of its own, each once.
+    fn scan(&self, direction: Direction) {
+        let mut cursor = Cursor::new(Bound::Unbounded, Bound::Unbounded, direction);
+        let mut entries = Vec::new();
+        while !cursor.is_at_end() {
+            run(&self.worker, |_| cursor.load_step(&self.tree)).expect("scan");
+            while cursor.is_loaded() {
+                let (key, value, _) = cursor.take().expect("entry");
+                entries.push((key.to_vec(), value.to_vec()));
+            }
+        }
+        if direction == Direction::Backward {
+            entries.reverse();
+        }
+        assert!(entries.is_sorted_by(|a, b| a.0 < b.0), "a scan lost its order");
+        let mine = self.keys.iter().map(|i| self.shape.key(*i)).collect::<Vec<_>>();
+        let found: BTreeMap<_, _> =
+            entries.into_iter().filter(|(key, _)| mine.contains(key)).collect();
+        assert!(found == self.model, "a scan missed or invented records");
+    }
+
+    fn step(&mut self) {
+        let i = self.keys[thread_rng().gen_range(0..self.keys.len())];
+        match thread_rng().gen_range(0..16) {
+            0..7 => self.put(i),
+            7..11 => self.remove(i),
+            11..14 => self.get(i),
+            14 => self.multi_get(),
+            _ => self.scan(if i % 2 == 0 { Direction::Forward } else { Direction::Backward }),
+        }
+    }
+}
+
+/// Runs clients and a thread that does the background work step by step until they are done.
+/// Gives what is in the tree then.
+fn race(
+    store: &Store,
+    clients: Vec<Client>,
+    body: impl Fn(&mut Client) + Send + Sync + Copy + 'static,
+    background: impl Fn(&mut Stepper, FrameId) + Send + 'static,
+) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let running = Arc::new(AtomicUsize::new(clients.len()));
+    let threads: Vec<_> = clients
+        .into_iter()
+        .map(|mut client| {
+            let running = running.clone();
+            thread::spawn(move || {
+                body(&mut client);
+                running.fetch_sub(1, Ordering::Relaxed);
+                client.model
+            })
+        })
+        .collect();
+    let pool = store.pool.clone();
+    let background = thread::spawn(move || {
+        let mut stepper = Stepper::new(&pool, 1);
+        while running.load(Ordering::Relaxed) > 0 {
+            let frame = FrameId(thread_rng().gen_range(0..pool.frames() as u32));
+            background(&mut stepper, frame);
+            // Not so often that nothing ever stays.
+            (0..thread_rng().gen_range(0..400)).for_each(|_| interleave());
+            yield_now();
+        }
+        // Nothing may stay claimed.
+        for _ in 0..pool.frames() {
+            stepper.write();
+        }
+    });
+    let models: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+    background.join().unwrap();
+    models.into_iter().flatten().collect()
+}
+
+fn evict_and_write(stepper: &mut Stepper, frame: FrameId) {
+    match thread_rng().gen_range(0..8) {
+        0 => stepper.round(),
+        1..3 => stepper.write(),
+        _ => stepper.evict(frame),
+    }
+}
+
+/// Fills the tree with every key of every client, without any other thread.
+fn fill(clients: &mut [Client]) {
+    for client in clients {
+        client.keys.clone().into_iter().for_each(|i| client.put(i));
+    }
+}
+
+fn clients(store: &Store, count: u16, keys: u16, shape: Shape) -> Vec<Client> {
+    (0..count)
+        .map(|c| Client::new(store, shape, (0..keys).filter(move |i| i % count == c)))
+        .collect()
+}
+
+#[test]
+fn a_leaf_that_is_evicted_and_read_again_keeps_every_record() {
+    explore(3000, || {
+        let store = Store::new(40, "random");
+        let mut clients = clients(&store, 2, 16, SHORT);
+        fill(&mut clients);
+        let model =
+            race(&store, clients, |client| (0..6).for_each(|_| client.step()), evict_and_write);
+        store.check(&model);
+    });
+}
+
+#[test]
+fn inner_nodes_are_evicted_split_and_merged_under_descents() {
+    explore(2000, || {
+        let store = Store::new(60, "random");
+        let mut clients = clients(&store, 3, 36, LONG);
+        fill(&mut clients);
+        let model =
+            race(&store, clients, |client| (0..6).for_each(|_| client.step()), evict_and_write);
+        store.check(&model);
+    });
+}
+
+#[test]
+fn a_tree_grows_from_nothing_and_shrinks_to_nothing() {
+    explore(2000, || {
+        let store = Store::new(60, "watt");
+        let model = race(
+            &store,
+            clients(&store, 3, 24, LONG),
+            |client| {
+                client.keys.clone().into_iter().for_each(|i| client.put(i));
+                client.keys.clone().into_iter().for_each(|i| client.remove(i));
+            },
+            evict_and_write,
+        );
+        assert!(model.is_empty());
+        store.check(&model);
+    });
+}
+
+#[test]
+fn a_pool_smaller_than_the_tree_never_stops_with_real_background_threads() {
+    explore(1500, || {
+        let store = Store::new(0, "watt");
+        let background = Background::start(&store.pool).expect("start");
+        let mut clients = clients(&store, 2, 36, SHORT);
+        fill(&mut clients);
+        let threads: Vec<_> = clients
+            .into_iter()
+            .map(|mut client| {
+                thread::spawn(move || {
+                    (0..8).for_each(|_| client.step());
+                    client.model
+                })
+            })
+            .collect();
+        let model = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+        drop(background);
+        store.check(&model);
+    });
+}
+
+#[test]
+fn a_page_that_many_want_is_read_once() {
+    explore(2000, || {
+        let store = Store::new(30, "random");
+        let mut clients = clients(&store, 3, 9, SHORT);
+        fill(&mut clients);
+        store.cool();
+        let threads: Vec<_> = clients
+            .into_iter()
+            .map(|client| {
+                thread::spawn(move || {
+                    client.keys.iter().for_each(|i| client.get(*i));
+                    client.model
+                })
+            })
+            .collect();
+        let model = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+        for page in 0..64 {
+            let reads = store.storage.reads(wattle_buffer::PageId(page));
+            assert!(reads <= 1, "page {page} was read {reads} times");
+        }
+        store.check(&model);
+    });
+}
+
+#[test]
+fn reads_that_are_cancelled_or_fail_leave_nothing_behind() {
+    explore(1500, || {
+        let store = Store::new(30, "random");
+        let mut clients = clients(&store, 3, 9, SHORT);
+        fill(&mut clients);
+        store.cool();
+        store.storage.fail_reads(1);
+        let failed = Arc::new(AtomicUsize::new(0));
+        let seen = failed.clone();
+        // Without a captured counter `race` would lose the errors, so the storage is asked.
+        let model = race(
+            &store,
+            clients,
+            move |client| {
+                for i in client.keys.clone() {
+                    give_up(client, i);
+                    let (key, mut value) = (client.shape.key(i), Vec::new());
+                    let outcome = run(&client.worker, |_| client.tree.get_step(&key, &mut value));
+                    match outcome {
+                        Ok(found) => {
+                            assert_eq!(found.map(|_| &value), client.model.get(&key));
+                        }
+                        Err(error) => assert!(error.to_string().contains("read page"), "{error}"),
+                    }
+                }
+            },
+            |stepper, frame| {
+                interleave();
+                stepper.evict(frame);
+            },
+        );
+        drop(seen);
+        store.storage.fail_reads(0);
+        store.check(&model);
+    });
+}
+
+/// Begins a look-up and drops what it would have to wait for, at a random moment.
+fn give_up(client: &Client, i: u16) {
+    let (key, mut value) = (client.shape.key(i), Vec::new());
+    let fault = match client.tree.get_step(&key, &mut value) {
+        Err(Stop::Fault(fault)) => fault,
+        _ => return,
+    };
+    match thread_rng().gen_range(0..4) {
+        0 => drop(fault),
+        polls => {
+            // The storage of the model is pending twice, so some of these reads end.
+            let is_read = matches!(fault, Fault::Read(_));
+            let mut read = Box::pin(client.worker.resolve_async(fault));
+            for _ in 0..if is_read { polls } else { 1 } {
+                let outcome = read.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                if outcome.is_ready() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_page_that_changes_while_it_is_written_stays_dirty() {
+    explore(3000, || {
+        let store = Store::new(30, "random");
+        let mut clients = clients(&store, 2, 8, SHORT);
+        fill(&mut clients);
+        store.storage.fail_writes(1);
+        let model = race(
+            &store,
+            clients,
+            |client| {
+                for i in client.keys.clone() {
+                    client.put(i);
+                    client.remove(i);
+                    client.put(i);
+                }
+            },
+            |stepper, frame| {
+                stepper.evict(frame);
+                stepper.write();
+            },
+        );
+        store.storage.fail_writes(0);
+        store.check(&model);
+    });
+}
+
+#[test]
+fn a_cancelled_wait_for_a_frame_does_not_leave_another_asleep_beside_a_free_frame() {
+    explore(300, || {
+        let store = Store::new(0, "watt");
+        let background = Background::start(&store.pool).expect("start");
+        // All frames but the root's are in the reserves of workers.
+        let mut holders: Vec<_> = (0..store.pool.frames() - 1)
+            .map(|_| {
+                let worker = store.pool.worker();
+                worker.resolve(Fault::Pages(1)).expect("reserve");
+                worker
+            })
+            .collect();
+        let cancelled = store.pool.worker();
+        {
+            let mut wait = Box::pin(cancelled.resolve_async(Fault::Pages(1)));
+            assert!(wait.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        }
+        let waiting = store.pool.worker();
+        let waiting = thread::spawn(move || waiting.resolve(Fault::Pages(1)).expect("reserve"));
+        drop(holders.pop());
+        waiting.join().unwrap();
+        drop((holders, cancelled, background));
+        store.check(&BTreeMap::new());
+    });
+}

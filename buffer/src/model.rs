@@ -1,0 +1,250 @@
+//! What the interleaving tests need, in builds for the model checker alone: a storage that watches
+//! the protocol of reads and writes, background work one step at a time, and an audit of a pool
+//! at rest.
+
+use crate::{
+    evictor::{Evictor, evict, queue_write},
+    frame::FrameState,
+    ids::{FrameId, PageId},
+    io::{MemoryStorage, PageWrite, ReadFuture, ReadTarget, Storage},
+    page::{PageImage, PageRef, header},
+    pool::Pool,
+    sync::interleave,
+    with_policy,
+    writeback::Writer,
+};
+use std::{
+    collections::{HashMap, HashSet},
+    io,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+/// Memory that switches threads in the middle of reads and writes. It panics when a page is written
+/// twice at once, or read while it is being written or read: the pool promises that neither
+/// happens.
+///
+/// Its own state is behind a real lock, which is never held at a scheduling point.
+pub struct ModelStorage {
+    memory: MemoryStorage,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    reading: HashSet<PageId>,
+    writing: HashSet<PageId>,
+    reads: HashMap<PageId, u64>,
+    /// This many of the next reads and writes fail.
+    failing_reads: u32,
+    failing_writes: u32,
+}
+
+impl ModelStorage {
+    /// An empty device.
+    pub fn new() -> Arc<ModelStorage> {
+        Arc::new(ModelStorage { memory: MemoryStorage::new(), state: Mutex::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// Fails the next `count` reads.
+    pub fn fail_reads(&self, count: u32) {
+        self.state().failing_reads = count;
+    }
+
+    /// Fails the next `count` writes.
+    pub fn fail_writes(&self, count: u32) {
+        self.state().failing_writes = count;
+    }
+
+    /// How often a page was read into a frame, failures included.
+    pub fn reads(&self, page: PageId) -> u64 {
+        self.state().reads.get(&page).copied().unwrap_or(0)
+    }
+}
+
+fn take(count: &mut u32) -> io::Result<()> {
+    match count.checked_sub(1) {
+        Some(left) => {
+            *count = left;
+            Err(io::Error::other("a failure of the model"))
+        }
+        None => Ok(()),
+    }
+}
+
+impl Storage for ModelStorage {
+    fn name(&self) -> &'static str {
+        "model"
+    }
+
+    fn read_page(&self, target: &mut ReadTarget) -> io::Result<()> {
+        let page = target.page();
+        let outcome = {
+            let mut state = self.state();
+            *state.reads.entry(page).or_default() += 1;
+            assert!(!state.writing.contains(&page), "page {page} is read while it is written");
+            assert!(state.reading.insert(page), "page {page} is read twice at once");
+            take(&mut state.failing_reads)
+        };
+        interleave();
+        let mut image = PageImage::zeroed();
+        self.memory.read_image(page, &mut image)?;
+        target.fill(&image.0);
+        assert!(self.state().reading.remove(&page));
+        outcome
+    }
+
+    fn read_page_async(self: Arc<Self>, mut target: ReadTarget) -> ReadFuture {
+        Box::pin(async move {
+            shuttle::future::yield_now().await;
+            let result = self.read_page(&mut target);
+            shuttle::future::yield_now().await;
+            (target, result)
+        })
+    }
+
+    fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {
+        self.memory.read_image(page, image)
+    }
+
+    fn write_pages(&self, batch: &[PageWrite<'_>], results: &mut Vec<io::Result<()>>) {
+        for write in batch {
+            let mut state = self.state();
+            let page = write.page;
+            assert!(!state.reading.contains(&page), "page {page} is written while it is read");
+            assert!(state.writing.insert(page), "page {page} is written twice at once");
+        }
+        for write in batch {
+            interleave();
+            let outcome = take(&mut self.state().failing_writes);
+            let mut written = Vec::new();
+            self.memory.write_pages(std::slice::from_ref(write), &mut written);
+            results.push(outcome.and(written.remove(0)));
+            interleave();
+            assert!(self.state().writing.remove(&write.page));
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn capacity_pages(&self) -> u64 {
+        self.memory.capacity_pages()
+    }
+
+    fn reserve(&self, pages: u64) -> io::Result<()> {
+        self.memory.reserve(pages)
+    }
+}
+
+/// An evictor and a writer without threads of their own.
+pub struct Stepper {
+    pool: Arc<Pool>,
+    evictor: Evictor,
+    writer: Writer,
+}
+
+impl Stepper {
+    /// One for `pool`.
+    pub fn new(pool: &Arc<Pool>, seed: u64) -> Stepper {
+        let (evictor, writer) = (Evictor::new(pool.clone(), seed), Writer::new(pool.clone(), 4));
+        Stepper { pool: pool.clone(), evictor, writer }
+    }
+
+    /// One round of the evictor.
+    pub fn round(&mut self) {
+        let pool = self.pool.clone();
+        let _ = with_policy!(&pool.policy, p => self.evictor.round(p));
+    }
+
+    /// Evicts `frame` whatever it is worth, or queues it for write-back, or takes it back when it
+    /// is loaded and nobody came for it.
+    pub fn evict(&mut self, frame: FrameId) {
+        let header = self.pool.header(frame);
+        match header.state() {
+            FrameState::Hot if header.is_dirty() => {
+                queue_write(&self.pool, frame, f32::INFINITY);
+            }
+            FrameState::Hot => {
+                if evict(&self.pool, frame, f32::INFINITY) {
+                    self.pool.give_frames(&[frame]);
+                    self.pool.count_evictions(1);
+                }
+            }
+            FrameState::Loaded => self.evictor.reclaim(frame),
+            _ => {}
+        }
+        let freed = self.evictor.take_freed();
+        self.pool.give_frames(&freed);
+    }
+
+    /// Writes one batch of what is queued.
+    pub fn write(&mut self) {
+        let claims = self.pool.writes.take_now(4);
+        if !claims.is_empty() {
+            self.writer.write_out(&claims);
+        }
+    }
+}
+
+/// What [`audit`] counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Audit {
+    /// Frames in trees.
+    pub hot: usize,
+    /// Pages in use, those of the store itself counted.
+    pub used_pages: u64,
+}
+
+/// Checks a pool at rest: no worker lives and no background step is under way. Takes back what is
+/// loaded, writes what is dirty, and then every frame is free or hot, the hot children of every
+/// inner node are counted right, no page has two frames, and every image on storage equals the
+/// frame.
+pub fn audit(pool: &Arc<Pool>) -> Audit {
+    let mut stepper = Stepper::new(pool, 1);
+    for frame in (0..pool.frames() as u32).map(FrameId) {
+        if pool.header(frame).state() == FrameState::Loaded {
+            stepper.evict(frame);
+        }
+    }
+    while !pool.writes.is_empty() {
+        stepper.write();
+    }
+    assert_eq!(pool.in_flight.len(), 0, "reads are in flight in a pool at rest");
+    pool.flush().expect("flush");
+    let (mut pages, mut hot) = (HashSet::new(), 0);
+    for frame in (0..pool.frames() as u32).map(FrameId) {
+        let header = pool.header(frame);
+        if header.state() == FrameState::Free {
+            continue;
+        }
+        let page = header.page_id();
+        assert_eq!(header.state(), FrameState::Hot, "page {page} in a pool at rest");
+        assert!(!header.is_writing() && !header.is_dirty(), "page {page} after a flush");
+        assert!(pages.insert(page), "page {page} has two frames");
+        hot += 1;
+        let mut image = PageImage::zeroed();
+        pool.page_ref(frame).copy_image(&mut image);
+        let mut children = 0;
+        pool.owner().map_swips(&mut image, &mut |raw| {
+            children += u16::from(matches!(crate::Swip(raw).target(), crate::Target::Hot(_)));
+            raw
+        });
+        assert_eq!(header.hot_children(), children, "hot children of page {page}");
+        pool.unswizzle(&mut image);
+        image.seal();
+        let mut stored = PageImage::zeroed();
+        pool.storage.read_image(page, &mut stored).expect("read");
+        // The parent of a page that was swizzled or evicted since is as it was written.
+        let gsn = |image: &PageImage| PageRef::of_image(image).u64_at(header::GSN);
+        assert_eq!(gsn(&image), gsn(&stored), "change number of page {page} on storage");
+        assert!(image.0 == stored.0, "page {page} differs on storage");
+    }
+    assert_eq!(pool.free.len() + hot, pool.frames(), "frames got lost");
+    let (_, used_pages) = pool.allocator.counts();
+    Audit { hot, used_pages }
+}
