@@ -73,9 +73,7 @@ fn mixed<const K: usize>(session: &Session, tree: &Tree, keys: &[[u8; K]]) {
     let mut value = [7; VALUE];
     for (i, key) in keys.iter().enumerate() {
         if i % 2 == 0 {
-            session
-                .get_with(tree, key, |bytes| value.copy_from_slice(bytes))
-                .expect("get");
+            session.get_with(tree, key, |bytes| value.copy_from_slice(bytes)).expect("get");
         } else {
             assert!(session.update(tree, key, &value).expect("update"));
         }
