@@ -22,5 +22,5 @@ pub use node::{MAX_KEY, fits_inline};
 pub use owner::Forest;
 pub use scan::{Cursor, Direction, prefix_range};
 pub use tree::{Step, Stop, Tree, run, run_async};
-pub use verify::TreeReport;
+pub use verify::{TreeReport, Visit};
 pub use write::{Mode, Value, Written};

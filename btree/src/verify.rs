@@ -32,6 +32,9 @@ impl TreeReport {
     }
 }
 
+/// Called for each record: key, value, and whether the value is a descriptor.
+pub type Visit<'a> = dyn FnMut(&[u8], &[u8], bool) + 'a;
+
 impl Tree {
     /// Checks every node and calls `leaf_entry` for each record (key, value, special) in key order
     /// and `page` for each page of the tree.
@@ -42,7 +45,7 @@ impl Tree {
         &self,
         worker: &Worker,
         page: &mut dyn FnMut(PageId),
-        entry: &mut dyn FnMut(&[u8], &[u8], bool),
+        entry: &mut Visit<'_>,
     ) -> Result<TreeReport> {
         let levels = run(worker, |_| self.depth())?;
         let mut report = TreeReport { nodes: vec![0; levels], ..TreeReport::default() };
@@ -64,7 +67,7 @@ impl Tree {
         worker: &Worker,
         level: u8,
         page: &mut dyn FnMut(PageId),
-        entry: &mut dyn FnMut(&[u8], &[u8], bool),
+        entry: &mut Visit<'_>,
         report: &mut TreeReport,
     ) -> Result<()> {
         let mut image = PageImage::zeroed();
@@ -117,7 +120,7 @@ impl Tree {
         fence: &[u8],
         bounds: (Option<Vec<u8>>, Option<Vec<u8>>),
         page: &mut dyn FnMut(PageId),
-        entry: &mut dyn FnMut(&[u8], &[u8], bool),
+        entry: &mut Visit<'_>,
         report: &mut TreeReport,
     ) -> Option<Vec<u8>> {
         let mut children = Vec::new();

@@ -173,7 +173,7 @@ impl Tree {
         search: Search,
         restarts: u32,
     ) {
-        if worker.random() % SAMPLE_EVERY == 0 {
+        if worker.random().is_multiple_of(SAMPLE_EVERY) {
             self.sampled_write(worker, leaf, key, search, restarts);
         }
     }

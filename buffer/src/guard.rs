@@ -118,7 +118,9 @@ impl<'p> Exclusive<'p> {
 
     /// Replaces the whole page by `image`, which gets the next change number.
     pub fn write_image(&mut self, image: &mut PageImage) {
-        drop(self.page_mut());
+        if !self.dirtied {
+            self.record_change();
+        }
         image.set_u64(header::GSN, self.header.gsn().0);
         self.page_mut().write_image(image);
     }

@@ -11,8 +11,8 @@ use std::{
     },
 };
 use wattle_btree::{
-    self as btree, Cursor, Direction, Forest, Found, LargeValue, Mode, TreeReport, Value, chunk_id,
-    run,
+    self as btree, Cursor, Direction, Forest, Found, LargeValue, Mode, TreeReport, Value, Visit,
+    chunk_id, run,
 };
 use wattle_buffer::{Error, PageId, Result, TreeId, Worker};
 
@@ -149,7 +149,7 @@ impl Catalog {
     pub fn verify_catalog(
         &self,
         page: &mut dyn FnMut(PageId),
-        entry: &mut dyn FnMut(&[u8], &[u8], bool),
+        entry: &mut Visit<'_>,
     ) -> Result<TreeReport> {
         let state = self.state.lock();
         state.tree.verify(&state.worker, page, entry)

@@ -284,7 +284,6 @@ pub struct Range<'s> {
 
 impl Range<'_> {
     /// The same range in the other direction, from its beginning.
-    #[expect(clippy::should_implement_trait, reason = "the direction is chosen before reading")]
     pub fn rev(self) -> Self {
         let direction = match self.cursor.direction() {
             Direction::Forward => Direction::Backward,
