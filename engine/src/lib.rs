@@ -29,3 +29,8 @@ pub use wattle_buffer::{
 pub mod io {
     pub use wattle_buffer::io::*;
 }
+
+/// The example of the README of the repository, compiled and run with the documentation tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+struct ReadmeDoctest;
