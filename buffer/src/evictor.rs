@@ -259,7 +259,13 @@ impl Evictor {
         let mut threshold = f32::INFINITY;
         for frame in sample {
             let header = pool.header(frame);
-            if header.state() == FrameState::Hot && header.hot_children() == 0 {
+            // Only what could be evicted: a cold root or a page that is being written already would
+            // set a threshold that no candidate reaches.
+            if header.state() == FrameState::Hot
+                && header.hot_children() == 0
+                && !header.is_pinned()
+                && !header.is_writing()
+            {
                 threshold = threshold.min(policy.value(&header.tracker, epoch));
             }
         }

@@ -93,7 +93,9 @@ impl Session {
     }
 
     /// Changes the bytes of a value without changing their number; false when there is no such key.
-    /// Atomic for values that fit a leaf; a large value is read, changed and replaced.
+    /// Atomic for values that fit a leaf; a large value is read, changed and replaced, and of two
+    /// threads that do so at once one may lose its change. `change` runs under the latch of the
+    /// leaf: it must be short and must not use the engine.
     ///
     /// # Errors
     /// As [`Session::insert`].
