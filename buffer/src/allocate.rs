@@ -193,6 +193,10 @@ impl PageAllocator {
     pub fn new(bitmap: Vec<u64>, capacity: u64) -> PageAllocator {
         let mut words = bitmap;
         words.resize(capacity.div_ceil(64) as usize, 0);
+        if let (Some(last), used @ 1..) = (words.last_mut(), capacity % 64) {
+            // Bits beyond the end name no page, whatever the bytes on disk say.
+            *last &= (1 << used) - 1;
+        }
         let mut map = PageMap { words, capacity, used: 0, cursor: 0 };
         map.take_reserved(0);
         map.used = map.words.iter().map(|w| u64::from(w.count_ones())).sum();

@@ -71,6 +71,10 @@ pub struct Pool {
     /// Writers that may be inside an X-merge, and how many ask them not to begin one.
     pub(crate) merging: AtomicUsize,
     pub(crate) merges_paused: AtomicUsize,
+    /// Page ids that workers hold in reserve.
+    pub(crate) reserved_pages: AtomicUsize,
+    /// Live workers.
+    pub(crate) workers: AtomicUsize,
     opened: Instant,
     seeds: AtomicU64,
 }
@@ -139,6 +143,8 @@ impl Pool {
             freed: AtomicUsize::new(0),
             merging: AtomicUsize::new(0),
             merges_paused: AtomicUsize::new(0),
+            reserved_pages: AtomicUsize::new(0),
+            workers: AtomicUsize::new(0),
             opened: Instant::now(),
             seeds: AtomicU64::new(1),
         }))
@@ -147,6 +153,27 @@ impl Pool {
     /// A worker for one session.
     pub fn worker(self: &Arc<Self>) -> Worker {
         Worker::new(self.clone(), self.seeds.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Page ids that are allocated but in no tree, because workers hold them in reserve.
+    pub fn reserved_pages(&self) -> usize {
+        self.reserved_pages.load(Ordering::Relaxed)
+    }
+
+    /// Fails when one more worker could leave the pool without frames: each may keep a batch of
+    /// free ones.
+    ///
+    /// # Errors
+    /// [`Error::Limit`].
+    pub fn check_workers(&self) -> Result<()> {
+        let limit = self.frames() / (4 * self.cache_batch);
+        if self.workers.load(Ordering::Relaxed) < limit {
+            return Ok(());
+        }
+        Err(Error::Limit(format!(
+            "a pool of {} frames serves at most {limit} sessions at a time",
+            self.frames()
+        )))
     }
 
     /// Number of frames.

@@ -132,6 +132,7 @@ impl Worker {
     pub(crate) fn new(pool: Arc<Pool>, seed: u64) -> Worker {
         let parker = Arc::new(Parker::default());
         let counters = pool.register_counters();
+        pool.workers.fetch_add(1, Ordering::Relaxed);
         Worker {
             counters,
             frames: RefCell::new(Vec::with_capacity(pool.cache_batch() + MAX_RESERVE)),
@@ -191,6 +192,7 @@ impl Worker {
             let mut pages = self.pages.borrow_mut();
             while pages.len() < count {
                 pages.push(self.pool.allocate_page()?);
+                self.pool.reserved_pages.fetch_add(1, Ordering::Relaxed);
             }
         }
         let mut frames = self.frames.borrow_mut();
@@ -225,6 +227,7 @@ impl Worker {
     /// If the reserve was not checked before.
     pub(crate) fn take_reserved(&self) -> (FrameId, PageId) {
         let frame = self.frames.borrow_mut().pop().expect("reserved frame");
+        self.pool.reserved_pages.fetch_sub(1, Ordering::Relaxed);
         (frame, self.pages.borrow_mut().pop().expect("reserved page"))
     }
 
@@ -235,6 +238,7 @@ impl Worker {
         frames.clear();
         for page in self.pages.borrow_mut().drain(..) {
             self.pool.free_page_id(page);
+            self.pool.reserved_pages.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
@@ -247,6 +251,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.release();
+        self.pool.workers.fetch_sub(1, Ordering::Relaxed);
         self.pool.unregister_counters(&self.counters);
     }
 }

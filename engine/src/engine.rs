@@ -236,16 +236,18 @@ impl Engine {
     /// A session whose operations block the calling thread. One for each thread.
     ///
     /// # Errors
-    /// None at present; the signature leaves room for limits.
+    /// [`Error::Limit`] when the pool is too small for another session.
     pub fn session(&self) -> Result<Session> {
+        self.core.pool.check_workers()?;
         Ok(Session::new(self.core.clone()))
     }
 
     /// A session whose operations are awaited; clones of it serve the tasks of one thread.
     ///
     /// # Errors
-    /// None at present; the signature leaves room for limits.
+    /// [`Error::Limit`] when the pool is too small for another session.
     pub fn async_session(&self) -> Result<AsyncSession> {
+        self.core.pool.check_workers()?;
         Ok(AsyncSession::new(self.core.clone()))
     }
 

@@ -174,6 +174,16 @@ fn a_store_whose_process_was_killed_is_refused() {
     drop(engine);
     let engine = Engine::open_on(storage.clone(), small_pool(64)).expect("it was closed");
     assert_eq!(engine.trees().expect("names"), ["tree"]);
+    // Whoever only reads leaves a closed store behind, whatever becomes of the process.
+    let read_only = Engine::open_on(Arc::new(storage.clone_at_rest()), small_pool(64));
+    assert_eq!(read_only.expect("nothing was changed").trees().expect("names"), ["tree"]);
+    // Once pages were overwritten, it is refused.
+    let session = engine.session().expect("session");
+    let tree = engine.tree("tree").expect("tree");
+    for key in 0..400u32 {
+        session.put(&tree, &key.to_be_bytes(), &[7; 900]).expect("put");
+    }
+    assert!(engine.stats().pages_written > 0, "the pool is too large for this test");
     assert_not_closed(storage.clone_at_rest(), 0);
 }
 

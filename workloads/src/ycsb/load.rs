@@ -21,10 +21,15 @@ const BATCH: u64 = 64;
 /// How often the supervisor looks whether the load is over.
 const SUPERVISION: Duration = Duration::from_millis(50);
 
+/// Tasks of each thread that loads. The order of keys is random, so a load larger than memory waits
+/// for a page with every insert: only many at once use the device.
+const TASKS: usize = 32;
+
 /// What to load.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadPlan {
-    /// Who loads.
+    /// Who runs the workload. The load takes at most a thread for each core of it, and enough tasks
+    /// on each to keep the device busy.
     pub crew: Crew,
     /// Number of records.
     pub records: u64,
@@ -55,6 +60,9 @@ pub fn load<S: Store>(
     interrupt: &Interrupt,
     progress: &ProgressBar,
 ) -> LoadEnd {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let crew = Crew { threads: plan.crew.threads.min(cores), tasks: plan.crew.tasks.max(TASKS) };
+    let plan = LoadPlan { crew, ..plan };
     let control = Control::new(plan.crew.threads, interrupt);
     let job = Load { table, plan, control: &control, progress };
     let start = Instant::now();
