@@ -2,7 +2,7 @@
 //! against random replacement. Pool 1/5 of the pages, Zipfian 0.9, 8-byte keys, 120-byte values.
 //!
 //! `cargo bench -p wattle-benches --bench larger_than_memory -- [records=10000000] [rounds=5]
-//! [seconds=6] [dir=/tmp]`
+//! [seconds=6] [dir=/tmp] [part=all|device|policies]`
 
 use std::{
     path::{Path, PathBuf},
@@ -75,9 +75,9 @@ fn load(setup: &Setup) -> u64 {
     pages
 }
 
-/// Runs reads, and one update in `update_every` operations (0: none), for a warm-up and a measured
-/// part of the same length.
-fn run(setup: &Setup, mode: Mode, policy: &str, update_every: u64) -> Outcome {
+/// Runs reads, and one update in `update_every` operations (0: none). The measured part begins after
+/// as much time again and as many full replacements of the pool as `replacements` says.
+fn run(setup: &Setup, mode: Mode, policy: &str, update_every: u64, replacements: u64) -> Outcome {
     let options = Options::default().pool_bytes(setup.pool).policy(policy);
     let engine = Engine::open(&setup.path, options).expect("open");
     let tree = engine.tree("bench").expect("tree");
@@ -95,6 +95,10 @@ fn run(setup: &Setup, mode: Mode, policy: &str, update_every: u64) -> Outcome {
         }
         let length = Duration::from_secs(setup.seconds);
         std::thread::sleep(length);
+        let steady = |stats: Stats| stats.evictions >= replacements * stats.frames;
+        while !steady(engine.stats()) {
+            std::thread::sleep(Duration::from_millis(100));
+        }
         let (start, cpu) = (Instant::now(), cpu_us());
         let (before, operations) = (engine.stats(), count.load(Ordering::Relaxed));
         std::thread::sleep(length);
@@ -197,28 +201,52 @@ fn main() {
     let pages = load(&setup);
     setup.pool = pages / 5 * 4224;
     println!("{pages} pages, pool {} MiB, {rounds} rounds, medians", setup.pool >> 20);
+    let part = text("part", "all");
+    if part != "policies" {
+        device_bars(&setup, directory.path(), rounds);
+    }
+    if part != "device" {
+        policy_bars(&setup, rounds);
+    }
+}
+
+/// How much of the device the engine uses.
+fn device_bars(setup: &Setup, directory: &Path, rounds: usize) {
     let mut device_rates: [Vec<f64>; 2] = Default::default();
     let mut rates: [Vec<f64>; 4] = Default::default();
     let mut cpu: [Vec<f64>; 2] = Default::default();
-    let mut policies: [Vec<f64>; 6] = Default::default();
+    let modes = [(Mode::Threads, 0), (Mode::Tasks, 0), (Mode::Threads, 20), (Mode::Tasks, 20)];
     for _ in 0..rounds {
-        device_rates[0].push(device(directory.path(), 64));
-        for (i, (mode, every)) in
-            [(Mode::Threads, 0), (Mode::Tasks, 0), (Mode::Threads, 20), (Mode::Tasks, 20)]
-                .into_iter()
-                .enumerate()
-        {
-            let outcome = run(&setup, mode, "watt", every);
+        device_rates[0].push(device(directory, 64));
+        for (i, (mode, every)) in modes.into_iter().enumerate() {
+            let outcome = run(setup, mode, "watt", every, 1);
             rates[i].push(outcome.reads() / outcome.seconds);
             if every == 0 {
                 cpu[i].push(outcome.cpu_us / outcome.reads());
             }
         }
-        device_rates[1].push(device(directory.path(), 128));
+        device_rates[1].push(device(directory, 128));
+    }
+    let [at_64, at_128] = device_rates.map(median);
+    let [c_threads, c_tasks, b_threads, b_tasks] = rates.map(median);
+    let [cpu_threads, cpu_tasks] = cpu.map(median);
+    println!("device {at_64:.0} reads/s at depth 64, {at_128:.0} at depth 128");
+    println!("C, 64 threads   {c_threads:.0} reads/s = {:.2} of the device", c_threads / at_64);
+    println!("C, 2 x 64 tasks {c_tasks:.0} reads/s = {:.2} of the device", c_tasks / at_128);
+    println!("B, 64 threads   {b_threads:.0} reads/s = {:.2} of the device", b_threads / at_64);
+    println!("B, 2 x 64 tasks {b_tasks:.0} reads/s = {:.2} of the device", b_tasks / at_128);
+    println!("processor time per fault: threads {cpu_threads:.1} us, tasks {cpu_tasks:.1} us");
+}
+
+/// What WATT saves against random replacement in a steady state: after ten full replacements of the
+/// pool.
+fn policy_bars(setup: &Setup, rounds: usize) {
+    let mut policies: [Vec<f64>; 6] = Default::default();
+    for _ in 0..rounds {
         for (i, (policy, every)) in
             [("watt", 0), ("random", 0), ("watt", 10), ("random", 10)].into_iter().enumerate()
         {
-            let outcome = run(&setup, Mode::Tasks, policy, every);
+            let outcome = run(setup, Mode::Tasks, policy, every, 10);
             let operations = outcome.operations as f64;
             policies[i].push(outcome.reads() / operations);
             if every > 0 {
@@ -226,16 +254,7 @@ fn main() {
             }
         }
     }
-    let [at_64, at_128] = device_rates.map(median);
-    let [c_threads, c_tasks, b_threads, b_tasks] = rates.map(median);
-    let [cpu_threads, cpu_tasks] = cpu.map(median);
     let [watt_c, random_c, watt_rw, random_rw, watt_w, random_w] = policies.map(median);
-    println!("device {at_64:.0} reads/s at depth 64, {at_128:.0} at depth 128");
-    println!("C, 64 threads   {c_threads:.0} reads/s = {:.2} of the device", c_threads / at_64);
-    println!("C, 2 x 64 tasks {c_tasks:.0} reads/s = {:.2} of the device", c_tasks / at_128);
-    println!("B, 64 threads   {b_threads:.0} reads/s = {:.2} of the device", b_threads / at_64);
-    println!("B, 2 x 64 tasks {b_tasks:.0} reads/s = {:.2} of the device", b_tasks / at_128);
-    println!("processor time per fault: threads {cpu_threads:.1} us, tasks {cpu_tasks:.1} us");
     println!(
         "reads per operation, 100 % reads: watt {watt_c:.3}, random {random_c:.3}: {:.0} % fewer",
         100.0 * (1.0 - watt_c / random_c)
