@@ -421,6 +421,11 @@ impl Pool {
         }
     }
 
+    /// Gives frames back that were free all the time.
+    pub(crate) fn return_frames(&self, frames: &[FrameId]) {
+        self.free.give(self.headers(), frames);
+    }
+
     pub(crate) fn give_frames(&self, frames: &[FrameId]) {
         self.free.give(self.headers(), frames);
         self.freed.fetch_add(frames.len(), Ordering::Relaxed);

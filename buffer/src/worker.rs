@@ -201,8 +201,9 @@ impl Worker {
             self.pool.take_frames(lacking, &mut frames);
         }
         if frames.len() < count {
-            // Holding some while waiting for others could stop everyone.
-            self.pool.give_frames(&frames);
+            // Holding some while waiting for others could stop everyone. Giving them back is no
+            // progress that an evictor should believe in.
+            self.pool.return_frames(&frames);
             frames.clear();
             return Ok(false);
         }
@@ -234,7 +235,7 @@ impl Worker {
     /// Gives everything back that the cache holds.
     pub fn release(&self) {
         let mut frames = self.frames.borrow_mut();
-        self.pool.give_frames(&frames);
+        self.pool.return_frames(&frames);
         frames.clear();
         for page in self.pages.borrow_mut().drain(..) {
             self.pool.free_page_id(page);
