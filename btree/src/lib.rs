@@ -21,6 +21,6 @@ pub use lookup::{Found, MULTI_GET};
 pub use node::{MAX_KEY, fits_inline};
 pub use owner::Forest;
 pub use scan::{Cursor, Direction, prefix_range};
-pub use tree::{Step, Stop, Tree, run, run_async};
+pub use tree::{Step, Stop, Tree, restarted, run};
 pub use verify::{EntryVisitor, TreeReport};
 pub use write::{Mode, Value, Written};

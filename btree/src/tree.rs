@@ -78,31 +78,8 @@ fn run_again<T>(
     }
 }
 
-/// Runs a step until it ends in a value or an error, awaiting faults.
-#[inline(always)]
-pub async fn run_async<T>(worker: &Worker, mut step: impl FnMut(u32) -> Step<T>) -> Result<T> {
-    let mut stop = match step(0) {
-        Ok(value) => {
-            worker.counters().hits.add(1);
-            return Ok(value);
-        }
-        Err(stop) => stop,
-    };
-    let mut restarts = 0;
-    loop {
-        match stop {
-            Stop::Restart => restarted(worker, &mut restarts),
-            Stop::Fault(fault) => worker.resolve_async(fault).await?,
-            Stop::Error(error) => return Err(error),
-        }
-        match step(restarts) {
-            Ok(value) => return Ok(value),
-            Err(next) => stop = next,
-        }
-    }
-}
-
-fn restarted(worker: &Worker, restarts: &mut u32) {
+/// Counts a restart, and gives up the core now and then so that whoever is in the way can finish.
+pub fn restarted(worker: &Worker, restarts: &mut u32) {
     worker.counters().restarts.add(1);
     *restarts += 1;
     if restarts.is_multiple_of(PATIENCE) {

@@ -24,9 +24,6 @@ pub(crate) trait Resolve {
     fn resolve(&self, fault: Fault) -> impl Future<Output = Result<()>>;
 }
 
-/// Restarts after which a step gives up its core before it tries again.
-const PATIENCE: u32 = 8;
-
 /// Runs a step until it ends in a value or an error.
 #[inline(always)]
 pub(crate) async fn run<R: Resolve, T>(
@@ -52,13 +49,7 @@ pub(crate) async fn run_again<R: Resolve, T>(
     let mut restarts = 0u32;
     loop {
         match stop {
-            Stop::Restart => {
-                session.worker().counters().restarts.add(1);
-                restarts += 1;
-                if restarts.is_multiple_of(PATIENCE) {
-                    std::thread::yield_now();
-                }
-            }
+            Stop::Restart => btree::restarted(session.worker(), &mut restarts),
             Stop::Fault(fault) => session.resolve(fault).await?,
             Stop::Error(error) => return Err(error),
         }
