@@ -112,9 +112,9 @@ pub enum Error {
         /// The path.
         path: PathBuf,
     },
-    /// The store was in use when its process ended, and there is no log to recover from.
+    /// The store was in use without a log when its process ended.
     #[error(
-        "{path} was not closed cleanly and has no log to recover from; its contents cannot be trusted"
+        "{path} was in use without a log when its process ended; its contents cannot be trusted"
     )]
     NotClosed {
         /// The path.
@@ -133,6 +133,40 @@ pub enum Error {
     /// Too many sessions or open trees for the pool.
     #[error("{0}")]
     Limit(String),
+    /// The log holds bytes that Wattle did not write there, in front of records that were durable.
+    #[error("segment {segment} of the log is damaged at byte {offset}: {what}")]
+    LogCorruption {
+        /// Number of the segment.
+        segment: u64,
+        /// Byte offset in the segment.
+        offset: u64,
+        /// Which check failed, with the numbers.
+        what: String,
+    },
+    /// The log that belongs to the store is not there, or is the log of another store.
+    #[error("the log of {path} cannot be used: {why}")]
+    WrongLog {
+        /// The store.
+        path: PathBuf,
+        /// What is missing or foreign.
+        why: String,
+    },
+    /// Another transaction changed the same record first.
+    #[error("another transaction changed the record first: {0}; abort and retry")]
+    Conflict(String),
+    /// A transaction was used after an operation ended it or told it to abort.
+    #[error("the transaction can only be aborted: {0}")]
+    MustAbort(String),
+    /// The versions that a snapshot would have to read were given up, see `Options::version_bytes`.
+    #[error("the snapshot is too old: {0}")]
+    SnapshotTooOld(String),
+    /// A change through a read-only transaction.
+    #[error("the transaction is read-only")]
+    ReadOnly,
+    /// Whether a transaction is durable is not known, because the log failed meanwhile. It is
+    /// decided when the store is opened again: all of it is there or nothing.
+    #[error("whether the transaction is durable is unknown until the store is reopened: {0}")]
+    CommitUnknown(String),
     /// The engine was closed.
     #[error("the engine is closed")]
     Closed,
