@@ -2,20 +2,26 @@
 //! straight to storage in batches. The pool is touched for the root alone, so a load of any size
 //! takes little memory; every page but the root starts out evicted.
 //!
-//! The tree takes over the new nodes in one step at the end. Until then nothing refers to them, and
-//! a load that fails gives its pages back.
+//! The tree takes over the new nodes in one step at the end, and in one record of the log, which says
+//! which pages are in use now and what the root is. By then the new nodes are durable, so their
+//! contents are not logged. Until then nothing refers to them, and a load that fails gives its pages
+//! back. Pages of which the log may have older changes are not taken: recovery would make these
+//! again over the new contents.
 
 use crate::{
+    journal::Context,
     large_value::LargeValue,
     node::{NodeBuilder, NodeView, shortest_separator},
     tree::{Stop, Tree},
 };
 use wattle_buffer::{
-    Error, PageId, PageImage, Pool, Result, Swip, Worker, io::PageWrite, page::header,
+    Error, PageId, PageImage, Pool, Result, Swip, io::PageWrite, page::header,
 };
 
 /// Pages written at once.
 const BATCH: usize = 64;
+/// Most ranges of pages that one load may take: they go into one record of the log.
+const MAX_RANGES: usize = 3000;
 /// Share of a page that a bulk load fills, percent: room for a few inserts.
 pub const FILL_PERCENT: usize = 95;
 
@@ -43,6 +49,8 @@ struct Pages<'t> {
     images: Vec<Box<PageImage>>,
     filled: usize,
     taken: Vec<(u64, u64)>,
+    /// Pages that could not be used.
+    passed: Vec<PageId>,
 }
 
 impl<'t> BulkLoad<'t> {
@@ -53,6 +61,7 @@ impl<'t> BulkLoad<'t> {
             images: (0..BATCH).map(|_| PageImage::zeroed()).collect(),
             filled: 0,
             taken: Vec::new(),
+            passed: Vec::new(),
         };
         let leaf = NodeBuilder::leaf(pages.take()?, tree.id, &[], None).fill(FILL_PERCENT);
         Ok(BulkLoad { tree, levels: vec![leaf], pages, entries: 0 })
@@ -150,7 +159,7 @@ impl<'t> BulkLoad<'t> {
 
     /// Finishes the rightmost nodes, makes everything durable enough to be read, and lets the tree
     /// take over. Gives the number of entries.
-    pub fn finish(mut self, worker: &Worker) -> Result<u64> {
+    pub fn finish(mut self, cx: &Context) -> Result<u64> {
         let top = self.levels.len() - 1;
         for level in 0..top {
             self.finish_node(level, None)?;
@@ -162,7 +171,11 @@ impl<'t> BulkLoad<'t> {
         let spare = NodeView::from(&*image).page_id();
         image.set_u64(header::PAGE_ID, self.tree.root_page.0);
         self.pages.flush()?;
-        crate::tree::run(worker, |_| {
+        let storage = self.tree.pool.storage();
+        storage.sync().map_err(|error| Error::io("sync the pages of a bulk load", error))?;
+        let adopted = self.pages.all_but(spare);
+        crate::tree::run(cx, |_| {
+            cx.check_room(false)?;
             let root = self.tree.pool.optimistic(self.tree.root)?;
             let node = crate::node::NodeRef::from(root.page());
             let empty = node.is_leaf() && node.count() == 0;
@@ -170,7 +183,10 @@ impl<'t> BulkLoad<'t> {
             if !empty {
                 return Err(Stop::Error(Error::NotEmpty));
             }
-            root.upgrade()?.write_image(&mut image);
+            let mut root = root.upgrade()?;
+            root.write_image(&mut image);
+            cx.log_adopt(&mut root, &adopted);
+            self.tree.adopt_children(&root);
             Ok(())
         })?;
         self.pages.keep_all_but(spare);
@@ -180,7 +196,17 @@ impl<'t> BulkLoad<'t> {
 
 impl Pages<'_> {
     fn take(&mut self) -> Result<PageId> {
-        let page = self.pool.allocate_page()?;
+        let page = loop {
+            let page = self.pool.allocate_page()?;
+            if !self.pool.allocator().is_recently_freed(page) {
+                break page;
+            }
+            self.passed.push(page);
+        };
+        if self.taken.len() > MAX_RANGES {
+            let what = format!("free space is in more than {MAX_RANGES} pieces");
+            return Err(Error::Limit(format!("the bulk load is not possible: {what}")));
+        }
         match self.taken.last_mut() {
             Some((_, end)) if *end == page.0 => *end += 1,
             _ => self.taken.push((page.0, page.0 + 1)),
@@ -213,6 +239,21 @@ impl Pages<'_> {
         Ok(())
     }
 
+    /// First page and number of all pages taken, without one that was never used.
+    fn all_but(&self, spare: PageId) -> Vec<(u64, u64)> {
+        let mut ranges = Vec::with_capacity(self.taken.len() + 1);
+        for &(start, end) in &self.taken {
+            let parts = if (start..end).contains(&spare.0) {
+                [(start, spare.0), (spare.0 + 1, end)]
+            } else {
+                [(start, end), (end, end)]
+            };
+            let parts = parts.into_iter().filter(|(start, end)| start < end);
+            ranges.extend(parts.map(|(start, end)| (start, end - start)));
+        }
+        ranges
+    }
+
     /// The pages belong to the tree now, except one that was never used.
     fn keep_all_but(&mut self, spare: PageId) {
         self.taken.clear();
@@ -222,6 +263,7 @@ impl Pages<'_> {
 
 impl Drop for Pages<'_> {
     fn drop(&mut self) {
+        self.passed.drain(..).for_each(|page| self.pool.allocator().free(page));
         for (start, end) in self.taken.drain(..) {
             (start..end).for_each(|page| self.pool.allocator().free(PageId(page)));
         }

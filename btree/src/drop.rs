@@ -1,32 +1,146 @@
 //! Dropping a whole tree: gives all its pages and frames back. No operation may use the tree any
 //! more.
 //!
-//! Inner nodes are read, because they name the pages below them; leaves are freed without being
-//! read. The latches of the path stay held, so background eviction, which only tries latches, keeps
-//! away from what is being freed. Memory is one image for each level that is not resident.
+//! The tree shrinks by steps, each one record of the log, and is a tree after each of them, although
+//! its leaves are no longer at one depth. So a drop that a crash interrupts is begun again from what
+//! is left. A step walks from the root along the last children, to
+//! - a node above leaves: these are freed, unread, and the node becomes an empty leaf;
+//! - a node whose last child is such a leaf: that is freed, and the node loses it.
+//!
+//! Only background threads latch pages of the tree meanwhile, and they only try.
 
 use crate::{
-    node::NodeView,
-    tree::{Tree, run},
+    journal::{Attachment, Context},
+    node::{NodeBuilder, NodeMut, NodeView},
+    record::Op,
+    tree::{Step, Stop, Tree, run},
 };
-use wattle_buffer::{
-    Error, Exclusive, PageId, PageImage, PageOwner, Pool, Result, Swip, Target, TreeId, Worker,
-};
+use wattle_buffer::{Exclusive, PageId, PageImage, Result, Swip, Target};
 
 impl Tree {
-    /// Frees every page of the tree, the root last.
+    /// Frees every page of the tree, the root last. `record` makes the record that ends the drop
+    /// and gets what it must attach to it: that the page of the root is free.
     ///
     /// # Errors
-    /// A failed read or a corrupt inner node. The pages below it stay allocated; everything else
-    /// was freed.
-    pub fn drop_pages(self, worker: &Worker) -> Result<()> {
-        // Ends changes of the height, which an abandoned step could have left to do.
-        run(worker, |_| self.depth())?;
+    /// A failed read or a corrupt inner node; what `record` says. What is left of the tree is given
+    /// back with the error.
+    #[expect(clippy::result_large_err, reason = "the caller goes on with the tree")]
+    pub fn drop_pages(
+        self,
+        cx: &Context,
+        record: impl FnOnce(&mut dyn FnMut(&mut dyn Attachment)) -> Result<()>,
+    ) -> Result<(), (Tree, wattle_buffer::Error)> {
+        loop {
+            match run(cx, |_| self.shrink_step(cx)) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(error) => return Err((self, error)),
+            }
+        }
+        let page = self.root_page;
+        let recorded = record(&mut |record| record.free(&self.pool, &[page]));
+        if let Err(error) = recorded {
+            return Err((self, error));
+        }
         let root = self.pool.exclusive(self.root);
         root.header().set_pinned(false);
-        let mut outcome = Ok(());
-        self.drop_node(root, &mut outcome);
-        outcome
+        self.pool.free_page(root);
+        Ok(())
+    }
+
+    /// Drops a tree that nothing but the caller knows.
+    ///
+    /// # Errors
+    /// As [`Tree::drop_pages`].
+    pub fn discard(self, cx: &Context) -> Result<()> {
+        let log = |attach: &mut dyn FnMut(&mut dyn Attachment)| {
+            cx.log_attachments(attach);
+            Ok(())
+        };
+        self.drop_pages(cx, log).map_err(|(_, error)| error)
+    }
+
+    /// Frees some pages below the root; false when there are none.
+    fn shrink_step(&self, cx: &Context) -> Step<bool> {
+        cx.check_room(true)?;
+        let mut parent = self.pool.optimistic(self.root)?;
+        loop {
+            let node = crate::node::NodeRef::from(parent.page());
+            if node.is_leaf() {
+                parent.validate()?;
+                return Ok(false);
+            }
+            let last = node.count();
+            if node.level() == 1 {
+                self.free_leaves(cx, parent.upgrade()?);
+                return Ok(true);
+            }
+            let child = self.child(parent, last)?;
+            let (upper, _) = child.parent.expect("a child has a parent");
+            if child.node_ref().is_leaf() {
+                child.node.validate()?;
+                let upper = upper.upgrade()?;
+                let leaf = child.node.upgrade()?;
+                self.free_last(cx, upper, leaf);
+                return Ok(true);
+            }
+            parent = child.node;
+        }
+    }
+
+    /// Frees all children of a node above leaves, which becomes a leaf.
+    fn free_leaves(&self, cx: &Context, mut node: Exclusive<'_>) {
+        let view = NodeView::from(node.bytes());
+        let (mut hot, mut evicted) = (Vec::new(), Vec::new());
+        for position in 0..=view.count() {
+            match Swip(view.swip(position)).target() {
+                Target::Hot(frame) => hot.push(self.pool.exclusive(frame)),
+                Target::Evicted(page) => evicted.push(page),
+            }
+        }
+        let mut pages = evicted.clone();
+        pages.extend(hot.iter().map(|leaf| leaf.header().page_id()));
+        self.become_leaf(&mut node);
+        let log = |node: &mut Exclusive<'_>, pages: &[PageId]| match hot.first_mut() {
+            Some(leaf) => cx.log_group(&mut [(node, Op::Image), (leaf, Op::Free { pages })]),
+            None => cx.log_free(node, pages),
+        };
+        log(&mut node, &pages);
+        node.header().set_hot_children(0);
+        for leaf in hot {
+            self.pool.free_page(leaf);
+        }
+        // Nobody reads them any more: the latch of their parent is held.
+        for page in evicted {
+            self.pool.free_evicted_page(page);
+        }
+    }
+
+    /// Frees the last child of a node, a leaf.
+    fn free_last(&self, cx: &Context, mut node: Exclusive<'_>, mut leaf: Exclusive<'_>) {
+        let pages = [leaf.header().page_id()];
+        let count = NodeView::from(node.bytes()).count();
+        let op = if count == 0 {
+            self.become_leaf(&mut node);
+            Op::Image
+        } else {
+            NodeMut::new(&mut node.page_mut()).remove_child(count - 1);
+            Op::RemoveChild { position: count - 1 }
+        };
+        cx.log_group(&mut [(&mut node, op), (&mut leaf, Op::Free { pages: &pages })]);
+        let hot = if count == 0 { 0 } else { node.header().hot_children() - 1 };
+        node.header().set_hot_children(hot);
+        self.pool.free_page(leaf);
+    }
+
+    /// Makes a latched node an empty leaf between the same fences.
+    fn become_leaf(&self, node: &mut Exclusive<'_>) {
+        let view = NodeView::from(node.bytes());
+        let (page, lower) = (view.page_id(), view.lower());
+        let mut image = PageImage::zeroed();
+        let leaf = NodeBuilder::leaf(page, self.id, lower, view.upper());
+        leaf.finish(&mut image).expect("two fences fit");
+        node.write_image(&mut image);
     }
 
     /// Closes a tree that was opened and never changed: gives its frames back.
@@ -52,67 +166,4 @@ impl Tree {
         node.header().set_hot_children(0);
         self.pool.unload_page(node);
     }
-
-    /// Frees a latched node and everything below it.
-    fn drop_node(&self, node: Exclusive<'_>, outcome: &mut Result<()>) {
-        let view = NodeView::from(node.bytes());
-        if view.is_inner() {
-            for position in 0..=view.count() {
-                match Swip(view.swip(position)).target() {
-                    Target::Hot(frame) => self.drop_node(self.pool.exclusive(frame), outcome),
-                    Target::Evicted(page) => {
-                        drop_evicted(self, page, view.level() - 1, outcome);
-                    }
-                }
-            }
-        }
-        node.header().set_hot_children(0);
-        self.pool.free_page(node);
-    }
-}
-
-/// Frees a page that has no frame and everything below it.
-fn drop_evicted(tree: &Tree, page: PageId, level: u8, outcome: &mut Result<()>) {
-    if level > 0 {
-        match read_node(&tree.pool, &*tree.forest, page, tree.id, level) {
-            Ok(image) => {
-                let view = NodeView::from(&*image);
-                for position in 0..=view.count() {
-                    // On storage every swip is evicted, the check of the node made sure.
-                    if let Target::Evicted(child) = Swip(view.swip(position)).target() {
-                        drop_evicted(tree, child, level - 1, outcome);
-                    }
-                }
-            }
-            Err(error) => {
-                if outcome.is_ok() {
-                    *outcome = Err(error);
-                }
-            }
-        }
-    }
-    tree.pool.free_evicted_page(page);
-}
-
-fn read_node(
-    pool: &Pool,
-    owner: &dyn PageOwner,
-    page: PageId,
-    tree: TreeId,
-    level: u8,
-) -> Result<Box<PageImage>> {
-    let mut image = PageImage::zeroed();
-    pool.storage()
-        .read_image(page, &mut image)
-        .map_err(|error| Error::io(format_args!("read page {page}"), error))?;
-    image.verify(page, tree)?;
-    owner
-        .check(&image.0, pool.allocator().counts().0)
-        .map_err(|what| Error::corruption(page, what))?;
-    let found = NodeView::from(&*image).level();
-    if found != level {
-        let what = format_args!("it is at level {found} of its tree, not at {level}");
-        return Err(Error::corruption(page, what));
-    }
-    Ok(image)
 }

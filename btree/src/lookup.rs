@@ -5,9 +5,11 @@
 //! validated; nothing interprets them earlier.
 
 use crate::{
+    ghost::Special,
     large_value::LargeValue,
     node::NodeRef,
     tree::{Step, Stop, Tree},
+    view::{Seen, View},
 };
 use wattle_buffer::{Optimistic, Swip, Target};
 
@@ -24,18 +26,24 @@ pub enum Found {
 pub const MULTI_GET: usize = 32;
 
 impl Tree {
-    /// Looks `key` up and copies its value to the end of `value`.
+    /// Looks `key` up and copies its value, as `view` sees it, to the end of `value`.
     #[inline(always)]
-    pub fn get_step(&self, key: &[u8], value: &mut Vec<u8>) -> Step<Option<Found>> {
+    pub fn get_step<V: View>(
+        &self,
+        key: &[u8],
+        view: &mut V,
+        value: &mut Vec<u8>,
+    ) -> Step<Option<Found>> {
         let path = self.descend(key, 0)?;
-        self.read_leaf(path.node, key, value)
+        self.read_leaf(path.node, key, view, value)
     }
 
     #[inline(always)]
-    fn read_leaf(
+    fn read_leaf<V: View>(
         &self,
         leaf: Optimistic<'_>,
         key: &[u8],
+        view: &mut V,
         value: &mut Vec<u8>,
     ) -> Step<Option<Found>> {
         let node = NodeRef::from(leaf.page());
@@ -46,8 +54,23 @@ impl Tree {
             return Ok(None);
         }
         let start = value.len();
-        let (offset, len, special) = self.checked(&leaf, node.value_range(search.position))?;
-        self.checked(&leaf, leaf.page().append_to(offset, len, value))?;
+        let mut seen = Seen::Page;
+        if !view.sees_all(leaf.header().version_hint()) {
+            seen = look(&leaf, key, view, value)?;
+        }
+        let special = match seen {
+            Seen::Page => {
+                let range = self.checked(&leaf, node.value_range(search.position))?;
+                let (offset, len, special) = range;
+                self.checked(&leaf, leaf.page().append_to(offset, len, value))?;
+                special
+            }
+            Seen::Value { special } => special,
+            Seen::Absent => {
+                leaf.validate()?;
+                return Ok(None);
+            }
+        };
         if let Err(restart) = leaf.validate() {
             value.truncate(start);
             return Err(restart.into());
@@ -55,9 +78,12 @@ impl Tree {
         if !special {
             return Ok(Some(Found::Inline));
         }
-        let large = LargeValue::decode(&value[start..], leaf.header().page_id());
+        let found = Special::decode(&value[start..], leaf.header().page_id());
         value.truncate(start);
-        Ok(Some(Found::Large(large?)))
+        Ok(match found? {
+            Special::Large(large) => Some(Found::Large(large)),
+            Special::Ghost => None,
+        })
     }
 
     /// Looks up to [`MULTI_GET`] keys up at once. `report(i, ..)` is called once for each key that
@@ -69,9 +95,10 @@ impl Tree {
     ///
     /// # Panics
     /// With more than [`MULTI_GET`] keys.
-    pub fn multi_get_step<K: AsRef<[u8]>>(
+    pub fn multi_get_step<K: AsRef<[u8]>, V: View>(
         &self,
         keys: &[K],
+        view: &mut V,
         done: &mut u32,
         value: &mut Vec<u8>,
         report: &mut impl FnMut(usize, Option<(Found, &[u8])>),
@@ -130,7 +157,7 @@ impl Tree {
         }
         for i in bits(active) {
             value.clear();
-            match self.read_leaf(nodes[i], keys[i].as_ref(), value) {
+            match self.read_leaf(nodes[i], keys[i].as_ref(), view, value) {
                 Ok(found) => {
                     *done |= 1 << i;
                     report(i, found.map(|found| (found, value.as_slice())));
@@ -140,6 +167,22 @@ impl Tree {
         }
         stopped.map_or(Ok(()), Err)
     }
+}
+
+/// The part of a look-up that a version hint which says enough saves.
+#[cold]
+fn look<V: View>(
+    leaf: &Optimistic<'_>,
+    key: &[u8],
+    view: &mut V,
+    value: &mut Vec<u8>,
+) -> Step<Seen> {
+    let start = value.len();
+    view.look(key, value).inspect_err(|_| value.truncate(start)).or_else(|stop| {
+        // What was asked for may not be what the leaf holds.
+        leaf.validate()?;
+        Err(stop)
+    })
 }
 
 fn low_bits(count: usize) -> u32 {

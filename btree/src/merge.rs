@@ -7,11 +7,15 @@
 //! back.
 
 use crate::{
+    hint::Hint,
+    journal::Context,
     node::{NodeMut, NodeRef, NodeView, merge_into, redistribute},
+    owner::Forest,
+    record::Op,
     tree::{Step, Stop, Tree},
 };
 use wattle_buffer::{
-    FrameId, FrameState, PAGE_SIZE, PageImage, PageMut, Pool, Swip, Target, Worker, page::header,
+    FrameId, FrameState, PAGE_SIZE, PageImage, PageMut, Pool, Swip, Target, page::header,
 };
 
 /// A node that uses fewer bytes than this is merged when a record leaves it.
@@ -30,10 +34,11 @@ impl Tree {
     /// Merges the node of `level` that contains `key` with a neighbour, if it is underfull and the
     /// two fit into one. Goes on with the parent when that gets underfull. Gives whether anything
     /// was merged.
-    pub fn merge_step(&self, worker: &Worker, key: &[u8], level: u8) -> Step<bool> {
+    pub fn merge_step(&self, cx: &Context, key: &[u8], level: u8) -> Step<bool> {
+        cx.check_room(true)?;
         let path = self.descend(key, level)?;
         let Some((parent, position)) = path.parent else {
-            return self.collapse_root_step(worker);
+            return self.collapse_root_step(cx);
         };
         // Looked at under the latch, because a view needs bytes that stand still.
         let node = path.node.upgrade()?;
@@ -48,7 +53,7 @@ impl Tree {
         if siblings == 0 {
             parent.validate()?;
             // An only child: its parent merges first.
-            return self.merge_step(worker, key, level + 1);
+            return self.merge_step(cx, key, level + 1);
         }
         let left = if position < siblings { position } else { position - 1 };
         let sibling_position = if position < siblings { position + 1 } else { position - 1 };
@@ -83,14 +88,24 @@ impl Tree {
         let hot = parent.header().hot_children() - 1;
         parent.header().set_hot_children(hot);
         left_node.write_image(&mut image);
+        let mut right_node = right_node;
+        let freed = [right_node.header().page_id()];
+        cx.log_group(&mut [
+            (&mut left_node, Op::Image),
+            (&mut parent, Op::RemoveChild { position: left }),
+            (&mut right_node, Op::Free { pages: &freed }),
+        ]);
+        let hints = (left_node.header().version_hint(), right_node.header().version_hint());
+        let hint = Hint::joined(hints.0, hints.1, || self.forest.now());
+        left_node.header().set_version_hint(hint);
         self.adopt_children(&left_node);
         right_node.header().set_hot_children(0);
         self.pool.free_page(right_node);
-        worker.counters().merges.add(1);
+        cx.worker.counters().merges.add(1);
         let parent_underfull = is_underfull(parent.bytes().into());
         drop((left_node, parent));
         if parent_underfull {
-            match self.merge_step(worker, key, level + 1) {
+            match self.merge_step(cx, key, level + 1) {
                 // The merge that was asked for is done; a parent that cannot follow now follows
                 // with the next merge below it.
                 Ok(_) | Err(Stop::Restart) => {}
@@ -101,7 +116,7 @@ impl Tree {
     }
 
     /// A root with one child takes over the contents of the child.
-    fn collapse_root_step(&self, worker: &Worker) -> Step<bool> {
+    fn collapse_root_step(&self, cx: &Context) -> Step<bool> {
         let root = self.pool.optimistic(self.root)?;
         let node = NodeRef::from(root.page());
         if node.is_leaf() || node.count() > 0 {
@@ -114,16 +129,20 @@ impl Tree {
         };
         let path = self.child(root, 0)?;
         let mut root = root.upgrade()?;
-        let child = path.node.upgrade()?;
+        let mut child = path.node.upgrade()?;
         let mut image = PageImage::zeroed();
         image.0.copy_from_slice(child.bytes());
         image.set_u64(header::PAGE_ID, self.root_page.0);
         root.write_image(&mut image);
+        let freed = [child.header().page_id()];
+        cx.log_group(&mut [(&mut root, Op::Image), (&mut child, Op::Free { pages: &freed })]);
         root.header().set_hot_children(0);
+        let hint = child.header().version_hint();
+        root.header().set_version_hint(Hint::joined(hint, hint, || self.forest.now()));
         self.adopt_children(&root);
         child.header().set_hot_children(0);
         self.pool.free_page(child);
-        worker.counters().merges.add(1);
+        cx.worker.counters().merges.add(1);
         Ok(true)
     }
 }
@@ -131,11 +150,13 @@ impl Tree {
 /// X-merge ("Contention and Space Management in B-Trees", section 4): when the leaf in `frame` is
 /// about to be written, looks for up to [`X`] neighbouring hot leaves around it that fit into one
 /// less. Gives whether a page was saved. Never waits.
-pub(crate) fn x_merge(pool: &Pool, frame: FrameId) -> bool {
-    try_x_merge(pool, frame).is_some()
+pub(crate) fn x_merge(forest: &Forest, cx: &Context, frame: FrameId) -> bool {
+    try_x_merge(forest, cx, frame).is_some()
 }
 
-fn try_x_merge(pool: &Pool, frame: FrameId) -> Option<()> {
+fn try_x_merge(forest: &Forest, cx: &Context, frame: FrameId) -> Option<()> {
+    let pool: &Pool = cx.worker.pool();
+    cx.check_room(false).ok()?;
     // A full leaf is looked at without a latch; a wrong guess costs a look or a chance.
     let leaf = NodeRef::from(pool.try_shared(frame)?.page());
     if !leaf.is_leaf() || leaf.free_bytes() < PAGE_SIZE / X {
@@ -187,7 +208,16 @@ fn try_x_merge(pool: &Pool, frame: FrameId) -> Option<()> {
     for (node, image) in nodes.iter_mut().zip(&mut images) {
         node.write_image(image);
     }
-    let last = nodes.pop().expect("a window has at least two leaves");
+    let hints = nodes.iter().map(|node| node.header().version_hint());
+    let hint = hints.reduce(|a, b| Hint::joined(a, b, || forest.now())).expect("two leaves");
+    nodes.iter().for_each(|node| node.header().set_version_hint(hint));
+    let mut last = nodes.pop().expect("a window has at least two leaves");
+    let freed = [last.header().page_id()];
+    let mut group: Vec<_> = nodes.iter_mut().map(|node| (node, Op::Image)).collect();
+    group.push((&mut parent, Op::Image));
+    group.push((&mut last, Op::Free { pages: &freed }));
+    cx.log_group(&mut group);
+    drop(group);
     pool.free_page(last);
     Some(())
 }

@@ -2,11 +2,16 @@
 //! all open trees, from which a lost parent is found by descent.
 
 use crate::{
+    hint::Hint,
+    journal::Context,
     merge,
     node::{NodeMut, NodeRef, NodeView, check},
 };
-use parking_lot::RwLock;
-use std::{collections::HashMap, sync::Arc};
+use parking_lot::{Mutex, RwLock};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+};
 use wattle_buffer::{
     FrameId, PAGE_SIZE, PageId, PageImage, PageKind, PageMut, PageOwner, PageRef, Pool, Swip,
     Target, TreeId, page::header,
@@ -16,12 +21,34 @@ use wattle_buffer::{
 #[derive(Default)]
 pub struct Forest {
     roots: RwLock<HashMap<TreeId, FrameId>>,
+    /// For merges by the writers of the pool. Without it there are none.
+    merges: Mutex<Option<Context>>,
+    /// The clock of the transactions, for version hints.
+    clock: OnceLock<Clock>,
 }
+
+/// Tells the time.
+type Clock = Box<dyn Fn() -> u64 + Send + Sync>;
 
 impl Forest {
     /// No tree yet.
     pub fn new() -> Arc<Forest> {
         Arc::default()
+    }
+
+    /// Sets the clock of the transactions, once.
+    pub fn set_clock(&self, clock: impl Fn() -> u64 + Send + Sync + 'static) {
+        assert!(self.clock.set(Box::new(clock)).is_ok(), "the clock is set once");
+    }
+
+    /// The time; 0 without a clock.
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.get().map_or(0, |clock| clock())
+    }
+
+    /// Lets the writers of the pool merge leaves, in this context; none: no longer.
+    pub fn merge_in(&self, cx: Option<Context>) {
+        *self.merges.lock() = cx;
     }
 
     /// Number of open trees.
@@ -109,7 +136,15 @@ impl PageOwner for Forest {
         }
     }
 
-    fn before_write(&self, pool: &Pool, frame: FrameId) -> bool {
-        merge::x_merge(pool, frame)
+    fn load_hint(&self) -> u64 {
+        match self.clock.get() {
+            Some(clock) => Hint::Unknown(clock()).word(),
+            None => 0,
+        }
+    }
+
+    fn before_write(&self, _: &Pool, frame: FrameId) -> bool {
+        let merges = self.merges.try_lock();
+        merges.is_some_and(|cx| cx.as_ref().is_some_and(|cx| merge::x_merge(self, cx, frame)))
     }
 }

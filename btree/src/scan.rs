@@ -3,13 +3,16 @@
 //! between two leaves are therefore invisible: fences of neighbours meet, whatever the nodes are
 //! by then, and no entry is skipped or seen twice.
 //!
-//! Each leaf is consistent in itself, the scan as a whole is not a snapshot.
+//! Each leaf is consistent in itself. Whether the scan as a whole is a snapshot is up to its view,
+//! which replaces the records of each leaf by the versions that it sees; ghosts are left out.
 
 use crate::{
     descend::Seek,
+    ghost::Special,
     large_value::LargeValue,
     node::{NodeRef, NodeView},
     tree::{Step, Tree},
+    view::{Seen, View},
 };
 use std::ops::Bound;
 use wattle_buffer::{Error, PageImage, PageRef, Restart, Result};
@@ -48,6 +51,18 @@ pub struct Cursor {
     high: Bound<Vec<u8>>,
     key: Vec<u8>,
     value: Vec<u8>,
+    /// What the view sees instead of entries of the copy, by ascending position.
+    older: Vec<(usize, Older)>,
+    /// Bytes of the older versions.
+    bytes: Vec<u8>,
+}
+
+/// A version that is not the one in the leaf.
+#[derive(Clone, Copy, Debug)]
+enum Older {
+    /// From here to there in the bytes of the cursor; whether it is special.
+    Value(usize, usize, bool),
+    Absent,
 }
 
 impl Cursor {
@@ -76,6 +91,8 @@ impl Cursor {
             high,
             key: Vec::new(),
             value: Vec::new(),
+            older: Vec::new(),
+            bytes: Vec::new(),
         }
     }
 
@@ -93,7 +110,7 @@ impl Cursor {
 
     /// Copies the next leaf. It may hold no entry of the range; then load again, until
     /// [`Cursor::is_at_end`].
-    pub fn load_step(&mut self, tree: &Tree) -> Step<()> {
+    pub fn load_step<V: View>(&mut self, tree: &Tree, view: &mut V) -> Step<()> {
         let seek = match &self.next {
             Next::From(key, _) => Seek::At(key),
             Next::Below(key) => Seek::Before(key),
@@ -102,6 +119,7 @@ impl Cursor {
         };
         let path = tree.seek(seek, 0)?;
         path.node.page().copy_image(&mut self.image);
+        let sees_all = view.sees_all(path.node.header().version_hint());
         path.node.track();
         path.node.validate()?;
         let page = path.node.header().page_id();
@@ -109,8 +127,36 @@ impl Cursor {
             let what = "its fences leave out the key that led to it";
             return Err(Error::corruption(page, what).into());
         }
-        self.select()
-            .map_err(|_| Error::corruption(page, "its contents lead outside of the page").into())
+        let lost = |_| Error::corruption(page, "its contents lead outside of the page");
+        let selected = self.select().map_err(lost)?;
+        self.older.clear();
+        self.bytes.clear();
+        if !sees_all {
+            self.look_at_versions(selected.0, selected.1, view)?;
+            // The versions belong to the copy only if the leaf is still what was copied.
+            path.node.validate()?;
+        }
+        (self.from, self.to, self.next) = selected;
+        Ok(())
+    }
+
+    /// Asks the view for each entry of the copy that belongs to the scan.
+    fn look_at_versions<V: View>(&mut self, from: usize, to: usize, view: &mut V) -> Step<()> {
+        let node = NodeRef::from(PageRef::of_image(&self.image));
+        for position in from..to {
+            self.key.clear();
+            node.key_to(position, &mut self.key)?;
+            let start = self.bytes.len();
+            match view.look(&self.key, &mut self.bytes)? {
+                Seen::Page => {}
+                Seen::Absent => self.older.push((position, Older::Absent)),
+                Seen::Value { special } => {
+                    let version = Older::Value(start, self.bytes.len(), special);
+                    self.older.push((position, version));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// The copy contains the place where the scan goes on. In a damaged tree it may not, and the
@@ -129,7 +175,7 @@ impl Cursor {
     }
 
     /// Finds the part of the copy that belongs to the scan, and where it goes on after it.
-    fn select(&mut self) -> Result<(), Restart> {
+    fn select(&self) -> Result<(usize, usize, Next), Restart> {
         let node = NodeRef::from(PageRef::of_image(&self.image));
         let count = node.count();
         // Only keys between the fences can be searched for.
@@ -155,14 +201,14 @@ impl Cursor {
             Bound::Excluded(key) => position(key, false)?,
         };
         // And not before what was given already.
-        (self.from, self.to) = match &self.next {
+        let (from, to) = match &self.next {
             Next::From(key, after) => (position(key, *after)?.max(low), high),
             Next::Below(key) => (low, position(key, false)?.min(high)),
             Next::Last => (low, high),
             Next::End => (0, 0),
         };
         let mut fence = Vec::new();
-        self.next = match self.direction {
+        let next = match self.direction {
             Direction::Forward if high < count || !node.upper_fence_to(&mut fence)? => Next::End,
             Direction::Forward => Next::From(fence, false),
             Direction::Backward => {
@@ -170,7 +216,7 @@ impl Cursor {
                 if low > 0 || fence.is_empty() { Next::End } else { Next::Below(fence) }
             }
         };
-        Ok(())
+        Ok((from, to, next))
     }
 
     /// Which way the scan goes.
@@ -188,12 +234,16 @@ impl Cursor {
         &self.value
     }
 
-    /// Takes the next entry of the copy: its key, its value, and the descriptor instead of the
-    /// value when that is large.
+    /// Takes the next entry of the copy, whose key and value are then [`Cursor::key`] and
+    /// [`Cursor::value`]; the descriptor when the value is large. `None` when what was next does not
+    /// exist for this scan.
+    ///
+    /// # Errors
+    /// Corruption.
     ///
     /// # Panics
     /// If none is loaded.
-    pub fn take(&mut self) -> Result<(&[u8], &[u8], Option<LargeValue>)> {
+    pub fn take(&mut self) -> Result<Option<Taken>> {
         assert!(self.is_loaded());
         let position = match self.direction {
             Direction::Forward => {
@@ -207,18 +257,42 @@ impl Cursor {
         };
         let node = NodeRef::from(PageRef::of_image(&self.image));
         let page = node.page_id();
+        let lost = |_| Error::corruption(page, "its contents lead outside of the page");
         self.key.clear();
         self.value.clear();
-        let read = node.key_to(position, &mut self.key).and_then(|()| {
-            node.value_to(position, &mut self.value)?;
-            node.value_range(position)
-        });
-        let Ok((_, _, special)) = read else {
-            return Err(Error::corruption(page, "its contents lead outside of the page"));
+        node.key_to(position, &mut self.key).map_err(lost)?;
+        let older = match self.older.is_empty() {
+            true => None,
+            false => self.older.binary_search_by_key(&position, |(at, _)| *at).ok(),
         };
-        let large = if special { Some(LargeValue::decode(&self.value, page)?) } else { None };
-        Ok((&self.key, &self.value, large))
+        let special = match older.map(|at| self.older[at].1) {
+            Some(Older::Absent) => return Ok(None),
+            Some(Older::Value(from, to, special)) => {
+                self.value.extend_from_slice(&self.bytes[from..to]);
+                special
+            }
+            None => {
+                node.value_to(position, &mut self.value).map_err(lost)?;
+                node.value_range(position).map_err(lost)?.2
+            }
+        };
+        if !special {
+            return Ok(Some(Taken::Inline));
+        }
+        Ok(match Special::decode(&self.value, page)? {
+            Special::Large(large) => Some(Taken::Large(large)),
+            Special::Ghost => None,
+        })
     }
+}
+
+/// What a scan took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// Key and value.
+    Inline,
+    /// Key and descriptor of the value.
+    Large(LargeValue),
 }
 
 /// The range of all keys that begin with `prefix`.

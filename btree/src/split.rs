@@ -2,22 +2,26 @@
 //!
 //! One step splits one node, from parent to child latched by upgrade, so it never waits with a
 //! latch held. A parent without room for the separator is split first, by a step of its own; the
-//! operation that needed room runs again and finds what is left to do. The frames and page ids of
+//! operation that needed room runs again and finds what is left to do. A split is one record of the
+//! log, so after a crash all of it is there or nothing. The frames and page ids of
 //! new nodes are reserved before any latch is taken.
 
 use crate::{
+    hint::Hint,
+    journal::Context,
     node::{NodeBuilder, NodeMut, NodeRef, NodeView, Split},
+    record::Op,
     tree::{Step, Stop, Tree},
 };
-use wattle_buffer::{Exclusive, Fault, PageImage, Swip, Target, Worker};
+use wattle_buffer::{Exclusive, Fault, PageImage, Swip, Target};
 
 /// New pages that a split may take: both halves of a root.
 pub(crate) const RESERVE: usize = 2;
 
 impl Tree {
     /// Splits the node of `level` that contains `key`, in favour of an insert of `key`.
-    pub(crate) fn split_step(&self, worker: &Worker, key: &[u8], level: u8) -> Step<()> {
-        self.split_with(worker, key, level, &|guard| {
+    pub(crate) fn split_step(&self, cx: &Context, key: &[u8], level: u8) -> Step<()> {
+        self.split_with(cx, key, level, &|guard| {
             let (node, view) = (NodeRef::from(guard.page()), NodeView::from(guard.bytes()));
             let position = if view.is_inner() {
                 node.child_position(key).ok()
@@ -36,11 +40,11 @@ impl Tree {
     /// sides no longer meet ("Contention and Space Management in B-Trees", section 3).
     pub(crate) fn contention_split_step(
         &self,
-        worker: &Worker,
+        cx: &Context,
         key: &[u8],
         position: usize,
     ) -> Step<()> {
-        self.split_with(worker, key, 0, &|guard| {
+        self.split_with(cx, key, 0, &|guard| {
             let view = NodeView::from(guard.bytes());
             view.split_near(position.clamp(1, view.count().max(2) - 1))
         })
@@ -48,12 +52,13 @@ impl Tree {
 
     fn split_with(
         &self,
-        worker: &Worker,
+        cx: &Context,
         key: &[u8],
         level: u8,
         choose: &dyn Fn(&Exclusive<'_>) -> Split,
     ) -> Step<()> {
-        if !worker.has_reserve(RESERVE) {
+        cx.check_room(true)?;
+        if !cx.worker.has_reserve(RESERVE) {
             return Err(Stop::Fault(Fault::Pages(RESERVE)));
         }
         let path = self.descend(key, level)?;
@@ -62,7 +67,7 @@ impl Tree {
             if !NodeView::from(root.bytes()).can_split() {
                 return Ok(());
             }
-            self.split_root(worker, root, choose);
+            self.split_root(cx, root, choose);
             return Ok(());
         };
         let mut parent = parent.upgrade()?;
@@ -72,11 +77,11 @@ impl Tree {
             return Ok(());
         }
         let split = choose(&node);
-        if !NodeMut::new(&mut parent.page_mut()).room_for(&split.separator) {
+        if !NodeView::from(parent.bytes()).room_for(&split.separator) {
             drop((parent, node));
-            return self.split_step(worker, key, level + 1);
+            return self.split_step(cx, key, level + 1);
         }
-        let (mut right, right_page) = self.pool.new_page(worker, self.id);
+        let (mut right, right_page) = self.pool.new_page(&cx.worker, self.id);
         let (mut left_image, mut right_image) = (PageImage::zeroed(), PageImage::zeroed());
         view.split_into(&split, &mut left_image, &mut right_image, view.page_id(), right_page);
         node.write_image(&mut left_image);
@@ -89,25 +94,33 @@ impl Tree {
             Swip::hot(right.frame()).0,
         );
         inserted.expect("the parent has room, it was asked under the same latch");
+        let Split { position: at, separator } = &split;
+        let child = Op::InsertChild { position, separator, child: right_page };
+        cx.log_group(&mut [
+            (&mut right, Op::NewImage),
+            (&mut node, Op::Truncate { position: *at, separator }),
+            (&mut parent, child),
+        ]);
+        right.header().set_version_hint(self.inherited(node.header().version_hint()));
         right.header().set_parent_hint(parent.frame(), position + 1);
         node.header().set_parent_hint(parent.frame(), position);
         let hot = parent.header().hot_children() + 1;
         parent.header().set_hot_children(hot);
-        worker.counters().splits.add(1);
+        cx.worker.counters().splits.add(1);
         Ok(())
     }
 
     /// The root keeps its page and its frame: its contents move to two new children.
     fn split_root(
         &self,
-        worker: &Worker,
+        cx: &Context,
         mut root: Exclusive<'_>,
         choose: &dyn Fn(&Exclusive<'_>) -> Split,
     ) {
         let view = NodeView::from(root.bytes());
         let split = choose(&root);
-        let (mut left, left_page) = self.pool.new_page(worker, self.id);
-        let (mut right, right_page) = self.pool.new_page(worker, self.id);
+        let (mut left, left_page) = self.pool.new_page(&cx.worker, self.id);
+        let (mut right, right_page) = self.pool.new_page(&cx.worker, self.id);
         let (mut left_image, mut right_image) = (PageImage::zeroed(), PageImage::zeroed());
         view.split_into(&split, &mut left_image, &mut right_image, left_page, right_page);
         let mut builder = NodeBuilder::inner(
@@ -125,10 +138,23 @@ impl Tree {
         left.write_image(&mut left_image);
         right.write_image(&mut right_image);
         root.write_image(&mut image);
+        cx.log_group(&mut [
+            (&mut left, Op::NewImage),
+            (&mut right, Op::NewImage),
+            (&mut root, Op::Image),
+        ]);
+        let hint = self.inherited(root.header().version_hint());
+        left.header().set_version_hint(hint);
+        right.header().set_version_hint(hint);
         for node in [&left, &right, &root] {
             self.adopt_children(node);
         }
-        worker.counters().splits.add(1);
+        cx.worker.counters().splits.add(1);
+    }
+
+    /// Version hint of a page that takes over records of a page with this one.
+    fn inherited(&self, hint: u64) -> u64 {
+        Hint::joined(hint, hint, || self.forest.now())
     }
 
     /// After the children of an inner node changed: counts the hot ones and tells them where their

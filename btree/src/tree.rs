@@ -5,15 +5,18 @@
 //! - a value;
 //! - [`Stop::Restart`]: an optimistic read did not validate; run it again;
 //! - [`Stop::Fault`]: it needs a page or room; resolve the fault, run it again;
+//! - [`Stop::Log`]: the log buffer of the session is full; wait for a flush, run it again;
 //! - [`Stop::Error`]: it cannot be done, and nothing was changed.
 
 use crate::{
+    journal::{Attachment, Context, wait_log},
     node::{NodeBuilder, NodeRef},
     owner::Forest,
 };
 use std::sync::Arc;
 use wattle_buffer::{
-    Error, Fault, FrameId, Optimistic, PageId, PageImage, Pool, Restart, Result, TreeId, Worker,
+    Error, Fault, FrameId, Optimistic, PageId, PageImage, Pool, Restart, Result, TreeId,
+    Worker,
 };
 
 /// Why a step ended without a value.
@@ -23,6 +26,8 @@ pub enum Stop {
     Restart,
     /// Resolve, then run the step again.
     Fault(Fault),
+    /// Wait until the log has taken what this session logged, then run the step again.
+    Log,
     /// The operation failed and changed nothing.
     Error(Error),
 }
@@ -48,27 +53,24 @@ const PATIENCE: u32 = 8;
 
 /// Runs a step until it ends in a value or an error, blocking the thread for faults.
 #[inline(always)]
-pub fn run<T>(worker: &Worker, mut step: impl FnMut(u32) -> Step<T>) -> Result<T> {
+pub fn run<T>(cx: &Context, mut step: impl FnMut(u32) -> Step<T>) -> Result<T> {
     match step(0) {
         Ok(value) => {
-            worker.counters().hits.add(1);
+            cx.worker.counters().hits.add(1);
             Ok(value)
         }
-        Err(stop) => run_again(worker, stop, step),
+        Err(stop) => run_again(cx, stop, step),
     }
 }
 
 #[cold]
-fn run_again<T>(
-    worker: &Worker,
-    mut stop: Stop,
-    mut step: impl FnMut(u32) -> Step<T>,
-) -> Result<T> {
+fn run_again<T>(cx: &Context, mut stop: Stop, mut step: impl FnMut(u32) -> Step<T>) -> Result<T> {
     let mut restarts = 0;
     loop {
         match stop {
-            Stop::Restart => restarted(worker, &mut restarts),
-            Stop::Fault(fault) => worker.resolve(fault)?,
+            Stop::Restart => restarted(&cx.worker, &mut restarts),
+            Stop::Fault(fault) => cx.worker.resolve(fault)?,
+            Stop::Log => wait_log(cx)?,
             Stop::Error(error) => return Err(error),
         }
         match step(restarts) {
@@ -98,21 +100,48 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Makes an empty tree.
+    /// Makes an empty tree that nothing but the caller knows.
     ///
     /// # Errors
     /// A full device, or a pool without a free frame.
-    pub fn create(worker: &Worker, forest: &Arc<Forest>, id: TreeId) -> Result<Tree> {
-        worker.resolve(Fault::Pages(1))?;
-        let pool = worker.pool();
-        let (mut guard, root_page) = pool.new_page(worker, id);
+    pub fn create(cx: &Context, forest: &Arc<Forest>, id: TreeId) -> Result<Tree> {
+        Self::create_with(cx, forest, id, |_, attach| {
+            cx.log_attachments(attach);
+            Ok(())
+        })
+    }
+
+    /// Makes an empty tree together with the record that refers to it. `record` gets the page of
+    /// the root, and what it must attach to that record ([`crate::Author::attach`]); the root is
+    /// latched meanwhile, which nobody else can want.
+    ///
+    /// # Errors
+    /// A full device, or a pool without a free frame; what `record` says. There is no tree then.
+    pub fn create_with(
+        cx: &Context,
+        forest: &Arc<Forest>,
+        id: TreeId,
+        record: impl FnOnce(PageId, &mut dyn FnMut(&mut dyn Attachment)) -> Result<()>,
+    ) -> Result<Tree> {
+        cx.worker.resolve(Fault::Pages(1))?;
+        let pool = cx.worker.pool();
+        let (mut guard, root_page) = pool.new_page(&cx.worker, id);
         let mut image = PageImage::zeroed();
         let node = NodeBuilder::leaf(root_page, id, &[], None);
         node.finish(&mut image).expect("an empty leaf fits");
         guard.write_image(&mut image);
         guard.header().set_pinned(true);
-        forest.plant(id, guard.frame());
-        Ok(Tree { pool: pool.clone(), forest: forest.clone(), id, root: guard.frame(), root_page })
+        let frame = guard.frame();
+        let recorded = record(root_page, &mut |record| record.new_page(&mut guard));
+        if let Err(error) = recorded {
+            guard.unchanged();
+            guard.header().set_pinned(false);
+            pool.free_page(guard);
+            return Err(error);
+        }
+        drop(guard);
+        forest.plant(id, frame);
+        Ok(Tree { pool: pool.clone(), forest: forest.clone(), id, root: frame, root_page })
     }
 
     /// Opens the tree with the root page `root_page`. Only one [`Tree`] may exist for each root.
@@ -120,14 +149,14 @@ impl Tree {
     /// # Errors
     /// A failed read or a corrupt root.
     pub fn open(
-        worker: &Worker,
+        cx: &Context,
         forest: &Arc<Forest>,
         id: TreeId,
         root_page: PageId,
     ) -> Result<Tree> {
-        let root = worker.load_root(root_page, id)?;
+        let root = cx.worker.load_root(root_page, id)?;
         forest.plant(id, root);
-        let (pool, forest) = (worker.pool().clone(), forest.clone());
+        let (pool, forest) = (cx.worker.pool().clone(), forest.clone());
         Ok(Tree { pool, forest, id, root, root_page })
     }
 

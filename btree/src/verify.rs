@@ -7,10 +7,12 @@
 
 use crate::{
     descend::Seek,
+    ghost::is_ghost,
+    journal::Context,
     node::{NodeRef, NodeView, check_full},
     tree::{Tree, run},
 };
-use wattle_buffer::{Error, PageId, PageImage, PageOwner, Result, Swip, Target, Worker};
+use wattle_buffer::{Error, PageId, PageImage, PageOwner, Result, Swip, Target};
 
 /// Called for each record: its key, its value, and whether the value is a descriptor.
 pub type EntryVisitor<'v> = &'v mut dyn FnMut(&[u8], &[u8], bool);
@@ -22,6 +24,8 @@ pub struct TreeReport {
     pub nodes: Vec<u64>,
     /// Records.
     pub records: u64,
+    /// Ghosts: deleted records that some snapshot may have needed.
+    pub ghosts: u64,
     /// Bytes in use of all leaves: headers, arrays, keys and values.
     pub leaf_bytes: u64,
     /// What is wrong, one sentence each.
@@ -43,15 +47,15 @@ impl Tree {
     /// A failed read. Damage is reported in the result instead.
     pub fn verify(
         &self,
-        worker: &Worker,
+        cx: &Context,
         page: &mut dyn FnMut(PageId),
         entry: EntryVisitor<'_>,
     ) -> Result<TreeReport> {
-        let levels = run(worker, |_| self.depth())?;
+        let levels = run(cx, |_| self.depth())?;
         let mut report = TreeReport { nodes: vec![0; levels], ..TreeReport::default() };
         page(self.root_page);
         for level in (0..levels).rev() {
-            match self.verify_level(worker, level as u8, page, entry, &mut report) {
+            match self.verify_level(cx, level as u8, page, entry, &mut report) {
                 Ok(()) => {}
                 Err(error @ Error::Corruption { .. }) => {
                     report.problems.push(format!("tree {}: {error}", self.id));
@@ -64,7 +68,7 @@ impl Tree {
 
     fn verify_level(
         &self,
-        worker: &Worker,
+        cx: &Context,
         level: u8,
         page: &mut dyn FnMut(PageId),
         entry: EntryVisitor<'_>,
@@ -75,7 +79,7 @@ impl Tree {
         // A damaged fence could lead in circles.
         let limit = self.pool.allocator().counts().0;
         for _ in 0..=limit {
-            let bounds = run(worker, |_| {
+            let bounds = run(cx, |_| {
                 let path = self.seek(Seek::At(&fence), level)?;
                 path.node.page().copy_image(&mut image);
                 path.node.validate()?;
@@ -169,9 +173,13 @@ impl Tree {
                 key.clear();
                 view.key_to(position, &mut key);
                 let (value, special) = view.value(position);
+                if is_ghost((value, special)) {
+                    report.ghosts += 1;
+                    continue;
+                }
+                report.records += 1;
                 entry(&key, value, special);
             }
-            report.records += view.count() as u64;
             report.leaf_bytes += view.used_bytes() as u64;
         }
         report.nodes[usize::from(level)] += 1;

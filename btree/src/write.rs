@@ -1,17 +1,25 @@
-//! Changes of one record: insert, put, update, in-place modify, remove.
+//! Changes of one record: insert, put, update, delete, in-place modify, remove.
 //!
 //! The leaf is searched optimistically and latched only for the change itself; latching succeeds
 //! only if nothing changed since the search. A leaf that has no room is split by a separate step,
 //! a leaf that gets empty enough is merged by one, and then the operation runs again or has ended.
+//!
+//! A *delete* by a transaction leaves a ghost, which readers take for nothing; a *remove* takes the
+//! record away at once, for records that no snapshot can want.
 
 use crate::{
+    author::Author,
+    ghost::{GHOST, Special, is_ghost},
+    journal::Context,
     large_value::LargeValue,
     merge::is_underfull,
-    node::{NodeMut, NodeRef, Search},
+    node::{NodeMut, NodeRef, NodeView, Search},
+    record::Op,
     split::RESERVE,
     tree::{Step, Stop, Tree},
+    undo::{Before, Undo},
 };
-use wattle_buffer::{Error, Exclusive, Worker};
+use wattle_buffer::{Error, Exclusive};
 
 /// Which records a write may meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +39,8 @@ pub enum Value<'a> {
     Inline(&'a [u8]),
     /// A descriptor of bytes elsewhere.
     Large(LargeValue),
+    /// None: the record is deleted and leaves a ghost.
+    Ghost,
 }
 
 /// What a write found and left behind.
@@ -38,36 +48,48 @@ pub enum Value<'a> {
 pub struct Written {
     /// The key was present before.
     pub existed: bool,
-    /// The value before was large and is now referenced by nothing.
+    /// The value before was large; whoever can no longer see it does not need it.
     pub orphan: Option<LargeValue>,
 }
 
+/// Shorter patches than this share of the value are logged instead of the value, percent.
+const PATCH_PERCENT: usize = 80;
+
 impl Tree {
     /// Writes one record. `restarts` is how often the step was run before, see contention split.
-    pub fn write_step(
+    #[inline]
+    pub fn write_step<A: Author>(
         &self,
-        worker: &Worker,
+        cx: &Context,
         key: &[u8],
         value: Value<'_>,
         mode: Mode,
+        author: &mut A,
         restarts: u32,
     ) -> Step<Written> {
+        cx.check_room(false)?;
         let path = self.descend(key, 0)?;
         let search = self.checked(&path.node, path.node_ref().search(key))?;
-        match (search.found, mode) {
-            (true, Mode::Insert) => {
-                path.node.validate()?;
-                return Err(Stop::Error(Error::KeyExists));
-            }
-            (false, Mode::Update) => {
-                path.node.validate()?;
-                path.node.track();
-                return Ok(Written::default());
-            }
-            _ => {}
+        if !search.found && mode == Mode::Update {
+            path.node.validate()?;
+            path.node.track();
+            return Ok(Written::default());
         }
         let mut leaf = path.node.upgrade()?;
-        let orphan = if search.found { self.large_at(&leaf, search.position)? } else { None };
+        let view = NodeView::from(leaf.bytes());
+        let before = search.found.then(|| view.value(search.position));
+        author.check(leaf.header(), key, before)?;
+        let ghost = before.is_some_and(is_ghost);
+        let existed = search.found && !ghost;
+        match (existed, mode) {
+            (true, Mode::Insert) => return Err(Stop::Error(Error::KeyExists)),
+            (false, Mode::Update) => return Ok(Written::default()),
+            _ => {}
+        }
+        let mut orphan = None;
+        if let (Some((bytes, true)), false) = (before, ghost) {
+            orphan = Some(LargeValue::decode(bytes, leaf.header().page_id())?);
+        }
         let descriptor;
         let (bytes, special) = match value {
             Value::Inline(bytes) => (bytes, false),
@@ -75,34 +97,168 @@ impl Tree {
                 descriptor = large.encode();
                 (&descriptor[..], true)
             }
+            Value::Ghost => (GHOST, true),
         };
-        let mut page = leaf.page_mut();
-        let mut node = NodeMut::new(&mut page);
-        let written = if search.found {
-            node.replace_value(search.position, bytes, special)
-        } else {
-            node.insert_leaf(search.position, key, bytes, special)
-        };
-        if written.is_err() {
-            drop(leaf);
-            self.split_step(worker, key, 0)?;
-            return Err(Stop::Restart);
+        match before {
+            Some((old, false)) if !special && old.len() == bytes.len() => {
+                self.overwrite(cx, &mut leaf, search.position, key, bytes, author);
+            }
+            Some(_) => {
+                if !self.replace(cx, &mut leaf, search.position, key, (bytes, special), author) {
+                    return self.make_room(cx, leaf, key, author);
+                }
+            }
+            None => {
+                let mut page = leaf.page_mut();
+                let mut node = NodeMut::new(&mut page);
+                if node.insert_leaf(search.position, key, bytes, special).is_err() {
+                    return self.make_room(cx, leaf, key, author);
+                }
+                let undo = Undo { tree: self.id, key, before: Before::Absent };
+                cx.log_change(&mut leaf, Op::Insert { key, value: bytes, special }, Some(undo), author);
+            }
         }
-        self.sample_contention(worker, leaf, key, search, restarts);
-        Ok(Written { existed: search.found, orphan })
+        author.done(leaf.header(), key);
+        self.sample_contention(cx, leaf, key, search, restarts);
+        Ok(Written { existed, orphan })
+    }
+
+    /// Replaces the value of a record, which may change its length. False: there is no room.
+    fn replace<A: Author>(
+        &self,
+        cx: &Context,
+        leaf: &mut Exclusive<'_>,
+        position: usize,
+        key: &[u8],
+        value: (&[u8], bool),
+        author: &mut A,
+    ) -> bool {
+        let mut old = cx.scratch.borrow_mut();
+        old.clear();
+        let (bytes, special) = NodeView::from(leaf.bytes()).value(position);
+        if !author.is_auto() {
+            old.extend_from_slice(bytes);
+        }
+        let mut page = leaf.page_mut();
+        if NodeMut::new(&mut page).replace_value(position, value.0, value.1).is_err() {
+            return false;
+        }
+        let undo =
+            Undo { tree: self.id, key, before: Before::Value { bytes: &old, special } };
+        let op = Op::Replace { key, value: value.0, special: value.1 };
+        cx.log_change(leaf, op, Some(undo), author);
+        true
+    }
+
+    /// Overwrites an inline value by one of the same length; logs only what differs when that is
+    /// less.
+    #[inline]
+    fn overwrite<A: Author>(
+        &self,
+        cx: &Context,
+        leaf: &mut Exclusive<'_>,
+        position: usize,
+        key: &[u8],
+        value: &[u8],
+        author: &mut A,
+    ) {
+        let mut old = cx.scratch.borrow_mut();
+        old.clear();
+        let (bytes, _) = NodeView::from(leaf.bytes()).value(position);
+        let (from, to) = difference(bytes, value);
+        let (from, to) = match (to - from) * 100 < value.len() * PATCH_PERCENT {
+            true => (from, to),
+            false => (0, value.len()),
+        };
+        let is_patch = to - from < value.len();
+        if !author.is_auto() {
+            old.extend_from_slice(&bytes[from..to]);
+        }
+        NodeMut::new(&mut leaf.page_mut()).write_value(position, from, &value[from..to]);
+        let (op, before) = if is_patch {
+            let bytes = &value[from..to];
+            (Op::Patch { key, offset: from, bytes }, Before::Patch { offset: from, bytes: &old })
+        } else {
+            let before = Before::Value { bytes: &old, special: false };
+            (Op::Replace { key, value, special: false }, before)
+        };
+        cx.log_change(leaf, op, Some(Undo { tree: self.id, key, before }), author);
+    }
+
+    /// A leaf without room loses the ghosts that nobody needs, or is split.
+    #[cold]
+    fn make_room<A: Author, T>(
+        &self,
+        cx: &Context,
+        mut leaf: Exclusive<'_>,
+        key: &[u8],
+        author: &mut A,
+    ) -> Step<T> {
+        leaf.unchanged();
+        if !self.purge_leaf(cx, &mut leaf, author) {
+            drop(leaf);
+            self.split_step(cx, key, 0)?;
+        }
+        Err(Stop::Restart)
+    }
+
+    /// Removes all ghosts of a leaf that no snapshot needs; gives whether there were any.
+    fn purge_leaf<A: Author>(
+        &self,
+        cx: &Context,
+        leaf: &mut Exclusive<'_>,
+        author: &mut A,
+    ) -> bool {
+        let view = NodeView::from(leaf.bytes());
+        let mut key = Vec::new();
+        let mut gone = Vec::new();
+        for position in 0..view.count() {
+            if is_ghost(view.value(position)) {
+                key.clear();
+                view.key_to(position, &mut key);
+                if author.may_purge(&key) {
+                    gone.push((position, key.clone()));
+                }
+            }
+        }
+        for (position, key) in gone.iter().rev() {
+            NodeMut::new(&mut leaf.page_mut()).remove_leaf(*position);
+            cx.log_group(&mut [(leaf, Op::Remove { key })]);
+        }
+        !gone.is_empty()
+    }
+
+    /// Removes the ghost of `key` if there is one and nobody needs it. Gives whether its leaf should
+    /// be merged now ([`Tree::merge_step`]).
+    pub fn purge_step<A: Author>(&self, cx: &Context, key: &[u8], author: &mut A) -> Step<bool> {
+        cx.check_room(false)?;
+        let path = self.descend(key, 0)?;
+        let search = self.checked(&path.node, path.node_ref().search(key))?;
+        if !search.found {
+            path.node.validate()?;
+            return Ok(false);
+        }
+        let mut leaf = path.node.upgrade()?;
+        let view = NodeView::from(leaf.bytes());
+        if !is_ghost(view.value(search.position)) || !author.may_purge(key) {
+            return Ok(false);
+        }
+        Ok(self.remove_at(cx, &mut leaf, search.position, key, author))
     }
 
     /// Changes the value of a record in place through `change`, which gets the bytes of an inline
     /// value in private memory (`buffer`) and cannot change their number. False when the key is
     /// absent; the descriptor when its value is large.
-    pub fn modify_step(
+    pub fn modify_step<A: Author>(
         &self,
-        worker: &Worker,
+        cx: &Context,
         key: &[u8],
         buffer: &mut Vec<u8>,
         change: &mut impl FnMut(&mut [u8]),
+        author: &mut A,
         restarts: u32,
     ) -> Step<Result<bool, LargeValue>> {
+        cx.check_room(false)?;
         let path = self.descend(key, 0)?;
         let search = self.checked(&path.node, path.node_ref().search(key))?;
         if !search.found {
@@ -111,21 +267,33 @@ impl Tree {
             return Ok(Ok(false));
         }
         let mut leaf = path.node.upgrade()?;
-        if let Some(large) = self.large_at(&leaf, search.position)? {
-            return Ok(Err(large));
+        let view = NodeView::from(leaf.bytes());
+        let before = view.value(search.position);
+        author.check(leaf.header(), key, Some(before))?;
+        if before.1 {
+            return Ok(match Special::decode(before.0, leaf.header().page_id())? {
+                Special::Ghost => Ok(false),
+                Special::Large(large) => Err(large),
+            });
         }
-        let (offset, len, _) = self.latched(&leaf, |node| node.value_range(search.position))?;
         buffer.clear();
-        self.latched(&leaf, |_| leaf.page().append_to(offset, len, buffer))?;
+        buffer.extend_from_slice(before.0);
         change(buffer);
-        leaf.page_mut().write(offset, buffer);
-        self.sample_contention(worker, leaf, key, search, restarts);
+        self.overwrite(cx, &mut leaf, search.position, key, buffer, author);
+        author.done(leaf.header(), key);
+        self.sample_contention(cx, leaf, key, search, restarts);
         Ok(Ok(true))
     }
 
-    /// Removes one record. Also tells whether its leaf is so empty now that
+    /// Removes one record at once. Also tells whether its leaf is so empty now that
     /// [`Tree::merge_step`] should follow.
-    pub fn remove_step(&self, key: &[u8]) -> Step<(Written, bool)> {
+    pub fn remove_step<A: Author>(
+        &self,
+        cx: &Context,
+        key: &[u8],
+        author: &mut A,
+    ) -> Step<(Written, bool)> {
+        cx.check_room(false)?;
         let path = self.descend(key, 0)?;
         let search = self.checked(&path.node, path.node_ref().search(key))?;
         if !search.found {
@@ -134,33 +302,38 @@ impl Tree {
             return Ok((Written::default(), false));
         }
         let mut leaf = path.node.upgrade()?;
-        let orphan = self.large_at(&leaf, search.position)?;
-        NodeMut::new(&mut leaf.page_mut()).remove_leaf(search.position);
-        let underfull = leaf.frame() != self.root && is_underfull(leaf.bytes().into());
-        Ok((Written { existed: true, orphan }, underfull))
-    }
-
-    /// The descriptor of the value at `position`, if it is large.
-    fn large_at(&self, leaf: &Exclusive<'_>, position: usize) -> Step<Option<LargeValue>> {
-        let (_, len, special) = self.latched(leaf, |node| node.value_range(position))?;
-        if !special {
-            return Ok(None);
+        let before = NodeView::from(leaf.bytes()).value(search.position);
+        author.check(leaf.header(), key, Some(before))?;
+        let mut orphan = None;
+        if before.1 && !is_ghost(before) {
+            orphan = Some(LargeValue::decode(before.0, leaf.header().page_id())?);
         }
-        let mut bytes = Vec::with_capacity(len);
-        self.latched(leaf, |node| node.value_to(position, &mut bytes))?;
-        Ok(Some(LargeValue::decode(&bytes, leaf.header().page_id())?))
+        let existed = !is_ghost(before);
+        let underfull = self.remove_at(cx, &mut leaf, search.position, key, author);
+        author.done(leaf.header(), key);
+        Ok((Written { existed, orphan }, underfull))
     }
 
-    /// A read under the latch: a failed bounds check can only be corruption.
-    pub(crate) fn latched<'p, T>(
+    /// Removes the record at `position`; gives whether the leaf is underfull then.
+    pub(crate) fn remove_at<A: Author>(
         &self,
-        guard: &Exclusive<'p>,
-        read: impl FnOnce(NodeRef<'_>) -> Result<T, wattle_buffer::Restart>,
-    ) -> Step<T> {
-        read(NodeRef::from(guard.page())).map_err(|_| {
-            let page = guard.header().page_id();
-            Stop::Error(Error::corruption(page, "its contents lead outside of the page"))
-        })
+        cx: &Context,
+        leaf: &mut Exclusive<'_>,
+        position: usize,
+        key: &[u8],
+        author: &mut A,
+    ) -> bool {
+        let mut old = cx.scratch.borrow_mut();
+        old.clear();
+        let (bytes, special) = NodeView::from(leaf.bytes()).value(position);
+        if !author.is_auto() {
+            old.extend_from_slice(bytes);
+        }
+        NodeMut::new(&mut leaf.page_mut()).remove_leaf(position);
+        let before = Before::Value { bytes: &old, special };
+        let undo = Undo { tree: self.id, key, before };
+        cx.log_change(leaf, Op::Remove { key }, Some(undo), author);
+        leaf.frame() != self.root && is_underfull(leaf.bytes().into())
     }
 
     /// Contention split, first half: notes one write in [`SAMPLE_EVERY`], and when enough of a
@@ -168,21 +341,21 @@ impl Tree {
     #[inline(always)]
     fn sample_contention(
         &self,
-        worker: &Worker,
+        cx: &Context,
         leaf: Exclusive<'_>,
         key: &[u8],
         search: Search,
         restarts: u32,
     ) {
-        if worker.random().is_multiple_of(SAMPLE_EVERY) {
-            self.sampled_write(worker, leaf, key, search, restarts);
+        if cx.worker.random().is_multiple_of(SAMPLE_EVERY) {
+            self.sampled_write(cx, leaf, key, search, restarts);
         }
     }
 
     #[cold]
     fn sampled_write(
         &self,
-        worker: &Worker,
+        cx: &Context,
         leaf: Exclusive<'_>,
         key: &[u8],
         search: Search,
@@ -202,14 +375,24 @@ impl Tree {
         drop(leaf);
         // The split is an improvement, not a need: whatever stops it, the write is done. Most
         // writers never had a reason to hold pages in reserve.
-        if !worker.try_reserve(RESERVE) {
+        if !cx.worker.try_reserve(RESERVE) {
             return;
         }
         let between = Search { position: last.max(search.position).min(count - 1), found: true };
-        if self.contention_split_step(worker, key, between.position).is_ok() {
-            worker.counters().contention_splits.add(1);
+        if self.contention_split_step(cx, key, between.position).is_ok() {
+            cx.worker.counters().contention_splits.add(1);
         }
     }
+}
+
+/// The range of bytes in which two values of the same length differ.
+fn difference(old: &[u8], new: &[u8]) -> (usize, usize) {
+    let from = old.iter().zip(new).take_while(|(old, new)| old == new).count();
+    if from == new.len() {
+        return (0, 0);
+    }
+    let same = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
+    (from, new.len() - same)
 }
 
 /// One write in this many is sampled for contention ("Contention and Space Management in

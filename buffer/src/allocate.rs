@@ -9,11 +9,14 @@
 use crate::{
     error::{Error, Result},
     frame::FrameHeader,
-    ids::{FrameId, PageId},
+    ids::{FrameId, Gsn, PageId},
     io::Storage,
     sync::{AtomicUsize, Mutex, Ordering},
 };
-use std::{collections::VecDeque, task::Waker};
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    task::Waker,
+};
 
 const END: u32 = u32::MAX;
 
@@ -173,8 +176,30 @@ const GROW_MIN: u64 = 256;
 const GROW_MAX: u64 = 16 * 1024;
 
 /// Which pages of the store are in use.
+///
+/// There are two answers. The first is what may be given out now; it includes pages that sessions
+/// hold in reserve and pages whose last write is still in flight. The second is what the log says,
+/// as of any epoch that is durable: a page is in use from the record that puts it into a tree to
+/// the record that takes it out. A checkpoint stores the second.
 pub struct PageAllocator {
     pages: Mutex<PageMap>,
+    logged: Mutex<LoggedMap>,
+}
+
+/// What the log says about pages.
+#[derive(Default)]
+struct LoggedMap {
+    /// Bit set: in use, as of the records applied so far.
+    words: Vec<u64>,
+    /// Records not yet applied, in the order in which they were logged for each page: epoch, first
+    /// page and number of pages, whether they are in use.
+    changes: VecDeque<(u64, u64, u64, bool)>,
+    /// Pages that the log took out of a tree, and when, since the place where recovery would begin.
+    recent: HashMap<PageId, u64>,
+    /// Groups whose words changed since they were last taken.
+    dirty: BTreeSet<u64>,
+    /// Above the numbers of all records that freed a page: a page that is used again begins there.
+    freed: Gsn,
 }
 
 struct PageMap {
@@ -200,7 +225,59 @@ impl PageAllocator {
         let mut map = PageMap { words, capacity, used: 0, cursor: 0 };
         map.take_reserved(0);
         map.used = map.words.iter().map(|w| u64::from(w.count_ones())).sum();
-        PageAllocator { pages: Mutex::new(map) }
+        let logged = LoggedMap { words: map.words.clone(), ..LoggedMap::default() };
+        PageAllocator { pages: Mutex::new(map), logged: Mutex::new(logged) }
+    }
+
+    /// A record of `epoch` puts `count` pages from `first` on into a tree, or takes them out.
+    pub fn log_change(&self, epoch: u64, first: PageId, count: u64, in_use: bool) {
+        let mut logged = self.logged.lock();
+        logged.changes.push_back((epoch, first.0, count, in_use));
+        if !in_use {
+            let pages = (first.0..first.0 + count).map(|page| (PageId(page), epoch));
+            logged.recent.extend(pages);
+        }
+    }
+
+    /// The log may still have changes of this page from before it was freed: recovery would make
+    /// them again. Such a page must not get contents that the log does not know.
+    pub fn is_recently_freed(&self, page: PageId) -> bool {
+        self.logged.lock().recent.contains_key(&page)
+    }
+
+    /// Recovery begins at `epoch` from now on.
+    pub fn forget_freed_before(&self, epoch: u64) {
+        self.logged.lock().recent.retain(|_, freed| *freed >= epoch);
+    }
+
+    /// The record numbered `gsn` took pages out of a tree.
+    pub fn log_freed(&self, gsn: Gsn) {
+        let mut logged = self.logged.lock();
+        logged.freed = logged.freed.max(gsn);
+    }
+
+    /// The numbers of a page that is put into a tree must be above this, whatever it held before.
+    pub fn freed_gsn(&self) -> Gsn {
+        self.logged.lock().freed
+    }
+
+    /// Applies the records of all epochs up to `epoch`, which must be durable.
+    pub fn settle(&self, epoch: u64) {
+        self.logged.lock().settle(epoch);
+    }
+
+    /// Settles, and takes the bitmaps of all groups that changed since they were last taken, with
+    /// the group's number.
+    pub fn take_changed_groups(&self, epoch: u64) -> Vec<(u64, Vec<u64>)> {
+        let mut logged = self.logged.lock();
+        logged.settle(epoch);
+        let dirty = std::mem::take(&mut logged.dirty);
+        dirty.into_iter().map(|group| (group, logged.group(group))).collect()
+    }
+
+    /// Groups whose bitmaps could not be stored: they count as changed again.
+    pub fn keep_changed_groups(&self, groups: impl IntoIterator<Item = u64>) {
+        self.logged.lock().dirty.extend(groups);
     }
 
     /// Takes over room that was reserved on the device already.
@@ -259,6 +336,38 @@ impl PageAllocator {
     pub fn counts(&self) -> (u64, u64) {
         let map = self.pages.lock();
         (map.capacity, map.used)
+    }
+}
+
+/// Words of the bitmap of a group.
+const GROUP_WORDS: usize = (BITMAP_GROUP / 64) as usize;
+const _: () = assert!(BITMAP_GROUP.is_multiple_of(64));
+
+impl LoggedMap {
+    fn settle(&mut self, epoch: u64) {
+        let LoggedMap { words, changes, dirty, .. } = self;
+        changes.retain(|&(of, first, count, in_use)| {
+            if of > epoch {
+                return true;
+            }
+            for page in first..first + count {
+                let at = page as usize / 64;
+                if at >= words.len() {
+                    words.resize(at + 1, 0);
+                }
+                let bit = 1 << (page % 64);
+                words[at] = if in_use { words[at] | bit } else { words[at] & !bit };
+                dirty.insert(page / BITMAP_GROUP);
+            }
+            false
+        });
+    }
+
+    fn group(&self, group: u64) -> Vec<u64> {
+        let start = group as usize * GROUP_WORDS;
+        let mut words: Vec<u64> = self.words.iter().skip(start).take(GROUP_WORDS).copied().collect();
+        words.resize(GROUP_WORDS, 0);
+        words
     }
 }
 

@@ -270,6 +270,7 @@ impl Pool {
         let frame = target.finish();
         let state = self.header(frame);
         state.set_clean_at(Gsn(gsn));
+        state.set_version_hint(self.owner().load_hint());
         state.set_link(self.elapsed_ms());
         self.policy.on_load(&state.tracker, self.epoch());
         state.change_state(FrameState::Reading, FrameState::Loaded);

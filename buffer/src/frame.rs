@@ -58,7 +58,7 @@ pub struct FrameHeader {
     /// Number of the first change since the page was clean; 0 when clean. Bounds what a checkpoint
     /// must keep of the log.
     first_gsn: AtomicU64,
-    /// Commit time of the newest change, for snapshot readers of the transaction layer.
+    /// Which snapshots see the page as it is; a word of the transaction layer.
     version_hint: AtomicU64,
     /// Frame of the parent in the high half, position of the swip in the low 16 bits.
     parent_hint: AtomicU64,
@@ -210,9 +210,24 @@ impl FrameHeader {
         self.parent_hint.store(hint, Ordering::Relaxed);
     }
 
-    /// Commit time of the newest change of the page.
+    /// Word of the transaction layer that says which snapshots see the page as it is.
+    #[inline(always)]
     pub fn version_hint(&self) -> u64 {
         self.version_hint.load(Ordering::Relaxed)
+    }
+
+    /// Sets the hint; the caller holds the exclusive latch or owns the frame.
+    #[inline(always)]
+    pub fn set_version_hint(&self, hint: u64) {
+        self.version_hint.store(hint, Ordering::Relaxed);
+    }
+
+    /// Replaces one hint by another that says the same or more, without a latch. A page that came
+    /// into the frame meanwhile has another hint, or the replacement is right for it too. False when
+    /// the hint is no longer `old`.
+    pub fn resolve_version_hint(&self, old: u64, new: u64) -> bool {
+        let (success, failure) = (Ordering::Release, Ordering::Relaxed);
+        self.version_hint.compare_exchange(old, new, success, failure).is_ok()
     }
 
     /// A write of the page is in flight.

@@ -1,5 +1,9 @@
 //! Guards: the ways in which a tree operation holds a frame. An [`Optimistic`] guard is only a
 //! version; an [`Exclusive`] guard is the latch and knows whether the page was changed.
+//!
+//! A change of contents has two halves under one latch: the bytes ([`Exclusive::page_mut`]) and the
+//! number that orders it ([`Exclusive::stamp`]), which comes from the log record of the change. A
+//! guard that was changed and never stamped is a change that no log knows, and a panic.
 
 use crate::{
     frame::FrameHeader,
@@ -56,6 +60,7 @@ impl<'p> Optimistic<'p> {
             version: self.version,
             changed: false,
             dirtied: false,
+            stamped: false,
         })
     }
 
@@ -74,6 +79,7 @@ pub struct Exclusive<'p> {
     pub(crate) version: Version,
     pub(crate) changed: bool,
     pub(crate) dirtied: bool,
+    pub(crate) stamped: bool,
 }
 
 impl<'p> Exclusive<'p> {
@@ -100,14 +106,38 @@ impl<'p> Exclusive<'p> {
         self.pool.page_ref(self.frame)
     }
 
-    /// The bytes for a change of contents: the page becomes dirty, gets the next change number and
-    /// the change is reported to the replacement policy.
+    /// The bytes for a change of contents, which is reported to the replacement policy.
+    /// [`Exclusive::stamp`] must follow before the latch is released.
     #[inline(always)]
     pub fn page_mut(&mut self) -> PageMut<'_> {
         if !self.dirtied {
-            self.record_change();
+            (self.changed, self.dirtied) = (true, true);
+            self.pool.policy.on_write(&self.header.tracker, self.pool.epoch());
         }
         self.pool.page_mut(self)
+    }
+
+    /// A change that was begun found that it cannot be made and left every byte as it was.
+    pub fn unchanged(&mut self) {
+        if !self.stamped {
+            self.dirtied = false;
+        }
+    }
+
+    /// Gives the change its number, which is above all numbers that the page had before; the page
+    /// is dirty from here on.
+    #[inline(always)]
+    pub fn stamp(&mut self, gsn: Gsn) {
+        debug_assert!(gsn > self.header.gsn(), "change numbers of a page ascend");
+        (self.changed, self.dirtied, self.stamped) = (true, true, true);
+        self.header.record_change(gsn);
+        self.pool.page_mut(self).set_u64(header::GSN, gsn.0);
+    }
+
+    /// Number of the last change of the page.
+    #[inline(always)]
+    pub fn gsn(&self) -> Gsn {
+        self.header.gsn()
     }
 
     /// The bytes for plain reads.
@@ -116,22 +146,16 @@ impl<'p> Exclusive<'p> {
         self.pool.page_bytes(self)
     }
 
-    /// Replaces the whole page by `image`, which gets the next change number.
+    /// Replaces the whole page by `image`, which gets the number of the last change.
     pub fn write_image(&mut self, image: &mut PageImage) {
-        if !self.dirtied {
-            self.record_change();
-        }
         image.set_u64(header::GSN, self.header.gsn().0);
         self.page_mut().write_image(image);
     }
 
-    #[inline(always)]
-    fn record_change(&mut self) {
-        (self.changed, self.dirtied) = (true, true);
-        let gsn = Gsn(self.header.gsn().0 + 1);
-        self.header.record_change(gsn);
-        self.pool.policy.on_write(&self.header.tracker, self.pool.epoch());
-        self.pool.page_mut(self).set_u64(header::GSN, gsn.0);
+    /// Copies the page as storage sees it: its swips name page ids.
+    pub fn copy_image(&self, image: &mut PageImage) {
+        image.0.copy_from_slice(self.bytes());
+        self.pool.unswizzle(image);
     }
 
     /// Replaces a swip. The page does not become dirty, because its image on storage names page
@@ -144,6 +168,14 @@ impl<'p> Exclusive<'p> {
     /// Optimistic readers must notice, although the bytes stay.
     pub(crate) fn mark_changed(&mut self) {
         self.changed = true;
+    }
+
+    /// Numbers a change that nobody logged.
+    #[cold]
+    fn stamp_unlogged(&mut self) {
+        let logged = self.pool.barrier().is_log() && !std::thread::panicking();
+        assert!(!logged, "a change of page {} was not logged", self.header.page_id());
+        self.stamp(Gsn(self.header.gsn().0 + 1));
     }
 
     /// Releases the latch and goes on optimistically from this moment.
@@ -159,6 +191,9 @@ impl<'p> Exclusive<'p> {
 impl Drop for Exclusive<'_> {
     #[inline(always)]
     fn drop(&mut self) {
+        if self.dirtied && !self.stamped {
+            self.stamp_unlogged();
+        }
         self.header.latch.release(self.version, self.changed);
     }
 }

@@ -12,6 +12,11 @@ use crate::{
 pub trait LogBarrier: Send + Sync {
     /// Returns once every change numbered up to `gsn` is durable in the log.
     fn ensure_durable(&self, gsn: Gsn) -> Result<()>;
+
+    /// Whether there is a log that must know of every change.
+    fn is_log(&self) -> bool {
+        false
+    }
 }
 
 /// No log: every page may be written at any time, and a crash may lose or mix changes.
@@ -40,6 +45,11 @@ pub trait PageOwner: Send + Sync {
     /// Checks the structure of a page that was just read, so that code that holds its latch may
     /// rely on all offsets. `pages` is the number of pages of the store.
     fn check(&self, page: &[u8; PAGE_SIZE], pages: u64) -> Result<(), String>;
+
+    /// Version hint of a page that was just read: who changed it before is not known.
+    fn load_hint(&self) -> u64 {
+        0
+    }
 
     /// A dirty leaf is about to be written: a chance to save space first (X-merge). Takes no latch
     /// that it would have to wait for. Gives whether a page was saved.

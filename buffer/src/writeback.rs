@@ -9,7 +9,7 @@
 
 use crate::{
     error::{Error, Result},
-    evictor::{cpu_time_ns, evict},
+    evictor::{cpu_time_ns, evict, queue_write},
     frame::{FrameHeader, FrameState},
     ids::{FrameId, Gsn, PageId},
     io::PageWrite,
@@ -20,6 +20,9 @@ use crate::{
     worker::Counters,
 };
 use std::{collections::VecDeque, sync::Arc, time::Duration};
+
+/// Pages after which a checkpoint looks at its pace.
+const CHECKPOINT_STEP: usize = 16;
 
 /// Writer threads of a pool: while one batch is on the device, the next is being copied.
 pub(crate) const WRITERS: usize = 2;
@@ -60,6 +63,11 @@ impl WriteQueue {
     /// No more pages should be claimed for now.
     pub(crate) fn is_full(&self) -> bool {
         self.state.lock().claims.len() >= self.capacity
+    }
+
+    /// There is little to do: a checkpoint may add to it.
+    fn has_room_for_checkpoint(&self) -> bool {
+        self.state.lock().claims.len() < self.capacity / 2
     }
 
     /// Queues a page whose write the caller claimed.
@@ -319,6 +327,58 @@ impl Pool {
             Target::Hot(child) => Swip::evicted(self.header(child).page_id()).0,
             Target::Evicted(_) => raw,
         });
+    }
+
+    /// Writes every page that has a change numbered below `limit` which is not on storage, through
+    /// the background writers, while everything else goes on. `pace` is called now and then with the
+    /// number of pages queued since the last call, and may sleep; it stops the work by an error.
+    ///
+    /// # Errors
+    /// The failure of the writers, when nothing can be written; what `pace` says.
+    pub fn write_older(
+        &self,
+        limit: Gsn,
+        pace: &mut dyn FnMut(usize) -> Result<()>,
+    ) -> Result<u64> {
+        let is_older = |frame: FrameId| {
+            let header = self.header(frame);
+            header.state() == FrameState::Hot && header.first_gsn().is_some_and(|gsn| gsn < limit)
+        };
+        let frames = (0..self.frames() as u32).map(FrameId);
+        let mut left: Vec<FrameId> = frames.filter(|frame| is_older(*frame)).collect();
+        let mut queued = 0;
+        let mut idle_since = std::time::Instant::now();
+        // Pages that become dirty later have later changes: nothing is added to the list.
+        while !left.is_empty() {
+            let before = left.len();
+            let mut since_pace = 0;
+            for frame in &left {
+                while !self.writes.has_room_for_checkpoint() {
+                    pace(std::mem::take(&mut since_pace))?;
+                    crate::sync::sleep(Duration::from_micros(200));
+                }
+                // A page that another writes already, or that is latched, is looked at again.
+                if is_older(*frame) && queue_write(self, *frame, f32::NEG_INFINITY) {
+                    queued += 1;
+                    since_pace += 1;
+                    if since_pace == CHECKPOINT_STEP {
+                        pace(std::mem::take(&mut since_pace))?;
+                    }
+                }
+            }
+            pace(since_pace)?;
+            left.retain(|frame| is_older(*frame));
+            if left.len() < before {
+                idle_since = std::time::Instant::now();
+                continue;
+            }
+            if idle_since.elapsed() > self.options.stall_timeout {
+                let stalled = "pages could not be written for a checkpoint".to_string();
+                return Err(self.writes.last_error().unwrap_or(Error::Limit(stalled)));
+            }
+            crate::sync::sleep(Duration::from_micros(500));
+        }
+        Ok(queued)
     }
 
     /// Writes every dirty page and waits for it; gives how many were written. Background threads

@@ -46,6 +46,26 @@ pub(crate) fn write_hints(page: &mut PageMut<'_>, from: usize) {
     }
 }
 
+impl<'a> NodeView<'a> {
+    fn frame<'k>(self, pending: Option<(&'k [u8], usize)>) -> Frame<'k>
+    where
+        'a: 'k,
+    {
+        Frame { lower: self.lower(), upper: self.upper(), inner: self.is_inner(), pending }
+    }
+
+    /// Whether [`NodeMut::insert_child`] has room for this separator.
+    pub fn room_for(self, separator: &[u8]) -> bool {
+        let suffix = separator.strip_prefix(self.prefix());
+        let needed = suffix.map(|suffix| INNER_ENTRY + round8(tail_of(suffix).len()));
+        if needed.is_some_and(|needed| self.free_bytes() >= needed) {
+            return true;
+        }
+        self.may_improve()
+            && self.frame(Some((separator, 0))).plan(Piece::all(self).items()).is_ok()
+    }
+}
+
 impl<'a, 'p> NodeMut<'a, 'p> {
     /// Views the node in `page`, which must have passed [`super::check`] or have been built here.
     pub fn new(page: &'a mut PageMut<'p>) -> Self {
@@ -271,16 +291,9 @@ impl<'a, 'p> NodeMut<'a, 'p> {
         with_prefix(view.prefix().len(), view.used_bytes()) && with_prefix(implied, used)
     }
 
-    /// Whether [`Self::insert_child`] has room for this separator.
+    /// See [`NodeView::room_for`].
     pub fn room_for(&self, separator: &[u8]) -> bool {
-        let view = self.view();
-        let suffix = separator.strip_prefix(view.prefix());
-        let needed = suffix.map(|suffix| INNER_ENTRY + round8(tail_of(suffix).len()));
-        if needed.is_some_and(|needed| view.free_bytes() >= needed) {
-            return true;
-        }
-        view.may_improve()
-            && self.frame(Some((separator, 0))).plan(Piece::all(view).items()).is_ok()
+        self.view().room_for(separator)
     }
 
     /// Moves the arrays apart for a larger capacity, into the gap, which must have room for one
@@ -379,11 +392,6 @@ impl<'a, 'p> NodeMut<'a, 'p> {
         Ok(())
     }
 
-    fn frame<'k>(&'k self, pending: Option<(&'k [u8], usize)>) -> Frame<'k> {
-        let view = self.view();
-        Frame { lower: view.lower(), upper: view.upper(), inner: view.is_inner(), pending }
-    }
-
     fn lay_out<'i>(
         &self,
         image: &mut PageImage,
@@ -392,6 +400,6 @@ impl<'a, 'p> NodeMut<'a, 'p> {
     ) -> Result<(), Full> {
         let view = self.view();
         image.0[..header::END].copy_from_slice(&view.bytes()[..header::END]);
-        self.frame(pending).lay_out(image, items, children(&[Piece::all(view)]))
+        view.frame(pending).lay_out(image, items, children(&[Piece::all(view)]))
     }
 }

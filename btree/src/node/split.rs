@@ -157,6 +157,17 @@ impl<'a> NodeView<'a> {
         left_frame.plan(left.items()).is_ok() && right_frame.plan(right.items()).is_ok()
     }
 
+    /// A split from elsewhere, a log, suits this node.
+    pub(crate) fn may_split_at(self, split: &Split) -> bool {
+        let inner = usize::from(self.is_inner());
+        let separator = &split.separator[..];
+        split.position + inner <= self.count()
+            && separator.len() <= MAX_KEY
+            && self.lower() < separator
+            && self.upper().is_none_or(|upper| separator < upper)
+            && self.halves_fit(split)
+    }
+
     /// Builds both halves. Level and tree stay; sequence number and checksum are 0.
     pub fn split_into(
         self,

@@ -201,6 +201,10 @@ impl<'a> NodeView<'a> {
     pub fn used_bytes(self) -> usize {
         PAGE_SIZE - self.free_bytes()
     }
+    /// Where the arrays end and where the heap begins: nothing in between means anything.
+    pub(crate) fn extent(self) -> (usize, usize) {
+        (arrays_end(self.capacity(), self.is_inner()), self.heap_top())
+    }
     /// Heap bytes of fences and prefix.
     pub(crate) fn frame_bytes(self) -> usize {
         let own = if self.owns_prefix() { round8(self.prefix().len()) } else { 0 };

@@ -1,0 +1,78 @@
+//! Who changes a record: what the transaction layer must decide and do while the leaf is latched.
+//!
+//! A change of one record goes, under the exclusive latch of its leaf, through
+//! 1. [`Author::check`]: may this author change the record now? Nothing is changed yet;
+//! 2. the change of the bytes;
+//! 3. the log record, inside of which [`Author::drawn`] is called: an auto-committed operation draws
+//!    its commit time there, so that the order of times and the order of the log agree;
+//! 4. [`Author::done`]: the version before the change becomes reachable for older snapshots.
+//!
+//! Nobody else can see the record between these steps.
+
+use crate::{journal::Attachment, tree::Stop};
+use wattle_buffer::{FrameHeader, Gsn};
+
+/// Calls under the latch of a leaf, see the module documentation. They must be short, take no latch
+/// and do no I/O.
+pub trait Author {
+    /// May the record, which is `before` now (value, special), be changed? The leaf is in a frame
+    /// with this header.
+    ///
+    /// # Errors
+    /// [`Stop::Error`] with [`wattle_buffer::Error::Conflict`], or [`Stop::Restart`] to look again.
+    fn check(
+        &mut self,
+        header: &FrameHeader,
+        key: &[u8],
+        before: Option<(&[u8], bool)>,
+    ) -> Result<(), Stop>;
+
+    /// Id of the transaction, or 0 for a change that stands for itself.
+    fn txn(&self) -> u64;
+
+    /// The record of the change is a whole transaction: it is committed by being in the log, and has
+    /// no undo.
+    fn is_auto(&self) -> bool;
+
+    /// The change is about to be logged and can no longer fail.
+    fn drawn(&mut self) {}
+
+    /// The record was changed.
+    fn done(&mut self, _header: &FrameHeader, _key: &[u8]) {}
+
+    /// No snapshot needs the ghost of `key` any more.
+    fn may_purge(&self, _key: &[u8]) -> bool {
+        false
+    }
+
+    /// Numbers that the record must be above, besides those of its own page.
+    fn attached_gsn(&self) -> Gsn {
+        Gsn(0)
+    }
+
+    /// Adds to the record of the change what must happen with it or not at all.
+    fn attach(&mut self, _record: &mut dyn Attachment) {}
+}
+
+/// A change by the engine itself, that no snapshot needs to see through and that is never undone.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct System;
+
+impl Author for System {
+    fn check(
+        &mut self,
+        _: &FrameHeader,
+        _: &[u8],
+        _: Option<(&[u8], bool)>,
+    ) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    fn txn(&self) -> u64 {
+        0
+    }
+
+    fn is_auto(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,36 @@
+//! Special values: what a record holds instead of its bytes. A descriptor of a large value, or a
+//! ghost: the record was deleted, but its key must stay until no snapshot needs the version before.
+
+use crate::large_value::LargeValue;
+use wattle_buffer::{PageId, Result};
+
+/// The value of a ghost.
+pub const GHOST: &[u8] = &[2];
+
+/// A special value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Special {
+    /// The bytes are elsewhere.
+    Large(LargeValue),
+    /// The record was deleted.
+    Ghost,
+}
+
+impl Special {
+    /// Reads a special value of a record of `page`.
+    ///
+    /// # Errors
+    /// [`wattle_buffer::Error::Corruption`] when the bytes are none.
+    pub fn decode(bytes: &[u8], page: PageId) -> Result<Special> {
+        if bytes == GHOST {
+            return Ok(Special::Ghost);
+        }
+        LargeValue::decode(bytes, page).map(Special::Large)
+    }
+}
+
+/// A record with this value (bytes, special) was deleted.
+#[inline(always)]
+pub fn is_ghost(value: (&[u8], bool)) -> bool {
+    value.1 && value.0 == GHOST
+}

@@ -1,0 +1,77 @@
+//! The version hint of a page: from when on everything in it is visible as it is.
+//!
+//! | bits 63, 62 | rest | meaning |
+//! |---|---|---|
+//! | 0 0 | time | all changes are committed, the newest at this time |
+//! | 0 1 | transaction | the newest change is by this transaction, which may not be committed yet; all others are committed, at earlier times than it will be |
+//! | 1 0 | time | there may be changes by any transactions that had changed something by this time, committed or not |
+//!
+//! Written under the exclusive latch of the page, and by compare and swap from the second kind when
+//! that transaction has ended and from the third when all such transactions have: neither needs the
+//! latch, because the word says itself what it is about.
+
+const KIND: u64 = 0b11 << 62;
+const TXN: u64 = 0b01 << 62;
+const UNKNOWN: u64 = 0b10 << 62;
+
+/// A version hint, decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// Everything is committed, at this time at the latest.
+    Committed(u64),
+    /// Changed last by this transaction.
+    Txn(u64),
+    /// Changed by who knows whom, at this time at the latest.
+    Unknown(u64),
+}
+
+const _: () = assert!(TXN & UNKNOWN == 0 && TXN | UNKNOWN == KIND);
+
+impl Hint {
+    /// Decodes a word.
+    #[inline(always)]
+    pub fn of(word: u64) -> Hint {
+        match word & KIND {
+            0 => Hint::Committed(word),
+            TXN => Hint::Txn(word & !KIND),
+            _ => Hint::Unknown(word & !KIND),
+        }
+    }
+
+    /// The word.
+    #[inline(always)]
+    pub fn word(self) -> u64 {
+        match self {
+            Hint::Committed(time) => time,
+            Hint::Txn(id) => id | TXN,
+            Hint::Unknown(time) => time | UNKNOWN,
+        }
+    }
+
+    /// For a page that takes over records of pages with these hints; `now` is the time.
+    pub fn joined(a: u64, b: u64, now: impl FnOnce() -> u64) -> u64 {
+        match (Hint::of(a), Hint::of(b)) {
+            (Hint::Committed(a), Hint::Committed(b)) => a.max(b),
+            _ => Hint::Unknown(now()).word(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hints_survive_a_round_trip() {
+        for hint in [Hint::Committed(0), Hint::Committed(7), Hint::Txn(1), Hint::Unknown(9)] {
+            assert_eq!(Hint::of(hint.word()), hint);
+        }
+    }
+
+    #[test]
+    fn a_page_that_takes_over_uncommitted_records_is_of_unknown_times() {
+        let (one, two) = (Hint::Committed(1).word(), Hint::Committed(2).word());
+        assert_eq!(Hint::of(Hint::joined(one, two, || 5)), Hint::Committed(2));
+        assert_eq!(Hint::of(Hint::joined(one, Hint::Txn(3).word(), || 5)), Hint::Unknown(5));
+    }
+}

@@ -1,0 +1,290 @@
+//! How changes get into the log: [`Journal`] makes one record of all pages that a step changes, and
+//! stamps them with its number, while their latches and the log buffer of the session are held.
+//!
+//! Why inside of both: a checkpoint that begins at epoch E must find every page dirty that has a
+//! change of an earlier epoch. The flusher ends an epoch by taking the lock of each log buffer, so a
+//! page that is stamped before that lock is released is dirty before the epoch is over. And a page
+//! is written to storage under a latch, so its image is never between bytes and number.
+//!
+//! The first change of a page after the beginning of a checkpoint logs the whole page instead of
+//! the op: recovery then never needs what a torn write left of it.
+
+use crate::{
+    author::Author,
+    record::{Op, code, extent},
+    tree::{Step, Stop},
+    undo::Undo,
+};
+use std::{cell::RefCell, sync::Arc};
+use wattle_buffer::{Exclusive, Gsn, PAGE_SIZE, PageId, PageImage, Pool, Result, Worker};
+use wattle_wal::{Appender, Kind, Log, Section, flags};
+
+/// Where the changes of one session are logged.
+pub enum Journal {
+    /// Nowhere: a crash loses the store.
+    Off,
+    /// In the log.
+    On(Appender),
+}
+
+impl Journal {
+    /// A journal of the log, if there is one.
+    pub fn new(log: Option<&Arc<Log>>) -> Journal {
+        log.map_or(Journal::Off, |log| Journal::On(log.appender()))
+    }
+
+    /// Fails when the log buffer must be flushed first ([`Stop::Log`]), or when the log is full or
+    /// broken. `forced`: a rollback, which goes on in what is left of a full log.
+    #[inline(always)]
+    pub fn check_room(&self, forced: bool) -> Step<()> {
+        let Journal::On(appender) = self else { return Ok(()) };
+        match appender.check_room() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Stop::Log),
+            Err(wattle_buffer::Error::DiskFull { .. }) if forced => Ok(()),
+            Err(error) => Err(Stop::Error(error)),
+        }
+    }
+}
+
+/// What one session needs to change trees.
+pub struct Context {
+    /// Its worker.
+    pub worker: Worker,
+    /// Its journal.
+    pub journal: Journal,
+    image: RefCell<Box<PageImage>>,
+    /// Bytes that a change overwrites.
+    pub(crate) scratch: RefCell<Vec<u8>>,
+}
+
+impl Context {
+    /// A context for a session.
+    pub fn new(worker: Worker, journal: Journal) -> Context {
+        Context {
+            worker,
+            journal,
+            image: RefCell::new(PageImage::zeroed()),
+            scratch: RefCell::new(Vec::with_capacity(256)),
+        }
+    }
+
+    /// See [`Journal::check_room`].
+    #[inline(always)]
+    pub(crate) fn check_room(&self, forced: bool) -> Step<()> {
+        self.journal.check_room(forced)
+    }
+
+    /// Logs a change of one page that was made under `page`.
+    #[inline(always)]
+    pub(crate) fn log_change<A: Author>(
+        &self,
+        page: &mut Exclusive<'_>,
+        op: Op<'_>,
+        undo: Option<Undo<'_>>,
+        author: &mut A,
+    ) {
+        let appender = match &self.journal {
+            Journal::Off => {
+                author.drawn();
+                page.stamp(Gsn(page.gsn().0 + 1));
+                author.attach(&mut Unlogged);
+                return;
+            }
+            Journal::On(appender) => appender,
+        };
+        let mut section = appender.begin();
+        author.drawn();
+        let flags = if author.is_auto() { flags::AUTO } else { 0 };
+        let above = page.gsn().max(author.attached_gsn());
+        let with_image = section.needs_image(page.gsn());
+        let gsn = section.start(Kind::Change, flags, author.txn(), above);
+        let mut record = Record { section: &mut section, image: &self.image, gsn };
+        record.op(page, op, with_image);
+        author.attach(&mut record);
+        if let Some(undo) = undo.filter(|_| !author.is_auto()) {
+            undo.encode(|parts| section.undo(parts));
+        }
+        section.finish();
+    }
+
+    /// Logs that a page has other contents, and that others are in no tree any more.
+    pub(crate) fn log_free(&self, page: &mut Exclusive<'_>, pages: &[PageId]) {
+        let pool = page.pool();
+        self.log_with(page, &mut |record| record.free(pool, pages));
+    }
+
+    /// Logs that a page has other contents, and that pages which were written already, first page
+    /// and number, are in a tree from here on.
+    pub(crate) fn log_adopt(&self, page: &mut Exclusive<'_>, ranges: &[(u64, u64)]) {
+        let pool = page.pool();
+        self.log_with(page, &mut |record| record.adopt(pool, ranges));
+    }
+
+    fn log_with(
+        &self,
+        page: &mut Exclusive<'_>,
+        attach: &mut dyn FnMut(&mut dyn Attachment),
+    ) {
+        let appender = match &self.journal {
+            Journal::Off => return page.stamp(Gsn(page.gsn().0 + 1)),
+            Journal::On(appender) => appender,
+        };
+        let mut section = appender.begin();
+        let gsn = section.start(Kind::Change, flags::AUTO, 0, page.gsn());
+        let mut record = Record { section: &mut section, image: &self.image, gsn };
+        record.op(page, Op::Image, true);
+        attach(&mut record);
+        section.finish();
+    }
+
+    /// Logs a record of nothing but attachments.
+    pub(crate) fn log_attachments(&self, attach: &mut dyn FnMut(&mut dyn Attachment)) {
+        let appender = match &self.journal {
+            Journal::Off => return attach(&mut Unlogged),
+            Journal::On(appender) => appender,
+        };
+        let mut section = appender.begin();
+        let above = self.worker.pool().allocator().freed_gsn();
+        let gsn = section.start(Kind::Change, flags::AUTO, 0, above);
+        attach(&mut Record { section: &mut section, image: &self.image, gsn });
+        section.finish();
+    }
+
+    /// Logs a change of several pages that happens as a whole: a structure change. Each page has
+    /// been changed under its latch, unless its op leaves it alone.
+    pub(crate) fn log_group(&self, group: &mut [(&mut Exclusive<'_>, Op<'_>)]) {
+        let appender = match &self.journal {
+            Journal::Off => {
+                for (page, op) in group.iter_mut().filter(|(_, op)| op.changes_page()) {
+                    let _ = op;
+                    page.stamp(Gsn(page.gsn().0 + 1));
+                }
+                return;
+            }
+            Journal::On(appender) => appender,
+        };
+        let mut section = appender.begin();
+        let mut above = Gsn(0);
+        for (page, op) in group.iter() {
+            above = above.max(page.gsn());
+            if *op == Op::NewImage {
+                above = above.max(page.pool().allocator().freed_gsn());
+            }
+        }
+        let gsn = section.start(Kind::Change, flags::AUTO, 0, above);
+        let mut record = Record { section: &mut section, image: &self.image, gsn };
+        for (page, op) in group.iter_mut() {
+            let with_image = record.section.needs_image(page.gsn());
+            record.op(page, *op, with_image);
+        }
+        section.finish();
+    }
+}
+
+/// What else an author may put into the record of a change.
+pub trait Attachment {
+    /// A page that is in a tree from here on, as it is under the guard.
+    fn new_page(&mut self, page: &mut Exclusive<'_>);
+
+    /// Pages that are in no tree from here on.
+    fn free(&mut self, pool: &Pool, pages: &[PageId]);
+
+    /// Pages, as first page and number, that were written already and are in a tree from here on.
+    fn adopt(&mut self, pool: &Pool, ranges: &[(u64, u64)]);
+}
+
+/// Without a log.
+struct Unlogged;
+
+impl Attachment for Unlogged {
+    fn new_page(&mut self, page: &mut Exclusive<'_>) {
+        page.stamp(Gsn(page.gsn().0 + 1));
+    }
+
+    fn free(&mut self, _: &Pool, _: &[PageId]) {}
+
+    fn adopt(&mut self, _: &Pool, _: &[(u64, u64)]) {}
+}
+
+/// A record that is being written.
+struct Record<'r, 's> {
+    section: &'r mut Section<'s>,
+    image: &'r RefCell<Box<PageImage>>,
+    gsn: Gsn,
+}
+
+impl Record<'_, '_> {
+    #[inline(always)]
+    fn op(&mut self, page: &mut Exclusive<'_>, op: Op<'_>, with_image: bool) {
+        let whole = matches!(op, Op::Image | Op::NewImage);
+        if op.changes_page() {
+            page.stamp(self.gsn);
+            if whole || with_image {
+                return self.log_image(page, op);
+            }
+        }
+        self.log_op(page, op);
+    }
+
+    #[inline(always)]
+    fn log_op(&mut self, page: &Exclusive<'_>, op: Op<'_>) {
+        let (code, front, parts) = op.parts();
+        let (id, tree) = (page.header().page_id(), page.header().tree_id());
+        match op {
+            Op::Free { pages } => self.free(page.pool(), pages),
+            _ => self.section.op(id, tree, code, &[front.bytes(), parts[0], parts[1]]),
+        }
+    }
+
+    /// Logs the whole page, without the gap in the middle.
+    #[cold]
+    fn log_image(&mut self, page: &Exclusive<'_>, op: Op<'_>) {
+        let mut image = self.image.borrow_mut();
+        page.copy_image(&mut image);
+        let (head, tail) = extent(&image.0);
+        let code = if op == Op::NewImage { Op::NewImage } else { Op::Image }.parts().0;
+        let (head_len, tail_len) = ((head as u16).to_le_bytes(), (tail as u16).to_le_bytes());
+        let parts = [&head_len[..], &tail_len, &image.0[..head], &image.0[PAGE_SIZE - tail..]];
+        let (id, tree) = (page.header().page_id(), page.header().tree_id());
+        self.section.op(id, tree, code, &parts);
+        self.section.count_image(4 + head + tail);
+        if op == Op::NewImage {
+            page.pool().allocator().log_change(self.section.epoch(), id, 1, true);
+        }
+    }
+}
+
+impl Attachment for Record<'_, '_> {
+    fn new_page(&mut self, page: &mut Exclusive<'_>) {
+        self.op(page, Op::NewImage, true);
+    }
+
+    fn free(&mut self, pool: &Pool, pages: &[PageId]) {
+        let bytes: Vec<u8> = pages.iter().flat_map(|page| page.0.to_le_bytes()).collect();
+        let first = pages.first().copied().unwrap_or(PageId(0));
+        let code = Op::Free { pages }.parts().0;
+        self.section.op(first, wattle_buffer::TreeId(0), code, &[&bytes]);
+        let epoch = self.section.epoch();
+        pages.iter().for_each(|page| pool.allocator().log_change(epoch, *page, 1, false));
+        pool.allocator().log_freed(self.gsn);
+    }
+
+    fn adopt(&mut self, pool: &Pool, ranges: &[(u64, u64)]) {
+        let numbers = ranges.iter().flat_map(|&(first, count)| [first, count]);
+        let bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
+        self.section.op(PageId(0), wattle_buffer::TreeId(0), code::ADOPT, &[&bytes]);
+        let epoch = self.section.epoch();
+        for &(first, count) in ranges {
+            pool.allocator().log_change(epoch, PageId(first), count, true);
+        }
+    }
+}
+
+/// Waits, blocking the thread, until the log has taken what the session's buffer holds.
+pub(crate) fn wait_log(cx: &Context) -> Result<()> {
+    match &cx.journal {
+        Journal::Off => Ok(()),
+        Journal::On(appender) => appender.log().wait_flush(),
+    }
+}

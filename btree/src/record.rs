@@ -1,0 +1,352 @@
+//! What the log says about pages: one [`Op`] for each page that a record changes, and its redo.
+//!
+//! Redo is physiological: an op names its page and says logically what happens inside. Applied to
+//! the bytes that the page had before, it gives the same node as the change itself did, because it
+//! runs the same code. An op is applied to pages whose number is below that of the record only, so
+//! applying a log twice changes nothing. Numbers are little-endian, lengths in bytes.
+//!
+//! | code | op | payload |
+//! |--:|---|---|
+//! | 1 | `Image` | head u16, tail u16, then the first `head` and the last `tail` bytes of the page |
+//! | 2 | `NewImage` | the same; the page is in use from here on |
+//! | 3 | `Insert` | key length u16, special u8, key, value |
+//! | 4 | `Replace` | the same; the value of a record |
+//! | 5 | `Patch` | key length u16, offset in the value u16, key, bytes |
+//! | 6 | `Remove` | key |
+//! | 7 | `Truncate` | position u16, separator: the left half of a split |
+//! | 8 | `InsertChild` | position u16, child u64, separator |
+//! | 9 | `RemoveChild` | position u16: the separator and the child right of it |
+//! | 10 | `Free` | pages u64 each; they are in no tree from here on. The page of the op itself does not change |
+//! | 11 | `Adopt` | pairs of u64, first page and number of pages that are in use from here on, written already. The page of the op itself does not change |
+
+use crate::node::{NodeMut, NodeRef, NodeView, Split, check};
+use wattle_buffer::{PAGE_SIZE, PageId, PageImage, PageMut, PageRef, Swip, page::header};
+
+/// Codes of the ops; the disk format.
+pub mod code {
+    /// See the module documentation.
+    pub const IMAGE: u8 = 1;
+    /// See the module documentation.
+    pub const NEW_IMAGE: u8 = 2;
+    /// See the module documentation.
+    pub const INSERT: u8 = 3;
+    /// See the module documentation.
+    pub const REPLACE: u8 = 4;
+    /// See the module documentation.
+    pub const PATCH: u8 = 5;
+    /// See the module documentation.
+    pub const REMOVE: u8 = 6;
+    /// See the module documentation.
+    pub const TRUNCATE: u8 = 7;
+    /// See the module documentation.
+    pub const INSERT_CHILD: u8 = 8;
+    /// See the module documentation.
+    pub const REMOVE_CHILD: u8 = 9;
+    /// See the module documentation.
+    pub const FREE: u8 = 10;
+    /// See the module documentation.
+    pub const ADOPT: u8 = 11;
+}
+
+/// What one record does to one page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op<'a> {
+    /// The whole page becomes this; given by the page itself when it is logged.
+    Image,
+    /// As `Image`, for a page that was not in use before.
+    NewImage,
+    /// A record that was not there.
+    Insert {
+        /// Its key.
+        key: &'a [u8],
+        /// Its value.
+        value: &'a [u8],
+        /// The value is a descriptor.
+        special: bool,
+    },
+    /// Another value of a record.
+    Replace {
+        /// Its key.
+        key: &'a [u8],
+        /// Its value.
+        value: &'a [u8],
+        /// The value is a descriptor.
+        special: bool,
+    },
+    /// Some bytes of the value of a record.
+    Patch {
+        /// Its key.
+        key: &'a [u8],
+        /// Where in the value.
+        offset: usize,
+        /// What is there now.
+        bytes: &'a [u8],
+    },
+    /// A record goes.
+    Remove {
+        /// Its key.
+        key: &'a [u8],
+    },
+    /// The node keeps what is left of a split.
+    Truncate {
+        /// See [`Split`].
+        position: usize,
+        /// See [`Split`].
+        separator: &'a [u8],
+    },
+    /// A separator and the child right of it.
+    InsertChild {
+        /// Position of the separator.
+        position: usize,
+        /// The separator.
+        separator: &'a [u8],
+        /// Page of the child.
+        child: PageId,
+    },
+    /// A separator and the child right of it go.
+    RemoveChild {
+        /// Position of the separator.
+        position: usize,
+    },
+    /// Pages that are in no tree any more.
+    Free {
+        /// The pages.
+        pages: &'a [PageId],
+    },
+}
+
+/// Bytes of a page that its image needs: head and tail, without the gap of a node.
+pub(crate) fn extent(image: &[u8; PAGE_SIZE]) -> (usize, usize) {
+    let (head, top) = NodeView::from(image).extent();
+    (head, PAGE_SIZE - top)
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Result<usize, String> {
+    let field = bytes.get(at..at + 2).ok_or("an op of the log is cut short")?;
+    Ok(usize::from(u16::from_le_bytes(field.try_into().expect("2 bytes"))))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Result<u64, String> {
+    let field = bytes.get(at..at + 8).ok_or("an op of the log is cut short")?;
+    Ok(u64::from_le_bytes(field.try_into().expect("8 bytes")))
+}
+
+/// Key, and what follows it, of an op that begins with a key length and has `between` bytes more
+/// before the key.
+fn keyed(payload: &[u8], between: usize) -> Result<(&[u8], &[u8]), String> {
+    let len = u16_at(payload, 0)?;
+    let rest = payload.get(2 + between..).ok_or("an op of the log is cut short")?;
+    rest.split_at_checked(len).ok_or_else(|| "a key in the log is cut short".to_string())
+}
+
+/// Pages that an op puts into a tree (true) or takes out of one (false), its own included.
+///
+/// # Errors
+/// A sentence, when the payload is not what its code promises.
+pub fn page_changes(
+    page: PageId,
+    code: u8,
+    payload: &[u8],
+    change: &mut dyn FnMut(PageId, bool),
+) -> Result<(), String> {
+    match code {
+        code::NEW_IMAGE => change(page, true),
+        code::FREE => {
+            for at in (0..payload.len()).step_by(8) {
+                change(PageId(u64_at(payload, at)?), false);
+            }
+        }
+        code::ADOPT => {
+            for at in (0..payload.len()).step_by(16) {
+                let (first, count) = (u64_at(payload, at)?, u64_at(payload, at + 8)?);
+                let end = first.checked_add(count).filter(|end| *end <= PageId::MAX.0);
+                let end = end.ok_or("a range of pages in the log is too long")?;
+                (first..end).for_each(|page| change(PageId(page), true));
+            }
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Whether an op changes the bytes of its page, and whether it needs to know what they were.
+pub fn needs_page(code: u8) -> (bool, bool) {
+    match code {
+        code::IMAGE | code::NEW_IMAGE => (true, false),
+        code::FREE | code::ADOPT => (false, false),
+        _ => (true, true),
+    }
+}
+
+/// Applies an op to the image of its page, as it is on storage: swips name page ids.
+///
+/// # Errors
+/// A sentence: the op does not fit the page, which is then in no defined state.
+pub fn redo(image: &mut PageImage, page: PageId, code: u8, payload: &[u8]) -> Result<(), String> {
+    if matches!(code, code::IMAGE | code::NEW_IMAGE) {
+        return redo_image(image, page, payload);
+    }
+    let view = NodeView::from(&*image);
+    let is_inner = view.is_inner();
+    let wants_inner = matches!(code, code::INSERT_CHILD | code::REMOVE_CHILD);
+    if code != code::TRUNCATE && is_inner != wants_inner {
+        return Err(format!("op {code} of the log does not fit the kind of the node"));
+    }
+    match code {
+        code::INSERT | code::REPLACE => {
+            let (key, value) = keyed(payload, 1)?;
+            let special = payload[2] != 0;
+            let (position, found) = place(image, key)?;
+            if found != (code == code::REPLACE) || !crate::node::fits_inline(key.len(), value.len())
+            {
+                return Err("a record that the log changes is not as the log says".to_string());
+            }
+            let mut bytes = PageMut::of_image(image);
+            let mut node = NodeMut::new(&mut bytes);
+            let done = match found {
+                false => node.insert_leaf(position, key, value, special),
+                true => node.replace_value(position, value, special),
+            };
+            done.map_err(|_| "a record of the log finds no room".to_string())
+        }
+        code::PATCH => {
+            let (key, new) = keyed(payload, 2)?;
+            let offset = u16_at(payload, 2)?;
+            let (position, found) = place(image, key)?;
+            let len = if found { NodeView::from(&*image).value(position).0.len() } else { 0 };
+            if !found || offset + new.len() > len {
+                return Err("a value that the log patches is not as the log says".to_string());
+            }
+            let mut bytes = PageMut::of_image(image);
+            NodeMut::new(&mut bytes).write_value(position, offset, new);
+            Ok(())
+        }
+        code::REMOVE => {
+            let (position, found) = place(image, payload)?;
+            if !found {
+                return Err("a record that the log removes is not there".to_string());
+            }
+            let mut bytes = PageMut::of_image(image);
+            NodeMut::new(&mut bytes).remove_leaf(position);
+            Ok(())
+        }
+        code::TRUNCATE => {
+            let position = u16_at(payload, 0)?;
+            let split = Split { position, separator: payload[2..].to_vec() };
+            if !view.may_split_at(&split) {
+                return Err("a split of the log does not fit the node".to_string());
+            }
+            let (mut left, mut right) = (PageImage::zeroed(), PageImage::zeroed());
+            view.split_into(&split, &mut left, &mut right, page, page);
+            *image = *left;
+            Ok(())
+        }
+        code::INSERT_CHILD => {
+            let position = u16_at(payload, 0)?;
+            let child = PageId(u64_at(payload, 2)?);
+            let separator = &payload[10..];
+            if position > view.count() || child > PageId::MAX || separator.len() > crate::MAX_KEY {
+                return Err("a child of the log does not fit the node".to_string());
+            }
+            let mut bytes = PageMut::of_image(image);
+            let raw = Swip::evicted(child).0;
+            NodeMut::new(&mut bytes)
+                .insert_child(position, separator, raw)
+                .map_err(|_| "a separator of the log finds no room".to_string())
+        }
+        code::REMOVE_CHILD => {
+            let position = u16_at(payload, 0)?;
+            if position >= view.count() {
+                return Err("a child that the log removes is not there".to_string());
+            }
+            let mut bytes = PageMut::of_image(image);
+            NodeMut::new(&mut bytes).remove_child(position);
+            Ok(())
+        }
+        _ => Err(format!("the log has an op of the unknown kind {code}")),
+    }
+}
+
+fn redo_image(image: &mut PageImage, page: PageId, payload: &[u8]) -> Result<(), String> {
+    let (head, tail) = (u16_at(payload, 0)?, u16_at(payload, 2)?);
+    if payload.len() != 4 + head + tail || head + tail > PAGE_SIZE || head < header::END {
+        return Err("an image in the log has a wrong length".to_string());
+    }
+    image.0.fill(0);
+    image.0[..head].copy_from_slice(&payload[4..4 + head]);
+    image.0[PAGE_SIZE - tail..].copy_from_slice(&payload[4 + head..]);
+    if image.u64_at(header::PAGE_ID) != page.0 {
+        return Err("an image in the log belongs to another page".to_string());
+    }
+    check(&image.0, PageId::MAX)
+}
+
+/// Position of a key in a leaf and whether it is there.
+fn place(image: &PageImage, key: &[u8]) -> Result<(usize, bool), String> {
+    let view = NodeView::from(image);
+    let outside = key < view.lower() || view.upper().is_some_and(|upper| key >= upper);
+    if outside || key.len() > crate::MAX_KEY {
+        return Err("a key of the log lies outside of the fences of the node".to_string());
+    }
+    let search = NodeRef::from(PageRef::of_image(image)).search(key);
+    let search = search.map_err(|_| "a node leads outside of its page".to_string())?;
+    Ok((search.position, search.found))
+}
+
+/// Fixed-size bytes in front of the variable ones of a payload.
+#[derive(Default)]
+pub(crate) struct Front {
+    bytes: [u8; 16],
+    len: usize,
+}
+
+impl Front {
+    fn with(mut self, bytes: &[u8]) -> Front {
+        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+        self
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl Op<'_> {
+    /// The page that the op names gets other bytes.
+    pub(crate) fn changes_page(&self) -> bool {
+        !matches!(self, Op::Free { .. })
+    }
+
+    /// Code, front and further parts of the payload; images and lists of pages are encoded by the
+    /// journal.
+    pub(crate) fn parts(&self) -> (u8, Front, [&[u8]; 2]) {
+        let front = Front::default();
+        let u16 = |value: usize| (value as u16).to_le_bytes();
+        match *self {
+            Op::Image => (code::IMAGE, front, [&[], &[]]),
+            Op::NewImage => (code::NEW_IMAGE, front, [&[], &[]]),
+            Op::Insert { key, value, special } | Op::Replace { key, value, special } => {
+                let front = front.with(&u16(key.len())).with(&[u8::from(special)]);
+                let is_insert = matches!(self, Op::Insert { .. });
+                let code = if is_insert { code::INSERT } else { code::REPLACE };
+                (code, front, [key, value])
+            }
+            Op::Patch { key, offset, bytes } => {
+                (code::PATCH, front.with(&u16(key.len())).with(&u16(offset)), [key, bytes])
+            }
+            Op::Remove { key } => (code::REMOVE, front, [key, &[]]),
+            Op::Truncate { position, separator } => {
+                (code::TRUNCATE, front.with(&u16(position)), [separator, &[]])
+            }
+            Op::InsertChild { position, separator, child } => {
+                let front = front.with(&u16(position)).with(&child.0.to_le_bytes());
+                (code::INSERT_CHILD, front, [separator, &[]])
+            }
+            Op::RemoveChild { position } => {
+                (code::REMOVE_CHILD, front.with(&u16(position)), [&[], &[]])
+            }
+            Op::Free { .. } => (code::FREE, front, [&[], &[]]),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What a reader may see. Pages hold the newest version of each record; a reader whose snapshot is
+//! older, or that must not see what is not committed, is told the version it sees by its [`View`].
+//!
+//! A page's version hint says whether that is needed at all. Otherwise the view is asked for each
+//! record, *before* the leaf is validated: a version that vanishes, because its writer was rolled
+//! back or because nobody needs it any more, does so only after the page was changed or only when
+//! this reader does not need it either.
+
+use crate::tree::Stop;
+
+/// What a reader sees of a record that a leaf holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// What the leaf holds.
+    Page,
+    /// An older version, which was appended to the caller's bytes.
+    Value {
+        /// It is a special value.
+        special: bool,
+    },
+    /// Nothing: the record did not exist.
+    Absent,
+}
+
+/// See the module documentation.
+pub trait View {
+    /// Everything in a page with this version hint is visible as it is.
+    fn sees_all(&self, hint: u64) -> bool;
+
+    /// What is visible of the record `key`, which the leaf holds in some version. An older version
+    /// is appended to `value`.
+    ///
+    /// # Errors
+    /// [`Stop::Restart`] to ask again; [`Stop::Error`] when the version is gone.
+    fn look(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<Seen, Stop>;
+}
+
+/// Sees what the pages hold, committed or not.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Newest;
+
+impl View for Newest {
+    #[inline(always)]
+    fn sees_all(&self, _: u64) -> bool {
+        true
+    }
+
+    fn look(&mut self, _: &[u8], _: &mut Vec<u8>) -> Result<Seen, Stop> {
+        Ok(Seen::Page)
+    }
+}
