@@ -4,6 +4,7 @@
 mod async_session;
 mod catalog;
 mod engine;
+mod mvcc;
 mod ops;
 mod options;
 mod session;

@@ -1,0 +1,392 @@
+//! The versions of one record: what it was before each of its recent changes, newest change first.
+//!
+//! The page holds the record after the newest change. The value before a change is the value after
+//! the next older one. To find what a snapshot sees, walk from the newest change: one that is
+//! visible ends the walk, one that is not replaces the candidate by the value before it.
+//!
+//! Invariants, under the lock of the shard:
+//! - only the newest version can be of a transaction that is not committed, because the write
+//!   check lets nobody change a record over an undecided one;
+//! - commit times fall from the newest version to the oldest;
+//! - a transaction has one version per record, with the value before its first change;
+//! - every buffer starts with the key, so that a chain of one version needs one buffer.
+
+use super::{
+    clock::Active,
+    state::{Status, TxnState},
+    versions::{Changed, ConflictWith, Snapshot, WriteCheck},
+};
+use std::sync::Arc;
+use wattle_buffer::TreeId;
+
+/// A chain that is longer is pruned by whoever makes it so.
+pub(super) const PRUNE_ABOVE: usize = 8;
+
+/// Buffers that a shard keeps for reuse, bytes. Times the number of shards: 8 MiB.
+const SPARE_BYTES: usize = 32 << 10;
+/// Lists of versions that a shard keeps for reuse.
+const SPARE_LISTS: usize = 16;
+/// A buffer is not reused for something this much smaller than it.
+const OVERSIZE: usize = 4;
+/// Smallest capacity of a buffer, bytes.
+const MIN_BUFFER: usize = 64;
+
+/// What the record was before the change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Absent,
+    Plain,
+    Special,
+}
+
+/// One change of the record.
+#[derive(Debug)]
+pub(super) struct Version {
+    pub writer: Arc<TxnState>,
+    /// The key, then the value before the change.
+    bytes: Vec<u8>,
+    /// Commit time of the oldest change merged into this one, 0 if none was.
+    from: u64,
+    kind: Kind,
+}
+
+/// Buffers for reuse, newest last. Of a shard, under its lock.
+#[derive(Debug, Default)]
+pub(super) struct Spare {
+    buffers: Vec<Vec<u8>>,
+    bytes: usize,
+    lists: Vec<Vec<Version>>,
+}
+
+impl Spare {
+    fn take(&mut self, size: usize) -> Vec<u8> {
+        let size = size.max(MIN_BUFFER);
+        match self.buffers.last() {
+            Some(buffer) if buffer.capacity() / OVERSIZE <= size => {
+                let buffer = self.buffers.pop().expect("there is a last one");
+                self.bytes -= buffer.capacity();
+                buffer
+            }
+            _ => Vec::with_capacity(size),
+        }
+    }
+
+    fn give(&mut self, mut buffer: Vec<u8>) {
+        if self.bytes + buffer.capacity() <= SPARE_BYTES {
+            buffer.clear();
+            self.bytes += buffer.capacity();
+            self.buffers.push(buffer);
+        }
+    }
+
+    /// Takes back the memory of a chain that is gone.
+    pub fn give_chain(&mut self, mut chain: Chain) {
+        for version in chain.older.drain(..) {
+            self.give(version.bytes);
+        }
+        self.give(chain.newest.bytes);
+        let list = chain.older;
+        let reusable = 1..=2 * PRUNE_ABOVE;
+        if reusable.contains(&list.capacity()) && self.lists.len() < SPARE_LISTS {
+            self.lists.push(list);
+        }
+    }
+}
+
+/// What may be dropped.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rule<'a> {
+    /// Versions of commits up to this time.
+    pub horizon: u64,
+    /// Versions that were replaced while nobody looked.
+    pub active: &'a Active,
+}
+
+/// How a walk ended.
+pub(super) enum Look<'c> {
+    /// The page is right.
+    Page { ts: u64 },
+    /// The value before this version is right; `None` if there was no record.
+    Before { value: Option<(&'c [u8], bool)>, ts: u64 },
+    /// A transaction that is about to commit decides.
+    Wait,
+}
+
+/// All versions of one record.
+#[derive(Debug)]
+pub(super) struct Chain {
+    pub hash: u64,
+    pub tree: TreeId,
+    key_len: u16,
+    /// The shard has an item for the chain in its list of young ones.
+    pub young: bool,
+    /// Number of the last pass that left it young.
+    pub pass: u64,
+    /// Length above which a push prunes.
+    prune_above: u32,
+    /// Time under which the shard has the chain in its heap, 0 if it has not.
+    pub due: u64,
+    pub newest: Version,
+    /// The other versions, newest last. Holds no memory in a chain that was never longer than one.
+    older: Vec<Version>,
+}
+
+impl Version {
+    fn new(
+        writer: &Arc<TxnState>,
+        key: &[u8],
+        before: Option<(&[u8], bool)>,
+        spare: &mut Spare,
+    ) -> Version {
+        let size = key.len() + before.map_or(0, |(value, _)| value.len());
+        let mut version = Version {
+            writer: writer.clone(),
+            bytes: spare.take(size),
+            from: 0,
+            kind: Kind::Absent,
+        };
+        version.fill(key, before);
+        version
+    }
+
+    fn fill(&mut self, key: &[u8], before: Option<(&[u8], bool)>) {
+        self.bytes.clear();
+        self.bytes.extend_from_slice(key);
+        self.from = 0;
+        self.kind = match before {
+            None => Kind::Absent,
+            Some((value, special)) => {
+                self.bytes.extend_from_slice(value);
+                if special { Kind::Special } else { Kind::Plain }
+            }
+        };
+    }
+
+    fn before(&self, key_len: u16) -> Option<(&[u8], bool)> {
+        let value = &self.bytes[usize::from(key_len)..];
+        (self.kind != Kind::Absent).then_some((value, self.kind == Kind::Special))
+    }
+
+    /// The version becomes the change from before `below` to after itself.
+    fn absorb(&mut self, below: &mut Version) {
+        std::mem::swap(&mut self.bytes, &mut below.bytes);
+        self.kind = below.kind;
+        self.from = match below.from {
+            0 => below.old_ts(),
+            from => from,
+        };
+    }
+
+    /// Commit time of a version that is not the newest.
+    fn old_ts(&self) -> u64 {
+        self.writer.committed_ts().expect("a version under another one is committed")
+    }
+}
+
+impl Chain {
+    pub fn new(
+        hash: u64,
+        tree: TreeId,
+        key: &[u8],
+        writer: &Arc<TxnState>,
+        before: Option<(&[u8], bool)>,
+        spare: &mut Spare,
+    ) -> Chain {
+        Chain {
+            hash,
+            tree,
+            key_len: u16::try_from(key.len()).expect("keys are shorter than 64 KiB"),
+            young: false,
+            pass: 0,
+            prune_above: PRUNE_ABOVE as u32,
+            due: 0,
+            newest: Version::new(writer, key, before, spare),
+            older: Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub fn is_of(&self, hash: u64, tree: TreeId, key: &[u8]) -> bool {
+        self.hash == hash
+            && self.tree == tree
+            && usize::from(self.key_len) == key.len()
+            && &self.newest.bytes[..key.len()] == key
+    }
+
+    pub fn len(&self) -> usize {
+        1 + self.older.len()
+    }
+
+    /// Memory that it takes, without what the table and the queues of the shard keep spare.
+    pub fn bytes(&self) -> u64 {
+        let buffers: usize = self.older.iter().map(|version| version.bytes.capacity()).sum();
+        let list = self.older.capacity() * size_of::<Version>();
+        (size_of::<Chain>() + self.newest.bytes.capacity() + buffers + list) as u64
+    }
+
+    /// May `me` change the record?
+    pub fn check(&self, me: Option<&Arc<TxnState>>, snapshot: u64) -> WriteCheck {
+        let writer = &self.newest.writer;
+        if me.is_some_and(|me| Arc::ptr_eq(me, writer)) {
+            return WriteCheck::Own;
+        }
+        match writer.status() {
+            Status::Committed(ts) if ts <= snapshot => WriteCheck::Free,
+            Status::Committed(ts) => WriteCheck::Conflict(ConflictWith::Committed { ts }),
+            Status::Committing(ts) if ts > snapshot => WriteCheck::Conflict(ConflictWith::Active),
+            Status::Committing(_) | Status::Drawing => {
+                WriteCheck::Conflict(ConflictWith::Committing)
+            }
+            Status::Active | Status::Aborted => WriteCheck::Conflict(ConflictWith::Active),
+        }
+    }
+
+    /// Stacks a version on the chain, whose newest one is committed.
+    pub fn push(
+        &mut self,
+        key: &[u8],
+        writer: &Arc<TxnState>,
+        before: Option<(&[u8], bool)>,
+        horizon: u64,
+        spare: &mut Spare,
+    ) {
+        let newest = self.newest.writer.committed_ts();
+        let newest = newest.expect("a record is not changed over an undecided change");
+        if newest <= horizon {
+            // Nobody needs any of the chain.
+            for version in self.older.drain(..) {
+                spare.give(version.bytes);
+            }
+            self.newest.writer.clone_from(writer);
+            self.newest.fill(key, before);
+            self.prune_above = PRUNE_ABOVE as u32;
+            return;
+        }
+        if self.older.capacity() == 0
+            && let Some(list) = spare.lists.pop()
+        {
+            self.older = list;
+        }
+        let version = Version::new(writer, key, before, spare);
+        self.older.push(std::mem::replace(&mut self.newest, version));
+    }
+
+    /// Whether a push has made the chain so long that it should be pruned. A chain that stays long
+    /// is not pruned again before it has doubled.
+    pub fn is_long(&self) -> bool {
+        self.len() > self.prune_above as usize
+    }
+
+    /// Takes the newest version away; false if it is the only one, which the caller removes with
+    /// the chain.
+    pub fn pop(&mut self, spare: &mut Spare) -> bool {
+        let Some(version) = self.older.pop() else {
+            return false;
+        };
+        spare.give(std::mem::replace(&mut self.newest, version).bytes);
+        true
+    }
+
+    /// Finds what `me` sees of the record.
+    pub fn look(&self, me: Option<&TxnState>, at: Snapshot) -> Look<'_> {
+        let mut candidate: Option<&Version> = None;
+        let mut found = 0;
+        for version in std::iter::once(&self.newest).chain(self.older.iter().rev()) {
+            if me.is_some_and(|me| std::ptr::eq(me, &*version.writer)) {
+                break;
+            }
+            match (version.writer.status(), at) {
+                (Status::Committed(ts), Snapshot::Latest) => {
+                    found = ts;
+                    break;
+                }
+                (Status::Committed(ts), Snapshot::At(snapshot)) if ts <= snapshot => {
+                    found = ts;
+                    break;
+                }
+                (Status::Drawing, Snapshot::At(_)) => return Look::Wait,
+                (Status::Committing(ts), Snapshot::At(snapshot)) if ts <= snapshot => {
+                    return Look::Wait;
+                }
+                _ => candidate = Some(version),
+            }
+        }
+        match candidate {
+            None => Look::Page { ts: found },
+            Some(version) => Look::Before { value: version.before(self.key_len), ts: found },
+        }
+    }
+
+    /// Did others change the record at a time above `snapshot` and below `below`?
+    pub fn changed_since(&self, me: &TxnState, snapshot: u64, below: u64) -> Changed {
+        let mut undecided = None;
+        for version in std::iter::once(&self.newest).chain(self.older.iter().rev()) {
+            if std::ptr::eq(me, &*version.writer) {
+                continue;
+            }
+            match version.writer.status() {
+                Status::Committed(ts) if ts <= snapshot => break,
+                Status::Committed(ts) if ts < below => return Changed::Changed { ts },
+                // Merged from changes of which one at least counts.
+                Status::Committed(_) if version.from != 0 && version.from < below => {
+                    return Changed::Changed { ts: version.from };
+                }
+                Status::Drawing => undecided = Some(&version.writer),
+                Status::Committing(ts) if ts < below => undecided = Some(&version.writer),
+                // An active one will draw a time above `below`, which was drawn before now.
+                _ => {}
+            }
+        }
+        undecided.map_or(Changed::Unchanged, |writer| Changed::Undecided(writer.clone()))
+    }
+
+    /// Commit time of the oldest version, if it is committed.
+    pub fn oldest_ts(&self) -> Option<u64> {
+        self.older.first().unwrap_or(&self.newest).writer.committed_ts()
+    }
+
+    /// Drops the versions that nobody needs; the newest is needed. Gives how many.
+    ///
+    /// A version made at `ts1` whose successor was made at `ts2` is what snapshots from `ts1` to
+    /// below `ts2` see, and nobody else once `ts2` is committed. If there are none, and none can
+    /// come because `ts2 <= as_of`, the two changes become one: made at `ts2`, and before it the
+    /// record was what it was before `ts1`. Snapshots from `ts2` on end their walk there as they
+    /// did; those below `ts1` pass it and find the same value one step earlier.
+    pub fn prune(&mut self, rule: Rule<'_>, spare: &mut Spare) -> usize {
+        if self.older.is_empty() {
+            return 0;
+        }
+        // 1. Versions at the old end are dropped with the values before them.
+        let cut = self.older.partition_point(|version| version.old_ts() <= rule.horizon);
+        // 2. From the newest on, those that stay move to the end of the list, in their order.
+        let mut kept = self.older.len();
+        for at in (cut..self.older.len()).rev() {
+            let (low, high) = self.older.split_at_mut(kept);
+            let above = high.first_mut().unwrap_or(&mut self.newest);
+            let below = &mut low[at];
+            let unneeded = above.writer.committed_ts().is_some_and(|ts| {
+                ts <= rule.active.as_of && !rule.active.any_in(below.old_ts(), ts)
+            });
+            if unneeded {
+                above.absorb(below);
+            } else {
+                kept -= 1;
+                self.older.swap(at, kept);
+            }
+        }
+        // 3. What is in front of them goes.
+        for version in self.older.drain(..kept) {
+            spare.give(version.bytes);
+        }
+        let len = self.len();
+        self.prune_above = PRUNE_ABOVE.max(2 * len) as u32;
+        if self.older.capacity() > 4 * PRUNE_ABOVE.max(len) {
+            self.older.shrink_to(len);
+        }
+        kept
+    }
+}
+
+/// What a chain and its items cost besides its buffers.
+#[cfg(test)]
+pub(super) const CHAIN_BYTES: usize = size_of::<Chain>();

@@ -1,0 +1,361 @@
+//! The clock of commit times, and the registry of who reads or writes.
+//!
+//! Every transaction has a [`Slot`] while it runs, which says what it still needs: versions
+//! visible at its snapshot, pages it may have changed, log since its first record. A collector
+//! ([`Snapshots::collect`]) first loads the clock and then looks at every slot; what it concludes
+//! stays true for ever, for transactions that it saw and for those that it did not.
+//!
+//! Why a snapshot that the collector missed is safe: [`Slot::open`] stores the time `s` marked as
+//! *opening*, then loads the clock again, `s2 >= s`, and settles on `s2`. That store, the loads of the
+//! clock and those of the collector are sequentially consistent.
+//! - The collector saw neither store: its load of the clock, `c0`, came before its look at the
+//!   slot, that before the store, and that before the load of `s2`. So `c0 <= s2`, and nothing that
+//!   a snapshot at or after `c0` needs is ever given up (`oldest <= c0`, `as_of <= c0`).
+//! - It saw *opening at s*: it takes `s` for the oldest snapshot and for the time up to which it
+//!   knows them all. The list alone would not do: commits between `s` and `s2` can have replaced
+//!   a version that `s2` needs and `s` does not.
+//! - It saw `s2`: that is in the list.
+//!
+//! A slot belongs to one transaction at a time. Slots are never taken out of the registry, so
+//! there are as many as there ever were transactions at once.
+
+use super::state::MAX_TS;
+use parking_lot::Mutex;
+use std::sync::{
+    Arc,
+    atomic::{
+        AtomicU64,
+        Ordering::{Release, SeqCst},
+    },
+};
+
+/// Time before the first commit.
+const START: u64 = 1;
+
+/// The one source of commit times.
+#[derive(Debug)]
+#[repr(align(128))]
+pub(crate) struct Clock {
+    now: AtomicU64,
+}
+
+impl Clock {
+    /// A clock at time 1, which everything that is there when the store is opened belongs to.
+    pub fn new() -> Clock {
+        Clock { now: AtomicU64::new(START) }
+    }
+
+    /// The newest time drawn.
+    #[inline]
+    pub fn now(&self) -> u64 {
+        self.now.load(SeqCst)
+    }
+
+    /// Draws a commit time: unique, and above every snapshot opened before.
+    #[inline]
+    pub fn draw(&self) -> u64 {
+        self.now.fetch_add(1, SeqCst) + 1
+    }
+}
+
+// The word of a snapshot:
+// | bit 63    | bit 62  | bits 61..0 | meaning                                               |
+// |-----------|---------|------------|-------------------------------------------------------|
+// | 0         | 0       | 0          | closed                                                |
+// | 0         | 1       | time       | opening: the snapshot will be at this time or later   |
+// | 0         | 0       | time       | open                                                  |
+// | 1         | 0       | time       | cancelled: was open, its versions may be gone         |
+// | 1         | 1       | any        | never                                                 |
+// | any but 0 | any but 0 | 0        | never                                                 |
+const CANCELLED: u64 = 1 << 63;
+const OPENING: u64 = 1 << 62;
+const TIME: u64 = OPENING - 1;
+
+const _: () = assert!(TIME + 1 == MAX_TS, "every commit time fits");
+const _: () = assert!(CANCELLED | OPENING | TIME == u64::MAX && CANCELLED & OPENING == 0);
+
+/// What one running transaction needs. Alone on its cache lines, because its owner stores to it at
+/// begin and end of each transaction.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub(crate) struct Slot {
+    snapshot: AtomicU64,
+    /// The clock before the first change to a page, 0 for none.
+    writer_since: AtomicU64,
+    /// Log epoch before the first record, 0 for none.
+    first_epoch: AtomicU64,
+}
+
+impl Slot {
+    /// Opens a snapshot and gives its time: all commits up to it are visible.
+    #[inline]
+    pub fn open(&self, clock: &Clock) -> u64 {
+        debug_assert_eq!(self.snapshot.load(SeqCst), 0, "the slot has an open snapshot");
+        self.snapshot.store(OPENING | clock.now(), SeqCst);
+        let snapshot = clock.now();
+        // Whoever still sees *opening* is only more cautious.
+        self.snapshot.store(snapshot, Release);
+        snapshot
+    }
+
+    /// Whether versions that this snapshot needs were given up. Asked after each read of the
+    /// version index: whoever gives versions up cancels first and takes the lock of the shard
+    /// afterwards, so a reader that missed a version in the shard sees the cancellation.
+    #[inline]
+    pub fn is_cancelled(&self) -> bool {
+        self.snapshot.load(SeqCst) & CANCELLED != 0
+    }
+
+    /// Cancels the snapshot if it is open and still the one at `snapshot`; a later one in the
+    /// same slot is left alone. Gives whether that was so.
+    pub fn cancel(&self, snapshot: u64) -> bool {
+        debug_assert!(snapshot & !TIME == 0 && snapshot != 0);
+        self.snapshot.compare_exchange(snapshot, CANCELLED | snapshot, SeqCst, SeqCst).is_ok()
+    }
+
+    /// Announces changes to pages: before the first one of the transaction, again is harmless.
+    /// A collector that misses the store loaded its clock before every change.
+    #[inline]
+    pub fn start_writing(&self, clock: &Clock) {
+        if self.writer_since.load(SeqCst) == 0 {
+            self.writer_since.store(clock.now(), SeqCst);
+        }
+    }
+
+    /// Announces log records: before the first one is appended, with the log's epoch at that time
+    /// (not 0). Later calls change nothing.
+    #[inline]
+    pub fn start_logging(&self, epoch: u64) {
+        debug_assert_ne!(epoch, 0, "log epochs start at 1");
+        if self.first_epoch.load(SeqCst) == 0 {
+            self.first_epoch.store(epoch, SeqCst);
+        }
+    }
+
+    /// Whether the transaction announced changes to pages.
+    pub fn is_writing(&self) -> bool {
+        self.writer_since.load(SeqCst) != 0
+    }
+
+    /// The transaction is over: committed, or rolled back with all pages put back.
+    #[inline]
+    pub fn close(&self) {
+        // Whoever sees these late is only more cautious.
+        self.first_epoch.store(0, Release);
+        self.writer_since.store(0, Release);
+        self.snapshot.store(0, Release);
+    }
+}
+
+/// Who is active, as one look at all slots found it. Stays a safe answer for ever, only less
+/// sharp with time.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Active {
+    /// No snapshot, now or later, is below, except cancelled ones.
+    pub oldest: u64,
+    /// Open snapshots, ascending, without cancelled ones.
+    pub list: Vec<u64>,
+    /// Snapshots below this, now or later, are all in `list`, except cancelled ones.
+    pub as_of: u64,
+    /// Every change to a page by a transaction that runs now, or later, came after this time.
+    pub oldest_writer_since: u64,
+    /// The smallest log epoch of a first record. A caller that wants to drop log loads the epoch
+    /// of the log before it calls [`Snapshots::collect`], and takes the smaller one.
+    pub oldest_first_epoch: Option<u64>,
+}
+
+impl Active {
+    /// Whether a snapshot lies in `from <= s < to`.
+    #[inline]
+    pub fn any_in(&self, from: u64, to: u64) -> bool {
+        let at = self.list.partition_point(|&snapshot| snapshot < from);
+        self.list.get(at).is_some_and(|&snapshot| snapshot < to)
+    }
+}
+
+#[derive(Debug, Default)]
+struct Slots {
+    all: Vec<Arc<Slot>>,
+    free: Vec<Arc<Slot>>,
+}
+
+/// All slots of an engine.
+#[derive(Debug, Default)]
+pub(crate) struct Snapshots {
+    slots: Mutex<Slots>,
+}
+
+impl Snapshots {
+    /// No slots.
+    pub fn new() -> Snapshots {
+        Snapshots::default()
+    }
+
+    /// A closed slot of the caller's own. Sessions keep theirs: this takes a lock.
+    pub fn acquire(&self) -> Arc<Slot> {
+        let mut slots = self.slots.lock();
+        if let Some(slot) = slots.free.pop() {
+            return slot;
+        }
+        let slot = Arc::new(Slot::default());
+        slots.all.push(slot.clone());
+        slot
+    }
+
+    /// Gives a closed slot back.
+    pub fn retire(&self, slot: Arc<Slot>) {
+        assert_eq!(slot.snapshot.load(SeqCst), 0, "a slot is given back with an open snapshot");
+        assert!(!slot.is_writing(), "a slot is given back with changes to pages");
+        self.slots.lock().free.push(slot);
+    }
+
+    /// Looks at all slots.
+    pub fn collect(&self, clock: &Clock) -> Active {
+        // The clock before the slots, see the head of the file. A slot that is not registered yet
+        // opens its first snapshot after this lock was released, so it is one that was missed.
+        let now = clock.now();
+        let mut active = Active {
+            oldest: now,
+            list: Vec::new(),
+            as_of: now,
+            oldest_writer_since: now,
+            oldest_first_epoch: None,
+        };
+        for slot in &self.slots.lock().all {
+            let word = slot.snapshot.load(SeqCst);
+            let time = word & TIME;
+            if word & OPENING != 0 {
+                active.oldest = active.oldest.min(time);
+                active.as_of = active.as_of.min(time);
+            } else if word & CANCELLED == 0 && time != 0 {
+                active.oldest = active.oldest.min(time);
+                active.list.push(time);
+            }
+            let since = slot.writer_since.load(SeqCst);
+            if since != 0 {
+                active.oldest_writer_since = active.oldest_writer_since.min(since);
+            }
+            let epoch = slot.first_epoch.load(SeqCst);
+            if epoch != 0 {
+                active.oldest_first_epoch =
+                    Some(active.oldest_first_epoch.map_or(epoch, |oldest| oldest.min(epoch)));
+            }
+        }
+        active.list.sort_unstable();
+        active
+    }
+
+    /// Cancels all open snapshots below `time`; gives how many.
+    pub fn cancel_below(&self, time: u64) -> usize {
+        let cancel = |slot: &&Arc<Slot>| {
+            let word = slot.snapshot.load(SeqCst);
+            word != 0 && word < time && word & !TIME == 0 && slot.cancel(word)
+        };
+        self.slots.lock().all.iter().filter(cancel).count()
+    }
+
+    /// Whether any transaction runs: has a snapshot, cancelled or not, or changes in pages.
+    pub fn any_active(&self) -> bool {
+        let slots = self.slots.lock();
+        slots.all.iter().any(|slot| slot.snapshot.load(SeqCst) != 0 || slot.is_writing())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_drawn_one_after_the_other() {
+        let clock = Clock::new();
+        assert_eq!((clock.now(), clock.draw(), clock.draw(), clock.now()), (1, 2, 3, 3));
+    }
+
+    #[test]
+    fn collect_sees_open_snapshots_sorted() {
+        let (clock, snapshots) = (Clock::new(), Snapshots::new());
+        let slots: Vec<_> = (0..3).map(|_| snapshots.acquire()).collect();
+        let active = snapshots.collect(&clock);
+        assert_eq!((active.oldest, active.as_of, active.oldest_writer_since), (1, 1, 1));
+        assert!(active.list.is_empty() && !snapshots.any_active());
+        for at in [2, 0, 1] {
+            clock.draw();
+            assert_eq!(slots[at].open(&clock), clock.now());
+        }
+        clock.draw();
+        let active = snapshots.collect(&clock);
+        assert_eq!((active.oldest, active.as_of), (2, 5));
+        assert_eq!(active.list, [2, 3, 4]);
+        assert!(snapshots.any_active());
+        assert!(active.any_in(2, 3) && active.any_in(0, 9) && active.any_in(4, 5));
+        assert!(!active.any_in(0, 2) && !active.any_in(5, 9) && !active.any_in(3, 3));
+        slots[2].close();
+        assert_eq!(snapshots.collect(&clock).list, [3, 4]);
+    }
+
+    #[test]
+    fn an_opening_snapshot_holds_everything_from_its_time_on() {
+        let (clock, snapshots) = (Clock::new(), Snapshots::new());
+        let (slot, other) = (snapshots.acquire(), snapshots.acquire());
+        slot.snapshot.store(OPENING | clock.now(), SeqCst);
+        clock.draw();
+        other.open(&clock);
+        let active = snapshots.collect(&clock);
+        assert_eq!((active.oldest, active.as_of, &active.list[..]), (1, 1, &[2][..]));
+        assert!(!slot.cancel(1) && snapshots.any_active());
+        assert_eq!(snapshots.cancel_below(9), 1);
+        assert!(other.is_cancelled() && !slot.is_cancelled());
+    }
+
+    #[test]
+    fn a_cancelled_snapshot_holds_nothing_and_a_later_one_is_spared() {
+        let (clock, snapshots) = (Clock::new(), Snapshots::new());
+        let slot = snapshots.acquire();
+        let old = slot.open(&clock);
+        clock.draw();
+        assert!(!slot.is_cancelled() && slot.cancel(old) && slot.is_cancelled());
+        assert!(!slot.cancel(old));
+        let active = snapshots.collect(&clock);
+        assert_eq!((active.oldest, active.list.len()), (2, 0));
+        assert!(snapshots.any_active(), "its transaction still runs");
+        slot.close();
+        let new = slot.open(&clock);
+        assert!(!slot.cancel(old) && !slot.is_cancelled());
+        assert_eq!(snapshots.cancel_below(new), 0);
+        assert_eq!(snapshots.cancel_below(new + 1), 1);
+    }
+
+    #[test]
+    fn writers_and_epochs_are_reported_until_closed() {
+        let (clock, snapshots) = (Clock::new(), Snapshots::new());
+        let (a, b) = (snapshots.acquire(), snapshots.acquire());
+        clock.draw();
+        a.start_writing(&clock);
+        a.start_logging(9);
+        clock.draw();
+        a.start_writing(&clock);
+        a.start_logging(12);
+        b.start_writing(&clock);
+        b.start_logging(7);
+        let active = snapshots.collect(&clock);
+        assert_eq!((active.oldest_writer_since, active.oldest_first_epoch), (2, Some(7)));
+        assert!(snapshots.any_active() && a.is_writing());
+        b.close();
+        assert_eq!(snapshots.collect(&clock).oldest_first_epoch, Some(9));
+        a.close();
+        let active = snapshots.collect(&clock);
+        assert_eq!((active.oldest_writer_since, active.oldest_first_epoch), (3, None));
+        assert!(!snapshots.any_active());
+    }
+
+    #[test]
+    fn slots_are_reused() {
+        let snapshots = Snapshots::new();
+        let slot = snapshots.acquire();
+        let address = Arc::as_ptr(&slot);
+        snapshots.retire(slot);
+        assert_eq!(Arc::as_ptr(&snapshots.acquire()), address);
+        assert_ne!(Arc::as_ptr(&snapshots.acquire()), address);
+        assert_eq!(snapshots.slots.lock().all.len(), 2);
+    }
+}

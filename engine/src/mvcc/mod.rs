@@ -1,0 +1,34 @@
+//! The parts of transactions that live in memory only: whether a transaction is committed
+//! ([`state`]), what time it is and who still reads the past ([`clock`]), what records were before
+//! they were changed ([`versions`]), and how a transaction takes its changes back ([`undo`]).
+//!
+//! The model is memory-optimised multi-versioning after Freitag, Kemper and Neumann ("Memory-
+//! Optimized Multi-Version Concurrency Control for Disk-Based Database Systems", VLDB 2022). Pages
+//! hold only the newest version of each record. A writer changes the page in place, under the
+//! exclusive latch of the leaf, and leaves the value before its change in the version index. All
+//! commit times come from one clock; a snapshot sees the commits up to its time. Nothing here
+//! survives the process: after a restart nobody reads the past.
+//!
+//! Order of locks: leaf latch, then one shard of the version index, then the published [`Active`].
+//! No shard is locked while another one is, and nobody waits for a transaction with a shard locked.
+
+#![allow(dead_code, unused_imports)]
+
+mod chain;
+mod clock;
+mod shard;
+mod state;
+mod undo;
+mod versions;
+
+#[cfg(test)]
+mod model_tests;
+#[cfg(test)]
+mod stress_tests;
+#[cfg(test)]
+mod versions_tests;
+
+pub(crate) use clock::{Active, Clock, Slot, Snapshots};
+pub(crate) use state::{Status, TxnState};
+pub(crate) use undo::{Savepoint, UndoBuffer, UndoEntry};
+pub(crate) use versions::{Changed, ConflictWith, Seen, Snapshot, Versions, WriteCheck};

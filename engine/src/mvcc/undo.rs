@@ -1,0 +1,267 @@
+//! The undo buffer of a transaction: what each of its changes replaced, newest last, so that it can
+//! be taken back exactly, wholly or to a savepoint, whatever its size.
+//!
+//! Entries are bytes one after the other, each with its length at its end, so that they can be read
+//! from the back. Only the newest part is in memory. When that passes a limit, its older half goes to
+//! the end of a temporary file without a name, in the directory given; it is read back in blocks when
+//! the entries in memory are used up. Where one ends and the other begins has nothing to do with where
+//! entries do.
+//!
+//! After an error of the file, a push has changed nothing; a pop may be tried again.
+
+use std::{
+    fs::File,
+    io::{self, Read, Seek, SeekFrom, Write},
+    path::PathBuf,
+};
+use wattle_buffer::{Error, Result, TreeId};
+
+/// Memory that a buffer takes before it goes to the file, bytes.
+const MEMORY_LIMIT: usize = 1 << 20;
+/// Memory that a cleared buffer keeps, bytes.
+const KEPT: usize = 16 << 10;
+/// Bytes of the length at the end of an entry. It counts the bytes before it.
+const LENGTH: usize = 4;
+
+// An entry of a change, in the order of its bytes:
+//   before  bytes of the value, if there was one
+//   key     bytes
+//   2       length of the key, u16
+//   4       tree, u32
+//   1       kind: CHANGE, and the flags below
+// Another one: 8 id, 8 len, 1 kind (below CHANGE). Integers are little-endian.
+const CHANGE: u8 = 0x80;
+const FIRST: u8 = 1;
+const PRESENT: u8 = 2;
+const SPECIAL: u8 = 4;
+const CHANGE_TAIL: usize = 2 + 4 + 1;
+const OTHER: usize = 8 + 8 + 1;
+
+const _: () = assert!(CHANGE & (FIRST | PRESENT | SPECIAL) == 0, "the flags fit beside the kind");
+
+/// A position in the undo buffer: rolling back to it takes back everything after it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Savepoint(u64);
+
+/// One thing to take back.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum UndoEntry<'u> {
+    /// A record was changed.
+    Change {
+        /// Tree of the record.
+        tree: TreeId,
+        /// The change stored the version of the record, which goes when it is taken back.
+        first: bool,
+        /// Key of the record.
+        key: &'u [u8],
+        /// Value before the change and its special flag, if there was one.
+        before: Option<(&'u [u8], bool)>,
+    },
+    /// Something else, of a kind that the caller gave a meaning.
+    Other {
+        /// Its kind, below 128.
+        kind: u8,
+        /// Whatever the caller gave.
+        id: u64,
+        /// Whatever the caller gave.
+        len: u64,
+    },
+}
+
+/// The undo entries of one transaction.
+#[derive(Debug)]
+pub(crate) struct UndoBuffer {
+    /// The newest bytes. They follow the first `spilled` bytes of the file.
+    tail: Vec<u8>,
+    spilled: u64,
+    file: Option<File>,
+    /// Where the file is made; `None` for the directory of the system for temporary files.
+    dir: Option<PathBuf>,
+    limit: usize,
+    /// The entry that was popped last.
+    popped: Vec<u8>,
+}
+
+impl UndoBuffer {
+    /// An empty buffer whose file, if it needs one, is made in `dir`.
+    pub fn new(dir: Option<PathBuf>) -> UndoBuffer {
+        UndoBuffer::with_limit(dir, MEMORY_LIMIT)
+    }
+
+    /// One that takes about `limit` bytes of memory.
+    pub fn with_limit(dir: Option<PathBuf>, limit: usize) -> UndoBuffer {
+        let (tail, popped) = (Vec::new(), Vec::new());
+        UndoBuffer { tail, spilled: 0, file: None, dir, limit: limit.max(2), popped }
+    }
+
+    /// Bytes of all entries, in memory and in the file.
+    pub fn len(&self) -> u64 {
+        self.spilled + self.tail.len() as u64
+    }
+
+    /// Whether there is nothing to take back.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The position after the newest entry.
+    pub fn mark(&self) -> Savepoint {
+        Savepoint(self.len())
+    }
+
+    /// Adds a change. `first`: it stored the version of the record. The caller adds it before it
+    /// changes the page, and takes it off again ([`UndoBuffer::pop`]) if that fails.
+    ///
+    /// # Errors
+    /// The file cannot be made or written. Nothing was added.
+    pub fn push(
+        &mut self,
+        tree: TreeId,
+        first: bool,
+        key: &[u8],
+        before: Option<(&[u8], bool)>,
+    ) -> Result<()> {
+        self.make_room()?;
+        let start = self.tail.len();
+        let mut kind = CHANGE | if first { FIRST } else { 0 };
+        if let Some((value, special)) = before {
+            kind |= PRESENT | if special { SPECIAL } else { 0 };
+            self.tail.extend_from_slice(value);
+        }
+        self.tail.extend_from_slice(key);
+        let key_len = u16::try_from(key.len()).expect("keys are shorter than 64 KiB");
+        self.tail.extend_from_slice(&key_len.to_le_bytes());
+        self.tail.extend_from_slice(&tree.0.to_le_bytes());
+        self.tail.push(kind);
+        self.end_entry(start);
+        Ok(())
+    }
+
+    /// Adds something else to take back. `kind` is below 128.
+    ///
+    /// # Errors
+    /// As [`UndoBuffer::push`].
+    pub fn push_other(&mut self, kind: u8, id: u64, len: u64) -> Result<()> {
+        assert!(kind < CHANGE, "kind {kind} is taken");
+        self.make_room()?;
+        let start = self.tail.len();
+        self.tail.extend_from_slice(&id.to_le_bytes());
+        self.tail.extend_from_slice(&len.to_le_bytes());
+        self.tail.push(kind);
+        self.end_entry(start);
+        Ok(())
+    }
+
+    fn end_entry(&mut self, start: usize) {
+        let len = u32::try_from(self.tail.len() - start).expect("entries are shorter than 4 GiB");
+        self.tail.extend_from_slice(&len.to_le_bytes());
+    }
+
+    /// Takes the newest entry off, if it lies after `until`.
+    ///
+    /// # Errors
+    /// The file cannot be read. Nothing was taken off.
+    pub fn pop(&mut self, until: Savepoint) -> Result<Option<UndoEntry<'_>>> {
+        assert!(until.0 <= self.len(), "the savepoint lies behind the end: it was rolled back");
+        if until == self.mark() {
+            return Ok(None);
+        }
+        self.bring_back(LENGTH)?;
+        let end = self.tail.len() - LENGTH;
+        let len = u32::from_le_bytes(self.tail[end..].try_into().expect("4 bytes")) as usize;
+        self.bring_back(len + LENGTH)?;
+        let end = self.tail.len() - LENGTH;
+        self.popped.clear();
+        self.popped.extend_from_slice(&self.tail[end - len..end]);
+        self.tail.truncate(end - len);
+        assert!(until.0 <= self.len(), "the savepoint does not lie between entries");
+        Ok(Some(decode(&self.popped)))
+    }
+
+    /// Forgets everything: the transaction is over. Keeps a little memory for the next one.
+    pub fn clear(&mut self) {
+        self.tail.clear();
+        self.tail.shrink_to(KEPT);
+        self.popped.clear();
+        self.popped.shrink_to(KEPT);
+        self.spilled = 0;
+        self.file = None;
+    }
+
+    /// Moves the older half of the memory to the file, if the limit is passed.
+    fn make_room(&mut self) -> Result<()> {
+        if self.tail.len() <= self.limit {
+            return Ok(());
+        }
+        let out = self.tail.len() - self.limit / 2;
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => {
+                let made = match &self.dir {
+                    Some(dir) => tempfile::tempfile_in(dir),
+                    None => tempfile::tempfile(),
+                };
+                self.file.insert(made.map_err(|error| self.failed("make", error))?)
+            }
+        };
+        // Whatever an earlier write that failed left behind the end is written over.
+        let written = file
+            .seek(SeekFrom::Start(self.spilled))
+            .and_then(|_| file.write_all(&self.tail[..out]));
+        written.map_err(|error| self.failed("write", error))?;
+        self.spilled += out as u64;
+        self.tail.drain(..out);
+        Ok(())
+    }
+
+    /// Reads blocks from the end of the file until `needed` bytes are in memory.
+    fn bring_back(&mut self, needed: usize) -> Result<()> {
+        if self.tail.len() >= needed {
+            return Ok(());
+        }
+        let missing = (needed - self.tail.len()).max(self.limit / 2) as u64;
+        let block = missing.min(self.spilled) as usize;
+        let mut bytes = Vec::with_capacity(block + self.limit / 2);
+        bytes.resize(block, 0);
+        let start = self.spilled - block as u64;
+        let file = self.file.as_mut().expect("what is not in memory is in the file");
+        let read = file.seek(SeekFrom::Start(start)).and_then(|_| file.read_exact(&mut bytes));
+        read.map_err(|error| self.failed("read", error))?;
+        bytes.extend_from_slice(&self.tail);
+        self.tail = bytes;
+        self.spilled = start;
+        assert!(self.tail.len() >= needed, "an entry is longer than all of the undo buffer");
+        Ok(())
+    }
+
+    fn failed(&self, what: &str, error: io::Error) -> Error {
+        let dir = self.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let action = format!(
+            "{what} the temporary file in {} with the undo entries of a transaction \
+             ({} bytes there, {} in memory)",
+            dir.display(),
+            self.spilled,
+            self.tail.len()
+        );
+        Error::io(action, error)
+    }
+}
+
+fn decode(bytes: &[u8]) -> UndoEntry<'_> {
+    let (&kind, rest) = bytes.split_last().expect("an entry has a kind");
+    if kind & CHANGE == 0 {
+        let number = |at: usize| u64::from_le_bytes(rest[at..at + 8].try_into().expect("8 bytes"));
+        assert_eq!(bytes.len(), OTHER, "an undo entry has the wrong length");
+        return UndoEntry::Other { kind, id: number(0), len: number(8) };
+    }
+    let key_end = bytes.len() - CHANGE_TAIL;
+    let key_len = u16::from_le_bytes(bytes[key_end..key_end + 2].try_into().expect("2 bytes"));
+    let tree = u32::from_le_bytes(bytes[key_end + 2..key_end + 6].try_into().expect("4 bytes"));
+    let (value, key) = bytes[..key_end].split_at(key_end - usize::from(key_len));
+    UndoEntry::Change {
+        tree: TreeId(tree),
+        first: kind & FIRST != 0,
+        key,
+        before: (kind & PRESENT != 0).then_some((value, kind & SPECIAL != 0)),
+    }
+}

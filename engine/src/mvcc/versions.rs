@@ -1,0 +1,316 @@
+//! The version index: what records were before changes that somebody must not see yet, by tree and
+//! key, in memory only.
+//!
+//! Protocol. A writer holds the exclusive latch of the leaf from before [`Versions::check_push`]
+//! until the page is changed; a rollback holds it from before the page is put back until after
+//! [`Versions::pop`]. A reader reads the record in the page, asks [`Versions::read`], and only then
+//! validates the page (or holds its latch all the while). So page and index fit together: if the
+//! page changed in between, the reader starts again.
+//!
+//! Dropping versions needs no latch: what is dropped, no snapshot asks for. A reader whose snapshot
+//! was cancelled meanwhile must look at [`super::Slot::is_cancelled`] after the read.
+//!
+//! The index is cut into shards with a lock each. Which shard a record is in comes from bits of its
+//! hash that the table inside does not use. Nobody holds two of the locks.
+
+use super::{
+    chain::{Look, Rule},
+    clock::Active,
+    shard::Shard,
+    state::TxnState,
+};
+use foldhash::fast::RandomState;
+use parking_lot::{Mutex, MutexGuard};
+use std::{
+    hash::{BuildHasher, Hasher},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU64,
+            Ordering::{AcqRel, Acquire, Relaxed},
+        },
+    },
+};
+use wattle_buffer::TreeId;
+
+/// Number of shards, a power of two.
+const SHARDS: usize = 256;
+/// The table tells chains apart by the top seven bits and finds their place by the low ones.
+const SHARD_SHIFT: u32 = 48;
+
+const _: () = assert!(SHARDS.is_power_of_two() && SHARD_SHIFT + SHARDS.ilog2() <= 64 - 7);
+
+/// Whether a record may be changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WriteCheck {
+    /// Nobody is in the way.
+    Free,
+    /// The newest change is the asking transaction's own.
+    Own,
+    /// Somebody is.
+    Conflict(ConflictWith),
+}
+
+/// Who changed the record first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConflictWith {
+    /// A transaction that is not committed, or not soon enough to be in the snapshot.
+    Active,
+    /// One that is just committing and may turn out to be in the snapshot: the conflict may vanish
+    /// in a moment. Look again, without the latch, or treat it as [`ConflictWith::Active`].
+    Committing,
+    /// One that committed at a time above the snapshot.
+    Committed {
+        /// Its commit time.
+        ts: u64,
+    },
+}
+
+/// Which state of the records is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Snapshot {
+    /// That of all commits up to a time.
+    At(u64),
+    /// The newest committed one of each record.
+    Latest,
+}
+
+/// What a reader sees of a record. `ts` is the commit time of the change that made it so, 0 when
+/// that is no longer known (before every snapshot that is open, and durable) or the reader's own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// What the page holds.
+    Page {
+        /// Commit time or 0.
+        ts: u64,
+    },
+    /// The value that was appended to the reader's buffer.
+    Value {
+        /// The flag given with the value.
+        special: bool,
+        /// Commit time or 0.
+        ts: u64,
+    },
+    /// No record.
+    Absent {
+        /// Commit time or 0.
+        ts: u64,
+    },
+    /// A transaction that is just committing decides. Look again in a moment, without latches.
+    Wait,
+}
+
+/// Whether others changed a record.
+#[derive(Debug, Clone)]
+#[expect(clippy::enum_variant_names, reason = "the answers read as the question is put")]
+pub(crate) enum Changed {
+    /// No.
+    Unchanged,
+    /// Yes.
+    Changed {
+        /// Commit time of one such change.
+        ts: u64,
+    },
+    /// This transaction is just committing and may have. Ask again when it is decided.
+    Undecided(Arc<TxnState>),
+}
+
+/// A shard, alone on its cache lines.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Padded {
+    shard: Mutex<Shard>,
+    /// Copy of the shard's sum, stored under its lock.
+    bytes: AtomicU64,
+}
+
+/// The version index of an engine.
+#[derive(Debug)]
+pub(crate) struct Versions {
+    shards: Box<[Padded]>,
+    hasher: RandomState,
+    /// Versions of commits up to this time are not needed any more. Only grows.
+    horizon: AtomicU64,
+    pass: AtomicU64,
+    /// What the last pass knew about snapshots.
+    active: Mutex<Arc<Active>>,
+}
+
+impl Versions {
+    /// An empty index.
+    pub fn new() -> Versions {
+        Versions {
+            shards: (0..SHARDS).map(|_| Padded::default()).collect(),
+            hasher: RandomState::default(),
+            horizon: AtomicU64::new(0),
+            pass: AtomicU64::new(0),
+            active: Mutex::default(),
+        }
+    }
+
+    #[inline]
+    fn locate(&self, tree: TreeId, key: &[u8]) -> (u64, &Padded) {
+        let mut hasher = self.hasher.build_hasher();
+        hasher.write_u32(tree.0);
+        hasher.write(key);
+        let hash = hasher.finish();
+        (hash, &self.shards[(hash >> SHARD_SHIFT) as usize & (SHARDS - 1)])
+    }
+
+    #[inline]
+    fn lock(&self, tree: TreeId, key: &[u8]) -> (u64, MutexGuard<'_, Shard>) {
+        let (hash, padded) = self.locate(tree, key);
+        (hash, padded.shard.lock())
+    }
+
+    /// Whether `me` may change the record: under the leaf latch. `None` stands for an operation that
+    /// has not begun a transaction yet. With [`u64::MAX`] as snapshot only undecided writers are in
+    /// the way.
+    pub fn check(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        me: Option<&Arc<TxnState>>,
+        snapshot: u64,
+    ) -> WriteCheck {
+        let (hash, shard) = self.lock(tree, key);
+        shard.find(hash, tree, key).map_or(WriteCheck::Free, |chain| chain.check(me, snapshot))
+    }
+
+    /// Stores that `writer` changes the record, which is `before` (with the special flag) or absent.
+    /// Under the leaf latch, after [`Versions::check`] said free or own. False, and nothing is
+    /// stored, if the newest change is the writer's own already.
+    ///
+    /// # Panics
+    /// If the newest change is of another transaction that is not committed.
+    pub fn push(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        writer: &Arc<TxnState>,
+        before: Option<(&[u8], bool)>,
+    ) -> bool {
+        match self.check_push(tree, key, writer, u64::MAX, before) {
+            WriteCheck::Free => true,
+            WriteCheck::Own => false,
+            WriteCheck::Conflict(with) => {
+                panic!("transaction {} changes a record over {with:?}", writer.id())
+            }
+        }
+    }
+
+    /// Both in one: the version is stored if the answer is [`WriteCheck::Free`].
+    #[inline]
+    pub fn check_push(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        writer: &Arc<TxnState>,
+        snapshot: u64,
+        before: Option<(&[u8], bool)>,
+    ) -> WriteCheck {
+        // A horizon that is too low only leaves more for later. Acquires, so that a reader whose
+        // snapshot was cancelled sees that after it took the lock of the shard after this thread.
+        let horizon = self.horizon.load(Acquire);
+        let (hash, padded) = self.locate(tree, key);
+        let mut shard = padded.shard.lock();
+        let published = || self.active.lock().clone();
+        let check = shard.check_push(hash, tree, key, writer, snapshot, before, horizon, published);
+        padded.bytes.store(shard.bytes(), Relaxed);
+        check
+    }
+
+    /// What `me` sees of a record that it read in the page, before the page is validated. Own
+    /// changes are visible. A value is appended to `into`; with the other answers nothing is.
+    #[inline]
+    pub fn read(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        me: Option<&TxnState>,
+        at: Snapshot,
+        into: &mut Vec<u8>,
+    ) -> Seen {
+        let (hash, shard) = self.lock(tree, key);
+        let Some(chain) = shard.find(hash, tree, key) else {
+            return Seen::Page { ts: 0 };
+        };
+        match chain.look(me, at) {
+            Look::Page { ts } => Seen::Page { ts },
+            Look::Wait => Seen::Wait,
+            Look::Before { value: None, ts } => Seen::Absent { ts },
+            Look::Before { value: Some((value, special)), ts } => {
+                into.extend_from_slice(value);
+                Seen::Value { special, ts }
+            }
+        }
+    }
+
+    /// Takes back `writer`'s version of a record: under the leaf latch, after the page was put
+    /// back, for the change that stored the version.
+    ///
+    /// # Panics
+    /// If the newest version of the record is not the writer's.
+    pub fn pop(&self, tree: TreeId, key: &[u8], writer: &TxnState) {
+        let (hash, padded) = self.locate(tree, key);
+        let mut shard = padded.shard.lock();
+        shard.pop(hash, tree, key, writer);
+        padded.bytes.store(shard.bytes(), Relaxed);
+    }
+
+    /// Whether others changed the record at a time above `snapshot` and below `below`, for the
+    /// validation of a transaction that drew `below` and whose snapshot is still open.
+    pub fn changed_since(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        me: &TxnState,
+        snapshot: u64,
+        below: u64,
+    ) -> Changed {
+        let (hash, shard) = self.lock(tree, key);
+        let chain = shard.find(hash, tree, key);
+        chain.map_or(Changed::Unchanged, |chain| chain.changed_since(me, snapshot, below))
+    }
+
+    /// Whether there is any version of the record.
+    pub fn contains(&self, tree: TreeId, key: &[u8]) -> bool {
+        let (hash, shard) = self.lock(tree, key);
+        shard.find(hash, tree, key).is_some()
+    }
+
+    /// Drops the versions that no snapshot needs: those of commits up to both the oldest snapshot
+    /// and `durable`, and those that were replaced between two snapshots. Gives how many.
+    pub fn collect(&self, active: &Active, durable: u64) -> usize {
+        *self.active.lock() = Arc::new(active.clone());
+        let horizon = active.oldest.min(durable);
+        // The oldest snapshot can seem to step back, when one is seen opening late. What was
+        // concluded before remains true.
+        let horizon = self.horizon.fetch_max(horizon, AcqRel).max(horizon);
+        let pass = self.pass.fetch_add(1, Relaxed) + 1;
+        let mut dropped = 0;
+        for padded in &self.shards {
+            let mut shard = padded.shard.lock();
+            dropped += shard.collect(Rule { horizon, active }, pass);
+            padded.bytes.store(shard.bytes(), Relaxed);
+        }
+        dropped
+    }
+
+    /// Memory that the versions take, without what is kept for reuse.
+    pub fn bytes(&self) -> u64 {
+        self.shards.iter().map(|padded| padded.bytes.load(Relaxed)).sum()
+    }
+
+    /// Number of records that have versions.
+    pub fn records(&self) -> usize {
+        self.shards.iter().map(|padded| padded.shard.lock().len()).sum()
+    }
+
+    /// Number of versions of one record.
+    #[cfg(test)]
+    pub fn chain_len(&self, tree: TreeId, key: &[u8]) -> usize {
+        let (hash, shard) = self.lock(tree, key);
+        shard.find(hash, tree, key).map_or(0, super::chain::Chain::len)
+    }
+}
