@@ -10,7 +10,7 @@
 //! Nobody else can see the record between these steps.
 
 use crate::{journal::Attachment, tree::Stop};
-use wattle_buffer::{FrameHeader, Gsn};
+use wattle_buffer::{Exclusive, FrameHeader, Gsn};
 
 /// Calls under the latch of a leaf, see the module documentation. They must be short, take no latch
 /// and do no I/O.
@@ -38,7 +38,7 @@ pub trait Author {
     fn drawn(&mut self) {}
 
     /// The record was changed.
-    fn done(&mut self, _header: &FrameHeader, _key: &[u8]) {}
+    fn done(&mut self, _leaf: &Exclusive<'_>, _key: &[u8]) {}
 
     /// No snapshot needs the ghost of `key` any more.
     fn may_purge(&self, _key: &[u8]) -> bool {

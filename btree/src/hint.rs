@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 0 0 | time | all changes are committed, the newest at this time |
 //! | 0 1 | transaction | the newest change is by this transaction, which may not be committed yet; all others are committed, at earlier times than it will be |
-//! | 1 0 | time | there may be changes by any transactions that had changed something by this time, committed or not |
+//! | 1 0 | transaction | there may be changes by any transaction up to this one, committed or not |
 //!
 //! Written under the exclusive latch of the page, and by compare and swap from the second kind when
 //! that transaction has ended and from the third when all such transactions have: neither needs the
@@ -21,7 +21,7 @@ pub enum Hint {
     Committed(u64),
     /// Changed last by this transaction.
     Txn(u64),
-    /// Changed by who knows whom, at this time at the latest.
+    /// Changed by any transactions up to this one.
     Unknown(u64),
 }
 
@@ -48,7 +48,7 @@ impl Hint {
         }
     }
 
-    /// For a page that takes over records of pages with these hints; `now` is the time.
+    /// For a page that takes over records of pages with these hints; `now` is the newest transaction.
     pub fn joined(a: u64, b: u64, now: impl FnOnce() -> u64) -> u64 {
         match (Hint::of(a), Hint::of(b)) {
             (Hint::Committed(a), Hint::Committed(b)) => a.max(b),

@@ -55,7 +55,7 @@ impl Tree {
         }
         let start = value.len();
         let mut seen = Seen::Page;
-        if !view.sees_all(leaf.header().version_hint()) {
+        if !view.sees_all(leaf.header()) {
             seen = look(&leaf, key, view, value)?;
         }
         let special = match seen {

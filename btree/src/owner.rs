@@ -23,11 +23,11 @@ pub struct Forest {
     roots: RwLock<HashMap<TreeId, FrameId>>,
     /// For merges by the writers of the pool. Without it there are none.
     merges: Mutex<Option<Context>>,
-    /// The clock of the transactions, for version hints.
+    /// Tells the newest transaction, for version hints.
     clock: OnceLock<Clock>,
 }
 
-/// Tells the time.
+/// Tells the newest transaction.
 type Clock = Box<dyn Fn() -> u64 + Send + Sync>;
 
 impl Forest {
@@ -36,12 +36,12 @@ impl Forest {
         Arc::default()
     }
 
-    /// Sets the clock of the transactions, once.
+    /// Sets what tells the newest transaction, once.
     pub fn set_clock(&self, clock: impl Fn() -> u64 + Send + Sync + 'static) {
         assert!(self.clock.set(Box::new(clock)).is_ok(), "the clock is set once");
     }
 
-    /// The time; 0 without a clock.
+    /// The newest transaction; 0 when there are none.
     pub(crate) fn now(&self) -> u64 {
         self.clock.get().map_or(0, |clock| clock())
     }

@@ -114,7 +114,7 @@ impl Tree {
         let mut leaf = path.node.upgrade()?;
         let op = match (search.found, before) {
             (false, Before::Absent | Before::Patch { .. }) => {
-                author.done(leaf.header(), key);
+                author.done(&leaf, key);
                 return Ok(false);
             }
             (true, Before::Absent) => {
@@ -125,7 +125,7 @@ impl Tree {
                 let view = NodeView::from(leaf.bytes());
                 if view.value(search.position).0.len() < offset + bytes.len() {
                     // An older entry has the whole value.
-                    author.done(leaf.header(), key);
+                    author.done(&leaf, key);
                     return Ok(false);
                 }
                 NodeMut::new(&mut leaf.page_mut()).write_value(search.position, offset, bytes);
@@ -151,7 +151,7 @@ impl Tree {
             }
         };
         cx.log_change(&mut leaf, op, None, author);
-        author.done(leaf.header(), key);
+        author.done(&leaf, key);
         let is_root = leaf.frame() == self.root;
         let removed = matches!(op, Op::Remove { .. });
         Ok(removed && !is_root && crate::merge::is_underfull(leaf.bytes().into()))

@@ -7,6 +7,7 @@
 //! this reader does not need it either.
 
 use crate::tree::Stop;
+use wattle_buffer::FrameHeader;
 
 /// What a reader sees of a record that a leaf holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,8 +25,8 @@ pub enum Seen {
 
 /// See the module documentation.
 pub trait View {
-    /// Everything in a page with this version hint is visible as it is.
-    fn sees_all(&self, hint: u64) -> bool;
+    /// Everything in the page with this header is visible as it is, by its version hint.
+    fn sees_all(&self, header: &FrameHeader) -> bool;
 
     /// What is visible of the record `key`, which the leaf holds in some version. An older version
     /// is appended to `value`.
@@ -41,7 +42,7 @@ pub struct Newest;
 
 impl View for Newest {
     #[inline(always)]
-    fn sees_all(&self, _: u64) -> bool {
+    fn sees_all(&self, _: &FrameHeader) -> bool {
         true
     }
 

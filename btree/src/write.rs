@@ -118,7 +118,7 @@ impl Tree {
                 cx.log_change(&mut leaf, Op::Insert { key, value: bytes, special }, Some(undo), author);
             }
         }
-        author.done(leaf.header(), key);
+        author.done(&leaf, key);
         self.sample_contention(cx, leaf, key, search, restarts);
         Ok(Written { existed, orphan })
     }
@@ -280,7 +280,7 @@ impl Tree {
         buffer.extend_from_slice(before.0);
         change(buffer);
         self.overwrite(cx, &mut leaf, search.position, key, buffer, author);
-        author.done(leaf.header(), key);
+        author.done(&leaf, key);
         self.sample_contention(cx, leaf, key, search, restarts);
         Ok(Ok(true))
     }
@@ -310,7 +310,7 @@ impl Tree {
         }
         let existed = !is_ghost(before);
         let underfull = self.remove_at(cx, &mut leaf, search.position, key, author);
-        author.done(leaf.header(), key);
+        author.done(&leaf, key);
         Ok((Written { existed, orphan }, underfull))
     }
 

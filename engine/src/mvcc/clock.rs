@@ -98,6 +98,18 @@ impl Slot {
         snapshot
     }
 
+    /// As [`Slot::open`], for a snapshot at a time that lies behind the clock and only grows, such as
+    /// the newest commit that is durable. A collector that spares versions up to that time loads it
+    /// before it looks at the slots: either it sees this one, or it loaded no more than this call.
+    #[inline]
+    pub fn open_at(&self, time: impl Fn() -> u64) -> u64 {
+        debug_assert_eq!(self.snapshot.load(SeqCst), 0, "the slot has an open snapshot");
+        self.snapshot.store(OPENING | time(), SeqCst);
+        let snapshot = time();
+        self.snapshot.store(snapshot, Release);
+        snapshot
+    }
+
     /// Whether versions that this snapshot needs were given up. Asked after each read of the
     /// version index: whoever gives versions up cancels first and takes the lock of the shard
     /// afterwards, so a reader that missed a version in the shard sees the cancellation.

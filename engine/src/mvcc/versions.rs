@@ -246,6 +246,32 @@ impl Versions {
         }
     }
 
+    /// As [`Versions::read`] for the newest commits up to `time`, without an open snapshot. The time is
+    /// asked for under the lock of the shard: whatever a pass dropped from it was replaced by commits
+    /// up to an earlier or the same time, if no pass concludes from more ([`Active::as_of`]).
+    #[inline]
+    pub fn read_at(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        time: impl FnOnce() -> u64,
+        into: &mut Vec<u8>,
+    ) -> Seen {
+        let (hash, shard) = self.lock(tree, key);
+        let Some(chain) = shard.find(hash, tree, key) else {
+            return Seen::Page { ts: 0 };
+        };
+        match chain.look(None, Snapshot::At(time())) {
+            Look::Page { ts } => Seen::Page { ts },
+            Look::Wait => Seen::Wait,
+            Look::Before { value: None, ts } => Seen::Absent { ts },
+            Look::Before { value: Some((value, special)), ts } => {
+                into.extend_from_slice(value);
+                Seen::Value { special, ts }
+            }
+        }
+    }
+
     /// Takes back `writer`'s version of a record: under the leaf latch, after the page was put
     /// back, for the change that stored the version.
     ///

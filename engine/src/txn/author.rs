@@ -1,0 +1,282 @@
+//! Changes of records under the latch of their leaf: by a transaction ([`TxnAuthor`]), by an
+//! operation that is a transaction of its own ([`AutoAuthor`]), and by the engine in the name of a
+//! transaction where nobody else can look ([`SystemOf`]).
+//!
+//! The version hint of the page is the fast answer to "is anybody in the way": when everything in
+//! the page is committed and within the snapshot, the version index need not be asked.
+
+use super::Txn;
+use crate::{
+    catalog::OpenTree,
+    engine::Core,
+    mvcc::{ConflictWith, Savepoint, TxnState, WriteCheck},
+};
+use std::sync::Arc;
+use wattle_btree::{Author, Hint, Stop};
+use wattle_buffer::{Error, Exclusive, FrameHeader, TreeId};
+
+/// Bits of a hint that is no time.
+const NO_TIME: u64 = 0b11 << 62;
+
+/// The record before a change, copied out of the leaf.
+#[derive(Default)]
+struct Before {
+    bytes: Vec<u8>,
+    /// Whether it is special; `None`: there was no record.
+    special: Option<bool>,
+}
+
+impl Before {
+    fn set(&mut self, before: Option<(&[u8], bool)>) {
+        self.bytes.clear();
+        self.special = before.map(|(bytes, special)| {
+            self.bytes.extend_from_slice(bytes);
+            special
+        });
+    }
+
+    fn get(&self) -> Option<(&[u8], bool)> {
+        self.special.map(|special| (&self.bytes[..], special))
+    }
+}
+
+fn conflict(tree: &OpenTree, with: ConflictWith) -> Stop {
+    let name = &tree.name;
+    Stop::Error(Error::Conflict(match with {
+        ConflictWith::Committing => return Stop::Restart,
+        ConflictWith::Active => {
+            format!("its change of the record in tree {name:?} is not committed yet")
+        }
+        ConflictWith::Committed { .. } => {
+            format!("it changed the record in tree {name:?} after this one began")
+        }
+    }))
+}
+
+/// A change by a transaction.
+pub(crate) struct TxnAuthor<'t> {
+    core: &'t Core,
+    txn: &'t mut Txn,
+    tree: &'t Arc<OpenTree>,
+    state: Arc<TxnState>,
+    before: Before,
+    /// The change will store the version of the record.
+    first: bool,
+    /// Where the undo entry of a change that is not made yet begins.
+    pending: Option<Savepoint>,
+}
+
+impl<'t> TxnAuthor<'t> {
+    pub fn new(core: &'t Core, txn: &'t mut Txn, tree: &'t Arc<OpenTree>) -> TxnAuthor<'t> {
+        let state = txn.start_writing(core, tree);
+        TxnAuthor { core, txn, tree, state, before: Before::default(), first: false, pending: None }
+    }
+
+    /// Takes back the undo entry of a change that was not made.
+    fn withdraw(&mut self) -> Result<(), Error> {
+        if let Some(mark) = self.pending.take() {
+            self.txn.undo.pop(mark)?;
+        }
+        Ok(())
+    }
+
+    /// The operation is over: an entry of a change that was not made is taken back.
+    pub fn finish(mut self) -> Result<(), Error> {
+        self.withdraw()
+    }
+}
+
+impl Author for TxnAuthor<'_> {
+    fn check(
+        &mut self,
+        header: &FrameHeader,
+        key: &[u8],
+        before: Option<(&[u8], bool)>,
+    ) -> Result<(), Stop> {
+        self.withdraw()?;
+        let hint = header.version_hint();
+        self.first = true;
+        if hint > self.txn.snapshot {
+            let versions = &self.core.versions;
+            let id = self.tree.tree.id();
+            match versions.check(id, key, Some(&self.state), self.txn.snapshot) {
+                WriteCheck::Free => {}
+                WriteCheck::Own => self.first = false,
+                WriteCheck::Conflict(with) => return Err(conflict(self.tree, with)),
+            }
+            if self.txn.slot.is_cancelled() {
+                // Whether a commit lies above the snapshot can no longer be known.
+                return Err(Stop::Error(super::view::too_old(self.core)));
+            }
+        }
+        let mark = self.txn.undo.mark();
+        self.txn.undo.push(self.tree.tree.id(), self.first, key, before)?;
+        self.pending = Some(mark);
+        if self.first {
+            self.before.set(before);
+        }
+        Ok(())
+    }
+
+    fn txn(&self) -> u64 {
+        self.state.id()
+    }
+
+    fn is_auto(&self) -> bool {
+        false
+    }
+
+    fn done(&mut self, leaf: &Exclusive<'_>, key: &[u8]) {
+        self.pending = None;
+        self.txn.last_gsn = self.txn.last_gsn.max(leaf.gsn());
+        if self.first {
+            let before = self.before.get();
+            self.core.versions.push(self.tree.tree.id(), key, &self.state, before);
+        }
+        let header = leaf.header();
+        let mark = Hint::Txn(self.state.id());
+        let hint = match Hint::of(header.version_hint()) {
+            hint if hint == mark => return,
+            Hint::Unknown(changed) if self.core.oldest_writer() < changed => None,
+            Hint::Txn(_) => None,
+            Hint::Committed(_) | Hint::Unknown(_) => {
+                self.txn.remember_frame(leaf.frame()).then_some(mark)
+            }
+        };
+        let hint = hint.unwrap_or_else(|| Hint::Unknown(self.core.ids.now()));
+        header.set_version_hint(hint.word());
+    }
+
+    fn may_purge(&self, key: &[u8]) -> bool {
+        !self.core.versions.contains(self.tree.tree.id(), key)
+    }
+}
+
+/// A change by an operation that is a transaction of its own: it commits under the latch.
+pub(crate) struct AutoAuthor<'t> {
+    core: &'t Core,
+    tree: &'t Arc<OpenTree>,
+    state: Arc<TxnState>,
+    before: Before,
+    /// Time of the commit, once drawn.
+    pub time: u64,
+}
+
+impl<'t> AutoAuthor<'t> {
+    pub fn new(core: &'t Core, tree: &'t Arc<OpenTree>, buffer: Vec<u8>) -> AutoAuthor<'t> {
+        let before = Before { bytes: buffer, special: None };
+        AutoAuthor { core, tree, state: Arc::new(TxnState::new(0)), before, time: 0 }
+    }
+
+    /// Gives the buffer back.
+    pub fn into_buffer(self) -> Vec<u8> {
+        self.before.bytes
+    }
+}
+
+impl Author for AutoAuthor<'_> {
+    #[inline]
+    fn check(
+        &mut self,
+        header: &FrameHeader,
+        key: &[u8],
+        before: Option<(&[u8], bool)>,
+    ) -> Result<(), Stop> {
+        if header.version_hint() & NO_TIME != 0 {
+            let id = self.tree.tree.id();
+            let check = self.core.versions.check(id, key, None, u64::MAX);
+            if let WriteCheck::Conflict(with) = check {
+                return Err(conflict(self.tree, with));
+            }
+        }
+        self.before.set(before);
+        Ok(())
+    }
+
+    fn txn(&self) -> u64 {
+        0
+    }
+
+    fn is_auto(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn drawn(&mut self) {
+        self.state.start_commit();
+        self.time = self.core.clock.draw();
+        self.state.set_ts(self.time);
+    }
+
+    #[inline]
+    fn done(&mut self, leaf: &Exclusive<'_>, key: &[u8]) {
+        self.core.versions.push(self.tree.tree.id(), key, &self.state, self.before.get());
+        let header = leaf.header();
+        let hint = match Hint::of(header.version_hint()) {
+            Hint::Committed(_) => Hint::Committed(self.time),
+            Hint::Unknown(changed) if self.core.oldest_writer() >= changed => {
+                Hint::Committed(self.time)
+            }
+            _ => Hint::Unknown(self.core.ids.now()),
+        };
+        header.set_version_hint(hint.word());
+        self.state.committed(self.time);
+    }
+
+    fn may_purge(&self, key: &[u8]) -> bool {
+        !self.core.versions.contains(self.tree.tree.id(), key)
+    }
+}
+
+/// A change by the engine that belongs to a transaction and is undone with it, of a record that only
+/// the engine reads; or, without a transaction, one that stands for itself.
+pub(crate) struct SystemOf<'t> {
+    core: &'t Core,
+    tree: TreeId,
+    txn: Option<&'t mut Txn>,
+    pending: Option<Savepoint>,
+}
+
+impl<'t> SystemOf<'t> {
+    pub fn new(core: &'t Core, tree: TreeId, txn: Option<&'t mut Txn>) -> SystemOf<'t> {
+        SystemOf { core, tree, txn, pending: None }
+    }
+}
+
+impl Author for SystemOf<'_> {
+    fn check(
+        &mut self,
+        _: &FrameHeader,
+        key: &[u8],
+        before: Option<(&[u8], bool)>,
+    ) -> Result<(), Stop> {
+        if let Some(txn) = &mut self.txn {
+            if let Some(mark) = self.pending.take() {
+                txn.undo.pop(mark)?;
+            }
+            self.pending = Some(txn.undo.mark());
+            txn.undo.push(self.tree, false, key, before)?;
+        }
+        Ok(())
+    }
+
+    fn txn(&self) -> u64 {
+        let state = self.txn.as_ref().and_then(|txn| txn.state.as_ref());
+        state.map_or(0, |state| state.id())
+    }
+
+    fn is_auto(&self) -> bool {
+        self.txn.is_none()
+    }
+
+    fn done(&mut self, leaf: &Exclusive<'_>, _: &[u8]) {
+        self.pending = None;
+        if let Some(txn) = &mut self.txn {
+            txn.last_gsn = txn.last_gsn.max(leaf.gsn());
+        }
+    }
+
+    fn may_purge(&self, key: &[u8]) -> bool {
+        !self.core.versions.contains(self.tree, key)
+    }
+}

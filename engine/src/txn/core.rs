@@ -1,0 +1,259 @@
+//! A transaction: its snapshot, its state, what it would take to put everything back.
+
+use super::{ReadSet, Ticket, view};
+use crate::{
+    catalog::OpenTree,
+    engine::Core,
+    mvcc::{Savepoint, Slot, TxnState, UndoBuffer},
+};
+use std::{
+    cell::{Cell, RefCell},
+    sync::Arc,
+};
+use wattle_btree::{Context, Hint, Journal, LargeValue};
+use wattle_buffer::{Error, FrameId, Gsn, Result};
+use wattle_wal::{Kind, Urgency};
+
+/// What a transaction must not see of others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Isolation {
+    /// Snapshot isolation: everything is read as of one moment, and of two transactions that change
+    /// the same record one fails. Two that read what the other changes may both commit (write skew).
+    #[default]
+    Snapshot,
+    /// As if transactions ran one after the other. At commit everything that was read, ranges
+    /// included, is looked at again and must be unchanged ("High-Performance Concurrency Control
+    /// Mechanisms for Main-Memory Databases", Larson et al., VLDB 2011). Holds among transactions
+    /// that all use it.
+    Serializable,
+}
+
+/// What a commit waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// That its records are durable; the log is flushed at once, together with whatever others
+    /// committed by then.
+    #[default]
+    Sync,
+    /// The same, but the flush begins a moment later, so that more commits share it.
+    Group,
+    /// Nothing. The log is written in the background; a crash takes the last moments, never half of
+    /// a transaction.
+    None,
+}
+
+/// How to begin a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct TxnOptions {
+    /// Default: snapshot isolation.
+    pub isolation: Isolation,
+    /// Changes are refused. Reads are as of the newest commit that is durable, so that nothing is
+    /// ever waited for.
+    pub read_only: bool,
+    /// Instead of the durability of the engine.
+    pub durability: Option<Durability>,
+}
+
+/// Frames of which a transaction remembers that its mark is on their pages. Pages beyond are found
+/// out about later.
+const MAX_FRAMES: usize = 4096;
+/// Ghosts that a transaction remembers one by one.
+const MAX_GHOSTS: usize = 1 << 14;
+
+/// What a commit leaves to be cleared away when no snapshot needs it any more.
+pub(crate) enum Garbage {
+    /// The ghost of a record.
+    Ghost(Arc<OpenTree>, Vec<u8>),
+    /// Ghosts somewhere in a tree.
+    Ghosts(Arc<OpenTree>),
+    /// A large value that no record refers to, listed in the catalog.
+    Large(Arc<OpenTree>, LargeValue),
+}
+
+/// See the module documentation.
+pub(crate) struct Txn {
+    pub slot: Arc<Slot>,
+    pub snapshot: u64,
+    /// From the first change on.
+    pub state: Option<Arc<TxnState>>,
+    pub undo: UndoBuffer,
+    pub frames: Vec<FrameId>,
+    /// Trees that were changed: they must stay open until the end.
+    pub trees: Vec<Arc<OpenTree>>,
+    /// The newest commit that was read and may not be durable.
+    pub seen: Cell<u64>,
+    pub reads: Option<RefCell<ReadSet>>,
+    pub garbage: Vec<Garbage>,
+    /// Why it can only be aborted.
+    pub must_abort: Option<String>,
+    pub last_gsn: Gsn,
+    pub options: TxnOptions,
+}
+
+impl Txn {
+    /// Begins a transaction in `slot`. `own` is the newest commit of the session.
+    pub fn begin(core: &Core, slot: Arc<Slot>, undo: UndoBuffer, options: TxnOptions, own: u64) -> Txn {
+        let snapshot = match options.read_only {
+            true => slot.open_at(|| core.durable().min(core.clock.now()).max(own)),
+            false => slot.open(&core.clock),
+        };
+        let serializable = options.isolation == Isolation::Serializable && !options.read_only;
+        Txn {
+            slot,
+            snapshot,
+            state: None,
+            undo,
+            frames: Vec::new(),
+            trees: Vec::new(),
+            seen: Cell::new(0),
+            reads: serializable.then(RefCell::default),
+            garbage: Vec::new(),
+            must_abort: None,
+            last_gsn: Gsn(0),
+            options,
+        }
+    }
+
+    /// Fails when the transaction can do nothing but abort.
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        match &self.must_abort {
+            None => Ok(()),
+            Some(why) => Err(Error::MustAbort(why.clone())),
+        }
+    }
+
+    /// Fails when the transaction may not change anything.
+    pub fn check_write(&self) -> Result<()> {
+        self.check()?;
+        if self.options.read_only { Err(Error::ReadOnly) } else { Ok(()) }
+    }
+
+    /// Before the first change: announces the transaction to everyone.
+    pub fn start_writing(&mut self, core: &Core, tree: &Arc<OpenTree>) -> Arc<TxnState> {
+        if !self.trees.iter().any(|open| Arc::ptr_eq(open, tree)) {
+            self.trees.push(tree.clone());
+        }
+        if let Some(state) = &self.state {
+            return state.clone();
+        }
+        self.slot.start_writing(&core.ids);
+        if let Some(log) = &core.log {
+            self.slot.start_logging(log.epoch());
+        }
+        let state = Arc::new(TxnState::new(core.ids.draw()));
+        self.state = Some(state.clone());
+        state
+    }
+
+    /// Its mark is on the page in `frame`. False: no more can be remembered.
+    pub fn remember_frame(&mut self, frame: FrameId) -> bool {
+        let room = self.frames.len() < MAX_FRAMES;
+        if room {
+            self.frames.push(frame);
+        }
+        room
+    }
+
+    /// A record was deleted.
+    pub fn add_ghost(&mut self, tree: &Arc<OpenTree>, key: &[u8]) {
+        if self.garbage.len() < MAX_GHOSTS {
+            return self.garbage.push(Garbage::Ghost(tree.clone(), key.to_vec()));
+        }
+        let known = |garbage: &Garbage| {
+            matches!(garbage, Garbage::Ghosts(open) if Arc::ptr_eq(open, tree))
+        };
+        if !self.garbage[MAX_GHOSTS..].iter().any(known) {
+            self.garbage.push(Garbage::Ghosts(tree.clone()));
+        }
+    }
+
+    /// The position to which [`super::rollback`] can go back.
+    pub fn savepoint(&self) -> (Savepoint, usize) {
+        (self.undo.mark(), self.garbage.len())
+    }
+
+    /// Commits: from here on everyone sees the changes. Gives the time of the commit, 0 without
+    /// changes. The caller made sure of room in the log, and validated.
+    pub fn commit(&mut self, core: &Core, cx: &Context) -> (Ticket, u64) {
+        let ticket = |epoch: u64| match (&core.log, self.durability(core)) {
+            (_, Durability::None) | (None, _) => Ticket::done(),
+            (Some(log), durability) => {
+                let urgency = match durability {
+                    Durability::Sync => Urgency::Now,
+                    _ => Urgency::Soon,
+                };
+                Ticket::new(log.clone(), epoch, urgency)
+            }
+        };
+        let Some(state) = self.state.clone() else {
+            // What was read must be durable before anyone relies on it.
+            let pending = self.seen.get() > core.durable();
+            let epoch = core.log.as_ref().map_or(0, |log| log.epoch());
+            let ticket = if pending { ticket(epoch) } else { Ticket::done() };
+            self.end(core);
+            return (ticket, 0);
+        };
+        let (epoch, time) = match &cx.journal {
+            Journal::Off => {
+                state.start_commit();
+                let time = core.clock.draw();
+                state.set_ts(time);
+                (0, time)
+            }
+            Journal::On(appender) => {
+                appender.observe(self.last_gsn);
+                let mut section = appender.begin();
+                // Drawn inside of the section: see `Core::durable`. A validated transaction has
+                // drawn its time already, inside of this session's last section.
+                let time = self.draw(core, &state);
+                section.start(Kind::Commit, 0, state.id(), Gsn(0));
+                section.finish();
+                (section.epoch(), time)
+            }
+        };
+        state.committed(time);
+        self.resolve_hints(core, state.id(), time);
+        let ticket = ticket(epoch);
+        core.janitor.add(time, std::mem::take(&mut self.garbage));
+        self.end(core);
+        (ticket, time)
+    }
+
+    /// Draws the time of the commit.
+    fn draw(&self, core: &Core, state: &TxnState) -> u64 {
+        state.start_commit();
+        let time = core.clock.draw();
+        state.set_ts(time);
+        time
+    }
+
+    /// What a commit of this transaction waits for.
+    pub fn durability(&self, core: &Core) -> Durability {
+        self.options.durability.unwrap_or(core.durability)
+    }
+
+    /// The pages that carry the mark of this transaction say from when on they are visible.
+    pub fn resolve_hints(&mut self, core: &Core, id: u64, time: u64) {
+        let (mark, time) = (Hint::Txn(id).word(), Hint::Committed(time).word());
+        for frame in self.frames.drain(..) {
+            core.pool.header(frame).resolve_version_hint(mark, time);
+        }
+    }
+
+    /// The transaction is over: nothing holds its snapshot any more.
+    pub fn end(&mut self, _core: &Core) {
+        self.slot.close();
+        self.state = None;
+        self.trees.clear();
+        self.undo.clear();
+        self.frames.clear();
+        self.garbage.clear();
+        self.seen.set(0);
+    }
+
+    /// How this transaction sees a tree.
+    pub fn view<'t>(&'t self, core: &'t Core, tree: &'t OpenTree) -> view::TxnView<'t> {
+        view::TxnView::new(core, self, tree)
+    }
+}

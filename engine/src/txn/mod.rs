@@ -1,0 +1,30 @@
+//! Transactions: what blocking and asynchronous ones have in common.
+//!
+//! A transaction reads the newest commits as of its snapshot and its own changes. It changes records
+//! in place; the version before stays reachable for others in the version index ([`crate::mvcc`]).
+//! The first to change a record wins: a second one gets [`wattle_buffer::Error::Conflict`].
+//!
+//! | file | what |
+//! |---|---|
+//! | `core` | [`Txn`]: begin, commit, end |
+//! | `author` | what a change does under the latch of its leaf |
+//! | `view` | what a reader sees |
+//! | `rollback` | putting everything back |
+//! | `validate` | serializability |
+//! | `ticket` | waiting for a commit to be durable |
+
+mod author;
+mod core;
+mod rollback;
+mod ticket;
+mod validate;
+mod view;
+
+pub use self::core::{Durability, Isolation, TxnOptions};
+pub use ticket::Ticket;
+
+pub(crate) use self::core::{Garbage, Txn};
+pub(crate) use author::{AutoAuthor, SystemOf, TxnAuthor};
+pub(crate) use rollback::{UndoAuthor, rollback};
+pub(crate) use validate::{ReadSet, validate};
+pub(crate) use view::{AutoView, TxnView};

@@ -1,0 +1,105 @@
+//! What readers see: [`TxnView`] as of the snapshot of a transaction, with its own changes;
+//! [`AutoView`] the newest commit that is durable, for a read that stands for itself.
+
+use super::Txn;
+use crate::{
+    catalog::OpenTree,
+    engine::Core,
+    mvcc::{self, Snapshot},
+};
+use wattle_btree::{Hint, Seen, Stop, View};
+use wattle_buffer::{Error, FrameHeader, Result, TreeId};
+
+/// See the module documentation.
+pub(crate) struct TxnView<'t> {
+    core: &'t Core,
+    txn: &'t Txn,
+    tree: TreeId,
+    /// Pages with nothing newer need no second look.
+    bound: u64,
+}
+
+impl<'t> TxnView<'t> {
+    pub fn new(core: &'t Core, txn: &'t Txn, tree: &OpenTree) -> TxnView<'t> {
+        let bound = txn.snapshot.min(core.durable());
+        TxnView { core, txn, tree: tree.tree.id(), bound }
+    }
+}
+
+impl View for TxnView<'_> {
+    #[inline(always)]
+    fn sees_all(&self, header: &FrameHeader) -> bool {
+        let hint = header.version_hint();
+        hint <= self.bound || resolve(self.core, header, hint, self.bound)
+    }
+
+    fn look(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<Seen, Stop> {
+        let (txn, at) = (self.txn, Snapshot::At(self.txn.snapshot));
+        let seen = self.core.versions.read(self.tree, key, txn.state.as_deref(), at, value);
+        if txn.slot.is_cancelled() {
+            return Err(Stop::Error(too_old(self.core)));
+        }
+        let (seen, time) = translate(seen)?;
+        txn.seen.set(txn.seen.get().max(time));
+        Ok(seen)
+    }
+}
+
+/// The error of a snapshot whose versions were given up.
+pub(crate) fn too_old(core: &Core) -> Error {
+    let limit = core.version_bytes;
+    Error::SnapshotTooOld(format!(
+        "versions of records took more than the limit of {limit} bytes, and those of the oldest \
+         snapshot were given up"
+    ))
+}
+
+/// See the module documentation.
+pub(crate) struct AutoView<'t> {
+    core: &'t Core,
+    tree: TreeId,
+    /// The newest commit of the session, which it sees in any case.
+    own: u64,
+    bound: u64,
+}
+
+impl<'t> AutoView<'t> {
+    pub fn new(core: &'t Core, tree: &OpenTree, own: u64) -> AutoView<'t> {
+        AutoView { core, tree: tree.tree.id(), own, bound: core.durable().max(own) }
+    }
+}
+
+impl View for AutoView<'_> {
+    #[inline(always)]
+    fn sees_all(&self, header: &FrameHeader) -> bool {
+        let hint = header.version_hint();
+        hint <= self.bound || resolve(self.core, header, hint, self.bound)
+    }
+
+    fn look(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<Seen, Stop> {
+        let time = || self.core.durable().max(self.own);
+        translate(self.core.versions.read_at(self.tree, key, time, value)).map(|(seen, _)| seen)
+    }
+}
+
+/// A page of which it was not known who changed it: perhaps it is known now that all of them have
+/// ended. Gives whether everything in it is visible at `bound`.
+#[cold]
+fn resolve(core: &Core, header: &FrameHeader, hint: u64, bound: u64) -> bool {
+    let Hint::Unknown(changed) = Hint::of(hint) else { return false };
+    if core.oldest_writer() < changed {
+        return false;
+    }
+    // Whoever has ended did so at this time at the latest.
+    let now = Hint::Committed(core.clock.now()).word();
+    header.resolve_version_hint(hint, now) && now <= bound
+}
+
+fn translate(seen: mvcc::Seen) -> Result<(Seen, u64), Stop> {
+    Ok(match seen {
+        mvcc::Seen::Page { ts } => (Seen::Page, ts),
+        mvcc::Seen::Value { special, ts } => (Seen::Value { special }, ts),
+        mvcc::Seen::Absent { ts } => (Seen::Absent, ts),
+        mvcc::Seen::Wait => return Err(Stop::Restart),
+    })
+}
