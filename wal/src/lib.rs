@@ -1,5 +1,19 @@
-//! Write-ahead log: empty so far, the log comes next. Its seams exist in `wattle-buffer`:
-//! `LogBarrier` (no page image goes to storage before its changes are durable), and in each frame
-//! header the change number, the number of the first change since the page was clean, and a hint
-//! of the newest version.
+//! Write-ahead log.
 #![forbid(unsafe_code)]
+
+mod append;
+mod block;
+mod flusher;
+mod log;
+mod reader;
+pub mod record;
+mod segment;
+mod stats;
+mod wait;
+
+pub use append::{Appender, GSN_COUNTER_BITS, Section, epoch_of};
+pub use log::{Log, LogOptions, LogStart, Urgency};
+pub use reader::{Flush, LogEnd, LogReader};
+pub use record::{AUTO, Kind, MAX_RECORD};
+pub use stats::LogStats;
+pub use wait::NextFlush;

@@ -216,7 +216,7 @@ impl PageFile {
     }
 }
 
-fn open_with(path: &Path, flags: i32) -> io::Result<File> {
+pub(super) fn open_with(path: &Path, flags: i32) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
         .write(true)
@@ -227,7 +227,7 @@ fn open_with(path: &Path, flags: i32) -> io::Result<File> {
 }
 
 /// Some file systems accept O_DIRECT and then refuse page-sized transfers.
-fn accepts_direct_reads(file: &File) -> io::Result<bool> {
+pub(super) fn accepts_direct_reads(file: &File) -> io::Result<bool> {
     match file.read_at(&mut PageImage::zeroed().0, 0) {
         Ok(_) => Ok(true),
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(false),

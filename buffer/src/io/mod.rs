@@ -7,6 +7,8 @@
 //! | `memory` | copy | copy | copy |
 //! | `sim` | copy, with faults | copy, with faults | copy, with faults |
 //!
+//! The log has a trait of its own, [`LogStorage`], with the same back ends ([`open_log`]).
+//!
 //! Memory given to the kernel is owned by the operation ([`ReadTarget`]) until it completes.
 //!
 //! Locks in here are real ones whatever the build: threads and the kernel are no part of what the
@@ -14,6 +16,8 @@
 
 mod faults;
 mod file;
+mod log;
+mod log_file;
 mod medium;
 mod memory;
 pub mod probe;
@@ -28,6 +32,7 @@ mod threads;
 mod uring;
 
 pub use faults::{Fault, FaultPlan, Op, Unit};
+pub use log::{LogBuffer, LogStorage, MemoryLog, open_log};
 pub use memory::{MAX_MEMORY_PAGES, MemoryStorage};
 pub use runtime::start_runtime;
 pub use sim::{KEPT_VERSIONS, SimCounters, SimStorage};

@@ -373,7 +373,7 @@ unsafe impl IoBufMut for TargetBuffer {
 }
 
 /// The kernel gave the operation up without trying: it is done by a plain system call instead.
-fn is_transient(error: &io::Error) -> bool {
+pub(super) fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
 }
 

@@ -1,0 +1,180 @@
+//! Storage of the log: numbered segments of a fixed size, written in whole pages and synced one by
+//! one. A trait of its own beside [`super::Storage`], because a log is written from front to back by
+//! one thread and must be durable in steps, while pages are written anywhere.
+//!
+//! Invariants: a segment that [`LogStorage::segments`] names has its full size, was zero when it
+//! was created, and is there after a power cut; a transfer is whole or an error.
+//!
+//! Called by `wattle-wal` alone: writes by its flusher thread, `create` and `remove` by its helper
+//! thread, `read` while a store is opened.
+
+use super::{IoKind, log_file::FileLog, runtime};
+use crate::page::{PAGE_SIZE, PageImage};
+use parking_lot::Mutex;
+use std::{
+    collections::BTreeMap,
+    fmt, io,
+    ops::{Deref, DerefMut},
+    path::Path,
+    sync::Arc,
+};
+
+/// Segments of a log. All methods may be called from any thread at once.
+pub trait LogStorage: Send + Sync + 'static {
+    /// Numbers and sizes in bytes of all segments, ascending.
+    fn segments(&self) -> io::Result<Vec<(u64, u64)>>;
+
+    /// Makes a segment of `bytes` zeroes, durable with its directory entry. A segment that exists
+    /// is an error.
+    fn create(&self, segment: u64, bytes: u64) -> io::Result<()>;
+
+    /// Removes a segment, durably. One that does not exist is an error.
+    fn remove(&self, segment: u64) -> io::Result<()>;
+
+    /// Fills `into` with the bytes from `offset` on. Bytes beyond the end are an error.
+    fn read(&self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<()>;
+
+    /// Writes all pieces, each at its offset. Offsets and lengths are multiples of [`PAGE_SIZE`]
+    /// inside the segment. Nothing is durable before [`LogStorage::sync`].
+    fn write(&self, segment: u64, writes: &[(u64, &[u8])]) -> io::Result<()>;
+
+    /// Makes all completed writes to the segment durable.
+    ///
+    /// After an error the kernel may regard the lost bytes as clean, so a second call that succeeds
+    /// proves nothing: the caller must stop.
+    fn sync(&self, segment: u64) -> io::Result<()>;
+}
+
+/// Opens the log in `directory`, which is created, durably, if it is absent. `Memory` uses no
+/// directory; `Uring` falls back to `Threads` where io_uring is refused.
+pub fn open_log(kind: IoKind, directory: &Path) -> io::Result<Arc<dyn LogStorage>> {
+    Ok(match kind {
+        IoKind::Memory => Arc::new(MemoryLog::default()),
+        IoKind::Threads => Arc::new(FileLog::open(directory, false)?),
+        IoKind::Uring => Arc::new(FileLog::open(directory, runtime::probe().is_ok())?),
+    })
+}
+
+/// Bytes at an address that O_DIRECT accepts. Zero at first.
+pub struct LogBuffer {
+    pages: Vec<PageImage>,
+}
+
+impl LogBuffer {
+    /// A buffer of at least `bytes`, rounded up to whole pages.
+    pub fn new(bytes: usize) -> LogBuffer {
+        LogBuffer { pages: vec![PageImage([0; PAGE_SIZE]); bytes.div_ceil(PAGE_SIZE)] }
+    }
+}
+
+impl Deref for LogBuffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        let start = self.pages.as_ptr().cast::<u8>();
+        // SAFETY: the pages, PAGE_SIZE bytes each without padding, lie side by side.
+        unsafe { std::slice::from_raw_parts(start, self.pages.len() * PAGE_SIZE) }
+    }
+}
+
+impl DerefMut for LogBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        let (start, len) = (self.pages.as_mut_ptr().cast::<u8>(), self.pages.len() * PAGE_SIZE);
+        // SAFETY: as above, and borrowed exclusively; any bytes are a page.
+        unsafe { std::slice::from_raw_parts_mut(start, len) }
+    }
+}
+
+impl fmt::Debug for LogBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LogBuffer({} bytes)", self.pages.len() * PAGE_SIZE)
+    }
+}
+
+/// A log in memory, gone with the engine.
+#[derive(Default)]
+pub struct MemoryLog {
+    segments: Mutex<BTreeMap<u64, Vec<u8>>>,
+}
+
+impl LogStorage for MemoryLog {
+    fn segments(&self) -> io::Result<Vec<(u64, u64)>> {
+        let segments = self.segments.lock();
+        Ok(segments.iter().map(|(&number, bytes)| (number, bytes.len() as u64)).collect())
+    }
+
+    fn create(&self, segment: u64, bytes: u64) -> io::Result<()> {
+        let mut segments = self.segments.lock();
+        if segments.contains_key(&segment) {
+            return Err(exists(segment));
+        }
+        let len = usize::try_from(bytes).map_err(io::Error::other)?;
+        let mut zeroes = Vec::new();
+        zeroes.try_reserve_exact(len).map_err(|error| {
+            let what = format!("no memory for a log segment of {bytes} bytes: {error}");
+            io::Error::new(io::ErrorKind::StorageFull, what)
+        })?;
+        zeroes.resize(len, 0);
+        segments.insert(segment, zeroes);
+        Ok(())
+    }
+
+    fn remove(&self, segment: u64) -> io::Result<()> {
+        self.segments.lock().remove(&segment).map(drop).ok_or_else(|| absent(segment))
+    }
+
+    fn read(&self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let segments = self.segments.lock();
+        let bytes = segments.get(&segment).ok_or_else(|| absent(segment))?;
+        let range = range_within(segment, offset, into.len(), bytes.len() as u64)?;
+        into.copy_from_slice(&bytes[range]);
+        Ok(())
+    }
+
+    fn write(&self, segment: u64, writes: &[(u64, &[u8])]) -> io::Result<()> {
+        let mut segments = self.segments.lock();
+        let bytes = segments.get_mut(&segment).ok_or_else(|| absent(segment))?;
+        for &(offset, piece) in writes {
+            assert_whole_pages(offset, piece.len());
+            let range = range_within(segment, offset, piece.len(), bytes.len() as u64)?;
+            bytes[range].copy_from_slice(piece);
+        }
+        Ok(())
+    }
+
+    fn sync(&self, segment: u64) -> io::Result<()> {
+        let segments = self.segments.lock();
+        segments.contains_key(&segment).then_some(()).ok_or_else(|| absent(segment))
+    }
+}
+
+/// The part of a segment of `bytes` that a transfer touches, or the error of one that leaves it.
+pub(super) fn range_within(
+    segment: u64,
+    offset: u64,
+    len: usize,
+    bytes: u64,
+) -> io::Result<std::ops::Range<usize>> {
+    match offset.checked_add(len as u64) {
+        Some(end) if end <= bytes => Ok(offset as usize..end as usize),
+        _ => {
+            let what = format!(
+                "log segment {segment} ends at byte {bytes}, before the {len} bytes at {offset}"
+            );
+            Err(io::Error::new(io::ErrorKind::UnexpectedEof, what))
+        }
+    }
+}
+
+/// Writes of the log are whole pages: anything else is a mistake of the caller.
+pub(super) fn assert_whole_pages(offset: u64, len: usize) {
+    let whole = offset.is_multiple_of(PAGE_SIZE as u64) && len.is_multiple_of(PAGE_SIZE);
+    assert!(whole, "a log write of {len} bytes at {offset} is not whole pages");
+}
+
+pub(super) fn exists(segment: u64) -> io::Error {
+    io::Error::new(io::ErrorKind::AlreadyExists, format!("log segment {segment} exists already"))
+}
+
+pub(super) fn absent(segment: u64) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("there is no log segment {segment}"))
+}

@@ -1,0 +1,301 @@
+//! The log in files: one file for each segment, O_DIRECT where the file system allows it, written
+//! with `pwrite` or through the ring of the thread that writes.
+//!
+//! A segment is filled with zeroes under another name, synced, and only then renamed: a file with
+//! the name of a segment always has its full length. Overwriting zeroes is what makes a sync cheap
+//! later: neither blocks nor extents of the file change.
+//!
+//! Memory: pieces are borrowed for the call, and a runtime that is dropped, also by a panic, first
+//! waits for its operations.
+
+use super::{
+    file::{accepts_direct_reads, open_with},
+    log::{LogBuffer, LogStorage, absent, assert_whole_pages, exists, range_within},
+    runtime,
+    uring::is_transient,
+};
+use crate::page::PAGE_SIZE;
+use parking_lot::Mutex;
+use std::{
+    cell::RefCell,
+    fs::{self, File},
+    io,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    rc::Rc,
+    sync::{Arc, Weak},
+};
+use tokio_uring::{Runtime, buf::IoBuf};
+
+/// Pieces in flight in the ring of a thread.
+const RING_ENTRIES: u32 = 64;
+/// Bytes that one write fills with zeroes.
+const ZERO_BYTES: usize = 1 << 20;
+/// Segments kept open: the current one, the next one, and those being read.
+const MAX_OPEN: usize = 4;
+/// Ending of a segment that is being made.
+const UNFINISHED: &str = "new";
+
+/// A directory of segment files.
+pub(super) struct FileLog {
+    directory: PathBuf,
+    ring: bool,
+    /// Most recently used last.
+    open: Mutex<Vec<(u64, Arc<SegmentFile>)>>,
+}
+
+struct SegmentFile {
+    file: File,
+    direct: bool,
+    bytes: u64,
+}
+
+impl FileLog {
+    /// Opens or creates the directory; `ring`: write and sync with tokio-uring.
+    pub(super) fn open(directory: &Path, ring: bool) -> io::Result<FileLog> {
+        if !directory.is_dir() {
+            fs::create_dir(directory)?;
+            sync_directory(directory.parent().unwrap_or(directory))?;
+        }
+        for entry in fs::read_dir(directory)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|ending| ending == UNFINISHED) {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(FileLog { directory: directory.to_path_buf(), ring, open: Mutex::new(Vec::new()) })
+    }
+
+    fn path(&self, segment: u64) -> PathBuf {
+        self.directory.join(format!("{segment:016}.log"))
+    }
+
+    fn segment(&self, segment: u64) -> io::Result<Arc<SegmentFile>> {
+        let mut open = self.open.lock();
+        if let Some(at) = open.iter().position(|(number, _)| *number == segment) {
+            let found = open.remove(at);
+            open.push(found);
+        } else {
+            let path = self.path(segment);
+            let file = fs::OpenOptions::new().read(true).write(true).open(&path);
+            let file = file.map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound => absent(segment),
+                _ => error,
+            })?;
+            let bytes = file.metadata()?.len();
+            let (file, direct) = direct_or(&path, file)?;
+            if open.len() == MAX_OPEN {
+                open.remove(0);
+            }
+            open.push((segment, Arc::new(SegmentFile { file, direct, bytes })));
+        }
+        Ok(Arc::clone(&open[open.len() - 1].1))
+    }
+
+    /// Fills and syncs a file that has no segment's name yet.
+    fn fill(path: &Path, bytes: u64) -> io::Result<()> {
+        let file = File::create(path)?;
+        let (file, _) = direct_or(path, file)?;
+        let zeroes = LogBuffer::new(ZERO_BYTES.min(bytes as usize));
+        let mut at = 0;
+        while at < bytes {
+            let piece = (bytes - at).min(zeroes.len() as u64) as usize;
+            file.write_all_at(&zeroes[..piece], at)?;
+            at += piece as u64;
+        }
+        file.sync_all()
+    }
+}
+
+impl LogStorage for FileLog {
+    fn segments(&self) -> io::Result<Vec<(u64, u64)>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.directory)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let number = name.to_str().and_then(|name| name.strip_suffix(".log"));
+            let Some(number) = number.filter(|digits| digits.len() == 16) else { continue };
+            if let Ok(number) = number.parse() {
+                found.push((number, entry.metadata()?.len()));
+            }
+        }
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    fn create(&self, segment: u64, bytes: u64) -> io::Result<()> {
+        assert_whole_pages(0, bytes as usize);
+        let path = self.path(segment);
+        if path.exists() {
+            return Err(exists(segment));
+        }
+        let unfinished = path.with_extension(UNFINISHED);
+        if let Err(error) = FileLog::fill(&unfinished, bytes) {
+            // A full device needs the room back.
+            let _ = fs::remove_file(&unfinished);
+            return Err(error);
+        }
+        fs::rename(&unfinished, &path)?;
+        sync_directory(&self.directory)
+    }
+
+    fn remove(&self, segment: u64) -> io::Result<()> {
+        self.open.lock().retain(|(number, _)| *number != segment);
+        fs::remove_file(self.path(segment))?;
+        sync_directory(&self.directory)
+    }
+
+    fn read(&self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        let open = self.segment(segment)?;
+        range_within(segment, offset, into.len(), open.bytes)?;
+        let page = PAGE_SIZE as u64;
+        let aligned = offset.is_multiple_of(page)
+            && into.len().is_multiple_of(PAGE_SIZE)
+            && into.as_ptr().addr().is_multiple_of(PAGE_SIZE);
+        if aligned || !open.direct {
+            return open.file.read_exact_at(into, offset);
+        }
+        let start = offset / page * page;
+        let skip = (offset - start) as usize;
+        let mut bounce = LogBuffer::new(skip + into.len());
+        // The last page of a file that was cut may be there in part only.
+        let there = (bounce.len() as u64).min(open.bytes - start) as usize;
+        open.file.read_exact_at(&mut bounce[..there], start)?;
+        into.copy_from_slice(&bounce[skip..skip + into.len()]);
+        Ok(())
+    }
+
+    fn write(&self, segment: u64, writes: &[(u64, &[u8])]) -> io::Result<()> {
+        let open = self.segment(segment)?;
+        for &(offset, piece) in writes {
+            assert_whole_pages(offset, piece.len());
+            range_within(segment, offset, piece.len(), open.bytes)?;
+        }
+        let aligned = |piece: &[u8]| piece.as_ptr().addr().is_multiple_of(PAGE_SIZE);
+        if self.ring && writes.iter().all(|(_, piece)| aligned(piece)) {
+            let through_ring = with_ring(&open, async |handle| {
+                let mut in_flight = Vec::with_capacity(writes.len());
+                let mut result = Ok(());
+                for group in writes.chunks(RING_ENTRIES as usize) {
+                    for &(offset, piece) in group {
+                        let operation = handle.write_at(Piece(piece), offset).submit();
+                        in_flight.push((offset, piece, operation));
+                    }
+                    // All of them are waited for, whatever becomes of the first.
+                    for (offset, piece, operation) in in_flight.drain(..) {
+                        let (done, _) = operation.await;
+                        result = result.and(finish_write(&open.file, offset, piece, done));
+                    }
+                }
+                result
+            });
+            if let Some(result) = through_ring {
+                return result;
+            }
+        }
+        for &(offset, piece) in writes {
+            if open.direct && !aligned(piece) {
+                let mut bounce = LogBuffer::new(piece.len());
+                bounce.copy_from_slice(piece);
+                open.file.write_all_at(&bounce, offset)?;
+            } else {
+                open.file.write_all_at(piece, offset)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn sync(&self, segment: u64) -> io::Result<()> {
+        let open = self.segment(segment)?;
+        if self.ring
+            && let Some(result) = with_ring(&open, async |handle| handle.sync_data().await)
+        {
+            return result;
+        }
+        open.file.sync_data()
+    }
+}
+
+/// Another handle of the same file that goes past the page cache, or the one given.
+fn direct_or(path: &Path, file: File) -> io::Result<(File, bool)> {
+    match open_with(path, libc::O_DIRECT) {
+        // An empty file, as one that is being made, accepts the read of nothing.
+        Ok(direct) if accepts_direct_reads(&direct)? => Ok((direct, true)),
+        Ok(_) => Ok((file, false)),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok((file, false)),
+        Err(error) => Err(error),
+    }
+}
+
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
+    File::open(directory)?.sync_all()
+}
+
+/// The rest of a write that the kernel ended early or gave up without trying.
+fn finish_write(file: &File, at: u64, piece: &[u8], done: io::Result<usize>) -> io::Result<()> {
+    match done {
+        Ok(done) if done == piece.len() => Ok(()),
+        Ok(0) => Err(io::Error::new(io::ErrorKind::WriteZero, "the log takes no more bytes")),
+        Ok(done) => file.write_all_at(&piece[done..], at + done as u64),
+        Err(error) if is_transient(&error) => file.write_all_at(piece, at),
+        Err(error) => Err(error),
+    }
+}
+
+thread_local! {
+    /// The runtime of the thread that writes, made by its first write. Taken out while in use.
+    static RING: RefCell<Option<Ring>> = const { RefCell::new(None) };
+}
+
+struct Ring {
+    runtime: Runtime,
+    files: Vec<(Weak<SegmentFile>, Rc<tokio_uring::fs::File>)>,
+}
+
+/// Runs `work` on this thread's ring with its handle of `segment`; `None` where there is no ring.
+fn with_ring<T>(
+    segment: &Arc<SegmentFile>,
+    work: impl AsyncFnOnce(&tokio_uring::fs::File) -> io::Result<T>,
+) -> Option<io::Result<T>> {
+    if runtime::inside_runtime() {
+        return None;
+    }
+    let kept = RING.try_with(|ring| ring.take()).ok()?;
+    let mut ring = match kept {
+        Some(ring) => ring,
+        None => Ring { runtime: runtime::new_runtime(RING_ENTRIES).ok()?, files: Vec::new() },
+    };
+    let known = ring.files.iter().find(|(weak, _)| weak.as_ptr() == Arc::as_ptr(segment));
+    let handle = match known {
+        Some((_, handle)) => Rc::clone(handle),
+        None => {
+            ring.files.retain(|(weak, _)| weak.strong_count() > 0);
+            let handle = Rc::new(tokio_uring::fs::File::from_std(segment.file.try_clone().ok()?));
+            ring.files.push((Arc::downgrade(segment), Rc::clone(&handle)));
+            handle
+        }
+    };
+    // A panic in here drops the runtime, which waits for the kernel before the pieces can end.
+    let result = ring.runtime.block_on(work(&handle));
+    drop(handle);
+    // While the thread ends, its runtime ends here instead.
+    let _ = RING.try_with(|slot| slot.replace(Some(ring)));
+    Some(result)
+}
+
+/// Bytes that the caller of `write` lends until all writes have completed.
+struct Piece(*const [u8]);
+
+// SAFETY: the bytes neither move nor change during `write`, which outlives the operation.
+unsafe impl IoBuf for Piece {
+    fn stable_ptr(&self) -> *const u8 {
+        self.0.cast()
+    }
+    fn bytes_init(&self) -> usize {
+        self.0.len()
+    }
+    fn bytes_total(&self) -> usize {
+        self.0.len()
+    }
+}

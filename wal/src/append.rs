@@ -1,0 +1,278 @@
+//! Appending: each worker writes records into a buffer of its own, and never waits.
+//!
+//! The buffer has its own lock, which only the flusher ever contends for, and for a moment. The
+//! epoch is read under it: that makes a flush a consistent cut (see the crate's page).
+//!
+//! Invariants: while a section exists, all bytes that it adds belong to its epoch; a buffer holds
+//! bytes of at most two epochs, because the flusher empties all buffers of an epoch before it
+//! begins the next but one; a record that was not finished is never in a buffer without a section.
+
+use crate::{
+    log::Shared,
+    record::{self, AUTO, Kind, MAX_OPS, MAX_RECORD, OPS_AT, UNDO_LEN_AT},
+};
+use parking_lot::{Mutex, MutexGuard};
+use std::{
+    cell::Cell,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+use wattle_buffer::{Gsn, PageId, Result, TreeId};
+
+/// Bits of a GSN below the epoch.
+pub const GSN_COUNTER_BITS: u32 = 20;
+
+/// The epoch in a GSN.
+pub fn epoch_of(gsn: Gsn) -> u64 {
+    gsn.0 >> GSN_COUNTER_BITS
+}
+
+/// What an appender and the flusher share.
+pub(crate) struct Slot {
+    pub worker: u32,
+    pub buffer: Mutex<Buffer>,
+    /// Bytes in the buffer, to be looked at without the lock.
+    pub filled: AtomicUsize,
+    /// The appender is gone: no record will come any more.
+    pub closed: AtomicBool,
+}
+
+/// Records that no flush has taken yet.
+#[derive(Default)]
+pub(crate) struct Buffer {
+    pub bytes: Vec<u8>,
+    /// Epoch of the first byte.
+    epoch: u64,
+    /// Where the next epoch begins, if it has.
+    newer_from: Option<usize>,
+    last_gsn: u64,
+    pub counts: Counts,
+}
+
+/// What the flusher adds to the statistics when it takes a buffer.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Counts {
+    pub commits: u64,
+    pub image_bytes: u64,
+}
+
+impl Buffer {
+    /// Notes that bytes of `epoch` follow.
+    fn enter(&mut self, epoch: u64) {
+        if self.bytes.is_empty() {
+            self.epoch = epoch;
+        } else if epoch > self.epoch && self.newer_from.is_none() {
+            self.newer_from = Some(self.bytes.len());
+        }
+    }
+
+    /// Takes all bytes of epochs up to `cut`, the epoch before the current one, in exchange for an
+    /// empty vector. Younger bytes stay.
+    pub(crate) fn take(&mut self, cut: u64, mut spare: Vec<u8>) -> Vec<u8> {
+        debug_assert!(spare.is_empty());
+        if self.bytes.is_empty() || self.epoch > cut {
+            return spare;
+        }
+        if let Some(from) = self.newer_from.take() {
+            spare.extend_from_slice(&self.bytes[from..]);
+            self.bytes.truncate(from);
+            self.epoch = cut + 1;
+        }
+        std::mem::replace(&mut self.bytes, spare)
+    }
+}
+
+/// One worker's end of the log.
+///
+/// May move between threads, but is used by one at a time. Dropping it leaves its records to the
+/// flusher.
+pub struct Appender {
+    shared: Arc<Shared>,
+    slot: Arc<Slot>,
+    /// The largest GSN that this worker knows of from elsewhere. The cell also keeps the appender
+    /// from being shared between threads.
+    observed: Cell<u64>,
+}
+
+impl Appender {
+    pub(crate) fn new(shared: Arc<Shared>, slot: Arc<Slot>) -> Appender {
+        Appender { shared, slot, observed: Cell::new(0) }
+    }
+
+    /// Number of this appender, which no other appender of this log ever had.
+    pub fn worker(&self) -> u32 {
+        self.slot.worker
+    }
+
+    /// Whether there is room for the records of one more operation; otherwise the caller lets a
+    /// flush take the buffers first ([`crate::Log::wait_flush`], [`crate::Log::poll_flush`]). Asked
+    /// before any latch is taken; rolling back does not ask.
+    ///
+    /// Fails when the log was poisoned or closed, or has no room on the device for new changes.
+    #[inline]
+    pub fn check_room(&self) -> Result<bool> {
+        if self.shared.status.load(Ordering::Relaxed) != 0 {
+            self.shared.check_status()?;
+        }
+        Ok(self.slot.filled.load(Ordering::Relaxed) < self.shared.soft_limit())
+    }
+
+    /// Begins a section: all its records belong to one epoch.
+    ///
+    /// Must be called when all latches of the pages to be changed are held already, because they
+    /// order the sections of workers that change the same page; and must end before any of them is
+    /// released.
+    #[inline]
+    pub fn begin(&self) -> Section<'_> {
+        let mut buffer = self.slot.buffer.lock();
+        // Acquire, with the flusher's store: whoever reads an epoch also reads the image epoch that
+        // was set before it.
+        let epoch = self.shared.epoch.load(Ordering::Acquire);
+        let image_epoch = self.shared.image_epoch.load(Ordering::Relaxed);
+        buffer.enter(epoch);
+        buffer.last_gsn = buffer.last_gsn.max(self.observed.get()).max(epoch << GSN_COUNTER_BITS);
+        let filled = buffer.bytes.len();
+        Section { appender: self, buffer, epoch, image_epoch, filled, record: None }
+    }
+
+    /// Later GSNs of this appender are above `gsn`.
+    pub fn observe(&self, gsn: Gsn) {
+        self.observed.set(self.observed.get().max(gsn.0));
+    }
+}
+
+impl Drop for Appender {
+    fn drop(&mut self) {
+        self.slot.closed.store(true, Ordering::Release);
+    }
+}
+
+/// Records being appended in one epoch, under the lock of the appender's own buffer.
+pub struct Section<'a> {
+    appender: &'a Appender,
+    buffer: MutexGuard<'a, Buffer>,
+    epoch: u64,
+    image_epoch: u64,
+    /// Bytes in the buffer when the section began.
+    filled: usize,
+    record: Option<Open>,
+}
+
+/// The record that is being written.
+struct Open {
+    at: usize,
+    kind: Kind,
+    flags: u8,
+    ops: usize,
+    undo_at: Option<usize>,
+}
+
+impl Section<'_> {
+    /// The epoch of all records of this section.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Whether this is the first change since the last checkpoint of a page whose last change was
+    /// `page`: its image must be logged.
+    #[inline]
+    pub fn needs_image(&self, page: Gsn) -> bool {
+        epoch_of(page) < self.image_epoch && self.epoch >= self.image_epoch
+    }
+
+    /// Counts `len` bytes of page images in the statistics.
+    pub fn count_image(&mut self, len: usize) {
+        self.buffer.counts.image_bytes += len as u64;
+    }
+
+    /// Begins a record and gives its GSN, which is above that of every record of this appender and
+    /// above `pages_gsn`, the largest GSN of the pages that it changes.
+    #[inline]
+    pub fn start(&mut self, kind: Kind, flags: u8, txn: u64, pages_gsn: Gsn) -> Gsn {
+        assert!(self.record.is_none(), "the record before it is not finished");
+        debug_assert!(
+            epoch_of(pages_gsn) <= self.epoch + 1,
+            "a page changed in epoch {} is ahead of the section of epoch {}",
+            epoch_of(pages_gsn),
+            self.epoch
+        );
+        let buffer = &mut *self.buffer;
+        let gsn = Gsn(buffer.last_gsn.max(pages_gsn.0) + 1);
+        buffer.last_gsn = gsn.0;
+        let at = buffer.bytes.len();
+        buffer.bytes.extend_from_slice(&record::header(kind, flags, txn, gsn));
+        self.record = Some(Open { at, kind, flags, ops: 0, undo_at: None });
+        if gsn.0 >= (self.epoch << GSN_COUNTER_BITS) + (1 << (GSN_COUNTER_BITS - 1)) {
+            self.appender.shared.counter_runs_over(gsn);
+        }
+        gsn
+    }
+
+    /// Adds an operation whose payload is the parts one after the other. At most [`MAX_OPS`], all
+    /// of them before [`Section::undo`].
+    #[inline]
+    pub fn op(&mut self, page: PageId, tree: TreeId, code: u8, payload: &[&[u8]]) {
+        let open = self.record.as_mut().expect("a record was started");
+        assert!(open.undo_at.is_none(), "operations come before the undo bytes");
+        assert!(open.ops < MAX_OPS, "a record has at most {MAX_OPS} operations");
+        open.ops += 1;
+        let len = payload.iter().map(|part| part.len()).sum();
+        assert!(len <= MAX_RECORD, "a payload of {len} bytes is larger than a record");
+        let bytes = &mut self.buffer.bytes;
+        bytes.extend_from_slice(&record::op_header(page, tree, code, len));
+        for part in payload {
+            bytes.extend_from_slice(part);
+        }
+    }
+
+    /// Adds undo bytes, the parts one after the other.
+    #[inline]
+    pub fn undo(&mut self, parts: &[&[u8]]) {
+        let open = self.record.as_mut().expect("a record was started");
+        let bytes = &mut self.buffer.bytes;
+        open.undo_at.get_or_insert(bytes.len());
+        for part in parts {
+            bytes.extend_from_slice(part);
+        }
+    }
+
+    /// Completes the record and gives its bytes. At most [`MAX_RECORD`]. A record that is not
+    /// completed before the section ends is taken back.
+    #[inline]
+    pub fn finish(&mut self) -> usize {
+        let open = self.record.take().expect("a record was started");
+        let buffer = &mut *self.buffer;
+        let end = buffer.bytes.len();
+        let len = end - open.at;
+        if len > MAX_RECORD {
+            // Nothing of it may stay when the assertion unwinds.
+            buffer.bytes.truncate(open.at);
+        }
+        assert!(len <= MAX_RECORD, "a record of {len} bytes is above the limit of {MAX_RECORD}");
+        let undo_len = (end - open.undo_at.unwrap_or(end)) as u16;
+        let head = &mut buffer.bytes[open.at..];
+        head[0..2].copy_from_slice(&(len as u16).to_le_bytes());
+        head[UNDO_LEN_AT..UNDO_LEN_AT + 2].copy_from_slice(&undo_len.to_le_bytes());
+        head[OPS_AT] = open.ops as u8;
+        buffer.counts.commits += u64::from(open.kind == Kind::Commit || (open.flags & AUTO != 0));
+        len
+    }
+}
+
+impl Drop for Section<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(open) = self.record.take() {
+            self.buffer.bytes.truncate(open.at);
+        }
+        let filled = self.buffer.bytes.len();
+        self.appender.slot.filled.store(filled, Ordering::Relaxed);
+        // Only the section that crosses the line speaks to the flusher.
+        let half = self.appender.shared.soft_limit() / 2;
+        if filled >= half && self.filled < half {
+            self.appender.shared.wake_for(self.epoch);
+        }
+    }
+}

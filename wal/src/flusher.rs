@@ -1,0 +1,273 @@
+//! The flusher: one thread that gathers all buffers into one write, syncs once, and publishes.
+//!
+//! Invariants: one flush is in flight at a time; a block is written when everything of the flush
+//! before it is durable; the head of a segment is durable before its first block is written, and
+//! everything in the segment before is durable before that head is. Nothing that failed is tried
+//! again: the first error ends the thread, and the log is poisoned with it.
+
+use crate::{
+    block::{self, BlockHeader, CHUNK_HEADER, MAX_BLOCK, MAX_PAYLOAD, SECTOR, SegmentHeader},
+    log::{Cut, LogStart, Shared},
+    record,
+};
+use std::{sync::Arc, time::Instant};
+use wattle_buffer::io::LogBuffer;
+
+/// Blocks that are gathered before they are written.
+const WRITE_BYTES: usize = 1 << 20;
+/// A write goes to the device in pieces of this size, all in flight at once.
+const PIECE_BYTES: usize = 256 << 10;
+/// Buffers that are kept for the next flush, and what each of them may hold on to.
+const MAX_SPARES: usize = 256;
+const MAX_SPARE_BYTES: usize = 2 << 20;
+
+/// The segment that is being written.
+struct Current {
+    number: u64,
+    /// Where the first byte of the buffer goes.
+    at: u64,
+    /// Something was written that no sync has covered.
+    unsynced: bool,
+}
+
+pub(crate) struct Flusher {
+    shared: Arc<Shared>,
+    store_id: u64,
+    current: Option<Current>,
+    /// Sequence of the next block, number of the next flush, epoch of the last one.
+    sequence: u64,
+    flush: u64,
+    last_epoch: u64,
+    /// Blocks of this flush that are sealed, whether written or not.
+    sealed_blocks: u64,
+    /// Sealed blocks, then the open one: a sector of room for its header, and its payload.
+    buffer: LogBuffer,
+    sealed: usize,
+    payload: usize,
+    taken: Vec<(u32, Vec<u8>)>,
+    spares: Vec<Vec<u8>>,
+}
+
+type Outcome<T = ()> = Result<T, String>;
+
+impl Flusher {
+    pub(crate) fn new(shared: Arc<Shared>, start: &LogStart) -> Flusher {
+        Flusher {
+            shared,
+            store_id: start.store_id,
+            current: None,
+            sequence: start.sequence,
+            flush: start.flush,
+            last_epoch: start.epoch - 1,
+            sealed_blocks: 0,
+            buffer: LogBuffer::new(WRITE_BYTES + MAX_BLOCK),
+            sealed: 0,
+            payload: 0,
+            taken: Vec::new(),
+            spares: Vec::new(),
+        }
+    }
+
+    /// Body of the thread. The error says what failed.
+    pub(crate) fn run(mut self) -> Outcome {
+        loop {
+            let last = self.shared.wait_for_reason();
+            self.flush()?;
+            if last {
+                self.shared.waits.end();
+                return Ok(());
+            }
+            if let Some(why) = self.shared.waits.poisoned() {
+                return Err(why);
+            }
+        }
+    }
+
+    fn flush(&mut self) -> Outcome {
+        // 1. What the clock says now is the least that the cut covers.
+        let mark = (self.shared.clock)();
+        // 2. From here on new sections are behind the cut.
+        let cut = self.shared.cut();
+        // 3. What is before it.
+        let mut taken = std::mem::take(&mut self.taken);
+        self.shared.take_buffers(cut.epoch, &mut self.spares, &mut taken);
+        self.shared.waits.buffers_taken();
+        // 4. Onto the device. A checkpoint is written even if it is empty, so that its epoch lasts.
+        if !taken.is_empty() || cut.checkpoint {
+            self.write(&cut, &taken)?;
+            self.last_epoch = cut.epoch;
+        }
+        for (_, mut records) in taken.drain(..) {
+            records.clear();
+            if self.spares.len() < MAX_SPARES && records.capacity() <= MAX_SPARE_BYTES {
+                self.spares.push(records);
+            }
+        }
+        self.spares.truncate(MAX_SPARES);
+        self.taken = taken;
+        // 5. Whoever waits for it.
+        self.shared.publish(&cut, mark);
+        Ok(())
+    }
+
+    fn write(&mut self, cut: &Cut, taken: &[(u32, Vec<u8>)]) -> Outcome {
+        self.sealed_blocks = 0;
+        for (worker, records) in taken {
+            let mut at = 0;
+            while at < records.len() {
+                let end = whole_records(records, at, self.room().saturating_sub(CHUNK_HEADER));
+                if end == at {
+                    self.next_block(cut)?;
+                    continue;
+                }
+                self.add_chunk(*worker, &records[at..end]);
+                at = end;
+            }
+        }
+        if self.payload == 0 && !self.block_fits() {
+            self.next_block(cut)?;
+        }
+        self.seal(cut, true);
+        self.write_out()?;
+        self.sync()?;
+        self.flush += 1;
+        self.shared.stats.lock().0.flushes += 1;
+        Ok(())
+    }
+
+    /// Where in the segment the open block lies.
+    fn place(&self) -> Option<u64> {
+        Some(self.current.as_ref()?.at + self.sealed as u64)
+    }
+
+    /// Whether the segment has room for the smallest block.
+    fn block_fits(&self) -> bool {
+        let bytes = self.shared.options.segment_bytes;
+        self.place().is_some_and(|place| place < bytes)
+    }
+
+    /// Bytes that the open block can still take.
+    fn room(&self) -> usize {
+        let Some(place) = self.place().filter(|_| self.block_fits()) else { return 0 };
+        let left = (self.shared.options.segment_bytes - place) as usize;
+        MAX_PAYLOAD.min(left - SECTOR) - self.payload
+    }
+
+    fn add_chunk(&mut self, worker: u32, records: &[u8]) {
+        let start = self.sealed + SECTOR + self.payload;
+        let (head, rest) = self.buffer[start..].split_at_mut(CHUNK_HEADER);
+        head[0..4].copy_from_slice(&worker.to_le_bytes());
+        head[4..8].copy_from_slice(&(records.len() as u32).to_le_bytes());
+        rest[..records.len()].copy_from_slice(records);
+        self.payload += CHUNK_HEADER + records.len();
+    }
+
+    /// The open block takes no more: the next one, in the next segment if it is time.
+    fn next_block(&mut self, cut: &Cut) -> Outcome {
+        if self.payload > 0 {
+            self.seal(cut, false);
+            if self.sealed + MAX_BLOCK > self.buffer.len() {
+                self.write_out()?;
+            }
+            return Ok(());
+        }
+        self.next_segment(cut)
+    }
+
+    /// Completes the open block.
+    fn seal(&mut self, cut: &Cut, last: bool) {
+        let current = self.current.as_ref().expect("a block was begun in a segment");
+        let header = BlockHeader {
+            store_id: self.store_id,
+            sequence: self.sequence,
+            flush: self.flush,
+            epoch: cut.epoch,
+            segment: current.number,
+            offset: current.at + self.sealed as u64,
+            payload_len: self.payload,
+            last,
+        };
+        let bytes = block::block_bytes(self.payload);
+        header.seal(&mut self.buffer[self.sealed..self.sealed + bytes]);
+        self.sealed += bytes;
+        self.payload = 0;
+        self.sequence += 1;
+        self.sealed_blocks += 1;
+    }
+
+    /// Writes the sealed blocks. There is no open one.
+    fn write_out(&mut self) -> Outcome {
+        let Some(current) = self.current.as_mut().filter(|_| self.sealed > 0) else {
+            return Ok(());
+        };
+        let offsets = (current.at..).step_by(PIECE_BYTES);
+        let pieces: Vec<_> = offsets.zip(self.buffer[..self.sealed].chunks(PIECE_BYTES)).collect();
+        self.shared.storage.write(current.number, &pieces).map_err(|error| {
+            let (bytes, at) = (self.sealed, current.at);
+            format!("writing {bytes} bytes to log segment {} at {at}: {error}", current.number)
+        })?;
+        current.at += self.sealed as u64;
+        current.unsynced = true;
+        self.shared.stats.lock().0.bytes_written += self.sealed as u64;
+        self.sealed = 0;
+        Ok(())
+    }
+
+    fn sync(&mut self) -> Outcome {
+        let Some(current) = self.current.as_mut().filter(|current| current.unsynced) else {
+            return Ok(());
+        };
+        let started = Instant::now();
+        let result = self.shared.storage.sync(current.number);
+        result.map_err(|error| format!("syncing log segment {}: {error}", current.number))?;
+        current.unsynced = false;
+        let ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        let mut stats = self.shared.stats.lock();
+        stats.0.syncs += 1;
+        stats.0.sync_ns += ns;
+        stats.1.add(ns);
+        Ok(())
+    }
+
+    /// Goes on in the segment that was made ahead.
+    fn next_segment(&mut self, cut: &Cut) -> Outcome {
+        // 1. What the new head builds upon must be durable before it.
+        self.write_out()?;
+        self.sync()?;
+        let number = self.shared.segments.take_ready()?;
+        // 2. The head says how the log goes on.
+        let continues = self.sealed_blocks > 0;
+        let header = SegmentHeader {
+            store_id: self.store_id,
+            segment: number,
+            bytes: self.shared.options.segment_bytes,
+            sequence: self.sequence,
+            flush: self.flush,
+            epoch_before: if continues { cut.epoch } else { self.last_epoch },
+            continues,
+        };
+        self.current = Some(Current { number, at: 0, unsynced: false });
+        let page = &mut self.buffer[..block::SEGMENT_HEADER];
+        header.seal(page);
+        self.sealed = page.len();
+        // 3. Durable before the first block.
+        self.write_out()?;
+        self.sync()?;
+        self.shared.segments.entered(number, header.epoch_before);
+        Ok(())
+    }
+}
+
+/// End of the longest run of whole records from `at` on that is at most `room` bytes long.
+fn whole_records(records: &[u8], at: usize, room: usize) -> usize {
+    let mut end = at;
+    while end < records.len() {
+        let next = end + record::length(&records[end..]);
+        assert!(next > end && next <= records.len(), "an appender writes whole records");
+        if next - at > room {
+            break;
+        }
+        end = next;
+    }
+    end
+}

@@ -1,0 +1,208 @@
+//! Segments: the next one is made ahead by a helper thread, old ones are removed by it.
+//!
+//! Making a segment means writing all of it, so it must not happen while commits wait. When the
+//! device has no room for another one the log is *full*: new changes are refused while there is
+//! still a segment's rest for those that roll back.
+//!
+//! Invariants: at most one segment is ready beside the current one; the list holds exactly the
+//! segments that have a head, ascending; the last of them is never removed.
+
+use crate::{log::Shared, log::status, reader};
+use parking_lot::{Condvar, Mutex};
+use std::{io, sync::Arc, time::Duration};
+use wattle_buffer::{Error, Result, io::LogStorage};
+
+/// How often a segment that could not be made is tried again.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// A segment with a head.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    number: u64,
+    /// All records in segments before it have this epoch or a smaller one.
+    epoch_before: u64,
+}
+
+#[derive(Default)]
+struct State {
+    list: Vec<Known>,
+    /// Made and not yet in use.
+    ready: Option<u64>,
+    /// Number of the next one to make.
+    next: u64,
+    /// Epochs below are not needed any more.
+    keep: u64,
+    /// Why no segment can be made just now.
+    error: Option<Arc<io::Error>>,
+    /// The log is being closed: nobody waits for room.
+    last_flush: bool,
+    /// The helper has to end.
+    ending: bool,
+    /// The helper is gone.
+    ended: bool,
+}
+
+/// The segments of a log, between flusher and helper.
+pub(crate) struct Segments {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Segments {
+    /// Looks at what is there, removes what was prepared and never used, and makes the segment
+    /// `first`.
+    pub(crate) fn prepare(
+        storage: &dyn LogStorage,
+        store_id: u64,
+        first: u64,
+        bytes: u64,
+    ) -> Result<Segments> {
+        let mut list = Vec::new();
+        let found = storage.segments().map_err(|error| Error::io("list the log", error))?;
+        for (number, len) in found {
+            match reader::read_header(storage, store_id, number, len)? {
+                Some(header) if number < first => {
+                    list.push(Known { number, epoch_before: header.epoch_before });
+                }
+                Some(_) => {
+                    let why = format!("segment {number} is in use, but the log ends before it");
+                    return Err(reader::wrong_log(why));
+                }
+                None => remove(storage, number)?,
+            }
+        }
+        let action = || format!("make log segment {first} of {bytes} bytes");
+        storage.create(first, bytes).map_err(|error| Error::io(action(), error))?;
+        let state = State { list, ready: Some(first), next: first + 1, ..State::default() };
+        Ok(Segments { state: Mutex::new(state), changed: Condvar::new() })
+    }
+
+    /// The flusher takes the segment that is ready, and waits for it if it must.
+    pub(crate) fn take_ready(&self) -> Result<u64, String> {
+        let mut state = self.state.lock();
+        loop {
+            if let Some(number) = state.ready.take() {
+                self.changed.notify_all();
+                return Ok(number);
+            }
+            if state.ended {
+                return Err("the thread that makes segments of the log has ended".into());
+            }
+            if state.last_flush
+                && let Some(error) = &state.error
+            {
+                return Err(format!("there was no room for log segment {}: {error}", state.next));
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// The head of a segment is durable.
+    pub(crate) fn entered(&self, number: u64, epoch_before: u64) {
+        self.state.lock().list.push(Known { number, epoch_before });
+    }
+
+    /// The segment in which reading must begin to see all records of `epoch` and later ones.
+    pub(crate) fn segment_of(&self, epoch: u64) -> u64 {
+        let state = self.state.lock();
+        let found = state.list.iter().rev().find(|known| known.epoch_before < epoch);
+        let first = found.or(state.list.first()).map(|known| known.number);
+        first.or(state.ready).unwrap_or(state.next)
+    }
+
+    pub(crate) fn truncate(&self, keep_epoch: u64) {
+        let mut state = self.state.lock();
+        state.keep = state.keep.max(keep_epoch);
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.state.lock().list.len() as u64
+    }
+
+    /// Why the log is full, if it is.
+    pub(crate) fn error(&self) -> Option<Error> {
+        let state = self.state.lock();
+        let error = state.error.as_ref()?;
+        let action = format!("make log segment {}", state.next);
+        let copy = io::Error::new(error.kind(), error.to_string());
+        Some(Error::io(action, copy))
+    }
+
+    /// The flush that comes is the last one.
+    pub(crate) fn no_more_waiting(&self) {
+        self.state.lock().last_flush = true;
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn end_helper(&self) {
+        self.state.lock().ending = true;
+        self.changed.notify_all();
+    }
+
+    /// The helper has ended, or was never started.
+    pub(crate) fn helper_ended(&self) {
+        self.state.lock().ended = true;
+        self.changed.notify_all();
+    }
+}
+
+impl State {
+    /// The oldest segment, when all its records are older than what must be kept.
+    fn doomed(&self) -> Option<u64> {
+        let (first, second) = (self.list.first()?, self.list.get(1)?);
+        (second.epoch_before < self.keep).then_some(first.number)
+    }
+}
+
+/// Body of the helper thread.
+pub(crate) fn run(shared: &Shared) {
+    let (segments, storage) = (&shared.segments, &*shared.storage);
+    let mut state = segments.state.lock();
+    while !state.ending {
+        // 1. Old segments first: they may be the room for the next one.
+        if let Some(number) = state.doomed() {
+            let removed = parking_lot::MutexGuard::unlocked(&mut state, || remove(storage, number));
+            match removed {
+                Ok(()) => state.list.retain(|known| known.number != number),
+                Err(error) => {
+                    tracing::warn!(%error, "an old segment of the log stays for now");
+                    state.keep = 0;
+                }
+            }
+            continue;
+        }
+        // 2. The next one, unless it is there.
+        if state.ready.is_some() {
+            segments.changed.wait(&mut state);
+            continue;
+        }
+        let number = state.next;
+        let made = parking_lot::MutexGuard::unlocked(&mut state, || {
+            storage.create(number, shared.options.segment_bytes)
+        });
+        match made {
+            Ok(()) => {
+                (state.ready, state.next, state.error) = (Some(number), number + 1, None);
+                shared.clear_status(status::FULL);
+                segments.changed.notify_all();
+            }
+            Err(error) => {
+                if state.error.is_none() {
+                    tracing::warn!(%error, segment = number, "the log is full");
+                }
+                state.error = Some(Arc::new(error));
+                shared.set_status(status::FULL);
+                segments.changed.notify_all();
+                // 3. A truncation wakes it earlier.
+                segments.changed.wait_for(&mut state, RETRY);
+            }
+        }
+    }
+}
+
+fn remove(storage: &dyn LogStorage, number: u64) -> Result<()> {
+    storage
+        .remove(number)
+        .map_err(|error| Error::io(format_args!("remove log segment {number}"), error))
+}

@@ -1,0 +1,238 @@
+//! Waiting for the log: for a durable epoch, for a flush to make room, for a checkpoint to begin.
+//! Threads sleep on one condition, tasks leave their waker.
+//!
+//! Invariants: nobody sleeps past the flush, the failure or the end that decides what they wait
+//! for; wakers are called with nothing locked.
+
+use crate::{
+    append::Appender,
+    log::{Cut, Log, Urgency},
+};
+use parking_lot::{Condvar, Mutex};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+use wattle_buffer::{Error, Result};
+
+/// Wakers looked at before another one is added, in case a task polls again and again.
+const SAME_WAKER: usize = 32;
+
+/// Those who wait.
+pub(crate) struct Waits {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Tasks, each with the epoch that it needs.
+    durable: Vec<(u64, Waker)>,
+    /// Tasks that need room, each with the count of `taken` that they have seen.
+    room: Vec<Waker>,
+    /// How often the buffers were taken.
+    taken: u64,
+    /// Image epoch of the last checkpoint whose cut is durable.
+    checkpoint: u64,
+    poisoned: Option<String>,
+    /// Records up to this epoch may be durable although the log failed.
+    unknown: u64,
+    ended: bool,
+}
+
+impl Waits {
+    pub(crate) fn new(image_epoch: u64) -> Waits {
+        let state = State { checkpoint: image_epoch, ..State::default() };
+        Waits { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    pub(crate) fn poisoned(&self) -> Option<String> {
+        self.state.lock().poisoned.clone()
+    }
+
+    /// The buffers were taken: there is room.
+    pub(crate) fn buffers_taken(&self) {
+        let mut state = self.state.lock();
+        state.taken += 1;
+        let wakers = std::mem::take(&mut state.room);
+        drop(state);
+        self.changed.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn publish(&self, cut: &Cut, durable_epoch: &AtomicU64) {
+        let mut state = self.state.lock();
+        durable_epoch.store(cut.epoch, Ordering::Release);
+        if cut.checkpoint {
+            state.checkpoint = cut.epoch + 1;
+        }
+        let wakers: Vec<_> =
+            state.durable.extract_if(.., |(epoch, _)| *epoch <= cut.epoch).collect();
+        drop(state);
+        self.changed.notify_all();
+        wakers.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+
+    pub(crate) fn poison(&self, why: String, unknown: u64) {
+        let mut state = self.state.lock();
+        if state.poisoned.is_none() {
+            (state.poisoned, state.unknown) = (Some(why), unknown);
+        }
+        self.wake_all(state);
+    }
+
+    /// The flusher has ended in order.
+    pub(crate) fn end(&self) {
+        let mut state = self.state.lock();
+        state.ended = true;
+        self.wake_all(state);
+    }
+
+    fn wake_all(&self, mut state: parking_lot::MutexGuard<'_, State>) {
+        let durable = std::mem::take(&mut state.durable);
+        let room = std::mem::take(&mut state.room);
+        drop(state);
+        self.changed.notify_all();
+        durable.into_iter().for_each(|(_, waker)| waker.wake());
+        room.into_iter().for_each(Waker::wake);
+    }
+
+    pub(crate) fn for_checkpoint(&self, before: u64) -> Result<u64> {
+        let mut state = self.state.lock();
+        while state.checkpoint <= before {
+            state.check()?;
+            self.changed.wait(&mut state);
+        }
+        Ok(state.checkpoint)
+    }
+}
+
+impl State {
+    /// Fails when nothing will happen any more.
+    fn check(&self) -> Result<()> {
+        match &self.poisoned {
+            Some(why) => Err(Error::Poisoned(why.clone())),
+            None if self.ended => Err(Error::Closed),
+            None => Ok(()),
+        }
+    }
+
+    /// The same for a record of `epoch`. `waited`: since before the failure.
+    fn check_record(&self, epoch: u64, waited: bool) -> Result<()> {
+        match &self.poisoned {
+            Some(why) if waited || epoch <= self.unknown => Err(Error::CommitUnknown(why.clone())),
+            _ => self.check(),
+        }
+    }
+}
+
+impl Log {
+    /// Blocks until all records of `epoch` are durable. Somebody must have asked for it
+    /// ([`Log::request`]).
+    ///
+    /// Fails with `CommitUnknown` when the log fails, or failed after records of that epoch were
+    /// appended; with `Poisoned` when it failed before, and nothing of that epoch is durable.
+    pub fn wait_durable(&self, epoch: u64) -> Result<()> {
+        if self.durable_epoch() >= epoch {
+            return Ok(());
+        }
+        let waits = &self.shared().waits;
+        let mut state = waits.state.lock();
+        let mut waited = false;
+        while self.durable_epoch() < epoch {
+            state.check_record(epoch, waited)?;
+            waited = true;
+            waits.changed.wait(&mut state);
+        }
+        Ok(())
+    }
+
+    /// The same for a task: `waker` is called when it is worth to ask again.
+    pub fn poll_durable(&self, epoch: u64, waker: &Waker) -> Poll<Result<()>> {
+        if self.durable_epoch() >= epoch {
+            return Poll::Ready(Ok(()));
+        }
+        let mut state = self.shared().waits.state.lock();
+        if self.durable_epoch() >= epoch {
+            return Poll::Ready(Ok(()));
+        }
+        if let Err(error) = state.check_record(epoch, false) {
+            return Poll::Ready(Err(error));
+        }
+        let entry = (epoch, waker.clone());
+        let mut recent = state.durable.iter().rev().take(SAME_WAKER);
+        if !recent.any(|(other, known)| *other == epoch && known.will_wake(waker)) {
+            state.durable.push(entry);
+        }
+        Poll::Pending
+    }
+
+    /// How often the buffers were taken, for [`Log::poll_flush`].
+    pub fn buffers_taken(&self) -> u64 {
+        self.shared().waits.state.lock().taken
+    }
+
+    /// Blocks until the next flush has taken the buffers, which it asks for.
+    pub fn wait_flush(&self) -> Result<()> {
+        let seen = self.buffers_taken();
+        self.request(self.epoch(), Urgency::Now);
+        let waits = &self.shared().waits;
+        let mut state = waits.state.lock();
+        while state.taken == seen {
+            state.check()?;
+            waits.changed.wait(&mut state);
+        }
+        Ok(())
+    }
+
+    /// The same for a task: ready when the buffers were taken more often than `seen`, which is
+    /// [`Log::buffers_taken`] of before the first call.
+    pub fn poll_flush(&self, seen: u64, waker: &Waker) -> Poll<Result<()>> {
+        let mut state = self.shared().waits.state.lock();
+        if state.taken > seen {
+            return Poll::Ready(Ok(()));
+        }
+        if let Err(error) = state.check() {
+            return Poll::Ready(Err(error));
+        }
+        if !state.room.iter().rev().take(SAME_WAKER).any(|known| known.will_wake(waker)) {
+            state.room.push(waker.clone());
+        }
+        drop(state);
+        self.request(self.epoch(), Urgency::Now);
+        Poll::Pending
+    }
+
+    /// A future of [`Log::poll_flush`].
+    pub fn next_flush(self: &Arc<Self>) -> NextFlush {
+        NextFlush { log: Arc::clone(self), seen: self.buffers_taken() }
+    }
+
+    /// Ready when `appender` has room for another operation.
+    pub fn poll_room(&self, appender: &Appender, waker: &Waker) -> Poll<Result<()>> {
+        let seen = self.buffers_taken();
+        match appender.check_room() {
+            Ok(true) => Poll::Ready(Ok(())),
+            Ok(false) => self.poll_flush(seen, waker),
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+/// Completes when the next flush has taken the buffers.
+pub struct NextFlush {
+    log: Arc<Log>,
+    seen: u64,
+}
+
+impl Future for NextFlush {
+    type Output = Result<()>;
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        self.log.poll_flush(self.seen, cx.waker())
+    }
+}

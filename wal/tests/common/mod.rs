@@ -1,0 +1,97 @@
+//! What the tests of the log share: small logs, numbered records, and reading them back.
+#![allow(dead_code)]
+
+use std::sync::Arc;
+use wattle_buffer::{Gsn, PageId, Result, TreeId, io::LogStorage};
+use wattle_wal::{
+    AUTO, Appender, Flush, Kind, Log, LogEnd, LogOptions, LogReader, LogStart, record,
+};
+
+/// Number of the store in all tests.
+pub const STORE: u64 = 0xABCD;
+
+/// A numbered record that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub id: u64,
+    pub worker: u32,
+    pub gsn: Gsn,
+    pub page: PageId,
+    pub bytes: Vec<u8>,
+}
+
+/// Segments as small as they can be.
+pub fn small() -> LogOptions {
+    LogOptions { segment_bytes: 128 << 10, ..LogOptions::default() }
+}
+
+/// A new log of the test's store.
+pub fn store() -> LogStart {
+    LogStart { store_id: STORE, ..LogStart::default() }
+}
+
+/// A small log.
+pub fn start(storage: &Arc<dyn LogStorage>, start: LogStart) -> Arc<Log> {
+    let start = LogStart { store_id: STORE, ..start };
+    Log::start(Arc::clone(storage), small(), start, Box::new(|| 0)).expect("a log")
+}
+
+/// Contents of the record `id`, which only it has.
+pub fn contents(id: u64, len: usize) -> Vec<u8> {
+    let mut state = id.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut bytes = Vec::with_capacity(len);
+    for _ in 0..len {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        // A third of the bytes is zero, as in real pages.
+        bytes.push(if state % 3 == 0 { 0 } else { (state >> 24) as u8 });
+    }
+    bytes
+}
+
+/// Appends the record `id`, a change of one page with `len` bytes.
+pub fn append(appender: &Appender, id: u64, len: usize) -> Gsn {
+    append_to(appender, id, len, PageId(id), Gsn(0))
+}
+
+/// The same for a page whose last change was `gsn`.
+pub fn append_to(appender: &Appender, id: u64, len: usize, page: PageId, gsn: Gsn) -> Gsn {
+    let mut section = appender.begin();
+    let gsn = section.start(Kind::Change, AUTO, id, gsn);
+    section.op(page, TreeId(1), 1, &[&contents(id, len)]);
+    section.finish();
+    gsn
+}
+
+/// All flushes of a log, and where it ends.
+pub fn read(storage: &Arc<dyn LogStorage>, from: u64) -> Result<(Vec<Flush>, LogEnd)> {
+    let mut reader = LogReader::open(Arc::clone(storage), STORE, from)?;
+    let mut flushes = Vec::new();
+    while let Some(flush) = reader.next_flush()? {
+        flushes.push(flush);
+    }
+    Ok((flushes, reader.end()?))
+}
+
+/// The numbered records of flushes; their contents are checked.
+pub fn records(flushes: &[Flush]) -> Vec<Found> {
+    let mut found = Vec::new();
+    for (worker, bytes) in flushes.iter().flat_map(|flush| &flush.chunks) {
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let (record, len) = record::parse(rest).expect("whole records");
+            let op = record.ops().next().expect("an operation");
+            assert_eq!(op.payload, contents(record.txn, op.payload.len()), "record {}", record.txn);
+            found.push(Found {
+                id: record.txn,
+                worker: *worker,
+                gsn: record.gsn,
+                page: op.page,
+                bytes: op.payload.to_vec(),
+            });
+            rest = &rest[len..];
+        }
+    }
+    found
+}
