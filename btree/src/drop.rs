@@ -13,13 +13,14 @@ use crate::{
     journal::{Attachment, Context},
     node::{NodeBuilder, NodeMut, NodeView},
     record::Op,
-    tree::{Step, Stop, Tree, run},
+    tree::{Step, Tree, run},
 };
-use wattle_buffer::{Exclusive, PageId, PageImage, Result, Swip, Target};
+use wattle_buffer::{Exclusive, Gsn, PageImage, Result, Swip, Target};
 
 impl Tree {
     /// Frees every page of the tree, the root last. `record` makes the record that ends the drop
-    /// and gets what it must attach to it: that the page of the root is free.
+    /// and gets what it must attach to it, that the page of the root is free, and the number that the
+    /// record must be above.
     ///
     /// # Errors
     /// A failed read or a corrupt inner node; what `record` says. What is left of the tree is given
@@ -28,7 +29,7 @@ impl Tree {
     pub fn drop_pages(
         self,
         cx: &Context,
-        record: impl FnOnce(&mut dyn FnMut(&mut dyn Attachment)) -> Result<()>,
+        record: impl FnOnce(Gsn, &mut dyn FnMut(&mut dyn Attachment)) -> Result<()>,
     ) -> Result<(), (Tree, wattle_buffer::Error)> {
         loop {
             match run(cx, |_| self.shrink_step(cx)) {
@@ -38,7 +39,7 @@ impl Tree {
             }
         }
         let page = self.root_page;
-        let recorded = record(&mut |record| record.free(&self.pool, &[page]));
+        let recorded = record(self.root_gsn(), &mut |record| record.free(&self.pool, &[page]));
         if let Err(error) = recorded {
             return Err((self, error));
         }
@@ -53,8 +54,8 @@ impl Tree {
     /// # Errors
     /// As [`Tree::drop_pages`].
     pub fn discard(self, cx: &Context) -> Result<()> {
-        let log = |attach: &mut dyn FnMut(&mut dyn Attachment)| {
-            cx.log_attachments(attach);
+        let log = |above: Gsn, attach: &mut dyn FnMut(&mut dyn Attachment)| {
+            cx.log_attachments(above, attach);
             Ok(())
         };
         self.drop_pages(cx, log).map_err(|(_, error)| error)
@@ -89,7 +90,7 @@ impl Tree {
     }
 
     /// Frees all children of a node above leaves, which becomes a leaf.
-    fn free_leaves(&self, cx: &Context, mut node: Exclusive<'_>) {
+    fn free_leaves<'p>(&'p self, cx: &Context, mut node: Exclusive<'p>) {
         let view = NodeView::from(node.bytes());
         let (mut hot, mut evicted) = (Vec::new(), Vec::new());
         for position in 0..=view.count() {
@@ -101,11 +102,7 @@ impl Tree {
         let mut pages = evicted.clone();
         pages.extend(hot.iter().map(|leaf| leaf.header().page_id()));
         self.become_leaf(&mut node);
-        let log = |node: &mut Exclusive<'_>, pages: &[PageId]| match hot.first_mut() {
-            Some(leaf) => cx.log_group(&mut [(node, Op::Image), (leaf, Op::Free { pages })]),
-            None => cx.log_free(node, pages),
-        };
-        log(&mut node, &pages);
+        cx.log_free(&mut node, &pages);
         node.header().set_hot_children(0);
         for leaf in hot {
             self.pool.free_page(leaf);
@@ -117,7 +114,7 @@ impl Tree {
     }
 
     /// Frees the last child of a node, a leaf.
-    fn free_last(&self, cx: &Context, mut node: Exclusive<'_>, mut leaf: Exclusive<'_>) {
+    fn free_last<'p>(&'p self, cx: &Context, mut node: Exclusive<'p>, mut leaf: Exclusive<'p>) {
         let pages = [leaf.header().page_id()];
         let count = NodeView::from(node.bytes()).count();
         let op = if count == 0 {

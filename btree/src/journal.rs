@@ -17,27 +17,27 @@ use crate::{
 };
 use std::{cell::RefCell, sync::Arc};
 use wattle_buffer::{Exclusive, Gsn, PAGE_SIZE, PageId, PageImage, Pool, Result, Worker};
-use wattle_wal::{Appender, Kind, Log, Section, flags};
+use wattle_wal::{AUTO, Appender, Kind, Log, Section};
 
 /// Where the changes of one session are logged.
 pub enum Journal {
     /// Nowhere: a crash loses the store.
     Off,
     /// In the log.
-    On(Appender),
+    On(Arc<Log>, Appender),
 }
 
 impl Journal {
     /// A journal of the log, if there is one.
     pub fn new(log: Option<&Arc<Log>>) -> Journal {
-        log.map_or(Journal::Off, |log| Journal::On(log.appender()))
+        log.map_or(Journal::Off, |log| Journal::On(log.clone(), log.appender()))
     }
 
     /// Fails when the log buffer must be flushed first ([`Stop::Log`]), or when the log is full or
     /// broken. `forced`: a rollback, which goes on in what is left of a full log.
     #[inline(always)]
     pub fn check_room(&self, forced: bool) -> Step<()> {
-        let Journal::On(appender) = self else { return Ok(()) };
+        let Journal::On(_, appender) = self else { return Ok(()) };
         match appender.check_room() {
             Ok(true) => Ok(()),
             Ok(false) => Err(Stop::Log),
@@ -91,11 +91,11 @@ impl Context {
                 author.attach(&mut Unlogged);
                 return;
             }
-            Journal::On(appender) => appender,
+            Journal::On(_, appender) => appender,
         };
         let mut section = appender.begin();
         author.drawn();
-        let flags = if author.is_auto() { flags::AUTO } else { 0 };
+        let flags = if author.is_auto() { AUTO } else { 0 };
         let above = page.gsn().max(author.attached_gsn());
         let with_image = section.needs_image(page.gsn());
         let gsn = section.start(Kind::Change, flags, author.txn(), above);
@@ -128,10 +128,10 @@ impl Context {
     ) {
         let appender = match &self.journal {
             Journal::Off => return page.stamp(Gsn(page.gsn().0 + 1)),
-            Journal::On(appender) => appender,
+            Journal::On(_, appender) => appender,
         };
         let mut section = appender.begin();
-        let gsn = section.start(Kind::Change, flags::AUTO, 0, page.gsn());
+        let gsn = section.start(Kind::Change, AUTO, 0, page.gsn());
         let mut record = Record { section: &mut section, image: &self.image, gsn };
         record.op(page, Op::Image, true);
         attach(&mut record);
@@ -139,21 +139,21 @@ impl Context {
     }
 
     /// Logs a record of nothing but attachments.
-    pub(crate) fn log_attachments(&self, attach: &mut dyn FnMut(&mut dyn Attachment)) {
+    pub(crate) fn log_attachments(&self, above: Gsn, attach: &mut dyn FnMut(&mut dyn Attachment)) {
         let appender = match &self.journal {
             Journal::Off => return attach(&mut Unlogged),
-            Journal::On(appender) => appender,
+            Journal::On(_, appender) => appender,
         };
         let mut section = appender.begin();
-        let above = self.worker.pool().allocator().freed_gsn();
-        let gsn = section.start(Kind::Change, flags::AUTO, 0, above);
+        let above = above.max(self.worker.pool().allocator().freed_gsn());
+        let gsn = section.start(Kind::Change, AUTO, 0, above);
         attach(&mut Record { section: &mut section, image: &self.image, gsn });
         section.finish();
     }
 
     /// Logs a change of several pages that happens as a whole: a structure change. Each page has
     /// been changed under its latch, unless its op leaves it alone.
-    pub(crate) fn log_group(&self, group: &mut [(&mut Exclusive<'_>, Op<'_>)]) {
+    pub(crate) fn log_group<'p>(&self, group: &mut [(&mut Exclusive<'p>, Op<'_>)]) {
         let appender = match &self.journal {
             Journal::Off => {
                 for (page, op) in group.iter_mut().filter(|(_, op)| op.changes_page()) {
@@ -162,7 +162,7 @@ impl Context {
                 }
                 return;
             }
-            Journal::On(appender) => appender,
+            Journal::On(_, appender) => appender,
         };
         let mut section = appender.begin();
         let mut above = Gsn(0);
@@ -172,7 +172,7 @@ impl Context {
                 above = above.max(page.pool().allocator().freed_gsn());
             }
         }
-        let gsn = section.start(Kind::Change, flags::AUTO, 0, above);
+        let gsn = section.start(Kind::Change, AUTO, 0, above);
         let mut record = Record { section: &mut section, image: &self.image, gsn };
         for (page, op) in group.iter_mut() {
             let with_image = record.section.needs_image(page.gsn());
@@ -285,6 +285,6 @@ impl Attachment for Record<'_, '_> {
 pub(crate) fn wait_log(cx: &Context) -> Result<()> {
     match &cx.journal {
         Journal::Off => Ok(()),
-        Journal::On(appender) => appender.log().wait_flush(),
+        Journal::On(log, _) => log.wait_flush(),
     }
 }

@@ -111,10 +111,10 @@ impl Tree {
     }
 
     /// The root keeps its page and its frame: its contents move to two new children.
-    fn split_root(
-        &self,
+    fn split_root<'p>(
+        &'p self,
         cx: &Context,
-        mut root: Exclusive<'_>,
+        mut root: Exclusive<'p>,
         choose: &dyn Fn(&Exclusive<'_>) -> Split,
     ) {
         let view = NodeView::from(root.bytes());

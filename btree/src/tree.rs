@@ -15,7 +15,7 @@ use crate::{
 };
 use std::sync::Arc;
 use wattle_buffer::{
-    Error, Fault, FrameId, Optimistic, PageId, PageImage, Pool, Restart, Result, TreeId,
+    Error, Fault, FrameId, Gsn, Optimistic, PageId, PageImage, Pool, Restart, Result, TreeId,
     Worker,
 };
 
@@ -106,7 +106,7 @@ impl Tree {
     /// A full device, or a pool without a free frame.
     pub fn create(cx: &Context, forest: &Arc<Forest>, id: TreeId) -> Result<Tree> {
         Self::create_with(cx, forest, id, |_, attach| {
-            cx.log_attachments(attach);
+            cx.log_attachments(Gsn(0), attach);
             Ok(())
         })
     }
@@ -174,6 +174,11 @@ impl Tree {
     /// Page of the root.
     pub fn root_page(&self) -> PageId {
         self.root_page
+    }
+
+    /// Number of the last change of the root.
+    pub fn root_gsn(&self) -> Gsn {
+        self.pool.header(self.root).gsn()
     }
 
     /// Nodes on the way from the root to a leaf, both counted.

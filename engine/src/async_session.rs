@@ -4,19 +4,23 @@
 
 use crate::{
     engine::{Core, Tree},
-    ops::{self, Resolve},
+    mvcc::{Slot, UndoBuffer},
+    ops::{self, Begun, Entry, Resolve},
+    session::SessionState,
+    transaction::{Savepoint, check_savepoint, savepoint},
+    txn::{Ticket, Txn, TxnOptions, rollback},
 };
 use std::{
-    cell::Cell,
     future::{Future, poll_fn},
     io,
+    cell::Cell,
     ops::{Bound, ControlFlow},
     rc::Rc,
     sync::Arc,
     task::Poll,
 };
-use wattle_btree::{Cursor, Direction, Mode};
-use wattle_buffer::{Error, Fault, Result, Worker, io::start_runtime};
+use wattle_btree::{Context, Cursor, Direction, Journal, Mode};
+use wattle_buffer::{Error, Fault, Result, io::start_runtime};
 
 /// Operations that found everything resident after which a task lets the others run.
 const TURN: u32 = 32;
@@ -28,10 +32,19 @@ pub struct AsyncSession {
 }
 
 struct Shared {
-    worker: Worker,
+    state: Option<Box<SessionState>>,
     core: Arc<Core>,
     /// Operations since a task last waited.
     turn: Cell<u32>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(state) = self.state.take() {
+            state.set_own(0);
+            self.core.keep_idle(state);
+        }
+    }
 }
 
 impl Resolve for AsyncSession {
@@ -40,19 +53,72 @@ impl Resolve for AsyncSession {
         &self.shared.core
     }
     #[inline(always)]
-    fn worker(&self) -> &Worker {
-        &self.shared.worker
+    fn cx(&self) -> &Context {
+        &self.state().cx
     }
     async fn resolve(&self, fault: Fault) -> Result<()> {
         self.shared.turn.set(0);
-        self.shared.worker.resolve_async(fault).await
+        self.cx().worker.resolve_async(fault).await
     }
+    async fn wait_log(&self) -> Result<()> {
+        self.shared.turn.set(0);
+        match &self.cx().journal {
+            Journal::On(log, _) => log.next_flush().await,
+            Journal::Off => Ok(()),
+        }
+    }
+    async fn wait_ticket(&self, ticket: Ticket) -> Result<()> {
+        if !ticket.is_durable() {
+            self.shared.turn.set(0);
+        }
+        ticket.await
+    }
+    async fn pause(&self, _: u32) {
+        yield_once().await;
+    }
+    fn own(&self) -> u64 {
+        self.state().own()
+    }
+    fn set_own(&self, time: u64) {
+        self.state().set_own(time);
+    }
+    fn take_parts(&self) -> (Arc<Slot>, UndoBuffer) {
+        self.state().take_parts(&self.shared.core)
+    }
+    fn give_parts(&self, slot: Arc<Slot>, undo: UndoBuffer) {
+        self.state().give_parts(slot, undo);
+    }
+    fn take_before(&self) -> Vec<u8> {
+        self.state().take_before()
+    }
+    fn give_before(&self, buffer: Vec<u8>) {
+        self.state().give_before(buffer);
+    }
+}
+
+/// Lets the other tasks of the thread run once.
+async fn yield_once() {
+    let mut yielded = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 impl AsyncSession {
     pub(crate) fn new(core: Arc<Core>) -> AsyncSession {
-        let shared = Shared { worker: core.worker(), core, turn: Cell::new(0) };
-        AsyncSession { shared: Rc::new(shared) }
+        let idle = core.idle.lock().pop();
+        let state = idle.unwrap_or_else(|| Box::new(SessionState::new(&core)));
+        AsyncSession { shared: Rc::new(Shared { state: Some(state), core, turn: Cell::new(0) }) }
+    }
+
+    #[inline(always)]
+    fn state(&self) -> &SessionState {
+        self.shared.state.as_deref().expect("kept until the last clone is dropped")
     }
 
     /// Lets the other tasks run after a while of operations that did not wait: completed reads are
@@ -60,18 +126,35 @@ impl AsyncSession {
     async fn take_turn(&self) {
         let turn = self.shared.turn.get() + 1;
         self.shared.turn.set(turn % TURN);
-        if turn < TURN {
-            return;
+        if turn >= TURN {
+            yield_once().await;
         }
-        let mut yielded = false;
-        poll_fn(|context| {
-            if std::mem::replace(&mut yielded, true) {
-                return Poll::Ready(());
-            }
-            context.waker().wake_by_ref();
-            Poll::Pending
-        })
-        .await;
+    }
+
+    /// Begins a transaction. Several transactions of one session may be under way, one for each of
+    /// its tasks.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] after the log failed.
+    pub fn begin(&self) -> Result<AsyncTransaction> {
+        self.begin_with(TxnOptions::default())
+    }
+
+    /// As [`crate::Session::begin_with`].
+    ///
+    /// # Errors
+    /// As [`AsyncSession::begin`].
+    pub fn begin_with(&self, options: TxnOptions) -> Result<AsyncTransaction> {
+        let txn = Begun::new(self, options)?.into_txn();
+        Ok(AsyncTransaction { txn: Some(txn), session: self.clone() })
+    }
+
+    /// As [`crate::Session::begin_read`].
+    ///
+    /// # Errors
+    /// As [`AsyncSession::begin`].
+    pub fn begin_read(&self) -> Result<AsyncTransaction> {
+        self.begin_with(ops::READ)
     }
 
     /// As [`crate::Session::insert`].
@@ -80,7 +163,8 @@ impl AsyncSession {
     /// As there.
     pub async fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
         self.take_turn().await;
-        ops::write(self, tree, key, value, Mode::Insert).await.map(|_| ())
+        let (_, ticket) = ops::write(self, tree, key, value, Mode::Insert).await?;
+        self.wait_ticket(ticket).await
     }
 
     /// As [`crate::Session::put`].
@@ -89,7 +173,8 @@ impl AsyncSession {
     /// As there.
     pub async fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
         self.take_turn().await;
-        ops::write(self, tree, key, value, Mode::Put).await.map(|_| ())
+        let (_, ticket) = ops::write(self, tree, key, value, Mode::Put).await?;
+        self.wait_ticket(ticket).await
     }
 
     /// As [`crate::Session::update`].
@@ -98,7 +183,8 @@ impl AsyncSession {
     /// As there.
     pub async fn update(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
         self.take_turn().await;
-        ops::write(self, tree, key, value, Mode::Update).await
+        let (existed, ticket) = ops::write(self, tree, key, value, Mode::Update).await?;
+        self.wait_ticket(ticket).await.map(|()| existed)
     }
 
     /// As [`crate::Session::modify`].
@@ -113,7 +199,8 @@ impl AsyncSession {
     ) -> Result<bool> {
         self.take_turn().await;
         let mut buffer = Vec::new();
-        ops::modify(self, tree, key, &mut buffer, change).await
+        let (existed, ticket) = ops::modify(self, tree, key, &mut buffer, change).await?;
+        self.wait_ticket(ticket).await.map(|()| existed)
     }
 
     /// As [`crate::Session::remove`].
@@ -122,7 +209,8 @@ impl AsyncSession {
     /// As there.
     pub async fn remove(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
         self.take_turn().await;
-        ops::remove(self, tree, key).await
+        let (existed, ticket) = ops::remove(self, tree, key).await?;
+        self.wait_ticket(ticket).await.map(|()| existed)
     }
 
     /// As [`crate::Session::get`].
@@ -159,7 +247,8 @@ impl AsyncSession {
         ops::multi_get(self, tree, keys, &mut Vec::new(), read).await
     }
 
-    /// Calls `visit` with the records between two bounds, in either direction, until it breaks.
+    /// Calls `visit` with the records between two bounds as of this moment, in either direction,
+    /// until it breaks.
     ///
     /// # Errors
     /// As [`crate::Session::range`] and reading the range.
@@ -168,30 +257,224 @@ impl AsyncSession {
         tree: &Tree,
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
         direction: Direction,
-        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
         self.take_turn().await;
-        self.shared.core.check_tree(tree)?;
-        let (low, high) = (bounds.0.map(<[u8]>::to_vec), bounds.1.map(<[u8]>::to_vec));
-        let mut cursor = Cursor::new(low, high, direction);
-        let mut whole = Vec::new();
-        while ops::advance(self, tree, &mut cursor).await? {
-            let (key, value, large) = cursor.take()?;
-            let flow = match large {
-                None => visit(key, value),
-                Some(large) => {
-                    let key = key.to_vec();
-                    if !ops::scanned_large(self, tree, &key, large, &mut whole).await? {
-                        continue;
-                    }
-                    visit(&key, &whole)
-                }
-            };
-            if flow.is_break() {
-                break;
+        let txn = Begun::new(self, ops::READ)?;
+        scan(self, txn.get(), tree, bounds, direction, visit).await
+    }
+}
+
+/// Visits a range in a transaction.
+async fn scan(
+    session: &AsyncSession,
+    txn: &Txn,
+    tree: &Tree,
+    (low, high): (Bound<&[u8]>, Bound<&[u8]>),
+    direction: Direction,
+    mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+) -> Result<()> {
+    session.shared.core.check_tree(tree)?;
+    let (low, high) = (low.map(<[u8]>::to_vec), high.map(<[u8]>::to_vec));
+    let mut cursor = Cursor::new(low.clone(), high.clone(), direction);
+    let mut whole = Vec::new();
+    let mut ended = false;
+    loop {
+        let entry = ops::next_entry(session, txn, tree, &mut cursor, &mut whole).await?;
+        let flow = match entry {
+            None => {
+                ended = true;
+                ControlFlow::Break(())
             }
+            Some(Entry::Inline) => visit(cursor.key(), cursor.value()),
+            Some(Entry::Whole) => visit(cursor.key(), &whole),
+        };
+        if flow.is_break() {
+            break;
         }
-        Ok(())
+    }
+    if let Some(reads) = &txn.reads {
+        let last = Bound::Included(cursor.key().to_vec());
+        let (low, high) = match direction {
+            _ if ended => (low, high),
+            Direction::Forward => (low, last),
+            Direction::Backward => (last, high),
+        };
+        reads.borrow_mut().range(&tree.open, low, high);
+    }
+    Ok(())
+}
+
+/// An asynchronous transaction; see [`crate::Transaction`]. Dropped without a commit it is rolled
+/// back in the background.
+pub struct AsyncTransaction {
+    txn: Option<Txn>,
+    session: AsyncSession,
+}
+
+impl AsyncTransaction {
+    fn txn(&self) -> &Txn {
+        self.txn.as_ref().expect("not ended")
+    }
+
+    fn parts(&mut self) -> (&AsyncSession, &mut Txn) {
+        (&self.session, self.txn.as_mut().expect("not ended"))
+    }
+
+    /// As [`crate::Transaction::insert`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn insert(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        self.session.take_turn().await;
+        let (session, txn) = self.parts();
+        ops::write_in(session, txn, tree, key, value, Mode::Insert).await.map(|_| ())
+    }
+
+    /// As [`crate::Transaction::put`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        self.session.take_turn().await;
+        let (session, txn) = self.parts();
+        ops::write_in(session, txn, tree, key, value, Mode::Put).await.map(|_| ())
+    }
+
+    /// As [`crate::Transaction::update`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn update(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.session.take_turn().await;
+        let (session, txn) = self.parts();
+        ops::write_in(session, txn, tree, key, value, Mode::Update).await
+    }
+
+    /// As [`crate::Transaction::modify`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn modify(
+        &mut self,
+        tree: &Tree,
+        key: &[u8],
+        change: impl FnMut(&mut [u8]),
+    ) -> Result<bool> {
+        self.session.take_turn().await;
+        let (session, txn) = self.parts();
+        ops::modify_in(session, txn, tree, key, &mut Vec::new(), change).await
+    }
+
+    /// As [`crate::Transaction::remove`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn remove(&mut self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        self.session.take_turn().await;
+        let (session, txn) = self.parts();
+        ops::remove_in(session, txn, tree, key).await
+    }
+
+    /// As [`crate::Transaction::get`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        let mut value = Vec::new();
+        Ok(self.get_into(tree, key, &mut value).await?.then_some(value))
+    }
+
+    /// Replaces `value` by the value of a key; false when there is no such key.
+    ///
+    /// # Errors
+    /// As [`crate::Transaction::get`].
+    pub async fn get_into(&self, tree: &Tree, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
+        self.session.take_turn().await;
+        value.clear();
+        ops::get_in(&self.session, self.txn(), tree, key, value).await
+    }
+
+    /// As [`crate::Transaction::multi_get`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        tree: &Tree,
+        keys: &[K],
+        read: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        self.session.take_turn().await;
+        ops::multi_get_in(&self.session, self.txn(), tree, keys, &mut Vec::new(), read).await
+    }
+
+    /// As [`AsyncSession::scan`], as of the snapshot of the transaction.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn scan(
+        &self,
+        tree: &Tree,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        direction: Direction,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        self.session.take_turn().await;
+        self.txn().check()?;
+        scan(&self.session, self.txn(), tree, bounds, direction, visit).await
+    }
+
+    /// As [`crate::Transaction::savepoint`].
+    pub fn savepoint(&self) -> Savepoint {
+        savepoint(self.txn())
+    }
+
+    /// As [`crate::Transaction::rollback_to`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
+        let (session, txn) = self.parts();
+        check_savepoint(txn, savepoint)?;
+        txn.garbage.truncate(savepoint.garbage);
+        rollback(session, txn, Some(savepoint.mark)).await
+    }
+
+    /// As [`crate::Transaction::commit`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn commit(self) -> Result<()> {
+        let session = self.session.clone();
+        let ticket = self.commit_async().await?;
+        session.wait_ticket(ticket).await
+    }
+
+    /// As [`crate::Transaction::commit_async`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn commit_async(mut self) -> Result<Ticket> {
+        let txn = self.txn.take().expect("not ended");
+        Begun::resume(&self.session, txn).commit().await
+    }
+
+    /// As [`crate::Transaction::abort`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn abort(mut self) -> Result<()> {
+        let txn = self.txn.take().expect("not ended");
+        Begun::resume(&self.session, txn).abort().await
+    }
+}
+
+impl Drop for AsyncTransaction {
+    fn drop(&mut self) {
+        if let Some(txn) = self.txn.take() {
+            drop(Begun::resume(&self.session, txn));
+        }
     }
 }
 

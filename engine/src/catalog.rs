@@ -1,20 +1,30 @@
 //! The catalog: a tree that maps names of trees to their roots. One lock serialises all changes;
 //! opened trees stay open until the engine is closed or they are dropped.
+//!
+//! | key | value | what |
+//! |---|---|---|
+//! | `t` name | tree u32, tree of chunks u32, root u64, root of chunks u64, state u8 | a tree; state 1: it is being dropped |
+//! | `g` tree of chunks u32, id u64 (big-endian) | length u64, and perhaps the key of a record | a large value to be cleared away, unless that record refers to it |
+//!
+//! A tree and its entry come into being by one record of the log. A drop begins by marking the entry
+//! and ends by one record that takes the entry and the last page; in between the tree shrinks. So
+//! whatever a crash leaves is finished when the store is opened again.
 
-use crate::engine::Core;
+use crate::{engine::Core, txn::Garbage};
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
+    ops::Bound,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
 use wattle_btree::{
-    self as btree, Cursor, Direction, EntryVisitor, Forest, Found, LargeValue, Mode, TreeReport,
-    Value, chunk_id, run,
+    self as btree, Attachment, Author, Context, Cursor, Direction, EntryVisitor, Forest, Found,
+    LargeValue, Mode, Newest, Stop, System, Taken, TreeReport, Value, chunk_id, prefix_range, run,
 };
-use wattle_buffer::{Error, PageId, Result, TreeId, Worker};
+use wattle_buffer::{Error, Exclusive, FrameHeader, Gsn, PageId, Result, TreeId};
 
 /// Longest name of a tree, bytes.
 pub const MAX_TREE_NAME: usize = 255;
@@ -23,6 +33,13 @@ pub const CATALOG: TreeId = TreeId(1);
 /// First id of a named tree.
 pub const FIRST_TREE: TreeId = TreeId(2);
 
+/// First byte of the key of a tree.
+const TREE: u8 = b't';
+/// First byte of the key of a large value to be cleared away.
+const GARBAGE: u8 = b'g';
+/// The state of a tree that is being dropped.
+const DROPPING: u8 = 1;
+
 /// Record of a tree: its id and root, and those of the tree of its large values (id 0: none yet).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
@@ -30,20 +47,22 @@ struct Entry {
     root: PageId,
     chunks: TreeId,
     chunks_root: PageId,
+    dropping: bool,
 }
 
 impl Entry {
-    fn encode(self) -> [u8; 24] {
-        let mut bytes = [0; 24];
+    fn encode(self) -> [u8; 25] {
+        let mut bytes = [0; 25];
         bytes[..4].copy_from_slice(&self.tree.0.to_le_bytes());
         bytes[4..8].copy_from_slice(&self.chunks.0.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.root.0.to_le_bytes());
-        bytes[16..].copy_from_slice(&self.chunks_root.0.to_le_bytes());
+        bytes[16..24].copy_from_slice(&self.chunks_root.0.to_le_bytes());
+        bytes[24] = if self.dropping { DROPPING } else { 0 };
         bytes
     }
 
     fn decode(bytes: &[u8], catalog: PageId) -> Result<Entry> {
-        let bytes: &[u8; 24] = bytes
+        let bytes: &[u8; 25] = bytes
             .try_into()
             .map_err(|_| Error::corruption(catalog, "an entry of the catalog has a wrong size"))?;
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4"));
@@ -53,7 +72,57 @@ impl Entry {
             chunks: TreeId(u32_at(4)),
             root: PageId(u64_at(8)),
             chunks_root: PageId(u64_at(16)),
+            dropping: bytes[24] == DROPPING,
         })
+    }
+}
+
+fn tree_key(name: &str) -> Vec<u8> {
+    [&[TREE], name.as_bytes()].concat()
+}
+
+fn garbage_key(chunks: TreeId, large: LargeValue) -> [u8; 13] {
+    let mut key = [GARBAGE; 13];
+    key[1..5].copy_from_slice(&chunks.0.to_be_bytes());
+    key[5..].copy_from_slice(&large.id.to_be_bytes());
+    key
+}
+
+/// What a record of the catalog attaches to itself.
+type Attach<'a> = &'a mut dyn FnMut(&mut dyn Attachment);
+
+/// A change of the catalog that happens together with something else.
+struct Together<'a> {
+    attach: Attach<'a>,
+    above: Gsn,
+}
+
+impl Author for Together<'_> {
+    fn check(
+        &mut self,
+        _: &FrameHeader,
+        _: &[u8],
+        _: Option<(&[u8], bool)>,
+    ) -> Result<(), Stop> {
+        Ok(())
+    }
+
+    fn txn(&self) -> u64 {
+        0
+    }
+
+    fn is_auto(&self) -> bool {
+        true
+    }
+
+    fn done(&mut self, _: &Exclusive<'_>, _: &[u8]) {}
+
+    fn attached_gsn(&self) -> Gsn {
+        self.above
+    }
+
+    fn attach(&mut self, record: &mut dyn Attachment) {
+        (self.attach)(record);
     }
 }
 
@@ -61,47 +130,19 @@ impl Entry {
 pub(crate) struct LargeStore {
     pub tree: btree::Tree,
     next_id: AtomicU64,
-    /// Values without a record whose chunks could not be removed yet.
-    orphans: Mutex<Vec<LargeValue>>,
 }
 
 impl LargeStore {
-    /// Remembers chunks that are to be removed later.
-    pub fn leave_orphan(&self, large: LargeValue) {
-        self.orphans.lock().push(large);
-    }
-
-    /// One value whose chunks are to be removed.
-    pub fn take_orphan(&self) -> Option<LargeValue> {
-        self.orphans.lock().pop()
-    }
-
-    /// Removes the chunks of all values without a record.
-    fn reclaim(&self, worker: &Worker) -> Result<()> {
-        while let Some(large) = self.take_orphan() {
-            for chunk in 0..large.chunks() {
-                let key = large.chunk_key(chunk);
-                let removed =
-                    run(worker, |_| self.tree.remove_step(&key)).and_then(|(_, empty)| {
-                        let merge = || run(worker, |_| self.tree.merge_step(worker, &key, 0));
-                        if empty { merge().map(|_| ()) } else { Ok(()) }
-                    });
-                removed.inspect_err(|_| self.leave_orphan(large))?;
-            }
-        }
-        Ok(())
-    }
-
     pub fn next_id(&self) -> u64 {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Opens the tree; the next id is above all that are in it.
-    fn open(worker: &Worker, tree: btree::Tree) -> Result<LargeStore> {
-        match last_id(worker, &tree) {
+    /// Opens the tree; the next id is above all that are in it or are to be cleared away.
+    fn open(cx: &Context, tree: btree::Tree, listed: u64) -> Result<LargeStore> {
+        match last_id(cx, &tree) {
             Ok(last) => {
-                let next_id = AtomicU64::new(last.map_or(1, |id| id + 1));
-                Ok(LargeStore { tree, next_id, orphans: Mutex::new(Vec::new()) })
+                let next = last.map_or(1, |id| id.saturating_add(1)).max(listed + 1);
+                Ok(LargeStore { tree, next_id: AtomicU64::new(next) })
             }
             Err(error) => {
                 // Otherwise its root would keep a frame, and the next attempt take another.
@@ -113,13 +154,16 @@ impl LargeStore {
 }
 
 /// The largest id in a tree of large values.
-fn last_id(worker: &Worker, tree: &btree::Tree) -> Result<Option<u64>> {
-    let unbounded = std::ops::Bound::Unbounded;
-    let mut cursor = Cursor::new(unbounded.clone(), unbounded, Direction::Backward);
-    while !cursor.is_loaded() && !cursor.is_at_end() {
-        run(worker, |_| cursor.load_step(tree))?;
+fn last_id(cx: &Context, tree: &btree::Tree) -> Result<Option<u64>> {
+    let mut cursor = Cursor::new(Bound::Unbounded, Bound::Unbounded, Direction::Backward);
+    while cursor.is_loaded() || !cursor.is_at_end() {
+        if !cursor.is_loaded() {
+            run(cx, |_| cursor.load_step(tree, &mut Newest))?;
+        } else if cursor.take()?.is_some() {
+            return Ok(chunk_id(cursor.key()));
+        }
     }
-    Ok(if cursor.is_loaded() { chunk_id(cursor.take()?.0) } else { None })
+    Ok(None)
 }
 
 /// An open tree.
@@ -129,87 +173,121 @@ pub(crate) struct OpenTree {
     pub large: OnceLock<LargeStore>,
 }
 
+impl OpenTree {
+    /// The tree itself, or that of its large values.
+    pub fn tree_of(&self, id: TreeId) -> Option<&btree::Tree> {
+        if self.tree.id() == id {
+            return Some(&self.tree);
+        }
+        self.large.get().map(|large| &large.tree).filter(|tree| tree.id() == id)
+    }
+}
+
 /// The catalog and the trees opened so far.
 pub(crate) struct Catalog {
     state: Mutex<State>,
+    tree: Arc<btree::Tree>,
     forest: Arc<Forest>,
 }
 
 struct State {
-    worker: Worker,
-    tree: btree::Tree,
+    tree: Arc<btree::Tree>,
     next_tree: TreeId,
     open: BTreeMap<String, Arc<OpenTree>>,
 }
 
 impl Catalog {
-    pub fn new(worker: Worker, forest: Arc<Forest>, tree: btree::Tree, next: TreeId) -> Catalog {
-        let state = State { worker, tree, next_tree: next, open: BTreeMap::new() };
-        Catalog { state: Mutex::new(state), forest }
+    pub fn new(forest: Arc<Forest>, tree: btree::Tree, next: TreeId) -> Catalog {
+        let tree = Arc::new(tree);
+        let state = State { tree: tree.clone(), next_tree: next, open: BTreeMap::new() };
+        Catalog { state: Mutex::new(state), tree, forest }
     }
 
-    /// Root page of the catalog tree and the next unused tree id.
-    pub fn roots(&self) -> (PageId, TreeId) {
+    /// Root page of the catalog tree.
+    pub fn root_page(&self) -> PageId {
+        self.tree.root_page()
+    }
+
+    /// The next unused tree id.
+    pub fn next_tree(&self) -> TreeId {
+        self.state.lock().next_tree
+    }
+
+    /// The tree of the catalog, if that is what the id says.
+    pub fn system_tree(&self, id: TreeId) -> Option<&btree::Tree> {
+        (id == CATALOG).then_some(&*self.tree)
+    }
+
+    /// An open tree by its id, or by that of its large values.
+    pub fn find(&self, id: TreeId) -> Option<Arc<OpenTree>> {
         let state = self.state.lock();
-        (state.tree.root_page(), state.next_tree)
-    }
-
-    /// Gives up what the worker of the catalog holds in reserve.
-    pub fn release(&self) {
-        self.state.lock().worker.release();
-    }
-
-    /// Removes what failed and cancelled operations left behind, as far as that succeeds.
-    pub fn reclaim(&self) {
-        let state = self.state.lock();
-        for large in state.open.values().filter_map(|tree| tree.large.get()) {
-            if let Err(error) = large.reclaim(&state.worker) {
-                tracing::warn!(%error, "chunks of large values without a record stay behind");
-                return;
-            }
-        }
+        state.open.values().find(|open| open.tree_of(id).is_some()).cloned()
     }
 
     /// Opens the tree `name`; `None` when there is none.
-    pub fn open(&self, core: &Core, name: &str) -> Result<Option<Arc<OpenTree>>> {
-        self.state.lock().open(core, &self.forest, name)
+    pub fn open(&self, core: &Core, cx: &Context, name: &str) -> Result<Option<Arc<OpenTree>>> {
+        self.state.lock().open(core, cx, &self.forest, name)
     }
 
     /// Creates the tree `name`; an error when it exists.
-    pub fn create(&self, core: &Core, name: &str) -> Result<Arc<OpenTree>> {
+    pub fn create(&self, core: &Core, cx: &Context, name: &str) -> Result<Arc<OpenTree>> {
         let mut state = self.state.lock();
-        if state.open(core, &self.forest, name)?.is_some() {
+        if state.open(core, cx, &self.forest, name)?.is_some() {
             return Err(Error::TreeExists(name.to_string()));
         }
-        state.create(core, &self.forest, name)
+        state.create(core, cx, &self.forest, name)
     }
 
     /// Opens the tree `name`, creating it if need be.
-    pub fn open_or_create(&self, core: &Core, name: &str) -> Result<Arc<OpenTree>> {
+    pub fn open_or_create(&self, core: &Core, cx: &Context, name: &str) -> Result<Arc<OpenTree>> {
         let mut state = self.state.lock();
-        match state.open(core, &self.forest, name)? {
+        match state.open(core, cx, &self.forest, name)? {
             Some(tree) => Ok(tree),
-            None => state.create(core, &self.forest, name),
+            None => state.create(core, cx, &self.forest, name),
         }
     }
 
     /// Names of all trees, sorted.
-    pub fn names(&self) -> Result<Vec<String>> {
-        self.state.lock().names()
+    pub fn names(&self, cx: &Context) -> Result<Vec<String>> {
+        self.state.lock().names(cx)
     }
 
     /// Checks the tree of the catalog itself.
     pub fn verify_catalog(
         &self,
+        cx: &Context,
         page: &mut dyn FnMut(PageId),
         entry: EntryVisitor<'_>,
     ) -> Result<TreeReport> {
-        let state = self.state.lock();
-        state.tree.verify(&state.worker, page, entry)
+        let _unchanged = self.state.lock();
+        self.tree.verify(cx, page, entry)
+    }
+
+    /// Gives a tree to which `tree` is the last handle another name.
+    pub fn rename(&self, core: &Core, cx: &Context, tree: Arc<OpenTree>, name: &str) -> Result<Arc<OpenTree>> {
+        check_name(name)?;
+        let mut state = self.state.lock();
+        if state.entry(cx, name)?.is_some() {
+            return Err(Error::TreeExists(name.to_string()));
+        }
+        let old = tree.name.clone();
+        state.open.remove(&old);
+        let open = match Arc::try_unwrap(tree) {
+            Ok(open) => open,
+            Err(tree) => {
+                state.open.insert(old.clone(), tree);
+                return Err(Error::TreeInUse(old));
+            }
+        };
+        let renamed = state.rename(core, cx, &old, name);
+        let name = if renamed.is_ok() { name.to_string() } else { old };
+        let open = Arc::new(OpenTree { name: name.clone(), ..open });
+        state.open.insert(name, open.clone());
+        renamed.map(|()| open)
     }
 
     /// Drops a tree to which `tree` is the last handle.
-    pub fn drop_tree(&self, tree: Arc<OpenTree>) -> Result<()> {
+    pub fn drop_tree(&self, cx: &Context, tree: Arc<OpenTree>) -> Result<()> {
         let mut state = self.state.lock();
         let name = tree.name.clone();
         state.open.remove(&name);
@@ -220,33 +298,37 @@ impl Catalog {
                 return Err(Error::TreeInUse(name));
             }
         };
-        let removed = run(&state.worker, |_| state.tree.remove_step(name.as_bytes()));
-        let (written, underfull) = match removed {
-            Ok(removed) => removed,
-            Err(error) => {
-                // Its pages in memory are newer than those on storage: it must stay open.
-                state.open.insert(name, Arc::new(open));
-                return Err(error);
-            }
+        let Some(entry) = state.entry(cx, &name)? else {
+            unreachable!("an open tree is in the catalog");
         };
-        assert!(written.existed, "an open tree is in the catalog");
-        if underfull {
-            let key = name.as_bytes();
-            // The record is gone already; a merge that fails only leaves a leaf emptier.
-            if let Err(error) = run(&state.worker, |_| state.tree.merge_step(&state.worker, key, 0))
-            {
-                tracing::warn!(%error, "a leaf of the catalog could not be merged");
+        let entry = Entry { dropping: true, ..entry };
+        if let Err(error) = state.record(cx, &name, entry, Mode::Update) {
+            state.open.insert(name, Arc::new(open));
+            return Err(error);
+        }
+        tracing::info!(tree = name, "dropping");
+        state.finish_drop(cx, &name, entry, open)
+    }
+
+    /// Ends drops that a crash interrupted.
+    pub fn finish_drops(&self, core: &Core, cx: &Context) -> Result<()> {
+        let mut state = self.state.lock();
+        for (name, entry) in state.entries(cx)? {
+            if entry.dropping {
+                let open = state.load(core, cx, &self.forest, &name, entry)?;
+                state.finish_drop(cx, &name, entry, open)?;
             }
         }
-        tracing::info!(tree = name, "dropped");
-        let large = open.large.into_inner();
-        let outcome = open.tree.drop_pages(&state.worker);
-        let large = large.map_or(Ok(()), |large| large.tree.drop_pages(&state.worker));
-        outcome.and(large)
+        Ok(())
     }
 
     /// The store of large values of `tree`, created if need be.
-    pub fn large<'t>(&self, core: &Core, tree: &'t OpenTree) -> Result<&'t LargeStore> {
+    pub fn large<'t>(
+        &self,
+        core: &Core,
+        cx: &Context,
+        tree: &'t OpenTree,
+    ) -> Result<&'t LargeStore> {
         if let Some(large) = tree.large.get() {
             return Ok(large);
         }
@@ -256,20 +338,127 @@ impl Catalog {
         }
         core.check_open_trees(1)?;
         let id = state.take_id()?;
-        let chunks = btree::Tree::create(&state.worker, &self.forest, id)?;
-        let entry = Entry {
-            tree: tree.tree.id(),
-            root: tree.tree.root_page(),
-            chunks: id,
-            chunks_root: chunks.root_page(),
-        };
-        if let Err(error) = state.record(&tree.name, entry, Mode::Update) {
-            chunks.drop_pages(&state.worker)?;
-            return Err(error);
-        }
-        let large = LargeStore::open(&state.worker, chunks)?;
+        let above = core.pool.allocator().freed_gsn();
+        let chunks = btree::Tree::create_with(cx, &self.forest, id, |chunks_root, attach| {
+            let entry = Entry {
+                tree: tree.tree.id(),
+                root: tree.tree.root_page(),
+                chunks: id,
+                chunks_root,
+                dropping: false,
+            };
+            let mut author = Together { attach, above };
+            state.record_as(cx, &tree.name, entry, Mode::Update, &mut author)
+        })?;
+        let large = LargeStore::open(cx, chunks, 0)?;
         Ok(tree.large.get_or_init(|| large))
     }
+
+    /// The tree and key under which a large value of `tree` is listed to be cleared away.
+    pub fn garbage_key(&self, tree: &OpenTree, large: LargeValue) -> Result<(&btree::Tree, [u8; 13])> {
+        let chunks = tree.large.get().ok_or_else(|| {
+            let what = "a record of its tree has a large value, but the tree has no large values";
+            Error::corruption(tree.tree.root_page(), what)
+        })?;
+        Ok((&self.tree, garbage_key(chunks.tree.id(), large)))
+    }
+
+    /// Lists a large value to be cleared away unless the record `key` refers to it.
+    pub fn list_garbage(
+        &self,
+        cx: &Context,
+        tree: &OpenTree,
+        key: &[u8],
+        large: LargeValue,
+    ) -> Result<()> {
+        let (catalog, listed) = self.garbage_key(tree, large)?;
+        let value = [&large.len.to_le_bytes()[..], key].concat();
+        let value = Value::Inline(&value);
+        run(cx, |restarts| {
+            catalog.write_step(cx, &listed, value, Mode::Put, &mut System, restarts)
+        })?;
+        Ok(())
+    }
+
+    /// Takes a large value off the list.
+    pub fn unlist_garbage(&self, cx: &Context, tree: &OpenTree, large: LargeValue) -> Result<()> {
+        let (catalog, key) = self.garbage_key(tree, large)?;
+        let (_, underfull) = run(cx, |_| catalog.remove_step(cx, &key, &mut System))?;
+        if underfull {
+            run(cx, |_| catalog.merge_step(cx, &key, 0))?;
+        }
+        Ok(())
+    }
+
+    /// All large values that are listed, of trees that are open or can be opened; those that a
+    /// record refers to are taken off the list instead. For when nothing else runs.
+    pub fn listed_garbage(&self, core: &Core, cx: &Context) -> Result<Vec<Garbage>> {
+        let listed = self.state.lock().listed(cx, &self.tree)?;
+        let mut garbage = Vec::new();
+        for (chunks, large, owner) in listed {
+            let Some(tree) = self.owner_of(core, cx, chunks)? else { continue };
+            let mut bytes = Vec::new();
+            let found = match &owner {
+                Some(key) => run(cx, |_| {
+                    bytes.clear();
+                    tree.tree.get_step(key, &mut Newest, &mut bytes)
+                })?,
+                None => None,
+            };
+            match found {
+                Some(Found::Large(found)) if found == large => {
+                    self.unlist_garbage(cx, &tree, large)?;
+                }
+                _ => garbage.push(Garbage::Large(tree, large)),
+            }
+        }
+        Ok(garbage)
+    }
+
+    /// Ids of the large values that are listed, with the tree of their chunks.
+    pub fn listed_ids(&self, cx: &Context) -> Result<Vec<(TreeId, u64)>> {
+        let listed = self.state.lock().listed(cx, &self.tree)?;
+        Ok(listed.into_iter().map(|(chunks, large, _)| (chunks, large.id)).collect())
+    }
+
+    fn owner_of(&self, core: &Core, cx: &Context, chunks: TreeId) -> Result<Option<Arc<OpenTree>>> {
+        if let Some(open) = self.find(chunks) {
+            return Ok(Some(open));
+        }
+        let mut state = self.state.lock();
+        let entries = state.entries(cx)?;
+        let owner = entries.into_iter().find(|(_, entry)| entry.chunks == chunks);
+        match owner {
+            Some((name, _)) => state.open(core, cx, &self.forest, &name),
+            None => Ok(None),
+        }
+    }
+
+    /// Opens the tree that has this id, or whose large values have.
+    pub fn open_id(&self, core: &Core, cx: &Context, id: TreeId) -> Result<Option<Arc<OpenTree>>> {
+        if let Some(open) = self.find(id) {
+            return Ok(Some(open));
+        }
+        let mut state = self.state.lock();
+        let entries = state.entries(cx)?;
+        let owner = entries.into_iter().find(|(_, entry)| entry.tree == id || entry.chunks == id);
+        match owner {
+            // A drop that was begun frees the records anyway.
+            Some((_, entry)) if entry.dropping => Ok(None),
+            Some((name, _)) => state.open(core, cx, &self.forest, &name),
+            None => Ok(None),
+        }
+    }
+}
+
+/// A large value on the list: the tree of its chunks, and the key of a record that may refer to it.
+type Listed = (TreeId, LargeValue, Option<Vec<u8>>);
+
+fn check_name(name: &str) -> Result<()> {
+    if (1..=MAX_TREE_NAME).contains(&name.len()) {
+        return Ok(());
+    }
+    Err(Error::InvalidTreeName { len: name.len(), max: MAX_TREE_NAME })
 }
 
 impl State {
@@ -283,43 +472,130 @@ impl State {
         Ok(id)
     }
 
-    fn record(&self, name: &str, entry: Entry, mode: Mode) -> Result<()> {
-        let bytes = entry.encode();
-        run(&self.worker, |restarts| {
-            let value = Value::Inline(&bytes);
-            self.tree.write_step(&self.worker, name.as_bytes(), value, mode, restarts)
+    fn record(&self, cx: &Context, name: &str, entry: Entry, mode: Mode) -> Result<()> {
+        self.record_as(cx, name, entry, mode, &mut System)
+    }
+
+    fn record_as<A: Author>(
+        &self,
+        cx: &Context,
+        name: &str,
+        entry: Entry,
+        mode: Mode,
+        author: &mut A,
+    ) -> Result<()> {
+        let (key, bytes) = (tree_key(name), entry.encode());
+        run(cx, |restarts| {
+            self.tree.write_step(cx, &key, Value::Inline(&bytes), mode, author, restarts)
         })?;
         Ok(())
+    }
+
+    fn entry(&self, cx: &Context, name: &str) -> Result<Option<Entry>> {
+        let (key, mut bytes) = (tree_key(name), Vec::new());
+        let found = run(cx, |_| {
+            bytes.clear();
+            self.tree.get_step(&key, &mut Newest, &mut bytes)
+        })?;
+        match found {
+            Some(Found::Inline) => Entry::decode(&bytes, self.tree.root_page()).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Calls `visit` with all records whose keys begin with `prefix`.
+    fn visit(
+        &self,
+        cx: &Context,
+        prefix: u8,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let (low, high) = prefix_range(&[prefix]);
+        let mut cursor = Cursor::new(low, high, Direction::Forward);
+        while cursor.is_loaded() || !cursor.is_at_end() {
+            if !cursor.is_loaded() {
+                run(cx, |_| cursor.load_step(&self.tree, &mut Newest))?;
+            } else if cursor.take()? == Some(Taken::Inline) {
+                visit(cursor.key(), cursor.value())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn entries(&self, cx: &Context) -> Result<Vec<(String, Entry)>> {
+        let mut entries = Vec::new();
+        let root = self.tree.root_page();
+        self.visit(cx, TREE, &mut |key, value| {
+            let name = String::from_utf8(key[1..].to_vec())
+                .map_err(|_| Error::corruption(root, "the name of a tree is not UTF-8"))?;
+            entries.push((name, Entry::decode(value, root)?));
+            Ok(())
+        })?;
+        Ok(entries)
+    }
+
+    fn names(&self, cx: &Context) -> Result<Vec<String>> {
+        let entries = self.entries(cx)?.into_iter();
+        Ok(entries.filter(|(_, entry)| !entry.dropping).map(|(name, _)| name).collect())
+    }
+
+    fn listed(&self, cx: &Context, catalog: &btree::Tree) -> Result<Vec<Listed>> {
+        let mut listed = Vec::new();
+        let root = catalog.root_page();
+        self.visit(cx, GARBAGE, &mut |key, value| {
+            let wrong = || Error::corruption(root, "an entry of the catalog has a wrong size");
+            let chunks = key.get(1..5).ok_or_else(wrong)?.try_into().map_err(|_| wrong())?;
+            let id = key.get(5..13).ok_or_else(wrong)?.try_into().map_err(|_| wrong())?;
+            let (len, owner) = value.split_at_checked(8).ok_or_else(wrong)?;
+            let len = u64::from_le_bytes(len.try_into().map_err(|_| wrong())?);
+            let large = LargeValue { id: u64::from_be_bytes(id), len };
+            let owner = (!owner.is_empty()).then(|| owner.to_vec());
+            listed.push((TreeId(u32::from_be_bytes(chunks)), large, owner));
+            Ok(())
+        })?;
+        Ok(listed)
     }
 
     fn open(
         &mut self,
         core: &Core,
+        cx: &Context,
         forest: &Arc<Forest>,
         name: &str,
     ) -> Result<Option<Arc<OpenTree>>> {
-        if !(1..=MAX_TREE_NAME).contains(&name.len()) {
-            return Err(Error::InvalidTreeName { len: name.len(), max: MAX_TREE_NAME });
-        }
+        check_name(name)?;
         if let Some(tree) = self.open.get(name) {
             return Ok(Some(tree.clone()));
         }
-        let mut bytes = Vec::new();
-        let found = run(&self.worker, |_| {
-            bytes.clear();
-            self.tree.get_step(name.as_bytes(), &mut bytes)
-        })?;
-        if found != Some(Found::Inline) {
-            return Ok(None);
+        let Some(entry) = self.entry(cx, name)? else { return Ok(None) };
+        if entry.dropping {
+            let what = format!("the tree {name:?} could not be dropped completely; reopen the store");
+            return Err(Error::Limit(what));
         }
-        let entry = Entry::decode(&bytes, self.tree.root_page())?;
+        let open = self.load(core, cx, forest, name, entry)?;
+        Ok(Some(self.opened(open)))
+    }
+
+    /// Opens a tree and that of its large values.
+    fn load(
+        &self,
+        core: &Core,
+        cx: &Context,
+        forest: &Arc<Forest>,
+        name: &str,
+        entry: Entry,
+    ) -> Result<OpenTree> {
         core.check_open_trees(1 + usize::from(entry.chunks.0 != 0))?;
         let large = OnceLock::new();
-        let tree = btree::Tree::open(&self.worker, forest, entry.tree, entry.root)?;
+        let tree = btree::Tree::open(cx, forest, entry.tree, entry.root)?;
         if entry.chunks.0 != 0 {
             let (id, root) = (entry.chunks, entry.chunks_root);
-            let store = btree::Tree::open(&self.worker, forest, id, root)
-                .and_then(|chunks| LargeStore::open(&self.worker, chunks));
+            let store = self.listed(cx, &self.tree).and_then(|listed| {
+                let ids = listed.iter().filter(|(chunks, ..)| *chunks == id);
+                let last = ids.map(|(_, large, _)| large.id).max().unwrap_or(0);
+                let chunks = btree::Tree::open(cx, forest, id, root)?;
+                LargeStore::open(cx, chunks, last)
+            });
             let store = match store {
                 Ok(store) => store,
                 Err(error) => {
@@ -330,49 +606,92 @@ impl State {
             };
             assert!(large.set(store).is_ok(), "just made");
         }
-        Ok(Some(self.opened(name, tree, large)))
+        Ok(OpenTree { name: name.to_string(), tree, large })
     }
 
-    fn create(&mut self, core: &Core, forest: &Arc<Forest>, name: &str) -> Result<Arc<OpenTree>> {
+    fn create(
+        &mut self,
+        core: &Core,
+        cx: &Context,
+        forest: &Arc<Forest>,
+        name: &str,
+    ) -> Result<Arc<OpenTree>> {
         core.check_open_trees(1)?;
         let id = self.take_id()?;
-        let tree = btree::Tree::create(&self.worker, forest, id)?;
-        let entry =
-            Entry { tree: id, root: tree.root_page(), chunks: TreeId(0), chunks_root: PageId(0) };
-        if let Err(error) = self.record(name, entry, Mode::Insert) {
-            tree.drop_pages(&self.worker)?;
-            return Err(error);
-        }
+        let above = core.pool.allocator().freed_gsn();
+        let tree = btree::Tree::create_with(cx, forest, id, |root, attach| {
+            let none = (TreeId(0), PageId(0));
+            let entry =
+                Entry { tree: id, root, chunks: none.0, chunks_root: none.1, dropping: false };
+            let mut author = Together { attach, above };
+            self.record_as(cx, name, entry, Mode::Insert, &mut author)
+        })?;
         tracing::info!(tree = name, id = id.0, "created");
-        Ok(self.opened(name, tree, OnceLock::new()))
+        Ok(self.opened(OpenTree { name: name.to_string(), tree, large: OnceLock::new() }))
     }
 
-    fn opened(
-        &mut self,
-        name: &str,
-        tree: btree::Tree,
-        large: OnceLock<LargeStore>,
-    ) -> Arc<OpenTree> {
-        let tree = Arc::new(OpenTree { name: name.to_string(), tree, large });
-        self.open.insert(name.to_string(), tree.clone());
+    fn opened(&mut self, tree: OpenTree) -> Arc<OpenTree> {
+        let tree = Arc::new(tree);
+        self.open.insert(tree.name.clone(), tree.clone());
         tree
     }
 
-    fn names(&self) -> Result<Vec<String>> {
-        let unbounded = std::ops::Bound::Unbounded;
-        let mut cursor = Cursor::new(unbounded.clone(), unbounded, Direction::Forward);
-        let mut names = Vec::new();
-        while cursor.is_loaded() || !cursor.is_at_end() {
-            if !cursor.is_loaded() {
-                run(&self.worker, |_| cursor.load_step(&self.tree))?;
-                continue;
+    /// Frees the pages of a tree whose entry says that it is being dropped, and then the entry.
+    fn finish_drop(
+        &mut self,
+        cx: &Context,
+        name: &str,
+        mut entry: Entry,
+        open: OpenTree,
+    ) -> Result<()> {
+        if let Some(large) = open.large.into_inner() {
+            let without = Entry { chunks: TreeId(0), chunks_root: PageId(0), ..entry };
+            let id = large.tree.id();
+            let dropped = large.tree.drop_pages(cx, |above, attach| {
+                let mut author = Together { attach, above };
+                self.record_as(cx, name, without, Mode::Update, &mut author)
+            });
+            dropped.map_err(|(_, error)| error)?;
+            entry = without;
+            // What was to be cleared away is gone with the rest.
+            for (_, large, _) in
+                self.listed(cx, &self.tree)?.into_iter().filter(|(chunks, ..)| *chunks == id)
+            {
+                let key = garbage_key(id, large);
+                run(cx, |_| self.tree.remove_step(cx, &key, &mut System))?;
             }
-            let (name, _, _): (_, _, Option<LargeValue>) = cursor.take()?;
-            let name = String::from_utf8(name.to_vec()).map_err(|_| {
-                Error::corruption(self.tree.root_page(), "the name of a tree is not UTF-8")
-            })?;
-            names.push(name);
         }
-        Ok(names)
+        let _ = entry;
+        let key = tree_key(name);
+        let dropped = open.tree.drop_pages(cx, |above, attach| {
+            let mut author = Together { attach, above };
+            let removed = run(cx, |_| self.tree.remove_step(cx, &key, &mut author))?;
+            assert!(removed.0.existed, "a tree that is dropped is in the catalog");
+            Ok(())
+        });
+        dropped.map_err(|(_, error)| error)?;
+        // The record is gone already; a merge that fails only leaves a leaf emptier.
+        if let Err(error) = run(cx, |_| self.tree.merge_step(cx, &key, 0)) {
+            tracing::warn!(%error, "a leaf of the catalog could not be merged");
+        }
+        tracing::info!(tree = name, "dropped");
+        Ok(())
+    }
+
+    /// Moves the entry of a tree to another name, in a transaction.
+    fn rename(&self, core: &Core, cx: &Context, old: &str, new: &str) -> Result<()> {
+        let Some(entry) = self.entry(cx, old)? else {
+            return Err(Error::NoSuchTree(old.to_string()));
+        };
+        core.system_transaction(cx, |txn| {
+            let (key, bytes) = (tree_key(new), entry.encode());
+            let mut author = crate::txn::SystemOf::new(core, CATALOG, Some(txn));
+            run(cx, |restarts| {
+                let value = Value::Inline(&bytes);
+                self.tree.write_step(cx, &key, value, Mode::Insert, &mut author, restarts)
+            })?;
+            run(cx, |_| self.tree.remove_step(cx, &tree_key(old), &mut author))?;
+            Ok(())
+        })
     }
 }

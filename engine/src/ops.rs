@@ -1,27 +1,59 @@
-//! The operations of sessions, written once for both kinds. What differs is how a fault is
-//! resolved ([`Resolve`]): a blocking session blocks the thread, so that its futures are ready at
-//! the first poll; an asynchronous one awaits.
+//! The operations of sessions, written once for both kinds. What differs is how a session waits
+//! ([`Resolve`]): a blocking session blocks the thread, so that its futures are ready at the first
+//! poll; an asynchronous one awaits.
 //!
-//! A value that does not fit a leaf is written in three steps: its chunks under a new id, then the
-//! record with the descriptor, then the chunks of the value before are removed. A reader that meets
-//! a missing chunk looks the key up again; the same descriptor twice is damage.
+//! Each operation comes in two forms: as part of a transaction, and as a transaction of its own
+//! (*auto*). An auto operation on one leaf commits under the latch of the leaf and is one record of
+//! the log; one that needs more steps runs in a transaction of its own.
+//!
+//! A value that does not fit a leaf is written as chunks under a new id, then the record with the
+//! descriptor follows. The chunks of the value before are listed in the catalog, by the same
+//! transaction, and cleared away when no snapshot can see them.
 
 use crate::{
-    catalog::LargeStore,
+    catalog::{LargeStore, OpenTree},
     engine::{Core, Tree},
+    mvcc::{Slot, UndoBuffer},
+    txn::{
+        AutoAuthor, AutoView, Durability, Garbage, SystemOf, Ticket, Txn, TxnAuthor, TxnOptions,
+        rollback, validate,
+    },
 };
-use std::future::Future;
+use std::{
+    future::Future,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use wattle_btree::{
-    self as btree, CHUNK, Cursor, Found, LargeValue, MAX_KEY, MAX_VALUE, MULTI_GET, Mode, Step,
-    Stop, Value, Written, fits_inline,
+    self as btree, CHUNK, Context, Cursor, Found, LargeValue, MAX_KEY, MAX_VALUE, MULTI_GET, Mode,
+    Step, Stop, Taken, Value, View, Written, fits_inline,
 };
-use wattle_buffer::{Error, Fault, Result, Worker};
+use wattle_buffer::{Error, Fault, Result};
 
 /// How a session waits for what an operation needs.
 pub(crate) trait Resolve {
     fn core(&self) -> &Core;
-    fn worker(&self) -> &Worker;
+    fn cx(&self) -> &Context;
+    /// Waits for a page or for room.
     fn resolve(&self, fault: Fault) -> impl Future<Output = Result<()>>;
+    /// Waits until the log has taken what was logged.
+    fn wait_log(&self) -> impl Future<Output = Result<()>>;
+    /// Waits for a commit to be durable.
+    fn wait_ticket(&self, ticket: Ticket) -> impl Future<Output = Result<()>>;
+    /// Lets others go on for a moment, the `turn`-th in a row.
+    fn pause(&self, turn: u32) -> impl Future<Output = ()>;
+    /// The newest commit of the session.
+    fn own(&self) -> u64;
+    /// The session has committed.
+    fn set_own(&self, time: u64);
+    /// A slot and an undo buffer for a transaction.
+    fn take_parts(&self) -> (Arc<Slot>, UndoBuffer);
+    /// Gives them back.
+    fn give_parts(&self, slot: Arc<Slot>, undo: UndoBuffer);
+    /// A buffer for the record before a change; given back at the end.
+    fn take_before(&self) -> Vec<u8>;
+    /// Gives it back.
+    fn give_before(&self, buffer: Vec<u8>);
 }
 
 /// Runs a step until it ends in a value or an error.
@@ -32,7 +64,7 @@ pub(crate) async fn run<R: Resolve, T>(
 ) -> Result<T> {
     match step(0) {
         Ok(value) => {
-            session.worker().counters().hits.add(1);
+            session.cx().worker.counters().hits.add(1);
             Ok(value)
         }
         Err(stop) => run_again(session, stop, step).await,
@@ -49,8 +81,9 @@ pub(crate) async fn run_again<R: Resolve, T>(
     let mut restarts = 0u32;
     loop {
         match stop {
-            Stop::Restart => btree::restarted(session.worker(), &mut restarts),
+            Stop::Restart => btree::restarted(&session.cx().worker, &mut restarts),
             Stop::Fault(fault) => session.resolve(fault).await?,
+            Stop::Log => session.wait_log().await?,
             Stop::Error(error) => return Err(error),
         }
         match step(restarts) {
@@ -67,201 +100,558 @@ fn check_key(key: &[u8]) -> Result<()> {
     Err(Error::KeyTooLong { len: key.len(), max: MAX_KEY })
 }
 
-/// Writes one record.
+fn check_value(value: &[u8]) -> Result<()> {
+    if value.len() as u64 <= MAX_VALUE {
+        return Ok(());
+    }
+    Err(Error::ValueTooLong { len: value.len() as u64, max: MAX_VALUE })
+}
+
+/// How long an auto operation waits for a transaction that changed the record and has not ended.
+const CONFLICT_WAIT: Duration = Duration::from_secs(1);
+
+/// Does an auto operation again while somebody is in its way.
+async fn persist<R: Resolve, T>(
+    session: &R,
+    mut operation: impl AsyncFnMut() -> Result<T>,
+) -> Result<T> {
+    let mut since: Option<Instant> = None;
+    let mut turn = 0;
+    loop {
+        match operation().await {
+            Err(error @ Error::Conflict(_)) => {
+                if since.get_or_insert_with(Instant::now).elapsed() > CONFLICT_WAIT {
+                    return Err(error);
+                }
+                session.pause(turn).await;
+                turn += 1;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// The ticket of an auto operation that changed something at `time`, in an epoch of the log.
+#[inline]
+fn auto_ticket<R: Resolve>(session: &R, time: u64, epoch: u64) -> Ticket {
+    session.set_own(time);
+    let core = session.core();
+    match (&core.log, core.durability.urgency()) {
+        (Some(log), Some(urgency)) => Ticket::new(log.clone(), epoch, urgency),
+        _ => Ticket::done(),
+    }
+}
+
+/// Writes one record as a transaction of its own; gives whether there was one before.
+#[inline]
 pub(crate) async fn write<R: Resolve>(
     session: &R,
     tree: &Tree,
     key: &[u8],
     value: &[u8],
     mode: Mode,
-) -> Result<bool> {
+) -> Result<(bool, Ticket)> {
     session.core().check_tree(tree)?;
     check_key(key)?;
-    if fits_inline(key.len(), value.len()) {
-        let written = write_record(session, tree, key, Value::Inline(value), mode).await?;
-        return finish(session, tree, written).await;
+    if !fits_inline(key.len(), value.len()) {
+        check_value(value)?;
+        let outcome = auto_txn(session, async |txn| {
+            write_large_in(session, txn, tree, key, value, mode).await
+        });
+        return outcome.await;
     }
-    if value.len() as u64 > MAX_VALUE {
-        return Err(Error::ValueTooLong { len: value.len() as u64, max: MAX_VALUE });
-    }
-    // Before writing gigabytes for nothing.
-    if mode != Mode::Put {
-        let mut bytes = Vec::new();
-        let found = run(session, |_| {
-            bytes.clear();
-            tree.open.tree.get_step(key, &mut bytes)
-        })
-        .await?;
-        match (found, mode) {
-            (Some(_), Mode::Insert) => return Err(Error::KeyExists),
-            (None, Mode::Update) => return Ok(false),
-            _ => {}
-        }
-    }
-    let store = session.core().catalog.large(session.core(), &tree.open)?;
-    reclaim(session, store).await;
-    let large = LargeValue { id: store.next_id(), len: value.len() as u64 };
-    let chunks = Orphan::new(store, large);
-    let stored = write_chunks(session, store, large, value).await;
-    let written = match stored {
-        Ok(()) => write_record(session, tree, key, Value::Large(large), mode).await,
-        Err(error) => Err(error),
-    };
+    let written = auto_record(session, &tree.open, key, Value::Inline(value), mode).await?;
     match written {
-        Ok(written) if written.existed || mode != Mode::Update => {
-            chunks.adopt();
-            finish(session, tree, written).await
-        }
-        Ok(_) => {
-            chunks.remove(session).await;
-            Ok(false)
-        }
-        Err(error) => {
-            chunks.remove(session).await;
-            Err(error)
+        Auto::Done(existed, ticket) => Ok((existed, ticket)),
+        // The value before is large.
+        Auto::NeedsTransaction => {
+            auto_txn(session, async |txn| write_in(session, txn, tree, key, value, mode).await)
+                .await
         }
     }
 }
 
-/// Chunks that no record refers to. Dropped before they are removed, by an error or because the
-/// operation was cancelled, it leaves them to [`reclaim`].
-struct Orphan<'s> {
-    store: &'s LargeStore,
-    large: LargeValue,
-    armed: bool,
+/// Outcome of an auto operation on one leaf.
+enum Auto {
+    /// Whether there was a record, and the ticket.
+    Done(bool, Ticket),
+    /// More than one leaf is concerned.
+    NeedsTransaction,
 }
 
-impl<'s> Orphan<'s> {
-    fn new(store: &'s LargeStore, large: LargeValue) -> Orphan<'s> {
-        Orphan { store, large, armed: true }
-    }
-
-    /// A record refers to the chunks now.
-    fn adopt(mut self) {
-        self.armed = false;
-    }
-
-    /// Removes the chunks; gives whether that succeeded. The operation that left them is done
-    /// either way, so a failure is none of its own.
-    async fn remove<R: Resolve>(mut self, session: &R) -> bool {
-        match remove_chunks(session, self.store, self.large).await {
-            Ok(()) => self.armed = false,
-            Err(error) => tracing::warn!(%error, "chunks of a large value are left for later"),
+/// Writes one record of a leaf, unless its value is large.
+#[inline]
+async fn auto_record<R: Resolve>(
+    session: &R,
+    tree: &Arc<OpenTree>,
+    key: &[u8],
+    value: Value<'_>,
+    mode: Mode,
+) -> Result<Auto> {
+    let (core, cx) = (session.core(), session.cx());
+    let mut author = AutoAuthor::new(core, tree, session.take_before());
+    let mut attempt = 0;
+    let mut since: Option<Instant> = None;
+    let outcome = loop {
+        let outcome = run(session, |restarts| {
+            tree.tree.write_step(cx, key, value, mode, &mut author, restarts)
+        })
+        .await;
+        match outcome {
+            Err(Error::Conflict(_))
+                if since.get_or_insert_with(Instant::now).elapsed() <= CONFLICT_WAIT =>
+            {
+                session.pause(attempt).await;
+                attempt += 1;
+            }
+            outcome => break outcome,
         }
-        !self.armed
+    };
+    let (time, epoch, large) = (author.time, author.epoch, author.met_large);
+    session.give_before(author.into_buffer());
+    match outcome {
+        Err(_) if large => Ok(Auto::NeedsTransaction),
+        Err(error) => Err(error),
+        Ok(written) if time == 0 => Ok(Auto::Done(written.existed, Ticket::done())),
+        Ok(written) => Ok(Auto::Done(written.existed, auto_ticket(session, time, epoch))),
     }
 }
 
-impl Drop for Orphan<'_> {
-    fn drop(&mut self) {
-        if self.armed {
-            self.store.leave_orphan(self.large);
-        }
-    }
-}
-
-/// Removes what operations that failed or were cancelled left behind, as far as that succeeds.
-async fn reclaim<R: Resolve>(session: &R, store: &LargeStore) {
-    while let Some(large) = store.take_orphan() {
-        if !Orphan::new(store, large).remove(session).await {
-            return;
-        }
-    }
-}
-
-async fn write_record<R: Resolve>(
+/// Removes one record as a transaction of its own; gives whether there was one.
+pub(crate) async fn remove<R: Resolve>(
     session: &R,
     tree: &Tree,
+    key: &[u8],
+) -> Result<(bool, Ticket)> {
+    session.core().check_tree(tree)?;
+    check_key(key)?;
+    match auto_record(session, &tree.open, key, Value::Ghost, Mode::Update).await? {
+        Auto::Done(existed, ticket) => {
+            if existed {
+                let ghost = Garbage::Ghost(tree.open.clone(), key.to_vec());
+                session.core().janitor.add(session.own(), vec![ghost]);
+            }
+            Ok((existed, ticket))
+        }
+        Auto::NeedsTransaction => {
+            auto_txn(session, async |txn| remove_in(session, txn, tree, key).await).await
+        }
+    }
+}
+
+/// Changes a value in place, as a transaction of its own.
+pub(crate) async fn modify<R: Resolve>(
+    session: &R,
+    tree: &Tree,
+    key: &[u8],
+    buffer: &mut Vec<u8>,
+    mut change: impl FnMut(&mut [u8]),
+) -> Result<(bool, Ticket)> {
+    session.core().check_tree(tree)?;
+    check_key(key)?;
+    let (core, cx) = (session.core(), session.cx());
+    let mut author = AutoAuthor::new(core, &tree.open, session.take_before());
+    let modified = persist(session, async || {
+        run(session, |restarts| {
+            tree.open.tree.modify_step(cx, key, buffer, &mut change, &mut author, restarts)
+        })
+        .await
+    })
+    .await;
+    let (time, epoch, large) = (author.time, author.epoch, author.met_large);
+    session.give_before(author.into_buffer());
+    match modified {
+        Ok(Ok(found)) if time == 0 => Ok((found, Ticket::done())),
+        Ok(Ok(found)) => Ok((found, auto_ticket(session, time, epoch))),
+        Err(error) if !large => Err(error),
+        Ok(Err(_)) | Err(_) => {
+            auto_txn(session, async |txn| {
+                modify_in(session, txn, tree, key, buffer, &mut change).await
+            })
+            .await
+        }
+    }
+}
+
+/// Runs an operation in a transaction of its own, again while it meets conflicts.
+async fn auto_txn<R: Resolve, T>(
+    session: &R,
+    mut operation: impl AsyncFnMut(&mut Txn) -> Result<T>,
+) -> Result<(T, Ticket)> {
+    persist(session, async || {
+        let mut txn = Begun::new(session, TxnOptions::default())?;
+        let outcome = operation(txn.txn()).await;
+        match outcome {
+            Ok(value) => Ok((value, txn.commit().await?)),
+            Err(error) => {
+                txn.abort().await?;
+                Err(error)
+            }
+        }
+    })
+    .await
+}
+
+/// A transaction that a session has begun. Dropped before its end, it is rolled back by the engine.
+pub(crate) struct Begun<'s, R: Resolve> {
+    session: &'s R,
+    txn: Option<Txn>,
+}
+
+impl<'s, R: Resolve> Begun<'s, R> {
+    pub fn new(session: &'s R, options: TxnOptions) -> Result<Begun<'s, R>> {
+        session.core().check_begin(&options)?;
+        let (slot, undo) = session.take_parts();
+        let txn = Txn::begin(session.core(), slot, undo, options, session.own());
+        Ok(Begun { session, txn: Some(txn) })
+    }
+
+    pub fn session(&self) -> &'s R {
+        self.session
+    }
+
+    pub fn txn(&mut self) -> &mut Txn {
+        self.txn.as_mut().expect("not ended")
+    }
+
+    pub fn get(&self) -> &Txn {
+        self.txn.as_ref().expect("not ended")
+    }
+
+    /// Commits.
+    ///
+    /// # Errors
+    /// The transaction was rolled back then: a conflict at validation, or it could only be aborted.
+    pub async fn commit(mut self) -> Result<Ticket> {
+        let prepared = self.prepare().await;
+        let (session, core) = (self.session, self.session.core());
+        let outcome = match prepared {
+            Ok(()) => loop {
+                let txn = self.txn.as_mut().expect("not ended");
+                if txn.reads.is_none() || txn.state.is_none() {
+                    break Ok(txn.commit(core, session.cx()));
+                }
+                let stopped = {
+                    let _one_at_a_time = core.validation.lock();
+                    match validate(core, txn) {
+                        Ok(()) => break Ok(txn.commit(core, session.cx())),
+                        Err(stop) => stop,
+                    }
+                };
+                let mut stopped = Some(stopped);
+                let resolved = run(session, |_| stopped.take().map_or(Ok(()), Err)).await;
+                if let Err(error) = resolved {
+                    break Err(error);
+                }
+            },
+            Err(error) => Err(error),
+        };
+        match outcome {
+            Ok((ticket, time)) => {
+                if time != 0 {
+                    session.set_own(time);
+                }
+                self.finish();
+                Ok(ticket)
+            }
+            Err(error) => {
+                self.abort().await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// What may fail or wait before a commit.
+    async fn prepare(&mut self) -> Result<()> {
+        let (session, txn) = (self.session, self.txn.as_mut().expect("not ended"));
+        txn.check()?;
+        if txn.state.is_none() {
+            return Ok(());
+        }
+        run(session, |_| session.cx().journal.check_room(false)).await?;
+        // Once without keeping others out, which waits for whatever must be read.
+        run(session, |_| validate(session.core(), txn)).await
+    }
+
+    /// Rolls back.
+    ///
+    /// # Errors
+    /// Failed I/O; the engine is poisoned then.
+    pub async fn abort(mut self) -> Result<()> {
+        let session = self.session;
+        let txn = self.txn.as_mut().expect("not ended");
+        if txn.state.is_some() {
+            if let Err(error) = rollback(session, txn, None).await {
+                // Nobody may take what it changed for settled: its marks stay.
+                std::mem::forget(self.txn.take());
+                return Err(error);
+            }
+        } else {
+            txn.end(session.core());
+        }
+        self.finish();
+        Ok(())
+    }
+
+    /// Takes the transaction over.
+    pub fn into_txn(mut self) -> Txn {
+        self.txn.take().expect("not ended")
+    }
+
+    /// Goes on with a transaction.
+    pub fn resume(session: &'s R, txn: Txn) -> Begun<'s, R> {
+        Begun { session, txn: Some(txn) }
+    }
+
+    fn finish(&mut self) {
+        if let Some(txn) = self.txn.take() {
+            self.session.give_parts(txn.slot, txn.undo);
+        }
+    }
+}
+
+impl<R: Resolve> Drop for Begun<'_, R> {
+    fn drop(&mut self) {
+        let Some(mut txn) = self.txn.take() else { return };
+        let core = self.session.core();
+        if txn.state.is_some() {
+            return core.janitor.abandon(txn);
+        }
+        txn.end(core);
+        self.session.give_parts(txn.slot, txn.undo);
+    }
+}
+
+/// An error after which a transaction can only be aborted is remembered.
+fn noted<T>(txn: &mut Txn, outcome: Result<T>) -> Result<T> {
+    if let Err(error @ (Error::Conflict(_) | Error::SnapshotTooOld(_))) = &outcome {
+        txn.must_abort = Some(error.to_string());
+    }
+    outcome
+}
+
+/// Writes one record in a transaction; gives whether there was one before.
+pub(crate) async fn write_in<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Tree,
+    key: &[u8],
+    value: &[u8],
+    mode: Mode,
+) -> Result<bool> {
+    session.core().check_tree(tree)?;
+    txn.check_write()?;
+    check_key(key)?;
+    if !fits_inline(key.len(), value.len()) {
+        check_value(value)?;
+        return write_large_in(session, txn, tree, key, value, mode).await;
+    }
+    let written = record_in(session, txn, &tree.open, key, Value::Inline(value), mode).await?;
+    discard_in(session, txn, tree, written.orphan).await?;
+    note_point(txn, tree, key);
+    Ok(written.existed)
+}
+
+/// A write tells its caller whether there was a record: that is a read.
+fn note_point(txn: &Txn, tree: &Tree, key: &[u8]) {
+    if let Some(reads) = &txn.reads {
+        reads.borrow_mut().point(&tree.open, key);
+    }
+}
+
+async fn record_in<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Arc<OpenTree>,
     key: &[u8],
     value: Value<'_>,
     mode: Mode,
 ) -> Result<Written> {
-    let worker = session.worker();
-    run(session, |restarts| tree.open.tree.write_step(worker, key, value, mode, restarts)).await
+    let (core, cx) = (session.core(), session.cx());
+    let mut author = TxnAuthor::new(core, txn, tree);
+    let outcome = run(session, |restarts| {
+        tree.tree.write_step(cx, key, value, mode, &mut author, restarts)
+    })
+    .await;
+    let finished = author.finish();
+    let outcome = finished.and(outcome);
+    noted(txn, outcome)
 }
 
-/// Removes the chunks that a write left without a record.
-async fn finish<R: Resolve>(session: &R, tree: &Tree, written: Written) -> Result<bool> {
-    if let Some(orphan) = written.orphan {
-        Orphan::new(large_store(tree)?, orphan).remove(session).await;
+/// Removes one record in a transaction; gives whether there was one.
+pub(crate) async fn remove_in<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Tree,
+    key: &[u8],
+) -> Result<bool> {
+    session.core().check_tree(tree)?;
+    txn.check_write()?;
+    check_key(key)?;
+    note_point(txn, tree, key);
+    let written = record_in(session, txn, &tree.open, key, Value::Ghost, Mode::Update).await?;
+    if written.existed {
+        txn.add_ghost(&tree.open, key);
+        discard_in(session, txn, tree, written.orphan).await?;
     }
     Ok(written.existed)
 }
 
-fn large_store(tree: &Tree) -> Result<&LargeStore> {
-    tree.open.large.get().ok_or_else(|| {
+/// Changes a value in place, in a transaction.
+pub(crate) async fn modify_in<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Tree,
+    key: &[u8],
+    buffer: &mut Vec<u8>,
+    mut change: impl FnMut(&mut [u8]),
+) -> Result<bool> {
+    session.core().check_tree(tree)?;
+    txn.check_write()?;
+    check_key(key)?;
+    note_point(txn, tree, key);
+    let (core, cx) = (session.core(), session.cx());
+    let mut author = TxnAuthor::new(core, txn, &tree.open);
+    let modified = run(session, |restarts| {
+        tree.open.tree.modify_step(cx, key, buffer, &mut change, &mut author, restarts)
+    })
+    .await;
+    let finished = author.finish();
+    let modified = finished.and(modified);
+    match noted(txn, modified)? {
+        Ok(found) => Ok(found),
+        Err(_) => {
+            buffer.clear();
+            if !get_in(session, txn, tree, key, buffer).await? {
+                return Ok(false);
+            }
+            change(buffer);
+            let value = std::mem::take(buffer);
+            write_large_in(session, txn, tree, key, &value, Mode::Update).await
+        }
+    }
+}
+
+/// Writes a record whose value does not fit a leaf.
+async fn write_large_in<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Tree,
+    key: &[u8],
+    value: &[u8],
+    mode: Mode,
+) -> Result<bool> {
+    txn.check_write()?;
+    note_point(txn, tree, key);
+    // Before writing gigabytes for nothing.
+    if mode != Mode::Put {
+        let mut bytes = Vec::new();
+        let found = look_up(session, &tree.open.tree, key, &mut btree::Newest, &mut bytes).await?;
+        match (found, mode) {
+            (Some(_), Mode::Insert) => {
+                // Present, unless others know better: let the real thing find out.
+                let probe = Value::Inline(&[]);
+                let outcome = record_in(session, txn, &tree.open, key, probe, mode).await;
+                let outcome = outcome.map(|_| ());
+                return match outcome {
+                    Ok(()) => Err(Error::Conflict("it removed the record meanwhile".to_string())),
+                    Err(error) => Err(error),
+                };
+            }
+            (None, Mode::Update) => return Ok(false),
+            _ => {}
+        }
+    }
+    let store = session.core().catalog.large(session.core(), session.cx(), &tree.open)?;
+    let large = LargeValue { id: store.next_id(), len: value.len() as u64 };
+    txn.start_writing(session.core(), &tree.open);
+    write_chunks(session, txn, store, large, value).await?;
+    let written = record_in(session, txn, &tree.open, key, Value::Large(large), mode).await?;
+    if !written.existed && mode == Mode::Update {
+        // It was removed meanwhile, within what this transaction may see: the chunks are for nobody.
+        discard_in(session, txn, tree, Some(large)).await?;
+        return Ok(false);
+    }
+    discard_in(session, txn, tree, written.orphan).await?;
+    Ok(written.existed)
+}
+
+async fn write_chunks<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    store: &LargeStore,
+    large: LargeValue,
+    value: &[u8],
+) -> Result<()> {
+    let (core, cx) = (session.core(), session.cx());
+    for (chunk, bytes) in value.chunks(CHUNK).enumerate() {
+        let key = large.chunk_key(chunk as u64);
+        let mut author = SystemOf::new(core, store.tree.id(), Some(txn));
+        run(session, |restarts| {
+            let value = Value::Inline(bytes);
+            store.tree.write_step(cx, &key, value, Mode::Insert, &mut author, restarts)
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// A large value that the transaction replaced is listed in the catalog, to be cleared away.
+async fn discard_in<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Tree,
+    orphan: Option<LargeValue>,
+) -> Result<()> {
+    let Some(large) = orphan else { return Ok(()) };
+    let (core, cx) = (session.core(), session.cx());
+    let (catalog, key) = core.catalog.garbage_key(&tree.open, large)?;
+    let mut author = SystemOf::new(core, catalog.id(), Some(txn));
+    let value = large.len.to_le_bytes();
+    run(session, |restarts| {
+        catalog.write_step(cx, &key, Value::Inline(&value), Mode::Put, &mut author, restarts)
+    })
+    .await?;
+    drop(author);
+    txn.garbage.push(Garbage::Large(tree.open.clone(), large));
+    Ok(())
+}
+
+/// Merges the leaf that a removal left underfull. The record is gone already: a merge that fails
+/// only leaves a leaf emptier.
+pub(crate) async fn merge<R: Resolve>(session: &R, tree: &btree::Tree, key: &[u8]) {
+    let cx = session.cx();
+    if let Err(error) = run(session, |_| tree.merge_step(cx, key, 0)).await {
+        tracing::warn!(%error, "a leaf could not be merged");
+    }
+}
+
+fn large_store(tree: &OpenTree) -> Result<&LargeStore> {
+    tree.large.get().ok_or_else(|| {
         Error::corruption(
-            tree.open.tree.root_page(),
+            tree.tree.root_page(),
             "a record of its tree has a large value, but the tree has no large values",
         )
     })
 }
 
-async fn write_chunks<R: Resolve>(
+#[inline(always)]
+async fn look_up<R: Resolve, V: View>(
     session: &R,
-    store: &LargeStore,
-    large: LargeValue,
-    value: &[u8],
-) -> Result<()> {
-    let worker = session.worker();
-    for (chunk, bytes) in value.chunks(CHUNK).enumerate() {
-        let key = large.chunk_key(chunk as u64);
-        run(session, |restarts| {
-            store.tree.write_step(worker, &key, Value::Inline(bytes), Mode::Insert, restarts)
-        })
-        .await?;
-    }
-    Ok(())
+    tree: &btree::Tree,
+    key: &[u8],
+    view: &mut V,
+    value: &mut Vec<u8>,
+) -> Result<Option<Found>> {
+    let start = value.len();
+    run(session, |_| {
+        value.truncate(start);
+        tree.get_step(key, view, value)
+    })
+    .await
 }
 
-async fn remove_chunks<R: Resolve>(
-    session: &R,
-    store: &LargeStore,
-    large: LargeValue,
-) -> Result<()> {
-    for chunk in 0..large.chunks() {
-        remove_record(session, &store.tree, &large.chunk_key(chunk)).await?;
-    }
-    Ok(())
-}
-
-async fn remove_record<R: Resolve>(session: &R, tree: &btree::Tree, key: &[u8]) -> Result<()> {
-    let (_, underfull) = run(session, |_| tree.remove_step(key)).await?;
-    if underfull {
-        merge(session, tree, key).await;
-    }
-    Ok(())
-}
-
-/// Merges the leaf that a remove left underfull. The record is gone already: a merge that fails
-/// only leaves a leaf emptier.
-async fn merge<R: Resolve>(session: &R, tree: &btree::Tree, key: &[u8]) {
-    let worker = session.worker();
-    if let Err(error) = run(session, |_| tree.merge_step(worker, key, 0)).await {
-        tracing::warn!(%error, "a leaf could not be merged");
-    }
-}
-
-/// Removes one record; gives whether there was one.
-pub(crate) async fn remove<R: Resolve>(session: &R, tree: &Tree, key: &[u8]) -> Result<bool> {
-    session.core().check_tree(tree)?;
-    check_key(key)?;
-    let (written, underfull) = run(session, |_| tree.open.tree.remove_step(key)).await?;
-    // Before anything that can be cancelled.
-    let orphan = match written.orphan {
-        Some(large) => Some(Orphan::new(large_store(tree)?, large)),
-        None => None,
-    };
-    if underfull {
-        merge(session, &tree.open.tree, key).await;
-    }
-    if let Some(orphan) = orphan {
-        orphan.remove(session).await;
-    }
-    Ok(written.existed)
-}
-
-/// Reads the value of `key` to the end of `value`; gives whether there is one.
+/// Reads the value of `key` to the end of `value`, by itself; gives whether there is one.
 #[inline(always)]
 pub(crate) async fn get<R: Resolve>(
     session: &R,
@@ -271,170 +661,183 @@ pub(crate) async fn get<R: Resolve>(
 ) -> Result<bool> {
     session.core().check_tree(tree)?;
     check_key(key)?;
-    let start = value.len();
-    let found = run(session, |_| {
-        value.truncate(start);
-        tree.open.tree.get_step(key, value)
-    })
-    .await?;
-    match found {
+    let mut view = AutoView::new(session.core(), &tree.open, session.own());
+    match look_up(session, &tree.open.tree, key, &mut view, value).await? {
         None => Ok(false),
         Some(Found::Inline) => Ok(true),
-        Some(Found::Large(large)) => get_large(session, tree, key, large, value).await,
+        // Its chunks stay only as long as a snapshot sees them.
+        Some(Found::Large(_)) => {
+            let txn = Begun::new(session, READ)?;
+            get_in(session, txn.get(), tree, key, value).await
+        }
     }
 }
 
-#[cold]
-async fn get_large<R: Resolve>(
+/// A transaction that only reads.
+pub(crate) const READ: TxnOptions =
+    TxnOptions { isolation: crate::Isolation::Snapshot, read_only: true, durability: None };
+
+/// Reads the value of `key` to the end of `value`, in a transaction; gives whether there is one.
+#[inline]
+pub(crate) async fn get_in<R: Resolve>(
     session: &R,
+    txn: &Txn,
     tree: &Tree,
     key: &[u8],
-    mut large: LargeValue,
     value: &mut Vec<u8>,
 ) -> Result<bool> {
-    let start = value.len();
-    loop {
-        if read_chunks(session, tree, large, value).await? {
-            return Ok(true);
-        }
-        value.truncate(start);
-        let found = run(session, |_| {
-            value.truncate(start);
-            tree.open.tree.get_step(key, value)
-        })
-        .await?;
-        match found {
-            None => return Ok(false),
-            Some(Found::Inline) => return Ok(true),
-            Some(Found::Large(now)) if now != large => large = now,
-            Some(Found::Large(_)) => return Err(lost_chunk(tree, large)),
+    session.core().check_tree(tree)?;
+    txn.check()?;
+    check_key(key)?;
+    note_point(txn, tree, key);
+    let mut view = txn.view(session.core(), &tree.open);
+    match look_up(session, &tree.open.tree, key, &mut view, value).await? {
+        None => Ok(false),
+        Some(Found::Inline) => Ok(true),
+        Some(Found::Large(large)) => {
+            read_chunks(session, txn, tree, large, value).await?;
+            Ok(true)
         }
     }
 }
 
-pub(crate) fn lost_chunk(tree: &Tree, large: LargeValue) -> Error {
-    Error::corruption(
-        tree.open.tree.root_page(),
-        format_args!(
-            "a chunk of the large value {} of tree {:?} is missing",
-            large.id,
-            tree.name()
-        ),
-    )
-}
-
-/// Appends all chunks of a large value; false when one is missing.
+/// Appends all chunks of a large value that the transaction sees.
 pub(crate) async fn read_chunks<R: Resolve>(
     session: &R,
+    txn: &Txn,
     tree: &Tree,
     large: LargeValue,
     value: &mut Vec<u8>,
-) -> Result<bool> {
-    let store = large_store(tree)?;
+) -> Result<()> {
+    let store = large_store(&tree.open)?;
     value.try_reserve_exact(large.len as usize).map_err(|_| {
         Error::Limit(format!("there is no memory for a value of {} bytes", large.len))
     })?;
     for chunk in 0..large.chunks() {
         let (key, start) = (large.chunk_key(chunk), value.len());
-        let found = run(session, |_| {
-            value.truncate(start);
-            store.tree.get_step(&key, value)
-        })
-        .await?;
+        let found = look_up(session, &store.tree, &key, &mut btree::Newest, value).await?;
         if found != Some(Found::Inline) || value.len() - start != large.chunk_len(chunk) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Changes a value in place.
-pub(crate) async fn modify<R: Resolve>(
-    session: &R,
-    tree: &Tree,
-    key: &[u8],
-    buffer: &mut Vec<u8>,
-    mut change: impl FnMut(&mut [u8]),
-) -> Result<bool> {
-    session.core().check_tree(tree)?;
-    check_key(key)?;
-    let worker = session.worker();
-    let modified = run(session, |restarts| {
-        tree.open.tree.modify_step(worker, key, buffer, &mut change, restarts)
-    })
-    .await?;
-    match modified {
-        Ok(found) => Ok(found),
-        Err(_) => {
-            buffer.clear();
-            if !get(session, tree, key, buffer).await? {
-                return Ok(false);
+            if txn.slot.is_cancelled() {
+                return Err(session.core().too_old());
             }
-            change(buffer);
-            write(session, tree, key, buffer, Mode::Update).await
+            let what = format!("a chunk of the large value {} is missing", large.id);
+            return Err(Error::corruption(store.tree.root_page(), what));
         }
     }
+    Ok(())
 }
 
-/// Looks many keys up, interleaved.
+/// Looks many keys up, interleaved, each by itself.
 pub(crate) async fn multi_get<R: Resolve, K: AsRef<[u8]>>(
     session: &R,
     tree: &Tree,
     keys: &[K],
     buffer: &mut Vec<u8>,
-    mut report: impl FnMut(usize, Option<&[u8]>),
+    report: impl FnMut(usize, Option<&[u8]>),
 ) -> Result<()> {
     session.core().check_tree(tree)?;
+    let view = AutoView::new(session.core(), &tree.open, session.own());
+    multi_get_by(session, tree, keys, view, buffer, report, async |key, buffer| {
+        get(session, tree, key, buffer).await
+    })
+    .await
+}
+
+/// Looks many keys up, interleaved, in a transaction.
+pub(crate) async fn multi_get_in<R: Resolve, K: AsRef<[u8]>>(
+    session: &R,
+    txn: &Txn,
+    tree: &Tree,
+    keys: &[K],
+    buffer: &mut Vec<u8>,
+    report: impl FnMut(usize, Option<&[u8]>),
+) -> Result<()> {
+    session.core().check_tree(tree)?;
+    txn.check()?;
+    keys.iter().for_each(|key| note_point(txn, tree, key.as_ref()));
+    let view = txn.view(session.core(), &tree.open);
+    multi_get_by(session, tree, keys, view, buffer, report, async |key, buffer| {
+        get_in(session, txn, tree, key, buffer).await
+    })
+    .await
+}
+
+async fn multi_get_by<R: Resolve, K: AsRef<[u8]>, V: View>(
+    session: &R,
+    tree: &Tree,
+    keys: &[K],
+    mut view: V,
+    buffer: &mut Vec<u8>,
+    mut report: impl FnMut(usize, Option<&[u8]>),
+    mut one: impl AsyncFnMut(&[u8], &mut Vec<u8>) -> Result<bool>,
+) -> Result<()> {
     for key in keys {
         check_key(key.as_ref())?;
     }
     for (batch, keys) in keys.chunks(MULTI_GET).enumerate() {
         let (mut done, mut large) = (0, Vec::new());
         run(session, |_| {
-            tree.open.tree.multi_get_step(keys, &mut done, buffer, &mut |i, found| match found {
-                Some((Found::Large(value), _)) => large.push((i, value)),
+            let report = &mut |i, found: Option<(Found, &[u8])>| match found {
+                Some((Found::Large(_), _)) => large.push(i),
                 found => report(batch * MULTI_GET + i, found.map(|(_, bytes)| bytes)),
-            })
+            };
+            tree.open.tree.multi_get_step(keys, &mut view, &mut done, buffer, report)
         })
         .await?;
-        for (i, value) in large {
+        for i in large {
             buffer.clear();
-            let found = get_large(session, tree, keys[i].as_ref(), value, buffer).await?;
+            let found = one(keys[i].as_ref(), buffer).await?;
             report(batch * MULTI_GET + i, found.then_some(buffer.as_slice()));
         }
     }
     Ok(())
 }
 
-/// Makes the next entry of a scan ready to be taken; false at the end.
-pub(crate) async fn advance<R: Resolve>(
+/// Takes the next entry of a scan, whose key and value are then in the cursor, or the value in
+/// `whole` when it is large; `None` at the end.
+pub(crate) async fn next_entry<R: Resolve>(
     session: &R,
+    txn: &Txn,
     tree: &Tree,
     cursor: &mut Cursor,
-) -> Result<bool> {
-    while !cursor.is_loaded() {
-        if cursor.is_at_end() {
-            return Ok(false);
+    whole: &mut Vec<u8>,
+) -> Result<Option<Entry>> {
+    loop {
+        while !cursor.is_loaded() {
+            if cursor.is_at_end() {
+                return Ok(None);
+            }
+            let mut view = txn.view(session.core(), &tree.open);
+            run(session, |_| cursor.load_step(&tree.open.tree, &mut view)).await?;
         }
-        run(session, |_| cursor.load_step(&tree.open.tree)).await?;
+        match cursor.take()? {
+            None => {}
+            Some(Taken::Inline) => return Ok(Some(Entry::Inline)),
+            Some(Taken::Large(large)) => {
+                whole.clear();
+                read_chunks(session, txn, tree, large, whole).await?;
+                return Ok(Some(Entry::Whole));
+            }
+        }
     }
-    Ok(true)
 }
 
-/// Reads the large value of a scanned entry; false when the entry was replaced meanwhile and is
-/// gone now.
-pub(crate) async fn scanned_large<R: Resolve>(
-    session: &R,
-    tree: &Tree,
-    key: &[u8],
-    large: LargeValue,
-    value: &mut Vec<u8>,
-) -> Result<bool> {
-    value.clear();
-    get_large(session, tree, key, large, value).await
+/// Where the value of a scanned entry is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// In the cursor.
+    Inline,
+    /// In the buffer for large values.
+    Whole,
 }
 
-/// Removes the chunks of a large value that no record refers to, now or later.
-pub(crate) async fn remove_large<R: Resolve>(session: &R, store: &LargeStore, large: LargeValue) {
-    Orphan::new(store, large).remove(session).await;
+impl Durability {
+    /// How soon a commit wants the log to be flushed.
+    pub(crate) fn urgency(self) -> Option<wattle_wal::Urgency> {
+        match self {
+            Durability::Sync => Some(wattle_wal::Urgency::Now),
+            Durability::Group => Some(wattle_wal::Urgency::Soon),
+            Durability::None => None,
+        }
+    }
 }

@@ -2,29 +2,90 @@
 
 use crate::{
     engine::{Core, Tree},
+    mvcc::{Slot, UndoBuffer},
     ops::{self, Resolve},
+    transaction::{Range, Transaction},
+    txn::{Ticket, TxnOptions},
 };
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
     future::Future,
     ops::{Bound, RangeBounds},
     pin::pin,
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context as TaskContext, Poll, Waker},
+    time::Duration,
 };
 use wattle_btree::{
-    BulkLoad, BulkValue, CHUNK, Cursor, Direction, LargeValue, Mode, Value, fits_inline,
+    BulkLoad, BulkValue, CHUNK, Context, Journal, LargeValue, Mode, System, Value, fits_inline,
     prefix_range,
 };
-use wattle_buffer::{Error, Fault, Result, Worker};
+use wattle_buffer::{Error, Fault, Result};
 
-/// A blocking session. Each operation is atomic and takes effect at once; there are no transactions
-/// of several operations yet. Not shared between threads, but it may move between them.
-pub struct Session {
-    worker: Worker,
-    core: Arc<Core>,
+/// What a session owns, whatever its kind: kept for the next one when it ends.
+pub(crate) struct SessionState {
+    pub cx: Context,
+    /// Slots of transactions that have ended, and their undo buffers.
+    parts: RefCell<Vec<(Arc<Slot>, UndoBuffer)>>,
+    /// The newest commit.
+    own: Cell<u64>,
+    before: Cell<Vec<u8>>,
     /// Reused by every look-up, so that a resident one allocates nothing.
     buffer: Cell<Vec<u8>>,
+}
+
+impl SessionState {
+    pub fn new(core: &Core) -> SessionState {
+        SessionState {
+            cx: core.context(),
+            parts: RefCell::default(),
+            own: Cell::new(0),
+            before: Cell::default(),
+            buffer: Cell::new(Vec::with_capacity(4096)),
+        }
+    }
+
+    pub fn own(&self) -> u64 {
+        self.own.get()
+    }
+
+    pub fn set_own(&self, time: u64) {
+        self.own.set(self.own.get().max(time));
+    }
+
+    pub fn take_parts(&self, core: &Core) -> (Arc<Slot>, UndoBuffer) {
+        let parts = self.parts.borrow_mut().pop();
+        parts.unwrap_or_else(|| (core.snapshots.acquire(), core.undo_buffer()))
+    }
+
+    pub fn give_parts(&self, slot: Arc<Slot>, undo: UndoBuffer) {
+        self.parts.borrow_mut().push((slot, undo));
+    }
+
+    pub fn take_before(&self) -> Vec<u8> {
+        self.before.take()
+    }
+
+    pub fn give_before(&self, buffer: Vec<u8>) {
+        self.before.set(buffer);
+    }
+
+    /// Gives back what belongs to the engine as a whole.
+    pub fn retire(&self, core: &Core) {
+        for (slot, _) in self.parts.borrow_mut().drain(..) {
+            core.snapshots.retire(slot);
+        }
+    }
+}
+
+/// A blocking session. Its operations are transactions of their own; [`Session::begin`] makes one of
+/// several. Not shared between threads, but it may move between them.
+///
+/// Reads by themselves see the newest commit that is durable, and the session's own commits, and
+/// never wait for a writer or for the log.
+pub struct Session {
+    state: Option<Box<SessionState>>,
+    core: Arc<Core>,
 }
 
 impl Resolve for Session {
@@ -33,18 +94,51 @@ impl Resolve for Session {
         &self.core
     }
     #[inline(always)]
-    fn worker(&self) -> &Worker {
-        &self.worker
+    fn cx(&self) -> &Context {
+        &self.state().cx
     }
     async fn resolve(&self, fault: Fault) -> Result<()> {
-        self.worker.resolve(fault)
+        self.cx().worker.resolve(fault)
+    }
+    async fn wait_log(&self) -> Result<()> {
+        match &self.cx().journal {
+            Journal::On(log, _) => log.wait_flush(),
+            Journal::Off => Ok(()),
+        }
+    }
+    async fn wait_ticket(&self, ticket: Ticket) -> Result<()> {
+        ticket.wait()
+    }
+    async fn pause(&self, turn: u32) {
+        match turn {
+            0..8 => std::thread::yield_now(),
+            _ => std::thread::sleep(Duration::from_micros(50 << (turn - 8).min(5))),
+        }
+    }
+    fn own(&self) -> u64 {
+        self.state().own()
+    }
+    fn set_own(&self, time: u64) {
+        self.state().set_own(time);
+    }
+    fn take_parts(&self) -> (Arc<Slot>, UndoBuffer) {
+        self.state().take_parts(&self.core)
+    }
+    fn give_parts(&self, slot: Arc<Slot>, undo: UndoBuffer) {
+        self.state().give_parts(slot, undo);
+    }
+    fn take_before(&self) -> Vec<u8> {
+        self.state().take_before()
+    }
+    fn give_before(&self, buffer: Vec<u8>) {
+        self.state().give_before(buffer);
     }
 }
 
 /// Runs a future of a blocking session: it never waits, because faults are resolved inside.
 #[inline(always)]
-fn now<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
+    match pin!(future).poll(&mut TaskContext::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
         Poll::Pending => unreachable!("an operation of a blocking session does not wait"),
     }
@@ -52,28 +146,62 @@ fn now<T>(future: impl Future<Output = T>) -> T {
 
 impl Session {
     pub(crate) fn new(core: Arc<Core>) -> Session {
-        Session { worker: core.worker(), core, buffer: Cell::new(Vec::with_capacity(4096)) }
+        let idle = core.idle.lock().pop();
+        let state = idle.unwrap_or_else(|| Box::new(SessionState::new(&core)));
+        Session { state: Some(state), core }
     }
 
     #[inline(always)]
-    fn with_buffer<T>(&self, use_it: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-        let mut buffer = self.buffer.take();
+    fn state(&self) -> &SessionState {
+        self.state.as_deref().expect("kept until the session is dropped")
+    }
+
+    #[inline(always)]
+    pub(crate) fn with_buffer<T>(&self, use_it: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let mut buffer = self.state().buffer.take();
         buffer.clear();
         let result = use_it(&mut buffer);
         // A large value must not stay in memory.
         if buffer.capacity() <= 1 << 16 {
-            self.buffer.set(buffer);
+            self.state().buffer.set(buffer);
         }
         result
+    }
+
+    /// Begins a transaction with snapshot isolation.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] after the log failed.
+    pub fn begin(&self) -> Result<Transaction<'_>> {
+        self.begin_with(TxnOptions::default())
+    }
+
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// As [`Session::begin`].
+    pub fn begin_with(&self, options: TxnOptions) -> Result<Transaction<'_>> {
+        Transaction::of(self, options)
+    }
+
+    /// Begins a transaction that only reads, as of the newest commit that is durable.
+    ///
+    /// # Errors
+    /// As [`Session::begin`].
+    #[inline]
+    pub fn begin_read(&self) -> Result<Transaction<'_>> {
+        self.begin_with(ops::READ)
     }
 
     /// Adds a record.
     ///
     /// # Errors
     /// [`Error::KeyExists`]; [`Error::KeyTooLong`] above 1024 bytes, [`Error::ValueTooLong`] above
-    /// 4 GiB - 1; [`Error::DiskFull`]; failed I/O. The tree is unchanged then.
+    /// 4 GiB - 1; [`Error::Conflict`] when a transaction that changed the record does not end within
+    /// a second; [`Error::DiskFull`]; failed I/O. The tree is unchanged then.
+    /// [`Error::CommitUnknown`] when the log fails.
     pub fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        now(ops::write(self, tree, key, value, Mode::Insert)).map(|_| ())
+        self.insert_async(tree, key, value)?.wait()
     }
 
     /// Sets the value of a key, whether or not it exists.
@@ -81,7 +209,7 @@ impl Session {
     /// # Errors
     /// As [`Session::insert`].
     pub fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        now(ops::write(self, tree, key, value, Mode::Put)).map(|_| ())
+        self.put_async(tree, key, value)?.wait()
     }
 
     /// Replaces the value of a key by one of any size; false when there is no such key.
@@ -89,25 +217,69 @@ impl Session {
     /// # Errors
     /// As [`Session::insert`].
     pub fn update(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
-        now(ops::write(self, tree, key, value, Mode::Update))
+        waited(self.update_async(tree, key, value)?)
     }
 
     /// Changes the bytes of a value without changing their number; false when there is no such key.
-    /// Atomic for values that fit a leaf; a large value is read, changed and replaced, and of two
-    /// threads that do so at once one may lose its change. `change` runs under the latch of the
-    /// leaf: it must be short and must not use the engine.
+    /// `change` runs under the latch of the leaf, and may run again with the value as it was: it must
+    /// be short and must not use the engine.
     ///
     /// # Errors
     /// As [`Session::insert`].
     pub fn modify(&self, tree: &Tree, key: &[u8], change: impl FnMut(&mut [u8])) -> Result<bool> {
-        self.with_buffer(|buffer| now(ops::modify(self, tree, key, buffer, change)))
+        waited(self.modify_async(tree, key, change)?)
     }
 
     /// Removes a record; false when there is no such key.
     ///
     /// # Errors
-    /// Failed I/O.
+    /// As [`Session::insert`].
     pub fn remove(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        waited(self.remove_async(tree, key)?)
+    }
+
+    /// As [`Session::insert`], without waiting for durability.
+    ///
+    /// # Errors
+    /// As [`Session::insert`].
+    pub fn insert_async(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<Ticket> {
+        now(ops::write(self, tree, key, value, Mode::Insert)).map(|(_, ticket)| ticket)
+    }
+
+    /// As [`Session::put`], without waiting for durability.
+    ///
+    /// # Errors
+    /// As [`Session::insert`].
+    pub fn put_async(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<Ticket> {
+        now(ops::write(self, tree, key, value, Mode::Put)).map(|(_, ticket)| ticket)
+    }
+
+    /// As [`Session::update`], without waiting for durability.
+    ///
+    /// # Errors
+    /// As [`Session::insert`].
+    pub fn update_async(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<(bool, Ticket)> {
+        now(ops::write(self, tree, key, value, Mode::Update))
+    }
+
+    /// As [`Session::modify`], without waiting for durability.
+    ///
+    /// # Errors
+    /// As [`Session::insert`].
+    pub fn modify_async(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        change: impl FnMut(&mut [u8]),
+    ) -> Result<(bool, Ticket)> {
+        self.with_buffer(|buffer| now(ops::modify(self, tree, key, buffer, change)))
+    }
+
+    /// As [`Session::remove`], without waiting for durability.
+    ///
+    /// # Errors
+    /// As [`Session::insert`].
+    pub fn remove_async(&self, tree: &Tree, key: &[u8]) -> Result<(bool, Ticket)> {
         now(ops::remove(self, tree, key))
     }
 
@@ -146,7 +318,8 @@ impl Session {
     }
 
     /// Looks many keys up at once, much faster than one after the other: look-ups are interleaved
-    /// in batches of 32. Calls `read` once for each key with its index, in any order.
+    /// in batches of 32. Calls `read` once for each key with its index, in any order. Each key is
+    /// looked up by itself; for a consistent picture use a transaction.
     ///
     /// # Errors
     /// As [`Session::get`]; `read` may have been called for some keys then.
@@ -159,8 +332,8 @@ impl Session {
         self.with_buffer(|buffer| now(ops::multi_get(self, tree, keys, buffer, read)))
     }
 
-    /// The records of a range of keys in ascending order; [`Range::rev`] turns it round. Not a
-    /// snapshot: it sees changes that others make ahead of it.
+    /// The records of a range of keys in ascending order, as of this moment; [`Range::rev`] turns it
+    /// round.
     ///
     /// # Errors
     /// [`Error::ForeignTree`]. Reading the range has errors of its own.
@@ -170,39 +343,30 @@ impl Session {
         range: impl RangeBounds<&'s K>,
     ) -> Result<Range<'s>> {
         let owned = |bound: Bound<&&'s K>| bound.map(|key| key.as_ref().to_vec());
-        self.range_of(tree, owned(range.start_bound()), owned(range.end_bound()))
+        Range::of_session(self, tree, owned(range.start_bound()), owned(range.end_bound()))
     }
 
-    /// The records whose keys begin with `prefix`.
+    /// The records whose keys begin with `prefix`, as of this moment.
     ///
     /// # Errors
     /// As [`Session::range`].
     pub fn prefix<'s>(&'s self, tree: &'s Tree, prefix: &[u8]) -> Result<Range<'s>> {
         let (low, high) = prefix_range(prefix);
-        self.range_of(tree, low, high)
+        Range::of_session(self, tree, low, high)
     }
 
-    /// All records.
+    /// All records, as of this moment.
     ///
     /// # Errors
     /// As [`Session::range`].
     pub fn scan<'s>(&'s self, tree: &'s Tree) -> Result<Range<'s>> {
-        self.range_of(tree, Bound::Unbounded, Bound::Unbounded)
-    }
-
-    fn range_of<'s>(
-        &'s self,
-        tree: &'s Tree,
-        low: Bound<Vec<u8>>,
-        high: Bound<Vec<u8>>,
-    ) -> Result<Range<'s>> {
-        self.core.check_tree(tree)?;
-        let cursor = Cursor::new(low.clone(), high.clone(), Direction::Forward);
-        Ok(Range { session: self, tree, low, high, cursor, value: Vec::new() })
+        Range::of_session(self, tree, Bound::Unbounded, Bound::Unbounded)
     }
 
     /// Fills an empty tree from entries with strictly ascending keys, several times faster than
-    /// inserts and with fuller pages. Gives the number of entries.
+    /// inserts and with fuller pages. Durable when it returns; gives the number of entries. The load
+    /// is one change that belongs to no transaction: all of it is seen from its end on, also by
+    /// snapshots that are older.
     ///
     /// # Errors
     /// [`Error::NotEmpty`], [`Error::NotSorted`], and as [`Session::insert`]. The tree is
@@ -213,17 +377,23 @@ impl Session {
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64> {
         self.core.check_tree(tree)?;
+        self.core.check_begin(&TxnOptions::default())?;
         let mut load = BulkLoad::new(&tree.open.tree)?;
         let mut chunks: Option<BulkChunks> = None;
         let outcome = self.fill(tree, &mut load, &mut chunks, entries);
-        match outcome.and_then(|()| load.finish(&self.worker)) {
-            Ok(count) => Ok(count),
-            Err(error) => {
-                if let (Some(chunks), Some(store)) = (chunks, tree.open.large.get()) {
-                    for large in chunks {
-                        now(ops::remove_large(self, store, large));
-                    }
+        match outcome.and_then(|()| load.finish(self.cx())) {
+            Ok(count) => {
+                for large in chunks.unwrap_or_default() {
+                    self.core.catalog.unlist_garbage(self.cx(), &tree.open, large)?;
                 }
+                if let Some(log) = &self.core.log {
+                    log.flush_now()?;
+                }
+                Ok(count)
+            }
+            Err(error) => {
+                let orphans = chunks.unwrap_or_default();
+                self.core.janitor.add_large(&tree.open, orphans);
                 Err(error)
             }
         }
@@ -249,14 +419,16 @@ impl Session {
                 let (len, max) = (value.len() as u64, wattle_btree::MAX_VALUE);
                 return Err(Error::ValueTooLong { len, max });
             }
-            let store = self.core.catalog.large(&self.core, &tree.open)?;
+            let store = self.core.catalog.large(&self.core, self.cx(), &tree.open)?;
             let large = LargeValue { id: store.next_id(), len: value.len() as u64 };
+            // Listed before it exists, for the case that the load does not come to its end.
+            self.core.catalog.list_garbage(self.cx(), &tree.open, key, large)?;
             chunks.get_or_insert_default().push(large);
             for (chunk, bytes) in value.chunks(CHUNK).enumerate() {
                 let key = large.chunk_key(chunk as u64);
                 now(ops::run(self, |restarts| {
                     let value = Value::Inline(bytes);
-                    store.tree.write_step(&self.worker, &key, value, Mode::Insert, restarts)
+                    store.tree.write_step(self.cx(), &key, value, Mode::Insert, &mut System, restarts)
                 }))?;
             }
             load.push(key, BulkValue::Large(large))?;
@@ -268,55 +440,14 @@ impl Session {
 /// Large values written by a bulk load that may still fail.
 type BulkChunks = Vec<LargeValue>;
 
-/// Records of a range, in key order. Read it with [`Range::next_entry`], which lends key and value,
-/// or as an iterator of owned pairs.
-pub struct Range<'s> {
-    session: &'s Session,
-    tree: &'s Tree,
-    low: Bound<Vec<u8>>,
-    high: Bound<Vec<u8>>,
-    cursor: Cursor,
-    value: Vec<u8>,
+fn waited((outcome, ticket): (bool, Ticket)) -> Result<bool> {
+    ticket.wait().map(|()| outcome)
 }
 
-impl Range<'_> {
-    /// The same range in the other direction, from its beginning.
-    pub fn rev(self) -> Self {
-        let direction = match self.cursor.direction() {
-            Direction::Forward => Direction::Backward,
-            Direction::Backward => Direction::Forward,
-        };
-        let cursor = Cursor::new(self.low.clone(), self.high.clone(), direction);
-        Range { cursor, ..self }
-    }
-
-    /// The next record: its key and value, valid until the next call.
-    ///
-    /// # Errors
-    /// Failed I/O, corruption.
-    pub fn next_entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        let Range { session, tree, cursor, value, .. } = self;
-        loop {
-            if !now(ops::advance(*session, tree, cursor))? {
-                return Ok(None);
-            }
-            let (_, _, large) = cursor.take()?;
-            let Some(large) = large else { break };
-            let key = cursor.key().to_vec();
-            if now(ops::scanned_large(*session, tree, &key, large, value))? {
-                return Ok(Some((self.cursor.key(), &self.value)));
-            }
-        }
-        Ok(Some((self.cursor.key(), self.cursor.value())))
-    }
-}
-
-impl Iterator for Range<'_> {
-    type Item = Result<(Vec<u8>, Vec<u8>)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.next_entry()
-            .map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())))
-            .transpose()
+impl Drop for Session {
+    fn drop(&mut self) {
+        let Some(state) = self.state.take() else { return };
+        state.set_own(0);
+        self.core.keep_idle(state);
     }
 }

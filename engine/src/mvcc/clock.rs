@@ -221,16 +221,16 @@ impl Snapshots {
         self.slots.lock().free.push(slot);
     }
 
-    /// Looks at all slots.
-    pub fn collect(&self, clock: &Clock) -> Active {
+    /// Looks at all slots. `ids` is what [`Slot::start_writing`] is called with.
+    pub fn collect(&self, clock: &Clock, ids: &Clock) -> Active {
         // The clock before the slots, see the head of the file. A slot that is not registered yet
         // opens its first snapshot after this lock was released, so it is one that was missed.
-        let now = clock.now();
+        let (now, newest) = (clock.now(), ids.now());
         let mut active = Active {
             oldest: now,
             list: Vec::new(),
             as_of: now,
-            oldest_writer_since: now,
+            oldest_writer_since: newest,
             oldest_first_epoch: None,
         };
         for slot in &self.slots.lock().all {

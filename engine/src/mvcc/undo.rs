@@ -43,6 +43,11 @@ const _: () = assert!(CHANGE & (FIRST | PRESENT | SPECIAL) == 0, "the flags fit 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Savepoint(u64);
 
+impl Savepoint {
+    /// Before everything.
+    pub const START: Savepoint = Savepoint(0);
+}
+
 /// One thing to take back.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum UndoEntry<'u> {

@@ -12,8 +12,9 @@ use crate::{
     mvcc::{ConflictWith, Savepoint, TxnState, WriteCheck},
 };
 use std::sync::Arc;
-use wattle_btree::{Author, Hint, Stop};
+use wattle_btree::{Author, Hint, Stop, is_ghost};
 use wattle_buffer::{Error, Exclusive, FrameHeader, TreeId};
+use wattle_wal::epoch_of;
 
 /// Bits of a hint that is no time.
 const NO_TIME: u64 = 0b11 << 62;
@@ -160,12 +161,17 @@ pub(crate) struct AutoAuthor<'t> {
     before: Before,
     /// Time of the commit, once drawn.
     pub time: u64,
+    /// Epoch of its record in the log.
+    pub epoch: u64,
+    /// The value before is large: replacing it takes more than one leaf, and a transaction.
+    pub met_large: bool,
 }
 
 impl<'t> AutoAuthor<'t> {
     pub fn new(core: &'t Core, tree: &'t Arc<OpenTree>, buffer: Vec<u8>) -> AutoAuthor<'t> {
         let before = Before { bytes: buffer, special: None };
-        AutoAuthor { core, tree, state: Arc::new(TxnState::new(0)), before, time: 0 }
+        let state = Arc::new(TxnState::new(0));
+        AutoAuthor { core, tree, state, before, time: 0, epoch: 0, met_large: false }
     }
 
     /// Gives the buffer back.
@@ -188,6 +194,10 @@ impl Author for AutoAuthor<'_> {
             if let WriteCheck::Conflict(with) = check {
                 return Err(conflict(self.tree, with));
             }
+        }
+        if before.is_some_and(|before| before.1 && !is_ghost(before)) {
+            self.met_large = true;
+            return Err(Stop::Error(Error::Limit("the value before is large".to_string())));
         }
         self.before.set(before);
         Ok(())
@@ -220,6 +230,7 @@ impl Author for AutoAuthor<'_> {
             _ => Hint::Unknown(self.core.ids.now()),
         };
         header.set_version_hint(hint.word());
+        self.epoch = epoch_of(leaf.gsn());
         self.state.committed(self.time);
     }
 

@@ -72,6 +72,8 @@ pub(crate) enum Garbage {
 
 /// See the module documentation.
 pub(crate) struct Txn {
+    /// Tells this transaction from all others of the engine.
+    pub number: u64,
     pub slot: Arc<Slot>,
     pub snapshot: u64,
     /// From the first change on.
@@ -99,6 +101,7 @@ impl Txn {
         };
         let serializable = options.isolation == Isolation::Serializable && !options.read_only;
         Txn {
+            number: core.next_number(),
             slot,
             snapshot,
             state: None,
@@ -137,13 +140,17 @@ impl Txn {
         if let Some(state) = &self.state {
             return state.clone();
         }
+        self.start_system(core);
+        self.state.clone().expect("just made")
+    }
+
+    /// Before the first change of records that only the engine reads.
+    pub fn start_system(&mut self, core: &Core) {
         self.slot.start_writing(&core.ids);
         if let Some(log) = &core.log {
             self.slot.start_logging(log.epoch());
         }
-        let state = Arc::new(TxnState::new(core.ids.draw()));
-        self.state = Some(state.clone());
-        state
+        self.state = Some(Arc::new(TxnState::new(core.ids.draw())));
     }
 
     /// Its mark is on the page in `frame`. False: no more can be remembered.

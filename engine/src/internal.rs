@@ -1,0 +1,76 @@
+//! What the engine does in its own name: blocking, in a given context, without a session.
+
+use crate::{
+    engine::Core,
+    mvcc::{Slot, UndoBuffer},
+    ops::{Begun, Resolve},
+    session::now,
+    txn::{Ticket, Txn, TxnOptions},
+};
+use std::sync::Arc;
+use wattle_btree::{Context, Journal};
+use wattle_buffer::{Fault, Result};
+
+/// See the module documentation.
+pub(crate) struct Internal<'c> {
+    pub core: &'c Core,
+    pub cx: &'c Context,
+}
+
+impl Resolve for Internal<'_> {
+    fn core(&self) -> &Core {
+        self.core
+    }
+    fn cx(&self) -> &Context {
+        self.cx
+    }
+    async fn resolve(&self, fault: Fault) -> Result<()> {
+        self.cx.worker.resolve(fault)
+    }
+    async fn wait_log(&self) -> Result<()> {
+        match &self.cx.journal {
+            Journal::On(log, _) => log.wait_flush(),
+            Journal::Off => Ok(()),
+        }
+    }
+    async fn wait_ticket(&self, ticket: Ticket) -> Result<()> {
+        ticket.wait()
+    }
+    async fn pause(&self, _: u32) {
+        std::thread::yield_now();
+    }
+    fn own(&self) -> u64 {
+        0
+    }
+    fn set_own(&self, _: u64) {}
+    fn take_parts(&self) -> (Arc<Slot>, UndoBuffer) {
+        (self.core.snapshots.acquire(), self.core.undo_buffer())
+    }
+    fn give_parts(&self, slot: Arc<Slot>, _: UndoBuffer) {
+        self.core.snapshots.retire(slot);
+    }
+    fn take_before(&self) -> Vec<u8> {
+        Vec::new()
+    }
+    fn give_before(&self, _: Vec<u8>) {}
+}
+
+impl Core {
+    /// Changes records that only the engine reads, all of them or none, durably.
+    pub fn system_transaction(
+        &self,
+        cx: &Context,
+        change: impl FnOnce(&mut Txn) -> Result<()>,
+    ) -> Result<()> {
+        let internal = Internal { core: self, cx };
+        let mut begun = Begun::new(&internal, TxnOptions::default())?;
+        begun.txn().start_system(self);
+        match change(begun.txn()) {
+            Ok(()) => now(begun.commit())?.wait(),
+            Err(error) => {
+                now(begun.abort())?;
+                Err(error)
+            }
+        }
+    }
+}

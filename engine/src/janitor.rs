@@ -1,0 +1,262 @@
+//! The janitor: one background thread that clears away what no snapshot needs any more. Versions of
+//! records, ghosts, large values that were replaced; and transactions whose owner dropped them where
+//! it could not wait.
+//!
+//! One round:
+//! 1. look at who is active; publish the oldest writer, which lets readers settle page hints;
+//! 2. drop versions that were replaced before the oldest snapshot and are durable;
+//! 3. roll back abandoned transactions;
+//! 4. remove garbage of commits before the oldest snapshot.
+//!
+//! When versions take more than the limit of the engine, the oldest snapshot is cancelled: its owner
+//! gets [`wattle_buffer::Error::SnapshotTooOld`] at its next read, and nobody else notices. Again
+//! until it is enough, or only transactions with changes of their own are left.
+
+use crate::{
+    catalog::OpenTree,
+    engine::Core,
+    internal::Internal,
+    mvcc::Active,
+    ops::Begun,
+    session::now,
+    txn::{Garbage, SystemOf, Txn},
+};
+use parking_lot::{Condvar, Mutex};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+use wattle_btree::{Context, Cursor, Direction, LargeValue, Newest, run};
+use wattle_buffer::{Error, Result};
+
+/// Time between rounds while there is something to do.
+const BUSY: Duration = Duration::from_millis(2);
+/// And while there is not.
+const IDLE: Duration = Duration::from_millis(100);
+
+/// What waits for the janitor.
+#[derive(Default)]
+pub(crate) struct Janitor {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    /// Something happened that the next round should look at soon.
+    busy: AtomicBool,
+    /// See [`Core::oldest_writer`].
+    pub oldest_writer: AtomicU64,
+    rounds: AtomicU64,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Queue {
+    garbage: VecDeque<(u64, Garbage)>,
+    abandoned: Vec<Txn>,
+    stopping: bool,
+}
+
+impl Janitor {
+    /// What a commit at `time` left behind.
+    pub fn add(&self, time: u64, garbage: Vec<Garbage>) {
+        if !garbage.is_empty() {
+            let garbage = garbage.into_iter().map(|garbage| (time, garbage));
+            self.queue.lock().garbage.extend(garbage);
+        }
+    }
+
+    /// Large values that no record refers to, nor ever did.
+    pub fn add_large(&self, tree: &Arc<OpenTree>, large: Vec<LargeValue>) {
+        self.add(0, large.into_iter().map(|large| Garbage::Large(tree.clone(), large)).collect());
+    }
+
+    /// A transaction with changes that nobody will end.
+    pub fn abandon(&self, txn: Txn) {
+        self.queue.lock().abandoned.push(txn);
+        self.wake.notify_all();
+    }
+
+    /// Starts the thread.
+    pub fn start(core: &Arc<Core>) -> Result<()> {
+        let weak = Arc::downgrade(core);
+        let thread = std::thread::Builder::new().name("janitor".to_string());
+        let cx = core.context();
+        let thread = thread.spawn(move || work(&weak, &cx));
+        let thread = thread.map_err(|error| Error::io("start a thread", error))?;
+        *core.janitor.thread.lock() = Some(thread);
+        Ok(())
+    }
+
+    /// Stops the thread and gives what was not cleared away.
+    pub fn stop(&self) {
+        self.queue.lock().stopping = true;
+        self.wake.notify_all();
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            // The last handle of an engine may be dropped by the janitor itself.
+            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+                tracing::error!("the janitor ended by a panic");
+            }
+        }
+    }
+
+    /// Lets go of everything that is still to be done.
+    pub fn forget(&self) {
+        let mut queue = self.queue.lock();
+        queue.garbage.clear();
+        std::mem::forget(std::mem::take(&mut queue.abandoned));
+    }
+
+    fn next_abandoned(&self) -> Option<Txn> {
+        self.queue.lock().abandoned.pop()
+    }
+
+    fn next_garbage(&self, before: u64) -> Option<(u64, Garbage)> {
+        let mut queue = self.queue.lock();
+        // Times are nearly in order; one that is not only waits a little longer.
+        let ready = queue.garbage.front().is_some_and(|(time, _)| *time <= before);
+        if ready { queue.garbage.pop_front() } else { None }
+    }
+
+    /// Whether a tree has garbage, or a transaction that is to be rolled back, waiting.
+    pub fn is_idle(&self) -> bool {
+        let queue = self.queue.lock();
+        queue.garbage.is_empty() && queue.abandoned.is_empty()
+    }
+}
+
+fn work(core: &Weak<Core>, cx: &Context) {
+    loop {
+        {
+            let Some(core) = core.upgrade() else { return };
+            let janitor = &core.janitor;
+            {
+                let mut queue = janitor.queue.lock();
+                if queue.stopping {
+                    return;
+                }
+                let busy = janitor.busy.swap(false, Ordering::Relaxed)
+                    || !queue.garbage.is_empty()
+                    || core.versions.bytes() > 0;
+                if queue.abandoned.is_empty() {
+                    let pause = if busy { BUSY } else { IDLE };
+                    janitor.wake.wait_until(&mut queue, Instant::now() + pause);
+                }
+                if queue.stopping {
+                    return;
+                }
+            }
+            core.janitor_round(cx);
+        }
+    }
+}
+
+impl Core {
+    /// One round, see the module documentation. Gives who was active.
+    pub fn janitor_round(&self, cx: &Context) -> Active {
+        // Before the look at the snapshots: a snapshot that is opened at a durable commit after this
+        // look is at this one or a later one.
+        let durable = self.durable();
+        let mut active = self.snapshots.collect(&self.clock, &self.ids);
+        active.as_of = active.as_of.min(durable);
+        self.janitor.oldest_writer.store(active.oldest_writer_since, Ordering::Release);
+        self.versions.collect(&active, durable);
+        self.shed_versions(&active);
+        while let Some(txn) = self.janitor.next_abandoned() {
+            let internal = Internal { core: self, cx };
+            if let Err(error) = now(Begun::resume(&internal, txn).abort()) {
+                tracing::error!(%error, "an abandoned transaction could not be rolled back");
+            }
+        }
+        let before = active.oldest.min(durable);
+        while let Some((time, garbage)) = self.janitor.next_garbage(before) {
+            if let Err(error) = self.clear_away(cx, &garbage) {
+                tracing::warn!(%error, "garbage stays for a while");
+                self.janitor.queue.lock().garbage.push_back((time, garbage));
+                break;
+            }
+        }
+        self.janitor.rounds.fetch_add(1, Ordering::Release);
+        active
+    }
+
+    /// Cancels snapshots when versions take too much memory.
+    fn shed_versions(&self, active: &Active) {
+        let bytes = self.versions.bytes();
+        if bytes <= self.version_bytes {
+            return;
+        }
+        if let Some(oldest) = active.list.first().filter(|oldest| **oldest < active.as_of) {
+            let cancelled = self.snapshots.cancel_below(oldest + 1);
+            tracing::warn!(bytes, limit = self.version_bytes, cancelled, "old snapshots cancelled");
+        }
+    }
+
+    fn clear_away(&self, cx: &Context, garbage: &Garbage) -> Result<()> {
+        match garbage {
+            Garbage::Ghost(tree, key) => self.purge(cx, tree, key),
+            Garbage::Ghosts(tree) => self.purge_all(cx, tree),
+            Garbage::Large(tree, large) => {
+                if let Some(store) = tree.large.get() {
+                    for chunk in 0..large.chunks() {
+                        let key = large.chunk_key(chunk);
+                        let mut author = SystemOf::new(self, store.tree.id(), None);
+                        let step = run(cx, |_| store.tree.remove_step(cx, &key, &mut author))?;
+                        if step.1 {
+                            run(cx, |_| store.tree.merge_step(cx, &key, 0))?;
+                        }
+                    }
+                    self.catalog.unlist_garbage(cx, tree, *large)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Removes a ghost that no snapshot needs.
+    fn purge(&self, cx: &Context, tree: &OpenTree, key: &[u8]) -> Result<()> {
+        let mut author = SystemOf::new(self, tree.tree.id(), None);
+        let underfull = run(cx, |_| tree.tree.purge_step(cx, key, &mut author))?;
+        if underfull {
+            run(cx, |_| tree.tree.merge_step(cx, key, 0))?;
+        }
+        Ok(())
+    }
+
+    /// Removes all ghosts of a tree that no snapshot needs.
+    fn purge_all(&self, cx: &Context, tree: &OpenTree) -> Result<()> {
+        let unbounded = std::ops::Bound::Unbounded;
+        let mut cursor = Cursor::new(unbounded.clone(), unbounded, Direction::Forward);
+        while cursor.is_loaded() || !cursor.is_at_end() {
+            if !cursor.is_loaded() {
+                run(cx, |_| cursor.load_step(&tree.tree, &mut Newest))?;
+            } else if cursor.take()?.is_none() {
+                self.purge(cx, tree, cursor.key())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Clears away everything that can be, now, on the calling thread; the janitor has stopped, or
+    /// may do the same.
+    pub fn clear_now(&self, cx: &Context) {
+        self.janitor_round(cx);
+    }
+
+    /// The janitor should look soon.
+    #[inline]
+    pub fn stir_janitor(&self) {
+        if !self.janitor.busy.load(Ordering::Relaxed) {
+            self.janitor.busy.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// All transactions up to this one have ended, by what the janitor last saw.
+    #[inline]
+    pub fn oldest_writer(&self) -> u64 {
+        self.janitor.oldest_writer.load(Ordering::Acquire)
+    }
+}

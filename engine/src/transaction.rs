@@ -1,0 +1,411 @@
+//! Blocking transactions of several operations, and ranges.
+
+use crate::{
+    engine::{Core, Tree},
+    mvcc::Savepoint as Mark,
+    ops::{self, Begun, Entry, Resolve},
+    session::{Session, now},
+    txn::{Ticket, Txn, TxnOptions, rollback},
+};
+use std::ops::{Bound, RangeBounds};
+use wattle_btree::{Cursor, Direction, Mode, prefix_range};
+use wattle_buffer::{Error, Result};
+
+/// The session that a transaction runs in: that of the caller, or one of its own.
+enum Held<'s> {
+    Lent(&'s Session),
+    Own(Box<Session>),
+}
+
+impl Held<'_> {
+    #[inline(always)]
+    fn get(&self) -> &Session {
+        match self {
+            Held::Lent(session) => session,
+            Held::Own(session) => session,
+        }
+    }
+}
+
+/// A transaction: it reads everything as of one moment and its own changes, and all its changes
+/// become visible, and durable, at once or not at all.
+///
+/// Dropped without [`Transaction::commit`] it is rolled back. After [`Error::Conflict`] it can only
+/// be aborted, and tried again from the start. It may move between threads but is not shared by
+/// them; a commit takes it away, so it cannot be used afterwards:
+///
+/// ```compile_fail
+/// # use wattle::{Engine, IoKind, Options};
+/// # let engine = Engine::open("m", Options::default().io(IoKind::Memory)).unwrap();
+/// # let tree = engine.tree("t").unwrap();
+/// let mut txn = engine.begin().unwrap();
+/// txn.commit().unwrap();
+/// txn.put(&tree, b"k", b"v").unwrap();
+/// ```
+pub struct Transaction<'s> {
+    /// Before the session: it is ended first.
+    txn: Option<Txn>,
+    session: Held<'s>,
+}
+
+/// A point to which a transaction can be rolled back.
+#[derive(Debug, Clone, Copy)]
+pub struct Savepoint {
+    pub(crate) txn: u64,
+    pub(crate) mark: Mark,
+    pub(crate) garbage: usize,
+}
+
+impl<'s> Transaction<'s> {
+    #[inline]
+    pub(crate) fn of(session: &'s Session, options: TxnOptions) -> Result<Transaction<'s>> {
+        let txn = Begun::new(session, options)?.into_txn();
+        Ok(Transaction { txn: Some(txn), session: Held::Lent(session) })
+    }
+
+    pub(crate) fn owned(session: Session, options: TxnOptions) -> Result<Transaction<'static>> {
+        let txn = Begun::new(&session, options)?.into_txn();
+        Ok(Transaction { txn: Some(txn), session: Held::Own(Box::new(session)) })
+    }
+
+    #[inline(always)]
+    fn txn(&self) -> &Txn {
+        self.txn.as_ref().expect("not ended")
+    }
+
+    /// Session and transaction, to change something.
+    #[inline(always)]
+    fn parts(&mut self) -> (&Session, &mut Txn) {
+        (self.session.get(), self.txn.as_mut().expect("not ended"))
+    }
+
+    /// Adds a record.
+    ///
+    /// # Errors
+    /// [`Error::KeyExists`]; [`Error::Conflict`] when another transaction changed the record first;
+    /// [`Error::ReadOnly`]; [`Error::MustAbort`] after a conflict; [`Error::KeyTooLong`] above 1024
+    /// bytes, [`Error::ValueTooLong`] above 4 GiB - 1; [`Error::DiskFull`]; failed I/O. This
+    /// operation changed nothing then.
+    pub fn insert(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        let (session, txn) = self.parts();
+        now(ops::write_in(session, txn, tree, key, value, Mode::Insert)).map(|_| ())
+    }
+
+    /// Sets the value of a key, whether or not it exists.
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`].
+    pub fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
+        let (session, txn) = self.parts();
+        now(ops::write_in(session, txn, tree, key, value, Mode::Put)).map(|_| ())
+    }
+
+    /// Replaces the value of a key by one of any size; false when there is no such key.
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`].
+    pub fn update(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
+        let (session, txn) = self.parts();
+        now(ops::write_in(session, txn, tree, key, value, Mode::Update))
+    }
+
+    /// Changes the bytes of a value without changing their number; false when there is no such key.
+    /// `change` may run again with the value as it was.
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`].
+    pub fn modify(
+        &mut self,
+        tree: &Tree,
+        key: &[u8],
+        change: impl FnMut(&mut [u8]),
+    ) -> Result<bool> {
+        let (session, txn) = self.parts();
+        session.with_buffer(|buffer| now(ops::modify_in(session, txn, tree, key, buffer, change)))
+    }
+
+    /// Removes a record; false when there is no such key.
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`].
+    pub fn remove(&mut self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        let (session, txn) = self.parts();
+        now(ops::remove_in(session, txn, tree, key))
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// Failed I/O, corruption; [`Error::SnapshotTooOld`] when the engine had to give up versions.
+    pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
+        self.get_with(tree, key, <[u8]>::to_vec)
+    }
+
+    /// Calls `read` with the value of a key. Allocates nothing for a resident value that fits a
+    /// leaf.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    #[inline]
+    pub fn get_with<T>(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        read: impl FnOnce(&[u8]) -> T,
+    ) -> Result<Option<T>> {
+        let session = self.session.get();
+        session.with_buffer(|buffer| {
+            let found = now(ops::get_in(session, self.txn(), tree, key, buffer))?;
+            Ok(found.then(|| read(buffer)))
+        })
+    }
+
+    /// Whether a key exists.
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn contains(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        Ok(self.get_with(tree, key, |_| ())?.is_some())
+    }
+
+    /// Looks many keys up at once; see [`Session::multi_get`].
+    ///
+    /// # Errors
+    /// As [`Transaction::get`]; `read` may have been called for some keys then.
+    pub fn multi_get<K: AsRef<[u8]>>(
+        &self,
+        tree: &Tree,
+        keys: &[K],
+        read: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()> {
+        let (session, txn) = (self.session.get(), self.txn());
+        session.with_buffer(|buffer| {
+            now(ops::multi_get_in(session, txn, tree, keys, buffer, read))
+        })
+    }
+
+    /// The records of a range of keys in ascending order; [`Range::rev`] turns it round.
+    ///
+    /// # Errors
+    /// [`Error::ForeignTree`], [`Error::MustAbort`]. Reading the range has errors of its own.
+    pub fn range<'t, K: AsRef<[u8]> + ?Sized + 't>(
+        &'t self,
+        tree: &'t Tree,
+        range: impl RangeBounds<&'t K>,
+    ) -> Result<Range<'t>> {
+        let owned = |bound: Bound<&&'t K>| bound.map(|key| key.as_ref().to_vec());
+        self.range_of(tree, owned(range.start_bound()), owned(range.end_bound()))
+    }
+
+    /// The records whose keys begin with `prefix`.
+    ///
+    /// # Errors
+    /// As [`Transaction::range`].
+    pub fn prefix<'t>(&'t self, tree: &'t Tree, prefix: &[u8]) -> Result<Range<'t>> {
+        let (low, high) = prefix_range(prefix);
+        self.range_of(tree, low, high)
+    }
+
+    /// All records.
+    ///
+    /// # Errors
+    /// As [`Transaction::range`].
+    pub fn scan<'t>(&'t self, tree: &'t Tree) -> Result<Range<'t>> {
+        self.range_of(tree, Bound::Unbounded, Bound::Unbounded)
+    }
+
+    fn range_of<'t>(
+        &'t self,
+        tree: &'t Tree,
+        low: Bound<Vec<u8>>,
+        high: Bound<Vec<u8>>,
+    ) -> Result<Range<'t>> {
+        self.txn().check()?;
+        Range::new(Source::Txn(self), tree, low, high)
+    }
+
+    /// A point to which [`Transaction::rollback_to`] takes the transaction back.
+    pub fn savepoint(&self) -> Savepoint {
+        savepoint(self.txn())
+    }
+
+    /// Takes back everything after `savepoint`. Records that were changed stay closed to others
+    /// until the end of the transaction only if they had been changed before it.
+    ///
+    /// # Errors
+    /// A savepoint of another transaction, or one that lies behind a roll-back already; failed I/O,
+    /// which poisons the engine.
+    pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
+        let (session, txn) = self.parts();
+        check_savepoint(txn, savepoint)?;
+        txn.garbage.truncate(savepoint.garbage);
+        now(rollback(session, txn, Some(savepoint.mark)))
+    }
+
+    /// Commits, and waits until that is durable (unless the durability is
+    /// [`crate::Durability::None`]).
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] or [`Error::MustAbort`]: it was rolled back. [`Error::CommitUnknown`]: the
+    /// log failed, and it will be known when the store is opened again.
+    pub fn commit(self) -> Result<()> {
+        self.commit_async()?.wait()
+    }
+
+    /// Commits: others see the changes from here on. The ticket tells when they are durable.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`], except for the log.
+    pub fn commit_async(mut self) -> Result<Ticket> {
+        let txn = self.txn.take().expect("not ended");
+        now(Begun::resume(self.session.get(), txn).commit())
+    }
+
+    /// Takes back all changes.
+    ///
+    /// # Errors
+    /// Failed I/O, which poisons the engine.
+    pub fn abort(mut self) -> Result<()> {
+        let txn = self.txn.take().expect("not ended");
+        now(Begun::resume(self.session.get(), txn).abort())
+    }
+}
+
+impl Drop for Transaction<'_> {
+    fn drop(&mut self) {
+        if let Some(txn) = self.txn.take() {
+            let aborted = now(Begun::resume(self.session.get(), txn).abort());
+            if let Err(error) = aborted {
+                tracing::error!(%error, "a transaction that was dropped could not be rolled back");
+            }
+        }
+    }
+}
+
+pub(crate) fn savepoint(txn: &Txn) -> Savepoint {
+    let (mark, garbage) = txn.savepoint();
+    Savepoint { txn: txn.number, mark, garbage }
+}
+
+/// A savepoint belongs to this transaction and lies before its last change.
+pub(crate) fn check_savepoint(txn: &Txn, savepoint: &Savepoint) -> Result<()> {
+    if savepoint.txn != txn.number || savepoint.mark > txn.undo.mark() {
+        let what = "the savepoint is of another transaction or lies behind an earlier roll-back";
+        return Err(Error::Limit(what.to_string()));
+    }
+    Ok(())
+}
+
+/// Where a range reads.
+enum Source<'s> {
+    /// In a transaction.
+    Txn(&'s Transaction<'s>),
+    /// In a snapshot of its own.
+    Own(Begun<'s, Session>),
+}
+
+/// Records of a range, in key order. Read it with [`Range::next_entry`], which lends key and value,
+/// or as an iterator of owned pairs.
+pub struct Range<'s> {
+    source: Source<'s>,
+    tree: &'s Tree,
+    low: Bound<Vec<u8>>,
+    high: Bound<Vec<u8>>,
+    cursor: Cursor,
+    value: Vec<u8>,
+    /// An entry was asked for, and the end was met: what serializability must know.
+    read: bool,
+    ended: bool,
+}
+
+impl<'s> Range<'s> {
+    pub(crate) fn of_session(
+        session: &'s Session,
+        tree: &'s Tree,
+        low: Bound<Vec<u8>>,
+        high: Bound<Vec<u8>>,
+    ) -> Result<Range<'s>> {
+        let source = Source::Own(Begun::new(session, ops::READ)?);
+        Range::new(source, tree, low, high)
+    }
+
+    fn new(
+        source: Source<'s>,
+        tree: &'s Tree,
+        low: Bound<Vec<u8>>,
+        high: Bound<Vec<u8>>,
+    ) -> Result<Range<'s>> {
+        let core: &Core = match &source {
+            Source::Txn(txn) => txn.session.get().core(),
+            Source::Own(begun) => begun.session().core(),
+        };
+        core.check_tree(tree)?;
+        let cursor = Cursor::new(low.clone(), high.clone(), Direction::Forward);
+        let value = Vec::new();
+        Ok(Range { source, tree, low, high, cursor, value, read: false, ended: false })
+    }
+
+    /// The same range in the other direction, from its beginning.
+    pub fn rev(mut self) -> Self {
+        self.note();
+        let direction = match self.cursor.direction() {
+            Direction::Forward => Direction::Backward,
+            Direction::Backward => Direction::Forward,
+        };
+        self.cursor = Cursor::new(self.low.clone(), self.high.clone(), direction);
+        self
+    }
+
+    /// The next record: its key and value, valid until the next call.
+    ///
+    /// # Errors
+    /// Failed I/O, corruption; [`Error::SnapshotTooOld`] when the engine had to give up versions.
+    pub fn next_entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        let Range { source, tree, cursor, value, read, ended, .. } = self;
+        *read = true;
+        let (session, txn) = match source {
+            Source::Txn(txn) => (txn.session.get(), txn.txn()),
+            Source::Own(begun) => (begun.session(), begun.get()),
+        };
+        Ok(match now(ops::next_entry(session, txn, tree, cursor, value))? {
+            None => {
+                *ended = true;
+                None
+            }
+            Some(Entry::Inline) => Some((cursor.key(), cursor.value())),
+            Some(Entry::Whole) => Some((cursor.key(), value)),
+        })
+    }
+
+    /// Notes for serializability what was read so far.
+    fn note(&mut self) {
+        if !std::mem::take(&mut self.read) {
+            return;
+        }
+        let Source::Txn(Transaction { txn: Some(txn), .. }) = &self.source else { return };
+        let Some(reads) = &txn.reads else { return };
+        let last = || Bound::Included(self.cursor.key().to_vec());
+        let (low, high) = match self.cursor.direction() {
+            _ if self.ended => (self.low.clone(), self.high.clone()),
+            Direction::Forward => (self.low.clone(), last()),
+            Direction::Backward => (last(), self.high.clone()),
+        };
+        reads.borrow_mut().range(&self.tree.open, low, high);
+    }
+}
+
+impl Drop for Range<'_> {
+    fn drop(&mut self) {
+        self.note();
+    }
+}
+
+impl Iterator for Range<'_> {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_entry()
+            .map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())))
+            .transpose()
+    }
+}
