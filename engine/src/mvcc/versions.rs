@@ -307,6 +307,12 @@ impl Versions {
         self.shards.iter().map(|padded| padded.shard.lock().len()).sum()
     }
 
+    /// What the last pass knew, for tests to replace.
+    #[cfg(test)]
+    pub fn published(&self) -> MutexGuard<'_, Arc<Active>> {
+        self.active.lock()
+    }
+
     /// Number of versions of one record.
     #[cfg(test)]
     pub fn chain_len(&self, tree: TreeId, key: &[u8]) -> usize {
