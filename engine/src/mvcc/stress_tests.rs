@@ -287,7 +287,7 @@ fn every_snapshot_sees_all_of_each_transfer_or_nothing() {
 
 /// Nanoseconds per update of a 120-byte value: the version, its transaction with begin and commit,
 /// and its share of the passes that drop versions.
-fn measure(keys: u64, batch: u64, transactions: bool) -> f64 {
+fn measure(keys: u64, batch: u64, size: u64) -> f64 {
     let (clock, snapshots, versions) = (Clock::new(), Snapshots::new(), Versions::new());
     let slot = snapshots.acquire();
     let value = [7u8; 120];
@@ -296,31 +296,30 @@ fn measure(keys: u64, batch: u64, transactions: bool) -> f64 {
     for round in 0..2 {
         let start = Instant::now();
         let mut state = Arc::new(TxnState::new(1));
+        let mut snapshot = slot.open(&clock);
         for i in 1..=updates {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
             let key = (random % keys).to_be_bytes();
-            let snapshot = if transactions { slot.open(&clock) } else { u64::MAX };
             let check = versions.check_push(TREE, &key, &state, snapshot, Some((&value, false)));
             assert!(!matches!(check, WriteCheck::Conflict(_)));
-            let over = i % batch == 0;
-            if transactions || over {
+            if i % size == 0 {
                 state.start_commit();
                 let ts = clock.draw();
                 state.set_ts(ts);
                 state.committed(ts);
+                slot.close();
                 state = Arc::new(TxnState::new(i));
-                if transactions {
-                    slot.close();
-                }
+                snapshot = slot.open(&clock);
             }
-            if over {
+            if i % batch == 0 {
                 versions.collect(&snapshots.collect(&clock), u64::MAX);
             }
         }
         ended = start.elapsed().as_nanos() as f64 / updates as f64;
-        assert_eq!((round < 2, versions.records()), (true, 0));
+        slot.close();
+        assert_eq!(versions.records(), 0, "left in round {round}");
     }
     ended
 }
@@ -342,13 +341,22 @@ fn measure_push_and_collect() {
         slot.close();
     }
     println!("begin and commit: {:.1} ns", start.elapsed().as_nanos() as f64 / rounds as f64);
-    for (transactions, name) in [(true, "a transaction for each update"), (false, "one for a pass")]
-    {
-        for keys in [1_000, 1_000_000] {
-            for batch in [1_000, 10_000, 100_000] {
-                let ns = measure(keys, batch, transactions);
-                println!("{keys:>8} keys, a pass every {batch:>7} updates, {name}: {ns:.1} ns");
-            }
-        }
+    for (keys, batch, size) in [
+        (1_000, 1_000, 1),
+        (1_000, 10_000, 1),
+        (1_000_000, 1_000, 1),
+        (1_000_000, 10_000, 1),
+        (1_000_000, 100_000, 1),
+        (1_000, 1_000, 10),
+        (1_000, 10_000, 10),
+        (1_000_000, 1_000, 10),
+        (1_000_000, 10_000, 10),
+        (1_000_000, 100_000, 10),
+    ] {
+        let ns = measure(keys, batch, size);
+        println!(
+            "{keys:>8} keys, a pass every {batch:>7} updates, {size:>2} updates for each \
+             transaction: {ns:.1} ns"
+        );
     }
 }
