@@ -56,7 +56,9 @@ fn place(key: usize) -> (TreeId, &'static [u8]) {
 }
 
 fn bytes_of(value: Value) -> Option<(Vec<u8>, bool)> {
-    value.map(|number| (number.to_be_bytes().repeat(1 + usize::from(number % 40)), number % 3 == 0))
+    value.map(|number| {
+        (number.to_be_bytes().repeat(1 + usize::from(number % 40)), number.is_multiple_of(3))
+    })
 }
 
 impl World {
@@ -111,7 +113,7 @@ impl World {
             return;
         }
         // Some writers have no snapshot: the newest committed version is good enough for them.
-        let snapshot = if more % 5 == 0 { u64::MAX } else { txn.snapshot };
+        let snapshot = if more.is_multiple_of(5) { u64::MAX } else { txn.snapshot };
         let expected = match self.owners[key] {
             Some(owner) if owner == who => WriteCheck::Own,
             Some(owner) => {
@@ -220,7 +222,7 @@ impl World {
             }
             Some(reader) => match reader.snapshot {
                 None => reader.snapshot = Some(reader.slot.settle(&self.clock)),
-                Some(snapshot) if more % 3 == 0 => drop(reader.slot.cancel(snapshot)),
+                Some(snapshot) if more.is_multiple_of(3) => drop(reader.slot.cancel(snapshot)),
                 Some(_) => {
                     reader.slot.close();
                     self.snapshots.retire(self.readers[who].take().unwrap().slot);

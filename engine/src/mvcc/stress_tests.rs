@@ -35,7 +35,8 @@ impl Record {
     fn lock(&self) -> Latched<'_> {
         loop {
             let seen = self.latch.load(SeqCst);
-            if seen % 2 == 0 && self.latch.compare_exchange(seen, seen + 1, SeqCst, SeqCst).is_ok()
+            if seen.is_multiple_of(2)
+                && self.latch.compare_exchange(seen, seen + 1, SeqCst, SeqCst).is_ok()
             {
                 return Latched(self);
             }

@@ -320,7 +320,12 @@ fn a_merged_change_still_fails_a_validation() {
     assert_eq!((f.collect(), f.len()), (2, 1));
     assert!(matches!(changed(below), Changed::Changed { ts: 2 }));
     assert!(matches!(changed(2), Changed::Unchanged));
-    assert!(matches!(f.versions.changed_since(TREE, KEY, &me, 6, EVER), Changed::Unchanged));
+    // Merged once more, it is as old as before.
+    f.change("four");
+    assert_eq!((f.collect(), f.len()), (1, 1));
+    assert!(matches!(changed(3), Changed::Changed { ts: 2 }));
+    assert!(matches!(changed(2), Changed::Unchanged));
+    assert!(matches!(f.versions.changed_since(TREE, KEY, &me, 7, EVER), Changed::Unchanged));
 }
 
 #[test]
@@ -354,17 +359,13 @@ fn a_push_onto_a_chain_that_nobody_needs_starts_it_anew() {
         f.change(before);
     }
     slot.close();
-    // The horizon is published by a pass, here one that knows nothing of the chain yet.
-    f.versions.collect(&f.snapshots.collect(&f.clock), 1);
-    let now = f.clock.now();
-    f.versions.collect(&Active { oldest: now, as_of: 0, ..Active::default() }, now);
-    assert_eq!(f.len(), 0);
-    for before in ["four", "five"] {
-        let active = Active { oldest: f.clock.now(), as_of: 0, ..Active::default() };
-        f.change(before);
-        f.versions.collect(&active, EVER);
-    }
-    assert_eq!((f.len(), f.sees(f.clock.now() - 1)), (1, "five".into()));
+    // A pass has begun and has not come to the shard.
+    f.versions.publish(f.snapshots.collect(&f.clock), f.clock.now());
+    assert_eq!(f.len(), 3);
+    f.change("four");
+    assert_eq!((f.len(), f.sees(4), f.sees(5)), (1, "four".into(), "page".into()));
+    f.collect();
+    assert_eq!((f.versions.records(), f.versions.bytes()), (0, 0));
 }
 
 #[test]
@@ -376,10 +377,7 @@ fn a_long_chain_is_pruned_by_the_writer() {
     for i in 0..1000 {
         f.change(&format!("before {i}"));
         if i % 10 == 0 {
-            // Publishes who is active; the chain itself is not looked at, it is in the heap or too
-            // new for the pass.
-            let active = f.snapshots.collect(&f.clock);
-            *f.versions.published() = Arc::new(active);
+            f.versions.publish(f.snapshots.collect(&f.clock), 0);
         }
         longest = longest.max(f.len());
     }
