@@ -84,7 +84,7 @@ impl World {
             0..12 => self.write(who % TXNS, key % KEYS, more),
             12..17 => self.go_on_committing(who % TXNS),
             17 => self.back_to_active(who % TXNS),
-            18 => self.roll_back(who % TXNS, more % 2 == 0),
+            18 => self.roll_back(who % TXNS, more.is_multiple_of(2)),
             19 => self.mark(who % TXNS),
             20..24 => self.move_reader(who % READERS, more),
             24..28 => self.collect(more),
