@@ -31,6 +31,10 @@ const OVERSIZE: usize = 4;
 /// Smallest capacity of a buffer, bytes.
 const MIN_BUFFER: usize = 64;
 
+/// Memory that a chain takes in the table, which is two thirds full on average, and for its item in
+/// a queue, bytes.
+pub(super) const CHAIN_BYTES: usize = size_of::<Chain>() * 3 / 2 + 16;
+
 /// What the record was before the change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -217,11 +221,11 @@ impl Chain {
         1 + self.older.len()
     }
 
-    /// Memory that it takes, without what the table and the queues of the shard keep spare.
+    /// Memory that it takes.
     pub fn bytes(&self) -> u64 {
         let buffers: usize = self.older.iter().map(|version| version.bytes.capacity()).sum();
         let list = self.older.capacity() * size_of::<Version>();
-        (size_of::<Chain>() + self.newest.bytes.capacity() + buffers + list) as u64
+        (CHAIN_BYTES + self.newest.bytes.capacity() + buffers + list) as u64
     }
 
     /// May `me` change the record?
@@ -386,7 +390,3 @@ impl Chain {
         kept
     }
 }
-
-/// What a chain and its items cost besides its buffers.
-#[cfg(test)]
-pub(super) const CHAIN_BYTES: usize = size_of::<Chain>();

@@ -90,8 +90,20 @@ impl Slot {
     /// Opens a snapshot and gives its time: all commits up to it are visible.
     #[inline]
     pub fn open(&self, clock: &Clock) -> u64 {
+        self.announce(clock);
+        self.settle(clock)
+    }
+
+    /// First step of [`Slot::open`]: from closed to opening.
+    #[inline]
+    pub(super) fn announce(&self, clock: &Clock) {
         debug_assert_eq!(self.snapshot.load(SeqCst), 0, "the slot has an open snapshot");
         self.snapshot.store(OPENING | clock.now(), SeqCst);
+    }
+
+    /// Second step of [`Slot::open`]: from opening to open.
+    #[inline]
+    pub(super) fn settle(&self, clock: &Clock) -> u64 {
         let snapshot = clock.now();
         // Whoever still sees *opening* is only more cautious.
         self.snapshot.store(snapshot, Release);
@@ -309,7 +321,7 @@ mod tests {
     fn an_opening_snapshot_holds_everything_from_its_time_on() {
         let (clock, snapshots) = (Clock::new(), Snapshots::new());
         let (slot, other) = (snapshots.acquire(), snapshots.acquire());
-        slot.snapshot.store(OPENING | clock.now(), SeqCst);
+        slot.announce(&clock);
         clock.draw();
         other.open(&clock);
         let active = snapshots.collect(&clock);

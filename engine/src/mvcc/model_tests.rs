@@ -1,1 +1,376 @@
+//! The version index against a naive model: for each record all values that it ever had. Several
+//! transactions write, read, commit in steps and roll back (wholly or to a savepoint, through an
+//! undo buffer that spills all the time), snapshots come, go and are cancelled, versions are
+//! dropped at any time with what is known now or was known once. After each step everybody reads
+//! everything.
 
+use super::*;
+use proptest::prelude::*;
+use std::sync::Arc;
+use wattle_buffer::TreeId;
+
+const KEYS: usize = 3;
+const TXNS: usize = 4;
+const READERS: usize = 5;
+
+type Value = Option<u16>;
+
+/// A transaction of the model.
+struct Txn {
+    state: Arc<TxnState>,
+    slot: Arc<Slot>,
+    snapshot: u64,
+    undo: UndoBuffer,
+    marks: Vec<Savepoint>,
+}
+
+struct Reader {
+    slot: Arc<Slot>,
+    /// `None` between the two steps of opening.
+    snapshot: Option<u64>,
+}
+
+/// What the record was from which commit on, oldest first.
+type History = Vec<(u64, Value)>;
+
+struct World {
+    clock: Clock,
+    snapshots: Snapshots,
+    versions: Versions,
+    page: [Value; KEYS],
+    histories: [History; KEYS],
+    /// Who has changed the record and is not committed.
+    owners: [Option<usize>; KEYS],
+    txns: [Option<Txn>; TXNS],
+    readers: [Option<Reader>; READERS],
+    /// What a collector knew, for use later.
+    known: Vec<Active>,
+    horizon: u64,
+    next_id: u64,
+    next_value: u16,
+}
+
+/// A key; the first two differ in the tree only.
+fn place(key: usize) -> (TreeId, &'static [u8]) {
+    [(TreeId(1), &b"a"[..]), (TreeId(2), b"a"), (TreeId(2), b"")][key]
+}
+
+fn bytes_of(value: Value) -> Option<(Vec<u8>, bool)> {
+    value.map(|number| {
+        (number.to_be_bytes().repeat(1 + usize::from(number % 40)), number.is_multiple_of(3))
+    })
+}
+
+impl World {
+    fn new() -> World {
+        World {
+            clock: Clock::new(),
+            snapshots: Snapshots::new(),
+            versions: Versions::new(),
+            page: [None, Some(1), Some(2)],
+            histories: [vec![(0, None)], vec![(0, Some(1))], vec![(0, Some(2))]],
+            owners: [None; KEYS],
+            txns: [const { None }; TXNS],
+            readers: [const { None }; READERS],
+            known: Vec::new(),
+            horizon: 0,
+            next_id: 1,
+            next_value: 3,
+        }
+    }
+
+    fn step(&mut self, action: u8, who: usize, key: usize, more: u8) {
+        match action {
+            0..12 => self.write(who % TXNS, key % KEYS, more),
+            12..17 => self.go_on_committing(who % TXNS),
+            17 => self.back_to_active(who % TXNS),
+            18 => self.roll_back(who % TXNS, more.is_multiple_of(2)),
+            19 => self.mark(who % TXNS),
+            20..24 => self.move_reader(who % READERS, more),
+            24..28 => self.collect(more),
+            28 => self.known.push(self.snapshots.collect(&self.clock)),
+            29 => self.collect_late(who, more),
+            _ => drop(self.clock.draw()),
+        }
+    }
+
+    fn begin(&mut self, who: usize) {
+        if self.txns[who].is_some() {
+            return;
+        }
+        let slot = self.snapshots.acquire();
+        let snapshot = slot.open(&self.clock);
+        self.next_id += 1;
+        let state = Arc::new(TxnState::new(self.next_id));
+        let undo = UndoBuffer::with_limit(None, 64);
+        self.txns[who] = Some(Txn { state, slot, snapshot, undo, marks: Vec::new() });
+    }
+
+    fn write(&mut self, who: usize, key: usize, more: u8) {
+        self.begin(who);
+        let txn = self.txns[who].as_ref().unwrap();
+        if txn.state.status() != Status::Active || txn.slot.is_cancelled() {
+            return;
+        }
+        // Some writers have no snapshot: the newest committed version is good enough for them.
+        let snapshot = if more.is_multiple_of(5) { u64::MAX } else { txn.snapshot };
+        let expected = match self.owners[key] {
+            Some(owner) if owner == who => WriteCheck::Own,
+            Some(owner) => {
+                WriteCheck::Conflict(match self.txns[owner].as_ref().unwrap().state.status() {
+                    Status::Drawing => ConflictWith::Committing,
+                    Status::Committing(ts) if ts <= snapshot => ConflictWith::Committing,
+                    _ => ConflictWith::Active,
+                })
+            }
+            None => match self.histories[key].last().unwrap().0 {
+                ts if ts > snapshot => WriteCheck::Conflict(ConflictWith::Committed { ts }),
+                _ => WriteCheck::Free,
+            },
+        };
+        let (tree, name) = place(key);
+        assert_eq!(self.versions.check(tree, name, Some(&txn.state), snapshot), expected);
+        let before = bytes_of(self.page[key]);
+        let before = before.as_ref().map(|(bytes, special)| (&bytes[..], *special));
+        let check = self.versions.check_push(tree, name, &txn.state, snapshot, before);
+        assert_eq!(check, expected);
+        if matches!(check, WriteCheck::Conflict(_)) {
+            return;
+        }
+        let txn = self.txns[who].as_mut().unwrap();
+        // The undo entry carries the model's value.
+        let number = self.page[key].map(u16::to_be_bytes);
+        let before = number.as_ref().map(|bytes| (&bytes[..], false));
+        let first = check == WriteCheck::Free;
+        txn.undo.push(TreeId(key as u32), first, name, before).unwrap();
+        self.owners[key] = Some(who);
+        self.page[key] = if more % 4 == 1 {
+            None
+        } else {
+            self.next_value += 1;
+            Some(self.next_value)
+        };
+    }
+
+    fn go_on_committing(&mut self, who: usize) {
+        let Some(txn) = &mut self.txns[who] else { return };
+        match txn.state.status() {
+            Status::Active => txn.state.start_commit(),
+            Status::Drawing => txn.state.set_ts(self.clock.draw()),
+            Status::Committing(ts) => {
+                txn.state.committed(ts);
+                txn.undo.clear();
+                for key in 0..KEYS {
+                    if self.owners[key] == Some(who) {
+                        self.owners[key] = None;
+                        self.histories[key].push((ts, self.page[key]));
+                    }
+                }
+                self.end(who);
+            }
+            status => panic!("{status:?}"),
+        }
+    }
+
+    fn back_to_active(&mut self, who: usize) {
+        if let Some(txn) = &self.txns[who]
+            && txn.state.status() != Status::Active
+        {
+            txn.state.back_to_active();
+        }
+    }
+
+    fn mark(&mut self, who: usize) {
+        self.begin(who);
+        let txn = self.txns[who].as_mut().unwrap();
+        txn.marks.push(txn.undo.mark());
+    }
+
+    fn roll_back(&mut self, who: usize, whole: bool) {
+        self.back_to_active(who);
+        let Some(txn) = &mut self.txns[who] else { return };
+        let start = UndoBuffer::new(None).mark();
+        let until = if whole { start } else { txn.marks.pop().unwrap_or(start) };
+        while let Some(entry) = txn.undo.pop(until).unwrap() {
+            let UndoEntry::Change { tree, first, before, .. } = entry else { panic!("{entry:?}") };
+            let key = tree.0 as usize;
+            self.page[key] = before.map(|(bytes, _)| u16::from_be_bytes(bytes.try_into().unwrap()));
+            if first {
+                self.owners[key] = None;
+                let (tree, name) = place(key);
+                self.versions.pop(tree, name, &txn.state);
+            }
+        }
+        if whole {
+            txn.state.aborted();
+            self.end(who);
+        }
+    }
+
+    fn end(&mut self, who: usize) {
+        let txn = self.txns[who].take().unwrap();
+        txn.slot.close();
+        self.snapshots.retire(txn.slot);
+    }
+
+    fn move_reader(&mut self, who: usize, more: u8) {
+        match &mut self.readers[who] {
+            None => {
+                let slot = self.snapshots.acquire();
+                slot.announce(&self.clock);
+                self.readers[who] = Some(Reader { slot, snapshot: None });
+            }
+            Some(reader) => match reader.snapshot {
+                None => reader.snapshot = Some(reader.slot.settle(&self.clock)),
+                Some(snapshot) if more.is_multiple_of(3) => drop(reader.slot.cancel(snapshot)),
+                Some(_) => {
+                    reader.slot.close();
+                    self.snapshots.retire(self.readers[who].take().unwrap().slot);
+                }
+            },
+        }
+    }
+
+    fn collect(&mut self, more: u8) {
+        let active = self.snapshots.collect(&self.clock);
+        let durable = self.clock.now().saturating_sub(u64::from(more % 4));
+        self.collect_with(&active, durable);
+        for key in 0..KEYS {
+            let (tree, name) = place(key);
+            let newest = self.histories[key].last().unwrap().0;
+            if self.owners[key].is_none() && newest <= self.horizon {
+                assert!(!self.versions.contains(tree, name), "key {key} was changed at {newest}");
+            }
+        }
+    }
+
+    fn collect_late(&mut self, at: usize, more: u8) {
+        if self.known.is_empty() {
+            return;
+        }
+        let active = self.known.swap_remove(at % self.known.len());
+        self.collect_with(&active, self.clock.now().saturating_sub(u64::from(more % 3)));
+    }
+
+    fn collect_with(&mut self, active: &Active, durable: u64) {
+        self.horizon = self.horizon.max(active.oldest.min(durable));
+        self.versions.collect(active, durable);
+    }
+
+    fn check(&self) {
+        for key in 0..KEYS {
+            self.check_read(key, None, Snapshot::Latest);
+            self.check_read(key, None, Snapshot::At(self.clock.now()));
+            for reader in self.readers.iter().flatten() {
+                if let Some(snapshot) = reader.snapshot
+                    && !reader.slot.is_cancelled()
+                {
+                    self.check_read(key, None, Snapshot::At(snapshot));
+                }
+            }
+            for who in 0..TXNS {
+                self.check_txn(key, who);
+            }
+        }
+    }
+
+    fn check_txn(&self, key: usize, who: usize) {
+        let Some(txn) = &self.txns[who] else { return };
+        self.check_read(key, Some(who), Snapshot::Latest);
+        if txn.slot.is_cancelled() {
+            return;
+        }
+        self.check_read(key, Some(who), Snapshot::At(txn.snapshot));
+        let (tree, name) = place(key);
+        for below in txn.snapshot..=self.clock.now() + 1 {
+            let counts = |ts: u64| txn.snapshot < ts && ts < below;
+            let history = &self.histories[key];
+            let owner = self.owners[key].filter(|&owner| owner != who);
+            let undecided = owner.map(|owner| &self.txns[owner].as_ref().unwrap().state);
+            match self.versions.changed_since(tree, name, &txn.state, txn.snapshot, below) {
+                Changed::Changed { ts } => {
+                    assert!(counts(ts) && history.iter().any(|change| change.0 == ts));
+                }
+                answer => {
+                    assert!(!history.iter().any(|change| counts(change.0)), "{answer:?}");
+                    let asked = undecided.filter(|state| match state.status() {
+                        Status::Drawing => true,
+                        Status::Committing(ts) => ts < below,
+                        _ => false,
+                    });
+                    match answer {
+                        Changed::Undecided(of) => assert!(Arc::ptr_eq(&of, asked.unwrap())),
+                        _ => assert!(asked.is_none()),
+                    }
+                }
+            }
+        }
+    }
+
+    fn check_read(&self, key: usize, me: Option<usize>, at: Snapshot) {
+        let (tree, name) = place(key);
+        let mut into = Vec::new();
+        let state = me.and_then(|me| self.txns[me].as_ref()).map(|txn| &*txn.state);
+        let seen = self.versions.read(tree, name, state, at, &mut into);
+        let owner = self.owners[key];
+        if owner.is_some() && owner == me {
+            assert_eq!(seen, Seen::Page { ts: 0 });
+            return;
+        }
+        let limit = match at {
+            Snapshot::At(snapshot) => snapshot,
+            Snapshot::Latest => u64::MAX,
+        };
+        if let Some(owner) = owner
+            && at != Snapshot::Latest
+            && match self.txns[owner].as_ref().unwrap().state.status() {
+                Status::Drawing => true,
+                Status::Committing(ts) => ts <= limit,
+                _ => false,
+            }
+        {
+            assert_eq!(seen, Seen::Wait);
+            return;
+        }
+        let &(since, value) = self.histories[key].iter().rfind(|change| change.0 <= limit).unwrap();
+        let (value_seen, ts) = match seen {
+            Seen::Page { ts } => (bytes_of(self.page[key]), ts),
+            Seen::Value { special, ts } => (Some((into, special)), ts),
+            Seen::Absent { ts } => (None, ts),
+            Seen::Wait => panic!("nobody is committing"),
+        };
+        assert_eq!(value_seen, bytes_of(value), "key {key}, {me:?} at {at:?}");
+        assert!(ts == since || ts == 0 && since <= self.horizon, "{ts} is not {since}");
+    }
+
+    /// Everybody ends; then nothing may be left.
+    fn finish(mut self) {
+        for who in 0..TXNS {
+            self.roll_back(who, true);
+        }
+        for reader in self.readers.iter_mut() {
+            if let Some(reader) = reader.take() {
+                reader.slot.close();
+                self.snapshots.retire(reader.slot);
+            }
+        }
+        assert!(!self.snapshots.any_active());
+        self.collect(0);
+        assert_eq!((self.versions.records(), self.versions.bytes()), (0, 0));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
+    #[test]
+    fn everybody_sees_what_the_naive_model_says(
+        steps in prop::collection::vec((0u8..32, 0usize..60, 0usize..KEYS, any::<u8>()), 1..120),
+    ) {
+        let mut world = World::new();
+        for (action, who, key, more) in steps {
+            world.step(action, who, key, more);
+            world.check();
+        }
+        world.finish();
+    }
+}

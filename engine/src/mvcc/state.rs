@@ -131,9 +131,10 @@ impl TxnState {
     fn change(&self, word: u64, allowed: impl FnOnce(Status) -> bool) {
         let old = self.status();
         assert!(allowed(old), "transaction {}: {old:?} cannot become word {word:#x}", self.id);
-        // The owner is the only one who stores. Sequentially consistent so that the draw of the
-        // commit time comes after the store of `start_commit` for everybody.
-        self.word.store(word, Ordering::SeqCst);
+        // The owner is the only one who stores. Partner of the load in `status`. To release is
+        // enough for `start_commit` too: the draw that follows is a read-modify-write that
+        // releases, and whoever drew or loaded that time or a later one has acquired from it.
+        self.word.store(word, Ordering::Release);
     }
 }
 

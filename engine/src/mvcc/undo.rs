@@ -270,3 +270,7 @@ fn decode(bytes: &[u8]) -> UndoEntry<'_> {
         before: (kind & PRESENT != 0).then_some((value, kind & SPECIAL != 0)),
     }
 }
+
+#[cfg(test)]
+#[path = "undo_tests.rs"]
+mod tests;

@@ -165,7 +165,7 @@ impl Versions {
 
     /// Whether `me` may change the record: under the leaf latch. `None` stands for an operation that
     /// has not begun a transaction yet. With [`u64::MAX`] as snapshot only undecided writers are in
-    /// the way.
+    /// the way. On cancelled snapshots see [`Versions::check_push`].
     pub fn check(
         &self,
         tree: TreeId,
@@ -199,7 +199,9 @@ impl Versions {
         }
     }
 
-    /// Both in one: the version is stored if the answer is [`WriteCheck::Free`].
+    /// Both in one: the version is stored if the answer is [`WriteCheck::Free`]. A writer with a
+    /// snapshot makes sure afterwards that this was not cancelled: the version that is in its way
+    /// may be gone then.
     #[inline]
     pub fn check_push(
         &self,
@@ -285,7 +287,8 @@ impl Versions {
     }
 
     /// Whether others changed the record at a time above `snapshot` and below `below`, for the
-    /// validation of a transaction that drew `below` and whose snapshot is still open.
+    /// validation of a transaction that drew `below`, and whose snapshot is not cancelled when this
+    /// returns.
     pub fn changed_since(
         &self,
         tree: TreeId,
@@ -323,7 +326,8 @@ impl Versions {
         dropped
     }
 
-    /// Memory that the versions take, without what is kept for reuse.
+    /// Memory that the versions take, bytes, with an estimate of the space between them in the
+    /// tables, without what is kept for reuse (8 MiB at most).
     pub fn bytes(&self) -> u64 {
         self.shards.iter().map(|padded| padded.bytes.load(Relaxed)).sum()
     }
@@ -331,6 +335,13 @@ impl Versions {
     /// Number of records that have versions.
     pub fn records(&self) -> usize {
         self.shards.iter().map(|padded| padded.shard.lock().len()).sum()
+    }
+
+    /// What a pass does before it comes to the first shard.
+    #[cfg(test)]
+    pub fn publish(&self, active: Active, horizon: u64) {
+        *self.active.lock() = Arc::new(active);
+        self.horizon.fetch_max(horizon, AcqRel);
     }
 
     /// Number of versions of one record.

@@ -1,1 +1,456 @@
+//! Tests of the version index, one rule each.
 
+use super::{
+    chain::{CHAIN_BYTES, PRUNE_ABOVE},
+    *,
+};
+use std::sync::Arc;
+use wattle_buffer::TreeId;
+
+const TREE: TreeId = TreeId(7);
+const KEY: &[u8] = b"key";
+const EVER: u64 = u64::MAX;
+
+/// An index with a clock; the tests say what the page holds.
+struct Fixture {
+    clock: Clock,
+    snapshots: Snapshots,
+    versions: Versions,
+    next_id: std::cell::Cell<u64>,
+}
+
+impl Fixture {
+    fn new() -> Fixture {
+        Fixture {
+            clock: Clock::new(),
+            snapshots: Snapshots::new(),
+            versions: Versions::new(),
+            next_id: std::cell::Cell::new(1),
+        }
+    }
+
+    fn begin(&self) -> Arc<TxnState> {
+        self.next_id.set(self.next_id.get() + 1);
+        Arc::new(TxnState::new(self.next_id.get()))
+    }
+
+    fn commit(&self, writer: &TxnState) -> u64 {
+        writer.start_commit();
+        let ts = self.clock.draw();
+        writer.set_ts(ts);
+        writer.committed(ts);
+        ts
+    }
+
+    /// One transaction that changes the record, which was `before`; gives its commit time.
+    fn change(&self, before: &str) -> u64 {
+        let writer = self.begin();
+        assert!(self.versions.push(TREE, KEY, &writer, value(before)));
+        self.commit(&writer)
+    }
+
+    fn read(&self, me: Option<&TxnState>, at: Snapshot) -> (Seen, String) {
+        let mut into = b">".to_vec();
+        let seen = self.versions.read(TREE, KEY, me, at, &mut into);
+        (seen, String::from_utf8(into).unwrap())
+    }
+
+    /// What a snapshot sees: `page`, `absent` or the value.
+    fn sees(&self, at: u64) -> String {
+        match self.read(None, Snapshot::At(at)) {
+            (Seen::Page { .. }, _) => "page".into(),
+            (Seen::Absent { .. }, _) => "absent".into(),
+            (Seen::Value { .. }, bytes) => bytes[1..].into(),
+            (Seen::Wait, _) => "wait".into(),
+        }
+    }
+
+    fn collect(&self) -> usize {
+        self.versions.collect(&self.snapshots.collect(&self.clock), EVER)
+    }
+
+    fn len(&self) -> usize {
+        self.versions.chain_len(TREE, KEY)
+    }
+}
+
+fn value(text: &str) -> Option<(&[u8], bool)> {
+    (text != "absent").then_some((text.as_bytes(), false))
+}
+
+#[test]
+fn without_versions_the_page_is_right() {
+    let f = Fixture::new();
+    assert_eq!(f.read(None, Snapshot::At(1)), (Seen::Page { ts: 0 }, ">".into()));
+    assert_eq!(f.read(None, Snapshot::Latest).0, Seen::Page { ts: 0 });
+    assert_eq!(f.versions.check(TREE, KEY, None, 1), WriteCheck::Free);
+    assert!(!f.versions.contains(TREE, KEY));
+    assert_eq!((f.versions.bytes(), f.versions.records(), f.collect()), (0, 0, 0));
+}
+
+#[test]
+fn an_uncommitted_change_is_visible_to_its_writer_only() {
+    let f = Fixture::new();
+    let writer = f.begin();
+    assert!(f.versions.push(TREE, KEY, &writer, Some((b"old", true))));
+    assert!(f.versions.contains(TREE, KEY) && !f.versions.contains(TreeId(8), KEY));
+    assert!(!f.versions.contains(TREE, b"kez") && !f.versions.contains(TREE, b""));
+    let old = (Seen::Value { special: true, ts: 0 }, ">old".to_string());
+    assert_eq!(f.read(None, Snapshot::At(1)), old);
+    assert_eq!(f.read(None, Snapshot::Latest), old);
+    assert_eq!(f.read(Some(&f.begin()), Snapshot::At(EVER)), old);
+    assert_eq!(f.read(Some(&writer), Snapshot::At(1)), (Seen::Page { ts: 0 }, ">".into()));
+    assert_eq!(f.read(Some(&writer), Snapshot::Latest).0, Seen::Page { ts: 0 });
+}
+
+#[test]
+fn a_second_change_by_the_same_transaction_stores_nothing() {
+    let f = Fixture::new();
+    let writer = f.begin();
+    assert!(f.versions.push(TREE, KEY, &writer, value("first")));
+    assert_eq!(f.versions.check(TREE, KEY, Some(&writer), 1), WriteCheck::Own);
+    assert!(!f.versions.push(TREE, KEY, &writer, value("second")));
+    assert_eq!(f.versions.check_push(TREE, KEY, &writer, 1, None), WriteCheck::Own);
+    assert_eq!((f.len(), f.sees(1)), (1, "first".into()));
+}
+
+#[test]
+fn committed_changes_are_visible_from_their_time_on() {
+    let f = Fixture::new();
+    assert_eq!(f.change("absent"), 2);
+    f.clock.draw();
+    assert_eq!(f.change("two"), 4);
+    assert_eq!(f.change("four"), 5);
+    let seen: Vec<_> = (1..7).map(|at| f.sees(at)).collect();
+    assert_eq!(seen, ["absent", "two", "two", "four", "page", "page"]);
+    assert_eq!(f.read(None, Snapshot::At(1)).0, Seen::Absent { ts: 0 });
+    assert_eq!(f.read(None, Snapshot::At(3)).0, Seen::Value { special: false, ts: 2 });
+    assert_eq!(f.read(None, Snapshot::At(9)).0, Seen::Page { ts: 5 });
+    assert_eq!(f.read(None, Snapshot::Latest).0, Seen::Page { ts: 5 });
+    // Own changes hide the time of the record.
+    let writer = f.begin();
+    f.versions.push(TREE, KEY, &writer, value("five"));
+    assert_eq!(f.read(Some(&writer), Snapshot::At(1)).0, Seen::Page { ts: 0 });
+    let latest = (Seen::Value { special: false, ts: 5 }, ">five".into());
+    assert_eq!(f.read(None, Snapshot::Latest), latest);
+}
+
+#[test]
+fn readers_wait_for_a_commit_that_may_be_in_their_snapshot() {
+    let f = Fixture::new();
+    let writer = f.begin();
+    f.versions.push(TREE, KEY, &writer, value("old"));
+    writer.start_commit();
+    assert_eq!(f.read(None, Snapshot::At(9)), (Seen::Wait, ">".into()));
+    assert_eq!(f.sees(1), "wait");
+    assert_eq!(f.read(None, Snapshot::Latest).1, ">old");
+    let ts = f.clock.draw();
+    writer.set_ts(ts);
+    assert_eq!(
+        (f.sees(ts - 1), f.sees(ts), f.sees(ts + 1)),
+        ("old".into(), "wait".into(), "wait".into())
+    );
+    assert_eq!(f.read(None, Snapshot::Latest).1, ">old");
+    writer.committed(ts);
+    assert_eq!((f.sees(ts - 1), f.sees(ts)), ("old".into(), "page".into()));
+}
+
+#[test]
+fn write_checks_find_every_conflict() {
+    let f = Fixture::new();
+    let (writer, other) = (f.begin(), f.begin());
+    let check = |snapshot| f.versions.check(TREE, KEY, Some(&other), snapshot);
+    f.versions.push(TREE, KEY, &writer, None);
+    assert_eq!(check(EVER), WriteCheck::Conflict(ConflictWith::Active));
+    assert_eq!(f.versions.check(TREE, KEY, None, EVER), check(EVER));
+    writer.start_commit();
+    assert_eq!(check(1), WriteCheck::Conflict(ConflictWith::Committing));
+    let ts = f.clock.draw();
+    writer.set_ts(ts);
+    assert_eq!(check(ts), WriteCheck::Conflict(ConflictWith::Committing));
+    assert_eq!(check(ts - 1), WriteCheck::Conflict(ConflictWith::Active));
+    writer.committed(ts);
+    assert_eq!(check(ts - 1), WriteCheck::Conflict(ConflictWith::Committed { ts }));
+    assert_eq!(check(ts), WriteCheck::Free);
+    assert_eq!(check(EVER), WriteCheck::Free);
+    let pushed = f.versions.check_push(TREE, KEY, &other, ts - 1, None);
+    assert_eq!((pushed, f.len()), (WriteCheck::Conflict(ConflictWith::Committed { ts }), 1));
+    assert_eq!(f.versions.check_push(TREE, KEY, &other, ts, None), WriteCheck::Free);
+    assert_eq!(f.len(), 2);
+}
+
+#[test]
+#[should_panic(expected = "changes a record over Active")]
+fn a_change_over_an_uncommitted_one_is_refused() {
+    let f = Fixture::new();
+    f.versions.push(TREE, KEY, &f.begin(), None);
+    f.versions.push(TREE, KEY, &f.begin(), None);
+}
+
+#[test]
+fn a_rollback_takes_its_version_back() {
+    let f = Fixture::new();
+    let writer = f.begin();
+    f.versions.push(TREE, KEY, &writer, value("old"));
+    f.versions.pop(TREE, KEY, &writer);
+    assert_eq!((f.len(), f.versions.bytes(), f.sees(1)), (0, 0, "page".into()));
+    // Over a committed one, and again.
+    f.change("older");
+    for _ in 0..3 {
+        f.versions.push(TREE, KEY, &writer, value("old"));
+        assert_eq!((f.sees(1), f.sees(2)), ("older".into(), "old".into()));
+        f.versions.pop(TREE, KEY, &writer);
+        assert_eq!((f.sees(1), f.sees(2)), ("older".into(), "page".into()));
+    }
+    writer.aborted();
+    assert_eq!((f.collect(), f.versions.records(), f.versions.bytes()), (1, 0, 0));
+    assert_eq!(f.collect(), 0);
+}
+
+#[test]
+#[should_panic(expected = "of another transaction")]
+fn a_rollback_takes_back_no_version_of_others() {
+    let f = Fixture::new();
+    f.versions.push(TREE, KEY, &f.begin(), None);
+    f.versions.pop(TREE, KEY, &f.begin());
+}
+
+#[test]
+fn versions_go_when_the_oldest_snapshot_has_passed_them_and_they_are_durable() {
+    let f = Fixture::new();
+    let slot = f.snapshots.acquire();
+    assert_eq!(slot.open(&f.clock), 1);
+    assert_eq!(f.change("one"), 2);
+    assert_eq!(f.collect(), 0);
+    assert_eq!((f.sees(1), f.sees(2)), ("one".into(), "page".into()));
+    slot.close();
+    let active = f.snapshots.collect(&f.clock);
+    assert_eq!(f.versions.collect(&active, 1), 0, "not durable yet");
+    assert_eq!(f.read(None, Snapshot::At(2)).0, Seen::Page { ts: 2 });
+    assert_eq!(f.versions.collect(&active, 2), 1);
+    assert_eq!(f.read(None, Snapshot::At(2)).0, Seen::Page { ts: 0 });
+    assert_eq!(f.versions.bytes(), 0);
+}
+
+#[test]
+fn a_cancelled_snapshot_holds_no_version() {
+    let f = Fixture::new();
+    let slot = f.snapshots.acquire();
+    slot.open(&f.clock);
+    f.change("one");
+    assert!(slot.cancel(1));
+    assert_eq!(f.collect(), 1);
+}
+
+#[test]
+fn an_uncommitted_version_stays_and_those_below_it_go() {
+    let f = Fixture::new();
+    let slot = f.snapshots.acquire();
+    slot.open(&f.clock);
+    f.change("one");
+    f.change("two");
+    let writer = f.begin();
+    f.versions.push(TREE, KEY, &writer, value("three"));
+    slot.close();
+    assert_eq!((f.collect(), f.len()), (2, 1));
+    assert_eq!(f.sees(3), "three");
+    assert_eq!((f.collect(), f.len()), (0, 1));
+    f.commit(&writer);
+    assert_eq!((f.collect(), f.len()), (1, 0));
+}
+
+#[test]
+fn versions_between_two_snapshots_are_merged() {
+    let f = Fixture::new();
+    let (old, new) = (f.snapshots.acquire(), f.snapshots.acquire());
+    old.open(&f.clock);
+    for before in ["one", "two", "three"] {
+        f.change(before);
+    }
+    assert_eq!(new.open(&f.clock), 4);
+    for before in ["four", "five", "six"] {
+        f.change(before);
+    }
+    assert_eq!(f.clock.now(), 7);
+    // At 1: "one". At 4: "four". Nobody is at 2, 3, 5 or 6.
+    assert_eq!((f.collect(), f.len()), (4, 2));
+    assert_eq!((f.sees(1), f.sees(4), f.sees(7)), ("one".into(), "four".into(), "page".into()));
+    assert_eq!(f.read(None, Snapshot::At(4)).0, Seen::Value { special: false, ts: 4 });
+    assert_eq!(f.read(None, Snapshot::At(7)).0, Seen::Page { ts: 7 });
+    old.close();
+    assert_eq!((f.collect(), f.len(), f.sees(4)), (1, 1, "four".into()));
+    new.close();
+    assert_eq!((f.collect(), f.len()), (1, 0));
+}
+
+#[test]
+fn a_version_that_an_opening_snapshot_may_need_is_not_merged() {
+    let f = Fixture::new();
+    let (old, opening) = (f.snapshots.acquire(), f.snapshots.acquire());
+    old.open(&f.clock);
+    f.change("one");
+    opening.announce(&f.clock);
+    f.change("two");
+    // Here it loads the clock the second time. Before it stores that, more happens.
+    let at = f.clock.now();
+    f.change("three");
+    f.change("four");
+    f.collect();
+    assert_eq!((at, f.sees(1), f.sees(at)), (3, "one".into(), "three".into()));
+    opening.settle(&f.clock);
+    f.collect();
+    assert_eq!((f.len(), f.sees(1), f.sees(5)), (1, "one".into(), "page".into()));
+}
+
+#[test]
+fn a_merged_change_still_fails_a_validation() {
+    let f = Fixture::new();
+    let me = f.begin();
+    let slot = f.snapshots.acquire();
+    assert_eq!(slot.open(&f.clock), 1);
+    let changed = |below| f.versions.changed_since(TREE, KEY, &me, 1, below);
+    assert!(matches!(changed(EVER), Changed::Unchanged));
+    f.change("one");
+    f.clock.draw();
+    let below = f.clock.draw();
+    f.change("two");
+    f.change("three");
+    assert!(matches!(changed(below), Changed::Changed { ts: 2 }));
+    assert!(matches!(changed(EVER), Changed::Changed { ts: 6 }));
+    assert_eq!((f.collect(), f.len()), (2, 1));
+    assert!(matches!(changed(below), Changed::Changed { ts: 2 }));
+    assert!(matches!(changed(2), Changed::Unchanged));
+    // Merged once more, it is as old as before.
+    f.change("four");
+    assert_eq!((f.collect(), f.len()), (1, 1));
+    assert!(matches!(changed(3), Changed::Changed { ts: 2 }));
+    assert!(matches!(changed(2), Changed::Unchanged));
+    assert!(matches!(f.versions.changed_since(TREE, KEY, &me, 7, EVER), Changed::Unchanged));
+}
+
+#[test]
+fn a_validation_asks_for_undecided_writers_that_come_first_only() {
+    let f = Fixture::new();
+    let (me, writer) = (f.begin(), f.begin());
+    f.change("one");
+    let changed = |snapshot, below| f.versions.changed_since(TREE, KEY, &me, snapshot, below);
+    f.versions.push(TREE, KEY, &writer, value("two"));
+    assert!(matches!(changed(2, EVER), Changed::Unchanged), "active: will commit later");
+    assert!(matches!(changed(1, EVER), Changed::Changed { ts: 2 }));
+    writer.start_commit();
+    assert!(matches!(changed(2, 3), Changed::Undecided(ref who) if Arc::ptr_eq(who, &writer)));
+    let ts = f.clock.draw();
+    writer.set_ts(ts);
+    assert!(matches!(changed(2, ts), Changed::Unchanged));
+    assert!(matches!(changed(2, ts + 1), Changed::Undecided(_)));
+    writer.committed(ts);
+    assert!(matches!(changed(2, ts + 1), Changed::Changed { ts: 3 }));
+    // Own changes do not count.
+    let of_writer = f.versions.changed_since(TREE, KEY, &writer, 2, EVER);
+    assert!(matches!(of_writer, Changed::Unchanged));
+}
+
+#[test]
+fn a_push_onto_a_chain_that_nobody_needs_starts_it_anew() {
+    let f = Fixture::new();
+    let slot = f.snapshots.acquire();
+    slot.open(&f.clock);
+    for before in ["one", "two", "three"] {
+        f.change(before);
+    }
+    slot.close();
+    // A pass has begun and has not come to the shard.
+    f.versions.publish(f.snapshots.collect(&f.clock), f.clock.now());
+    assert_eq!(f.len(), 3);
+    f.change("four");
+    assert_eq!((f.len(), f.sees(4), f.sees(5)), (1, "four".into(), "page".into()));
+    f.collect();
+    assert_eq!((f.versions.records(), f.versions.bytes()), (0, 0));
+}
+
+#[test]
+fn a_long_chain_is_pruned_by_the_writer() {
+    let f = Fixture::new();
+    let slot = f.snapshots.acquire();
+    slot.open(&f.clock);
+    let mut longest = 0;
+    for i in 0..1000 {
+        f.change(&format!("before {i}"));
+        if i % 10 == 0 {
+            f.versions.publish(f.snapshots.collect(&f.clock), 0);
+        }
+        longest = longest.max(f.len());
+    }
+    assert!(longest > PRUNE_ABOVE && longest < 4 * PRUNE_ABOVE, "{longest} versions");
+    assert_eq!((f.sees(1), f.sees(f.clock.now())), ("before 0".into(), "page".into()));
+    slot.close();
+    f.collect();
+    assert_eq!((f.versions.records(), f.versions.bytes()), (0, 0));
+}
+
+#[test]
+fn chains_that_must_wait_are_dropped_when_they_are_due() {
+    let f = Fixture::new();
+    let slots: Vec<_> = (0..20).map(|_| f.snapshots.acquire()).collect();
+    for (i, slot) in slots.iter().enumerate() {
+        slot.open(&f.clock);
+        let writer = f.begin();
+        for j in 0..50 {
+            f.versions.push(TREE, format!("{i}-{j}").as_bytes(), &writer, None);
+        }
+        f.commit(&writer);
+        assert_eq!(f.collect(), 0);
+    }
+    assert_eq!(f.versions.records(), 1000);
+    for (i, slot) in slots.iter().enumerate() {
+        slot.close();
+        assert_eq!((f.collect(), f.versions.records()), (50, 950 - 50 * i));
+    }
+    assert_eq!(f.versions.bytes(), 0);
+}
+
+#[test]
+fn a_large_transaction_is_dropped_whole() {
+    let f = Fixture::new();
+    let writer = f.begin();
+    let records = 100_000u32;
+    for i in 0..records {
+        f.versions.push(TREE, &i.to_be_bytes(), &writer, Some((&[7; 100], false)));
+    }
+    assert_eq!((f.collect(), f.versions.records()), (0, records as usize));
+    let bytes = f.versions.bytes();
+    assert!(bytes > records as u64 * (CHAIN_BYTES as u64 + 100), "{bytes} bytes");
+    assert!(bytes < records as u64 * (CHAIN_BYTES as u64 + 200), "{bytes} bytes");
+    for i in 0..records / 2 {
+        f.versions.pop(TREE, &i.to_be_bytes(), &writer);
+    }
+    assert_eq!(f.versions.records(), records as usize / 2);
+    f.commit(&writer);
+    assert_eq!((f.collect(), f.versions.records()), (records as usize / 2, 0));
+    assert_eq!(f.versions.bytes(), 0);
+    f.collect();
+    assert_eq!(Arc::strong_count(&writer), 1, "no version is left");
+}
+
+#[test]
+fn keys_and_values_of_any_length_are_kept_apart() {
+    let f = Fixture::new();
+    let writer = f.begin();
+    let long = vec![9u8; 5000];
+    let keys: Vec<Vec<u8>> = vec![vec![], vec![0], vec![0, 0], vec![9; 1024], b"ab".to_vec()];
+    for key in &keys {
+        for tree in [TreeId(1), TreeId(2)] {
+            let before = [key.as_slice(), &long[..key.len() * 4]].concat();
+            assert!(f.versions.push(tree, key, &writer, Some((&before, tree.0 == 2))));
+        }
+    }
+    assert_eq!(f.versions.records(), 10);
+    for key in &keys {
+        for tree in [TreeId(1), TreeId(2)] {
+            let mut into = Vec::new();
+            let seen = f.versions.read(tree, key, None, Snapshot::Latest, &mut into);
+            assert_eq!(seen, Seen::Value { special: tree.0 == 2, ts: 0 });
+            assert_eq!(into, [key.as_slice(), &long[..key.len() * 4]].concat());
+        }
+    }
+}
