@@ -28,6 +28,14 @@ pub enum Op {
     Sync,
     /// Reserving room.
     Reserve,
+    /// Reading one page of the log.
+    LogRead,
+    /// Writing one page of the log.
+    LogWrite,
+    /// Making the writes to a segment of the log durable.
+    LogSync,
+    /// Creating a segment of the log.
+    LogCreate,
     /// In rules: any of them.
     Any,
 }
@@ -62,7 +70,7 @@ pub enum Fault {
     Torn(Unit),
     /// A write succeeds and does not arrive.
     Lost,
-    /// A write succeeds and arrives at another page.
+    /// A write succeeds and arrives at another page; of the log, at one of the same segment.
     Misdirected,
     /// A read gives what the page held before its last write.
     Stale,
@@ -76,9 +84,11 @@ impl Fault {
     fn fits(self, op: Op) -> bool {
         match self {
             Fault::Error(_) | Fault::Latency(_) => true,
-            Fault::Short(_) => matches!(op, Op::Read | Op::Write),
-            Fault::Torn(_) | Fault::Lost | Fault::Misdirected => op == Op::Write,
-            Fault::Stale | Fault::BitFlip => op == Op::Read,
+            Fault::Short(_) => matches!(op, Op::Read | Op::Write | Op::LogRead | Op::LogWrite),
+            Fault::Torn(_) | Fault::Lost | Fault::Misdirected => {
+                matches!(op, Op::Write | Op::LogWrite)
+            }
+            Fault::Stale | Fault::BitFlip => matches!(op, Op::Read | Op::LogRead),
         }
     }
 }
@@ -106,12 +116,13 @@ pub struct FaultPlan {
     seed: u64,
     rules: Vec<Rule>,
     limit: Option<u64>,
+    log_limit: Option<u64>,
 }
 
 impl FaultPlan {
     /// A plan without faults.
     pub fn new(seed: u64) -> FaultPlan {
-        FaultPlan { seed, rules: Vec::new(), limit: None }
+        FaultPlan { seed, rules: Vec::new(), limit: None, log_limit: None }
     }
 
     /// Each `op` has `fault` with this probability, 0 to 1.
@@ -146,6 +157,13 @@ impl FaultPlan {
         self
     }
 
+    /// The log has room for `bytes` in all its segments: creating another one fails with
+    /// `StorageFull`.
+    pub fn log_limit(mut self, bytes: u64) -> FaultPlan {
+        self.log_limit = Some(bytes);
+        self
+    }
+
     /// The seed, for the message of a failing test.
     pub fn seed(&self) -> u64 {
         self.seed
@@ -165,6 +183,11 @@ pub(super) struct Injector {
     counts: HashMap<Op, u64>,
     /// Operations by page, so that chance does not depend on the order between pages.
     uses: HashMap<(Op, u64), u64>,
+}
+
+/// How operations of the log name a page of a segment to [`Injector::judge`].
+pub(super) fn log_page(segment: u64, page: u64) -> u64 {
+    segment << 32 | page
 }
 
 /// What happens to one operation.
@@ -190,8 +213,12 @@ impl Injector {
         self.plan.limit.unwrap_or(PageId::MAX.0 + 1)
     }
 
+    pub(super) fn log_limit(&self) -> u64 {
+        self.plan.log_limit.unwrap_or(u64::MAX)
+    }
+
     /// Counts one `op` (not [`Op::Any`]) and decides what happens to it. `page` is the number of
-    /// pages for a reservation, and 0 for a sync.
+    /// pages for a reservation, and 0 for a sync; for the log see [`log_page`].
     pub(super) fn judge(&mut self, op: Op, page: u64) -> Verdict {
         let mut count = |op| {
             let count = self.counts.entry(op).or_default();
@@ -225,6 +252,13 @@ impl Injector {
             Op::Read => format!("read {this} (page {page})"),
             Op::Write => format!("write {this} (page {page})"),
             Op::Reserve => format!("reservation {this} ({page} pages)"),
+            Op::LogRead | Op::LogWrite => {
+                let (segment, page) = (page >> 32, page & u64::from(u32::MAX));
+                let what = if op == Op::LogRead { "read" } else { "write" };
+                format!("log {what} {this} (segment {segment}, page {page})")
+            }
+            Op::LogSync => format!("log sync {this} (segment {})", page >> 32),
+            Op::LogCreate => format!("creation {this} of a log segment ({})", page >> 32),
             Op::Sync | Op::Any => format!("sync {this}"),
         };
         let name = format!("injected into {name}, operation {any}, seed {}", self.plan.seed);

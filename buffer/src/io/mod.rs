@@ -18,12 +18,17 @@ mod faults;
 mod file;
 mod log;
 mod log_file;
+#[cfg(test)]
+mod log_tests;
 mod medium;
 mod memory;
 pub mod probe;
 mod probe_load;
 mod runtime;
 mod sim;
+mod sim_log;
+#[cfg(test)]
+mod sim_log_tests;
 #[cfg(test)]
 mod sim_tests;
 #[cfg(test)]

@@ -8,6 +8,9 @@
 //! sectors, of what it held at the last sync and of the writes since. A sync that fails moves
 //! nothing.
 //!
+//! The same device holds the segments of the log, under the same lock (`sim_log`), so that a crash
+//! is one instant of both.
+//!
 //! Invariants: all decisions follow from the seed of the plan (see [`super::faults`]); memory is
 //! the pages times at most two, plus [`KEPT_VERSIONS`] per page written since the last sync.
 
@@ -16,6 +19,7 @@ use super::{
     faults::{Fault, FaultPlan, Injector, Op, Verdict},
     file::offset_of,
     medium::{Medium, zeroes},
+    sim_log::{self, Segment},
     threads::Reply,
 };
 use crate::{
@@ -23,20 +27,22 @@ use crate::{
     page::{PAGE_SIZE, PageImage},
 };
 use parking_lot::Mutex;
-use std::{fmt, io, sync::Arc, thread, time::Duration};
+use std::{collections::BTreeMap, fmt, io, sync::Arc, thread, time::Duration};
 
 /// Unsynced versions of a page that a crash can choose from, the newest ones.
 pub const KEPT_VERSIONS: usize = 8;
 
 /// A simulated device.
 pub struct SimStorage {
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
 }
 
-struct State {
-    medium: Medium,
-    injector: Injector,
-    counters: SimCounters,
+pub(super) struct State {
+    pub(super) medium: Medium,
+    /// Segments of the log by number.
+    pub(super) log: BTreeMap<u64, Segment>,
+    pub(super) injector: Injector,
+    pub(super) counters: SimCounters,
 }
 
 /// Operations since the device was made, failed ones included.
@@ -50,6 +56,14 @@ pub struct SimCounters {
     pub syncs: u64,
     /// Reservations.
     pub reservations: u64,
+    /// Pages of the log read.
+    pub log_reads: u64,
+    /// Pages of the log written.
+    pub log_writes: u64,
+    /// Syncs of segments of the log.
+    pub log_syncs: u64,
+    /// Segments of the log created.
+    pub log_creations: u64,
     /// Operations that had a fault, latency aside.
     pub faults: u64,
 }
@@ -57,14 +71,12 @@ pub struct SimCounters {
 impl SimStorage {
     /// An empty device with the faults of `plan`.
     pub fn new(plan: FaultPlan) -> SimStorage {
-        SimStorage::with_medium(Medium::default(), plan)
+        SimStorage::with_media(Medium::default(), BTreeMap::new(), plan)
     }
 
-    fn with_medium(medium: Medium, plan: FaultPlan) -> SimStorage {
-        let injector = Injector::new(plan);
-        SimStorage {
-            state: Mutex::new(State { medium, injector, counters: SimCounters::default() }),
-        }
+    fn with_media(medium: Medium, log: BTreeMap<u64, Segment>, plan: FaultPlan) -> SimStorage {
+        let (injector, counters) = (Injector::new(plan), SimCounters::default());
+        SimStorage { state: Mutex::new(State { medium, log, injector, counters }) }
     }
 
     /// Replaces the faults; the counts that rules refer to begin anew.
@@ -91,17 +103,20 @@ impl SimStorage {
     /// A device, without faults, with what a power cut at this moment may leave. Each `seed` gives
     /// one of the possible outcomes; this device goes on undisturbed.
     pub fn crash(&self, seed: u64) -> SimStorage {
-        let left = self.state.lock().medium.after_power_cut(seed);
-        SimStorage::with_medium(left, FaultPlan::new(seed))
+        let state = self.state.lock();
+        let left = state.medium.after_power_cut(seed);
+        let log = sim_log::after_power_cut(&state.log, seed);
+        SimStorage::with_media(left, log, FaultPlan::new(seed))
     }
 
     /// A copy, without faults, of the device as reads see it, all of it durable: what an orderly
     /// shutdown leaves.
     pub fn clone_at_rest(&self) -> SimStorage {
         let state = self.state.lock();
-        let mut medium = state.medium.clone();
+        let (mut medium, mut log) = (state.medium.clone(), state.log.clone());
         medium.sync();
-        SimStorage::with_medium(medium, FaultPlan::new(state.injector.plan().seed()))
+        log.values_mut().for_each(|segment| segment.medium.sync());
+        SimStorage::with_media(medium, log, FaultPlan::new(state.injector.plan().seed()))
     }
 
     /// The bytes of `page` as reads see them, if it was ever written.
@@ -146,7 +161,7 @@ impl SimStorage {
 }
 
 impl State {
-    fn judge(&mut self, op: Op, page: u64) -> Verdict {
+    pub(super) fn judge(&mut self, op: Op, page: u64) -> Verdict {
         let verdict = self.injector.judge(op, page);
         self.counters.faults += u64::from(verdict.fault.is_some());
         verdict
@@ -172,7 +187,7 @@ fn within(limit: u64, pages: u64) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::StorageFull, what))
 }
 
-fn sleep(latency: Duration) {
+pub(super) fn sleep(latency: Duration) {
     if !latency.is_zero() {
         thread::sleep(latency);
     }

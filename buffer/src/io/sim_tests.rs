@@ -20,7 +20,7 @@ fn write(storage: &dyn Storage, page: u64, version: u64) -> io::Result<()> {
 fn device(plan: FaultPlan) -> SimStorage {
     let device = SimStorage::new(FaultPlan::new(plan.seed()));
     write_range(&device, 0..8, 1);
-    device.sync().expect("no faults yet");
+    Storage::sync(&device).expect("no faults yet");
     device.set_plan(plan);
     device
 }
@@ -40,9 +40,9 @@ fn scripted_faults_hit_what_they_name() {
     write(&device, 1, 3).expect("the third");
     assert_eq!(read(&device, 5).err().expect("named").kind(), ErrorKind::TimedOut);
     assert!(read(&device, 4).is_ok());
-    assert!(device.sync().is_err());
+    assert!(Storage::sync(&device).is_err());
     assert_eq!(device.unsynced_pages(), [PageId(0), PageId(1)]);
-    device.sync().expect("the second");
+    Storage::sync(&device).expect("the second");
     for _ in 0..4 {
         read(&device, 0).expect("before operation 12");
     }
@@ -194,7 +194,7 @@ fn run(device: &SimStorage, steps: &[Step]) -> Vec<String> {
             Step::Read(page) => {
                 format!("{:?}", read(device, page).map(|image| crc32c::crc32c(&image.0)))
             }
-            Step::Sync => format!("{:?}", device.sync()),
+            Step::Sync => format!("{:?}", Storage::sync(device)),
             Step::Reserve(pages) => format!("{:?}", device.reserve(pages)),
         }
     };
@@ -236,7 +236,7 @@ proptest! {
                 }
                 Step::Read(_) => {}
                 Step::Sync => {
-                    device.sync().expect("no faults");
+                    Storage::sync(&device).expect("no faults");
                     for versions in &mut possible {
                         versions.drain(..versions.len() - 1);
                     }

@@ -1,0 +1,85 @@
+//! Every back end of the log keeps the promises of [`LogStorage`].
+
+use super::*;
+use std::{fs, io::ErrorKind};
+
+const BYTES: u64 = 64 * PAGE_SIZE as u64;
+
+fn each(test: impl Fn(&dyn LogStorage, Option<&Path>)) {
+    for kind in [IoKind::Memory, IoKind::Threads, IoKind::Uring] {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("log");
+        let log = open_log(kind, &path).expect("a log");
+        test(&*log, (kind != IoKind::Memory).then_some(&path));
+    }
+    test(&SimStorage::new(FaultPlan::new(1)), None);
+}
+
+#[test]
+fn what_was_written_is_read_whatever_the_alignment() {
+    each(|log, _| {
+        log.create(1, BYTES).expect("room");
+        assert_eq!(log.create(1, BYTES).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        let mut buffer = LogBuffer::new(8 * PAGE_SIZE);
+        for (byte, value) in buffer.iter_mut().zip((0..251).cycle()) {
+            *byte = value;
+        }
+        // Aligned pieces, then one that is not.
+        let (one, two) = buffer.split_at(3 * PAGE_SIZE);
+        let pieces = [(4 * PAGE_SIZE as u64, one), (7 * PAGE_SIZE as u64, two)];
+        log.write(1, &pieces).expect("written");
+        let odd = buffer[1..PAGE_SIZE + 1].to_vec();
+        log.write(1, &[(0, &odd), (PAGE_SIZE as u64, &buffer[1..PAGE_SIZE + 1])]).expect("written");
+        log.sync(1).expect("synced");
+        let mut back = vec![0; buffer.len() + 10];
+        log.read(1, 4 * PAGE_SIZE as u64 - 5, &mut back).expect("read");
+        assert!(back[5..5 + buffer.len()] == *buffer && back[..5] == [0; 5]);
+        log.read(1, 0, &mut back[..PAGE_SIZE]).expect("read");
+        assert!(back[..PAGE_SIZE] == odd);
+        let mut aligned = LogBuffer::new(8 * PAGE_SIZE);
+        log.read(1, 4 * PAGE_SIZE as u64, &mut aligned).expect("read");
+        assert!(aligned[..] == buffer[..]);
+        assert_eq!(
+            log.read(1, BYTES - 1, &mut [0; 2]).unwrap_err().kind(),
+            ErrorKind::UnexpectedEof
+        );
+        assert!(log.write(1, &[(BYTES, &odd)]).is_err());
+        assert!(log.read(2, 0, &mut [0; 2]).is_err() && log.sync(2).is_err());
+    });
+}
+
+#[test]
+fn segments_are_listed_until_they_are_removed() {
+    each(|log, path| {
+        for number in [3, 1, 12] {
+            log.create(number, BYTES).expect("room");
+        }
+        assert_eq!(log.segments().expect("a list"), [(1, BYTES), (3, BYTES), (12, BYTES)]);
+        let mut last = [9; 16];
+        log.read(12, BYTES - 16, &mut last).expect("read");
+        assert_eq!(last, [0; 16]);
+        log.remove(3).expect("removed");
+        assert!(log.remove(3).is_err());
+        assert_eq!(log.segments().expect("a list"), [(1, BYTES), (12, BYTES)]);
+        let Some(path) = path else { return };
+        // One that was being made when the process ended is not a segment, and goes.
+        fs::write(path.join(format!("{:016}.new", 13)), [0; 100]).expect("written");
+        let log = open_log(IoKind::Threads, path).expect("a log");
+        assert_eq!(log.segments().expect("a list"), [(1, BYTES), (12, BYTES)]);
+        assert_eq!(fs::read_dir(path).expect("a directory").count(), 2);
+        log.create(13, BYTES).expect("room");
+    });
+}
+
+#[test]
+fn a_write_inside_a_runtime_does_without_a_ring() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = open_log(IoKind::Uring, &dir.path().join("log")).expect("a log");
+    log.create(1, BYTES).expect("room");
+    let body = async {
+        log.write(1, &[(0, &LogBuffer::new(PAGE_SIZE))]).expect("written");
+        log.sync(1).expect("synced");
+    };
+    // Where io_uring is refused there is no runtime to be inside of.
+    let _ = start_runtime(4, body);
+}

@@ -1,0 +1,212 @@
+//! The log on the simulated device: each segment has a medium and a volatile cache of its own, with
+//! the same model of pages and sectors as the data.
+//!
+//! Creating and removing segments is durable at once. [`LogStorage::sync`] makes the writes to one
+//! segment durable and nothing else. Reads and writes are judged page by page, and the lock is free
+//! between two pages, so a crash can come in the middle of a batch.
+
+use super::{
+    LogStorage, SimStorage,
+    faults::{Fault, Op, Random, log_page},
+    log::{absent, assert_whole_pages, exists, range_within},
+    medium::Medium,
+    sim::sleep,
+};
+use crate::{
+    ids::PageId,
+    page::{PAGE_SIZE, PageImage},
+};
+use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
+
+/// One segment of the log.
+#[derive(Clone)]
+pub(super) struct Segment {
+    pub(super) medium: Medium,
+    bytes: u64,
+}
+
+impl Segment {
+    /// Zeroes that a power cut cannot take.
+    fn zeroed(bytes: u64) -> Segment {
+        let pages = bytes.div_ceil(PAGE_SIZE as u64);
+        let medium = Medium { capacity: pages, synced_capacity: pages, ..Medium::default() };
+        Segment { medium, bytes }
+    }
+}
+
+/// What a power cut may leave of the segments.
+pub(super) fn after_power_cut(log: &BTreeMap<u64, Segment>, seed: u64) -> BTreeMap<u64, Segment> {
+    let left = log.iter().map(|(&number, segment)| {
+        let seed = Random::new(seed).mix(!number).next();
+        let medium = segment.medium.after_power_cut(seed);
+        (number, Segment { medium, bytes: segment.bytes })
+    });
+    left.collect()
+}
+
+impl SimStorage {
+    /// The bytes of a segment of the log as reads see them, past all faults and counters.
+    pub fn raw_segment(&self, segment: u64) -> Option<Vec<u8>> {
+        let state = self.state.lock();
+        let segment = state.log.get(&segment)?;
+        let mut bytes = vec![0; segment.medium.capacity as usize * PAGE_SIZE];
+        for (&number, page) in &segment.medium.pages {
+            if let Some(current) = page.current() {
+                let at = number as usize * PAGE_SIZE;
+                bytes[at..at + PAGE_SIZE].copy_from_slice(&current[..]);
+            }
+        }
+        bytes.truncate(segment.bytes as usize);
+        Some(bytes)
+    }
+
+    /// Makes `bytes`, of any length, the durable contents of a segment, which may be a new one.
+    pub fn set_raw_segment(&self, segment: u64, bytes: Vec<u8>) {
+        let mut new = Segment::zeroed(bytes.len() as u64);
+        for (chunk, number) in bytes.chunks(PAGE_SIZE).zip(0..) {
+            if chunk.iter().any(|byte| *byte != 0) {
+                let mut page = [0; PAGE_SIZE];
+                page[..chunk.len()].copy_from_slice(chunk);
+                new.medium.pages.entry(number).or_default().synced = Some(Arc::new(page));
+            }
+        }
+        self.state.lock().log.insert(segment, new);
+    }
+
+    /// Segments of the log with writes that a power cut may take.
+    pub fn unsynced_segments(&self) -> Vec<u64> {
+        let state = self.state.lock();
+        let unsynced = state.log.iter().filter(|(_, segment)| {
+            segment.medium.pages.values().any(|page| !page.unsynced.is_empty())
+        });
+        unsynced.map(|(&number, _)| number).collect()
+    }
+
+    fn read_log_page(
+        &self,
+        segment: u64,
+        page: u64,
+        into: &mut [u8; PAGE_SIZE],
+    ) -> (Duration, io::Result<()>) {
+        let state = &mut *self.state.lock();
+        state.counters.log_reads += 1;
+        let verdict = state.judge(Op::LogRead, log_page(segment, page));
+        let latency = verdict.latency;
+        let result = match state.log.get(&segment) {
+            Some(found) => found.medium.read(PageId(page), into, verdict),
+            None => Err(absent(segment)),
+        };
+        (latency, result)
+    }
+
+    fn write_log_page(
+        &self,
+        segment: u64,
+        page: u64,
+        image: &PageImage,
+    ) -> (Duration, io::Result<()>) {
+        let state = &mut *self.state.lock();
+        state.counters.log_writes += 1;
+        let verdict = state.judge(Op::LogWrite, log_page(segment, page));
+        let latency = verdict.latency;
+        let result = match state.log.get_mut(&segment) {
+            Some(found) => found.medium.write(PageId(page), image, verdict),
+            None => Err(absent(segment)),
+        };
+        (latency, result)
+    }
+
+    fn log_bytes(&self, segment: u64) -> io::Result<u64> {
+        let state = self.state.lock();
+        state.log.get(&segment).map(|found| found.bytes).ok_or_else(|| absent(segment))
+    }
+}
+
+impl LogStorage for SimStorage {
+    fn segments(&self) -> io::Result<Vec<(u64, u64)>> {
+        let state = self.state.lock();
+        Ok(state.log.iter().map(|(&number, segment)| (number, segment.bytes)).collect())
+    }
+
+    fn create(&self, segment: u64, bytes: u64) -> io::Result<()> {
+        assert_whole_pages(0, bytes as usize);
+        let mut state = self.state.lock();
+        state.counters.log_creations += 1;
+        let verdict = state.judge(Op::LogCreate, log_page(segment, 0));
+        let used: u64 = state.log.values().map(|segment| segment.bytes).sum();
+        let limit = state.injector.log_limit();
+        let result = match verdict.fault {
+            Some(Fault::Error(kind)) => Err(io::Error::new(kind, verdict.name)),
+            _ if state.log.contains_key(&segment) => Err(exists(segment)),
+            _ if used.saturating_add(bytes) > limit => {
+                let what = format!("the simulated device has {limit} bytes for the log, all used");
+                Err(io::Error::new(io::ErrorKind::StorageFull, what))
+            }
+            _ => {
+                state.log.insert(segment, Segment::zeroed(bytes));
+                Ok(())
+            }
+        };
+        drop(state);
+        sleep(verdict.latency);
+        result
+    }
+
+    fn remove(&self, segment: u64) -> io::Result<()> {
+        self.state.lock().log.remove(&segment).map(drop).ok_or_else(|| absent(segment))
+    }
+
+    fn read(&self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        range_within(segment, offset, into.len(), self.log_bytes(segment)?)?;
+        let (mut done, mut longest, mut result) = (0, Duration::ZERO, Ok(()));
+        let mut image = PageImage::zeroed();
+        while done < into.len() && result.is_ok() {
+            let at = offset + done as u64;
+            let skip = (at % PAGE_SIZE as u64) as usize;
+            let len = (PAGE_SIZE - skip).min(into.len() - done);
+            let (latency, outcome) =
+                self.read_log_page(segment, at / PAGE_SIZE as u64, &mut image.0);
+            into[done..done + len].copy_from_slice(&image.0[skip..skip + len]);
+            (longest, result) = (longest.max(latency), outcome);
+            done += len;
+        }
+        sleep(longest);
+        result
+    }
+
+    fn write(&self, segment: u64, writes: &[(u64, &[u8])]) -> io::Result<()> {
+        let bytes = self.log_bytes(segment)?;
+        let (mut longest, mut result) = (Duration::ZERO, Ok(()));
+        let mut image = PageImage::zeroed();
+        for &(offset, piece) in writes {
+            assert_whole_pages(offset, piece.len());
+            range_within(segment, offset, piece.len(), bytes)?;
+            for (page, number) in piece.chunks(PAGE_SIZE).zip(offset / PAGE_SIZE as u64..) {
+                if result.is_ok() {
+                    image.0.copy_from_slice(page);
+                    let (latency, outcome) = self.write_log_page(segment, number, &image);
+                    (longest, result) = (longest.max(latency), outcome);
+                }
+            }
+        }
+        sleep(longest);
+        result
+    }
+
+    fn sync(&self, segment: u64) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.counters.log_syncs += 1;
+        let verdict = state.judge(Op::LogSync, log_page(segment, 0));
+        let result = match (verdict.fault, state.log.get_mut(&segment)) {
+            (Some(Fault::Error(kind)), _) => Err(io::Error::new(kind, verdict.name)),
+            (_, Some(found)) => {
+                found.medium.sync();
+                Ok(())
+            }
+            (_, None) => Err(absent(segment)),
+        };
+        drop(state);
+        sleep(verdict.latency);
+        result
+    }
+}

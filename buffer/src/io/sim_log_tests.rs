@@ -1,0 +1,97 @@
+//! The log on the simulated device: what a sync keeps, what a crash may take, what faults do.
+
+use super::*;
+use std::{collections::BTreeSet, io::ErrorKind};
+
+const BYTES: u64 = 8 * PAGE_SIZE as u64;
+
+fn device(plan: FaultPlan) -> SimStorage {
+    let device = SimStorage::new(FaultPlan::new(plan.seed()));
+    device.create(1, BYTES).expect("room");
+    LogStorage::write(&device, 1, &[(0, &[1; 2 * PAGE_SIZE])]).expect("written");
+    LogStorage::sync(&device, 1).expect("synced");
+    device.set_plan(plan);
+    device
+}
+
+#[test]
+fn a_crash_mixes_sectors_of_what_was_not_synced() {
+    let mut seen = BTreeSet::new();
+    for seed in 0..64 {
+        let device = device(FaultPlan::new(1));
+        LogStorage::write(&device, 1, &[(0, &[2; PAGE_SIZE]), (PAGE_SIZE as u64, &[3; PAGE_SIZE])])
+            .expect("written");
+        assert_eq!(device.unsynced_segments(), [1]);
+        let crashed = device.crash(seed);
+        let bytes = crashed.raw_segment(1).expect("created durably");
+        assert_eq!(bytes.len() as u64, BYTES, "seed {seed}");
+        for (index, sector) in bytes.chunks(512).enumerate() {
+            let new = [2, 3].get(index / 8).copied().unwrap_or(0);
+            let old = if index < 16 { 1 } else { 0 };
+            let first = sector[0];
+            assert!(sector.iter().all(|byte| *byte == first) && (first == old || first == new));
+        }
+        seen.insert(bytes);
+        // One instant of both: pages and segments of a copy at rest are the newest.
+        assert_eq!(device.clone_at_rest().raw_segment(1), device.raw_segment(1));
+    }
+    assert!(seen.len() > 20, "{} outcomes", seen.len());
+}
+
+#[test]
+fn syncs_of_pages_and_of_segments_are_apart() {
+    let device = device(FaultPlan::new(1));
+    device.create(2, BYTES).expect("room");
+    LogStorage::write(&device, 1, &[(0, &[2; PAGE_SIZE])]).expect("written");
+    LogStorage::write(&device, 2, &[(0, &[2; PAGE_SIZE])]).expect("written");
+    Storage::sync(&device).expect("synced");
+    assert_eq!(device.unsynced_segments(), [1, 2]);
+    LogStorage::sync(&device, 2).expect("synced");
+    assert_eq!(device.unsynced_segments(), [1]);
+    device.remove(1).expect("removed");
+    assert_eq!(device.crash(1).segments().expect("segments"), [(2, BYTES)]);
+    assert_eq!(LogStorage::sync(&device, 1).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+#[test]
+fn faults_hit_the_operations_of_the_log() {
+    let device = device(
+        FaultPlan::new(7)
+            .nth(Op::LogWrite, 2, Fault::Short(Unit::Sector))
+            .nth(Op::LogRead, 1, Fault::BitFlip)
+            .nth(Op::LogSync, 1, Fault::Error(ErrorKind::Other))
+            .nth(Op::LogCreate, 1, Fault::Error(ErrorKind::StorageFull))
+            .log_limit(2 * BYTES),
+    );
+    let write = |value: u8| LogStorage::write(&device, 1, &[(0, &[value; 3 * PAGE_SIZE])]);
+    let error = write(5).unwrap_err();
+    assert!(error.to_string().contains("segment 1, page 1"), "{error}");
+    let bytes = device.raw_segment(1).expect("there");
+    assert_eq!((bytes[0], bytes[2 * PAGE_SIZE]), (5, 0), "the rest was not written");
+    write(6).expect("the second time");
+    assert!(LogStorage::sync(&device, 1).is_err());
+    assert_eq!(device.unsynced_segments(), [1]);
+    let mut page = vec![0; 100];
+    LogStorage::read(&device, 1, 0, &mut page).expect("read, with a wrong bit in its page");
+    assert!(device.create(2, BYTES).is_err());
+    device.create(2, BYTES).expect("room for two");
+    assert_eq!(device.create(3, BYTES).unwrap_err().kind(), ErrorKind::StorageFull);
+    let counters = device.counters();
+    assert_eq!((counters.log_writes, counters.log_syncs), (7, 2));
+    assert_eq!((counters.faults, counters.log_creations), (4, 4));
+}
+
+#[test]
+fn raw_segments_may_have_any_length() {
+    let device = device(FaultPlan::new(1));
+    let mut bytes = device.raw_segment(1).expect("there");
+    bytes.truncate(5000);
+    bytes[4999] = 9;
+    device.set_raw_segment(1, bytes.clone());
+    assert_eq!(device.raw_segment(1), Some(bytes));
+    let mut last = [0; 2];
+    LogStorage::read(&device, 1, 4998, &mut last).expect("the end");
+    assert_eq!(last, [1, 9]);
+    let error = LogStorage::read(&device, 1, 4999, &mut last).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
+}

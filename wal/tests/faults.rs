@@ -1,0 +1,240 @@
+//! The device fails: the log is poisoned, says so to everybody, and never tries again; or it is
+//! full, refuses what is new, and recovers when there is room.
+
+mod common;
+
+use common::*;
+use std::{
+    io::ErrorKind,
+    sync::{Arc, mpsc},
+    task::{Poll, Wake, Waker},
+    thread,
+    time::{Duration, Instant},
+};
+use wattle_buffer::{
+    Error, LogBarrier,
+    io::{Fault, FaultPlan, LogStorage, Op, SimStorage, Unit},
+};
+use wattle_wal::{Log, LogReader, LogStart, Urgency};
+
+fn device(plan: FaultPlan) -> (Arc<SimStorage>, Arc<dyn LogStorage>) {
+    let device = Arc::new(SimStorage::new(plan));
+    (device.clone(), device)
+}
+
+fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < Duration::from_secs(20), "never: {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+struct Flag(mpsc::Sender<()>);
+
+impl Wake for Flag {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.send(());
+    }
+}
+
+#[test]
+fn a_failed_write_or_sync_poisons_the_log_for_everybody() {
+    let faults = [
+        (Op::LogWrite, Fault::Error(ErrorKind::Other)),
+        (Op::LogWrite, Fault::Short(Unit::Sector)),
+        (Op::LogWrite, Fault::Error(ErrorKind::StorageFull)),
+        (Op::LogSync, Fault::Error(ErrorKind::Other)),
+    ];
+    for (op, fault) in faults {
+        let (device, storage) = device(FaultPlan::new(3));
+        let log = start(&storage, LogStart::default());
+        let appender = log.appender();
+        append(&appender, 1, 100);
+        let durable = log.flush_now().expect("a flush");
+        let slow = Fault::Latency(Duration::from_millis(50));
+        device.set_plan(FaultPlan::new(3).nth(op, 1, slow).nth(op, 1, fault));
+        let gsn = append(&appender, 2, 100);
+        let epoch = log.epoch();
+        let (sender, woken) = mpsc::channel();
+        let waker = Waker::from(Arc::new(Flag(sender)));
+        assert!(log.poll_durable(epoch, &waker).is_pending());
+        thread::scope(|scope| {
+            let waiter = scope.spawn(|| log.wait_durable(epoch));
+            thread::sleep(Duration::from_millis(10));
+            log.request(epoch, Urgency::Now);
+            let result = waiter.join().expect("no panic");
+            assert!(matches!(result, Err(Error::CommitUnknown(_))), "{op:?}: {result:?}");
+        });
+        woken.recv_timeout(Duration::from_secs(10)).expect("woken");
+        let polled = log.poll_durable(epoch, &waker);
+        assert!(matches!(polled, Poll::Ready(Err(Error::CommitUnknown(_)))), "{polled:?}");
+        let why = log.is_poisoned().expect("poisoned");
+        assert!(why.contains("log segment 1"), "{why}");
+        // What was durable is; what comes later is not, and never will be.
+        log.wait_durable(durable).expect("durable before");
+        assert!(matches!(log.wait_durable(log.epoch()), Err(Error::Poisoned(_))));
+        assert!(matches!(log.ensure_durable(gsn), Err(Error::Poisoned(_))));
+        assert!(matches!(appender.check_room(), Err(Error::Poisoned(_))));
+        assert!(matches!(log.flush_now(), Err(Error::Poisoned(_))));
+        assert!(matches!(log.wait_flush(), Err(Error::Poisoned(_))));
+        assert!(matches!(log.begin_checkpoint(), Err(Error::Poisoned(_))));
+        assert!(matches!(log.close(), Err(Error::Poisoned(_))));
+        let counters = device.counters();
+        assert_eq!(counters.faults, 1, "{op:?} was tried again");
+        // Opened again, the log has the first record and perhaps the second.
+        let (flushes, _) = read(&storage, 1).expect("a good log");
+        assert!([1, 2].contains(&records(&flushes).len()));
+    }
+}
+
+#[test]
+fn a_panic_of_the_flusher_poisons_the_log() {
+    let (_, storage) = device(FaultPlan::new(1));
+    let clock = Box::new(|| panic!("the clock stopped"));
+    let log = Log::start(storage, small(), store(), clock).expect("a log");
+    let appender = log.appender();
+    append(&appender, 1, 100);
+    let result = log.flush_now();
+    assert!(matches!(result, Err(Error::CommitUnknown(_) | Error::Poisoned(_))), "{result:?}");
+    assert!(log.is_poisoned().expect("poisoned").contains("the clock stopped"));
+}
+
+#[test]
+fn a_full_device_refuses_new_changes_until_there_is_room() {
+    let segment = small().segment_bytes;
+    let (_, storage) = device(FaultPlan::new(1).log_limit(3 * segment));
+    let log = start(&storage, LogStart::default());
+    let appender = log.appender();
+    let mut id = 0;
+    let error = loop {
+        match appender.check_room() {
+            Ok(true) => {
+                id += 1;
+                append(&appender, id, 10_000);
+                log.flush_now().expect("there is room");
+            }
+            Ok(false) => log.wait_flush().expect("a flush"),
+            Err(error) => break error,
+        }
+        assert!(id < 1000, "never full");
+    };
+    assert!(matches!(error, Error::DiskFull { .. }), "{error:?}");
+    // Those who roll back do not ask, and there is some room left.
+    id += 1;
+    append(&appender, id, 100);
+    let epoch = log.flush_now().expect("the rest of the segment");
+    // Now it runs out: commits wait for room.
+    for _ in 0..30 {
+        id += 1;
+        append(&appender, id, 10_000);
+    }
+    let last = log.epoch();
+    log.request(last, Urgency::Now);
+    thread::sleep(Duration::from_millis(150));
+    assert!(log.durable_epoch() < last && log.is_poisoned().is_none());
+    log.truncate(epoch);
+    // Three segments are full, and one of them must stay: the log is as full as it was, but goes on.
+    until("durable", || log.durable_epoch() >= last);
+    log.truncate(last);
+    until("room", || appender.check_room().is_ok());
+    let first = storage.segments().expect("segments")[0].0;
+    log.close().expect("closed");
+    let (flushes, _) = read(&storage, first).expect("a good log");
+    assert_eq!(records(&flushes).last().expect("records").id, id);
+}
+
+#[test]
+fn closing_a_full_log_does_not_wait_for_ever() {
+    let segment = small().segment_bytes;
+    let (_, storage) = device(FaultPlan::new(1).log_limit(segment));
+    let log = start(&storage, LogStart::default());
+    let appender = log.appender();
+    for id in 1..30 {
+        append(&appender, id, 10_000);
+    }
+    until("full", || matches!(appender.check_room(), Err(Error::DiskFull { .. })));
+    let error = log.close().expect_err("29 records do not fit");
+    assert!(matches!(error, Error::Poisoned(_)), "{error:?}");
+    let (flushes, _) = read(&storage, 1).expect("a good log");
+    assert!(flushes.is_empty(), "a flush is whole or not there");
+}
+
+#[test]
+fn a_log_that_cannot_begin_says_why() {
+    let (_, storage) = device(FaultPlan::new(1).log_limit(1000));
+    let error = Log::start(storage, small(), store(), Box::new(|| 0)).err();
+    assert!(matches!(error, Some(Error::DiskFull { .. })), "{error:?}");
+    let plan = FaultPlan::new(1).always(Op::LogRead, Fault::Error(ErrorKind::Other));
+    let (device, storage) = device(plan);
+    device.set_raw_segment(1, vec![0; 128 << 10]);
+    assert!(matches!(LogReader::open(storage, STORE, 1).err(), Some(Error::Io { .. })));
+}
+
+#[test]
+fn reads_that_fail_are_errors_and_never_an_end() {
+    let (device, storage) = device(FaultPlan::new(1));
+    let log = start(&storage, LogStart::default());
+    let appender = log.appender();
+    for id in 1..60 {
+        append(&appender, id, 5000);
+        log.flush_now().expect("a flush");
+    }
+    drop(log);
+    let faults = [
+        Fault::Error(ErrorKind::Other),
+        Fault::Short(Unit::Sector),
+        Fault::BitFlip,
+        Fault::Latency(Duration::from_micros(1)),
+    ];
+    for fault in faults {
+        for seed in 0..40 {
+            let image = device.clone_at_rest();
+            image.set_plan(FaultPlan::new(seed).sometimes(Op::LogRead, 0.02, fault));
+            let storage: Arc<dyn LogStorage> = Arc::new(image);
+            if let Ok((flushes, _)) = read(&storage, 1) {
+                assert_eq!(records(&flushes).len(), 59, "{fault:?}, seed {seed}");
+            }
+        }
+    }
+}
+
+#[test]
+fn writes_that_went_wrong_in_silence_are_found_when_a_later_flush_is_there() {
+    let faults =
+        [Fault::Lost, Fault::Misdirected, Fault::Torn(Unit::Sector), Fault::Torn(Unit::Page)];
+    for fault in faults {
+        let mut found = 0;
+        for seed in 0..60 {
+            let (device, storage) = device(FaultPlan::new(seed));
+            let log = start(&storage, LogStart::default());
+            device.set_plan(FaultPlan::new(seed).nth(Op::LogWrite, 2 + seed % 5, fault));
+            let appender = log.appender();
+            for id in 1..20 {
+                append(&appender, id, 3000);
+                log.flush_now().expect("the device says that it wrote");
+            }
+            log.close().expect("closed");
+            match read(&storage, 1) {
+                Ok((flushes, _)) => {
+                    assert_eq!(records(&flushes).len(), 19, "{fault:?}, seed {seed}");
+                }
+                Err(_) => found += 1,
+            }
+        }
+        assert!(found > 0, "{fault:?} never mattered");
+    }
+}
+
+#[test]
+fn a_failed_creation_is_tried_again() {
+    let plan = FaultPlan::new(1).nth(Op::LogCreate, 2, Fault::Error(ErrorKind::StorageFull));
+    let (_, storage) = device(plan);
+    let log = start(&storage, LogStart::default());
+    let appender = log.appender();
+    for id in 1..40 {
+        append(&appender, id, 10_000);
+    }
+    log.flush_now().expect("it waits for the second try");
+    assert!(log.stats().segments > 2);
+}
