@@ -156,19 +156,19 @@ impl FreeFrames {
     }
 }
 
-/// Pages described by one page of the stored bitmap. The first page of each group holds the bitmap
-/// of its group, in the first group it is page 2, behind the two superblocks. Their places are
-/// fixed, so that closing a store on a full device never lacks room for them.
+/// Pages described by one page of the stored bitmap. The first two pages of each group hold copies of
+/// the bitmap of its group, in the first group behind the two superblocks. Their places are fixed, so
+/// that storing a bitmap on a full device never lacks room for it.
 pub const BITMAP_GROUP: u64 = 32_256;
 
-/// The page that holds the bitmap of group `group`.
-pub fn bitmap_page(group: u64) -> PageId {
-    PageId(if group == 0 { 2 } else { group * BITMAP_GROUP })
+/// The page that holds copy 0 or 1 of the bitmap of group `group`.
+pub fn bitmap_page(group: u64, copy: u64) -> PageId {
+    PageId(if group == 0 { 2 + copy } else { group * BITMAP_GROUP + copy })
 }
 
 /// The page belongs to the store itself and is never given out.
 pub fn is_reserved_page(page: PageId) -> bool {
-    page.0 <= 2 || page.0.is_multiple_of(BITMAP_GROUP)
+    page.0 <= 3 || page.0 % BITMAP_GROUP <= 1
 }
 
 /// Smallest and largest step in which room on the device is reserved, in pages.
@@ -227,6 +227,13 @@ impl PageAllocator {
         map.used = map.words.iter().map(|w| u64::from(w.count_ones())).sum();
         let logged = LoggedMap { words: map.words.clone(), ..LoggedMap::default() };
         PageAllocator { pages: Mutex::new(map), logged: Mutex::new(logged) }
+    }
+
+    /// Begins anew with other pages in use, before any was given out.
+    pub fn reset(&self, bitmap: Vec<u64>, capacity: u64) {
+        let fresh = PageAllocator::new(bitmap, capacity);
+        *self.pages.lock() = fresh.pages.into_inner();
+        *self.logged.lock() = fresh.logged.into_inner();
     }
 
     /// A record of `epoch` puts `count` pages from `first` on into a tree, or takes them out.
@@ -375,7 +382,8 @@ impl PageMap {
     /// Marks the reserved pages from `start` on; gives how many were free before.
     fn take_reserved(&mut self, start: u64) -> u64 {
         let groups = start / BITMAP_GROUP..self.capacity.div_ceil(BITMAP_GROUP);
-        let pages = [PageId(0), PageId(1)].into_iter().chain(groups.map(bitmap_page));
+        let copies = groups.flat_map(|group| [bitmap_page(group, 0), bitmap_page(group, 1)]);
+        let pages = [PageId(0), PageId(1)].into_iter().chain(copies);
         let mut taken = 0;
         for page in pages.filter(|page| page.0 >= start && page.0 < self.capacity) {
             let word = &mut self.words[page.0 as usize / 64];

@@ -1,4 +1,4 @@
-//! The engine: one open store with its pool, its background threads and its catalog.
+//! The engine: one open store with its pool, its log, its background threads and its catalog.
 //!
 //! Handles ([`Engine`], sessions) share one [`Core`]. The store is closed by [`Engine::close`], or
 //! when the last handle is dropped; only the former can report a failure.
@@ -6,27 +6,85 @@
 use crate::{
     async_session::AsyncSession,
     catalog::{CATALOG, Catalog, FIRST_TREE, OpenTree},
+    checkpoint::Checkpoints,
+    janitor::Janitor,
+    mvcc::{Clock, Snapshots, UndoBuffer, Versions},
     options::Options,
-    session::Session,
+    recover,
+    session::{Session, SessionState},
     stats::{Stats, TreeStat},
-    store::{InUse, StoreFile, Superblock},
+    store::{InUse, StoreFile, StoreState, Superblock},
+    transaction::Transaction,
+    txn::{Durability, TxnOptions},
     verify::{self, VerifyReport},
 };
-use parking_lot::Mutex;
-use std::{path::Path, sync::Arc};
-use wattle_btree::{self as btree, Forest};
-use wattle_buffer::{Background, Error, PageAllocator, PageId, Pool, Result, Worker, io::Storage};
+use parking_lot::{Mutex, RwLock};
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+use wattle_btree::{self as btree, Context, Forest, Journal};
+use wattle_buffer::{
+    Background, Error, Gsn, LogBarrier, PageAllocator, PageId, Pool, Result,
+    io::{LogStorage, Storage},
+};
+use wattle_wal::{Log, LogEnd, LogOptions, LogStart};
 
 /// What all handles of an open store share.
 pub(crate) struct Core {
     pub pool: Arc<Pool>,
     pub forest: Arc<Forest>,
     pub catalog: Catalog,
-    file: Arc<StoreFile>,
+    pub log: Option<Arc<Log>>,
+    pub clock: Arc<Clock>,
+    /// Numbers of transactions that change something.
+    pub ids: Arc<Clock>,
+    pub snapshots: Snapshots,
+    pub versions: Versions,
+    pub janitor: Janitor,
+    pub checkpoints: Checkpoints,
+    pub durability: Durability,
+    pub version_bytes: u64,
+    /// Held by a serializable transaction while it validates and commits.
+    pub validation: Mutex<()>,
+    /// Held, shared, by whoever writes pages that the log does not know; exclusively by a backup.
+    pub unlogged_pages: RwLock<()>,
+    /// What sessions that ended left for the next ones.
+    pub idle: Mutex<Vec<Box<SessionState>>>,
+    pub file: Arc<StoreFile>,
+    pub barrier: Arc<Barrier>,
+    numbers: AtomicU64,
+    undo_directory: Option<PathBuf>,
+    poisoned: AtomicBool,
+    why_poisoned: Mutex<Option<String>>,
     background: Mutex<Option<Background>>,
-    in_use: Arc<InUse>,
     closed: Mutex<bool>,
 }
+
+/// What comes before a page is written: the log, or the mark that there is none.
+pub(crate) struct Barrier {
+    pub log: OnceLock<Arc<Log>>,
+    pub in_use: OnceLock<InUse>,
+}
+
+impl LogBarrier for Barrier {
+    fn ensure_durable(&self, gsn: Gsn) -> Result<()> {
+        if let Some(log) = self.log.get() {
+            return log.ensure_durable(gsn);
+        }
+        self.in_use.get().map_or(Ok(()), |in_use| in_use.ensure_durable(gsn))
+    }
+
+    fn is_log(&self) -> bool {
+        self.log.get().is_some()
+    }
+}
+
+/// Sessions that are kept for the next ones.
+const MAX_IDLE: usize = 16;
 
 impl Core {
     /// An open tree holds its root in memory: there must be frames left for everything else.
@@ -41,30 +99,146 @@ impl Core {
         )))
     }
 
-    /// Writes everything out and marks the store as cleanly closed. Only without other users.
+    /// A context for a session.
+    pub fn context(&self) -> Context {
+        Context::new(self.pool.worker(), Journal::new(self.log.as_ref()))
+    }
+
+    /// The tree belongs to this engine.
+    #[inline(always)]
+    pub fn check_tree(&self, tree: &Tree) -> Result<()> {
+        if Arc::ptr_eq(tree.open.tree.pool(), &self.pool) {
+            return Ok(());
+        }
+        Err(Error::ForeignTree(tree.name().to_string()))
+    }
+
+    /// A transaction with these options may begin.
+    pub fn check_begin(&self, options: &TxnOptions) -> Result<()> {
+        if options.read_only {
+            return Ok(());
+        }
+        self.check_alive()
+    }
+
+    /// Nothing has failed that cannot be undone.
+    #[inline]
+    pub fn check_alive(&self) -> Result<()> {
+        if self.poisoned.load(Ordering::Relaxed) {
+            let why = self.why_poisoned.lock().clone().unwrap_or_default();
+            return Err(Error::Poisoned(why));
+        }
+        Ok(())
+    }
+
+    /// Nothing may be changed any more.
+    pub fn poison(&self, why: &str) {
+        tracing::error!(why, "the engine is poisoned");
+        self.why_poisoned.lock().get_or_insert_with(|| why.to_string());
+        self.poisoned.store(true, Ordering::Relaxed);
+    }
+
+    /// Why the engine or its log takes no changes any more.
+    pub fn failure(&self) -> Option<String> {
+        let log = self.log.as_ref().and_then(|log| log.is_poisoned());
+        self.check_alive().err().map(|error| error.to_string()).or(log)
+    }
+
+    /// All commits up to this time are durable, or need not be.
+    ///
+    /// Times are drawn inside of sections of the log. The flusher asks the clock, then ends the
+    /// epoch, and each section that drew an earlier time has ended in that epoch: so once the flush
+    /// is durable, all commits up to the answer are.
+    #[inline(always)]
+    pub fn durable(&self) -> u64 {
+        match &self.log {
+            Some(log) if self.durability != Durability::None => log.durable_mark().max(1),
+            _ => u64::MAX >> 2,
+        }
+    }
+
+    /// The error of a snapshot whose versions were given up.
+    pub fn too_old(&self) -> Error {
+        crate::txn::too_old(self)
+    }
+
+    /// A number for a transaction.
+    pub fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// An undo buffer, which goes to a file beside the store when it gets large.
+    pub fn undo_buffer(&self) -> UndoBuffer {
+        UndoBuffer::new(self.undo_directory.clone())
+    }
+
+    /// Keeps what a session owned for the next one.
+    pub fn keep_idle(&self, state: Box<SessionState>) {
+        state.cx.worker.release();
+        let mut idle = self.idle.lock();
+        if idle.len() < MAX_IDLE && !*self.closed.lock() {
+            idle.push(state);
+        } else {
+            drop(idle);
+            state.retire(self);
+        }
+    }
+
+    /// Writes everything out and leaves the store so that opening it has nothing to do. Only without
+    /// other users.
     fn close(&self) -> Result<()> {
         let mut closed = self.closed.lock();
         if std::mem::replace(&mut *closed, true) {
             return Ok(());
         }
         // 1. Nothing changes any more.
-        self.catalog.reclaim();
+        self.checkpoints.stop();
+        self.janitor.stop();
+        self.idle.lock().drain(..).for_each(|state| state.retire(self));
+        if let Some(why) = self.failure() {
+            return self.abandon(why);
+        }
+        {
+            // Twice: what the first round rolls back or removes, the second clears away.
+            let cx = self.context();
+            self.janitor_round(&cx);
+            if let Some(log) = &self.log {
+                log.flush_now()?;
+            }
+            self.janitor_round(&cx);
+        }
+        self.forest.merge_in(None);
         drop(self.background.lock().take());
-        self.catalog.release();
-        // 2. Every page, then the bitmap.
+        // 2. Every page, the bitmaps, and a superblock that says so.
+        let outcome = match &self.log {
+            Some(_) => self.final_checkpoint(),
+            None => self.close_unlogged(),
+        };
+        self.janitor.forget();
+        let log = self.log.as_ref().map_or(Ok(()), |log| log.close());
+        outcome.and(log)
+    }
+
+    /// Leaves the store as a crash would.
+    fn abandon(&self, why: String) -> Result<()> {
+        self.forest.merge_in(None);
+        drop(self.background.lock().take());
+        self.janitor.forget();
+        if let Some(log) = &self.log {
+            let _ = log.close();
+        }
+        Err(Error::Poisoned(why))
+    }
+
+    /// The end of a store that was used without a log.
+    fn close_unlogged(&self) -> Result<()> {
         let written = self.pool.flush()?;
-        if !self.in_use.is_marked() {
+        let in_use = self.barrier.in_use.get().expect("set when it was opened");
+        if !in_use.is_marked() {
             tracing::info!(path = %self.file.path.display(), "closed unchanged");
             return Ok(());
         }
-        let (catalog_root, next_tree) = self.catalog.roots();
-        let (bitmap, capacity, _) = self.pool.allocator().snapshot();
-        let sequence = self.in_use.block().sequence + 1;
-        self.file.write_bitmap(&bitmap, sequence)?;
-        // 3. All of it durable before the superblock says so.
-        self.file.sync()?;
-        let block = Superblock { sequence, clean: true, capacity, catalog_root, next_tree };
-        self.file.write_superblock(&block)?;
+        self.checkpoints.store_unlogged(self)?;
         tracing::info!(path = %self.file.path.display(), pages_written = written, "closed");
         Ok(())
     }
@@ -116,59 +290,86 @@ impl Engine {
         Self::open_file(file, &options)
     }
 
-    /// Opens a store on a storage that the caller made; for tests with simulated devices.
+    /// Opens a store on storages that the caller made, for its pages and for its log; for tests with
+    /// simulated devices.
     ///
     /// # Errors
     /// As [`Engine::open`].
-    pub fn open_on(storage: Arc<dyn Storage>, options: Options) -> Result<Engine> {
-        Self::open_file(StoreFile::on(storage), &options)
+    pub fn open_on(
+        storage: Arc<dyn Storage>,
+        log: Arc<dyn LogStorage>,
+        options: Options,
+    ) -> Result<Engine> {
+        Self::open_file(StoreFile::on(storage, log), &options)
     }
 
     fn open_file(file: StoreFile, options: &Options) -> Result<Engine> {
-        // Everything that can be refused is, before the first write.
-        let new = file.is_new();
-        let (block, bitmap) = if new {
-            let block = Superblock {
-                sequence: 0,
-                clean: true,
-                capacity: 0,
-                catalog_root: PageId(0),
-                next_tree: FIRST_TREE,
-            };
-            (block, Vec::new())
-        } else {
-            let block = file.read_superblock()?;
-            (block, file.read_bitmap(&block)?)
-        };
+        // 1. Everything that can be refused is, before the first write.
+        options.check()?;
+        let new = file.is_new()?;
+        let mut block = if new { Superblock::first() } else { file.read_superblock()? };
+        let (words, copies) = file.read_bitmap(&block)?;
         let file = Arc::new(file);
-        let block_in_use = Superblock { sequence: block.sequence + 1, clean: false, ..block };
-        let in_use = Arc::new(InUse::new(file.clone(), block_in_use));
-        // An allocator of no pages: the pool checks its options before the file grows.
         let forest = Forest::new();
-        let capacity = if new { 0 } else { block.capacity };
+        let barrier = Arc::new(Barrier { log: OnceLock::new(), in_use: OnceLock::new() });
         let pool = Pool::open(
             options.pool_options(),
             file.storage.clone(),
-            PageAllocator::new(bitmap, capacity),
+            PageAllocator::new(Vec::new(), 0),
             forest.clone(),
-            in_use.clone(),
+            barrier.clone(),
         )?;
-        let worker = pool.worker();
-        let (opened, next_tree) = if new {
-            (None, FIRST_TREE)
-        } else {
-            let tree = btree::Tree::open(&worker, &forest, CATALOG, block.catalog_root)?;
-            (Some(tree), block.next_tree)
+        // 2. What the pages lack, from the log.
+        let recovered = match block.state {
+            StoreState::Logged if !new => {
+                let log = file.open_log(true)?;
+                Some(recover::redo(&file, &log, &block, words.clone(), options)?)
+            }
+            _ => None,
         };
+        let mut end = block.log_end;
+        let (mut in_use, mut losers) = (words, Vec::new());
+        if let Some(recovered) = recovered {
+            block.next_tree = block.next_tree.max(recovered.next_tree);
+            (end, in_use, losers) = (recovered.end, recovered.in_use, recovered.losers);
+        }
         if new {
             file.create()?;
-            pool.allocator().extend(file.storage.capacity_pages());
-            in_use.mark()?;
         }
+        pool.allocator().reset(in_use, file.storage.capacity_pages());
+        // 3. The log goes on.
+        let (clock, ids) = (Arc::new(Clock::new()), Arc::new(Clock::new()));
+        let log = match options.log {
+            true => {
+                let start = LogStart { image_epoch: block.redo_epoch, ..LogStart::after(end) };
+                Some(start_log(&file, options, start, &clock)?)
+            }
+            false => None,
+        };
+        match &log {
+            Some(log) => assert!(barrier.log.set(log.clone()).is_ok(), "set once"),
+            None => {
+                let block = Superblock {
+                    sequence: block.sequence + 1,
+                    state: StoreState::Unlogged,
+                    ..block
+                };
+                let mark = InUse::new(file.clone(), block);
+                assert!(barrier.in_use.set(mark).is_ok(), "set once");
+            }
+        }
+        if new && log.is_none() {
+            barrier.in_use.get().expect("just set").mark()?;
+        }
+        let newest = ids.clone();
+        forest.set_clock(move || newest.now());
         let background = Background::start(&pool)?;
-        let tree = match opened {
-            Some(tree) => tree,
-            None => btree::Tree::create(&worker, &forest, CATALOG)?,
+        let cx = Context::new(pool.worker(), Journal::new(log.as_ref()));
+        let merges = Context::new(pool.worker(), Journal::new(log.as_ref()));
+        forest.merge_in(Some(merges));
+        let tree = match new {
+            true => btree::Tree::create(&cx, &forest, CATALOG)?,
+            false => btree::Tree::open(&cx, &forest, CATALOG, block.catalog_root)?,
         };
         tracing::info!(
             path = %file.path.display(),
@@ -176,20 +377,45 @@ impl Engine {
             frames = pool.frames(),
             policy = pool.policy_name(),
             new,
+            log = log.is_some(),
             "opened"
         );
-        let catalog = Catalog::new(worker, forest.clone(), tree, next_tree);
-        Ok(Engine {
-            core: Arc::new(Core {
-                pool,
-                forest,
-                catalog,
-                file,
-                background: Mutex::new(Some(background)),
-                in_use,
-                closed: Mutex::new(false),
-            }),
-        })
+        block.catalog_root = tree.root_page();
+        let catalog = Catalog::new(forest.clone(), tree, block.next_tree);
+        let core = Arc::new(Core {
+            pool,
+            forest,
+            catalog,
+            log,
+            clock,
+            ids,
+            snapshots: Snapshots::new(),
+            versions: Versions::new(),
+            janitor: Janitor::default(),
+            checkpoints: Checkpoints::new(block, copies, end, options),
+            durability: options.durability,
+            version_bytes: options.version_bytes,
+            validation: Mutex::new(()),
+            unlogged_pages: RwLock::new(()),
+            idle: Mutex::default(),
+            undo_directory: file.directory(),
+            file,
+            barrier,
+            numbers: AtomicU64::new(1),
+            poisoned: AtomicBool::new(false),
+            why_poisoned: Mutex::default(),
+            background: Mutex::new(Some(background)),
+            closed: Mutex::new(false),
+        });
+        // 4. Transactions that had not ended, and drops.
+        if let Err(error) = core.settle(&cx, new, losers) {
+            // What was read is not closed as if it were whole.
+            core.poison(&format!("the store could not be opened: {error}"));
+            return Err(error);
+        }
+        Janitor::start(&core)?;
+        Checkpoints::start(&core)?;
+        Ok(Engine { core })
     }
 
     /// Opens the tree `name` (1 to 255 bytes), creating it if there is none.
@@ -197,7 +423,7 @@ impl Engine {
     /// # Errors
     /// A bad name, too many open trees for the pool, a full device, failed I/O.
     pub fn tree(&self, name: &str) -> Result<Tree> {
-        Ok(Tree { open: self.core.catalog.open_or_create(&self.core, name)? })
+        Ok(Tree { open: self.core.catalog.open_or_create(&self.core, &self.core.context(), name)? })
     }
 
     /// Opens the tree `name`, if there is one.
@@ -205,7 +431,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::tree`].
     pub fn open_tree(&self, name: &str) -> Result<Option<Tree>> {
-        Ok(self.core.catalog.open(&self.core, name)?.map(|open| Tree { open }))
+        Ok(self.core.catalog.open(&self.core, &self.core.context(), name)?.map(|open| Tree { open }))
     }
 
     /// Creates the tree `name`.
@@ -213,16 +439,36 @@ impl Engine {
     /// # Errors
     /// [`Error::TreeExists`], and as [`Engine::tree`].
     pub fn create_tree(&self, name: &str) -> Result<Tree> {
-        Ok(Tree { open: self.core.catalog.create(&self.core, name)? })
+        Ok(Tree { open: self.core.catalog.create(&self.core, &self.core.context(), name)? })
     }
 
-    /// Drops a tree with everything in it and gives its pages back. `tree` must be the only handle.
+    /// Drops a tree with everything in it and gives its pages back. `tree` must be the only handle,
+    /// and no transaction that changed it may be open.
     ///
     /// # Errors
-    /// [`Error::TreeInUse`], [`Error::ForeignTree`], failed I/O.
+    /// [`Error::TreeInUse`], [`Error::ForeignTree`], failed I/O: what is left of the tree is dropped
+    /// when the store is opened again.
     pub fn drop_tree(&self, tree: Tree) -> Result<()> {
         self.core.check_tree(&tree)?;
-        self.core.catalog.drop_tree(tree.open)
+        self.core.check_alive()?;
+        let cx = self.core.context();
+        self.core.let_go(&cx, &tree.open);
+        self.core.catalog.drop_tree(&cx, tree.open)?;
+        self.core.sync_log()
+    }
+
+    /// Gives a tree another name. `tree` must be the only handle; the new one is returned.
+    ///
+    /// # Errors
+    /// [`Error::TreeInUse`], [`Error::TreeExists`], [`Error::InvalidTreeName`],
+    /// [`Error::ForeignTree`], failed I/O.
+    pub fn rename_tree(&self, tree: Tree, name: &str) -> Result<Tree> {
+        self.core.check_tree(&tree)?;
+        self.core.check_alive()?;
+        let cx = self.core.context();
+        self.core.let_go(&cx, &tree.open);
+        let open = self.core.catalog.rename(&self.core, &cx, tree.open, name)?;
+        Ok(Tree { open })
     }
 
     /// Names of all trees, sorted.
@@ -230,7 +476,23 @@ impl Engine {
     /// # Errors
     /// Failed I/O.
     pub fn trees(&self) -> Result<Vec<String>> {
-        self.core.catalog.names()
+        self.core.catalog.names(&self.core.context())
+    }
+
+    /// Begins a transaction with snapshot isolation, in a session of its own.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when the pool is too small for another session; [`Error::Poisoned`].
+    pub fn begin(&self) -> Result<Transaction<'static>> {
+        self.begin_with(TxnOptions::default())
+    }
+
+    /// Begins a transaction, in a session of its own.
+    ///
+    /// # Errors
+    /// As [`Engine::begin`].
+    pub fn begin_with(&self, options: TxnOptions) -> Result<Transaction<'static>> {
+        Transaction::owned(self.session()?, options)
     }
 
     /// A session whose operations block the calling thread. One for each thread.
@@ -238,7 +500,9 @@ impl Engine {
     /// # Errors
     /// [`Error::Limit`] when the pool is too small for another session.
     pub fn session(&self) -> Result<Session> {
-        self.core.pool.check_workers()?;
+        if self.core.idle.lock().is_empty() {
+            self.core.pool.check_workers()?;
+        }
         Ok(Session::new(self.core.clone()))
     }
 
@@ -247,13 +511,32 @@ impl Engine {
     /// # Errors
     /// [`Error::Limit`] when the pool is too small for another session.
     pub fn async_session(&self) -> Result<AsyncSession> {
-        self.core.pool.check_workers()?;
+        if self.core.idle.lock().is_empty() {
+            self.core.pool.check_workers()?;
+        }
         Ok(AsyncSession::new(self.core.clone()))
+    }
+
+    /// Makes everything durable that was committed so far, whatever the durability.
+    ///
+    /// # Errors
+    /// [`Error::CommitUnknown`], [`Error::Poisoned`].
+    pub fn sync(&self) -> Result<()> {
+        self.core.sync_log()
+    }
+
+    /// Writes all pages that are older than this moment, so that recovery would begin here. Without
+    /// a log this does nothing.
+    ///
+    /// # Errors
+    /// Failed I/O.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.core.checkpoint_now()
     }
 
     /// All counters, cumulative since the store was opened.
     pub fn stats(&self) -> Stats {
-        Stats::of(&self.core.pool, &self.core.file)
+        Stats::of(&self.core)
     }
 
     /// The storage back end in use: `uring`, `threads`, `memory` or `sim`. `threads` may stand in
@@ -302,17 +585,56 @@ impl Engine {
     }
 }
 
-impl Core {
-    /// The tree belongs to this engine.
-    #[inline(always)]
-    pub fn check_tree(&self, tree: &Tree) -> Result<()> {
-        if Arc::ptr_eq(tree.open.tree.pool(), &self.pool) {
-            return Ok(());
+/// Starts the log where it goes on.
+fn start_log(
+    file: &StoreFile,
+    options: &Options,
+    start: LogStart,
+    clock: &Arc<Clock>,
+) -> Result<Arc<Log>> {
+    let storage = file.open_log(false)?;
+    let log_options = LogOptions { segment_bytes: options.segment_bytes(), ..Default::default() };
+    let clock = clock.clone();
+    Log::start(storage, log_options, start, Box::new(move || clock.now()))
+}
+
+impl Superblock {
+    /// That of a store that is being created. Its number comes from the hasher of the standard
+    /// library, which is seeded by the system.
+    fn first() -> Superblock {
+        use std::hash::{BuildHasher, RandomState};
+        let store_id = RandomState::new().hash_one(std::time::SystemTime::now()) | 1;
+        Superblock {
+            sequence: 0,
+            state: StoreState::Logged,
+            capacity: 0,
+            catalog_root: PageId(0),
+            next_tree: FIRST_TREE,
+            store_id,
+            redo_epoch: 1,
+            undo_epoch: 1,
+            segment: 1,
+            bitmaps: 0,
+            log_end: LogEnd { store_id, ..LogEnd::default() },
         }
-        Err(Error::ForeignTree(tree.name().to_string()))
+    }
+}
+
+impl Core {
+    /// Makes everything durable that is in the log.
+    pub fn sync_log(&self) -> Result<()> {
+        match &self.log {
+            Some(log) => log.flush_now().map(|_| ()),
+            None => Ok(()),
+        }
     }
 
-    pub fn worker(&self) -> Worker {
-        self.pool.worker()
+    /// Before a tree is dropped or renamed: the janitor must not hold on to it. What waits for a
+    /// snapshot stays, and the tree is in use.
+    fn let_go(&self, cx: &Context, _tree: &Arc<OpenTree>) {
+        if !self.janitor.is_idle() {
+            let _ = self.sync_log();
+            self.janitor_round(cx);
+        }
     }
 }

@@ -3,27 +3,35 @@
 
 mod async_session;
 mod catalog;
+mod checkpoint;
 mod engine;
+mod internal;
+mod janitor;
 mod mvcc;
 mod ops;
 mod options;
+mod recover;
 mod session;
 mod stats;
 mod store;
+mod transaction;
+mod txn;
 mod verify;
 
-pub use async_session::{AsyncSession, run};
+pub use async_session::{AsyncSession, AsyncTransaction, run};
 pub use catalog::MAX_TREE_NAME;
 pub use engine::{Engine, Tree};
-pub use options::Options;
-pub use session::{Range, Session};
+pub use options::{MIN_LOG_BYTES, Options};
+pub use session::Session;
 pub use stats::{Stats, TreeStat};
-pub use store::{DATA_FILE, STORE_VERSION};
+pub use store::{DATA_FILE, LOG_DIRECTORY, STORE_VERSION};
+pub use transaction::{Range, Savepoint, Transaction};
+pub use txn::{Durability, Isolation, Ticket, TxnOptions};
 pub use verify::VerifyReport;
 pub use wattle_btree::{Direction, MAX_KEY, MAX_VALUE};
 pub use wattle_buffer::{
     Error, MIN_POOL_BYTES, PAGE_SIZE, Result,
-    io::{IoKind, Storage},
+    io::{IoKind, LogStorage, Storage},
 };
 
 /// Simulated devices, memory devices and the device probe.

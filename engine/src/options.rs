@@ -1,7 +1,11 @@
 //! Options of an engine. Each has a unit, a default and limits; checked when the engine is opened.
 
 use std::time::Duration;
-use wattle_buffer::{PoolOptions, io::IoKind};
+use crate::txn::Durability;
+use wattle_buffer::{Error, PoolOptions, Result, io::IoKind};
+
+/// Least limit of the log, bytes.
+pub const MIN_LOG_BYTES: u64 = 2 << 20;
 
 /// How to open an engine. Build it from [`Options::default`].
 ///
@@ -18,6 +22,11 @@ pub struct Options {
     pub(crate) io: IoKind,
     pub(crate) stall_timeout: Duration,
     pub(crate) create: bool,
+    pub(crate) log: bool,
+    pub(crate) durability: Durability,
+    pub(crate) log_bytes: u64,
+    pub(crate) version_bytes: u64,
+    pub(crate) atomic_pages: bool,
 }
 
 impl Default for Options {
@@ -30,6 +39,11 @@ impl Default for Options {
             io: IoKind::Uring,
             stall_timeout: Duration::from_secs(10),
             create: true,
+            log: true,
+            durability: Durability::Sync,
+            log_bytes: 1 << 30,
+            version_bytes: 32 << 20,
+            atomic_pages: false,
         }
     }
 }
@@ -79,6 +93,65 @@ impl Options {
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
+    }
+
+    /// Whether changes are logged. Without a log nothing is durable before the store is closed, and a
+    /// store whose process ends before that is lost. Default true.
+    pub fn log(mut self, log: bool) -> Self {
+        self.log = log;
+        self
+    }
+
+    /// What commits wait for. Default [`Durability::Sync`].
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Bytes of log that the engine aims to stay below by checkpoints, and so about what recovery
+    /// has to read: at least [`crate::MIN_LOG_BYTES`], default 1 GiB. A transaction that stays open
+    /// keeps the log from its first change on beyond that.
+    pub fn log_bytes(mut self, bytes: u64) -> Self {
+        self.log_bytes = bytes;
+        self
+    }
+
+    /// Memory for versions of records that open snapshots may need, bytes: at least 1 MiB, default
+    /// 32 MiB. At the limit the oldest snapshot is given up: its next read fails with
+    /// [`crate::Error::SnapshotTooOld`].
+    pub fn version_bytes(mut self, bytes: u64) -> Self {
+        self.version_bytes = bytes;
+        self
+    }
+
+    /// The device writes 4 KiB as a whole or not at all, even when power fails: pages need not be
+    /// logged in full at their first change after a checkpoint. Default false.
+    pub fn atomic_page_writes(mut self, atomic: bool) -> Self {
+        self.atomic_pages = atomic;
+        self
+    }
+
+    /// Limits that the pool does not check.
+    pub(crate) fn check(&self) -> Result<()> {
+        if self.log_bytes < MIN_LOG_BYTES {
+            return Err(Error::InvalidOption(format!(
+                "log_bytes is at least {MIN_LOG_BYTES}, not {}",
+                self.log_bytes
+            )));
+        }
+        if self.version_bytes < 1 << 20 {
+            return Err(Error::InvalidOption(format!(
+                "version_bytes is at least {}, not {}",
+                1 << 20,
+                self.version_bytes
+            )));
+        }
+        Ok(())
+    }
+
+    /// Bytes of a segment of the log: a sixteenth of the limit.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        (self.log_bytes / 16).clamp(128 << 10, 16 << 20) & !4095
     }
 
     pub(crate) fn pool_options(&self) -> PoolOptions {

@@ -1,7 +1,7 @@
 //! Statistics: everything that the benchmark prints, and sizes of trees.
 
-use crate::store::StoreFile;
-use wattle_buffer::{PAGE_SIZE, Pool};
+use crate::engine::Core;
+use wattle_buffer::PAGE_SIZE;
 
 /// Counters of an engine, cumulative since it was opened, and a few gauges of this moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -44,10 +44,32 @@ pub struct Stats {
     pub used_pages: u64,
     /// Pages of the data file.
     pub pages: u64,
+    /// Bytes written to the log, padding included.
+    pub log_bytes: u64,
+    /// Bytes of records in the log.
+    pub log_record_bytes: u64,
+    /// Of these, bytes of images of pages.
+    pub log_image_bytes: u64,
+    /// Times that the log was written.
+    pub log_flushes: u64,
+    /// Times that the log was synced.
+    pub log_syncs: u64,
+    /// Median time of the last syncs of the log, microseconds.
+    pub log_sync_median_us: f64,
+    /// Transactions in the log that committed, auto-committed operations included.
+    pub commits: u64,
+    /// Segments of the log that are kept.
+    pub log_segments: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// Memory of versions of records that snapshots may need, bytes.
+    pub version_bytes: u64,
 }
 
 impl Stats {
-    pub(crate) fn of(pool: &Pool, file: &StoreFile) -> Stats {
+    pub(crate) fn of(core: &Core) -> Stats {
+        let (pool, file) = (&core.pool, &core.file);
+        let log = core.log.as_ref().map(|log| log.stats()).unwrap_or_default();
         let sums = pool.counters();
         let (pages, used_pages) = pool.allocator().counts();
         Stats {
@@ -70,6 +92,16 @@ impl Stats {
             file_bytes: file.storage.capacity_pages() * PAGE_SIZE as u64,
             used_pages,
             pages,
+            log_bytes: log.bytes_written,
+            log_record_bytes: log.record_bytes,
+            log_image_bytes: log.image_bytes,
+            log_flushes: log.flushes,
+            log_syncs: log.syncs,
+            log_sync_median_us: log.sync_median_ns as f64 / 1e3,
+            commits: log.commits,
+            log_segments: log.segments,
+            checkpoints: core.checkpoints.count(),
+            version_bytes: core.versions.bytes(),
         }
     }
 }

@@ -1,10 +1,13 @@
-//! The store on disk: a directory with the data file, its two superblocks and the bitmap of pages
-//! in use.
+//! The store on disk: a directory with the data file, its two superblocks, the bitmaps of pages in
+//! use, and the log.
 //!
-//! A superblock says whether the store was closed cleanly. Before the first page is overwritten,
-//! "in use" is written to both copies; closing writes every page, then the bitmap, syncs, and only then
-//! writes "clean" to one copy after the other. Until there is a log, a store in use by a process
-//! that ended is refused.
+//! A superblock says where recovery begins. It lies in the first 512 bytes of its page, so a torn
+//! write leaves the old one or the new one; both copies are written, one after the other, each made
+//! durable. A store that is used without a log is marked so before its first page is overwritten,
+//! and refused if its process ends before it is closed.
+//!
+//! Each group of pages has two copies of its bitmap. A checkpoint overwrites the copy that is not
+//! the valid one: valid is the one with the largest sequence up to that of the superblock.
 
 use parking_lot::Mutex;
 use std::{
@@ -15,50 +18,90 @@ use std::{
 use wattle_buffer::{
     BITMAP_GROUP, Error, Gsn, LogBarrier, PAGE_SIZE, PageId, PageImage, PageKind, Result, TreeId,
     bitmap_page,
-    io::{IoKind, PageWrite, Storage},
+    io::{IoKind, LogStorage, PageWrite, Storage, open_log},
     page::header,
 };
+use wattle_wal::LogEnd;
 
 /// Name of the data file in the directory of a store.
 pub const DATA_FILE: &str = "data";
+/// Name of the directory of the log in the directory of a store.
+pub const LOG_DIRECTORY: &str = "log";
 /// Tree id of pages that belong to no tree.
 const NO_TREE: TreeId = TreeId(u32::MAX);
-/// Pages of a new store: superblocks, bitmap and some room.
+/// Pages of a new store: superblocks, bitmaps and some room.
 const FIRST_PAGES: u64 = 256;
 /// Format version of a store.
-pub const STORE_VERSION: u32 = 1;
+pub const STORE_VERSION: u32 = 2;
 
 /// Bytes that any store has at least.
 const FIRST_PAGE_END: u64 = PAGE_SIZE as u64;
 const MAGIC: &[u8; 8] = b"WATTLEdb";
-const MAGIC_AT: usize = 32;
-const VERSION_AT: usize = 40;
-const CLEAN_AT: usize = 44;
-const SEQUENCE_AT: usize = 48;
-const CAPACITY_AT: usize = 56;
-const CATALOG_ROOT_AT: usize = 64;
-const NEXT_TREE_AT: usize = 72;
-const BITMAP_AT: usize = 64;
-const _: () = assert!(MAGIC_AT >= header::END);
-const _: () = assert!((PAGE_SIZE - BITMAP_AT) * 8 == BITMAP_GROUP as usize);
+/// Offsets in a superblock; also listed in the format description.
+pub(crate) mod at {
+    pub const MAGIC: usize = 32;
+    pub const VERSION: usize = 40;
+    pub const STATE: usize = 44;
+    pub const SEQUENCE: usize = 48;
+    pub const CAPACITY: usize = 56;
+    pub const CATALOG_ROOT: usize = 64;
+    pub const NEXT_TREE: usize = 72;
+    pub const STORE_ID: usize = 80;
+    pub const REDO_EPOCH: usize = 88;
+    pub const UNDO_EPOCH: usize = 96;
+    pub const SEGMENT: usize = 104;
+    pub const END_SEGMENT: usize = 112;
+    pub const END_EPOCH: usize = 120;
+    pub const END_FLUSH: usize = 128;
+    pub const END_SEQUENCE: usize = 136;
+    pub const BITMAPS: usize = 144;
+    pub const END: usize = 152;
+    /// In a page of a bitmap: the words.
+    pub const BITMAP: usize = 64;
+}
+const _: () = assert!(at::MAGIC >= header::END && at::END <= 512);
+const _: () = assert!((PAGE_SIZE - at::BITMAP) * 8 == BITMAP_GROUP as usize);
+
+/// How a store was left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StoreState {
+    /// In use without a log: the pages mean nothing until it is closed.
+    Unlogged = 0,
+    /// Closed without a log: the pages and bitmaps are all there is.
+    Closed = 1,
+    /// The log from the checkpoint on says what the pages lack, perhaps nothing.
+    Logged = 2,
+}
 
 /// What a superblock says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Superblock {
     /// Rises with every change of the superblock.
     pub sequence: u64,
-    /// Closed cleanly.
-    pub clean: bool,
+    /// How the store was left.
+    pub state: StoreState,
     /// Pages of the data file.
     pub capacity: u64,
     /// Root page of the catalog.
     pub catalog_root: PageId,
     /// Next unused tree id.
     pub next_tree: TreeId,
+    /// Random number that the log carries too.
+    pub store_id: u64,
+    /// Changes of this epoch and later ones may be missing in the pages.
+    pub redo_epoch: u64,
+    /// Transactions that had not ended at the checkpoint have no records before this epoch.
+    pub undo_epoch: u64,
+    /// Segment of the log to begin reading at.
+    pub segment: u64,
+    /// Which copies of the bitmaps are valid, see [`BitmapCopies::fingerprint`].
+    pub bitmaps: u64,
+    /// Closed: where the log ended that a new one goes on after.
+    pub log_end: LogEnd,
 }
 
-/// Marks the store as in use, durably, before the first page of it is overwritten. A store that was
-/// only read stays cleanly closed, whatever becomes of the process.
+/// Marks the store as in use without a log, durably, before the first page of it is overwritten. A
+/// store that was only read stays closed, whatever becomes of the process.
 pub struct InUse {
     file: Arc<StoreFile>,
     block: Superblock,
@@ -85,18 +128,21 @@ impl InUse {
     pub fn is_marked(&self) -> bool {
         *self.marked.lock()
     }
-
-    /// The superblock of the store while it is in use.
-    pub fn block(&self) -> &Superblock {
-        &self.block
-    }
 }
 
 impl LogBarrier for InUse {
     fn ensure_durable(&self, _: Gsn) -> Result<()> {
-        // There is no log yet: this is the one thing that must come before a page.
+        // Without a log this is the one thing that must come before a page.
         self.mark()
     }
+}
+
+/// Where the log is.
+enum LogPlace {
+    /// In a directory.
+    Directory(IoKind, PathBuf),
+    /// On a storage that the caller made.
+    Storage(Arc<dyn LogStorage>),
 }
 
 /// An open data file, locked against a second opening.
@@ -105,6 +151,8 @@ pub struct StoreFile {
     pub path: PathBuf,
     /// The pages.
     pub storage: Arc<dyn Storage>,
+    /// The log.
+    log: LogPlace,
     /// Held for its lock.
     _lock: Option<File>,
 }
@@ -117,7 +165,8 @@ impl StoreFile {
                 .map_err(|error| Error::io(format_args!("open {}", data.display()), error))
         };
         if io == IoKind::Memory {
-            return Ok(StoreFile { path: path.into(), storage: storage(path)?, _lock: None });
+            let log = LogPlace::Directory(io, path.join(LOG_DIRECTORY));
+            return Ok(StoreFile { path: path.into(), storage: storage(path)?, log, _lock: None });
         }
         let not_a_store =
             |why: &str| Error::NotAStore { path: path.to_path_buf(), why: why.to_string() };
@@ -174,18 +223,52 @@ impl StoreFile {
                 .and_then(|directory| directory.sync_all())
                 .map_err(|error| Error::io(format_args!("sync {}", directory.display()), error))?;
         }
-        Ok(StoreFile { path: path.into(), storage: storage(&data)?, _lock: Some(lock) })
+        let log = LogPlace::Directory(io, path.join(LOG_DIRECTORY));
+        Ok(StoreFile { path: path.into(), storage: storage(&data)?, log, _lock: Some(lock) })
     }
 
-    /// A store on a storage that the caller made, for tests.
-    pub fn on(storage: Arc<dyn Storage>) -> StoreFile {
+    /// A store on storages that the caller made, for tests.
+    pub fn on(storage: Arc<dyn Storage>, log: Arc<dyn LogStorage>) -> StoreFile {
         let path = PathBuf::from(format!("({} storage)", storage.name()));
-        StoreFile { path, storage, _lock: None }
+        StoreFile { path, storage, log: LogPlace::Storage(log), _lock: None }
     }
 
-    /// Whether there is nothing yet.
-    pub fn is_new(&self) -> bool {
-        self.storage.capacity_pages() == 0
+    /// Opens the log. `exists`: it must be there already.
+    pub fn open_log(&self, exists: bool) -> Result<Arc<dyn LogStorage>> {
+        match &self.log {
+            LogPlace::Storage(log) => Ok(log.clone()),
+            LogPlace::Directory(kind, directory) => {
+                if exists && *kind != IoKind::Memory && !directory.is_dir() {
+                    let why = format!("the directory {} is missing", directory.display());
+                    return Err(Error::WrongLog { path: self.path.clone(), why });
+                }
+                open_log(*kind, directory).map_err(|error| {
+                    Error::io(format_args!("open the log in {}", directory.display()), error)
+                })
+            }
+        }
+    }
+
+    /// The directory of the store, where it has one.
+    pub fn directory(&self) -> Option<PathBuf> {
+        self._lock.as_ref().map(|_| self.path.clone())
+    }
+
+    /// Whether there is nothing yet. A creation that was interrupted leaves no superblock, and no
+    /// more than the first pages.
+    pub fn is_new(&self) -> Result<bool> {
+        let capacity = self.storage.capacity_pages();
+        if capacity == 0 || capacity > FIRST_PAGES {
+            return Ok(capacity == 0);
+        }
+        for page in (0..2.min(capacity)).map(PageId) {
+            let mut image = PageImage::zeroed();
+            self.read(page, &mut image)?;
+            if image.0.iter().any(|byte| *byte != 0) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Reserves the first pages of a new store.
@@ -209,7 +292,7 @@ impl StoreFile {
             }
             let mut image = PageImage::zeroed();
             self.read(page, &mut image)?;
-            if &image.0[MAGIC_AT..MAGIC_AT + 8] == MAGIC {
+            if &image.0[at::MAGIC..at::MAGIC + 8] == MAGIC {
                 known = true;
             }
             match self.decode(page, &image) {
@@ -226,7 +309,7 @@ impl StoreFile {
                 if let Some(error) = damage {
                     tracing::warn!(%error, "one of two superblocks is damaged");
                 }
-                if !block.clean {
+                if block.state == StoreState::Unlogged {
                     return Err(Error::NotClosed { path: self.path.clone() });
                 }
                 Ok(block)
@@ -241,8 +324,8 @@ impl StoreFile {
 
     fn decode(&self, page: PageId, image: &PageImage) -> Result<Superblock> {
         image.verify(page, NO_TREE)?;
-        let version = image.u32_at(VERSION_AT);
-        if &image.0[MAGIC_AT..MAGIC_AT + 8] != MAGIC
+        let version = image.u32_at(at::VERSION);
+        if &image.0[at::MAGIC..at::MAGIC + 8] != MAGIC
             || PageKind::from_u8(image.0[header::KIND]) != Some(PageKind::Superblock)
         {
             return Err(Error::corruption(page, "it is not a superblock"));
@@ -254,12 +337,33 @@ impl StoreFile {
                 expected: STORE_VERSION,
             });
         }
+        let store_id = image.u64_at(at::STORE_ID);
         let block = Superblock {
-            sequence: image.u64_at(SEQUENCE_AT),
-            clean: image.u32_at(CLEAN_AT) == 1,
-            capacity: image.u64_at(CAPACITY_AT),
-            catalog_root: PageId(image.u64_at(CATALOG_ROOT_AT)),
-            next_tree: TreeId(image.u32_at(NEXT_TREE_AT)),
+            sequence: image.u64_at(at::SEQUENCE),
+            state: match image.u32_at(at::STATE) {
+                0 => StoreState::Unlogged,
+                1 => StoreState::Closed,
+                2 => StoreState::Logged,
+                state => {
+                    let what = format_args!("the store is in the unknown state {state}");
+                    return Err(Error::corruption(page, what));
+                }
+            },
+            capacity: image.u64_at(at::CAPACITY),
+            catalog_root: PageId(image.u64_at(at::CATALOG_ROOT)),
+            next_tree: TreeId(image.u32_at(at::NEXT_TREE)),
+            store_id,
+            redo_epoch: image.u64_at(at::REDO_EPOCH),
+            undo_epoch: image.u64_at(at::UNDO_EPOCH),
+            segment: image.u64_at(at::SEGMENT),
+            bitmaps: image.u64_at(at::BITMAPS),
+            log_end: LogEnd {
+                store_id,
+                segment: image.u64_at(at::END_SEGMENT),
+                epoch: image.u64_at(at::END_EPOCH),
+                flush: image.u64_at(at::END_FLUSH),
+                sequence: image.u64_at(at::END_SEQUENCE),
+            },
         };
         if block.capacity > self.storage.capacity_pages() {
             return Err(Error::corruption(
@@ -279,13 +383,22 @@ impl StoreFile {
         for page in [PageId(0), PageId(1)] {
             let mut image = PageImage::zeroed();
             image.format(PageKind::Superblock, 0, page, NO_TREE);
-            image.0[MAGIC_AT..MAGIC_AT + 8].copy_from_slice(MAGIC);
-            image.set_u32(VERSION_AT, STORE_VERSION);
-            image.set_u32(CLEAN_AT, u32::from(block.clean));
-            image.set_u64(SEQUENCE_AT, block.sequence);
-            image.set_u64(CAPACITY_AT, block.capacity);
-            image.set_u64(CATALOG_ROOT_AT, block.catalog_root.0);
-            image.set_u32(NEXT_TREE_AT, block.next_tree.0);
+            image.0[at::MAGIC..at::MAGIC + 8].copy_from_slice(MAGIC);
+            image.set_u32(at::VERSION, STORE_VERSION);
+            image.set_u32(at::STATE, block.state as u32);
+            image.set_u64(at::SEQUENCE, block.sequence);
+            image.set_u64(at::CAPACITY, block.capacity);
+            image.set_u64(at::CATALOG_ROOT, block.catalog_root.0);
+            image.set_u32(at::NEXT_TREE, block.next_tree.0);
+            image.set_u64(at::STORE_ID, block.store_id);
+            image.set_u64(at::REDO_EPOCH, block.redo_epoch);
+            image.set_u64(at::UNDO_EPOCH, block.undo_epoch);
+            image.set_u64(at::SEGMENT, block.segment);
+            image.set_u64(at::END_SEGMENT, block.log_end.segment);
+            image.set_u64(at::END_EPOCH, block.log_end.epoch);
+            image.set_u64(at::END_FLUSH, block.log_end.flush);
+            image.set_u64(at::END_SEQUENCE, block.log_end.sequence);
+            image.set_u64(at::BITMAPS, block.bitmaps);
             image.seal();
             self.write(&[PageWrite { page, image: &image }])?;
             self.sync()?;
@@ -293,41 +406,69 @@ impl StoreFile {
         Ok(())
     }
 
-    /// Reads the bitmap of a store that was closed with this superblock.
-    pub fn read_bitmap(&self, block: &Superblock) -> Result<Vec<u64>> {
+    /// Reads the bitmaps of a store with this superblock, and for each group which of its copies is
+    /// the valid one.
+    pub fn read_bitmap(&self, block: &Superblock) -> Result<(Vec<u64>, BitmapCopies)> {
         let mut words = Vec::with_capacity(block.capacity.div_ceil(64) as usize);
+        let (mut copies, mut damage) = (BitmapCopies::default(), None);
         let mut image = PageImage::zeroed();
         for group in 0..block.capacity.div_ceil(BITMAP_GROUP) {
-            let page = bitmap_page(group);
-            self.read(page, &mut image)?;
-            image.verify(page, NO_TREE)?;
-            let closed = image.u64_at(header::GSN);
-            if closed != block.sequence
-                || PageKind::from_u8(image.0[header::KIND]) != Some(PageKind::Bitmap)
-            {
-                return Err(Error::corruption(
-                    page,
-                    format_args!("it is not the bitmap of closing {}", block.sequence),
-                ));
+            let mut valid: Option<(u64, u64)> = None;
+            for copy in 0..2 {
+                let page = bitmap_page(group, copy);
+                if page.0 >= block.capacity {
+                    continue;
+                }
+                self.read(page, &mut image)?;
+                match bitmap_sequence(page, &image) {
+                    // Written by a checkpoint that did not come to its end.
+                    Ok(Some(sequence)) if sequence > block.sequence => {}
+                    Ok(Some(sequence)) if valid.is_none_or(|(newest, _)| newest < sequence) => {
+                        valid = Some((sequence, copy));
+                    }
+                    Ok(_) => {}
+                    // What a checkpoint left that a crash interrupted, unless it is the one that is
+                    // missing in the end.
+                    Err(error) => damage = Some(error),
+                }
             }
-            for word in 0..BITMAP_GROUP as usize / 64 {
-                words.push(image.u64_at(BITMAP_AT + 8 * word));
+            let start = words.len();
+            words.resize(start + BITMAP_GROUP as usize / 64, 0);
+            let (sequence, copy) = valid.unwrap_or((0, 1));
+            copies.valid.push((copy as u8, sequence));
+            if valid.is_some() {
+                self.read(bitmap_page(group, copy), &mut image)?;
+                for (at, word) in words[start..].iter_mut().enumerate() {
+                    *word = image.u64_at(at::BITMAP + 8 * at);
+                }
             }
         }
+        if copies.fingerprint() != block.bitmaps {
+            let page = bitmap_page(0, 0);
+            let what = "the bitmaps of pages in use are not those of the last checkpoint";
+            return Err(damage.unwrap_or_else(|| Error::corruption(page, what)));
+        }
         words.truncate(block.capacity.div_ceil(64) as usize);
-        Ok(words)
+        Ok((words, copies))
     }
 
-    /// Writes the bitmap for closing number `sequence`.
-    pub fn write_bitmap(&self, words: &[u64], sequence: u64) -> Result<()> {
+    /// Writes bitmaps for the superblock with number `sequence`, which follows once they are
+    /// durable. The valid copies stay.
+    pub fn write_bitmap(
+        &self,
+        groups: &[(u64, Vec<u64>)],
+        sequence: u64,
+        copies: &BitmapCopies,
+    ) -> Result<()> {
         let mut image = PageImage::zeroed();
-        for (group, words) in words.chunks(BITMAP_GROUP as usize / 64).enumerate() {
-            let page = bitmap_page(group as u64);
+        for (group, words) in groups {
+            // Another attempt after a failure overwrites its own copy.
+            let page = bitmap_page(*group, copies.spare(*group));
             image.0.fill(0);
             image.format(PageKind::Bitmap, 0, page, NO_TREE);
             image.set_u64(header::GSN, sequence);
             for (i, word) in words.iter().enumerate() {
-                image.set_u64(BITMAP_AT + 8 * i, *word);
+                image.set_u64(at::BITMAP + 8 * i, *word);
             }
             image.seal();
             self.write(&[PageWrite { page, image: &image }])?;
@@ -355,4 +496,55 @@ impl StoreFile {
         }
         Ok(())
     }
+}
+
+/// Which of the two copies of the bitmap of each group is the valid one, and its sequence.
+#[derive(Clone, Debug, Default)]
+pub struct BitmapCopies {
+    valid: Vec<(u8, u64)>,
+}
+
+impl BitmapCopies {
+    /// The copy that may be overwritten.
+    fn spare(&self, group: u64) -> u64 {
+        self.valid.get(group as usize).map_or(0, |(copy, _)| 1 - u64::from(*copy))
+    }
+
+    /// What is valid once the bitmaps of these groups were written for superblock `sequence`.
+    pub fn with(&self, groups: &[(u64, Vec<u64>)], sequence: u64) -> BitmapCopies {
+        let mut valid = self.valid.clone();
+        for (group, _) in groups {
+            let index = *group as usize;
+            if index >= valid.len() {
+                valid.resize(index + 1, (1, 0));
+            }
+            valid[index] = (self.spare(*group) as u8, sequence);
+        }
+        BitmapCopies { valid }
+    }
+
+    /// A number that tells this set of valid copies from others: a sum over all groups that have
+    /// one, of the group and its sequence mixed.
+    pub fn fingerprint(&self) -> u64 {
+        let groups = self.valid.iter().enumerate().filter(|(_, (_, sequence))| *sequence != 0);
+        groups.fold(0u64, |sum, (group, (_, sequence))| {
+            // The finalizer of SplitMix64.
+            let mut mixed = sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (group as u64 + 1);
+            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            sum.wrapping_add(mixed ^ (mixed >> 31))
+        })
+    }
+}
+
+/// Sequence of a page of a bitmap; `None` when it was never written.
+fn bitmap_sequence(page: PageId, image: &PageImage) -> Result<Option<u64>> {
+    if image.0.iter().all(|byte| *byte == 0) {
+        return Ok(None);
+    }
+    image.verify(page, NO_TREE)?;
+    if PageKind::from_u8(image.0[header::KIND]) != Some(PageKind::Bitmap) {
+        return Err(Error::corruption(page, "it is not a bitmap"));
+    }
+    Ok(Some(image.u64_at(header::GSN)))
 }
