@@ -1,8 +1,7 @@
 //! The log: what appenders, flusher, helper and those who wait share, and the public face of it.
 //!
-//! Order of locks: `signal` is taken under the buffer of an appender, and takes nothing; `slots`
-//! before buffers; `waits`, `stats` and the state of the segments by themselves. Wakers are called
-//! with nothing locked.
+//! Order of locks: `slots`, the buffer of an appender, `signal`, `stats`; `waits` and the state of
+//! the segments by themselves. Wakers are called with nothing locked.
 //!
 //! Invariants: only the flusher advances the epoch (poisoning does, when it is done for), and
 //! under `signal`; `durable_epoch` is below `epoch`, ascends, and is stored after the mark that

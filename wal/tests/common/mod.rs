@@ -45,7 +45,7 @@ pub fn contents(id: u64, len: usize) -> Vec<u8> {
         state ^= state >> 7;
         state ^= state << 17;
         // A third of the bytes is zero, as in real pages.
-        bytes.push(if state % 3 == 0 { 0 } else { (state >> 24) as u8 });
+        bytes.push(if state.is_multiple_of(3) { 0 } else { (state >> 24) as u8 });
     }
     bytes
 }
