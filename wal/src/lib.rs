@@ -8,15 +8,15 @@ mod log;
 mod reader;
 pub mod record;
 mod segment;
+mod shared;
 mod stats;
 mod wait;
 
 pub use append::{Appender, GSN_COUNTER_BITS, Section, epoch_of};
-pub use log::{
-    BUFFER_BYTES, IDLE_FLUSH, Log, LogOptions, LogStart, MAX_BUFFER, MIN_BUFFER, Urgency,
-};
+pub use log::{Log, LogOptions, LogStart, Urgency};
 pub use reader::{Flush, LogEnd, LogReader};
 pub use record::{AUTO, Kind, MAX_OPS, MAX_RECORD};
+pub use shared::{BUFFER_BYTES, IDLE_FLUSH, MAX_BUFFER, MIN_BUFFER};
 pub use stats::{LogStats, RECENT_SYNCS};
 pub use wait::NextFlush;
 

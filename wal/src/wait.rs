@@ -6,7 +6,8 @@
 
 use crate::{
     append::Appender,
-    log::{Cut, Log, Urgency},
+    log::{Log, Urgency},
+    shared::Cut,
 };
 use parking_lot::{Condvar, Mutex};
 use std::{
