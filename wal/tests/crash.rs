@@ -268,3 +268,53 @@ fn a_record_is_never_there_without_the_one_that_it_names() {
         }
     }
 }
+
+#[test]
+fn generation_after_generation_nothing_read_once_is_lost() {
+    for seed in 0..60u64 {
+        let mut random = StdRng::seed_from_u64(seed);
+        let mut device = Arc::new(SimStorage::new(FaultPlan::new(seed)));
+        let mut begin = LogStart::default();
+        let (mut id, mut known) = (0u64, Vec::new());
+        for generation in 0..6 {
+            let what = format!("seed {seed}, generation {generation}");
+            let storage: Arc<dyn LogStorage> = device.clone();
+            let log = start(&storage, begin);
+            let appender = log.appender();
+            let fault = Fault::Error(std::io::ErrorKind::Other);
+            let (op, nth) = match random.random_range(0..3) {
+                0 => (Op::LogWrite, random.random_range(1..60)),
+                1 => (Op::LogSync, random.random_range(1..12)),
+                _ => (Op::LogSync, 1000),
+            };
+            device.set_plan(FaultPlan::new(seed).nth(op, nth, fault));
+            let mut acknowledged = known.clone();
+            let mut mine = Vec::new();
+            for _ in 0..random.random_range(0..30) {
+                id += 1;
+                append(&appender, id, [20, 900, 25_000][random.random_range(0..3)]);
+                mine.push(id);
+                if random.random_bool(0.4) {
+                    if log.flush_now().is_err() {
+                        break;
+                    }
+                    acknowledged.append(&mut mine);
+                }
+            }
+            // Some of these close in order, some lose their power before.
+            let before = device.crash(seed * 10 + generation);
+            drop(log);
+            let left = if random.random_bool(0.5) { before } else { device.crash(seed) };
+            device = Arc::new(left);
+            let storage: Arc<dyn LogStorage> = device.clone();
+            let (flushes, end) = read(&storage, 1).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let found: Vec<u64> = records(&flushes).iter().map(|found| found.id).collect();
+            let lost: Vec<_> = acknowledged.iter().filter(|id| !found.contains(id)).collect();
+            assert!(lost.is_empty(), "{what}: {lost:?} are lost");
+            assert!(found.is_sorted() && found.starts_with(&known), "{what}");
+            // What was read once is relied upon: it must be there in all generations to come.
+            known = found;
+            begin = LogStart::after(end);
+        }
+    }
+}
