@@ -149,7 +149,7 @@ fn crash_run(seed: u64) {
 
 #[test]
 fn a_power_cut_takes_nothing_that_was_acknowledged() {
-    for seed in 1..=12 {
+    for seed in 1..=12 * rounds() {
         crash_run(seed);
     }
 }
@@ -157,7 +157,7 @@ fn a_power_cut_takes_nothing_that_was_acknowledged() {
 #[test]
 fn a_flush_that_was_not_synced_is_there_as_a_whole_or_not_at_all() {
     let mut outcomes = BTreeSet::new();
-    for seed in 0..200u64 {
+    for seed in 0..200 * rounds() {
         let device = Arc::new(SimStorage::new(FaultPlan::new(seed)));
         let storage: Arc<dyn LogStorage> = device.clone();
         let log = start(&storage, LogStart::default());
@@ -191,7 +191,7 @@ fn a_flush_that_was_not_synced_is_there_as_a_whole_or_not_at_all() {
 #[test]
 fn a_flush_across_segments_is_whole_or_not_there() {
     let mut outcomes = BTreeSet::new();
-    for seed in 0..100u64 {
+    for seed in 0..100 * rounds() {
         let device = Arc::new(SimStorage::new(FaultPlan::new(seed)));
         let storage: Arc<dyn LogStorage> = device.clone();
         let log = start(&storage, LogStart::default());
@@ -227,7 +227,7 @@ fn a_flush_across_segments_is_whole_or_not_there() {
 
 #[test]
 fn a_record_is_never_there_without_the_one_that_it_names() {
-    for seed in 0..6u64 {
+    for seed in 0..6 * rounds() {
         let plan = FaultPlan::new(seed);
         let latency = Fault::Latency(Duration::from_micros(100));
         let device = Arc::new(SimStorage::new(plan.sometimes(Op::LogSync, 0.7, latency)));
@@ -271,7 +271,7 @@ fn a_record_is_never_there_without_the_one_that_it_names() {
 
 #[test]
 fn generation_after_generation_nothing_read_once_is_lost() {
-    for seed in 0..60u64 {
+    for seed in 0..60 * rounds() {
         let mut random = StdRng::seed_from_u64(seed);
         let mut device = Arc::new(SimStorage::new(FaultPlan::new(seed)));
         let mut begin = LogStart::default();

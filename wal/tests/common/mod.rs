@@ -10,6 +10,11 @@ use wattle_wal::{
 /// Number of the store in all tests.
 pub const STORE: u64 = 0xABCD;
 
+/// How much longer than usual the tests with seeds run (`WATTLE_ROUNDS`).
+pub fn rounds() -> u64 {
+    std::env::var("WATTLE_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
+}
+
 /// A numbered record that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
