@@ -8,8 +8,8 @@
 //! begins the next but one; a record that was not finished is never in a buffer without a section.
 
 use crate::{
-    log::Shared,
     record::{self, AUTO, Kind, MAX_OPS, MAX_RECORD, OPS_AT, UNDO_LEN_AT},
+    shared::Shared,
 };
 use parking_lot::{Mutex, MutexGuard};
 use std::{

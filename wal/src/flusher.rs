@@ -7,8 +7,9 @@
 
 use crate::{
     block::{self, BlockHeader, CHUNK_HEADER, MAX_BLOCK, MAX_PAYLOAD, SECTOR, SegmentHeader},
-    log::{Cut, LogStart, Shared},
+    log::LogStart,
     record,
+    shared::{Cut, Shared},
 };
 use std::{sync::Arc, time::Instant};
 use wattle_buffer::io::LogBuffer;

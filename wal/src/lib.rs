@@ -1,4 +1,4 @@
-//! Write-ahead log.
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 mod append;
@@ -8,12 +8,26 @@ mod log;
 mod reader;
 pub mod record;
 mod segment;
+mod shared;
 mod stats;
 mod wait;
 
 pub use append::{Appender, GSN_COUNTER_BITS, Section, epoch_of};
 pub use log::{Log, LogOptions, LogStart, Urgency};
 pub use reader::{Flush, LogEnd, LogReader};
-pub use record::{AUTO, Kind, MAX_RECORD};
-pub use stats::LogStats;
+pub use record::{AUTO, Kind, MAX_OPS, MAX_RECORD};
+pub use shared::{BUFFER_BYTES, IDLE_FLUSH, MAX_BUFFER, MIN_BUFFER};
+pub use stats::{LogStats, RECENT_SYNCS};
 pub use wait::NextFlush;
+
+/// The numbers of the format on disk, see `FORMAT.md`.
+pub mod format {
+    pub use crate::{
+        block::{
+            BLOCK_ALIGN, BLOCK_MAGIC, CHUNK_HEADER, FORMAT_VERSION, MASK, MAX_BLOCK, MAX_PAYLOAD,
+            MAX_SECTORS, SECTOR, SEGMENT_HEADER, SEGMENT_MAGIC,
+        },
+        log::{MAX_SEGMENT_BYTES, MIN_SEGMENT_BYTES},
+        record::{MAX_RECORD, OP_HEADER, RECORD_HEADER},
+    };
+}

@@ -1,29 +1,19 @@
-//! The log: what appenders, flusher, helper and those who wait share, and the public face of it.
-//!
-//! Order of locks: `signal` is taken under the buffer of an appender, and takes nothing; `slots`
-//! before buffers; `waits`, `stats` and the state of the segments by themselves. Wakers are called
-//! with nothing locked.
-//!
-//! Invariants: only the flusher advances the epoch (poisoning does, when it is done for), and
-//! under `signal`; `durable_epoch` is below `epoch`, ascends, and is stored after the mark that
-//! belongs to it.
+//! The public face of the log: starting, closing, requests, checkpoints, statistics. Waiting is in
+//! `wait`; what the threads share is in `shared`.
 
 use crate::{
-    append::{Appender, Slot, epoch_of},
+    append::{Appender, epoch_of},
     flusher::Flusher,
     segment::{self, Segments},
-    stats::{LogStats, SyncTimes},
-    wait::Waits,
+    shared::{Clock, Shared},
+    stats::LogStats,
 };
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 use wattle_buffer::{Error, Gsn, LogBarrier, Result, io::LogStorage};
 
@@ -32,23 +22,6 @@ pub const MIN_SEGMENT_BYTES: u64 = 128 << 10;
 /// Largest size of a segment: its places fit 32 bits of pages many times over, and making one ahead
 /// should not take long.
 pub const MAX_SEGMENT_BYTES: u64 = 1 << 30;
-/// Nothing stays in a buffer for longer, even if nobody asks.
-pub const IDLE_FLUSH: Duration = Duration::from_millis(100);
-/// Bytes of all buffers together before appenders are told to wait, as far as
-/// [`MIN_BUFFER`] and [`MAX_BUFFER`] for each allow it.
-pub const BUFFER_BYTES: usize = 8 << 20;
-/// Least soft limit of one buffer.
-pub const MIN_BUFFER: usize = 32 << 10;
-/// Largest soft limit of one buffer.
-pub const MAX_BUFFER: usize = 1 << 20;
-
-/// Bits of the status word, which is 0 as long as everything is well.
-pub(crate) mod status {
-    pub const POISONED: u32 = 1;
-    pub const FULL: u32 = 2;
-    pub const CLOSED: u32 = 4;
-}
-
 /// How the log works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOptions {
@@ -97,49 +70,6 @@ pub enum Urgency {
     Soon,
 }
 
-type Clock = Box<dyn Fn() -> u64 + Send + Sync>;
-
-/// Everything that several threads of the log use.
-pub(crate) struct Shared {
-    pub epoch: AtomicU64,
-    pub image_epoch: AtomicU64,
-    pub status: AtomicU32,
-    pub durable_epoch: AtomicU64,
-    pub durable_mark: AtomicU64,
-    soft_limit: AtomicUsize,
-    /// A GSN whose counter is about to run into the epoch.
-    running_over: AtomicU64,
-    requested_now: AtomicU64,
-    requested_soon: AtomicU64,
-    signal: Mutex<Signal>,
-    wake: Condvar,
-    pub waits: Waits,
-    slots: Mutex<Vec<Arc<Slot>>>,
-    next_worker: AtomicU32,
-    pub segments: Segments,
-    pub stats: Mutex<(LogStats, SyncTimes)>,
-    pub storage: Arc<dyn LogStorage>,
-    pub options: LogOptions,
-    pub clock: Clock,
-}
-
-/// What the flusher sleeps on.
-#[derive(Default)]
-struct Signal {
-    closing: bool,
-    checkpoint: bool,
-    /// When the first of those who asked for `Soon` must have their flush.
-    soon: Option<Instant>,
-}
-
-/// What a cut begins with.
-pub(crate) struct Cut {
-    /// Records of this epoch and of those before it are in.
-    pub epoch: u64,
-    /// A checkpoint begins behind it.
-    pub checkpoint: bool,
-}
-
 /// The write-ahead log of one store. See the crate's page.
 pub struct Log {
     shared: Arc<Shared>,
@@ -167,27 +97,7 @@ impl Log {
         let least = [start.segment, start.sequence, start.flush, start.epoch];
         assert!(!least.contains(&0), "numbers of the log begin with 1: {start:?}");
         let segments = Segments::prepare(&*storage, start.store_id, start.segment, bytes)?;
-        let shared = Arc::new(Shared {
-            epoch: AtomicU64::new(start.epoch),
-            image_epoch: AtomicU64::new(start.image_epoch),
-            status: AtomicU32::new(0),
-            durable_epoch: AtomicU64::new(start.epoch - 1),
-            durable_mark: AtomicU64::new(0),
-            soft_limit: AtomicUsize::new(MAX_BUFFER),
-            running_over: AtomicU64::new(0),
-            requested_now: AtomicU64::new(0),
-            requested_soon: AtomicU64::new(0),
-            signal: Mutex::default(),
-            wake: Condvar::new(),
-            waits: Waits::new(start.image_epoch),
-            slots: Mutex::default(),
-            next_worker: AtomicU32::new(0),
-            segments,
-            stats: Mutex::default(),
-            storage,
-            options,
-            clock,
-        });
+        let shared = Arc::new(Shared::new(storage, options, &start, segments, clock));
         let log = Log { shared: Arc::clone(&shared), threads: Mutex::default() };
         let helper = Arc::clone(&shared);
         log.spawn("log-segments", move || {
@@ -219,16 +129,7 @@ impl Log {
 
     /// A new worker's end of the log.
     pub fn appender(self: &Arc<Self>) -> Appender {
-        let slot = Arc::new(Slot {
-            worker: self.shared.next_worker.fetch_add(1, Ordering::Relaxed),
-            buffer: Mutex::default(),
-            filled: AtomicUsize::new(0),
-            closed: AtomicBool::new(false),
-        });
-        let mut slots = self.shared.slots.lock();
-        slots.push(Arc::clone(&slot));
-        self.shared.limit_for(slots.len());
-        drop(slots);
+        let slot = self.shared.new_slot();
         Appender::new(Arc::clone(&self.shared), slot)
     }
 
@@ -263,12 +164,7 @@ impl Log {
     /// Begins a checkpoint: waits for a cut, and gives the first epoch behind it. From that epoch
     /// on, the first change of a page that was last changed before needs its image in the log.
     pub fn begin_checkpoint(&self) -> Result<u64> {
-        let before = {
-            let mut signal = self.shared.signal.lock();
-            signal.checkpoint = true;
-            self.shared.wake.notify_one();
-            self.shared.image_epoch.load(Ordering::Relaxed)
-        };
+        let before = self.shared.ask_for_checkpoint();
         self.shared.waits.for_checkpoint(before)
     }
 
@@ -307,10 +203,7 @@ impl Log {
     /// Flushes everything and ends the threads. Fails if the log was poisoned before, or is by
     /// this. Nothing may be appended any more; closing twice is fine.
     pub fn close(&self) -> Result<()> {
-        self.shared.set_status(status::CLOSED);
-        self.shared.signal.lock().closing = true;
-        self.shared.wake.notify_one();
-        self.shared.segments.no_more_waiting();
+        self.shared.ask_to_close();
         let mut threads = self.threads.lock();
         // The flusher goes first: it may still need a segment.
         while let Some(thread) = threads.pop() {
@@ -353,194 +246,6 @@ impl LogBarrier for Log {
             Error::CommitUnknown(why) => Error::Poisoned(why),
             other => other,
         })
-    }
-}
-
-impl Shared {
-    pub(crate) fn soft_limit(&self) -> usize {
-        self.soft_limit.load(Ordering::Relaxed)
-    }
-
-    fn limit_for(&self, appenders: usize) {
-        let limit = (BUFFER_BYTES / appenders.max(1)).clamp(MIN_BUFFER, MAX_BUFFER);
-        self.soft_limit.store(limit, Ordering::Relaxed);
-    }
-
-    pub(crate) fn set_status(&self, bit: u32) {
-        self.status.fetch_or(bit, Ordering::Relaxed);
-    }
-
-    pub(crate) fn clear_status(&self, bit: u32) {
-        self.status.fetch_and(!bit, Ordering::Relaxed);
-    }
-
-    /// What a status that is not 0 means to new changes.
-    #[cold]
-    pub(crate) fn check_status(&self) -> Result<()> {
-        if let Some(why) = self.waits.poisoned() {
-            return Err(Error::Poisoned(why));
-        }
-        if self.status.load(Ordering::Relaxed) & status::CLOSED != 0 {
-            return Err(Error::Closed);
-        }
-        self.segments.error().map_or(Ok(()), Err)
-    }
-
-    pub(crate) fn request(&self, epoch: u64, urgency: Urgency) {
-        if self.durable_epoch.load(Ordering::Relaxed) >= epoch {
-            return;
-        }
-        let requested = match urgency {
-            Urgency::Now => &self.requested_now,
-            Urgency::Soon => &self.requested_soon,
-        };
-        // Whoever raised it to this epoch wakes the flusher. Ordered by `signal` with its look.
-        if requested.fetch_max(epoch, Ordering::Relaxed) >= epoch {
-            return;
-        }
-        let mut signal = self.signal.lock();
-        if self.epoch.load(Ordering::Relaxed) > epoch {
-            // The cut that takes it is under way.
-            return;
-        }
-        if urgency == Urgency::Soon {
-            if signal.soon.is_some() {
-                return;
-            }
-            signal.soon = Some(Instant::now() + self.group_delay());
-        }
-        drop(signal);
-        self.wake.notify_one();
-    }
-
-    /// Waiting for company for longer than a sync takes is never worth it.
-    fn group_delay(&self) -> Duration {
-        let median = Duration::from_nanos(self.stats.lock().1.median_ns());
-        if median.is_zero() {
-            self.options.group_delay
-        } else {
-            self.options.group_delay.min(median)
-        }
-    }
-
-    /// A buffer is half full.
-    #[cold]
-    pub(crate) fn wake_for(&self, epoch: u64) {
-        self.request(epoch, Urgency::Now);
-    }
-
-    /// The counter of a GSN has used half of its bits: the next cut leaves an epoch out, so that it
-    /// cannot run into one that is used.
-    #[cold]
-    pub(crate) fn counter_runs_over(&self, gsn: Gsn) {
-        self.running_over.fetch_max(gsn.0, Ordering::Relaxed);
-        self.request(epoch_of(gsn), Urgency::Now);
-    }
-
-    /// The flusher sleeps until there is a reason to flush. Gives whether it is the last flush.
-    pub(crate) fn wait_for_reason(&self) -> bool {
-        let mut tick = Instant::now() + IDLE_FLUSH;
-        let mut signal = self.signal.lock();
-        loop {
-            if signal.closing {
-                return true;
-            }
-            let epoch = self.epoch.load(Ordering::Relaxed);
-            if signal.checkpoint || self.requested_now.load(Ordering::Relaxed) >= epoch {
-                return false;
-            }
-            let now = Instant::now();
-            if signal.soon.is_some_and(|soon| soon <= now) {
-                return false;
-            }
-            if tick <= now {
-                tick = now + IDLE_FLUSH;
-                // No appender holds its buffer and waits for `signal` and `slots` at once.
-                drop(signal);
-                if self.anything_buffered() {
-                    return false;
-                }
-                signal = self.signal.lock();
-                continue;
-            }
-            let until = signal.soon.map_or(tick, |soon| soon.min(tick));
-            self.wake.wait_until(&mut signal, until);
-        }
-    }
-
-    fn anything_buffered(&self) -> bool {
-        let slots = self.slots.lock();
-        slots.iter().any(|slot| slot.filled.load(Ordering::Relaxed) > 0)
-    }
-
-    /// Advances the epoch; whoever begins a section from now on is behind the cut.
-    pub(crate) fn cut(&self) -> Cut {
-        let mut signal = self.signal.lock();
-        signal.soon = None;
-        let checkpoint = std::mem::take(&mut signal.checkpoint);
-        let current = self.epoch.load(Ordering::Relaxed);
-        let over = self.running_over.swap(0, Ordering::Relaxed);
-        let next = if over == 0 { current + 1 } else { (epoch_of(Gsn(over)) + 2).max(current + 1) };
-        if checkpoint {
-            // Before the epoch: whoever reads that one reads this.
-            self.image_epoch.store(next, Ordering::Relaxed);
-        }
-        self.epoch.store(next, Ordering::Release);
-        Cut { epoch: next - 1, checkpoint }
-    }
-
-    /// Takes the records of all epochs up to `cut` out of all buffers, and forgets appenders that
-    /// are gone.
-    pub(crate) fn take_buffers(
-        &self,
-        cut: u64,
-        spares: &mut Vec<Vec<u8>>,
-        taken: &mut Vec<(u32, Vec<u8>)>,
-    ) {
-        let mut slots = self.slots.lock();
-        let (mut bytes, mut commits, mut images) = (0, 0, 0);
-        slots.retain(|slot| {
-            let closed = slot.closed.load(Ordering::Acquire);
-            let mut buffer = slot.buffer.lock();
-            let records = buffer.take(cut, spares.pop().unwrap_or_default());
-            slot.filled.store(buffer.bytes.len(), Ordering::Relaxed);
-            let counts = std::mem::take(&mut buffer.counts);
-            let empty = buffer.bytes.is_empty();
-            drop(buffer);
-            (commits, images) = (commits + counts.commits, images + counts.image_bytes);
-            bytes += records.len() as u64;
-            if records.is_empty() {
-                spares.push(records);
-            } else {
-                taken.push((slot.worker, records));
-            }
-            !(closed && empty)
-        });
-        self.limit_for(slots.len());
-        drop(slots);
-        let stats = &mut self.stats.lock().0;
-        stats.record_bytes += bytes;
-        stats.commits += commits;
-        stats.image_bytes += images;
-    }
-
-    /// A write or a sync of the log failed, or one of its threads did: nothing will be durable any
-    /// more.
-    pub(crate) fn poison(&self, why: String) {
-        tracing::error!(why, "the log is poisoned");
-        self.set_status(status::POISONED);
-        // What was appended before now may be durable or not; what comes later is not.
-        let unknown = {
-            let _signal = self.signal.lock();
-            self.epoch.fetch_add(1, Ordering::Release)
-        };
-        self.waits.poison(why, unknown);
-    }
-
-    /// Everything up to the cut is durable.
-    pub(crate) fn publish(&self, cut: &Cut, mark: u64) {
-        self.durable_mark.store(mark, Ordering::Release);
-        self.waits.publish(cut, &self.durable_epoch);
     }
 }
 

@@ -77,6 +77,8 @@ pub struct LogReader {
     store_id: u64,
     /// Segments with a head, ascending, without gaps.
     segments: Vec<SegmentHeader>,
+    /// For each of them, the least sequence that it or a later one goes on after.
+    limits: Vec<u64>,
     /// Index of the one being read.
     index: usize,
     /// Offset of the next block.
@@ -136,9 +138,14 @@ impl LogReader {
                 None => prepared.push((number, bytes)),
             }
         }
+        let mut limits: Vec<u64> = segments.iter().map(|head| head.sequence - 1).collect();
+        for index in (1..limits.len()).rev() {
+            limits[index - 1] = limits[index - 1].min(limits[index]);
+        }
         let mut reader = LogReader {
             storage,
             store_id,
+            limits,
             index: 0,
             at: SEGMENT_HEADER as u64,
             sequence: 0,
@@ -199,7 +206,7 @@ impl LogReader {
 
     /// The sequence up to which blocks of segment `index` count: what any later head goes on after.
     fn limit(&self, index: usize) -> Option<u64> {
-        self.segments[index + 1..].iter().map(|later| later.sequence - 1).min()
+        self.limits.get(index + 1).copied()
     }
 
     /// Reads one block or passes on to the next segment; gives a flush when it completes one.

@@ -7,7 +7,10 @@
 //! Invariants: at most one segment is ready beside the current one; the list holds exactly the
 //! segments that have a head, ascending; the last of them is never removed.
 
-use crate::{log::Shared, log::status, reader};
+use crate::{
+    reader,
+    shared::{Shared, status},
+};
 use parking_lot::{Condvar, Mutex};
 use std::{io, sync::Arc, time::Duration};
 use wattle_buffer::{Error, Result, io::LogStorage};

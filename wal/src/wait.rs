@@ -6,7 +6,8 @@
 
 use crate::{
     append::Appender,
-    log::{Cut, Log, Urgency},
+    log::{Log, Urgency},
+    shared::Cut,
 };
 use parking_lot::{Condvar, Mutex};
 use std::{
@@ -33,7 +34,7 @@ pub(crate) struct Waits {
 struct State {
     /// Tasks, each with the epoch that it needs.
     durable: Vec<(u64, Waker)>,
-    /// Tasks that need room, each with the count of `taken` that they have seen.
+    /// Tasks that need room.
     room: Vec<Waker>,
     /// How often the buffers were taken.
     taken: u64,
@@ -215,11 +216,15 @@ impl Log {
 
     /// Ready when `appender` has room for another operation.
     pub fn poll_room(&self, appender: &Appender, waker: &Waker) -> Poll<Result<()>> {
-        let seen = self.buffers_taken();
-        match appender.check_room() {
-            Ok(true) => Poll::Ready(Ok(())),
-            Ok(false) => self.poll_flush(seen, waker),
-            Err(error) => Poll::Ready(Err(error)),
+        loop {
+            let seen = self.buffers_taken();
+            if appender.check_room()? {
+                return Poll::Ready(Ok(()));
+            }
+            match self.poll_flush(seen, waker) {
+                Poll::Ready(Ok(())) => {}
+                other => return other,
+            }
         }
     }
 }

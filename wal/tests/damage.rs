@@ -258,3 +258,29 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn every_byte_of_a_tiny_log_may_flip_or_be_the_last() {
+    let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
+    let storage: Arc<dyn LogStorage> = device.clone();
+    let log = start(&storage, LogStart::default());
+    let appender = log.appender();
+    for id in 1..=4 {
+        append(&appender, id, [30, 500, 4000, 0][id as usize - 1]);
+        log.flush_now().expect("a flush");
+    }
+    drop(log);
+    let bytes = device.raw_segment(1).expect("there");
+    let check = |changed: Vec<u8>, what: String| {
+        device.set_raw_segment(1, changed);
+        if let Ok((flushes, _)) = read(&storage, 1) {
+            assert_eq!(records(&flushes).len(), 4, "{what}");
+        }
+    };
+    for at in 0..bytes.len().min(used(&bytes) + 5000) {
+        let mut changed = bytes.clone();
+        changed[at] ^= 1 << (at % 8);
+        check(changed, format!("byte {at} flipped"));
+        check(bytes[..at].to_vec(), format!("cut at {at}"));
+    }
+}

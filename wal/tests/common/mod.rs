@@ -10,6 +10,11 @@ use wattle_wal::{
 /// Number of the store in all tests.
 pub const STORE: u64 = 0xABCD;
 
+/// How much longer than usual the tests with seeds run (`WATTLE_ROUNDS`).
+pub fn rounds() -> u64 {
+    std::env::var("WATTLE_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
+}
+
 /// A numbered record that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
@@ -45,7 +50,7 @@ pub fn contents(id: u64, len: usize) -> Vec<u8> {
         state ^= state >> 7;
         state ^= state << 17;
         // A third of the bytes is zero, as in real pages.
-        bytes.push(if state % 3 == 0 { 0 } else { (state >> 24) as u8 });
+        bytes.push(if state.is_multiple_of(3) { 0 } else { (state >> 24) as u8 });
     }
     bytes
 }
