@@ -17,7 +17,7 @@ use std::{
     ops::Bound,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
 };
 use wattle_btree::{
@@ -188,19 +188,22 @@ pub(crate) struct Catalog {
     state: Mutex<State>,
     tree: Arc<btree::Tree>,
     forest: Arc<Forest>,
+    next_tree: Arc<AtomicU32>,
 }
 
 struct State {
     tree: Arc<btree::Tree>,
-    next_tree: TreeId,
+    next_tree: Arc<AtomicU32>,
     open: BTreeMap<String, Arc<OpenTree>>,
 }
 
 impl Catalog {
     pub fn new(forest: Arc<Forest>, tree: btree::Tree, next: TreeId) -> Catalog {
         let tree = Arc::new(tree);
-        let state = State { tree: tree.clone(), next_tree: next, open: BTreeMap::new() };
-        Catalog { state: Mutex::new(state), tree, forest }
+        let next_tree = Arc::new(AtomicU32::new(next.0));
+        let open = BTreeMap::new();
+        let state = State { tree: tree.clone(), next_tree: next_tree.clone(), open };
+        Catalog { state: Mutex::new(state), tree, forest, next_tree }
     }
 
     /// Root page of the catalog tree.
@@ -208,9 +211,10 @@ impl Catalog {
         self.tree.root_page()
     }
 
-    /// The next unused tree id.
+    /// The next unused tree id. Without the lock, which is held while pages are read and written: an
+    /// id that is taken just now is in the log of the checkpoint that asks.
     pub fn next_tree(&self) -> TreeId {
-        self.state.lock().next_tree
+        TreeId(self.next_tree.load(Ordering::Relaxed))
     }
 
     /// The tree of the catalog, if that is what the id says.
@@ -463,12 +467,12 @@ fn check_name(name: &str) -> Result<()> {
 
 impl State {
     fn take_id(&mut self) -> Result<TreeId> {
-        let id = self.next_tree;
+        let id = TreeId(self.next_tree.load(Ordering::Relaxed));
         // The last id stands for pages without a tree.
         if id.0 >= u32::MAX - 1 {
             return Err(Error::Limit("the store has used up its 2^32 tree ids".to_string()));
         }
-        self.next_tree = TreeId(id.0 + 1);
+        self.next_tree.store(id.0 + 1, Ordering::Relaxed);
         Ok(id)
     }
 

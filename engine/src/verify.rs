@@ -3,8 +3,8 @@
 
 use crate::{catalog::OpenTree, engine::Core, stats::TreeStat};
 use std::{collections::HashMap, sync::Arc};
-use wattle_btree::{LargeValue, TreeReport, chunk_id};
-use wattle_buffer::{Error, PAGE_SIZE, PageId, Result, Worker, is_reserved_page};
+use wattle_btree::{Context, LargeValue, TreeReport, chunk_id};
+use wattle_buffer::{Error, PAGE_SIZE, PageId, Result, TreeId, is_reserved_page};
 
 /// What [`crate::Engine::verify`] found.
 #[derive(Debug, Clone, Default)]
@@ -49,17 +49,19 @@ impl Reached {
 }
 
 pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
-    let worker = core.worker();
-    core.catalog.reclaim();
-    core.catalog.release();
+    let cx = core.context();
+    // Garbage goes before it is counted as lost, as far as no snapshot holds it.
+    core.sync_log()?;
+    core.janitor_round(&cx);
     let _quiet = core.pool.quiet();
     let (in_use, file_pages, used_pages) = core.pool.allocator().snapshot();
     let mut reached = Reached::new(file_pages);
     let mut report = VerifyReport { file_pages, used_pages, ..VerifyReport::default() };
-    let catalog = core.catalog.verify_catalog(&mut |page| reached.page(page), &mut |_, _, _| {})?;
+    let catalog = core.catalog.verify_catalog(&cx, &mut |page| reached.page(page), &mut |_, _, _| {})?;
     report.problems.extend(catalog.problems);
-    for name in core.catalog.names()? {
-        let tree = match core.catalog.open(core, &name) {
+    let listed = core.catalog.listed_ids(&cx)?;
+    for name in core.catalog.names(&cx)? {
+        let tree = match core.catalog.open(core, &cx, &name) {
             Ok(Some(tree)) => tree,
             Ok(None) => {
                 report.problems.push(format!("the tree {name:?} is listed but not found"));
@@ -71,7 +73,7 @@ pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64)) -> Result<Verif
             }
             Err(error) => return Err(error),
         };
-        let checked = verify_tree(&worker, &tree, &mut reached, report.records, progress)?;
+        let checked = verify_tree(&cx, &tree, &listed, &mut reached, report.records, progress)?;
         report.problems.extend(checked.problems);
         report.records += checked.records;
         report.trees += 1;
@@ -102,8 +104,9 @@ pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64)) -> Result<Verif
 }
 
 fn verify_tree(
-    worker: &Worker,
+    cx: &Context,
     open: &Arc<OpenTree>,
+    listed: &[(TreeId, u64)],
     reached: &mut Reached,
     before: u64,
     progress: &mut dyn FnMut(u64),
@@ -112,7 +115,7 @@ fn verify_tree(
     let (mut records, mut damaged) = (0u64, Vec::new());
     let root = open.tree.root_page();
     let mut report =
-        open.tree.verify(worker, &mut |page| reached.page(page), &mut |_, value, special| {
+        open.tree.verify(cx, &mut |page| reached.page(page), &mut |_, value, special| {
             records += 1;
             if records.is_multiple_of(1 << 14) {
                 progress(before + records);
@@ -135,11 +138,13 @@ fn verify_tree(
         }
         return Ok(report);
     };
-    let mut orphans = 0u64;
+    let (mut orphans, chunks_id) = (0u64, store.tree.id());
     let chunks =
-        store.tree.verify(worker, &mut |page| reached.page(page), &mut |key, value, _| {
+        store.tree.verify(cx, &mut |page| reached.page(page), &mut |key, value, _| {
             match chunk_id(key).and_then(|id| large.get_mut(&id)) {
                 Some(missing) => *missing = missing.wrapping_sub(value.len() as u64),
+                // What a snapshot may still see, or what is cleared away just now.
+                None if chunk_id(key).is_some_and(|id| listed.contains(&(chunks_id, id))) => {}
                 None => orphans += 1,
             }
         })?;
@@ -159,16 +164,16 @@ fn verify_tree(
 }
 
 pub(crate) fn tree_stats(core: &Core) -> Result<Vec<TreeStat>> {
-    let worker = core.worker();
+    let cx = core.context();
     let mut stats = Vec::new();
-    for name in core.catalog.names()? {
-        let Some(open) = core.catalog.open(core, &name)? else { continue };
+    for name in core.catalog.names(&cx)? {
+        let Some(open) = core.catalog.open(core, &cx, &name)? else { continue };
         let mut leaf_bytes = 0;
-        let report = open.tree.verify(&worker, &mut |_| {}, &mut |_, _, _| {})?;
+        let report = open.tree.verify(&cx, &mut |_| {}, &mut |_, _, _| {})?;
         let leaf_pages = report.nodes.first().copied().unwrap_or(0);
         leaf_bytes += report.leaf_bytes;
         let large_pages = match open.large.get() {
-            Some(store) => store.tree.verify(&worker, &mut |_| {}, &mut |_, _, _| {})?.pages(),
+            Some(store) => store.tree.verify(&cx, &mut |_| {}, &mut |_, _, _| {})?.pages(),
             None => 0,
         };
         if let Some(problem) = report.problems.first() {

@@ -12,7 +12,7 @@ use std::{
 };
 use wattle_btree::{Context, Hint, Journal, LargeValue};
 use wattle_buffer::{Error, FrameId, Gsn, Result};
-use wattle_wal::{Kind, Urgency};
+use wattle_wal::Kind;
 
 /// What a transaction must not see of others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -183,15 +183,10 @@ impl Txn {
     /// Commits: from here on everyone sees the changes. Gives the time of the commit, 0 without
     /// changes. The caller made sure of room in the log, and validated.
     pub fn commit(&mut self, core: &Core, cx: &Context) -> (Ticket, u64) {
-        let ticket = |epoch: u64| match (&core.log, self.durability(core)) {
-            (_, Durability::None) | (None, _) => Ticket::done(),
-            (Some(log), durability) => {
-                let urgency = match durability {
-                    Durability::Sync => Urgency::Now,
-                    _ => Urgency::Soon,
-                };
-                Ticket::new(log.clone(), epoch, urgency)
-            }
+        let durability = self.durability(core);
+        let ticket = |epoch: u64| match (&core.log, durability.urgency()) {
+            (Some(log), Some(urgency)) => Ticket::new(log.clone(), epoch, urgency),
+            _ => Ticket::done(),
         };
         let Some(state) = self.state.clone() else {
             // What was read must be durable before anyone relies on it.
@@ -208,7 +203,7 @@ impl Txn {
                 state.set_ts(time);
                 (0, time)
             }
-            Journal::On(appender) => {
+            Journal::On(_, appender) => {
                 appender.observe(self.last_gsn);
                 let mut section = appender.begin();
                 // Drawn inside of the section: see `Core::durable`. A validated transaction has

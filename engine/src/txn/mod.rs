@@ -27,4 +27,4 @@ pub(crate) use self::core::{Garbage, Txn};
 pub(crate) use author::{AutoAuthor, SystemOf, TxnAuthor};
 pub(crate) use rollback::{UndoAuthor, rollback};
 pub(crate) use validate::{ReadSet, validate};
-pub(crate) use view::{AutoView, TxnView, too_old};
+pub(crate) use view::{AutoView, too_old};

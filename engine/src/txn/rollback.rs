@@ -134,7 +134,7 @@ async fn put_back<R: Resolve>(
 
 /// Logs that a transaction was rolled back completely.
 fn log_end<R: Resolve>(session: &R, txn: u64, after: Gsn) {
-    if let Journal::On(appender) = &session.cx().journal {
+    if let Journal::On(_, appender) = &session.cx().journal {
         appender.observe(after);
         let mut section = appender.begin();
         section.start(Kind::End, 0, txn, Gsn(0));

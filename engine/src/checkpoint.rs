@@ -1,0 +1,307 @@
+//! Checkpoints: what bounds the log and the time of recovery. They are fuzzy: nobody stops for them.
+//!
+//! One checkpoint:
+//! 1. The log begins a new epoch E, durably. From now on the first change of a page logs it whole.
+//! 2. Every page with a change before E that is not on storage is written, at a pace that leaves the
+//!    device to others.
+//! 3. All pages written so far are made durable.
+//! 4. The bitmaps of pages in use, as of a durable epoch at or after E, go to their spare copies.
+//! 5. The superblock says that recovery begins at E; it makes the new copies the valid ones.
+//! 6. Segments of the log below E are removed, except those that hold changes of transactions that
+//!    had not ended.
+//!
+//! A crash in between leaves the checkpoint before valid: it reads neither the pages' new contents
+//! as wrong (their changes are in the log, from whole images on) nor the new bitmaps at all.
+//!
+//! A checkpoint begins when the log has grown by half of its limit since the last one began, and it
+//! is spread over about a quarter of the time in which the log grows by its limit. An idle store is
+//! checkpointed once after a while, so that it does not keep a log.
+
+use crate::{
+    engine::Core,
+    options::Options,
+    store::{BitmapCopies, StoreState, Superblock},
+};
+use parking_lot::{Condvar, Mutex};
+use std::{
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+use wattle_buffer::{Error, Gsn, Result};
+use wattle_wal::{GSN_COUNTER_BITS, LogEnd};
+
+/// How often the growth of the log is looked at.
+const LOOK: Duration = Duration::from_millis(20);
+/// A store with changes is checkpointed at least this often.
+const INTERVAL: Duration = Duration::from_secs(300);
+/// A checkpoint is spread over this time at most.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// The checkpoints of an engine.
+pub(crate) struct Checkpoints {
+    /// Held while one is made.
+    state: Mutex<State>,
+    signal: Mutex<Signal>,
+    wake: Condvar,
+    limit: u64,
+    count: AtomicU64,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct State {
+    block: Superblock,
+    copies: BitmapCopies,
+    /// Where the log ended when the store was opened.
+    end: LogEnd,
+}
+
+#[derive(Default)]
+struct Signal {
+    stopping: bool,
+}
+
+impl Checkpoints {
+    pub fn new(block: Superblock, copies: BitmapCopies, end: LogEnd, options: &Options) -> Self {
+        Checkpoints {
+            state: Mutex::new(State { block, copies, end }),
+            signal: Mutex::default(),
+            wake: Condvar::new(),
+            limit: options.log_bytes,
+            count: AtomicU64::new(0),
+            thread: Mutex::default(),
+        }
+    }
+
+    /// Checkpoints made so far.
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Starts the thread, if there is a log.
+    pub fn start(core: &Arc<Core>) -> Result<()> {
+        if core.log.is_none() {
+            return Ok(());
+        }
+        let weak = Arc::downgrade(core);
+        let thread = std::thread::Builder::new().name("checkpoints".to_string());
+        let thread = thread.spawn(move || work(&weak));
+        let thread = thread.map_err(|error| Error::io("start a thread", error))?;
+        *core.checkpoints.thread.lock() = Some(thread);
+        Ok(())
+    }
+
+    /// Stops the thread; a checkpoint that is under way is given up.
+    pub fn stop(&self) {
+        self.signal.lock().stopping = true;
+        self.wake.notify_all();
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
+                tracing::error!("the checkpoint thread ended by a panic");
+            }
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.signal.lock().stopping
+    }
+
+    /// Sleeps; true when it is time to stop.
+    fn sleep(&self, time: Duration) -> bool {
+        let mut signal = self.signal.lock();
+        let deadline = Instant::now() + time;
+        while !signal.stopping && !self.wake.wait_until(&mut signal, deadline).timed_out() {}
+        signal.stopping
+    }
+
+    /// The last superblock.
+    pub fn block(&self) -> Superblock {
+        self.state.lock().block
+    }
+
+    /// The superblock and bitmaps of a store that was used without a log; all pages are written.
+    pub fn store_unlogged(&self, core: &Core) -> Result<()> {
+        let mut state = self.state.lock();
+        let (words, capacity, _) = core.pool.allocator().snapshot();
+        let sequence = state.block.sequence + 2;
+        let groups: Vec<_> = (words.chunks(GROUP_WORDS).enumerate())
+            .map(|(group, words)| {
+                let mut words = words.to_vec();
+                words.resize(GROUP_WORDS, 0);
+                (group as u64, words)
+            })
+            .collect();
+        core.file.write_bitmap(&groups, sequence, &state.copies)?;
+        core.file.sync()?;
+        let copies = state.copies.with(&groups, sequence);
+        // Pages were numbered from where the log had ended: a later log goes on far above.
+        let epoch = state.end.epoch + UNLOGGED_EPOCHS;
+        let block = Superblock {
+            sequence,
+            state: StoreState::Closed,
+            capacity,
+            catalog_root: core.catalog.root_page(),
+            next_tree: core.catalog.next_tree(),
+            redo_epoch: epoch,
+            undo_epoch: epoch,
+            segment: state.end.segment + 1,
+            bitmaps: copies.fingerprint(),
+            log_end: LogEnd { epoch, ..state.end },
+            ..state.block
+        };
+        core.file.write_superblock(&block)?;
+        (state.block, state.copies) = (block, copies);
+        Ok(())
+    }
+}
+
+/// Words of the bitmap of a group of pages.
+const GROUP_WORDS: usize = (wattle_buffer::BITMAP_GROUP / 64) as usize;
+/// By how many epochs the log goes on after the store was used without it: numbers of pages rose by
+/// one for each change meanwhile.
+const UNLOGGED_EPOCHS: u64 = 1 << 20;
+
+fn work(core: &Weak<Core>) {
+    let mut last = (0u64, Instant::now());
+    let mut rate = (0u64, Instant::now(), 0f64);
+    loop {
+        {
+            let Some(core) = core.upgrade() else { return };
+            let checkpoints = &core.checkpoints;
+            let Some(log) = &core.log else { return };
+            let bytes = log.stats().bytes_written;
+            if rate.1.elapsed() > Duration::from_secs(1) {
+                let grown = (bytes - rate.0) as f64 / rate.1.elapsed().as_secs_f64();
+                rate = (bytes, Instant::now(), grown);
+            }
+            let grown = bytes - last.0;
+            let due = grown >= checkpoints.limit / 2;
+            let idle = grown > 0 && last.1.elapsed() > INTERVAL;
+            if (due || idle) && core.failure().is_none() {
+                last = (bytes, Instant::now());
+                let time = (checkpoints.limit as f64 / 4.0 / rate.2.max(1.0)).min(LONGEST.as_secs_f64());
+                if let Err(error) = core.checkpoint(Some(Duration::from_secs_f64(time)), 0) {
+                    if checkpoints.is_stopping() {
+                        return;
+                    }
+                    tracing::error!(%error, "a checkpoint failed; the log is kept");
+                    // Again before long, but not in a loop.
+                    last.0 = bytes.saturating_sub(checkpoints.limit / 2);
+                    if checkpoints.sleep(Duration::from_secs(1)) {
+                        return;
+                    }
+                }
+            }
+            core.pool.allocator().settle(log.durable_epoch());
+        }
+        let Some(core) = core.upgrade() else { return };
+        if core.checkpoints.sleep(LOOK) {
+            return;
+        }
+    }
+}
+
+impl Core {
+    /// Makes a checkpoint at once; nothing without a log.
+    pub fn checkpoint_now(&self) -> Result<()> {
+        if self.log.is_none() {
+            return Ok(());
+        }
+        self.check_alive()?;
+        self.checkpoint(None, 0).map(|_| ())
+    }
+
+    /// The last checkpoint, with the background threads stopped.
+    pub fn final_checkpoint(&self) -> Result<()> {
+        let written = self.checkpoint(None, FINAL)?;
+        tracing::info!(path = %self.file.path.display(), pages_written = written, "closed");
+        Ok(())
+    }
+
+    /// One checkpoint, see the module documentation, spread over `time`.
+    fn checkpoint(&self, time: Option<Duration>, flags: u8) -> Result<u64> {
+        let log = self.log.as_ref().expect("only with a log");
+        let mut state = self.checkpoints.state.lock();
+        let begun = Instant::now();
+        // 1. A new epoch. Nothing that a transaction logged from here on is older.
+        let epoch = log.begin_checkpoint()?;
+        let active = self.snapshots.collect(&self.clock, &self.ids);
+        let undo_epoch = active.oldest_first_epoch.map_or(epoch, |first| first.min(epoch));
+        // 2. Pages.
+        let limit = Gsn(epoch << GSN_COUNTER_BITS);
+        let written = match flags {
+            FINAL => self.pool.flush()?,
+            _ => {
+                let total = self.pool.frames().max(1);
+                let mut queued = 0usize;
+                self.pool.write_older(limit, &mut |more| {
+                    queued += more;
+                    self.pace(time, begun, queued, total)
+                })?
+            }
+        };
+        // 3. Durable.
+        self.file.sync()?;
+        // 4. Bitmaps.
+        let settled = log.durable_epoch();
+        let groups = self.pool.allocator().take_changed_groups(settled);
+        let sequence = state.block.sequence + 1;
+        let copies = state.copies.with(&groups, sequence);
+        let block = Superblock {
+            sequence,
+            state: StoreState::Logged,
+            capacity: self.pool.allocator().counts().0,
+            catalog_root: self.catalog.root_page(),
+            next_tree: self.catalog.next_tree(),
+            redo_epoch: epoch,
+            undo_epoch,
+            segment: log.segment_of(undo_epoch),
+            bitmaps: copies.fingerprint(),
+            ..state.block
+        };
+        let stored = (|| {
+            self.file.write_bitmap(&groups, sequence, &state.copies)?;
+            if !groups.is_empty() {
+                self.file.sync()?;
+            }
+            // 5. The superblock.
+            self.file.write_superblock(&block)
+        })();
+        if let Err(error) = stored {
+            self.pool.allocator().keep_changed_groups(groups.into_iter().map(|(group, _)| group));
+            // Whether the superblock is on the device is not known: the numbers go on from it, and
+            // the copies that it may name are not overwritten before the next one is known to be.
+            self.poison(&format!("a superblock could not be written: {error}"));
+            return Err(error);
+        }
+        (state.block, state.copies) = (block, copies);
+        // 6. The log.
+        self.pool.allocator().forget_freed_before(epoch);
+        log.truncate(undo_epoch);
+        self.checkpoints.count.fetch_add(1, Ordering::Relaxed);
+        let took = begun.elapsed().as_millis() as u64;
+        tracing::debug!(epoch, undo_epoch, written, took_ms = took, "checkpoint");
+        Ok(written)
+    }
+
+    /// Sleeps such that writing `total` pages takes `time`.
+    fn pace(&self, time: Option<Duration>, begun: Instant, done: usize, total: usize) -> Result<()> {
+        let Some(time) = time else { return Ok(()) };
+        if self.checkpoints.is_stopping() {
+            return Err(Error::Closed);
+        }
+        let due = time.mul_f64(done as f64 / total as f64);
+        let early = due.saturating_sub(begun.elapsed());
+        if early > Duration::from_millis(1) && self.checkpoints.sleep(early.min(LOOK)) {
+            return Err(Error::Closed);
+        }
+        Ok(())
+    }
+}
+
+/// The background threads of the pool have stopped.
+const FINAL: u8 = 1;
