@@ -48,8 +48,25 @@ pub(crate) struct Checkpoints {
     signal: Mutex<Signal>,
     wake: Condvar,
     limit: u64,
+    /// Epochs that backups need the log from.
+    pins: Mutex<Vec<u64>>,
     count: AtomicU64,
     thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// See [`Checkpoints::pin`].
+pub(crate) struct Pin<'c> {
+    checkpoints: &'c Checkpoints,
+    epoch: u64,
+}
+
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        let mut pins = self.checkpoints.pins.lock();
+        if let Some(at) = pins.iter().position(|epoch| *epoch == self.epoch) {
+            pins.swap_remove(at);
+        }
+    }
 }
 
 struct State {
@@ -71,6 +88,7 @@ impl Checkpoints {
             signal: Mutex::default(),
             wake: Condvar::new(),
             limit: options.log_bytes,
+            pins: Mutex::default(),
             count: AtomicU64::new(0),
             thread: Mutex::default(),
         }
@@ -121,6 +139,24 @@ impl Checkpoints {
     /// The last superblock.
     pub fn block(&self) -> Superblock {
         self.state.lock().block
+    }
+
+    /// Looks at the last superblock while no checkpoint replaces it.
+    pub fn look<T>(&self, look: impl FnOnce(&Superblock) -> T) -> T {
+        look(&self.state.lock().block)
+    }
+
+    /// Keeps the log from where recovery begins now on, until the pin is dropped.
+    pub fn pin(&self) -> Pin<'_> {
+        let state = self.state.lock();
+        let mut pins = self.pins.lock();
+        pins.push(state.block.undo_epoch);
+        Pin { checkpoints: self, epoch: state.block.undo_epoch }
+    }
+
+    /// The first epoch whose log is needed.
+    fn keep(&self, undo_epoch: u64) -> u64 {
+        self.pins.lock().iter().copied().fold(undo_epoch, u64::min)
     }
 
     /// The superblock and bitmaps of a store that was used without a log; all pages are written.
@@ -281,7 +317,7 @@ impl Core {
         (state.block, state.copies) = (block, copies);
         // 6. The log.
         self.pool.allocator().forget_freed_before(epoch);
-        log.truncate(undo_epoch);
+        log.truncate(self.checkpoints.keep(undo_epoch));
         self.checkpoints.count.fetch_add(1, Ordering::Relaxed);
         let took = begun.elapsed().as_millis() as u64;
         tracing::debug!(epoch, undo_epoch, written, took_ms = took, "checkpoint");

@@ -39,6 +39,8 @@ pub(crate) struct Core {
     pub forest: Arc<Forest>,
     pub catalog: Catalog,
     pub log: Option<Arc<Log>>,
+    /// Where the log is, for reading it back.
+    pub log_storage: Option<Arc<dyn LogStorage>>,
     pub clock: Arc<Clock>,
     /// Numbers of transactions that change something.
     pub ids: Arc<Clock>,
@@ -328,6 +330,7 @@ impl Engine {
             _ => None,
         };
         let mut end = block.log_end;
+        let redone = recovered.as_ref().is_some_and(|recovered| recovered.end != block.log_end);
         let (mut in_use, mut losers) = (words, Vec::new());
         if let Some(recovered) = recovered {
             block.next_tree = block.next_tree.max(recovered.next_tree);
@@ -339,12 +342,18 @@ impl Engine {
         pool.allocator().reset(in_use, file.storage.capacity_pages());
         // 3. The log goes on.
         let (clock, ids) = (Arc::new(Clock::new()), Arc::new(Clock::new()));
-        let log = match options.log {
-            true => {
-                let start = LogStart { image_epoch: block.redo_epoch, ..LogStart::after(end) };
-                Some(start_log(&file, options, start, &clock)?)
-            }
+        let log_storage = match options.log {
+            true => Some(file.open_log(false)?),
             false => None,
+        };
+        let log = match &log_storage {
+            Some(storage) => {
+                // Images of whole pages are for devices that may tear one.
+                let image_epoch = if options.atomic_pages { 0 } else { block.redo_epoch };
+                let start = LogStart { image_epoch, ..LogStart::after(end) };
+                Some(start_log(storage.clone(), options, start, &clock)?)
+            }
+            None => None,
         };
         match &log {
             Some(log) => assert!(barrier.log.set(log.clone()).is_ok(), "set once"),
@@ -387,6 +396,7 @@ impl Engine {
             forest,
             catalog,
             log,
+            log_storage,
             clock,
             ids,
             snapshots: Snapshots::new(),
@@ -408,7 +418,7 @@ impl Engine {
             closed: Mutex::new(false),
         });
         // 4. Transactions that had not ended, and drops.
-        if let Err(error) = core.settle(&cx, new, losers) {
+        if let Err(error) = core.settle(&cx, new, redone, losers) {
             // What was read is not closed as if it were whole.
             core.poison(&format!("the store could not be opened: {error}"));
             return Err(error);
@@ -578,6 +588,10 @@ impl Engine {
         self.core.close()
     }
 
+    pub(crate) fn core(&self) -> &Core {
+        &self.core
+    }
+
     /// The pool, for tests and experiments.
     #[doc(hidden)]
     pub fn pool(&self) -> &Arc<Pool> {
@@ -587,12 +601,11 @@ impl Engine {
 
 /// Starts the log where it goes on.
 fn start_log(
-    file: &StoreFile,
+    storage: Arc<dyn LogStorage>,
     options: &Options,
     start: LogStart,
     clock: &Arc<Clock>,
 ) -> Result<Arc<Log>> {
-    let storage = file.open_log(false)?;
     let log_options = LogOptions { segment_bytes: options.segment_bytes(), ..Default::default() };
     let clock = clock.clone();
     Log::start(storage, log_options, start, Box::new(move || clock.now()))

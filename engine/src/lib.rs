@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod async_session;
+mod backup;
 mod catalog;
 mod checkpoint;
 mod engine;
@@ -12,6 +13,7 @@ mod ops;
 mod options;
 mod recover;
 mod session;
+mod settle;
 mod stats;
 mod store;
 mod transaction;
@@ -19,6 +21,7 @@ mod txn;
 mod verify;
 
 pub use async_session::{AsyncSession, AsyncTransaction, run};
+pub use backup::BackupReport;
 pub use catalog::MAX_TREE_NAME;
 pub use engine::{Engine, Tree};
 pub use options::{MIN_LOG_BYTES, Options};

@@ -1,13 +1,11 @@
 //! Recovery: redo of what the pages lack, by the log, and rolling back what had not ended.
 
 use crate::{
-    engine::Core,
     mvcc::UndoBuffer,
     options::Options,
     store::{StoreFile, Superblock},
 };
 use std::sync::Arc;
-use wattle_btree::Context;
 use wattle_buffer::{Result, TreeId, io::LogStorage};
 use wattle_wal::LogEnd;
 
@@ -40,11 +38,4 @@ pub(crate) fn redo(
     _options: &Options,
 ) -> Result<Recovered> {
     unimplemented!("the redo pass comes with its own commit")
-}
-
-impl Core {
-    /// Ends what the crash left open.
-    pub fn settle(&self, _cx: &Context, _new: bool, _losers: Vec<Loser>) -> Result<()> {
-        unimplemented!("comes with the redo pass")
-    }
 }

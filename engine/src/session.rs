@@ -378,6 +378,7 @@ impl Session {
     ) -> Result<u64> {
         self.core.check_tree(tree)?;
         self.core.check_begin(&TxnOptions::default())?;
+        let _no_backup = self.core.unlogged_pages.read();
         let mut load = BulkLoad::new(&tree.open.tree)?;
         let mut chunks: Option<BulkChunks> = None;
         let outcome = self.fill(tree, &mut load, &mut chunks, entries);
