@@ -1,7 +1,7 @@
 //! Online backup: a copy of a running store that opens like one after a crash.
 //!
-//! 1. Pin the log, so that checkpoints no longer shorten it, and take the superblock and the bitmaps
-//!    of the last checkpoint.
+//! 1. Make a checkpoint, pin the log, so that later ones no longer shorten it, and take the superblock
+//!    and the bitmaps.
 //! 2. Copy the pages that were in use then, as they are on storage, while they go on changing. What
 //!    changed since the checkpoint is in the log, each page as a whole first, so it does not matter
 //!    which version of a page is copied, or whether half of one.
@@ -77,7 +77,8 @@ impl Core {
             return Err(Error::Limit(what.to_string()));
         };
         let _no_bulk_load = self.unlogged_pages.write();
-        // 1. Pinned before the superblock is looked at.
+        // 1. Behind all bulk loads, and pinned before the superblock is looked at.
+        self.checkpoint_now()?;
         let _pin = self.checkpoints.pin();
         let (block, words) = self.checkpoints.look(|block| {
             self.file.read_bitmap(block).map(|(words, _)| (*block, words))

@@ -26,7 +26,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -44,8 +44,6 @@ const IDLE: Duration = Duration::from_millis(100);
 pub(crate) struct Janitor {
     queue: Mutex<Queue>,
     wake: Condvar,
-    /// Something happened that the next round should look at soon.
-    busy: AtomicBool,
     /// See [`Core::oldest_writer`].
     pub oldest_writer: AtomicU64,
     rounds: AtomicU64,
@@ -138,9 +136,7 @@ fn work(core: &Weak<Core>, cx: &Context) {
                 if queue.stopping {
                     return;
                 }
-                let busy = janitor.busy.swap(false, Ordering::Relaxed)
-                    || !queue.garbage.is_empty()
-                    || core.versions.bytes() > 0;
+                let busy = !queue.garbage.is_empty() || core.versions.bytes() > 0;
                 if queue.abandoned.is_empty() {
                     let pause = if busy { BUSY } else { IDLE };
                     janitor.wake.wait_until(&mut queue, Instant::now() + pause);
@@ -238,20 +234,6 @@ impl Core {
             }
         }
         Ok(())
-    }
-
-    /// Clears away everything that can be, now, on the calling thread; the janitor has stopped, or
-    /// may do the same.
-    pub fn clear_now(&self, cx: &Context) {
-        self.janitor_round(cx);
-    }
-
-    /// The janitor should look soon.
-    #[inline]
-    pub fn stir_janitor(&self) {
-        if !self.janitor.busy.load(Ordering::Relaxed) {
-            self.janitor.busy.store(true, Ordering::Relaxed);
-        }
     }
 
     /// All transactions up to this one have ended, by what the janitor last saw.
