@@ -87,7 +87,7 @@ impl Checkpoints {
             state: Mutex::new(State { block, copies, end }),
             signal: Mutex::default(),
             wake: Condvar::new(),
-            limit: options.log_bytes,
+            limit: options.log_limit(),
             pins: Mutex::default(),
             count: AtomicU64::new(0),
             thread: Mutex::default(),
