@@ -11,9 +11,9 @@ use crate::{
     txn::{Ticket, Txn, TxnOptions, rollback},
 };
 use std::{
+    cell::Cell,
     future::{Future, poll_fn},
     io,
-    cell::Cell,
     ops::{Bound, ControlFlow},
     rc::Rc,
     sync::Arc,

@@ -459,7 +459,11 @@ impl Engine {
     /// # Errors
     /// As [`Engine::tree`].
     pub fn open_tree(&self, name: &str) -> Result<Option<Tree>> {
-        Ok(self.core.catalog.open(&self.core, &self.core.context(), name)?.map(|open| Tree { open }))
+        Ok(self
+            .core
+            .catalog
+            .open(&self.core, &self.core.context(), name)?
+            .map(|open| Tree { open }))
     }
 
     /// Creates the tree `name`.

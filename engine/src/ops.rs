@@ -469,10 +469,9 @@ async fn record_in<R: Resolve>(
 ) -> Result<Written> {
     let (core, cx) = (session.core(), session.cx());
     let mut author = TxnAuthor::new(core, txn, tree);
-    let outcome = run(session, |restarts| {
-        tree.tree.write_step(cx, key, value, mode, &mut author, restarts)
-    })
-    .await;
+    let outcome =
+        run(session, |restarts| tree.tree.write_step(cx, key, value, mode, &mut author, restarts))
+            .await;
     let finished = author.finish();
     let outcome = finished.and(outcome);
     noted(txn, outcome)

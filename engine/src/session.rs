@@ -429,7 +429,14 @@ impl Session {
                 let key = large.chunk_key(chunk as u64);
                 now(ops::run(self, |restarts| {
                     let value = Value::Inline(bytes);
-                    store.tree.write_step(self.cx(), &key, value, Mode::Insert, &mut System, restarts)
+                    store.tree.write_step(
+                        self.cx(),
+                        &key,
+                        value,
+                        Mode::Insert,
+                        &mut System,
+                        restarts,
+                    )
                 }))?;
             }
             load.push(key, BulkValue::Large(large))?;

@@ -94,7 +94,13 @@ pub(crate) struct Txn {
 
 impl Txn {
     /// Begins a transaction in `slot`. `own` is the newest commit of the session.
-    pub fn begin(core: &Core, slot: Arc<Slot>, undo: UndoBuffer, options: TxnOptions, own: u64) -> Txn {
+    pub fn begin(
+        core: &Core,
+        slot: Arc<Slot>,
+        undo: UndoBuffer,
+        options: TxnOptions,
+        own: u64,
+    ) -> Txn {
         let snapshot = match options.read_only {
             true => slot.open_at(|| core.durable().min(core.clock.now()).max(own)),
             false => slot.open(&core.clock),
@@ -167,9 +173,8 @@ impl Txn {
         if self.garbage.len() < MAX_GHOSTS {
             return self.garbage.push(Garbage::Ghost(tree.clone(), key.to_vec()));
         }
-        let known = |garbage: &Garbage| {
-            matches!(garbage, Garbage::Ghosts(open) if Arc::ptr_eq(open, tree))
-        };
+        let known =
+            |garbage: &Garbage| matches!(garbage, Garbage::Ghosts(open) if Arc::ptr_eq(open, tree));
         if !self.garbage[MAX_GHOSTS..].iter().any(known) {
             self.garbage.push(Garbage::Ghosts(tree.clone()));
         }
