@@ -451,7 +451,14 @@ impl Engine {
     /// # Errors
     /// A bad name, too many open trees for the pool, a full device, failed I/O.
     pub fn tree(&self, name: &str) -> Result<Tree> {
-        Ok(Tree { open: self.core.catalog.open_or_create(&self.core, &self.core.context(), name)? })
+        let cx = self.core.context();
+        if let Some(open) = self.core.catalog.open(&self.core, &cx, name)? {
+            return Ok(Tree { open });
+        }
+        self.core.check_alive()?;
+        let open = self.core.catalog.open_or_create(&self.core, &cx, name)?;
+        self.core.sync_catalog()?;
+        Ok(Tree { open })
     }
 
     /// Opens the tree `name`, if there is one.
@@ -471,7 +478,10 @@ impl Engine {
     /// # Errors
     /// [`Error::TreeExists`], and as [`Engine::tree`].
     pub fn create_tree(&self, name: &str) -> Result<Tree> {
-        Ok(Tree { open: self.core.catalog.create(&self.core, &self.core.context(), name)? })
+        self.core.check_alive()?;
+        let open = self.core.catalog.create(&self.core, &self.core.context(), name)?;
+        self.core.sync_catalog()?;
+        Ok(Tree { open })
     }
 
     /// Drops a tree with everything in it and gives its pages back. `tree` must be the only handle,
@@ -486,7 +496,7 @@ impl Engine {
         let cx = self.core.context();
         self.core.let_go(&cx, &tree.open);
         self.core.catalog.drop_tree(&cx, tree.open)?;
-        self.core.sync_log()
+        self.core.sync_catalog()
     }
 
     /// Gives a tree another name. `tree` must be the only handle; the new one is returned.
@@ -661,6 +671,14 @@ impl Core {
         match &self.log {
             Some(log) => log.flush_now().map(|_| ()),
             None => Ok(()),
+        }
+    }
+
+    /// A change of the catalog is durable when it returns, unless nothing is.
+    fn sync_catalog(&self) -> Result<()> {
+        match self.durability {
+            Durability::None => Ok(()),
+            _ => self.sync_log(),
         }
     }
 
