@@ -353,6 +353,9 @@ impl Engine {
         }
         if new {
             file.create()?;
+            if options.log {
+                file.clear_log()?;
+            }
         }
         pool.allocator().reset(in_use, file.storage.capacity_pages());
         // 3. The log goes on.

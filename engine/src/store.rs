@@ -31,6 +31,8 @@ pub const LOG_DIRECTORY: &str = "log";
 const NO_TREE: TreeId = TreeId(u32::MAX);
 /// Pages of a new store: superblocks, bitmaps and some room.
 const FIRST_PAGES: u64 = 256;
+/// Segments that the log has at most when the first superblock is written.
+const CREATION_SEGMENTS: u64 = 3;
 /// Format version of a store.
 pub const STORE_VERSION: u32 = 2;
 
@@ -275,6 +277,26 @@ impl StoreFile {
     pub fn create(&self) -> Result<()> {
         let action = || format!("reserve the first {FIRST_PAGES} pages of {}", self.path.display());
         self.storage.reserve(FIRST_PAGES).map_err(|error| Error::io(action(), error))
+    }
+
+    /// Removes what an interrupted creation left of a log. Its number of the store is not that of the
+    /// next attempt.
+    ///
+    /// # Errors
+    /// [`Error::WrongLog`] for a log that has grown beyond that: it belongs to a store whose
+    /// superblocks are gone.
+    pub fn clear_log(&self) -> Result<()> {
+        let log = self.open_log(false)?;
+        let segments = log.segments().map_err(|error| Error::io("list the log", error))?;
+        if segments.iter().any(|(segment, _)| *segment > CREATION_SEGMENTS) {
+            let why = "it is that of a store, but the data file has no superblock".to_string();
+            return Err(Error::WrongLog { path: self.path.clone(), why });
+        }
+        for (segment, _) in segments {
+            let removed = log.remove(segment);
+            removed.map_err(|e| Error::io(format_args!("remove log segment {segment}"), e))?;
+        }
+        Ok(())
     }
 
     /// Reads the newest superblock.
