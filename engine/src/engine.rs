@@ -346,7 +346,7 @@ impl Engine {
         };
         let mut end = block.log_end;
         let redone = recovered.as_ref().is_some_and(|recovered| recovered.end != block.log_end);
-        let (mut in_use, mut losers) = (words, Vec::new());
+        let (mut in_use, mut losers) = (words.clone(), Vec::new());
         if let Some(recovered) = recovered {
             block.next_tree = block.next_tree.max(recovered.next_tree);
             (end, in_use, losers) = (recovered.end, recovered.in_use, recovered.losers);
@@ -357,7 +357,7 @@ impl Engine {
                 file.clear_log()?;
             }
         }
-        pool.allocator().reset(in_use, file.storage.capacity_pages());
+        pool.allocator().reset(in_use, &words, file.storage.capacity_pages());
         // 3. The log goes on.
         let (clock, ids) = (Arc::new(Clock::new()), Arc::new(Clock::new()));
         let log_storage = match options.log {
