@@ -358,6 +358,7 @@ impl Engine {
             }
         }
         pool.allocator().reset(in_use, &words, file.storage.capacity_pages());
+        pool.allocator().keep_changed_groups(copies.to_be_written());
         // 3. The log goes on.
         let (clock, ids) = (Arc::new(Clock::new()), Arc::new(Clock::new()));
         let log_storage = match options.log {

@@ -430,6 +430,10 @@ impl StoreFile {
 
     /// Reads the bitmaps of a store with this superblock, and for each group which of its copies is
     /// the valid one.
+    ///
+    /// A checkpoint that did not come to its end may have left copies with the number of the next
+    /// superblock. The next checkpoint must overwrite them, changed or not: they would be taken for
+    /// its own.
     pub fn read_bitmap(&self, block: &Superblock) -> Result<(Vec<u64>, BitmapCopies)> {
         let mut words = Vec::with_capacity(block.capacity.div_ceil(64) as usize);
         let (mut copies, mut damage) = (BitmapCopies::default(), None);
@@ -443,8 +447,7 @@ impl StoreFile {
                 }
                 self.read(page, &mut image)?;
                 match bitmap_sequence(page, &image) {
-                    // Written by a checkpoint that did not come to its end.
-                    Ok(Some(sequence)) if sequence > block.sequence => {}
+                    Ok(Some(sequence)) if sequence > block.sequence => copies.left.push(group),
                     Ok(Some(sequence)) if valid.is_none_or(|(newest, _)| newest < sequence) => {
                         valid = Some((sequence, copy));
                     }
@@ -526,9 +529,16 @@ impl StoreFile {
 #[derive(Clone, Debug, Default)]
 pub struct BitmapCopies {
     valid: Vec<(u8, u64)>,
+    /// Groups with a copy that a checkpoint left which did not come to its end.
+    left: Vec<u64>,
 }
 
 impl BitmapCopies {
+    /// Groups that the next checkpoint must write.
+    pub fn to_be_written(&self) -> impl Iterator<Item = u64> {
+        self.left.iter().copied()
+    }
+
     /// The copy that may be overwritten.
     fn spare(&self, group: u64) -> u64 {
         self.valid.get(group as usize).map_or(0, |(copy, _)| 1 - u64::from(*copy))
@@ -544,7 +554,7 @@ impl BitmapCopies {
             }
             valid[index] = (self.spare(*group) as u8, sequence);
         }
-        BitmapCopies { valid }
+        BitmapCopies { valid, left: Vec::new() }
     }
 
     /// A number that tells this set of valid copies from others: a sum over all groups that have

@@ -6,6 +6,7 @@
 
 use parking_lot::Mutex;
 use std::{
+    collections::VecDeque,
     io,
     sync::{
         Arc,
@@ -15,7 +16,7 @@ use std::{
 use wattle::io::{
     Cut, LogStorage, PageWrite, ReadFuture, ReadTarget, SimStorage, Storage,
 };
-use wattle_buffer::{PageId, PageImage};
+use wattle_buffer::{Gsn, PageId, PageImage, page::header};
 
 /// Events of one line of a workload: how many are acknowledged, how many were begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,14 +45,40 @@ pub struct Image {
     pub cut: Cut,
     /// Seed of the power cut.
     pub seed: u64,
+    /// What was last done to the device.
+    pub trail: Vec<Act>,
 }
 
 impl std::fmt::Debug for Image {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Image { bounds, point, cut, seed, .. } = self;
-        write!(f, "image {cut:?} {seed:#x} taken {point}, events {bounds:?}")
+        write!(f, "image {cut:?} {seed:#x} taken {point}, events {bounds:?}")?;
+        if std::env::var_os("WATTLE_CRASH_TRAIL").is_some() {
+            write!(f, ", after {:?}", self.trail)?;
+        }
+        Ok(())
     }
 }
+
+/// Something that was done to the device.
+#[derive(Clone, Copy, Debug)]
+pub enum Act {
+    /// A page was written, with the number of its last change.
+    Page(u64, Gsn),
+    /// All pages were synced.
+    Sync,
+    /// A segment was written, so many bytes at an offset.
+    Log(u64, u64, usize),
+    /// A segment was synced.
+    LogSync(u64),
+    /// A segment was made.
+    Create(u64),
+    /// A segment was removed.
+    Remove(u64),
+}
+
+/// Acts that an image remembers.
+const TRAIL: usize = 200;
 
 /// How images are taken.
 #[derive(Clone, Copy, Debug)]
@@ -71,6 +98,7 @@ pub struct Capturing {
     dice: AtomicU64,
     marks: Vec<Mark>,
     images: Mutex<Vec<Image>>,
+    trail: Mutex<VecDeque<Act>>,
 }
 
 impl Capturing {
@@ -82,7 +110,22 @@ impl Capturing {
             dice: AtomicU64::new(seed),
             marks: (0..lines).map(|_| Mark::default()).collect(),
             images: Mutex::default(),
+            trail: Mutex::default(),
         })
+    }
+
+    fn note(&self, act: Act) {
+        let mut trail = self.trail.lock();
+        if trail.len() == TRAIL {
+            trail.pop_front();
+        }
+        trail.push_back(act);
+    }
+
+    fn note_pages(&self, batch: &[PageWrite<'_>]) {
+        for write in batch {
+            self.note(Act::Page(write.page.0, Gsn(write.image.u64_at(header::GSN))));
+        }
     }
 
     /// Event `number` of a line begins.
@@ -156,7 +199,8 @@ impl Capturing {
         let lines = acked.into_iter().zip(&self.marks);
         let bounds =
             lines.map(|(acked, mark)| Bounds { acked, issued: mark.issued.load(SeqCst) }).collect();
-        self.images.lock().push(Image { sim, bounds, point, cut, seed });
+        let trail = self.trail.lock().iter().copied().collect();
+        self.images.lock().push(Image { sim, bounds, point, cut, seed, trail });
     }
 }
 
@@ -180,10 +224,12 @@ impl Storage for Capturing {
     fn write_pages(&self, batch: &[PageWrite<'_>], results: &mut Vec<io::Result<()>>) {
         self.moment("before a write of pages");
         let middle = self.dice() as usize % (batch.len() + 1);
+        self.note_pages(&batch[..middle]);
         self.sim.write_pages(&batch[..middle], results);
         if middle != 0 && middle != batch.len() {
             self.moment("in the middle of a write of pages");
         }
+        self.note_pages(&batch[middle..]);
         self.sim.write_pages(&batch[middle..], results);
         self.moment("after a write of pages");
     }
@@ -191,6 +237,7 @@ impl Storage for Capturing {
     fn sync(&self) -> io::Result<()> {
         self.moment("before a sync of pages");
         let result = Storage::sync(&*self.sim);
+        self.note(Act::Sync);
         self.moment("after a sync of pages");
         result
     }
@@ -215,6 +262,7 @@ impl LogStorage for Capturing {
     fn create(&self, segment: u64, bytes: u64) -> io::Result<()> {
         self.moment("before a segment is made");
         let result = self.sim.create(segment, bytes);
+        self.note(Act::Create(segment));
         self.moment("after a segment was made");
         result
     }
@@ -222,6 +270,7 @@ impl LogStorage for Capturing {
     fn remove(&self, segment: u64) -> io::Result<()> {
         self.moment("before a segment is removed");
         let result = self.sim.remove(segment);
+        self.note(Act::Remove(segment));
         self.moment("after a segment was removed");
         result
     }
@@ -238,6 +287,9 @@ impl LogStorage for Capturing {
             self.moment("in the middle of a write of the log");
         }
         LogStorage::write(&*self.sim, segment, &writes[middle..])?;
+        for (offset, bytes) in writes {
+            self.note(Act::Log(segment, *offset, bytes.len()));
+        }
         self.moment("after a write of the log");
         Ok(())
     }
@@ -245,6 +297,7 @@ impl LogStorage for Capturing {
     fn sync(&self, segment: u64) -> io::Result<()> {
         self.moment("before a sync of the log");
         let result = LogStorage::sync(&*self.sim, segment);
+        self.note(Act::LogSync(segment));
         self.moment("after a sync of the log");
         result
     }
