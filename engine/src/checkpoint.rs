@@ -4,7 +4,8 @@
 //! 1. The log begins a new epoch E, durably. From now on the first change of a page logs it whole.
 //! 2. Every page with a change before E that is not on storage is written, at a pace that leaves the
 //!    device to others.
-//! 3. All pages written so far are made durable.
+//! 3. All pages written so far are made durable, and so is the log. Pages with changes before E that
+//!    a merge or a drop freed meanwhile were not written; what took their place is in the log.
 //! 4. The bitmaps of pages in use, as of a durable epoch at or after E, go to their spare copies.
 //! 5. The superblock says that recovery begins at E; it makes the new copies the valid ones.
 //! 6. Segments of the log below E are removed, except those that hold changes of transactions that
@@ -274,6 +275,7 @@ impl Core {
         };
         // 3. Durable.
         self.file.sync()?;
+        log.flush_now()?;
         // 4. Bitmaps.
         let settled = log.durable_epoch();
         let groups = self.pool.allocator().take_changed_groups(settled);
