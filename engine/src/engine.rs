@@ -692,6 +692,9 @@ impl Core {
         if !self.janitor.is_idle() {
             let _ = self.sync_log();
             self.janitor_round(cx);
+        } else {
+            // The last round may still hold on to what it took from the list.
+            drop(self.janitor.pause());
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::{
     session::now,
     txn::{Garbage, SystemOf, Txn},
 };
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{
     collections::VecDeque,
     sync::{
@@ -47,6 +47,8 @@ pub(crate) struct Janitor {
     /// See [`Core::oldest_writer`].
     pub oldest_writer: AtomicU64,
     rounds: AtomicU64,
+    /// Held during a round.
+    round: Mutex<()>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -104,6 +106,11 @@ impl Janitor {
         std::mem::forget(std::mem::take(&mut queue.abandoned));
     }
 
+    /// While it lives, nobody clears anything away. Waits for a round that is under way.
+    pub fn pause(&self) -> MutexGuard<'_, ()> {
+        self.round.lock()
+    }
+
     fn next_abandoned(&self) -> Option<Txn> {
         self.queue.lock().abandoned.pop()
     }
@@ -141,8 +148,10 @@ fn work(core: &Core, cx: &Context) {
 }
 
 impl Core {
-    /// One round, see the module documentation. Gives who was active.
+    /// One round, see the module documentation. Gives who was active. One at a time, so that what was
+    /// there when it began is cleared away when it ends, as far as nobody needs it.
     pub fn janitor_round(&self, cx: &Context) -> Active {
+        let _one_at_a_time = self.janitor.pause();
         // Before the look at the snapshots: a snapshot that is opened at a durable commit after this
         // look is at this one or a later one.
         let durable = self.durable();
