@@ -300,6 +300,16 @@ impl Driver {
                 }
                 trees.push(tree);
             }
+            // What it takes back is open to others again, although it goes on.
+            let mark = txn.savepoint();
+            for _ in 0..self.below(6) {
+                let name = self.any_name();
+                let (tree, key) = (self.tree(&name), self.key(&name));
+                let value = self.value(key.len());
+                txn.put(&tree, &key, &value).expect("put");
+                trees.push(tree);
+            }
+            txn.rollback_to(&mark).expect("roll back to a savepoint");
             self.held = Some(Held { txn, changes, trees });
             return;
         };
