@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 use wattle_tests::{
-    crash::{check, crowd},
+    crash::{backup, check, crowd},
     harness::{Watchdog, rounds},
 };
 
@@ -72,5 +72,17 @@ fn a_device_that_writes_pages_whole_needs_no_images_in_the_log() {
     let watchdog = Watchdog::start("crash images of whole pages", Duration::from_secs(120));
     let least = LEAST_IMAGES * rounds() / 10;
     let checked = run_seeds(least, &watchdog, |seed| check::run(1000 + seed, 300, 30, true));
+    assert!(one_seed().is_some() || checked >= least, "only {checked} images");
+}
+
+#[test]
+fn a_backup_is_the_store_of_a_moment_and_an_unfinished_one_is_no_store() {
+    let watchdog = Watchdog::start("crash images of backups", Duration::from_secs(120));
+    let least = LEAST_IMAGES * rounds() / 20;
+    let checked = run_seeds(least, &watchdog, |seed| {
+        let (images, backups) = backup::run(seed, 6);
+        assert_eq!(backups, 6);
+        images
+    });
     assert!(one_seed().is_some() || checked >= least, "only {checked} images");
 }

@@ -68,6 +68,7 @@ pub struct Driver {
     tickets: VecDeque<(u64, Ticket)>,
     trees: BTreeMap<String, Tree>,
     held: Option<Held>,
+    loads: bool,
     session: Option<Session>,
     engine: Engine,
 }
@@ -98,6 +99,7 @@ impl Driver {
             tickets: VecDeque::new(),
             trees: BTreeMap::new(),
             held: None,
+            loads: true,
             session: None,
             engine,
         }
@@ -124,6 +126,13 @@ impl Driver {
 
     fn one_in(&mut self, many: u32) -> bool {
         self.below(many) == 0
+    }
+
+    /// As [`Driver::step`], while a backup runs, which a bulk load would wait for.
+    pub fn step_without_bulk_load(&mut self) {
+        self.loads = false;
+        self.step();
+        self.loads = true;
     }
 
     /// One event, or something that is none.
@@ -390,11 +399,11 @@ impl Driver {
                 self.ack(number);
             }
             3 | 4 => match names.iter().find(|name| self.state.records(name).is_empty()) {
-                Some(name) if self.held.is_none() => self.bulk_load(name.clone()),
+                Some(name) if self.held.is_none() && self.loads => self.bulk_load(name.clone()),
                 _ if names.len() < MOST_TREES => {
                     let name = self.new_name();
                     self.create(name.clone());
-                    if self.one_in(2) && self.held.is_none() {
+                    if self.one_in(2) && self.held.is_none() && self.loads {
                         self.bulk_load(name);
                     }
                 }
