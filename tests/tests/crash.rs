@@ -4,12 +4,23 @@
 //! `WATTLE_ROUNDS` multiplies the length, `WATTLE_CRASH_SEED` runs one seed alone.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
+use wattle::{
+    Engine, Options,
+    io::{FaultPlan, SimStorage},
+};
 use wattle_tests::{
-    crash::{backup, check, crowd},
-    harness::{Watchdog, rounds},
+    crash::{
+        backup, check, crowd,
+        device::{Camera, Capturing, Image},
+        history::State,
+    },
+    harness::{Context, Watchdog, rounds},
 };
 
 /// Images that a default run of the suite looks at, at least.
@@ -85,4 +96,45 @@ fn a_backup_is_the_store_of_a_moment_and_an_unfinished_one_is_no_store() {
         images
     });
     assert!(one_seed().is_some() || checked >= least, "only {checked} images");
+}
+
+/// The images of one opening and closing of a store with or without a log.
+fn open_and_close(sim: &Arc<SimStorage>, options: &Options, seed: u64) -> Vec<Image> {
+    let camera = Camera { one_in: 1, most: 1000, whole_pages: false };
+    let device = Capturing::new(sim.clone(), 1, seed, camera);
+    let engine = check::open(&device, options).expect("open");
+    check::close(engine, "a store");
+    device.take()
+}
+
+#[test]
+fn a_power_cut_while_a_store_gets_a_log_or_gives_it_up_loses_nothing() {
+    for seed in 0..10 * rounds() {
+        let _context = Context(("seed", seed));
+        let sim = Arc::new(SimStorage::new(FaultPlan::new(seed)));
+        let logged = check::options(seed, false);
+        let unlogged = logged.clone().log(false);
+        {
+            let engine = Engine::open_on(sim.clone(), sim.clone(), unlogged.clone()).expect("new");
+            let tree = engine.tree("t").expect("tree");
+            let session = engine.session().expect("session");
+            for key in 0..300u32 {
+                session.put(&tree, &key.to_be_bytes(), &[7; 100]).expect("put");
+            }
+            drop((session, tree));
+            check::close(engine, "a new store");
+        }
+        for options in [&logged, &unlogged, &unlogged, &logged, &logged] {
+            for image in open_and_close(&sim, options, seed) {
+                let what = format!("{image:?}");
+                let left = Arc::new(image.sim);
+                let engine = Engine::open_on(left.clone(), left.clone(), logged.clone());
+                let engine = engine.unwrap_or_else(|error| panic!("{what}: {error}"));
+                let found = State::read(&engine).unwrap_or_else(|error| panic!("{what}: {error}"));
+                assert_eq!(found.records("t").len(), 300, "{what}");
+                check::verify(&engine, &what);
+                check::close(engine, &what);
+            }
+        }
+    }
 }
