@@ -64,6 +64,10 @@ pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64)) -> Result<Verif
         core.catalog.verify_catalog(&cx, &mut |page| reached.page(page), &mut |_, _, _| {})?;
     report.problems.extend(catalog.problems);
     let listed = core.catalog.listed_ids(&cx)?;
+    for chunks in core.catalog.listed_without_owner(&cx)? {
+        let what = format!("the catalog lists a large value of tree {chunks}, which does not exist");
+        report.problems.push(what);
+    }
     for name in core.catalog.names(&cx)? {
         let tree = match core.catalog.open(core, &cx, &name) {
             Ok(Some(tree)) => tree,

@@ -6,13 +6,13 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 use wattle::{
-    Engine, Options,
-    io::{FaultPlan, SimStorage},
+    Engine, MIN_POOL_BYTES, Options,
+    io::{Fault, FaultPlan, Op, SimStorage},
 };
 use wattle_tests::{
     crash::{
@@ -137,4 +137,84 @@ fn a_power_cut_while_a_store_gets_a_log_or_gives_it_up_loses_nothing() {
             }
         }
     }
+}
+
+/// Trees of three levels, one of chunks and one of records with long keys, and what else is there.
+fn deep_trees(engine: &Engine) {
+    let session = engine.session().expect("session");
+    let (deep, other) = (engine.tree("deep").expect("tree"), engine.tree("other").expect("tree"));
+    session.put(&deep, b"large", &vec![3; 2_000_000]).expect("put");
+    for key in 0..1500u32 {
+        let digits = [key / 512, key / 64 % 8, key / 8 % 8, key % 8];
+        let key: Vec<u8> = digits.into_iter().flat_map(|digit| [digit as u8; 120]).collect();
+        session.put_async(&deep, &key, &[5; 200]).map(drop).expect("put");
+    }
+    session.put(&other, b"key", &vec![4; 5000]).expect("put");
+    // Chunks that are still to be cleared away when the tree goes.
+    session.put(&deep, b"large too", &vec![3; 30_000]).expect("put");
+    session.remove(&deep, b"large too").expect("remove");
+}
+
+#[test]
+fn a_power_cut_while_a_deep_tree_is_dropped_leaves_it_whole_or_not_at_all() {
+    for seed in 0..2 * rounds() {
+        let _context = Context(("seed", seed));
+        let sim = Arc::new(SimStorage::new(FaultPlan::new(seed)));
+        let options = check::options(seed, false).pool_bytes(MIN_POOL_BYTES);
+        let quiet = Camera { one_in: 0, most: 150, whole_pages: false };
+        let device = Capturing::new(sim, 1, seed, quiet);
+        let engine = check::open(&device, &options).expect("open");
+        deep_trees(&engine);
+        device.aim(Camera { one_in: 2, ..quiet });
+        let tree = engine.open_tree("deep").expect("open").expect("it exists");
+        // Each step of the drop takes longer than a flush of the log, so that the log ends in the middle
+        // of it most often.
+        let slow = Fault::Latency(Duration::from_micros(500));
+        device.sim().set_plan(FaultPlan::new(seed).always(Op::Read, slow));
+        device.issue(0, 1);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    engine.sync().expect("sync");
+                }
+            });
+            engine.drop_tree(tree).expect("drop");
+            done.store(true, Ordering::Relaxed);
+        });
+        device.ack(0, 1);
+        check::close(engine, "after the drop");
+        let images = device.take();
+        assert!(images.len() > 10, "{} images", images.len());
+        for image in images {
+            let what = format!("{image:?}");
+            let again = Camera { one_in: 30, ..quiet };
+            let again = Capturing::new(Arc::new(image.sim), 1, seed, again);
+            let gone = check_drop(&again, &options, &what);
+            assert!(gone || image.bounds[0].acked == 0, "{what}: the drop was acknowledged");
+            assert!(!gone || image.bounds[0].issued == 1, "{what}: the drop had not begun");
+            for image in again.take() {
+                let what = format!("{what}, then {image:?}");
+                let left = Capturing::new(Arc::new(image.sim), 1, seed, quiet);
+                assert_eq!(check_drop(&left, &options, &what), gone, "{what}");
+            }
+        }
+    }
+}
+
+/// Opens a store in which a tree was being dropped; gives whether it is gone.
+fn check_drop(device: &Arc<Capturing>, options: &Options, what: &str) -> bool {
+    let engine = check::open(device, options).unwrap_or_else(|error| panic!("{what}: {error}"));
+    check::verify(&engine, what);
+    let names = engine.trees().expect("names");
+    assert!(names.contains(&"other".to_string()), "{what}: {names:?}");
+    let tree = engine.open_tree("deep").unwrap_or_else(|error| panic!("{what}: {error}"));
+    if let Some(tree) = &tree {
+        let session = engine.session().expect("session");
+        assert_eq!(session.scan(tree).expect("scan").count(), 1501, "{what}");
+    }
+    let gone = tree.is_none();
+    drop(tree);
+    check::close(engine, what);
+    gone
 }
