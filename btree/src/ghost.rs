@@ -1,8 +1,8 @@
 //! Special values: what a record holds instead of its bytes. A descriptor of a large value, or a
 //! ghost: the record was deleted, but its key must stay until no snapshot needs the version before.
 
-use crate::large_value::LargeValue;
-use wattle_buffer::{PageId, Result};
+use crate::{large_value::LargeValue, node::NodeView};
+use wattle_buffer::{PAGE_SIZE, PageId, Result};
 
 /// The value of a ghost.
 pub const GHOST: &[u8] = &[2];
@@ -33,4 +33,18 @@ impl Special {
 #[inline(always)]
 pub fn is_ghost(value: (&[u8], bool)) -> bool {
     value.1 && value.0 == GHOST
+}
+
+/// Calls `ghost` with the key of each ghost of a node whose structure is sound.
+pub fn ghosts(image: &[u8; PAGE_SIZE], ghost: &mut dyn FnMut(&[u8])) {
+    let view = NodeView::from(image);
+    if view.is_inner() {
+        return;
+    }
+    let mut key = Vec::new();
+    for position in (0..view.count()).filter(|at| is_ghost(view.value(*at))) {
+        key.clear();
+        view.key_to(position, &mut key);
+        ghost(&key);
+    }
 }

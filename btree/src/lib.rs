@@ -24,7 +24,7 @@ mod write;
 
 pub use author::{Author, System};
 pub use bulk::{BulkLoad, BulkValue, FILL_PERCENT};
-pub use ghost::{GHOST, Special, is_ghost};
+pub use ghost::{GHOST, Special, ghosts, is_ghost};
 pub use hint::Hint;
 pub use journal::{Attachment, Context, Journal};
 pub use large_value::{CHUNK, CHUNK_KEY, LargeValue, MAX_VALUE, chunk_id, chunk_key};

@@ -347,9 +347,11 @@ impl Engine {
         let mut end = block.log_end;
         let redone = recovered.as_ref().is_some_and(|recovered| recovered.end != block.log_end);
         let (mut in_use, mut losers) = (words.clone(), Vec::new());
+        let mut ghosts = recover::FoundGhosts::default();
         if let Some(recovered) = recovered {
             block.next_tree = block.next_tree.max(recovered.next_tree);
             (end, in_use, losers) = (recovered.end, recovered.in_use, recovered.losers);
+            ghosts = recovered.ghosts;
         }
         if new {
             file.create()?;
@@ -440,7 +442,8 @@ impl Engine {
             closed: Mutex::new(false),
         });
         // 4. Transactions that had not ended, and drops.
-        if let Err(error) = core.settle(&cx, new, redone, losers) {
+        let settled = core.settle(&cx, new, redone, losers);
+        if let Err(error) = settled.and_then(|()| core.adopt_ghosts(&cx, ghosts)) {
             // What was read is not closed as if it were whole.
             core.poison(&format!("the store could not be opened: {error}"));
             let _poisoned = core.close();

@@ -17,7 +17,7 @@ use crate::{
     store::{StoreFile, Superblock},
 };
 use analysis::Analysis;
-use cache::{Cache, Counts};
+use cache::{Cache, Counts, Ghosts};
 use parking_lot::Mutex;
 use source::Located;
 use std::{
@@ -35,6 +35,7 @@ use wattle_buffer::{Error, PAGE_SIZE, Result, TreeId, io::LogStorage};
 use wattle_wal::{LogEnd, epoch_of, record::Op};
 use worker::{Item, Payload, What};
 
+pub(crate) use cache::Ghosts as FoundGhosts;
 pub(crate) use source::Source;
 
 /// Most redo workers.
@@ -66,6 +67,8 @@ pub(crate) struct Recovered {
     pub next_tree: TreeId,
     /// What is to be rolled back.
     pub losers: Vec<Loser>,
+    /// What the janitor is to clear away.
+    pub ghosts: Ghosts,
 }
 
 /// What the threads of one recovery share.
@@ -121,7 +124,7 @@ pub(crate) fn redo(
     let workers = thread::available_parallelism().map_or(1, |n| n.get()).min(MAX_WORKERS);
     let pages = options.pool_bytes as usize / (PAGE_SIZE + 128) / workers;
     // 2. Read, look, apply. Leaving the scope waits for all threads.
-    let (dispatcher, counts) = thread::scope(|scope| {
+    let (dispatcher, counts, found) = thread::scope(|scope| {
         let spawn = |name: &str| thread::Builder::new().name(name.to_string());
         let failed = |error| Error::io("start a thread of recovery", error);
         let shared = &shared;
@@ -153,8 +156,9 @@ pub(crate) fn redo(
             shared.end.set(end).expect("set once");
         }
         dispatcher.queues.clear();
-        let counts: Vec<Counts> = threads.into_iter().map(join).collect();
-        Ok::<_, Error>((dispatcher, counts))
+        let ended = threads.into_iter().map(join);
+        let (counts, found): (Vec<Counts>, Vec<Ghosts>) = ended.unzip();
+        Ok::<_, Error>((dispatcher, counts, found))
     })?;
     let Dispatcher { analysis, bytes, records, .. } = dispatcher;
     if let Some(error) = shared.error.into_inner() {
@@ -180,7 +184,9 @@ pub(crate) fn redo(
         gib_per_second = bytes as f64 / seconds.max(1e-9) / (1u64 << 30) as f64,
         "recovered"
     );
-    Ok(Recovered { end, in_use, next_tree, losers })
+    let mut ghosts = Ghosts::default();
+    found.into_iter().for_each(|found| ghosts.merge(found));
+    Ok(Recovered { end, in_use, next_tree, losers, ghosts })
 }
 
 /// A panic goes on in the thread that recovers.

@@ -3,14 +3,15 @@
 //! to are found. Each of these is logged, so a crash in the middle is one more crash to recover from.
 
 use crate::{
+    catalog::OpenTree,
     engine::Core,
     internal::Internal,
     mvcc::{Savepoint, UndoEntry},
     ops,
-    recover::Loser,
+    recover::{FoundGhosts, Loser},
     session::now,
     store::StoreState,
-    txn::UndoAuthor,
+    txn::{Garbage, UndoAuthor},
 };
 use std::sync::Arc;
 use wattle_btree::{Context, Journal, Undo};
@@ -47,13 +48,41 @@ impl Core {
         Ok(())
     }
 
+    /// Ghosts that were in the pages of the log when the store was opened: no snapshot needs them, and
+    /// the janitor of before is gone. Trees that cannot be opened keep theirs for now.
+    pub fn adopt_ghosts(&self, cx: &Context, mut ghosts: FoundGhosts) -> Result<()> {
+        ghosts.keys.retain(|(tree, _)| !ghosts.trees.contains(tree));
+        ghosts.keys.sort_unstable();
+        ghosts.keys.dedup();
+        let whole = ghosts.trees.into_iter().map(|tree| (tree, None));
+        let one_by_one = ghosts.keys.into_iter().map(|(tree, key)| (tree, Some(key)));
+        let mut last: Option<(TreeId, Option<Arc<OpenTree>>)> = None;
+        let mut garbage = Vec::new();
+        for (id, key) in whole.chain(one_by_one) {
+            if last.as_ref().is_none_or(|(of, _)| *of != id) {
+                let open = match self.catalog.open_id(self, cx, id) {
+                    Err(Error::Limit(_)) => None,
+                    open => open?,
+                };
+                last = Some((id, open));
+            }
+            let Some((_, Some(open))) = &last else { continue };
+            garbage.push(match key {
+                Some(key) => Garbage::Ghost(open.clone(), key),
+                None => Garbage::Ghosts(open.clone()),
+            });
+        }
+        self.janitor.add(0, garbage);
+        Ok(())
+    }
+
     /// Rolls a transaction back that a crash ended.
     fn roll_back(&self, cx: &Context, mut loser: Loser) -> Result<()> {
         let session = Internal { core: self, cx };
         let mut last = Gsn(0);
         let mut bytes = Vec::new();
         // Kept open to the end, so that each is opened once.
-        let mut trees: Vec<(TreeId, Option<Arc<crate::catalog::OpenTree>>)> = Vec::new();
+        let mut trees: Vec<(TreeId, Option<Arc<OpenTree>>)> = Vec::new();
         while let Some(entry) = loser.undo.pop(Savepoint::START)? {
             let UndoEntry::Change { key, .. } = entry else { continue };
             bytes.clear();

@@ -12,7 +12,7 @@ use std::{
 };
 use wattle::{
     Engine, MIN_POOL_BYTES, Options,
-    io::{Fault, FaultPlan, Op, SimStorage},
+    io::{Cut, Fault, FaultPlan, Op, SimStorage},
 };
 use wattle_tests::{
     crash::{
@@ -224,4 +224,34 @@ fn check_drop(device: &Arc<Capturing>, options: &Options, what: &str) -> bool {
     drop(tree);
     check::close(engine, what);
     gone
+}
+
+#[test]
+fn what_was_deleted_before_a_power_cut_takes_no_pages_after_it() {
+    let sim = Arc::new(SimStorage::new(FaultPlan::new(1)));
+    let options = check::options(1, false);
+    let open = |sim: &Arc<SimStorage>| {
+        Engine::open_on(sim.clone(), sim.clone(), options.clone()).expect("open")
+    };
+    let engine = open(&sim);
+    let tree = engine.tree("t").expect("tree");
+    let keys = || (0..1000u32).map(u32::to_be_bytes);
+    let mut txn = engine.begin().expect("begin");
+    keys().for_each(|key| txn.put(&tree, &key, &[1; 100]).expect("put"));
+    txn.commit().expect("commit");
+    // What this one may still see stays when the records are deleted.
+    let mut reader = engine.begin().expect("begin");
+    assert!(reader.get(&tree, &[0; 4]).expect("get").is_some());
+    let mut txn = engine.begin().expect("begin");
+    keys().for_each(|key| assert!(txn.remove(&tree, &key).expect("remove")));
+    txn.commit().expect("commit");
+    let left = Arc::new(sim.crash_as(1, Cut::Nothing));
+    reader.put(&tree, b"other", b"value").expect("put");
+    reader.abort().expect("abort");
+
+    let engine = open(&left);
+    check::verify(&engine, "after the power cut");
+    let stats = engine.tree_stats().expect("statistics");
+    assert_eq!((stats[0].records, stats[0].leaf_pages), (0, 1));
+    check::close(engine, "after the power cut");
 }

@@ -8,8 +8,8 @@
 
 use crate::store::StoreFile;
 use parking_lot::Mutex;
-use std::collections::HashMap;
-use wattle_btree::node;
+use std::collections::{BTreeSet, HashMap};
+use wattle_btree::{ghosts, node};
 use wattle_buffer::{Error, Gsn, PageId, PageImage, Result, TreeId, io::PageWrite, page::header};
 
 /// Fewest pages of a cache.
@@ -36,6 +36,36 @@ pub(super) struct Cache<'f> {
     /// Rises with every use of a page.
     clock: u64,
     pub counts: Counts,
+    pub ghosts: Ghosts,
+}
+
+/// Ghosts in the pages that were looked at. Nobody needs them any more, and nobody else remembers
+/// them.
+#[derive(Default)]
+pub(crate) struct Ghosts {
+    /// Tree and key; a ghost may be named twice, or be gone by now.
+    pub keys: Vec<(TreeId, Vec<u8>)>,
+    /// Trees with more of them.
+    pub trees: BTreeSet<TreeId>,
+}
+
+/// Ghosts that are remembered one by one.
+const MAX_GHOSTS: usize = 1 << 14;
+
+impl Ghosts {
+    fn look(&mut self, image: &PageImage) {
+        let tree = TreeId(image.u32_at(header::TREE_ID));
+        ghosts(&image.0, &mut |key| match self.keys.len() < MAX_GHOSTS {
+            true => self.keys.push((tree, key.to_vec())),
+            false => drop(self.trees.insert(tree)),
+        });
+    }
+
+    /// Adds those that another one found.
+    pub fn merge(&mut self, other: Ghosts) {
+        self.keys.extend(other.keys);
+        self.trees.extend(other.trees);
+    }
 }
 
 struct Entry {
@@ -65,6 +95,7 @@ impl<'f> Cache<'f> {
             free: Vec::new(),
             clock: 0,
             counts: Counts::default(),
+            ghosts: Ghosts::default(),
         }
     }
 
@@ -129,8 +160,17 @@ impl<'f> Cache<'f> {
 
     /// Writes everything that is not on storage.
     pub fn write_all(&mut self) -> Result<()> {
-        let pages = self.pages.keys().copied().collect();
-        self.write_back(pages)
+        let pages: Vec<PageId> = self.pages.keys().copied().collect();
+        self.write_back(pages.clone())?;
+        self.look_for_ghosts(&pages);
+        Ok(())
+    }
+
+    /// Of pages that are sound, because they were read or written.
+    fn look_for_ghosts(&mut self, pages: &[PageId]) {
+        for page in pages {
+            self.ghosts.look(image(&mut self.slabs, self.pages[page].slot));
+        }
     }
 
     /// Makes room for some pages more, by writing and forgetting the half that was not used for
@@ -147,6 +187,7 @@ impl<'f> Cache<'f> {
         }
         let old: Vec<PageId> = old[..half].iter().map(|(_, page)| *page).collect();
         self.write_back(old.clone())?;
+        self.look_for_ghosts(&old);
         old.into_iter().for_each(|page| self.forget(page));
         Ok(())
     }

@@ -8,7 +8,7 @@
 
 use super::{
     Shared,
-    cache::{Cache, Counts},
+    cache::{Cache, Counts, Ghosts},
 };
 use std::{
     collections::HashSet,
@@ -53,12 +53,12 @@ impl Payload {
     }
 }
 
-/// One worker; gives what its cache did.
+/// One worker; gives what its cache did, and ghosts that it met.
 pub(super) fn run(
     mut cache: Cache<'_>,
     batches: Receiver<Vec<Item>>,
     shared: &Shared,
-) -> Counts {
+) -> (Counts, Ghosts) {
     let outcome = (|| {
         while let Ok(batch) = batches.recv() {
             if shared.is_stopped() {
@@ -81,7 +81,7 @@ pub(super) fn run(
     if let Err(error) = outcome {
         shared.fail(error);
     }
-    cache.counts
+    (cache.counts, std::mem::take(&mut cache.ghosts))
 }
 
 /// Applies a batch in order, in parts whose pages can be read together.
