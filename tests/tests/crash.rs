@@ -255,3 +255,34 @@ fn what_was_deleted_before_a_power_cut_takes_no_pages_after_it() {
     assert_eq!((stats[0].records, stats[0].leaf_pages), (0, 1));
     check::close(engine, "after the power cut");
 }
+
+#[test]
+fn what_a_transaction_took_back_itself_is_not_taken_back_again_from_others() {
+    for (whole, seed) in [(false, 1), (true, 2)] {
+        let sim = Arc::new(SimStorage::new(FaultPlan::new(seed)));
+        let options = check::options(seed, false);
+        let engine = Engine::open_on(sim.clone(), sim.clone(), options.clone()).expect("open");
+        let (session, tree) = (engine.session().expect("session"), engine.tree("t").expect("tree"));
+        session.put(&tree, b"taken back", b"first").expect("put");
+        session.put(&tree, b"kept", b"first").expect("put");
+        // It changes a record, takes that back, and is open when the power is cut.
+        let mut open = engine.begin().expect("begin");
+        open.put(&tree, b"kept", b"never committed").expect("put");
+        let mark = open.savepoint();
+        open.put(&tree, b"taken back", b"never committed, and longer").expect("put");
+        open.rollback_to(&mark).expect("roll back");
+        // Another one changes the record then.
+        session.put(&tree, b"taken back", b"second").expect("put");
+        if whole {
+            engine.checkpoint().expect("checkpoint");
+        }
+        let left = Arc::new(sim.crash_as(seed, Cut::Nothing));
+
+        let again = Engine::open_on(left.clone(), left.clone(), options.clone()).expect("open");
+        let (reader, tree) = (again.session().expect("session"), again.tree("t").expect("tree"));
+        let get = |key: &[u8]| reader.get(&tree, key).expect("get").expect("a record");
+        assert_eq!(get(b"taken back"), b"second");
+        assert_eq!(get(b"kept"), b"first");
+        check::verify(&again, "after the power cut");
+    }
+}
