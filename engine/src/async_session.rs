@@ -8,7 +8,7 @@ use crate::{
     ops::{self, Begun, Entry, Resolve},
     session::SessionState,
     transaction::{Savepoint, check_savepoint, savepoint},
-    txn::{Ticket, Txn, TxnOptions, rollback},
+    txn::{LogHandle, Ticket, Txn, TxnOptions, rollback},
 };
 use std::{
     cell::Cell,
@@ -75,6 +75,9 @@ impl Resolve for AsyncSession {
     }
     async fn pause(&self, _: u32) {
         yield_once().await;
+    }
+    fn log(&self) -> Option<&Arc<LogHandle>> {
+        self.state().log.as_ref()
     }
     fn own(&self) -> u64 {
         self.state().own()

@@ -152,7 +152,7 @@ impl Core {
         self.versions.collect(&active, durable);
         self.shed_versions(&active);
         while let Some(txn) = self.janitor.next_abandoned() {
-            let internal = Internal { core: self, cx };
+            let internal = Internal::new(self, cx);
             if let Err(error) = now(Begun::resume(&internal, txn).abort()) {
                 tracing::error!(%error, "an abandoned transaction could not be rolled back");
             }

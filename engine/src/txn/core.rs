@@ -1,6 +1,6 @@
 //! A transaction: its snapshot, its state, what it would take to put everything back.
 
-use super::{ReadSet, Ticket, view};
+use super::{LogHandle, ReadSet, Ticket, view};
 use crate::{
     catalog::OpenTree,
     engine::Core,
@@ -187,10 +187,15 @@ impl Txn {
 
     /// Commits: from here on everyone sees the changes. Gives the time of the commit, 0 without
     /// changes. The caller made sure of room in the log, and validated.
-    pub fn commit(&mut self, core: &Core, cx: &Context) -> (Ticket, u64) {
+    pub fn commit(
+        &mut self,
+        core: &Core,
+        cx: &Context,
+        log: Option<&Arc<LogHandle>>,
+    ) -> (Ticket, u64) {
         let durability = self.durability(core);
-        let ticket = |epoch: u64| match (&core.log, durability.urgency()) {
-            (Some(log), Some(urgency)) => Ticket::new(log.clone(), epoch, urgency),
+        let ticket = |epoch: u64| match (log, durability.urgency()) {
+            (Some(log), Some(urgency)) => Ticket::new(log, epoch, urgency),
             _ => Ticket::done(),
         };
         let Some(state) = self.state.clone() else {
