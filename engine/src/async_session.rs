@@ -3,7 +3,7 @@
 //! others any executor will do.
 
 use crate::{
-    engine::{Core, Tree},
+    engine::{Core, Handle, Tree},
     mvcc::{Slot, UndoBuffer},
     ops::{self, Begun, Entry, Resolve},
     session::SessionState,
@@ -33,7 +33,7 @@ pub struct AsyncSession {
 
 struct Shared {
     state: Option<Box<SessionState>>,
-    core: Arc<Core>,
+    core: Arc<Handle>,
     /// Operations since a task last waited.
     turn: Cell<u32>,
 }
@@ -110,7 +110,7 @@ async fn yield_once() {
 }
 
 impl AsyncSession {
-    pub(crate) fn new(core: Arc<Core>) -> AsyncSession {
+    pub(crate) fn new(core: Arc<Handle>) -> AsyncSession {
         let idle = core.idle.lock().pop();
         let state = idle.unwrap_or_else(|| Box::new(SessionState::new(&core)));
         AsyncSession { shared: Rc::new(Shared { state: Some(state), core, turn: Cell::new(0) }) }

@@ -246,10 +246,25 @@ impl Core {
     }
 }
 
-impl Drop for Core {
+/// What engines and sessions hold; background threads hold the core alone. The store is closed when
+/// the last handle goes.
+pub(crate) struct Handle {
+    core: Arc<Core>,
+}
+
+impl std::ops::Deref for Handle {
+    type Target = Core;
+    #[inline(always)]
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl Drop for Handle {
     fn drop(&mut self) {
-        if let Err(error) = self.close() {
-            tracing::error!(path = %self.file.path.display(), %error, "the store was not closed");
+        if let Err(error) = self.core.close() {
+            let path = self.core.file.path.display();
+            tracing::error!(%path, %error, "the store was not closed");
         }
     }
 }
@@ -257,7 +272,7 @@ impl Drop for Core {
 /// An open store. Cheap to clone; all clones and sessions share it.
 #[derive(Clone)]
 pub struct Engine {
-    core: Arc<Core>,
+    core: Arc<Handle>,
 }
 
 /// A tree of an engine: an ordered map from keys to values. Cheap to clone.
@@ -421,11 +436,14 @@ impl Engine {
         if let Err(error) = core.settle(&cx, new, redone, losers) {
             // What was read is not closed as if it were whole.
             core.poison(&format!("the store could not be opened: {error}"));
+            let _poisoned = core.close();
             return Err(error);
         }
-        Janitor::start(&core)?;
-        Checkpoints::start(&core)?;
-        Ok(Engine { core })
+        if let Err(error) = Janitor::start(&core).and_then(|()| Checkpoints::start(&core)) {
+            core.close()?;
+            return Err(error);
+        }
+        Ok(Engine { core: Arc::new(Handle { core }) })
     }
 
     /// Opens the tree `name` (1 to 255 bytes), creating it if there is none.
@@ -546,7 +564,7 @@ impl Engine {
 
     /// All counters, cumulative since the store was opened.
     pub fn stats(&self) -> Stats {
-        Stats::of(&self.core)
+        Stats::of(&self.core.core)
     }
 
     /// The storage back end in use: `uring`, `threads`, `memory` or `sim`. `threads` may stand in
@@ -589,7 +607,7 @@ impl Engine {
     }
 
     pub(crate) fn core(&self) -> &Core {
-        &self.core
+        &self.core.core
     }
 
     /// The pool, for tests and experiments.

@@ -1,7 +1,7 @@
 //! Blocking sessions: operations that return when they are done.
 
 use crate::{
-    engine::{Core, Tree},
+    engine::{Core, Handle, Tree},
     mvcc::{Slot, UndoBuffer},
     ops::{self, Resolve},
     transaction::{Range, Transaction},
@@ -85,7 +85,7 @@ impl SessionState {
 /// never wait for a writer or for the log.
 pub struct Session {
     state: Option<Box<SessionState>>,
-    core: Arc<Core>,
+    core: Arc<Handle>,
 }
 
 impl Resolve for Session {
@@ -145,7 +145,7 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
 }
 
 impl Session {
-    pub(crate) fn new(core: Arc<Core>) -> Session {
+    pub(crate) fn new(core: Arc<Handle>) -> Session {
         let idle = core.idle.lock().pop();
         let state = idle.unwrap_or_else(|| Box::new(SessionState::new(&core)));
         Session { state: Some(state), core }
