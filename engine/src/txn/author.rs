@@ -75,15 +75,35 @@ impl<'t> TxnAuthor<'t> {
 
     /// Takes back the undo entry of a change that was not made.
     fn withdraw(&mut self) -> Result<(), Error> {
-        if let Some(mark) = self.pending.take() {
-            self.txn.undo.pop(mark)?;
-        }
-        Ok(())
+        withdraw(self.txn, &mut self.pending)
     }
 
     /// The operation is over: an entry of a change that was not made is taken back.
     pub fn finish(mut self) -> Result<(), Error> {
         self.withdraw()
+    }
+}
+
+impl Drop for TxnAuthor<'_> {
+    fn drop(&mut self) {
+        // An operation that was given up while it waited.
+        give_up(self.core, self.txn, &mut self.pending);
+    }
+}
+
+/// Takes back the undo entry of a change that was not made.
+fn withdraw(txn: &mut Txn, pending: &mut Option<Savepoint>) -> Result<(), Error> {
+    if let Some(mark) = *pending {
+        txn.undo.pop(mark)?;
+        *pending = None;
+    }
+    Ok(())
+}
+
+fn give_up(core: &Core, txn: &mut Txn, pending: &mut Option<Savepoint>) {
+    if let Err(error) = withdraw(txn, pending) {
+        // A roll-back would put something back that was never changed.
+        core.poison(&format!("an undo entry could not be taken back: {error}"));
     }
 }
 
@@ -223,9 +243,11 @@ impl Author for AutoAuthor<'_> {
         self.core.versions.push(self.tree.tree.id(), key, &self.state, self.before.get());
         let header = leaf.header();
         let hint = match Hint::of(header.version_hint()) {
-            Hint::Committed(_) => Hint::Committed(self.time),
+            // A transaction that changed the page may have drawn a later time than this commit, and
+            // ended, since this one drew its time.
+            Hint::Committed(time) => Hint::Committed(time.max(self.time)),
             Hint::Unknown(changed) if self.core.oldest_writer() >= changed => {
-                Hint::Committed(self.time)
+                Hint::Committed(self.core.clock.now())
             }
             _ => Hint::Unknown(self.core.ids.now()),
         };
@@ -254,6 +276,14 @@ impl<'t> SystemOf<'t> {
     }
 }
 
+impl Drop for SystemOf<'_> {
+    fn drop(&mut self) {
+        if let Some(txn) = &mut self.txn {
+            give_up(self.core, txn, &mut self.pending);
+        }
+    }
+}
+
 impl Author for SystemOf<'_> {
     fn check(
         &mut self,
@@ -262,11 +292,10 @@ impl Author for SystemOf<'_> {
         before: Option<(&[u8], bool)>,
     ) -> Result<(), Stop> {
         if let Some(txn) = &mut self.txn {
-            if let Some(mark) = self.pending.take() {
-                txn.undo.pop(mark)?;
-            }
-            self.pending = Some(txn.undo.mark());
+            withdraw(txn, &mut self.pending)?;
+            let mark = txn.undo.mark();
             txn.undo.push(self.tree, false, key, before)?;
+            self.pending = Some(mark);
         }
         Ok(())
     }

@@ -88,6 +88,12 @@ pub(crate) struct Txn {
     pub garbage: Vec<Garbage>,
     /// Why it can only be aborted.
     pub must_abort: Option<String>,
+    /// An operation of several steps is under way, or was given up in the middle.
+    pub half_done: bool,
+    /// Roll-backs to savepoints: the number of each, and to where, both ascending. One that was
+    /// followed by another which went further back is left out.
+    rollbacks: Vec<(u64, Savepoint)>,
+    next_rollback: u64,
     pub last_gsn: Gsn,
     pub options: TxnOptions,
 }
@@ -112,6 +118,9 @@ impl Txn {
             reads: serializable.then(RefCell::default),
             garbage: Vec::new(),
             must_abort: None,
+            half_done: false,
+            rollbacks: Vec::new(),
+            next_rollback: 0,
             last_gsn: Gsn(0),
             options,
         }
@@ -121,7 +130,8 @@ impl Txn {
     #[inline]
     pub fn check(&self) -> Result<()> {
         match &self.must_abort {
-            None => Ok(()),
+            None if !self.half_done => Ok(()),
+            None => Err(Error::MustAbort("an operation of it was given up half way".to_string())),
             Some(why) => Err(Error::MustAbort(why.clone())),
         }
     }
@@ -178,6 +188,28 @@ impl Txn {
     /// The position to which [`super::rollback`] can go back.
     pub fn savepoint(&self) -> (Savepoint, usize) {
         (self.undo.mark(), self.garbage.len())
+    }
+
+    /// Number of the next roll-back to a savepoint.
+    pub fn next_rollback(&self) -> u64 {
+        self.next_rollback
+    }
+
+    /// Whether what lay before `mark`, when `next_rollback` was the number of the next roll-back, is
+    /// still there.
+    pub fn reaches(&self, mark: Savepoint, next_rollback: u64) -> bool {
+        let since = self.rollbacks.partition_point(|(number, _)| *number < next_rollback);
+        // The first one since went furthest back.
+        mark <= self.undo.mark() && self.rollbacks.get(since).is_none_or(|(_, to)| mark <= *to)
+    }
+
+    /// Everything after `mark` is taken back.
+    pub fn rolled_back_to(&mut self, mark: Savepoint) {
+        while self.rollbacks.last().is_some_and(|(_, to)| mark <= *to) {
+            self.rollbacks.pop();
+        }
+        self.rollbacks.push((self.next_rollback, mark));
+        self.next_rollback += 1;
     }
 
     /// Commits: from here on everyone sees the changes. Gives the time of the commit, 0 without
