@@ -79,7 +79,12 @@ pub(crate) struct Shared {
 
 impl Shared {
     fn new(path: PathBuf) -> Shared {
-        Shared { path, stopped: AtomicBool::new(false), error: Mutex::default(), end: OnceLock::new() }
+        Shared {
+            path,
+            stopped: AtomicBool::new(false),
+            error: Mutex::default(),
+            end: OnceLock::new(),
+        }
     }
 
     /// Ends everything; the first error counts.
@@ -137,7 +142,8 @@ pub(crate) fn redo(
             threads.push(spawn("redo-worker").spawn_scoped(scope, run).map_err(failed)?);
             queues.push((queue, Vec::new()));
         }
-        let mut dispatcher = Dispatcher { block, shared, analysis, queues, held: 0, bytes: 0, records: 0 };
+        let mut dispatcher =
+            Dispatcher { block, shared, analysis, queues, held: 0, bytes: 0, records: 0 };
         if let Err(error) = dispatcher.run(received) {
             shared.fail(error);
         }
@@ -163,9 +169,10 @@ pub(crate) fn redo(
     let end = *shared.end.get().expect("without an error the log was read to its end");
     // 3. All pages in use are there, durably.
     let (in_use, next_tree, losers) = analysis.finish();
-    let pages_end = in_use.iter().rposition(|word| *word != 0).map_or(0, |at| {
-        at as u64 * 64 + u64::from(u64::BITS - in_use[at].leading_zeros())
-    });
+    let pages_end = in_use
+        .iter()
+        .rposition(|word| *word != 0)
+        .map_or(0, |at| at as u64 * 64 + u64::from(u64::BITS - in_use[at].leading_zeros()));
     cache::reserve(file, &reserving, pages_end)?;
     file.sync()?;
     let seconds = begun.elapsed().as_secs_f64();
@@ -238,7 +245,12 @@ impl Dispatcher<'_> {
         Ok(())
     }
 
-    fn hand_out(&mut self, chunk: &Arc<Vec<u8>>, op: &Op<'_>, record: &wattle_wal::record::Record<'_>) {
+    fn hand_out(
+        &mut self,
+        chunk: &Arc<Vec<u8>>,
+        op: &Op<'_>,
+        record: &wattle_wal::record::Record<'_>,
+    ) {
         let gsn = record.gsn;
         if needs_page(op.code).0 {
             let payload = Payload::new(chunk, op.payload);

@@ -54,11 +54,7 @@ impl Payload {
 }
 
 /// One worker; gives what its cache did.
-pub(super) fn run(
-    mut cache: Cache<'_>,
-    batches: Receiver<Vec<Item>>,
-    shared: &Shared,
-) -> Counts {
+pub(super) fn run(mut cache: Cache<'_>, batches: Receiver<Vec<Item>>, shared: &Shared) -> Counts {
     let outcome = (|| {
         while let Ok(batch) = batches.recv() {
             if shared.is_stopped() {
@@ -134,7 +130,10 @@ fn apply_one(cache: &mut Cache<'_>, item: &Item) -> Result<()> {
         return Ok(());
     }
     let lacks_tree = |found: u32| {
-        Error::corruption(page, format_args!("it belongs to tree {found}, in the log to tree {tree}"))
+        Error::corruption(
+            page,
+            format_args!("it belongs to tree {found}, in the log to tree {tree}"),
+        )
     };
     if needs_page(*code).1 && image.u32_at(header::TREE_ID) != tree.0 {
         return Err(lacks_tree(image.u32_at(header::TREE_ID)));
