@@ -8,6 +8,8 @@
 
 mod analysis;
 mod cache;
+mod check;
+mod shape;
 mod source;
 mod worker;
 
@@ -19,7 +21,6 @@ use crate::{
 use analysis::Analysis;
 use cache::{Cache, Counts};
 use parking_lot::Mutex;
-use source::Located;
 use std::{
     collections::BTreeSet,
     path::PathBuf,
@@ -36,7 +37,9 @@ use wattle_buffer::{Error, PAGE_SIZE, Result, TreeId, io::LogStorage};
 use wattle_wal::{LogEnd, epoch_of, record::Op};
 use worker::{Item, Payload, What};
 
-pub(crate) use source::Source;
+pub(crate) use check::check_log;
+pub(crate) use shape::{Escaped, Shape};
+pub(crate) use source::{Located, Source};
 
 /// Most redo workers.
 const MAX_WORKERS: usize = 16;
@@ -152,12 +155,8 @@ pub(crate) fn redo(
         }
         // The workers write what is left once they know that the log ends here.
         if let Some(end) = join(reader) {
-            if end.epoch + 1 < block.redo_epoch {
-                let what = format!(
-                    "the last checkpoint began with epoch {}, and the log ends with epoch {}",
-                    block.redo_epoch, end.epoch
-                );
-                shared.fail(shared.wrong_log(what));
+            if let Some(error) = wrong_end(file, block, &end) {
+                shared.fail(error);
             }
             shared.end.set(end).expect("set once");
         }
@@ -192,6 +191,18 @@ pub(crate) fn redo(
         "recovered"
     );
     Ok(recovered)
+}
+
+/// The error of a log that ends before the checkpoint does, which waited for its epoch.
+fn wrong_end(file: &StoreFile, block: &Superblock, end: &LogEnd) -> Option<Error> {
+    (end.epoch + 1 < block.redo_epoch).then(|| {
+        let why = format!(
+            "the last checkpoint began with epoch {}, and the log ends with epoch {}: the end of the \
+             log is missing",
+            block.redo_epoch, end.epoch
+        );
+        Error::WrongLog { path: file.path.clone(), why }
+    })
 }
 
 /// A panic goes on in the thread that recovers.
