@@ -20,6 +20,7 @@ use crate::{
 };
 use parking_lot::{Mutex, RwLock};
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
@@ -351,14 +352,17 @@ impl Engine {
         let mut end = block.log_end;
         let redone = recovered.as_ref().is_some_and(|recovered| recovered.end != block.log_end);
         let (mut in_use, mut losers) = (words, Vec::new());
+        let mut changed_groups = BTreeSet::new();
         if let Some(recovered) = recovered {
             block.next_tree = block.next_tree.max(recovered.next_tree);
             (end, in_use, losers) = (recovered.end, recovered.in_use, recovered.losers);
+            changed_groups = recovered.changed_groups;
         }
         if new {
             file.create()?;
         }
         pool.allocator().reset(in_use, file.storage.capacity_pages());
+        pool.allocator().keep_changed_groups(changed_groups);
         // 3. The log goes on.
         let (clock, ids) = (Arc::new(Clock::new()), Arc::new(Clock::new()));
         let log_storage = match options.log {
