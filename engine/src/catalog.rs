@@ -510,6 +510,9 @@ impl Catalog {
     }
 }
 
+/// Called with key and value of a record.
+type RecordVisitor<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> Result<()>;
+
 /// A large value on the list: the tree of its chunks, and the key of a record that may refer to it.
 type Listed = (TreeId, LargeValue, Option<Vec<u8>>);
 
@@ -563,12 +566,7 @@ impl State {
     }
 
     /// Calls `visit` with all records whose keys begin with `prefix`.
-    fn visit(
-        &self,
-        cx: &Context,
-        prefix: u8,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>,
-    ) -> Result<()> {
+    fn visit(&self, cx: &Context, prefix: u8, visit: RecordVisitor<'_>) -> Result<()> {
         let (low, high) = prefix_range(&[prefix]);
         let mut cursor = Cursor::new(low, high, Direction::Forward);
         while cursor.is_loaded() || !cursor.is_at_end() {

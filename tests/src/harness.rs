@@ -74,6 +74,40 @@ impl Device {
     }
 }
 
+/// The seed of a test that depends on chance, from `WATTLE_TEST_SEED` or from the time. A failing
+/// test prints it.
+pub fn seed() -> u64 {
+    let given = std::env::var("WATTLE_TEST_SEED").ok().and_then(|n| n.parse().ok());
+    given.unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        now.map_or(1, |now| now.as_nanos() as u64 % (1 << 32))
+    })
+}
+
+/// SplitMix64: small, and the same on every machine.
+pub struct Random(u64);
+
+impl Random {
+    /// A generator with this seed.
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
+    }
+
+    /// The next number.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Below `bound`, which is not 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
+    }
+}
+
 /// Verifies the whole store.
 ///
 /// # Panics

@@ -2,7 +2,7 @@
 
 use wattle::{Engine, Error, IoKind, Options};
 
-const RECORDS: u64 = 60_000;
+const RECORDS: u64 = 24_000;
 
 fn key(i: u64) -> [u8; 8] {
     i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()

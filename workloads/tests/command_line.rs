@@ -66,9 +66,7 @@ fn values_that_make_no_sense_together_are_refused() {
         ("--duration 1s --operations 5", ["--duration", "--operations", "cannot be used with"]),
         ("--threads 1000 --tasks 4096", ["4096000", "in flight", "at most 65536"]),
         ("--db x --io memory", ["--db", "--io memory", "uring or threads"]),
-        ("--log on", ["--log on", "no write-ahead log yet", "off"]),
-        ("--durability sync", ["--durability", "no write-ahead log yet", "leave the flag out"]),
-        ("--durability none", ["--durability", "no write-ahead log yet", "leave the flag out"]),
+        ("--log-limit 1MiB", ["--log-limit", "too small", "2 MiB"]),
     ] {
         let words: Vec<&str> = ["ycsb"].into_iter().chain(arguments.split(' ')).collect();
         refused(&words, &parts);

@@ -18,11 +18,14 @@ use std::{ops::Bound, sync::Arc};
 use wattle_btree::{Cursor, Direction, Seen, Step, Stop, View};
 use wattle_buffer::{Error, FrameHeader, TreeId};
 
+/// An end of a range of keys.
+type KeyBound = Bound<Vec<u8>>;
+
 /// What a transaction read.
 #[derive(Default)]
 pub(crate) struct ReadSet {
     points: Vec<(Arc<OpenTree>, Vec<u8>)>,
-    ranges: Vec<(Arc<OpenTree>, Bound<Vec<u8>>, Bound<Vec<u8>>)>,
+    ranges: Vec<(Arc<OpenTree>, KeyBound, KeyBound)>,
 }
 
 impl ReadSet {
