@@ -3,17 +3,17 @@
 //! others any executor will do.
 
 use crate::{
-    engine::{Core, Tree},
+    engine::{Core, Handle, Tree},
     mvcc::{Slot, UndoBuffer},
     ops::{self, Begun, Entry, Resolve},
     session::SessionState,
     transaction::{Savepoint, check_savepoint, savepoint},
-    txn::{Ticket, Txn, TxnOptions, rollback},
+    txn::{LogHandle, Ticket, Txn, TxnOptions, rollback},
 };
 use std::{
+    cell::Cell,
     future::{Future, poll_fn},
     io,
-    cell::Cell,
     ops::{Bound, ControlFlow},
     rc::Rc,
     sync::Arc,
@@ -33,7 +33,7 @@ pub struct AsyncSession {
 
 struct Shared {
     state: Option<Box<SessionState>>,
-    core: Arc<Core>,
+    core: Arc<Handle>,
     /// Operations since a task last waited.
     turn: Cell<u32>,
 }
@@ -76,6 +76,9 @@ impl Resolve for AsyncSession {
     async fn pause(&self, _: u32) {
         yield_once().await;
     }
+    fn log(&self) -> Option<&Arc<LogHandle>> {
+        self.state().log.as_ref()
+    }
     fn own(&self) -> u64 {
         self.state().own()
     }
@@ -110,7 +113,7 @@ async fn yield_once() {
 }
 
 impl AsyncSession {
-    pub(crate) fn new(core: Arc<Core>) -> AsyncSession {
+    pub(crate) fn new(core: Arc<Handle>) -> AsyncSession {
         let idle = core.idle.lock().pop();
         let state = idle.unwrap_or_else(|| Box::new(SessionState::new(&core)));
         AsyncSession { shared: Rc::new(Shared { state: Some(state), core, turn: Cell::new(0) }) }

@@ -98,12 +98,7 @@ struct Together<'a> {
 }
 
 impl Author for Together<'_> {
-    fn check(
-        &mut self,
-        _: &FrameHeader,
-        _: &[u8],
-        _: Option<(&[u8], bool)>,
-    ) -> Result<(), Stop> {
+    fn check(&mut self, _: &FrameHeader, _: &[u8], _: Option<(&[u8], bool)>) -> Result<(), Stop> {
         Ok(())
     }
 
@@ -268,7 +263,13 @@ impl Catalog {
     }
 
     /// Gives a tree to which `tree` is the last handle another name.
-    pub fn rename(&self, core: &Core, cx: &Context, tree: Arc<OpenTree>, name: &str) -> Result<Arc<OpenTree>> {
+    pub fn rename(
+        &self,
+        core: &Core,
+        cx: &Context,
+        tree: Arc<OpenTree>,
+        name: &str,
+    ) -> Result<Arc<OpenTree>> {
         check_name(name)?;
         let mut state = self.state.lock();
         if state.entry(cx, name)?.is_some() {
@@ -359,7 +360,11 @@ impl Catalog {
     }
 
     /// The tree and key under which a large value of `tree` is listed to be cleared away.
-    pub fn garbage_key(&self, tree: &OpenTree, large: LargeValue) -> Result<(&btree::Tree, [u8; 13])> {
+    pub fn garbage_key(
+        &self,
+        tree: &OpenTree,
+        large: LargeValue,
+    ) -> Result<(&btree::Tree, [u8; 13])> {
         let chunks = tree.large.get().ok_or_else(|| {
             let what = "a record of its tree has a large value, but the tree has no large values";
             Error::corruption(tree.tree.root_page(), what)
@@ -573,7 +578,8 @@ impl State {
         }
         let Some(entry) = self.entry(cx, name)? else { return Ok(None) };
         if entry.dropping {
-            let what = format!("the tree {name:?} could not be dropped completely; reopen the store");
+            let what =
+                format!("the tree {name:?} could not be dropped completely; reopen the store");
             return Err(Error::Limit(what));
         }
         let open = self.load(core, cx, forest, name, entry)?;

@@ -25,7 +25,7 @@ use crate::{
 use parking_lot::{Condvar, Mutex};
 use std::{
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     thread::JoinHandle,
@@ -87,7 +87,7 @@ impl Checkpoints {
             state: Mutex::new(State { block, copies, end }),
             signal: Mutex::default(),
             wake: Condvar::new(),
-            limit: options.log_bytes,
+            limit: options.log_limit(),
             pins: Mutex::default(),
             count: AtomicU64::new(0),
             thread: Mutex::default(),
@@ -104,9 +104,9 @@ impl Checkpoints {
         if core.log.is_none() {
             return Ok(());
         }
-        let weak = Arc::downgrade(core);
         let thread = std::thread::Builder::new().name("checkpoints".to_string());
-        let thread = thread.spawn(move || work(&weak));
+        let ours = core.clone();
+        let thread = thread.spawn(move || work(&ours));
         let thread = thread.map_err(|error| Error::io("start a thread", error))?;
         *core.checkpoints.thread.lock() = Some(thread);
         Ok(())
@@ -117,10 +117,8 @@ impl Checkpoints {
         self.signal.lock().stopping = true;
         self.wake.notify_all();
         let thread = self.thread.lock().take();
-        if let Some(thread) = thread {
-            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
-                tracing::error!("the checkpoint thread ended by a panic");
-            }
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the checkpoint thread ended by a panic");
         }
     }
 
@@ -201,43 +199,37 @@ const GROUP_WORDS: usize = (wattle_buffer::BITMAP_GROUP / 64) as usize;
 /// one for each change meanwhile.
 const UNLOGGED_EPOCHS: u64 = 1 << 20;
 
-fn work(core: &Weak<Core>) {
+fn work(core: &Core) {
+    let checkpoints = &core.checkpoints;
+    let Some(log) = &core.log else { return };
     let mut last = (0u64, Instant::now());
     let mut rate = (0u64, Instant::now(), 0f64);
-    loop {
-        {
-            let Some(core) = core.upgrade() else { return };
-            let checkpoints = &core.checkpoints;
-            let Some(log) = &core.log else { return };
-            let bytes = log.stats().bytes_written;
-            if rate.1.elapsed() > Duration::from_secs(1) {
-                let grown = (bytes - rate.0) as f64 / rate.1.elapsed().as_secs_f64();
-                rate = (bytes, Instant::now(), grown);
-            }
-            let grown = bytes - last.0;
-            let due = grown >= checkpoints.limit / 2;
-            let idle = grown > 0 && last.1.elapsed() > INTERVAL;
-            if (due || idle) && core.failure().is_none() {
-                last = (bytes, Instant::now());
-                let time = (checkpoints.limit as f64 / 4.0 / rate.2.max(1.0)).min(LONGEST.as_secs_f64());
-                if let Err(error) = core.checkpoint(Some(Duration::from_secs_f64(time)), 0) {
-                    if checkpoints.is_stopping() {
-                        return;
-                    }
-                    tracing::error!(%error, "a checkpoint failed; the log is kept");
-                    // Again before long, but not in a loop.
-                    last.0 = bytes.saturating_sub(checkpoints.limit / 2);
-                    if checkpoints.sleep(Duration::from_secs(1)) {
-                        return;
-                    }
+    while !checkpoints.sleep(LOOK) {
+        let bytes = log.stats().bytes_written;
+        if rate.1.elapsed() > Duration::from_secs(1) {
+            let grown = (bytes - rate.0) as f64 / rate.1.elapsed().as_secs_f64();
+            rate = (bytes, Instant::now(), grown);
+        }
+        let grown = bytes - last.0;
+        let due = grown >= checkpoints.limit / 2;
+        let idle = grown > 0 && last.1.elapsed() > INTERVAL;
+        if (due || idle) && core.failure().is_none() {
+            last = (bytes, Instant::now());
+            let quarter = checkpoints.limit as f64 / 4.0 / rate.2.max(1.0);
+            let time = Duration::from_secs_f64(quarter.min(LONGEST.as_secs_f64()));
+            if let Err(error) = core.checkpoint(Some(time), 0) {
+                if checkpoints.is_stopping() {
+                    return;
+                }
+                tracing::error!(%error, "a checkpoint failed; the log is kept");
+                // Again before long, but not in a loop.
+                last.0 = bytes.saturating_sub(checkpoints.limit / 2);
+                if checkpoints.sleep(Duration::from_secs(1)) {
+                    return;
                 }
             }
-            core.pool.allocator().settle(log.durable_epoch());
         }
-        let Some(core) = core.upgrade() else { return };
-        if core.checkpoints.sleep(LOOK) {
-            return;
-        }
+        core.pool.allocator().settle(log.durable_epoch());
     }
 }
 
@@ -325,7 +317,13 @@ impl Core {
     }
 
     /// Sleeps such that writing `total` pages takes `time`.
-    fn pace(&self, time: Option<Duration>, begun: Instant, done: usize, total: usize) -> Result<()> {
+    fn pace(
+        &self,
+        time: Option<Duration>,
+        begun: Instant,
+        done: usize,
+        total: usize,
+    ) -> Result<()> {
         let Some(time) = time else { return Ok(()) };
         if self.checkpoints.is_stopping() {
             return Err(Error::Closed);

@@ -247,10 +247,25 @@ impl Core {
     }
 }
 
-impl Drop for Core {
+/// What engines and sessions hold; background threads hold the core alone. The store is closed when
+/// the last handle goes.
+pub(crate) struct Handle {
+    core: Arc<Core>,
+}
+
+impl std::ops::Deref for Handle {
+    type Target = Core;
+    #[inline(always)]
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl Drop for Handle {
     fn drop(&mut self) {
-        if let Err(error) = self.close() {
-            tracing::error!(path = %self.file.path.display(), %error, "the store was not closed");
+        if let Err(error) = self.core.close() {
+            let path = self.core.file.path.display();
+            tracing::error!(%path, %error, "the store was not closed");
         }
     }
 }
@@ -258,7 +273,7 @@ impl Drop for Core {
 /// An open store. Cheap to clone; all clones and sessions share it.
 #[derive(Clone)]
 pub struct Engine {
-    core: Arc<Core>,
+    core: Arc<Handle>,
 }
 
 /// A tree of an engine: an ordered map from keys to values. Cheap to clone.
@@ -425,11 +440,14 @@ impl Engine {
         if let Err(error) = core.settle(&cx, new, redone, losers) {
             // What was read is not closed as if it were whole.
             core.poison(&format!("the store could not be opened: {error}"));
+            let _poisoned = core.close();
             return Err(error);
         }
-        Janitor::start(&core)?;
-        Checkpoints::start(&core)?;
-        Ok(Engine { core })
+        if let Err(error) = Janitor::start(&core).and_then(|()| Checkpoints::start(&core)) {
+            core.close()?;
+            return Err(error);
+        }
+        Ok(Engine { core: Arc::new(Handle { core }) })
     }
 
     /// Opens the tree `name` (1 to 255 bytes), creating it if there is none.
@@ -437,7 +455,14 @@ impl Engine {
     /// # Errors
     /// A bad name, too many open trees for the pool, a full device, failed I/O.
     pub fn tree(&self, name: &str) -> Result<Tree> {
-        Ok(Tree { open: self.core.catalog.open_or_create(&self.core, &self.core.context(), name)? })
+        let cx = self.core.context();
+        if let Some(open) = self.core.catalog.open(&self.core, &cx, name)? {
+            return Ok(Tree { open });
+        }
+        self.core.check_alive()?;
+        let open = self.core.catalog.open_or_create(&self.core, &cx, name)?;
+        self.core.sync_catalog()?;
+        Ok(Tree { open })
     }
 
     /// Opens the tree `name`, if there is one.
@@ -445,7 +470,11 @@ impl Engine {
     /// # Errors
     /// As [`Engine::tree`].
     pub fn open_tree(&self, name: &str) -> Result<Option<Tree>> {
-        Ok(self.core.catalog.open(&self.core, &self.core.context(), name)?.map(|open| Tree { open }))
+        Ok(self
+            .core
+            .catalog
+            .open(&self.core, &self.core.context(), name)?
+            .map(|open| Tree { open }))
     }
 
     /// Creates the tree `name`.
@@ -453,7 +482,10 @@ impl Engine {
     /// # Errors
     /// [`Error::TreeExists`], and as [`Engine::tree`].
     pub fn create_tree(&self, name: &str) -> Result<Tree> {
-        Ok(Tree { open: self.core.catalog.create(&self.core, &self.core.context(), name)? })
+        self.core.check_alive()?;
+        let open = self.core.catalog.create(&self.core, &self.core.context(), name)?;
+        self.core.sync_catalog()?;
+        Ok(Tree { open })
     }
 
     /// Drops a tree with everything in it and gives its pages back. `tree` must be the only handle,
@@ -468,7 +500,7 @@ impl Engine {
         let cx = self.core.context();
         self.core.let_go(&cx, &tree.open);
         self.core.catalog.drop_tree(&cx, tree.open)?;
-        self.core.sync_log()
+        self.core.sync_catalog()
     }
 
     /// Gives a tree another name. `tree` must be the only handle; the new one is returned.
@@ -550,7 +582,7 @@ impl Engine {
 
     /// All counters, cumulative since the store was opened.
     pub fn stats(&self) -> Stats {
-        Stats::of(&self.core)
+        Stats::of(&self.core.core)
     }
 
     /// The storage back end in use: `uring`, `threads`, `memory` or `sim`. `threads` may stand in
@@ -593,7 +625,7 @@ impl Engine {
     }
 
     pub(crate) fn core(&self) -> &Core {
-        &self.core
+        &self.core.core
     }
 
     /// The pool, for tests and experiments.
@@ -643,6 +675,14 @@ impl Core {
         match &self.log {
             Some(log) => log.flush_now().map(|_| ()),
             None => Ok(()),
+        }
+    }
+
+    /// A change of the catalog is durable when it returns, unless nothing is.
+    fn sync_catalog(&self) -> Result<()> {
+        match self.durability {
+            Durability::None => Ok(()),
+            _ => self.sync_log(),
         }
     }
 

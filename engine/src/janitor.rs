@@ -25,7 +25,7 @@ use parking_lot::{Condvar, Mutex};
 use std::{
     collections::VecDeque,
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     thread::JoinHandle,
@@ -79,10 +79,9 @@ impl Janitor {
 
     /// Starts the thread.
     pub fn start(core: &Arc<Core>) -> Result<()> {
-        let weak = Arc::downgrade(core);
         let thread = std::thread::Builder::new().name("janitor".to_string());
-        let cx = core.context();
-        let thread = thread.spawn(move || work(&weak, &cx));
+        let (ours, cx) = (core.clone(), core.context());
+        let thread = thread.spawn(move || work(&ours, &cx));
         let thread = thread.map_err(|error| Error::io("start a thread", error))?;
         *core.janitor.thread.lock() = Some(thread);
         Ok(())
@@ -93,11 +92,8 @@ impl Janitor {
         self.queue.lock().stopping = true;
         self.wake.notify_all();
         let thread = self.thread.lock().take();
-        if let Some(thread) = thread {
-            // The last handle of an engine may be dropped by the janitor itself.
-            if thread.thread().id() != std::thread::current().id() && thread.join().is_err() {
-                tracing::error!("the janitor ended by a panic");
-            }
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the janitor ended by a panic");
         }
     }
 
@@ -126,27 +122,21 @@ impl Janitor {
     }
 }
 
-fn work(core: &Weak<Core>, cx: &Context) {
+fn work(core: &Core, cx: &Context) {
+    let janitor = &core.janitor;
     loop {
         {
-            let Some(core) = core.upgrade() else { return };
-            let janitor = &core.janitor;
-            {
-                let mut queue = janitor.queue.lock();
-                if queue.stopping {
-                    return;
-                }
-                let busy = !queue.garbage.is_empty() || core.versions.bytes() > 0;
-                if queue.abandoned.is_empty() {
-                    let pause = if busy { BUSY } else { IDLE };
-                    janitor.wake.wait_until(&mut queue, Instant::now() + pause);
-                }
-                if queue.stopping {
-                    return;
-                }
+            let mut queue = janitor.queue.lock();
+            let busy = !queue.garbage.is_empty() || core.versions.bytes() > 0;
+            if queue.abandoned.is_empty() && !queue.stopping {
+                let pause = if busy { BUSY } else { IDLE };
+                janitor.wake.wait_until(&mut queue, Instant::now() + pause);
             }
-            core.janitor_round(cx);
+            if queue.stopping {
+                return;
+            }
         }
+        core.janitor_round(cx);
     }
 }
 
@@ -162,7 +152,7 @@ impl Core {
         self.versions.collect(&active, durable);
         self.shed_versions(&active);
         while let Some(txn) = self.janitor.next_abandoned() {
-            let internal = Internal { core: self, cx };
+            let internal = Internal::new(self, cx);
             if let Err(error) = now(Begun::resume(&internal, txn).abort()) {
                 tracing::error!(%error, "an abandoned transaction could not be rolled back");
             }

@@ -15,7 +15,7 @@ use crate::{
     engine::{Core, Tree},
     mvcc::{Slot, UndoBuffer},
     txn::{
-        AutoAuthor, AutoView, Durability, Garbage, SystemOf, Ticket, Txn, TxnAuthor, TxnOptions,
+        AutoAuthor, AutoView, Durability, Garbage, LogHandle, SystemOf, Ticket, Txn, TxnAuthor, TxnOptions,
         rollback, validate,
     },
 };
@@ -42,6 +42,8 @@ pub(crate) trait Resolve {
     fn wait_ticket(&self, ticket: Ticket) -> impl Future<Output = Result<()>>;
     /// Lets others go on for a moment, the `turn`-th in a row.
     fn pause(&self, turn: u32) -> impl Future<Output = ()>;
+    /// The session's reference to the log.
+    fn log(&self) -> Option<&Arc<LogHandle>>;
     /// The newest commit of the session.
     fn own(&self) -> u64;
     /// The session has committed.
@@ -136,8 +138,8 @@ async fn persist<R: Resolve, T>(
 fn auto_ticket<R: Resolve>(session: &R, time: u64, epoch: u64) -> Ticket {
     session.set_own(time);
     let core = session.core();
-    match (&core.log, core.durability.urgency()) {
-        (Some(log), Some(urgency)) => Ticket::new(log.clone(), epoch, urgency),
+    match (session.log(), core.durability.urgency()) {
+        (Some(log), Some(urgency)) => Ticket::new(log, epoch, urgency),
         _ => Ticket::done(),
     }
 }
@@ -329,12 +331,12 @@ impl<'s, R: Resolve> Begun<'s, R> {
             Ok(()) => loop {
                 let txn = self.txn.as_mut().expect("not ended");
                 if txn.reads.is_none() || txn.state.is_none() {
-                    break Ok(txn.commit(core, session.cx()));
+                    break Ok(txn.commit(core, session.cx(), session.log()));
                 }
                 let stopped = {
                     let _one_at_a_time = core.validation.lock();
                     match validate(core, txn) {
-                        Ok(()) => break Ok(txn.commit(core, session.cx())),
+                        Ok(()) => break Ok(txn.commit(core, session.cx(), session.log())),
                         Err(stop) => stop,
                     }
                 };
@@ -469,10 +471,9 @@ async fn record_in<R: Resolve>(
 ) -> Result<Written> {
     let (core, cx) = (session.core(), session.cx());
     let mut author = TxnAuthor::new(core, txn, tree);
-    let outcome = run(session, |restarts| {
-        tree.tree.write_step(cx, key, value, mode, &mut author, restarts)
-    })
-    .await;
+    let outcome =
+        run(session, |restarts| tree.tree.write_step(cx, key, value, mode, &mut author, restarts))
+            .await;
     let finished = author.finish();
     let outcome = finished.and(outcome);
     noted(txn, outcome)

@@ -1,7 +1,7 @@
 //! Options of an engine. Each has a unit, a default and limits; checked when the engine is opened.
 
-use std::time::Duration;
 use crate::txn::Durability;
+use std::time::Duration;
 use wattle_buffer::{Error, PoolOptions, Result, io::IoKind};
 
 /// Least limit of the log, bytes.
@@ -149,9 +149,17 @@ impl Options {
         Ok(())
     }
 
+    /// The limit of the log. One that is kept in memory takes no more of it than need be.
+    pub(crate) fn log_limit(&self) -> u64 {
+        match self.io {
+            IoKind::Memory => self.log_bytes.min(64 << 20),
+            _ => self.log_bytes,
+        }
+    }
+
     /// Bytes of a segment of the log: a sixteenth of the limit.
     pub(crate) fn segment_bytes(&self) -> u64 {
-        (self.log_bytes / 16).clamp(128 << 10, 16 << 20) & !4095
+        (self.log_limit() / 16).clamp(128 << 10, 16 << 20) & !4095
     }
 
     pub(crate) fn pool_options(&self) -> PoolOptions {

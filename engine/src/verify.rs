@@ -60,7 +60,8 @@ pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64)) -> Result<Verif
     let (in_use, file_pages, used_pages) = core.pool.allocator().snapshot();
     let mut reached = Reached::new(file_pages);
     let mut report = VerifyReport { file_pages, used_pages, log_bytes, ..VerifyReport::default() };
-    let catalog = core.catalog.verify_catalog(&cx, &mut |page| reached.page(page), &mut |_, _, _| {})?;
+    let catalog =
+        core.catalog.verify_catalog(&cx, &mut |page| reached.page(page), &mut |_, _, _| {})?;
     report.problems.extend(catalog.problems);
     let listed = core.catalog.listed_ids(&cx)?;
     for name in core.catalog.names(&cx)? {
@@ -164,15 +165,14 @@ fn verify_tree(
         return Ok(report);
     };
     let (mut orphans, chunks_id) = (0u64, store.tree.id());
-    let chunks =
-        store.tree.verify(cx, &mut |page| reached.page(page), &mut |key, value, _| {
-            match chunk_id(key).and_then(|id| large.get_mut(&id)) {
-                Some(missing) => *missing = missing.wrapping_sub(value.len() as u64),
-                // What a snapshot may still see, or what is cleared away just now.
-                None if chunk_id(key).is_some_and(|id| listed.contains(&(chunks_id, id))) => {}
-                None => orphans += 1,
-            }
-        })?;
+    let chunks = store.tree.verify(cx, &mut |page| reached.page(page), &mut |key, value, _| {
+        match chunk_id(key).and_then(|id| large.get_mut(&id)) {
+            Some(missing) => *missing = missing.wrapping_sub(value.len() as u64),
+            // What a snapshot may still see, or what is cleared away just now.
+            None if chunk_id(key).is_some_and(|id| listed.contains(&(chunks_id, id))) => {}
+            None => orphans += 1,
+        }
+    })?;
     report.problems.extend(chunks.problems);
     if orphans > 0 {
         report

@@ -4,25 +4,52 @@ use std::cell::Cell;
 use std::future::Future;
 use std::ops::{Bound, ControlFlow};
 
-use wattle::{AsyncSession, Direction, Engine, Session, Tree};
+use wattle::{AsyncSession, Direction, Engine, Session, Ticket, Tree};
 
-use crate::driver::store::{Client, Counters, Store, StoreResult, one_turn};
+use crate::driver::store::{Client, Counters, NonePending, Pending, Store, StoreResult, one_turn};
 
 /// An open engine.
 pub struct EngineStore {
     engine: Engine,
+    pipelined: bool,
 }
 
 impl EngineStore {
-    /// The store that `engine` has open.
-    pub fn new(engine: Engine) -> Self {
-        Self { engine }
+    /// The store that `engine` has open. `pipelined`: blocking clients go on before a commit is
+    /// durable.
+    pub fn new(engine: Engine, pipelined: bool) -> Self {
+        Self { engine, pipelined }
     }
 }
 
 /// A session that blocks its thread.
 pub struct BlockingClient {
     session: Session,
+    pipelined: bool,
+    pending: Cell<Option<Ticket>>,
+}
+
+impl BlockingClient {
+    /// Waits for a commit, or leaves that to whoever asks for it.
+    #[inline]
+    fn settle(&self, ticket: Ticket) -> StoreResult<()> {
+        if self.pipelined {
+            self.pending.set(Some(ticket));
+            return Ok(());
+        }
+        Ok(ticket.wait()?)
+    }
+}
+
+impl Pending for Ticket {
+    #[inline]
+    fn is_durable(&self) -> bool {
+        Ticket::is_durable(self)
+    }
+
+    fn wait(self) -> StoreResult<()> {
+        Ok(Ticket::wait(self)?)
+    }
 }
 
 /// A session of one task. Values are read into a buffer of its own, because they may have to be
@@ -46,7 +73,8 @@ impl Store for EngineStore {
     }
 
     fn session(&self) -> StoreResult<BlockingClient> {
-        Ok(BlockingClient { session: self.engine.session()? })
+        let (session, pending) = (self.engine.session()?, Cell::new(None));
+        Ok(BlockingClient { session, pipelined: self.pipelined, pending })
     }
 
     fn task_clients(&self, tasks: usize) -> StoreResult<Vec<TaskClient>> {
@@ -73,6 +101,12 @@ impl Store for EngineStore {
             evictor_cpu_seconds: stats.evictor_cpu_seconds,
             epochs: stats.epochs,
             restarts: stats.restarts,
+            log_bytes: stats.log_bytes,
+            log_record_bytes: stats.log_record_bytes.saturating_sub(stats.log_image_bytes),
+            log_syncs: stats.log_syncs,
+            commits: stats.commits,
+            checkpoints: stats.checkpoints,
+            log_sync_us: stats.log_sync_median_us,
         }
     }
 
@@ -87,6 +121,12 @@ impl Store for EngineStore {
 
 impl Client for BlockingClient {
     type Table = Tree;
+    type Pending = Ticket;
+
+    #[inline]
+    fn take_pending(&self) -> Option<Ticket> {
+        self.pending.take().filter(|ticket| !ticket.is_durable())
+    }
 
     #[inline]
     async fn read<R>(
@@ -100,17 +140,18 @@ impl Client for BlockingClient {
 
     #[inline]
     async fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> StoreResult<()> {
-        Ok(self.session.insert(tree, key, value)?)
+        self.settle(self.session.insert_async(tree, key, value)?)
     }
 
     #[inline]
     async fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> StoreResult<()> {
-        Ok(self.session.put(tree, key, value)?)
+        self.settle(self.session.put_async(tree, key, value)?)
     }
 
     #[inline]
     async fn update(&self, tree: &Tree, key: &[u8], value: &[u8]) -> StoreResult<bool> {
-        Ok(self.session.update(tree, key, value)?)
+        let (existed, ticket) = self.session.update_async(tree, key, value)?;
+        self.settle(ticket).map(|()| existed)
     }
 
     #[inline]
@@ -120,7 +161,8 @@ impl Client for BlockingClient {
         key: &[u8],
         change: impl FnMut(&mut [u8]),
     ) -> StoreResult<bool> {
-        Ok(self.session.modify(tree, key, change)?)
+        let (existed, ticket) = self.session.modify_async(tree, key, change)?;
+        self.settle(ticket).map(|()| existed)
     }
 
     async fn scan(
@@ -147,6 +189,11 @@ impl Client for BlockingClient {
 
 impl Client for TaskClient {
     type Table = Tree;
+    type Pending = NonePending;
+
+    fn take_pending(&self) -> Option<NonePending> {
+        None
+    }
 
     #[inline]
     async fn read<R>(

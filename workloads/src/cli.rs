@@ -95,7 +95,8 @@ fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
     match command {
         Command::Ycsb(flags) => {
             let open = |path: &Path, options| {
-                Engine::open(path, options).map(EngineStore::new).map_err(exit::not_opened)
+                let engine = Engine::open(path, options).map_err(exit::not_opened)?;
+                Ok(EngineStore::new(engine, flags.run.pipelined()))
             };
             let command = command_line(arguments);
             ycsb_run::run(&flags, command, &interrupt, &mut std::io::stdout().lock(), open)

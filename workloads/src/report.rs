@@ -91,6 +91,26 @@ pub struct LogReport {
     pub syncs: u64,
     /// Transactions committed.
     pub commits: u64,
+    /// Bytes of records, without padding and without images of pages.
+    pub record_bytes: u64,
+    /// Median of the last syncs, microseconds.
+    pub sync_us: f64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+}
+
+impl LogReport {
+    /// What was counted.
+    pub fn of(counters: &Counters) -> LogReport {
+        LogReport {
+            bytes: counters.log_bytes,
+            syncs: counters.log_syncs,
+            commits: counters.commits,
+            record_bytes: counters.log_record_bytes,
+            sync_us: counters.log_sync_us,
+            checkpoints: counters.checkpoints,
+        }
+    }
 }
 
 /// The process.

@@ -1,6 +1,6 @@
 //! A transaction: its snapshot, its state, what it would take to put everything back.
 
-use super::{ReadSet, Ticket, view};
+use super::{LogHandle, ReadSet, Ticket, view};
 use crate::{
     catalog::OpenTree,
     engine::Core,
@@ -94,7 +94,13 @@ pub(crate) struct Txn {
 
 impl Txn {
     /// Begins a transaction in `slot`. `own` is the newest commit of the session.
-    pub fn begin(core: &Core, slot: Arc<Slot>, undo: UndoBuffer, options: TxnOptions, own: u64) -> Txn {
+    pub fn begin(
+        core: &Core,
+        slot: Arc<Slot>,
+        undo: UndoBuffer,
+        options: TxnOptions,
+        own: u64,
+    ) -> Txn {
         let snapshot = match options.read_only {
             true => slot.open_at(|| core.durable().min(core.clock.now()).max(own)),
             false => slot.open(&core.clock),
@@ -167,9 +173,8 @@ impl Txn {
         if self.garbage.len() < MAX_GHOSTS {
             return self.garbage.push(Garbage::Ghost(tree.clone(), key.to_vec()));
         }
-        let known = |garbage: &Garbage| {
-            matches!(garbage, Garbage::Ghosts(open) if Arc::ptr_eq(open, tree))
-        };
+        let known =
+            |garbage: &Garbage| matches!(garbage, Garbage::Ghosts(open) if Arc::ptr_eq(open, tree));
         if !self.garbage[MAX_GHOSTS..].iter().any(known) {
             self.garbage.push(Garbage::Ghosts(tree.clone()));
         }
@@ -182,10 +187,15 @@ impl Txn {
 
     /// Commits: from here on everyone sees the changes. Gives the time of the commit, 0 without
     /// changes. The caller made sure of room in the log, and validated.
-    pub fn commit(&mut self, core: &Core, cx: &Context) -> (Ticket, u64) {
+    pub fn commit(
+        &mut self,
+        core: &Core,
+        cx: &Context,
+        log: Option<&Arc<LogHandle>>,
+    ) -> (Ticket, u64) {
         let durability = self.durability(core);
-        let ticket = |epoch: u64| match (&core.log, durability.urgency()) {
-            (Some(log), Some(urgency)) => Ticket::new(log.clone(), epoch, urgency),
+        let ticket = |epoch: u64| match (log, durability.urgency()) {
+            (Some(log), Some(urgency)) => Ticket::new(log, epoch, urgency),
             _ => Ticket::done(),
         };
         let Some(state) = self.state.clone() else {

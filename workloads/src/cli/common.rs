@@ -51,13 +51,18 @@ pub struct RunFlags {
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::time)]
     pub warmup: Duration,
 
-    /// What a commit waits for. Refused in this version: it has no write-ahead log yet.
-    #[arg(long)]
-    pub durability: Option<Durability>,
+    /// What a commit waits for: sync, until it is durable, each operation for itself; group, the
+    /// same, but a blocking worker goes on meanwhile and has many commits under way; none, nothing.
+    #[arg(long, value_enum, default_value_t = Durability::Sync, hide_possible_values = true)]
+    pub durability: Durability,
 
-    /// The write-ahead log. This version has none yet, so only off is accepted. [default: off]
-    #[arg(long)]
-    pub log: Option<OnOff>,
+    /// The write-ahead log; off, for experiments: a crash loses the store.
+    #[arg(long, value_enum, default_value_t = OnOff::On)]
+    pub log: OnOff,
+
+    /// Bytes of log that checkpoints aim to stay below, with KiB, MiB or GiB.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = units::some_size)]
+    pub log_limit: u64,
 
     /// Page replacement policy, with its parameters as NAME:key=value,key=value.
     #[arg(long, value_name = "NAME", default_value = "watt")]
@@ -89,7 +94,8 @@ pub struct RunFlags {
 }
 
 /// What a commit waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// Until it is durable.
     Sync,
@@ -100,7 +106,8 @@ pub enum Durability {
 }
 
 /// A switch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum OnOff {
     /// On.
     On,
@@ -121,19 +128,12 @@ pub enum Format {
 impl RunFlags {
     /// Refuses what this version cannot do.
     pub fn check(&self) -> Result<(), Exit> {
-        if self.log == Some(OnOff::On) {
-            return Err(Exit::Usage(
-                "--log on is not possible: this version has no write-ahead log yet; only --log \
-                 off is accepted"
-                    .to_owned(),
-            ));
-        }
-        if self.durability.is_some() {
-            return Err(Exit::Usage(
-                "--durability is not possible: this version has no write-ahead log yet, so data \
-                 are durable only when the store is closed; leave the flag out"
-                    .to_owned(),
-            ));
+        if self.log_limit < wattle::MIN_LOG_BYTES {
+            return Err(Exit::Usage(format!(
+                "--log-limit {} is too small; at least {} bytes (2 MiB) are accepted",
+                self.log_limit,
+                wattle::MIN_LOG_BYTES
+            )));
         }
         if self.db.is_some() && self.io == IoBackend::Memory {
             return Err(Exit::Usage(
@@ -174,6 +174,18 @@ impl RunFlags {
             .policy(self.policy.as_str())
             .evictors(self.evictor_threads())
             .io(self.io.into())
+            .log(self.log == OnOff::On)
+            .log_bytes(self.log_limit)
+            .durability(match self.durability {
+                Durability::Sync => wattle::Durability::Sync,
+                Durability::Group => wattle::Durability::Group,
+                Durability::None => wattle::Durability::None,
+            })
+    }
+
+    /// Blocking workers go on before a commit is durable.
+    pub fn pipelined(&self) -> bool {
+        self.durability == Durability::Group
     }
 
     fn evictor_threads(&self) -> usize {
@@ -195,8 +207,9 @@ impl RunFlags {
             duration,
             operations,
             warmup: self.warmup.as_secs_f64(),
-            durability: "none (no log yet)",
-            log: "off",
+            durability: self.durability,
+            log: self.log,
+            log_limit: self.log_limit,
             policy: self.policy.clone(),
             evictors: self.evictor_threads(),
             io: self.io,
@@ -218,8 +231,9 @@ pub struct RunSettings {
     duration: Option<f64>,
     operations: Option<u64>,
     warmup: f64,
-    durability: &'static str,
-    log: &'static str,
+    durability: Durability,
+    log: OnOff,
+    log_limit: u64,
     policy: String,
     evictors: usize,
     io: IoBackend,

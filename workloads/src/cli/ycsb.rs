@@ -237,7 +237,8 @@ mod tests {
             "records": 1000000, "fields": 10, "field_size": 100, "value_size": null,
             "key_size": 24, "distribution": "zipfian", "theta": 0.99, "db": null,
             "pool": 268435456, "threads": 3, "tasks": 0, "duration": 10.0, "operations": null,
-            "warmup": 2.0, "durability": "none (no log yet)", "log": "off", "policy": "watt",
+            "warmup": 2.0, "durability": "sync", "log": "on",
+            "log_limit": 1 << 30, "policy": "watt",
             "evictors": (crate::machine::cores() / 8).max(1), "io": "uring", "seed": 1,
             "format": "text", "samples": null, "report": null,
         });

@@ -62,7 +62,7 @@ pub fn run<S: Store>(
         load,
         run: RunReport::of(&measurement, 0),
         buffer: measurement.counters,
-        log: LogReport::default(),
+        log: LogReport::of(&measurement.counters),
         process: ProcessReport {
             peak_rss_bytes: machine::peak_rss_bytes(),
             user_seconds: measurement.cpu.user_seconds,

@@ -5,13 +5,14 @@
 //! an observer. The threads do nothing but operations.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::control::{Control, Interrupt, Phase, Signal};
 use super::crew::{self, Crew, Job, Worker};
 use super::failure::Failure;
 use super::recorder::{Recorder, Slot};
-use super::store::{Client, Counters, Store};
+use super::store::{Client, Counters, Pending, Store};
 use crate::histogram::{LatencySummary, LatencyTotal};
 use crate::machine::CpuTimes;
 
@@ -315,6 +316,26 @@ impl Records<'_> {
     }
 }
 
+/// Commits of one worker that may be under way at once.
+const MAX_WAITING: usize = 4096;
+
+/// An operation whose commit is not durable yet.
+struct Waiting<P> {
+    commit: P,
+    began: Signal,
+    kind: usize,
+    start: Instant,
+}
+
+impl<P: Pending> Waiting<P> {
+    /// Blocks until the commit is durable, and records it.
+    fn wait(self, local: &RefCell<Records<'_>>) -> Result<(), Failure> {
+        self.commit.wait()?;
+        local.borrow_mut().record(self.began, self.kind, self.start.elapsed());
+        Ok(())
+    }
+}
+
 impl<W> Stream<'_, W> {
     /// How many operations worker `number` may do in `phase`.
     fn quota(&self, number: usize, phase: Phase) -> u64 {
@@ -344,6 +365,8 @@ impl<'a, C: Client, W: Workload<C>> Job<C> for Stream<'a, W> {
         let mut seen = local.borrow().followed;
         let mut left = self.quota(worker.number, seen.phase());
         let mut start = Instant::now();
+        // Operations that are done but for the durability of their commits, in order.
+        let mut waiting: VecDeque<Waiting<C::Pending>> = VecDeque::new();
         loop {
             let signal = self.control.signal();
             if signal != seen {
@@ -355,13 +378,27 @@ impl<'a, C: Client, W: Workload<C>> Job<C> for Stream<'a, W> {
                 start = Instant::now();
             }
             if seen.phase() == Phase::Stop || left == 0 {
+                while let Some(first) = waiting.pop_front() {
+                    first.wait(local)?;
+                }
                 return Ok(());
             }
             let kind = self.workload.step(&mut state, &client).await?;
             // The end of an operation is the start of the next: one look at the clock for each.
             let end = Instant::now();
-            local.borrow_mut().record(seen, kind, end - start);
+            match client.take_pending() {
+                None => local.borrow_mut().record(seen, kind, end - start),
+                Some(commit) => waiting.push_back(Waiting { commit, began: seen, kind, start }),
+            }
+            while waiting.front().is_some_and(|first| first.commit.is_durable()) {
+                let first = waiting.pop_front().expect("looked at");
+                local.borrow_mut().record(first.began, first.kind, end - first.start);
+            }
             start = end;
+            if waiting.len() >= MAX_WAITING {
+                waiting.pop_front().expect("not empty").wait(local)?;
+                start = Instant::now();
+            }
             left -= 1;
         }
     }

@@ -52,6 +52,12 @@ pub trait Store: Sync {
 pub trait Client {
     /// The table type of the store.
     type Table;
+    /// A commit that is not durable yet.
+    type Pending: Pending;
+
+    /// The commit of the last call, if that returned before it was durable: a client that has many
+    /// commits under way at once.
+    fn take_pending(&self) -> Option<Self::Pending>;
 
     /// Calls `look` with the value of `key`; `None` if there is none.
     async fn read<R>(
@@ -84,6 +90,28 @@ pub trait Client {
     ) -> StoreResult<usize>;
     /// Lets others run: the other tasks of this thread, or other threads for a blocking client.
     async fn pause(&self);
+}
+
+/// A commit whose durability somebody waits for.
+pub trait Pending {
+    /// Whether it is durable.
+    fn is_durable(&self) -> bool;
+    /// Blocks until it is durable.
+    fn wait(self) -> StoreResult<()>;
+}
+
+/// Of a client whose calls return when they are durable, or need not be.
+#[derive(Debug)]
+pub enum NonePending {}
+
+impl Pending for NonePending {
+    fn is_durable(&self) -> bool {
+        match *self {}
+    }
+
+    fn wait(self) -> StoreResult<()> {
+        match self {}
+    }
 }
 
 /// Suspends the calling task once, behind every other task that is ready.
@@ -124,6 +152,24 @@ pub struct Counters {
     pub epochs: u64,
     /// Operations started again because another thread changed a page under them.
     pub restarts: u64,
+    /// Bytes written to the log.
+    #[serde(skip)]
+    pub log_bytes: u64,
+    /// Bytes of records in it, without padding and images of pages.
+    #[serde(skip)]
+    pub log_record_bytes: u64,
+    /// Syncs of the log.
+    #[serde(skip)]
+    pub log_syncs: u64,
+    /// Transactions in the log that committed.
+    #[serde(skip)]
+    pub commits: u64,
+    /// Checkpoints.
+    #[serde(skip)]
+    pub checkpoints: u64,
+    /// Median of the last syncs of the log, microseconds, as of now.
+    #[serde(skip)]
+    pub log_sync_us: f64,
 }
 
 impl Counters {
@@ -141,6 +187,12 @@ impl Counters {
             evictor_cpu_seconds: (self.evictor_cpu_seconds - earlier.evictor_cpu_seconds).max(0.0),
             epochs: self.epochs.saturating_sub(earlier.epochs),
             restarts: self.restarts.saturating_sub(earlier.restarts),
+            log_bytes: self.log_bytes.saturating_sub(earlier.log_bytes),
+            log_record_bytes: self.log_record_bytes.saturating_sub(earlier.log_record_bytes),
+            log_syncs: self.log_syncs.saturating_sub(earlier.log_syncs),
+            commits: self.commits.saturating_sub(earlier.commits),
+            checkpoints: self.checkpoints.saturating_sub(earlier.checkpoints),
+            log_sync_us: self.log_sync_us,
         }
     }
 }

@@ -101,6 +101,11 @@ impl MapClient {
 
 impl Client for MapClient {
     type Table = Arc<Map>;
+    type Pending = NonePending;
+
+    fn take_pending(&self) -> Option<NonePending> {
+        None
+    }
 
     async fn read<R>(
         &self,
