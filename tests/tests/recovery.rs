@@ -208,35 +208,50 @@ fn a_recovery_that_is_interrupted_is_followed_by_another() {
 }
 
 /// The process that wrote the log may have ended between a write and its sync. What redo takes from
-/// there must not reach the pages before it is safe in the log.
+/// there must not reach the pages before it is safe in the log. (The window without that care is too
+/// short for this test to hit: it passes without the sync that comes before reading, too.)
 #[test]
-fn pages_are_never_ahead_of_a_log_that_was_not_synced() {
+fn a_log_that_was_not_synced_recovers_whatever_interrupts_it() {
     let watchdog = Watchdog::start("not synced", Duration::from_secs(60));
-    let options = || small_pool(256).log_bytes(64 << 20).durability(Durability::None);
-    for seed in 0..2 * rounds() {
+    let options = || small_pool(FRAMES).log_bytes(64 << 20).durability(Durability::None);
+    let mut tails = 0;
+    for seed in 0..20 * rounds() {
+        if tails == rounds() {
+            return;
+        }
         let _context = Context(("seed", seed));
         let device = device(seed);
         let key = |number: u32| number.wrapping_mul(0x9e37_79b1).to_be_bytes();
-        let keys = 6000u32;
+        let keys = 20_000u32;
         {
-            let engine = open(&device, options()).expect("open");
+            // Many sessions, because the log is flushed when one buffer is half full: the flush that
+            // fails is to change far more pages than recovery has room for.
+            let engine = open(&device, options().pool_bytes(8 << 20)).expect("open");
+            let sessions: Vec<_> = (0..8).map(|_| engine.session().expect("session")).collect();
             let (session, tree) = session(&engine);
             (0..keys).for_each(|n| session.put(&tree, &key(n), &[1; 100]).expect("put"));
             engine.checkpoint().expect("checkpoint");
             let broken = FaultPlan::new(seed).always(Op::LogSync, Fault::Error(ErrorKind::Other));
             device.set_plan(broken);
-            let failed = (0..keys).find_map(|n| session.put(&tree, &key(n), &[2; 100]).err());
+            let mut put = |n: u32| sessions[n as usize % 8].put(&tree, &key(n), &[2; 100]).err();
+            let failed = (0..keys).find_map(&mut put);
             let error = failed.or_else(|| engine.sync().err()).expect("the log cannot be synced");
             assert!(matches!(error, Error::Poisoned(_) | Error::CommitUnknown(_)), "{error}");
         }
         assert!(!device.unsynced_segments().is_empty(), "the tail is not safe");
-        device.set_plan(slow(seed));
+        let writes = device.counters().writes;
+        // Finding the end of the log takes time, in which pages would be written if nobody had made
+        // it safe before.
+        let read = Fault::Latency(Duration::from_micros(50));
+        device.set_plan(slow(seed).always(Op::LogRead, read));
         let images = images_of_opening(&device, options(), seed);
-        for image in images.iter().step_by((images.len() / 10).max(1)) {
+        // The flusher may have cut before the first page was changed: then there is nothing to see.
+        tails += u64::from(device.counters().writes - writes > 200);
+        for image in images.iter().step_by((images.len() / 12).max(1)) {
             let engine = open(image, options()).expect("open after the crash");
             let (session, tree) = session(&engine);
             let mut ended = false;
-            for n in 0..keys {
+            for n in (0..keys).step_by(7) {
                 let value = session.get(&tree, &key(n)).expect("get").expect("a record");
                 ended |= value == [1; 100];
                 assert_eq!(value, [if ended { 1 } else { 2 }; 100], "key {n}");
@@ -245,6 +260,7 @@ fn pages_are_never_ahead_of_a_log_that_was_not_synced() {
             watchdog.step();
         }
     }
+    panic!("in {tails} of all attempts a flush was caught");
 }
 
 #[test]
