@@ -7,7 +7,7 @@ use crate::{
     async_session::AsyncSession,
     catalog::{CATALOG, Catalog, FIRST_TREE, OpenTree},
     checkpoint::Checkpoints,
-    janitor::Janitor,
+    janitor::{Janitor, Kept},
     mvcc::{Clock, Snapshots, UndoBuffer, Versions},
     options::Options,
     recover,
@@ -178,6 +178,7 @@ impl Core {
     /// Keeps what a session owned for the next one.
     pub fn keep_idle(&self, state: Box<SessionState>) {
         state.cx.worker.release();
+        state.forget_own();
         let mut idle = self.idle.lock();
         if idle.len() < MAX_IDLE && !*self.closed.lock() {
             idle.push(state);
@@ -209,6 +210,9 @@ impl Core {
                 log.flush_now()?;
             }
             self.janitor_round(&cx);
+        }
+        if self.janitor.is_stuck() {
+            return self.abandon("a transaction could not be rolled back".to_string());
         }
         self.forest.merge_in(None);
         drop(self.background.lock().take());
@@ -498,8 +502,13 @@ impl Engine {
         self.core.check_tree(&tree)?;
         self.core.check_alive()?;
         let cx = self.core.context();
-        self.core.let_go(&cx, &tree.open);
-        self.core.catalog.drop_tree(&cx, tree.open)?;
+        let (id, garbage) = (tree.open.tree.id(), self.core.let_go(&cx, &tree.open));
+        if let Err(error) = self.core.catalog.drop_tree(&cx, tree.open) {
+            if let Some(open) = self.core.catalog.find(id) {
+                self.core.janitor.give_back(&open, garbage);
+            }
+            return Err(error);
+        }
         self.core.sync_catalog()
     }
 
@@ -512,9 +521,12 @@ impl Engine {
         self.core.check_tree(&tree)?;
         self.core.check_alive()?;
         let cx = self.core.context();
-        self.core.let_go(&cx, &tree.open);
-        let open = self.core.catalog.rename(&self.core, &cx, tree.open, name)?;
-        Ok(Tree { open })
+        let (id, garbage) = (tree.open.tree.id(), self.core.let_go(&cx, &tree.open));
+        let renamed = self.core.catalog.rename(&self.core, &cx, tree.open, name);
+        if let Some(open) = self.core.catalog.find(id) {
+            self.core.janitor.give_back(&open, garbage);
+        }
+        renamed.map(|open| Tree { open })
     }
 
     /// Names of all trees, sorted.
@@ -686,12 +698,13 @@ impl Core {
         }
     }
 
-    /// Before a tree is dropped or renamed: the janitor must not hold on to it. What waits for a
-    /// snapshot stays, and the tree is in use.
-    fn let_go(&self, cx: &Context, _tree: &Arc<OpenTree>) {
-        if !self.janitor.is_idle() {
-            let _ = self.sync_log();
+    /// Before a tree is dropped or renamed: the janitor must not hold on to it. Gives what it is to
+    /// clear away in the tree.
+    fn let_go(&self, cx: &Context, tree: &Arc<OpenTree>) -> Kept {
+        if self.janitor.is_stuck() {
+            // Perhaps with a transaction that changed the tree.
             self.janitor_round(cx);
         }
+        self.janitor.take_of(tree)
     }
 }

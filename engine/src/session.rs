@@ -55,6 +55,11 @@ impl SessionState {
         self.own.set(self.own.get().max(time));
     }
 
+    /// The session has ended; another one goes on with this state.
+    pub fn forget_own(&self) {
+        self.own.set(0);
+    }
+
     pub fn take_parts(&self, core: &Core) -> (Arc<Slot>, UndoBuffer) {
         let parts = self.parts.borrow_mut().pop();
         parts.unwrap_or_else(|| (core.snapshots.acquire(), core.undo_buffer()))
@@ -461,7 +466,6 @@ fn waited((outcome, ticket): (bool, Ticket)) -> Result<bool> {
 impl Drop for Session {
     fn drop(&mut self) {
         let Some(state) = self.state.take() else { return };
-        state.set_own(0);
         self.core.keep_idle(state);
     }
 }

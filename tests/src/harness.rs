@@ -1,16 +1,23 @@
 //! What every suite needs: lengths, options of small pools, verification, and a watchdog.
 
 use std::{
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
-use wattle::{Engine, MIN_POOL_BYTES, Options};
+use wattle::{
+    Engine, IoKind, LOG_DIRECTORY, LogStorage, MIN_POOL_BYTES, Options, Result, Storage,
+    io::{MemoryLog, MemoryStorage, SimStorage},
+};
 
 /// Bytes of a frame: the page and its header.
 const FRAME: u64 = MIN_POOL_BYTES / 48;
+
+/// Whether a store with a log can be opened again.
+pub const LOGGED_STORES_REOPEN: bool = false;
 
 /// Multiplier of the length of all suites, from `WATTLE_ROUNDS`.
 pub fn rounds() -> u64 {
@@ -23,6 +30,48 @@ pub fn small_pool(frames: u64) -> Options {
         .pool_bytes((frames * FRAME).max(MIN_POOL_BYTES))
         .write_concurrency(8)
         .stall_timeout(Duration::from_secs(1))
+}
+
+/// As [`small_pool`], without a log.
+pub fn unlogged_pool(frames: u64) -> Options {
+    small_pool(frames).log(false)
+}
+
+/// What the store of a test is on: storages for its pages and for its log.
+#[derive(Clone)]
+pub struct Device {
+    /// Pages.
+    pub pages: Arc<dyn Storage>,
+    /// Log.
+    pub log: Arc<dyn LogStorage>,
+}
+
+impl Device {
+    /// In memory.
+    pub fn memory() -> Device {
+        Device { pages: Arc::new(MemoryStorage::new()), log: Arc::new(MemoryLog::default()) }
+    }
+
+    /// On a simulated device, which holds both.
+    pub fn sim(storage: &Arc<SimStorage>) -> Device {
+        Device { pages: storage.clone(), log: storage.clone() }
+    }
+
+    /// In files of a directory.
+    pub fn files(io: IoKind, directory: &Path) -> Device {
+        let log = directory.join(LOG_DIRECTORY);
+        std::fs::create_dir_all(&log).expect("directory of the log");
+        let pages = wattle::io::open(io, &directory.join("data")).expect("open storage");
+        Device { pages, log: wattle::io::open_log(io, &log).expect("open the storage of the log") }
+    }
+
+    /// Opens the store on it.
+    ///
+    /// # Errors
+    /// As [`Engine::open`].
+    pub fn open(&self, options: Options) -> Result<Engine> {
+        Engine::open_on(self.pages.clone(), self.log.clone(), options)
+    }
 }
 
 /// Verifies the whole store.

@@ -4,9 +4,10 @@
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
-    sync::{Arc, Mutex},
+    sync::Mutex,
 };
-use wattle::{Engine, Options, Session, Tree, io::MemoryStorage};
+use wattle::{Engine, Options, Session, Tree};
+use wattle_tests::harness::Device;
 
 /// Counts the allocations of threads that ask for it.
 struct Counting;
@@ -58,7 +59,7 @@ fn key(i: u64) -> [u8; 8] {
 /// A store whose every page is in the pool.
 fn loaded() -> (Engine, Tree, Session) {
     let options = Options::default().pool_bytes(64 << 20);
-    let engine = Engine::open_on(Arc::new(MemoryStorage::new()), options).expect("open");
+    let engine = Device::memory().open(options).expect("open");
     let tree = engine.tree("tree").expect("tree");
     let session = engine.session().expect("session");
     for i in 0..KEYS {

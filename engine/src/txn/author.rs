@@ -16,6 +16,11 @@ use wattle_btree::{Author, Hint, Stop, is_ghost};
 use wattle_buffer::{Error, Exclusive, FrameHeader, TreeId};
 use wattle_wal::epoch_of;
 
+/// Memory of a version besides key and value, about.
+const VERSION_OVERHEAD: usize = 96;
+/// A transaction is too large for versions when its own would take more than this part of the limit.
+const LARGE_SHARE: u64 = 4;
+
 /// Bits of a hint that is no time.
 const NO_TIME: u64 = 0b11 << 62;
 
@@ -73,17 +78,48 @@ impl<'t> TxnAuthor<'t> {
         TxnAuthor { core, txn, tree, state, before: Before::default(), first: false, pending: None }
     }
 
+    /// A transaction that has changed more than versions can be kept of takes the tree for itself.
+    fn close_tree_if_large(&mut self) -> Result<(), Stop> {
+        if self.txn.version_bytes <= self.core.version_bytes / LARGE_SHARE {
+            return Ok(());
+        }
+        match self.tree.closed.close(self.state.id()) {
+            true => Ok(()),
+            false => Err(conflict(self.tree, ConflictWith::Active)),
+        }
+    }
+
     /// Takes back the undo entry of a change that was not made.
     fn withdraw(&mut self) -> Result<(), Error> {
-        if let Some(mark) = self.pending.take() {
-            self.txn.undo.pop(mark)?;
-        }
-        Ok(())
+        withdraw(self.txn, &mut self.pending)
     }
 
     /// The operation is over: an entry of a change that was not made is taken back.
     pub fn finish(mut self) -> Result<(), Error> {
         self.withdraw()
+    }
+}
+
+impl Drop for TxnAuthor<'_> {
+    fn drop(&mut self) {
+        // An operation that was given up while it waited.
+        give_up(self.core, self.txn, &mut self.pending);
+    }
+}
+
+/// Takes back the undo entry of a change that was not made.
+fn withdraw(txn: &mut Txn, pending: &mut Option<Savepoint>) -> Result<(), Error> {
+    if let Some(mark) = *pending {
+        txn.undo.pop(mark)?;
+        *pending = None;
+    }
+    Ok(())
+}
+
+fn give_up(core: &Core, txn: &mut Txn, pending: &mut Option<Savepoint>) {
+    if let Err(error) = withdraw(txn, pending) {
+        // A roll-back would put something back that was never changed.
+        core.poison(&format!("an undo entry could not be taken back: {error}"));
     }
 }
 
@@ -95,8 +131,13 @@ impl Author for TxnAuthor<'_> {
         before: Option<(&[u8], bool)>,
     ) -> Result<(), Stop> {
         self.withdraw()?;
+        self.close_tree_if_large()?;
+        let id = self.state.id();
+        if self.tree.closed.is_closed_to(id) {
+            return Err(conflict(self.tree, ConflictWith::Active));
+        }
         let hint = header.version_hint();
-        self.first = true;
+        self.first = !self.tree.closed.is_owned_by(id);
         if hint > self.txn.snapshot {
             let versions = &self.core.versions;
             let id = self.tree.tree.id();
@@ -132,6 +173,8 @@ impl Author for TxnAuthor<'_> {
         self.txn.last_gsn = self.txn.last_gsn.max(leaf.gsn());
         if self.first {
             let before = self.before.get();
+            let bytes = key.len() + before.map_or(0, |(bytes, _)| bytes.len()) + VERSION_OVERHEAD;
+            self.txn.version_bytes += bytes as u64;
             self.core.versions.push(self.tree.tree.id(), key, &self.state, before);
         }
         let header = leaf.header();
@@ -188,6 +231,9 @@ impl Author for AutoAuthor<'_> {
         key: &[u8],
         before: Option<(&[u8], bool)>,
     ) -> Result<(), Stop> {
+        if self.tree.closed.is_closed_to(0) {
+            return Err(conflict(self.tree, ConflictWith::Active));
+        }
         if header.version_hint() & NO_TIME != 0 {
             let id = self.tree.tree.id();
             let check = self.core.versions.check(id, key, None, u64::MAX);
@@ -223,9 +269,11 @@ impl Author for AutoAuthor<'_> {
         self.core.versions.push(self.tree.tree.id(), key, &self.state, self.before.get());
         let header = leaf.header();
         let hint = match Hint::of(header.version_hint()) {
-            Hint::Committed(_) => Hint::Committed(self.time),
+            // A transaction that changed the page may have drawn a later time than this commit, and
+            // ended, since this one drew its time.
+            Hint::Committed(time) => Hint::Committed(time.max(self.time)),
             Hint::Unknown(changed) if self.core.oldest_writer() >= changed => {
-                Hint::Committed(self.time)
+                Hint::Committed(self.core.clock.now())
             }
             _ => Hint::Unknown(self.core.ids.now()),
         };
@@ -254,6 +302,14 @@ impl<'t> SystemOf<'t> {
     }
 }
 
+impl Drop for SystemOf<'_> {
+    fn drop(&mut self) {
+        if let Some(txn) = &mut self.txn {
+            give_up(self.core, txn, &mut self.pending);
+        }
+    }
+}
+
 impl Author for SystemOf<'_> {
     fn check(
         &mut self,
@@ -262,11 +318,10 @@ impl Author for SystemOf<'_> {
         before: Option<(&[u8], bool)>,
     ) -> Result<(), Stop> {
         if let Some(txn) = &mut self.txn {
-            if let Some(mark) = self.pending.take() {
-                txn.undo.pop(mark)?;
-            }
-            self.pending = Some(txn.undo.mark());
+            withdraw(txn, &mut self.pending)?;
+            let mark = txn.undo.mark();
             txn.undo.push(self.tree, false, key, before)?;
+            self.pending = Some(mark);
         }
         Ok(())
     }

@@ -88,7 +88,15 @@ pub(crate) struct Txn {
     pub garbage: Vec<Garbage>,
     /// Why it can only be aborted.
     pub must_abort: Option<String>,
+    /// An operation of several steps is under way, or was given up in the middle.
+    pub half_done: bool,
+    /// Roll-backs to savepoints: the number of each, and to where, both ascending. One that was
+    /// followed by another which went further back is left out.
+    rollbacks: Vec<(u64, Savepoint)>,
+    next_rollback: u64,
     pub last_gsn: Gsn,
+    /// Memory of the versions that it made, about.
+    pub version_bytes: u64,
     pub options: TxnOptions,
 }
 
@@ -118,7 +126,11 @@ impl Txn {
             reads: serializable.then(RefCell::default),
             garbage: Vec::new(),
             must_abort: None,
+            half_done: false,
+            rollbacks: Vec::new(),
+            next_rollback: 0,
             last_gsn: Gsn(0),
+            version_bytes: 0,
             options,
         }
     }
@@ -127,7 +139,8 @@ impl Txn {
     #[inline]
     pub fn check(&self) -> Result<()> {
         match &self.must_abort {
-            None => Ok(()),
+            None if !self.half_done => Ok(()),
+            None => Err(Error::MustAbort("an operation of it was given up half way".to_string())),
             Some(why) => Err(Error::MustAbort(why.clone())),
         }
     }
@@ -185,6 +198,28 @@ impl Txn {
         (self.undo.mark(), self.garbage.len())
     }
 
+    /// Number of the next roll-back to a savepoint.
+    pub fn next_rollback(&self) -> u64 {
+        self.next_rollback
+    }
+
+    /// Whether what lay before `mark`, when `next_rollback` was the number of the next roll-back, is
+    /// still there.
+    pub fn reaches(&self, mark: Savepoint, next_rollback: u64) -> bool {
+        let since = self.rollbacks.partition_point(|(number, _)| *number < next_rollback);
+        // The first one since went furthest back.
+        mark <= self.undo.mark() && self.rollbacks.get(since).is_none_or(|(_, to)| mark <= *to)
+    }
+
+    /// Everything after `mark` is taken back.
+    pub fn rolled_back_to(&mut self, mark: Savepoint) {
+        while self.rollbacks.last().is_some_and(|(_, to)| mark <= *to) {
+            self.rollbacks.pop();
+        }
+        self.rollbacks.push((self.next_rollback, mark));
+        self.next_rollback += 1;
+    }
+
     /// Commits: from here on everyone sees the changes. Gives the time of the commit, 0 without
     /// changes. The caller made sure of room in the log, and validated.
     pub fn commit(
@@ -226,6 +261,7 @@ impl Txn {
         };
         state.committed(time);
         self.resolve_hints(core, state.id(), time);
+        self.open_trees(state.id(), time);
         let ticket = ticket(epoch);
         core.janitor.add(time, std::mem::take(&mut self.garbage));
         self.end(core);
@@ -250,6 +286,13 @@ impl Txn {
         let (mark, time) = (Hint::Txn(id).word(), Hint::Committed(time).word());
         for frame in self.frames.drain(..) {
             core.pool.header(frame).resolve_version_hint(mark, time);
+        }
+    }
+
+    /// Trees that it had for itself are open to others again.
+    pub fn open_trees(&self, id: u64, time: u64) {
+        if self.version_bytes > 0 {
+            self.trees.iter().for_each(|tree| tree.closed.open(id, time));
         }
     }
 
