@@ -150,9 +150,7 @@ impl Core {
 
     /// All commits up to this time are durable, or need not be.
     ///
-    /// Times are drawn inside of sections of the log. The flusher asks the clock, then ends the
-    /// epoch, and each section that drew an earlier time has ended in that epoch: so once the flush
-    /// is durable, all commits up to the answer are.
+    /// Times are drawn, and noted, inside of sections of the log; see [`Log::durable_mark`].
     #[inline(always)]
     pub fn durable(&self) -> u64 {
         match &self.log {

@@ -17,7 +17,7 @@ use wattle::{
 const FRAME: u64 = MIN_POOL_BYTES / 48;
 
 /// Whether a store with a log can be opened again.
-pub const LOGGED_STORES_REOPEN: bool = false;
+pub const LOGGED_STORES_REOPEN: bool = true;
 
 /// Multiplier of the length of all suites, from `WATTLE_ROUNDS`.
 pub fn rounds() -> u64 {

@@ -318,6 +318,16 @@ impl Shared {
         stats.image_bytes += images;
     }
 
+    /// The largest time up to which all times were noted before the cut. The clock is asked first: a
+    /// time that a section behind the cut notes is either above that answer, or was given before it,
+    /// and then that section is over, or is waited for, when its buffer is looked at.
+    pub(crate) fn mark_of(&self, cut: u64) -> u64 {
+        let now = (self.clock)();
+        let slots = self.slots.lock();
+        let behind = slots.iter().filter_map(|slot| slot.buffer.lock().first_time_behind(cut));
+        behind.fold(now, |mark, first| mark.min(first.saturating_sub(1)))
+    }
+
     /// A write or a sync of the log failed, or one of its threads did: nothing will be durable any
     /// more.
     pub(crate) fn poison(&self, why: String) {
@@ -333,7 +343,8 @@ impl Shared {
 
     /// Everything up to the cut is durable.
     pub(crate) fn publish(&self, cut: &Cut, mark: u64) {
-        self.durable_mark.store(mark, Ordering::Release);
+        // Never back: a time that lies behind one cut can lie before the next.
+        self.durable_mark.fetch_max(mark, Ordering::AcqRel);
         self.waits.publish(cut, &self.durable_epoch);
     }
 }

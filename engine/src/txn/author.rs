@@ -258,10 +258,11 @@ impl Author for AutoAuthor<'_> {
     }
 
     #[inline]
-    fn drawn(&mut self) {
+    fn drawn(&mut self) -> Option<u64> {
         self.state.start_commit();
         self.time = self.core.clock.draw();
         self.state.set_ts(self.time);
+        Some(self.time)
     }
 
     #[inline]

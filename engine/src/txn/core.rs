@@ -229,15 +229,18 @@ impl Txn {
         log: Option<&Arc<LogHandle>>,
     ) -> (Ticket, u64) {
         let durability = self.durability(core);
-        let ticket = |epoch: u64| match (log, durability.urgency()) {
-            (Some(log), Some(urgency)) => Ticket::new(log, epoch, urgency),
+        let ticket = |epoch: u64, time: u64| match (log, durability.urgency()) {
+            (Some(log), Some(urgency)) => Ticket::new(log, epoch, time, urgency),
             _ => Ticket::done(),
         };
         let Some(state) = self.state.clone() else {
             // What was read must be durable before anyone relies on it.
             let pending = self.seen.get() > core.durable();
             let epoch = core.log.as_ref().map_or(0, |log| log.epoch());
-            let ticket = if pending { ticket(epoch) } else { Ticket::done() };
+            let ticket = match pending {
+                true => ticket(epoch, self.seen.get()),
+                false => Ticket::done(),
+            };
             self.end(core);
             return (ticket, 0);
         };
@@ -254,6 +257,7 @@ impl Txn {
                 // Drawn inside of the section: see `Core::durable`. A validated transaction has
                 // drawn its time already, inside of this session's last section.
                 let time = self.draw(core, &state);
+                section.note_time(time);
                 section.start(Kind::Commit, 0, state.id(), Gsn(0));
                 section.finish();
                 (section.epoch(), time)
@@ -262,7 +266,7 @@ impl Txn {
         state.committed(time);
         self.resolve_hints(core, state.id(), time);
         self.open_trees(state.id(), time);
-        let ticket = ticket(epoch);
+        let ticket = ticket(epoch, time);
         core.janitor.add(time, std::mem::take(&mut self.garbage));
         self.end(core);
         (ticket, time)

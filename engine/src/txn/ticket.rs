@@ -15,10 +15,29 @@ pub(crate) struct LogHandle(pub Arc<Log>);
 
 /// A commit on its way to the device. Wait for it in a thread ([`Ticket::wait`]) or await it. Dropping
 /// it changes nothing: the commit goes on.
+///
+/// A commit is done when its epoch is durable *and* its time is within what is known to be durable:
+/// from then on readers see it, which look at what is durable. The second nearly always comes with
+/// the first; a commit that drew its time while the next epoch began already waits for one flush
+/// more.
 #[must_use = "a commit is durable only when its ticket says so"]
 #[derive(Clone)]
 pub struct Ticket {
-    pending: Option<(Arc<LogHandle>, u64)>,
+    pending: Option<Pending>,
+}
+
+#[derive(Clone)]
+struct Pending {
+    log: Arc<LogHandle>,
+    epoch: u64,
+    time: u64,
+}
+
+impl Pending {
+    #[inline]
+    fn is_durable(&self) -> bool {
+        self.log.0.durable_mark() >= self.time
+    }
 }
 
 impl Ticket {
@@ -27,16 +46,17 @@ impl Ticket {
         Ticket { pending: None }
     }
 
-    /// The ticket of a commit in an epoch of the log, and the request to flush it.
+    /// The ticket of a commit at `time`, in an epoch of the log, and the request to flush it.
     #[inline]
-    pub(crate) fn new(log: &Arc<LogHandle>, epoch: u64, urgency: Urgency) -> Ticket {
+    pub(crate) fn new(log: &Arc<LogHandle>, epoch: u64, time: u64, urgency: Urgency) -> Ticket {
         log.0.request(epoch, urgency);
-        Ticket { pending: Some((log.clone(), epoch)) }
+        Ticket { pending: Some(Pending { log: log.clone(), epoch, time }) }
     }
 
     /// Whether the commit is durable already, or waits for nothing.
+    #[inline]
     pub fn is_durable(&self) -> bool {
-        self.pending.as_ref().is_none_or(|(log, epoch)| log.0.durable_epoch() >= *epoch)
+        self.pending.as_ref().is_none_or(Pending::is_durable)
     }
 
     /// Blocks until the commit is durable.
@@ -44,27 +64,41 @@ impl Ticket {
     /// # Errors
     /// [`wattle_buffer::Error::CommitUnknown`] when the log fails meanwhile.
     pub fn wait(self) -> Result<()> {
-        match self.pending {
-            Some((log, epoch)) => log.0.wait_durable(epoch),
-            None => Ok(()),
+        let Some(Pending { log, mut epoch, time }) = self.pending else { return Ok(()) };
+        while log.0.durable_mark() < time {
+            log.0.wait_durable(epoch)?;
+            if log.0.durable_mark() < time {
+                epoch = log.0.epoch();
+                log.0.request(epoch, Urgency::Now);
+            }
         }
+        Ok(())
     }
 }
 
 impl Future for Ticket {
     type Output = Result<()>;
 
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        match &self.pending {
-            Some((log, epoch)) => log.0.poll_durable(*epoch, context.waker()),
-            None => Poll::Ready(Ok(())),
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let Some(pending) = &mut self.pending else { return Poll::Ready(Ok(())) };
+        while !pending.is_durable() {
+            match pending.log.0.poll_durable(pending.epoch, context.waker()) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Ok(())) if pending.is_durable() => break,
+                Poll::Ready(Ok(())) => {
+                    pending.epoch = pending.log.0.epoch();
+                    pending.log.0.request(pending.epoch, Urgency::Now);
+                }
+            }
         }
+        Poll::Ready(Ok(()))
     }
 }
 
 impl std::fmt::Debug for Ticket {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let epoch = self.pending.as_ref().map(|(_, epoch)| epoch);
+        let epoch = self.pending.as_ref().map(|pending| pending.epoch);
         f.debug_struct("Ticket").field("epoch", &epoch).finish()
     }
 }
