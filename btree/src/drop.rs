@@ -101,7 +101,9 @@ impl Tree {
         let mut pages = evicted.clone();
         pages.extend(hot.iter().map(|leaf| leaf.header().page_id()));
         self.become_leaf(&mut node);
-        cx.log_free(&mut node, &pages);
+        // A page must be put into a tree again by a later record than those of all its changes.
+        let above = hot.iter().map(|leaf| leaf.gsn()).max().unwrap_or(Gsn(0));
+        cx.log_free(&mut node, &pages, above);
         node.header().set_hot_children(0);
         for leaf in hot {
             self.pool.free_page(leaf);

@@ -110,26 +110,32 @@ impl Context {
         section.finish();
     }
 
-    /// Logs that a page has other contents, and that others are in no tree any more.
-    pub(crate) fn log_free(&self, page: &mut Exclusive<'_>, pages: &[PageId]) {
+    /// Logs that a page has other contents, and that others, whose last changes have numbers up to
+    /// `above` or are on storage, are in no tree any more.
+    pub(crate) fn log_free(&self, page: &mut Exclusive<'_>, pages: &[PageId], above: Gsn) {
         let pool = page.pool();
-        self.log_with(page, &mut |record| record.free(pool, pages));
+        self.log_with(page, above, &mut |record| record.free(pool, pages));
     }
 
     /// Logs that a page has other contents, and that pages which were written already, first page
     /// and number, are in a tree from here on.
     pub(crate) fn log_adopt(&self, page: &mut Exclusive<'_>, ranges: &[(u64, u64)]) {
         let pool = page.pool();
-        self.log_with(page, &mut |record| record.adopt(pool, ranges));
+        self.log_with(page, Gsn(0), &mut |record| record.adopt(pool, ranges));
     }
 
-    fn log_with(&self, page: &mut Exclusive<'_>, attach: &mut dyn FnMut(&mut dyn Attachment)) {
+    fn log_with(
+        &self,
+        page: &mut Exclusive<'_>,
+        above: Gsn,
+        attach: &mut dyn FnMut(&mut dyn Attachment),
+    ) {
         let appender = match &self.journal {
             Journal::Off => return page.stamp(Gsn(page.gsn().0 + 1)),
             Journal::On(_, appender) => appender,
         };
         let mut section = appender.begin();
-        let gsn = section.start(Kind::Change, AUTO, 0, page.gsn());
+        let gsn = section.start(Kind::Change, AUTO, 0, page.gsn().max(above));
         let mut record = Record { section: &mut section, image: &self.image, gsn };
         record.op(page, Op::Image, true);
         attach(&mut record);

@@ -229,9 +229,21 @@ impl PageAllocator {
         PageAllocator { pages: Mutex::new(map), logged: Mutex::new(logged) }
     }
 
-    /// Begins anew with other pages in use, before any was given out.
-    pub fn reset(&self, bitmap: Vec<u64>, capacity: u64) {
+    /// Begins anew with other pages in use, before any was given out. Groups whose words are not
+    /// those that are `stored` count as changed: what the log said about them is in no bitmap yet.
+    pub fn reset(&self, bitmap: Vec<u64>, stored: &[u64], capacity: u64) {
         let fresh = PageAllocator::new(bitmap, capacity);
+        {
+            let logged = &mut *fresh.logged.lock();
+            for group in 0..capacity.div_ceil(BITMAP_GROUP) {
+                let start = group as usize * GROUP_WORDS;
+                let words = logged.words.iter().skip(start).take(GROUP_WORDS);
+                let stored = stored.iter().skip(start).chain(std::iter::repeat(&0));
+                if words.zip(stored).any(|(word, stored)| word != stored) {
+                    logged.dirty.insert(group);
+                }
+            }
+        }
         *self.pages.lock() = fresh.pages.into_inner();
         *self.logged.lock() = fresh.logged.into_inner();
     }

@@ -4,7 +4,8 @@
 //! 1. The log begins a new epoch E, durably. From now on the first change of a page logs it whole.
 //! 2. Every page with a change before E that is not on storage is written, at a pace that leaves the
 //!    device to others.
-//! 3. All pages written so far are made durable.
+//! 3. All pages written so far are made durable, and so is the log. Pages with changes before E that
+//!    a merge or a drop freed meanwhile were not written; what took their place is in the log.
 //! 4. The bitmaps of pages in use, as of a durable epoch at or after E, go to their spare copies.
 //! 5. The superblock says that recovery begins at E; it makes the new copies the valid ones.
 //! 6. Segments of the log below E are removed, except those that hold changes of transactions that
@@ -48,7 +49,7 @@ pub(crate) struct Checkpoints {
     signal: Mutex<Signal>,
     wake: Condvar,
     limit: u64,
-    /// Epochs that backups need the log from.
+    /// Segments that backups need the log from.
     pins: Mutex<Vec<u64>>,
     count: AtomicU64,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -57,13 +58,13 @@ pub(crate) struct Checkpoints {
 /// See [`Checkpoints::pin`].
 pub(crate) struct Pin<'c> {
     checkpoints: &'c Checkpoints,
-    epoch: u64,
+    segment: u64,
 }
 
 impl Drop for Pin<'_> {
     fn drop(&mut self) {
         let mut pins = self.checkpoints.pins.lock();
-        if let Some(at) = pins.iter().position(|epoch| *epoch == self.epoch) {
+        if let Some(at) = pins.iter().position(|segment| *segment == self.segment) {
             pins.swap_remove(at);
         }
     }
@@ -148,13 +149,13 @@ impl Checkpoints {
     pub fn pin(&self) -> Pin<'_> {
         let state = self.state.lock();
         let mut pins = self.pins.lock();
-        pins.push(state.block.undo_epoch);
-        Pin { checkpoints: self, epoch: state.block.undo_epoch }
+        pins.push(state.block.segment);
+        Pin { checkpoints: self, segment: state.block.segment }
     }
 
-    /// The first epoch whose log is needed.
-    fn keep(&self, undo_epoch: u64) -> u64 {
-        self.pins.lock().iter().copied().fold(undo_epoch, u64::min)
+    /// The first segment that is needed when recovery begins with this one.
+    fn keep(&self, segment: u64) -> u64 {
+        self.pins.lock().iter().copied().fold(segment, u64::min)
     }
 
     /// The superblock and bitmaps of a store that was used without a log; all pages are written.
@@ -274,6 +275,7 @@ impl Core {
         };
         // 3. Durable.
         self.file.sync()?;
+        log.flush_now()?;
         // 4. Bitmaps.
         let settled = log.durable_epoch();
         let groups = self.pool.allocator().take_changed_groups(settled);
@@ -309,7 +311,7 @@ impl Core {
         (state.block, state.copies) = (block, copies);
         // 6. The log.
         self.pool.allocator().forget_freed_before(epoch);
-        log.truncate(self.checkpoints.keep(undo_epoch));
+        log.truncate_before(self.checkpoints.keep(block.segment));
         self.checkpoints.count.fetch_add(1, Ordering::Relaxed);
         let took = begun.elapsed().as_millis() as u64;
         tracing::debug!(epoch, undo_epoch, written, took_ms = took, "checkpoint");

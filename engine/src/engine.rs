@@ -350,7 +350,7 @@ impl Engine {
         };
         let mut end = block.log_end;
         let redone = recovered.as_ref().is_some_and(|recovered| recovered.end != block.log_end);
-        let (mut in_use, mut losers) = (words, Vec::new());
+        let (mut in_use, mut losers) = (words.clone(), Vec::new());
         let mut changed_groups = BTreeSet::new();
         if let Some(recovered) = recovered {
             block.next_tree = block.next_tree.max(recovered.next_tree);
@@ -359,9 +359,13 @@ impl Engine {
         }
         if new {
             file.create()?;
+            if options.log {
+                file.clear_log()?;
+            }
         }
-        pool.allocator().reset(in_use, file.storage.capacity_pages());
+        pool.allocator().reset(in_use, &words, file.storage.capacity_pages());
         pool.allocator().keep_changed_groups(changed_groups);
+        pool.allocator().keep_changed_groups(copies.to_be_written());
         // 3. The log goes on.
         let (clock, ids) = (Arc::new(Clock::new()), Arc::new(Clock::new()));
         let log_storage = match options.log {

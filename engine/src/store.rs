@@ -31,6 +31,8 @@ pub const LOG_DIRECTORY: &str = "log";
 const NO_TREE: TreeId = TreeId(u32::MAX);
 /// Pages of a new store: superblocks, bitmaps and some room.
 const FIRST_PAGES: u64 = 256;
+/// Segments that the log has at most when the first superblock is written.
+const CREATION_SEGMENTS: u64 = 3;
 /// Format version of a store.
 pub const STORE_VERSION: u32 = 2;
 
@@ -277,6 +279,26 @@ impl StoreFile {
         self.storage.reserve(FIRST_PAGES).map_err(|error| Error::io(action(), error))
     }
 
+    /// Removes what an interrupted creation left of a log. Its number of the store is not that of the
+    /// next attempt.
+    ///
+    /// # Errors
+    /// [`Error::WrongLog`] for a log that has grown beyond that: it belongs to a store whose
+    /// superblocks are gone.
+    pub fn clear_log(&self) -> Result<()> {
+        let log = self.open_log(false)?;
+        let segments = log.segments().map_err(|error| Error::io("list the log", error))?;
+        if segments.iter().any(|(segment, _)| *segment > CREATION_SEGMENTS) {
+            let why = "it is that of a store, but the data file has no superblock".to_string();
+            return Err(Error::WrongLog { path: self.path.clone(), why });
+        }
+        for (segment, _) in segments {
+            let removed = log.remove(segment);
+            removed.map_err(|e| Error::io(format_args!("remove log segment {segment}"), e))?;
+        }
+        Ok(())
+    }
+
     /// Reads the newest superblock.
     ///
     /// # Errors
@@ -408,6 +430,10 @@ impl StoreFile {
 
     /// Reads the bitmaps of a store with this superblock, and for each group which of its copies is
     /// the valid one.
+    ///
+    /// A checkpoint that did not come to its end may have left copies with the number of the next
+    /// superblock. The next checkpoint must overwrite them, changed or not: they would be taken for
+    /// its own.
     pub fn read_bitmap(&self, block: &Superblock) -> Result<(Vec<u64>, BitmapCopies)> {
         let mut words = Vec::with_capacity(block.capacity.div_ceil(64) as usize);
         let (mut copies, mut damage) = (BitmapCopies::default(), None);
@@ -421,8 +447,7 @@ impl StoreFile {
                 }
                 self.read(page, &mut image)?;
                 match bitmap_sequence(page, &image) {
-                    // Written by a checkpoint that did not come to its end.
-                    Ok(Some(sequence)) if sequence > block.sequence => {}
+                    Ok(Some(sequence)) if sequence > block.sequence => copies.left.push(group),
                     Ok(Some(sequence)) if valid.is_none_or(|(newest, _)| newest < sequence) => {
                         valid = Some((sequence, copy));
                     }
@@ -504,9 +529,16 @@ impl StoreFile {
 #[derive(Clone, Debug, Default)]
 pub struct BitmapCopies {
     valid: Vec<(u8, u64)>,
+    /// Groups with a copy that a checkpoint left which did not come to its end.
+    left: Vec<u64>,
 }
 
 impl BitmapCopies {
+    /// Groups that the next checkpoint must write.
+    pub fn to_be_written(&self) -> impl Iterator<Item = u64> {
+        self.left.iter().copied()
+    }
+
     /// The copy that may be overwritten.
     fn spare(&self, group: u64) -> u64 {
         self.valid.get(group as usize).map_or(0, |(copy, _)| 1 - u64::from(*copy))
@@ -522,7 +554,7 @@ impl BitmapCopies {
             }
             valid[index] = (self.spare(*group) as u8, sequence);
         }
-        BitmapCopies { valid }
+        BitmapCopies { valid, left: Vec::new() }
     }
 
     /// A number that tells this set of valid copies from others: a sum over all groups that have

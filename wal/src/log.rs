@@ -178,7 +178,14 @@ impl Log {
     /// Records of epochs below `keep_epoch` are not needed any more: the segments that hold nothing
     /// else are removed soon.
     pub fn truncate(&self, keep_epoch: u64) {
-        self.shared.segments.truncate(keep_epoch);
+        self.truncate_before(self.segment_of(keep_epoch));
+    }
+
+    /// Segments below this one are not needed any more, and are removed soon. For whoever has noted
+    /// durably where reading begins: later, [`Log::segment_of`] may give a later segment for the same
+    /// epoch.
+    pub fn truncate_before(&self, segment: u64) {
+        self.shared.segments.truncate_before(segment);
     }
 
     /// What the log has done so far.

@@ -33,7 +33,7 @@ struct State {
     ready: Option<u64>,
     /// Number of the next one to make.
     next: u64,
-    /// Epochs below are not needed any more.
+    /// Segments below are not needed any more.
     keep: u64,
     /// Why no segment can be made just now.
     error: Option<Arc<io::Error>>,
@@ -62,6 +62,7 @@ impl Segments {
     ) -> Result<Segments> {
         let mut list = Vec::new();
         let found = storage.segments().map_err(|error| Error::io("list the log", error))?;
+        let mut unused = Vec::new();
         for (number, len) in found {
             match reader::read_header(storage, store_id, number, len)? {
                 Some(header) if number < first => {
@@ -71,9 +72,11 @@ impl Segments {
                     let why = format!("segment {number} is in use, but the log ends before it");
                     return Err(reader::wrong_log(why));
                 }
-                None => remove(storage, number)?,
+                None => unused.push(number),
             }
         }
+        // The last one first: a crash in between must not leave a gap in the numbers.
+        unused.into_iter().rev().try_for_each(|number| remove(storage, number))?;
         let action = || format!("make log segment {first} of {bytes} bytes");
         storage.create(first, bytes).map_err(|error| Error::io(action(), error))?;
         let state = State { list, ready: Some(first), next: first + 1, ..State::default() };
@@ -113,9 +116,9 @@ impl Segments {
         first.or(state.ready).unwrap_or(state.next)
     }
 
-    pub(crate) fn truncate(&self, keep_epoch: u64) {
+    pub(crate) fn truncate_before(&self, segment: u64) {
         let mut state = self.state.lock();
-        state.keep = state.keep.max(keep_epoch);
+        state.keep = state.keep.max(segment);
         self.changed.notify_all();
     }
 
@@ -151,10 +154,10 @@ impl Segments {
 }
 
 impl State {
-    /// The oldest segment, when all its records are older than what must be kept.
+    /// The oldest segment, when nobody needs it any more. The last one always stays.
     fn doomed(&self) -> Option<u64> {
-        let (first, second) = (self.list.first()?, self.list.get(1)?);
-        (second.epoch_before < self.keep).then_some(first.number)
+        let (first, _) = (self.list.first()?, self.list.get(1)?);
+        (first.number < self.keep).then_some(first.number)
     }
 }
 

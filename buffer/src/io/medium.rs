@@ -4,7 +4,7 @@
 use super::{
     faults::{Fault, Random, Unit, Verdict},
     file::offset_of,
-    sim::KEPT_VERSIONS,
+    sim::{Cut, KEPT_VERSIONS},
 };
 use crate::{
     ids::PageId,
@@ -34,6 +34,8 @@ pub(super) struct Page {
     previous: Option<Bytes>,
     /// Writes since the last sync, oldest first.
     pub(super) unsynced: Vec<Bytes>,
+    /// When each of them came, among all writes of the device.
+    pub(super) order: Vec<u64>,
 }
 
 impl Medium {
@@ -77,6 +79,7 @@ impl Medium {
         page: PageId,
         image: &PageImage,
         mut verdict: Verdict,
+        order: u64,
     ) -> io::Result<()> {
         let old = **self.pages.get(&page.0).and_then(Page::current).unwrap_or(zeroes());
         match verdict.fault {
@@ -85,14 +88,14 @@ impl Medium {
             Some(Fault::Misdirected) => {
                 self.extend_to(page.0);
                 let other = self.another_page(page.0, &mut verdict.random);
-                self.store(other, image.0);
+                self.store(other, image.0, order);
             }
             Some(Fault::Short(unit)) => {
                 let len = verdict.short(unit);
                 if len > 0 {
                     let mut bytes = old;
                     bytes[..len].copy_from_slice(&image.0[..len]);
-                    self.store(page.0, bytes);
+                    self.store(page.0, bytes, order);
                 }
                 return Err(io::Error::new(io::ErrorKind::WriteZero, verdict.name));
             }
@@ -107,39 +110,54 @@ impl Medium {
                         bytes[range.clone()].copy_from_slice(&image.0[range]);
                     }
                 }
-                self.store(page.0, bytes);
+                self.store(page.0, bytes, order);
             }
-            _ => self.store(page.0, image.0),
+            _ => self.store(page.0, image.0, order),
         }
         Ok(())
     }
 
-    /// One of the states that a power cut may leave, chosen by `seed`.
-    pub(super) fn after_power_cut(&self, seed: u64) -> Medium {
+    /// One of the states that a power cut may leave, chosen by `seed`. Of writes, in the order of the
+    /// device, those up to `last` may be kept; only [`Cut::Prefix`] cares.
+    pub(super) fn after_power_cut(&self, seed: u64, cut: Cut, last: u64) -> Medium {
+        if cut == Cut::Process {
+            return self.clone();
+        }
         let random = Random::new(seed);
         let mut left = Medium::default();
         for (&number, page) in &self.pages {
-            if let Some(bytes) = page.after_power_cut(random.mix(number)) {
+            if let Some(bytes) = page.after_power_cut(random.mix(number), cut, last) {
                 left.pages.insert(number, Page { synced: Some(bytes), ..Page::default() });
             }
         }
         // The length is either the old or the new one, and covers what was kept.
         let mut dice = random.mix(u64::MAX);
-        let length = if dice.below(2) == 0 { self.synced_capacity } else { self.capacity };
+        let length = if cut == Cut::Nothing || cut != Cut::All && dice.below(2) == 0 {
+            self.synced_capacity
+        } else {
+            self.capacity
+        };
         let kept = left.pages.keys().next_back().map_or(0, |last| last + 1);
         left.capacity = length.max(kept);
         left.synced_capacity = left.capacity;
         left
     }
 
-    fn store(&mut self, page: u64, bytes: [u8; PAGE_SIZE]) {
+    /// The numbers of all writes since the last sync.
+    pub(super) fn unsynced_orders(&self) -> impl Iterator<Item = u64> {
+        self.pages.values().flat_map(|page| page.order.iter().copied())
+    }
+
+    fn store(&mut self, page: u64, bytes: [u8; PAGE_SIZE], order: u64) {
         self.extend_to(page);
         let page = self.pages.entry(page).or_default();
         page.previous = Some(Arc::clone(page.current().unwrap_or(zeroes())));
         if page.unsynced.len() == KEPT_VERSIONS {
             page.unsynced.remove(0);
+            page.order.remove(0);
         }
         page.unsynced.push(Arc::new(bytes));
+        page.order.push(order);
     }
 
     fn extend_to(&mut self, page: u64) {
@@ -159,6 +177,7 @@ impl Medium {
             if let Some(last) = page.unsynced.pop() {
                 page.synced = Some(last);
                 page.unsynced.clear();
+                page.order.clear();
             }
         }
         self.synced_capacity = self.capacity;
@@ -170,14 +189,25 @@ impl Page {
         self.unsynced.last().or(self.synced.as_ref())
     }
 
-    /// A third of the pages keeps the synced version, a third one of the later ones, and a third
-    /// is mixed by sectors.
-    fn after_power_cut(&self, mut random: Random) -> Option<Bytes> {
+    /// With [`Cut::Sectors`] a third of the pages keeps the synced version, a third one of the later
+    /// ones, and a third is mixed by sectors.
+    fn after_power_cut(&self, mut random: Random, cut: Cut, last: u64) -> Option<Bytes> {
         let versions = self.unsynced.len() as u64;
         if versions == 0 {
             return self.synced.clone();
         }
-        match random.below(3) {
+        let choice = match cut {
+            Cut::Sectors => random.below(3),
+            Cut::Pages => random.below(2),
+            Cut::Nothing => 0,
+            Cut::All | Cut::Process => return self.current().cloned(),
+            Cut::Prefix => {
+                let kept = self.order.partition_point(|order| *order <= last);
+                let newest = kept.checked_sub(1).map(|at| &self.unsynced[at]);
+                return newest.or(self.synced.as_ref()).cloned();
+            }
+        };
+        match choice {
             0 => self.synced.clone(),
             1 => Some(Arc::clone(&self.unsynced[random.below(versions) as usize])),
             _ => {

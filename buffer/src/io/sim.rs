@@ -16,7 +16,7 @@
 
 use super::{
     PageWrite, ReadFuture, ReadTarget, Storage,
-    faults::{Fault, FaultPlan, Injector, Op, Verdict},
+    faults::{Fault, FaultPlan, Injector, Op, Random, Verdict},
     file::offset_of,
     medium::{Medium, zeroes},
     sim_log::{self, Segment},
@@ -31,6 +31,24 @@ use std::{collections::BTreeMap, fmt, io, sync::Arc, thread, time::Duration};
 
 /// Unsynced versions of a page that a crash can choose from, the newest ones.
 pub const KEPT_VERSIONS: usize = 8;
+
+/// What a power cut spares of the writes since the last sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Cut {
+    /// Of each page any mixture by sectors of 512 bytes.
+    #[default]
+    Sectors,
+    /// Of each page any version, but a whole one: the device writes 4 KiB as a whole or not at all.
+    Pages,
+    /// All writes up to one of them, in the order in which they were made.
+    Prefix,
+    /// None.
+    Nothing,
+    /// All: the device was quick.
+    All,
+    /// All, and they stay in the cache: the process ended, and the power may still be cut.
+    Process,
+}
 
 /// A simulated device.
 pub struct SimStorage {
@@ -68,6 +86,13 @@ pub struct SimCounters {
     pub faults: u64,
 }
 
+impl SimCounters {
+    /// Tells which of two writes came first, of pages or of the log.
+    pub(super) fn order(&self) -> u64 {
+        self.writes + self.log_writes
+    }
+}
+
 impl SimStorage {
     /// An empty device with the faults of `plan`.
     pub fn new(plan: FaultPlan) -> SimStorage {
@@ -103,10 +128,30 @@ impl SimStorage {
     /// A device, without faults, with what a power cut at this moment may leave. Each `seed` gives
     /// one of the possible outcomes; this device goes on undisturbed.
     pub fn crash(&self, seed: u64) -> SimStorage {
+        self.crash_as(seed, Cut::Sectors)
+    }
+
+    /// As [`SimStorage::crash`], with a choice of how much is left.
+    pub fn crash_as(&self, seed: u64, cut: Cut) -> SimStorage {
         let state = self.state.lock();
-        let left = state.medium.after_power_cut(seed);
-        let log = sim_log::after_power_cut(&state.log, seed);
-        SimStorage::with_media(left, log, FaultPlan::new(seed))
+        let last = match cut {
+            Cut::Prefix => {
+                let log = state.log.values().flat_map(|segment| segment.medium.unsynced_orders());
+                let mut orders: Vec<u64> = state.medium.unsynced_orders().chain(log).collect();
+                orders.sort_unstable();
+                let kept = Random::new(seed).below(orders.len() as u64 + 1) as usize;
+                kept.checked_sub(1).map_or(0, |at| orders[at])
+            }
+            _ => 0,
+        };
+        let left = state.medium.after_power_cut(seed, cut, last);
+        let log = sim_log::after_power_cut(&state.log, seed, cut, last);
+        let image = SimStorage::with_media(left, log, FaultPlan::new(seed));
+        if cut == Cut::Process {
+            // Later writes come after those that stay in the cache.
+            image.state.lock().counters = state.counters;
+        }
+        image
     }
 
     /// A copy, without faults, of the device as reads see it, all of it durable: what an orderly
@@ -135,6 +180,7 @@ impl SimStorage {
         change(&mut bytes);
         page.synced = Some(Arc::new(bytes));
         page.unsynced.clear();
+        page.order.clear();
     }
 
     /// The pages that were written, ascending.
@@ -173,7 +219,7 @@ impl State {
         let latency = verdict.latency;
         let result = offset_of(page).and_then(|_| {
             within(self.injector.limit(), page.0.saturating_add(1))?;
-            self.medium.write(page, image, verdict)
+            self.medium.write(page, image, verdict, self.counters.order())
         });
         (latency, result)
     }

@@ -10,7 +10,7 @@ use super::{
     faults::{Fault, Op, Random, log_page},
     log::{absent, assert_whole_pages, exists, range_within},
     medium::Medium,
-    sim::sleep,
+    sim::{Cut, sleep},
 };
 use crate::{
     ids::PageId,
@@ -35,10 +35,15 @@ impl Segment {
 }
 
 /// What a power cut may leave of the segments.
-pub(super) fn after_power_cut(log: &BTreeMap<u64, Segment>, seed: u64) -> BTreeMap<u64, Segment> {
+pub(super) fn after_power_cut(
+    log: &BTreeMap<u64, Segment>,
+    seed: u64,
+    cut: Cut,
+    last: u64,
+) -> BTreeMap<u64, Segment> {
     let left = log.iter().map(|(&number, segment)| {
         let seed = Random::new(seed).mix(!number).next();
-        let medium = segment.medium.after_power_cut(seed);
+        let medium = segment.medium.after_power_cut(seed, cut, last);
         (number, Segment { medium, bytes: segment.bytes })
     });
     left.collect()
@@ -108,9 +113,9 @@ impl SimStorage {
         let state = &mut *self.state.lock();
         state.counters.log_writes += 1;
         let verdict = state.judge(Op::LogWrite, log_page(segment, page));
-        let latency = verdict.latency;
+        let (latency, order) = (verdict.latency, state.counters.order());
         let result = match state.log.get_mut(&segment) {
-            Some(found) => found.medium.write(PageId(page), image, verdict),
+            Some(found) => found.medium.write(PageId(page), image, verdict, order),
             None => Err(absent(segment)),
         };
         (latency, result)
