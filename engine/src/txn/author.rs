@@ -177,7 +177,6 @@ impl Author for TxnAuthor<'_> {
 pub(crate) struct AutoAuthor<'t> {
     core: &'t Core,
     tree: &'t Arc<OpenTree>,
-    state: Arc<TxnState>,
     before: Before,
     /// Time of the commit, once drawn.
     pub time: u64,
@@ -190,8 +189,7 @@ pub(crate) struct AutoAuthor<'t> {
 impl<'t> AutoAuthor<'t> {
     pub fn new(core: &'t Core, tree: &'t Arc<OpenTree>, buffer: Vec<u8>) -> AutoAuthor<'t> {
         let before = Before { bytes: buffer, special: None };
-        let state = Arc::new(TxnState::new(0));
-        AutoAuthor { core, tree, state, before, time: 0, epoch: 0, met_large: false }
+        AutoAuthor { core, tree, before, time: 0, epoch: 0, met_large: false }
     }
 
     /// Gives the buffer back.
@@ -233,14 +231,13 @@ impl Author for AutoAuthor<'_> {
 
     #[inline]
     fn drawn(&mut self) {
-        self.state.start_commit();
+        // Whoever opens a snapshot at this time or later finds the leaf latched until it is done.
         self.time = self.core.clock.draw();
-        self.state.set_ts(self.time);
     }
 
     #[inline]
     fn done(&mut self, leaf: &Exclusive<'_>, key: &[u8]) {
-        self.core.versions.push(self.tree.tree.id(), key, &self.state, self.before.get());
+        self.core.versions.push_done(self.tree.tree.id(), key, self.time, self.before.get());
         let header = leaf.header();
         let hint = match Hint::of(header.version_hint()) {
             // A transaction that changed the page may have drawn a later time than this commit, and
@@ -253,7 +250,6 @@ impl Author for AutoAuthor<'_> {
         };
         header.set_version_hint(hint.word());
         self.epoch = epoch_of(leaf.gsn());
-        self.state.committed(self.time);
     }
 
     fn may_purge(&self, key: &[u8]) -> bool {
