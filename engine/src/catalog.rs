@@ -294,6 +294,10 @@ impl Catalog {
     pub fn drop_tree(&self, cx: &Context, tree: Arc<OpenTree>) -> Result<()> {
         let mut state = self.state.lock();
         let name = tree.name.clone();
+        // Before anything is given up that a failed read would lose.
+        let Some(entry) = state.entry(cx, &name)? else {
+            unreachable!("an open tree is in the catalog");
+        };
         state.open.remove(&name);
         let open = match Arc::try_unwrap(tree) {
             Ok(open) => open,
@@ -301,9 +305,6 @@ impl Catalog {
                 state.open.insert(name.clone(), tree);
                 return Err(Error::TreeInUse(name));
             }
-        };
-        let Some(entry) = state.entry(cx, &name)? else {
-            unreachable!("an open tree is in the catalog");
         };
         let entry = Entry { dropping: true, ..entry };
         if let Err(error) = state.record(cx, &name, entry, Mode::Update) {
