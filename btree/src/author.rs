@@ -59,12 +59,7 @@ pub trait Author {
 pub struct System;
 
 impl Author for System {
-    fn check(
-        &mut self,
-        _: &FrameHeader,
-        _: &[u8],
-        _: Option<(&[u8], bool)>,
-    ) -> Result<(), Stop> {
+    fn check(&mut self, _: &FrameHeader, _: &[u8], _: Option<(&[u8], bool)>) -> Result<(), Stop> {
         Ok(())
     }
 

@@ -14,9 +14,7 @@ use crate::{
     node::{NodeBuilder, NodeView, shortest_separator},
     tree::{Stop, Tree},
 };
-use wattle_buffer::{
-    Error, PageId, PageImage, Pool, Result, Swip, io::PageWrite, page::header,
-};
+use wattle_buffer::{Error, PageId, PageImage, Pool, Result, Swip, io::PageWrite, page::header};
 
 /// Pages written at once.
 const BATCH: usize = 64;

@@ -121,11 +121,7 @@ impl Context {
         self.log_with(page, &mut |record| record.adopt(pool, ranges));
     }
 
-    fn log_with(
-        &self,
-        page: &mut Exclusive<'_>,
-        attach: &mut dyn FnMut(&mut dyn Attachment),
-    ) {
+    fn log_with(&self, page: &mut Exclusive<'_>, attach: &mut dyn FnMut(&mut dyn Attachment)) {
         let appender = match &self.journal {
             Journal::Off => return page.stamp(Gsn(page.gsn().0 + 1)),
             Journal::On(_, appender) => appender,

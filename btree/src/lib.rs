@@ -18,8 +18,8 @@ mod scan;
 mod split;
 mod tree;
 mod undo;
-mod view;
 mod verify;
+mod view;
 mod write;
 
 pub use author::{Author, System};

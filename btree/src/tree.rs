@@ -148,12 +148,7 @@ impl Tree {
     ///
     /// # Errors
     /// A failed read or a corrupt root.
-    pub fn open(
-        cx: &Context,
-        forest: &Arc<Forest>,
-        id: TreeId,
-        root_page: PageId,
-    ) -> Result<Tree> {
+    pub fn open(cx: &Context, forest: &Arc<Forest>, id: TreeId, root_page: PageId) -> Result<Tree> {
         let root = cx.worker.load_root(root_page, id)?;
         forest.plant(id, root);
         let (pool, forest) = (cx.worker.pool().clone(), forest.clone());

@@ -115,7 +115,12 @@ impl Tree {
                     return self.make_room(cx, leaf, key, author);
                 }
                 let undo = Undo { tree: self.id, key, before: Before::Absent };
-                cx.log_change(&mut leaf, Op::Insert { key, value: bytes, special }, Some(undo), author);
+                cx.log_change(
+                    &mut leaf,
+                    Op::Insert { key, value: bytes, special },
+                    Some(undo),
+                    author,
+                );
             }
         }
         author.done(&leaf, key);
@@ -143,8 +148,7 @@ impl Tree {
         if NodeMut::new(&mut page).replace_value(position, value.0, value.1).is_err() {
             return false;
         }
-        let undo =
-            Undo { tree: self.id, key, before: Before::Value { bytes: &old, special } };
+        let undo = Undo { tree: self.id, key, before: Before::Value { bytes: &old, special } };
         let op = Op::Replace { key, value: value.0, special: value.1 };
         cx.log_change(leaf, op, Some(undo), author);
         true

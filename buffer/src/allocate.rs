@@ -372,7 +372,8 @@ impl LoggedMap {
 
     fn group(&self, group: u64) -> Vec<u64> {
         let start = group as usize * GROUP_WORDS;
-        let mut words: Vec<u64> = self.words.iter().skip(start).take(GROUP_WORDS).copied().collect();
+        let mut words: Vec<u64> =
+            self.words.iter().skip(start).take(GROUP_WORDS).copied().collect();
         words.resize(GROUP_WORDS, 0);
         words
     }

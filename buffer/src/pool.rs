@@ -316,7 +316,15 @@ impl Pool {
     pub fn exclusive(&self, frame: FrameId) -> Exclusive<'_> {
         let header = self.header(frame);
         let version = header.latch.exclusive();
-        Exclusive { pool: self, header, frame, version, changed: false, dirtied: false, stamped: false }
+        Exclusive {
+            pool: self,
+            header,
+            frame,
+            version,
+            changed: false,
+            dirtied: false,
+            stamped: false,
+        }
     }
 
     /// Latches a frame exclusively if nobody is inside. Allowed in any order.
@@ -324,7 +332,15 @@ impl Pool {
     pub fn try_exclusive(&self, frame: FrameId) -> Option<Exclusive<'_>> {
         let header = self.memory.headers().get(frame.0 as usize)?;
         let version = header.latch.try_exclusive()?;
-        Some(Exclusive { pool: self, header, frame, version, changed: false, dirtied: false, stamped: false })
+        Some(Exclusive {
+            pool: self,
+            header,
+            frame,
+            version,
+            changed: false,
+            dirtied: false,
+            stamped: false,
+        })
     }
 
     /// Latches a frame shared if no exclusive holder is inside. Allowed in any order.

@@ -8,12 +8,12 @@ use crate::{
     ops::{self, Begun, Entry, Resolve},
     session::SessionState,
     transaction::{Savepoint, savepoint},
-    txn::{Ticket, Txn, TxnOptions},
+    txn::{LogHandle, Ticket, Txn, TxnOptions},
 };
 use std::{
+    cell::Cell,
     future::{Future, poll_fn},
     io,
-    cell::Cell,
     ops::{Bound, ControlFlow},
     rc::Rc,
     sync::Arc,
@@ -74,6 +74,9 @@ impl Resolve for AsyncSession {
     }
     async fn pause(&self, _: u32) {
         yield_once().await;
+    }
+    fn log(&self) -> Option<&Arc<LogHandle>> {
+        self.state().log.as_ref()
     }
     fn own(&self) -> u64 {
         self.state().own()

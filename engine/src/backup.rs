@@ -80,13 +80,14 @@ impl Core {
         // 1. Behind all bulk loads, and pinned before the superblock is looked at.
         self.checkpoint_now()?;
         let _pin = self.checkpoints.pin();
-        let (block, words) = self.checkpoints.look(|block| {
-            self.file.read_bitmap(block).map(|(words, _)| (*block, words))
-        })?;
+        let (block, words) = self
+            .checkpoints
+            .look(|block| self.file.read_bitmap(block).map(|(words, _)| (*block, words)))?;
         // 2. Pages.
         let capacity = block.capacity;
         let reserved = target.storage.reserve(capacity);
-        reserved.map_err(|e| Error::io(format_args!("reserve {capacity} pages for a backup"), e))?;
+        reserved
+            .map_err(|e| Error::io(format_args!("reserve {capacity} pages for a backup"), e))?;
         let pages = self.copy_pages(target, &words)?;
         target.sync()?;
         // 3. The end.
@@ -153,7 +154,8 @@ fn copy_log(
     target: &Arc<dyn LogStorage>,
     block: &Superblock,
 ) -> Result<u64> {
-    let failed = |what: &'static str| move |error| Error::io(format_args!("{what} a backup"), error);
+    let failed =
+        |what: &'static str| move |error| Error::io(format_args!("{what} a backup"), error);
     let mut attempt = 0;
     loop {
         attempt += 1;

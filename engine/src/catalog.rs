@@ -98,12 +98,7 @@ struct Together<'a> {
 }
 
 impl Author for Together<'_> {
-    fn check(
-        &mut self,
-        _: &FrameHeader,
-        _: &[u8],
-        _: Option<(&[u8], bool)>,
-    ) -> Result<(), Stop> {
+    fn check(&mut self, _: &FrameHeader, _: &[u8], _: Option<(&[u8], bool)>) -> Result<(), Stop> {
         Ok(())
     }
 
@@ -171,6 +166,56 @@ pub(crate) struct OpenTree {
     pub name: String,
     pub tree: btree::Tree,
     pub large: OnceLock<LargeStore>,
+    pub closed: Closed,
+}
+
+/// A tree that one transaction has for itself, because it changes more than versions can be kept of.
+///
+/// The transaction closes the tree before the first change without a version. From then on others
+/// cannot change records of it, and those who would need to know what a record was before get an
+/// error; pages that did not change since their snapshot are read as ever. After its commit this
+/// still holds for older snapshots. Changes that others began before the tree was closed have
+/// versions, so the transaction meets them as conflicts.
+#[derive(Default)]
+pub(crate) struct Closed {
+    /// The transaction, 0 for none.
+    owner: AtomicU64,
+    /// Snapshots below this time cannot be told what they would see.
+    until: AtomicU64,
+}
+
+impl Closed {
+    /// Closes the tree for others; false when it is closed by another.
+    pub fn close(&self, txn: u64) -> bool {
+        let owner = self.owner.compare_exchange(0, txn, Ordering::SeqCst, Ordering::SeqCst);
+        owner.is_ok() || owner == Err(txn)
+    }
+
+    /// Whether another transaction than `txn` has the tree for itself.
+    #[inline]
+    pub fn is_closed_to(&self, txn: u64) -> bool {
+        let owner = self.owner.load(Ordering::Acquire);
+        owner != 0 && owner != txn
+    }
+
+    /// Whether `txn` has the tree for itself.
+    #[inline]
+    pub fn is_owned_by(&self, txn: u64) -> bool {
+        self.owner.load(Ordering::Relaxed) == txn
+    }
+
+    /// Whether a reader of this transaction (0: none) and snapshot cannot be told what it would see.
+    pub fn hides_from(&self, txn: u64, snapshot: u64) -> bool {
+        self.is_closed_to(txn) || snapshot < self.until.load(Ordering::Acquire)
+    }
+
+    /// The transaction has ended: committed at `time`, or rolled back (0).
+    pub fn open(&self, txn: u64, time: u64) {
+        if self.is_owned_by(txn) {
+            self.until.fetch_max(time, Ordering::SeqCst);
+            self.owner.store(0, Ordering::SeqCst);
+        }
+    }
 }
 
 impl OpenTree {
@@ -268,7 +313,13 @@ impl Catalog {
     }
 
     /// Gives a tree to which `tree` is the last handle another name.
-    pub fn rename(&self, core: &Core, cx: &Context, tree: Arc<OpenTree>, name: &str) -> Result<Arc<OpenTree>> {
+    pub fn rename(
+        &self,
+        core: &Core,
+        cx: &Context,
+        tree: Arc<OpenTree>,
+        name: &str,
+    ) -> Result<Arc<OpenTree>> {
         check_name(name)?;
         let mut state = self.state.lock();
         if state.entry(cx, name)?.is_some() {
@@ -360,7 +411,11 @@ impl Catalog {
     }
 
     /// The tree and key under which a large value of `tree` is listed to be cleared away.
-    pub fn garbage_key(&self, tree: &OpenTree, large: LargeValue) -> Result<(&btree::Tree, [u8; 13])> {
+    pub fn garbage_key(
+        &self,
+        tree: &OpenTree,
+        large: LargeValue,
+    ) -> Result<(&btree::Tree, [u8; 13])> {
         let chunks = tree.large.get().ok_or_else(|| {
             let what = "a record of its tree has a large value, but the tree has no large values";
             Error::corruption(tree.tree.root_page(), what)
@@ -574,7 +629,8 @@ impl State {
         }
         let Some(entry) = self.entry(cx, name)? else { return Ok(None) };
         if entry.dropping {
-            let what = format!("the tree {name:?} could not be dropped completely; reopen the store");
+            let what =
+                format!("the tree {name:?} could not be dropped completely; reopen the store");
             return Err(Error::Limit(what));
         }
         let open = self.load(core, cx, forest, name, entry)?;
@@ -611,7 +667,7 @@ impl State {
             };
             assert!(large.set(store).is_ok(), "just made");
         }
-        Ok(OpenTree { name: name.to_string(), tree, large })
+        Ok(OpenTree { name: name.to_string(), tree, large, closed: Closed::default() })
     }
 
     fn create(
@@ -632,7 +688,8 @@ impl State {
             self.record_as(cx, name, entry, Mode::Insert, &mut author)
         })?;
         tracing::info!(tree = name, id = id.0, "created");
-        Ok(self.opened(OpenTree { name: name.to_string(), tree, large: OnceLock::new() }))
+        let (large, closed) = (OnceLock::new(), Closed::default());
+        Ok(self.opened(OpenTree { name: name.to_string(), tree, large, closed }))
     }
 
     fn opened(&mut self, tree: OpenTree) -> Arc<OpenTree> {

@@ -317,7 +317,13 @@ impl Core {
     }
 
     /// Sleeps such that writing `total` pages takes `time`.
-    fn pace(&self, time: Option<Duration>, begun: Instant, done: usize, total: usize) -> Result<()> {
+    fn pace(
+        &self,
+        time: Option<Duration>,
+        begun: Instant,
+        done: usize,
+        total: usize,
+    ) -> Result<()> {
         let Some(time) = time else { return Ok(()) };
         if self.checkpoints.is_stopping() {
             return Err(Error::Closed);

@@ -20,6 +20,7 @@ use crate::{
 };
 use parking_lot::{Mutex, RwLock};
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
@@ -351,14 +352,17 @@ impl Engine {
         let mut end = block.log_end;
         let redone = recovered.as_ref().is_some_and(|recovered| recovered.end != block.log_end);
         let (mut in_use, mut losers) = (words, Vec::new());
+        let mut changed_groups = BTreeSet::new();
         if let Some(recovered) = recovered {
             block.next_tree = block.next_tree.max(recovered.next_tree);
             (end, in_use, losers) = (recovered.end, recovered.in_use, recovered.losers);
+            changed_groups = recovered.changed_groups;
         }
         if new {
             file.create()?;
         }
         pool.allocator().reset(in_use, file.storage.capacity_pages());
+        pool.allocator().keep_changed_groups(changed_groups);
         // 3. The log goes on.
         let (clock, ids) = (Arc::new(Clock::new()), Arc::new(Clock::new()));
         let log_storage = match options.log {
@@ -455,7 +459,14 @@ impl Engine {
     /// # Errors
     /// A bad name, too many open trees for the pool, a full device, failed I/O.
     pub fn tree(&self, name: &str) -> Result<Tree> {
-        Ok(Tree { open: self.core.catalog.open_or_create(&self.core, &self.core.context(), name)? })
+        let cx = self.core.context();
+        if let Some(open) = self.core.catalog.open(&self.core, &cx, name)? {
+            return Ok(Tree { open });
+        }
+        self.core.check_alive()?;
+        let open = self.core.catalog.open_or_create(&self.core, &cx, name)?;
+        self.core.sync_catalog()?;
+        Ok(Tree { open })
     }
 
     /// Opens the tree `name`, if there is one.
@@ -463,7 +474,11 @@ impl Engine {
     /// # Errors
     /// As [`Engine::tree`].
     pub fn open_tree(&self, name: &str) -> Result<Option<Tree>> {
-        Ok(self.core.catalog.open(&self.core, &self.core.context(), name)?.map(|open| Tree { open }))
+        Ok(self
+            .core
+            .catalog
+            .open(&self.core, &self.core.context(), name)?
+            .map(|open| Tree { open }))
     }
 
     /// Creates the tree `name`.
@@ -471,7 +486,10 @@ impl Engine {
     /// # Errors
     /// [`Error::TreeExists`], and as [`Engine::tree`].
     pub fn create_tree(&self, name: &str) -> Result<Tree> {
-        Ok(Tree { open: self.core.catalog.create(&self.core, &self.core.context(), name)? })
+        self.core.check_alive()?;
+        let open = self.core.catalog.create(&self.core, &self.core.context(), name)?;
+        self.core.sync_catalog()?;
+        Ok(Tree { open })
     }
 
     /// Drops a tree with everything in it and gives its pages back. `tree` must be the only handle,
@@ -491,7 +509,7 @@ impl Engine {
             }
             return Err(error);
         }
-        self.core.sync_log()
+        self.core.sync_catalog()
     }
 
     /// Gives a tree another name. `tree` must be the only handle; the new one is returned.
@@ -669,6 +687,14 @@ impl Core {
         match &self.log {
             Some(log) => log.flush_now().map(|_| ()),
             None => Ok(()),
+        }
+    }
+
+    /// A change of the catalog is durable when it returns, unless nothing is.
+    fn sync_catalog(&self) -> Result<()> {
+        match self.durability {
+            Durability::None => Ok(()),
+            _ => self.sync_log(),
         }
     }
 

@@ -201,7 +201,7 @@ impl Core {
         self.versions.collect(&active, durable);
         self.shed_versions(&active);
         for mut txn in self.janitor.take_abandoned() {
-            let internal = Internal { core: self, cx };
+            let internal = Internal::new(self, cx);
             match now(rollback(&internal, &mut txn, None)) {
                 Ok(()) => internal.give_parts(txn.slot, txn.undo),
                 Err(error) => {

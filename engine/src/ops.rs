@@ -16,8 +16,8 @@ use crate::{
     mvcc::{Savepoint, Slot, UndoBuffer},
     transaction,
     txn::{
-        AutoAuthor, AutoView, Durability, Garbage, SystemOf, Ticket, Txn, TxnAuthor, TxnOptions,
-        rollback, validate,
+        AutoAuthor, AutoView, Durability, Garbage, LogHandle, SystemOf, Ticket, Txn, TxnAuthor,
+        TxnOptions, rollback, validate,
     },
 };
 use std::{
@@ -43,6 +43,8 @@ pub(crate) trait Resolve {
     fn wait_ticket(&self, ticket: Ticket) -> impl Future<Output = Result<()>>;
     /// Lets others go on for a moment, the `turn`-th in a row.
     fn pause(&self, turn: u32) -> impl Future<Output = ()>;
+    /// The session's reference to the log.
+    fn log(&self) -> Option<&Arc<LogHandle>>;
     /// The newest commit of the session.
     fn own(&self) -> u64;
     /// The session has committed.
@@ -137,8 +139,8 @@ async fn persist<R: Resolve, T>(
 fn auto_ticket<R: Resolve>(session: &R, time: u64, epoch: u64) -> Ticket {
     session.set_own(time);
     let core = session.core();
-    match (&core.log, core.durability.urgency()) {
-        (Some(log), Some(urgency)) => Ticket::new(log.clone(), epoch, urgency),
+    match (session.log(), core.durability.urgency()) {
+        (Some(log), Some(urgency)) => Ticket::new(log, epoch, urgency),
         _ => Ticket::done(),
     }
 }
@@ -330,12 +332,12 @@ impl<'s, R: Resolve> Begun<'s, R> {
             Ok(()) => loop {
                 let txn = self.txn.as_mut().expect("not ended");
                 if txn.reads.is_none() || txn.state.is_none() {
-                    break Ok(txn.commit(core, session.cx()));
+                    break Ok(txn.commit(core, session.cx(), session.log()));
                 }
                 let stopped = {
                     let _one_at_a_time = core.validation.lock();
                     match validate(core, txn) {
-                        Ok(()) => break Ok(txn.commit(core, session.cx())),
+                        Ok(()) => break Ok(txn.commit(core, session.cx(), session.log())),
                         Err(stop) => stop,
                     }
                 };
@@ -506,10 +508,9 @@ async fn record_in<R: Resolve>(
 ) -> Result<Written> {
     let (core, cx) = (session.core(), session.cx());
     let mut author = TxnAuthor::new(core, txn, tree);
-    let outcome = run(session, |restarts| {
-        tree.tree.write_step(cx, key, value, mode, &mut author, restarts)
-    })
-    .await;
+    let outcome =
+        run(session, |restarts| tree.tree.write_step(cx, key, value, mode, &mut author, restarts))
+            .await;
     let finished = author.finish();
     let outcome = finished.and(outcome);
     noted(txn, outcome)

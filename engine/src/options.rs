@@ -1,7 +1,7 @@
 //! Options of an engine. Each has a unit, a default and limits; checked when the engine is opened.
 
-use std::time::Duration;
 use crate::txn::Durability;
+use std::time::Duration;
 use wattle_buffer::{Error, PoolOptions, Result, io::IoKind};
 
 /// Least limit of the log, bytes.

@@ -1,13 +1,56 @@
-//! Recovery: redo of what the pages lack, by the log, and rolling back what had not ended.
+//! Recovery, first half: redo of what the pages lack, by the log. What had not ended is only found
+//! here; rolling it back takes trees, and comes after (`settle`).
+//!
+//! One thread reads the log (`source`). One looks at every record in order (`analysis`), and gives the
+//! ops to workers, each of which owns some of the pages (`worker`, `cache`). Nothing is written
+//! but pages, and these may be written at any time, because the log is durable: a crash during redo
+//! is followed by the same redo. The first error ends all threads, and is the result.
+
+mod analysis;
+mod cache;
+mod check;
+mod shape;
+mod source;
+mod worker;
 
 use crate::{
     mvcc::UndoBuffer,
     options::Options,
     store::{StoreFile, Superblock},
 };
-use std::sync::Arc;
-use wattle_buffer::{Result, TreeId, io::LogStorage};
-use wattle_wal::LogEnd;
+use analysis::Analysis;
+use cache::{Cache, Counts};
+use parking_lot::Mutex;
+use std::{
+    collections::BTreeSet,
+    path::PathBuf,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    thread::{self, ScopedJoinHandle},
+    time::Instant,
+};
+use wattle_btree::record::{needs_page, page_changes};
+use wattle_buffer::{Error, PAGE_SIZE, Result, TreeId, io::LogStorage};
+use wattle_wal::{LogEnd, epoch_of, record::Op};
+use worker::{Item, Payload, What};
+
+pub(crate) use check::check_log;
+pub(crate) use shape::{Escaped, Shape};
+pub(crate) use source::{Located, Source};
+
+/// Most redo workers.
+const MAX_WORKERS: usize = 16;
+/// Flushes that are read ahead.
+const READ_AHEAD: usize = 2;
+/// Batches that wait for one worker.
+const QUEUE: usize = 2;
+/// Most items of a batch.
+const BATCH: usize = 512;
+/// Batches go out after that many bytes of log in any case, because they hold on to them.
+const BATCH_LOG_BYTES: u64 = 256 << 10;
 
 /// A transaction that had neither committed nor been rolled back when the log ended.
 pub(crate) struct Loser {
@@ -23,19 +66,242 @@ pub(crate) struct Recovered {
     pub end: LogEnd,
     /// Pages in use, as of the end of the log.
     pub in_use: Vec<u64>,
+    /// Groups of pages whose stored bitmaps are behind that: the next checkpoint stores them.
+    pub changed_groups: BTreeSet<u64>,
     /// Above all tree ids in the log.
     pub next_tree: TreeId,
     /// What is to be rolled back.
     pub losers: Vec<Loser>,
 }
 
+/// What the threads of one recovery share.
+pub(crate) struct Shared {
+    path: PathBuf,
+    stopped: AtomicBool,
+    error: Mutex<Option<Error>>,
+    /// Set once all of the log was read.
+    end: OnceLock<LogEnd>,
+}
+
+impl Shared {
+    fn new(path: PathBuf) -> Shared {
+        Shared {
+            path,
+            stopped: AtomicBool::new(false),
+            error: Mutex::default(),
+            end: OnceLock::new(),
+        }
+    }
+
+    /// Ends everything; the first error counts.
+    fn fail(&self, error: Error) {
+        self.error.lock().get_or_insert(error);
+        self.stop();
+    }
+
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Relaxed);
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Relaxed)
+    }
+
+    fn wrong_log(&self, what: String) -> Error {
+        let why = format!("{what}: the end of the log is missing");
+        Error::WrongLog { path: self.path.clone(), why }
+    }
+}
+
 /// Brings all pages to the state of the end of the log, and makes them durable.
 pub(crate) fn redo(
-    _file: &StoreFile,
-    _log: &Arc<dyn LogStorage>,
-    _block: &Superblock,
-    _in_use: Vec<u64>,
-    _options: &Options,
+    file: &StoreFile,
+    log: &Arc<dyn LogStorage>,
+    block: &Superblock,
+    in_use: Vec<u64>,
+    options: &Options,
 ) -> Result<Recovered> {
-    unimplemented!("the redo pass comes with its own commit")
+    let begun = Instant::now();
+    // 1. What is read must not get lost again.
+    source::sync(log, block)?;
+    let source = Source::open(file, log, block)?;
+    let shared = Shared::new(file.path.clone());
+    let reserving = Mutex::new(());
+    let capacity = file.storage.capacity_pages().max(block.capacity);
+    let analysis = Analysis::new(in_use, capacity, file.directory());
+    let workers = thread::available_parallelism().map_or(1, |n| n.get()).min(MAX_WORKERS);
+    let pages = options.pool_bytes as usize / (PAGE_SIZE + 128) / workers;
+    // 2. Read, look, apply. Leaving the scope waits for all threads.
+    let (dispatcher, counts) = thread::scope(|scope| {
+        let spawn = |name: &str| thread::Builder::new().name(name.to_string());
+        let failed = |error| Error::io("start a thread of recovery", error);
+        let shared = &shared;
+        let (flushes, received) = sync_channel(READ_AHEAD);
+        let reader = spawn("redo-reader")
+            .spawn_scoped(scope, move || source.feed(flushes, shared))
+            .map_err(failed)?;
+        let (mut queues, mut threads) = (Vec::new(), Vec::new());
+        for _ in 0..workers {
+            let (queue, batches) = sync_channel(QUEUE);
+            let cache = Cache::new(file, &reserving, pages);
+            let run = move || worker::run(cache, batches, shared);
+            threads.push(spawn("redo-worker").spawn_scoped(scope, run).map_err(failed)?);
+            queues.push((queue, Vec::new()));
+        }
+        let mut dispatcher =
+            Dispatcher { block, shared, analysis, queues, held: 0, bytes: 0, records: 0 };
+        if let Err(error) = dispatcher.run(received) {
+            shared.fail(error);
+        }
+        // The workers write what is left once they know that the log ends here.
+        if let Some(end) = join(reader) {
+            if let Some(error) = wrong_end(file, block, &end) {
+                shared.fail(error);
+            }
+            shared.end.set(end).expect("set once");
+        }
+        dispatcher.queues.clear();
+        let counts: Vec<Counts> = threads.into_iter().map(join).collect();
+        Ok::<_, Error>((dispatcher, counts))
+    })?;
+    let Dispatcher { analysis, bytes, records, .. } = dispatcher;
+    if let Some(error) = shared.error.into_inner() {
+        return Err(error);
+    }
+    let end = *shared.end.get().expect("without an error the log was read to its end");
+    // 3. All pages in use are there, durably.
+    let recovered = analysis.finish(end);
+    let in_use = &recovered.in_use;
+    let pages_end = in_use
+        .iter()
+        .rposition(|word| *word != 0)
+        .map_or(0, |at| at as u64 * 64 + u64::from(u64::BITS - in_use[at].leading_zeros()));
+    cache::reserve(file, &reserving, pages_end)?;
+    file.sync()?;
+    let seconds = begun.elapsed().as_secs_f64();
+    tracing::info!(
+        path = %file.path.display(),
+        log_bytes = bytes,
+        records,
+        pages_read = counts.iter().map(|c| c.read).sum::<u64>(),
+        pages_written = counts.iter().map(|c| c.written).sum::<u64>(),
+        losers = recovered.losers.len(),
+        seconds,
+        gib_per_second = bytes as f64 / seconds.max(1e-9) / (1u64 << 30) as f64,
+        "recovered"
+    );
+    Ok(recovered)
+}
+
+/// The error of a log that ends before the checkpoint does, which waited for its epoch.
+fn wrong_end(file: &StoreFile, block: &Superblock, end: &LogEnd) -> Option<Error> {
+    (end.epoch + 1 < block.redo_epoch).then(|| {
+        let why = format!(
+            "the last checkpoint began with epoch {}, and the log ends with epoch {}: the end of the \
+             log is missing",
+            block.redo_epoch, end.epoch
+        );
+        Error::WrongLog { path: file.path.clone(), why }
+    })
+}
+
+/// A panic goes on in the thread that recovers.
+fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Looks at all records in order, and hands out their ops.
+struct Dispatcher<'r> {
+    block: &'r Superblock,
+    shared: &'r Shared,
+    analysis: Analysis,
+    /// For each worker its queue, and what is to be sent next.
+    queues: Vec<(SyncSender<Vec<Item>>, Vec<Item>)>,
+    /// Bytes of flushes that the items to be sent may hold on to.
+    held: u64,
+    bytes: u64,
+    records: u64,
+}
+
+impl Dispatcher<'_> {
+    /// Stops early, without an error of its own, when a worker has ended.
+    fn run(&mut self, flushes: Receiver<Located>) -> Result<()> {
+        for flush in flushes {
+            self.flush(&flush)?;
+            if self.held >= BATCH_LOG_BYTES {
+                self.send_all();
+            }
+            if self.shared.is_stopped() {
+                return Ok(());
+            }
+        }
+        self.send_all();
+        Ok(())
+    }
+
+    fn flush(&mut self, flush: &Located) -> Result<()> {
+        self.bytes += flush.bytes();
+        self.held += flush.bytes();
+        for (chunk, record) in flush.records()? {
+            let epoch = epoch_of(record.gsn);
+            if epoch < self.block.undo_epoch {
+                continue;
+            }
+            self.records += 1;
+            self.analysis.record(&record)?;
+            if epoch < self.block.redo_epoch {
+                continue;
+            }
+            for op in record.ops() {
+                self.analysis.op(&op).map_err(|what| flush.damage(&what))?;
+                self.hand_out(&flush.chunks[chunk].1, &op, &record);
+            }
+        }
+        Ok(())
+    }
+
+    fn hand_out(
+        &mut self,
+        chunk: &Arc<Vec<u8>>,
+        op: &Op<'_>,
+        record: &wattle_wal::record::Record<'_>,
+    ) {
+        let gsn = record.gsn;
+        if needs_page(op.code).0 {
+            let payload = Payload::new(chunk, op.payload);
+            let what = What::Op { code: op.code, payload };
+            return self.push(Item { page: op.page, tree: op.tree, gsn, what });
+        }
+        let freed = page_changes(op.page, op.code, op.payload, &mut |page, used| {
+            if !used {
+                self.push(Item { page, tree: op.tree, gsn, what: What::Free });
+            }
+        });
+        freed.expect("the analysis has walked over them once");
+    }
+
+    fn push(&mut self, item: Item) {
+        let hash = item.page.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        let worker = hash as usize % self.queues.len();
+        self.queues[worker].1.push(item);
+        if self.queues[worker].1.len() >= BATCH {
+            self.send(worker);
+        }
+    }
+
+    fn send_all(&mut self) {
+        (0..self.queues.len()).for_each(|worker| self.send(worker));
+        self.held = 0;
+    }
+
+    fn send(&mut self, worker: usize) {
+        let (queue, items) = &mut self.queues[worker];
+        if items.is_empty() {
+            return;
+        }
+        // A worker that is gone has said why.
+        if queue.send(std::mem::take(items)).is_err() {
+            self.shared.stop();
+        }
+    }
 }

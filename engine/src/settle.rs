@@ -20,13 +20,7 @@ use wattle_wal::Kind;
 impl Core {
     /// See the module documentation. `new`: the store was just made; `redone`: the log said something
     /// that the pages did not hold.
-    pub fn settle(
-        &self,
-        cx: &Context,
-        new: bool,
-        redone: bool,
-        losers: Vec<Loser>,
-    ) -> Result<()> {
+    pub fn settle(&self, cx: &Context, new: bool, redone: bool, losers: Vec<Loser>) -> Result<()> {
         let was = self.checkpoints.block().state;
         let rolled_back = losers.len();
         for loser in losers {
@@ -51,7 +45,7 @@ impl Core {
 
     /// Rolls a transaction back that a crash ended.
     fn roll_back(&self, cx: &Context, mut loser: Loser) -> Result<()> {
-        let session = Internal { core: self, cx };
+        let session = Internal::new(self, cx);
         let mut last = Gsn(0);
         let mut bytes = Vec::new();
         // Kept open to the end, so that each is opened once.
@@ -71,7 +65,8 @@ impl Core {
                 };
                 trees.push((undo.tree, open));
             }
-            let open = trees.iter().find(|(id, _)| *id == undo.tree).and_then(|(_, open)| open.as_ref());
+            let open =
+                trees.iter().find(|(id, _)| *id == undo.tree).and_then(|(_, open)| open.as_ref());
             let tree = open.and_then(|open| open.tree_of(undo.tree));
             // A tree that is not there was dropped, with everything in it.
             let Some(tree) = tree.or_else(|| self.catalog.system_tree(undo.tree)) else { continue };

@@ -482,12 +482,14 @@ impl StoreFile {
         self.storage.sync().map_err(|error| Error::io(action(), error))
     }
 
-    fn read(&self, page: PageId, image: &mut PageImage) -> Result<()> {
+    /// Reads a page as it is.
+    pub fn read(&self, page: PageId, image: &mut PageImage) -> Result<()> {
         let action = || format!("read page {page} of {}", self.path.display());
         self.storage.read_image(page, image).map_err(|error| Error::io(action(), error))
     }
 
-    fn write(&self, batch: &[PageWrite<'_>]) -> Result<()> {
+    /// Writes sealed pages.
+    pub fn write(&self, batch: &[PageWrite<'_>]) -> Result<()> {
         let mut results = Vec::with_capacity(batch.len());
         self.storage.write_pages(batch, &mut results);
         for (write, result) in batch.iter().zip(results) {

@@ -181,9 +181,7 @@ impl<'s> Transaction<'s> {
         read: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         let (session, txn) = (self.session.get(), self.txn());
-        session.with_buffer(|buffer| {
-            now(ops::multi_get_in(session, txn, tree, keys, buffer, read))
-        })
+        session.with_buffer(|buffer| now(ops::multi_get_in(session, txn, tree, keys, buffer, read)))
     }
 
     /// The records of a range of keys in ascending order; [`Range::rev`] turns it round.

@@ -193,6 +193,12 @@ impl LogReader {
         Ok(None)
     }
 
+    /// Segment and byte offset behind what was read so far, for messages.
+    pub fn position(&self) -> (u64, u64) {
+        let segment = self.segments.get(self.index).map_or(self.end.segment, |head| head.segment);
+        (segment, self.at)
+    }
+
     /// Where the log ends; reads what is left of it. Makes durable what was read, in case the
     /// process that wrote it ended before it could.
     pub fn end(mut self) -> Result<LogEnd> {

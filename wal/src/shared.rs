@@ -184,6 +184,10 @@ impl Shared {
             Urgency::Now => &self.requested_now,
             Urgency::Soon => &self.requested_soon,
         };
+        // Mostly another one has asked already: a look leaves the cache line where it is.
+        if requested.load(Ordering::Relaxed) >= epoch {
+            return;
+        }
         // Whoever raised it to this epoch wakes the flusher. Ordered by `signal` with its look.
         if requested.fetch_max(epoch, Ordering::Relaxed) >= epoch {
             return;

@@ -6,9 +6,7 @@ use std::ops::{Bound, ControlFlow};
 
 use wattle::{AsyncSession, Direction, Engine, Session, Ticket, Tree};
 
-use crate::driver::store::{
-    Client, Counters, NonePending, Pending, Store, StoreResult, one_turn,
-};
+use crate::driver::store::{Client, Counters, NonePending, Pending, Store, StoreResult, one_turn};
 
 /// An open engine.
 pub struct EngineStore {

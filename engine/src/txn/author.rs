@@ -16,6 +16,11 @@ use wattle_btree::{Author, Hint, Stop, is_ghost};
 use wattle_buffer::{Error, Exclusive, FrameHeader, TreeId};
 use wattle_wal::epoch_of;
 
+/// Memory of a version besides key and value, about.
+const VERSION_OVERHEAD: usize = 96;
+/// A transaction is too large for versions when its own would take more than this part of the limit.
+const LARGE_SHARE: u64 = 4;
+
 /// Bits of a hint that is no time.
 const NO_TIME: u64 = 0b11 << 62;
 
@@ -73,6 +78,17 @@ impl<'t> TxnAuthor<'t> {
         TxnAuthor { core, txn, tree, state, before: Before::default(), first: false, pending: None }
     }
 
+    /// A transaction that has changed more than versions can be kept of takes the tree for itself.
+    fn close_tree_if_large(&mut self) -> Result<(), Stop> {
+        if self.txn.version_bytes <= self.core.version_bytes / LARGE_SHARE {
+            return Ok(());
+        }
+        match self.tree.closed.close(self.state.id()) {
+            true => Ok(()),
+            false => Err(conflict(self.tree, ConflictWith::Active)),
+        }
+    }
+
     /// Takes back the undo entry of a change that was not made.
     fn withdraw(&mut self) -> Result<(), Error> {
         withdraw(self.txn, &mut self.pending)
@@ -115,8 +131,13 @@ impl Author for TxnAuthor<'_> {
         before: Option<(&[u8], bool)>,
     ) -> Result<(), Stop> {
         self.withdraw()?;
+        self.close_tree_if_large()?;
+        let id = self.state.id();
+        if self.tree.closed.is_closed_to(id) {
+            return Err(conflict(self.tree, ConflictWith::Active));
+        }
         let hint = header.version_hint();
-        self.first = true;
+        self.first = !self.tree.closed.is_owned_by(id);
         if hint > self.txn.snapshot {
             let versions = &self.core.versions;
             let id = self.tree.tree.id();
@@ -152,6 +173,8 @@ impl Author for TxnAuthor<'_> {
         self.txn.last_gsn = self.txn.last_gsn.max(leaf.gsn());
         if self.first {
             let before = self.before.get();
+            let bytes = key.len() + before.map_or(0, |(bytes, _)| bytes.len()) + VERSION_OVERHEAD;
+            self.txn.version_bytes += bytes as u64;
             self.core.versions.push(self.tree.tree.id(), key, &self.state, before);
         }
         let header = leaf.header();
@@ -206,6 +229,9 @@ impl Author for AutoAuthor<'_> {
         key: &[u8],
         before: Option<(&[u8], bool)>,
     ) -> Result<(), Stop> {
+        if self.tree.closed.is_closed_to(0) {
+            return Err(conflict(self.tree, ConflictWith::Active));
+        }
         if header.version_hint() & NO_TIME != 0 {
             let id = self.tree.tree.id();
             let check = self.core.versions.check(id, key, None, u64::MAX);

@@ -1,6 +1,6 @@
 //! A transaction: its snapshot, its state, what it would take to put everything back.
 
-use super::{ReadSet, Ticket, view};
+use super::{LogHandle, ReadSet, Ticket, view};
 use crate::{
     catalog::OpenTree,
     engine::Core,
@@ -95,12 +95,20 @@ pub(crate) struct Txn {
     rollbacks: Vec<(u64, Savepoint)>,
     next_rollback: u64,
     pub last_gsn: Gsn,
+    /// Memory of the versions that it made, about.
+    pub version_bytes: u64,
     pub options: TxnOptions,
 }
 
 impl Txn {
     /// Begins a transaction in `slot`. `own` is the newest commit of the session.
-    pub fn begin(core: &Core, slot: Arc<Slot>, undo: UndoBuffer, options: TxnOptions, own: u64) -> Txn {
+    pub fn begin(
+        core: &Core,
+        slot: Arc<Slot>,
+        undo: UndoBuffer,
+        options: TxnOptions,
+        own: u64,
+    ) -> Txn {
         let snapshot = match options.read_only {
             true => slot.open_at(|| core.durable().min(core.clock.now()).max(own)),
             false => slot.open(&core.clock),
@@ -122,6 +130,7 @@ impl Txn {
             rollbacks: Vec::new(),
             next_rollback: 0,
             last_gsn: Gsn(0),
+            version_bytes: 0,
             options,
         }
     }
@@ -177,9 +186,8 @@ impl Txn {
         if self.garbage.len() < MAX_GHOSTS {
             return self.garbage.push(Garbage::Ghost(tree.clone(), key.to_vec()));
         }
-        let known = |garbage: &Garbage| {
-            matches!(garbage, Garbage::Ghosts(open) if Arc::ptr_eq(open, tree))
-        };
+        let known =
+            |garbage: &Garbage| matches!(garbage, Garbage::Ghosts(open) if Arc::ptr_eq(open, tree));
         if !self.garbage[MAX_GHOSTS..].iter().any(known) {
             self.garbage.push(Garbage::Ghosts(tree.clone()));
         }
@@ -214,10 +222,15 @@ impl Txn {
 
     /// Commits: from here on everyone sees the changes. Gives the time of the commit, 0 without
     /// changes. The caller made sure of room in the log, and validated.
-    pub fn commit(&mut self, core: &Core, cx: &Context) -> (Ticket, u64) {
+    pub fn commit(
+        &mut self,
+        core: &Core,
+        cx: &Context,
+        log: Option<&Arc<LogHandle>>,
+    ) -> (Ticket, u64) {
         let durability = self.durability(core);
-        let ticket = |epoch: u64| match (&core.log, durability.urgency()) {
-            (Some(log), Some(urgency)) => Ticket::new(log.clone(), epoch, urgency),
+        let ticket = |epoch: u64| match (log, durability.urgency()) {
+            (Some(log), Some(urgency)) => Ticket::new(log, epoch, urgency),
             _ => Ticket::done(),
         };
         let Some(state) = self.state.clone() else {
@@ -248,6 +261,7 @@ impl Txn {
         };
         state.committed(time);
         self.resolve_hints(core, state.id(), time);
+        self.open_trees(state.id(), time);
         let ticket = ticket(epoch);
         core.janitor.add(time, std::mem::take(&mut self.garbage));
         self.end(core);
@@ -272,6 +286,13 @@ impl Txn {
         let (mark, time) = (Hint::Txn(id).word(), Hint::Committed(time).word());
         for frame in self.frames.drain(..) {
             core.pool.header(frame).resolve_version_hint(mark, time);
+        }
+    }
+
+    /// Trees that it had for itself are open to others again.
+    pub fn open_trees(&self, id: u64, time: u64) {
+        if self.version_bytes > 0 {
+            self.trees.iter().for_each(|tree| tree.closed.open(id, time));
         }
     }
 

@@ -30,12 +30,7 @@ pub(crate) struct UndoAuthor<'t> {
 }
 
 impl Author for UndoAuthor<'_> {
-    fn check(
-        &mut self,
-        _: &FrameHeader,
-        _: &[u8],
-        _: Option<(&[u8], bool)>,
-    ) -> Result<(), Stop> {
+    fn check(&mut self, _: &FrameHeader, _: &[u8], _: Option<(&[u8], bool)>) -> Result<(), Stop> {
         Ok(())
     }
 
@@ -106,6 +101,7 @@ pub(crate) async fn rollback<R: Resolve>(
         log_end(session, state.id(), txn.last_gsn);
         let now = core.clock.now();
         txn.resolve_hints(core, state.id(), now);
+        txn.open_trees(state.id(), 0);
         state.aborted();
         txn.end(core);
     }
@@ -141,9 +137,8 @@ async fn put_back<R: Resolve>(
     undo: &Undo<'_>,
     author: &mut UndoAuthor<'_>,
 ) -> Result<bool> {
-    let tree = find_tree(session.core(), open, undo.tree).ok_or_else(|| {
-        Error::Limit(format!("tree {} of a transaction is not open", undo.tree))
-    })?;
+    let tree = find_tree(session.core(), open, undo.tree)
+        .ok_or_else(|| Error::Limit(format!("tree {} of a transaction is not open", undo.tree)))?;
     let cx = session.cx();
     ops::run(session, |_| tree.restore_step(cx, undo.key, undo.before, author)).await
 }

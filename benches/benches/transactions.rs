@@ -1,0 +1,343 @@
+//! Performance bars of transactions and of the log. What is compared runs alternately in one process,
+//! on stores on a real device; medians of the rounds are printed.
+//!
+//! `cargo bench -p wattle-benches --bench transactions -- [records=1000000] [rounds=5] [dir=PATH] [part=all|reads|updates|mixed|sync|group]`
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    hint::black_box,
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+use wattle::{Durability, Engine, Error, Options, Session, Ticket, Tree, TxnOptions};
+use wattle_benches::{argument, median, text};
+use wattle_workloads::{key::fnv1a, rng::Rng, zipf::Zipfian};
+
+const VALUE: usize = 120;
+/// Commits under way at once.
+const WINDOW: usize = 2048;
+const OPERATIONS: usize = 600_000;
+
+fn key(i: u64) -> [u8; 8] {
+    fnv1a(i).to_be_bytes()
+}
+
+/// A store with all records, in a directory of its own.
+struct Store {
+    engine: Engine,
+    tree: Tree,
+    _directory: tempfile::TempDir,
+}
+
+impl Store {
+    fn new(parent: &Path, records: u64, options: Options) -> Store {
+        let directory = tempfile::tempdir_in(parent).expect("a directory for the store");
+        let pool = (records * 330).max(64 << 20);
+        let options = options.pool_bytes(pool);
+        let engine = Engine::open(directory.path().join("store"), options).expect("open");
+        let tree = engine.tree("bench").expect("tree");
+        let session = engine.session().expect("session");
+        for first in (0..records).step_by(1000) {
+            let mut txn = session.begin().expect("begin");
+            for i in first..(first + 1000).min(records) {
+                txn.insert(&tree, &key(i), &[i as u8; VALUE]).expect("insert");
+            }
+            let _ticket = txn.commit_async().expect("commit");
+        }
+        drop(session);
+        engine.sync().expect("sync");
+        Store { engine, tree, _directory: directory }
+    }
+
+    fn session(&self) -> Session {
+        self.engine.session().expect("session")
+    }
+}
+
+/// Commits that are not known to be durable yet.
+#[derive(Default)]
+struct Window {
+    tickets: VecDeque<(Instant, Ticket)>,
+    latencies: Vec<f64>,
+}
+
+impl Window {
+    fn push(&mut self, begun: Instant, ticket: Ticket) {
+        self.tickets.push_back((begun, ticket));
+        while self.tickets.front().is_some_and(|(_, ticket)| ticket.is_durable()) {
+            let (begun, _) = self.tickets.pop_front().expect("looked at");
+            self.latencies.push(begun.elapsed().as_secs_f64() * 1e6);
+        }
+        if self.tickets.len() >= WINDOW {
+            self.wait_first();
+        }
+    }
+
+    fn wait_first(&mut self) {
+        let (begun, ticket) = self.tickets.pop_front().expect("not empty");
+        ticket.wait().expect("durable");
+        self.latencies.push(begun.elapsed().as_secs_f64() * 1e6);
+    }
+
+    fn finish(&mut self) {
+        while !self.tickets.is_empty() {
+            self.wait_first();
+        }
+    }
+}
+
+fn numbers(records: u64, seed: u64, zipf: bool) -> Vec<u64> {
+    let mut rng = Rng::new(seed, 0);
+    let zipfian = Zipfian::new(records, 0.99);
+    let next = |_| match zipf {
+        true => fnv1a(zipfian.next(&mut rng)) % records,
+        false => fnv1a(rng.next_u64()) % records,
+    };
+    (0..OPERATIONS).map(next).collect()
+}
+
+/// Operations per second; every commit is durable at the end.
+fn updates(store: &Store, numbers: &[u64], round: usize, in_transactions: bool) -> f64 {
+    let session = store.session();
+    let (mut window, value) = (Window::default(), [round as u8 + 1; VALUE]);
+    let start = Instant::now();
+    for i in numbers {
+        let begun = Instant::now();
+        let ticket = if in_transactions {
+            loop {
+                let mut txn = session.begin().expect("begin");
+                match txn.update(&store.tree, &key(*i), &value) {
+                    Ok(found) => assert!(found),
+                    Err(Error::Conflict(_)) => continue,
+                    Err(error) => panic!("update: {error}"),
+                }
+                break txn.commit_async().expect("commit");
+            }
+        } else {
+            let (found, ticket) =
+                session.update_async(&store.tree, &key(*i), &value).expect("update");
+            assert!(found);
+            ticket
+        };
+        window.push(begun, ticket);
+    }
+    window.finish();
+    numbers.len() as f64 / start.elapsed().as_secs_f64()
+}
+
+/// Half look-ups, half updates.
+fn mixed(store: &Store, numbers: &[u64], round: usize) -> (f64, Vec<f64>) {
+    let session = store.session();
+    let (mut window, mut value) = (Window::default(), [round as u8; VALUE]);
+    let start = Instant::now();
+    for (at, i) in numbers.iter().enumerate() {
+        if at % 2 == 0 {
+            let found = session.get_with(&store.tree, &key(*i), |v| value.copy_from_slice(v));
+            assert!(found.expect("get").is_some());
+            black_box(&value);
+        } else {
+            let begun = Instant::now();
+            value[0] = round as u8;
+            let updated = session.update_async(&store.tree, &key(*i), &value);
+            window.push(begun, updated.expect("update").1);
+        }
+    }
+    window.finish();
+    (numbers.len() as f64 / start.elapsed().as_secs_f64(), window.latencies)
+}
+
+fn on_two_threads(run: impl Fn(usize) -> f64 + Sync) -> f64 {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..2)
+            .map(|thread| {
+                scope.spawn({
+                    let run = &run;
+                    move || run(thread)
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("thread")).sum()
+    })
+}
+
+/// Share of changed bytes and padding: log bytes without images for each transaction.
+fn log_bytes(store: &Store, run: impl FnOnce()) -> f64 {
+    let before = store.engine.stats();
+    run();
+    let after = store.engine.stats();
+    let bytes =
+        (after.log_bytes - after.log_image_bytes) - (before.log_bytes - before.log_image_bytes);
+    bytes as f64 / (after.commits - before.commits) as f64
+}
+
+fn bench_updates(dir: &Path, records: u64, rounds: usize) {
+    let off = Store::new(dir, records, Options::default().log(false));
+    let on = Store::new(dir, records, Options::default());
+    for in_transactions in [false, true] {
+        let mut rates = [vec![], vec![], vec![], vec![]];
+        let mut bytes = Vec::new();
+        for round in 0..rounds {
+            let numbers =
+                [numbers(records, round as u64, false), numbers(records, round as u64 + 99, false)];
+            rates[0].push(updates(&off, &numbers[0], round, in_transactions));
+            bytes.push(log_bytes(&on, || {
+                rates[1].push(updates(&on, &numbers[0], round, in_transactions));
+            }));
+            rates[2].push(on_two_threads(|t| updates(&off, &numbers[t], round, in_transactions)));
+            rates[3].push(on_two_threads(|t| updates(&on, &numbers[t], round, in_transactions)));
+        }
+        let [off, on, off2, on2] = rates.map(median);
+        println!(
+            "durable updates, {}: log off {:.3} M/s | sync, {WINDOW} in flight {:.3} M/s = {:.2} (bar 0.60) \
+             | 2 threads off {:.3} = {:.2} x, sync {:.3} = {:.2} x (bar 1.7) | log {:.0} B each without \
+             images (bar {:.0})",
+            if in_transactions { "transactions" } else { "auto-committed" },
+            off / 1e6,
+            on / 1e6,
+            on / off,
+            off2 / 1e6,
+            off2 / off,
+            on2 / 1e6,
+            on2 / on,
+            median(bytes),
+            2.5 * VALUE as f64 + 100.0,
+        );
+    }
+}
+
+fn bench_mixed(dir: &Path, records: u64, rounds: usize) {
+    let off = Store::new(dir, records, Options::default().log(false));
+    let group = Store::new(dir, records, Options::default().durability(Durability::Group));
+    let mut rates = [vec![], vec![], vec![]];
+    let (mut tails, mut syncs) = (vec![], vec![]);
+    for round in 0..rounds {
+        let numbers =
+            [numbers(records, round as u64, true), numbers(records, round as u64 + 99, true)];
+        rates[0].push(mixed(&off, &numbers[0], round).0);
+        let (rate, mut latencies) = mixed(&group, &numbers[0], round);
+        rates[1].push(rate);
+        latencies.sort_by(f64::total_cmp);
+        tails.push(latencies[latencies.len() * 999 / 1000]);
+        syncs.push(group.engine.stats().log_sync_median_us);
+        rates[2].push(on_two_threads(|t| mixed(&group, &numbers[t], round).0));
+    }
+    let [off, group, two] = rates.map(median);
+    let (tail, sync) = (median(tails), median(syncs));
+    println!(
+        "YCSB A, Zipfian 0.99: log off {:.3} M/s | group {:.3} M/s = {:.2} (bar 0.55) | 2 threads {:.3} = \
+         {:.2} x (bar 1.7) | commit p99.9 {tail:.0} us = {:.1} x the sync median of {sync:.0} us (bar 5)",
+        off / 1e6,
+        group / 1e6,
+        group / off,
+        two / 1e6,
+        two / group,
+        tail / sync,
+    );
+}
+
+fn bench_reads(dir: &Path, records: u64, rounds: usize) {
+    let store = Store::new(dir, records, Options::default());
+    let map: BTreeMap<[u8; 8], [u8; VALUE]> =
+        (0..records).map(|i| (key(i), [i as u8; VALUE])).collect();
+    let read_only = TxnOptions { read_only: true, ..TxnOptions::default() };
+    let mut rates = [vec![], vec![], vec![], vec![], vec![]];
+    let session = store.session();
+    let lookups = |session: &Session, numbers: &[u64], options: TxnOptions| {
+        let (mut value, start) = ([0; VALUE], Instant::now());
+        for i in numbers {
+            let txn = session.begin_with(options).expect("begin");
+            let found = txn.get_with(&store.tree, &key(*i), |v| value.copy_from_slice(v));
+            assert!(found.expect("get").is_some());
+            txn.commit().expect("commit");
+            black_box(&value);
+        }
+        numbers.len() as f64 / start.elapsed().as_secs_f64()
+    };
+    for round in 0..rounds {
+        let numbers = numbers(records, round as u64, false);
+        let (mut value, start) = ([0; VALUE], Instant::now());
+        for i in &numbers {
+            value.copy_from_slice(map.get(&key(*i)).expect("found"));
+            black_box(&value);
+        }
+        rates[0].push(numbers.len() as f64 / start.elapsed().as_secs_f64());
+        let start = Instant::now();
+        for i in &numbers {
+            let found = session.get_with(&store.tree, &key(*i), |v| value.copy_from_slice(v));
+            assert!(found.expect("get").is_some());
+            black_box(&value);
+        }
+        rates[1].push(numbers.len() as f64 / start.elapsed().as_secs_f64());
+        rates[2].push(lookups(&session, &numbers, read_only));
+        rates[3].push(lookups(&session, &numbers, TxnOptions::default()));
+        rates[4].push(on_two_threads(|_| lookups(&store.session(), &numbers, read_only)));
+    }
+    let [map, get, read, write, two] = rates.map(median);
+    println!(
+        "look-ups: BTreeMap {:.2} M/s | get {:.2} = {:.2} x | read-only transaction {:.2} = {:.2} of get (bar 0.75) \
+         | transaction {:.2} = {:.2} of get | 2 threads {:.2} = {:.2} x (bar 1.7)",
+        map / 1e6,
+        get / 1e6,
+        get / map,
+        read / 1e6,
+        read / get,
+        write / 1e6,
+        write / get,
+        two / 1e6,
+        two / read,
+    );
+}
+
+/// Blocking commits from many threads.
+fn bench_sync(dir: &Path, records: u64, rounds: usize) {
+    const THREADS: u64 = 64;
+    let store = Store::new(dir, records, Options::default());
+    let (mut shared, mut rates) = (vec![], vec![]);
+    for round in 0..rounds {
+        let before = store.engine.stats();
+        let (end, done) = (Instant::now() + Duration::from_secs(3), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for thread in 0..THREADS {
+                let (store, done) = (&store, &done);
+                scope.spawn(move || {
+                    let session = store.session();
+                    let mut rng = Rng::new(thread + 1000 * round as u64, 1);
+                    while Instant::now() < end {
+                        let i = rng.next_u64() % records;
+                        assert!(session.update(&store.tree, &key(i), &[1; VALUE]).expect("update"));
+                        done.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        let after = store.engine.stats();
+        rates.push(done.into_inner() as f64 / 3.0);
+        shared.push(
+            (after.commits - before.commits) as f64 / (after.log_syncs - before.log_syncs) as f64,
+        );
+    }
+    println!(
+        "64 blocking threads, sync: {:.0} commits/s, {:.1} commits for each sync (bar 20)",
+        median(rates),
+        median(shared)
+    );
+}
+
+fn main() {
+    let (records, rounds) = (argument("records", 1_000_000) as u64, argument("rounds", 5));
+    let (dir, part) = (PathBuf::from(text("dir", ".")), text("part", "all"));
+    println!(
+        "{records} records of 8 + {VALUE} B in memory, log on the device, medians of {rounds} rounds"
+    );
+    for (name, bench) in [
+        ("reads", bench_reads as fn(&Path, u64, usize)),
+        ("updates", bench_updates),
+        ("mixed", bench_mixed),
+        ("sync", bench_sync),
+    ] {
+        if part == "all" || part == name {
+            bench(&dir, records, rounds);
+        }
+    }
+}

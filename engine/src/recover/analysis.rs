@@ -1,0 +1,111 @@
+//! What the log says besides the contents of pages: transactions that had not ended, pages in use,
+//! trees.
+//!
+//! Invariant: records come in the order of their numbers, flush by flush.
+
+use super::{Loser, Recovered};
+use crate::mvcc::UndoBuffer;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
+use wattle_btree::record::page_changes;
+use wattle_buffer::{BITMAP_GROUP, PageId, Result, TreeId, is_reserved_page};
+use wattle_wal::{
+    Kind, LogEnd,
+    record::{Op, Record},
+};
+
+/// How far behind the end of the data file the log may name pages: 4 TiB. Room for a page is
+/// reserved before its number is given out, so numbers far beyond are damage.
+const MOST_NEW_PAGES: u64 = 1 << 30;
+
+/// What was found so far.
+pub(super) struct Analysis {
+    /// Where undo entries go that are too many for memory.
+    directory: Option<PathBuf>,
+    /// Transactions that have not ended, by id.
+    open: BTreeMap<u64, UndoBuffer>,
+    /// One bit for each page.
+    in_use: Vec<u64>,
+    /// Groups of pages whose bits may be others than at the checkpoint.
+    groups: BTreeSet<u64>,
+    /// Pages from here on cannot be in the log.
+    page_limit: u64,
+    next_tree: u32,
+}
+
+impl Analysis {
+    /// `in_use` is as of the checkpoint; `capacity` is the size of the data file in pages.
+    pub fn new(in_use: Vec<u64>, capacity: u64, directory: Option<PathBuf>) -> Analysis {
+        let page_limit = capacity.saturating_add(MOST_NEW_PAGES).min(PageId::MAX.0);
+        Analysis {
+            directory,
+            open: BTreeMap::new(),
+            in_use,
+            groups: BTreeSet::new(),
+            page_limit,
+            next_tree: 0,
+        }
+    }
+
+    /// Follows transactions and trees.
+    pub fn record(&mut self, record: &Record<'_>) -> Result<()> {
+        for op in record.ops() {
+            // The last number stands for no tree.
+            self.next_tree = self.next_tree.max(op.tree.0.checked_add(1).unwrap_or(0));
+        }
+        match record.kind {
+            Kind::Change if record.txn != 0 && !record.is_auto() => {
+                let directory = &self.directory;
+                let undo = self.open.entry(record.txn);
+                let undo = undo.or_insert_with(|| UndoBuffer::new(directory.clone()));
+                // Putting a record back has nothing to undo.
+                if !record.undo.is_empty() {
+                    undo.push(TreeId(0), false, record.undo, None)?;
+                }
+            }
+            Kind::Commit | Kind::End => {
+                self.open.remove(&record.txn);
+            }
+            Kind::Change | Kind::Note => {}
+        }
+        Ok(())
+    }
+
+    /// Follows pages that get into trees and out of them. The error is a sentence.
+    pub fn op(&mut self, op: &Op<'_>) -> Result<(), String> {
+        let Analysis { in_use, groups, page_limit, .. } = self;
+        let mut bad = None;
+        let check = |page: PageId| page.0 < *page_limit && !is_reserved_page(page);
+        if wattle_btree::record::needs_page(op.code).0 && !check(op.page) {
+            bad = Some(op.page);
+        }
+        page_changes(op.page, op.code, op.payload, &mut |page, used| {
+            if bad.is_some() || !check(page) {
+                bad = bad.or(Some(page));
+                return;
+            }
+            let at = page.0 as usize / 64;
+            if at >= in_use.len() {
+                in_use.resize(at + 1, 0);
+            }
+            groups.insert(page.0 / BITMAP_GROUP);
+            let bit = 1 << (page.0 % 64);
+            in_use[at] = if used { in_use[at] | bit } else { in_use[at] & !bit };
+        })?;
+        bad.map_or(Ok(()), |page| Err(format!("no tree can have page {page}")))
+    }
+
+    /// What recovery gives, for a log that ends with `end`.
+    pub fn finish(self, end: LogEnd) -> Recovered {
+        let losers = self.open.into_iter().map(|(txn, undo)| Loser { txn, undo });
+        Recovered {
+            end,
+            in_use: self.in_use,
+            changed_groups: self.groups,
+            next_tree: TreeId(self.next_tree),
+            losers: losers.collect(),
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! The pages that one redo worker has in memory.
+//!
+//! Pages are read and written in batches, sorted, because one after the other leaves a device idle.
+//! When there is no room, the half that was not used for longest goes.
+//!
+//! Invariants: a page that is written is sealed and its structure is sound; memory is that of the
+//! limit and of one batch of reads.
+
+use crate::store::StoreFile;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use wattle_btree::node;
+use wattle_buffer::{Error, Gsn, PageId, PageImage, Result, TreeId, io::PageWrite, page::header};
+
+/// Fewest pages of a cache.
+pub(super) const MIN_PAGES: usize = 64;
+/// Pages that are read before they are needed, at most.
+const READ_BATCH: usize = 64;
+/// Reads in flight for one worker.
+const READ_THREADS: usize = 8;
+/// Pages written at once.
+const WRITE_BATCH: usize = 64;
+/// Pages for which memory is taken at once.
+const SLAB: usize = 64;
+
+/// See the module documentation.
+pub(super) struct Cache<'f> {
+    file: &'f StoreFile,
+    /// Held while room on the device is reserved.
+    reserving: &'f Mutex<()>,
+    limit: usize,
+    pages: HashMap<PageId, Entry>,
+    /// Memory of all pages.
+    slabs: Vec<Vec<PageImage>>,
+    free: Vec<u32>,
+    /// Rises with every use of a page.
+    clock: u64,
+    pub counts: Counts,
+}
+
+struct Entry {
+    slot: u32,
+    dirty: bool,
+    used: u64,
+}
+
+/// What a cache did.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Counts {
+    pub read: u64,
+    pub written: u64,
+    /// The newest page that was read.
+    pub newest: (Gsn, PageId),
+}
+
+impl<'f> Cache<'f> {
+    /// An empty cache of up to `limit` pages.
+    pub fn new(file: &'f StoreFile, reserving: &'f Mutex<()>, limit: usize) -> Cache<'f> {
+        Cache {
+            file,
+            reserving,
+            limit: limit.max(MIN_PAGES),
+            pages: HashMap::new(),
+            slabs: Vec::new(),
+            free: Vec::new(),
+            clock: 0,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Pages that [`Cache::read_ahead`] takes at once.
+    pub fn read_batch(&self) -> usize {
+        READ_BATCH.min(self.limit / 4)
+    }
+
+    /// Whether the page is in memory.
+    pub fn contains(&self, page: PageId) -> bool {
+        self.pages.contains_key(&page)
+    }
+
+    /// The page, which is in memory.
+    pub fn get(&mut self, page: PageId) -> Option<&mut PageImage> {
+        self.clock += 1;
+        let entry = self.pages.get_mut(&page)?;
+        entry.used = self.clock;
+        Some(image(&mut self.slabs, entry.slot))
+    }
+
+    /// The page in memory is not what is on storage any more.
+    pub fn set_dirty(&mut self, page: PageId) {
+        self.pages.get_mut(&page).expect("the page was just changed").dirty = true;
+    }
+
+    /// A page of zeroes, whatever is on storage.
+    pub fn make(&mut self, page: PageId) -> Result<()> {
+        self.make_room(1)?;
+        let slot = self.take_slot();
+        image(&mut self.slabs, slot).0.fill(0);
+        self.insert(page, slot);
+        Ok(())
+    }
+
+    /// Forgets a page that is in no tree any more.
+    pub fn forget(&mut self, page: PageId) {
+        if let Some(entry) = self.pages.remove(&page) {
+            self.free.push(entry.slot);
+        }
+    }
+
+    /// Reads pages that are not in memory, at most [`Cache::read_batch`], each named once.
+    pub fn read_ahead(&mut self, wanted: &mut [(PageId, TreeId)]) -> Result<()> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        wanted.sort_unstable();
+        self.make_room(wanted.len())?;
+        let mut images = vec![PageImage([0; wattle_buffer::PAGE_SIZE]); wanted.len()];
+        read_all(self.file, wanted, &mut images)?;
+        for (&(page, _), read) in wanted.iter().zip(&images) {
+            self.counts.read += 1;
+            let gsn = Gsn(read.u64_at(header::GSN));
+            self.counts.newest = self.counts.newest.max((gsn, page));
+            let slot = self.take_slot();
+            image(&mut self.slabs, slot).0 = read.0;
+            self.insert(page, slot);
+        }
+        Ok(())
+    }
+
+    /// Writes everything that is not on storage.
+    pub fn write_all(&mut self) -> Result<()> {
+        let pages = self.pages.keys().copied().collect();
+        self.write_back(pages)
+    }
+
+    /// Makes room for some pages more, by writing and forgetting the half that was not used for
+    /// longest.
+    fn make_room(&mut self, more: usize) -> Result<()> {
+        if self.pages.len() + more <= self.limit {
+            return Ok(());
+        }
+        let mut old: Vec<(u64, PageId)> =
+            self.pages.iter().map(|(page, entry)| (entry.used, *page)).collect();
+        let half = old.len().div_ceil(2);
+        if half < old.len() {
+            old.select_nth_unstable(half);
+        }
+        let old: Vec<PageId> = old[..half].iter().map(|(_, page)| *page).collect();
+        self.write_back(old.clone())?;
+        old.into_iter().for_each(|page| self.forget(page));
+        Ok(())
+    }
+
+    /// Writes those of some pages that are not on storage. The log says what they hold and is
+    /// durable, so this is allowed at any time.
+    fn write_back(&mut self, mut pages: Vec<PageId>) -> Result<()> {
+        pages.retain(|page| self.pages[page].dirty);
+        pages.sort_unstable();
+        for batch in pages.chunks(WRITE_BATCH) {
+            for &page in batch {
+                let image = image(&mut self.slabs, self.pages[&page].slot);
+                assert_eq!(image.u64_at(header::PAGE_ID), page.0, "a page is in its own place");
+                node::check(&image.0, PageId::MAX).map_err(|what| {
+                    Error::corruption(
+                        page,
+                        format_args!("the log made it a node that is none: {what}"),
+                    )
+                })?;
+                image.seal();
+            }
+            let last = batch.last().expect("chunks are not empty");
+            reserve(self.file, self.reserving, last.0 + 1)?;
+            let writes: Vec<PageWrite<'_>> = batch
+                .iter()
+                .map(|&page| {
+                    let slot = self.pages[&page].slot as usize;
+                    PageWrite { page, image: &self.slabs[slot / SLAB][slot % SLAB] }
+                })
+                .collect();
+            self.file.write(&writes)?;
+            self.counts.written += batch.len() as u64;
+            for page in batch {
+                self.pages.get_mut(page).expect("it was just written").dirty = false;
+            }
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, page: PageId, slot: u32) {
+        self.clock += 1;
+        let entry = Entry { slot, dirty: false, used: self.clock };
+        let old = self.pages.insert(page, entry);
+        assert!(old.is_none(), "page {page} is in memory twice");
+    }
+
+    fn take_slot(&mut self) -> u32 {
+        if self.free.is_empty() {
+            let first = (self.slabs.len() * SLAB) as u32;
+            self.slabs.push(vec![PageImage([0; wattle_buffer::PAGE_SIZE]); SLAB]);
+            self.free.extend((first..first + SLAB as u32).rev());
+        }
+        self.free.pop().expect("just filled")
+    }
+}
+
+fn image(slabs: &mut [Vec<PageImage>], slot: u32) -> &mut PageImage {
+    &mut slabs[slot as usize / SLAB][slot as usize % SLAB]
+}
+
+/// Makes sure that the device has room for `pages` pages.
+pub(super) fn reserve(file: &StoreFile, reserving: &Mutex<()>, pages: u64) -> Result<()> {
+    if pages <= file.storage.capacity_pages() {
+        return Ok(());
+    }
+    let _one_at_a_time = reserving.lock();
+    if pages > file.storage.capacity_pages() {
+        let reserved = file.storage.reserve(pages);
+        reserved.map_err(|e| Error::io(format_args!("reserve room for {pages} pages"), e))?;
+    }
+    Ok(())
+}
+
+/// Reads and checks pages, several at a time.
+fn read_all(file: &StoreFile, wanted: &[(PageId, TreeId)], images: &mut [PageImage]) -> Result<()> {
+    let read = |wanted: &[(PageId, TreeId)], images: &mut [PageImage]| {
+        wanted.iter().zip(images).try_for_each(|(&(page, tree), image)| {
+            file.read(page, image)?;
+            image.verify(page, tree)?;
+            node::check(&image.0, PageId::MAX).map_err(|what| Error::corruption(page, what))
+        })
+    };
+    let share = wanted.len().div_ceil(READ_THREADS).max(2);
+    if wanted.len() <= share {
+        return read(wanted, images);
+    }
+    std::thread::scope(|scope| {
+        let parts = wanted.chunks(share).zip(images.chunks_mut(share));
+        let threads: Vec<_> =
+            parts.map(|(wanted, images)| scope.spawn(move || read(wanted, images))).collect();
+        let results = threads.into_iter().map(|thread| match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        results.collect()
+    })
+}

@@ -1,0 +1,134 @@
+//! The log as recovery reads it: flush by flush, by a thread of its own, so that reading overlaps
+//! with applying; the records of a flush in the order of their numbers.
+//!
+//! Invariant: what is given out is durable. The process that wrote the log may have been killed
+//! between a write and its sync. Pages that are written by a tail of the log that a power cut then
+//! takes would be ahead of the log for ever. So all segments are synced before the first is read.
+
+use super::Shared;
+use crate::store::{StoreFile, Superblock};
+use std::{
+    path::Path,
+    sync::{Arc, mpsc::SyncSender},
+};
+use wattle_buffer::{Error, Result, io::LogStorage};
+use wattle_wal::{Flush, LogEnd, LogReader, record, record::Record};
+
+/// One flush, and where the log goes on behind it.
+pub(crate) struct Located {
+    /// Its number.
+    pub number: u64,
+    /// Its epoch.
+    pub epoch: u64,
+    /// Whole records by worker. Shared with the operations that are taken from it.
+    pub chunks: Vec<(u32, Arc<Vec<u8>>)>,
+    /// Segment and byte behind it.
+    position: (u64, u64),
+}
+
+impl Located {
+    fn new(flush: Flush, position: (u64, u64)) -> Located {
+        let chunks = flush.chunks.into_iter().map(|(worker, bytes)| (worker, Arc::new(bytes)));
+        let (number, epoch) = (flush.flush_number, flush.epoch);
+        Located { number, epoch, chunks: chunks.collect(), position }
+    }
+
+    /// Bytes of records.
+    pub fn bytes(&self) -> u64 {
+        self.chunks.iter().map(|(_, bytes)| bytes.len() as u64).sum()
+    }
+
+    /// All records, each with the index of its chunk, ordered by their numbers. For each page and
+    /// each transaction this is the order in which they were made.
+    pub fn records(&self) -> Result<Vec<(usize, Record<'_>)>> {
+        let mut records = Vec::new();
+        for (index, (worker, bytes)) in self.chunks.iter().enumerate() {
+            let mut rest = &bytes[..];
+            while !rest.is_empty() {
+                let (record, len) = record::parse(rest).map_err(|what| {
+                    let at = bytes.len() - rest.len();
+                    self.damage(&format!("at byte {at} of the records of worker {worker}: {what}"))
+                })?;
+                records.push((index, record));
+                rest = &rest[len..];
+            }
+        }
+        // Stable, and fast on the ascending runs of the workers.
+        records.sort_by_key(|(_, record)| record.gsn);
+        Ok(records)
+    }
+
+    /// The error of a flush whose sectors are as they were written, but say what nobody wrote.
+    pub fn damage(&self, what: &str) -> Error {
+        let (segment, offset) = self.position;
+        let what = format!("flush {}, which ends here, makes no sense: {what}", self.number);
+        Error::LogCorruption { segment, offset, what }
+    }
+}
+
+/// A log that is read from where recovery begins.
+pub(crate) struct Source<'f> {
+    reader: LogReader,
+    path: &'f Path,
+}
+
+impl<'f> Source<'f> {
+    /// Opens the log of a store. Changes nothing.
+    pub fn open(
+        file: &'f StoreFile,
+        log: &Arc<dyn LogStorage>,
+        block: &Superblock,
+    ) -> Result<Source<'f>> {
+        let reader = LogReader::open(log.clone(), block.store_id, block.segment);
+        let reader = reader.map_err(|error| named(error, &file.path))?;
+        Ok(Source { reader, path: &file.path })
+    }
+
+    /// The next whole flush, or `None` at the end.
+    pub fn next(&mut self) -> Result<Option<Located>> {
+        let flush = self.reader.next_flush().map_err(|error| named(error, self.path))?;
+        Ok(flush.map(|flush| Located::new(flush, self.reader.position())))
+    }
+
+    /// Where the log ends.
+    pub fn end(self) -> Result<LogEnd> {
+        self.reader.end().map_err(|error| named(error, self.path))
+    }
+
+    /// Reads everything, for `receiver` of `flushes`. Gives the end, or nothing when the receiver
+    /// wants no more.
+    pub fn feed(mut self, flushes: SyncSender<Located>, shared: &Shared) -> Option<LogEnd> {
+        let fed = (|| {
+            while let Some(flush) = self.next()? {
+                if flushes.send(flush).is_err() {
+                    return Ok(None);
+                }
+            }
+            self.end().map(Some)
+        })();
+        // `flushes` is dropped after a failure is known, so that its end is not taken for that of
+        // the log.
+        fed.unwrap_or_else(|error| {
+            shared.fail(error);
+            None
+        })
+    }
+}
+
+/// Makes the log durable that is about to be read.
+pub(super) fn sync(log: &Arc<dyn LogStorage>, block: &Superblock) -> Result<()> {
+    let segments = log.segments().map_err(|error| Error::io("list the log", error))?;
+    for (segment, _) in segments.into_iter().filter(|(number, _)| *number >= block.segment) {
+        let synced = log.sync(segment);
+        synced.map_err(|error| Error::io(format_args!("sync log segment {segment}"), error))?;
+    }
+    Ok(())
+}
+
+/// The log does not know the name of its store.
+fn named(error: Error, path: &Path) -> Error {
+    match error {
+        Error::WrongLog { why, .. } => Error::WrongLog { path: path.to_path_buf(), why },
+        other => other,
+    }
+}

@@ -1,0 +1,149 @@
+//! Redo workers: each owns the pages whose numbers hash to it, and applies what the log says about
+//! them in order.
+//!
+//! An op is applied to a page whose number is below that of its record, so what the page on storage
+//! has already is not done twice. An image is applied without a look at what is on storage, which
+//! may be torn or newer: everything that came after it is in the log too, so the page ends in the
+//! same state.
+
+use super::{
+    Shared,
+    cache::{Cache, Counts},
+};
+use std::{
+    collections::HashSet,
+    sync::{Arc, mpsc::Receiver},
+};
+use wattle_btree::record::{self, needs_page};
+use wattle_buffer::{Error, Gsn, PageId, Result, TreeId, page::header};
+use wattle_wal::epoch_of;
+
+/// Something that the log says about one page.
+pub(super) struct Item {
+    pub page: PageId,
+    pub tree: TreeId,
+    pub gsn: Gsn,
+    pub what: What,
+}
+
+pub(super) enum What {
+    /// An op of [`record`].
+    Op { code: u8, payload: Payload },
+    /// It is in no tree any more.
+    Free,
+}
+
+/// Bytes of a flush.
+pub(super) struct Payload {
+    chunk: Arc<Vec<u8>>,
+    start: u32,
+    len: u32,
+}
+
+impl Payload {
+    /// `bytes` lie in `chunk`.
+    pub fn new(chunk: &Arc<Vec<u8>>, bytes: &[u8]) -> Payload {
+        let start = bytes.as_ptr() as usize - chunk.as_ptr() as usize;
+        assert!(start + bytes.len() <= chunk.len(), "a payload lies in its chunk");
+        Payload { chunk: chunk.clone(), start: start as u32, len: bytes.len() as u32 }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.chunk[self.start as usize..][..self.len as usize]
+    }
+}
+
+/// One worker; gives what its cache did.
+pub(super) fn run(mut cache: Cache<'_>, batches: Receiver<Vec<Item>>, shared: &Shared) -> Counts {
+    let outcome = (|| {
+        while let Ok(batch) = batches.recv() {
+            if shared.is_stopped() {
+                return Ok(());
+            }
+            apply(&mut cache, &batch)?;
+        }
+        // Without an end the log was not read to it.
+        let Some(end) = shared.end.get().filter(|_| !shared.is_stopped()) else { return Ok(()) };
+        let (gsn, page) = cache.counts.newest;
+        if epoch_of(gsn) > end.epoch {
+            return Err(shared.wrong_log(format!(
+                "page {page} was changed in epoch {}, and the log ends with epoch {}",
+                epoch_of(gsn),
+                end.epoch
+            )));
+        }
+        cache.write_all()
+    })();
+    if let Err(error) = outcome {
+        shared.fail(error);
+    }
+    cache.counts
+}
+
+/// Applies a batch in order, in parts whose pages can be read together.
+fn apply(cache: &mut Cache<'_>, mut batch: &[Item]) -> Result<()> {
+    let (mut missing, mut known) = (Vec::new(), HashSet::new());
+    while !batch.is_empty() {
+        missing.clear();
+        known.clear();
+        let mut len = 0;
+        for item in batch {
+            if let What::Op { code, .. } = item.what
+                && !cache.contains(item.page)
+                && !known.contains(&item.page)
+            {
+                if needs_page(code).1 {
+                    if missing.len() == cache.read_batch() {
+                        break;
+                    }
+                    missing.push((item.page, item.tree));
+                }
+                known.insert(item.page);
+            }
+            len += 1;
+        }
+        cache.read_ahead(&mut missing)?;
+        let (part, rest) = batch.split_at(len);
+        for item in part {
+            apply_one(cache, item)?;
+        }
+        batch = rest;
+    }
+    Ok(())
+}
+
+fn apply_one(cache: &mut Cache<'_>, item: &Item) -> Result<()> {
+    let &Item { page, tree, gsn, ref what } = item;
+    let What::Op { code, payload } = what else {
+        cache.forget(page);
+        return Ok(());
+    };
+    if !cache.contains(page) {
+        match needs_page(*code).1 {
+            false => cache.make(page)?,
+            // It had to go again to make room for others.
+            true => cache.read_ahead(&mut [(page, tree)])?,
+        }
+    }
+    let image = cache.get(page).expect("it was just put there");
+    if image.u64_at(header::GSN) >= gsn.0 {
+        return Ok(());
+    }
+    let lacks_tree = |found: u32| {
+        Error::corruption(
+            page,
+            format_args!("it belongs to tree {found}, in the log to tree {tree}"),
+        )
+    };
+    if needs_page(*code).1 && image.u32_at(header::TREE_ID) != tree.0 {
+        return Err(lacks_tree(image.u32_at(header::TREE_ID)));
+    }
+    record::redo(image, page, *code, payload.bytes())
+        .map_err(|what| Error::corruption(page, format_args!("{what} (record {gsn})")))?;
+    if image.u32_at(header::TREE_ID) != tree.0 {
+        return Err(lacks_tree(image.u32_at(header::TREE_ID)));
+    }
+    image.set_u64(header::GSN, gsn.0);
+    cache.set_dirty(page);
+    Ok(())
+}
