@@ -300,7 +300,7 @@ enum Source<'s> {
     /// In a transaction.
     Txn(&'s Transaction<'s>),
     /// In a snapshot of its own.
-    Own(Begun<'s, Session>),
+    Own(Box<Begun<'s, Session>>),
 }
 
 /// Records of a range, in key order. Read it with [`Range::next_entry`], which lends key and value,
@@ -324,7 +324,7 @@ impl<'s> Range<'s> {
         low: Bound<Vec<u8>>,
         high: Bound<Vec<u8>>,
     ) -> Result<Range<'s>> {
-        let source = Source::Own(Begun::new(session, ops::READ)?);
+        let source = Source::Own(Box::new(Begun::new(session, ops::READ)?));
         Range::new(source, tree, low, high)
     }
 

@@ -326,6 +326,11 @@ impl Versions {
         chain.map_or(Changed::Unchanged, |chain| chain.changed_since(me, snapshot, below))
     }
 
+    /// No snapshot is below this time, now or later, and commits up to it are durable.
+    pub fn horizon(&self) -> u64 {
+        self.horizon.load(Acquire)
+    }
+
     /// Whether there is any version of the record.
     pub fn contains(&self, tree: TreeId, key: &[u8]) -> bool {
         let (hash, shard) = self.lock(tree, key);

@@ -46,6 +46,15 @@ impl Before {
     }
 }
 
+impl Core {
+    /// No snapshot needs the ghost of a record. One that is there without a version may be of a
+    /// transaction that has the tree for itself, or had it.
+    fn may_purge(&self, open: &OpenTree, key: &[u8]) -> bool {
+        // The transaction before the versions: it had versions before it closed the tree.
+        open.closed.is_over(self.versions.horizon()) && !self.versions.contains(open.tree.id(), key)
+    }
+}
+
 fn conflict(tree: &OpenTree, with: ConflictWith) -> Stop {
     let name = &tree.name;
     Stop::Error(Error::Conflict(match with {
@@ -150,6 +159,10 @@ impl Author for TxnAuthor<'_> {
                 // Whether a commit lies above the snapshot can no longer be known.
                 return Err(Stop::Error(super::view::too_old(self.core)));
             }
+            if let Some(ts) = self.tree.closed.hidden_since(self.txn.snapshot) {
+                // Nor can it where changes left no versions.
+                return Err(conflict(self.tree, ConflictWith::Committed { ts }));
+            }
         }
         let mark = self.txn.undo.mark();
         self.txn.undo.push(self.tree.tree.id(), self.first, key, before)?;
@@ -192,7 +205,7 @@ impl Author for TxnAuthor<'_> {
     }
 
     fn may_purge(&self, key: &[u8]) -> bool {
-        !self.core.versions.contains(self.tree.tree.id(), key)
+        self.core.may_purge(self.tree, key)
     }
 }
 
@@ -279,7 +292,7 @@ impl Author for AutoAuthor<'_> {
     }
 
     fn may_purge(&self, key: &[u8]) -> bool {
-        !self.core.versions.contains(self.tree.tree.id(), key)
+        self.core.may_purge(self.tree, key)
     }
 }
 
@@ -289,12 +302,19 @@ pub(crate) struct SystemOf<'t> {
     core: &'t Core,
     tree: TreeId,
     txn: Option<&'t mut Txn>,
+    /// The tree, where ghosts are removed.
+    open: Option<&'t OpenTree>,
     pending: Option<Savepoint>,
 }
 
 impl<'t> SystemOf<'t> {
     pub fn new(core: &'t Core, tree: TreeId, txn: Option<&'t mut Txn>) -> SystemOf<'t> {
-        SystemOf { core, tree, txn, pending: None }
+        SystemOf { core, tree, txn, open: None, pending: None }
+    }
+
+    /// To remove ghosts.
+    pub fn purging(core: &'t Core, open: &'t OpenTree) -> SystemOf<'t> {
+        SystemOf { core, tree: open.tree.id(), txn: None, open: Some(open), pending: None }
     }
 }
 
@@ -339,6 +359,6 @@ impl Author for SystemOf<'_> {
     }
 
     fn may_purge(&self, key: &[u8]) -> bool {
-        !self.core.versions.contains(self.tree, key)
+        self.open.is_some_and(|open| self.core.may_purge(open, key))
     }
 }
