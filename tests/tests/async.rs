@@ -288,6 +288,8 @@ fn run(device: &mut dyn FnMut() -> Device, plan: Plan) {
 fn run_in(device: &Device, options: Options, plan: Plan) {
     println!("{plan:?} on {}, {options:?}", device.pages.name());
     let check = |engine: &Engine, tree: &Tree, model: &BTreeMap<Vec<u8>, Vec<u8>>| {
+        // What was given up while it waited to be durable may not be yet.
+        engine.sync().expect("sync");
         let session = engine.session().expect("session");
         let found = session.scan(tree).expect("scan").map(|entry| entry.expect("entry"));
         let same = found.eq(model.iter().map(|(key, value)| (key.clone(), value.clone())));

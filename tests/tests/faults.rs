@@ -316,7 +316,9 @@ fn closing_on_a_device_that_fails_reports_it_and_the_store_counts_as_not_closed(
         let error = engine.close().expect_err("the device fails");
         println!("{op:?} {n}: {error}");
         assert_clear(&error);
-        assert!(storage.counters().writes <= before.writes + 1000, "it does not try for ever");
+        // What is cleared away before the end may wait for frames, and give up.
+        let tries = storage.counters().writes - before.writes;
+        assert!(tries <= 20_000, "it tries for ever: {tries} writes");
         storage.heal();
         let error = Device::sim(&storage).open(unlogged_pool(64)).err().expect("not closed");
         assert!(matches!(error, Error::NotClosed { .. }), "{error:?}");
