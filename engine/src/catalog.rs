@@ -209,6 +209,23 @@ impl Closed {
         self.is_closed_to(txn) || snapshot < self.until.load(Ordering::Acquire)
     }
 
+    /// The time of the last such transaction, if it is above `snapshot`: of records that have no
+    /// versions, it is not known whether that changed them.
+    pub fn hidden_since(&self, snapshot: u64) -> Option<u64> {
+        Some(self.until.load(Ordering::Acquire)).filter(|until| *until > snapshot)
+    }
+
+    /// The time of the last such transaction, if it is within `snapshot`.
+    pub fn last_within(&self, snapshot: u64) -> u64 {
+        Some(self.until.load(Ordering::Acquire)).filter(|until| *until <= snapshot).unwrap_or(0)
+    }
+
+    /// Nobody has the tree for itself, and whoever had is within every snapshot at or above
+    /// `horizon`.
+    pub fn is_over(&self, horizon: u64) -> bool {
+        !self.is_closed_to(0) && self.until.load(Ordering::Acquire) <= horizon
+    }
+
     /// The transaction has ended: committed at `time`, or rolled back (0).
     pub fn open(&self, txn: u64, time: u64) {
         if self.is_owned_by(txn) {
@@ -345,6 +362,10 @@ impl Catalog {
     pub fn drop_tree(&self, cx: &Context, tree: Arc<OpenTree>) -> Result<()> {
         let mut state = self.state.lock();
         let name = tree.name.clone();
+        // Before anything is given up that a failed read would lose.
+        let Some(entry) = state.entry(cx, &name)? else {
+            unreachable!("an open tree is in the catalog");
+        };
         state.open.remove(&name);
         let open = match Arc::try_unwrap(tree) {
             Ok(open) => open,
@@ -352,9 +373,6 @@ impl Catalog {
                 state.open.insert(name.clone(), tree);
                 return Err(Error::TreeInUse(name));
             }
-        };
-        let Some(entry) = state.entry(cx, &name)? else {
-            unreachable!("an open tree is in the catalog");
         };
         let entry = Entry { dropping: true, ..entry };
         if let Err(error) = state.record(cx, &name, entry, Mode::Update) {
@@ -510,8 +528,8 @@ impl Catalog {
     }
 }
 
-/// Called with key and value of a record.
-type RecordVisitor<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> Result<()>;
+/// Called for records of the catalog with key and value.
+type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> Result<()>;
 
 /// A large value on the list: the tree of its chunks, and the key of a record that may refer to it.
 type Listed = (TreeId, LargeValue, Option<Vec<u8>>);
@@ -566,7 +584,7 @@ impl State {
     }
 
     /// Calls `visit` with all records whose keys begin with `prefix`.
-    fn visit(&self, cx: &Context, prefix: u8, visit: RecordVisitor<'_>) -> Result<()> {
+    fn visit(&self, cx: &Context, prefix: u8, visit: Visit<'_>) -> Result<()> {
         let (low, high) = prefix_range(&[prefix]);
         let mut cursor = Cursor::new(low, high, Direction::Forward);
         while cursor.is_loaded() || !cursor.is_at_end() {

@@ -56,7 +56,7 @@ pub(crate) struct Core {
     /// Held, shared, by whoever writes pages that the log does not know; exclusively by a backup.
     pub unlogged_pages: RwLock<()>,
     /// What sessions that ended left for the next ones.
-    #[expect(clippy::vec_box, reason = "they move in and out of sessions as they are")]
+    #[expect(clippy::vec_box, reason = "sessions hold them in boxes")]
     pub idle: Mutex<Vec<Box<SessionState>>>,
     pub file: Arc<StoreFile>,
     pub barrier: Arc<Barrier>,

@@ -256,7 +256,7 @@ impl Core {
 
     /// Removes a ghost that no snapshot needs.
     fn purge(&self, cx: &Context, tree: &OpenTree, key: &[u8]) -> Result<()> {
-        let mut author = SystemOf::new(self, tree.tree.id(), None);
+        let mut author = SystemOf::purging(self, tree);
         let underfull = run(cx, |_| tree.tree.purge_step(cx, key, &mut author))?;
         if underfull {
             run(cx, |_| tree.tree.merge_step(cx, key, 0))?;

@@ -16,9 +16,6 @@ use wattle::{
 /// Bytes of a frame: the page and its header.
 const FRAME: u64 = MIN_POOL_BYTES / 48;
 
-/// Whether a store with a log can be opened again.
-pub const LOGGED_STORES_REOPEN: bool = true;
-
 /// Multiplier of the length of all suites, from `WATTLE_ROUNDS`.
 pub fn rounds() -> u64 {
     std::env::var("WATTLE_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1)

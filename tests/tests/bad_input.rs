@@ -81,7 +81,8 @@ fn paths_that_are_no_stores_are_refused_and_left_alone() {
     let empty = directory.path().join("empty");
     fs::create_dir(&empty).expect("directory");
     assert_refused(&empty, options().create(false), not_a_store);
-    for (name, len) in [("zeroes", 10 * PAGE_SIZE), ("short", 100)] {
+    // More than a creation that was interrupted leaves.
+    for (name, len) in [("zeroes", 300 * PAGE_SIZE), ("short", 100)] {
         let path = directory.path().join(name);
         fs::create_dir(&path).expect("directory");
         fs::write(path.join(DATA_FILE), vec![0; len]).expect("write");

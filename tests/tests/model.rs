@@ -9,7 +9,7 @@ use std::{
 use wattle::{Durability, IoKind, MIN_LOG_BYTES, Options, Tree};
 use wattle_buffer::{PageId, is_reserved_page};
 use wattle_tests::{
-    harness::{Device, LOGGED_STORES_REOPEN, assert_verified, rounds, small_pool},
+    harness::{Device, assert_verified, rounds, small_pool},
     model::{ALL_KEYS, Client, Keys, Plan},
 };
 
@@ -36,7 +36,6 @@ fn run(
     seed: u64,
 ) {
     for (mode, options) in with_and_without_log(&options).into_iter().enumerate() {
-        let lives = if mode == 0 || LOGGED_STORES_REOPEN { lives } else { 1 };
         run_in(&device(), options, plan, steps / 2, lives, seed + 10_000 * mode as u64);
     }
 }
@@ -138,13 +137,12 @@ fn values_of_several_mib_come_back_whole() {
 
 #[test]
 fn trees_come_and_go_while_others_are_used() {
-    for (mode, options) in with_and_without_log(&options(160)).into_iter().enumerate() {
-        let reopens = mode == 0 || LOGGED_STORES_REOPEN;
-        trees_come_and_go(&options, if reopens { 3 } else { 1 });
+    for options in with_and_without_log(&options(160)) {
+        trees_come_and_go(&options);
     }
 }
 
-fn trees_come_and_go(options: &Options, lives: u64) {
+fn trees_come_and_go(options: &Options) {
     println!("{options:?}");
     let device = Device::memory();
     let plan =
@@ -155,7 +153,7 @@ fn trees_come_and_go(options: &Options, lives: u64) {
             (0..4).map(|i| Client::new(plan(i), 700 + u64::from(thread * 4 + i))).collect()
         })
         .collect();
-    for life in 0..lives {
+    for life in 0..3u64 {
         let engine = device.open(options.clone()).expect("open");
         std::thread::scope(|scope| {
             for (thread, clients) in threads.iter_mut().enumerate() {
@@ -188,9 +186,6 @@ fn trees_come_and_go(options: &Options, lives: u64) {
         });
         assert_verified(&engine);
         engine.close().unwrap_or_else(|error| panic!("life {life}: {error}"));
-    }
-    if lives == 1 {
-        return;
     }
     // Whatever was dropped gave its pages back.
     let engine = device.open(options.clone()).expect("open");

@@ -46,6 +46,15 @@ impl Before {
     }
 }
 
+impl Core {
+    /// No snapshot needs the ghost of a record. One that is there without a version may be of a
+    /// transaction that has the tree for itself, or had it.
+    fn may_purge(&self, open: &OpenTree, key: &[u8]) -> bool {
+        // The transaction before the versions: it had versions before it closed the tree.
+        open.closed.is_over(self.versions.horizon()) && !self.versions.contains(open.tree.id(), key)
+    }
+}
+
 fn conflict(tree: &OpenTree, with: ConflictWith) -> Stop {
     let name = &tree.name;
     Stop::Error(Error::Conflict(match with {
@@ -150,6 +159,10 @@ impl Author for TxnAuthor<'_> {
                 // Whether a commit lies above the snapshot can no longer be known.
                 return Err(Stop::Error(super::view::too_old(self.core)));
             }
+            if let Some(ts) = self.tree.closed.hidden_since(self.txn.snapshot) {
+                // Nor can it where changes left no versions.
+                return Err(conflict(self.tree, ConflictWith::Committed { ts }));
+            }
         }
         let mark = self.txn.undo.mark();
         self.txn.undo.push(self.tree.tree.id(), self.first, key, before)?;
@@ -192,7 +205,7 @@ impl Author for TxnAuthor<'_> {
     }
 
     fn may_purge(&self, key: &[u8]) -> bool {
-        !self.core.versions.contains(self.tree.tree.id(), key)
+        self.core.may_purge(self.tree, key)
     }
 }
 
@@ -200,7 +213,6 @@ impl Author for TxnAuthor<'_> {
 pub(crate) struct AutoAuthor<'t> {
     core: &'t Core,
     tree: &'t Arc<OpenTree>,
-    state: Arc<TxnState>,
     before: Before,
     /// Time of the commit, once drawn.
     pub time: u64,
@@ -213,8 +225,7 @@ pub(crate) struct AutoAuthor<'t> {
 impl<'t> AutoAuthor<'t> {
     pub fn new(core: &'t Core, tree: &'t Arc<OpenTree>, buffer: Vec<u8>) -> AutoAuthor<'t> {
         let before = Before { bytes: buffer, special: None };
-        let state = Arc::new(TxnState::new(0));
-        AutoAuthor { core, tree, state, before, time: 0, epoch: 0, met_large: false }
+        AutoAuthor { core, tree, before, time: 0, epoch: 0, met_large: false }
     }
 
     /// Gives the buffer back.
@@ -259,15 +270,14 @@ impl Author for AutoAuthor<'_> {
 
     #[inline]
     fn drawn(&mut self) -> Option<u64> {
-        self.state.start_commit();
+        // Whoever opens a snapshot at this time or later finds the leaf latched until it is done.
         self.time = self.core.clock.draw();
-        self.state.set_ts(self.time);
         Some(self.time)
     }
 
     #[inline]
     fn done(&mut self, leaf: &Exclusive<'_>, key: &[u8]) {
-        self.core.versions.push(self.tree.tree.id(), key, &self.state, self.before.get());
+        self.core.versions.push_done(self.tree.tree.id(), key, self.time, self.before.get());
         let header = leaf.header();
         let hint = match Hint::of(header.version_hint()) {
             // A transaction that changed the page may have drawn a later time than this commit, and
@@ -280,11 +290,10 @@ impl Author for AutoAuthor<'_> {
         };
         header.set_version_hint(hint.word());
         self.epoch = epoch_of(leaf.gsn());
-        self.state.committed(self.time);
     }
 
     fn may_purge(&self, key: &[u8]) -> bool {
-        !self.core.versions.contains(self.tree.tree.id(), key)
+        self.core.may_purge(self.tree, key)
     }
 }
 
@@ -294,12 +303,19 @@ pub(crate) struct SystemOf<'t> {
     core: &'t Core,
     tree: TreeId,
     txn: Option<&'t mut Txn>,
+    /// The tree, where ghosts are removed.
+    open: Option<&'t OpenTree>,
     pending: Option<Savepoint>,
 }
 
 impl<'t> SystemOf<'t> {
     pub fn new(core: &'t Core, tree: TreeId, txn: Option<&'t mut Txn>) -> SystemOf<'t> {
-        SystemOf { core, tree, txn, pending: None }
+        SystemOf { core, tree, txn, open: None, pending: None }
+    }
+
+    /// To remove ghosts.
+    pub fn purging(core: &'t Core, open: &'t OpenTree) -> SystemOf<'t> {
+        SystemOf { core, tree: open.tree.id(), txn: None, open: Some(open), pending: None }
     }
 }
 
@@ -344,6 +360,6 @@ impl Author for SystemOf<'_> {
     }
 
     fn may_purge(&self, key: &[u8]) -> bool {
-        !self.core.versions.contains(self.tree, key)
+        self.open.is_some_and(|open| self.core.may_purge(open, key))
     }
 }

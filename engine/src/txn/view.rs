@@ -46,6 +46,7 @@ impl View for TxnView<'_> {
             return Err(Stop::Error(hidden(self.open)));
         }
         let (seen, time) = translate(seen)?;
+        let time = time.max(self.open.closed.last_within(txn.snapshot));
         txn.seen.set(txn.seen.get().max(time));
         Ok(seen)
     }
