@@ -110,6 +110,16 @@ impl Context {
         section.finish();
     }
 
+    /// Logs that something was taken back without a change of its page.
+    pub(crate) fn log_nothing<A: Author>(&self, page: &Exclusive<'_>, author: &mut A) {
+        if let Journal::On(_, appender) = &self.journal {
+            let mut section = appender.begin();
+            let flags = if author.is_auto() { AUTO } else { 0 };
+            section.start(Kind::Change, flags, author.txn(), page.gsn());
+            section.finish();
+        }
+    }
+
     /// Logs that a page has other contents, and that others, whose last changes have numbers up to
     /// `above` or are on storage, are in no tree any more.
     pub(crate) fn log_free(&self, page: &mut Exclusive<'_>, pages: &[PageId], above: Gsn) {

@@ -1,9 +1,9 @@
 //! Undo: what the log and a transaction remember of a record before a change, by key, because the
 //! record may be in another leaf by the time it is put back.
 //!
-//! Putting back is done in the reverse order of the changes. It may be done again from the start
-//! after a crash: what counts in the end is the oldest entry of each key, and patches that no longer
-//! fit the value are followed by an older entry with the whole of it.
+//! Putting back is done in the reverse order of the changes, and each entry that is put back is one
+//! record of the log without undo, even if it changes nothing. So after a crash recovery goes on where
+//! it stopped. It must not begin again: others may have changed records that were put back.
 //!
 //! Encoded: tree u32, kind u8, key length u16, key, then for kind 0 (was absent) nothing, 1 (value)
 //! and 2 (special value) the value, 3 (patch) offset u16 and the bytes that were there.
@@ -114,6 +114,7 @@ impl Tree {
         let mut leaf = path.node.upgrade()?;
         let op = match (search.found, before) {
             (false, Before::Absent | Before::Patch { .. }) => {
+                cx.log_nothing(&leaf, author);
                 author.done(&leaf, key);
                 return Ok(false);
             }
@@ -125,6 +126,7 @@ impl Tree {
                 let view = NodeView::from(leaf.bytes());
                 if view.value(search.position).0.len() < offset + bytes.len() {
                     // An older entry has the whole value.
+                    cx.log_nothing(&leaf, author);
                     author.done(&leaf, key);
                     return Ok(false);
                 }

@@ -5,7 +5,9 @@
 //! 2. Every page with a change before E that is not on storage is written, at a pace that leaves the
 //!    device to others.
 //! 3. All pages written so far are made durable, and so is the log. Pages with changes before E that
-//!    a merge or a drop freed meanwhile were not written; what took their place is in the log.
+//!    a merge or a drop freed meanwhile were not written; what took their place is in the log. And
+//!    transactions that ended before step 1 looked at those that had not, but behind E, count as ended
+//!    only with the record that says so.
 //! 4. The bitmaps of pages in use, as of a durable epoch at or after E, go to their spare copies.
 //! 5. The superblock says that recovery begins at E; it makes the new copies the valid ones.
 //! 6. Segments of the log below E are removed, except those that hold changes of transactions that

@@ -707,6 +707,9 @@ impl Core {
         if self.janitor.is_stuck() {
             // Perhaps with a transaction that changed the tree.
             self.janitor_round(cx);
+        } else {
+            // The last round may still hold on to what it took from the list.
+            drop(self.janitor.pause());
         }
         self.janitor.take_of(tree)
     }

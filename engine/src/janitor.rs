@@ -21,7 +21,7 @@ use crate::{
     session::now,
     txn::{Garbage, SystemOf, Txn, rollback},
 };
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{
     collections::VecDeque,
     sync::{
@@ -161,6 +161,11 @@ impl Janitor {
         }
     }
 
+    /// While it lives, nobody clears anything away. Waits for a round that is under way.
+    pub fn pause(&self) -> MutexGuard<'_, ()> {
+        self.round.lock()
+    }
+
     fn next_garbage(&self, before: u64) -> Option<(u64, Garbage)> {
         let mut queue = self.queue.lock();
         // Times are nearly in order; one that is not only waits a little longer.
@@ -188,7 +193,8 @@ fn work(core: &Core, cx: &Context) {
 }
 
 impl Core {
-    /// One round, see the module documentation. Gives who was active.
+    /// One round, see the module documentation. Gives who was active. One at a time, so that what was
+    /// there when it began is cleared away when it ends, as far as nobody needs it.
     pub fn janitor_round(&self, cx: &Context) -> Active {
         let _round = self.janitor.round.lock();
         // Before the look at the snapshots: a snapshot that is opened at a durable commit after this

@@ -55,7 +55,7 @@ pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64)) -> Result<Verif
     // Garbage goes before it is counted as lost, as far as no snapshot holds it.
     core.sync_log()?;
     core.janitor_round(&cx);
-    let _quiet = core.pool.quiet();
+    let (_paused, _quiet) = (core.janitor.pause(), core.pool.quiet());
     let (log_bytes, log_problems) = verify_log(core)?;
     let (in_use, file_pages, used_pages) = core.pool.allocator().snapshot();
     let mut reached = Reached::new(file_pages);

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 use wattle_tests::{
-    crash::check,
+    crash::{backup, check, crowd},
     harness::{Watchdog, rounds},
 };
 
@@ -56,5 +56,33 @@ fn a_power_cut_at_any_moment_leaves_what_was_acknowledged_and_nothing_half() {
     let watchdog = Watchdog::start("crash images", Duration::from_secs(120));
     let least = LEAST_IMAGES * rounds();
     let checked = run_seeds(least, &watchdog, |seed| check::run(seed, 400, 16, false));
+    assert!(one_seed().is_some() || checked >= least, "only {checked} images");
+}
+
+#[test]
+fn of_several_threads_each_transaction_is_there_as_a_whole() {
+    let watchdog = Watchdog::start("crash images of a crowd", Duration::from_secs(120));
+    let least = LEAST_IMAGES * rounds() / 10;
+    let checked = run_seeds(least, &watchdog, |seed| crowd::run(seed, 12, 24));
+    assert!(one_seed().is_some() || checked >= least, "only {checked} images");
+}
+
+#[test]
+fn a_device_that_writes_pages_whole_needs_no_images_in_the_log() {
+    let watchdog = Watchdog::start("crash images of whole pages", Duration::from_secs(120));
+    let least = LEAST_IMAGES * rounds() / 10;
+    let checked = run_seeds(least, &watchdog, |seed| check::run(1000 + seed, 300, 30, true));
+    assert!(one_seed().is_some() || checked >= least, "only {checked} images");
+}
+
+#[test]
+fn a_backup_is_the_store_of_a_moment_and_an_unfinished_one_is_no_store() {
+    let watchdog = Watchdog::start("crash images of backups", Duration::from_secs(120));
+    let least = LEAST_IMAGES * rounds() / 20;
+    let checked = run_seeds(least, &watchdog, |seed| {
+        let (images, backups) = backup::run(seed, 6);
+        assert_eq!(backups, 6);
+        images
+    });
     assert!(one_seed().is_some() || checked >= least, "only {checked} images");
 }

@@ -4,7 +4,7 @@
 //! Invariant: records come in the order of their numbers, flush by flush.
 
 use super::{Loser, Recovered};
-use crate::mvcc::UndoBuffer;
+use crate::mvcc::{Savepoint, UndoBuffer};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
@@ -60,8 +60,11 @@ impl Analysis {
                 let directory = &self.directory;
                 let undo = self.open.entry(record.txn);
                 let undo = undo.or_insert_with(|| UndoBuffer::new(directory.clone()));
-                // Putting a record back has nothing to undo.
-                if !record.undo.is_empty() {
+                if record.undo.is_empty() {
+                    // The newest change was taken back. It must not be once more: from then on the
+                    // record is open to others, whose changes would be lost.
+                    undo.pop(Savepoint::START)?;
+                } else {
                     undo.push(TreeId(0), false, record.undo, None)?;
                 }
             }

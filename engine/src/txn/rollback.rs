@@ -2,9 +2,9 @@
 //! of its leaf, where the version that older snapshots saw meanwhile vanishes with it.
 //!
 //! Putting back is logged as changes of the same transaction without undo, so that recovery finds
-//! the pages as they are. A crash in the middle is no matter: recovery rolls the whole transaction
-//! back, and putting a record back twice is the same as once (see [`wattle_btree::Undo`]). The end of
-//! a complete roll-back is logged, because from then on others may change the records.
+//! the pages as they are, and knows for each entry whether it was put back: it rolls back the others.
+//! A record that was put back is open to others at once. The end of a complete roll-back is logged
+//! too.
 
 use super::{Garbage, Txn};
 use crate::{
@@ -62,6 +62,11 @@ pub(crate) async fn rollback<R: Resolve>(
 ) -> Result<()> {
     let core = session.core();
     let Some(state) = txn.state.clone() else { return Ok(()) };
+    if let Journal::On(_, appender) = &session.cx().journal {
+        // Recovery takes off one entry for each record that says so: these come after the changes,
+        // whichever session does this.
+        appender.observe(txn.last_gsn);
+    }
     let (mut key, mut value) = (Vec::new(), Vec::new());
     loop {
         let entry = txn.undo.pop(until.unwrap_or(Savepoint::START))?;

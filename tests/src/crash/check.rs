@@ -92,8 +92,7 @@ impl Checker {
         if again || self.one_in(10) {
             let opened = device.take();
             self.check_all(opened, &history, depth);
-            let state = history.state(number);
-            history = History::from(number, state);
+            history = history.branch(number);
             let seed = self.random.random();
             let mut driver = Driver::new(engine, device.clone(), history.clone(), seed);
             for _ in 0..self.random.random_range(0..12) {

@@ -136,6 +136,12 @@ impl Capturing {
         self.marks[line].acked.store(number, SeqCst);
     }
 
+    /// What is acknowledged and begun of a line just now.
+    pub fn bounds(&self, line: usize) -> Bounds {
+        let mark = &self.marks[line];
+        Bounds { acked: mark.acked.load(SeqCst), issued: mark.issued.load(SeqCst) }
+    }
+
     /// Sets both ends of all lines.
     pub fn set(&self, bounds: &[Bounds]) {
         for (line, bounds) in bounds.iter().enumerate() {

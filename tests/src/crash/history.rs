@@ -172,6 +172,17 @@ impl History {
         Arc::new(History { inner: Mutex::new(inner) })
     }
 
+    /// What happened up to an event; from there it may go on in another way.
+    pub fn branch(&self, number: u64) -> Arc<History> {
+        let newest = self.state(number);
+        let inner = self.inner.lock();
+        let known = inner.whole.partition_point(|(whole, _)| *whole <= number);
+        let events = inner.events[..(number + 1 - inner.first) as usize].to_vec();
+        let whole = inner.whole[..known].to_vec();
+        let inner = Inner { whole, first: inner.first, events, newest };
+        Arc::new(History { inner: Mutex::new(inner) })
+    }
+
     /// Adds an event; gives its number.
     pub fn add(&self, changes: Vec<Change>) -> u64 {
         let mut inner = self.inner.lock();
