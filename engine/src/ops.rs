@@ -140,7 +140,7 @@ fn auto_ticket<R: Resolve>(session: &R, time: u64, epoch: u64) -> Ticket {
     session.set_own(time);
     let core = session.core();
     match (session.log(), core.durability.urgency()) {
-        (Some(log), Some(urgency)) => Ticket::new(log, epoch, urgency),
+        (Some(log), Some(urgency)) => Ticket::new(log, epoch, time, urgency),
         _ => Ticket::done(),
     }
 }

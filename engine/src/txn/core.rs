@@ -229,15 +229,15 @@ impl Txn {
         log: Option<&Arc<LogHandle>>,
     ) -> (Ticket, u64) {
         let durability = self.durability(core);
-        let ticket = |epoch: u64| match (log, durability.urgency()) {
-            (Some(log), Some(urgency)) => Ticket::new(log, epoch, urgency),
+        let ticket = |epoch: u64, time: u64| match (log, durability.urgency()) {
+            (Some(log), Some(urgency)) => Ticket::new(log, epoch, time, urgency),
             _ => Ticket::done(),
         };
         let Some(state) = self.state.clone() else {
             // What was read must be durable before anyone relies on it.
             let pending = self.seen.get() > core.durable();
             let epoch = core.log.as_ref().map_or(0, |log| log.epoch());
-            let ticket = if pending { ticket(epoch) } else { Ticket::done() };
+            let ticket = if pending { ticket(epoch, self.seen.get()) } else { Ticket::done() };
             self.end(core);
             return (ticket, 0);
         };
@@ -262,7 +262,7 @@ impl Txn {
         state.committed(time);
         self.resolve_hints(core, state.id(), time);
         self.open_trees(state.id(), time);
-        let ticket = ticket(epoch);
+        let ticket = ticket(epoch, time);
         core.janitor.add(time, std::mem::take(&mut self.garbage));
         self.end(core);
         (ticket, time)
