@@ -251,7 +251,10 @@ impl Shared {
                 tick = now + IDLE_FLUSH;
                 // No appender holds its buffer and waits for `signal` and `slots` at once.
                 drop(signal);
-                if self.anything_buffered() {
+                // The mark also moves when the last flush took the records of a time drawn since it
+                // looked at the clock.
+                let behind = || self.durable_mark.load(Ordering::Relaxed) < (self.clock)();
+                if self.anything_buffered() || behind() {
                     return false;
                 }
                 signal = self.signal.lock();

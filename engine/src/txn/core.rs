@@ -237,10 +237,7 @@ impl Txn {
             // What was read must be durable before anyone relies on it.
             let pending = self.seen.get() > core.durable();
             let epoch = core.log.as_ref().map_or(0, |log| log.epoch());
-            let ticket = match pending {
-                true => ticket(epoch, self.seen.get()),
-                false => Ticket::done(),
-            };
+            let ticket = if pending { ticket(epoch, self.seen.get()) } else { Ticket::done() };
             self.end(core);
             return (ticket, 0);
         };

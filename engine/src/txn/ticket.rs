@@ -26,6 +26,9 @@ pub struct Ticket {
     pending: Option<Pending>,
 }
 
+/// A commit is durable with its epoch of the log. Whoever is told so also relies on others seeing it:
+/// single reads and transactions that only read see commits up to the mark of the log, which can be a
+/// flush behind. That flush has nothing of this commit to write.
 #[derive(Clone)]
 struct Pending {
     log: Arc<LogHandle>,
@@ -34,9 +37,19 @@ struct Pending {
 }
 
 impl Pending {
-    #[inline]
     fn is_durable(&self) -> bool {
+        self.log.0.durable_epoch() >= self.epoch
+    }
+
+    fn is_seen(&self) -> bool {
         self.log.0.durable_mark() >= self.time
+    }
+
+    /// Asks for the flush that moves the mark; gives its epoch.
+    fn request_mark(&self) -> u64 {
+        let epoch = self.log.0.epoch();
+        self.log.0.request(epoch, Urgency::Now);
+        epoch
     }
 }
 
@@ -56,7 +69,7 @@ impl Ticket {
     /// Whether the commit is durable already, or waits for nothing.
     #[inline]
     pub fn is_durable(&self) -> bool {
-        self.pending.as_ref().is_none_or(Pending::is_durable)
+        self.pending.as_ref().is_none_or(|pending| pending.is_durable() && pending.is_seen())
     }
 
     /// Blocks until the commit is durable.
@@ -64,12 +77,13 @@ impl Ticket {
     /// # Errors
     /// [`wattle_buffer::Error::CommitUnknown`] when the log fails meanwhile.
     pub fn wait(self) -> Result<()> {
-        let Some(Pending { log, mut epoch, time }) = self.pending else { return Ok(()) };
-        while log.0.durable_mark() < time {
-            log.0.wait_durable(epoch)?;
-            if log.0.durable_mark() < time {
-                epoch = log.0.epoch();
-                log.0.request(epoch, Urgency::Now);
+        let Some(pending) = self.pending else { return Ok(()) };
+        pending.log.0.wait_durable(pending.epoch)?;
+        while !pending.is_seen() {
+            let epoch = pending.request_mark();
+            // It is durable, whatever becomes of the log.
+            if pending.log.0.wait_durable(epoch).is_err() {
+                break;
             }
         }
         Ok(())
@@ -79,17 +93,20 @@ impl Ticket {
 impl Future for Ticket {
     type Output = Result<()>;
 
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
-        let Some(pending) = &mut self.pending else { return Poll::Ready(Ok(())) };
-        while !pending.is_durable() {
-            match pending.log.0.poll_durable(pending.epoch, context.waker()) {
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
+        let Some(pending) = &self.pending else { return Poll::Ready(Ok(())) };
+        let log = &pending.log.0;
+        match log.poll_durable(pending.epoch, context.waker()) {
+            Poll::Ready(Ok(())) => {}
+            outcome => return outcome,
+        }
+        while !pending.is_seen() {
+            let epoch = pending.request_mark();
+            match log.poll_durable(epoch, context.waker()) {
                 Poll::Pending => return Poll::Pending,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                Poll::Ready(Ok(())) if pending.is_durable() => break,
-                Poll::Ready(Ok(())) => {
-                    pending.epoch = pending.log.0.epoch();
-                    pending.log.0.request(pending.epoch, Urgency::Now);
-                }
+                // It is durable, whatever becomes of the log.
+                Poll::Ready(Err(_)) => break,
+                Poll::Ready(Ok(())) => {}
             }
         }
         Poll::Ready(Ok(()))
