@@ -65,14 +65,7 @@ impl Trees {
 }
 
 /// Runs some transactions of one line, from `next` on; gives the first that was not made.
-fn work(
-    engine: &Engine,
-    device: &Capturing,
-    line: usize,
-    next: u64,
-    count: u64,
-    seed: u64,
-) -> u64 {
+fn work(engine: &Engine, device: &Capturing, line: usize, next: u64, count: u64, seed: u64) -> u64 {
     let mut random = SmallRng::seed_from_u64(seed ^ ((line as u64) << 40) ^ next);
     let session = engine.session().expect("session");
     let trees = Trees::open(engine).expect("trees");
@@ -222,7 +215,13 @@ fn check(image: Image, seed: u64, checked: &mut u64, again: bool) {
 }
 
 /// All lines at once, each `count` transactions behind its last one.
-fn crowd(engine: &Engine, device: &Arc<Capturing>, last: &[u64], count: u64, seed: u64) -> Vec<u64> {
+fn crowd(
+    engine: &Engine,
+    device: &Arc<Capturing>,
+    last: &[u64],
+    count: u64,
+    seed: u64,
+) -> Vec<u64> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = (last.iter().enumerate())
             .map(|(line, last)| {
