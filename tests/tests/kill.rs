@@ -189,7 +189,7 @@ fn acknowledged_transfers_survive_a_killed_process_and_no_money_is_lost() {
     let mut random = Random::new(first);
     let mut acked = HashMap::new();
     for round in 0..10 * rounds() {
-        let seed = first.wrapping_add(round as u64) % (1 << 32);
+        let seed = first.wrapping_add(round) % (1 << 32);
         let after = Duration::from_millis(20 + random.below(500));
         acked.extend(run_and_kill(&path, seed, after));
         if random.below(3) == 0 {
