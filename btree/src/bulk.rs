@@ -112,15 +112,29 @@ impl<'t> BulkLoad<'t> {
     /// Ends an inner node at `separator`; its successor starts with the child `first`.
     fn close_inner(&mut self, level: usize, separator: &[u8], first: u64) -> Result<()> {
         let next = self.pages.take()?;
-        let page = self.finish_node(level, Some(separator))?;
+        // A separator much longer than the others may find no room as fence: then the node gives
+        // its last child to the next one.
+        let last = match self.levels[level].has_room_for_upper(separator.len()) {
+            true => None,
+            false => Some(self.levels[level].pop_child()),
+        };
+        let (upper, child) = match &last {
+            Some((upper, child)) => (&upper[..], *child),
+            None => (separator, first),
+        };
+        let page = self.finish_node(level, Some(upper))?;
         if level + 1 == self.levels.len() {
             self.start_level(level + 1, page)?;
         }
         let swip = Swip::evicted(next).0;
-        if !self.levels[level + 1].push_child(separator, swip) {
-            self.close_inner(level + 1, separator, swip)?;
+        if !self.levels[level + 1].push_child(upper, swip) {
+            self.close_inner(level + 1, upper, swip)?;
         }
-        self.levels[level] = self.new_node(level, next, separator, Some(first));
+        self.levels[level] = self.new_node(level, next, upper, Some(child));
+        if last.is_some() {
+            let taken = self.levels[level].push_child(separator, first);
+            assert!(taken, "a node takes one separator of any length");
+        }
         Ok(())
     }
 

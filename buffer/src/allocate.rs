@@ -285,6 +285,14 @@ impl PageAllocator {
         self.logged.lock().settle(epoch);
     }
 
+    /// The pages that are in use by the records of all epochs up to `epoch`, which must be durable: what
+    /// a checkpoint would store.
+    pub fn logged(&self, epoch: u64) -> Vec<u64> {
+        let mut logged = self.logged.lock();
+        logged.settle(epoch);
+        logged.words.clone()
+    }
+
     /// Settles, and takes the bitmaps of all groups that changed since they were last taken, with
     /// the group's number.
     pub fn take_changed_groups(&self, epoch: u64) -> Vec<(u64, Vec<u64>)> {

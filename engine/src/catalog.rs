@@ -473,7 +473,12 @@ impl Catalog {
         let listed = self.state.lock().listed(cx, &self.tree)?;
         let mut garbage = Vec::new();
         for (chunks, large, owner) in listed {
-            let Some(tree) = self.owner_of(core, cx, chunks)? else { continue };
+            let Some(tree) = self.owner_of(core, cx, chunks)? else {
+                // A drop was interrupted when the chunks were gone and the list was not cleared yet.
+                let key = garbage_key(chunks, large);
+                run(cx, |_| self.tree.remove_step(cx, &key, &mut System))?;
+                continue;
+            };
             let mut bytes = Vec::new();
             let found = match &owner {
                 Some(key) => run(cx, |_| {
@@ -490,6 +495,16 @@ impl Catalog {
             }
         }
         Ok(garbage)
+    }
+
+    /// Trees of chunks for which something is listed, but which no tree has.
+    pub fn listed_without_owner(&self, cx: &Context) -> Result<Vec<TreeId>> {
+        let state = self.state.lock();
+        let entries = state.entries(cx)?;
+        let listed = state.listed(cx, &self.tree)?.into_iter().map(|(chunks, ..)| chunks);
+        let is_owned =
+            |chunks: &TreeId| entries.iter().any(|(_, entry)| entry.chunks == *chunks);
+        Ok(listed.filter(|chunks| !is_owned(chunks)).collect())
     }
 
     /// Ids of the large values that are listed, with the tree of their chunks.
@@ -666,12 +681,18 @@ impl State {
         let tree = btree::Tree::open(cx, forest, entry.tree, entry.root)?;
         if entry.chunks.0 != 0 {
             let (id, root) = (entry.chunks, entry.chunks_root);
-            let store = self.listed(cx, &self.tree).and_then(|listed| {
-                let ids = listed.iter().filter(|(chunks, ..)| *chunks == id);
-                let last = ids.map(|(_, large, _)| large.id).max().unwrap_or(0);
-                let chunks = btree::Tree::open(cx, forest, id, root)?;
-                LargeStore::open(cx, chunks, last)
-            });
+            let store = if entry.dropping {
+                // No value will be added, and what is left is no tree to be searched.
+                let chunks = btree::Tree::open(cx, forest, id, root);
+                chunks.map(|tree| LargeStore { tree, next_id: AtomicU64::new(u64::MAX) })
+            } else {
+                self.listed(cx, &self.tree).and_then(|listed| {
+                    let ids = listed.iter().filter(|(chunks, ..)| *chunks == id);
+                    let last = ids.map(|(_, large, _)| large.id).max().unwrap_or(0);
+                    let chunks = btree::Tree::open(cx, forest, id, root)?;
+                    LargeStore::open(cx, chunks, last)
+                })
+            };
             let store = match store {
                 Ok(store) => store,
                 Err(error) => {

@@ -34,7 +34,7 @@ use std::{
     thread::JoinHandle,
     time::{Duration, Instant},
 };
-use wattle_buffer::{Error, Gsn, Result};
+use wattle_buffer::{BITMAP_GROUP, Error, Gsn, Result};
 use wattle_wal::{GSN_COUNTER_BITS, LogEnd};
 
 /// How often the growth of the log is looked at.
@@ -275,18 +275,23 @@ impl Core {
                 })?
             }
         };
-        // 3. Durable.
+        // 3. Durable. Room that is reserved from here on is not, so it is not counted. Pages there come
+        //    into use by records behind E.
+        let capacity = self.pool.allocator().counts().0;
         self.file.sync()?;
         log.flush_now()?;
         // 4. Bitmaps.
         let settled = log.durable_epoch();
         let groups = self.pool.allocator().take_changed_groups(settled);
+        let known = |group: &(u64, Vec<u64>)| group.0 < capacity.div_ceil(BITMAP_GROUP);
+        let (groups, later): (Vec<_>, Vec<_>) = groups.into_iter().partition(known);
+        self.pool.allocator().keep_changed_groups(later.into_iter().map(|(group, _)| group));
         let sequence = state.block.sequence + 1;
         let copies = state.copies.with(&groups, sequence);
         let block = Superblock {
             sequence,
             state: StoreState::Logged,
-            capacity: self.pool.allocator().counts().0,
+            capacity,
             catalog_root: self.catalog.root_page(),
             next_tree: self.catalog.next_tree(),
             redo_epoch: epoch,

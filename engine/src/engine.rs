@@ -359,9 +359,12 @@ impl Engine {
         }
         if new {
             file.create()?;
-            if options.log {
-                file.clear_log()?;
-            }
+        }
+        match block.state {
+            _ if !options.log => {}
+            _ if new => file.clear_new_log()?,
+            StoreState::Closed => file.clear_log_behind(&block.log_end)?,
+            _ => {}
         }
         pool.allocator().reset(in_use, &words, file.storage.capacity_pages());
         pool.allocator().keep_changed_groups(changed_groups);

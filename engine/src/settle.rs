@@ -22,6 +22,10 @@ impl Core {
     /// that the pages did not hold.
     pub fn settle(&self, cx: &Context, new: bool, redone: bool, losers: Vec<Loser>) -> Result<()> {
         let was = self.checkpoints.block().state;
+        // The log counts from here on, before anything is changed.
+        if was != StoreState::Logged {
+            self.checkpoint_now()?;
+        }
         let rolled_back = losers.len();
         for loser in losers {
             self.roll_back(cx, loser)?;
@@ -37,7 +41,7 @@ impl Core {
             tracing::info!(transactions = rolled_back, "rolled back what had not ended");
         }
         // From here on a crash must find the log.
-        if self.log.is_some() && (new || redone || rolled_back > 0 || was != StoreState::Logged) {
+        if self.log.is_some() && (new || redone || rolled_back > 0) {
             self.checkpoint_now()?;
         }
         Ok(())

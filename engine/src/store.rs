@@ -285,14 +285,27 @@ impl StoreFile {
     /// # Errors
     /// [`Error::WrongLog`] for a log that has grown beyond that: it belongs to a store whose
     /// superblocks are gone.
-    pub fn clear_log(&self) -> Result<()> {
+    pub fn clear_new_log(&self) -> Result<()> {
         let log = self.open_log(false)?;
         let segments = log.segments().map_err(|error| Error::io("list the log", error))?;
         if segments.iter().any(|(segment, _)| *segment > CREATION_SEGMENTS) {
             let why = "it is that of a store, but the data file has no superblock".to_string();
             return Err(Error::WrongLog { path: self.path.clone(), why });
         }
-        for (segment, _) in segments {
+        self.remove_segments(&log, 1)
+    }
+
+    /// Removes the segments of a store that was closed without a log which an interrupted opening
+    /// left: nothing was changed then.
+    pub fn clear_log_behind(&self, end: &LogEnd) -> Result<()> {
+        let log = self.open_log(false)?;
+        self.remove_segments(&log, end.segment + 1)
+    }
+
+    /// The last one first, so that there is never a gap.
+    fn remove_segments(&self, log: &Arc<dyn LogStorage>, from: u64) -> Result<()> {
+        let segments = log.segments().map_err(|error| Error::io("list the log", error))?;
+        for (segment, _) in segments.into_iter().rev().filter(|(segment, _)| *segment >= from) {
             let removed = log.remove(segment);
             removed.map_err(|e| Error::io(format_args!("remove log segment {segment}"), e))?;
         }

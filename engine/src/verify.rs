@@ -58,12 +58,19 @@ pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64)) -> Result<Verif
     let (_paused, _quiet) = (core.janitor.pause(), core.pool.quiet());
     let (log_bytes, log_problems) = verify_log(core)?;
     let (in_use, file_pages, used_pages) = core.pool.allocator().snapshot();
+    // Merges that were under way when the log was made durable are not in it.
+    core.sync_log()?;
+    let logged = core.log.as_ref().map(|log| core.pool.allocator().logged(log.durable_epoch()));
     let mut reached = Reached::new(file_pages);
     let mut report = VerifyReport { file_pages, used_pages, log_bytes, ..VerifyReport::default() };
     let catalog =
         core.catalog.verify_catalog(&cx, &mut |page| reached.page(page), &mut |_, _, _| {})?;
     report.problems.extend(catalog.problems);
     let listed = core.catalog.listed_ids(&cx)?;
+    for chunks in core.catalog.listed_without_owner(&cx)? {
+        let what = format!("the catalog lists a large value of tree {chunks}, which does not exist");
+        report.problems.push(what);
+    }
     for name in core.catalog.names(&cx)? {
         let tree = match core.catalog.open(core, &cx, &name) {
             Ok(Some(tree)) => tree,
@@ -88,12 +95,21 @@ pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64)) -> Result<Verif
     if report.problems.is_empty() {
         let mut lost = 0u64;
         let mut unmarked = 0u64;
+        let mut mistaken = 0u64;
         for page in (0..file_pages).map(PageId) {
-            let bit = |words: &[u64]| words[page.0 as usize / 64] >> (page.0 % 64) & 1 == 1;
+            let bit = |words: &[u64]| {
+                words.get(page.0 as usize / 64).is_some_and(|word| word >> (page.0 % 64) & 1 == 1)
+            };
             if !is_reserved_page(page) {
                 lost += u64::from(bit(&in_use) && !bit(&reached.words));
                 unmarked += u64::from(!bit(&in_use) && bit(&reached.words));
+                let logged = logged.as_ref().is_some_and(|logged| bit(logged));
+                mistaken += u64::from(core.log.is_some() && logged != bit(&reached.words));
             }
+        }
+        if mistaken > 0 {
+            let what = format!("the log has a wrong idea of {mistaken} pages in use");
+            report.problems.push(what);
         }
         // Sessions that are alive may hold page ids in reserve.
         lost = lost.saturating_sub(core.pool.reserved_pages() as u64);

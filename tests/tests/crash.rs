@@ -4,12 +4,23 @@
 //! `WATTLE_ROUNDS` multiplies the length, `WATTLE_CRASH_SEED` runs one seed alone.
 
 use std::{
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
+use wattle::{
+    Engine, MIN_POOL_BYTES, Options,
+    io::{Fault, FaultPlan, Op, SimStorage},
+};
 use wattle_tests::{
-    crash::{backup, check, crowd},
-    harness::{Watchdog, rounds},
+    crash::{
+        backup, check, crowd,
+        device::{Camera, Capturing, Image},
+        history::State,
+    },
+    harness::{Context, Watchdog, rounds},
 };
 
 /// Images that a default run of the suite looks at, at least.
@@ -85,4 +96,125 @@ fn a_backup_is_the_store_of_a_moment_and_an_unfinished_one_is_no_store() {
         images
     });
     assert!(one_seed().is_some() || checked >= least, "only {checked} images");
+}
+
+/// The images of one opening and closing of a store with or without a log.
+fn open_and_close(sim: &Arc<SimStorage>, options: &Options, seed: u64) -> Vec<Image> {
+    let camera = Camera { one_in: 1, most: 1000, whole_pages: false };
+    let device = Capturing::new(sim.clone(), 1, seed, camera);
+    let engine = check::open(&device, options).expect("open");
+    check::close(engine, "a store");
+    device.take()
+}
+
+#[test]
+fn a_power_cut_while_a_store_gets_a_log_or_gives_it_up_loses_nothing() {
+    for seed in 0..10 * rounds() {
+        let _context = Context(("seed", seed));
+        let sim = Arc::new(SimStorage::new(FaultPlan::new(seed)));
+        let logged = check::options(seed, false);
+        let unlogged = logged.clone().log(false);
+        {
+            let engine = Engine::open_on(sim.clone(), sim.clone(), unlogged.clone()).expect("new");
+            let tree = engine.tree("t").expect("tree");
+            let session = engine.session().expect("session");
+            for key in 0..300u32 {
+                session.put(&tree, &key.to_be_bytes(), &[7; 100]).expect("put");
+            }
+            drop((session, tree));
+            check::close(engine, "a new store");
+        }
+        for options in [&logged, &unlogged, &unlogged, &logged, &logged] {
+            for image in open_and_close(&sim, options, seed) {
+                let what = format!("{image:?}");
+                let left = Arc::new(image.sim);
+                let engine = Engine::open_on(left.clone(), left.clone(), logged.clone());
+                let engine = engine.unwrap_or_else(|error| panic!("{what}: {error}"));
+                let found = State::read(&engine).unwrap_or_else(|error| panic!("{what}: {error}"));
+                assert_eq!(found.records("t").len(), 300, "{what}");
+                check::verify(&engine, &what);
+                check::close(engine, &what);
+            }
+        }
+    }
+}
+
+/// Trees of three levels, one of chunks and one of records with long keys, and what else is there.
+fn deep_trees(engine: &Engine) {
+    let session = engine.session().expect("session");
+    let (deep, other) = (engine.tree("deep").expect("tree"), engine.tree("other").expect("tree"));
+    session.put(&deep, b"large", &vec![3; 2_000_000]).expect("put");
+    for key in 0..1500u32 {
+        let digits = [key / 512, key / 64 % 8, key / 8 % 8, key % 8];
+        let key: Vec<u8> = digits.into_iter().flat_map(|digit| [digit as u8; 120]).collect();
+        session.put_async(&deep, &key, &[5; 200]).map(drop).expect("put");
+    }
+    session.put(&other, b"key", &vec![4; 5000]).expect("put");
+    // Chunks that are still to be cleared away when the tree goes.
+    session.put(&deep, b"large too", &vec![3; 30_000]).expect("put");
+    session.remove(&deep, b"large too").expect("remove");
+}
+
+#[test]
+fn a_power_cut_while_a_deep_tree_is_dropped_leaves_it_whole_or_not_at_all() {
+    for seed in 0..2 * rounds() {
+        let _context = Context(("seed", seed));
+        let sim = Arc::new(SimStorage::new(FaultPlan::new(seed)));
+        let options = check::options(seed, false).pool_bytes(MIN_POOL_BYTES);
+        let quiet = Camera { one_in: 0, most: 150, whole_pages: false };
+        let device = Capturing::new(sim, 1, seed, quiet);
+        let engine = check::open(&device, &options).expect("open");
+        deep_trees(&engine);
+        device.aim(Camera { one_in: 2, ..quiet });
+        let tree = engine.open_tree("deep").expect("open").expect("it exists");
+        // Each step of the drop takes longer than a flush of the log, so that the log ends in the middle
+        // of it most often.
+        let slow = Fault::Latency(Duration::from_micros(500));
+        device.sim().set_plan(FaultPlan::new(seed).always(Op::Read, slow));
+        device.issue(0, 1);
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    engine.sync().expect("sync");
+                }
+            });
+            engine.drop_tree(tree).expect("drop");
+            done.store(true, Ordering::Relaxed);
+        });
+        device.ack(0, 1);
+        check::close(engine, "after the drop");
+        let images = device.take();
+        assert!(images.len() > 10, "{} images", images.len());
+        for image in images {
+            let what = format!("{image:?}");
+            let again = Camera { one_in: 30, ..quiet };
+            let again = Capturing::new(Arc::new(image.sim), 1, seed, again);
+            let gone = check_drop(&again, &options, &what);
+            assert!(gone || image.bounds[0].acked == 0, "{what}: the drop was acknowledged");
+            assert!(!gone || image.bounds[0].issued == 1, "{what}: the drop had not begun");
+            for image in again.take() {
+                let what = format!("{what}, then {image:?}");
+                let left = Capturing::new(Arc::new(image.sim), 1, seed, quiet);
+                assert_eq!(check_drop(&left, &options, &what), gone, "{what}");
+            }
+        }
+    }
+}
+
+/// Opens a store in which a tree was being dropped; gives whether it is gone.
+fn check_drop(device: &Arc<Capturing>, options: &Options, what: &str) -> bool {
+    let engine = check::open(device, options).unwrap_or_else(|error| panic!("{what}: {error}"));
+    check::verify(&engine, what);
+    let names = engine.trees().expect("names");
+    assert!(names.contains(&"other".to_string()), "{what}: {names:?}");
+    let tree = engine.open_tree("deep").unwrap_or_else(|error| panic!("{what}: {error}"));
+    if let Some(tree) = &tree {
+        let session = engine.session().expect("session");
+        assert_eq!(session.scan(tree).expect("scan").count(), 1501, "{what}");
+    }
+    let gone = tree.is_none();
+    drop(tree);
+    check::close(engine, what);
+    gone
 }

@@ -185,9 +185,12 @@ impl Section<'_> {
 
     /// Whether this is the first change since the last checkpoint of a page whose last change was
     /// `page`: its image must be logged.
+    ///
+    /// A section of the epoch before a checkpoint may see the image epoch of it already. It logs an
+    /// image too: whether the page needs one by the checkpoint before is no longer known.
     #[inline]
     pub fn needs_image(&self, page: Gsn) -> bool {
-        epoch_of(page) < self.image_epoch && self.epoch >= self.image_epoch
+        epoch_of(page) < self.image_epoch
     }
 
     /// Notes a time that the clock of the log gave inside of this section. See

@@ -247,6 +247,17 @@ fn counters_that_run_over_leave_an_epoch_out() {
 }
 
 #[test]
+fn a_section_that_sees_the_next_checkpoint_early_logs_images() {
+    let storage: Arc<dyn LogStorage> = Arc::new(MemoryLog::default());
+    let start = LogStart { epoch: 5, image_epoch: 6, ..store() };
+    let log = Log::start(storage, small(), start, Box::new(|| 0)).expect("a log");
+    let appender = log.appender();
+    let section = appender.begin();
+    assert_eq!(section.epoch(), 5);
+    assert!(section.needs_image(Gsn(3 << 20)), "the checkpoint before may have begun at epoch 4");
+}
+
+#[test]
 fn a_foreign_log_and_wrong_starts_are_refused() {
     let storage: Arc<dyn LogStorage> = Arc::new(MemoryLog::default());
     let log = start(&storage, LogStart::default());

@@ -2,8 +2,9 @@
 //! and new roots.
 //!
 //! Entries are collected with whole keys, because the prefix depends on the last of them. Whether
-//! one more fits is decided on the way, without knowing the upper fence: the separator to
-//! whatever key comes next is at most one byte longer than the last key.
+//! one more fits is decided on the way, without knowing the upper fence. In a leaf the separator to
+//! whatever key comes next is at most one byte longer than the last key. In an inner node it may have
+//! any length: if it does not fit, the node ends one separator earlier.
 
 use super::{Full, build::Frame, layout::*, view::Item};
 use wattle_buffer::{PAGE_SIZE, PageId, PageImage, PageKind, TreeId};
@@ -133,6 +134,25 @@ impl NodeBuilder {
         self.bytes.extend_from_slice(value);
         self.entries.push(entry);
         true
+    }
+
+    /// Whether the node still has room when its upper fence has this length.
+    pub fn has_room_for_upper(&self, upper: usize) -> bool {
+        let used = HEADS
+            + entries_len(self.count(), self.level > 0)
+            + round8(self.lower.len())
+            + round8(upper)
+            + self.without.min(self.with_content + round8(self.content));
+        used <= PAGE_SIZE
+    }
+
+    /// Takes the last of several separators out again, and the child right of it; the node must end
+    /// there.
+    pub fn pop_child(&mut self) -> (Vec<u8>, u64) {
+        assert!(self.level > 0 && self.count() > 1);
+        let separator = self.last_key().expect("counted").to_vec();
+        self.entries.pop();
+        (separator, self.children.pop().expect("one for each separator"))
     }
 
     /// Sets the upper fence, which must be above the last key. After [`Self::push`] has decided,

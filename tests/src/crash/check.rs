@@ -13,7 +13,7 @@ use wattle::{Durability, Engine, MIN_LOG_BYTES, MIN_POOL_BYTES, Options, io::Sim
 /// Images of images of images.
 const DEEPEST: u32 = 3;
 
-/// Options of a store, chosen by `seed`: small pools, the shortest log.
+/// Options of a store, chosen by `seed`: small pools, most often the shortest log.
 pub fn options(seed: u64, whole_pages: bool) -> Options {
     let mut random = SmallRng::seed_from_u64(seed ^ 0x6f70_7469_6f6e);
     let pool = [MIN_POOL_BYTES, MIN_POOL_BYTES * 2, MIN_POOL_BYTES * 8][random.random_range(0..3)];
@@ -22,7 +22,7 @@ pub fn options(seed: u64, whole_pages: bool) -> Options {
         .pool_bytes(pool)
         .write_concurrency(8)
         .evictors(1)
-        .log_bytes(MIN_LOG_BYTES)
+        .log_bytes([MIN_LOG_BYTES, MIN_LOG_BYTES, 16 << 20][random.random_range(0..3)])
         .durability(durability)
         .atomic_page_writes(whole_pages)
 }

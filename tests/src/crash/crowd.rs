@@ -1,21 +1,30 @@
 //! A workload of several threads at once. Each thread is a line of its own with numbered transactions,
 //! which leave their number in a record of the thread; its other records follow from the number, so what
 //! must be there is known without a history. Besides, all threads move amounts between accounts whose
-//! sum never changes, and write to records that they share.
+//! sum never changes. One more line makes, fills, renames and drops a tree, and checkpoints follow each
+//! other.
 
 use super::{
     check::{close, open, options, verify},
     device::{Bounds, Camera, Capturing, Image},
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 use wattle::{
     Engine, Error, Transaction, Tree,
     io::{FaultPlan, SimStorage},
 };
 
-/// Threads of the workload.
-pub const LINES: usize = 4;
+/// Lines that make transactions.
+const WRITERS: usize = 4;
+/// All lines: the last one has to do with trees.
+pub const LINES: usize = WRITERS + 1;
 /// Accounts, and what is on each at first.
 const ACCOUNTS: u32 = 40;
 const BALANCE: i64 = 1000;
@@ -65,7 +74,14 @@ impl Trees {
 }
 
 /// Runs some transactions of one line, from `next` on; gives the first that was not made.
-fn work(engine: &Engine, device: &Capturing, line: usize, next: u64, count: u64, seed: u64) -> u64 {
+fn work(
+    engine: &Engine,
+    device: &Capturing,
+    line: usize,
+    next: u64,
+    count: u64,
+    seed: u64,
+) -> u64 {
     let mut random = SmallRng::seed_from_u64(seed ^ ((line as u64) << 40) ^ next);
     let session = engine.session().expect("session");
     let trees = Trees::open(engine).expect("trees");
@@ -153,6 +169,66 @@ fn move_some(
     Ok(())
 }
 
+/// The tree of the last line after an event: its name and how many records it has.
+fn tree_after(number: u64) -> Option<(&'static str, u32)> {
+    let size = 20 + (number / 4 * 37 % 300) as u32;
+    match number % 4 {
+        1 => Some(("first name", 0)),
+        2 => Some(("first name", size)),
+        3 => Some(("second name", size)),
+        _ => None,
+    }
+}
+
+/// Does the work of the last line.
+fn work_on_trees(engine: &Engine, device: &Capturing, last: u64, count: u64) -> u64 {
+    for number in last + 1..=last + count {
+        device.issue(WRITERS, number);
+        let retry = |what: &dyn Fn(Tree) -> wattle::Result<()>, name: &str| {
+            for _ in 0..1000 {
+                let tree = engine.open_tree(name).expect("open a tree").expect("it exists");
+                match what(tree) {
+                    Err(Error::TreeInUse(_)) => std::thread::yield_now(),
+                    done => return done.expect("a tree that is renamed or dropped"),
+                }
+            }
+            panic!("the tree {name:?} stays in use");
+        };
+        match number % 4 {
+            1 => drop(engine.create_tree("first name").expect("create a tree")),
+            2 => {
+                let tree = engine.tree("first name").expect("open a tree");
+                let mut txn = engine.begin().expect("begin");
+                let (_, size) = tree_after(number).expect("a tree");
+                for record in 0..size {
+                    let len = if record == 7 { 9000 } else { 40 };
+                    txn.put(&tree, &record.to_be_bytes(), &vec![record as u8; len]).expect("put");
+                }
+                txn.commit().expect("commit");
+            }
+            3 => retry(&|tree| engine.rename_tree(tree, "second name").map(drop), "first name"),
+            _ => retry(&|tree| engine.drop_tree(tree), "second name"),
+        }
+        device.ack(WRITERS, number);
+    }
+    last + count
+}
+
+/// The event after which the trees are as they are found.
+fn compare_trees(engine: &Engine, bounds: Bounds, what: &str) -> u64 {
+    let fail = |error: Error| -> ! { panic!("{what}: {error}") };
+    let names = engine.trees().unwrap_or_else(|error| fail(error));
+    let name = names.into_iter().find(|name| name.ends_with("name"));
+    let found = name.as_ref().map(|name| {
+        let session = engine.session().unwrap_or_else(|error| fail(error));
+        let tree = engine.open_tree(name).unwrap_or_else(|error| fail(error)).expect("listed");
+        let scan = session.scan(&tree).unwrap_or_else(|error| fail(error));
+        (&name[..], scan.map(|entry| entry.unwrap_or_else(|error| fail(error))).count() as u32)
+    });
+    let number = (bounds.acked..=bounds.issued).find(|number| tree_after(*number) == found);
+    number.unwrap_or_else(|| panic!("{what}: the trees are {found:?} after events {bounds:?}"))
+}
+
 /// Compares a store with what must be there; gives the last transaction of each line.
 fn compare(engine: &Engine, bounds: &[Bounds], what: &str) -> Vec<u64> {
     let fail = |error: Error| -> ! { panic!("{what}: {error}") };
@@ -160,7 +236,7 @@ fn compare(engine: &Engine, bounds: &[Bounds], what: &str) -> Vec<u64> {
     let session = engine.session().unwrap_or_else(|error| fail(error));
     let get = |tree: &Tree, key: &[u8]| session.get(tree, key).unwrap_or_else(|error| fail(error));
     let mut last = Vec::new();
-    for (line, bounds) in bounds.iter().enumerate() {
+    for (line, bounds) in bounds[..WRITERS].iter().enumerate() {
         let number = get(&trees.lines, &counter(line)).expect("a counter of each line");
         let number = u64::from_le_bytes(number[..8].try_into().expect("8 bytes"));
         assert!(
@@ -182,6 +258,7 @@ fn compare(engine: &Engine, bounds: &[Bounds], what: &str) -> Vec<u64> {
         }
         last.push(number);
     }
+    last.push(compare_trees(engine, bounds[WRITERS], what));
     let mut sum = 0;
     let mut accounts = 0;
     for entry in session.scan(&trees.accounts).unwrap_or_else(|error| fail(error)) {
@@ -215,20 +292,25 @@ fn check(image: Image, seed: u64, checked: &mut u64, again: bool) {
 }
 
 /// All lines at once, each `count` transactions behind its last one.
-fn crowd(
-    engine: &Engine,
-    device: &Arc<Capturing>,
-    last: &[u64],
-    count: u64,
-    seed: u64,
-) -> Vec<u64> {
+fn crowd(engine: &Engine, device: &Arc<Capturing>, last: &[u64], count: u64, seed: u64) -> Vec<u64> {
+    let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (last.iter().enumerate())
+        let mut threads: Vec<_> = (last[..WRITERS].iter().enumerate())
             .map(|(line, last)| {
                 scope.spawn(move || work(engine, device, line, last + 1, count, seed) - 1)
             })
             .collect();
-        threads.into_iter().map(|thread| thread.join().expect("a line")).collect()
+        let trees = last[WRITERS];
+        threads.push(scope.spawn(move || work_on_trees(engine, device, trees, count / 3)));
+        scope.spawn(|| {
+            while seed.is_multiple_of(2) && !done.load(Relaxed) {
+                engine.checkpoint().expect("checkpoint");
+                std::thread::sleep(Duration::from_micros(200 + seed % 7 * 400));
+            }
+        });
+        let ended: Vec<_> = threads.into_iter().map(|thread| thread.join()).collect();
+        done.store(true, Relaxed);
+        ended.into_iter().map(|last| last.expect("a line")).collect()
     })
 }
 
@@ -248,7 +330,7 @@ pub fn run(seed: u64, rounds: u64, one_in: u64) -> u64 {
         for number in 0..ACCOUNTS {
             txn.put(&trees.accounts, &account(number), &BALANCE.to_le_bytes()).expect("put");
         }
-        for line in 0..LINES {
+        for line in 0..WRITERS {
             txn.put(&trees.lines, &counter(line), &0u64.to_le_bytes()).expect("put");
         }
         txn.commit().expect("commit");
