@@ -1,0 +1,235 @@
+//! `wattle simulate`: page traces through replacement policies.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Map, Value, json};
+
+use super::exit::Exit;
+use crate::driver::control::Interrupt;
+use crate::simulate::experiment::{CacheSize, combine, run_all};
+use crate::simulate::policies::ALL;
+use crate::simulate::registry::Spec;
+use crate::simulate::replay::Device;
+use crate::simulate::table::{self, Row};
+use crate::simulate::trace::Trace;
+
+const MAX_THREADS: u64 = 1024;
+const MAX_CONCURRENCY: u64 = 1 << 20;
+
+/// Flags of `simulate`.
+#[derive(Args, Debug)]
+pub struct SimulateFlags {
+    /// Trace files: `page,R` or `page,W` per line, or .lis of the ARC authors, also as .zst.
+    #[arg(long, value_name = "FILE", num_args = 1.., required_unless_present = "list_policies")]
+    pub trace: Vec<PathBuf>,
+
+    /// Policies with their parameters as NAME:key=value,key=value; all for every one.
+    #[arg(long, value_name = "NAME", num_args = 1.., default_value = "lru")]
+    pub policy: Vec<String>,
+
+    /// Cache sizes in pages or in percent of the different pages of a trace (then at least 10).
+    #[arg(long, value_name = "SIZE", num_args = 1.., value_delimiter = ',', default_value = "1%,5%,10%,20%,50%",
+          value_parser = CacheSize::parse)]
+    pub cache: Vec<CacheSize>,
+
+    /// Adds the misses relative to those of this policy, which is run as well.
+    #[arg(long, value_name = "NAME")]
+    pub normalise: Option<String>,
+
+    /// Time to read a page, in microseconds.
+    #[arg(long, value_name = "US", default_value_t = 100.0, value_parser = cost)]
+    pub read_cost: f64,
+
+    /// Time to write a page, in microseconds.
+    #[arg(long, value_name = "US", default_value_t = 800.0, value_parser = cost)]
+    pub write_cost: f64,
+
+    /// How many times longer a write takes than a read on the emulated device. Default: write cost /
+    /// read cost.
+    #[arg(long, value_name = "A", value_parser = cost)]
+    pub asymmetry: Option<f64>,
+
+    /// Pages that the emulated device reads or writes in the time of one.
+    #[arg(long, value_name = "K", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=MAX_CONCURRENCY))]
+    pub concurrency: u64,
+
+    /// Replays at a time, 1 to 1024. Default: all cores.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_THREADS))]
+    pub threads: Option<u64>,
+
+    /// Everything random derives from it.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// How to print the result.
+    #[arg(long, value_enum, default_value_t = TableFormat::Text)]
+    pub format: TableFormat,
+
+    /// Names all policies with their parameters and source papers.
+    #[arg(long)]
+    pub list_policies: bool,
+}
+
+/// How to print the result of replays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TableFormat {
+    /// For people.
+    Text,
+    /// One object.
+    Json,
+    /// One line for each trace, cache and policy.
+    Csv,
+}
+
+fn cost(text: &str) -> Result<f64, String> {
+    let refused = || format!("\"{text}\" is not a number above 0");
+    text.parse().ok().filter(|cost| *cost > 0.0 && *cost <= 1e12).ok_or_else(refused)
+}
+
+impl SimulateFlags {
+    fn device(&self) -> Device {
+        Device {
+            read_us: self.read_cost,
+            write_us: self.write_cost,
+            asymmetry: self.asymmetry.unwrap_or(self.write_cost / self.read_cost),
+            concurrency: self.concurrency as usize,
+        }
+    }
+
+    /// The policies, with the one to compare with at the end if it is not among them.
+    fn specs(&self) -> Result<Vec<Spec>, Exit> {
+        let mut specs: Vec<Spec> = Vec::new();
+        let mut add = |text: &str| -> Result<(), Exit> {
+            let spec = Spec::parse(text).map_err(Exit::Usage)?;
+            if specs.iter().all(|other| other.text != spec.text) {
+                specs.push(spec);
+            }
+            Ok(())
+        };
+        for text in &self.policy {
+            match &**text {
+                "all" => ALL.iter().try_for_each(|entry| add(entry.name))?,
+                text => add(text)?,
+            }
+        }
+        self.normalise.as_deref().map_or(Ok(()), add)?;
+        Ok(specs)
+    }
+
+    fn settings(&self, device: &Device, threads: usize) -> Map<String, Value> {
+        let files = self.trace.iter().map(|path| path.display().to_string());
+        let settings = json!({
+            "trace": files.collect::<Vec<_>>(),
+            "policy": self.policy,
+            "normalise": self.normalise,
+            "read_cost": device.read_us,
+            "write_cost": device.write_us,
+            "asymmetry": device.asymmetry,
+            "concurrency": device.concurrency,
+            "threads": threads,
+            "seed": self.seed,
+        });
+        settings.as_object().cloned().expect("the settings are an object")
+    }
+}
+
+/// Replays traces and prints the result.
+pub fn simulate(flags: &SimulateFlags, interrupt: &Interrupt) -> Result<(), Exit> {
+    if flags.list_policies {
+        print!("{}", list_policies());
+        return Ok(());
+    }
+    let (specs, device) = (flags.specs()?, flags.device());
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = flags.threads.map_or(cores, |threads| threads as usize);
+    let traces: Vec<Trace> = flags
+        .trace
+        .iter()
+        .map(|path| Trace::read(path))
+        .collect::<Result<_, _>>()
+        .map_err(Exit::Usage)?;
+    let runs = combine(&traces, &flags.cache, &specs, flags.seed).map_err(Exit::Usage)?;
+    let progress = progress_bar(runs.iter().map(|run| run.trace.len() as u64).sum());
+    let stopped = AtomicBool::new(false);
+    let results = run_all(&runs, threads, device, &|accesses| {
+        progress.inc(accesses as u64);
+        if interrupt.requested() {
+            stopped.store(true, Ordering::Relaxed);
+        }
+        !stopped.load(Ordering::Relaxed)
+    });
+    progress.finish_and_clear();
+    let done = runs.iter().zip(&results).filter_map(|(run, counts)| {
+        let counts = (*counts)?;
+        Some(Row {
+            trace: run.trace.name().to_owned(),
+            pages: run.trace.pages(),
+            cache_pages: run.cache_pages,
+            policy: run.spec.text.clone(),
+            counts,
+            relative: None,
+        })
+    });
+    let mut rows: Vec<Row> = done.collect();
+    if let Some(policy) = &flags.normalise {
+        table::normalise(&mut rows, policy);
+    }
+    let interrupted = stopped.into_inner();
+    match flags.format {
+        TableFormat::Text => {
+            print!("{}", table::text(&rows, &device, flags.normalise.as_deref()));
+        }
+        TableFormat::Csv => print!("{}", table::csv(&rows, &device, flags.normalise.is_some())),
+        TableFormat::Json => {
+            let settings = flags.settings(&device, threads);
+            println!("{:#}", table::json(&rows, &device, settings, interrupted));
+        }
+    }
+    if interrupted {
+        eprintln!("interrupted: {} of {} replays were finished", rows.len(), runs.len());
+    }
+    Ok(())
+}
+
+fn progress_bar(accesses: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template(
+        "replaying: {wide_bar} {percent} %, {per_sec} accesses, {eta} left",
+    )
+    .expect("the template is a constant that indicatif accepts");
+    ProgressBar::new(accesses).with_style(style)
+}
+
+/// All policies with their parameters, sources and costs.
+fn list_policies() -> String {
+    let mut text = String::new();
+    for entry in ALL {
+        text += &format!("{:<12} {}; {}\n", entry.name, entry.source, entry.cost);
+        for parameter in entry.parameters {
+            text += &format!(
+                "             {}={}  {} ({})\n",
+                parameter.name,
+                parameter.default,
+                parameter.about,
+                parameter.kind.describe()
+            );
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_policies_are_listed_with_their_parameters() {
+        let text = list_policies();
+        for entry in ALL {
+            assert!(text.contains(&format!("{:<12} {}", entry.name, entry.source)));
+        }
+        assert!(text.contains("ref_at_load=1"));
+    }
+}

@@ -1,0 +1,186 @@
+//! One policy over one trace, and what that would have cost.
+//!
+//! Counting: the cache starts empty; every access to a page that is not cached is a miss and a
+//! read, whether it reads or writes. A page leaves only when no frame is free. An access `W` makes
+//! its page dirty; a dirty page that leaves is one write, and so is each page that is dirty at the
+//! end of the trace.
+
+use std::time::Duration;
+
+use super::policy::{Access, Policy};
+use super::pool::{Page, Pool};
+use super::trace::Trace;
+
+/// What a replay counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counts {
+    /// Accesses.
+    pub accesses: u64,
+    /// Accesses to pages that were not cached.
+    pub misses: u64,
+    /// Pages read: misses and pages read ahead.
+    pub reads: u64,
+    /// Pages written while the trace ran.
+    pub writes: u64,
+    /// Pages that were dirty at the end.
+    pub writes_at_end: u64,
+    /// Requests to the device that read: pages read together are one.
+    pub read_requests: u64,
+    /// Requests to the device that wrote, those at the end included.
+    pub write_requests: u64,
+    /// Processor time of the replay.
+    pub cpu: Duration,
+    /// Memory of the policy for each cached page, in bytes.
+    pub bytes_per_page: f64,
+}
+
+/// The costs of a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Device {
+    /// Time to read a page, in microseconds.
+    pub read_us: f64,
+    /// Time to write a page, in microseconds.
+    pub write_us: f64,
+    /// How many times longer a write takes than a read on the emulated device (ACE, section II).
+    pub asymmetry: f64,
+    /// How many pages the emulated device reads or writes in the time of one.
+    pub concurrency: usize,
+}
+
+impl Default for Device {
+    /// The flash chip of FOR's Table 5, and the concurrency of ACE's PCIe device.
+    fn default() -> Self {
+        Self { read_us: 100.0, write_us: 800.0, asymmetry: 8.0, concurrency: 8 }
+    }
+}
+
+impl Counts {
+    /// Share of accesses that found their page.
+    pub fn hit_ratio(&self) -> f64 {
+        1.0 - self.misses as f64 / self.accesses as f64
+    }
+
+    /// All writes.
+    pub fn all_writes(&self) -> u64 {
+        self.writes + self.writes_at_end
+    }
+
+    /// Cost of all reads and writes one by one, in microseconds (FOR, equation 1).
+    pub fn cost(&self, device: &Device) -> f64 {
+        self.reads as f64 * device.read_us + self.all_writes() as f64 * device.write_us
+    }
+
+    /// Time that the emulated device is busy (ACE, Figure 10 h): a request takes the time of one page,
+    /// however many it has.
+    pub fn device_seconds(&self, device: &Device) -> f64 {
+        let reads = self.read_requests as f64 + self.write_requests as f64 * device.asymmetry;
+        reads * device.read_us / 1e6
+    }
+
+    /// Processor time for each access.
+    pub fn cpu_ns_per_access(&self) -> f64 {
+        self.cpu.as_nanos() as f64 / self.accesses as f64
+    }
+}
+
+/// A pool, its policy and the counts so far.
+pub struct Replay<'a> {
+    /// The pool.
+    pub pool: Pool,
+    /// The counts so far, without processor time.
+    pub counts: Counts,
+    policy: &'a mut dyn Policy,
+    victims: Vec<Page>,
+}
+
+impl<'a> Replay<'a> {
+    /// An empty pool of `capacity` frames for `policy`, which must be new.
+    pub fn new(trace: &Trace, capacity: usize, policy: &'a mut dyn Policy) -> Self {
+        let pool = Pool::new(trace.pages(), capacity);
+        Self { pool, counts: Counts::default(), policy, victims: Vec::new() }
+    }
+
+    /// The next access of the trace.
+    #[inline]
+    pub fn access(&mut self, access: Access) {
+        let Access { page, write } = access;
+        self.counts.accesses += 1;
+        if self.pool.holds(page) {
+            self.policy.hit(access, &self.pool);
+            if write {
+                self.pool.soil(page);
+            }
+        } else {
+            self.counts.misses += 1;
+            self.counts.reads += 1;
+            self.counts.read_requests += 1;
+            if !self.policy.miss(access, &self.pool) {
+                // The page is read, perhaps changed and written, past the cache.
+                self.counts.writes += u64::from(write);
+                self.counts.write_requests += u64::from(write);
+                return;
+            }
+            if self.pool.is_full() {
+                self.make_room();
+            }
+            self.pool.insert(page, write);
+            self.policy.fetch(access, &self.pool);
+        }
+        self.policy.unfix(page, &self.pool);
+    }
+
+    fn make_room(&mut self) {
+        self.victims.clear();
+        self.policy.select(&self.pool, &mut self.victims);
+        assert!(!self.victims.is_empty(), "a full pool has a victim");
+        for victim in &self.victims {
+            let dirty = u64::from(self.pool.evict(*victim));
+            self.counts.writes += dirty;
+            self.counts.write_requests += dirty;
+        }
+    }
+
+    /// Drops a cached page without asking the policy and without writing it, as when its contents
+    /// were deleted.
+    pub fn drop_page(&mut self, page: Page) {
+        self.policy.remove(page, &self.pool);
+        self.pool.evict(page);
+    }
+
+    /// Writes back what is dirty at the end and returns the counts.
+    pub fn finish(mut self) -> Counts {
+        self.counts.writes_at_end = self.pool.dirty_pages() as u64;
+        self.counts.write_requests += self.counts.writes_at_end;
+        self.counts.bytes_per_page = self.policy.bytes_per_page();
+        self.counts
+    }
+}
+
+/// Replays the whole of `trace`. `keep_going` is asked now and then; `None` if it said no.
+pub fn replay(
+    trace: &Trace,
+    capacity: usize,
+    policy: &mut dyn Policy,
+    mut keep_going: impl FnMut(usize) -> bool,
+) -> Option<Counts> {
+    /// Accesses between two questions.
+    const STRIDE: usize = 1 << 16;
+    let started = cpu_time();
+    let mut replay = Replay::new(trace, capacity, policy);
+    let mut accesses = trace.accesses();
+    while accesses.len() > 0 {
+        let stride = accesses.len().min(STRIDE);
+        accesses.by_ref().take(stride).for_each(|access| replay.access(access));
+        if !keep_going(stride) {
+            return None;
+        }
+    }
+    let cpu = cpu_time().saturating_sub(started);
+    Some(Counts { cpu, ..replay.finish() })
+}
+
+/// Processor time of this thread.
+pub(super) fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}

@@ -1,0 +1,102 @@
+//! Misses and writes of the policies against the reference counts that come with the shared traces.
+//!
+//! The traces are looked for in `WATTLE_TRACES`, else in `../shared/traces` beside the workspace;
+//! without them the tests say so and pass. By default the short traces are replayed;
+//! with `WATTLE_ROUNDS` set to anything, or by the ignored test, all of them.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use wattle_workloads::simulate::registry::Spec;
+use wattle_workloads::simulate::replay::{Device, replay};
+use wattle_workloads::simulate::trace::Trace;
+
+/// Longest trace of the fast subset, in accesses.
+const SHORT: usize = 140_000;
+
+/// Which reference rows (policy, parameters) each policy must reproduce exactly.
+const EXACT: &[(&str, &str, &str)] = &[
+    ("LRU", "", "lru"),
+    ("FIFO", "", "fifo"),
+    ("CLOCK", "ref=1 at load", "clock"),
+    ("CLOCK", "ref=0 at load", "clock:ref_at_load=0"),
+    ("OPT", "", "opt"),
+];
+
+struct Row {
+    trace: String,
+    cache_pages: usize,
+    policy: String,
+    parameters: String,
+    misses: f64,
+    writes: Option<f64>,
+}
+
+fn folder() -> Option<PathBuf> {
+    let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/traces");
+    let folder = std::env::var_os("WATTLE_TRACES").map_or(PathBuf::from(beside), PathBuf::from);
+    if folder.join("reference_misses.csv").is_file() {
+        return Some(folder);
+    }
+    eprintln!("skipped: no reference_misses.csv in {}; set WATTLE_TRACES", folder.display());
+    None
+}
+
+fn reference(folder: &std::path::Path) -> BTreeMap<String, Vec<Row>> {
+    let text = std::fs::read_to_string(folder.join("reference_misses.csv")).unwrap();
+    let mut rows = BTreeMap::<String, Vec<Row>>::new();
+    for line in text.lines().skip(1) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let row = Row {
+            trace: fields[0].to_owned(),
+            cache_pages: fields[1].parse().unwrap(),
+            policy: fields[2].to_owned(),
+            parameters: fields[3].to_owned(),
+            misses: fields[4].parse().unwrap(),
+            writes: fields[5].parse().ok(),
+        };
+        rows.entry(row.trace.clone()).or_default().push(row);
+    }
+    rows
+}
+
+fn exactly(longest: usize) {
+    let Some(folder) = folder() else { return };
+    let (mut checked, mut wrong) = (0, Vec::new());
+    for (name, rows) in reference(&folder) {
+        let trace = Trace::read(&folder.join(format!("{name}.csv.zst"))).unwrap();
+        if trace.len() > longest {
+            continue;
+        }
+        for row in &rows {
+            let same =
+                |known: &&(&str, &str, &str)| row.policy == known.0 && row.parameters == known.1;
+            let Some((_, _, text)) = EXACT.iter().find(same) else { continue };
+            let mut policy =
+                Spec::parse(text).unwrap().build(&trace, row.cache_pages, 1, Device::default());
+            let counts = replay(&trace, row.cache_pages, &mut *policy, |_| true).unwrap();
+            checked += 1;
+            let ours = (counts.misses as f64, counts.all_writes() as f64);
+            let theirs = (row.misses, row.writes.unwrap_or(ours.1));
+            if ours != theirs {
+                wrong.push(format!(
+                    "{text} on {} with {} pages: {ours:?}, the reference has {theirs:?}",
+                    row.trace, row.cache_pages
+                ));
+            }
+        }
+    }
+    assert!(checked > 0, "the reference has no row that is checked");
+    assert!(wrong.is_empty(), "{} of {checked} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[test]
+fn deterministic_policies_miss_and_write_exactly_as_the_reference_says() {
+    exactly(if std::env::var_os("WATTLE_ROUNDS").is_some() { usize::MAX } else { SHORT });
+}
+
+#[test]
+#[ignore = "replays all traces for minutes"]
+fn deterministic_policies_miss_and_write_exactly_as_the_reference_says_on_all_traces() {
+    exactly(usize::MAX);
+}
