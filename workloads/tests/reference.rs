@@ -21,6 +21,17 @@ const EXACT: &[(&str, &str, &str)] = &[
     ("CLOCK", "ref=1 at load", "clock"),
     ("CLOCK", "ref=0 at load", "clock:ref_at_load=0"),
     ("OPT", "", "opt"),
+    ("SIEVE", "", "sieve"),
+    ("ARC", "real step", "arc"),
+    ("ARC", "integer step", "arc:step=integer"),
+    ("LRU-2", "history kept; no correlated period", "lru-k:k=2"),
+    ("LRU-2", "no history of evicted pages", "lru-k:k=2,retained=0"),
+    ("CFLRU", "window 30%", "cflru:window=0.3"),
+    ("LRU_WSR", "", "lru-wsr"),
+    ("LIRS", "HIR 1%", "lirs:hir=0.01"),
+    ("2Q", "Kin 25%; Kout 50%", "2q:kin=0.25,kout=0.5"),
+    ("S3-FIFO", "small 10%; ghost 90%; threshold 2", "s3-fifo"),
+    ("LFU", "", "lfu"),
 ];
 
 struct Row {

@@ -31,6 +31,15 @@ pub trait Policy: Send {
     /// Takes one victim or more out of the statistics and adds them to `victims`, which is empty.
     fn select(&mut self, pool: &Pool, victims: &mut Vec<Page>);
 
+    /// Whether victims are also to be asked for by `leaving` after each `hit` and `miss`. Such a policy
+    /// may answer `select` with nothing, and the pool then holds a page more than it should.
+    fn evicts_early(&self) -> bool {
+        false
+    }
+
+    /// Adds the pages that left on the last `hit` or `miss` to `victims`, which is empty.
+    fn leaving(&mut self, _victims: &mut Vec<Page>) {}
+
     /// The page of the last `miss` is in its frame.
     fn fetch(&mut self, access: Access, pool: &Pool);
 

@@ -90,6 +90,7 @@ pub struct Replay<'a> {
     /// The counts so far, without processor time.
     pub counts: Counts,
     policy: &'a mut dyn Policy,
+    evicts_early: bool,
     victims: Vec<Page>,
 }
 
@@ -97,7 +98,8 @@ impl<'a> Replay<'a> {
     /// An empty pool of `capacity` frames for `policy`, which must be new.
     pub fn new(trace: &Trace, capacity: usize, policy: &'a mut dyn Policy) -> Self {
         let pool = Pool::new(trace.pages(), capacity);
-        Self { pool, counts: Counts::default(), policy, victims: Vec::new() }
+        let evicts_early = policy.evicts_early();
+        Self { pool, counts: Counts::default(), policy, evicts_early, victims: Vec::new() }
     }
 
     /// The next access of the trace.
@@ -110,6 +112,7 @@ impl<'a> Replay<'a> {
             if write {
                 self.pool.soil(page);
             }
+            self.evict_early();
         } else {
             self.counts.misses += 1;
             self.counts.reads += 1;
@@ -120,6 +123,7 @@ impl<'a> Replay<'a> {
                 self.counts.write_requests += u64::from(write);
                 return;
             }
+            self.evict_early();
             if self.pool.is_full() {
                 self.make_room();
             }
@@ -129,10 +133,23 @@ impl<'a> Replay<'a> {
         self.policy.unfix(page, &self.pool);
     }
 
+    #[inline]
+    fn evict_early(&mut self) {
+        if self.evicts_early {
+            self.victims.clear();
+            self.policy.leaving(&mut self.victims);
+            self.evict_victims();
+        }
+    }
+
     fn make_room(&mut self) {
         self.victims.clear();
         self.policy.select(&self.pool, &mut self.victims);
-        assert!(!self.victims.is_empty(), "a full pool has a victim");
+        assert!(!self.victims.is_empty() || self.evicts_early, "a full pool has a victim");
+        self.evict_victims();
+    }
+
+    fn evict_victims(&mut self) {
         for victim in &self.victims {
             let dirty = u64::from(self.pool.evict(*victim));
             self.counts.writes += dirty;
