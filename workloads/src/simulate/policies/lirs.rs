@@ -149,8 +149,8 @@ impl Policy for Lirs {
                 while self.lir_pages >= self.lir_limit && self.lir_pages > 0 {
                     self.demote();
                 }
-                if self.victims.last() == Some(&page) {
-                    self.victims.pop();
+                if let Some(at) = self.victims.iter().position(|victim| *victim == page) {
+                    self.victims.remove(at);
                     self.uncounted[page] = true;
                 }
             }

@@ -91,7 +91,7 @@ struct S3Fifo {
 
 impl S3Fifo {
     /// The first page of the small FIFO that was not used enough.
-    fn from_small(&mut self) -> Option<Page> {
+    fn evict_small(&mut self) -> Option<Page> {
         while let Some(page) = self.lists.pop_back(SMALL) {
             let uses = std::mem::take(&mut self.uses[page]);
             if uses < self.threshold {
@@ -109,7 +109,7 @@ impl S3Fifo {
     }
 
     /// The first page of the main FIFO that has no uses left.
-    fn from_main(&mut self) -> Option<Page> {
+    fn evict_main(&mut self) -> Option<Page> {
         while let Some(page) = self.lists.pop_back(MAIN) {
             if self.uses[page] == 0 {
                 return Some(page);
@@ -137,7 +137,7 @@ impl Policy for S3Fifo {
         self.filling = false;
         while victims.is_empty() {
             let main = self.lists.len(MAIN) > self.main || self.lists.is_empty(SMALL);
-            victims.extend(if main { self.from_main() } else { self.from_small() });
+            victims.extend(if main { self.evict_main() } else { self.evict_small() });
         }
     }
 
