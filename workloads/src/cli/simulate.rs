@@ -27,7 +27,7 @@ pub struct SimulateFlags {
     pub trace: Vec<PathBuf>,
 
     /// Policies with their parameters as NAME:key=value,key=value; all for every one.
-    #[arg(long, value_name = "NAME", num_args = 1.., default_value = "lru")]
+    #[arg(long, value_name = "NAME", num_args = 1.., default_value = "watt")]
     pub policy: Vec<String>,
 
     /// Cache sizes in pages or in percent of the different pages of a trace (then at least 10).

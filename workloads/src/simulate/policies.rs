@@ -5,6 +5,8 @@ mod buckets;
 mod cflru;
 mod clock;
 mod fifo;
+mod hyperbolic;
+mod leanevict;
 mod lfu;
 mod lirs;
 mod lru;
@@ -15,6 +17,9 @@ mod random;
 mod s3_fifo;
 mod sieve;
 mod two_q;
+mod w_tinylfu;
+mod watt;
+mod watt_study;
 
 use super::registry::Entry;
 
@@ -31,7 +36,11 @@ pub const ALL: &[Entry] = &[
     lirs::ENTRY,
     cflru::ENTRY,
     lru_wsr::ENTRY,
+    leanevict::ENTRY,
+    hyperbolic::ENTRY,
+    watt::ENTRY,
     sieve::ENTRY,
     s3_fifo::ENTRY,
+    w_tinylfu::ENTRY,
     opt::ENTRY,
 ];
