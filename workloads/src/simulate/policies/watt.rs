@@ -122,6 +122,8 @@ struct Watt<T> {
     /// Misses in an epoch.
     epoch_misses: usize,
     misses: usize,
+    /// Whether a page was evicted yet.
+    evicting: bool,
     epoch: u32,
     /// What ages are measured from beyond the epoch: 1 if the running one counts.
     running: u32,
@@ -138,6 +140,7 @@ impl<T: Tracking> Watt<T> {
             listing: setup.word("evict") == "listing",
             epoch_misses: ((setup.capacity as f64 / setup.number("epochs")) as usize).max(1),
             misses: 0,
+            evicting: false,
             epoch: FIRST_EPOCH,
             running: u32::from(setup.word("age") == "counted"),
             rng: Rng::new(setup.seed, 0),
@@ -174,6 +177,7 @@ impl<T: Tracking> Policy for Watt<T> {
     }
 
     fn select(&mut self, pool: &Pool, victims: &mut Vec<Page>) {
+        self.evicting = true;
         let Some((threshold, page)) = self.lowest(pool) else { return };
         if !self.listing {
             victims.push(page);
@@ -195,7 +199,8 @@ impl<T: Tracking> Policy for Watt<T> {
         let frame = pool.frame(access.page);
         self.tracking.load(frame, self.epoch);
         self.tracking.track(frame, self.epoch, access.write);
-        self.misses += 1;
+        // Batches are followed by misses without evictions; only the first fill does not count.
+        self.misses += usize::from(!self.listing || self.evicting);
         if self.misses >= self.epoch_misses {
             self.misses = 0;
             self.epoch += 1;
