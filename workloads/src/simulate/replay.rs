@@ -92,6 +92,8 @@ pub struct Replay<'a> {
     policy: &'a mut dyn Policy,
     evicts_early: bool,
     victims: Vec<Page>,
+    /// Number of victims to come that cannot leave.
+    refusals: usize,
 }
 
 impl<'a> Replay<'a> {
@@ -99,7 +101,14 @@ impl<'a> Replay<'a> {
     pub fn new(trace: &Trace, capacity: usize, policy: &'a mut dyn Policy) -> Self {
         let pool = Pool::new(trace.pages(), capacity);
         let evicts_early = policy.evicts_early();
-        Self { pool, counts: Counts::default(), policy, evicts_early, victims: Vec::new() }
+        Self {
+            pool,
+            counts: Counts::default(),
+            policy,
+            evicts_early,
+            victims: Vec::new(),
+            refusals: 0,
+        }
     }
 
     /// The next access of the trace.
@@ -143,10 +152,25 @@ impl<'a> Replay<'a> {
     }
 
     fn make_room(&mut self) {
-        self.victims.clear();
-        self.policy.select(&self.pool, &mut self.victims);
-        assert!(!self.victims.is_empty() || self.evicts_early, "a full pool has a victim");
-        self.evict_victims();
+        loop {
+            self.victims.clear();
+            self.policy.select(&self.pool, &mut self.victims);
+            assert!(!self.victims.is_empty() || self.evicts_early, "a full pool has a victim");
+            let refused = self.refusals.min(self.victims.len());
+            self.refusals -= refused;
+            for page in self.victims.drain(..refused) {
+                self.policy.cannot_evict(page, &self.pool);
+            }
+            self.evict_victims();
+            if refused == 0 || !self.pool.is_full() {
+                break;
+            }
+        }
+    }
+
+    /// Lets the next `number` victims stay, as if they were in use.
+    pub fn refuse(&mut self, number: usize) {
+        self.refusals = number;
     }
 
     fn evict_victims(&mut self) {

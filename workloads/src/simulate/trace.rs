@@ -31,7 +31,8 @@ pub const NEVER: u32 = u32::MAX;
 pub struct Trace {
     name: String,
     accesses: Vec<u32>,
-    pages: usize,
+    /// Page numbers as they are in the file.
+    ids: Vec<u64>,
     writes: usize,
     next_use: OnceLock<Vec<u32>>,
 }
@@ -57,7 +58,7 @@ impl Builder {
 
     /// Adds an access; `false` if the trace has no room for it.
     pub fn push(&mut self, id: u64, write: bool) -> bool {
-        let next = self.trace.pages as u32;
+        let next = self.trace.ids.len() as u32;
         let number = if id < SMALL {
             let at = id as usize;
             if at >= self.small.len() {
@@ -69,7 +70,7 @@ impl Builder {
         };
         if *number == NEVER {
             *number = next;
-            self.trace.pages += 1;
+            self.trace.ids.push(id);
         }
         self.trace.accesses.push(*number | if write { WRITE } else { 0 });
         self.trace.writes += usize::from(write);
@@ -132,7 +133,17 @@ impl Trace {
 
     /// Number of different pages.
     pub fn pages(&self) -> usize {
-        self.pages
+        self.ids.len()
+    }
+
+    /// The number of each page in the file.
+    pub fn ids(&self) -> &[u64] {
+        &self.ids
+    }
+
+    /// The number of `page` in the file.
+    pub fn id(&self, page: Page) -> u64 {
+        self.ids[page.0 as usize]
     }
 
     /// Number of accesses that are writes.
@@ -151,7 +162,7 @@ impl Trace {
     /// For each access the position of the next access to its page, or [`NEVER`].
     pub fn next_use(&self) -> &[u32] {
         self.next_use.get_or_init(|| {
-            let mut coming = vec![NEVER; self.pages];
+            let mut coming = vec![NEVER; self.pages()];
             let mut next = vec![NEVER; self.len()];
             for (at, packed) in self.accesses.iter().enumerate().rev() {
                 let page = (packed & !WRITE) as usize;

@@ -13,7 +13,7 @@
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};
-use crate::simulate::registry::{Entry, Kind, Parameter};
+use crate::simulate::registry::{Entry, Kind, Parameter, Setup};
 
 pub const ENTRY: Entry = Entry {
     name: "lirs",
@@ -33,9 +33,36 @@ pub const ENTRY: Entry = Entry {
             about: "what a hit on a page that is only in the queue does",
         },
     ],
-    build: |setup| {
+    build: |setup| Box::new(Lirs::new(setup, setup.word("form") == "paper", None)),
+};
+
+/// The second chance of LIRS-WSR.
+pub(super) struct SecondChance {
+    dirty: PerPage<bool>,
+    /// Dirty pages that had their chance.
+    cold: PerPage<bool>,
+}
+
+impl SecondChance {
+    pub(super) fn new(pages: usize) -> Self {
+        Self { dirty: PerPage::new(pages, false), cold: PerPage::new(pages, false) }
+    }
+
+    /// Whether `page` is dirty and had no chance yet; it has then.
+    fn takes(&mut self, page: Page) -> bool {
+        self.dirty[page] && !std::mem::replace(&mut self.cold[page], true)
+    }
+
+    fn used(&mut self, access: Access, cached: bool) {
+        self.cold[access.page] = false;
+        self.dirty[access.page] = access.write || (cached && self.dirty[access.page]);
+    }
+}
+
+impl Lirs {
+    pub(super) fn new(setup: &Setup, paper: bool, second: Option<SecondChance>) -> Self {
         let hir_limit = setup.share("hir").max(1);
-        Box::new(Lirs {
+        Self {
             stack: Lists::new(setup.pages()),
             queues: Lists::new(setup.pages()),
             lir: PerPage::new(setup.pages(), false),
@@ -44,18 +71,19 @@ pub const ENTRY: Entry = Entry {
             capacity: setup.capacity,
             hir_limit,
             lir_limit: setup.capacity.saturating_sub(hir_limit),
-            paper: setup.word("form") == "paper",
+            paper,
+            second,
             victims: Vec::new(),
-        })
-    },
-};
+        }
+    }
+}
 
 /// Cached HIR pages.
 const QUEUE: usize = 0;
 /// HIR pages of the stack that are not cached, by the time that they left.
 const GONE: usize = 1;
 
-struct Lirs {
+pub(super) struct Lirs {
     /// The paper's stack S, its top at the front.
     stack: Lists<1>,
     queues: Lists<2>,
@@ -67,6 +95,7 @@ struct Lirs {
     hir_limit: usize,
     lir_limit: usize,
     paper: bool,
+    second: Option<SecondChance>,
     /// Pages that left since the pool was last told.
     victims: Vec<Page>,
 }
@@ -90,7 +119,12 @@ impl Lirs {
 
     /// The page that is longest in the queue leaves the cache.
     fn evict_hir(&mut self) {
-        let Some(page) = self.queues.pop_back(QUEUE) else { return };
+        let Some(mut page) = self.queues.pop_back(QUEUE) else { return };
+        while self.second.as_mut().is_some_and(|second| second.takes(page)) {
+            self.queues.push_front(QUEUE, page);
+            let Some(next) = self.queues.pop_back(QUEUE) else { return };
+            page = next;
+        }
         if self.stack.on(0, page) {
             self.queues.push_front(GONE, page);
         }
@@ -99,7 +133,15 @@ impl Lirs {
 
     /// The bottom of the stack becomes a HIR page.
     fn demote(&mut self) {
-        let Some(page) = self.stack.pop_back(0) else { return };
+        self.prune();
+        let Some(mut page) = self.stack.back(0) else { return };
+        while self.second.as_mut().is_some_and(|second| second.takes(page)) {
+            self.stack.move_to_front(0, page);
+            self.prune();
+            let Some(next) = self.stack.back(0) else { return };
+            page = next;
+        }
+        self.stack.remove(page);
         self.lir[page] = false;
         self.lir_pages -= 1;
         while self.queues.len(QUEUE) >= self.hir_limit {
@@ -109,11 +151,18 @@ impl Lirs {
         self.prune();
     }
 
-    /// A HIR page of the stack is used again.
-    fn promote(&mut self, page: Page) {
+    /// Makes room for a page among the LIR pages. The page is off the stack meanwhile.
+    fn make_room(&mut self, page: Page) {
+        self.stack.remove(page);
         while self.lir_pages >= self.lir_limit && self.lir_pages > 0 {
             self.demote();
         }
+        self.stack.push_front(0, page);
+    }
+
+    /// A cached HIR page of the stack is used again.
+    fn promote(&mut self, page: Page) {
+        self.make_room(page);
         self.lir[page] = true;
         self.lir_pages += 1;
     }
@@ -134,6 +183,9 @@ impl Lirs {
 impl Policy for Lirs {
     fn hit(&mut self, access: Access, _: &Pool) {
         let page = access.page;
+        if let Some(second) = &mut self.second {
+            second.used(access, true);
+        }
         if self.stack.on(0, page) {
             self.stack.move_to_front(0, page);
             if self.lir[page] {
@@ -162,10 +214,7 @@ impl Policy for Lirs {
     fn miss(&mut self, access: Access, _: &Pool) -> bool {
         let page = access.page;
         if self.stack.on(0, page) {
-            self.stack.move_to_front(0, page);
-            while self.lir_pages >= self.lir_limit && self.lir_pages > 0 {
-                self.demote();
-            }
+            self.make_room(page);
             self.queues.remove(page);
         } else if self.lir_pages >= self.lir_limit {
             while self.queues.len(QUEUE) >= self.hir_limit {
@@ -195,6 +244,9 @@ impl Policy for Lirs {
 
     fn fetch(&mut self, access: Access, _: &Pool) {
         let page = access.page;
+        if let Some(second) = &mut self.second {
+            second.used(access, false);
+        }
         if self.stack.on(0, page) {
             self.lir[page] = true;
             self.lir_pages += 1;
@@ -221,6 +273,12 @@ impl Policy for Lirs {
         self.stack.remove(page);
         self.queues.remove(page);
         self.prune();
+    }
+
+    fn cleaned(&mut self, page: Page, _: &Pool) {
+        if let Some(second) = &mut self.second {
+            second.dirty[page] = false;
+        }
     }
 
     fn upcoming(&mut self, _: &Pool, take: &mut dyn FnMut(Page) -> bool) {
