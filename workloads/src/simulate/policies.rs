@@ -38,6 +38,7 @@ mod testing;
 mod two_q;
 mod w_tinylfu;
 mod watt;
+mod watt2;
 mod watt_study;
 mod zclock;
 
@@ -80,6 +81,7 @@ pub const ALL: &[Entry] = &[
     for_plus::ENTRY,
     fbarc::ENTRY,
     watt::ENTRY,
+    watt2::ENTRY,
     sieve::ENTRY,
     s3_fifo::ENTRY,
     w_tinylfu::ENTRY,

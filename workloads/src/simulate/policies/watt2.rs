@@ -1,0 +1,384 @@
+//! watt2: WATT with a learned worth of keeping a page, and a memory of evicted pages.
+//!
+//! Source: this project; model, formulas and what was tried are in `watt2/README.md`. What is learned is in
+//! `watt2/index.rs`, what is remembered of evicted pages in `watt2/ghost.rs`.
+//!
+//! What makes WATT fit for many cores stays: a fixed tracker in the frame, nothing written on a repeated use within
+//! a tick but one flag, eviction by a small random sample, no list.
+//!
+//! Parameters: `sample` and `pool`, pages that an eviction looks at: random ones, and the next lowest of the eviction before;
+//! `ticks`, per replacement of the whole cache; `ghosts`, remembered pages per frame (4 bytes each); `optimism` about ages
+//! at which nothing was seen yet; `mix`, weight of WATT's value in the product; `write_weight`.
+
+mod ghost;
+mod index;
+
+use crate::rng::Rng;
+use crate::simulate::policy::{Access, Policy, by_frame};
+use crate::simulate::pool::{Page, PerFrame, Pool, Sampler};
+use crate::simulate::registry::{Entry, Kind, Parameter};
+use ghost::{Ghost, Ghosts, OCTAVES};
+use index::{Class, Index};
+
+pub const ENTRY: Entry = Entry {
+    name: "watt2",
+    source: "this project, workloads/src/simulate/policies/watt2/README.md",
+    cost: "O(sample + pool) amortised",
+    parameters: &[
+        Parameter {
+            name: "sample",
+            default: "8",
+            kind: Kind::Whole(1, 256),
+            about: "random pages that an eviction looks at",
+        },
+        Parameter {
+            name: "pool",
+            default: "8",
+            kind: Kind::Whole(0, 256),
+            about: "pages kept for the next eviction",
+        },
+        Parameter {
+            name: "ticks",
+            default: "8",
+            kind: Kind::Number(0.1, 1024.0),
+            about: "ticks per replacement of the cache",
+        },
+        Parameter {
+            name: "ghosts",
+            default: "4",
+            kind: Kind::Number(0.0, 64.0),
+            about: "remembered pages per frame, 4 bytes each",
+        },
+        Parameter {
+            name: "optimism",
+            default: "4",
+            kind: Kind::Number(0.01, 1000.0),
+            about: "how much better than expected unknown ages are",
+        },
+        Parameter {
+            name: "mix",
+            default: "0.1",
+            kind: Kind::Number(0.0, 1.0),
+            about: "weight of WATT's value in the product",
+        },
+        Parameter {
+            name: "write_weight",
+            default: "4",
+            kind: Kind::Number(0.0, 1e6),
+            about: "weight of writes",
+        },
+    ],
+    build: |setup| {
+        let capacity = setup.capacity;
+        Box::new(Watt2 {
+            trackers: PerFrame::new(capacity, Tracker::default),
+            uses: Index::new(use_classes(), setup.number("optimism") as f32),
+            writes: Index::new(write_classes(), 1.0),
+            ghosts: Ghosts::new((setup.number("ghosts") * capacity as f64) as usize),
+            tick_misses: ((capacity as f64 / setup.number("ticks")) as usize).max(1),
+            relearn_misses: (capacity / 4).max(300),
+            fade: 0.5f32.powf((capacity / 4).max(300) as f32 / (8 * capacity).max(2000) as f32),
+            misses: 0,
+            until_relearn: 0,
+            now: FIRST_TICK,
+            sample: setup.whole("sample"),
+            pool: setup.whole("pool"),
+            mix: setup.number("mix") as f32,
+            write_weight: setup.number("write_weight") as f32,
+            ghosts_per_page: setup.number("ghosts"),
+            rng: Rng::new(setup.seed, 0),
+            sampler: Sampler::new(capacity),
+            drawn: Vec::new(),
+            kept: Vec::new(),
+            newest: None,
+            returning: None,
+        })
+    },
+};
+
+/// Ticks start here, so that 0 can stand for no stamp.
+const FIRST_TICK: u32 = 1 << 30;
+
+/// Halving time of uses of late, in ticks.
+const HALVING: f32 = 32.0;
+
+/// Octaves of the uses of late that make classes.
+const FREQUENCIES: usize = 8;
+
+/// What a frame remembers: 30 bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tracker {
+    /// Last uses, newest first; 0 is none.
+    uses: [u32; 3],
+    /// Last writes.
+    writes: [u32; 2],
+    /// Uses of late, fading.
+    frequency: f32,
+    /// Whether there was a second use within the newest tick.
+    again: bool,
+}
+
+impl Tracker {
+    /// Class of its uses: none but one, or octave of the last distance by octave of frequency.
+    #[inline]
+    fn class(&self) -> usize {
+        match self.octave() {
+            None => 0,
+            Some(octave) => class(octave, self.frequency.max(1.0) as u32),
+        }
+    }
+
+    fn octave(&self) -> Option<u32> {
+        let [last, before, _] = self.uses;
+        (before != 0).then(|| (last - before).max(1).ilog2().min(OCTAVES - 1))
+    }
+
+    #[inline]
+    fn write_class(&self) -> usize {
+        let [last, before] = self.writes;
+        match before {
+            0 => 0,
+            _ => 1 + (last - before).max(1).ilog2().min(OCTAVES - 1) as usize,
+        }
+    }
+
+    /// A use at `now`, not the newest.
+    fn push(&mut self, now: u32) {
+        let [last, before, _] = self.uses;
+        let faded = self.frequency * (-((now - last) as f32) / HALVING).exp2();
+        self.frequency = 1.0 + faded;
+        self.uses = [now, last, before];
+        self.again = false;
+    }
+
+    /// WATT's value over three stamps.
+    #[inline]
+    fn watt(&self, now: u32) -> f32 {
+        let age = |stamp: u32| (now - stamp + 1) as f32;
+        let [last, before, third] = self.uses;
+        let mut value = 0.1 / age(last);
+        if before != 0 {
+            value = value.max(2.0 / age(before));
+        }
+        if third != 0 {
+            value = value.max(3.0 / age(third));
+        }
+        value
+    }
+}
+
+fn class(octave: u32, frequency: u32) -> usize {
+    let frequency = (frequency.max(1).ilog2() as usize).min(FREQUENCIES - 1);
+    1 + octave as usize * FREQUENCIES + frequency
+}
+
+/// The distance that stands for its octave.
+fn distance(octave: usize) -> f32 {
+    1.5 * (1u32 << octave) as f32
+}
+
+fn use_classes() -> Vec<Class> {
+    let once = Class { distance: None, frequency: 1.0, group: None };
+    let others = (0..OCTAVES as usize).flat_map(|octave| {
+        (0..FREQUENCIES).map(move |frequency| Class {
+            distance: Some(distance(octave)),
+            frequency: 1.5 * (1u32 << frequency) as f32,
+            group: Some(octave),
+        })
+    });
+    std::iter::once(once).chain(others).collect()
+}
+
+fn write_classes() -> Vec<Class> {
+    let once = Class { distance: None, frequency: 0.0, group: None };
+    let others = (0..OCTAVES as usize).map(|octave| Class {
+        distance: Some(distance(octave)),
+        frequency: 0.0,
+        group: None,
+    });
+    std::iter::once(once).chain(others).collect()
+}
+
+struct Watt2 {
+    trackers: PerFrame<Tracker>,
+    uses: Index,
+    writes: Index,
+    ghosts: Ghosts,
+    tick_misses: usize,
+    relearn_misses: usize,
+    fade: f32,
+    misses: usize,
+    until_relearn: usize,
+    now: u32,
+    sample: usize,
+    pool: usize,
+    mix: f32,
+    write_weight: f32,
+    ghosts_per_page: f64,
+    rng: Rng,
+    sampler: Sampler,
+    drawn: Vec<Page>,
+    /// The next lowest pages of the last eviction.
+    kept: Vec<(f32, Page)>,
+    newest: Option<Page>,
+    /// What was remembered of the page that comes in.
+    returning: Option<Ghost>,
+}
+
+impl Watt2 {
+    fn track(&mut self, access: Access, pool: &Pool) {
+        let tracker = &mut self.trackers[pool.frame(access.page)];
+        let last = tracker.uses[0];
+        if last != self.now {
+            self.uses.used(tracker.class(), self.now - last);
+            tracker.push(self.now);
+        } else if !tracker.again {
+            tracker.again = true;
+            self.uses.used(tracker.class(), 0);
+        }
+        if access.write {
+            self.track_write(access.page, pool);
+        }
+    }
+
+    fn track_write(&mut self, page: Page, pool: &Pool) {
+        let tracker = &mut self.trackers[pool.frame(page)];
+        let last = tracker.writes[0];
+        if last != self.now {
+            if last != 0 {
+                self.writes.used(tracker.write_class(), self.now - last);
+            }
+            tracker.writes = [self.now, last];
+        }
+    }
+
+    /// Uses per tick that keeping `page` promises, and for a dirty page the writes that it saves.
+    fn value(&self, page: Page, pool: &Pool) -> f32 {
+        let tracker = &self.trackers[pool.frame(page)];
+        let promised = self.uses.of(tracker.class(), self.now - tracker.uses[0]);
+        let mut value = promised.powf(1.0 - self.mix) * tracker.watt(self.now).powf(self.mix);
+        if pool.is_dirty(page) && tracker.writes[0] != 0 {
+            let age = self.now - tracker.writes[0];
+            value += self.write_weight * self.writes.of(tracker.write_class(), age);
+        }
+        value
+    }
+
+    /// Lets `page` stand for `pages` in the exposures.
+    fn expose(&mut self, page: Page, pages: f32, pool: &Pool) {
+        let tracker = &self.trackers[pool.frame(page)];
+        self.uses.seen(tracker.class(), self.now - tracker.uses[0], pages);
+        if tracker.writes[0] != 0 {
+            self.writes.seen(tracker.write_class(), self.now - tracker.writes[0], pages);
+        }
+    }
+
+    fn expose_ghosts(&mut self) {
+        const DRAWS: usize = 2;
+        let pages = self.ghosts.capacity() as f32 / DRAWS as f32;
+        for _ in 0..DRAWS {
+            if let Some(ghost) = self.ghosts.draw(&mut self.rng, self.now) {
+                self.uses.seen(ghost_class(&ghost), self.now - ghost.last, pages);
+            }
+        }
+    }
+
+    fn count_miss(&mut self) {
+        self.misses += 1;
+        if self.misses >= self.tick_misses {
+            self.misses = 0;
+            self.now += 1;
+        }
+        self.until_relearn += 1;
+        if self.until_relearn >= self.relearn_misses {
+            self.until_relearn = 0;
+            self.uses.recompute(self.tick_misses as f32, self.fade);
+            self.writes.recompute(self.tick_misses as f32, self.fade);
+        }
+    }
+}
+
+fn ghost_class(ghost: &Ghost) -> usize {
+    ghost.octave.map_or(0, |octave| class(octave, 1 << ghost.frequency))
+}
+
+impl Policy for Watt2 {
+    #[inline]
+    fn hit(&mut self, access: Access, pool: &Pool) {
+        self.track(access, pool);
+    }
+
+    fn miss(&mut self, access: Access, pool: &Pool) -> bool {
+        self.returning = self.ghosts.take(access.page, self.now);
+        if !pool.is_full() && !pool.is_empty() {
+            // The cache fills: four pages stand for all.
+            for _ in 0..4 {
+                let page = pool.draw(&mut self.rng);
+                self.expose(page, pool.len() as f32 / 4.0, pool);
+            }
+        }
+        true
+    }
+
+    fn select(&mut self, pool: &Pool, victims: &mut Vec<Page>) {
+        let mut drawn = std::mem::take(&mut self.drawn);
+        self.sampler.draw(pool, &mut self.rng, self.sample, &mut drawn);
+        for page in &drawn {
+            self.expose(*page, pool.len() as f32 / drawn.len() as f32, pool);
+        }
+        self.expose_ghosts();
+        let before = self.kept.drain(..).map(|(_, page)| page);
+        for page in before.chain(self.newest) {
+            if pool.holds(page) && !drawn.contains(&page) {
+                drawn.push(page);
+            }
+        }
+        let mut kept = std::mem::take(&mut self.kept);
+        kept.extend(drawn.iter().map(|page| (self.value(*page, pool), *page)));
+        kept.sort_by(|a, b| a.0.total_cmp(&b.0));
+        kept.truncate(self.pool + 1);
+        let (_, victim) = kept.remove(0);
+        (self.kept, self.drawn) = (kept, drawn);
+
+        let tracker = self.trackers[pool.frame(victim)];
+        let frequency = (tracker.frequency.max(1.0) as u32).ilog2();
+        let ghost = Ghost { last: tracker.uses[0], octave: tracker.octave(), frequency };
+        self.ghosts.insert(victim, ghost, self.now);
+        victims.push(victim);
+    }
+
+    fn fetch(&mut self, access: Access, pool: &Pool) {
+        let frame = pool.frame(access.page);
+        let fresh = Tracker { uses: [self.now, 0, 0], frequency: 1.0, ..Tracker::default() };
+        let restored = self.returning.take().map(|ghost| {
+            let before =
+                ghost.octave.map_or(0, |octave| ghost.last - distance(octave as usize) as u32);
+            let frequency = (1u32 << ghost.frequency) as f32;
+            Tracker { uses: [ghost.last, before, 0], frequency, ..Tracker::default() }
+        });
+        self.trackers[frame] = restored.unwrap_or(fresh);
+        if restored.is_some() {
+            self.track(access, pool);
+        } else if access.write {
+            self.track_write(access.page, pool);
+        }
+        self.newest = Some(access.page);
+        self.count_miss();
+    }
+
+    fn cannot_evict(&mut self, page: Page, _: &Pool) {
+        self.ghosts.take(page, self.now);
+        self.kept.retain(|(_, other)| *other != page);
+        self.newest = self.newest.filter(|newest| *newest != page);
+    }
+
+    fn remove(&mut self, _: Page, _: &Pool) {}
+
+    fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool) {
+        by_frame(pool, self.rng.below(pool.capacity() as u64) as usize, take);
+    }
+
+    fn bytes_per_page(&self) -> f64 {
+        30.0 + 4.0 * self.ghosts_per_page
+    }
+}
