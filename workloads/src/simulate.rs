@@ -5,6 +5,7 @@
 //! in parallel, `table` prints. A policy is one file below `policies`, found through `registry`.
 //! Nothing here touches the storage engine, except that WATT's tracker and value are its own.
 
+pub mod ace;
 pub mod experiment;
 pub mod lists;
 pub mod policies;

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::registry::Spec;
-use super::replay::{Counts, Device, replay};
+use super::replay::{Counts, Device};
 use super::trace::Trace;
 
 /// Fewest pages that a percentage gives, where the trace has so many.
@@ -113,8 +113,7 @@ pub fn run_all(
             scope.spawn(|| {
                 while let Some(&index) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let Run { trace, cache_pages, spec, seed } = runs[index];
-                    let mut policy = spec.build(trace, cache_pages, seed, device);
-                    let counts = replay(trace, cache_pages, &mut *policy, progress);
+                    let counts = spec.run(trace, cache_pages, seed, device, progress);
                     results.lock().unwrap_or_else(PoisonError::into_inner)[index] = counts;
                     if counts.is_none() {
                         break;

@@ -43,6 +43,15 @@ pub trait Policy: Send {
     /// The page of the last `miss` is in its frame.
     fn fetch(&mut self, access: Access, pool: &Pool);
 
+    /// A page that nobody asked for was read ahead and is in its frame. Policies that have one put it
+    /// at their cold end; for others it is a page like any other.
+    fn prefetched(&mut self, page: Page, pool: &Pool) {
+        let access = Access { page, write: false };
+        if self.miss(access, pool) {
+            self.fetch(access, pool);
+        }
+    }
+
     /// Nobody uses `page` any more.
     fn unfix(&mut self, _page: Page, _pool: &Pool) {}
 

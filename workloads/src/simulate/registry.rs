@@ -1,9 +1,10 @@
 //! The policies by name, with their parameters, and how a policy is chosen on the command line:
 //! `name` or `name:key=value,key=value`.
 
+use super::ace::{self, Ace};
 use super::policies::ALL;
 use super::policy::Policy;
-use super::replay::Device;
+use super::replay::{Counts, Device, Replay, run};
 use super::trace::Trace;
 
 /// What a parameter takes.
@@ -93,6 +94,8 @@ pub struct Spec {
     pub text: String,
     /// The policy.
     pub entry: &'static Entry,
+    /// The parameters of ACE, if it is around the policy.
+    pub ace: Option<ace::Settings>,
     values: Vec<(&'static str, String)>,
 }
 
@@ -128,11 +131,27 @@ impl Kind {
 }
 
 impl Spec {
-    /// Reads `name` or `name:key=value,..`. The error is a sentence that says what is known.
+    /// Reads `name` or `name:key=value,..`, alone or as `ace(..)` or `ace(..):key=value,..`. The error is a
+    /// sentence that says what is known.
     pub fn parse(text: &str) -> Result<Self, String> {
+        let Some(wrapped) = text.strip_prefix("ace(") else { return Self::parse_plain(text) };
+        let parts =
+            wrapped.rsplit_once(')').filter(|(_, rest)| rest.is_empty() || rest.starts_with(':'));
+        let Some((inner, rest)) = parts else {
+            return Err(format!(
+                "{text:?} has no closing bracket before its parameters; write ace(POLICY):nw=8,ne=8"
+            ));
+        };
+        let ace = Some(ace::Settings::parse(rest.trim_start_matches(':'))?);
+        Ok(Self { text: text.to_owned(), ace, ..Self::parse_plain(inner)? })
+    }
+
+    fn parse_plain(text: &str) -> Result<Self, String> {
         let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
         let entry = ALL.iter().find(|entry| entry.name == name).ok_or_else(|| {
-            format!("unknown policy {name:?}: known are {}, and all for all of them", names())
+            format!("unknown policy {name:?}: known are {}, ace(POLICY) for one of them with ACE around it, and \
+                 all for all of them",
+                names())
         })?;
         let mut values = Vec::new();
         for parameter in parameters.split(',').filter(|parameter| !parameter.is_empty()) {
@@ -153,7 +172,7 @@ impl Spec {
             }
             values.push((known.name, value.to_owned()));
         }
-        Ok(Self { text: text.to_owned(), entry, values })
+        Ok(Self { text: text.to_owned(), entry, ace: None, values })
     }
 
     fn value(&self, name: &str) -> &str {
@@ -162,6 +181,23 @@ impl Spec {
             let known = self.entry.parameters.iter().find(|known| known.name == name);
             known.expect("a policy asks for its own parameters").default
         })
+    }
+
+    /// Replays the whole of `trace`; see `replay::replay`.
+    pub fn run(
+        &self,
+        trace: &Trace,
+        capacity: usize,
+        seed: u64,
+        device: Device,
+        keep_going: impl FnMut(usize) -> bool,
+    ) -> Option<Counts> {
+        let mut policy = self.build(trace, capacity, seed, device);
+        let mut replay = Replay::new(trace, capacity, &mut *policy);
+        if let Some(settings) = self.ace {
+            replay = replay.with_ace(Ace::new(settings, device.concurrency, trace));
+        }
+        run(trace, replay, keep_going)
     }
 
     /// A new policy for a trace and a pool.

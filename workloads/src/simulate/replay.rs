@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use super::ace::Ace;
 use super::policy::{Access, Policy};
 use super::pool::{Page, Pool};
 use super::trace::Trace;
@@ -94,21 +95,28 @@ pub struct Replay<'a> {
     victims: Vec<Page>,
     /// Number of victims to come that cannot leave.
     refusals: usize,
+    trace: &'a Trace,
+    ace: Option<Ace>,
 }
 
 impl<'a> Replay<'a> {
     /// An empty pool of `capacity` frames for `policy`, which must be new.
-    pub fn new(trace: &Trace, capacity: usize, policy: &'a mut dyn Policy) -> Self {
-        let pool = Pool::new(trace.pages(), capacity);
-        let evicts_early = policy.evicts_early();
+    pub fn new(trace: &'a Trace, capacity: usize, policy: &'a mut dyn Policy) -> Self {
         Self {
-            pool,
+            pool: Pool::new(trace.pages(), capacity),
             counts: Counts::default(),
+            evicts_early: policy.evicts_early(),
             policy,
-            evicts_early,
             victims: Vec::new(),
             refusals: 0,
+            trace,
+            ace: None,
         }
+    }
+
+    /// Puts ACE around the policy.
+    pub fn with_ace(self, ace: Ace) -> Self {
+        Self { ace: Some(ace), ..self }
     }
 
     /// The next access of the trace.
@@ -116,6 +124,9 @@ impl<'a> Replay<'a> {
     pub fn access(&mut self, access: Access) {
         let Access { page, write } = access;
         self.counts.accesses += 1;
+        if let Some(ace) = &mut self.ace {
+            ace.follow(page);
+        }
         if self.pool.holds(page) {
             self.policy.hit(access, &self.pool);
             if write {
@@ -133,11 +144,15 @@ impl<'a> Replay<'a> {
                 return;
             }
             self.evict_early();
+            let mut ahead = self.pool.capacity() - self.pool.len().min(self.pool.capacity());
             if self.pool.is_full() {
-                self.make_room();
+                ahead = self.make_room();
             }
             self.pool.insert(page, write);
             self.policy.fetch(access, &self.pool);
+            if self.ace.is_some() {
+                self.read_ahead(page, ahead);
+            }
         }
         self.policy.unfix(page, &self.pool);
     }
@@ -151,7 +166,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    fn make_room(&mut self) {
+    /// Frees a frame or more, and says how many of them ACE means to fill by reading ahead.
+    fn make_room(&mut self) -> usize {
         loop {
             self.victims.clear();
             self.policy.select(&self.pool, &mut self.victims);
@@ -161,10 +177,74 @@ impl<'a> Replay<'a> {
             for page in self.victims.drain(..refused) {
                 self.policy.cannot_evict(page, &self.pool);
             }
+            let dirty = self.victims.iter().any(|page| self.pool.is_dirty(*page));
+            let ahead = if dirty { self.write_together() } else { 0 };
             self.evict_victims();
             if refused == 0 || !self.pool.is_full() {
+                return ahead;
+            }
+        }
+    }
+
+    /// ACE's Writer and Evictor: writes the victims with the next dirty pages, and evicts more pages if there
+    /// is to be room for reading ahead. Does nothing without ACE.
+    fn write_together(&mut self) -> usize {
+        let Some(ace) = &self.ace else { return 0 };
+        let (pool, victims) = (&mut self.pool, &mut self.victims);
+        let mut dirty: Vec<Page> =
+            victims.iter().copied().filter(|page| pool.is_dirty(*page)).collect();
+        let missing = ace.settings.nw.saturating_sub(dirty.len());
+        let mut others = Vec::with_capacity(missing);
+        if missing > 0 {
+            self.policy.upcoming(pool, &mut |page| {
+                if pool.is_dirty(page) && !victims.contains(&page) {
+                    others.push(page);
+                }
+                others.len() < missing
+            });
+        }
+        for page in &others {
+            pool.clean(*page);
+            self.policy.cleaned(*page, pool);
+        }
+        for page in &dirty {
+            pool.clean(*page);
+        }
+        dirty.append(&mut others);
+        self.counts.writes += dirty.len() as u64;
+        self.counts.write_requests += ace.requests(dirty.len(), ace.settings.nw);
+        let mut more = Vec::new();
+        let evicted = ace.settings.ne.min(pool.capacity() / 2);
+        while victims.len() < evicted {
+            more.clear();
+            self.policy.select(pool, &mut more);
+            let [page] = more[..] else { break };
+            if pool.is_dirty(page) {
+                self.policy.cannot_evict(page, pool);
                 break;
             }
+            victims.push(page);
+        }
+        victims.len().saturating_sub(1)
+    }
+
+    /// ACE's Reader: fills up to `frames` free frames with pages that are likely to follow `page`.
+    fn read_ahead(&mut self, page: Page, frames: usize) {
+        let Some(ace) = &mut self.ace else { return };
+        let most = frames.min(ace.settings.ne - 1).min(self.pool.capacity() - self.pool.len());
+        if most == 0 {
+            return;
+        }
+        let number = self.trace.id(page);
+        let ahead = ace.ahead(page, number, most, |page| self.pool.holds(page));
+        let last = ahead.last().map_or(number, |page| self.trace.id(*page));
+        ace.read_up_to(last);
+        self.counts.reads += ahead.len() as u64;
+        // The page itself was counted as a request of its own.
+        self.counts.read_requests += ace.requests(1 + ahead.len(), ace.concurrency) - 1;
+        for page in ahead {
+            self.pool.insert(page, false);
+            self.policy.prefetched(page, &self.pool);
         }
     }
 
@@ -191,7 +271,10 @@ impl<'a> Replay<'a> {
     /// Writes back what is dirty at the end and returns the counts.
     pub fn finish(mut self) -> Counts {
         self.counts.writes_at_end = self.pool.dirty_pages() as u64;
-        self.counts.write_requests += self.counts.writes_at_end;
+        self.counts.write_requests += match &self.ace {
+            Some(ace) => ace.requests(self.pool.dirty_pages(), ace.settings.nw),
+            None => self.counts.writes_at_end,
+        };
         self.counts.bytes_per_page = self.policy.bytes_per_page();
         self.counts
     }
@@ -202,12 +285,20 @@ pub fn replay(
     trace: &Trace,
     capacity: usize,
     policy: &mut dyn Policy,
+    keep_going: impl FnMut(usize) -> bool,
+) -> Option<Counts> {
+    run(trace, Replay::new(trace, capacity, policy), keep_going)
+}
+
+/// Lets `replay` have all of `trace`.
+pub(super) fn run(
+    trace: &Trace,
+    mut replay: Replay,
     mut keep_going: impl FnMut(usize) -> bool,
 ) -> Option<Counts> {
     /// Accesses between two questions.
     const STRIDE: usize = 1 << 16;
     let started = cpu_time();
-    let mut replay = Replay::new(trace, capacity, policy);
     let mut accesses = trace.accesses();
     while accesses.len() > 0 {
         let stride = accesses.len().min(STRIDE);

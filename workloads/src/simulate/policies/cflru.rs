@@ -84,6 +84,16 @@ impl Policy for Cflru {
         self.recency.push_front(WORKING, access.page);
     }
 
+    fn prefetched(&mut self, page: Page, _: &Pool) {
+        self.dirty[page] = false;
+        if self.window == 0 {
+            self.recency.push_back(WORKING, page);
+        } else {
+            self.recency.push_back(WINDOW, page);
+            self.clean.push_back(0, page);
+        }
+    }
+
     fn cannot_evict(&mut self, page: Page, _: &Pool) {
         self.recency.push_front(WORKING, page);
     }

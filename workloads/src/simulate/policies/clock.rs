@@ -61,6 +61,11 @@ impl Policy for Clock {
         self.circle.push_front(0, access.page);
     }
 
+    fn prefetched(&mut self, page: Page, _: &Pool) {
+        self.referenced[page] = false;
+        self.circle.push_back(0, page);
+    }
+
     fn cannot_evict(&mut self, page: Page, _: &Pool) {
         self.referenced[page] = true;
         self.circle.push_front(0, page);

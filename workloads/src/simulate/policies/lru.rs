@@ -33,6 +33,10 @@ impl Policy for Lru {
         self.recency.push_front(0, access.page);
     }
 
+    fn prefetched(&mut self, page: Page, _: &Pool) {
+        self.recency.push_back(0, page);
+    }
+
     fn cannot_evict(&mut self, page: Page, _: &Pool) {
         self.recency.push_front(0, page);
     }

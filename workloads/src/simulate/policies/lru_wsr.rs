@@ -49,6 +49,11 @@ impl Policy for LruWsr {
         self.recency.push_front(0, access.page);
     }
 
+    fn prefetched(&mut self, page: Page, _: &Pool) {
+        self.cold[page] = false;
+        self.recency.push_back(0, page);
+    }
+
     fn cannot_evict(&mut self, page: Page, _: &Pool) {
         self.recency.push_front(0, page);
     }

@@ -211,7 +211,19 @@ impl<T: Tracking> Policy for Watt<T> {
 
     fn remove(&mut self, _: Page, _: &Pool) {}
 
+    /// By value within a larger sample, as the evictions to come would mostly have it.
     fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool) {
+        let mut pages = std::mem::take(&mut self.pages);
+        self.sampler.draw(pool, &mut self.rng, CANDIDATES, &mut pages);
+        let mut valued: Vec<(f32, Page)> =
+            pages.iter().map(|page| (self.value(pool, *page), *page)).collect();
+        self.pages = pages;
+        valued.sort_by(|a, b| a.0.total_cmp(&b.0));
+        if !valued.iter().all(|(_, page)| take(*page)) {
+            return;
+        }
+        let seen = |page: Page| valued.iter().any(|(_, other)| *other == page);
+        let take = &mut |page| seen(page) || take(page);
         by_frame(pool, self.rng.below(pool.capacity() as u64) as usize, take);
     }
 

@@ -39,7 +39,7 @@ pub const ENTRY: Entry = Entry {
         },
         Parameter {
             name: "ticks",
-            default: "8",
+            default: "6",
             kind: Kind::Number(0.1, 1024.0),
             about: "ticks per replacement of the cache",
         },
@@ -57,7 +57,7 @@ pub const ENTRY: Entry = Entry {
         },
         Parameter {
             name: "mix",
-            default: "0.1",
+            default: "0.2",
             kind: Kind::Number(0.0, 1.0),
             about: "weight of WATT's value in the product",
         },
@@ -69,11 +69,12 @@ pub const ENTRY: Entry = Entry {
         },
     ],
     build: |setup| {
-        let capacity = setup.capacity;
+        let (capacity, mix) = (setup.capacity, setup.number("mix") as f32);
         Box::new(Watt2 {
             trackers: PerFrame::new(capacity, Tracker::default),
-            uses: Index::new(use_classes(), setup.number("optimism") as f32),
-            writes: Index::new(write_classes(), 1.0),
+            uses: Index::new(use_classes(), setup.number("optimism") as f32, 1.0 - mix),
+            writes: Index::new(write_classes(), 1.0, 1.0),
+            recency: Recency::new(mix),
             ghosts: Ghosts::new((setup.number("ghosts") * capacity as f64) as usize),
             tick_misses: ((capacity as f64 / setup.number("ticks")) as usize).max(1),
             relearn_misses: (capacity / 4).max(300),
@@ -83,7 +84,6 @@ pub const ENTRY: Entry = Entry {
             now: FIRST_TICK,
             sample: setup.whole("sample"),
             pool: setup.whole("pool"),
-            mix: setup.number("mix") as f32,
             write_weight: setup.number("write_weight") as f32,
             ghosts_per_page: setup.number("ghosts"),
             rng: Rng::new(setup.seed, 0),
@@ -150,20 +150,31 @@ impl Tracker {
         self.uses = [now, last, before];
         self.again = false;
     }
+}
 
-    /// WATT's value over three stamps.
+/// WATT's value over three stamps, to the power of its weight in the product.
+#[derive(Debug)]
+struct Recency {
+    /// Powers of 1 / age.
+    of_age: Vec<f32>,
+    /// Powers of the damped 1, 2 and 3.
+    orders: [f32; 3],
+}
+
+impl Recency {
+    fn new(mix: f32) -> Self {
+        const AGES: u32 = 4096;
+        let of_age = (0..=AGES).map(|age| (1.0 / age.max(1) as f32).powf(mix)).collect();
+        Self { of_age, orders: [0.1, 2.0, 3.0].map(|order: f32| order.powf(mix)) }
+    }
+
     #[inline]
-    fn watt(&self, now: u32) -> f32 {
-        let age = |stamp: u32| (now - stamp + 1) as f32;
-        let [last, before, third] = self.uses;
-        let mut value = 0.1 / age(last);
-        if before != 0 {
-            value = value.max(2.0 / age(before));
-        }
-        if third != 0 {
-            value = value.max(3.0 / age(third));
-        }
-        value
+    fn of(&self, uses: [u32; 3], now: u32) -> f32 {
+        let subfrequency = |order: usize| match uses[order] {
+            0 => 0.0,
+            stamp => self.orders[order] * self.of_age[((now - stamp + 1) as usize).min(4096)],
+        };
+        subfrequency(0).max(subfrequency(1)).max(subfrequency(2))
     }
 }
 
@@ -203,6 +214,7 @@ struct Watt2 {
     trackers: PerFrame<Tracker>,
     uses: Index,
     writes: Index,
+    recency: Recency,
     ghosts: Ghosts,
     tick_misses: usize,
     relearn_misses: usize,
@@ -212,7 +224,6 @@ struct Watt2 {
     now: u32,
     sample: usize,
     pool: usize,
-    mix: f32,
     write_weight: f32,
     ghosts_per_page: f64,
     rng: Rng,
@@ -252,12 +263,13 @@ impl Watt2 {
         }
     }
 
-    /// Uses per tick that keeping `page` promises, and for a dirty page the writes that it saves.
-    fn value(&self, page: Page, pool: &Pool) -> f32 {
+    /// Uses per tick that keeping `page` promises, mixed with WATT's value, and for a dirty page the
+    /// writes that it saves.
+    fn value(&mut self, page: Page, pool: &Pool) -> f32 {
         let tracker = &self.trackers[pool.frame(page)];
         let promised = self.uses.of(tracker.class(), self.now - tracker.uses[0]);
-        let mut value = promised.powf(1.0 - self.mix) * tracker.watt(self.now).powf(self.mix);
-        if pool.is_dirty(page) && tracker.writes[0] != 0 {
+        let mut value = promised * self.recency.of(tracker.uses, self.now);
+        if tracker.writes[0] != 0 && pool.is_dirty(page) {
             let age = self.now - tracker.writes[0];
             value += self.write_weight * self.writes.of(tracker.write_class(), age);
         }
@@ -335,7 +347,7 @@ impl Policy for Watt2 {
         }
         let mut kept = std::mem::take(&mut self.kept);
         kept.extend(drawn.iter().map(|page| (self.value(*page, pool), *page)));
-        kept.sort_by(|a, b| a.0.total_cmp(&b.0));
+        kept.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
         kept.truncate(self.pool + 1);
         let (_, victim) = kept.remove(0);
         (self.kept, self.drawn) = (kept, drawn);

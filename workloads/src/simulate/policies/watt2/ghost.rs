@@ -157,9 +157,13 @@ mod tests {
     fn too_old_entries_are_dropped_before_their_stamps_wrap() {
         let (mut ghosts, mut rng) = (Ghosts::new(4), Rng::new(1, 1));
         ghosts.insert(Page(0), Ghost { last: 0, octave: None, frequency: 0 }, 0);
-        (0..100).for_each(|_| drop(ghosts.draw(&mut rng, TOO_OLD - 1)));
+        (0..100).for_each(|_| {
+            assert!(ghosts.draw(&mut rng, TOO_OLD - 1).is_none_or(|ghost| ghost.last == 0))
+        });
         assert_eq!(ghosts.len(), 1);
-        (0..100).for_each(|_| drop(ghosts.draw(&mut rng, TOO_OLD)));
+        (0..100).for_each(|_| {
+            assert!(ghosts.draw(&mut rng, TOO_OLD).is_none_or(|ghost| ghost.last == 0))
+        });
         assert_eq!(ghosts.len(), 0);
     }
 }

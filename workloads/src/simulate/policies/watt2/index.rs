@@ -80,20 +80,35 @@ pub struct Index {
     expected: Vec<[f32; AGES]>,
     events: Vec<[f32; AGES]>,
     exposures: Vec<[f32; AGES]>,
+    /// Rates per tick of each class, as of the last time that all was computed.
+    rates: Vec<[f32; AGES]>,
+    /// Indices to the power, of the classes that were asked for since then.
     index: Vec<[f32; AGES]>,
+    fresh: Vec<bool>,
+    power: f32,
 }
 
 impl Index {
-    /// Nothing learned yet; the indices are those of the priors.
-    pub fn new(classes: Vec<Class>, optimism: f32) -> Self {
+    /// Nothing learned yet; the indices are those of the priors. They are given to the power `power`.
+    pub fn new(classes: Vec<Class>, optimism: f32, power: f32) -> Self {
         let groups =
             classes.iter().filter_map(|class| class.group).max().map_or(0, |most| most + 1);
         let expected = |class: &Class| std::array::from_fn(|range| class.expected(middle(range)));
         let expected = classes.iter().map(expected).collect();
         let zeros = vec![[0.0; AGES]; classes.len()];
-        let (events, exposures) = (zeros.clone(), zeros.clone());
-        let mut index =
-            Self { classes, groups, optimism, expected, events, exposures, index: zeros };
+        let fresh = vec![false; classes.len()];
+        let mut index = Self {
+            classes,
+            groups,
+            optimism,
+            expected,
+            events: zeros.clone(),
+            exposures: zeros.clone(),
+            rates: zeros.clone(),
+            index: zeros,
+            fresh,
+            power,
+        };
         index.recompute(1.0, 1.0);
         index
     }
@@ -110,13 +125,23 @@ impl Index {
         self.exposures[class][range(age)] += pages;
     }
 
-    /// Uses per tick that keeping a page promises.
+    /// Uses per tick that keeping a page promises, to the power.
     #[inline]
-    pub fn of(&self, class: usize, age: u32) -> f32 {
+    pub fn of(&mut self, class: usize, age: u32) -> f32 {
+        if !self.fresh[class] {
+            self.look_ahead(class);
+        }
         self.index[class][range(age)]
     }
 
-    /// Computes all indices anew, for ticks of `tick` misses, and lets what was learned fade to `fade`.
+    /// Most caches have pages of few classes at a time, so only these are looked after.
+    #[cold]
+    fn look_ahead(&mut self, class: usize) {
+        self.index[class] = indices(&self.rates[class]).map(|index| index.powf(self.power));
+        self.fresh[class] = true;
+    }
+
+    /// Computes all rates anew, for ticks of `tick` misses, and lets what was learned fade to `fade`.
     pub fn recompute(&mut self, tick: f32, fade: f32) {
         let classes = self.classes.len();
         // How often pages are used per miss, against what is expected per tick.
@@ -139,7 +164,7 @@ impl Index {
             }
         }
         for class in 0..classes {
-            let rates = std::array::from_fn(|range| {
+            self.rates[class] = std::array::from_fn(|range| {
                 let prior = level * self.expected[class][range];
                 let estimate = |events: f32, exposure: f32, prior: f32| {
                     (events + PRIOR) / (exposure + PRIOR / prior)
@@ -154,7 +179,7 @@ impl Index {
                 };
                 tick * estimate(self.events[class][range], self.exposures[class][range], prior)
             });
-            self.index[class] = indices(&rates);
+            self.fresh[class] = false;
             let sum: f32 = self.events[class].iter().sum();
             let fade = fade.min(MOST_EVENTS / sum.max(1.0));
             for range in 0..AGES {
@@ -175,13 +200,16 @@ fn indices(rates: &[f32; AGES]) -> [f32; AGES] {
         time[range] = (1.0 - through[range]) / rates[range];
     }
     std::array::from_fn(|from| {
-        let (mut unused, mut spent, mut best) = (1.0f32, 0.0f32, 0.0f32);
+        // The best quotient so far is used / best_time.
+        let (mut unused, mut spent, mut used, mut best_time) = (1.0f32, 0.0f32, 0.0f32, 1.0f32);
         for range in from..AGES {
             spent += unused * time[range];
             unused *= through[range];
-            best = best.max((1.0 - unused) / spent);
+            if (1.0 - unused) * best_time > used * spent {
+                (used, best_time) = (1.0 - unused, spent);
+            }
         }
-        best
+        used / best_time
     })
 }
 
@@ -218,7 +246,7 @@ mod tests {
     #[test]
     fn what_is_seen_moves_the_index_from_the_prior() {
         let class = Class { distance: Some(4.0), frequency: 2.0, group: None };
-        let mut index = Index::new(vec![class], 4.0);
+        let mut index = Index::new(vec![class], 0.1, 1.0);
         let before = index.of(0, 5);
         (0..1000).for_each(|_| index.seen(0, 5, 10.0));
         index.recompute(1.0, 1.0);
