@@ -90,6 +90,8 @@ pub const ENTRY: Entry = Entry {
             sampler: Sampler::new(capacity),
             drawn: Vec::new(),
             kept: Vec::new(),
+            valued_before: Vec::new(),
+            stale: false,
             newest: None,
             returning: None,
         })
@@ -105,7 +107,7 @@ const HALVING: f32 = 32.0;
 /// Octaves of the uses of late that make classes.
 const FREQUENCIES: usize = 8;
 
-/// What a frame remembers: 30 bytes.
+/// What a frame remembers: 25 bytes, and the two flags.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tracker {
     /// Last uses, newest first; 0 is none.
@@ -116,6 +118,8 @@ struct Tracker {
     frequency: f32,
     /// Whether there was a second use within the newest tick.
     again: bool,
+    /// Whether the page is among those that are kept for the next eviction.
+    kept: bool,
 }
 
 impl Tracker {
@@ -229,8 +233,12 @@ struct Watt2 {
     rng: Rng,
     sampler: Sampler,
     drawn: Vec<Page>,
-    /// The next lowest pages of the last eviction.
-    kept: Vec<(f32, Page)>,
+    /// The lowest pages that evictions have come across, lowest first.
+    kept: Vec<Candidate>,
+    /// Those that are to be valued again; empty between events.
+    valued_before: Vec<Candidate>,
+    /// Whether values changed since they were computed, because time moved on or something was learned.
+    stale: bool,
     newest: Option<Page>,
     /// What was remembered of the page that comes in.
     returning: Option<Ghost>,
@@ -276,6 +284,39 @@ impl Watt2 {
         value
     }
 
+    /// Puts a page among the candidates, by its value.
+    fn consider(&mut self, page: Page, pool: &Pool) {
+        let value = self.value(page, pool);
+        let tracker = &mut self.trackers[pool.frame(page)];
+        tracker.kept = true;
+        let candidate = Candidate { value, page, stamps: (tracker.uses[0], tracker.writes[0]) };
+        let at = self.kept.partition_point(|other| other.value <= value);
+        self.kept.insert(at, candidate);
+    }
+
+    /// The same for one that was a candidate before, unless it has left meanwhile.
+    fn consider_again(&mut self, page: Page, pool: &Pool) {
+        if pool.holds(page) && self.trackers[pool.frame(page)].kept {
+            self.consider(page, pool);
+        }
+    }
+
+    /// Takes the lowest candidate out. One that was used since it was valued is valued again.
+    fn lowest(&mut self, pool: &Pool) -> Option<Page> {
+        while !self.kept.is_empty() {
+            let Candidate { page, stamps, .. } = self.kept.remove(0);
+            if !pool.holds(page) {
+                continue;
+            }
+            let tracker = &self.trackers[pool.frame(page)];
+            if (tracker.uses[0], tracker.writes[0]) == stamps {
+                return Some(page);
+            }
+            self.consider_again(page, pool);
+        }
+        None
+    }
+
     /// Lets `page` stand for `pages` in the exposures.
     fn expose(&mut self, page: Page, pages: f32, pool: &Pool) {
         let tracker = &self.trackers[pool.frame(page)];
@@ -300,14 +341,25 @@ impl Watt2 {
         if self.misses >= self.tick_misses {
             self.misses = 0;
             self.now += 1;
+            self.stale = true;
         }
         self.until_relearn += 1;
         if self.until_relearn >= self.relearn_misses {
             self.until_relearn = 0;
+            self.stale = true;
             self.uses.recompute(self.tick_misses as f32, self.fade);
             self.writes.recompute(self.tick_misses as f32, self.fade);
         }
     }
+}
+
+/// A page that may leave soon.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    value: f32,
+    page: Page,
+    /// Its last use and write when it was valued.
+    stamps: (u32, u32),
 }
 
 fn ghost_class(ghost: &Ghost) -> usize {
@@ -339,18 +391,24 @@ impl Policy for Watt2 {
             self.expose(*page, pool.len() as f32 / drawn.len() as f32, pool);
         }
         self.expose_ghosts();
-        let before = self.kept.drain(..).map(|(_, page)| page);
-        for page in before.chain(self.newest) {
-            if pool.holds(page) && !drawn.contains(&page) {
-                drawn.push(page);
+        if std::mem::take(&mut self.stale) {
+            std::mem::swap(&mut self.kept, &mut self.valued_before);
+            while let Some(candidate) = self.valued_before.pop() {
+                self.consider_again(candidate.page, pool);
             }
         }
-        let mut kept = std::mem::take(&mut self.kept);
-        kept.extend(drawn.iter().map(|page| (self.value(*page, pool), *page)));
-        kept.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-        kept.truncate(self.pool + 1);
-        let (_, victim) = kept.remove(0);
-        (self.kept, self.drawn) = (kept, drawn);
+        for page in drawn.iter().copied().chain(self.newest) {
+            if pool.holds(page) && !self.trackers[pool.frame(page)].kept {
+                self.consider(page, pool);
+            }
+        }
+        self.drawn = drawn;
+        let Some(victim) = self.lowest(pool) else { return };
+        for candidate in self.kept.drain(self.pool.min(self.kept.len())..) {
+            if pool.holds(candidate.page) {
+                self.trackers[pool.frame(candidate.page)].kept = false;
+            }
+        }
 
         let tracker = self.trackers[pool.frame(victim)];
         let frequency = (tracker.frequency.max(1.0) as u32).ilog2();
@@ -378,13 +436,15 @@ impl Policy for Watt2 {
         self.count_miss();
     }
 
-    fn cannot_evict(&mut self, page: Page, _: &Pool) {
+    fn cannot_evict(&mut self, page: Page, pool: &Pool) {
         self.ghosts.take(page, self.now);
-        self.kept.retain(|(_, other)| *other != page);
+        self.trackers[pool.frame(page)].kept = false;
         self.newest = self.newest.filter(|newest| *newest != page);
     }
 
-    fn remove(&mut self, _: Page, _: &Pool) {}
+    fn remove(&mut self, page: Page, _: &Pool) {
+        self.kept.retain(|other| other.page != page);
+    }
 
     fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool) {
         by_frame(pool, self.rng.below(pool.capacity() as u64) as usize, take);
