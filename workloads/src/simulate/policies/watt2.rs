@@ -284,13 +284,25 @@ impl Watt2 {
         value
     }
 
-    /// Puts a page among the candidates, by its value.
+    /// Puts a page among the candidates, by its value, if it is low enough: there are to be `pool` left
+    /// when the lowest has gone.
     fn consider(&mut self, page: Page, pool: &Pool) {
         let value = self.value(page, pool);
         let tracker = &mut self.trackers[pool.frame(page)];
+        let full = self.kept.len() > self.pool;
+        if full && self.kept.last().is_some_and(|highest| value >= highest.value) {
+            tracker.kept = false;
+            return;
+        }
         tracker.kept = true;
         let candidate = Candidate { value, page, stamps: (tracker.uses[0], tracker.writes[0]) };
-        let at = self.kept.partition_point(|other| other.value <= value);
+        if full
+            && let Some(highest) = self.kept.pop()
+            && pool.holds(highest.page)
+        {
+            self.trackers[pool.frame(highest.page)].kept = false;
+        }
+        let at = self.kept.iter().rposition(|other| other.value <= value).map_or(0, |at| at + 1);
         self.kept.insert(at, candidate);
     }
 
@@ -404,12 +416,6 @@ impl Policy for Watt2 {
         }
         self.drawn = drawn;
         let Some(victim) = self.lowest(pool) else { return };
-        for candidate in self.kept.drain(self.pool.min(self.kept.len())..) {
-            if pool.holds(candidate.page) {
-                self.trackers[pool.frame(candidate.page)].kept = false;
-            }
-        }
-
         let tracker = self.trackers[pool.frame(victim)];
         let frequency = (tracker.frequency.max(1.0) as u32).ilog2();
         let ghost = Ghost { last: tracker.uses[0], octave: tracker.octave(), frequency };
