@@ -7,6 +7,7 @@
 
 pub mod ace;
 pub mod experiment;
+pub mod generate;
 pub mod lists;
 pub mod policies;
 pub mod policy;

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::exit::Exit;
 use crate::driver::control::Interrupt;
 use crate::simulate::experiment::{CacheSize, combine, run_all};
+use crate::simulate::generate::KINDS;
 use crate::simulate::policies::ALL;
 use crate::simulate::registry::Spec;
 use crate::simulate::replay::Device;
@@ -22,7 +23,8 @@ const MAX_CONCURRENCY: u64 = 1 << 20;
 /// Flags of `simulate`.
 #[derive(Args, Debug)]
 pub struct SimulateFlags {
-    /// Trace files: `page,R` or `page,W` per line, or .lis of the ARC authors, also as .zst.
+    /// Trace files: `page,R` or `page,W` per line, or .lis of the ARC authors, also as .zst; gen:NAME for a
+    /// synthetic one (--list-policies names them).
     #[arg(long, value_name = "FILE", num_args = 1.., required_unless_present = "list_policies")]
     pub trace: Vec<PathBuf>,
 
@@ -216,6 +218,12 @@ fn list_policies() -> String {
                 parameter.kind.describe()
             );
         }
+    }
+    text += "\nace(POLICY):nw=8,ne=1,prefetch=both puts ACE around a policy (Papon, Athanassoulis, ICDE 2023):\n\
+             pages written at once, pages evicted at once (1 is without prefetching), and what is read ahead\n\
+             (both, sequential or history)\n\nsynthetic traces, as --trace gen:NAME:seed=1,accesses=N,pages=N,writes=SHARE\n";
+    for kind in KINDS {
+        text += &format!("{:<12} {}\n", kind.name, kind.source);
     }
     text
 }
