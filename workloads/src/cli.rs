@@ -112,7 +112,7 @@ fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
         Command::Dump(flags) => dump::dump(&flags, &mut std::io::stdout().lock(), &interrupt),
         Command::Load(flags) => dump::load(&flags, &mut std::io::stdin().lock(), &interrupt),
         Command::Probe(flags) => probe::probe(&flags, &interrupt),
-        Command::Simulate(flags) => simulate::simulate(&flags, &interrupt),
+        Command::Simulate(flags) => simulate::simulate(&flags, command_line(arguments), &interrupt),
     }
 }
 

@@ -14,5 +14,6 @@ pub mod policy;
 pub mod pool;
 pub mod registry;
 pub mod replay;
+pub mod study;
 pub mod table;
 pub mod trace;

@@ -7,13 +7,14 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
 
-use super::exit::Exit;
+use super::exit::{Exit, failed};
 use crate::driver::control::Interrupt;
-use crate::simulate::experiment::{CacheSize, combine, run_all};
+use crate::simulate::experiment::{CacheSize, Run, combine, run_all};
 use crate::simulate::generate::KINDS;
 use crate::simulate::policies::ALL;
 use crate::simulate::registry::Spec;
 use crate::simulate::replay::Device;
+use crate::simulate::study::{self, Resistance};
 use crate::simulate::table::{self, Row};
 use crate::simulate::trace::Trace;
 
@@ -70,6 +71,11 @@ pub struct SimulateFlags {
     #[arg(long, value_enum, default_value_t = TableFormat::Text)]
     pub format: TableFormat,
 
+    /// File for a page with miss-ratio curves, relative misses, read/write trade-off, costs, parameter studies
+    /// and a scan test.
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+
     /// Names all policies with their parameters and source papers.
     #[arg(long)]
     pub list_policies: bool,
@@ -121,6 +127,18 @@ impl SimulateFlags {
         Ok(specs)
     }
 
+    fn facts(&self, device: &Device, command: String) -> Vec<(&'static str, String)> {
+        vec![
+            ("command", command),
+            ("costs", format!("read {} us, write {} us", device.read_us, device.write_us)),
+            (
+                "emulated device",
+                format!("asymmetry {}, concurrency {}", device.asymmetry, device.concurrency),
+            ),
+            ("seed", self.seed.to_string()),
+        ]
+    }
+
     fn settings(&self, device: &Device, threads: usize) -> Map<String, Value> {
         let files = self.trace.iter().map(|path| path.display().to_string());
         let settings = json!({
@@ -139,12 +157,22 @@ impl SimulateFlags {
 }
 
 /// Replays traces and prints the result.
-pub fn simulate(flags: &SimulateFlags, interrupt: &Interrupt) -> Result<(), Exit> {
+pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -> Result<(), Exit> {
     if flags.list_policies {
         print!("{}", list_policies());
         return Ok(());
     }
     let (specs, device) = (flags.specs()?, flags.device());
+    if let Some(path) = &flags.report {
+        // Found out before the work, not after it.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if folder.is_some_and(|folder| !folder.is_dir()) || path.is_dir() {
+            return Err(Exit::Usage(format!(
+                "--report {}: there is no folder for this file",
+                path.display()
+            )));
+        }
+    }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = flags.threads.map_or(cores, |threads| threads as usize);
     let traces: Vec<Trace> = flags
@@ -180,6 +208,14 @@ pub fn simulate(flags: &SimulateFlags, interrupt: &Interrupt) -> Result<(), Exit
         table::normalise(&mut rows, policy);
     }
     let interrupted = stopped.into_inner();
+    if let Some(path) = &flags.report {
+        let resistances = if interrupted { Vec::new() } else { resistances(&runs, device) };
+        let facts = flags.facts(&device, command);
+        let base = flags.normalise.as_deref().unwrap_or("watt");
+        let page = study::page(&facts, &rows, &device, base, &resistances);
+        std::fs::write(path, page)
+            .map_err(failed(format!("writing --report {}", path.display())))?;
+    }
     match flags.format {
         TableFormat::Text => {
             print!("{}", table::text(&rows, &device, flags.normalise.as_deref()));
@@ -194,6 +230,17 @@ pub fn simulate(flags: &SimulateFlags, interrupt: &Interrupt) -> Result<(), Exit
         eprintln!("interrupted: {} of {} replays were finished", rows.len(), runs.len());
     }
     Ok(())
+}
+
+/// The scan test of every policy on every trace, with the smallest cache that was replayed.
+fn resistances(runs: &[Run], device: Device) -> Vec<Resistance> {
+    let smallest = |run: &&Run| {
+        runs.iter()
+            .filter(|other| std::ptr::eq(other.trace, run.trace))
+            .all(|other| other.cache_pages >= run.cache_pages)
+    };
+    let measure = |run: &Run| study::resistance(run.trace, run.cache_pages, run.spec, device);
+    runs.iter().filter(smallest).filter_map(measure).collect()
 }
 
 fn progress_bar(accesses: u64) -> ProgressBar {
