@@ -1,5 +1,5 @@
-//! Claims of the papers on traces that are generated here. Each test prints what it measured beside what the paper says;
-//! README.md of the crate has the table.
+//! Claims of the papers on traces that are generated here. Each test prints what it measured beside
+//! what the paper says; README.md of the crate has the table.
 
 use wattle_workloads::simulate::generate::{parse, with_parasite};
 use wattle_workloads::simulate::registry::Spec;
@@ -21,9 +21,9 @@ fn hit_rate_at_end(text: &str, pages: usize, trace: &Trace) -> f64 {
     100.0 * (1.0 - (replay.counts.misses - misses) as f64 / pages as f64)
 }
 
-/// FBARC, section 5.4 and Figure 15: a scan as large as the cache takes 6 to 13 points of the hit rate of LRU and CFLRU at
-/// small caches, and nothing of ARC and FBARC. For ARC this does not hold on this load, where
-/// the parasite finds its target for new pages high.
+/// FBARC, section 5.4 and Figure 15: a scan as large as the cache takes 6 to 13 points of the hit
+/// rate of LRU and CFLRU at small caches, and nothing of ARC and FBARC. For ARC this does not hold
+/// on this load, where the parasite finds its target for new pages high.
 #[test]
 fn parasites_hurt_lru_cflru_and_cfdc_and_not_fbarc() {
     let load = parse("TPC-B:accesses=60000,pages=20000,seed=5").unwrap();
@@ -68,7 +68,8 @@ fn ace_gains_more_the_dearer_writes_are() {
     assert!((2.0..4.5).contains(&last), "{last}");
 }
 
-/// FOR, section 5.3: I/O cost of FOR+ against CFLRU, LRU-WSR, CCF-LRU and CASA on banking transactions and 80/20.
+/// FOR, section 5.3: I/O cost of FOR+ against CFLRU, LRU-WSR, CCF-LRU and CASA on banking
+/// transactions and 80/20.
 #[test]
 fn for_plus_costs_no_more_than_the_older_flash_policies() {
     for (text, pages) in

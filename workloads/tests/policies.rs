@@ -1,15 +1,16 @@
-//! What holds for every policy on every trace: the cache never holds more than it may, a hit evicts nothing, nobody beats
-//! OPT, victims that stay and pages that vanish do no harm, and the same seed gives the same counts.
+//! What holds for every policy on every trace: the cache never holds more than it may, a hit evicts
+//! nothing, nobody beats OPT, victims that stay and pages that vanish do no harm, and the same seed
+//! gives the same counts.
 
 use proptest::prelude::*;
 
 use wattle_workloads::simulate::policies::ALL;
 use wattle_workloads::simulate::registry::Spec;
-use wattle_workloads::simulate::replay::{Counts, Device, Replay, replay};
+use wattle_workloads::simulate::replay::{Counts, Device, Replay, replay as replay_all};
 use wattle_workloads::simulate::trace::Trace;
 
-/// Every policy with its defaults, and forms that take other paths. LIRS is in the form of its paper; the other one
-/// is known to hold a page too many (see its file).
+/// Every policy with its defaults, and forms that take other paths. LIRS is in the form of its
+/// paper; the other one is known to hold a page too many (see its file).
 fn specs() -> Vec<Spec> {
     let forms = [
         "lirs:form=paper,hir=0.2",
@@ -31,7 +32,7 @@ fn specs() -> Vec<Spec> {
 
 fn count(text: &str, capacity: usize, trace: &Trace) -> Counts {
     let mut policy = Spec::parse(text).unwrap().build(trace, capacity, 1, Device::default());
-    replay(trace, capacity, &mut *policy, |_| true).unwrap()
+    replay_all(trace, capacity, &mut *policy, |_| true).unwrap()
 }
 
 /// Runs of accesses: a skewed page, a scan or a loop.
@@ -74,7 +75,7 @@ proptest! {
             prop_assert_eq!(counts.accesses, trace.len() as u64);
             prop_assert!(counts.bytes_per_page >= 0.0);
             let mut policy = spec.build(&trace, capacity, 7, Device::default());
-            let again = wattle_workloads::simulate::replay::replay(&trace, capacity, &mut *policy, |_| true);
+            let again = replay_all(&trace, capacity, &mut *policy, |_| true);
             prop_assert_eq!(again.unwrap().misses, counts.misses, "{} does not repeat", name);
         }
     }

@@ -193,9 +193,12 @@ const DEVICES: [&str; 7] = [
 /// Traces with hardly any reuse, which say nothing.
 const LEFT_OUT: [&str; 2] = ["addr_gzip_4K", "addr_mcf_1K"];
 
-/// What watt2 does relative to WATT: misses of each point, and reads plus four times the writes where there are
-/// writes.
-fn against_watt(longest: usize) -> Option<BTreeMap<String, Vec<(f64, Option<f64>)>>> {
+/// Relative misses, and relative cost where there are writes.
+type Against = (f64, Option<f64>);
+
+/// What watt2 does relative to WATT: misses of each point, and reads plus four times the writes
+/// where there are writes.
+fn against_watt(longest: usize) -> Option<BTreeMap<String, Vec<Against>>> {
     let known = RANDOMISED.iter().find(|known| known.2 == "watt").unwrap();
     let spec = Spec::parse("watt2").unwrap();
     let folder = folder()?;

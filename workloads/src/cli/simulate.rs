@@ -24,8 +24,8 @@ const MAX_CONCURRENCY: u64 = 1 << 20;
 /// Flags of `simulate`.
 #[derive(Args, Debug)]
 pub struct SimulateFlags {
-    /// Trace files: `page,R` or `page,W` per line, or .lis of the ARC authors, also as .zst; gen:NAME for a
-    /// synthetic one (--list-policies names them).
+    /// Trace files: `page,R` or `page,W` per line, or .lis of the ARC authors, also as .zst;
+    /// gen:NAME for a synthetic one (--list-policies names them).
     #[arg(long, value_name = "FILE", num_args = 1.., required_unless_present = "list_policies")]
     pub trace: Vec<PathBuf>,
 
@@ -50,8 +50,8 @@ pub struct SimulateFlags {
     #[arg(long, value_name = "US", default_value_t = 800.0, value_parser = cost)]
     pub write_cost: f64,
 
-    /// How many times longer a write takes than a read on the emulated device. Default: write cost /
-    /// read cost.
+    /// How many times longer a write takes than a read on the emulated device. Default: write cost
+    /// / read cost.
     #[arg(long, value_name = "A", value_parser = cost)]
     pub asymmetry: Option<f64>,
 
@@ -71,8 +71,8 @@ pub struct SimulateFlags {
     #[arg(long, value_enum, default_value_t = TableFormat::Text)]
     pub format: TableFormat,
 
-    /// File for a page with miss-ratio curves, relative misses, read/write trade-off, costs, parameter studies
-    /// and a scan test.
+    /// File for a page with miss-ratio curves, relative misses, read/write trade-off, costs,
+    /// parameter studies and a scan test.
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
 

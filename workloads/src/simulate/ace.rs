@@ -1,13 +1,15 @@
-//! ACE: a wrapper around any policy that writes several dirty pages at once, evicts several, and reads ahead.
+//! ACE: a wrapper around any policy that writes several dirty pages at once, evicts several, and
+//! reads ahead.
 //!
-//! Source: Papon, Athanassoulis, "ACEing the bufferpool management paradigm for modern storage devices", ICDE 2023, section
-//! IV and Algorithm 1. When the page that the policy gives up is dirty, the Writer writes the next `nw` dirty pages in the
-//! policy's order at once and they stay as clean ones. Without prefetching that page leaves alone; with it (`ne` above
-//! 1) the Evictor drops `ne` pages and the Reader fills all but one of the frames.
+//! Source: Papon, Athanassoulis, "ACEing the bufferpool management paradigm for modern storage
+//! devices", ICDE 2023, section IV and Algorithm 1. When the page that the policy gives up is
+//! dirty, the Writer writes the next `nw` dirty pages in the policy's order at once and they stay
+//! as clean ones. Without prefetching that page leaves alone; with it (`ne` above 1) the Evictor
+//! drops `ne` pages and the Reader fills all but one of the frames.
 //!
-//! The Reader looks for sequential streams (TaP, section IV-D: four requests in a row) and otherwise for pages that
-//! followed before (Figure 7: three successors of each page with weights). What it reads enters at the cold end of the
-//! policy.
+//! The Reader looks for sequential streams (TaP, section IV-D: four requests in a row) and
+//! otherwise for pages that followed before (Figure 7: three successors of each page with weights).
+//! What it reads enters at the cold end of the policy.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -87,7 +89,8 @@ pub struct Ace {
     /// Pages that the device reads or writes in the time of one.
     pub concurrency: usize,
     pages: HashMap<u64, Page>,
-    /// Page numbers that streams are expected to go on with, and how long the streams are; the oldest first.
+    /// Page numbers that streams are expected to go on with, and how long the streams are; the
+    /// oldest first.
     streams: VecDeque<(u64, u32)>,
     successors: HashMap<Page, [(Page, u32); SUCCESSORS]>,
     previous: Option<Page>,
@@ -227,8 +230,8 @@ mod tests {
     #[test]
     fn the_writer_writes_the_next_dirty_pages_at_once_and_keeps_them() {
         let (r, w) = (false, true);
-        // LRU order 1 to 6, of which 1, 3 and 5 are dirty. 7 evicts 1, and 3 is written with it: no write
-        // is left for 3 when it leaves, and 5 is written when it does.
+        // LRU order 1 to 6, of which 1, 3 and 5 are dirty. 7 evicts 1, and 3 is written with it: no
+        // write is left for 3 when it leaves, and 5 is written when it does.
         let accesses = [(1, w), (2, r), (3, w), (4, r), (5, w), (6, r), (7, r), (8, r), (9, r)];
         let trace = Trace::of("t", accesses);
         let device = Device { concurrency: 2, ..Device::default() };

@@ -47,9 +47,9 @@ impl CacheSize {
         let all = trace.pages();
         match self {
             CacheSize::Pages(pages) if pages > all => Err(format!(
-                "a cache of {pages} pages is larger than trace {}, which has {all} different pages: \
-                 every policy would read each of them once and evict nothing; give at most {all}, or \
-                 a percentage",
+                "a cache of {pages} pages is larger than trace {}, which has {all} different \
+                 pages: every policy would read each of them once and evict nothing; give at most \
+                 {all}, or a percentage",
                 trace.name()
             )),
             CacheSize::Pages(pages) => Ok(pages),
@@ -74,8 +74,8 @@ pub struct Run<'a> {
     pub seed: u64,
 }
 
-/// All runs of some policies with some cache sizes on some traces, in this order of traces, sizes and
-/// policies; sizes that come out the same are run once.
+/// All runs of some policies with some cache sizes on some traces, in this order of traces, sizes
+/// and policies; sizes that come out the same are run once.
 pub fn combine<'a>(
     traces: &'a [Trace],
     sizes: &[CacheSize],
@@ -96,8 +96,8 @@ pub fn combine<'a>(
     Ok(runs)
 }
 
-/// Replays all `runs` on `threads` threads. `progress` is told about accesses done and says whether to
-/// go on; what was not finished by then is `None`.
+/// Replays all `runs` on `threads` threads. `progress` is told about accesses done and says whether
+/// to go on; what was not finished by then is `None`.
 pub fn run_all(
     runs: &[Run],
     threads: usize,

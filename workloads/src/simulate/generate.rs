@@ -1,9 +1,9 @@
 //! Synthetic traces after those of the papers, from a seed.
 //!
-//! On the command line `gen:NAME`, or `gen:NAME:key=value,..` with `seed`, `accesses`, `pages`, `writes` (share of
-//! accesses) to change what the paper gives. The sources are at each kind; where a paper gives only statistics, the model is
-//! that of `generate_synthetic.py` beside the shared traces (Zipf by rank, scan, swaps of ranks), with random
-//! numbers of our own.
+//! On the command line `gen:NAME`, or `gen:NAME:key=value,..` with `seed`, `accesses`, `pages`,
+//! `writes` (share of accesses) to change what the paper gives. The sources are at each kind; where
+//! a paper gives only statistics, the model is that of `generate_synthetic.py` beside the shared
+//! traces (Zipf by rank, scan, swaps of ranks), with random numbers of our own.
 
 use super::trace::{Builder, Trace};
 use crate::rng::Rng;
@@ -176,8 +176,8 @@ fn zipf(kind: &Kind, alpha: f64, scan: f64, swap_after: u64, rng: &mut Rng, buil
     }
 }
 
-/// A transaction reads the way to an account (root and inner page of its index), updates the account, its teller
-/// and its branch, and appends to the history.
+/// A transaction reads the way to an account (root and inner page of its index), updates the
+/// account, its teller and its branch, and appends to the history.
 fn banking(kind: &Kind, rng: &mut Rng, builder: &mut Builder) {
     let branches = (kind.pages / 1000).max(1);
     let inner = (kind.pages / 100).max(1);
@@ -206,8 +206,9 @@ fn banking(kind: &Kind, rng: &mut Rng, builder: &mut Builder) {
     }
 }
 
-/// `load`, then a scan of `pages` pages that nothing else uses, then as many more accesses of the load: the parasite of
-/// FBARC, section 5.4. Without `parasite` the scan is left out. The hit rates of the last part are to be compared.
+/// `load`, then a scan of `pages` pages that nothing else uses, then as many more accesses of the
+/// load: the parasite of FBARC, section 5.4. Without `parasite` the scan is left out. The hit rates
+/// of the last part are to be compared.
 pub fn with_parasite(load: &Trace, before: usize, pages: usize, parasite: Option<bool>) -> Trace {
     let mut builder = Builder::new(load.name());
     let mut accesses = load.accesses();

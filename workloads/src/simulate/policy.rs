@@ -2,8 +2,8 @@
 //! (2020), section 1.2, as one trait.
 //!
 //! For a cached page: `hit`, `unfix`. For another one: `miss`; then, if no frame is free, `select`
-//! until one is; then `fetch`, `unfix`. A victim that cannot leave comes back by `cannot_evict`, and
-//! a page that is dropped without the policy being asked is reported by `remove`. The pool that
+//! until one is; then `fetch`, `unfix`. A victim that cannot leave comes back by `cannot_evict`,
+//! and a page that is dropped without the policy being asked is reported by `remove`. The pool that
 //! comes with an event shows the state before it, except for `fetch`, when the page has its frame.
 
 use super::pool::{Page, Pool};
@@ -31,8 +31,8 @@ pub trait Policy: Send {
     /// Takes one victim or more out of the statistics and adds them to `victims`, which is empty.
     fn select(&mut self, pool: &Pool, victims: &mut Vec<Page>);
 
-    /// Whether victims are also to be asked for by `leaving` after each `hit` and `miss`. Such a policy
-    /// may answer `select` with nothing, and the pool then holds a page more than it should.
+    /// Whether victims are also to be asked for by `leaving` after each `hit` and `miss`. Such a
+    /// policy may answer `select` with nothing, and the pool then holds a page more than it should.
     fn evicts_early(&self) -> bool {
         false
     }
@@ -43,8 +43,8 @@ pub trait Policy: Send {
     /// The page of the last `miss` is in its frame.
     fn fetch(&mut self, access: Access, pool: &Pool);
 
-    /// A page that nobody asked for was read ahead and is in its frame. Policies that have one put it
-    /// at their cold end; for others it is a page like any other.
+    /// A page that nobody asked for was read ahead and is in its frame. Policies that have one put
+    /// it at their cold end; for others it is a page like any other.
     fn prefetched(&mut self, page: Page, pool: &Pool) {
         let access = Access { page, write: false };
         if self.miss(access, pool) {

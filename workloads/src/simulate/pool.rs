@@ -51,11 +51,6 @@ impl<T> PerFrame<T> {
     pub fn new(frames: usize, value: impl FnMut() -> T) -> Self {
         Self(std::iter::repeat_with(value).take(frames).collect())
     }
-
-    /// All values, to be changed.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        self.0.iter_mut()
-    }
 }
 
 impl<T> Index<Frame> for PerFrame<T> {

@@ -131,8 +131,8 @@ impl Kind {
 }
 
 impl Spec {
-    /// Reads `name` or `name:key=value,..`, alone or as `ace(..)` or `ace(..):key=value,..`. The error is a
-    /// sentence that says what is known.
+    /// Reads `name` or `name:key=value,..`, alone or as `ace(..)` or `ace(..):key=value,..`. The
+    /// error is a sentence that says what is known.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some(wrapped) = text.strip_prefix("ace(") else { return Self::parse_plain(text) };
         let parts =
@@ -149,9 +149,11 @@ impl Spec {
     fn parse_plain(text: &str) -> Result<Self, String> {
         let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
         let entry = ALL.iter().find(|entry| entry.name == name).ok_or_else(|| {
-            format!("unknown policy {name:?}: known are {}, ace(POLICY) for one of them with ACE around it, and \
-                 all for all of them",
-                names())
+            format!(
+                "unknown policy {name:?}: known are {}, ace(POLICY) for one of them with ACE \
+                 around it, and all for all of them",
+                names()
+            )
         })?;
         let mut values = Vec::new();
         for parameter in parameters.split(',').filter(|parameter| !parameter.is_empty()) {

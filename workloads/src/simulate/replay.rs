@@ -71,8 +71,8 @@ impl Counts {
         self.reads as f64 * device.read_us + self.all_writes() as f64 * device.write_us
     }
 
-    /// Time that the emulated device is busy (ACE, Figure 10 h): a request takes the time of one page,
-    /// however many it has.
+    /// Time that the emulated device is busy (ACE, Figure 10 h): a request takes the time of one
+    /// page, however many it has.
     pub fn device_seconds(&self, device: &Device) -> f64 {
         let reads = self.read_requests as f64 + self.write_requests as f64 * device.asymmetry;
         reads * device.read_us / 1e6
@@ -186,8 +186,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// ACE's Writer and Evictor: writes the victims with the next dirty pages, and evicts more pages if there
-    /// is to be room for reading ahead. Does nothing without ACE.
+    /// ACE's Writer and Evictor: writes the victims with the next dirty pages, and evicts more
+    /// pages if there is to be room for reading ahead. Does nothing without ACE.
     fn write_together(&mut self) -> usize {
         let Some(ace) = &self.ace else { return 0 };
         let (pool, victims) = (&mut self.pool, &mut self.victims);
@@ -296,8 +296,8 @@ pub(super) fn run(
     mut replay: Replay,
     mut keep_going: impl FnMut(usize) -> bool,
 ) -> Option<Counts> {
-    /// Accesses between two questions.
-    const STRIDE: usize = 1 << 16;
+    /// Accesses between two questions: few enough for policies that take long for each.
+    const STRIDE: usize = 1 << 8;
     let started = cpu_time();
     let mut accesses = trace.accesses();
     while accesses.len() > 0 {

@@ -1,5 +1,6 @@
-//! Replays as one HTML page: miss-ratio curves, misses relative to a policy, read/write trade-off, I/O cost, what
-//! parameters do, and resistance to scans. The figures that the papers show, for whatever was replayed.
+//! Replays as one HTML page: miss-ratio curves, misses relative to a policy, read/write trade-off,
+//! I/O cost, what parameters do, and resistance to scans. The figures that the papers show, for
+//! whatever was replayed.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +20,8 @@ const LINES: usize = 6;
 /// Accesses of a trace that the parasite test replays.
 const LOAD: usize = 200_000;
 
-/// Hit rates of the last accesses, without a parasite and points lost to one that reads and one that writes.
+/// Hit rates of the last accesses, without a parasite and points lost to one that reads and one
+/// that writes.
 #[derive(Clone, Debug)]
 pub struct Resistance {
     /// Name of the trace.
@@ -34,7 +36,8 @@ pub struct Resistance {
     pub lost: [f64; 2],
 }
 
-/// Measures the parasite test of FBARC (section 5.4) on the beginning of a trace; `None` if it is too short.
+/// Measures the parasite test of FBARC (section 5.4) on the beginning of a trace; `None` if it is
+/// too short.
 pub fn resistance(
     trace: &Trace,
     cache_pages: usize,
@@ -251,8 +254,8 @@ fn family(policy: &str) -> &str {
     policy.split(':').next().unwrap_or(policy)
 }
 
-/// For policies that were replayed with several values of one parameter: the mean of relative misses by value, a line
-/// for each trace (WATT, Figures 3 to 8).
+/// For policies that were replayed with several values of one parameter: the mean of relative
+/// misses by value, a line for each trace (WATT, Figures 3 to 8).
 fn studies(rows: &[Row], relative: &BTreeMap<Key, f64>, base: &str) -> Vec<Plot> {
     // Name and parameter, then trace and bits of the value, with all ratios there.
     let mut found = BTreeMap::<(String, String), Lines>::new();

@@ -1,6 +1,7 @@
 //! Results of replays as CSV, JSON and text.
 //!
-//! The first columns of the CSV are part of the program's interface; more are only added behind them.
+//! The first columns of the CSV are part of the program's interface; more are only added behind
+//! them.
 
 use serde_json::{Map, Value, json};
 

@@ -86,7 +86,8 @@ impl Builder {
 }
 
 impl Trace {
-    /// Reads `path`, or generates what `gen:` stands before. The error is a sentence with file and line.
+    /// Reads `path`, or generates what `gen:` stands before. The error is a sentence with file and
+    /// line.
     pub fn read(path: &Path) -> Result<Self, String> {
         if let Some(kind) = path.to_str().and_then(|text| text.strip_prefix("gen:")) {
             return super::generate::parse(kind);

@@ -1,10 +1,11 @@
-//! ARC: two LRU lists, of pages used once and more often, and the ids of as many evicted pages again; which
-//! of the evicted pages come back decides how the cache is divided.
+//! ARC: two LRU lists, of pages used once and more often, and the ids of as many evicted pages
+//! again; which of the evicted pages come back decides how the cache is divided.
 //!
-//! Source: Megiddo, Modha, "ARC: a self-tuning, low overhead replacement cache", FAST 2003, Figure 4.
+//! Source: Megiddo, Modha, "ARC: a self-tuning, low overhead replacement cache", FAST 2003, Figure
+//! 4.
 //!
-//! Parameter `step`: by how much the target moves. The paper divides the lengths of the ghost lists as real
-//! numbers; programs with whole numbers (`integer`) round the quotient down.
+//! Parameter `step`: by how much the target moves. The paper divides the lengths of the ghost lists
+//! as real numbers; programs with whole numbers (`integer`) round the quotient down.
 
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};

@@ -1,7 +1,7 @@
 //! Pages by a small whole number, such as how often they were used: a list for each number.
 //!
-//! Numbers are handed out one after the other by the policies that use this, so the search for the lowest
-//! one is short.
+//! Numbers are handed out one after the other by the policies that use this, so the search for the
+//! lowest one is short.
 
 use crate::simulate::pool::{Page, PerPage};
 

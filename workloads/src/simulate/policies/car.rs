@@ -1,6 +1,7 @@
 //! CAR: ARC with two clocks in place of its two LRU lists, so that a hit only sets a bit.
 //!
-//! Source: Bansal, Modha, "CAR: clock with adaptive replacement", FAST 2004, Figure 2. No parameters.
+//! Source: Bansal, Modha, "CAR: clock with adaptive replacement", FAST 2004, Figure 2. No
+//! parameters.
 
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
@@ -118,7 +119,8 @@ mod tests {
 
     #[test]
     fn a_ghost_comes_back_to_the_second_clock_and_survives_a_scan() {
-        // The hand spares 1, so 2 leaves for 3; 2 comes back to T2, and the scan of 4 to 6 passes through T1.
+        // The hand spares 1, so 2 leaves for 3; 2 comes back to T2, and the scan of 4 to 6 passes
+        // through T1.
         let trace = [1, 2, 1, 3, 2, 4, 5, 6, 2];
         assert_eq!(misses_of("car", 2, &trace), [1, 2, 3, 2, 4, 5, 6]);
     }

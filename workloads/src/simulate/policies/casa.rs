@@ -1,11 +1,11 @@
-//! CASA: a clean and a dirty LRU list; reads of clean and writes of dirty pages move the line between them, weighed by the
-//! costs of reads and writes.
+//! CASA: a clean and a dirty LRU list; reads of clean and writes of dirty pages move the line
+//! between them, weighed by the costs of reads and writes.
 //!
-//! Source: Ou, Härder, "Clean first or dirty first? A cost-aware self-adaptive buffer replacement policy", IDEAS 2010,
-//! Algorithm 1.
+//! Source: Ou, Härder, "Clean first or dirty first? A cost-aware self-adaptive buffer replacement
+//! policy", IDEAS 2010, Algorithm 1.
 //!
-//! The costs are those of the device, normalised to add up to 1. Parameter `clean`: wanted share of clean pages at the
-//! start.
+//! The costs are those of the device, normalised to add up to 1. Parameter `clean`: wanted share of
+//! clean pages at the start.
 
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
@@ -107,11 +107,11 @@ mod tests {
     #[test]
     fn the_line_moves_with_the_uses_and_decides_who_leaves() {
         let (r, w) = (false, true);
-        // Four frames, two of them wanted clean. Clean: 1, 2; dirty: 3, 4. Not more clean pages than
-        // wanted, so dirty 3 leaves for 5, and then clean pages are too many: 1 leaves.
+        // Four frames, two of them wanted clean. Clean: 1, 2; dirty: 3, 4. Not more clean pages
+        // than wanted, so dirty 3 leaves for 5, and then clean pages are too many: 1 leaves.
         assert_eq!(steps("casa", 4, &[(1, r), (2, r), (3, w), (4, w), (5, r), (6, r)]).1, [3, 1]);
-        // Writes of dirty pages cost 8 of 9: three of them take 8/9 each off the two wanted clean pages, so
-        // that clean 1 leaves for 5.
+        // Writes of dirty pages cost 8 of 9: three of them take 8/9 each off the two wanted clean
+        // pages, so that clean 1 leaves for 5.
         let accesses = [(1, r), (2, r), (3, w), (4, w), (3, w), (4, w), (3, w), (5, r)];
         assert_eq!(steps("casa", 4, &accesses).1, [1]);
         // A read of a clean page adds 1/9: still dirty 3 leaves.

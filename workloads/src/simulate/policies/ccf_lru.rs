@@ -1,10 +1,12 @@
-//! CCF-LRU: cold clean pages leave first, then hot clean ones, and dirty ones only at their second turn.
+//! CCF-LRU: cold clean pages leave first, then hot clean ones, and dirty ones only at their second
+//! turn.
 //!
-//! Source: Li, Jin, Su, Cui, Yue, "CCF-LRU: a new buffer replacement algorithm for flash memory", IEEE Transactions on
-//! Consumer Electronics 55(3), 2009; FOR (Lv et al., SIGMOD 2011), section 2.2.
+//! Source: Li, Jin, Su, Cui, Yue, "CCF-LRU: a new buffer replacement algorithm for flash memory",
+//! IEEE Transactions on Consumer Electronics 55(3), 2009; FOR (Lv et al., SIGMOD 2011), section
+//! 2.2.
 //!
-//! Parameter `cold`: pages that the cold clean list keeps, as a share of the cache; 0 as published, which is why a clean
-//! page hardly ever becomes hot (FOR, section 2.2).
+//! Parameter `cold`: pages that the cold clean list keeps, as a share of the cache; 0 as published,
+//! which is why a clean page hardly ever becomes hot (FOR, section 2.2).
 
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
@@ -97,8 +99,9 @@ mod tests {
         let (r, w) = (false, true);
         let accesses = [(1, w), (2, r), (2, r), (3, r), (4, r), (5, r), (6, w), (7, w), (8, w)];
         let (_, left) = steps("ccf-lru", 3, &accesses);
-        // 3, 4 and 5 are cold one after the other. 7 finds no cold page: dirty 1 gets its second turn, hot 2
-        // becomes cold and leaves. 8 finds dirty pages only: 6 and 7 get their turns and 1 had it.
+        // 3, 4 and 5 are cold one after the other. 7 finds no cold page: dirty 1 gets its second
+        // turn, hot 2 becomes cold and leaves. 8 finds dirty pages only: 6 and 7 get their turns
+        // and 1 had it.
         assert_eq!(left, [3, 4, 5, 2, 1]);
     }
 }

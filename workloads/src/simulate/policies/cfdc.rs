@@ -1,12 +1,14 @@
-//! CFDC: an LRU working region, and behind it a priority region in which clean pages leave first and dirty ones in clusters of
-//! neighbouring pages, the most sequential and oldest cluster first.
+//! CFDC: an LRU working region, and behind it a priority region in which clean pages leave first
+//! and dirty ones in clusters of neighbouring pages, the most sequential and oldest cluster first.
 //!
-//! Source: Ou, Härder, Jin, "CFDC: a flash-aware replacement policy for database buffer management", DaMoN 2009, section 3.
-//! The priority of a cluster of n pages is the sum of distances between pages in the order of their arrival (1 for a
-//! single page) over n^2 times its age, in pages that became candidates for writing; a cluster from which a page was
-//! taken has priority 0 until it is empty.
+//! Source: Ou, Härder, Jin, "CFDC: a flash-aware replacement policy for database buffer
+//! management", DaMoN 2009, section 3. The priority of a cluster of n pages is the sum of distances
+//! between pages in the order of their arrival (1 for a single page) over n^2 times its age, in
+//! pages that became candidates for writing; a cluster from which a page was taken has priority 0
+//! until it is empty.
 //!
-//! Parameters: `window`, the priority region as a share of the cache; `cluster`, page numbers in a cluster.
+//! Parameters: `window`, the priority region as a share of the cache; `cluster`, page numbers in a
+//! cluster.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -212,9 +214,11 @@ mod tests {
         let next = [(60, r), (61, r), (62, r), (63, r)];
         let all: Vec<_> = old.into_iter().chain(young).chain(next).collect();
         let (_, left) = steps("cfdc:cluster=10", 8, &all);
-        // 50 is the clean page of the priority region. When 60 has come, 1 follows it there, then 2 and 3.
+        // 50 is the clean page of the priority region. When 60 has come, 1 follows it there, then 2
+        // and 3.
         assert_eq!(left, [50, 1, 2, 3]);
-        // With writes only, the cluster of 10 and 11 (1 / (4 * 3)) leaves before that of 35 (1 / (1 * 2)).
+        // With writes only, the cluster of 10 and 11 (1 / (4 * 3)) leaves before that of 35 (1 / (1
+        // * 2)).
         let all: Vec<_> = all.into_iter().map(|(id, _)| (id, w)).collect();
         let (_, left) = steps("cfdc:cluster=10", 8, &all);
         assert_eq!(left[..2], [10, 11]);

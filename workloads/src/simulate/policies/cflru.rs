@@ -1,7 +1,7 @@
 //! CFLRU: LRU that prefers clean pages within a window at its old end.
 //!
-//! Source: Park, Jung, Kang, Kim, Lee, "CFLRU: a replacement algorithm for flash memory", CASES 2006,
-//! section 3. The window is 30 % as in WATT, section 4.1.
+//! Source: Park, Jung, Kang, Kim, Lee, "CFLRU: a replacement algorithm for flash memory", CASES
+//! 2006, section 3. The window is 30 % as in WATT, section 4.1.
 //!
 //! Parameter `window`: the window as a share of the cache. A window of 0 is LRU.
 //!

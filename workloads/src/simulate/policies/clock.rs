@@ -1,8 +1,8 @@
-//! CLOCK: a hand goes around the frames, clears the reference bits that are set and takes the first page
-//! without one.
+//! CLOCK: a hand goes around the frames, clears the reference bits that are set and takes the first
+//! page without one.
 //!
-//! Source: Corbató 1968 after Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.8. The text there says
-//! that the hand sets the bits it passes; it clears them.
+//! Source: Corbató 1968 after Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.8. The text
+//! there says that the hand sets the bits it passes; it clears them.
 //!
 //! Parameter `ref_at_load`: whether the bit is set when a page is loaded (1, as hardware does) or
 //! only by the first use after that (0, also known as FIFO-Reinsertion).

@@ -1,11 +1,15 @@
-//! CLOCK-Pro: LIRS on one clock. Hot pages, cold pages and evicted cold pages in their test period are on one circle with
-//! three hands; a cold page that is used again within its test period becomes hot.
+//! CLOCK-Pro: LIRS on one clock. Hot pages, cold pages and evicted cold pages in their test period
+//! are on one circle with three hands; a cold page that is used again within its test period
+//! becomes hot.
 //!
-//! Source: Jiang, Chen, Zhang, "CLOCK-Pro: an effective improvement of the CLOCK replacement", USENIX ATC 2005, section 4.
+//! Source: Jiang, Chen, Zhang, "CLOCK-Pro: an effective improvement of the CLOCK replacement",
+//! USENIX ATC 2005, section 4.
 //!
-//! Parameter `cold`: share of the cache for cold pages at the start; it adapts by one page whenever a test period ends.
+//! Parameter `cold`: share of the cache for cold pages at the start; it adapts by one page whenever
+//! a test period ends.
 //!
-//! The circle is a list whose back is where the hand of hot pages is and whose front is the list head.
+//! The circle is a list whose back is where the hand of hot pages is and whose front is the list
+//! head.
 
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};

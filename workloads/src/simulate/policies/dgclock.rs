@@ -1,11 +1,11 @@
 //! DGCLOCK: GCLOCK with counts that depend on the kind of page.
 //!
-//! Source: Effelsberg, Härder, "Principles of database buffer management", TODS 9(4), 1984; Gilbert 2020,
-//! section 1.2.11. Of the kinds that he lists, a trace tells clean from dirty pages. Version 1 adds to the count at a
-//! use, version 2 sets it.
+//! Source: Effelsberg, Härder, "Principles of database buffer management", TODS 9(4), 1984; Gilbert
+//! 2020, section 1.2.11. Of the kinds that he lists, a trace tells clean from dirty pages. Version
+//! 1 adds to the count at a use, version 2 sets it.
 //!
-//! Parameters: `f`, `r` of clean pages, by default those of his lowest inner pages; `fw`, `rw` of dirty pages, those of
-//! the level above; `s` and `update` as in GCLOCK.
+//! Parameters: `f`, `r` of clean pages, by default those of his lowest inner pages; `fw`, `rw` of
+//! dirty pages, those of the level above; `s` and `update` as in GCLOCK.
 
 use super::gclock::{GClock, S, Weights};
 use crate::simulate::registry::{Entry, Kind, Parameter, Setup};

@@ -1,13 +1,15 @@
-//! FBARC: ARC with a third list of dirty pages in clusters: what is dirty at the end of T1 or T2 goes to its cluster in T3,
-//! and a cluster leaves as a whole, written in the order of its pages.
+//! FBARC: ARC with a third list of dirty pages in clusters: what is dirty at the end of T1 or T2
+//! goes to its cluster in T3, and a cluster leaves as a whole, written in the order of its pages.
 //!
-//! Source: Dubs, Petrov, Gottstein, Buchmann, "FBARC: I/O asymmetry-aware buffer replacement strategy", section 3, Algorithms
-//! 1 to 5. Lines 7, 10, 12 and 15 of Algorithm 1 print MAX and MIN swapped: targets stay in [0, c]. Line 22 means
-//! |T1| = c with |B1| = 0, as in ARC; a dirty page there goes to T3 and the next one is tried.
+//! Source: Dubs, Petrov, Gottstein, Buchmann, "FBARC: I/O asymmetry-aware buffer replacement
+//! strategy", section 3, Algorithms 1 to 5. Lines 7, 10, 12 and 15 of Algorithm 1 print MAX and MIN
+//! swapped: targets stay in [0, c]. Line 22 means T1 with c pages and B1 empty, as in ARC; a dirty
+//! page there goes to T3 and the next one is tried.
 //!
 //! Parameter `cluster`: page numbers in a cluster (GRID clustering, section 5.5).
 //!
-//! Reference counts are kept against a common floor, so that the subtraction of Algorithm 5, line 13 is one addition.
+//! Reference counts are kept against a common floor, so that the subtraction of Algorithm 5, line
+//! 13 is one addition.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -172,8 +174,8 @@ impl Fbarc {
         }
     }
 
-    /// Puts `page` at the front of T2. Pages that come from T1 and T3 must not make L2 longer than 2c, which
-    /// the housekeeping of Algorithm 1 alone, at unknown pages, would allow.
+    /// Puts `page` at the front of T2. Pages that come from T1 and T3 must not make L2 longer than
+    /// 2c, which the housekeeping of Algorithm 1 alone, at unknown pages, would allow.
     fn move_to_more(&mut self, page: Page) {
         self.lists.move_to_front(T2, page);
         if self.lists.len(T2) + self.lists.len(B2) > 2 * self.capacity {
@@ -273,8 +275,8 @@ mod tests {
     #[test]
     fn dirty_pages_leave_by_cluster_and_in_order() {
         let (r, w) = (false, true);
-        // T1 is full of dirty pages. 50 moves 12, 40 and 11 to T3 before clean 7 can leave; 51 then takes the
-        // biggest cluster.
+        // T1 is full of dirty pages. 50 moves 12, 40 and 11 to T3 before clean 7 can leave; 51 then
+        // takes the biggest cluster.
         let accesses = [(12, w), (40, w), (11, w), (7, r), (50, r)];
         assert_eq!(steps("fbarc:cluster=10", 4, &accesses).1, [7]);
         let mut accesses = accesses.to_vec();

@@ -1,7 +1,8 @@
 //! FIFO: the page that came first leaves first, however often it was used.
 //!
-//! Source: Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.2 (Quasi-FIFO): a victim that cannot
-//! leave waits in a retry queue, which is tried once for every hundredth of the queue. No parameters.
+//! Source: Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.2 (Quasi-FIFO): a victim that
+//! cannot leave waits in a retry queue, which is tried once for every hundredth of the queue. No
+//! parameters.
 
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
@@ -24,8 +25,8 @@ struct Fifo {
     turns: Turns,
 }
 
-/// Whose turn it is, the main list or the retry queue (Algorithm 1.1): a hundredth of the main list is
-/// tried, then all of the retry queue.
+/// Whose turn it is, the main list or the retry queue (Algorithm 1.1): a hundredth of the main list
+/// is tried, then all of the retry queue.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     retrying: bool,

@@ -1,7 +1,7 @@
 //! FILO: the page that came last leaves first.
 //!
-//! Source: Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.3, with the retry queue of his Quasi-FIFO. No
-//! parameters.
+//! Source: Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.3, with the retry queue of his
+//! Quasi-FIFO. No parameters.
 
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};

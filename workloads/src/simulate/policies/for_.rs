@@ -1,10 +1,12 @@
-//! FOR: a page is worth the costs that keeping it would save at its next read and its next write, each divided by how hot this
-//! operation is; the least valuable page leaves. All pages that were ever used are remembered.
+//! FOR: a page is worth the costs that keeping it would save at its next read and its next write,
+//! each divided by how hot this operation is; the least valuable page leaves. All pages that were
+//! ever used are remembered.
 //!
-//! Source: Lv, Cui, He, Chen, "Operation-aware buffer management in flash-based systems", SIGMOD 2011, section 3 and
-//! Algorithm 1. Costs of reads and writes are those of the device.
+//! Source: Lv, Cui, He, Chen, "Operation-aware buffer management in flash-based systems", SIGMOD
+//! 2011, section 3 and Algorithm 1. Costs of reads and writes are those of the device.
 //!
-//! Parameter `alpha`: weight of the inter-operation distance against the recency in the hotness (equation 5).
+//! Parameter `alpha`: weight of the inter-operation distance against the recency in the hotness
+//! (equation 5).
 //!
 //! Every eviction looks at all cached pages, as published; distances and recencies come from a
 //! Fenwick tree over the positions of the trace that hold the last occurrence of an operation.
@@ -69,8 +71,8 @@ impl Operations {
         }
     }
 
-    /// Number of different operations since the last occurrence of one at `position`, itself included
-    /// (equation 4).
+    /// Number of different operations since the last occurrence of one at `position`, itself
+    /// included (equation 4).
     fn recency(&self, position: u32) -> u32 {
         let (mut at, mut before) = (position as usize - 1, 0u32);
         while at > 0 {
@@ -179,8 +181,8 @@ mod tests {
     #[test]
     fn distances_and_recencies_count_different_operations_both_ends_included() {
         let (r, w) = (false, true);
-        // Distance of the last read of 1: read 1, write 0, read 2 = 3; of the last write of 0: write 0, read 2,
-        // read 1, write 3, read 4 = 5.
+        // Distance of the last read of 1: read 1, write 0, read 2 = 3; of the last write of 0:
+        // write 0, read 2, read 1, write 3, read 4 = 5.
         let all = operations(&[(1, r), (0, w), (2, r), (1, r), (3, w), (4, r), (4, r), (0, w)]);
         assert_eq!(all.of[Page(1)][0].distance, 3);
         assert_eq!(all.of[Page(0)][1].distance, 5);
@@ -217,8 +219,8 @@ mod tests {
         let (r, w) = (false, true);
         let accesses = [(1, w), (2, r), (1, w), (2, r), (3, r)];
         assert_eq!(steps("for", 2, &accesses).1, [2]);
-        // A dirty page is worth 900 over its recency, the last page that was read 100. After eight reads of
-        // other pages these are equal, and the dirty page leaves.
+        // A dirty page is worth 900 over its recency, the last page that was read 100. After eight
+        // reads of other pages these are equal, and the dirty page leaves.
         let accesses: Vec<_> = [(1, w)].into_iter().chain((10..20).map(|id| (id, r))).collect();
         assert_eq!(steps("for", 2, &accesses).1[..8], [10, 11, 12, 13, 14, 15, 16, 1]);
     }

@@ -1,9 +1,11 @@
-//! FOR+: FOR in constant time. Operations are on one LRU list in two parts; a read that comes back while it is in the upper
-//! part, and a write that comes back while it is in either, mark their page as hot. Cold pages leave by LRU.
+//! FOR+: FOR in constant time. Operations are on one LRU list in two parts; a read that comes back
+//! while it is in the upper part, and a write that comes back while it is in either, mark their
+//! page as hot. Cold pages leave by LRU.
 //!
-//! Source: Lv, Cui, He, Chen, "Operation-aware buffer management in flash-based systems", SIGMOD 2011, section 4.2, Algorithms
-//! 2 to 4. The lengths of the two parts are kept in the proportion of the costs of reads and writes. While the
-//! cache fills, the share of cold pages is of the pages that are there.
+//! Source: Lv, Cui, He, Chen, "Operation-aware buffer management in flash-based systems", SIGMOD
+//! 2011, section 4.2, Algorithms 2 to 4. The lengths of the two parts are kept in the proportion of
+//! the costs of reads and writes. While the cache fills, the share of cold pages is of the pages
+//! that are there.
 //!
 //! Parameter `cold`: share of the cache that is kept cold (the paper's R_cold).
 
@@ -86,7 +88,8 @@ impl ForPlus {
                 self.cold.push_front(0, page);
             }
         }
-        // A page that is hot need not be in the index, and one that has become cold is put there below.
+        // A page that is hot need not be in the index, and one that has become cold is put there
+        // below.
         if (self.cold.len(0) as f64) < self.cold_share * pool.len() as f64 {
             self.compensate(pool);
         }
@@ -175,8 +178,8 @@ mod tests {
     #[test]
     fn operations_that_come_back_keep_their_page() {
         let (r, w) = (false, true);
-        // As in Figure 4: a write that comes back marks 3 as hot, a read that comes back marks 2; they
-        // outlive pages that were used once and later.
+        // As in Figure 4: a write that comes back marks 3 as hot, a read that comes back marks 2;
+        // they outlive pages that were used once and later.
         let marked = [(8, r), (3, w), (2, r), (3, w), (2, r)];
         let scan = [9, 5, 6, 7, 10, 11].map(|id| (id, r));
         let accesses: Vec<_> = marked.into_iter().chain(scan).collect();

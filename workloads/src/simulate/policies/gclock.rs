@@ -1,12 +1,13 @@
-//! GCLOCK: CLOCK with a count for each page in place of a bit. The hand takes `s` off what it passes and evicts the
-//! first page whose count is 0.
+//! GCLOCK: CLOCK with a count for each page in place of a bit. The hand takes `s` off what it
+//! passes and evicts the first page whose count is 0.
 //!
-//! Source: Effelsberg, Härder, "Principles of database buffer management", TODS 9(4), 1984; Gilbert 2020,
-//! section 1.2.10. Version 1 adds `r` to the count at a use, version 2 sets the count to `r`. `dgclock.rs` has the
-//! dynamic versions, which share this code.
+//! Source: Effelsberg, Härder, "Principles of database buffer management", TODS 9(4), 1984; Gilbert
+//! 2020, section 1.2.10. Version 1 adds `r` to the count at a use, version 2 sets the count to `r`.
+//! `dgclock.rs` has the dynamic versions, which share this code.
 //!
-//! Parameters (Gilbert's, section 1.2.10.1): `f`, count of a page that was just loaded; `r`; `s`; `update`, whether
-//! the beginning or the end of a use counts (for version 2 he prefers the end, which also counts the load).
+//! Parameters (Gilbert's, section 1.2.10.1): `f`, count of a page that was just loaded; `r`; `s`;
+//! `update`, whether the beginning or the end of a use counts (for version 2 he prefers the end,
+//! which also counts the load).
 
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
@@ -167,8 +168,8 @@ mod tests {
 
     #[test]
     fn version_1_adds_up_uses_and_version_2_does_not() {
-        // Page 1 is used three times, page 2 once: the hand takes one off each until 2 has none left. If uses
-        // do not add up, the hand comes to 1 first.
+        // Page 1 is used three times, page 2 once: the hand takes one off each until 2 has none
+        // left. If uses do not add up, the hand comes to 1 first.
         let trace = [1, 1, 1, 2, 3, 1];
         assert_eq!(misses_of("gclock1:f=1,r=1", 2, &trace), [1, 2, 3]);
         assert_eq!(misses_of("gclock2:f=1,r=1,update=fix", 2, &trace), [1, 2, 3, 1]);

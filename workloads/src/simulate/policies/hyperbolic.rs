@@ -1,8 +1,8 @@
-//! Hyperbolic caching: of a random sample the page with the fewest uses per time since it was loaded
-//! leaves.
+//! Hyperbolic caching: of a random sample the page with the fewest uses per time since it was
+//! loaded leaves.
 //!
-//! Source: Blankstein, Sen, Freedman, "Hyperbolic caching: flexible caching for web applications", USENIX
-//! ATC 2017, section 2. The sample of 20 is that of WATT, section 4.1. Parameter `sample`.
+//! Source: Blankstein, Sen, Freedman, "Hyperbolic caching: flexible caching for web applications",
+//! USENIX ATC 2017, section 2. The sample of 20 is that of WATT, section 4.1. Parameter `sample`.
 
 use crate::rng::Rng;
 use crate::simulate::policy::{Access, Policy, by_frame};

@@ -1,12 +1,12 @@
 //! LeanEvict: random pages go to a cooling queue; those that are used there become hot again, the
 //! others leave at its end. Uses of hot pages cost nothing.
 //!
-//! Source: Leis, Haubenschild, Kemper, Neumann, "LeanStore: in-memory data management beyond main memory", ICDE
-//! 2018, section III-B; Gilbert 2020, section 1.2.15, Algorithm 1.16, whose loop would spin when nothing can be
-//! cooled. The cooling share of 30 % is that of WATT, section 4.1.
+//! Source: Leis, Haubenschild, Kemper, Neumann, "LeanStore: in-memory data management beyond main
+//! memory", ICDE 2018, section III-B; Gilbert 2020, section 1.2.15, Algorithm 1.16, whose loop
+//! would spin when nothing can be cooled. The cooling share of 30 % is that of WATT, section 4.1.
 //!
-//! Parameters: `cooling`, share of the cache that cools; `refill`, whether the queue is filled up at every eviction
-//! (`always`) or when it is half empty (`half`, as in Algorithm 1.16).
+//! Parameters: `cooling`, share of the cache that cools; `refill`, whether the queue is filled up
+//! at every eviction (`always`) or when it is half empty (`half`, as in Algorithm 1.16).
 
 use crate::rng::Rng;
 use crate::simulate::lists::Lists;

@@ -1,9 +1,9 @@
-//! LFU: the page that was used least since it was loaded leaves; of several, the one that has had this number
-//! of uses for the longest time.
+//! LFU: the page that was used least since it was loaded leaves; of several, the one that has had
+//! this number of uses for the longest time.
 //!
 //! Source: Gilbert 2020, section 1.2.13, with lists by frequency instead of his linear search (as
-//! Shah, Mitra, Matani, "An O(1) algorithm for implementing the LFU cache eviction scheme", 2010). No
-//! parameters.
+//! Shah, Mitra, Matani, "An O(1) algorithm for implementing the LFU cache eviction scheme", 2010).
+//! No parameters.
 
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, Pool};

@@ -1,11 +1,11 @@
-//! LFUDA: LFU with dynamic aging: a page that is loaded starts with the count of the last victim, so that old counts are
-//! overtaken.
+//! LFUDA: LFU with dynamic aging: a page that is loaded starts with the count of the last victim,
+//! so that old counts are overtaken.
 //!
-//! Source: Arlitt, Cherkasova, Dilley, Friedrich, Jin, "Evaluating content management techniques for web proxy caches", ACM
-//! SIGMETRICS PER 27(4), 2000; Gilbert 2020, section 1.2.14.
+//! Source: Arlitt, Cherkasova, Dilley, Friedrich, Jin, "Evaluating content management techniques
+//! for web proxy caches", ACM SIGMETRICS PER 27(4), 2000; Gilbert 2020, section 1.2.14.
 //!
-//! Parameter `hit`: `increment` adds one to the count at a use (Gilbert); `inflate` sets it to the number of
-//! uses plus the last victim's count (Arlitt et al.).
+//! Parameter `hit`: `increment` adds one to the count at a use (Gilbert); `inflate` sets it to the
+//! number of uses plus the last victim's count (Arlitt et al.).
 
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};

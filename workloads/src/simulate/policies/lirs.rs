@@ -1,14 +1,15 @@
-//! LIRS: pages whose last two uses were close together (LIR) hold almost all of the cache; the others (HIR) pass through a
-//! short queue, and may become LIR by a use that comes while they are still on the stack of recent pages.
+//! LIRS: pages whose last two uses were close together (LIR) hold almost all of the cache; the
+//! others (HIR) pass through a short queue, and may become LIR by a use that comes while they are
+//! still on the stack of recent pages.
 //!
-//! Source: Jiang, Zhang, "LIRS: an efficient low inter-reference recency set replacement policy", SIGMETRICS
-//! 2002, section 3. The stack has at most twice as many pages as the cache.
+//! Source: Jiang, Zhang, "LIRS: an efficient low inter-reference recency set replacement policy",
+//! SIGMETRICS 2002, section 3. The stack has at most twice as many pages as the cache.
 //!
-//! Parameters: `hir`, share of the cache for HIR pages, at least one page; `form`, what a use of a cached HIR
-//! page that is not on the stack does. In the paper it goes to the top of stack and queue. libCacheSim also turns
-//! the last LIR page into a HIR page then, which can push a page out on a hit, and with a queue of one
-//! page loses count of the used page, so that the cache holds one more. Both forms are here because
-//! published miss counts exist for the second.
+//! Parameters: `hir`, share of the cache for HIR pages, at least one page; `form`, what a use of a
+//! cached HIR page that is not on the stack does. In the paper it goes to the top of stack and
+//! queue. libCacheSim also turns the last LIR page into a HIR page then, which can push a page out
+//! on a hit, and with a queue of one page loses count of the used page, so that the cache holds one
+//! more. Both forms are here because published miss counts exist for the second.
 
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};

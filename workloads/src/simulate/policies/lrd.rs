@@ -1,12 +1,13 @@
-//! LRD: the page with the least reference density leaves: its uses since it was loaded, per uses of all pages since
-//! then.
+//! LRD: the page with the least reference density leaves: its uses since it was loaded, per uses of
+//! all pages since then.
 //!
-//! Source: Effelsberg, Härder, "Principles of database buffer management", TODS 9(4), 1984; Gilbert 2020, section 1.2.12. His
-//! listing searches all frames and clears index -1; here pages are grouped by uses, and in a group the one that
-//! was loaded first has the least density. Version 2 takes age off all counts now and then.
+//! Source: Effelsberg, Härder, "Principles of database buffer management", TODS 9(4), 1984; Gilbert
+//! 2020, section 1.2.12. His listing searches all frames and clears index -1; here pages are
+//! grouped by uses, and in a group the one that was loaded first has the least density. Version 2
+//! takes age off all counts now and then.
 //!
-//! Parameters of version 2 (his variant 10 - 10): `period`, uses of all pages between two agings, per frame; `age`, how
-//! counts age: `subtract` or `multiply` by `operand` (rounded down).
+//! Parameters of version 2 (his variant 10 - 10): `period`, uses of all pages between two agings,
+//! per frame; `age`, how counts age: `subtract` or `multiply` by `operand` (rounded down).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -79,7 +80,8 @@ struct Lrd {
     /// References of all pages so far.
     now: u64,
     pages: PerPage<References>,
-    /// Cached pages by count, each with its first reference; entries of past counts stay until they surface.
+    /// Cached pages by count, each with its first reference; entries of past counts stay until they
+    /// surface.
     groups: BTreeMap<u32, BinaryHeap<Reverse<(u64, Page)>>>,
     aging: Option<Aging>,
 }

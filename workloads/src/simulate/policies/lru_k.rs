@@ -1,12 +1,12 @@
-//! LRU-K: the page whose K-th last use is the longest ago leaves; pages with fewer uses leave before all
-//! others, by their last use.
+//! LRU-K: the page whose K-th last use is the longest ago leaves; pages with fewer uses leave
+//! before all others, by their last use.
 //!
-//! Source: O'Neil, O'Neil, Weikum, "The LRU-K page replacement algorithm for database disk buffering",
-//! SIGMOD 1993, section 2 and Figure 2.1; Gilbert 2020, section 1.2.6.
+//! Source: O'Neil, O'Neil, Weikum, "The LRU-K page replacement algorithm for database disk
+//! buffering", SIGMOD 1993, section 2 and Figure 2.1; Gilbert 2020, section 1.2.6.
 //!
-//! Parameters: `k`; `retained`, for how many accesses the history of an evicted page is kept (the paper's
-//! retained information period; 0 forgets at once, inf never); `correlated`, accesses within which uses
-//! count as one and protect the page (the paper's correlated reference period).
+//! Parameters: `k`; `retained`, for how many accesses the history of an evicted page is kept (the
+//! paper's retained information period; 0 forgets at once, inf never); `correlated`, accesses
+//! within which uses count as one and protect the page (the paper's correlated reference period).
 //!
 //! Keys of cached pages only grow, so the heap is repaired when a page comes to its top.
 

@@ -1,7 +1,8 @@
 //! LRU-WSR: LRU that gives a dirty page a second round before it writes it.
 //!
-//! Source: Jung, Shim, Park, Kang, Cha, "LRU-WSR: integration of LRU and writes sequence reordering for flash
-//! memory", IEEE Transactions on Consumer Electronics 54(3), 2008, section III. No parameters.
+//! Source: Jung, Shim, Park, Kang, Cha, "LRU-WSR: integration of LRU and writes sequence reordering
+//! for flash memory", IEEE Transactions on Consumer Electronics 54(3), 2008, section III. No
+//! parameters.
 
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};

@@ -1,6 +1,7 @@
 //! RANDOM: any page may leave.
 //!
-//! Source: Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.1; WATT, section 6.1. No parameters.
+//! Source: Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.1; WATT, section 6.1. No
+//! parameters.
 
 use crate::rng::Rng;
 use crate::simulate::policy::{Access, Policy, by_frame};

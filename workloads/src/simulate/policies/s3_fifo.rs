@@ -1,13 +1,14 @@
-//! S3-FIFO: a small FIFO that most new pages leave soon, a main FIFO with reinsertion, and the ids of pages that left
-//! the small one.
+//! S3-FIFO: a small FIFO that most new pages leave soon, a main FIFO with reinsertion, and the ids
+//! of pages that left the small one.
 //!
-//! Source: Yang, Zhang, Qiu, Yue, Rashmi, "FIFO queues are all you need for cache eviction", SOSP 2023, Algorithm
-//! 1.
+//! Source: Yang, Zhang, Qiu, Yue, Rashmi, "FIFO queues are all you need for cache eviction", SOSP
+//! 2023, Algorithm 1.
 //!
-//! Parameters: `small`, `ghost`, shares of the cache; `threshold`, uses in the small FIFO that lead to the main one;
-//! `fill`, which FIFO takes the pages beyond the small one's share until the first eviction (`small` in the paper,
-//! `main` in the authors' later program); `tiny`, what a small FIFO of a single page does: `pass` lets new pages by the cache (the authors' program, which
-//! so caches nothing below 20 pages), `use` takes them in.
+//! Parameters: `small`, `ghost`, shares of the cache; `threshold`, uses in the small FIFO that lead
+//! to the main one; `fill`, which FIFO takes the pages beyond the small one's share until the first
+//! eviction (`small` in the paper, `main` in the authors' later program); `tiny`, what a small FIFO
+//! of a single page does: `pass` lets new pages by the cache (the authors' program, which so caches
+//! nothing below 20 pages), `use` takes them in.
 
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};

@@ -1,8 +1,9 @@
-//! SIEVE: a queue in the order of loading; the hand moves from the oldest to the newest page, clears the visited
-//! marks it meets and takes the first page without one. Pages that survive keep their place.
+//! SIEVE: a queue in the order of loading; the hand moves from the oldest to the newest page,
+//! clears the visited marks it meets and takes the first page without one. Pages that survive keep
+//! their place.
 //!
-//! Source: Zhang, Yang, Yue, Vigfusson, Rashmi, "SIEVE is simpler than LRU", NSDI 2024, Algorithm 1. No
-//! parameters.
+//! Source: Zhang, Yang, Yue, Vigfusson, Rashmi, "SIEVE is simpler than LRU", NSDI 2024, Algorithm
+//! 1. No parameters.
 
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};

@@ -1,8 +1,9 @@
-//! SLRU: LRU in two segments; new pages enter the probationary one, a second use leads to the protected one, whose
-//! oldest pages go back.
+//! SLRU: LRU in two segments; new pages enter the probationary one, a second use leads to the
+//! protected one, whose oldest pages go back.
 //!
-//! Source: Karedla, Love, Wherry, "Caching strategies to improve disk system performance", IEEE Computer 27(3), 1994;
-//! Gilbert 2020, section 1.2.7. Parameter `protected`: most pages of the protected segment as a share of the cache.
+//! Source: Karedla, Love, Wherry, "Caching strategies to improve disk system performance", IEEE
+//! Computer 27(3), 1994; Gilbert 2020, section 1.2.7. Parameter `protected`: most pages of the
+//! protected segment as a share of the cache.
 
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};

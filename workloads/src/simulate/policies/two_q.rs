@@ -1,4 +1,5 @@
-//! 2Q: new pages pass through a FIFO; those that are used again after they left it go to an LRU list.
+//! 2Q: new pages pass through a FIFO; those that are used again after they left it go to an LRU
+//! list.
 //!
 //! Source: Johnson, Shasha, "2Q: a low overhead high performance buffer management replacement
 //! algorithm", VLDB 1994, Figure 2 (full version).

@@ -1,12 +1,15 @@
-//! W-TinyLFU: new pages pass through a small LRU window; at its end a page enters the main cache, a segmented LRU, only
-//! if a sketch of recent frequencies counts it higher than the page it would replace.
+//! W-TinyLFU: new pages pass through a small LRU window; at its end a page enters the main cache, a
+//! segmented LRU, only if a sketch of recent frequencies counts it higher than the page it would
+//! replace.
 //!
-//! Source: Einziger, Friedman, Manes, "TinyLFU: a highly efficient cache admission policy", ACM Transactions on Storage
-//! 13(4), 2017, sections 3 and 4. Here the loser of the comparison is evicted; a page that is read is always cached.
+//! Source: Einziger, Friedman, Manes, "TinyLFU: a highly efficient cache admission policy", ACM
+//! Transactions on Storage 13(4), 2017, sections 3 and 4. Here the loser of the comparison is
+//! evicted; a page that is read is always cached.
 //!
-//! Parameters: `window`, share of the cache, at least one page; `protected`, share of the main cache that
-//! its protected segment may have; `sample`, accesses after which all counts are halved, per page of the
-//! cache. The sketch is a count-min sketch of four rows of 4-bit counts with conservative increments.
+//! Parameters: `window`, share of the cache, at least one page; `protected`, share of the main
+//! cache that its protected segment may have; `sample`, accesses after which all counts are halved,
+//! per page of the cache. The sketch is a count-min sketch of four rows of 4-bit counts with
+//! conservative increments.
 
 use crate::rng::mix;
 use crate::simulate::lists::Lists;

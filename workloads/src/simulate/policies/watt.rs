@@ -1,14 +1,16 @@
-//! WATT: a page is worth its largest access subfrequency, plus the write weight times its largest write
-//! subfrequency; the least valuable page of a small random sample leaves.
+//! WATT: a page is worth its largest access subfrequency, plus the write weight times its largest
+//! write subfrequency; the least valuable page of a small random sample leaves.
 //!
-//! Source: Vöhringer, Leis, "Write-aware timestamp tracking", PVLDB 16(11), 2023. Tracker and value are the
-//! engine's own (`wattle_buffer::replacement`), except with parameters that only studies use (Figures 4 to 7, other
-//! aggregations and logs), which are in `watt_study`. Nothing is remembered of evicted pages.
+//! Source: Vöhringer, Leis, "Write-aware timestamp tracking", PVLDB 16(11), 2023. Tracker and value
+//! are the engine's own (`wattle_buffer::replacement`), except with parameters that only studies
+//! use (Figures 4 to 7, other aggregations and logs), which are in `watt_study`. Nothing is
+//! remembered of evicted pages.
 //!
-//! Parameters (the paper's defaults): `sample` (Figure 3), `epochs` per replacement of the whole cache, inf
-//! for one at every replacement (Figure 5), `write_weight` (Figure 8), `evict`: `single` takes the lowest of the
-//! sample, `listing` all of 64 other samples at or below it (Listing 2); `age`: `counted` adds the running
-//! epoch to ages, as simulations do, `plain` does not, as the engine does; and those of `watt_study`.
+//! Parameters (the paper's defaults): `sample` (Figure 3), `epochs` per replacement of the whole
+//! cache, inf for one at every replacement (Figure 5), `write_weight` (Figure 8), `evict`: `single`
+//! takes the lowest of the sample, `listing` all of 64 other samples at or below it (Listing 2);
+//! `age`: `counted` adds the running epoch to ages, as simulations do, `plain` does not, as the
+//! engine does; and those of `watt_study`.
 
 use wattle_buffer::replacement::{FIRST_EPOCH, Replacement, Tracker, Watt as Engine};
 

@@ -1,24 +1,27 @@
 //! watt2: WATT with a learned worth of keeping a page, and a memory of evicted pages.
 //!
-//! Source: this project; model, formulas and what was tried are in `watt2/README.md`. What is learned is in
-//! `watt2/index.rs`, what is remembered of evicted pages in `watt2/ghost.rs`.
+//! Source: this project; model, formulas and what was tried are in `watt2/README.md`. What is
+//! learned is in `watt2/index.rs`, what is remembered of evicted pages in `watt2/ghost.rs`.
 //!
-//! What makes WATT fit for many cores stays: a fixed tracker in the frame, nothing written on a repeated use within
-//! a tick but one flag, eviction by a small random sample, no list.
+//! What makes WATT fit for many cores stays: a fixed tracker in the frame, nothing written on a
+//! repeated use within a tick but one flag, eviction by a small random sample, no list.
 //!
-//! Parameters: `sample` and `pool`, pages that an eviction looks at: random ones, and the next lowest of the eviction before;
-//! `ticks`, per replacement of the whole cache; `ghosts`, remembered pages per frame (4 bytes each); `optimism` about ages
-//! at which nothing was seen yet; `mix`, weight of WATT's value in the product; `write_weight`.
+//! Parameters: `sample` and `pool`, pages that an eviction looks at: random ones, and the next
+//! lowest of the eviction before; `ticks`, per replacement of the whole cache; `ghosts`, remembered
+//! pages per frame (4 bytes each); `optimism` about ages at which nothing was seen yet; `mix`,
+//! weight of WATT's value in the product; `write_weight`.
 
 mod ghost;
 mod index;
+mod tracker;
 
 use crate::rng::Rng;
 use crate::simulate::policy::{Access, Policy, by_frame};
 use crate::simulate::pool::{Page, PerFrame, Pool, Sampler};
 use crate::simulate::registry::{Entry, Kind, Parameter};
-use ghost::{Ghost, Ghosts, OCTAVES};
-use index::{Class, Index};
+use ghost::{Ghost, Ghosts};
+use index::Index;
+use tracker::{FIRST_TICK, Recency, Tracker, class, distance, use_classes, write_classes};
 
 pub const ENTRY: Entry = Entry {
     name: "watt2",
@@ -98,122 +101,6 @@ pub const ENTRY: Entry = Entry {
     },
 };
 
-/// Ticks start here, so that 0 can stand for no stamp.
-const FIRST_TICK: u32 = 1 << 30;
-
-/// Halving time of uses of late, in ticks.
-const HALVING: f32 = 32.0;
-
-/// Octaves of the uses of late that make classes.
-const FREQUENCIES: usize = 8;
-
-/// What a frame remembers: 25 bytes, and the two flags.
-#[derive(Clone, Copy, Debug, Default)]
-struct Tracker {
-    /// Last uses, newest first; 0 is none.
-    uses: [u32; 3],
-    /// Last writes.
-    writes: [u32; 2],
-    /// Uses of late, fading.
-    frequency: f32,
-    /// Whether there was a second use within the newest tick.
-    again: bool,
-    /// Whether the page is among those that are kept for the next eviction.
-    kept: bool,
-}
-
-impl Tracker {
-    /// Class of its uses: none but one, or octave of the last distance by octave of frequency.
-    #[inline]
-    fn class(&self) -> usize {
-        match self.octave() {
-            None => 0,
-            Some(octave) => class(octave, self.frequency.max(1.0) as u32),
-        }
-    }
-
-    fn octave(&self) -> Option<u32> {
-        let [last, before, _] = self.uses;
-        (before != 0).then(|| (last - before).max(1).ilog2().min(OCTAVES - 1))
-    }
-
-    #[inline]
-    fn write_class(&self) -> usize {
-        let [last, before] = self.writes;
-        match before {
-            0 => 0,
-            _ => 1 + (last - before).max(1).ilog2().min(OCTAVES - 1) as usize,
-        }
-    }
-
-    /// A use at `now`, not the newest.
-    fn push(&mut self, now: u32) {
-        let [last, before, _] = self.uses;
-        let faded = self.frequency * (-((now - last) as f32) / HALVING).exp2();
-        self.frequency = 1.0 + faded;
-        self.uses = [now, last, before];
-        self.again = false;
-    }
-}
-
-/// WATT's value over three stamps, to the power of its weight in the product.
-#[derive(Debug)]
-struct Recency {
-    /// Powers of 1 / age.
-    of_age: Vec<f32>,
-    /// Powers of the damped 1, 2 and 3.
-    orders: [f32; 3],
-}
-
-impl Recency {
-    fn new(mix: f32) -> Self {
-        const AGES: u32 = 4096;
-        let of_age = (0..=AGES).map(|age| (1.0 / age.max(1) as f32).powf(mix)).collect();
-        Self { of_age, orders: [0.1, 2.0, 3.0].map(|order: f32| order.powf(mix)) }
-    }
-
-    #[inline]
-    fn of(&self, uses: [u32; 3], now: u32) -> f32 {
-        let subfrequency = |order: usize| match uses[order] {
-            0 => 0.0,
-            stamp => self.orders[order] * self.of_age[((now - stamp + 1) as usize).min(4096)],
-        };
-        subfrequency(0).max(subfrequency(1)).max(subfrequency(2))
-    }
-}
-
-fn class(octave: u32, frequency: u32) -> usize {
-    let frequency = (frequency.max(1).ilog2() as usize).min(FREQUENCIES - 1);
-    1 + octave as usize * FREQUENCIES + frequency
-}
-
-/// The distance that stands for its octave.
-fn distance(octave: usize) -> f32 {
-    1.5 * (1u32 << octave) as f32
-}
-
-fn use_classes() -> Vec<Class> {
-    let once = Class { distance: None, frequency: 1.0, group: None };
-    let others = (0..OCTAVES as usize).flat_map(|octave| {
-        (0..FREQUENCIES).map(move |frequency| Class {
-            distance: Some(distance(octave)),
-            frequency: 1.5 * (1u32 << frequency) as f32,
-            group: Some(octave),
-        })
-    });
-    std::iter::once(once).chain(others).collect()
-}
-
-fn write_classes() -> Vec<Class> {
-    let once = Class { distance: None, frequency: 0.0, group: None };
-    let others = (0..OCTAVES as usize).map(|octave| Class {
-        distance: Some(distance(octave)),
-        frequency: 0.0,
-        group: None,
-    });
-    std::iter::once(once).chain(others).collect()
-}
-
 struct Watt2 {
     trackers: PerFrame<Tracker>,
     uses: Index,
@@ -237,7 +124,8 @@ struct Watt2 {
     kept: Vec<Candidate>,
     /// Those that are to be valued again; empty between events.
     valued_before: Vec<Candidate>,
-    /// Whether values changed since they were computed, because time moved on or something was learned.
+    /// Whether values changed since they were computed, because time moved on or something was
+    /// learned.
     stale: bool,
     newest: Option<Page>,
     /// What was remembered of the page that comes in.
@@ -271,8 +159,8 @@ impl Watt2 {
         }
     }
 
-    /// Uses per tick that keeping `page` promises, mixed with WATT's value, and for a dirty page the
-    /// writes that it saves.
+    /// Uses per tick that keeping `page` promises, mixed with WATT's value, and for a dirty page
+    /// the writes that it saves.
     fn value(&mut self, page: Page, pool: &Pool) -> f32 {
         let tracker = &self.trackers[pool.frame(page)];
         let promised = self.uses.of(tracker.class(), self.now - tracker.uses[0]);
@@ -284,8 +172,8 @@ impl Watt2 {
         value
     }
 
-    /// Puts a page among the candidates, by its value, if it is low enough: there are to be `pool` left
-    /// when the lowest has gone.
+    /// Puts a page among the candidates, by its value, if it is low enough: there are to be `pool`
+    /// left when the lowest has gone.
     fn consider(&mut self, page: Page, pool: &Pool) {
         let value = self.value(page, pool);
         let tracker = &mut self.trackers[pool.frame(page)];

@@ -1,13 +1,14 @@
-//! WATT with any log lengths, dampening, aggregation and logging: for the parameter studies of the paper's Figures
-//! 4 to 7 and the tables beside them. With the default parameters it gives the values of the engine's
-//! tracker, which is what the policy uses then; a test holds the two together.
+//! WATT with any log lengths, dampening, aggregation and logging: for the parameter studies of the
+//! paper's Figures 4 to 7 and the tables beside them. With the default parameters it gives the
+//! values of the engine's tracker, which is what the policy uses then; a test holds the two
+//! together.
 //!
 //! Source: Vöhringer, Leis, PVLDB 16(11), 2023, sections 3.1, 3.2 and 4.3.
 //!
-//! Parameters: `accesses` and `writes`, entries of the two logs (Figures 4 and 7); `dampening` of the newest
-//! entry (Figure 6); `aggregate` of the subfrequencies (table "Aggregation Function"); `logging`: `both` tracks a
-//! write in both logs, `split` only in the write log, `flags` has one log with a write mark for each
-//! entry ("Write-Awareness Variants").
+//! Parameters: `accesses` and `writes`, entries of the two logs (Figures 4 and 7); `dampening` of
+//! the newest entry (Figure 6); `aggregate` of the subfrequencies (table "Aggregation Function");
+//! `logging`: `both` tracks a write in both logs, `split` only in the write log, `flags` has one
+//! log with a write mark for each entry ("Write-Awareness Variants").
 
 use super::watt::Tracking;
 use crate::simulate::pool::{Frame, PerFrame};

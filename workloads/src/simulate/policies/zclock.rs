@@ -1,7 +1,8 @@
-//! ZCLOCK: CLOCK whose hand jumps to a random frame at every move: random replacement with a second chance.
+//! ZCLOCK: CLOCK whose hand jumps to a random frame at every move: random replacement with a second
+//! chance.
 //!
-//! Source: Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.9. Parameter `ref_at_load`: the bit of a page that was
-//! just loaded (0 in the variant that he evaluates).
+//! Source: Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.9. Parameter `ref_at_load`: the bit
+//! of a page that was just loaded (0 in the variant that he evaluates).
 
 use crate::rng::Rng;
 use crate::simulate::policy::{Access, Policy, by_frame};

@@ -1,4 +1,5 @@
-//! What watt2 remembers of evicted pages: a table of 4-byte entries in sets of four, without page ids.
+//! What watt2 remembers of evicted pages: a table of 4-byte entries in sets of four, without page
+//! ids.
 //!
 //! | bits | meaning |
 //! |---|---|
@@ -7,9 +8,10 @@
 //! | 25-28 | 0: one use so far; else 1 + octave of the distance of the last two uses, up to 10 |
 //! | 29-31 | octave of the uses of late |
 //!
-//! An entry is a word that can be read, written and taken by single atomic operations, and a set is 16 bytes. A wrong
-//! tag or a lost entry costs a little accuracy and nothing else. The table is looked over all the time by
-//! `draw`; entries that become too old for their stamps are dropped there, long before those wrap.
+//! An entry is a word that can be read, written and taken by single atomic operations, and a set is
+//! 16 bytes. A wrong tag or a lost entry costs a little accuracy and nothing else. The table is
+//! looked over all the time by `draw`; entries that become too old for their stamps are dropped
+//! there, long before those wrap.
 
 use crate::rng::{Rng, mix};
 use crate::simulate::pool::Page;

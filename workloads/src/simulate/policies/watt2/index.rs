@@ -1,11 +1,12 @@
-//! What watt2 learns: how likely pages of a class are to be used again at an age, and the worth of keeping them that
-//! follows.
+//! What watt2 learns: how likely pages of a class are to be used again at an age, and the worth of
+//! keeping them that follows.
 //!
-//! Ages are in ticks. For each class and range of ages there is a count of events (pages that were used again at
-//! this age) and an exposure (pages that were this old, times the misses for which they were). Their quotient is a
-//! hazard rate. The index of a page is the largest quotient, over all horizons, of the probability that it is
-//! used within the horizon by the time until its use or the horizon (the Gittins index of a job that may be stopped): the
-//! uses that it promises per time that its frame is taken.
+//! Ages are in ticks. For each class and range of ages there is a count of events (pages that were
+//! used again at this age) and an exposure (pages that were this old, times the misses for which
+//! they were). Their quotient is a hazard rate. The index of a page is the largest quotient, over
+//! all horizons, of the probability that it is used within the horizon by the time until its use or
+//! the horizon (the Gittins index of a job that may be stopped): the uses that it promises per time
+//! that its frame is taken.
 
 /// Ranges of ages: single ticks below 8, then four for each octave.
 pub const AGES: usize = 44;
@@ -89,7 +90,8 @@ pub struct Index {
 }
 
 impl Index {
-    /// Nothing learned yet; the indices are those of the priors. They are given to the power `power`.
+    /// Nothing learned yet; the indices are those of the priors. They are given to the power
+    /// `power`.
     pub fn new(classes: Vec<Class>, optimism: f32, power: f32) -> Self {
         let groups =
             classes.iter().filter_map(|class| class.group).max().map_or(0, |most| most + 1);
@@ -141,7 +143,8 @@ impl Index {
         self.fresh[class] = true;
     }
 
-    /// Computes all rates anew, for ticks of `tick` misses, and lets what was learned fade to `fade`.
+    /// Computes all rates anew, for ticks of `tick` misses, and lets what was learned fade to
+    /// `fade`.
     pub fn recompute(&mut self, tick: f32, fade: f32) {
         let classes = self.classes.len();
         // How often pages are used per miss, against what is expected per tick.
