@@ -8,7 +8,7 @@
 //!
 //! Parameters (the paper's defaults): `sample` (Figure 3), `epochs` per replacement of the whole
 //! cache, inf for one at every replacement (Figure 5), `write_weight` (Figure 8), `evict`: `single`
-//! takes the lowest of the sample, `listing` all of 64 other samples at or below it (Listing 2);
+//! takes the lowest of the sample, `listing` all of 64 other samples at or below it, or else it alone (Listing 2);
 //! `age`: `counted` adds the running epoch to ages, as simulations do, `plain` does not, as the
 //! engine does; and those of `watt_study`.
 
@@ -186,15 +186,16 @@ impl<T: Tracking> Policy for Watt<T> {
             return;
         }
         let mut pages = std::mem::take(&mut self.pages);
-        while victims.is_empty() {
-            self.sampler.draw(pool, &mut self.rng, CANDIDATES, &mut pages);
-            for page in &pages {
-                if self.value(pool, *page) <= threshold {
-                    victims.push(*page);
-                }
+        self.sampler.draw(pool, &mut self.rng, CANDIDATES, &mut pages);
+        for page in &pages {
+            if self.value(pool, *page) <= threshold {
+                victims.push(*page);
             }
         }
         self.pages = pages;
+        if victims.is_empty() {
+            victims.push(page);
+        }
     }
 
     fn fetch(&mut self, access: Access, pool: &Pool) {
