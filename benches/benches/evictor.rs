@@ -11,8 +11,9 @@ use wattle_workloads::{key::fnv1a, rng::Rng, zipf::Zipfian};
 /// Loads a data set of about `frames` leaves and gives its storage.
 fn load(frames: usize) -> Arc<dyn Storage> {
     let storage = io::open(IoKind::Memory, "memory".as_ref()).expect("memory");
-    let options = Options::default().pool_bytes(frames as u64 * 4224 * 2);
-    let engine = Engine::open_on(storage.clone(), options).expect("open");
+    let options = Options::default().log(false).pool_bytes(frames as u64 * 4224 * 2);
+    let no_log = Arc::new(io::MemoryLog::default());
+    let engine = Engine::open_on(storage.clone(), no_log, options).expect("open");
     let tree = engine.tree("bench").expect("tree");
     let session = engine.session().expect("session");
     let entries = (0..frames as u64 * 25).map(|i| (i.to_be_bytes(), [1u8; 120]));
@@ -24,8 +25,10 @@ fn load(frames: usize) -> Arc<dyn Storage> {
 
 /// Evictions per second over half of the pool, every frame of which is clean and hot.
 fn rate(storage: &Arc<dyn Storage>, frames: usize, policy: &str) -> f64 {
-    let options = Options::default().pool_bytes(frames as u64 * 4224 * 2).policy(policy);
-    let engine = Engine::open_on(storage.clone(), options).expect("open");
+    let pool = frames as u64 * 4224 * 2;
+    let options = Options::default().log(false).pool_bytes(pool).policy(policy);
+    let no_log = Arc::new(io::MemoryLog::default());
+    let engine = Engine::open_on(storage.clone(), no_log, options).expect("open");
     let tree = engine.tree("bench").expect("tree");
     let session = engine.session().expect("session");
     let mut range = session.scan(&tree).expect("scan");

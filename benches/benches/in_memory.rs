@@ -73,7 +73,7 @@ fn mixed<const K: usize>(session: &Session, tree: &Tree, keys: &[[u8; K]]) {
 fn run<const K: usize>(records: usize, rounds: usize) {
     println!("records {records}, key {K} B, value {VALUE} B, {rounds} alternating rounds, medians");
     let pool = (records * (K + VALUE + 40) * 3 / 2).max(64 << 20) as u64;
-    let options = Options::default().io(IoKind::Memory).pool_bytes(pool);
+    let options = Options::default().log(false).io(IoKind::Memory).pool_bytes(pool);
     let engine = Engine::open("in memory", options).expect("open");
     let tree = engine.tree("bench").expect("tree");
     let mut map = BTreeMap::new();

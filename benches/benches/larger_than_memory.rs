@@ -55,7 +55,7 @@ fn cpu_us() -> f64 {
 }
 
 fn load(setup: &Setup) -> u64 {
-    let options = Options::default().pool_bytes(setup.records * 300);
+    let options = Options::default().log(false).pool_bytes(setup.records * 300);
     let engine = Engine::open(&setup.path, options).expect("open");
     let tree = engine.tree("bench").expect("tree");
     std::thread::scope(|scope| {
@@ -78,7 +78,7 @@ fn load(setup: &Setup) -> u64 {
 /// Runs reads, and one update in `update_every` operations (0: none). The measured part begins after
 /// as much time again and as many full replacements of the pool as `replacements` says.
 fn run(setup: &Setup, mode: Mode, policy: &str, update_every: u64, replacements: u64) -> Outcome {
-    let options = Options::default().pool_bytes(setup.pool).policy(policy);
+    let options = Options::default().log(false).pool_bytes(setup.pool).policy(policy);
     let engine = Engine::open(&setup.path, options).expect("open");
     let tree = engine.tree("bench").expect("tree");
     let zipf = Zipfian::new(setup.records, 0.9);

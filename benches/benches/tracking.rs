@@ -24,7 +24,8 @@ fn measured_lookups(session: &Session, tree: &Tree, zipf: &Zipfian, rng: &mut Rn
 }
 
 fn run(policy: &str) {
-    let options = Options::default().io(IoKind::Memory).pool_bytes(64 << 20).policy(policy);
+    let options =
+        Options::default().log(false).io(IoKind::Memory).pool_bytes(64 << 20).policy(policy);
     let engine = Engine::open("in memory", options).expect("open");
     let tree = engine.tree("bench").expect("tree");
     let session = engine.session().expect("session");

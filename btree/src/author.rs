@@ -34,8 +34,11 @@ pub trait Author {
     /// no undo.
     fn is_auto(&self) -> bool;
 
-    /// The change is about to be logged and can no longer fail.
-    fn drawn(&mut self) {}
+    /// The change is about to be logged and can no longer fail. The time of the commit, if it is drawn
+    /// here.
+    fn drawn(&mut self) -> Option<u64> {
+        None
+    }
 
     /// The record was changed.
     fn done(&mut self, _leaf: &Exclusive<'_>, _key: &[u8]) {}

@@ -25,7 +25,6 @@ impl Tree {
     /// # Errors
     /// A failed read or a corrupt inner node; what `record` says. What is left of the tree is given
     /// back with the error.
-    #[expect(clippy::result_large_err, reason = "the caller goes on with the tree")]
     pub fn drop_pages(
         self,
         cx: &Context,

@@ -94,7 +94,9 @@ impl Context {
             Journal::On(_, appender) => appender,
         };
         let mut section = appender.begin();
-        author.drawn();
+        if let Some(time) = author.drawn() {
+            section.note_time(time);
+        }
         let flags = if author.is_auto() { AUTO } else { 0 };
         let above = page.gsn().max(author.attached_gsn());
         let with_image = section.needs_image(page.gsn());

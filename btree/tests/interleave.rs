@@ -17,19 +17,20 @@ use std::{
     future::Future,
     ops::Bound,
     sync::Arc,
-    task::{Context, Waker},
+    task::{Context as TaskContext, Waker},
     time::Duration,
 };
-use wattle_btree::{Cursor, Direction, Forest, Mode, Stop, Tree, Value, run};
+use wattle_btree::{
+    Context, Cursor, Direction, Forest, Journal, Mode, Newest, Stop, System, Tree, Value, run,
+};
 use wattle_buffer::{
     Background, Fault, FrameId, MIN_POOL_BYTES, NoLog, PageAllocator, Pool, PoolOptions, TreeId,
-    Worker,
     model::{Audit, ModelStorage, Stepper, audit},
     sync::{AtomicUsize, Ordering, interleave, yield_now},
 };
 
-/// Pages that no tree uses: superblocks and bitmap.
-const RESERVED: u64 = 3;
+/// Pages that no tree uses: superblocks and both copies of the bitmap.
+const RESERVED: u64 = 4;
 
 fn explore(schedules: usize, body: impl Fn() + Send + Sync + Clone + 'static) {
     let rounds = std::env::var("WATTLE_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
@@ -62,7 +63,8 @@ impl Store {
         let allocator = PageAllocator::new(Vec::new(), 64);
         let pool = Pool::open(options, storage.clone(), allocator, forest.clone(), Arc::new(NoLog))
             .expect("open");
-        let tree = Tree::create(&pool.worker(), &forest, TreeId(7)).expect("create");
+        let cx = Context::new(pool.worker(), Journal::Off);
+        let tree = Tree::create(&cx, &forest, TreeId(7)).expect("create");
         Store { storage, pool, tree: Arc::new(tree) }
     }
 
@@ -79,20 +81,20 @@ impl Store {
 
     /// Checks the tree, its contents, the pool and the storage, when no thread runs any more.
     fn check(&self, expected: &BTreeMap<Vec<u8>, Vec<u8>>) -> Audit {
-        let worker = self.pool.worker();
+        let cx = Context::new(self.pool.worker(), Journal::Off);
         let (mut found, mut pages) = (BTreeMap::new(), 0);
         // The whole tree may not fit into the pool.
         let background = Background::start(&self.pool).expect("start");
         let quiet = self.pool.quiet();
         let report = self
             .tree
-            .verify(&worker, &mut |_| pages += 1, &mut |key, value, _| {
+            .verify(&cx, &mut |_| pages += 1, &mut |key, value, _| {
                 found.insert(key.to_vec(), value.to_vec());
             })
             .expect("verify");
         // In this order: what merges meanwhile would not have been counted.
         drop(background);
-        drop((quiet, worker));
+        drop((quiet, cx));
         assert!(report.problems.is_empty(), "{:#?}", report.problems);
         let short = |map: &BTreeMap<Vec<u8>, Vec<u8>>| {
             map.iter()
@@ -134,7 +136,7 @@ impl Shape {
 
 /// One session with keys of its own, in leaves that it shares with all others.
 struct Client {
-    worker: Worker,
+    cx: Context,
     tree: Arc<Tree>,
     shape: Shape,
     keys: Vec<u16>,
@@ -145,7 +147,7 @@ struct Client {
 impl Client {
     fn new(store: &Store, shape: Shape, keys: impl IntoIterator<Item = u16>) -> Client {
         Client {
-            worker: store.pool.worker(),
+            cx: Context::new(store.pool.worker(), Journal::Off),
             tree: store.tree.clone(),
             shape,
             keys: keys.into_iter().collect(),
@@ -157,8 +159,9 @@ impl Client {
     fn put(&mut self, i: u16) {
         self.version = self.version.wrapping_add(1);
         let (key, value) = (self.shape.key(i), self.shape.value(i, self.version));
-        let written = run(&self.worker, |restarts| {
-            self.tree.write_step(&self.worker, &key, Value::Inline(&value), Mode::Put, restarts)
+        let value_in = Value::Inline(&value);
+        let written = run(&self.cx, |restarts| {
+            self.tree.write_step(&self.cx, &key, value_in, Mode::Put, &mut System, restarts)
         })
         .expect("put");
         let old = self.model.insert(key, value);
@@ -168,16 +171,20 @@ impl Client {
     fn remove(&mut self, i: u16) {
         let key = self.shape.key(i);
         let (written, underfull) =
-            run(&self.worker, |_| self.tree.remove_step(&key)).expect("remove");
+            run(&self.cx, |_| self.tree.remove_step(&self.cx, &key, &mut System)).expect("remove");
         assert_eq!(written.existed, self.model.remove(&key).is_some(), "remove of {i}");
         if underfull {
-            run(&self.worker, |_| self.tree.merge_step(&self.worker, &key, 0)).expect("merge");
+            run(&self.cx, |_| self.tree.merge_step(&self.cx, &key, 0)).expect("merge");
         }
     }
 
     fn get(&self, i: u16) {
         let (key, mut value) = (self.shape.key(i), Vec::new());
-        let found = run(&self.worker, |_| self.tree.get_step(&key, &mut value)).expect("get");
+        let found = run(&self.cx, |_| {
+            value.clear();
+            self.tree.get_step(&key, &mut Newest, &mut value)
+        })
+        .expect("get");
         assert_eq!(found.map(|_| &value), self.model.get(&key), "get of {i}");
     }
 
@@ -185,8 +192,8 @@ impl Client {
         let keys: Vec<_> = self.keys.iter().take(8).map(|i| self.shape.key(*i)).collect();
         let (mut done, mut buffer) = (0, Vec::new());
         let mut found = vec![None; keys.len()];
-        run(&self.worker, |_| {
-            self.tree.multi_get_step(&keys, &mut done, &mut buffer, &mut |i, value| {
+        run(&self.cx, |_| {
+            self.tree.multi_get_step(&keys, &mut Newest, &mut done, &mut buffer, &mut |i, value| {
                 let value = value.map(|(_, value)| value.to_vec());
                 assert!(found[i].replace(value).is_none(), "reported twice");
             })
@@ -202,10 +209,10 @@ impl Client {
         let mut cursor = Cursor::new(Bound::Unbounded, Bound::Unbounded, direction);
         let mut entries = Vec::new();
         while !cursor.is_at_end() {
-            run(&self.worker, |_| cursor.load_step(&self.tree)).expect("scan");
+            run(&self.cx, |_| cursor.load_step(&self.tree, &mut Newest)).expect("scan");
             while cursor.is_loaded() {
-                let (key, value, _) = cursor.take().expect("entry");
-                entries.push((key.to_vec(), value.to_vec()));
+                cursor.take().expect("entry").expect("no ghosts without transactions");
+                entries.push((cursor.key().to_vec(), cursor.value().to_vec()));
             }
         }
         if direction == Direction::Backward {
@@ -398,7 +405,10 @@ fn reads_that_are_cancelled_or_fail_leave_nothing_behind() {
                 for i in client.keys.clone() {
                     give_up(client, i);
                     let (key, mut value) = (client.shape.key(i), Vec::new());
-                    let outcome = run(&client.worker, |_| client.tree.get_step(&key, &mut value));
+                    let outcome = run(&client.cx, |_| {
+                        value.clear();
+                        client.tree.get_step(&key, &mut Newest, &mut value)
+                    });
                     match outcome {
                         Ok(found) => {
                             assert_eq!(found.map(|_| &value), client.model.get(&key));
@@ -421,7 +431,7 @@ fn reads_that_are_cancelled_or_fail_leave_nothing_behind() {
 /// Begins a look-up and drops what it would have to wait for, at a random moment.
 fn give_up(client: &Client, i: u16) {
     let (key, mut value) = (client.shape.key(i), Vec::new());
-    let fault = match client.tree.get_step(&key, &mut value) {
+    let fault = match client.tree.get_step(&key, &mut Newest, &mut value) {
         Err(Stop::Fault(fault)) => fault,
         _ => return,
     };
@@ -430,9 +440,9 @@ fn give_up(client: &Client, i: u16) {
         polls => {
             // The storage of the model is pending twice, so some of these reads end.
             let is_read = matches!(fault, Fault::Read(_));
-            let mut read = Box::pin(client.worker.resolve_async(fault));
+            let mut read = Box::pin(client.cx.worker.resolve_async(fault));
             for _ in 0..if is_read { polls } else { 1 } {
-                let outcome = read.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                let outcome = read.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()));
                 if outcome.is_ready() {
                     return;
                 }
@@ -484,7 +494,7 @@ fn a_cancelled_wait_for_a_frame_does_not_leave_another_asleep_beside_a_free_fram
         let cancelled = store.pool.worker();
         {
             let mut wait = Box::pin(cancelled.resolve_async(Fault::Pages(1)));
-            assert!(wait.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            assert!(wait.as_mut().poll(&mut TaskContext::from_waker(Waker::noop())).is_pending());
         }
         let waiting = store.pool.worker();
         let waiting = thread::spawn(move || waiting.resolve(Fault::Pages(1)).expect("reserve"));

@@ -57,6 +57,10 @@ mod imp {
         pub fn lock(&self) -> MutexGuard<'_, T> {
             MutexGuard(Some(self.0.lock().unwrap()))
         }
+        /// What the mutex guards.
+        pub fn into_inner(self) -> T {
+            self.0.into_inner().unwrap()
+        }
     }
     impl<T> Deref for MutexGuard<'_, T> {
         type Target = T;

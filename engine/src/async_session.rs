@@ -7,8 +7,8 @@ use crate::{
     mvcc::{Slot, UndoBuffer},
     ops::{self, Begun, Entry, Resolve},
     session::SessionState,
-    transaction::{Savepoint, check_savepoint, savepoint},
-    txn::{Ticket, Txn, TxnOptions, rollback},
+    transaction::{Savepoint, savepoint},
+    txn::{LogHandle, Ticket, Txn, TxnOptions},
 };
 use std::{
     cell::Cell,
@@ -41,7 +41,6 @@ struct Shared {
 impl Drop for Shared {
     fn drop(&mut self) {
         if let Some(state) = self.state.take() {
-            state.set_own(0);
             self.core.keep_idle(state);
         }
     }
@@ -75,6 +74,9 @@ impl Resolve for AsyncSession {
     }
     async fn pause(&self, _: u32) {
         yield_once().await;
+    }
+    fn log(&self) -> Option<&Arc<LogHandle>> {
+        self.state().log.as_ref()
     }
     fn own(&self) -> u64 {
         self.state().own()
@@ -276,33 +278,47 @@ async fn scan(
 ) -> Result<()> {
     session.shared.core.check_tree(tree)?;
     let (low, high) = (low.map(<[u8]>::to_vec), high.map(<[u8]>::to_vec));
-    let mut cursor = Cursor::new(low.clone(), high.clone(), direction);
+    let cursor = Cursor::new(low.clone(), high.clone(), direction);
+    let mut scan = Scan { txn, tree, low, high, cursor, ended: false };
     let mut whole = Vec::new();
-    let mut ended = false;
     loop {
-        let entry = ops::next_entry(session, txn, tree, &mut cursor, &mut whole).await?;
+        let entry = ops::next_entry(session, txn, tree, &mut scan.cursor, &mut whole).await?;
         let flow = match entry {
             None => {
-                ended = true;
-                ControlFlow::Break(())
+                scan.ended = true;
+                return Ok(());
             }
-            Some(Entry::Inline) => visit(cursor.key(), cursor.value()),
-            Some(Entry::Whole) => visit(cursor.key(), &whole),
+            Some(Entry::Inline) => visit(scan.cursor.key(), scan.cursor.value()),
+            Some(Entry::Whole) => visit(scan.cursor.key(), &whole),
         };
         if flow.is_break() {
-            break;
+            return Ok(());
         }
     }
-    if let Some(reads) = &txn.reads {
-        let last = Bound::Included(cursor.key().to_vec());
-        let (low, high) = match direction {
-            _ if ended => (low, high),
+}
+
+/// A scan. However it ends, serializability must know what was read.
+struct Scan<'t> {
+    txn: &'t Txn,
+    tree: &'t Tree,
+    low: Bound<Vec<u8>>,
+    high: Bound<Vec<u8>>,
+    cursor: Cursor,
+    ended: bool,
+}
+
+impl Drop for Scan<'_> {
+    fn drop(&mut self) {
+        let Some(reads) = &self.txn.reads else { return };
+        let last = Bound::Included(self.cursor.key().to_vec());
+        let (low, high) = (self.low.clone(), self.high.clone());
+        let (low, high) = match self.cursor.direction() {
+            _ if self.ended => (low, high),
             Direction::Forward => (low, last),
             Direction::Backward => (last, high),
         };
-        reads.borrow_mut().range(&tree.open, low, high);
+        reads.borrow_mut().range(&self.tree.open, low, high);
     }
-    Ok(())
 }
 
 /// An asynchronous transaction; see [`crate::Transaction`]. Dropped without a commit it is rolled
@@ -436,9 +452,7 @@ impl AsyncTransaction {
     /// As there.
     pub async fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
         let (session, txn) = self.parts();
-        check_savepoint(txn, savepoint)?;
-        txn.garbage.truncate(savepoint.garbage);
-        rollback(session, txn, Some(savepoint.mark)).await
+        ops::rollback_to(session, txn, savepoint).await
     }
 
     /// As [`crate::Transaction::commit`].

@@ -7,7 +7,7 @@ use crate::{
     async_session::AsyncSession,
     catalog::{CATALOG, Catalog, FIRST_TREE, OpenTree},
     checkpoint::Checkpoints,
-    janitor::Janitor,
+    janitor::{Janitor, Kept},
     mvcc::{Clock, Snapshots, UndoBuffer, Versions},
     options::Options,
     recover,
@@ -20,6 +20,7 @@ use crate::{
 };
 use parking_lot::{Mutex, RwLock};
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
@@ -55,6 +56,7 @@ pub(crate) struct Core {
     /// Held, shared, by whoever writes pages that the log does not know; exclusively by a backup.
     pub unlogged_pages: RwLock<()>,
     /// What sessions that ended left for the next ones.
+    #[expect(clippy::vec_box, reason = "sessions hold them in boxes")]
     pub idle: Mutex<Vec<Box<SessionState>>>,
     pub file: Arc<StoreFile>,
     pub barrier: Arc<Barrier>,
@@ -148,9 +150,7 @@ impl Core {
 
     /// All commits up to this time are durable, or need not be.
     ///
-    /// Times are drawn inside of sections of the log. The flusher asks the clock, then ends the
-    /// epoch, and each section that drew an earlier time has ended in that epoch: so once the flush
-    /// is durable, all commits up to the answer are.
+    /// Times are drawn, and noted, inside of sections of the log; see [`Log::durable_mark`].
     #[inline(always)]
     pub fn durable(&self) -> u64 {
         match &self.log {
@@ -177,6 +177,7 @@ impl Core {
     /// Keeps what a session owned for the next one.
     pub fn keep_idle(&self, state: Box<SessionState>) {
         state.cx.worker.release();
+        state.forget_own();
         let mut idle = self.idle.lock();
         if idle.len() < MAX_IDLE && !*self.closed.lock() {
             idle.push(state);
@@ -208,6 +209,9 @@ impl Core {
                 log.flush_now()?;
             }
             self.janitor_round(&cx);
+        }
+        if self.janitor.is_stuck() {
+            return self.abandon("a transaction could not be rolled back".to_string());
         }
         self.forest.merge_in(None);
         drop(self.background.lock().take());
@@ -348,9 +352,11 @@ impl Engine {
         let redone = recovered.as_ref().is_some_and(|recovered| recovered.end != block.log_end);
         let (mut in_use, mut losers) = (words.clone(), Vec::new());
         let mut ghosts = recover::FoundGhosts::default();
+        let mut changed_groups = BTreeSet::new();
         if let Some(recovered) = recovered {
             block.next_tree = block.next_tree.max(recovered.next_tree);
             (end, in_use, losers) = (recovered.end, recovered.in_use, recovered.losers);
+            changed_groups = recovered.changed_groups;
             ghosts = recovered.ghosts;
         }
         if new {
@@ -363,6 +369,7 @@ impl Engine {
             _ => {}
         }
         pool.allocator().reset(in_use, &words, file.storage.capacity_pages());
+        pool.allocator().keep_changed_groups(changed_groups);
         pool.allocator().keep_changed_groups(copies.to_be_written());
         // 3. The log goes on.
         let (clock, ids) = (Arc::new(Clock::new()), Arc::new(Clock::new()));
@@ -504,8 +511,13 @@ impl Engine {
         self.core.check_tree(&tree)?;
         self.core.check_alive()?;
         let cx = self.core.context();
-        self.core.let_go(&cx, &tree.open);
-        self.core.catalog.drop_tree(&cx, tree.open)?;
+        let (id, garbage) = (tree.open.tree.id(), self.core.let_go(&cx, &tree.open));
+        if let Err(error) = self.core.catalog.drop_tree(&cx, tree.open) {
+            if let Some(open) = self.core.catalog.find(id) {
+                self.core.janitor.give_back(&open, garbage);
+            }
+            return Err(error);
+        }
         self.core.sync_catalog()
     }
 
@@ -518,9 +530,12 @@ impl Engine {
         self.core.check_tree(&tree)?;
         self.core.check_alive()?;
         let cx = self.core.context();
-        self.core.let_go(&cx, &tree.open);
-        let open = self.core.catalog.rename(&self.core, &cx, tree.open, name)?;
-        Ok(Tree { open })
+        let (id, garbage) = (tree.open.tree.id(), self.core.let_go(&cx, &tree.open));
+        let renamed = self.core.catalog.rename(&self.core, &cx, tree.open, name);
+        if let Some(open) = self.core.catalog.find(id) {
+            self.core.janitor.give_back(&open, garbage);
+        }
+        renamed.map(|open| Tree { open })
     }
 
     /// Names of all trees, sorted.
@@ -692,15 +707,16 @@ impl Core {
         }
     }
 
-    /// Before a tree is dropped or renamed: the janitor must not hold on to it. What waits for a
-    /// snapshot stays, and the tree is in use.
-    fn let_go(&self, cx: &Context, _tree: &Arc<OpenTree>) {
-        if !self.janitor.is_idle() {
-            let _ = self.sync_log();
+    /// Before a tree is dropped or renamed: the janitor must not hold on to it. Gives what it is to
+    /// clear away in the tree.
+    fn let_go(&self, cx: &Context, tree: &Arc<OpenTree>) -> Kept {
+        if self.janitor.is_stuck() {
+            // Perhaps with a transaction that changed the tree.
             self.janitor_round(cx);
         } else {
             // The last round may still hold on to what it took from the list.
             drop(self.janitor.pause());
         }
+        self.janitor.take_of(tree)
     }
 }

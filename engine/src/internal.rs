@@ -5,7 +5,7 @@ use crate::{
     mvcc::{Slot, UndoBuffer},
     ops::{Begun, Resolve},
     session::now,
-    txn::{Ticket, Txn, TxnOptions},
+    txn::{LogHandle, Ticket, Txn, TxnOptions},
 };
 use std::sync::Arc;
 use wattle_btree::{Context, Journal};
@@ -15,6 +15,14 @@ use wattle_buffer::{Fault, Result};
 pub(crate) struct Internal<'c> {
     pub core: &'c Core,
     pub cx: &'c Context,
+    log: Option<Arc<LogHandle>>,
+}
+
+impl<'c> Internal<'c> {
+    pub fn new(core: &'c Core, cx: &'c Context) -> Internal<'c> {
+        let log = core.log.clone().map(|log| Arc::new(LogHandle(log)));
+        Internal { core, cx, log }
+    }
 }
 
 impl Resolve for Internal<'_> {
@@ -39,6 +47,9 @@ impl Resolve for Internal<'_> {
     async fn pause(&self, _: u32) {
         std::thread::yield_now();
     }
+    fn log(&self) -> Option<&Arc<LogHandle>> {
+        self.log.as_ref()
+    }
     fn own(&self) -> u64 {
         0
     }
@@ -62,7 +73,7 @@ impl Core {
         cx: &Context,
         change: impl FnOnce(&mut Txn) -> Result<()>,
     ) -> Result<()> {
-        let internal = Internal { core: self, cx };
+        let internal = Internal::new(self, cx);
         let mut begun = Begun::new(&internal, TxnOptions::default())?;
         begun.txn().start_system(self);
         match change(begun.txn()) {

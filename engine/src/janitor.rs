@@ -17,9 +17,9 @@ use crate::{
     engine::Core,
     internal::Internal,
     mvcc::Active,
-    ops::Begun,
+    ops::Resolve,
     session::now,
-    txn::{Garbage, SystemOf, Txn},
+    txn::{Garbage, SystemOf, Txn, rollback},
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{
@@ -46,7 +46,6 @@ pub(crate) struct Janitor {
     wake: Condvar,
     /// See [`Core::oldest_writer`].
     pub oldest_writer: AtomicU64,
-    rounds: AtomicU64,
     /// Held during a round.
     round: Mutex<()>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -56,7 +55,18 @@ pub(crate) struct Janitor {
 struct Queue {
     garbage: VecDeque<(u64, Garbage)>,
     abandoned: Vec<Txn>,
+    /// Transactions that could not be rolled back so far.
+    again: Vec<Txn>,
     stopping: bool,
+}
+
+/// Garbage of one tree, kept without it.
+pub(crate) struct Kept(Vec<(u64, Piece)>);
+
+enum Piece {
+    Ghost(Vec<u8>),
+    Ghosts,
+    Large(LargeValue),
 }
 
 impl Janitor {
@@ -104,6 +114,51 @@ impl Janitor {
         let mut queue = self.queue.lock();
         queue.garbage.clear();
         std::mem::forget(std::mem::take(&mut queue.abandoned));
+        std::mem::forget(std::mem::take(&mut queue.again));
+    }
+
+    /// Transactions are left that could not be rolled back.
+    pub fn is_stuck(&self) -> bool {
+        let queue = self.queue.lock();
+        !queue.abandoned.is_empty() || !queue.again.is_empty()
+    }
+
+    fn take_abandoned(&self) -> Vec<Txn> {
+        let mut queue = self.queue.lock();
+        let mut abandoned = std::mem::take(&mut queue.abandoned);
+        abandoned.append(&mut queue.again);
+        abandoned
+    }
+
+    /// Takes the garbage of a tree, which is about to be dropped or renamed. The caller has the only
+    /// handle, so there will be no more.
+    pub fn take_of(&self, tree: &Arc<OpenTree>) -> Kept {
+        let _between_rounds = self.round.lock();
+        let mut queue = self.queue.lock();
+        let mut kept = Vec::new();
+        queue.garbage.retain(|(time, garbage)| {
+            let piece = match garbage {
+                Garbage::Ghost(open, key) if Arc::ptr_eq(open, tree) => Piece::Ghost(key.clone()),
+                Garbage::Ghosts(open) if Arc::ptr_eq(open, tree) => Piece::Ghosts,
+                Garbage::Large(open, large) if Arc::ptr_eq(open, tree) => Piece::Large(*large),
+                _ => return true,
+            };
+            kept.push((*time, piece));
+            false
+        });
+        Kept(kept)
+    }
+
+    /// The tree, perhaps under another name, is still there.
+    pub fn give_back(&self, tree: &Arc<OpenTree>, kept: Kept) {
+        for (time, piece) in kept.0 {
+            let garbage = match piece {
+                Piece::Ghost(key) => Garbage::Ghost(tree.clone(), key),
+                Piece::Ghosts => Garbage::Ghosts(tree.clone()),
+                Piece::Large(large) => Garbage::Large(tree.clone(), large),
+            };
+            self.add(time, vec![garbage]);
+        }
     }
 
     /// While it lives, nobody clears anything away. Waits for a round that is under way.
@@ -111,21 +166,11 @@ impl Janitor {
         self.round.lock()
     }
 
-    fn next_abandoned(&self) -> Option<Txn> {
-        self.queue.lock().abandoned.pop()
-    }
-
     fn next_garbage(&self, before: u64) -> Option<(u64, Garbage)> {
         let mut queue = self.queue.lock();
         // Times are nearly in order; one that is not only waits a little longer.
         let ready = queue.garbage.front().is_some_and(|(time, _)| *time <= before);
         if ready { queue.garbage.pop_front() } else { None }
-    }
-
-    /// Whether a tree has garbage, or a transaction that is to be rolled back, waiting.
-    pub fn is_idle(&self) -> bool {
-        let queue = self.queue.lock();
-        queue.garbage.is_empty() && queue.abandoned.is_empty()
     }
 }
 
@@ -151,19 +196,24 @@ impl Core {
     /// One round, see the module documentation. Gives who was active. One at a time, so that what was
     /// there when it began is cleared away when it ends, as far as nobody needs it.
     pub fn janitor_round(&self, cx: &Context) -> Active {
-        let _one_at_a_time = self.janitor.pause();
+        let _round = self.janitor.round.lock();
         // Before the look at the snapshots: a snapshot that is opened at a durable commit after this
         // look is at this one or a later one.
         let durable = self.durable();
         let mut active = self.snapshots.collect(&self.clock, &self.ids);
         active.as_of = active.as_of.min(durable);
-        self.janitor.oldest_writer.store(active.oldest_writer_since, Ordering::Release);
+        // Never back: what one thread concluded from it, another must not deny.
+        self.janitor.oldest_writer.fetch_max(active.oldest_writer_since, Ordering::AcqRel);
         self.versions.collect(&active, durable);
         self.shed_versions(&active);
-        while let Some(txn) = self.janitor.next_abandoned() {
-            let internal = Internal { core: self, cx };
-            if let Err(error) = now(Begun::resume(&internal, txn).abort()) {
-                tracing::error!(%error, "an abandoned transaction could not be rolled back");
+        for mut txn in self.janitor.take_abandoned() {
+            let internal = Internal::new(self, cx);
+            match now(rollback(&internal, &mut txn, None)) {
+                Ok(()) => internal.give_parts(txn.slot, txn.undo),
+                Err(error) => {
+                    tracing::warn!(%error, "a transaction could not be rolled back yet");
+                    self.janitor.queue.lock().again.push(txn);
+                }
             }
         }
         let before = active.oldest.min(durable);
@@ -174,7 +224,6 @@ impl Core {
                 break;
             }
         }
-        self.janitor.rounds.fetch_add(1, Ordering::Release);
         active
     }
 
@@ -213,7 +262,7 @@ impl Core {
 
     /// Removes a ghost that no snapshot needs.
     fn purge(&self, cx: &Context, tree: &OpenTree, key: &[u8]) -> Result<()> {
-        let mut author = SystemOf::new(self, tree.tree.id(), None);
+        let mut author = SystemOf::purging(self, tree);
         let underfull = run(cx, |_| tree.tree.purge_step(cx, key, &mut author))?;
         if underfull {
             run(cx, |_| tree.tree.merge_step(cx, key, 0))?;

@@ -13,10 +13,11 @@
 use crate::{
     catalog::{LargeStore, OpenTree},
     engine::{Core, Tree},
-    mvcc::{Slot, UndoBuffer},
+    mvcc::{Savepoint, Slot, UndoBuffer},
+    transaction,
     txn::{
-        AutoAuthor, AutoView, Durability, Garbage, SystemOf, Ticket, Txn, TxnAuthor, TxnOptions,
-        rollback, validate,
+        AutoAuthor, AutoView, Durability, Garbage, LogHandle, SystemOf, Ticket, Txn, TxnAuthor,
+        TxnOptions, rollback, validate,
     },
 };
 use std::{
@@ -42,6 +43,8 @@ pub(crate) trait Resolve {
     fn wait_ticket(&self, ticket: Ticket) -> impl Future<Output = Result<()>>;
     /// Lets others go on for a moment, the `turn`-th in a row.
     fn pause(&self, turn: u32) -> impl Future<Output = ()>;
+    /// The session's reference to the log.
+    fn log(&self) -> Option<&Arc<LogHandle>>;
     /// The newest commit of the session.
     fn own(&self) -> u64;
     /// The session has committed.
@@ -136,8 +139,8 @@ async fn persist<R: Resolve, T>(
 fn auto_ticket<R: Resolve>(session: &R, time: u64, epoch: u64) -> Ticket {
     session.set_own(time);
     let core = session.core();
-    match (&core.log, core.durability.urgency()) {
-        (Some(log), Some(urgency)) => Ticket::new(log.clone(), epoch, urgency),
+    match (session.log(), core.durability.urgency()) {
+        (Some(log), Some(urgency)) => Ticket::new(log, epoch, time, urgency),
         _ => Ticket::done(),
     }
 }
@@ -155,10 +158,10 @@ pub(crate) async fn write<R: Resolve>(
     check_key(key)?;
     if !fits_inline(key.len(), value.len()) {
         check_value(value)?;
-        let outcome = auto_txn(session, async |txn| {
+        return auto_txn(session, async |txn| {
             write_large_in(session, txn, tree, key, value, mode).await
-        });
-        return outcome.await;
+        })
+        .await;
     }
     let written = auto_record(session, &tree.open, key, Value::Inline(value), mode).await?;
     match written {
@@ -329,12 +332,12 @@ impl<'s, R: Resolve> Begun<'s, R> {
             Ok(()) => loop {
                 let txn = self.txn.as_mut().expect("not ended");
                 if txn.reads.is_none() || txn.state.is_none() {
-                    break Ok(txn.commit(core, session.cx()));
+                    break Ok(txn.commit(core, session.cx(), session.log()));
                 }
                 let stopped = {
                     let _one_at_a_time = core.validation.lock();
                     match validate(core, txn) {
-                        Ok(()) => break Ok(txn.commit(core, session.cx())),
+                        Ok(()) => break Ok(txn.commit(core, session.cx(), session.log())),
                         Err(stop) => stop,
                     }
                 };
@@ -376,16 +379,12 @@ impl<'s, R: Resolve> Begun<'s, R> {
     /// Rolls back.
     ///
     /// # Errors
-    /// Failed I/O; the engine is poisoned then.
+    /// Failed I/O; the janitor goes on with it then, as it does when this is given up half way.
     pub async fn abort(mut self) -> Result<()> {
         let session = self.session;
         let txn = self.txn.as_mut().expect("not ended");
         if txn.state.is_some() {
-            if let Err(error) = rollback(session, txn, None).await {
-                // Nobody may take what it changed for settled: its marks stay.
-                std::mem::forget(self.txn.take());
-                return Err(error);
-            }
+            rollback(session, txn, None).await?;
         } else {
             txn.end(session.core());
         }
@@ -442,14 +441,54 @@ pub(crate) async fn write_in<R: Resolve>(
     session.core().check_tree(tree)?;
     txn.check_write()?;
     check_key(key)?;
+    note_point(txn, tree, key);
     if !fits_inline(key.len(), value.len()) {
         check_value(value)?;
         return write_large_in(session, txn, tree, key, value, mode).await;
     }
+    let mark = txn.savepoint();
     let written = record_in(session, txn, &tree.open, key, Value::Inline(value), mode).await?;
-    discard_in(session, txn, tree, written.orphan).await?;
-    note_point(txn, tree, key);
+    if written.orphan.is_some() {
+        let discard = async |txn: &mut Txn| discard_in(session, txn, tree, written.orphan).await;
+        whole(session, txn, mark, discard).await?;
+    }
     Ok(written.existed)
+}
+
+/// The rest of an operation of several steps that began at `mark`: when it fails, all of the
+/// operation is taken back; when it is given up half way, the transaction can only be aborted.
+async fn whole<R: Resolve, T>(
+    session: &R,
+    txn: &mut Txn,
+    (mark, garbage): (Savepoint, usize),
+    rest: impl AsyncFnOnce(&mut Txn) -> Result<T>,
+) -> Result<T> {
+    txn.half_done = true;
+    let outcome = rest(txn).await;
+    if outcome.is_err() && txn.must_abort.is_none() {
+        txn.garbage.truncate(garbage);
+        // The error of the operation is the one to tell.
+        if rollback(session, txn, Some(mark)).await.is_err() {
+            return outcome;
+        }
+    }
+    txn.half_done = false;
+    outcome
+}
+
+/// Takes back everything after a savepoint.
+pub(crate) async fn rollback_to<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    savepoint: &transaction::Savepoint,
+) -> Result<()> {
+    transaction::check_savepoint(txn, savepoint)?;
+    let was = std::mem::replace(&mut txn.half_done, true);
+    txn.rolled_back_to(savepoint.mark);
+    txn.garbage.truncate(savepoint.garbage);
+    rollback(session, txn, Some(savepoint.mark)).await?;
+    txn.half_done = was;
+    Ok(())
 }
 
 /// A write tells its caller whether there was a record: that is a read.
@@ -488,10 +527,14 @@ pub(crate) async fn remove_in<R: Resolve>(
     txn.check_write()?;
     check_key(key)?;
     note_point(txn, tree, key);
+    let mark = txn.savepoint();
     let written = record_in(session, txn, &tree.open, key, Value::Ghost, Mode::Update).await?;
     if written.existed {
         txn.add_ghost(&tree.open, key);
-        discard_in(session, txn, tree, written.orphan).await?;
+    }
+    if written.orphan.is_some() {
+        let discard = async |txn: &mut Txn| discard_in(session, txn, tree, written.orphan).await;
+        whole(session, txn, mark, discard).await?;
     }
     Ok(written.existed)
 }
@@ -540,25 +583,34 @@ async fn write_large_in<R: Resolve>(
     value: &[u8],
     mode: Mode,
 ) -> Result<bool> {
-    txn.check_write()?;
-    note_point(txn, tree, key);
+    let mark = txn.savepoint();
+    let write = async |txn: &mut Txn| write_large_steps(session, txn, tree, key, value, mode).await;
+    whole(session, txn, mark, write).await
+}
+
+async fn write_large_steps<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Tree,
+    key: &[u8],
+    value: &[u8],
+    mut mode: Mode,
+) -> Result<bool> {
+    let mut known = None;
     // Before writing gigabytes for nothing.
     if mode != Mode::Put {
         let mut bytes = Vec::new();
         let found = look_up(session, &tree.open.tree, key, &mut btree::Newest, &mut bytes).await?;
-        match (found, mode) {
-            (Some(_), Mode::Insert) => {
-                // Present, unless others know better: let the real thing find out.
-                let probe = Value::Inline(&[]);
-                let outcome = record_in(session, txn, &tree.open, key, probe, mode).await;
-                let outcome = outcome.map(|_| ());
-                return match outcome {
-                    Ok(()) => Err(Error::Conflict("it removed the record meanwhile".to_string())),
-                    Err(error) => Err(error),
-                };
+        if found.is_some() == (mode == Mode::Insert) {
+            // The leaf says no, unless others are about to change that: a small write finds out.
+            let probe = Value::Inline(&[]);
+            let written = record_in(session, txn, &tree.open, key, probe, mode).await?;
+            if mode == Mode::Update && !written.existed {
+                return Ok(false);
             }
-            (None, Mode::Update) => return Ok(false),
-            _ => {}
+            discard_in(session, txn, tree, written.orphan).await?;
+            known = Some(written.existed);
+            mode = Mode::Put;
         }
     }
     let store = session.core().catalog.large(session.core(), session.cx(), &tree.open)?;
@@ -572,7 +624,7 @@ async fn write_large_in<R: Resolve>(
         return Ok(false);
     }
     discard_in(session, txn, tree, written.orphan).await?;
-    Ok(written.existed)
+    Ok(known.unwrap_or(written.existed))
 }
 
 async fn write_chunks<R: Resolve>(

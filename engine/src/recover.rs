@@ -8,6 +8,8 @@
 
 mod analysis;
 mod cache;
+mod check;
+mod shape;
 mod source;
 mod worker;
 
@@ -19,8 +21,8 @@ use crate::{
 use analysis::Analysis;
 use cache::{Cache, Counts, Ghosts};
 use parking_lot::Mutex;
-use source::Located;
 use std::{
+    collections::BTreeSet,
     path::PathBuf,
     sync::{
         Arc, OnceLock,
@@ -36,7 +38,9 @@ use wattle_wal::{LogEnd, epoch_of, record::Op};
 use worker::{Item, Payload, What};
 
 pub(crate) use cache::Ghosts as FoundGhosts;
-pub(crate) use source::Source;
+pub(crate) use check::check_log;
+pub(crate) use shape::{Escaped, Shape};
+pub(crate) use source::{Located, Source};
 
 /// Most redo workers.
 const MAX_WORKERS: usize = 16;
@@ -63,6 +67,8 @@ pub(crate) struct Recovered {
     pub end: LogEnd,
     /// Pages in use, as of the end of the log.
     pub in_use: Vec<u64>,
+    /// Groups of pages whose stored bitmaps are behind that: the next checkpoint stores them.
+    pub changed_groups: BTreeSet<u64>,
     /// Above all tree ids in the log.
     pub next_tree: TreeId,
     /// What is to be rolled back.
@@ -82,7 +88,12 @@ pub(crate) struct Shared {
 
 impl Shared {
     fn new(path: PathBuf) -> Shared {
-        Shared { path, stopped: AtomicBool::new(false), error: Mutex::default(), end: OnceLock::new() }
+        Shared {
+            path,
+            stopped: AtomicBool::new(false),
+            error: Mutex::default(),
+            end: OnceLock::new(),
+        }
     }
 
     /// Ends everything; the first error counts.
@@ -140,18 +151,15 @@ pub(crate) fn redo(
             threads.push(spawn("redo-worker").spawn_scoped(scope, run).map_err(failed)?);
             queues.push((queue, Vec::new()));
         }
-        let mut dispatcher = Dispatcher { block, shared, analysis, queues, held: 0, bytes: 0, records: 0 };
+        let mut dispatcher =
+            Dispatcher { block, shared, analysis, queues, held: 0, bytes: 0, records: 0 };
         if let Err(error) = dispatcher.run(received) {
             shared.fail(error);
         }
         // The workers write what is left once they know that the log ends here.
         if let Some(end) = join(reader) {
-            if end.epoch + 1 < block.redo_epoch {
-                let what = format!(
-                    "the last checkpoint began with epoch {}, and the log ends with epoch {}",
-                    block.redo_epoch, end.epoch
-                );
-                shared.fail(shared.wrong_log(what));
+            if let Some(error) = wrong_end(file, block, &end) {
+                shared.fail(error);
             }
             shared.end.set(end).expect("set once");
         }
@@ -166,10 +174,12 @@ pub(crate) fn redo(
     }
     let end = *shared.end.get().expect("without an error the log was read to its end");
     // 3. All pages in use are there, durably.
-    let (in_use, next_tree, losers) = analysis.finish();
-    let pages_end = in_use.iter().rposition(|word| *word != 0).map_or(0, |at| {
-        at as u64 * 64 + u64::from(u64::BITS - in_use[at].leading_zeros())
-    });
+    let recovered = analysis.finish(end);
+    let in_use = &recovered.in_use;
+    let pages_end = in_use
+        .iter()
+        .rposition(|word| *word != 0)
+        .map_or(0, |at| at as u64 * 64 + u64::from(u64::BITS - in_use[at].leading_zeros()));
     cache::reserve(file, &reserving, pages_end)?;
     file.sync()?;
     let seconds = begun.elapsed().as_secs_f64();
@@ -179,14 +189,26 @@ pub(crate) fn redo(
         records,
         pages_read = counts.iter().map(|c| c.read).sum::<u64>(),
         pages_written = counts.iter().map(|c| c.written).sum::<u64>(),
-        losers = losers.len(),
+        losers = recovered.losers.len(),
         seconds,
         gib_per_second = bytes as f64 / seconds.max(1e-9) / (1u64 << 30) as f64,
         "recovered"
     );
     let mut ghosts = Ghosts::default();
     found.into_iter().for_each(|found| ghosts.merge(found));
-    Ok(Recovered { end, in_use, next_tree, losers, ghosts })
+    Ok(Recovered { ghosts, ..recovered })
+}
+
+/// The error of a log that ends before the checkpoint does, which waited for its epoch.
+fn wrong_end(file: &StoreFile, block: &Superblock, end: &LogEnd) -> Option<Error> {
+    (end.epoch + 1 < block.redo_epoch).then(|| {
+        let why = format!(
+            "the last checkpoint began with epoch {}, and the log ends with epoch {}: the end of the \
+             log is missing",
+            block.redo_epoch, end.epoch
+        );
+        Error::WrongLog { path: file.path.clone(), why }
+    })
 }
 
 /// A panic goes on in the thread that recovers.
@@ -244,7 +266,12 @@ impl Dispatcher<'_> {
         Ok(())
     }
 
-    fn hand_out(&mut self, chunk: &Arc<Vec<u8>>, op: &Op<'_>, record: &wattle_wal::record::Record<'_>) {
+    fn hand_out(
+        &mut self,
+        chunk: &Arc<Vec<u8>>,
+        op: &Op<'_>,
+        record: &wattle_wal::record::Record<'_>,
+    ) {
         let gsn = record.gsn;
         if needs_page(op.code).0 {
             let payload = Payload::new(chunk, op.payload);

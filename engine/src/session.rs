@@ -5,7 +5,7 @@ use crate::{
     mvcc::{Slot, UndoBuffer},
     ops::{self, Resolve},
     transaction::{Range, Transaction},
-    txn::{Ticket, TxnOptions},
+    txn::{LogHandle, Ticket, TxnOptions},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -25,6 +25,7 @@ use wattle_buffer::{Error, Fault, Result};
 /// What a session owns, whatever its kind: kept for the next one when it ends.
 pub(crate) struct SessionState {
     pub cx: Context,
+    pub log: Option<Arc<LogHandle>>,
     /// Slots of transactions that have ended, and their undo buffers.
     parts: RefCell<Vec<(Arc<Slot>, UndoBuffer)>>,
     /// The newest commit.
@@ -38,6 +39,7 @@ impl SessionState {
     pub fn new(core: &Core) -> SessionState {
         SessionState {
             cx: core.context(),
+            log: core.log.clone().map(|log| Arc::new(LogHandle(log))),
             parts: RefCell::default(),
             own: Cell::new(0),
             before: Cell::default(),
@@ -51,6 +53,11 @@ impl SessionState {
 
     pub fn set_own(&self, time: u64) {
         self.own.set(self.own.get().max(time));
+    }
+
+    /// The session has ended; another one goes on with this state.
+    pub fn forget_own(&self) {
+        self.own.set(0);
     }
 
     pub fn take_parts(&self, core: &Core) -> (Arc<Slot>, UndoBuffer) {
@@ -114,6 +121,10 @@ impl Resolve for Session {
             0..8 => std::thread::yield_now(),
             _ => std::thread::sleep(Duration::from_micros(50 << (turn - 8).min(5))),
         }
+    }
+    #[inline(always)]
+    fn log(&self) -> Option<&Arc<LogHandle>> {
+        self.state().log.as_ref()
     }
     fn own(&self) -> u64 {
         self.state().own()
@@ -455,7 +466,6 @@ fn waited((outcome, ticket): (bool, Ticket)) -> Result<bool> {
 impl Drop for Session {
     fn drop(&mut self) {
         let Some(state) = self.state.take() else { return };
-        state.set_own(0);
         self.core.keep_idle(state);
     }
 }

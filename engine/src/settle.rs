@@ -78,7 +78,7 @@ impl Core {
 
     /// Rolls a transaction back that a crash ended.
     fn roll_back(&self, cx: &Context, mut loser: Loser) -> Result<()> {
-        let session = Internal { core: self, cx };
+        let session = Internal::new(self, cx);
         let mut last = Gsn(0);
         let mut bytes = Vec::new();
         // Kept open to the end, so that each is opened once.

@@ -595,3 +595,53 @@ fn bitmap_sequence(page: PageId, image: &PageImage) -> Result<Option<u64>> {
     }
     Ok(Some(image.u64_at(header::GSN)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = include_str!("../../buffer/FORMAT.md");
+
+    #[test]
+    fn the_format_page_has_the_numbers_of_the_code() {
+        let says = |what: String| assert!(PAGE.contains(&what), "FORMAT.md lacks: {what}");
+        says(format!("# Format of the data file, version {STORE_VERSION}"));
+        says(format!("pages of {PAGE_SIZE} bytes"));
+        says(format!("format version of pages, {}", wattle_buffer::page::FORMAT_VERSION));
+        says(format!("format version of the store, {STORE_VERSION} "));
+        says(format!("`{}`", str::from_utf8(MAGIC).expect("letters")));
+        says(format!("{} for pages of no tree", NO_TREE.0));
+        says(format!("n · {BITMAP_GROUP}, n · {BITMAP_GROUP} + 1"));
+        says(format!("From byte {} on one bit for each of the {BITMAP_GROUP} pages", at::BITMAP));
+        assert_eq!([bitmap_page(0, 0), bitmap_page(0, 1)], [PageId(2), PageId(3)]);
+        for (offset, bytes, field) in [
+            (header::CHECKSUM, 4, "CRC-32C of bytes 4"),
+            (header::VERSION, 1, "format version of pages"),
+            (header::KIND, 1, "kind"),
+            (header::LEVEL, 1, "level"),
+            (header::FLAGS, 1, "flags"),
+            (header::PAGE_ID, 8, "page id"),
+            (header::GSN, 8, "GSN"),
+            (header::TREE_ID, 4, "tree id"),
+            (at::MAGIC, 8, "magic"),
+            (at::VERSION, 4, "format version of the store"),
+            (at::STATE, 4, "state"),
+            (at::SEQUENCE, 8, "sequence"),
+            (at::CAPACITY, 8, "pages of the file"),
+            (at::CATALOG_ROOT, 8, "root page of the catalog"),
+            (at::NEXT_TREE, 4, "next unused tree id"),
+            (at::STORE_ID, 8, "store id"),
+            (at::REDO_EPOCH, 8, "redo epoch"),
+            (at::UNDO_EPOCH, 8, "undo epoch"),
+            (at::SEGMENT, 8, "segment of the log to begin"),
+            (at::END_SEGMENT, 8, "closed without a log"),
+            (at::END_EPOCH, 8, "and its last epoch"),
+            (at::END_FLUSH, 8, "and its last flush"),
+            (at::END_SEQUENCE, 8, "and its last block"),
+            (at::BITMAPS, 8, "fingerprint"),
+        ] {
+            says(format!("| {offset} | {bytes} | {field}"));
+        }
+        assert_eq!(at::END, at::BITMAPS + 8);
+    }
+}

@@ -5,7 +5,7 @@ use crate::{
     mvcc::Savepoint as Mark,
     ops::{self, Begun, Entry, Resolve},
     session::{Session, now},
-    txn::{Ticket, Txn, TxnOptions, rollback},
+    txn::{Ticket, Txn, TxnOptions},
 };
 use std::ops::{Bound, RangeBounds};
 use wattle_btree::{Cursor, Direction, Mode, prefix_range};
@@ -54,6 +54,8 @@ pub struct Savepoint {
     pub(crate) txn: u64,
     pub(crate) mark: Mark,
     pub(crate) garbage: usize,
+    /// Number of the next roll-back when it was made.
+    pub(crate) rollbacks: u64,
 }
 
 impl<'s> Transaction<'s> {
@@ -232,12 +234,10 @@ impl<'s> Transaction<'s> {
     ///
     /// # Errors
     /// A savepoint of another transaction, or one that lies behind a roll-back already; failed I/O,
-    /// which poisons the engine.
+    /// after which the transaction can only be aborted.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
         let (session, txn) = self.parts();
-        check_savepoint(txn, savepoint)?;
-        txn.garbage.truncate(savepoint.garbage);
-        now(rollback(session, txn, Some(savepoint.mark)))
+        now(ops::rollback_to(session, txn, savepoint))
     }
 
     /// Commits, and waits until that is durable (unless the durability is
@@ -262,7 +262,8 @@ impl<'s> Transaction<'s> {
     /// Takes back all changes.
     ///
     /// # Errors
-    /// Failed I/O, which poisons the engine.
+    /// Failed I/O. The engine tries again in the background then; the records stay closed to others
+    /// until it succeeds.
     pub fn abort(mut self) -> Result<()> {
         let txn = self.txn.take().expect("not ended");
         now(Begun::resume(self.session.get(), txn).abort())
@@ -282,12 +283,12 @@ impl Drop for Transaction<'_> {
 
 pub(crate) fn savepoint(txn: &Txn) -> Savepoint {
     let (mark, garbage) = txn.savepoint();
-    Savepoint { txn: txn.number, mark, garbage }
+    Savepoint { txn: txn.number, mark, garbage, rollbacks: txn.next_rollback() }
 }
 
-/// A savepoint belongs to this transaction and lies before its last change.
+/// A savepoint belongs to this transaction, and what lay before it is still there.
 pub(crate) fn check_savepoint(txn: &Txn, savepoint: &Savepoint) -> Result<()> {
-    if savepoint.txn != txn.number || savepoint.mark > txn.undo.mark() {
+    if savepoint.txn != txn.number || !txn.reaches(savepoint.mark, savepoint.rollbacks) {
         let what = "the savepoint is of another transaction or lies behind an earlier roll-back";
         return Err(Error::Limit(what.to_string()));
     }
@@ -299,7 +300,7 @@ enum Source<'s> {
     /// In a transaction.
     Txn(&'s Transaction<'s>),
     /// In a snapshot of its own.
-    Own(Begun<'s, Session>),
+    Own(Box<Begun<'s, Session>>),
 }
 
 /// Records of a range, in key order. Read it with [`Range::next_entry`], which lends key and value,
@@ -323,7 +324,7 @@ impl<'s> Range<'s> {
         low: Bound<Vec<u8>>,
         high: Bound<Vec<u8>>,
     ) -> Result<Range<'s>> {
-        let source = Source::Own(Begun::new(session, ops::READ)?);
+        let source = Source::Own(Box::new(Begun::new(session, ops::READ)?));
         Range::new(source, tree, low, high)
     }
 

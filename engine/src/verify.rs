@@ -1,7 +1,7 @@
 //! Verification of a whole store: every tree with its large values, the catalog, and that each page
 //! in use belongs to exactly one of them.
 
-use crate::{catalog::OpenTree, engine::Core, stats::TreeStat};
+use crate::{catalog::OpenTree, engine::Core, recover::check_log, stats::TreeStat};
 use std::{collections::HashMap, sync::Arc};
 use wattle_btree::{Context, LargeValue, TreeReport, chunk_id};
 use wattle_buffer::{Error, PAGE_SIZE, PageId, Result, TreeId, is_reserved_page};
@@ -21,6 +21,8 @@ pub struct VerifyReport {
     pub trees: u64,
     /// Records of all trees.
     pub records: u64,
+    /// Bytes of records of the log that recovery would read.
+    pub log_bytes: u64,
 }
 
 /// One bit for each page that was reached.
@@ -54,12 +56,13 @@ pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64)) -> Result<Verif
     core.sync_log()?;
     core.janitor_round(&cx);
     let (_paused, _quiet) = (core.janitor.pause(), core.pool.quiet());
+    let (log_bytes, log_problems) = verify_log(core)?;
     let (in_use, file_pages, used_pages) = core.pool.allocator().snapshot();
     // Merges that were under way when the log was made durable are not in it.
     core.sync_log()?;
     let logged = core.log.as_ref().map(|log| core.pool.allocator().logged(log.durable_epoch()));
     let mut reached = Reached::new(file_pages);
-    let mut report = VerifyReport { file_pages, used_pages, ..VerifyReport::default() };
+    let mut report = VerifyReport { file_pages, used_pages, log_bytes, ..VerifyReport::default() };
     let catalog =
         core.catalog.verify_catalog(&cx, &mut |page| reached.page(page), &mut |_, _, _| {})?;
     report.problems.extend(catalog.problems);
@@ -117,7 +120,29 @@ pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64)) -> Result<Verif
             report.problems.push(format!("{unmarked} pages of trees are marked as free"));
         }
     }
+    report.problems.extend(log_problems);
     Ok(report)
+}
+
+/// A log that was caught in the middle of a write is read again this often.
+const LOG_ATTEMPTS: usize = 5;
+
+/// Reads the log that recovery would read; gives its bytes and what is wrong with it.
+fn verify_log(core: &Core) -> Result<(u64, Vec<String>)> {
+    let Some(log) = &core.log_storage else { return Ok((0, Vec::new())) };
+    core.sync_log()?;
+    // Meanwhile no checkpoint takes segments away.
+    core.checkpoints.look(|block| {
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let mut problems = Vec::new();
+            let bytes = check_log(&core.file, log, block, &mut problems)?;
+            if problems.is_empty() || attempt == LOG_ATTEMPTS {
+                return Ok((bytes, problems));
+            }
+        }
+    })
 }
 
 fn verify_tree(

@@ -1,13 +1,17 @@
 //! What every suite needs: lengths, options of small pools, verification, and a watchdog.
 
 use std::{
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
-use wattle::{Engine, MIN_POOL_BYTES, Options};
+use wattle::{
+    Engine, IoKind, LOG_DIRECTORY, LogStorage, MIN_POOL_BYTES, Options, Result, Storage,
+    io::{MemoryLog, MemoryStorage, SimStorage},
+};
 
 /// Bytes of a frame: the page and its header.
 const FRAME: u64 = MIN_POOL_BYTES / 48;
@@ -23,6 +27,82 @@ pub fn small_pool(frames: u64) -> Options {
         .pool_bytes((frames * FRAME).max(MIN_POOL_BYTES))
         .write_concurrency(8)
         .stall_timeout(Duration::from_secs(1))
+}
+
+/// As [`small_pool`], without a log.
+pub fn unlogged_pool(frames: u64) -> Options {
+    small_pool(frames).log(false)
+}
+
+/// What the store of a test is on: storages for its pages and for its log.
+#[derive(Clone)]
+pub struct Device {
+    /// Pages.
+    pub pages: Arc<dyn Storage>,
+    /// Log.
+    pub log: Arc<dyn LogStorage>,
+}
+
+impl Device {
+    /// In memory.
+    pub fn memory() -> Device {
+        Device { pages: Arc::new(MemoryStorage::new()), log: Arc::new(MemoryLog::default()) }
+    }
+
+    /// On a simulated device, which holds both.
+    pub fn sim(storage: &Arc<SimStorage>) -> Device {
+        Device { pages: storage.clone(), log: storage.clone() }
+    }
+
+    /// In files of a directory.
+    pub fn files(io: IoKind, directory: &Path) -> Device {
+        let log = directory.join(LOG_DIRECTORY);
+        std::fs::create_dir_all(&log).expect("directory of the log");
+        let pages = wattle::io::open(io, &directory.join("data")).expect("open storage");
+        Device { pages, log: wattle::io::open_log(io, &log).expect("open the storage of the log") }
+    }
+
+    /// Opens the store on it.
+    ///
+    /// # Errors
+    /// As [`Engine::open`].
+    pub fn open(&self, options: Options) -> Result<Engine> {
+        Engine::open_on(self.pages.clone(), self.log.clone(), options)
+    }
+}
+
+/// The seed of a test that depends on chance, from `WATTLE_TEST_SEED` or from the time. A failing
+/// test prints it.
+pub fn seed() -> u64 {
+    let given = std::env::var("WATTLE_TEST_SEED").ok().and_then(|n| n.parse().ok());
+    given.unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        now.map_or(1, |now| now.as_nanos() as u64 % (1 << 32))
+    })
+}
+
+/// SplitMix64: small, and the same on every machine.
+pub struct Random(u64);
+
+impl Random {
+    /// A generator with this seed.
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x5851_f42d_4c95_7f2d)
+    }
+
+    /// The next number.
+    pub fn next_u64(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Below `bound`, which is not 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
+    }
 }
 
 /// Verifies the whole store.

@@ -15,10 +15,11 @@ use std::{
     time::Duration,
 };
 use wattle::{
-    AsyncSession, Direction, Engine, Error, IoKind, Result, Storage, Tree,
-    io::{Fault, FaultPlan, MemoryStorage, Op, SimStorage},
+    AsyncSession, Direction, Durability, Engine, Error, IoKind, MIN_LOG_BYTES, Options, Result,
+    Tree,
+    io::{Fault, FaultPlan, Op, SimStorage},
 };
-use wattle_tests::harness::{Watchdog, assert_verified, rounds, small_pool};
+use wattle_tests::harness::{Device, Watchdog, assert_verified, rounds, small_pool};
 
 /// One task: its keys end in its number.
 struct Task {
@@ -270,13 +271,25 @@ fn work(engine: &Engine, tree: &Tree, plan: Plan) -> BTreeMap<Vec<u8>, Vec<u8>> 
     done.into_iter().flat_map(|task| task.model).collect()
 }
 
-/// Runs the tasks and compares everything at the end, in two lives of the store.
-fn run(storage: Arc<dyn Storage>, plan: Plan) {
-    println!("{plan:?} on {}", storage.name());
+/// Runs the tasks and compares everything at the end, in two lives of the store, with and without
+/// a log.
+fn run(device: &mut dyn FnMut() -> Device, plan: Plan) {
     let options = small_pool(if plan.threads == 1 { 64 } else { 128 });
     // A loaded machine may take longer than a second to complete anything.
     let options = options.stall_timeout(Duration::from_secs(10));
+    let logged = options.clone().log_bytes(MIN_LOG_BYTES);
+    let soon = logged.clone().durability(Durability::None);
+    let plan = Plan { steps: plan.steps / 2, ..plan };
+    for (mode, options) in [options.log(false), logged, soon].into_iter().enumerate() {
+        run_in(&device(), options, Plan { seed: plan.seed + 1000 * mode as u64, ..plan });
+    }
+}
+
+fn run_in(device: &Device, options: Options, plan: Plan) {
+    println!("{plan:?} on {}, {options:?}", device.pages.name());
     let check = |engine: &Engine, tree: &Tree, model: &BTreeMap<Vec<u8>, Vec<u8>>| {
+        // What was given up while it waited to be durable may not be yet.
+        engine.sync().expect("sync");
         let session = engine.session().expect("session");
         let found = session.scan(tree).expect("scan").map(|entry| entry.expect("entry"));
         let same = found.eq(model.iter().map(|(key, value)| (key.clone(), value.clone())));
@@ -284,13 +297,13 @@ fn run(storage: Arc<dyn Storage>, plan: Plan) {
         drop(session);
         assert_verified(engine);
     };
-    let engine = Engine::open_on(storage.clone(), options.clone()).expect("open");
+    let engine = device.open(options.clone()).expect("open");
     let tree = engine.tree("tree").expect("tree");
     let model = work(&engine, &tree, plan);
     check(&engine, &tree, &model);
     drop(tree);
     engine.close().expect("close");
-    let engine = Engine::open_on(storage, options).expect("reopen");
+    let engine = device.open(options).expect("reopen");
     let tree = engine.tree("tree").expect("tree");
     check(&engine, &tree, &model);
     let second = engine.tree("second").expect("tree");
@@ -310,14 +323,22 @@ fn assert_all_frames_free(engine: &Engine) {
     assert!(stats.free_frames + 1 >= stats.frames, "frames are lost: {stats:?}");
 }
 
-fn uring(directory: &tempfile::TempDir) -> Arc<dyn Storage> {
-    wattle::io::open(IoKind::Uring, &directory.path().join("data")).expect("open storage")
+/// New files in a directory, each time.
+fn uring(directory: &tempfile::TempDir) -> impl FnMut() -> Device {
+    let mut turn = 0;
+    move || {
+        turn += 1;
+        let path = directory.path().join(turn.to_string());
+        std::fs::create_dir_all(&path).expect("directory");
+        Device::files(IoKind::Uring, &path)
+    }
 }
 
 /// A device whose reads take a while, so that tasks really wait.
-fn slow(seed: u64) -> Arc<dyn Storage> {
+fn slow(seed: u64) -> Device {
     let latency = Fault::Latency(Duration::from_micros(200));
-    Arc::new(SimStorage::new(FaultPlan::new(seed).sometimes(Op::Read, 0.3, latency)))
+    let plan = FaultPlan::new(seed).sometimes(Op::Read, 0.3, latency);
+    Device::sim(&Arc::new(SimStorage::new(plan)))
 }
 
 fn plan(threads: u8, tasks: u8, steps: u64, cancel_every: u32, seed: u64) -> Plan {
@@ -327,34 +348,34 @@ fn plan(threads: u8, tasks: u8, steps: u64, cancel_every: u32, seed: u64) -> Pla
 #[test]
 fn tasks_of_one_thread_agree_with_their_models() {
     let directory = tempfile::tempdir().expect("temporary directory");
-    run(Arc::new(MemoryStorage::new()), plan(1, 8, 4000, 0, 1));
-    run(uring(&directory), plan(1, 16, 1400, 0, 2));
-    run(slow(3), plan(1, 16, 600, 0, 3));
+    run(&mut Device::memory, plan(1, 8, 4000, 0, 1));
+    run(&mut uring(&directory), plan(1, 16, 1400, 0, 2));
+    run(&mut || slow(3), plan(1, 16, 600, 0, 3));
 }
 
 #[test]
 fn tasks_of_two_threads_agree_with_their_models() {
     let directory = tempfile::tempdir().expect("temporary directory");
-    run(Arc::new(MemoryStorage::new()), plan(2, 16, 1400, 0, 4));
-    run(uring(&directory), plan(2, 16, 800, 0, 5));
-    run(slow(6), plan(2, 16, 400, 0, 6));
+    run(&mut Device::memory, plan(2, 16, 1400, 0, 4));
+    run(&mut uring(&directory), plan(2, 16, 800, 0, 5));
+    run(&mut || slow(6), plan(2, 16, 400, 0, 6));
 }
 
 #[test]
 fn operations_dropped_half_way_happen_as_a_whole_or_not_at_all() {
     let directory = tempfile::tempdir().expect("temporary directory");
-    run(uring(&directory), plan(1, 16, 1400, 3, 7));
-    run(slow(8), plan(1, 16, 600, 3, 8));
+    run(&mut uring(&directory), plan(1, 16, 1400, 3, 7));
+    run(&mut || slow(8), plan(1, 16, 600, 3, 8));
     let directory = tempfile::tempdir().expect("temporary directory");
-    run(uring(&directory), plan(2, 16, 800, 2, 9));
-    run(slow(10), plan(2, 16, 400, 2, 10));
+    run(&mut uring(&directory), plan(2, 16, 800, 2, 9));
+    run(&mut || slow(10), plan(2, 16, 400, 2, 10));
 }
 
 #[test]
 fn a_session_dropped_with_operations_in_flight_leaves_a_working_store() {
     let directory = tempfile::tempdir().expect("temporary directory");
-    for (storage, seed) in [(uring(&directory), 11), (slow(12), 12)] {
-        let engine = Engine::open_on(storage, small_pool(64)).expect("open");
+    for (device, seed) in [(uring(&directory)(), 11), (slow(12), 12)] {
+        let engine = device.open(small_pool(64)).expect("open");
         let tree = engine.tree("tree").expect("tree");
         let session = engine.session().expect("session");
         for i in 0u32..3000 {

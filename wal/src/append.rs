@@ -49,6 +49,8 @@ pub(crate) struct Buffer {
     newer_from: Option<usize>,
     last_gsn: u64,
     pub counts: Counts,
+    /// The first time that was noted in the newest epoch that has one, and that epoch.
+    first_time: (u64, u64),
 }
 
 /// What the flusher adds to the statistics when it takes a buffer.
@@ -66,6 +68,12 @@ impl Buffer {
         } else if epoch > self.epoch && self.newer_from.is_none() {
             self.newer_from = Some(self.bytes.len());
         }
+    }
+
+    /// The first time that was noted in a section behind `cut`.
+    pub(crate) fn first_time_behind(&self, cut: u64) -> Option<u64> {
+        let (epoch, time) = self.first_time;
+        (epoch > cut).then_some(time)
     }
 
     /// Takes all bytes of epochs up to `cut`, the epoch before the current one, in exchange for an
@@ -183,6 +191,15 @@ impl Section<'_> {
     #[inline]
     pub fn needs_image(&self, page: Gsn) -> bool {
         epoch_of(page) < self.image_epoch
+    }
+
+    /// Notes a time that the clock of the log gave inside of this section. See
+    /// [`crate::Log::durable_mark`].
+    #[inline]
+    pub fn note_time(&mut self, time: u64) {
+        if self.buffer.first_time.0 != self.epoch {
+            self.buffer.first_time = (self.epoch, time);
+        }
     }
 
     /// Counts `len` bytes of page images in the statistics.

@@ -85,13 +85,13 @@ impl Flusher {
     }
 
     fn flush(&mut self) -> Outcome {
-        // 1. What the clock says now is the least that the cut covers.
-        let mark = (self.shared.clock)();
-        // 2. From here on new sections are behind the cut.
+        // 1. From here on new sections are behind the cut.
         let cut = self.shared.cut();
-        // 3. What is before it.
+        // 2. What is before it.
         let mut taken = std::mem::take(&mut self.taken);
         self.shared.take_buffers(cut.epoch, &mut self.spares, &mut taken);
+        // 3. Up to when every time that the clock gave belongs to it.
+        let mark = self.shared.mark_of(cut.epoch);
         self.shared.waits.buffers_taken();
         // 4. Onto the device. A checkpoint is written even if it is empty, so that its epoch lasts.
         if !taken.is_empty() || cut.checkpoint {

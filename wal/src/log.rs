@@ -77,8 +77,8 @@ pub struct Log {
 }
 
 impl Log {
-    /// Starts a log on `storage`. `clock` is asked before each cut; [`Log::durable_mark`] gives the
-    /// answer once the cut is durable.
+    /// Starts a log on `storage`. `clock` gives the newest time that was drawn, see
+    /// [`Log::durable_mark`].
     pub fn start(
         storage: Arc<dyn LogStorage>,
         options: LogOptions,
@@ -143,7 +143,9 @@ impl Log {
         self.shared.durable_epoch.load(Ordering::Acquire)
     }
 
-    /// What the clock said before the cut of the last durable flush began; 0 before the first.
+    /// Everything that was noted with a time up to this one ([`crate::Section::note_time`]) is
+    /// durable; 0 before the first flush. A time that is noted in a durable epoch is below the mark
+    /// then, or after the next flush.
     pub fn durable_mark(&self) -> u64 {
         self.shared.durable_mark.load(Ordering::Acquire)
     }

@@ -184,6 +184,10 @@ impl Shared {
             Urgency::Now => &self.requested_now,
             Urgency::Soon => &self.requested_soon,
         };
+        // Mostly another one has asked already: a look leaves the cache line where it is.
+        if requested.load(Ordering::Relaxed) >= epoch {
+            return;
+        }
         // Whoever raised it to this epoch wakes the flusher. Ordered by `signal` with its look.
         if requested.fetch_max(epoch, Ordering::Relaxed) >= epoch {
             return;
@@ -247,7 +251,10 @@ impl Shared {
                 tick = now + IDLE_FLUSH;
                 // No appender holds its buffer and waits for `signal` and `slots` at once.
                 drop(signal);
-                if self.anything_buffered() {
+                // The mark also moves when the last flush took the records of a time drawn since it
+                // looked at the clock.
+                let behind = || self.durable_mark.load(Ordering::Relaxed) < (self.clock)();
+                if self.anything_buffered() || behind() {
                     return false;
                 }
                 signal = self.signal.lock();
@@ -314,6 +321,16 @@ impl Shared {
         stats.image_bytes += images;
     }
 
+    /// The largest time up to which all times were noted before the cut. The clock is asked first: a
+    /// time that a section behind the cut notes is either above that answer, or was given before it,
+    /// and then that section is over, or is waited for, when its buffer is looked at.
+    pub(crate) fn mark_of(&self, cut: u64) -> u64 {
+        let now = (self.clock)();
+        let slots = self.slots.lock();
+        let behind = slots.iter().filter_map(|slot| slot.buffer.lock().first_time_behind(cut));
+        behind.fold(now, |mark, first| mark.min(first.saturating_sub(1)))
+    }
+
     /// A write or a sync of the log failed, or one of its threads did: nothing will be durable any
     /// more.
     pub(crate) fn poison(&self, why: String) {
@@ -329,7 +346,8 @@ impl Shared {
 
     /// Everything up to the cut is durable.
     pub(crate) fn publish(&self, cut: &Cut, mark: u64) {
-        self.durable_mark.store(mark, Ordering::Release);
+        // Never back: a time that lies behind one cut can lie before the next.
+        self.durable_mark.fetch_max(mark, Ordering::AcqRel);
         self.waits.publish(cut, &self.durable_epoch);
     }
 }

@@ -9,6 +9,7 @@ pub mod exit;
 pub mod live;
 pub mod maintain;
 pub mod probe;
+pub mod simulate;
 pub mod units;
 pub mod ycsb;
 pub mod ycsb_run;
@@ -52,6 +53,8 @@ pub enum Command {
     Load(dump::LoadFlags),
     /// Measures the device under a directory: reads and writes per second against queue depth.
     Probe(probe::ProbeFlags),
+    /// Replays page traces through replacement policies and counts misses, reads and writes.
+    Simulate(Box<simulate::SimulateFlags>),
 }
 
 /// Parses `arguments`, the first of which is the program's name, and does what they say.
@@ -84,7 +87,11 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
     match &command {
         Command::Ycsb(flags) => flags.spec().map(drop)?,
         Command::Probe(flags) => flags.check()?,
-        Command::Verify(_) | Command::Stat(_) | Command::Dump(_) | Command::Load(_) => {}
+        Command::Verify(_)
+        | Command::Stat(_)
+        | Command::Dump(_)
+        | Command::Load(_)
+        | Command::Simulate(_) => {}
     }
     Ok(Some(command))
 }
@@ -106,6 +113,7 @@ fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
         Command::Dump(flags) => dump::dump(&flags, &mut std::io::stdout().lock(), &interrupt),
         Command::Load(flags) => dump::load(&flags, &mut std::io::stdin().lock(), &interrupt),
         Command::Probe(flags) => probe::probe(&flags, &interrupt),
+        Command::Simulate(flags) => simulate::simulate(&flags, command_line(arguments), &interrupt),
     }
 }
 

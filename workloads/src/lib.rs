@@ -9,5 +9,6 @@ pub mod key;
 pub mod machine;
 pub mod report;
 pub mod rng;
+pub mod simulate;
 pub mod ycsb;
 pub mod zipf;

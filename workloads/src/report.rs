@@ -279,7 +279,8 @@ pub(crate) mod tests {
             "restarts",
         ];
         assert_eq!(keys(&json["buffer"]), buffer);
-        assert_eq!(keys(&json["log"]), ["bytes", "syncs", "commits"]);
+        let log = ["bytes", "syncs", "commits", "record_bytes", "sync_us", "checkpoints"];
+        assert_eq!(keys(&json["log"]), log);
         assert_eq!(keys(&json["process"]), ["peak_rss_bytes", "user_seconds", "system_seconds"]);
         assert_eq!(keys(&json["check"]), ["passed", "conditions"]);
         assert_eq!(json["run"]["operations"], 1000);

@@ -66,9 +66,7 @@ fn values_that_make_no_sense_together_are_refused() {
         ("--duration 1s --operations 5", ["--duration", "--operations", "cannot be used with"]),
         ("--threads 1000 --tasks 4096", ["4096000", "in flight", "at most 65536"]),
         ("--db x --io memory", ["--db", "--io memory", "uring or threads"]),
-        ("--log on", ["--log on", "no write-ahead log yet", "off"]),
-        ("--durability sync", ["--durability", "no write-ahead log yet", "leave the flag out"]),
-        ("--durability none", ["--durability", "no write-ahead log yet", "leave the flag out"]),
+        ("--log-limit 1MiB", ["--log-limit", "too small", "2 MiB"]),
     ] {
         let words: Vec<&str> = ["ycsb"].into_iter().chain(arguments.split(' ')).collect();
         refused(&words, &parts);
@@ -155,4 +153,62 @@ fn help_shows_units_and_defaults() {
 #[test]
 fn no_arguments_at_all_are_refused() {
     refused(&[], &["requires a subcommand", "ycsb, verify, stat"]);
+}
+
+/// A folder with a small trace in it, and the path of the trace.
+fn small_trace(text: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("small.csv");
+    std::fs::write(&path, text).unwrap();
+    let path = path.to_str().unwrap().to_owned();
+    (folder, path)
+}
+
+#[test]
+fn simulate_refuses_bad_input_and_says_what_is_accepted() {
+    let (_folder, path) = small_trace("1,R\n2,W\n3,R\n");
+    for (arguments, parts) in [
+        (&["--policy", "astrology"][..], &["astrology", "lru", "opt"][..]),
+        (&["--policy", "clock:hands=2"], &["hands", "ref_at_load"]),
+        (&["--policy", "clock:ref_at_load=2"], &["ref_at_load", "0 or 1"]),
+        (&["--normalise", "nobody"], &["nobody", "lru"]),
+        (&["--cache", "0"], &["\"0\"", "above 0", "5%"]),
+        (&["--cache", "1,x%"], &["x%", "5%"]),
+        (&["--cache", "4"], &["4 pages", "3 different pages", "at most 3"]),
+        (&["--read-cost", "0"], &["--read-cost", "above 0"]),
+        (&["--asymmetry", "fast"], &["--asymmetry", "fast", "above 0"]),
+        (&["--concurrency", "0"], &["--concurrency", "1.."]),
+        (&["--format", "xml"], &["xml", "text, json, csv"]),
+    ] {
+        let words: Vec<&str> =
+            ["simulate", "--trace", &path].into_iter().chain(arguments.iter().copied()).collect();
+        refused(&words, parts);
+    }
+    refused(&["simulate"], &["--trace", "not provided"]);
+    refused(&["simulate", "--trace", "/no/such/trace.csv"], &["/no/such/trace.csv"]);
+    let (_folder, path) = small_trace("1,R\n2\n");
+    refused(&["simulate", "--trace", &path], &["small.csv", "line 2", "page,R"]);
+    let (_folder, path) = small_trace("");
+    refused(&["simulate", "--trace", &path], &["small.csv", "no access"]);
+}
+
+#[test]
+fn simulate_prints_one_line_for_each_trace_cache_and_policy() {
+    let (_folder, path) = small_trace("1,R\n2,W\n3,R\n1,R\n2,R\n3,W\n");
+    let run = |format: &str| {
+        let words = ["simulate", "--trace", &path, "--policy", "lru", "fifo", "--cache", "2,3"];
+        let output = wattle(&[&words[..], &["--format", format]].concat());
+        assert_eq!(output.status.code(), Some(0));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let csv = run("csv");
+    let lines: Vec<&str> = csv.lines().collect();
+    assert_eq!(lines.len(), 5);
+    assert!(lines[0].starts_with("trace,cache_pages,policy,accesses,misses,reads,writes,"));
+    assert!(lines[1].starts_with("small,2,lru,6,6,6,2,1,2200.0,"), "{csv}");
+    assert!(lines[4].starts_with("small,3,fifo,6,3,3,2,2,1900.0,"), "{csv}");
+    assert!(run("json").contains("\"writes_at_end\""));
+    assert!(run("text").contains("cache of 2 pages"));
+    let output = wattle(&["simulate", "--list-policies"]);
+    assert!(String::from_utf8(output.stdout).unwrap().contains("ref_at_load"));
 }

@@ -236,3 +236,29 @@ const _: () = {
     assert!(Slot::VALUE_SHIFT - Slot::SUFFIX_SHIFT == 11 && 31 - Slot::VALUE_SHIFT == 11);
     assert!(Slot::SPECIAL == 1 << 31);
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_page_has_the_numbers_of_the_code() {
+        let page = include_str!("../../../buffer/FORMAT.md");
+        for (offset, bytes, field) in [
+            (COUNT, 2, "count"),
+            (CAPACITY, 2, "capacity"),
+            (HEAP_TOP, 2, "heap top"),
+            (GARBAGE, 2, "garbage"),
+            (PREFIX_OFF, 4, "prefix"),
+            (LOWER_OFF, 4, "lower fence"),
+            (UPPER_OFF, 4, "upper fence"),
+            (RESERVED, 16, "zero"),
+            (HINTS, 4 * HINT_COUNT, "hints"),
+        ] {
+            let row = format!("| {offset} | {bytes} | {field}");
+            assert!(page.contains(&row), "FORMAT.md lacks: {row}");
+        }
+        assert!(page.contains(&format!("| {HEADS} | | heads")));
+        assert!(page.contains(&format!("at most {} bytes each", crate::CHUNK)));
+    }
+}

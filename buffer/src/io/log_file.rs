@@ -115,8 +115,12 @@ impl LogStorage for FileLog {
             let name = entry.file_name();
             let number = name.to_str().and_then(|name| name.strip_suffix(".log"));
             let Some(number) = number.filter(|digits| digits.len() == 16) else { continue };
-            if let Ok(number) = number.parse() {
-                found.push((number, entry.metadata()?.len()));
+            let Ok(number) = number.parse() else { continue };
+            match entry.metadata() {
+                Ok(metadata) => found.push((number, metadata.len())),
+                // The log may be shortened while it is listed.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
             }
         }
         found.sort_unstable();

@@ -43,10 +43,75 @@ pub(super) enum Kind {
     Special,
 }
 
+/// Who made a change.
+#[derive(Debug)]
+pub(super) enum Writer {
+    /// A transaction, whose state says whether it is committed.
+    Txn(Arc<TxnState>),
+    /// One that had committed at this time when the change was stored.
+    Done(u64),
+}
+
+/// Who makes a change.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum By<'t> {
+    /// A transaction.
+    Txn(&'t Arc<TxnState>),
+    /// One that has committed at this time.
+    Done(u64),
+}
+
+impl By<'_> {
+    fn owned(self) -> Writer {
+        match self {
+            By::Txn(state) => Writer::Txn(state.clone()),
+            By::Done(ts) => Writer::Done(ts),
+        }
+    }
+
+    /// Its number; 0 if it does not matter.
+    pub fn id(self) -> u64 {
+        match self {
+            By::Txn(state) => state.id(),
+            By::Done(_) => 0,
+        }
+    }
+}
+
+impl Writer {
+    fn status(&self) -> Status {
+        match self {
+            Writer::Txn(state) => state.status(),
+            Writer::Done(ts) => Status::Committed(*ts),
+        }
+    }
+
+    /// The commit time, once committed.
+    pub fn committed_ts(&self) -> Option<u64> {
+        match self {
+            Writer::Txn(state) => state.committed_ts(),
+            Writer::Done(ts) => Some(*ts),
+        }
+    }
+
+    /// See [`By::id`].
+    pub fn id(&self) -> u64 {
+        match self {
+            Writer::Txn(state) => state.id(),
+            Writer::Done(_) => 0,
+        }
+    }
+
+    /// It is this transaction.
+    pub fn is(&self, txn: &TxnState) -> bool {
+        matches!(self, Writer::Txn(state) if std::ptr::eq(&**state, txn))
+    }
+}
+
 /// One change of the record.
 #[derive(Debug)]
 pub(super) struct Version {
-    pub writer: Arc<TxnState>,
+    pub writer: Writer,
     /// The key, then the value before the change.
     bytes: Vec<u8>,
     /// Commit time of the oldest change merged into this one, 0 if none was.
@@ -137,14 +202,14 @@ pub(super) struct Chain {
 
 impl Version {
     fn new(
-        writer: &Arc<TxnState>,
+        writer: By<'_>,
         key: &[u8],
         before: Option<(&[u8], bool)>,
         spare: &mut Spare,
     ) -> Version {
         let size = key.len() + before.map_or(0, |(value, _)| value.len());
         let mut version = Version {
-            writer: writer.clone(),
+            writer: writer.owned(),
             bytes: spare.take(size),
             from: 0,
             kind: Kind::Absent,
@@ -192,7 +257,7 @@ impl Chain {
         hash: u64,
         tree: TreeId,
         key: &[u8],
-        writer: &Arc<TxnState>,
+        writer: By<'_>,
         before: Option<(&[u8], bool)>,
         spare: &mut Spare,
     ) -> Chain {
@@ -231,7 +296,7 @@ impl Chain {
     /// May `me` change the record?
     pub fn check(&self, me: Option<&Arc<TxnState>>, snapshot: u64) -> WriteCheck {
         let writer = &self.newest.writer;
-        if me.is_some_and(|me| Arc::ptr_eq(me, writer)) {
+        if me.is_some_and(|me| writer.is(me)) {
             return WriteCheck::Own;
         }
         match writer.status() {
@@ -249,7 +314,7 @@ impl Chain {
     pub fn push(
         &mut self,
         key: &[u8],
-        writer: &Arc<TxnState>,
+        writer: By<'_>,
         before: Option<(&[u8], bool)>,
         horizon: u64,
         spare: &mut Spare,
@@ -261,7 +326,7 @@ impl Chain {
             for version in self.older.drain(..) {
                 spare.give(version.bytes);
             }
-            self.newest.writer.clone_from(writer);
+            self.newest.writer = writer.owned();
             self.newest.fill(key, before);
             self.prune_above = PRUNE_ABOVE as u32;
             return;
@@ -296,7 +361,7 @@ impl Chain {
         let mut candidate: Option<&Version> = None;
         let mut found = 0;
         for version in std::iter::once(&self.newest).chain(self.older.iter().rev()) {
-            if me.is_some_and(|me| std::ptr::eq(me, &*version.writer)) {
+            if me.is_some_and(|me| version.writer.is(me)) {
                 break;
             }
             match (version.writer.status(), at) {
@@ -325,7 +390,7 @@ impl Chain {
     pub fn changed_since(&self, me: &TxnState, snapshot: u64, below: u64) -> Changed {
         let mut undecided = None;
         for version in std::iter::once(&self.newest).chain(self.older.iter().rev()) {
-            if std::ptr::eq(me, &*version.writer) {
+            if version.writer.is(me) {
                 continue;
             }
             match version.writer.status() {
@@ -341,7 +406,10 @@ impl Chain {
                 _ => {}
             }
         }
-        undecided.map_or(Changed::Unchanged, |writer| Changed::Undecided(writer.clone()))
+        match undecided {
+            Some(Writer::Txn(state)) => Changed::Undecided(state.clone()),
+            _ => Changed::Unchanged,
+        }
     }
 
     /// Commit time of the oldest version, if it is committed.

@@ -299,7 +299,7 @@ mod tests {
     fn collect_sees_open_snapshots_sorted() {
         let (clock, snapshots) = (Clock::new(), Snapshots::new());
         let slots: Vec<_> = (0..3).map(|_| snapshots.acquire()).collect();
-        let active = snapshots.collect(&clock);
+        let active = snapshots.collect(&clock, &clock);
         assert_eq!((active.oldest, active.as_of, active.oldest_writer_since), (1, 1, 1));
         assert!(active.list.is_empty() && !snapshots.any_active());
         for at in [2, 0, 1] {
@@ -307,14 +307,14 @@ mod tests {
             assert_eq!(slots[at].open(&clock), clock.now());
         }
         clock.draw();
-        let active = snapshots.collect(&clock);
+        let active = snapshots.collect(&clock, &clock);
         assert_eq!((active.oldest, active.as_of), (2, 5));
         assert_eq!(active.list, [2, 3, 4]);
         assert!(snapshots.any_active());
         assert!(active.any_in(2, 3) && active.any_in(0, 9) && active.any_in(4, 5));
         assert!(!active.any_in(0, 2) && !active.any_in(5, 9) && !active.any_in(3, 3));
         slots[2].close();
-        assert_eq!(snapshots.collect(&clock).list, [3, 4]);
+        assert_eq!(snapshots.collect(&clock, &clock).list, [3, 4]);
     }
 
     #[test]
@@ -324,7 +324,7 @@ mod tests {
         slot.announce(&clock);
         clock.draw();
         other.open(&clock);
-        let active = snapshots.collect(&clock);
+        let active = snapshots.collect(&clock, &clock);
         assert_eq!((active.oldest, active.as_of, &active.list[..]), (1, 1, &[2][..]));
         assert!(!slot.cancel(1) && snapshots.any_active());
         assert_eq!(snapshots.cancel_below(9), 1);
@@ -339,7 +339,7 @@ mod tests {
         clock.draw();
         assert!(!slot.is_cancelled() && slot.cancel(old) && slot.is_cancelled());
         assert!(!slot.cancel(old));
-        let active = snapshots.collect(&clock);
+        let active = snapshots.collect(&clock, &clock);
         assert_eq!((active.oldest, active.list.len()), (2, 0));
         assert!(snapshots.any_active(), "its transaction still runs");
         slot.close();
@@ -361,13 +361,13 @@ mod tests {
         a.start_logging(12);
         b.start_writing(&clock);
         b.start_logging(7);
-        let active = snapshots.collect(&clock);
+        let active = snapshots.collect(&clock, &clock);
         assert_eq!((active.oldest_writer_since, active.oldest_first_epoch), (2, Some(7)));
         assert!(snapshots.any_active() && a.is_writing());
         b.close();
-        assert_eq!(snapshots.collect(&clock).oldest_first_epoch, Some(9));
+        assert_eq!(snapshots.collect(&clock, &clock).oldest_first_epoch, Some(9));
         a.close();
-        let active = snapshots.collect(&clock);
+        let active = snapshots.collect(&clock, &clock);
         assert_eq!((active.oldest_writer_since, active.oldest_first_epoch), (3, None));
         assert!(!snapshots.any_active());
     }

@@ -88,7 +88,7 @@ impl World {
             19 => self.mark(who % TXNS),
             20..24 => self.move_reader(who % READERS, more),
             24..28 => self.collect(more),
-            28 => self.known.push(self.snapshots.collect(&self.clock)),
+            28 => self.known.push(self.snapshots.collect(&self.clock, &self.clock)),
             29 => self.collect_late(who, more),
             _ => drop(self.clock.draw()),
         }
@@ -232,7 +232,7 @@ impl World {
     }
 
     fn collect(&mut self, more: u8) {
-        let active = self.snapshots.collect(&self.clock);
+        let active = self.snapshots.collect(&self.clock, &self.clock);
         let durable = self.clock.now().saturating_sub(u64::from(more % 4));
         self.collect_with(&active, durable);
         for key in 0..KEYS {

@@ -12,7 +12,7 @@
 //! makes that one be looked at once more.
 
 use super::{
-    chain::{Chain, Rule, Spare},
+    chain::{By, Chain, Rule, Spare},
     clock::Active,
     state::TxnState,
     versions::{ConflictWith, WriteCheck},
@@ -68,7 +68,7 @@ impl Shard {
         hash: u64,
         tree: TreeId,
         key: &[u8],
-        writer: &Arc<TxnState>,
+        writer: By<'_>,
         snapshot: u64,
         before: Option<(&[u8], bool)>,
         horizon: u64,
@@ -83,7 +83,11 @@ impl Shard {
             }
             Entry::Occupied(entry) => {
                 let chain = entry.into_mut();
-                match chain.check(Some(writer), snapshot) {
+                let me = match writer {
+                    By::Txn(state) => Some(state),
+                    By::Done(_) => None,
+                };
+                match chain.check(me, snapshot) {
                     WriteCheck::Free => {}
                     other => return other,
                 }
@@ -110,7 +114,7 @@ impl Shard {
         let mut entry = entry.unwrap_or_else(|_| panic!("no version of {key:02x?} to take back"));
         let chain = entry.get_mut();
         assert!(
-            std::ptr::eq(&*chain.newest.writer, writer),
+            chain.newest.writer.is(writer),
             "the newest version of {key:02x?} is of another transaction than {}",
             writer.id()
         );

@@ -244,7 +244,7 @@ impl World {
             }
             let durable = self.clock.now().saturating_sub(rng.random_range(0..10));
             dropped += self.versions.collect(&known, durable);
-            known = self.snapshots.collect(&self.clock);
+            known = self.snapshots.collect(&self.clock, &self.clock);
             if rng.random_range(0..4) != 0 {
                 dropped += self.versions.collect(&known, durable);
             }
@@ -282,7 +282,7 @@ fn every_snapshot_sees_all_of_each_transfer_or_nothing() {
     let sum: u64 = world.records.iter().map(|record| record.amount.load(SeqCst)).sum();
     assert_eq!(sum, RECORDS as u64 * START);
     assert!(!world.snapshots.any_active());
-    world.versions.collect(&world.snapshots.collect(&world.clock), u64::MAX);
+    world.versions.collect(&world.snapshots.collect(&world.clock, &world.clock), u64::MAX);
     assert_eq!((world.versions.records(), world.versions.bytes()), (0, 0));
 }
 
@@ -315,7 +315,7 @@ fn measure(keys: u64, batch: u64, size: u64) -> f64 {
                 snapshot = slot.open(&clock);
             }
             if i % batch == 0 {
-                versions.collect(&snapshots.collect(&clock), u64::MAX);
+                versions.collect(&snapshots.collect(&clock, &clock), u64::MAX);
             }
         }
         ended = start.elapsed().as_nanos() as f64 / updates as f64;

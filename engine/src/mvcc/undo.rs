@@ -183,6 +183,13 @@ impl UndoBuffer {
         Ok(Some(decode(&self.popped)))
     }
 
+    /// Puts the entry back that was popped last, and nothing was pushed since.
+    pub fn unpop(&mut self) {
+        let start = self.tail.len();
+        self.tail.extend_from_slice(&self.popped);
+        self.end_entry(start);
+    }
+
     /// Forgets everything: the transaction is over. Keeps a little memory for the next one.
     pub fn clear(&mut self) {
         self.tail.clear();

@@ -14,7 +14,7 @@
 //! hash that the table inside does not use. Nobody holds two of the locks.
 
 use super::{
-    chain::{Look, Rule},
+    chain::{By, Look, Rule},
     clock::Active,
     shard::Shard,
     state::TxnState,
@@ -199,6 +199,18 @@ impl Versions {
         }
     }
 
+    /// As [`Versions::push`] for a change that is a whole transaction, and is committed at `ts`.
+    ///
+    /// # Panics
+    /// If the newest change is of a transaction that is not committed.
+    #[inline]
+    pub fn push_done(&self, tree: TreeId, key: &[u8], ts: u64, before: Option<(&[u8], bool)>) {
+        match self.check_push_by(tree, key, By::Done(ts), u64::MAX, before) {
+            WriteCheck::Free => {}
+            check => panic!("a change at {ts} changes a record over {check:?}"),
+        }
+    }
+
     /// Both in one: the version is stored if the answer is [`WriteCheck::Free`]. A writer with a
     /// snapshot makes sure afterwards that this was not cancelled: the version that is in its way
     /// may be gone then.
@@ -208,6 +220,18 @@ impl Versions {
         tree: TreeId,
         key: &[u8],
         writer: &Arc<TxnState>,
+        snapshot: u64,
+        before: Option<(&[u8], bool)>,
+    ) -> WriteCheck {
+        self.check_push_by(tree, key, By::Txn(writer), snapshot, before)
+    }
+
+    #[inline]
+    fn check_push_by(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        writer: By<'_>,
         snapshot: u64,
         before: Option<(&[u8], bool)>,
     ) -> WriteCheck {
@@ -300,6 +324,11 @@ impl Versions {
         let (hash, shard) = self.lock(tree, key);
         let chain = shard.find(hash, tree, key);
         chain.map_or(Changed::Unchanged, |chain| chain.changed_since(me, snapshot, below))
+    }
+
+    /// No snapshot is below this time, now or later, and commits up to it are durable.
+    pub fn horizon(&self) -> u64 {
+        self.horizon.load(Acquire)
     }
 
     /// Whether there is any version of the record.

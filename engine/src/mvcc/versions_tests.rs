@@ -66,7 +66,7 @@ impl Fixture {
     }
 
     fn collect(&self) -> usize {
-        self.versions.collect(&self.snapshots.collect(&self.clock), EVER)
+        self.versions.collect(&self.snapshots.collect(&self.clock, &self.clock), EVER)
     }
 
     fn len(&self) -> usize {
@@ -224,7 +224,7 @@ fn versions_go_when_the_oldest_snapshot_has_passed_them_and_they_are_durable() {
     assert_eq!(f.collect(), 0);
     assert_eq!((f.sees(1), f.sees(2)), ("one".into(), "page".into()));
     slot.close();
-    let active = f.snapshots.collect(&f.clock);
+    let active = f.snapshots.collect(&f.clock, &f.clock);
     assert_eq!(f.versions.collect(&active, 1), 0, "not durable yet");
     assert_eq!(f.read(None, Snapshot::At(2)).0, Seen::Page { ts: 2 });
     assert_eq!(f.versions.collect(&active, 2), 1);
@@ -360,7 +360,7 @@ fn a_push_onto_a_chain_that_nobody_needs_starts_it_anew() {
     }
     slot.close();
     // A pass has begun and has not come to the shard.
-    f.versions.publish(f.snapshots.collect(&f.clock), f.clock.now());
+    f.versions.publish(f.snapshots.collect(&f.clock, &f.clock), f.clock.now());
     assert_eq!(f.len(), 3);
     f.change("four");
     assert_eq!((f.len(), f.sees(4), f.sees(5)), (1, "four".into(), "page".into()));
@@ -377,7 +377,7 @@ fn a_long_chain_is_pruned_by_the_writer() {
     for i in 0..1000 {
         f.change(&format!("before {i}"));
         if i % 10 == 0 {
-            f.versions.publish(f.snapshots.collect(&f.clock), 0);
+            f.versions.publish(f.snapshots.collect(&f.clock, &f.clock), 0);
         }
         longest = longest.max(f.len());
     }

@@ -3,13 +3,16 @@
 //!
 //! Invariant: records come in the order of their numbers, flush by flush.
 
-use super::Loser;
+use super::{FoundGhosts, Loser, Recovered};
 use crate::mvcc::{Savepoint, UndoBuffer};
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
 use wattle_btree::record::page_changes;
-use wattle_buffer::{PageId, Result, TreeId, is_reserved_page};
+use wattle_buffer::{BITMAP_GROUP, PageId, Result, TreeId, is_reserved_page};
 use wattle_wal::{
-    Kind,
+    Kind, LogEnd,
     record::{Op, Record},
 };
 
@@ -25,6 +28,8 @@ pub(super) struct Analysis {
     open: BTreeMap<u64, UndoBuffer>,
     /// One bit for each page.
     in_use: Vec<u64>,
+    /// Groups of pages whose bits may be others than at the checkpoint.
+    groups: BTreeSet<u64>,
     /// Pages from here on cannot be in the log.
     page_limit: u64,
     next_tree: u32,
@@ -34,7 +39,14 @@ impl Analysis {
     /// `in_use` is as of the checkpoint; `capacity` is the size of the data file in pages.
     pub fn new(in_use: Vec<u64>, capacity: u64, directory: Option<PathBuf>) -> Analysis {
         let page_limit = capacity.saturating_add(MOST_NEW_PAGES).min(PageId::MAX.0);
-        Analysis { directory, open: BTreeMap::new(), in_use, page_limit, next_tree: 0 }
+        Analysis {
+            directory,
+            open: BTreeMap::new(),
+            in_use,
+            groups: BTreeSet::new(),
+            page_limit,
+            next_tree: 0,
+        }
     }
 
     /// Follows transactions and trees.
@@ -66,7 +78,7 @@ impl Analysis {
 
     /// Follows pages that get into trees and out of them. The error is a sentence.
     pub fn op(&mut self, op: &Op<'_>) -> Result<(), String> {
-        let Analysis { in_use, page_limit, .. } = self;
+        let Analysis { in_use, groups, page_limit, .. } = self;
         let mut bad = None;
         let check = |page: PageId| page.0 < *page_limit && !is_reserved_page(page);
         if wattle_btree::record::needs_page(op.code).0 && !check(op.page) {
@@ -81,15 +93,23 @@ impl Analysis {
             if at >= in_use.len() {
                 in_use.resize(at + 1, 0);
             }
+            groups.insert(page.0 / BITMAP_GROUP);
             let bit = 1 << (page.0 % 64);
             in_use[at] = if used { in_use[at] | bit } else { in_use[at] & !bit };
         })?;
         bad.map_or(Ok(()), |page| Err(format!("no tree can have page {page}")))
     }
 
-    /// Pages in use, a number above all trees, and transactions to be rolled back.
-    pub fn finish(self) -> (Vec<u64>, TreeId, Vec<Loser>) {
+    /// What recovery gives, for a log that ends with `end`.
+    pub fn finish(self, end: LogEnd) -> Recovered {
         let losers = self.open.into_iter().map(|(txn, undo)| Loser { txn, undo });
-        (self.in_use, TreeId(self.next_tree), losers.collect())
+        Recovered {
+            end,
+            in_use: self.in_use,
+            changed_groups: self.groups,
+            next_tree: TreeId(self.next_tree),
+            losers: losers.collect(),
+            ghosts: FoundGhosts::default(),
+        }
     }
 }

@@ -202,7 +202,10 @@ impl<'f> Cache<'f> {
                 let image = image(&mut self.slabs, self.pages[&page].slot);
                 assert_eq!(image.u64_at(header::PAGE_ID), page.0, "a page is in its own place");
                 node::check(&image.0, PageId::MAX).map_err(|what| {
-                    Error::corruption(page, format_args!("the log made it a node that is none: {what}"))
+                    Error::corruption(
+                        page,
+                        format_args!("the log made it a node that is none: {what}"),
+                    )
                 })?;
                 image.seal();
             }

@@ -134,7 +134,10 @@ fn apply_one(cache: &mut Cache<'_>, item: &Item) -> Result<()> {
         return Ok(());
     }
     let lacks_tree = |found: u32| {
-        Error::corruption(page, format_args!("it belongs to tree {found}, in the log to tree {tree}"))
+        Error::corruption(
+            page,
+            format_args!("it belongs to tree {found}, in the log to tree {tree}"),
+        )
     };
     if needs_page(*code).1 && image.u32_at(header::TREE_ID) != tree.0 {
         return Err(lacks_tree(image.u32_at(header::TREE_ID)));

@@ -16,6 +16,11 @@ use wattle_btree::{Author, Hint, Stop, is_ghost};
 use wattle_buffer::{Error, Exclusive, FrameHeader, TreeId};
 use wattle_wal::epoch_of;
 
+/// Memory of a version besides key and value, about.
+const VERSION_OVERHEAD: usize = 96;
+/// A transaction is too large for versions when its own would take more than this part of the limit.
+const LARGE_SHARE: u64 = 4;
+
 /// Bits of a hint that is no time.
 const NO_TIME: u64 = 0b11 << 62;
 
@@ -38,6 +43,15 @@ impl Before {
 
     fn get(&self) -> Option<(&[u8], bool)> {
         self.special.map(|special| (&self.bytes[..], special))
+    }
+}
+
+impl Core {
+    /// No snapshot needs the ghost of a record. One that is there without a version may be of a
+    /// transaction that has the tree for itself, or had it.
+    fn may_purge(&self, open: &OpenTree, key: &[u8]) -> bool {
+        // The transaction before the versions: it had versions before it closed the tree.
+        open.closed.is_over(self.versions.horizon()) && !self.versions.contains(open.tree.id(), key)
     }
 }
 
@@ -73,17 +87,48 @@ impl<'t> TxnAuthor<'t> {
         TxnAuthor { core, txn, tree, state, before: Before::default(), first: false, pending: None }
     }
 
+    /// A transaction that has changed more than versions can be kept of takes the tree for itself.
+    fn close_tree_if_large(&mut self) -> Result<(), Stop> {
+        if self.txn.version_bytes <= self.core.version_bytes / LARGE_SHARE {
+            return Ok(());
+        }
+        match self.tree.closed.close(self.state.id()) {
+            true => Ok(()),
+            false => Err(conflict(self.tree, ConflictWith::Active)),
+        }
+    }
+
     /// Takes back the undo entry of a change that was not made.
     fn withdraw(&mut self) -> Result<(), Error> {
-        if let Some(mark) = self.pending.take() {
-            self.txn.undo.pop(mark)?;
-        }
-        Ok(())
+        withdraw(self.txn, &mut self.pending)
     }
 
     /// The operation is over: an entry of a change that was not made is taken back.
     pub fn finish(mut self) -> Result<(), Error> {
         self.withdraw()
+    }
+}
+
+impl Drop for TxnAuthor<'_> {
+    fn drop(&mut self) {
+        // An operation that was given up while it waited.
+        give_up(self.core, self.txn, &mut self.pending);
+    }
+}
+
+/// Takes back the undo entry of a change that was not made.
+fn withdraw(txn: &mut Txn, pending: &mut Option<Savepoint>) -> Result<(), Error> {
+    if let Some(mark) = *pending {
+        txn.undo.pop(mark)?;
+        *pending = None;
+    }
+    Ok(())
+}
+
+fn give_up(core: &Core, txn: &mut Txn, pending: &mut Option<Savepoint>) {
+    if let Err(error) = withdraw(txn, pending) {
+        // A roll-back would put something back that was never changed.
+        core.poison(&format!("an undo entry could not be taken back: {error}"));
     }
 }
 
@@ -95,8 +140,13 @@ impl Author for TxnAuthor<'_> {
         before: Option<(&[u8], bool)>,
     ) -> Result<(), Stop> {
         self.withdraw()?;
+        self.close_tree_if_large()?;
+        let id = self.state.id();
+        if self.tree.closed.is_closed_to(id) {
+            return Err(conflict(self.tree, ConflictWith::Active));
+        }
         let hint = header.version_hint();
-        self.first = true;
+        self.first = !self.tree.closed.is_owned_by(id);
         if hint > self.txn.snapshot {
             let versions = &self.core.versions;
             let id = self.tree.tree.id();
@@ -108,6 +158,10 @@ impl Author for TxnAuthor<'_> {
             if self.txn.slot.is_cancelled() {
                 // Whether a commit lies above the snapshot can no longer be known.
                 return Err(Stop::Error(super::view::too_old(self.core)));
+            }
+            if let Some(ts) = self.tree.closed.hidden_since(self.txn.snapshot) {
+                // Nor can it where changes left no versions.
+                return Err(conflict(self.tree, ConflictWith::Committed { ts }));
             }
         }
         let mark = self.txn.undo.mark();
@@ -132,6 +186,8 @@ impl Author for TxnAuthor<'_> {
         self.txn.last_gsn = self.txn.last_gsn.max(leaf.gsn());
         if self.first {
             let before = self.before.get();
+            let bytes = key.len() + before.map_or(0, |(bytes, _)| bytes.len()) + VERSION_OVERHEAD;
+            self.txn.version_bytes += bytes as u64;
             self.core.versions.push(self.tree.tree.id(), key, &self.state, before);
         }
         let header = leaf.header();
@@ -149,7 +205,7 @@ impl Author for TxnAuthor<'_> {
     }
 
     fn may_purge(&self, key: &[u8]) -> bool {
-        !self.core.versions.contains(self.tree.tree.id(), key)
+        self.core.may_purge(self.tree, key)
     }
 }
 
@@ -157,7 +213,6 @@ impl Author for TxnAuthor<'_> {
 pub(crate) struct AutoAuthor<'t> {
     core: &'t Core,
     tree: &'t Arc<OpenTree>,
-    state: Arc<TxnState>,
     before: Before,
     /// Time of the commit, once drawn.
     pub time: u64,
@@ -170,8 +225,7 @@ pub(crate) struct AutoAuthor<'t> {
 impl<'t> AutoAuthor<'t> {
     pub fn new(core: &'t Core, tree: &'t Arc<OpenTree>, buffer: Vec<u8>) -> AutoAuthor<'t> {
         let before = Before { bytes: buffer, special: None };
-        let state = Arc::new(TxnState::new(0));
-        AutoAuthor { core, tree, state, before, time: 0, epoch: 0, met_large: false }
+        AutoAuthor { core, tree, before, time: 0, epoch: 0, met_large: false }
     }
 
     /// Gives the buffer back.
@@ -188,6 +242,9 @@ impl Author for AutoAuthor<'_> {
         key: &[u8],
         before: Option<(&[u8], bool)>,
     ) -> Result<(), Stop> {
+        if self.tree.closed.is_closed_to(0) {
+            return Err(conflict(self.tree, ConflictWith::Active));
+        }
         if header.version_hint() & NO_TIME != 0 {
             let id = self.tree.tree.id();
             let check = self.core.versions.check(id, key, None, u64::MAX);
@@ -212,30 +269,31 @@ impl Author for AutoAuthor<'_> {
     }
 
     #[inline]
-    fn drawn(&mut self) {
-        self.state.start_commit();
+    fn drawn(&mut self) -> Option<u64> {
+        // Whoever opens a snapshot at this time or later finds the leaf latched until it is done.
         self.time = self.core.clock.draw();
-        self.state.set_ts(self.time);
+        Some(self.time)
     }
 
     #[inline]
     fn done(&mut self, leaf: &Exclusive<'_>, key: &[u8]) {
-        self.core.versions.push(self.tree.tree.id(), key, &self.state, self.before.get());
+        self.core.versions.push_done(self.tree.tree.id(), key, self.time, self.before.get());
         let header = leaf.header();
         let hint = match Hint::of(header.version_hint()) {
-            Hint::Committed(_) => Hint::Committed(self.time),
+            // A transaction that changed the page may have drawn a later time than this commit, and
+            // ended, since this one drew its time.
+            Hint::Committed(time) => Hint::Committed(time.max(self.time)),
             Hint::Unknown(changed) if self.core.oldest_writer() >= changed => {
-                Hint::Committed(self.time)
+                Hint::Committed(self.core.clock.now())
             }
             _ => Hint::Unknown(self.core.ids.now()),
         };
         header.set_version_hint(hint.word());
         self.epoch = epoch_of(leaf.gsn());
-        self.state.committed(self.time);
     }
 
     fn may_purge(&self, key: &[u8]) -> bool {
-        !self.core.versions.contains(self.tree.tree.id(), key)
+        self.core.may_purge(self.tree, key)
     }
 }
 
@@ -245,12 +303,27 @@ pub(crate) struct SystemOf<'t> {
     core: &'t Core,
     tree: TreeId,
     txn: Option<&'t mut Txn>,
+    /// The tree, where ghosts are removed.
+    open: Option<&'t OpenTree>,
     pending: Option<Savepoint>,
 }
 
 impl<'t> SystemOf<'t> {
     pub fn new(core: &'t Core, tree: TreeId, txn: Option<&'t mut Txn>) -> SystemOf<'t> {
-        SystemOf { core, tree, txn, pending: None }
+        SystemOf { core, tree, txn, open: None, pending: None }
+    }
+
+    /// To remove ghosts.
+    pub fn purging(core: &'t Core, open: &'t OpenTree) -> SystemOf<'t> {
+        SystemOf { core, tree: open.tree.id(), txn: None, open: Some(open), pending: None }
+    }
+}
+
+impl Drop for SystemOf<'_> {
+    fn drop(&mut self) {
+        if let Some(txn) = &mut self.txn {
+            give_up(self.core, txn, &mut self.pending);
+        }
     }
 }
 
@@ -262,11 +335,10 @@ impl Author for SystemOf<'_> {
         before: Option<(&[u8], bool)>,
     ) -> Result<(), Stop> {
         if let Some(txn) = &mut self.txn {
-            if let Some(mark) = self.pending.take() {
-                txn.undo.pop(mark)?;
-            }
-            self.pending = Some(txn.undo.mark());
+            withdraw(txn, &mut self.pending)?;
+            let mark = txn.undo.mark();
             txn.undo.push(self.tree, false, key, before)?;
+            self.pending = Some(mark);
         }
         Ok(())
     }
@@ -288,6 +360,6 @@ impl Author for SystemOf<'_> {
     }
 
     fn may_purge(&self, key: &[u8]) -> bool {
-        !self.core.versions.contains(self.tree, key)
+        self.open.is_some_and(|open| self.core.may_purge(open, key))
     }
 }

@@ -1,6 +1,6 @@
 //! A transaction: its snapshot, its state, what it would take to put everything back.
 
-use super::{ReadSet, Ticket, view};
+use super::{LogHandle, ReadSet, Ticket, view};
 use crate::{
     catalog::OpenTree,
     engine::Core,
@@ -88,7 +88,15 @@ pub(crate) struct Txn {
     pub garbage: Vec<Garbage>,
     /// Why it can only be aborted.
     pub must_abort: Option<String>,
+    /// An operation of several steps is under way, or was given up in the middle.
+    pub half_done: bool,
+    /// Roll-backs to savepoints: the number of each, and to where, both ascending. One that was
+    /// followed by another which went further back is left out.
+    rollbacks: Vec<(u64, Savepoint)>,
+    next_rollback: u64,
     pub last_gsn: Gsn,
+    /// Memory of the versions that it made, about.
+    pub version_bytes: u64,
     pub options: TxnOptions,
 }
 
@@ -118,7 +126,11 @@ impl Txn {
             reads: serializable.then(RefCell::default),
             garbage: Vec::new(),
             must_abort: None,
+            half_done: false,
+            rollbacks: Vec::new(),
+            next_rollback: 0,
             last_gsn: Gsn(0),
+            version_bytes: 0,
             options,
         }
     }
@@ -127,7 +139,8 @@ impl Txn {
     #[inline]
     pub fn check(&self) -> Result<()> {
         match &self.must_abort {
-            None => Ok(()),
+            None if !self.half_done => Ok(()),
+            None => Err(Error::MustAbort("an operation of it was given up half way".to_string())),
             Some(why) => Err(Error::MustAbort(why.clone())),
         }
     }
@@ -185,19 +198,46 @@ impl Txn {
         (self.undo.mark(), self.garbage.len())
     }
 
+    /// Number of the next roll-back to a savepoint.
+    pub fn next_rollback(&self) -> u64 {
+        self.next_rollback
+    }
+
+    /// Whether what lay before `mark`, when `next_rollback` was the number of the next roll-back, is
+    /// still there.
+    pub fn reaches(&self, mark: Savepoint, next_rollback: u64) -> bool {
+        let since = self.rollbacks.partition_point(|(number, _)| *number < next_rollback);
+        // The first one since went furthest back.
+        mark <= self.undo.mark() && self.rollbacks.get(since).is_none_or(|(_, to)| mark <= *to)
+    }
+
+    /// Everything after `mark` is taken back.
+    pub fn rolled_back_to(&mut self, mark: Savepoint) {
+        while self.rollbacks.last().is_some_and(|(_, to)| mark <= *to) {
+            self.rollbacks.pop();
+        }
+        self.rollbacks.push((self.next_rollback, mark));
+        self.next_rollback += 1;
+    }
+
     /// Commits: from here on everyone sees the changes. Gives the time of the commit, 0 without
     /// changes. The caller made sure of room in the log, and validated.
-    pub fn commit(&mut self, core: &Core, cx: &Context) -> (Ticket, u64) {
+    pub fn commit(
+        &mut self,
+        core: &Core,
+        cx: &Context,
+        log: Option<&Arc<LogHandle>>,
+    ) -> (Ticket, u64) {
         let durability = self.durability(core);
-        let ticket = |epoch: u64| match (&core.log, durability.urgency()) {
-            (Some(log), Some(urgency)) => Ticket::new(log.clone(), epoch, urgency),
+        let ticket = |epoch: u64, time: u64| match (log, durability.urgency()) {
+            (Some(log), Some(urgency)) => Ticket::new(log, epoch, time, urgency),
             _ => Ticket::done(),
         };
         let Some(state) = self.state.clone() else {
             // What was read must be durable before anyone relies on it.
             let pending = self.seen.get() > core.durable();
             let epoch = core.log.as_ref().map_or(0, |log| log.epoch());
-            let ticket = if pending { ticket(epoch) } else { Ticket::done() };
+            let ticket = if pending { ticket(epoch, self.seen.get()) } else { Ticket::done() };
             self.end(core);
             return (ticket, 0);
         };
@@ -214,6 +254,7 @@ impl Txn {
                 // Drawn inside of the section: see `Core::durable`. A validated transaction has
                 // drawn its time already, inside of this session's last section.
                 let time = self.draw(core, &state);
+                section.note_time(time);
                 section.start(Kind::Commit, 0, state.id(), Gsn(0));
                 section.finish();
                 (section.epoch(), time)
@@ -221,7 +262,8 @@ impl Txn {
         };
         state.committed(time);
         self.resolve_hints(core, state.id(), time);
-        let ticket = ticket(epoch);
+        self.open_trees(state.id(), time);
+        let ticket = ticket(epoch, time);
         core.janitor.add(time, std::mem::take(&mut self.garbage));
         self.end(core);
         (ticket, time)
@@ -245,6 +287,13 @@ impl Txn {
         let (mark, time) = (Hint::Txn(id).word(), Hint::Committed(time).word());
         for frame in self.frames.drain(..) {
             core.pool.header(frame).resolve_version_hint(mark, time);
+        }
+    }
+
+    /// Trees that it had for itself are open to others again.
+    pub fn open_trees(&self, id: u64, time: u64) {
+        if self.version_bytes > 0 {
+            self.trees.iter().for_each(|tree| tree.closed.open(id, time));
         }
     }
 

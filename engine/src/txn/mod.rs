@@ -23,6 +23,8 @@ mod view;
 pub use self::core::{Durability, Isolation, TxnOptions};
 pub use ticket::Ticket;
 
+pub(crate) use ticket::LogHandle;
+
 pub(crate) use self::core::{Garbage, Txn};
 pub(crate) use author::{AutoAuthor, SystemOf, TxnAuthor};
 pub(crate) use rollback::{UndoAuthor, rollback};

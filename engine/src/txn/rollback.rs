@@ -6,14 +6,15 @@
 //! A record that was put back is open to others at once. The end of a complete roll-back is logged
 //! too.
 
-use super::Txn;
+use super::{Garbage, Txn};
 use crate::{
+    catalog::OpenTree,
     engine::Core,
-    mvcc::{Savepoint, TxnState, UndoEntry},
+    mvcc::{Savepoint, TxnState, UndoBuffer, UndoEntry},
     ops::{self, Resolve},
 };
 use std::sync::Arc;
-use wattle_btree::{Author, Before, Journal, Stop, Undo};
+use wattle_btree::{Author, Before, Journal, Stop, Tree, Undo, is_ghost};
 use wattle_buffer::{Error, Exclusive, FrameHeader, Gsn, Result, TreeId};
 use wattle_wal::Kind;
 
@@ -52,21 +53,13 @@ impl Author for UndoAuthor<'_> {
 /// Takes back everything after `until`.
 ///
 /// # Errors
-/// Failed I/O. The transaction is not rolled back then, and nobody may rely on that: the engine is
-/// poisoned, and recovery does it.
+/// Failed I/O. What was taken back by then stays so, and the rest can be tried again; so it can when
+/// the future is dropped half way.
 pub(crate) async fn rollback<R: Resolve>(
     session: &R,
     txn: &mut Txn,
     until: Option<Savepoint>,
 ) -> Result<()> {
-    let outcome = undo(session, txn, until).await;
-    if let Err(error) = &outcome {
-        session.core().poison(&format!("a transaction could not be rolled back: {error}"));
-    }
-    outcome
-}
-
-async fn undo<R: Resolve>(session: &R, txn: &mut Txn, until: Option<Savepoint>) -> Result<()> {
     let core = session.core();
     let Some(state) = txn.state.clone() else { return Ok(()) };
     if let Journal::On(_, appender) = &session.cx().journal {
@@ -91,45 +84,68 @@ async fn undo<R: Resolve>(session: &R, txn: &mut Txn, until: Option<Savepoint>) 
             None => Before::Absent,
         };
         let version_of = first.then(|| state.clone());
-        let author = UndoAuthor { core, tree, txn: state.id(), version_of, last_gsn: Gsn(0) };
-        let gsn = put_back(session, txn, &Undo { tree, key: &key, before }, author).await?;
-        txn.last_gsn = txn.last_gsn.max(gsn);
+        let mut author = UndoAuthor { core, tree, txn: state.id(), version_of, last_gsn: Gsn(0) };
+        let undo = Undo { tree, key: &key, before };
+        let mut popped = Popped { undo: &mut txn.undo, put_back: false };
+        let open = txn.trees.iter().find(|open| open.tree_of(tree).is_some());
+        let underfull = put_back(session, open, &undo, &mut author).await?;
+        popped.put_back = true;
+        drop(popped);
+        txn.last_gsn = txn.last_gsn.max(author.last_gsn);
+        if let (Before::Value { bytes, special: true }, Some(open)) = (before, open)
+            && is_ghost((bytes, true))
+        {
+            // Whoever wanted to clear it away may have found the record in its place.
+            core.janitor.add(core.clock.now(), vec![Garbage::Ghost(open.clone(), key.clone())]);
+        }
+        if underfull && let Some(tree) = find_tree(core, open, tree) {
+            ops::merge(session, tree, &key).await;
+        }
     }
     if until.is_none() {
         log_end(session, state.id(), txn.last_gsn);
         let now = core.clock.now();
         txn.resolve_hints(core, state.id(), now);
+        txn.open_trees(state.id(), 0);
         state.aborted();
         txn.end(core);
     }
     Ok(())
 }
 
-/// Puts one record back; gives the number of the change.
+/// An undo entry that was taken off and goes back unless the record is put back.
+struct Popped<'t> {
+    undo: &'t mut UndoBuffer,
+    put_back: bool,
+}
+
+impl Drop for Popped<'_> {
+    fn drop(&mut self) {
+        if !self.put_back {
+            self.undo.unpop();
+        }
+    }
+}
+
+fn find_tree<'t>(
+    core: &'t Core,
+    open: Option<&'t Arc<OpenTree>>,
+    tree: TreeId,
+) -> Option<&'t Tree> {
+    open.and_then(|open| open.tree_of(tree)).or_else(|| core.catalog.system_tree(tree))
+}
+
+/// Puts one record back; gives whether its leaf should be merged.
 async fn put_back<R: Resolve>(
     session: &R,
-    txn: &Txn,
+    open: Option<&Arc<OpenTree>>,
     undo: &Undo<'_>,
-    mut author: UndoAuthor<'_>,
-) -> Result<Gsn> {
-    let core = session.core();
-    let lost = || {
-        let what = format!("tree {} of a transaction is not open", undo.tree);
-        Error::Limit(what)
-    };
+    author: &mut UndoAuthor<'_>,
+) -> Result<bool> {
+    let tree = find_tree(session.core(), open, undo.tree)
+        .ok_or_else(|| Error::Limit(format!("tree {} of a transaction is not open", undo.tree)))?;
     let cx = session.cx();
-    let open = txn.trees.iter().find_map(|open| open.tree_of(undo.tree));
-    let tree = open.or_else(|| core.catalog.system_tree(undo.tree)).ok_or_else(lost)?;
-    let underfull = ops::run(session, |_| {
-        let outcome = tree.restore_step(cx, undo.key, undo.before, &mut author);
-        // The step that ends calls the author once; one that is run again has not.
-        outcome
-    })
-    .await?;
-    if underfull {
-        ops::merge(session, tree, undo.key).await;
-    }
-    Ok(author.last_gsn)
+    ops::run(session, |_| tree.restore_step(cx, undo.key, undo.before, author)).await
 }
 
 /// Logs that a transaction was rolled back completely.

@@ -16,13 +16,20 @@ use crate::{
 };
 use std::{ops::Bound, sync::Arc};
 use wattle_btree::{Cursor, Direction, Seen, Step, Stop, View};
-use wattle_buffer::{Error, FrameHeader, TreeId};
+use wattle_buffer::{Error, FrameHeader};
 
 /// What a transaction read.
 #[derive(Default)]
 pub(crate) struct ReadSet {
     points: Vec<(Arc<OpenTree>, Vec<u8>)>,
-    ranges: Vec<(Arc<OpenTree>, Bound<Vec<u8>>, Bound<Vec<u8>>)>,
+    ranges: Vec<KeyRange>,
+}
+
+/// A range of keys of a tree.
+struct KeyRange {
+    tree: Arc<OpenTree>,
+    low: Bound<Vec<u8>>,
+    high: Bound<Vec<u8>>,
 }
 
 impl ReadSet {
@@ -33,7 +40,7 @@ impl ReadSet {
 
     /// A range was read.
     pub fn range(&mut self, tree: &Arc<OpenTree>, low: Bound<Vec<u8>>, high: Bound<Vec<u8>>) {
-        self.ranges.push((tree.clone(), low, high));
+        self.ranges.push(KeyRange { tree: tree.clone(), low, high });
     }
 }
 
@@ -46,10 +53,10 @@ pub(crate) fn validate(core: &Core, txn: &Txn) -> Step<()> {
     let (Some(reads), Some(me)) = (&txn.reads, &txn.state) else { return Ok(()) };
     let reads = reads.borrow();
     for (tree, key) in &reads.points {
-        check(core, tree.tree.id(), key, me, txn.snapshot)?;
+        check(core, tree, key, me, txn.snapshot)?;
     }
-    for (tree, low, high) in &reads.ranges {
-        let mut view = Unchanged { core, tree: tree.tree.id(), me, snapshot: txn.snapshot };
+    for KeyRange { tree, low, high } in &reads.ranges {
+        let mut view = Unchanged { core, tree, me, snapshot: txn.snapshot };
         let mut cursor = Cursor::new(low.clone(), high.clone(), Direction::Forward);
         while !cursor.is_at_end() {
             cursor.load_step(&tree.tree, &mut view)?;
@@ -61,11 +68,12 @@ pub(crate) fn validate(core: &Core, txn: &Txn) -> Step<()> {
     Ok(())
 }
 
-fn check(core: &Core, tree: TreeId, key: &[u8], me: &TxnState, snapshot: u64) -> Step<()> {
-    match core.versions.changed_since(tree, key, me, snapshot, u64::MAX) {
-        Changed::Unchanged => Ok(()),
+fn check(core: &Core, tree: &OpenTree, key: &[u8], me: &TxnState, snapshot: u64) -> Step<()> {
+    match core.versions.changed_since(tree.tree.id(), key, me, snapshot, u64::MAX) {
+        // Where changes left no versions, nobody can say.
+        Changed::Unchanged if tree.closed.hidden_since(snapshot).is_none() => Ok(()),
         Changed::Undecided(_) => Err(Stop::Restart),
-        Changed::Changed { .. } => {
+        Changed::Unchanged | Changed::Changed { .. } => {
             let what = "it changed what this transaction read, and committed first";
             Err(Stop::Error(Error::Conflict(what.to_string())))
         }
@@ -75,7 +83,7 @@ fn check(core: &Core, tree: TreeId, key: &[u8], me: &TxnState, snapshot: u64) ->
 /// A view that fails on records that others changed after the snapshot.
 struct Unchanged<'v> {
     core: &'v Core,
-    tree: TreeId,
+    tree: &'v OpenTree,
     me: &'v TxnState,
     snapshot: u64,
 }

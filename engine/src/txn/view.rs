@@ -14,15 +14,16 @@ use wattle_buffer::{Error, FrameHeader, Result, TreeId};
 pub(crate) struct TxnView<'t> {
     core: &'t Core,
     txn: &'t Txn,
+    open: &'t OpenTree,
     tree: TreeId,
     /// Pages with nothing newer need no second look.
     bound: u64,
 }
 
 impl<'t> TxnView<'t> {
-    pub fn new(core: &'t Core, txn: &'t Txn, tree: &OpenTree) -> TxnView<'t> {
+    pub fn new(core: &'t Core, txn: &'t Txn, tree: &'t OpenTree) -> TxnView<'t> {
         let bound = txn.snapshot.min(core.durable());
-        TxnView { core, txn, tree: tree.tree.id(), bound }
+        TxnView { core, txn, open: tree, tree: tree.tree.id(), bound }
     }
 }
 
@@ -39,7 +40,13 @@ impl View for TxnView<'_> {
         if txn.slot.is_cancelled() {
             return Err(Stop::Error(too_old(self.core)));
         }
+        // After the look: the tree is closed before the first change without a version.
+        let me = txn.state.as_ref().map_or(0, |state| state.id());
+        if self.open.closed.hides_from(me, txn.snapshot) {
+            return Err(Stop::Error(hidden(self.open)));
+        }
         let (seen, time) = translate(seen)?;
+        let time = time.max(self.open.closed.last_within(txn.snapshot));
         txn.seen.set(txn.seen.get().max(time));
         Ok(seen)
     }
@@ -54,9 +61,19 @@ pub(crate) fn too_old(core: &Core) -> Error {
     ))
 }
 
+/// The error of a reader that would need a version which was never kept.
+fn hidden(tree: &OpenTree) -> Error {
+    Error::SnapshotTooOld(format!(
+        "a transaction that is too large for versions of records changes the tree {:?}, or did so \
+         after the snapshot was taken",
+        tree.name
+    ))
+}
+
 /// See the module documentation.
 pub(crate) struct AutoView<'t> {
     core: &'t Core,
+    open: &'t OpenTree,
     tree: TreeId,
     /// The newest commit of the session, which it sees in any case.
     own: u64,
@@ -64,8 +81,8 @@ pub(crate) struct AutoView<'t> {
 }
 
 impl<'t> AutoView<'t> {
-    pub fn new(core: &'t Core, tree: &OpenTree, own: u64) -> AutoView<'t> {
-        AutoView { core, tree: tree.tree.id(), own, bound: core.durable().max(own) }
+    pub fn new(core: &'t Core, tree: &'t OpenTree, own: u64) -> AutoView<'t> {
+        AutoView { core, open: tree, tree: tree.tree.id(), own, bound: core.durable().max(own) }
     }
 }
 
@@ -78,7 +95,15 @@ impl View for AutoView<'_> {
 
     fn look(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<Seen, Stop> {
         let time = || self.core.durable().max(self.own);
-        translate(self.core.versions.read_at(self.tree, key, time, value)).map(|(seen, _)| seen)
+        let seen = self.core.versions.read_at(self.tree, key, time, value);
+        if self.open.closed.is_closed_to(0) {
+            return Err(Stop::Error(hidden(self.open)));
+        }
+        if self.open.closed.hides_from(0, time()) {
+            // It has committed, and will be durable in a moment.
+            return Err(Stop::Restart);
+        }
+        translate(seen).map(|(seen, _)| seen)
     }
 }
 

@@ -13,9 +13,7 @@ use std::{
         atomic::{AtomicU64, Ordering::SeqCst},
     },
 };
-use wattle::io::{
-    Cut, LogStorage, PageWrite, ReadFuture, ReadTarget, SimStorage, Storage,
-};
+use wattle::io::{Cut, LogStorage, PageWrite, ReadFuture, ReadTarget, SimStorage, Storage};
 use wattle_buffer::{Gsn, PageId, PageImage, page::header};
 
 /// Events of one line of a workload: how many are acknowledged, how many were begun.

@@ -221,7 +221,10 @@ impl Driver {
     }
 
     /// A transaction that leaves its number, unless it is aborted.
-    fn in_transaction(&mut self, body: impl FnOnce(&mut Driver, &mut Transaction<'_>, &mut Work) -> bool) {
+    fn in_transaction(
+        &mut self,
+        body: impl FnOnce(&mut Driver, &mut Transaction<'_>, &mut Work) -> bool,
+    ) {
         let session = self.session.take().expect("a session");
         let mut txn = session.begin().expect("begin");
         let mut work = Work { state: self.state.clone(), changes: Vec::new() };
@@ -418,7 +421,11 @@ impl Driver {
     }
 
     /// Does something with the last handle of a tree. The janitor may have one for a moment.
-    fn alone<T>(&mut self, name: &str, mut what: impl FnMut(&Engine, Tree) -> wattle::Result<T>) -> T {
+    fn alone<T>(
+        &mut self,
+        name: &str,
+        mut what: impl FnMut(&Engine, Tree) -> wattle::Result<T>,
+    ) -> T {
         for _ in 0..100 {
             let tree = self.tree(name);
             self.trees.remove(name);
@@ -444,7 +451,8 @@ impl Driver {
     fn new_name(&mut self) -> String {
         loop {
             let long = if self.one_in(8) { "n".repeat(200) } else { String::new() };
-            let name = format!("{}{}{long}", ["a", "b", "c"][self.below(3) as usize], self.below(100));
+            let name =
+                format!("{}{}{long}", ["a", "b", "c"][self.below(3) as usize], self.below(100));
             if !self.state.trees.contains_key(&name) {
                 return name;
             }
@@ -462,7 +470,9 @@ impl Driver {
             };
             records.insert(key, value);
         }
-        let put = |(key, value): (&Vec<u8>, &Bytes)| Change::Put(name.clone(), key.clone(), value.clone());
+        let put = |(key, value): (&Vec<u8>, &Bytes)| {
+            Change::Put(name.clone(), key.clone(), value.clone())
+        };
         let number = self.issue(records.iter().map(put).collect());
         let tree = self.tree(&name);
         let session = self.session.take().expect("a session");

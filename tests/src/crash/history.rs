@@ -130,7 +130,11 @@ impl State {
         }
         let more = lines.len().saturating_sub(8);
         lines.truncate(8);
-        format!("{}{}", lines.join("; "), if more > 0 { format!("; and {more} more") } else { String::new() })
+        format!(
+            "{}{}",
+            lines.join("; "),
+            if more > 0 { format!("; and {more} more") } else { String::new() }
+        )
     }
 }
 

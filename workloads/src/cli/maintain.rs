@@ -1,12 +1,14 @@
 //! `wattle verify` and `wattle stat`: looking over a store.
 
+use std::io::Write;
+
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use wattle::{PAGE_SIZE, Stats, TreeStat, VerifyReport};
 
 use super::common::{Format, StoreFlags};
-use super::exit::{Exit, failed};
+use super::exit::{Exit, failed, not_opened};
 use crate::report::figures::{bytes, count, table};
 
 /// Flags of `verify`.
@@ -27,6 +29,11 @@ pub struct StatFlags {
     /// The store.
     #[command(flatten)]
     pub store: StoreFlags,
+
+    /// Print the log instead, one line for each flush and record. The store is not opened, and what
+    /// is in the log stays there.
+    #[arg(long, conflicts_with = "format")]
+    pub log: bool,
 
     /// How to print the result.
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -52,6 +59,9 @@ pub fn verify(flags: &VerifyFlags) -> Result<(), Exit> {
 
 /// Shows the sizes of a store.
 pub fn stat(flags: &StatFlags) -> Result<(), Exit> {
+    if flags.log {
+        return log(flags);
+    }
     let engine = flags.store.open(false)?;
     let trees = engine.tree_stats().map_err(failed("measuring the trees"))?;
     let sizes = Sizes::of(&engine.stats(), &trees);
@@ -60,6 +70,23 @@ pub fn stat(flags: &StatFlags) -> Result<(), Exit> {
         Format::Json => println!("{}", json(&sizes)),
     }
     engine.close().map_err(failed("closing the store"))
+}
+
+/// Prints the log.
+fn log(flags: &StatFlags) -> Result<(), Exit> {
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut written = Ok(());
+    let dumped = wattle::dump_log(&flags.store.path, &mut |line| {
+        if written.is_ok() {
+            written = writeln!(out, "{line}");
+        }
+    });
+    match written.and_then(|()| out.flush()) {
+        // Whoever reads has seen enough.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
+        written => written.map_err(failed("writing the log"))?,
+    }
+    dumped.map_err(not_opened)
 }
 
 fn json(value: &impl Serialize) -> String {
@@ -75,6 +102,7 @@ struct Verdict {
     file_pages: u64,
     trees: u64,
     records: u64,
+    log_bytes: u64,
     problems: Vec<String>,
 }
 
@@ -87,16 +115,18 @@ impl Verdict {
             file_pages: report.file_pages,
             trees: report.trees,
             records: report.records,
+            log_bytes: report.log_bytes,
             problems: report.problems,
         }
     }
 
     fn text(&self) -> String {
         let seen = format!(
-            "checked {} pages with {} trees and {} records",
+            "checked {} pages with {} trees and {} records, and {} of log",
             count(self.pages),
             count(self.trees),
-            count(self.records)
+            count(self.records),
+            bytes(self.log_bytes)
         );
         if self.passed {
             return format!("{seen}: nothing is wrong\n");
@@ -187,7 +217,7 @@ mod tests {
         let clean = VerifyReport { pages: 1200, trees: 2, records: 9, ..VerifyReport::default() };
         assert_eq!(
             Verdict::of(clean.clone()).text(),
-            "checked 1,200 pages with 2 trees and 9 records: nothing is wrong\n"
+            "checked 1,200 pages with 2 trees and 9 records, and 0 B of log: nothing is wrong\n"
         );
         let damaged = VerifyReport { problems: vec!["page 7 is torn".to_owned()], ..clean };
         let damaged = Verdict::of(damaged);

@@ -11,7 +11,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::task::{Context, Poll, Waker};
 
-use wattle_workloads::driver::store::{Client, Counters, Store, StoreResult, one_turn};
+use wattle_workloads::driver::store::{
+    Client, Counters, NonePending, Store, StoreResult, one_turn,
+};
 
 pub type Map = RwLock<BTreeMap<Vec<u8>, Vec<u8>>>;
 

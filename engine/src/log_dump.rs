@@ -1,0 +1,94 @@
+//! The log in words: one line for each flush and each record, for people who look for what happened.
+//! Works on a store that is closed, or was not closed; changes
+//! nothing that recovery reads.
+
+use crate::{
+    recover::{Escaped, Located, Shape, Source},
+    store::{StoreFile, StoreState},
+};
+use std::{fmt::Write, path::Path};
+use wattle_btree::{Before, Undo};
+use wattle_buffer::{Gsn, Result, io::IoKind};
+use wattle_wal::{GSN_COUNTER_BITS, Kind, epoch_of, record::Record};
+
+/// Calls `visit` with a line for each flush of the log of the store in the directory `path` and each
+/// record in it, in the order in which recovery would read them, from where it would begin.
+///
+/// A flush: its number, epoch, and bytes of records. A record: worker, kind, transaction, number as
+/// epoch and counter, its ops with page and tree, and what it would take to undo it.
+///
+/// # Errors
+/// A path that is not a store, [`crate::Error::AlreadyOpen`] while it is in use, a log that is
+/// missing or damaged, after the lines of what lies before; failed I/O.
+pub fn dump_log(path: impl AsRef<Path>, visit: &mut dyn FnMut(&str)) -> Result<()> {
+    let file = StoreFile::open(path.as_ref(), IoKind::Threads, false)?;
+    let block = file.read_superblock()?;
+    if block.state != StoreState::Logged {
+        visit("the store was closed without a log: recovery would read nothing");
+        return Ok(());
+    }
+    let log = file.open_log(true)?;
+    let mut source = Source::open(&file, &log, &block)?;
+    let mut line = String::new();
+    let mut write = |parts: std::fmt::Arguments<'_>, visit: &mut dyn FnMut(&str)| {
+        line.clear();
+        line.write_fmt(parts).expect("a string takes everything");
+        visit(&line);
+    };
+    let (redo, undo) = (block.redo_epoch, block.undo_epoch);
+    write(format_args!("redo from epoch {redo}, undo from epoch {undo}"), visit);
+    while let Some(flush) = source.next()? {
+        let Located { number, epoch, .. } = flush;
+        write(format_args!("flush {number}: epoch {epoch}, {} bytes", flush.bytes()), visit);
+        for (chunk, record) in flush.records()? {
+            write(format_args!("  worker {} {}", flush.chunks[chunk].0, InWords(&record)), visit);
+        }
+    }
+    Ok(())
+}
+
+struct InWords<'r>(&'r Record<'r>);
+
+impl std::fmt::Display for InWords<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let record = self.0;
+        let kind = match record.kind {
+            Kind::Change if record.is_auto() => "auto-change",
+            Kind::Change => "change",
+            Kind::Commit => "commit",
+            Kind::End => "end",
+            Kind::Note => "note",
+        };
+        let Gsn(gsn) = record.gsn;
+        let counter = gsn & ((1 << GSN_COUNTER_BITS) - 1);
+        write!(f, "{kind} txn {} gsn {}.{counter}", record.txn, epoch_of(record.gsn))?;
+        for op in record.ops() {
+            write!(f, "; page {} tree {} ", op.page, op.tree)?;
+            match Shape::parse(op.code, op.payload) {
+                Ok(shape) => write!(f, "{shape}")?,
+                Err(what) => write!(f, "op {} that makes no sense: {what}", op.code)?,
+            }
+        }
+        match record.kind {
+            _ if record.undo.is_empty() => Ok(()),
+            Kind::Change => write_undo(f, record.undo),
+            _ => write!(f, "; {} bytes", record.undo.len()),
+        }
+    }
+}
+
+fn write_undo(f: &mut std::fmt::Formatter<'_>, bytes: &[u8]) -> std::fmt::Result {
+    let Undo { tree, key, before } = match Undo::decode(bytes) {
+        Ok(undo) => undo,
+        Err(what) => return write!(f, "; undo that makes no sense: {what}"),
+    };
+    write!(f, "; undo tree {tree} {} to ", Escaped(key))?;
+    match before {
+        Before::Absent => write!(f, "absent"),
+        Before::Value { bytes, special: false } => write!(f, "value of {} bytes", bytes.len()),
+        Before::Value { bytes, special: true } => {
+            write!(f, "special value of {} bytes", bytes.len())
+        }
+        Before::Patch { offset, bytes } => write!(f, "patch of {} bytes at {offset}", bytes.len()),
+    }
+}

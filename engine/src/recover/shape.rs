@@ -1,0 +1,191 @@
+//! What the payload of an op looks like, for those who look at the log without applying it. Called by
+//! the check of a log and by its dump.
+//!
+//! Invariant: whatever the bytes, parsing ends with a shape or a sentence.
+
+use std::fmt;
+use wattle_btree::record::code;
+use wattle_buffer::{PAGE_SIZE, page::header};
+
+/// An op, without its page and tree.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Shape<'a> {
+    /// Head and tail bytes of an image.
+    Image { new: bool, head: usize, tail: usize },
+    /// A record gets a value of that many bytes.
+    Set { replace: bool, key: &'a [u8], value: usize, special: bool },
+    /// Bytes inside of a value.
+    Patch { key: &'a [u8], offset: usize, bytes: usize },
+    /// A record goes.
+    Remove { key: &'a [u8] },
+    /// The left half of a split.
+    Truncate { position: usize, separator: &'a [u8] },
+    /// A separator and the child right of it.
+    InsertChild { position: usize, child: u64, separator: &'a [u8] },
+    /// A separator and the child right of it go.
+    RemoveChild { position: usize },
+    /// Pages, u64 each.
+    Free { pages: &'a [u8] },
+    /// Ranges of pages, a pair of u64 each.
+    Adopt { ranges: &'a [u8] },
+}
+
+impl<'a> Shape<'a> {
+    /// Reads a payload. The error is a sentence.
+    pub fn parse(code: u8, payload: &'a [u8]) -> Result<Shape<'a>, String> {
+        let mut rest = payload;
+        let shape = match code {
+            code::IMAGE | code::NEW_IMAGE => {
+                let (head, tail) = (take_u16(&mut rest)?, take_u16(&mut rest)?);
+                if rest.len() != head + tail || head + tail > PAGE_SIZE || head < header::END {
+                    let len = rest.len();
+                    return Err(format!("an image of {head} and {tail} bytes has {len} bytes"));
+                }
+                Shape::Image { new: code == code::NEW_IMAGE, head, tail }
+            }
+            code::INSERT | code::REPLACE => {
+                let len = take_u16(&mut rest)?;
+                let special = take::<1>(&mut rest)?[0];
+                if special > 1 {
+                    return Err(format!("the kind of a value is {special}"));
+                }
+                let key = take_key(&mut rest, len)?;
+                let (replace, value) = (code == code::REPLACE, rest.len());
+                Shape::Set { replace, key, value, special: special == 1 }
+            }
+            code::PATCH => {
+                let (len, offset) = (take_u16(&mut rest)?, take_u16(&mut rest)?);
+                Shape::Patch { key: take_key(&mut rest, len)?, offset, bytes: rest.len() }
+            }
+            code::REMOVE => Shape::Remove { key: take_key(&mut rest, payload.len())? },
+            code::TRUNCATE => {
+                let position = take_u16(&mut rest)?;
+                let len = rest.len();
+                Shape::Truncate { position, separator: take_key(&mut rest, len)? }
+            }
+            code::INSERT_CHILD => {
+                let position = take_u16(&mut rest)?;
+                let child = u64::from_le_bytes(take(&mut rest)?);
+                let len = rest.len();
+                Shape::InsertChild { position, child, separator: take_key(&mut rest, len)? }
+            }
+            code::REMOVE_CHILD if payload.len() == 2 => {
+                Shape::RemoveChild { position: take_u16(&mut rest)? }
+            }
+            code::FREE if payload.len().is_multiple_of(8) => Shape::Free { pages: payload },
+            code::ADOPT if payload.len().is_multiple_of(16) => Shape::Adopt { ranges: payload },
+            code::REMOVE_CHILD | code::FREE | code::ADOPT => {
+                return Err(format!("op {code} has {} bytes", payload.len()));
+            }
+            _ => return Err(format!("there is no op {code}")),
+        };
+        Ok(shape)
+    }
+}
+
+impl fmt::Display for Shape<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let special = |special: bool| if special { " special" } else { "" };
+        match *self {
+            Shape::Image { new, head, tail } => {
+                let name = if new { "new-image" } else { "image" };
+                write!(f, "{name} of {} bytes", head + tail)
+            }
+            Shape::Set { replace, key, value, special: is_special } => {
+                let name = if replace { "replace" } else { "insert" };
+                write!(f, "{name} {} with{} {value} bytes", Escaped(key), special(is_special))
+            }
+            Shape::Patch { key, offset, bytes } => {
+                write!(f, "patch {} at {offset} with {bytes} bytes", Escaped(key))
+            }
+            Shape::Remove { key } => write!(f, "remove {}", Escaped(key)),
+            Shape::Truncate { position, separator } => {
+                write!(f, "truncate at {position}, below {}", Escaped(separator))
+            }
+            Shape::InsertChild { position, child, separator } => {
+                write!(f, "insert-child {child} at {position}, from {}", Escaped(separator))
+            }
+            Shape::RemoveChild { position } => write!(f, "remove-child at {position}"),
+            Shape::Free { pages } => write!(f, "free{}", Numbers(pages, 1)),
+            Shape::Adopt { ranges } => write!(f, "adopt{}", Numbers(ranges, 2)),
+        }
+    }
+}
+
+/// A key in quotes, readable where it is text.
+pub(crate) struct Escaped<'a>(pub &'a [u8]);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+/// A list of u64, `.1` of them joined by `+`.
+struct Numbers<'a>(&'a [u8], usize);
+
+impl fmt::Display for Numbers<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, number) in self.0.chunks_exact(8).enumerate() {
+            let number = u64::from_le_bytes(number.try_into().expect("8 bytes"));
+            let between = if index.is_multiple_of(self.1) { ' ' } else { '+' };
+            write!(f, "{between}{number}")?;
+        }
+        Ok(())
+    }
+}
+
+fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], String> {
+    let (taken, left) = rest.split_first_chunk().ok_or("an op is cut short")?;
+    *rest = left;
+    Ok(*taken)
+}
+
+fn take_u16(rest: &mut &[u8]) -> Result<usize, String> {
+    take(rest).map(|bytes| usize::from(u16::from_le_bytes(bytes)))
+}
+
+fn take_key<'a>(rest: &mut &'a [u8], len: usize) -> Result<&'a [u8], String> {
+    if len > wattle_btree::MAX_KEY {
+        return Err(format!("a key has {len} bytes"));
+    }
+    let (key, left) = rest.split_at_checked(len).ok_or("a key is cut short")?;
+    *rest = left;
+    Ok(key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_op_that_is_cut_short_or_too_long_is_refused_or_another_op() {
+        let mut image = vec![0; 4 + 100 + 60];
+        (image[0], image[2]) = (100, 60);
+        let ops: [(u8, Vec<u8>, &str); 9] = [
+            (code::IMAGE, image, "image of 160 bytes"),
+            (code::INSERT, b"\x02\0\x01k\"value".to_vec(), r#"insert "k\"" with special 5 bytes"#),
+            (code::PATCH, b"\x01\0\x07\0kxyz".to_vec(), r#"patch "k" at 7 with 3 bytes"#),
+            (code::REMOVE, b"\0\xff".to_vec(), r#"remove "\x00\xff""#),
+            (code::TRUNCATE, b"\x03\0sep".to_vec(), r#"truncate at 3, below "sep""#),
+            (
+                code::INSERT_CHILD,
+                b"\x03\0\x09\0\0\0\0\0\0\0sep".to_vec(),
+                r#"insert-child 9 at 3, from "sep""#,
+            ),
+            (code::REMOVE_CHILD, b"\x03\0".to_vec(), "remove-child at 3"),
+            (code::FREE, [7u64, 8].map(u64::to_le_bytes).concat(), "free 7 8"),
+            (code::ADOPT, [7u64, 8].map(u64::to_le_bytes).concat(), "adopt 7+8"),
+        ];
+        for (code, payload, text) in ops {
+            assert_eq!(Shape::parse(code, &payload).expect(text).to_string(), text);
+            for len in 0..payload.len() {
+                if let Ok(shape) = Shape::parse(code, &payload[..len]) {
+                    assert_ne!(shape.to_string(), text, "{len} bytes");
+                }
+            }
+        }
+        assert!(Shape::parse(0, b"").is_err() && Shape::parse(12, b"").is_err());
+        assert!(Shape::parse(code::REMOVE, &[0; wattle_btree::MAX_KEY + 1]).is_err());
+    }
+}

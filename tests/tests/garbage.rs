@@ -1,0 +1,292 @@
+//! What transactions leave behind: large values that were replaced, ghosts of removed records,
+//! transactions that were dropped where nobody could wait. Old snapshots see it as long as they
+//! live; then it is cleared away, and the room is there again.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use wattle::{
+    Durability, Engine, Error, MIN_LOG_BYTES, Options, Session, Transaction, Tree,
+    io::{Fault, FaultPlan, Op, SimStorage},
+};
+use wattle_tests::harness::{Device, assert_verified, rounds, small_pool};
+
+fn modes(frames: u64) -> [Options; 3] {
+    let logged = small_pool(frames).log_bytes(MIN_LOG_BYTES).stall_timeout(Duration::from_secs(10));
+    [logged.clone().log(false), logged.clone(), logged.durability(Durability::None)]
+}
+
+fn each_mode(test: impl Fn(&Engine, &Tree, &Session)) {
+    for options in modes(96) {
+        println!("{options:?}");
+        let engine = Device::memory().open(options).expect("open");
+        let tree = engine.tree("tree").expect("tree");
+        let session = engine.session().expect("session");
+        test(&engine, &tree, &session);
+        drop(session);
+        assert_verified(&engine);
+        drop(tree);
+        engine.close().expect("close");
+    }
+}
+
+fn large(number: u32, version: u8) -> Vec<u8> {
+    let len = 2000 + (number as usize * 7919 + usize::from(version) * 104_729) % 30_000;
+    (0..len).map(|i| (i as u8).wrapping_mul(31) ^ version ^ number as u8).collect()
+}
+
+fn see(txn: &Transaction<'_>, tree: &Tree, number: u32) -> Option<Vec<u8>> {
+    txn.get(tree, &number.to_be_bytes()).expect("get")
+}
+
+fn eventually(what: &str, mut is: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < Duration::from_secs(20), "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn large_pages(engine: &Engine) -> u64 {
+    engine.tree_stats().expect("sizes").iter().map(|tree| tree.large_pages).sum()
+}
+
+const VALUES: u32 = 40;
+
+#[test]
+fn old_snapshots_read_large_values_that_were_replaced_and_removed_until_they_end() {
+    each_mode(|engine, tree, session| {
+        let mut snapshots = Vec::new();
+        for version in 0..5u8 {
+            let mut txn = session.begin().expect("begin");
+            for number in 0..VALUES {
+                match (number + u32::from(version)) % 5 {
+                    0 => drop(txn.remove(tree, &number.to_be_bytes()).expect("remove")),
+                    1 => txn.put(tree, &number.to_be_bytes(), &[version; 10]).expect("put"),
+                    _ => {
+                        // Twice: the first of them is never seen by anyone.
+                        txn.put(tree, &number.to_be_bytes(), &large(number, 99)).expect("put");
+                        txn.put(tree, &number.to_be_bytes(), &large(number, version)).expect("put");
+                    }
+                }
+            }
+            if version == 3 {
+                txn.abort().expect("abort");
+                continue;
+            }
+            txn.commit().expect("commit");
+            snapshots.push((version, engine.begin().expect("begin")));
+        }
+        let check = |version: u8, txn: &Transaction<'_>| {
+            let expected = |number: u32| match (number + u32::from(version)) % 5 {
+                0 => None,
+                1 => Some(vec![version; 10]),
+                _ => Some(large(number, version)),
+            };
+            for number in 0..VALUES {
+                assert!(see(txn, tree, number) == expected(number), "{number} at {version}");
+            }
+            let found = txn.scan(tree).expect("scan").rev().map(|entry| entry.expect("entry").1);
+            assert!(found.eq((0..VALUES).rev().filter_map(expected)), "a scan at {version}");
+        };
+        // The oldest one ends first, then the newest: the others see what they saw.
+        for round in 0..4 {
+            std::thread::sleep(Duration::from_millis(20));
+            snapshots.iter().for_each(|(version, txn)| check(*version, txn));
+            drop(snapshots.remove(if round == 0 { 0 } else { snapshots.len() - 1 }));
+        }
+        for number in 0..VALUES {
+            session.remove(tree, &number.to_be_bytes()).expect("remove");
+        }
+        engine.sync().expect("sync");
+        eventually("all chunks are cleared away", || large_pages(engine) <= 1);
+    });
+}
+
+#[test]
+fn aborted_large_values_leave_no_chunks() {
+    each_mode(|engine, tree, session| {
+        session.put(tree, &0u32.to_be_bytes(), &large(0, 1)).expect("put");
+        let before = engine.stats().used_pages;
+        for turn in 0..20 * rounds() {
+            let mut txn = session.begin().expect("begin");
+            for number in 0..VALUES {
+                txn.put(tree, &number.to_be_bytes(), &large(number, turn as u8)).expect("put");
+            }
+            let savepoint = txn.savepoint();
+            txn.remove(tree, &0u32.to_be_bytes()).expect("remove");
+            txn.put(tree, &1u32.to_be_bytes(), &large(1, 200)).expect("put");
+            if turn % 2 == 0 {
+                txn.rollback_to(&savepoint).expect("roll back");
+                assert!(see(&txn, tree, 1) == Some(large(1, turn as u8)));
+            }
+            if turn % 3 == 0 {
+                drop(txn)
+            } else {
+                txn.abort().expect("abort")
+            }
+            assert_eq!(session.scan(tree).expect("scan").count(), 1);
+        }
+        assert!(session.get(tree, &0u32.to_be_bytes()).expect("get") == Some(large(0, 1)));
+        let after = engine.stats().used_pages;
+        assert!(after <= before + 10, "{before} pages before, {after} after");
+    });
+}
+
+#[test]
+fn ghosts_vanish_when_no_snapshot_needs_them() {
+    const RECORDS: u32 = 20_000;
+    each_mode(|engine, tree, session| {
+        let empty = engine.stats().used_pages;
+        for in_one in [false, true] {
+            for number in 0..RECORDS {
+                session.put_async(tree, &number.to_be_bytes(), &[7; 40]).map(drop).expect("put");
+            }
+            let old = engine.begin().expect("begin");
+            let mut txn = session.begin().expect("begin");
+            for number in 0..RECORDS {
+                let key = number.to_be_bytes();
+                if in_one {
+                    assert!(txn.remove(tree, &key).expect("remove"));
+                } else {
+                    session.remove_async(tree, &key).map(drop).expect("remove");
+                }
+            }
+            txn.commit().expect("commit");
+            engine.sync().expect("sync");
+            assert_eq!(session.scan(tree).expect("scan").count(), 0);
+            assert_eq!(old.scan(tree).expect("scan").count(), RECORDS as usize);
+            std::thread::sleep(Duration::from_millis(50));
+            assert_eq!(old.scan(tree).expect("scan").rev().count(), RECORDS as usize);
+            drop(old);
+            eventually("the pages come back", || engine.stats().used_pages <= empty + 12);
+        }
+    });
+}
+
+#[test]
+fn ghosts_that_a_roll_back_puts_back_vanish_too() {
+    const RECORDS: u32 = 5000;
+    each_mode(|engine, tree, session| {
+        let empty = engine.stats().used_pages;
+        for number in 0..RECORDS {
+            session.put_async(tree, &number.to_be_bytes(), &[7; 100]).map(drop).expect("put");
+        }
+        let old = engine.begin().expect("begin");
+        for number in 0..RECORDS {
+            session.remove_async(tree, &number.to_be_bytes()).map(drop).expect("remove");
+        }
+        engine.sync().expect("sync");
+        let mut txn = session.begin().expect("begin");
+        for number in 0..RECORDS {
+            txn.put(tree, &number.to_be_bytes(), &[8; 100]).expect("put");
+        }
+        drop(old);
+        // Whoever looks for the ghosts meanwhile finds records in their place.
+        std::thread::sleep(Duration::from_millis(100));
+        txn.abort().expect("abort");
+        assert_eq!(session.scan(tree).expect("scan").count(), 0);
+        eventually("the pages come back", || engine.stats().used_pages <= empty + 12);
+    });
+}
+
+#[test]
+fn inserts_between_ghosts_find_room_in_their_leaves() {
+    each_mode(|engine, tree, session| {
+        // The same keys again and again: without reuse of the room of ghosts the tree would grow.
+        for number in 0..2000u32 {
+            session.put_async(tree, &number.to_be_bytes(), &[0; 100]).map(drop).expect("put");
+        }
+        engine.sync().expect("sync");
+        let before = engine.stats().used_pages;
+        for turn in 0..30 * rounds() {
+            let mut txn = session.begin().expect("begin");
+            for number in 0..2000u32 {
+                let key = (number * 7 % 2000).to_be_bytes();
+                assert!(txn.remove(tree, &key).expect("remove"));
+                if number % 3 == turn as u32 % 3 {
+                    txn.insert(tree, &key, &[turn as u8; 120]).expect("insert");
+                } else {
+                    txn.put(tree, &key, &[turn as u8; 60]).expect("put");
+                }
+            }
+            txn.commit().expect("commit");
+        }
+        assert_eq!(session.scan(tree).expect("scan").count(), 2000);
+        let after = engine.stats().used_pages;
+        assert!(after <= before * 2 + 20, "{before} pages before, {after} after");
+    });
+}
+
+#[test]
+fn asynchronous_transactions_dropped_anywhere_are_rolled_back() {
+    const RECORDS: u32 = 20_000;
+    // Reads that take a while, so that tasks are dropped in the middle of operations.
+    let latency = Fault::Latency(Duration::from_micros(300));
+    let plan = FaultPlan::new(1).sometimes(Op::Read, 0.3, latency);
+    for options in modes(48) {
+        println!("{options:?}");
+        let device = Device::sim(&Arc::new(SimStorage::new(plan.clone())));
+        let engine = device.open(options).expect("open");
+        let tree = engine.tree("tree").expect("tree");
+        let session = engine.session().expect("session");
+        let records = (0..RECORDS).map(|number| (number.to_be_bytes(), [0; 100]));
+        session.bulk_load(&tree, records).expect("load");
+        let before: Vec<_> = session.scan(&tree).expect("scan").map(Result::unwrap).collect();
+        let (ours, theirs) = (engine.clone(), tree.clone());
+        wattle::run(16, async move {
+            let session = ours.async_session().expect("session");
+            for turn in 0..30 * rounds() as u32 {
+                let tasks: Vec<_> = (0..4u32)
+                    .map(|task| {
+                        let (session, tree) = (session.clone(), theirs.clone());
+                        tokio::task::spawn_local(async move {
+                            let mut txn = session.begin().expect("begin");
+                            for i in 0..1000u32 {
+                                // Keys of its own, so that nobody is in its way.
+                                let key = ((turn * 131 + i) * 977 % (RECORDS / 4) * 4 + task)
+                                    .to_be_bytes();
+                                match i % 5 {
+                                    0 => drop(txn.remove(&tree, &key).await?),
+                                    1 => txn.put(&tree, &key, &large(i, 3)).await?,
+                                    2 => {
+                                        let savepoint = txn.savepoint();
+                                        txn.put(&tree, &key, b"for a moment").await?;
+                                        txn.rollback_to(&savepoint).await?;
+                                    }
+                                    _ => txn.put(&tree, &key, &[turn as u8; 300]).await?,
+                                }
+                                tokio::task::yield_now().await;
+                            }
+                            txn.abort().await
+                        })
+                    })
+                    .collect();
+                for _ in 0..turn % 23 * 5 {
+                    tokio::task::yield_now().await;
+                }
+                tasks.iter().for_each(tokio::task::JoinHandle::abort);
+                for task in tasks {
+                    match task.await {
+                        // The roll-back of one that was dropped before is still under way.
+                        Ok(Err(Error::Conflict(_) | Error::MustAbort(_))) | Ok(Ok(())) => {}
+                        Ok(Err(error)) => panic!("{error}"),
+                        Err(error) => assert!(error.is_cancelled(), "{error}"),
+                    }
+                }
+            }
+        })
+        .expect("runtime");
+        // Everything is free again, in a moment.
+        for number in (0..RECORDS).step_by(7) {
+            assert!(session.modify(&tree, &number.to_be_bytes(), |_| ()).expect("modify"));
+        }
+        let after: Vec<_> = session.scan(&tree).expect("scan").map(Result::unwrap).collect();
+        assert!(before == after, "a transaction that was dropped left something");
+        drop(session);
+        assert_verified(&engine);
+        drop(tree);
+        engine.close().expect("close");
+    }
+}

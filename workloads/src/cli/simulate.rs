@@ -1,0 +1,290 @@
+//! `wattle simulate`: page traces through replacement policies.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Map, Value, json};
+
+use super::exit::{Exit, failed};
+use crate::driver::control::Interrupt;
+use crate::simulate::experiment::{CacheSize, Run, combine, run_all};
+use crate::simulate::generate::KINDS;
+use crate::simulate::policies::ALL;
+use crate::simulate::registry::Spec;
+use crate::simulate::replay::Device;
+use crate::simulate::study::{self, Resistance};
+use crate::simulate::table::{self, Row};
+use crate::simulate::trace::Trace;
+
+const MAX_THREADS: u64 = 1024;
+const MAX_CONCURRENCY: u64 = 1 << 20;
+
+/// Flags of `simulate`.
+#[derive(Args, Debug)]
+pub struct SimulateFlags {
+    /// Trace files: `page,R` or `page,W` per line, or .lis of the ARC authors, also as .zst;
+    /// gen:NAME for a synthetic one (--list-policies names them).
+    #[arg(long, value_name = "FILE", num_args = 1.., required_unless_present = "list_policies")]
+    pub trace: Vec<PathBuf>,
+
+    /// Policies with their parameters as NAME:key=value,key=value; all for every one.
+    #[arg(long, value_name = "NAME", num_args = 1.., default_value = "watt")]
+    pub policy: Vec<String>,
+
+    /// Cache sizes in pages or in percent of the different pages of a trace (then at least 10).
+    #[arg(long, value_name = "SIZE", num_args = 1.., value_delimiter = ',', default_value = "1%,5%,10%,20%,50%",
+          value_parser = CacheSize::parse)]
+    pub cache: Vec<CacheSize>,
+
+    /// Adds the misses relative to those of this policy, which is run as well.
+    #[arg(long, value_name = "NAME")]
+    pub normalise: Option<String>,
+
+    /// Time to read a page, in microseconds.
+    #[arg(long, value_name = "US", default_value_t = 100.0, value_parser = cost)]
+    pub read_cost: f64,
+
+    /// Time to write a page, in microseconds.
+    #[arg(long, value_name = "US", default_value_t = 800.0, value_parser = cost)]
+    pub write_cost: f64,
+
+    /// How many times longer a write takes than a read on the emulated device. Default: write cost
+    /// / read cost.
+    #[arg(long, value_name = "A", value_parser = cost)]
+    pub asymmetry: Option<f64>,
+
+    /// Pages that the emulated device reads or writes in the time of one.
+    #[arg(long, value_name = "K", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=MAX_CONCURRENCY))]
+    pub concurrency: u64,
+
+    /// Replays at a time, 1 to 1024. Default: all cores.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_THREADS))]
+    pub threads: Option<u64>,
+
+    /// Everything random derives from it.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+
+    /// How to print the result.
+    #[arg(long, value_enum, default_value_t = TableFormat::Text)]
+    pub format: TableFormat,
+
+    /// File for a page with miss-ratio curves, relative misses, read/write trade-off, costs,
+    /// parameter studies and a scan test.
+    #[arg(long, value_name = "FILE.html")]
+    pub report: Option<PathBuf>,
+
+    /// Names all policies with their parameters and source papers.
+    #[arg(long)]
+    pub list_policies: bool,
+}
+
+/// How to print the result of replays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TableFormat {
+    /// For people.
+    Text,
+    /// One object.
+    Json,
+    /// One line for each trace, cache and policy.
+    Csv,
+}
+
+fn cost(text: &str) -> Result<f64, String> {
+    let refused = || format!("\"{text}\" is not a number above 0");
+    text.parse().ok().filter(|cost| *cost > 0.0 && *cost <= 1e12).ok_or_else(refused)
+}
+
+impl SimulateFlags {
+    fn device(&self) -> Device {
+        Device {
+            read_us: self.read_cost,
+            write_us: self.write_cost,
+            asymmetry: self.asymmetry.unwrap_or(self.write_cost / self.read_cost),
+            concurrency: self.concurrency as usize,
+        }
+    }
+
+    /// The policies, with the one to compare with at the end if it is not among them.
+    fn specs(&self) -> Result<Vec<Spec>, Exit> {
+        let mut specs: Vec<Spec> = Vec::new();
+        let mut add = |text: &str| -> Result<(), Exit> {
+            let spec = Spec::parse(text).map_err(Exit::Usage)?;
+            if specs.iter().all(|other| other.text != spec.text) {
+                specs.push(spec);
+            }
+            Ok(())
+        };
+        for text in &self.policy {
+            match &**text {
+                "all" => ALL.iter().try_for_each(|entry| add(entry.name))?,
+                text => add(text)?,
+            }
+        }
+        self.normalise.as_deref().map_or(Ok(()), add)?;
+        Ok(specs)
+    }
+
+    fn facts(&self, device: &Device, command: String) -> Vec<(&'static str, String)> {
+        vec![
+            ("command", command),
+            ("costs", format!("read {} us, write {} us", device.read_us, device.write_us)),
+            (
+                "emulated device",
+                format!("asymmetry {}, concurrency {}", device.asymmetry, device.concurrency),
+            ),
+            ("seed", self.seed.to_string()),
+        ]
+    }
+
+    fn settings(&self, device: &Device, threads: usize) -> Map<String, Value> {
+        let files = self.trace.iter().map(|path| path.display().to_string());
+        let settings = json!({
+            "trace": files.collect::<Vec<_>>(),
+            "policy": self.policy,
+            "normalise": self.normalise,
+            "read_cost": device.read_us,
+            "write_cost": device.write_us,
+            "asymmetry": device.asymmetry,
+            "concurrency": device.concurrency,
+            "threads": threads,
+            "seed": self.seed,
+        });
+        settings.as_object().cloned().expect("the settings are an object")
+    }
+}
+
+/// Replays traces and prints the result.
+pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -> Result<(), Exit> {
+    if flags.list_policies {
+        print!("{}", list_policies());
+        return Ok(());
+    }
+    let (specs, device) = (flags.specs()?, flags.device());
+    if let Some(path) = &flags.report {
+        // Found out before the work, not after it.
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if folder.is_some_and(|folder| !folder.is_dir()) || path.is_dir() {
+            return Err(Exit::Usage(format!(
+                "--report {}: there is no folder for this file",
+                path.display()
+            )));
+        }
+    }
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = flags.threads.map_or(cores, |threads| threads as usize);
+    let traces: Vec<Trace> = flags
+        .trace
+        .iter()
+        .map(|path| Trace::read(path))
+        .collect::<Result<_, _>>()
+        .map_err(Exit::Usage)?;
+    let runs = combine(&traces, &flags.cache, &specs, flags.seed).map_err(Exit::Usage)?;
+    let progress = progress_bar(runs.iter().map(|run| run.trace.len() as u64).sum());
+    let stopped = AtomicBool::new(false);
+    let results = run_all(&runs, threads, device, &|accesses| {
+        progress.inc(accesses as u64);
+        if interrupt.requested() {
+            stopped.store(true, Ordering::Relaxed);
+        }
+        !stopped.load(Ordering::Relaxed)
+    });
+    progress.finish_and_clear();
+    let done = runs.iter().zip(&results).filter_map(|(run, counts)| {
+        let counts = (*counts)?;
+        Some(Row {
+            trace: run.trace.name().to_owned(),
+            pages: run.trace.pages(),
+            cache_pages: run.cache_pages,
+            policy: run.spec.text.clone(),
+            counts,
+            relative: None,
+        })
+    });
+    let mut rows: Vec<Row> = done.collect();
+    if let Some(policy) = &flags.normalise {
+        table::normalise(&mut rows, policy);
+    }
+    let interrupted = stopped.into_inner();
+    if let Some(path) = &flags.report {
+        let resistances = if interrupted { Vec::new() } else { resistances(&runs, device) };
+        let facts = flags.facts(&device, command);
+        let base = flags.normalise.as_deref().unwrap_or("watt");
+        let page = study::page(&facts, &rows, &device, base, &resistances);
+        std::fs::write(path, page)
+            .map_err(failed(format!("writing --report {}", path.display())))?;
+    }
+    match flags.format {
+        TableFormat::Text => {
+            print!("{}", table::text(&rows, &device, flags.normalise.as_deref()));
+        }
+        TableFormat::Csv => print!("{}", table::csv(&rows, &device, flags.normalise.is_some())),
+        TableFormat::Json => {
+            let settings = flags.settings(&device, threads);
+            println!("{:#}", table::json(&rows, &device, settings, interrupted));
+        }
+    }
+    if interrupted {
+        eprintln!("interrupted: {} of {} replays were finished", rows.len(), runs.len());
+    }
+    Ok(())
+}
+
+/// The scan test of every policy on every trace, with the smallest cache that was replayed.
+fn resistances(runs: &[Run], device: Device) -> Vec<Resistance> {
+    let smallest = |run: &&Run| {
+        runs.iter()
+            .filter(|other| std::ptr::eq(other.trace, run.trace))
+            .all(|other| other.cache_pages >= run.cache_pages)
+    };
+    let measure = |run: &Run| study::resistance(run.trace, run.cache_pages, run.spec, device);
+    runs.iter().filter(smallest).filter_map(measure).collect()
+}
+
+fn progress_bar(accesses: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template(
+        "replaying: {wide_bar} {percent} %, {per_sec} accesses, {eta} left",
+    )
+    .expect("the template is a constant that indicatif accepts");
+    ProgressBar::new(accesses).with_style(style)
+}
+
+/// All policies with their parameters, sources and costs.
+fn list_policies() -> String {
+    let mut text = String::new();
+    for entry in ALL {
+        text += &format!("{:<12} {}; {}\n", entry.name, entry.source, entry.cost);
+        for parameter in entry.parameters {
+            text += &format!(
+                "             {}={}  {} ({})\n",
+                parameter.name,
+                parameter.default,
+                parameter.about,
+                parameter.kind.describe()
+            );
+        }
+    }
+    text += "\nace(POLICY):nw=8,ne=1,prefetch=both puts ACE around a policy (Papon, Athanassoulis, ICDE 2023):\n\
+             pages written at once, pages evicted at once (1 is without prefetching), and what is read ahead\n\
+             (both, sequential or history)\n\nsynthetic traces, as --trace gen:NAME:seed=1,accesses=N,pages=N,writes=SHARE\n";
+    for kind in KINDS {
+        text += &format!("{:<12} {}\n", kind.name, kind.source);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_policies_are_listed_with_their_parameters() {
+        let text = list_policies();
+        for entry in ALL {
+            assert!(text.contains(&format!("{:<12} {}", entry.name, entry.source)));
+        }
+        assert!(text.contains("ref_at_load=1"));
+    }
+}

@@ -1,0 +1,59 @@
+//! FILO: the page that came last leaves first.
+//!
+//! Source: Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.3, with the retry queue of his
+//! Quasi-FIFO. No parameters.
+
+use crate::simulate::lists::Lists;
+use crate::simulate::policy::{Access, Policy};
+use crate::simulate::pool::{Page, Pool};
+use crate::simulate::registry::Entry;
+
+use super::fifo::Turns;
+
+pub const ENTRY: Entry = Entry {
+    name: "filo",
+    source: "Gilbert 2020, section 1.2.3",
+    cost: "O(1)",
+    parameters: &[],
+    build: |setup| Box::new(Filo { lists: Lists::new(setup.pages()), turns: Turns::default() }),
+};
+
+const STACK: usize = 0;
+const RETRY: usize = 1;
+
+struct Filo {
+    lists: Lists<2>,
+    turns: Turns,
+}
+
+impl Policy for Filo {
+    fn hit(&mut self, _: Access, _: &Pool) {}
+
+    fn select(&mut self, _: &Pool, victims: &mut Vec<Page>) {
+        let retry = self.turns.retry(self.lists.len(STACK), self.lists.len(RETRY));
+        victims.extend(match retry {
+            true => self.lists.pop_back(RETRY),
+            false => self.lists.pop_front(STACK),
+        });
+    }
+
+    fn fetch(&mut self, access: Access, _: &Pool) {
+        self.lists.push_front(STACK, access.page);
+    }
+
+    fn cannot_evict(&mut self, page: Page, _: &Pool) {
+        self.lists.push_front(RETRY, page);
+    }
+
+    fn remove(&mut self, page: Page, _: &Pool) {
+        self.lists.remove(page);
+    }
+
+    fn upcoming(&mut self, _: &Pool, take: &mut dyn FnMut(Page) -> bool) {
+        std::iter::successors(self.lists.front(STACK), |page| self.lists.after(*page)).all(take);
+    }
+
+    fn bytes_per_page(&self) -> f64 {
+        8.0
+    }
+}

@@ -1,0 +1,83 @@
+//! Hyperbolic caching: of a random sample the page with the fewest uses per time since it was
+//! loaded leaves.
+//!
+//! Source: Blankstein, Sen, Freedman, "Hyperbolic caching: flexible caching for web applications",
+//! USENIX ATC 2017, section 2. The sample of 20 is that of WATT, section 4.1. Parameter `sample`.
+
+use crate::rng::Rng;
+use crate::simulate::policy::{Access, Policy, by_frame};
+use crate::simulate::pool::{Page, PerPage, Pool, Sampler};
+use crate::simulate::registry::{Entry, Kind, Parameter};
+
+pub const ENTRY: Entry = Entry {
+    name: "hyperbolic",
+    source: "Blankstein, Sen, Freedman, USENIX ATC 2017, section 2",
+    cost: "O(sample)",
+    parameters: &[Parameter {
+        name: "sample",
+        default: "20",
+        kind: Kind::Whole(1, 4096),
+        about: "pages of which the lowest value is taken",
+    }],
+    build: |setup| {
+        Box::new(Hyperbolic {
+            sample: setup.whole("sample"),
+            now: 0,
+            pages: PerPage::new(setup.pages(), Uses { loaded: 0, count: 0 }),
+            rng: Rng::new(setup.seed, 0),
+            sampler: Sampler::new(setup.capacity),
+            drawn: Vec::new(),
+        })
+    },
+};
+
+#[derive(Clone, Copy, Debug)]
+struct Uses {
+    loaded: u32,
+    count: u32,
+}
+
+struct Hyperbolic {
+    sample: usize,
+    /// Accesses so far.
+    now: u32,
+    pages: PerPage<Uses>,
+    rng: Rng,
+    sampler: Sampler,
+    drawn: Vec<Page>,
+}
+
+impl Policy for Hyperbolic {
+    fn hit(&mut self, access: Access, _: &Pool) {
+        self.now += 1;
+        self.pages[access.page].count += 1;
+    }
+
+    fn select(&mut self, pool: &Pool, victims: &mut Vec<Page>) {
+        self.sampler.draw(pool, &mut self.rng, self.sample, &mut self.drawn);
+        let value = |page: &&Page| {
+            let Uses { loaded, count } = self.pages[**page];
+            f64::from(count) / f64::from(self.now - loaded + 1)
+        };
+        victims.extend(self.drawn.iter().min_by(|a, b| value(a).total_cmp(&value(b))));
+    }
+
+    fn fetch(&mut self, access: Access, _: &Pool) {
+        self.now += 1;
+        self.pages[access.page] = Uses { loaded: self.now, count: 1 };
+    }
+
+    fn cannot_evict(&mut self, page: Page, _: &Pool) {
+        self.pages[page].count += 1;
+    }
+
+    fn remove(&mut self, _: Page, _: &Pool) {}
+
+    fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool) {
+        by_frame(pool, self.rng.below(pool.capacity() as u64) as usize, take);
+    }
+
+    fn bytes_per_page(&self) -> f64 {
+        8.0
+    }
+}

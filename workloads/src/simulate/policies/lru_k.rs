@@ -1,0 +1,159 @@
+//! LRU-K: the page whose K-th last use is the longest ago leaves; pages with fewer uses leave
+//! before all others, by their last use.
+//!
+//! Source: O'Neil, O'Neil, Weikum, "The LRU-K page replacement algorithm for database disk
+//! buffering", SIGMOD 1993, section 2 and Figure 2.1; Gilbert 2020, section 1.2.6.
+//!
+//! Parameters: `k`; `retained`, for how many accesses the history of an evicted page is kept (the
+//! paper's retained information period; 0 forgets at once, inf never); `correlated`, accesses
+//! within which uses count as one and protect the page (the paper's correlated reference period).
+//!
+//! Keys of cached pages only grow, so the heap is repaired when a page comes to its top.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use crate::simulate::policy::{Access, Policy, by_frame};
+use crate::simulate::pool::{Page, PerPage, Pool};
+use crate::simulate::registry::{Entry, Kind, Parameter};
+
+pub const ENTRY: Entry = Entry {
+    name: "lru-k",
+    source: "O'Neil, O'Neil, Weikum, SIGMOD 1993",
+    cost: "O(log cache) amortised",
+    parameters: &[
+        Parameter {
+            name: "k",
+            default: "2",
+            kind: Kind::Whole(1, 8),
+            about: "which of the last uses counts",
+        },
+        Parameter {
+            name: "retained",
+            default: "inf",
+            kind: Kind::Number(0.0, f64::INFINITY),
+            about: "accesses for which evicted pages are remembered",
+        },
+        Parameter {
+            name: "correlated",
+            default: "0",
+            kind: Kind::Whole(0, u32::MAX as u64),
+            about: "accesses within which uses of a page are one",
+        },
+    ],
+    build: |setup| {
+        Box::new(LruK {
+            k: setup.whole("k"),
+            retained: setup.number("retained"),
+            correlated: setup.whole("correlated") as u32,
+            now: 0,
+            history: vec![0; setup.pages() * setup.whole("k")],
+            last: PerPage::new(setup.pages(), 0),
+            order: BinaryHeap::with_capacity(setup.capacity),
+            waiting: Vec::new(),
+        })
+    },
+};
+
+/// K-th last use, last use, page.
+type Key = Reverse<(u32, u32, Page)>;
+
+struct LruK {
+    k: usize,
+    retained: f64,
+    correlated: u32,
+    now: u32,
+    /// The last K uncorrelated uses of each page, newest first; 0 is none.
+    history: Vec<u32>,
+    /// The last use of any kind.
+    last: PerPage<u32>,
+    /// The cached pages, perhaps with keys of the past.
+    order: BinaryHeap<Key>,
+    /// Pages that are protected by a correlated use.
+    waiting: Vec<Key>,
+}
+
+impl LruK {
+    fn uses(&mut self, page: Page) -> &mut [u32] {
+        let first = page.0 as usize * self.k;
+        &mut self.history[first..first + self.k]
+    }
+
+    fn key(&self, page: Page) -> Key {
+        let kth = self.history[page.0 as usize * self.k + self.k - 1];
+        Reverse((kth, self.last[page], page))
+    }
+
+    fn push_use(&mut self, page: Page, shift: u32) {
+        let now = self.now;
+        let uses = self.uses(page);
+        for older in (1..uses.len()).rev() {
+            uses[older] = if uses[older - 1] == 0 { 0 } else { uses[older - 1] + shift };
+        }
+        uses[0] = now;
+    }
+}
+
+impl Policy for LruK {
+    fn hit(&mut self, access: Access, _: &Pool) {
+        self.now += 1;
+        let page = access.page;
+        let last = std::mem::replace(&mut self.last[page], self.now);
+        if self.correlated == 0 {
+            self.push_use(page, 0);
+        } else if self.now - last > self.correlated {
+            // The time of the burst does not count as distance.
+            let burst = last - self.uses(page)[0];
+            self.push_use(page, burst);
+        }
+    }
+
+    fn select(&mut self, _: &Pool, victims: &mut Vec<Page>) {
+        while let Some(Reverse((kth, last, page))) = self.order.pop() {
+            let key = self.key(page);
+            if key != Reverse((kth, last, page)) {
+                self.order.push(key);
+            } else if self.correlated > 0 && self.now + 1 - last <= self.correlated {
+                self.waiting.push(key);
+            } else {
+                victims.push(page);
+                break;
+            }
+        }
+        self.order.extend(self.waiting.drain(..));
+        if victims.is_empty() {
+            // All pages are protected: the best of them must go.
+            victims.extend(self.order.pop().map(|Reverse((_, _, page))| page));
+        }
+    }
+
+    fn fetch(&mut self, access: Access, _: &Pool) {
+        self.now += 1;
+        let page = access.page;
+        let last = std::mem::replace(&mut self.last[page], self.now);
+        if f64::from(self.now - last) > self.retained {
+            self.uses(page).fill(0);
+        }
+        self.push_use(page, 0);
+        self.order.push(self.key(page));
+    }
+
+    fn cannot_evict(&mut self, page: Page, _: &Pool) {
+        self.last[page] = self.now;
+        self.push_use(page, 0);
+        self.order.push(self.key(page));
+    }
+
+    fn remove(&mut self, page: Page, _: &Pool) {
+        self.order.retain(|Reverse((_, _, other))| *other != page);
+        self.uses(page).fill(0);
+    }
+
+    fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool) {
+        by_frame(pool, 0, take);
+    }
+
+    fn bytes_per_page(&self) -> f64 {
+        4.0 * self.k as f64
+    }
+}

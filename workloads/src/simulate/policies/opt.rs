@@ -1,0 +1,81 @@
+//! OPT: the page whose next use is farthest in the future leaves. No policy has fewer misses.
+//!
+//! Source: Bélády, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
+//! Journal 5(2), 1966 (MIN). It minimises misses and not writes. No parameters.
+
+use std::collections::BinaryHeap;
+
+use crate::simulate::policy::{Access, Policy, by_frame};
+use crate::simulate::pool::{Page, PerPage, Pool};
+use crate::simulate::registry::Entry;
+
+pub const ENTRY: Entry = Entry {
+    name: "opt",
+    source: "Bélády 1966 (MIN); knows the future",
+    cost: "O(log cache)",
+    parameters: &[],
+    build: |setup| {
+        Box::new(Opt {
+            next_use: setup.trace.next_use().to_vec(),
+            now: 0,
+            due: PerPage::new(setup.pages(), 0),
+            farthest: BinaryHeap::with_capacity(setup.capacity * 2),
+        })
+    },
+};
+
+struct Opt {
+    /// By position in the trace.
+    next_use: Vec<u32>,
+    now: usize,
+    /// Next use of each cached page.
+    due: PerPage<u32>,
+    /// Cached pages by next use. Entries of past uses stay until they are many.
+    farthest: BinaryHeap<(u32, Page)>,
+}
+
+impl Opt {
+    fn advance(&mut self, page: Page, pool: &Pool) {
+        self.due[page] = self.next_use[self.now];
+        self.now += 1;
+        if self.farthest.len() >= 4 * pool.capacity() + 64 {
+            self.farthest = pool.pages().map(|page| (self.due[page], page)).collect();
+        }
+        self.farthest.push((self.due[page], page));
+    }
+}
+
+impl Policy for Opt {
+    fn hit(&mut self, access: Access, pool: &Pool) {
+        self.advance(access.page, pool);
+    }
+
+    fn select(&mut self, pool: &Pool, victims: &mut Vec<Page>) {
+        while let Some((due, page)) = self.farthest.pop() {
+            if pool.holds(page) && self.due[page] == due {
+                victims.push(page);
+                break;
+            }
+        }
+    }
+
+    fn fetch(&mut self, access: Access, pool: &Pool) {
+        self.advance(access.page, pool);
+    }
+
+    fn cannot_evict(&mut self, page: Page, _: &Pool) {
+        // It goes back with a use that comes before all others, so that another one is tried.
+        self.due[page] = 0;
+        self.farthest.push((0, page));
+    }
+
+    fn remove(&mut self, _: Page, _: &Pool) {}
+
+    fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool) {
+        by_frame(pool, 0, take);
+    }
+
+    fn bytes_per_page(&self) -> f64 {
+        12.0
+    }
+}

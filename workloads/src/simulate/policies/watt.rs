@@ -1,0 +1,236 @@
+//! WATT: a page is worth its largest access subfrequency, plus the write weight times its largest
+//! write subfrequency; the least valuable page of a small random sample leaves.
+//!
+//! Source: Vöhringer, Leis, "Write-aware timestamp tracking", PVLDB 16(11), 2023. Tracker and value
+//! are the engine's own (`wattle_buffer::replacement`), except with parameters that only studies
+//! use (Figures 4 to 7, other aggregations and logs), which are in `watt_study`. Nothing is
+//! remembered of evicted pages.
+//!
+//! Parameters (the paper's defaults): `sample` (Figure 3), `epochs` per replacement of the whole
+//! cache, inf for one at every replacement (Figure 5), `write_weight` (Figure 8), `evict`: `single`
+//! takes the lowest of the sample, `listing` all of 64 other samples at or below it, or else it alone (Listing 2);
+//! `age`: `counted` adds the running epoch to ages, as simulations do, `plain` does not, as the
+//! engine does; and those of `watt_study`.
+
+use wattle_buffer::replacement::{FIRST_EPOCH, Replacement, Tracker, Watt as Engine};
+
+use crate::rng::Rng;
+use crate::simulate::policy::{Access, Policy, by_frame};
+use crate::simulate::pool::{Frame, Page, PerFrame, Pool, Sampler};
+use crate::simulate::registry::{Entry, Kind, Parameter, Setup};
+
+use super::watt_study::{self, Study};
+
+/// Candidates of a batch eviction (Listing 2, line 7).
+const CANDIDATES: usize = 64;
+
+pub const ENTRY: Entry = Entry {
+    name: "watt",
+    source: "Vöhringer, Leis, PVLDB 16(11), 2023",
+    cost: "O(sample)",
+    parameters: &[
+        Parameter {
+            name: "sample",
+            default: "8",
+            kind: Kind::Whole(1, 4096),
+            about: "pages of which the lowest value is taken",
+        },
+        Parameter {
+            name: "epochs",
+            default: "4",
+            kind: Kind::Number(1e-6, f64::INFINITY),
+            about: "epochs per replacement of the cache; inf for one per page",
+        },
+        Parameter {
+            name: "write_weight",
+            default: "4",
+            kind: Kind::Number(0.0, 1e6),
+            about: "weight of write frequency",
+        },
+        Parameter {
+            name: "evict",
+            default: "single",
+            kind: Kind::Word(&["single", "listing"]),
+            about: "the lowest of the sample, or all of 64 others at or below it",
+        },
+        Parameter {
+            name: "age",
+            default: "counted",
+            kind: Kind::Word(&["counted", "plain"]),
+            about: "whether the running epoch counts",
+        },
+        watt_study::ACCESS_LOG,
+        watt_study::WRITE_LOG,
+        watt_study::DAMPENING,
+        watt_study::AGGREGATE,
+        watt_study::LOGGING,
+    ],
+    build: |setup| match Study::new(setup) {
+        Some(study) => Box::new(Watt::new(setup, study)),
+        None => {
+            let watt = Engine { write_weight: setup.number("write_weight") as f32 };
+            let trackers = PerFrame::new(setup.capacity, Tracker::default);
+            Box::new(Watt::new(setup, OfEngine { watt, trackers }))
+        }
+    },
+};
+
+/// Trackers of all frames, and the values that follow from them.
+pub(super) trait Tracking: Send {
+    /// A page came into `frame`.
+    fn load(&mut self, frame: Frame, epoch: u32);
+    /// The page in `frame` is read or written.
+    fn track(&mut self, frame: Frame, epoch: u32, write: bool);
+    /// What the page in `frame` is worth.
+    fn value(&mut self, frame: Frame, now: u32) -> f32;
+    /// Bytes of a tracker.
+    fn bytes(&self) -> f64;
+}
+
+/// The engine's own tracking.
+struct OfEngine {
+    watt: Engine,
+    trackers: PerFrame<Tracker>,
+}
+
+impl Tracking for OfEngine {
+    fn load(&mut self, frame: Frame, epoch: u32) {
+        self.watt.on_load(&self.trackers[frame], epoch);
+    }
+
+    #[inline]
+    fn track(&mut self, frame: Frame, epoch: u32, write: bool) {
+        if write {
+            self.watt.on_write(&self.trackers[frame], epoch);
+        } else {
+            self.watt.on_access(&self.trackers[frame], epoch);
+        }
+    }
+
+    #[inline]
+    fn value(&mut self, frame: Frame, now: u32) -> f32 {
+        self.watt.value(&self.trackers[frame], now)
+    }
+
+    fn bytes(&self) -> f64 {
+        50.0
+    }
+}
+
+struct Watt<T> {
+    tracking: T,
+    sample: usize,
+    listing: bool,
+    /// Misses in an epoch.
+    epoch_misses: usize,
+    misses: usize,
+    /// Whether a page was evicted yet.
+    evicting: bool,
+    epoch: u32,
+    /// What ages are measured from beyond the epoch: 1 if the running one counts.
+    running: u32,
+    rng: Rng,
+    sampler: Sampler,
+    pages: Vec<Page>,
+}
+
+impl<T: Tracking> Watt<T> {
+    fn new(setup: &Setup, tracking: T) -> Self {
+        Self {
+            tracking,
+            sample: setup.whole("sample"),
+            listing: setup.word("evict") == "listing",
+            epoch_misses: ((setup.capacity as f64 / setup.number("epochs")) as usize).max(1),
+            misses: 0,
+            evicting: false,
+            epoch: FIRST_EPOCH,
+            running: u32::from(setup.word("age") == "counted"),
+            rng: Rng::new(setup.seed, 0),
+            sampler: Sampler::new(setup.capacity),
+            pages: Vec::new(),
+        }
+    }
+
+    fn value(&mut self, pool: &Pool, page: Page) -> f32 {
+        self.tracking.value(pool.frame(page), self.epoch + self.running)
+    }
+
+    /// The least valuable page of a sample, with its value. The order of the sample is random, so
+    /// the first of several is any of them.
+    fn lowest(&mut self, pool: &Pool) -> Option<(f32, Page)> {
+        let mut pages = std::mem::take(&mut self.pages);
+        self.sampler.draw(pool, &mut self.rng, self.sample, &mut pages);
+        let mut lowest: Option<(f32, Page)> = None;
+        for page in &pages {
+            let value = self.value(pool, *page);
+            if lowest.is_none_or(|(least, _)| value < least) {
+                lowest = Some((value, *page));
+            }
+        }
+        self.pages = pages;
+        lowest
+    }
+}
+
+impl<T: Tracking> Policy for Watt<T> {
+    #[inline]
+    fn hit(&mut self, access: Access, pool: &Pool) {
+        self.tracking.track(pool.frame(access.page), self.epoch, access.write);
+    }
+
+    fn select(&mut self, pool: &Pool, victims: &mut Vec<Page>) {
+        self.evicting = true;
+        let Some((threshold, page)) = self.lowest(pool) else { return };
+        if !self.listing {
+            victims.push(page);
+            return;
+        }
+        let mut pages = std::mem::take(&mut self.pages);
+        self.sampler.draw(pool, &mut self.rng, CANDIDATES, &mut pages);
+        for page in &pages {
+            if self.value(pool, *page) <= threshold {
+                victims.push(*page);
+            }
+        }
+        self.pages = pages;
+        if victims.is_empty() {
+            victims.push(page);
+        }
+    }
+
+    fn fetch(&mut self, access: Access, pool: &Pool) {
+        let frame = pool.frame(access.page);
+        self.tracking.load(frame, self.epoch);
+        self.tracking.track(frame, self.epoch, access.write);
+        // Batches are followed by misses without evictions; only the first fill does not count.
+        self.misses += usize::from(!self.listing || self.evicting);
+        if self.misses >= self.epoch_misses {
+            self.misses = 0;
+            self.epoch += 1;
+        }
+    }
+
+    fn cannot_evict(&mut self, _: Page, _: &Pool) {}
+
+    fn remove(&mut self, _: Page, _: &Pool) {}
+
+    /// By value within a larger sample, as the evictions to come would mostly have it.
+    fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool) {
+        let mut pages = std::mem::take(&mut self.pages);
+        self.sampler.draw(pool, &mut self.rng, CANDIDATES, &mut pages);
+        let mut valued: Vec<(f32, Page)> =
+            pages.iter().map(|page| (self.value(pool, *page), *page)).collect();
+        self.pages = pages;
+        valued.sort_by(|a, b| a.0.total_cmp(&b.0));
+        if !valued.iter().all(|(_, page)| take(*page)) {
+            return;
+        }
+        let seen = |page: Page| valued.iter().any(|(_, other)| *other == page);
+        let take = &mut |page| seen(page) || take(page);
+        by_frame(pool, self.rng.below(pool.capacity() as u64) as usize, take);
+    }
+
+    fn bytes_per_page(&self) -> f64 {
+        self.tracking.bytes()
+    }
+}

@@ -1,0 +1,171 @@
+//! What watt2 remembers of evicted pages: a table of 4-byte entries in sets of four, without page
+//! ids.
+//!
+//! | bits | meaning |
+//! |---|---|
+//! | 0-14 | tag: a hash of the page, never 0 in an entry that is used |
+//! | 15-24 | tick of the last use, modulo 1024 |
+//! | 25-28 | 0: one use so far; else 1 + octave of the distance of the last two uses, up to 10 |
+//! | 29-31 | octave of the uses of late |
+//!
+//! An entry is a word that can be read, written and taken by single atomic operations, and a set is
+//! 16 bytes. A wrong tag or a lost entry costs a little accuracy and nothing else. The table is
+//! looked over all the time by `draw`; entries that become too old for their stamps are dropped
+//! there, long before those wrap.
+
+use crate::rng::{Rng, mix};
+use crate::simulate::pool::Page;
+
+const TAG_BITS: u32 = 15;
+const STAMP_BITS: u32 = 10;
+const STAMPS: u32 = 1 << STAMP_BITS;
+const WAYS: usize = 4;
+/// Age from which on entries are dropped when they are looked at.
+const TOO_OLD: u32 = STAMPS * 3 / 4;
+/// Largest octave of a distance.
+pub const OCTAVES: u32 = 10;
+
+/// What is remembered of a page.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Ghost {
+    /// Tick of the last use.
+    pub last: u32,
+    /// Octave of the distance of the last two uses.
+    pub octave: Option<u32>,
+    /// Octave of the uses of late.
+    pub frequency: u32,
+}
+
+/// The table.
+#[derive(Debug)]
+pub struct Ghosts {
+    entries: Vec<u32>,
+}
+
+impl Ghosts {
+    /// An empty table for at least `entries` pages.
+    pub fn new(entries: usize) -> Self {
+        Self { entries: vec![0; entries.div_ceil(WAYS) * WAYS] }
+    }
+
+    /// Number of pages that are remembered.
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.entries.iter().filter(|entry| **entry != 0).count()
+    }
+
+    fn place(&self, page: Page) -> (std::ops::Range<usize>, u32) {
+        let hash = mix(u64::from(page.0) ^ 0x5F3C_6A11);
+        let sets = (self.entries.len() / WAYS) as u64;
+        let set = ((u128::from(hash) * u128::from(sets)) >> 64) as usize;
+        let tag = (hash as u32 & ((1 << TAG_BITS) - 1)).max(1);
+        (set * WAYS..(set + 1) * WAYS, tag)
+    }
+
+    fn age(entry: u32, now: u32) -> u32 {
+        now.wrapping_sub(entry >> TAG_BITS) & (STAMPS - 1)
+    }
+
+    fn unpack(entry: u32, now: u32) -> Ghost {
+        let octave = (entry >> (TAG_BITS + STAMP_BITS)) & 15;
+        Ghost {
+            last: now.wrapping_sub(Self::age(entry, now)),
+            octave: octave.checked_sub(1),
+            frequency: entry >> 29,
+        }
+    }
+
+    /// Remembers `page` in place of the oldest of its set.
+    pub fn insert(&mut self, page: Page, ghost: Ghost, now: u32) {
+        if self.entries.is_empty() {
+            return;
+        }
+        let (set, tag) = self.place(page);
+        let stamp = ghost.last & (STAMPS - 1);
+        let octave = ghost.octave.map_or(0, |octave| octave.min(OCTAVES - 1) + 1);
+        let entry = tag
+            | stamp << TAG_BITS
+            | octave << (TAG_BITS + STAMP_BITS)
+            | ghost.frequency.min(7) << 29;
+        let set = &mut self.entries[set];
+        let rank = |other: u32| match other {
+            0 => u32::MAX,
+            other if other & ((1 << TAG_BITS) - 1) == tag => STAMPS,
+            other => Self::age(other, now),
+        };
+        if let Some(slot) = set.iter_mut().max_by_key(|other| rank(**other)) {
+            *slot = entry;
+        }
+    }
+
+    /// What is remembered of `page`, which is forgotten.
+    pub fn take(&mut self, page: Page, now: u32) -> Option<Ghost> {
+        if self.entries.is_empty() {
+            return None;
+        }
+        let (set, tag) = self.place(page);
+        let same = |entry: &&mut u32| **entry & ((1 << TAG_BITS) - 1) == tag;
+        let slot = self.entries[set].iter_mut().find(same)?;
+        Some(Self::unpack(std::mem::take(slot), now))
+    }
+
+    /// What is remembered of some page; nothing if the entry drawn is not used.
+    pub fn draw(&mut self, rng: &mut Rng, now: u32) -> Option<Ghost> {
+        let slot = rng.below(self.entries.len().max(1) as u64) as usize;
+        let entry = self.entries.get_mut(slot).filter(|entry| **entry != 0)?;
+        if Self::age(*entry, now) >= TOO_OLD {
+            *entry = 0;
+            return None;
+        }
+        Some(Self::unpack(*entry, now))
+    }
+
+    /// Number of entries that there is room for.
+    pub fn capacity(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_comes_back_as_it_left_across_wrapping_stamps() {
+        let mut ghosts = Ghosts::new(64);
+        for now in [5u32, 1020, 1030, 100_000, u32::MAX - 3] {
+            let ghost = Ghost { last: now, octave: Some(9), frequency: 5 };
+            ghosts.insert(Page(7), ghost, now);
+            let later = now.wrapping_add(700);
+            assert_eq!(ghosts.take(Page(7), later), Some(ghost));
+            assert_eq!(ghosts.take(Page(7), later), None);
+        }
+        let once = Ghost { last: 3, octave: None, frequency: 0 };
+        ghosts.insert(Page(1), once, 3);
+        assert_eq!((ghosts.len(), ghosts.take(Page(1), 3)), (1, Some(once)));
+    }
+
+    #[test]
+    fn a_full_set_forgets_its_oldest_page() {
+        let mut ghosts = Ghosts::new(4);
+        for page in 0..5 {
+            ghosts.insert(Page(page), Ghost { last: page, octave: None, frequency: 0 }, page);
+        }
+        assert_eq!(ghosts.len(), 4);
+        assert!(ghosts.take(Page(0), 5).is_none() && ghosts.take(Page(1), 5).is_some());
+    }
+
+    #[test]
+    fn too_old_entries_are_dropped_before_their_stamps_wrap() {
+        let (mut ghosts, mut rng) = (Ghosts::new(4), Rng::new(1, 1));
+        ghosts.insert(Page(0), Ghost { last: 0, octave: None, frequency: 0 }, 0);
+        (0..100).for_each(|_| {
+            assert!(ghosts.draw(&mut rng, TOO_OLD - 1).is_none_or(|ghost| ghost.last == 0))
+        });
+        assert_eq!(ghosts.len(), 1);
+        (0..100).for_each(|_| {
+            assert!(ghosts.draw(&mut rng, TOO_OLD).is_none_or(|ghost| ghost.last == 0))
+        });
+        assert_eq!(ghosts.len(), 0);
+    }
+}

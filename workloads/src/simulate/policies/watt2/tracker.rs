@@ -1,0 +1,120 @@
+//! What watt2 keeps in a frame, the classes that follow from it, and WATT's value over it.
+
+use super::ghost::OCTAVES;
+use super::index::Class;
+
+/// Ticks start here, so that 0 can stand for no stamp.
+pub const FIRST_TICK: u32 = 1 << 30;
+
+/// Halving time of uses of late, in ticks.
+const HALVING: f32 = 32.0;
+
+/// Octaves of the uses of late that make classes.
+const FREQUENCIES: usize = 8;
+
+/// What a frame remembers: 25 bytes, and the two flags.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Tracker {
+    /// Last uses, newest first; 0 is none.
+    pub uses: [u32; 3],
+    /// Last writes.
+    pub writes: [u32; 2],
+    /// Uses of late, fading.
+    pub frequency: f32,
+    /// Whether there was a second use within the newest tick.
+    pub again: bool,
+    /// Whether the page is among those that are kept for the next eviction.
+    pub kept: bool,
+}
+
+impl Tracker {
+    /// Class of its uses: none but one, or octave of the last distance by octave of frequency.
+    #[inline]
+    pub fn class(&self) -> usize {
+        match self.octave() {
+            None => 0,
+            Some(octave) => class(octave, self.frequency.max(1.0) as u32),
+        }
+    }
+
+    pub fn octave(&self) -> Option<u32> {
+        let [last, before, _] = self.uses;
+        (before != 0).then(|| (last - before).max(1).ilog2().min(OCTAVES - 1))
+    }
+
+    #[inline]
+    pub fn write_class(&self) -> usize {
+        let [last, before] = self.writes;
+        match before {
+            0 => 0,
+            _ => 1 + (last - before).max(1).ilog2().min(OCTAVES - 1) as usize,
+        }
+    }
+
+    /// A use at `now`, not the newest.
+    pub fn push(&mut self, now: u32) {
+        let [last, before, _] = self.uses;
+        let faded = self.frequency * (-((now - last) as f32) / HALVING).exp2();
+        self.frequency = 1.0 + faded;
+        self.uses = [now, last, before];
+        self.again = false;
+    }
+}
+
+/// WATT's value over three stamps, to the power of its weight in the product.
+#[derive(Debug)]
+pub struct Recency {
+    /// Powers of 1 / age.
+    of_age: Vec<f32>,
+    /// Powers of the damped 1, 2 and 3.
+    orders: [f32; 3],
+}
+
+impl Recency {
+    pub fn new(mix: f32) -> Self {
+        const AGES: u32 = 4096;
+        let of_age = (0..=AGES).map(|age| (1.0 / age.max(1) as f32).powf(mix)).collect();
+        Self { of_age, orders: [0.1, 2.0, 3.0].map(|order: f32| order.powf(mix)) }
+    }
+
+    #[inline]
+    pub fn of(&self, uses: [u32; 3], now: u32) -> f32 {
+        let subfrequency = |order: usize| match uses[order] {
+            0 => 0.0,
+            stamp => self.orders[order] * self.of_age[((now - stamp + 1) as usize).min(4096)],
+        };
+        subfrequency(0).max(subfrequency(1)).max(subfrequency(2))
+    }
+}
+
+pub fn class(octave: u32, frequency: u32) -> usize {
+    let frequency = (frequency.max(1).ilog2() as usize).min(FREQUENCIES - 1);
+    1 + octave as usize * FREQUENCIES + frequency
+}
+
+/// The distance that stands for its octave.
+pub fn distance(octave: usize) -> f32 {
+    1.5 * (1u32 << octave) as f32
+}
+
+pub fn use_classes() -> Vec<Class> {
+    let once = Class { distance: None, frequency: 1.0, group: None };
+    let others = (0..OCTAVES as usize).flat_map(|octave| {
+        (0..FREQUENCIES).map(move |frequency| Class {
+            distance: Some(distance(octave)),
+            frequency: 1.5 * (1u32 << frequency) as f32,
+            group: Some(octave),
+        })
+    });
+    std::iter::once(once).chain(others).collect()
+}
+
+pub fn write_classes() -> Vec<Class> {
+    let once = Class { distance: None, frequency: 0.0, group: None };
+    let others = (0..OCTAVES as usize).map(|octave| Class {
+        distance: Some(distance(octave)),
+        frequency: 0.0,
+        group: None,
+    });
+    std::iter::once(once).chain(others).collect()
+}

@@ -1,0 +1,66 @@
+//! ZCLOCK: CLOCK whose hand jumps to a random frame at every move: random replacement with a second
+//! chance.
+//!
+//! Source: Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.9. Parameter `ref_at_load`: the bit
+//! of a page that was just loaded (0 in the variant that he evaluates).
+
+use crate::rng::Rng;
+use crate::simulate::policy::{Access, Policy, by_frame};
+use crate::simulate::pool::{Page, PerPage, Pool};
+use crate::simulate::registry::{Entry, Kind, Parameter};
+
+pub const ENTRY: Entry = Entry {
+    name: "zclock",
+    source: "Gilbert 2020, section 1.2.9",
+    cost: "O(1) amortised",
+    parameters: &[Parameter {
+        name: "ref_at_load",
+        default: "0",
+        kind: Kind::Word(&["0", "1"]),
+        about: "reference bit of a page that was just loaded",
+    }],
+    build: |setup| {
+        Box::new(ZClock {
+            referenced: PerPage::new(setup.pages(), false),
+            ref_at_load: setup.word("ref_at_load") == "1",
+            rng: Rng::new(setup.seed, 0),
+        })
+    },
+};
+
+struct ZClock {
+    referenced: PerPage<bool>,
+    ref_at_load: bool,
+    rng: Rng,
+}
+
+impl Policy for ZClock {
+    #[inline]
+    fn hit(&mut self, access: Access, _: &Pool) {
+        self.referenced[access.page] = true;
+    }
+
+    fn select(&mut self, pool: &Pool, victims: &mut Vec<Page>) {
+        let mut page = pool.draw(&mut self.rng);
+        while std::mem::take(&mut self.referenced[page]) {
+            page = pool.draw(&mut self.rng);
+        }
+        victims.push(page);
+    }
+
+    fn fetch(&mut self, access: Access, _: &Pool) {
+        self.referenced[access.page] = self.ref_at_load;
+    }
+
+    fn cannot_evict(&mut self, _: Page, _: &Pool) {}
+
+    fn remove(&mut self, _: Page, _: &Pool) {}
+
+    fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool) {
+        by_frame(pool, self.rng.below(pool.capacity() as u64) as usize, take);
+    }
+
+    fn bytes_per_page(&self) -> f64 {
+        0.125
+    }
+}

@@ -1,0 +1,84 @@
+//! What a replacement policy is told and asked: the events of Gilbert, "Bottlenecks Uncovered"
+//! (2020), section 1.2, as one trait.
+//!
+//! For a cached page: `hit`, `unfix`. For another one: `miss`; then, if no frame is free, `select`
+//! until one is; then `fetch`, `unfix`. A victim that cannot leave comes back by `cannot_evict`,
+//! and a page that is dropped without the policy being asked is reported by `remove`. The pool that
+//! comes with an event shows the state before it, except for `fetch`, when the page has its frame.
+
+use super::pool::{Page, Pool};
+
+/// One access of a trace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// What is accessed.
+    pub page: Page,
+    /// Whether it is changed.
+    pub write: bool,
+}
+
+/// A replacement policy with all that it remembers.
+pub trait Policy: Send {
+    /// A cached page is accessed.
+    fn hit(&mut self, access: Access, pool: &Pool);
+
+    /// A page that is not cached is accessed, before anything is evicted for it. `false` lets the
+    /// access pass by the cache.
+    fn miss(&mut self, _access: Access, _pool: &Pool) -> bool {
+        true
+    }
+
+    /// Takes one victim or more out of the statistics and adds them to `victims`, which is empty.
+    fn select(&mut self, pool: &Pool, victims: &mut Vec<Page>);
+
+    /// Whether victims are also to be asked for by `leaving` after each `hit` and `miss`. Such a
+    /// policy may answer `select` with nothing, and the pool then holds a page more than it should.
+    fn evicts_early(&self) -> bool {
+        false
+    }
+
+    /// Adds the pages that left on the last `hit` or `miss` to `victims`, which is empty.
+    fn leaving(&mut self, _victims: &mut Vec<Page>) {}
+
+    /// The page of the last `miss` is in its frame.
+    fn fetch(&mut self, access: Access, pool: &Pool);
+
+    /// A page that nobody asked for was read ahead and is in its frame. Policies that have one put
+    /// it at their cold end; for others it is a page like any other.
+    fn prefetched(&mut self, page: Page, pool: &Pool) {
+        let access = Access { page, write: false };
+        if self.miss(access, pool) {
+            self.fetch(access, pool);
+        }
+    }
+
+    /// Nobody uses `page` any more.
+    fn unfix(&mut self, _page: Page, _pool: &Pool) {}
+
+    /// The last victim cannot leave now; it is cached as before.
+    fn cannot_evict(&mut self, page: Page, pool: &Pool);
+
+    /// A cached page was dropped, or its contents with it: forget it.
+    fn remove(&mut self, page: Page, pool: &Pool);
+
+    /// A dirty page was written back and stays.
+    fn cleaned(&mut self, _page: Page, _pool: &Pool) {}
+
+    /// Calls `take` for cached pages in the order in which they would be evicted if nothing else
+    /// happened, until it returns `false`. A policy without such an order offers the pages by
+    /// frame, from a random one on.
+    fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool);
+
+    /// What the policy keeps for a cached page, remembered pages included, as an implementation
+    /// with 8-byte pointers and page ids and 4-byte counters would have it (WATT, section 3.2).
+    fn bytes_per_page(&self) -> f64;
+}
+
+/// Offers the cached pages by frame, from a given one on: the order of policies without order.
+pub fn by_frame(pool: &Pool, from: usize, take: &mut dyn FnMut(Page) -> bool) {
+    let frames = pool.capacity();
+    (0..frames)
+        .map(|step| super::pool::Frame(((from + step) % frames) as u32))
+        .filter_map(|frame| pool.page(frame))
+        .all(take);
+}

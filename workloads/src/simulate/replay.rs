@@ -1,0 +1,318 @@
+//! One policy over one trace, and what that would have cost.
+//!
+//! Counting: the cache starts empty; every access to a page that is not cached is a miss and a
+//! read, whether it reads or writes. A page leaves only when no frame is free. An access `W` makes
+//! its page dirty; a dirty page that leaves is one write, and so is each page that is dirty at the
+//! end of the trace.
+
+use std::time::Duration;
+
+use super::ace::Ace;
+use super::policy::{Access, Policy};
+use super::pool::{Page, Pool};
+use super::trace::Trace;
+
+/// What a replay counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counts {
+    /// Accesses.
+    pub accesses: u64,
+    /// Accesses to pages that were not cached.
+    pub misses: u64,
+    /// Pages read: misses and pages read ahead.
+    pub reads: u64,
+    /// Pages written while the trace ran.
+    pub writes: u64,
+    /// Pages that were dirty at the end.
+    pub writes_at_end: u64,
+    /// Requests to the device that read: pages read together are one.
+    pub read_requests: u64,
+    /// Requests to the device that wrote, those at the end included.
+    pub write_requests: u64,
+    /// Processor time of the replay.
+    pub cpu: Duration,
+    /// Memory of the policy for each cached page, in bytes.
+    pub bytes_per_page: f64,
+}
+
+/// The costs of a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Device {
+    /// Time to read a page, in microseconds.
+    pub read_us: f64,
+    /// Time to write a page, in microseconds.
+    pub write_us: f64,
+    /// How many times longer a write takes than a read on the emulated device (ACE, section II).
+    pub asymmetry: f64,
+    /// How many pages the emulated device reads or writes in the time of one.
+    pub concurrency: usize,
+}
+
+impl Default for Device {
+    /// The flash chip of FOR's Table 5, and the concurrency of ACE's PCIe device.
+    fn default() -> Self {
+        Self { read_us: 100.0, write_us: 800.0, asymmetry: 8.0, concurrency: 8 }
+    }
+}
+
+impl Counts {
+    /// Share of accesses that found their page.
+    pub fn hit_ratio(&self) -> f64 {
+        1.0 - self.misses as f64 / self.accesses as f64
+    }
+
+    /// All writes.
+    pub fn all_writes(&self) -> u64 {
+        self.writes + self.writes_at_end
+    }
+
+    /// Cost of all reads and writes one by one, in microseconds (FOR, equation 1).
+    pub fn cost(&self, device: &Device) -> f64 {
+        self.reads as f64 * device.read_us + self.all_writes() as f64 * device.write_us
+    }
+
+    /// Time that the emulated device is busy (ACE, Figure 10 h): a request takes the time of one
+    /// page, however many it has.
+    pub fn device_seconds(&self, device: &Device) -> f64 {
+        let reads = self.read_requests as f64 + self.write_requests as f64 * device.asymmetry;
+        reads * device.read_us / 1e6
+    }
+
+    /// Processor time for each access.
+    pub fn cpu_ns_per_access(&self) -> f64 {
+        self.cpu.as_nanos() as f64 / self.accesses as f64
+    }
+}
+
+/// A pool, its policy and the counts so far.
+pub struct Replay<'a> {
+    /// The pool.
+    pub pool: Pool,
+    /// The counts so far, without processor time.
+    pub counts: Counts,
+    policy: &'a mut dyn Policy,
+    evicts_early: bool,
+    victims: Vec<Page>,
+    /// Number of victims to come that cannot leave.
+    refusals: usize,
+    trace: &'a Trace,
+    ace: Option<Ace>,
+}
+
+impl<'a> Replay<'a> {
+    /// An empty pool of `capacity` frames for `policy`, which must be new.
+    pub fn new(trace: &'a Trace, capacity: usize, policy: &'a mut dyn Policy) -> Self {
+        Self {
+            pool: Pool::new(trace.pages(), capacity),
+            counts: Counts::default(),
+            evicts_early: policy.evicts_early(),
+            policy,
+            victims: Vec::new(),
+            refusals: 0,
+            trace,
+            ace: None,
+        }
+    }
+
+    /// Puts ACE around the policy.
+    pub fn with_ace(self, ace: Ace) -> Self {
+        Self { ace: Some(ace), ..self }
+    }
+
+    /// The next access of the trace.
+    #[inline]
+    pub fn access(&mut self, access: Access) {
+        let Access { page, write } = access;
+        self.counts.accesses += 1;
+        if let Some(ace) = &mut self.ace {
+            ace.follow(page);
+        }
+        if self.pool.holds(page) {
+            self.policy.hit(access, &self.pool);
+            if write {
+                self.pool.soil(page);
+            }
+            self.evict_early();
+        } else {
+            self.counts.misses += 1;
+            self.counts.reads += 1;
+            self.counts.read_requests += 1;
+            if !self.policy.miss(access, &self.pool) {
+                // The page is read, perhaps changed and written, past the cache.
+                self.counts.writes += u64::from(write);
+                self.counts.write_requests += u64::from(write);
+                return;
+            }
+            self.evict_early();
+            let mut ahead = self.pool.capacity() - self.pool.len().min(self.pool.capacity());
+            if self.pool.is_full() {
+                ahead = self.make_room();
+            }
+            self.pool.insert(page, write);
+            self.policy.fetch(access, &self.pool);
+            if self.ace.is_some() {
+                self.read_ahead(page, ahead);
+            }
+        }
+        self.policy.unfix(page, &self.pool);
+    }
+
+    #[inline]
+    fn evict_early(&mut self) {
+        if self.evicts_early {
+            self.victims.clear();
+            self.policy.leaving(&mut self.victims);
+            self.evict_victims();
+        }
+    }
+
+    /// Frees a frame or more, and says how many of them ACE means to fill by reading ahead.
+    fn make_room(&mut self) -> usize {
+        loop {
+            self.victims.clear();
+            self.policy.select(&self.pool, &mut self.victims);
+            assert!(!self.victims.is_empty() || self.evicts_early, "a full pool has a victim");
+            let refused = self.refusals.min(self.victims.len());
+            self.refusals -= refused;
+            for page in self.victims.drain(..refused) {
+                self.policy.cannot_evict(page, &self.pool);
+            }
+            let dirty = self.victims.iter().any(|page| self.pool.is_dirty(*page));
+            let ahead = if dirty { self.write_together() } else { 0 };
+            self.evict_victims();
+            if refused == 0 || !self.pool.is_full() {
+                return ahead;
+            }
+        }
+    }
+
+    /// ACE's Writer and Evictor: writes the victims with the next dirty pages, and evicts more
+    /// pages if there is to be room for reading ahead. Does nothing without ACE.
+    fn write_together(&mut self) -> usize {
+        let Some(ace) = &self.ace else { return 0 };
+        let (pool, victims) = (&mut self.pool, &mut self.victims);
+        let mut dirty: Vec<Page> =
+            victims.iter().copied().filter(|page| pool.is_dirty(*page)).collect();
+        let missing = ace.settings.nw.saturating_sub(dirty.len());
+        let mut others = Vec::with_capacity(missing);
+        if missing > 0 {
+            self.policy.upcoming(pool, &mut |page| {
+                if pool.is_dirty(page) && !victims.contains(&page) {
+                    others.push(page);
+                }
+                others.len() < missing
+            });
+        }
+        for page in &others {
+            pool.clean(*page);
+            self.policy.cleaned(*page, pool);
+        }
+        for page in &dirty {
+            pool.clean(*page);
+        }
+        dirty.append(&mut others);
+        self.counts.writes += dirty.len() as u64;
+        self.counts.write_requests += ace.requests(dirty.len(), ace.settings.nw);
+        let mut more = Vec::new();
+        let evicted = ace.settings.ne.min(pool.capacity() / 2);
+        while victims.len() < evicted {
+            more.clear();
+            self.policy.select(pool, &mut more);
+            let [page] = more[..] else { break };
+            if pool.is_dirty(page) {
+                self.policy.cannot_evict(page, pool);
+                break;
+            }
+            victims.push(page);
+        }
+        victims.len().saturating_sub(1)
+    }
+
+    /// ACE's Reader: fills up to `frames` free frames with pages that are likely to follow `page`.
+    fn read_ahead(&mut self, page: Page, frames: usize) {
+        let Some(ace) = &mut self.ace else { return };
+        let most = frames.min(ace.settings.ne - 1).min(self.pool.capacity() - self.pool.len());
+        if most == 0 {
+            return;
+        }
+        let number = self.trace.id(page);
+        let ahead = ace.ahead(page, number, most, |page| self.pool.holds(page));
+        let last = ahead.last().map_or(number, |page| self.trace.id(*page));
+        ace.read_up_to(last);
+        self.counts.reads += ahead.len() as u64;
+        // The page itself was counted as a request of its own.
+        self.counts.read_requests += ace.requests(1 + ahead.len(), ace.concurrency) - 1;
+        for page in ahead {
+            self.pool.insert(page, false);
+            self.policy.prefetched(page, &self.pool);
+        }
+    }
+
+    /// Lets the next `number` victims stay, as if they were in use.
+    pub fn refuse(&mut self, number: usize) {
+        self.refusals = number;
+    }
+
+    fn evict_victims(&mut self) {
+        for victim in &self.victims {
+            let dirty = u64::from(self.pool.evict(*victim));
+            self.counts.writes += dirty;
+            self.counts.write_requests += dirty;
+        }
+    }
+
+    /// Drops a cached page without asking the policy and without writing it, as when its contents
+    /// were deleted.
+    pub fn drop_page(&mut self, page: Page) {
+        self.policy.remove(page, &self.pool);
+        self.pool.evict(page);
+    }
+
+    /// Writes back what is dirty at the end and returns the counts.
+    pub fn finish(mut self) -> Counts {
+        self.counts.writes_at_end = self.pool.dirty_pages() as u64;
+        self.counts.write_requests += match &self.ace {
+            Some(ace) => ace.requests(self.pool.dirty_pages(), ace.settings.nw),
+            None => self.counts.writes_at_end,
+        };
+        self.counts.bytes_per_page = self.policy.bytes_per_page();
+        self.counts
+    }
+}
+
+/// Replays the whole of `trace`. `keep_going` is asked now and then; `None` if it said no.
+pub fn replay(
+    trace: &Trace,
+    capacity: usize,
+    policy: &mut dyn Policy,
+    keep_going: impl FnMut(usize) -> bool,
+) -> Option<Counts> {
+    run(trace, Replay::new(trace, capacity, policy), keep_going)
+}
+
+/// Lets `replay` have all of `trace`.
+pub(super) fn run(
+    trace: &Trace,
+    mut replay: Replay,
+    mut keep_going: impl FnMut(usize) -> bool,
+) -> Option<Counts> {
+    /// Accesses between two questions: few enough for policies that take long for each.
+    const STRIDE: usize = 1 << 8;
+    let started = cpu_time();
+    let mut accesses = trace.accesses();
+    while accesses.len() > 0 {
+        let stride = accesses.len().min(STRIDE);
+        accesses.by_ref().take(stride).for_each(|access| replay.access(access));
+        if !keep_going(stride) {
+            return None;
+        }
+    }
+    let cpu = cpu_time().saturating_sub(started);
+    Some(Counts { cpu, ..replay.finish() })
+}
+
+/// Processor time of this thread.
+pub(super) fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}

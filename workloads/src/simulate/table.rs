@@ -1,0 +1,235 @@
+//! Results of replays as CSV, JSON and text.
+//!
+//! The first columns of the CSV are part of the program's interface; more are only added behind
+//! them.
+
+use serde_json::{Map, Value, json};
+
+use super::replay::{Counts, Device};
+use crate::report::figures;
+
+/// The result of one replay with what it belongs to.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// Name of the trace.
+    pub trace: String,
+    /// Number of different pages of the trace.
+    pub pages: usize,
+    /// Number of frames.
+    pub cache_pages: usize,
+    /// The policy as it was given.
+    pub policy: String,
+    /// What was counted.
+    pub counts: Counts,
+    /// Misses relative to the policy that was asked for.
+    pub relative: Option<f64>,
+}
+
+const HEADER: &str = "trace,cache_pages,policy,accesses,misses,reads,writes,writes_at_end,cost,\
+                      device_seconds,cpu_ns_per_access,hit_ratio,metadata_bytes_per_page";
+
+/// Fills in the misses of all rows relative to those of `policy` with the same trace and cache.
+pub fn normalise(rows: &mut [Row], policy: &str) {
+    let base: Vec<(String, usize, u64)> = rows
+        .iter()
+        .filter(|row| row.policy == policy)
+        .map(|row| (row.trace.clone(), row.cache_pages, row.counts.misses))
+        .collect();
+    for row in rows {
+        let same = base.iter().find(|base| base.0 == row.trace && base.1 == row.cache_pages);
+        row.relative = same.map(|base| row.counts.misses as f64 / base.2 as f64);
+    }
+}
+
+/// A field of a CSV line, in quotes if it has a comma.
+fn field(text: &str) -> String {
+    if text.contains([',', '"']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+/// All rows as CSV, with a header; the last column is there if results were normalised.
+pub fn csv(rows: &[Row], device: &Device, normalised: bool) -> String {
+    let mut text = format!("{HEADER}{}\n", if normalised { ",relative_misses" } else { "" });
+    for row in rows {
+        let counts = &row.counts;
+        text += &format!(
+            "{},{},{},{},{},{},{},{},{:.1},{:.6},{:.1},{:.6},{}",
+            field(&row.trace),
+            row.cache_pages,
+            field(&row.policy),
+            counts.accesses,
+            counts.misses,
+            counts.reads,
+            counts.all_writes(),
+            counts.writes_at_end,
+            counts.cost(device),
+            counts.device_seconds(device),
+            counts.cpu_ns_per_access(),
+            counts.hit_ratio(),
+            counts.bytes_per_page,
+        );
+        if normalised {
+            text += &row.relative.map_or(",".to_owned(), |relative| format!(",{relative:.4}"));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// All rows as one JSON object with the settings.
+pub fn json(
+    rows: &[Row],
+    device: &Device,
+    settings: Map<String, Value>,
+    interrupted: bool,
+) -> Value {
+    let rows: Vec<Value> = rows
+        .iter()
+        .map(|row| {
+            let counts = &row.counts;
+            let mut object = json!({
+                "trace": row.trace,
+                "distinct_pages": row.pages,
+                "cache_pages": row.cache_pages,
+                "policy": row.policy,
+                "accesses": counts.accesses,
+                "misses": counts.misses,
+                "hit_ratio": counts.hit_ratio(),
+                "reads": counts.reads,
+                "writes": counts.all_writes(),
+                "writes_at_end": counts.writes_at_end,
+                "cost": counts.cost(device),
+                "device_seconds": counts.device_seconds(device),
+                "cpu_ns_per_access": counts.cpu_ns_per_access(),
+                "metadata_bytes_per_page": counts.bytes_per_page,
+            });
+            if let Some(relative) = row.relative {
+                object["relative_misses"] = json!(relative);
+            }
+            object
+        })
+        .collect();
+    json!({
+        "subcommand": "simulate",
+        "settings": settings,
+        "interrupted": interrupted,
+        "rows": rows,
+    })
+}
+
+/// All rows for people: one table for each trace and cache.
+pub fn text(rows: &[Row], device: &Device, normalised: Option<&str>) -> String {
+    let mut text = String::new();
+    let same = |a: &Row, b: &Row| a.trace == b.trace && a.cache_pages == b.cache_pages;
+    for group in rows.chunk_by(same) {
+        let first = &group[0];
+        text += &format!(
+            "{}: {}, {}, cache of {} ({:.1} %)\n",
+            first.trace,
+            figures::plural(first.counts.accesses as usize, "access")
+                .replace("accesss", "accesses"),
+            figures::plural(first.pages, "page"),
+            figures::plural(first.cache_pages, "page"),
+            100.0 * first.cache_pages as f64 / first.pages as f64,
+        );
+        let header = [
+            "policy",
+            "misses",
+            "hit ratio",
+            "reads",
+            "writes",
+            "at end",
+            "cost s",
+            "device s",
+            "ns/access",
+            "B/page",
+        ];
+        let mut header = header.map(str::to_owned).to_vec();
+        header.extend(normalised.map(|policy| format!("misses / {policy}")));
+        let mut table = vec![header];
+        table.extend(group.iter().map(|row| cells(row, device, normalised.is_some())));
+        text += &figures::table("  ", &table);
+        text.push('\n');
+    }
+    text
+}
+
+fn cells(row: &Row, device: &Device, normalised: bool) -> Vec<String> {
+    let counts = &row.counts;
+    let mut cells = vec![
+        row.policy.clone(),
+        figures::count(counts.misses),
+        format!("{:.4}", counts.hit_ratio()),
+        figures::count(counts.reads),
+        figures::count(counts.all_writes()),
+        figures::count(counts.writes_at_end),
+        figures::significant(counts.cost(device) / 1e6),
+        figures::significant(counts.device_seconds(device)),
+        format!("{:.0}", counts.cpu_ns_per_access()),
+        format!("{}", counts.bytes_per_page),
+    ];
+    if normalised {
+        cells.push(row.relative.map_or("-".to_owned(), |relative| format!("{relative:.4}")));
+    }
+    cells
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn rows() -> Vec<Row> {
+        let counts = Counts {
+            accesses: 100,
+            misses: 40,
+            reads: 40,
+            writes: 5,
+            writes_at_end: 3,
+            read_requests: 40,
+            write_requests: 8,
+            cpu: Duration::from_nanos(2500),
+            bytes_per_page: 24.0,
+        };
+        let row = |policy: &str, misses| Row {
+            trace: "t".to_owned(),
+            pages: 50,
+            cache_pages: 10,
+            policy: policy.to_owned(),
+            counts: Counts { misses, ..counts },
+            relative: None,
+        };
+        let mut rows = vec![row("lru", 40), row("watt:epochs=4,sample=8", 30)];
+        normalise(&mut rows, "lru");
+        rows
+    }
+
+    #[test]
+    fn the_first_columns_of_the_csv_are_stable() {
+        let text = csv(&rows(), &Device::default(), false);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with(
+            "trace,cache_pages,policy,accesses,misses,reads,writes,writes_at_end,cost,\
+             device_seconds,cpu_ns_per_access"
+        ));
+        // 40 reads of 100 us and 8 writes of 800 us.
+        assert_eq!(lines[1], "t,10,lru,100,40,40,8,3,10400.0,0.010400,25.0,0.600000,24");
+        assert!(lines[2].starts_with("t,10,\"watt:epochs=4,sample=8\",100,30,"));
+        let normalised = csv(&rows(), &Device::default(), true);
+        assert!(normalised.lines().nth(2).unwrap().ends_with(",0.7500"));
+    }
+
+    #[test]
+    fn text_and_json_have_every_row() {
+        let device = Device::default();
+        let text = text(&rows(), &device, Some("lru"));
+        assert!(text.contains("100 accesses, 50 pages, cache of 10 pages (20.0 %)"), "{text}");
+        assert!(text.contains("misses / lru") && text.contains("0.7500"), "{text}");
+        let json = json(&rows(), &device, Map::new(), false);
+        assert_eq!(json["rows"][1]["relative_misses"], 0.75);
+        assert_eq!(json["rows"][0]["writes"], 8);
+    }
+}
