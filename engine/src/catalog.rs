@@ -502,8 +502,7 @@ impl Catalog {
         let state = self.state.lock();
         let entries = state.entries(cx)?;
         let listed = state.listed(cx, &self.tree)?.into_iter().map(|(chunks, ..)| chunks);
-        let is_owned =
-            |chunks: &TreeId| entries.iter().any(|(_, entry)| entry.chunks == *chunks);
+        let is_owned = |chunks: &TreeId| entries.iter().any(|(_, entry)| entry.chunks == *chunks);
         Ok(listed.filter(|chunks| !is_owned(chunks)).collect())
     }
 

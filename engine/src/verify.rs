@@ -68,7 +68,8 @@ pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64)) -> Result<Verif
     report.problems.extend(catalog.problems);
     let listed = core.catalog.listed_ids(&cx)?;
     for chunks in core.catalog.listed_without_owner(&cx)? {
-        let what = format!("the catalog lists a large value of tree {chunks}, which does not exist");
+        let what =
+            format!("the catalog lists a large value of tree {chunks}, which does not exist");
         report.problems.push(what);
     }
     for name in core.catalog.names(&cx)? {

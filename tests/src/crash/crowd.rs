@@ -74,14 +74,7 @@ impl Trees {
 }
 
 /// Runs some transactions of one line, from `next` on; gives the first that was not made.
-fn work(
-    engine: &Engine,
-    device: &Capturing,
-    line: usize,
-    next: u64,
-    count: u64,
-    seed: u64,
-) -> u64 {
+fn work(engine: &Engine, device: &Capturing, line: usize, next: u64, count: u64, seed: u64) -> u64 {
     let mut random = SmallRng::seed_from_u64(seed ^ ((line as u64) << 40) ^ next);
     let session = engine.session().expect("session");
     let trees = Trees::open(engine).expect("trees");
@@ -292,7 +285,13 @@ fn check(image: Image, seed: u64, checked: &mut u64, again: bool) {
 }
 
 /// All lines at once, each `count` transactions behind its last one.
-fn crowd(engine: &Engine, device: &Arc<Capturing>, last: &[u64], count: u64, seed: u64) -> Vec<u64> {
+fn crowd(
+    engine: &Engine,
+    device: &Arc<Capturing>,
+    last: &[u64],
+    count: u64,
+    seed: u64,
+) -> Vec<u64> {
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let mut threads: Vec<_> = (last[..WRITERS].iter().enumerate())
