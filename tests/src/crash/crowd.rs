@@ -216,7 +216,8 @@ fn compare_trees(engine: &Engine, bounds: Bounds, what: &str) -> u64 {
         let session = engine.session().unwrap_or_else(|error| fail(error));
         let tree = engine.open_tree(name).unwrap_or_else(|error| fail(error)).expect("listed");
         let scan = session.scan(&tree).unwrap_or_else(|error| fail(error));
-        (&name[..], scan.map(|entry| entry.unwrap_or_else(|error| fail(error))).count() as u32)
+        let entries: Result<Vec<_>, Error> = scan.collect();
+        (&name[..], entries.unwrap_or_else(|error| fail(error)).len() as u32)
     });
     let number = (bounds.acked..=bounds.issued).find(|number| tree_after(*number) == found);
     number.unwrap_or_else(|| panic!("{what}: the trees are {found:?} after events {bounds:?}"))
