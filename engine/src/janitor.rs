@@ -39,6 +39,9 @@ const BUSY: Duration = Duration::from_millis(2);
 /// And while there is not.
 const IDLE: Duration = Duration::from_millis(100);
 
+/// Pieces of garbage that are remembered one by one.
+const MAX_QUEUE: usize = 1 << 16;
+
 /// What waits for the janitor.
 #[derive(Default)]
 pub(crate) struct Janitor {
@@ -72,9 +75,25 @@ enum Piece {
 impl Janitor {
     /// What a commit at `time` left behind.
     pub fn add(&self, time: u64, garbage: Vec<Garbage>) {
-        if !garbage.is_empty() {
-            let garbage = garbage.into_iter().map(|garbage| (time, garbage));
-            self.queue.lock().garbage.extend(garbage);
+        if garbage.is_empty() {
+            return;
+        }
+        let mut queue = self.queue.lock();
+        for garbage in garbage {
+            match garbage {
+                // Ghosts that wait for an old snapshot must not fill the memory: their trees are
+                // searched for them instead.
+                Garbage::Ghost(tree, _) | Garbage::Ghosts(tree)
+                    if queue.garbage.len() >= MAX_QUEUE =>
+                {
+                    let same = |(_, other): &&mut (u64, Garbage)| matches!(other, Garbage::Ghosts(open) if Arc::ptr_eq(open, &tree));
+                    match queue.garbage.range_mut(MAX_QUEUE..).find(same) {
+                        Some((since, _)) => *since = time.max(*since),
+                        None => queue.garbage.push_back((time, Garbage::Ghosts(tree))),
+                    }
+                }
+                garbage => queue.garbage.push_back((time, garbage)),
+            }
         }
     }
 

@@ -42,7 +42,7 @@ impl Default for Options {
             log: true,
             durability: Durability::Sync,
             log_bytes: 1 << 30,
-            version_bytes: 32 << 20,
+            version_bytes: 16 << 20,
             atomic_pages: false,
         }
     }
@@ -117,7 +117,7 @@ impl Options {
     }
 
     /// Memory for versions of records that open snapshots may need, bytes: at least 1 MiB, default
-    /// 32 MiB. At the limit the oldest snapshot is given up: its next read fails with
+    /// 16 MiB. At the limit the oldest snapshot is given up: its next read fails with
     /// [`crate::Error::SnapshotTooOld`].
     pub fn version_bytes(mut self, bytes: u64) -> Self {
         self.version_bytes = bytes;

@@ -3,4 +3,5 @@
 
 pub mod crash;
 pub mod harness;
+pub mod history;
 pub mod model;

@@ -19,8 +19,8 @@ const WRITE_BYTES: usize = 1 << 20;
 /// A write goes to the device in pieces of this size, all in flight at once.
 const PIECE_BYTES: usize = 256 << 10;
 /// Buffers that are kept for the next flush, and what each of them may hold on to.
-const MAX_SPARES: usize = 256;
-const MAX_SPARE_BYTES: usize = 2 << 20;
+const MAX_SPARES: usize = 64;
+const MAX_SPARE_BYTES: usize = 512 << 10;
 
 /// The segment that is being written.
 struct Current {

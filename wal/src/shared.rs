@@ -28,11 +28,11 @@ use wattle_buffer::{Error, Gsn, Result, io::LogStorage};
 pub const IDLE_FLUSH: Duration = Duration::from_millis(100);
 /// Bytes of all buffers together before appenders are told to wait, as far as
 /// [`MIN_BUFFER`] and [`MAX_BUFFER`] for each allow it.
-pub const BUFFER_BYTES: usize = 8 << 20;
+pub const BUFFER_BYTES: usize = 4 << 20;
 /// Least soft limit of one buffer.
 pub const MIN_BUFFER: usize = 32 << 10;
 /// Largest soft limit of one buffer.
-pub const MAX_BUFFER: usize = 1 << 20;
+pub const MAX_BUFFER: usize = 512 << 10;
 
 /// Bits of the status word, which is 0 as long as everything is well.
 pub(crate) mod status {
