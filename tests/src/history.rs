@@ -97,7 +97,7 @@ pub fn check(history: &[Txn], serializable: bool) -> Vec<String> {
         }
         if let Some(last) = seen.last().and_then(|last| author.get(&(*list, *last))) {
             let of_last = |action: &&Action| matches!(action, Action::Append(l, _) if l == list);
-            let newest = history[*last].actions.iter().filter(of_last).next_back();
+            let newest = history[*last].actions.iter().rfind(of_last);
             if let Some(Action::Append(_, number)) = newest
                 && Some(number) != seen.last()
                 && last != t
