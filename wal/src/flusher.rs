@@ -209,6 +209,7 @@ impl Flusher {
         })?;
         current.at += self.sealed as u64;
         current.unsynced = true;
+        self.shared.segments.used(current.at);
         self.shared.stats.lock().0.bytes_written += self.sealed as u64;
         self.sealed = 0;
         Ok(())

@@ -4,6 +4,10 @@
 //! device has no room for another one the log is *full*: new changes are refused while there is
 //! still a segment's rest for those that roll back.
 //!
+//! Nor must it happen at once: zeroes at the full speed of the device make the syncs of commits wait
+//! for milliseconds. So the next segment grows with the current one, twice as fast: it is ready when
+//! that one is half full.
+//!
 //! Invariants: at most one segment is ready beside the current one; the list holds exactly the
 //! segments that have a head, ascending; the last of them is never removed.
 
@@ -12,11 +16,23 @@ use crate::{
     shared::{Shared, status},
 };
 use parking_lot::{Condvar, Mutex};
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 use wattle_buffer::{Error, Result, io::LogStorage};
 
 /// How often a segment that could not be made is tried again.
 const RETRY: Duration = Duration::from_millis(100);
+
+/// How far the segment that is being made may always be ahead of twice the current one.
+const AHEAD: u64 = 1 << 20;
+/// How long making it sleeps between two looks at the current one: least and most.
+const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(16)];
 
 /// A segment with a head.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +53,8 @@ struct State {
     keep: u64,
     /// Why no segment can be made just now.
     error: Option<Arc<io::Error>>,
+    /// The flusher waits for the segment that is being made.
+    waited_for: bool,
     /// The log is being closed: nobody waits for room.
     last_flush: bool,
     /// The helper has to end.
@@ -49,6 +67,8 @@ struct State {
 pub(crate) struct Segments {
     state: Mutex<State>,
     changed: Condvar,
+    /// Bytes of the current segment that are in use.
+    used: AtomicU64,
 }
 
 impl Segments {
@@ -80,7 +100,7 @@ impl Segments {
         let action = || format!("make log segment {first} of {bytes} bytes");
         storage.create(first, bytes).map_err(|error| Error::io(action(), error))?;
         let state = State { list, ready: Some(first), next: first + 1, ..State::default() };
-        Ok(Segments { state: Mutex::new(state), changed: Condvar::new() })
+        Ok(Segments { state: Mutex::new(state), changed: Condvar::new(), used: AtomicU64::new(0) })
     }
 
     /// The flusher takes the segment that is ready, and waits for it if it must.
@@ -88,6 +108,8 @@ impl Segments {
         let mut state = self.state.lock();
         loop {
             if let Some(number) = state.ready.take() {
+                state.waited_for = false;
+                self.used(0);
                 self.changed.notify_all();
                 return Ok(number);
             }
@@ -99,7 +121,29 @@ impl Segments {
             {
                 return Err(format!("there was no room for log segment {}: {error}", state.next));
             }
+            if !std::mem::replace(&mut state.waited_for, true) {
+                self.changed.notify_all();
+            }
             self.changed.wait(&mut state);
+        }
+    }
+
+    /// So much of the current segment is in use.
+    pub(crate) fn used(&self, bytes: u64) {
+        self.used.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Sleeps as long as `done` bytes of the next segment are enough for now.
+    fn pace(&self, done: u64) {
+        let mut nap = NAPS[0];
+        let mut state = self.state.lock();
+        while !(state.waited_for || state.last_flush || state.ending) {
+            let used = self.used.load(Ordering::Relaxed);
+            if done < AHEAD + 2 * used {
+                return;
+            }
+            self.changed.wait_for(&mut state, nap);
+            nap = (nap * 2).min(NAPS[1]);
         }
     }
 
@@ -185,7 +229,8 @@ pub(crate) fn run(shared: &Shared) {
         }
         let number = state.next;
         let made = parking_lot::MutexGuard::unlocked(&mut state, || {
-            storage.create(number, shared.options.segment_bytes)
+            let bytes = shared.options.segment_bytes;
+            storage.create_beside(number, bytes, &mut |done| segments.pace(done))
         });
         match made {
             Ok(()) => {

@@ -26,6 +26,9 @@ use wattle_buffer::{Error, Gsn, Result, io::LogStorage};
 
 /// Nothing stays in a buffer for longer, even if nobody asks.
 pub const IDLE_FLUSH: Duration = Duration::from_millis(100);
+/// Least time that a request for `Soon` waits for company, unless the option says less: a flush takes
+/// some 25 us of a core, whatever the device takes.
+const LEAST_DELAY: Duration = Duration::from_micros(150);
 /// Bytes of all buffers together before appenders are told to wait, as far as
 /// [`MIN_BUFFER`] and [`MAX_BUFFER`] for each allow it.
 pub const BUFFER_BYTES: usize = 4 << 20;
@@ -207,13 +210,14 @@ impl Shared {
         self.wake.notify_one();
     }
 
-    /// Waiting for company for longer than a sync takes is never worth it.
+    /// Waiting for company for longer than a sync takes is never worth it, except that a flush also
+    /// takes processor time from those who commit.
     fn group_delay(&self) -> Duration {
         let median = Duration::from_nanos(self.stats.lock().1.median_ns());
         if median.is_zero() {
             self.options.group_delay
         } else {
-            self.options.group_delay.min(median)
+            self.options.group_delay.min(median.max(LEAST_DELAY))
         }
     }
 

@@ -28,6 +28,14 @@ pub trait LogStorage: Send + Sync + 'static {
     /// is an error.
     fn create(&self, segment: u64, bytes: u64) -> io::Result<()>;
 
+    /// As [`LogStorage::create`], beside others who want the device: where zeroes have to be written,
+    /// it is in small pieces, and `pace` is called between them with the bytes written so far. It may
+    /// sleep.
+    fn create_beside(&self, segment: u64, bytes: u64, pace: &mut dyn FnMut(u64)) -> io::Result<()> {
+        let _ = pace;
+        self.create(segment, bytes)
+    }
+
     /// Removes a segment, durably. One that does not exist is an error.
     fn remove(&self, segment: u64) -> io::Result<()>;
 

@@ -29,8 +29,9 @@ use tokio_uring::{Runtime, buf::IoBuf};
 
 /// Pieces in flight in the ring of a thread.
 const RING_ENTRIES: u32 = 64;
-/// Bytes that one write fills with zeroes.
+/// Bytes that one write fills with zeroes: when nobody else wants the device, and beside others.
 const ZERO_BYTES: usize = 1 << 20;
+const ZERO_BYTES_BESIDE: usize = 64 << 10;
 /// Segments kept open: the current one, the next one, and those being read.
 const MAX_OPEN: usize = 4;
 /// Ending of a segment that is being made.
@@ -93,17 +94,41 @@ impl FileLog {
     }
 
     /// Fills and syncs a file that has no segment's name yet.
-    fn fill(path: &Path, bytes: u64) -> io::Result<()> {
+    fn fill(path: &Path, bytes: u64, piece: usize, pace: &mut dyn FnMut(u64)) -> io::Result<()> {
         let file = File::create(path)?;
         let (file, _) = direct_or(path, file)?;
-        let zeroes = LogBuffer::new(ZERO_BYTES.min(bytes as usize));
+        let zeroes = LogBuffer::new(piece.min(bytes as usize));
         let mut at = 0;
         while at < bytes {
+            pace(at);
             let piece = (bytes - at).min(zeroes.len() as u64) as usize;
             file.write_all_at(&zeroes[..piece], at)?;
             at += piece as u64;
         }
         file.sync_all()
+    }
+
+    /// Makes a segment out of pieces of `piece` bytes.
+    fn make(
+        &self,
+        segment: u64,
+        bytes: u64,
+        piece: usize,
+        pace: &mut dyn FnMut(u64),
+    ) -> io::Result<()> {
+        assert_whole_pages(0, bytes as usize);
+        let path = self.path(segment);
+        if path.exists() {
+            return Err(exists(segment));
+        }
+        let unfinished = path.with_extension(UNFINISHED);
+        if let Err(error) = FileLog::fill(&unfinished, bytes, piece, pace) {
+            // A full device needs the room back.
+            let _ = fs::remove_file(&unfinished);
+            return Err(error);
+        }
+        fs::rename(&unfinished, &path)?;
+        sync_directory(&self.directory)
     }
 }
 
@@ -128,19 +153,11 @@ impl LogStorage for FileLog {
     }
 
     fn create(&self, segment: u64, bytes: u64) -> io::Result<()> {
-        assert_whole_pages(0, bytes as usize);
-        let path = self.path(segment);
-        if path.exists() {
-            return Err(exists(segment));
-        }
-        let unfinished = path.with_extension(UNFINISHED);
-        if let Err(error) = FileLog::fill(&unfinished, bytes) {
-            // A full device needs the room back.
-            let _ = fs::remove_file(&unfinished);
-            return Err(error);
-        }
-        fs::rename(&unfinished, &path)?;
-        sync_directory(&self.directory)
+        self.make(segment, bytes, ZERO_BYTES, &mut |_| {})
+    }
+
+    fn create_beside(&self, segment: u64, bytes: u64, pace: &mut dyn FnMut(u64)) -> io::Result<()> {
+        self.make(segment, bytes, ZERO_BYTES_BESIDE, pace)
     }
 
     fn remove(&self, segment: u64) -> io::Result<()> {
@@ -176,7 +193,8 @@ impl LogStorage for FileLog {
             range_within(segment, offset, piece.len(), open.bytes)?;
         }
         let aligned = |piece: &[u8]| piece.as_ptr().addr().is_multiple_of(PAGE_SIZE);
-        if self.ring && writes.iter().all(|(_, piece)| aligned(piece)) {
+        // One piece by itself has nothing to overlap with.
+        if self.ring && writes.len() > 1 && writes.iter().all(|(_, piece)| aligned(piece)) {
             let through_ring = with_ring(&open, async |handle| {
                 let mut in_flight = Vec::with_capacity(writes.len());
                 let mut result = Ok(());
@@ -210,13 +228,9 @@ impl LogStorage for FileLog {
     }
 
     fn sync(&self, segment: u64) -> io::Result<()> {
-        let open = self.segment(segment)?;
-        if self.ring
-            && let Some(result) = with_ring(&open, async |handle| handle.sync_data().await)
-        {
-            return result;
-        }
-        open.file.sync_data()
+        // Not through the ring, which would hand it to another thread of the kernel: the flusher has
+        // nothing else to do meanwhile.
+        self.segment(segment)?.file.sync_data()
     }
 }
 

@@ -34,9 +34,18 @@ struct Pending {
     log: Arc<LogHandle>,
     epoch: u64,
     time: u64,
+    /// How soon it must be durable once somebody waits for it.
+    urgency: Urgency,
 }
 
 impl Pending {
+    /// Somebody waits.
+    fn hurry(&self) {
+        if self.urgency == Urgency::Now && !self.is_durable() {
+            self.log.0.request(self.epoch, Urgency::Now);
+        }
+    }
+
     fn is_durable(&self) -> bool {
         self.log.0.durable_epoch() >= self.epoch
     }
@@ -59,11 +68,12 @@ impl Ticket {
         Ticket { pending: None }
     }
 
-    /// The ticket of a commit at `time`, in an epoch of the log, and the request to flush it.
+    /// The ticket of a commit at `time`, in an epoch of the log, and the request to flush it: soon, and
+    /// with `urgency` as soon as somebody waits.
     #[inline]
     pub(crate) fn new(log: &Arc<LogHandle>, epoch: u64, time: u64, urgency: Urgency) -> Ticket {
-        log.0.request(epoch, urgency);
-        Ticket { pending: Some(Pending { log: log.clone(), epoch, time }) }
+        log.0.request(epoch, Urgency::Soon);
+        Ticket { pending: Some(Pending { log: log.clone(), epoch, time, urgency }) }
     }
 
     /// Whether the commit is durable already, or waits for nothing.
@@ -78,6 +88,7 @@ impl Ticket {
     /// [`wattle_buffer::Error::CommitUnknown`] when the log fails meanwhile.
     pub fn wait(self) -> Result<()> {
         let Some(pending) = self.pending else { return Ok(()) };
+        pending.hurry();
         pending.log.0.wait_durable(pending.epoch)?;
         while !pending.is_seen() {
             let epoch = pending.request_mark();
@@ -95,6 +106,7 @@ impl Future for Ticket {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         let Some(pending) = &self.pending else { return Poll::Ready(Ok(())) };
+        pending.hurry();
         let log = &pending.log.0;
         match log.poll_durable(pending.epoch, context.waker()) {
             Poll::Ready(Ok(())) => {}
