@@ -12,15 +12,17 @@ use crate::{
 };
 use std::{
     cell::Cell,
-    future::{Future, poll_fn},
+    future::Future,
     io,
     ops::{Bound, ControlFlow},
     rc::Rc,
     sync::Arc,
-    task::Poll,
 };
 use wattle_btree::{Context, Cursor, Direction, Journal, Mode};
-use wattle_buffer::{Error, Fault, Result, io::start_runtime};
+use wattle_buffer::{
+    Error, Fault, Result,
+    io::{breathe, start_runtime},
+};
 
 /// Operations that found everything resident after which a task lets the others run.
 const TURN: u32 = 32;
@@ -73,7 +75,7 @@ impl Resolve for AsyncSession {
         ticket.await
     }
     async fn pause(&self, _: u32) {
-        yield_once().await;
+        breathe().await;
     }
     fn log(&self) -> Option<&Arc<LogHandle>> {
         self.state().log.as_ref()
@@ -98,19 +100,6 @@ impl Resolve for AsyncSession {
     }
 }
 
-/// Lets the other tasks of the thread run once.
-async fn yield_once() {
-    let mut yielded = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
 impl AsyncSession {
     pub(crate) fn new(core: Arc<Handle>) -> AsyncSession {
         let idle = core.idle.lock().pop();
@@ -123,13 +112,13 @@ impl AsyncSession {
         self.shared.state.as_deref().expect("kept until the last clone is dropped")
     }
 
-    /// Lets the other tasks run after a while of operations that did not wait: completed reads are
-    /// only noticed between tasks.
+    /// Lets the other tasks run after a while of operations that did not wait: reads are submitted, and
+    /// completed ones noticed, only between tasks.
     async fn take_turn(&self) {
         let turn = self.shared.turn.get() + 1;
         self.shared.turn.set(turn % TURN);
         if turn >= TURN {
-            yield_once().await;
+            breathe().await;
         }
     }
 

@@ -419,3 +419,51 @@ fn a_session_dropped_with_operations_in_flight_leaves_a_working_store() {
         engine.close().expect("close");
     }
 }
+
+#[test]
+fn a_task_that_never_waits_does_not_keep_others_from_their_pages() {
+    let _watchdog = Watchdog::start("a task that never waits", Duration::from_secs(60));
+    let directory = tempfile::tempdir().expect("temporary directory");
+    let engine = uring(&directory)().open(small_pool(64)).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    for i in 0u32..3000 {
+        session.put(&tree, &i.to_be_bytes(), &[i as u8; 300]).expect("put");
+    }
+    drop(session);
+    let done = Cell::new(false);
+    let work = async {
+        let session = engine.async_session().expect("session");
+        let busy = async {
+            while !done.get() {
+                assert!(session.get(&tree, &7u32.to_be_bytes()).await?.is_some());
+            }
+            Result::<()>::Ok(())
+        };
+        let cold = async {
+            for i in (0u32..3000).step_by(20) {
+                assert!(session.get(&tree, &i.to_be_bytes()).await?.is_some());
+            }
+            done.set(true);
+            Result::<()>::Ok(())
+        };
+        tokio::try_join!(busy, cold).expect("get");
+        // One that waits for a conflict to end is no different.
+        done.set(false);
+        let mut txn = session.begin().expect("begin");
+        txn.put(&tree, &7u32.to_be_bytes(), b"first").await.expect("put");
+        let seven = 7u32.to_be_bytes();
+        let blocked = session.put(&tree, &seven, b"second");
+        let blocker = async {
+            for i in (0u32..3000).step_by(20) {
+                assert!(txn.get(&tree, &i.to_be_bytes()).await?.is_some());
+            }
+            txn.commit().await
+        };
+        tokio::try_join!(blocked, blocker).expect("the second one comes after the first");
+        let value = session.get(&tree, &7u32.to_be_bytes()).await.expect("get");
+        assert_eq!(value.as_deref(), Some(&b"second"[..]));
+    };
+    wattle::run(64, work).expect("runtime");
+    engine.close().expect("close");
+}

@@ -39,7 +39,7 @@ mod uring;
 pub use faults::{Fault, FaultPlan, Op, Unit};
 pub use log::{LogBuffer, LogStorage, MemoryLog, open_log};
 pub use memory::{MAX_MEMORY_PAGES, MemoryStorage};
-pub use runtime::start_runtime;
+pub use runtime::{breathe, start_runtime};
 pub use sim::{Cut, KEPT_VERSIONS, SimCounters, SimStorage};
 pub use threads::{MAX_THREADS, ThreadStorage};
 pub use uring::{UringStorage, WRITES_IN_FLIGHT};

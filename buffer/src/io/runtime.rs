@@ -15,11 +15,11 @@ use super::{ReadTarget, file::PageFile};
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
-    future::Future,
+    future::{Future, poll_fn},
     io,
     rc::Rc,
     sync::{Arc, Weak},
-    task::Waker,
+    task::{Poll, Waker},
 };
 use tokio_uring::{Runtime, fs::File};
 
@@ -44,12 +44,35 @@ pub fn start_runtime<F: Future>(entries: u32, future: F) -> io::Result<F::Output
         return Err(io::Error::other("this thread is inside a tokio runtime already"));
     }
     let entries = entries.clamp(1, MAX_ENTRIES);
-    let runtime = new_runtime(entries)?;
+    // One entry more is for the operation of `breathe`.
+    let runtime = new_runtime(entries + 1)?;
     let session = Rc::new(Session::new(entries));
     SESSION.set(Some(Rc::clone(&session)));
     let running = Running { runtime: Some(runtime), session };
     // Ends the runtime when it is dropped, also by a panic of the future.
     Ok(running.runtime.as_ref().expect("just made").block_on(future))
+}
+
+/// Lets the other tasks of the thread run, and lets the ring hand its reads to the kernel.
+///
+/// A runtime of [`start_runtime`] submits reads only when it has nothing else to do. A task that is
+/// ready again at once keeps it from that, and tasks that wait for pages would wait for ever. So when
+/// reads are in flight this waits for an operation that does nothing, which completes only after
+/// the reads were submitted. Elsewhere, and when nothing is in flight, it lets the others run once.
+pub async fn breathe() {
+    let session = Session::current().filter(|session| session.in_flight.get() > 0);
+    let mut asked = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut asked, true) {
+            return Poll::Ready(());
+        }
+        match &session {
+            Some(session) => session.wake_after_submission(context.waker()),
+            None => context.waker().wake_by_ref(),
+        }
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Whether this thread is inside a tokio runtime, where no other may block it.
@@ -109,6 +132,8 @@ pub(super) struct Session {
     next_ticket: Cell<u64>,
     pub(super) files: FileCache,
     graveyard: RefCell<Vec<ReadTarget>>,
+    /// Tasks that wait until reads were submitted. There is one operation for all of them.
+    breathing: RefCell<Vec<Waker>>,
 }
 
 impl Session {
@@ -121,7 +146,25 @@ impl Session {
             next_ticket: Cell::new(0),
             files: FileCache::default(),
             graveyard: RefCell::default(),
+            breathing: RefCell::default(),
         }
+    }
+
+    /// Wakes a task once everything that is in the ring now was submitted.
+    fn wake_after_submission(self: &Rc<Self>, waker: &Waker) {
+        let mut breathing = self.breathing.borrow_mut();
+        breathing.push(waker.clone());
+        if breathing.len() > 1 {
+            return;
+        }
+        let session = Rc::clone(self);
+        // A task of its own: whoever waits may be dropped.
+        tokio_uring::spawn(async move {
+            // It has no result; a kernel that refuses it was asked after the reads as well.
+            let _nothing = tokio_uring::no_op().await;
+            let breathing = session.breathing.take();
+            breathing.into_iter().for_each(Waker::wake);
+        });
     }
 
     /// The session of this thread, if it is inside a running one.

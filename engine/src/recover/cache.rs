@@ -7,6 +7,7 @@
 //! limit and of one batch of reads.
 
 use crate::store::StoreFile;
+use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use std::collections::{BTreeSet, HashMap};
 use wattle_btree::{ghosts, node};
@@ -29,7 +30,7 @@ pub(super) struct Cache<'f> {
     /// Held while room on the device is reserved.
     reserving: &'f Mutex<()>,
     limit: usize,
-    pages: HashMap<PageId, Entry>,
+    pages: HashMap<PageId, Entry, RandomState>,
     /// Memory of all pages.
     slabs: Vec<Vec<PageImage>>,
     free: Vec<u32>,
@@ -90,7 +91,7 @@ impl<'f> Cache<'f> {
             file,
             reserving,
             limit: limit.max(MIN_PAGES),
-            pages: HashMap::new(),
+            pages: HashMap::default(),
             slabs: Vec::new(),
             free: Vec::new(),
             clock: 0,

@@ -10,6 +10,7 @@ use super::{
     Shared,
     cache::{Cache, Counts, Ghosts},
 };
+use foldhash::fast::RandomState;
 use std::{
     collections::HashSet,
     sync::{Arc, mpsc::Receiver},
@@ -86,7 +87,7 @@ pub(super) fn run(
 
 /// Applies a batch in order, in parts whose pages can be read together.
 fn apply(cache: &mut Cache<'_>, mut batch: &[Item]) -> Result<()> {
-    let (mut missing, mut known) = (Vec::new(), HashSet::new());
+    let (mut missing, mut known) = (Vec::new(), HashSet::<_, RandomState>::default());
     while !batch.is_empty() {
         missing.clear();
         known.clear();
