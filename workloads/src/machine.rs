@@ -120,7 +120,8 @@ fn kib_value(text: &str, name: &str) -> u64 {
 /// # Errors
 /// Those of the system call.
 pub fn free_bytes(path: &Path) -> std::io::Result<u64> {
-    let there = path.ancestors().find(|path| path.exists()).filter(|path| !path.as_os_str().is_empty());
+    let there =
+        path.ancestors().find(|path| path.exists()).filter(|path| !path.as_os_str().is_empty());
     let sizes = rustix::fs::statvfs(there.unwrap_or(Path::new(".")))?;
     Ok(sizes.f_bavail.saturating_mul(sizes.f_frsize))
 }

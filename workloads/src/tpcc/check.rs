@@ -335,7 +335,8 @@ impl<T> Check<'_, T> {
         });
         for Order { o, has_carrier, is_new, .. } in &*orders {
             findings.expect(Rule::CarrierOfNewOrder, has_carrier != is_new, || {
-                let (with, has) = (if *has_carrier { "a" } else { "no" }, if *is_new { "" } else { "not " });
+                let (with, has) =
+                    (if *has_carrier { "a" } else { "no" }, if *is_new { "" } else { "not " });
                 format!("{}: order {o} has {with} carrier and is {has}in NEW-ORDER", place())
             });
         }
@@ -372,8 +373,10 @@ impl<T> Check<'_, T> {
             order.lines += 1;
             let is_delivered = order_line::DELIVERY_D.get(row) != 0;
             findings.expect(Rule::DeliveryDate, is_delivered == order.has_carrier, || {
-                let with = |yes: bool, what: &str| format!("{} {what}", if yes { "a" } else { "no" });
-                let (date, carrier) = (with(is_delivered, "date"), with(order.has_carrier, "carrier"));
+                let with =
+                    |yes: bool, what: &str| format!("{} {what}", if yes { "a" } else { "no" });
+                let (date, carrier) =
+                    (with(is_delivered, "date"), with(order.has_carrier, "carrier"));
                 format!("{}: a line of order {o} has {date}, and the order {carrier}", place())
             });
             if let (true, Some(sum)) = (is_delivered, delivered.get_mut(usize::from(order.c))) {
@@ -409,7 +412,9 @@ impl<T> Check<'_, T> {
             let place = o.and_then(|o| orders.binary_search_by_key(&o, |order| order.o).ok());
             let agrees = place.is_some_and(|place| Some(orders[place].c) == c);
             findings.expect(Rule::Indexes, agrees, || {
-                format!("the index says that order {o:?} of district {d} of warehouse {w} is of {c:?}")
+                format!(
+                    "the index says that order {o:?} of district {d} of warehouse {w} is of {c:?}"
+                )
             });
         };
         self.scan(txn, Table::OrderCustomer, Key::of_district(w, d), visit).await?;
@@ -471,7 +476,9 @@ impl<T> Check<'_, T> {
         };
         self.scan(txn, Table::CustomerName, bounds, visit).await?;
         findings.expect(Rule::Indexes, entries == count, || {
-            format!("district {d} of warehouse {w} has {count} customers and {entries} in the index")
+            format!(
+                "district {d} of warehouse {w} has {count} customers and {entries} in the index"
+            )
         });
         Ok(())
     }
@@ -490,7 +497,8 @@ impl<T> Check<'_, T> {
             }
         };
         self.scan(txn, Table::Stock, (Key::warehouse(w), Key::warehouse(w + 1)), visit).await?;
-        findings.expect(Rule::Rows, count == ITEMS, || format!("warehouse {w} has {count} stock rows"));
+        findings
+            .expect(Rule::Rows, count == ITEMS, || format!("warehouse {w} has {count} stock rows"));
         Ok(())
     }
 

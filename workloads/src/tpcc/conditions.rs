@@ -62,7 +62,9 @@ impl Rule {
             Rule::NextOrder => "3.3.2.2: D_NEXT_O_ID - 1 = max(O_ID) = max(NO_O_ID)",
             Rule::NewOrderRange => "3.3.2.3: max(NO_O_ID) - min(NO_O_ID) + 1 = rows of NEW-ORDER",
             Rule::LinesOfDistrict => "3.3.2.4: sum(O_OL_CNT) = rows of ORDER-LINE",
-            Rule::CarrierOfNewOrder => "3.3.2.5: O_CARRIER_ID is null where NEW-ORDER has the order",
+            Rule::CarrierOfNewOrder => {
+                "3.3.2.5: O_CARRIER_ID is null where NEW-ORDER has the order"
+            }
             Rule::LinesOfOrder => "3.3.2.6: O_OL_CNT = rows of ORDER-LINE of the order",
             Rule::DeliveryDate => "3.3.2.7: OL_DELIVERY_D is null where O_CARRIER_ID is null",
             Rule::WarehouseHistory => "3.3.2.8: W_YTD = sum(H_AMOUNT)",

@@ -58,9 +58,7 @@ pub fn find<S: Store>(store: &S, warehouses: Option<u16>) -> StoreResult<Found> 
     names.sort();
     if !names.iter().any(|name| name == META_TABLE) {
         let names = names.join(", ");
-        return Ok(Found::Unusable(format!(
-            "holds other data (tables {names}) and no TPC-C data"
-        )));
+        return Ok(Found::Unusable(format!("holds other data (tables {names}) and no TPC-C data")));
     }
     let table = store.table(META_TABLE)?;
     let text = at_once(store.session()?.read(&table, META_KEY, <[u8]>::to_vec))?;

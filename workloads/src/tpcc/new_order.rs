@@ -1,7 +1,9 @@
 //! New-Order (clause 2.4): a customer orders 5 to 15 items.
 
 use super::request::NewOrder;
-use super::rows::{customer, district, is_original, item, order, order_line, stock, string, warehouse};
+use super::rows::{
+    customer, district, is_original, item, order, order_line, stock, string, warehouse,
+};
 use super::schema::{Key, LINES, Table, Tables};
 use super::workload::{Halt, Outcome, missing};
 use crate::driver::store::Txn;
@@ -37,12 +39,19 @@ pub async fn run<X: Txn>(
     let shown = txn.read(tables.get(Table::Customer), &key, look).await?;
     let (discount, credit, name) = shown.ok_or_else(|| missing(Table::Customer, &key))?;
 
+    let mut items = [None; LINES.1 as usize];
+    let keys: [_; LINES.1 as usize] =
+        std::array::from_fn(|line| lines.get(line).map_or(0, |line| line.item).to_be_bytes());
+    let look = |line: usize, row: Option<&[u8]>| {
+        let original = |row| is_original(string(row, item::STRINGS, 1));
+        items[line] = row.map(|row| (item::PRICE.get(row), original(row)));
+    };
+    txn.read_many(tables.get(Table::Item), &keys[..lines.len()], look).await?;
+
     let mut supplied = [Supplied::default(); LINES.1 as usize];
     let mut branded = 0;
-    for (line, supplied) in lines.iter().zip(&mut supplied) {
-        let look = |row: &[u8]| (item::PRICE.get(row), is_original(string(row, item::STRINGS, 1)));
-        let found = txn.read(tables.get(Table::Item), &Key::item(line.item), look).await?;
-        let Some((price, original)) = found else { continue };
+    for (line, (item, supplied)) in lines.iter().zip(items.iter().zip(&mut supplied)) {
+        let Some((price, original)) = *item else { continue };
         let key = Key::stock(line.supplier, line.item);
         let mut brand = false;
         let supply = |row: &mut [u8]| {
@@ -101,7 +110,8 @@ pub async fn run<X: Txn>(
         total += u64::from(supplied.amount);
     }
     // In cents: basis points of the discount and of both taxes.
-    let total = total * u64::from(10_000 - discount) * u64::from(10_000 + w_tax + d_tax) / 100_000_000;
+    let total =
+        total * u64::from(10_000 - discount) * u64::from(10_000 + w_tax + d_tax) / 100_000_000;
     // What the terminal shows.
     std::hint::black_box((o, total, credit, name, branded));
     match supplied[..lines.len()].iter().all(|line| line.found) {

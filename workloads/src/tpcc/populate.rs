@@ -174,10 +174,7 @@ mod tests {
             assert_eq!(is_original(string(&row, stock::STRINGS, 0)), bad);
             assert!(stock::dist(&row, 10).iter().all(u8::is_ascii));
 
-            for (row, ytd) in [
-                (&mut Vec::new(), WAREHOUSE_YTD),
-                (&mut Vec::new(), DISTRICT_YTD),
-            ] {
+            for (row, ytd) in [(&mut Vec::new(), WAREHOUSE_YTD), (&mut Vec::new(), DISTRICT_YTD)] {
                 let strings = if ytd == WAREHOUSE_YTD {
                     warehouse(&mut rng, row);
                     assert!(warehouse::TAX.get(row) <= 2000);

@@ -229,7 +229,9 @@ mod tests {
         let chi_squared: f64 = counts
             .iter()
             .zip(&expected)
-            .map(|(count, share): (&f64, &f64)| (count - share * draws as f64, share * draws as f64))
+            .map(|(count, share): (&f64, &f64)| {
+                (count - share * draws as f64, share * draws as f64)
+            })
             .filter(|(_, expected)| *expected > 5.0)
             .map(|(difference, expected)| difference * difference / expected)
             .sum();
@@ -245,7 +247,8 @@ mod tests {
         let mut originals = 0;
         for _ in 0..1000 {
             let mut row = Vec::new();
-            data(&mut rng, tenth.next(&mut rng), &mut row);
+            let chosen = tenth.next(&mut rng);
+            data(&mut rng, chosen, &mut row);
             assert_eq!(usize::from(row[0]), row.len() - 1);
             assert!((26..=50).contains(&row[0]));
             originals += u32::from(super::super::rows::is_original(&row[1..]));

@@ -135,9 +135,7 @@ impl Inputs {
             Kind::OrderStatus => {
                 Request::OrderStatus(OrderStatus { w, d, customer: self.customer(rng) })
             }
-            Kind::Delivery => {
-                Request::Delivery(Delivery { w, carrier: between(rng, 1, 10) as u8 })
-            }
+            Kind::Delivery => Request::Delivery(Delivery { w, carrier: between(rng, 1, 10) as u8 }),
             Kind::StockLevel => {
                 Request::StockLevel(StockLevel { w, d, threshold: between(rng, 10, 20) as i16 })
             }

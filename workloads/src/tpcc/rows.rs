@@ -267,8 +267,12 @@ mod tests {
 
     #[test]
     fn original_is_found_wherever_it_is() {
-        assert!(is_original(b"ORIGINAL") && is_original(b"abORIGINAL") && is_original(b"ORIGINALab"));
-        assert!(!is_original(b"ORIGINA") && !is_original(b"ORIGIN4L and more") && !is_original(b""));
+        assert!(
+            is_original(b"ORIGINAL") && is_original(b"abORIGINAL") && is_original(b"ORIGINALab")
+        );
+        assert!(
+            !is_original(b"ORIGINA") && !is_original(b"ORIGIN4L and more") && !is_original(b"")
+        );
     }
 
     #[test]

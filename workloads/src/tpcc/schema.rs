@@ -247,9 +247,14 @@ mod tests {
     #[test]
     fn keys_sort_as_their_numbers_do() {
         let mut last = Vec::new();
-        for (w, d, o, line) in
-            [(1, 1, 1, 1), (1, 1, 255, 15), (1, 1, 256, 1), (1, 10, 1, 1), (2, 1, 1, 1), (256, 1, 1, 1)]
-        {
+        for (w, d, o, line) in [
+            (1, 1, 1, 1),
+            (1, 1, 255, 15),
+            (1, 1, 256, 1),
+            (1, 10, 1, 1),
+            (2, 1, 1, 1),
+            (256, 1, 1, 1),
+        ] {
             let key = Key::order_line(w, d, o, line).to_vec();
             assert!(last < key, "{key:?} after {last:?}");
             assert_eq!(order_of(&key), Some(o));
@@ -283,7 +288,10 @@ mod tests {
         let (low, high) = Key::customers_named(1, 1, b"BARBAR");
         let named = keys.iter().filter(|key| **key >= low.to_vec() && **key < high.to_vec());
         assert_eq!(named.clone().count(), 3);
-        assert_eq!(named.map(|key| customer_at_end(key)).collect::<Vec<_>>(), [Some(1), Some(1), Some(2)]);
+        assert_eq!(
+            named.map(|key| customer_at_end(key)).collect::<Vec<_>>(),
+            [Some(1), Some(1), Some(2)]
+        );
         assert_eq!(key("ESEESEESEESEESEX", "0123456789abcdef", 1).len(), MAX_KEY);
     }
 }
