@@ -8,9 +8,10 @@ use wattle::{
     AsyncSession, AsyncTransaction, Engine, Error, Session, Ticket, Transaction, Tree, TxnOptions,
 };
 
+use crate::driver::alarm;
 use crate::driver::store::{
     Access, Client, Counters, Direction, NonePending, Pending, Stop, Store, StoreResult, Txn,
-    TxnResult, one_turn,
+    TxnResult,
 };
 
 /// An open engine.
@@ -377,7 +378,7 @@ impl Client for TaskClient {
     }
 
     async fn pause(&self) {
-        one_turn().await;
+        alarm::pause().await;
     }
 }
 

@@ -152,7 +152,7 @@ fn everything_is_consistent_after_runs_with_threads_and_tasks() {
         let folder = folder();
         let store = loaded(folder.path());
         store.shared.conflict_every.store(211, Ordering::Relaxed);
-        let orders = count(&store, "tpcc-order");
+        let (orders, lines) = (count(&store, "tpcc-order"), count(&store, "tpcc-order-line"));
         let arguments = format!("{ONE} --operations 3000 --check {crew} {mix}");
         let (end, result) = run(&arguments, folder.path());
         assert_eq!(end, Ok(()), "{arguments}: {:?}", failed(&result));
@@ -163,22 +163,26 @@ fn everything_is_consistent_after_runs_with_threads_and_tasks() {
         let done = |kind: &str| latency[kind]["count"].as_u64().unwrap();
         assert_eq!(latency.keys().map(|kind| done(kind)).sum::<u64>(), 3000);
         if mix == "--mix delivery" {
-            // 900 undelivered orders of each of ten districts.
+            // 900 undelivered orders of each of ten districts. Some transactions come before the
+            // measured part.
             assert_eq!((count(&store, "tpcc-new-order"), latency.len()), (0, 1));
-            assert_eq!(run["deliveries_skipped"], (3000 - 900) * 10);
+            assert!(run["deliveries_skipped"].as_u64() >= Some((3000 - 900) * 10), "{run}");
             continue;
         }
         let rolled_back = run["rollbacks"].as_u64().unwrap();
         assert!((3..40).contains(&rolled_back), "{rolled_back}");
-        assert_eq!(
-            count(&store, "tpcc-order") - orders,
-            done("new-order"),
-            "a roll-back leaves nothing"
-        );
+        let added = count(&store, "tpcc-order") - orders;
+        assert!((done("new-order")..done("new-order") + 100).contains(&added), "{added} {run}");
+        // A roll-back leaves nothing: every change of a stock row has its line.
+        let trees = store.shared.trees.lock().unwrap();
+        let stock = trees["tpcc-stock"].read().unwrap();
+        let supplied: u64 = stock.values().map(|row| rows::stock::ORDER_CNT.get(row).into()).sum();
+        drop((stock, trees));
+        assert_eq!(supplied, count(&store, "tpcc-order-line") - lines);
         // Ten of 23 cards.
         assert!((1250..1360).contains(&(done("new-order") + rolled_back)), "{run}");
         assert!((100..160).contains(&done("stock-level")), "{run}");
-        assert_eq!(count(&store, "tpcc-history") - 30_000, done("payment"));
+        assert!(count(&store, "tpcc-history") - 30_000 >= done("payment"));
         let tpmc = run["tpmc"].as_f64().unwrap() * run["seconds"].as_f64().unwrap() / 60.0;
         assert_eq!(tpmc.round() as u64, done("new-order"));
     }
@@ -356,7 +360,11 @@ fn bad_input_is_refused_with_a_sentence() {
     refused("ycsb --db DIR/store --records 10", &["tpcc-customer", "no YCSB data"]);
     assert_eq!(count(&store, "tpcc-stock"), 100_000);
     assert_eq!(
-        run("ycsb --db DIR/ycsb --records 10 --operations 10 --warmup 0", folder.path()).0,
+        run(
+            "ycsb --db DIR/ycsb --records 10 --operations 10 --warmup 0 --format json",
+            folder.path()
+        )
+        .0,
         Ok(())
     );
     refused("tpcc --db DIR/ycsb --warehouses 1", &["tables ycsb, ycsb-meta", "no TPC-C data"]);
@@ -433,7 +441,10 @@ fn the_engine_is_consistent_in_memory_larger_than_memory_and_after_a_crash() {
         assert_eq!(verified["passed"], true, "{verified}");
         assert_eq!(verified["conditions"].as_array().unwrap().len(), 13);
     }
-    let other = wattle("ycsb --db DIR/ycsb --records 10 --operations 10 --warmup 0", folder.path());
+    let other = wattle(
+        "ycsb --db DIR/ycsb --records 10 --operations 10 --warmup 0 --format json",
+        folder.path(),
+    );
     assert!({ other }.output().unwrap().status.success());
     let refused = wattle("verify --tpcc DIR/ycsb", folder.path()).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));

@@ -124,7 +124,7 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Tpcc<'_, T> {
                 }
                 Err(Halt::Stop(Stop::Conflict)) => {
                     // Whoever was first needs a moment to end.
-                    for _ in 0..conflicts.min(MAX_PAUSES) {
+                    for _ in 0..=conflicts.min(MAX_PAUSES) {
                         client.pause().await;
                     }
                     conflicts += 1;
