@@ -174,10 +174,10 @@ fn everything_is_consistent_after_runs_with_threads_and_tasks() {
         let added = count(&store, "tpcc-order") - orders;
         assert!((done("new-order")..done("new-order") + 100).contains(&added), "{added} {run}");
         // A roll-back leaves nothing: every change of a stock row has its line.
-        let trees = store.shared.trees.lock().unwrap();
-        let stock = trees["tpcc-stock"].read().unwrap();
-        let supplied: u64 = stock.values().map(|row| rows::stock::ORDER_CNT.get(row).into()).sum();
-        drop((stock, trees));
+        let stock = store.shared.trees.lock().unwrap()["tpcc-stock"].clone();
+        let stock = stock.read().unwrap();
+        let supplied: u64 =
+            stock.values().map(|row| u64::from(rows::stock::ORDER_CNT.get(row))).sum();
         assert_eq!(supplied, count(&store, "tpcc-order-line") - lines);
         // Ten of 23 cards.
         assert!((1250..1360).contains(&(done("new-order") + rolled_back)), "{run}");
