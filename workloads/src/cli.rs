@@ -10,6 +10,9 @@ pub mod live;
 pub mod maintain;
 pub mod probe;
 pub mod simulate;
+pub mod stage;
+pub mod tpcc;
+pub mod tpcc_run;
 pub mod units;
 pub mod ycsb;
 pub mod ycsb_run;
@@ -43,6 +46,12 @@ pub enum Command {
     /// Loads the records unless the store has them, runs for the warm-up time, then measures. Every
     /// value that is read is checked against its key: a wrong one ends the run with exit code 1.
     Ycsb(Box<ycsb::YcsbFlags>),
+    /// Runs TPC-C, or one of its transactions, and prints what it measured.
+    ///
+    /// Loads the warehouses unless the store has them, runs for the warm-up time, then measures. With
+    /// --check the consistency conditions of the specification are checked after the load and after the
+    /// run: one that does not hold ends it with exit code 1.
+    Tpcc(Box<tpcc::TpccFlags>),
     /// Checks every page and tree of a store; exit code 1 and a list if something is wrong.
     Verify(maintain::VerifyFlags),
     /// Shows the sizes of a store and its trees.
@@ -86,6 +95,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
     };
     match &command {
         Command::Ycsb(flags) => flags.spec().map(drop)?,
+        Command::Tpcc(flags) => flags.run.check()?,
         Command::Probe(flags) => flags.check()?,
         Command::Verify(_)
         | Command::Stat(_)
@@ -99,16 +109,22 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
 fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
     // An open store must be closed, or it counts as damaged: no interrupt may simply end the process.
     let interrupt = Interrupt::of_process().map_err(Exit::Failed)?;
+    let open = |pipelined| {
+        move |path: &Path, options| {
+            let engine = Engine::open(path, options).map_err(exit::not_opened)?;
+            Ok(EngineStore::new(engine, pipelined))
+        }
+    };
     match command {
         Command::Ycsb(flags) => {
-            let open = |path: &Path, options| {
-                let engine = Engine::open(path, options).map_err(exit::not_opened)?;
-                Ok(EngineStore::new(engine, flags.run.pipelined()))
-            };
-            let command = command_line(arguments);
+            let (command, open) = (command_line(arguments), open(flags.run.pipelined()));
             ycsb_run::run(&flags, command, &interrupt, &mut std::io::stdout().lock(), open)
         }
-        Command::Verify(flags) => maintain::verify(&flags),
+        Command::Tpcc(flags) => {
+            let (command, open) = (command_line(arguments), open(flags.run.pipelined()));
+            tpcc_run::run(&flags, command, &interrupt, &mut std::io::stdout().lock(), open)
+        }
+        Command::Verify(flags) => maintain::verify(&flags, &interrupt),
         Command::Stat(flags) => maintain::stat(&flags),
         Command::Dump(flags) => dump::dump(&flags, &mut std::io::stdout().lock(), &interrupt),
         Command::Load(flags) => dump::load(&flags, &mut std::io::stdin().lock(), &interrupt),

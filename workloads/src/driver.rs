@@ -1,6 +1,7 @@
 //! Runs workloads: threads and tasks, phases, samples, latencies. It knows neither YCSB nor the
 //! engine; a workload is a [`measure::Workload`], and a store is a [`store::Store`].
 
+pub mod alarm;
 pub mod control;
 pub mod crew;
 pub mod failure;

@@ -10,5 +10,6 @@ pub mod machine;
 pub mod report;
 pub mod rng;
 pub mod simulate;
+pub mod tpcc;
 pub mod ycsb;
 pub mod zipf;

@@ -74,12 +74,28 @@ pub struct RunReport {
     pub operations: u64,
     /// Operations per second.
     pub throughput: f64,
-    /// Transactions that were rolled back.
+    /// Tries of transactions that met a conflict, were rolled back and tried again.
     pub aborts: u64,
     /// Whether the user ended it early.
     pub interrupted: bool,
+    /// Of a workload of transactions.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub transactions: Option<TransactionReport>,
     /// Latency of each kind of operation.
     pub latency_us: Map<String, Value>,
+}
+
+/// What a run of TPC-C has besides operations and latencies.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TransactionReport {
+    /// New-Order transactions committed per minute.
+    pub tpmc: f64,
+    /// Transactions that asked for their roll-back themselves; they are no operations.
+    pub rollbacks: u64,
+    /// Tries that met a conflict, of each kind of transaction.
+    pub aborts_by_kind: Map<String, Value>,
+    /// Districts in which a Delivery found nothing to deliver, warm-up included.
+    pub deliveries_skipped: u64,
 }
 
 /// The write-ahead log in the measured part.
@@ -140,6 +156,18 @@ pub struct Condition {
     pub name: String,
     /// Whether it does.
     pub passed: bool,
+    /// How much was looked at, or where it does not hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+impl Condition {
+    /// For people: whether it holds, what it is, and the detail.
+    pub fn text(&self) -> String {
+        let verdict = if self.passed { "passed" } else { "FAILED" };
+        let detail = self.detail.as_ref().map(|detail| format!(" ({detail})"));
+        format!("{verdict}: {}{}", self.name, detail.unwrap_or_default())
+    }
 }
 
 /// What the plots show.
@@ -153,7 +181,7 @@ pub struct Details {
 
 impl RunReport {
     /// The figures of `measurement`.
-    pub fn of(measurement: &Measurement, aborts: u64) -> Self {
+    pub fn of(measurement: &Measurement) -> Self {
         let operations = measurement.operations();
         let latency = |(kind, total): &(&'static str, LatencyTotal)| {
             let summary = serde_json::to_value(total.summary());
@@ -163,8 +191,9 @@ impl RunReport {
             seconds: measurement.seconds,
             operations,
             throughput: per(operations as f64, measurement.seconds),
-            aborts,
+            aborts: measurement.conflicts(),
             interrupted: measurement.interrupted,
+            transactions: None,
             latency_us: measurement.latencies.iter().map(latency).collect(),
         }
     }
@@ -212,6 +241,7 @@ pub(crate) mod tests {
         let measurement = Measurement {
             seconds: 3.0,
             latencies: vec![("read", total.clone())],
+            ends: Vec::new(),
             counters: Counters { frames: 64, faults: 30, ..Counters::default() },
             cpu: Default::default(),
             samples: Vec::new(),
@@ -225,13 +255,17 @@ pub(crate) mod tests {
             settings: settings.as_object().cloned().unwrap(),
             machine: Machine { cores: 2, ..Machine::default() },
             load: LoadReport { records: 1000, ..LoadReport::default() },
-            run: RunReport::of(&measurement, 0),
+            run: RunReport::of(&measurement),
             buffer: measurement.counters,
             log: LogReport::default(),
             process: ProcessReport::default(),
             check: CheckReport {
                 passed: true,
-                conditions: vec![Condition { name: "reads are right".to_owned(), passed: true }],
+                conditions: vec![Condition {
+                    name: "reads are right".to_owned(),
+                    passed: true,
+                    detail: None,
+                }],
             },
             error: None,
             details: Details { samples, latencies: vec![("read", total)] },

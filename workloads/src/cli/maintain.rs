@@ -9,7 +9,12 @@ use wattle::{PAGE_SIZE, Stats, TreeStat, VerifyReport};
 
 use super::common::{Format, StoreFlags};
 use super::exit::{Exit, failed, not_opened};
+use super::tpcc_run;
+use crate::adapter::EngineStore;
+use crate::driver::control::Interrupt;
+use crate::driver::store::Store;
 use crate::report::figures::{bytes, count, table};
+use crate::report::{CheckReport, Condition};
 
 /// Flags of `verify`.
 #[derive(Args, Debug)]
@@ -17,6 +22,10 @@ pub struct VerifyFlags {
     /// The store.
     #[command(flatten)]
     pub store: StoreFlags,
+
+    /// Check the consistency conditions of TPC-C too, on a store that `wattle tpcc` loaded.
+    #[arg(long)]
+    pub tpcc: bool,
 
     /// How to print the result.
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -41,19 +50,24 @@ pub struct StatFlags {
 }
 
 /// Checks a store.
-pub fn verify(flags: &VerifyFlags) -> Result<(), Exit> {
+pub fn verify(flags: &VerifyFlags, interrupt: &Interrupt) -> Result<(), Exit> {
     let engine = flags.store.open(false)?;
     let style = ProgressStyle::with_template("checking: {human_pos} records, {per_sec}")
         .expect("the template is a constant that indicatif accepts");
     let progress = ProgressBar::no_length().with_style(style);
     let report = engine.verify(&mut |records| progress.set_position(records));
     progress.finish_and_clear();
-    let verdict = Verdict::of(report.map_err(failed("checking the store"))?);
+    let mut verdict = Verdict::of(report.map_err(failed("checking the store"))?);
+    let store = EngineStore::new(engine, false);
+    // A damaged store is not looked into any further.
+    if flags.tpcc && verdict.passed {
+        verdict.add(tpcc_run::check_store(&store, &flags.store.path, interrupt)?);
+    }
     match flags.format {
         Format::Text => print!("{}", verdict.text()),
         Format::Json => println!("{}", json(&verdict)),
     }
-    let closed = engine.close().map_err(failed("closing the store"));
+    let closed = store.close().map_err(failed("closing the store"));
     if verdict.passed { closed } else { Err(Exit::Reported) }
 }
 
@@ -104,6 +118,9 @@ struct Verdict {
     records: u64,
     log_bytes: u64,
     problems: Vec<String>,
+    /// Of the data in it; empty unless asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    conditions: Vec<Condition>,
 }
 
 impl Verdict {
@@ -117,7 +134,14 @@ impl Verdict {
             records: report.records,
             log_bytes: report.log_bytes,
             problems: report.problems,
+            conditions: Vec::new(),
         }
+    }
+
+    /// Adds what was found about the data.
+    fn add(&mut self, check: CheckReport) {
+        self.passed &= check.passed;
+        self.conditions = check.conditions;
     }
 
     fn text(&self) -> String {
@@ -128,12 +152,13 @@ impl Verdict {
             count(self.records),
             bytes(self.log_bytes)
         );
-        if self.passed {
-            return format!("{seen}: nothing is wrong\n");
+        let conditions: String = self.conditions.iter().map(|found| found.text() + "\n").collect();
+        if self.problems.is_empty() {
+            return format!("{seen}: nothing is wrong\n{conditions}");
         }
         let problems: String =
             self.problems.iter().map(|problem| format!("  {problem}\n")).collect();
-        format!("{seen}: this is wrong\n{problems}")
+        format!("{seen}: this is wrong\n{problems}{conditions}")
     }
 }
 

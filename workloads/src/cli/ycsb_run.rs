@@ -1,23 +1,22 @@
 //! `wattle ycsb`, from opening the store to the report.
 
-use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use wattle::Options;
 
-use super::common::{Format, IoBackend};
+use super::common::IoBackend;
 use super::exit::{Exit, failed};
 use super::live::Live;
+use super::stage::{Home, create_outputs, deliver};
 use super::ycsb::{YcsbFlags, YcsbSpec};
 use crate::driver::control::Interrupt;
 use crate::driver::measure::{self, Measurement, Plan};
 use crate::driver::store::Store;
 use crate::machine::{self, Machine};
-use crate::report::csv::SampleFile;
 use crate::report::{
-    self, CheckReport, Condition, Details, LoadReport, LogReport, ProcessReport, Report, RunReport,
+    CheckReport, Condition, Details, LoadReport, LogReport, ProcessReport, Report, RunReport,
 };
 use crate::ycsb::growth::Growth;
 use crate::ycsb::load::{self, LoadEnd, LoadPlan};
@@ -60,7 +59,7 @@ pub fn run<S: Store>(
         settings: flags.settings(&spec),
         machine: Machine::this(),
         load,
-        run: RunReport::of(&measurement, 0),
+        run: RunReport::of(&measurement),
         buffer: measurement.counters,
         log: LogReport::of(&measurement.counters),
         process: ProcessReport {
@@ -72,58 +71,14 @@ pub fn run<S: Store>(
         error,
         details: Details { samples: measurement.samples, latencies: measurement.latencies },
     };
-    deliver(&report, flags, out)
+    deliver(&report, &flags.run, out)
 }
 
 /// The one check of YCSB: all that was read is what was written.
 fn check(measurement: &Measurement) -> CheckReport {
     let passed = !measurement.failure.as_ref().is_some_and(|failure| failure.is_wrong_answer());
     let name = "every record asked for was found, with a value that was written to it".to_owned();
-    CheckReport { passed, conditions: vec![Condition { name, passed }] }
-}
-
-/// Prints the report and writes the page.
-fn deliver(report: &Report, flags: &YcsbFlags, out: &mut dyn Write) -> Result<(), Exit> {
-    let text = match flags.run.format {
-        Format::Json => report.json() + "\n",
-        Format::Text => report::text::report(report),
-    };
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(failed("writing the result"))?;
-    if let Some(path) = &flags.run.report {
-        std::fs::write(path, report::html::report(report))
-            .map_err(failed(format_args!("writing {}", path.display())))?;
-    }
-    match &report.error {
-        Some(error) => Err(Exit::Failed(error.clone())),
-        None if !report.succeeded() => Err(Exit::Reported),
-        None => Ok(()),
-    }
-}
-
-/// Where the store lives: a directory of the user, or a temporary one that goes with this value.
-struct Home {
-    path: PathBuf,
-    temporary: Option<tempfile::TempDir>,
-}
-
-impl Home {
-    fn new(db: Option<&Path>) -> Result<Self, Exit> {
-        if let Some(path) = db {
-            return Ok(Self { path: path.to_owned(), temporary: None });
-        }
-        let folder = tempfile::Builder::new()
-            .prefix("wattle-")
-            .tempdir()
-            .map_err(failed("creating a temporary directory"))?;
-        Ok(Self { path: folder.path().join("store"), temporary: Some(folder) })
-    }
-
-    fn description(&self) -> String {
-        let kind = if self.temporary.is_some() { "temporary store on " } else { "" };
-        format!("{kind}{}", machine::file_system(&self.path))
-    }
+    CheckReport { passed, conditions: vec![Condition { name, passed, detail: None }] }
 }
 
 /// A run on an open store.
@@ -149,7 +104,7 @@ impl<S: Store> Session<'_, S> {
             Found::Data(meta) => Some(meta),
             Found::Nothing => None,
         };
-        let mut live = Live::new(self.flags.run.format, self.create_outputs()?);
+        let mut live = Live::new(self.flags.run.format, create_outputs(&self.flags.run)?);
         let table = |name| self.store.table(name).map_err(failed("opening the table"));
         let (mut meta, seconds) = match found {
             Some(meta) => (meta, None),
@@ -176,21 +131,6 @@ impl<S: Store> Session<'_, S> {
         };
         let measurement = self.measure(&table(DATA_TABLE)?, &mut meta, &mut live)?;
         Ok((load, measurement))
-    }
-
-    /// Creates the files of `--samples` and `--report` before the long work, so that a wrong path
-    /// is known at once.
-    fn create_outputs(&self) -> Result<Option<SampleFile>, Exit> {
-        let refused = |flag: &str, path: &Path, error| {
-            Exit::Usage(format!("{flag} {} cannot be created: {error}", path.display()))
-        };
-        if let Some(path) = &self.flags.run.report {
-            File::create(path).map_err(|error| refused("--report", path, error))?;
-        }
-        let samples = self.flags.run.samples.as_ref();
-        samples
-            .map(|path| SampleFile::create(path).map_err(|error| refused("--samples", path, error)))
-            .transpose()
     }
 
     fn load(&self, table: &S::Table) -> Result<f64, Exit> {
