@@ -5,6 +5,7 @@
 //! validated; nothing interprets them earlier.
 
 use crate::{
+    descend::Seek,
     ghost::Special,
     large_value::LargeValue,
     node::NodeRef,
@@ -48,7 +49,7 @@ impl Tree {
     ) -> Step<Option<Found>> {
         let node = NodeRef::from(leaf.page());
         let search = self.checked(&leaf, node.search(key))?;
-        leaf.track();
+        leaf.track(|way| self.lead(Seek::At(key), way));
         if !search.found {
             leaf.validate()?;
             return Ok(None);

@@ -120,7 +120,7 @@ impl Cursor {
         let path = tree.seek(seek, 0)?;
         path.node.page().copy_image(&mut self.image);
         let sees_all = view.sees_all(path.node.header());
-        path.node.track();
+        path.node.track(|way| tree.lead(seek, way));
         path.node.validate()?;
         let page = path.node.header().page_id();
         if !self.is_led_right() {

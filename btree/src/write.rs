@@ -9,6 +9,7 @@
 
 use crate::{
     author::Author,
+    descend::Seek,
     ghost::{GHOST, Special, is_ghost},
     journal::Context,
     large_value::LargeValue,
@@ -72,9 +73,10 @@ impl Tree {
         let search = self.checked(&path.node, path.node_ref().search(key))?;
         if !search.found && mode == Mode::Update {
             path.node.validate()?;
-            path.node.track();
+            path.node.track(|way| self.lead(Seek::At(key), way));
             return Ok(Written::default());
         }
+        self.pool.record_way(|way| self.lead(Seek::At(key), way));
         let mut leaf = path.node.upgrade()?;
         let view = NodeView::from(leaf.bytes());
         let before = search.found.then(|| view.value(search.position));
@@ -267,9 +269,10 @@ impl Tree {
         let search = self.checked(&path.node, path.node_ref().search(key))?;
         if !search.found {
             path.node.validate()?;
-            path.node.track();
+            path.node.track(|way| self.lead(Seek::At(key), way));
             return Ok(Ok(false));
         }
+        self.pool.record_way(|way| self.lead(Seek::At(key), way));
         let mut leaf = path.node.upgrade()?;
         let view = NodeView::from(leaf.bytes());
         let before = view.value(search.position);
@@ -302,9 +305,10 @@ impl Tree {
         let search = self.checked(&path.node, path.node_ref().search(key))?;
         if !search.found {
             path.node.validate()?;
-            path.node.track();
+            path.node.track(|way| self.lead(Seek::At(key), way));
             return Ok((Written::default(), false));
         }
+        self.pool.record_way(|way| self.lead(Seek::At(key), way));
         let mut leaf = path.node.upgrade()?;
         let before = NodeView::from(leaf.bytes()).value(search.position);
         author.check(leaf.header(), key, Some(before))?;

@@ -12,6 +12,7 @@ use crate::{
     page::{PAGE_SIZE, PageImage, PageMut, PageRef, Restart, header},
     pool::Pool,
     swip::Swip,
+    trace::Way,
 };
 
 /// An optimistic hold of a frame: reads are racy until [`Optimistic::validate`] succeeds.
@@ -64,10 +65,17 @@ impl<'p> Optimistic<'p> {
         })
     }
 
-    /// Reports a read of the page to the replacement policy.
+    /// Reports a read of the page to the replacement policy. If the pool has a trace and the read
+    /// was consistent so far, it is recorded behind the way to the page, which `lead` finds.
     #[inline(always)]
-    pub fn track(&self) {
-        self.pool.policy.on_access(&self.header.tracker, self.pool.epoch());
+    pub fn track(&self, lead: impl FnOnce(&mut Way)) {
+        let tracking = &self.pool.tracking;
+        if tracking.on_access(self.header, self.pool.epoch()) {
+            let page = self.header.page_id();
+            if self.validate().is_ok() {
+                tracking.record(lead, Some(page));
+            }
+        }
     }
 }
 
@@ -112,7 +120,7 @@ impl<'p> Exclusive<'p> {
     pub fn page_mut(&mut self) -> PageMut<'_> {
         if !self.dirtied {
             (self.changed, self.dirtied) = (true, true);
-            self.pool.policy.on_write(&self.header.tracker, self.pool.epoch());
+            self.pool.tracking.on_write(self.header, self.pool.epoch());
         }
         self.pool.page_mut(self)
     }
@@ -178,6 +186,15 @@ impl<'p> Exclusive<'p> {
         self.stamp(Gsn(self.header.gsn().0 + 1));
     }
 
+    /// The end of a change that the trace of the pool has to know of.
+    #[cold]
+    fn release_traced(&self) {
+        let page = self.header.page_id();
+        self.header.latch.release(self.version, self.changed);
+        // The trace may be waited for, so not under the latch.
+        self.pool.tracking.record_write(page);
+    }
+
     /// Releases the latch and goes on optimistically from this moment.
     pub fn downgrade(self) -> Optimistic<'p> {
         let (pool, frame) = (self.pool, self.frame);
@@ -193,6 +210,9 @@ impl Drop for Exclusive<'_> {
     fn drop(&mut self) {
         if self.dirtied && !self.stamped {
             self.stamp_unlogged();
+        }
+        if self.dirtied && self.pool.tracking.is_traced() {
+            return self.release_traced();
         }
         self.header.latch.release(self.version, self.changed);
     }

@@ -14,6 +14,7 @@ use crate::{
     page::{PAGE_SIZE, PageMut, PageRef, Restart},
     replacement::{FIRST_EPOCH, Policy},
     sync::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering},
+    trace::{PageTrace, Tracking, Way},
     upcalls::{LogBarrier, PageOwner},
     worker::{CounterSums, Counters, Worker},
     writeback::WriteQueue,
@@ -41,12 +42,15 @@ pub struct PoolOptions {
     pub write_concurrency: usize,
     /// Without any progress for this long, waiting for a frame is an error.
     pub stall_timeout: Duration,
+    /// Where page accesses are recorded; none: nowhere, at no cost.
+    pub trace: Option<PageTrace>,
 }
 
 /// The pool. See the module documentation.
 pub struct Pool {
     memory: FrameMemory,
     pub(crate) policy: Policy,
+    pub(crate) tracking: Tracking,
     epoch: CachePadded<AtomicU32>,
     /// Evictions since the epoch last advanced.
     epoch_evictions: CachePadded<AtomicU64>,
@@ -123,6 +127,7 @@ impl Pool {
         let low_water = (frames / 128).clamp(4, 512);
         Ok(Arc::new(Pool {
             memory: FrameMemory::map(frames)?,
+            tracking: Tracking::new(&policy, options.trace.clone()),
             policy,
             epoch: CachePadded::new(AtomicU32::new(FIRST_EPOCH)),
             epoch_evictions: CachePadded::new(AtomicU64::new(0)),
@@ -211,6 +216,15 @@ impl Pool {
     /// Name of the replacement policy.
     pub fn policy_name(&self) -> &'static str {
         self.policy.name()
+    }
+
+    /// Records the way that `lead` finds to a page that the caller is about to latch, if the pool has
+    /// a trace. The caller holds no latch.
+    #[inline(always)]
+    pub fn record_way(&self, lead: impl FnOnce(&mut Way)) {
+        if self.tracking.is_traced() {
+            self.tracking.record(lead, None);
+        }
     }
 
     /// Header of a frame.
