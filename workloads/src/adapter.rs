@@ -4,9 +4,14 @@ use std::cell::Cell;
 use std::future::Future;
 use std::ops::{Bound, ControlFlow};
 
-use wattle::{AsyncSession, Direction, Engine, Session, Ticket, Tree};
+use wattle::{
+    AsyncSession, AsyncTransaction, Engine, Error, Session, Ticket, Transaction, Tree, TxnOptions,
+};
 
-use crate::driver::store::{Client, Counters, NonePending, Pending, Store, StoreResult, one_turn};
+use crate::driver::store::{
+    Access, Client, Counters, Direction, NonePending, Pending, Stop, Store, StoreResult, Txn,
+    TxnResult, one_turn,
+};
 
 /// An open engine.
 pub struct EngineStore {
@@ -119,9 +124,41 @@ impl Store for EngineStore {
     }
 }
 
+/// How the engine begins a transaction.
+fn options(access: Access) -> TxnOptions {
+    TxnOptions { read_only: access == Access::ReadOnly, ..TxnOptions::default() }
+}
+
+/// What an error of the engine means for a transaction.
+#[cold]
+fn stop(error: Error) -> Stop {
+    match error {
+        Error::Conflict(_) | Error::SnapshotTooOld(_) | Error::MustAbort(_) => Stop::Conflict,
+        error => Stop::Failed(error.into()),
+    }
+}
+
+/// A transaction of a session that blocks its thread.
+pub struct BlockingTxn<'a> {
+    txn: Transaction<'a>,
+    client: &'a BlockingClient,
+}
+
+/// A transaction of a task.
+pub struct TaskTxn<'a> {
+    txn: AsyncTransaction,
+    client: &'a TaskClient,
+}
+
 impl Client for BlockingClient {
     type Table = Tree;
     type Pending = Ticket;
+    type Txn<'a> = BlockingTxn<'a>;
+
+    #[inline]
+    async fn begin(&self, access: Access) -> StoreResult<BlockingTxn<'_>> {
+        Ok(BlockingTxn { txn: self.session.begin_with(options(access))?, client: self })
+    }
 
     #[inline]
     fn take_pending(&self) -> Option<Ticket> {
@@ -188,9 +225,90 @@ impl Client for BlockingClient {
     }
 }
 
+impl Txn for BlockingTxn<'_> {
+    type Table = Tree;
+
+    #[inline]
+    async fn read<R>(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> TxnResult<Option<R>> {
+        self.txn.get_with(tree, key, look).map_err(stop)
+    }
+
+    #[inline]
+    async fn insert(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> TxnResult<()> {
+        self.txn.insert(tree, key, value).map_err(stop)
+    }
+
+    #[inline]
+    async fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> TxnResult<()> {
+        self.txn.put(tree, key, value).map_err(stop)
+    }
+
+    #[inline]
+    async fn update(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> TxnResult<bool> {
+        self.txn.update(tree, key, value).map_err(stop)
+    }
+
+    #[inline]
+    async fn modify(
+        &mut self,
+        tree: &Tree,
+        key: &[u8],
+        change: impl FnMut(&mut [u8]),
+    ) -> TxnResult<bool> {
+        self.txn.modify(tree, key, change).map_err(stop)
+    }
+
+    #[inline]
+    async fn remove(&mut self, tree: &Tree, key: &[u8]) -> TxnResult<bool> {
+        self.txn.remove(tree, key).map_err(stop)
+    }
+
+    #[inline]
+    async fn scan(
+        &self,
+        tree: &Tree,
+        low: &[u8],
+        high: &[u8],
+        direction: Direction,
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> TxnResult<()> {
+        let mut range = self.txn.range(tree, low..high).map_err(stop)?;
+        if direction == Direction::Backward {
+            range = range.rev();
+        }
+        while let Some((key, value)) = range.next_entry().map_err(stop)? {
+            if visit(key, value).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    async fn commit(self) -> TxnResult<()> {
+        let ticket = self.txn.commit_async().map_err(stop)?;
+        self.client.settle(ticket).map_err(Stop::Failed)
+    }
+
+    async fn abort(self) -> StoreResult<()> {
+        Ok(self.txn.abort()?)
+    }
+}
+
 impl Client for TaskClient {
     type Table = Tree;
     type Pending = NonePending;
+    type Txn<'a> = TaskTxn<'a>;
+
+    #[inline]
+    async fn begin(&self, access: Access) -> StoreResult<TaskTxn<'_>> {
+        Ok(TaskTxn { txn: self.session.begin_with(options(access))?, client: self })
+    }
 
     fn take_pending(&self) -> Option<NonePending> {
         None
@@ -258,5 +376,75 @@ impl Client for TaskClient {
 
     async fn pause(&self) {
         one_turn().await;
+    }
+}
+
+impl Txn for TaskTxn<'_> {
+    type Table = Tree;
+
+    #[inline]
+    async fn read<R>(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> TxnResult<Option<R>> {
+        let mut buffer = self.client.buffer.take();
+        let found = self.txn.get_into(tree, key, &mut buffer).await;
+        let seen = found.map(|found| found.then(|| look(&buffer)));
+        self.client.buffer.set(buffer);
+        seen.map_err(stop)
+    }
+
+    #[inline]
+    async fn insert(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> TxnResult<()> {
+        self.txn.insert(tree, key, value).await.map_err(stop)
+    }
+
+    #[inline]
+    async fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> TxnResult<()> {
+        self.txn.put(tree, key, value).await.map_err(stop)
+    }
+
+    #[inline]
+    async fn update(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> TxnResult<bool> {
+        self.txn.update(tree, key, value).await.map_err(stop)
+    }
+
+    #[inline]
+    async fn modify(
+        &mut self,
+        tree: &Tree,
+        key: &[u8],
+        change: impl FnMut(&mut [u8]),
+    ) -> TxnResult<bool> {
+        self.txn.modify(tree, key, change).await.map_err(stop)
+    }
+
+    #[inline]
+    async fn remove(&mut self, tree: &Tree, key: &[u8]) -> TxnResult<bool> {
+        self.txn.remove(tree, key).await.map_err(stop)
+    }
+
+    #[inline]
+    async fn scan(
+        &self,
+        tree: &Tree,
+        low: &[u8],
+        high: &[u8],
+        direction: Direction,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> TxnResult<()> {
+        let bounds = (Bound::Included(low), Bound::Excluded(high));
+        self.txn.scan(tree, bounds, direction, visit).await.map_err(stop)
+    }
+
+    #[inline]
+    async fn commit(self) -> TxnResult<()> {
+        self.txn.commit().await.map_err(stop)
+    }
+
+    async fn abort(self) -> StoreResult<()> {
+        Ok(self.txn.abort().await?)
     }
 }

@@ -74,7 +74,7 @@ pub struct RunReport {
     pub operations: u64,
     /// Operations per second.
     pub throughput: f64,
-    /// Transactions that were rolled back.
+    /// Tries of transactions that met a conflict, were rolled back and tried again.
     pub aborts: u64,
     /// Whether the user ended it early.
     pub interrupted: bool,
@@ -153,7 +153,7 @@ pub struct Details {
 
 impl RunReport {
     /// The figures of `measurement`.
-    pub fn of(measurement: &Measurement, aborts: u64) -> Self {
+    pub fn of(measurement: &Measurement) -> Self {
         let operations = measurement.operations();
         let latency = |(kind, total): &(&'static str, LatencyTotal)| {
             let summary = serde_json::to_value(total.summary());
@@ -163,7 +163,7 @@ impl RunReport {
             seconds: measurement.seconds,
             operations,
             throughput: per(operations as f64, measurement.seconds),
-            aborts,
+            aborts: measurement.conflicts(),
             interrupted: measurement.interrupted,
             latency_us: measurement.latencies.iter().map(latency).collect(),
         }
@@ -212,6 +212,7 @@ pub(crate) mod tests {
         let measurement = Measurement {
             seconds: 3.0,
             latencies: vec![("read", total.clone())],
+            ends: Vec::new(),
             counters: Counters { frames: 64, faults: 30, ..Counters::default() },
             cpu: Default::default(),
             samples: Vec::new(),
@@ -225,7 +226,7 @@ pub(crate) mod tests {
             settings: settings.as_object().cloned().unwrap(),
             machine: Machine { cores: 2, ..Machine::default() },
             load: LoadReport { records: 1000, ..LoadReport::default() },
-            run: RunReport::of(&measurement, 0),
+            run: RunReport::of(&measurement),
             buffer: measurement.counters,
             log: LogReport::default(),
             process: ProcessReport::default(),

@@ -60,7 +60,7 @@ pub fn run<S: Store>(
         settings: flags.settings(&spec),
         machine: Machine::this(),
         load,
-        run: RunReport::of(&measurement, 0),
+        run: RunReport::of(&measurement),
         buffer: measurement.counters,
         log: LogReport::of(&measurement.counters),
         process: ProcessReport {

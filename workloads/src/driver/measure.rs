@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::control::{Control, Interrupt, Phase, Signal};
 use super::crew::{self, Crew, Job, Worker};
 use super::failure::Failure;
-use super::recorder::{Recorder, Slot};
+use super::recorder::{Ends, Recorder, Slot};
 use super::store::{Client, Counters, Pending, Store};
 use crate::histogram::{LatencySummary, LatencyTotal};
 use crate::machine::CpuTimes;
@@ -32,8 +32,28 @@ pub trait Workload<C: Client>: Sync {
     /// The state of worker `number`.
     fn state(&self, number: usize) -> Self::State;
 
-    /// Does the next operation and returns its kind, an index into [`Plan::kinds`].
-    async fn step(&self, state: &mut Self::State, client: &C) -> Result<usize, Failure>;
+    /// Does the next operation to its end. A transaction that meets a conflict is tried again until it
+    /// succeeds, here, so that its latency is that of all its tries.
+    async fn step(&self, state: &mut Self::State, client: &C) -> Result<Done, Failure>;
+}
+
+/// An operation that came to its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Its kind, an index into [`Plan::kinds`].
+    pub kind: usize,
+    /// Tries that met a conflict before the one that did not.
+    pub conflicts: u32,
+    /// Whether it ended in a roll-back that it asked for itself. It is counted apart then, and is no
+    /// operation in latencies and throughput.
+    pub rolled_back: bool,
+}
+
+impl From<usize> for Done {
+    /// An operation of this kind, done at the first try.
+    fn from(kind: usize) -> Self {
+        Self { kind, ..Self::default() }
+    }
 }
 
 /// How long the measured part lasts.
@@ -94,6 +114,8 @@ pub struct Measurement {
     pub seconds: f64,
     /// Latencies of each kind of operation.
     pub latencies: Vec<(&'static str, LatencyTotal)>,
+    /// Unsuccessful ends of each kind of operation.
+    pub ends: Vec<Ends>,
     /// What the store counted in the measured part.
     pub counters: Counters,
     /// Processor time of the process in the measured part.
@@ -110,6 +132,11 @@ impl Measurement {
     /// Operations of all kinds.
     pub fn operations(&self) -> u64 {
         self.latencies.iter().map(|(_, total)| total.count()).sum()
+    }
+
+    /// Tries of all kinds that met a conflict.
+    pub fn conflicts(&self) -> u64 {
+        self.ends.iter().map(|ends| ends.conflicts).sum()
     }
 }
 
@@ -157,6 +184,7 @@ where
     Measurement {
         seconds: watch.last_at.duration_since(watch.began_at).as_secs_f64(),
         latencies: plan.kinds.iter().copied().zip(watch.totals).collect(),
+        ends: watch.ends,
         counters: watch.last_counters.since(&watch.began_counters),
         cpu: CpuTimes::of_process().since(started),
         samples: watch.samples,
@@ -232,6 +260,7 @@ struct Watch {
     last_counters: Counters,
     last_finished: u64,
     totals: Vec<LatencyTotal>,
+    ends: Vec<Ends>,
     samples: Vec<Sample>,
 }
 
@@ -246,6 +275,7 @@ impl Watch {
             last_counters: counters,
             last_finished: Self::finished(slots),
             totals: vec![LatencyTotal::default(); kinds],
+            ends: vec![Ends::default(); kinds],
             samples: Vec::new(),
         }
     }
@@ -262,7 +292,7 @@ impl Watch {
     fn close(&mut self, slots: &[Slot], now: Instant, finished: u64, counters: Counters) -> Sample {
         let mut recent = vec![LatencyTotal::default(); self.totals.len()];
         for slot in slots {
-            slot.collect(self.phase, &mut recent);
+            slot.collect(self.phase, &mut recent, &mut self.ends);
         }
         let mut all = LatencyTotal::default();
         for (total, recent) in self.totals.iter_mut().zip(&recent) {
@@ -301,10 +331,23 @@ impl Records<'_> {
     /// measured part, where another task of the thread may be already, belongs to neither.
     #[inline]
     fn record(&mut self, began: Signal, kind: usize, time: Duration) {
-        let warm_up = |signal: Signal| signal.phase() == Phase::WarmUp;
-        if !warm_up(began) || warm_up(self.followed) {
+        if self.counts(began) {
             self.recorder.record(kind, time.as_nanos() as u64);
         }
+    }
+
+    /// Records what an operation has besides a latency.
+    #[inline]
+    fn note(&mut self, began: Signal, done: Done) {
+        if (done.conflicts > 0 || done.rolled_back) && self.counts(began) {
+            self.recorder.note(done.kind, done.conflicts, done.rolled_back);
+        }
+    }
+
+    #[inline]
+    fn counts(&self, began: Signal) -> bool {
+        let warm_up = |signal: Signal| signal.phase() == Phase::WarmUp;
+        !warm_up(began) || warm_up(self.followed)
     }
 
     /// Hands over what belongs to the last signal, unless another task of the thread has done so.
@@ -383,10 +426,13 @@ impl<'a, C: Client, W: Workload<C>> Job<C> for Stream<'a, W> {
                 }
                 return Ok(());
             }
-            let kind = self.workload.step(&mut state, &client).await?;
+            let done = self.workload.step(&mut state, &client).await?;
+            let kind = done.kind;
             // The end of an operation is the start of the next: one look at the clock for each.
             let end = Instant::now();
+            local.borrow_mut().note(seen, done);
             match client.take_pending() {
+                _ if done.rolled_back => {}
                 None => local.borrow_mut().record(seen, kind, end - start),
                 Some(commit) => waiting.push_back(Waiting { commit, began: seen, kind, start }),
             }
@@ -399,7 +445,7 @@ impl<'a, C: Client, W: Workload<C>> Job<C> for Stream<'a, W> {
                 waiting.pop_front().expect("not empty").wait(local)?;
                 start = Instant::now();
             }
-            left -= 1;
+            left -= u64::from(!done.rolled_back);
         }
     }
 

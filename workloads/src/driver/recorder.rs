@@ -19,14 +19,39 @@ pub struct Slot {
 }
 
 struct HandedOver {
-    warm_up: Vec<Latencies>,
-    measured: Vec<Latencies>,
+    warm_up: Vec<Kind>,
+    measured: Vec<Kind>,
+}
+
+/// Records of one kind of operation.
+#[derive(Clone, Default)]
+struct Kind {
+    latencies: Latencies,
+    ends: Ends,
+}
+
+/// How often operations of one kind did not end in a commit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ends {
+    /// Tries that met a conflict; each was followed by another try.
+    pub conflicts: u64,
+    /// Roll-backs that the operations asked for themselves.
+    pub rollbacks: u64,
+}
+
+impl Ends {
+    /// Moves the counts of `other` here.
+    fn take(&mut self, other: &mut Ends) {
+        let Ends { conflicts, rollbacks } = std::mem::take(other);
+        self.conflicts += conflicts;
+        self.rollbacks += rollbacks;
+    }
 }
 
 impl Slot {
     /// A slot for `kinds` kinds of operations.
     pub fn new(kinds: usize) -> Self {
-        let empty = || vec![Latencies::default(); kinds];
+        let empty = || vec![Kind::default(); kinds];
         let handed_over = Mutex::new(HandedOver { warm_up: empty(), measured: empty() });
         Self { finished: CachePadded::new(AtomicU64::new(0)), handed_over }
     }
@@ -42,17 +67,18 @@ impl Slot {
         self.finished.store(finished, Ordering::Relaxed);
     }
 
-    /// Adds what was recorded in `phase` and handed over to `totals`, one for each kind.
-    pub fn collect(&self, phase: Phase, totals: &mut [LatencyTotal]) {
+    /// Adds what was recorded in `phase` and handed over to `totals` and `ends`, one for each kind.
+    pub fn collect(&self, phase: Phase, totals: &mut [LatencyTotal], ends: &mut [Ends]) {
         let mut handed_over = self.handed_over.lock().unwrap_or_else(PoisonError::into_inner);
-        let latencies = match phase {
+        let kinds = match phase {
             Phase::WarmUp => &mut handed_over.warm_up,
             Phase::Measured | Phase::Stop => &mut handed_over.measured,
         };
-        for (latencies, total) in latencies.iter_mut().zip(totals) {
-            if !latencies.is_empty() {
-                total.add(latencies);
-                *latencies = Latencies::default();
+        for ((kind, total), ends) in kinds.iter_mut().zip(totals).zip(ends) {
+            ends.take(&mut kind.ends);
+            if !kind.latencies.is_empty() {
+                total.add(&kind.latencies);
+                kind.latencies = Latencies::default();
             }
         }
     }
@@ -61,22 +87,30 @@ impl Slot {
 /// The private half of a thread's records.
 pub struct Recorder<'a> {
     slot: &'a Slot,
-    kinds: Vec<Latencies>,
+    kinds: Vec<Kind>,
     finished: u64,
 }
 
 impl<'a> Recorder<'a> {
     /// An empty recorder for `kinds` kinds of operations.
     pub fn new(slot: &'a Slot, kinds: usize) -> Self {
-        Self { slot, kinds: vec![Latencies::default(); kinds], finished: 0 }
+        Self { slot, kinds: vec![Kind::default(); kinds], finished: 0 }
     }
 
     /// Records an operation.
     #[inline]
     pub fn record(&mut self, kind: usize, nanoseconds: u64) {
-        self.kinds[kind].record(nanoseconds);
+        self.kinds[kind].latencies.record(nanoseconds);
         self.finished += 1;
         self.slot.publish(self.finished);
+    }
+
+    /// Records the unsuccessful tries of an operation.
+    #[cold]
+    pub fn note(&mut self, kind: usize, conflicts: u32, rolled_back: bool) {
+        let ends = &mut self.kinds[kind].ends;
+        ends.conflicts += u64::from(conflicts);
+        ends.rollbacks += u64::from(rolled_back);
     }
 
     /// Hands over what was recorded, all of it in `phase`.
@@ -87,8 +121,9 @@ impl<'a> Recorder<'a> {
             Phase::Measured | Phase::Stop => &mut handed_over.measured,
         };
         for (to, from) in to.iter_mut().zip(&mut self.kinds) {
-            if !from.is_empty() {
-                to.take(from);
+            to.ends.take(&mut from.ends);
+            if !from.latencies.is_empty() {
+                to.latencies.take(&mut from.latencies);
             }
         }
     }
@@ -105,16 +140,19 @@ mod tests {
         recorder.record(0, 1_000);
         recorder.hand_over(Phase::WarmUp);
         recorder.record(1, 2_000);
+        recorder.note(1, 3, true);
         recorder.record(1, 2_000);
         recorder.hand_over(Phase::Measured);
         assert_eq!(slot.finished(), 3);
         let counts = |phase| {
             let mut totals = vec![LatencyTotal::default(); 2];
-            slot.collect(phase, &mut totals);
-            [totals[0].count(), totals[1].count()]
+            let mut ends = [Ends::default(); 2];
+            slot.collect(phase, &mut totals, &mut ends);
+            ([totals[0].count(), totals[1].count()], ends[1])
         };
-        assert_eq!(counts(Phase::Measured), [0, 2]);
-        assert_eq!(counts(Phase::Measured), [0, 0], "collecting takes");
-        assert_eq!(counts(Phase::WarmUp), [1, 0]);
+        let (none, noted) = (Ends::default(), Ends { conflicts: 3, rollbacks: 1 });
+        assert_eq!(counts(Phase::Measured), ([0, 2], noted));
+        assert_eq!(counts(Phase::Measured), ([0, 0], none), "collecting takes");
+        assert_eq!(counts(Phase::WarmUp), ([1, 0], none));
     }
 }

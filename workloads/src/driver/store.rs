@@ -6,9 +6,11 @@
 //! the engine implements these traits in one file, and tests implement them over a `BTreeMap`.
 
 use std::future::{Future, poll_fn};
+use std::ops::ControlFlow;
 use std::task::Poll;
 
 use serde::Serialize;
+pub use wattle::Direction;
 
 /// An error of the store: one sentence for the user.
 pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
@@ -43,7 +45,8 @@ pub trait Store: Sync {
     fn close(self) -> StoreResult<()>;
 }
 
-/// A blocking or asynchronous client of a store. Each call is a transaction of its own.
+/// A blocking or asynchronous client of a store. Each call is a transaction of its own, except for those
+/// of a transaction of several calls, which [`Client::begin`] begins.
 ///
 /// `change` may be called more than once, and only the last call counts; `visit` sees each pair once.
 /// An asynchronous client lets the other tasks of its thread run now and then, also when it never has
@@ -54,10 +57,17 @@ pub trait Client {
     type Table;
     /// A commit that is not durable yet.
     type Pending: Pending;
+    /// A transaction of several calls.
+    type Txn<'a>: Txn<Table = Self::Table>
+    where
+        Self: 'a;
 
-    /// The commit of the last call, if that returned before it was durable: a client that has many
-    /// commits under way at once.
+    /// The commit of the last call, or of the last transaction, if that returned before it was
+    /// durable: a client that has many commits under way at once.
     fn take_pending(&self) -> Option<Self::Pending>;
+
+    /// Begins a transaction with snapshot isolation. A client has one at a time.
+    async fn begin(&self, access: Access) -> StoreResult<Self::Txn<'_>>;
 
     /// Calls `look` with the value of `key`; `None` if there is none.
     async fn read<R>(
@@ -90,6 +100,78 @@ pub trait Client {
     ) -> StoreResult<usize>;
     /// Lets others run: the other tasks of this thread, or other threads for a blocking client.
     async fn pause(&self);
+}
+
+/// What a transaction may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Read the newest commits, and change.
+    ReadWrite,
+    /// Read the newest commits that are durable.
+    ReadOnly,
+}
+
+/// Why a call in a transaction did not succeed.
+#[derive(Debug)]
+pub enum Stop {
+    /// Another transaction was first, or the snapshot is too old: this one can only be aborted, and
+    /// tried again from its beginning.
+    Conflict,
+    /// The store failed; trying again would not help.
+    Failed(StoreError),
+}
+
+/// A result in a transaction.
+pub type TxnResult<T> = Result<T, Stop>;
+
+/// A transaction: it reads as of one moment, and its own changes; the changes are seen by others, and
+/// durable, all at once or not at all. Dropped without an end it is rolled back.
+///
+/// As with [`Client`], `change` may be called more than once, and only the last call counts.
+#[allow(async_fn_in_trait, reason = "clients stay on their thread, so futures need not be Send")]
+pub trait Txn {
+    /// The table type of the store.
+    type Table;
+
+    /// Calls `look` with the value of `key`; `None` if there is none.
+    async fn read<R>(
+        &self,
+        table: &Self::Table,
+        key: &[u8],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> TxnResult<Option<R>>;
+    /// Stores a new pair; [`Stop::Failed`] if the key exists.
+    async fn insert(&mut self, table: &Self::Table, key: &[u8], value: &[u8]) -> TxnResult<()>;
+    /// Stores a pair, whether or not the key exists.
+    async fn put(&mut self, table: &Self::Table, key: &[u8], value: &[u8]) -> TxnResult<()>;
+    /// Replaces the value of `key` by one of any size; `false` if there is none.
+    async fn update(&mut self, table: &Self::Table, key: &[u8], value: &[u8]) -> TxnResult<bool>;
+    /// Reads and changes the value of `key` in place at once, keeping its size; `false` if there is
+    /// none.
+    async fn modify(
+        &mut self,
+        table: &Self::Table,
+        key: &[u8],
+        change: impl FnMut(&mut [u8]),
+    ) -> TxnResult<bool>;
+    /// Removes a pair; `false` if there is none.
+    async fn remove(&mut self, table: &Self::Table, key: &[u8]) -> TxnResult<bool>;
+    /// Calls `visit` with the pairs from `low` on and below `high`, ascending or descending, until it
+    /// breaks.
+    async fn scan(
+        &self,
+        table: &Self::Table,
+        low: &[u8],
+        high: &[u8],
+        direction: Direction,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> TxnResult<()>;
+    /// Commits. With a client that has many commits under way this returns before the commit is
+    /// durable, and [`Client::take_pending`] has it. Otherwise it is durable when this returns, as far
+    /// as the durability of the store asks for that.
+    async fn commit(self) -> TxnResult<()>;
+    /// Takes everything back.
+    async fn abort(self) -> StoreResult<()>;
 }
 
 /// A commit whose durability somebody waits for.

@@ -5,7 +5,7 @@ use super::mix::{Kind, KindChooser};
 use super::record::{Mismatch, RecordShape};
 use super::requests::Requests;
 use crate::driver::failure::Failure;
-use crate::driver::measure::Workload;
+use crate::driver::measure::{Done, Workload};
 use crate::driver::store::Client;
 use crate::key::KeyFormat;
 use crate::rng::Rng;
@@ -58,7 +58,7 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Ycsb<'_, T> {
     }
 
     #[inline]
-    async fn step(&self, state: &mut State, client: &C) -> Result<usize, Failure> {
+    async fn step(&self, state: &mut State, client: &C) -> Result<Done, Failure> {
         let (position, kind) = self.kinds.next(&mut state.rng);
         match kind {
             Kind::Insert => self.insert(state, client).await?,
@@ -80,7 +80,7 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Ycsb<'_, T> {
                 self.scan(state, client).await?;
             }
         }
-        Ok(position)
+        Ok(position.into())
     }
 }
 

@@ -1,18 +1,21 @@
 //! A store over `BTreeMap`s, for the tests of everything above the engine.
 //!
 //! Stores outlive their handles by path, as files do, so that closing and opening again works. A
-//! fault can be planted: values that come back damaged, or an insert that fails.
+//! fault can be planted: values that come back damaged, or an insert that fails. Transactions run one
+//! after the other, which is a correct way to run them; conflicts are planted too.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
 use std::task::{Context, Poll, Waker};
 
 use wattle_workloads::driver::store::{
-    Client, Counters, NonePending, Store, StoreResult, one_turn,
+    Access, Client, Counters, Direction, NonePending, Stop, Store, StoreResult, Txn, TxnResult,
+    one_turn,
 };
 
 pub type Map = RwLock<BTreeMap<Vec<u8>, Vec<u8>>>;
@@ -28,6 +31,11 @@ pub struct Shared {
     /// The insert with this number fails; 0 for none.
     pub failing_insert: AtomicU64,
     pub inserts: AtomicU64,
+    /// A transaction is under way.
+    pub busy: AtomicBool,
+    /// Every so many changes in transactions, one meets a conflict; 0 for none.
+    pub conflict_every: AtomicU64,
+    pub changes: AtomicU64,
 }
 
 #[derive(Clone, Default)]
@@ -101,9 +109,136 @@ impl MapClient {
     }
 }
 
+/// A transaction: nobody else has one until it ends.
+pub struct MapTxn<'a> {
+    client: &'a MapClient,
+    access: Access,
+    /// What was there before each change.
+    undo: Vec<(Arc<Map>, Vec<u8>, Option<Vec<u8>>)>,
+    /// It met a conflict, and may only be aborted.
+    stopped: bool,
+}
+
+impl MapTxn<'_> {
+    /// Before a change of `key`.
+    async fn change(&mut self, table: &Arc<Map>, key: &[u8]) -> TxnResult<()> {
+        self.client.access().await;
+        assert!(
+            self.access == Access::ReadWrite,
+            "a transaction that only reads changes something"
+        );
+        assert!(!self.stopped, "a transaction goes on after a conflict");
+        let shared = &self.client.shared;
+        let every = shared.conflict_every.load(Ordering::Relaxed);
+        let number = shared.changes.fetch_add(1, Ordering::Relaxed) + 1;
+        if every > 0 && number.is_multiple_of(every) {
+            self.stopped = true;
+            return Err(Stop::Conflict);
+        }
+        let before = table.read().unwrap().get(key).cloned();
+        self.undo.push((Arc::clone(table), key.to_vec(), before));
+        Ok(())
+    }
+}
+
+impl Drop for MapTxn<'_> {
+    fn drop(&mut self) {
+        for (table, key, before) in self.undo.drain(..).rev() {
+            let mut map = table.write().unwrap();
+            match before {
+                Some(before) => map.insert(key, before),
+                None => map.remove(&key),
+            };
+        }
+        self.client.shared.busy.store(false, Ordering::Release);
+    }
+}
+
+impl Txn for MapTxn<'_> {
+    type Table = Arc<Map>;
+
+    async fn read<R>(
+        &self,
+        table: &Arc<Map>,
+        key: &[u8],
+        look: impl FnOnce(&[u8]) -> R,
+    ) -> TxnResult<Option<R>> {
+        self.client.read(table, key, look).await.map_err(Stop::Failed)
+    }
+
+    async fn insert(&mut self, table: &Arc<Map>, key: &[u8], value: &[u8]) -> TxnResult<()> {
+        self.change(table, key).await?;
+        self.client.insert(table, key, value).await.map_err(Stop::Failed)
+    }
+
+    async fn put(&mut self, table: &Arc<Map>, key: &[u8], value: &[u8]) -> TxnResult<()> {
+        self.change(table, key).await?;
+        self.client.put(table, key, value).await.map_err(Stop::Failed)
+    }
+
+    async fn update(&mut self, table: &Arc<Map>, key: &[u8], value: &[u8]) -> TxnResult<bool> {
+        self.change(table, key).await?;
+        let mut map = table.write().unwrap();
+        Ok(map.get_mut(key).map(|old| *old = value.to_vec()).is_some())
+    }
+
+    async fn modify(
+        &mut self,
+        table: &Arc<Map>,
+        key: &[u8],
+        change: impl FnMut(&mut [u8]),
+    ) -> TxnResult<bool> {
+        self.change(table, key).await?;
+        self.client.modify(table, key, change).await.map_err(Stop::Failed)
+    }
+
+    async fn remove(&mut self, table: &Arc<Map>, key: &[u8]) -> TxnResult<bool> {
+        self.change(table, key).await?;
+        Ok(table.write().unwrap().remove(key).is_some())
+    }
+
+    async fn scan(
+        &self,
+        table: &Arc<Map>,
+        low: &[u8],
+        high: &[u8],
+        direction: Direction,
+        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> TxnResult<()> {
+        self.client.access().await;
+        let map = table.read().unwrap();
+        let mut visit = |(key, value): (&Vec<u8>, &Vec<u8>)| visit(key, value);
+        let mut pairs = map.range(low.to_vec()..high.to_vec());
+        let _ended = match direction {
+            Direction::Forward => pairs.try_for_each(&mut visit),
+            Direction::Backward => pairs.rev().try_for_each(&mut visit),
+        };
+        Ok(())
+    }
+
+    async fn commit(mut self) -> TxnResult<()> {
+        assert!(!self.stopped, "a transaction commits after a conflict");
+        self.undo.clear();
+        Ok(())
+    }
+
+    async fn abort(self) -> StoreResult<()> {
+        Ok(())
+    }
+}
+
 impl Client for MapClient {
     type Table = Arc<Map>;
     type Pending = NonePending;
+    type Txn<'a> = MapTxn<'a>;
+
+    async fn begin(&self, access: Access) -> StoreResult<MapTxn<'_>> {
+        let taken = || self.shared.busy.swap(true, Ordering::Acquire);
+        while taken() {
+            self.pause().await;
+        }
+        Ok(MapTxn { client: self, access, undo: Vec::new(), stopped: false })
+    }
 
     fn take_pending(&self) -> Option<NonePending> {
         None
@@ -133,10 +268,12 @@ impl Client for MapClient {
         if number == self.shared.failing_insert.load(Ordering::Relaxed) {
             return Err("the device is full".into());
         }
-        match table.write().unwrap().insert(key.to_vec(), value.to_vec()) {
-            None => Ok(()),
-            Some(_) => Err("the key exists".into()),
+        let mut map = table.write().unwrap();
+        if map.contains_key(key) {
+            return Err("the key exists".into());
         }
+        map.insert(key.to_vec(), value.to_vec());
+        Ok(())
     }
 
     async fn put(&self, table: &Arc<Map>, key: &[u8], value: &[u8]) -> StoreResult<()> {
