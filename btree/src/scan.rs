@@ -120,8 +120,11 @@ impl Cursor {
         let path = tree.seek(seek, 0)?;
         path.node.page().copy_image(&mut self.image);
         let sees_all = view.sees_all(path.node.header());
-        path.node.track(|way| tree.lead(seek, way));
+        path.node.track();
         path.node.validate()?;
+        if tree.pool.is_traced() {
+            path.node.record(|way| tree.lead(seek, way));
+        }
         let page = path.node.header().page_id();
         if !self.is_led_right() {
             let what = "its fences leave out the key that led to it";

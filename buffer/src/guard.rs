@@ -65,16 +65,19 @@ impl<'p> Optimistic<'p> {
         })
     }
 
-    /// Reports a read of the page to the replacement policy. If the pool has a trace and the read
-    /// was consistent so far, it is recorded behind the way to the page, which `lead` finds.
+    /// Reports a read of the page to the replacement policy.
     #[inline(always)]
-    pub fn track(&self, lead: impl FnOnce(&mut Way)) {
-        let tracking = &self.pool.tracking;
-        if tracking.on_access(self.header, self.pool.epoch()) {
-            let page = self.header.page_id();
-            if self.validate().is_ok() {
-                tracking.record(lead, Some(page));
-            }
+    pub fn track(&self) {
+        self.pool.policy.on_access(&self.header.tracker, self.pool.epoch());
+    }
+
+    /// Records a read of the page in the trace of the pool, behind the way to it, which `lead` finds.
+    /// If the page changed since the guard was taken, the operation will come again.
+    #[cold]
+    pub fn record(&self, lead: impl FnOnce(&mut Way)) {
+        let page = self.header.page_id();
+        if let (Some(trace), Ok(())) = (&self.pool.options.trace, self.validate()) {
+            trace.record_read(lead, Some(page));
         }
     }
 }
@@ -120,7 +123,7 @@ impl<'p> Exclusive<'p> {
     pub fn page_mut(&mut self) -> PageMut<'_> {
         if !self.dirtied {
             (self.changed, self.dirtied) = (true, true);
-            self.pool.tracking.on_write(self.header, self.pool.epoch());
+            self.pool.policy.on_write(&self.header.tracker, self.pool.epoch());
         }
         self.pool.page_mut(self)
     }
@@ -192,7 +195,9 @@ impl<'p> Exclusive<'p> {
         let page = self.header.page_id();
         self.header.latch.release(self.version, self.changed);
         // The trace may be waited for, so not under the latch.
-        self.pool.tracking.record_write(page);
+        if let Some(trace) = &self.pool.options.trace {
+            trace.record_write(page);
+        }
     }
 
     /// Releases the latch and goes on optimistically from this moment.
@@ -211,7 +216,7 @@ impl Drop for Exclusive<'_> {
         if self.dirtied && !self.stamped {
             self.stamp_unlogged();
         }
-        if self.dirtied && self.pool.tracking.is_traced() {
+        if self.dirtied && self.pool.is_traced() {
             return self.release_traced();
         }
         self.header.latch.release(self.version, self.changed);

@@ -14,7 +14,7 @@ use crate::{
     page::{PAGE_SIZE, PageMut, PageRef, Restart},
     replacement::{FIRST_EPOCH, Policy},
     sync::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering},
-    trace::{PageTrace, Tracking, Way},
+    trace::{PageTrace, Way},
     upcalls::{LogBarrier, PageOwner},
     worker::{CounterSums, Counters, Worker},
     writeback::WriteQueue,
@@ -50,7 +50,6 @@ pub struct PoolOptions {
 pub struct Pool {
     memory: FrameMemory,
     pub(crate) policy: Policy,
-    pub(crate) tracking: Tracking,
     epoch: CachePadded<AtomicU32>,
     /// Evictions since the epoch last advanced.
     epoch_evictions: CachePadded<AtomicU64>,
@@ -127,7 +126,6 @@ impl Pool {
         let low_water = (frames / 128).clamp(4, 512);
         Ok(Arc::new(Pool {
             memory: FrameMemory::map(frames)?,
-            tracking: Tracking::new(&policy, options.trace.clone()),
             policy,
             epoch: CachePadded::new(AtomicU32::new(FIRST_EPOCH)),
             epoch_evictions: CachePadded::new(AtomicU64::new(0)),
@@ -218,12 +216,18 @@ impl Pool {
         self.policy.name()
     }
 
-    /// Records the way that `lead` finds to a page that the caller is about to latch, if the pool has
-    /// a trace. The caller holds no latch.
+    /// Page accesses may have to be recorded: [`Optimistic::record`], [`Pool::record_way`].
     #[inline(always)]
+    pub fn is_traced(&self) -> bool {
+        self.options.trace.is_some()
+    }
+
+    /// Records the way that `lead` finds to a page that the caller is about to change; the change
+    /// itself is recorded when its latch is released. The caller holds no latch.
+    #[cold]
     pub fn record_way(&self, lead: impl FnOnce(&mut Way)) {
-        if self.tracking.is_traced() {
-            self.tracking.record(lead, None);
+        if let Some(trace) = &self.options.trace {
+            trace.record_read(lead, None);
         }
     }
 

@@ -9,6 +9,7 @@ pub mod exit;
 pub mod live;
 pub mod maintain;
 pub mod probe;
+pub mod record;
 pub mod simulate;
 pub mod units;
 pub mod ycsb;

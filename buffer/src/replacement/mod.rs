@@ -29,7 +29,7 @@ pub trait Replacement: Send + Sync {
 }
 
 /// The policy of a pool.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub enum Policy {
     /// Write-aware timestamp tracking.
     Watt(Watt),

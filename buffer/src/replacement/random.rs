@@ -3,7 +3,7 @@
 use super::{Replacement, Tracker};
 
 /// Every page is worth the same, so the first candidates sampled are evicted.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Random;
 
 impl Replacement for Random {

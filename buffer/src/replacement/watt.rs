@@ -159,7 +159,7 @@ fn max_of_4(four: std::arch::x86_64::__m128) -> f32 {
 }
 
 /// WATT with its parameters.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Watt {
     /// How much a write counts against a read (Figure 8).
     pub write_weight: f32,
