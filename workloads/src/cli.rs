@@ -3,6 +3,8 @@
 //! Exit codes: 0 for success, 1 for a failed run or check, 2 for arguments that are wrong alone,
 //! together, or for what they name.
 
+pub mod bench_flags;
+pub mod bench_run;
 pub mod common;
 pub mod dump;
 pub mod exit;
@@ -21,7 +23,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use wattle::Engine;
+use wattle::{Engine, Options};
 
 use crate::adapter::EngineStore;
 use crate::driver::control::Interrupt;
@@ -44,6 +46,16 @@ pub enum Command {
     /// Loads the records unless the store has them, runs for the warm-up time, then measures. Every
     /// value that is read is checked against its key: a wrong one ends the run with exit code 1.
     Ycsb(Box<ycsb::YcsbFlags>),
+    /// Runs TPC-B: transactions that move money into accounts of branches.
+    ///
+    /// Loads the branches unless the store has them, runs for the warm-up time, then measures. Each
+    /// transaction updates an account, a teller and a branch, and adds to the history.
+    Tpcb(Box<bench_flags::TpcbFlags>),
+    /// Runs TATP: the seven transactions of a register of mobile subscribers.
+    ///
+    /// Loads the subscribers unless the store has them, runs for the warm-up time, then measures.
+    /// Transactions that do not find what they look for, as the benchmark means it, are counted apart.
+    Tatp(Box<bench_flags::TatpFlags>),
     /// Checks every page and tree of a store; exit code 1 and a list if something is wrong.
     Verify(maintain::VerifyFlags),
     /// Shows the sizes of a store and its trees.
@@ -87,6 +99,8 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
     };
     match &command {
         Command::Ycsb(flags) => flags.spec().map(drop)?,
+        Command::Tpcb(flags) => flags.run.check()?,
+        Command::Tatp(flags) => flags.run.check()?,
         Command::Probe(flags) => flags.check()?,
         Command::Verify(_)
         | Command::Stat(_)
@@ -102,12 +116,36 @@ fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
     let interrupt = Interrupt::of_process().map_err(Exit::Failed)?;
     match command {
         Command::Ycsb(flags) => {
-            let open = |path: &Path, options| {
-                let engine = Engine::open(path, options).map_err(exit::not_opened)?;
-                Ok(EngineStore::new(engine, flags.run.pipelined()))
-            };
             let command = command_line(arguments);
-            ycsb_run::run(&flags, command, &interrupt, &mut std::io::stdout().lock(), open)
+            ycsb_run::run(
+                &flags,
+                command,
+                &interrupt,
+                &mut std::io::stdout().lock(),
+                opener(&flags.run),
+            )
+        }
+        Command::Tpcb(flags) => {
+            let job = bench_run::Job {
+                bench: &flags.bench(),
+                run: &flags.run,
+                check: flags.check,
+                settings: flags.settings(),
+                command: command_line(arguments),
+            };
+            let mut out = std::io::stdout().lock();
+            bench_run::run(job, &interrupt, &mut out, opener(&flags.run))
+        }
+        Command::Tatp(flags) => {
+            let job = bench_run::Job {
+                bench: &flags.bench(),
+                run: &flags.run,
+                check: flags.check,
+                settings: flags.settings(),
+                command: command_line(arguments),
+            };
+            let mut out = std::io::stdout().lock();
+            bench_run::run(job, &interrupt, &mut out, opener(&flags.run))
         }
         Command::Verify(flags) => maintain::verify(&flags),
         Command::Stat(flags) => maintain::stat(&flags),
@@ -115,6 +153,15 @@ fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
         Command::Load(flags) => dump::load(&flags, &mut std::io::stdin().lock(), &interrupt),
         Command::Probe(flags) => probe::probe(&flags, &interrupt),
         Command::Simulate(flags) => simulate::simulate(&flags, command_line(arguments), &interrupt),
+    }
+}
+
+/// Opens the engine for a workload.
+fn opener(flags: &common::RunFlags) -> impl FnOnce(&Path, Options) -> Result<EngineStore, Exit> {
+    let pipelined = flags.pipelined();
+    move |path, options| {
+        let engine = Engine::open(path, options).map_err(exit::not_opened)?;
+        Ok(EngineStore::new(engine, pipelined))
     }
 }
 

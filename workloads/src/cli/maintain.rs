@@ -7,9 +7,15 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use wattle::{PAGE_SIZE, Stats, TreeStat, VerifyReport};
 
+use super::bench_run;
 use super::common::{Format, StoreFlags};
 use super::exit::{Exit, failed, not_opened};
+use crate::adapter::EngineStore;
+use crate::driver::store::Store;
+use crate::report::Condition;
 use crate::report::figures::{bytes, count, table};
+use crate::tatp::Tatp;
+use crate::tpcb::Tpcb;
 
 /// Flags of `verify`.
 #[derive(Args, Debug)]
@@ -17,6 +23,14 @@ pub struct VerifyFlags {
     /// The store.
     #[command(flatten)]
     pub store: StoreFlags,
+
+    /// Check the balances and the history of TPC-B as well.
+    #[arg(long, conflicts_with = "tatp")]
+    pub tpcb: bool,
+
+    /// Check the rows of TATP and what they refer to as well.
+    #[arg(long)]
+    pub tatp: bool,
 
     /// How to print the result.
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -48,12 +62,26 @@ pub fn verify(flags: &VerifyFlags) -> Result<(), Exit> {
     let progress = ProgressBar::no_length().with_style(style);
     let report = engine.verify(&mut |records| progress.set_position(records));
     progress.finish_and_clear();
-    let verdict = Verdict::of(report.map_err(failed("checking the store"))?);
+    let mut verdict = Verdict::of(report.map_err(failed("checking the store"))?);
+    let store = EngineStore::new(engine, false);
+    let conditions = match (flags.tpcb, flags.tatp) {
+        (true, _) => bench_run::conditions::<Tpcb, _>(&store),
+        (_, true) => bench_run::conditions::<Tatp, _>(&store),
+        _ => Ok(Vec::new()),
+    };
+    match conditions {
+        Ok(conditions) => verdict.add(conditions),
+        Err(exit) => {
+            // The first failure says more than what closing the store may add to it.
+            let _closed = store.close();
+            return Err(exit);
+        }
+    }
     match flags.format {
         Format::Text => print!("{}", verdict.text()),
         Format::Json => println!("{}", json(&verdict)),
     }
-    let closed = engine.close().map_err(failed("closing the store"));
+    let closed = store.close().map_err(failed("closing the store"));
     if verdict.passed { closed } else { Err(Exit::Reported) }
 }
 
@@ -104,6 +132,8 @@ struct Verdict {
     records: u64,
     log_bytes: u64,
     problems: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    conditions: Vec<Condition>,
 }
 
 impl Verdict {
@@ -117,7 +147,16 @@ impl Verdict {
             records: report.records,
             log_bytes: report.log_bytes,
             problems: report.problems,
+            conditions: Vec::new(),
         }
+    }
+
+    /// Adds conditions of the data.
+    fn add(&mut self, conditions: Vec<Condition>) {
+        let broken = conditions.iter().filter(|one| !one.passed);
+        self.problems.extend(broken.map(|one| one.name.clone()));
+        self.passed = self.problems.is_empty();
+        self.conditions = conditions;
     }
 
     fn text(&self) -> String {
@@ -129,7 +168,9 @@ impl Verdict {
             bytes(self.log_bytes)
         );
         if self.passed {
-            return format!("{seen}: nothing is wrong\n");
+            let held: String =
+                self.conditions.iter().map(|one| format!("  holds: {}\n", one.name)).collect();
+            return format!("{seen}: nothing is wrong\n{held}");
         }
         let problems: String =
             self.problems.iter().map(|problem| format!("  {problem}\n")).collect();

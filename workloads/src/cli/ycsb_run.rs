@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use indicatif::{ProgressBar, ProgressStyle};
 use wattle::Options;
 
-use super::common::{Format, IoBackend};
+use super::common::{Format, IoBackend, RunFlags};
 use super::exit::{Exit, failed};
 use super::live::Live;
 use super::record::{Recording, TraceFile};
@@ -81,7 +81,7 @@ pub fn run<S: Store>(
         error,
         details: Details { samples: measurement.samples, latencies: measurement.latencies },
     };
-    deliver(&report, flags, out)
+    deliver(&report, &flags.run, out)
 }
 
 /// The one check of YCSB: all that was read is what was written.
@@ -92,15 +92,15 @@ fn check(measurement: &Measurement) -> CheckReport {
 }
 
 /// Prints the report and writes the page.
-fn deliver(report: &Report, flags: &YcsbFlags, out: &mut dyn Write) -> Result<(), Exit> {
-    let text = match flags.run.format {
+pub(super) fn deliver(report: &Report, run: &RunFlags, out: &mut dyn Write) -> Result<(), Exit> {
+    let text = match run.format {
         Format::Json => report.json() + "\n",
         Format::Text => report::text::report(report),
     };
     out.write_all(text.as_bytes())
         .and_then(|()| out.flush())
         .map_err(failed("writing the result"))?;
-    if let Some(path) = &flags.run.report {
+    if let Some(path) = &run.report {
         std::fs::write(path, report::html::report(report))
             .map_err(failed(format_args!("writing {}", path.display())))?;
     }
@@ -111,14 +111,29 @@ fn deliver(report: &Report, flags: &YcsbFlags, out: &mut dyn Write) -> Result<()
     }
 }
 
+/// Creates the files of `--samples` and `--report` before the long work, so that a wrong path is known
+/// at once.
+pub(super) fn create_outputs(run: &RunFlags) -> Result<Option<SampleFile>, Exit> {
+    let refused = |flag: &str, path: &Path, error| {
+        Exit::Usage(format!("{flag} {} cannot be created: {error}", path.display()))
+    };
+    if let Some(path) = &run.report {
+        File::create(path).map_err(|error| refused("--report", path, error))?;
+    }
+    let create = |path: &PathBuf| {
+        SampleFile::create(path).map_err(|error| refused("--samples", path, error))
+    };
+    run.samples.as_ref().map(create).transpose()
+}
+
 /// Where the store lives: a directory of the user, or a temporary one that goes with this value.
-struct Home {
-    path: PathBuf,
+pub(super) struct Home {
+    pub(super) path: PathBuf,
     temporary: Option<tempfile::TempDir>,
 }
 
 impl Home {
-    fn new(db: Option<&Path>) -> Result<Self, Exit> {
+    pub(super) fn new(db: Option<&Path>) -> Result<Self, Exit> {
         if let Some(path) = db {
             return Ok(Self { path: path.to_owned(), temporary: None });
         }
@@ -129,7 +144,7 @@ impl Home {
         Ok(Self { path: folder.path().join("store"), temporary: Some(folder) })
     }
 
-    fn description(&self) -> String {
+    pub(super) fn description(&self) -> String {
         let kind = if self.temporary.is_some() { "temporary store on " } else { "" };
         format!("{kind}{}", machine::file_system(&self.path))
     }
@@ -159,7 +174,7 @@ impl<S: Store> Session<'_, S> {
             Found::Data(meta) => Some(meta),
             Found::Nothing => None,
         };
-        let mut live = Live::new(self.flags.run.format, self.create_outputs()?);
+        let mut live = Live::new(self.flags.run.format, create_outputs(&self.flags.run)?);
         let trace = self.recording.create()?;
         let table = |name| self.store.table(name).map_err(failed("opening the table"));
         let (mut meta, seconds) = match found {
@@ -187,21 +202,6 @@ impl<S: Store> Session<'_, S> {
         };
         let measurement = self.measure(&table(DATA_TABLE)?, &mut meta, &mut live, trace)?;
         Ok((load, measurement))
-    }
-
-    /// Creates the files of `--samples` and `--report` before the long work, so that a wrong path
-    /// is known at once.
-    fn create_outputs(&self) -> Result<Option<SampleFile>, Exit> {
-        let refused = |flag: &str, path: &Path, error| {
-            Exit::Usage(format!("{flag} {} cannot be created: {error}", path.display()))
-        };
-        if let Some(path) = &self.flags.run.report {
-            File::create(path).map_err(|error| refused("--report", path, error))?;
-        }
-        let samples = self.flags.run.samples.as_ref();
-        samples
-            .map(|path| SampleFile::create(path).map_err(|error| refused("--samples", path, error)))
-            .transpose()
     }
 
     fn load(&self, table: &S::Table) -> Result<f64, Exit> {
