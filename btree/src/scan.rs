@@ -55,6 +55,42 @@ pub struct Cursor {
     older: Vec<(usize, Older)>,
     /// Bytes of the older versions.
     bytes: Vec<u8>,
+    /// How many entries are taken from the next leaf that needs a second look.
+    batch: usize,
+}
+
+/// Entries of the first leaf whose versions are looked at, when that is needed. A scan that wants one
+/// entry should not have to ask for hundreds; one that goes on takes ever more.
+const FIRST_BATCH: usize = 8;
+/// How much more the next time.
+const BATCH_GROWTH: usize = 4;
+
+/// Where a scan begins.
+fn first(direction: Direction, low: Bound<&[u8]>, high: Bound<&[u8]>) -> Next {
+    match (direction, low, high) {
+        (Direction::Forward, Bound::Unbounded, _) => Next::From(Vec::new(), false),
+        (Direction::Forward, Bound::Included(key), _) => Next::From(key.to_vec(), false),
+        (Direction::Forward, Bound::Excluded(key), _) => Next::From(key.to_vec(), true),
+        (Direction::Backward, _, Bound::Unbounded) => Next::Last,
+        (Direction::Backward, _, Bound::Excluded(key)) => Next::Below(key.to_vec()),
+        (Direction::Backward, _, Bound::Included(key)) => {
+            // The smallest key above an included one.
+            Next::Below([key, &[0]].concat())
+        }
+    }
+}
+
+/// Sets a bound in the memory that it has.
+fn assign(bound: &mut Bound<Vec<u8>>, to: Bound<&[u8]>) {
+    let mut bytes = match std::mem::replace(bound, Bound::Unbounded) {
+        Bound::Included(bytes) | Bound::Excluded(bytes) => bytes,
+        Bound::Unbounded => Vec::new(),
+    };
+    *bound = to.map(|key| {
+        bytes.clear();
+        bytes.extend_from_slice(key);
+        bytes
+    });
 }
 
 /// A version that is not the one in the leaf.
@@ -68,19 +104,8 @@ enum Older {
 impl Cursor {
     /// A cursor over the keys between two bounds.
     pub fn new(low: Bound<Vec<u8>>, high: Bound<Vec<u8>>, direction: Direction) -> Cursor {
-        let next = match (direction, &low, &high) {
-            (Direction::Forward, Bound::Unbounded, _) => Next::From(Vec::new(), false),
-            (Direction::Forward, Bound::Included(key), _) => Next::From(key.clone(), false),
-            (Direction::Forward, Bound::Excluded(key), _) => Next::From(key.clone(), true),
-            (Direction::Backward, _, Bound::Unbounded) => Next::Last,
-            (Direction::Backward, _, Bound::Excluded(key)) => Next::Below(key.clone()),
-            (Direction::Backward, _, Bound::Included(key)) => {
-                // The smallest key above an included one.
-                let mut above = key.clone();
-                above.push(0);
-                Next::Below(above)
-            }
-        };
+        let bounds = (low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice));
+        let next = first(direction, bounds.0, bounds.1);
         Cursor {
             image: PageImage::zeroed(),
             direction,
@@ -93,7 +118,22 @@ impl Cursor {
             value: Vec::new(),
             older: Vec::new(),
             bytes: Vec::new(),
+            batch: FIRST_BATCH,
         }
+    }
+
+    /// Makes this a new cursor over the keys between two bounds, in the memory that it has.
+    pub fn restart(&mut self, low: Bound<&[u8]>, high: Bound<&[u8]>, direction: Direction) {
+        assign(&mut self.low, low);
+        assign(&mut self.high, high);
+        self.direction = direction;
+        (self.from, self.to) = (0, 0);
+        self.next = first(direction, low, high);
+        self.key.clear();
+        self.value.clear();
+        self.older.clear();
+        self.bytes.clear();
+        self.batch = FIRST_BATCH;
     }
 
     /// The next entry is in the copy already.
@@ -131,15 +171,40 @@ impl Cursor {
             return Err(Error::corruption(page, what).into());
         }
         let lost = |_| Error::corruption(page, "its contents lead outside of the page");
-        let selected = self.select().map_err(lost)?;
+        let mut selected = self.select().map_err(lost)?;
         self.older.clear();
         self.bytes.clear();
         if !sees_all {
+            self.cut(&mut selected).map_err(lost)?;
             self.look_at_versions(selected.0, selected.1, view)?;
             // The versions belong to the copy only if the leaf is still what was copied.
             path.node.validate()?;
         }
         (self.from, self.to, self.next) = selected;
+        Ok(())
+    }
+
+    /// Leaves all but the next few entries to a later copy of the leaf.
+    fn cut(&mut self, (from, to, next): &mut (usize, usize, Next)) -> Result<(), Restart> {
+        let batch = self.batch;
+        self.batch = batch.saturating_mul(BATCH_GROWTH);
+        if *to - (*from).min(*to) <= batch {
+            return Ok(());
+        }
+        let node = NodeRef::from(PageRef::of_image(&self.image));
+        let mut key = Vec::new();
+        match self.direction {
+            Direction::Forward => {
+                *to = *from + batch;
+                node.key_to(*to - 1, &mut key)?;
+                *next = Next::From(key, true);
+            }
+            Direction::Backward => {
+                *from = *to - batch;
+                node.key_to(*from, &mut key)?;
+                *next = Next::Below(key);
+            }
+        }
         Ok(())
     }
 

@@ -5,10 +5,11 @@
 use crate::{
     engine::{Core, Handle, Tree},
     mvcc::{Slot, UndoBuffer},
-    ops::{self, Begun, Entry, Resolve},
+    ops::{self, Begun, Resolve},
     session::SessionState,
     transaction::{Savepoint, savepoint},
     txn::{LogHandle, Ticket, Txn, TxnOptions},
+    visit::visit_in,
 };
 use std::{
     cell::Cell,
@@ -95,6 +96,12 @@ impl Resolve for AsyncSession {
     }
     fn give_before(&self, buffer: Vec<u8>) {
         self.state().give_before(buffer);
+    }
+    fn take_cursor(&self) -> Option<Cursor> {
+        self.state().take_cursor()
+    }
+    fn give_cursor(&self, cursor: Cursor) {
+        self.state().give_cursor(cursor);
     }
 }
 
@@ -200,8 +207,10 @@ impl AsyncSession {
         change: impl FnMut(&mut [u8]),
     ) -> Result<bool> {
         self.take_turn().await;
-        let mut buffer = Vec::new();
-        let (existed, ticket) = ops::modify(self, tree, key, &mut buffer, change).await?;
+        let mut buffer = self.state().take_buffer();
+        let modified = ops::modify(self, tree, key, &mut buffer, change).await;
+        self.state().give_buffer(buffer);
+        let (existed, ticket) = modified?;
         self.wait_ticket(ticket).await.map(|()| existed)
     }
 
@@ -263,61 +272,7 @@ impl AsyncSession {
     ) -> Result<()> {
         self.take_turn().await;
         let txn = Begun::new(self, ops::READ)?;
-        scan(self, txn.get(), tree, bounds, direction, visit).await
-    }
-}
-
-/// Visits a range in a transaction.
-async fn scan(
-    session: &AsyncSession,
-    txn: &Txn,
-    tree: &Tree,
-    (low, high): (Bound<&[u8]>, Bound<&[u8]>),
-    direction: Direction,
-    mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-) -> Result<()> {
-    session.shared.core.check_tree(tree)?;
-    let (low, high) = (low.map(<[u8]>::to_vec), high.map(<[u8]>::to_vec));
-    let cursor = Cursor::new(low.clone(), high.clone(), direction);
-    let mut scan = Scan { txn, tree, low, high, cursor, ended: false };
-    let mut whole = Vec::new();
-    loop {
-        let entry = ops::next_entry(session, txn, tree, &mut scan.cursor, &mut whole).await?;
-        let flow = match entry {
-            None => {
-                scan.ended = true;
-                return Ok(());
-            }
-            Some(Entry::Inline) => visit(scan.cursor.key(), scan.cursor.value()),
-            Some(Entry::Whole) => visit(scan.cursor.key(), &whole),
-        };
-        if flow.is_break() {
-            return Ok(());
-        }
-    }
-}
-
-/// A scan. However it ends, serializability must know what was read.
-struct Scan<'t> {
-    txn: &'t Txn,
-    tree: &'t Tree,
-    low: Bound<Vec<u8>>,
-    high: Bound<Vec<u8>>,
-    cursor: Cursor,
-    ended: bool,
-}
-
-impl Drop for Scan<'_> {
-    fn drop(&mut self) {
-        let Some(reads) = &self.txn.reads else { return };
-        let last = Bound::Included(self.cursor.key().to_vec());
-        let (low, high) = (self.low.clone(), self.high.clone());
-        let (low, high) = match self.cursor.direction() {
-            _ if self.ended => (low, high),
-            Direction::Forward => (low, last),
-            Direction::Backward => (last, high),
-        };
-        reads.borrow_mut().range(&self.tree.open, low, high);
+        visit_in(self, txn.get(), tree, bounds, direction, visit).await
     }
 }
 
@@ -379,7 +334,10 @@ impl AsyncTransaction {
     ) -> Result<bool> {
         self.session.take_turn().await;
         let (session, txn) = self.parts();
-        ops::modify_in(session, txn, tree, key, &mut Vec::new(), change).await
+        let mut buffer = session.state().take_buffer();
+        let found = ops::modify_in(session, txn, tree, key, &mut buffer, change).await;
+        session.state().give_buffer(buffer);
+        found
     }
 
     /// As [`crate::Transaction::remove`].
@@ -438,7 +396,7 @@ impl AsyncTransaction {
     ) -> Result<()> {
         self.session.take_turn().await;
         self.txn().check()?;
-        scan(&self.session, self.txn(), tree, bounds, direction, visit).await
+        visit_in(&self.session, self.txn(), tree, bounds, direction, visit).await
     }
 
     /// As [`crate::Transaction::savepoint`].

@@ -8,7 +8,7 @@ use crate::{
     txn::{LogHandle, Ticket, Txn, TxnOptions},
 };
 use std::sync::Arc;
-use wattle_btree::{Context, Journal};
+use wattle_btree::{Context, Cursor, Journal};
 use wattle_buffer::{Fault, Result};
 
 /// See the module documentation.
@@ -64,6 +64,10 @@ impl Resolve for Internal<'_> {
         Vec::new()
     }
     fn give_before(&self, _: Vec<u8>) {}
+    fn take_cursor(&self) -> Option<Cursor> {
+        None
+    }
+    fn give_cursor(&self, _: Cursor) {}
 }
 
 impl Core {

@@ -20,6 +20,7 @@ mod store;
 mod transaction;
 mod txn;
 mod verify;
+mod visit;
 
 pub use async_session::{AsyncSession, AsyncTransaction, run};
 pub use backup::BackupReport;

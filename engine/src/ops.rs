@@ -57,6 +57,10 @@ pub(crate) trait Resolve {
     fn take_before(&self) -> Vec<u8>;
     /// Gives it back.
     fn give_before(&self, buffer: Vec<u8>);
+    /// A cursor to use again, if there is one.
+    fn take_cursor(&self) -> Option<Cursor>;
+    /// Gives it back.
+    fn give_cursor(&self, cursor: Cursor);
 }
 
 /// Runs a step until it ends in a value or an error.

@@ -17,8 +17,8 @@ use std::{
     time::Duration,
 };
 use wattle_btree::{
-    BulkLoad, BulkValue, CHUNK, Context, Journal, LargeValue, Mode, System, Value, fits_inline,
-    prefix_range,
+    BulkLoad, BulkValue, CHUNK, Context, Cursor, Journal, LargeValue, Mode, System, Value,
+    fits_inline, prefix_range,
 };
 use wattle_buffer::{Error, Fault, Result};
 
@@ -33,7 +33,12 @@ pub(crate) struct SessionState {
     before: Cell<Vec<u8>>,
     /// Reused by every look-up, so that a resident one allocates nothing.
     buffer: Cell<Vec<u8>>,
+    /// Reused by scans, whose copy of a page costs more to make than to fill.
+    cursor: Cell<Option<Cursor>>,
 }
+
+/// A buffer above this is not kept: a large value must not stay in memory.
+const MAX_KEPT: usize = 1 << 16;
 
 impl SessionState {
     pub fn new(core: &Core) -> SessionState {
@@ -44,6 +49,7 @@ impl SessionState {
             own: Cell::new(0),
             before: Cell::default(),
             buffer: Cell::new(Vec::with_capacity(4096)),
+            cursor: Cell::default(),
         }
     }
 
@@ -75,6 +81,27 @@ impl SessionState {
 
     pub fn give_before(&self, buffer: Vec<u8>) {
         self.before.set(buffer);
+    }
+
+    /// An empty buffer for a value, with memory unless another task of the session has it.
+    pub fn take_buffer(&self) -> Vec<u8> {
+        let mut buffer = self.buffer.take();
+        buffer.clear();
+        buffer
+    }
+
+    pub fn give_buffer(&self, buffer: Vec<u8>) {
+        if buffer.capacity() <= MAX_KEPT {
+            self.buffer.set(buffer);
+        }
+    }
+
+    pub fn take_cursor(&self) -> Option<Cursor> {
+        self.cursor.take()
+    }
+
+    pub fn give_cursor(&self, cursor: Cursor) {
+        self.cursor.set(Some(cursor));
     }
 
     /// Gives back what belongs to the engine as a whole.
@@ -144,6 +171,12 @@ impl Resolve for Session {
     fn give_before(&self, buffer: Vec<u8>) {
         self.state().give_before(buffer);
     }
+    fn take_cursor(&self) -> Option<Cursor> {
+        self.state().take_cursor()
+    }
+    fn give_cursor(&self, cursor: Cursor) {
+        self.state().give_cursor(cursor);
+    }
 }
 
 /// Runs a future of a blocking session: it never waits, because faults are resolved inside.
@@ -169,13 +202,9 @@ impl Session {
 
     #[inline(always)]
     pub(crate) fn with_buffer<T>(&self, use_it: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-        let mut buffer = self.state().buffer.take();
-        buffer.clear();
+        let mut buffer = self.state().take_buffer();
         let result = use_it(&mut buffer);
-        // A large value must not stay in memory.
-        if buffer.capacity() <= 1 << 16 {
-            self.state().buffer.set(buffer);
-        }
+        self.state().give_buffer(buffer);
         result
     }
 

@@ -239,6 +239,16 @@ impl Txn for BlockingTxn<'_> {
     }
 
     #[inline]
+    async fn read_many<K: AsRef<[u8]>>(
+        &self,
+        tree: &Tree,
+        keys: &[K],
+        look: impl FnMut(usize, Option<&[u8]>),
+    ) -> TxnResult<()> {
+        self.txn.multi_get(tree, keys, look).map_err(stop)
+    }
+
+    #[inline]
     async fn insert(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> TxnResult<()> {
         self.txn.insert(tree, key, value).map_err(stop)
     }
@@ -275,18 +285,10 @@ impl Txn for BlockingTxn<'_> {
         low: &[u8],
         high: &[u8],
         direction: Direction,
-        mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> TxnResult<()> {
-        let mut range = self.txn.range(tree, low..high).map_err(stop)?;
-        if direction == Direction::Backward {
-            range = range.rev();
-        }
-        while let Some((key, value)) = range.next_entry().map_err(stop)? {
-            if visit(key, value).is_break() {
-                break;
-            }
-        }
-        Ok(())
+        let bounds = (Bound::Included(low), Bound::Excluded(high));
+        self.txn.visit(tree, bounds, direction, visit).map_err(stop)
     }
 
     #[inline]
@@ -394,6 +396,16 @@ impl Txn for TaskTxn<'_> {
         let seen = found.map(|found| found.then(|| look(&buffer)));
         self.client.buffer.set(buffer);
         seen.map_err(stop)
+    }
+
+    #[inline]
+    async fn read_many<K: AsRef<[u8]>>(
+        &self,
+        tree: &Tree,
+        keys: &[K],
+        look: impl FnMut(usize, Option<&[u8]>),
+    ) -> TxnResult<()> {
+        self.txn.multi_get(tree, keys, look).await.map_err(stop)
     }
 
     #[inline]

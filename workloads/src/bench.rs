@@ -135,10 +135,7 @@ pub fn wrong(what: impl std::fmt::Display) -> Failure {
 
 /// A condition, with what was found if it does not hold.
 pub fn condition(name: &str, problem: Option<String>) -> Condition {
-    match problem {
-        None => Condition { name: name.to_owned(), passed: true },
-        Some(problem) => Condition { name: format!("{name}: {problem}"), passed: false },
-    }
+    Condition { name: name.to_owned(), passed: problem.is_none(), detail: problem }
 }
 
 /// The last four bytes of a row: they follow from the key and all other bytes, so that a row that was

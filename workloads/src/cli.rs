@@ -13,6 +13,9 @@ pub mod maintain;
 pub mod probe;
 pub mod record;
 pub mod simulate;
+pub mod stage;
+pub mod tpcc;
+pub mod tpcc_run;
 pub mod units;
 pub mod ycsb;
 pub mod ycsb_run;
@@ -23,7 +26,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use wattle::{Engine, Options};
+use wattle::Engine;
 
 use crate::adapter::EngineStore;
 use crate::driver::control::Interrupt;
@@ -46,6 +49,12 @@ pub enum Command {
     /// Loads the records unless the store has them, runs for the warm-up time, then measures. Every
     /// value that is read is checked against its key: a wrong one ends the run with exit code 1.
     Ycsb(Box<ycsb::YcsbFlags>),
+    /// Runs TPC-C, or one of its transactions, and prints what it measured.
+    ///
+    /// Loads the warehouses unless the store has them, runs for the warm-up time, then measures. With
+    /// --check the consistency conditions of the specification are checked after the load and after the
+    /// run: one that does not hold ends it with exit code 1.
+    Tpcc(Box<tpcc::TpccFlags>),
     /// Runs TPC-B: transactions that move money into accounts of branches.
     ///
     /// Loads the branches unless the store has them, runs for the warm-up time, then measures. Each
@@ -99,6 +108,7 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
     };
     match &command {
         Command::Ycsb(flags) => flags.spec().map(drop)?,
+        Command::Tpcc(flags) => flags.run.check()?,
         Command::Tpcb(flags) => flags.run.check()?,
         Command::Tatp(flags) => flags.run.check()?,
         Command::Probe(flags) => flags.check()?,
@@ -114,16 +124,16 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
 fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
     // An open store must be closed, or it counts as damaged: no interrupt may simply end the process.
     let interrupt = Interrupt::of_process().map_err(Exit::Failed)?;
+    let open = |pipelined| {
+        move |path: &Path, options| {
+            let engine = Engine::open(path, options).map_err(exit::not_opened)?;
+            Ok(EngineStore::new(engine, pipelined))
+        }
+    };
     match command {
         Command::Ycsb(flags) => {
-            let command = command_line(arguments);
-            ycsb_run::run(
-                &flags,
-                command,
-                &interrupt,
-                &mut std::io::stdout().lock(),
-                opener(&flags.run),
-            )
+            let (command, open) = (command_line(arguments), open(flags.run.pipelined()));
+            ycsb_run::run(&flags, command, &interrupt, &mut std::io::stdout().lock(), open)
         }
         Command::Tpcb(flags) => {
             let job = bench_run::Job {
@@ -134,7 +144,7 @@ fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
                 command: command_line(arguments),
             };
             let mut out = std::io::stdout().lock();
-            bench_run::run(job, &interrupt, &mut out, opener(&flags.run))
+            bench_run::run(job, &interrupt, &mut out, open(flags.run.pipelined()))
         }
         Command::Tatp(flags) => {
             let job = bench_run::Job {
@@ -145,23 +155,18 @@ fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
                 command: command_line(arguments),
             };
             let mut out = std::io::stdout().lock();
-            bench_run::run(job, &interrupt, &mut out, opener(&flags.run))
+            bench_run::run(job, &interrupt, &mut out, open(flags.run.pipelined()))
         }
-        Command::Verify(flags) => maintain::verify(&flags),
+        Command::Tpcc(flags) => {
+            let (command, open) = (command_line(arguments), open(flags.run.pipelined()));
+            tpcc_run::run(&flags, command, &interrupt, &mut std::io::stdout().lock(), open)
+        }
+        Command::Verify(flags) => maintain::verify(&flags, &interrupt),
         Command::Stat(flags) => maintain::stat(&flags),
         Command::Dump(flags) => dump::dump(&flags, &mut std::io::stdout().lock(), &interrupt),
         Command::Load(flags) => dump::load(&flags, &mut std::io::stdin().lock(), &interrupt),
         Command::Probe(flags) => probe::probe(&flags, &interrupt),
         Command::Simulate(flags) => simulate::simulate(&flags, command_line(arguments), &interrupt),
-    }
-}
-
-/// Opens the engine for a workload.
-fn opener(flags: &common::RunFlags) -> impl FnOnce(&Path, Options) -> Result<EngineStore, Exit> {
-    let pipelined = flags.pipelined();
-    move |path, options| {
-        let engine = Engine::open(path, options).map_err(exit::not_opened)?;
-        Ok(EngineStore::new(engine, pipelined))
     }
 }
 

@@ -13,5 +13,6 @@ pub mod rng;
 pub mod simulate;
 pub mod tatp;
 pub mod tpcb;
+pub mod tpcc;
 pub mod ycsb;
 pub mod zipf;

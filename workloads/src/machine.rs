@@ -115,6 +115,17 @@ fn kib_value(text: &str, name: &str) -> u64 {
     value.and_then(|kib| kib.trim().parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
+/// Bytes that this user may still write to the file system at `path`, which need not exist yet.
+///
+/// # Errors
+/// Those of the system call.
+pub fn free_bytes(path: &Path) -> std::io::Result<u64> {
+    let there =
+        path.ancestors().find(|path| path.exists()).filter(|path| !path.as_os_str().is_empty());
+    let sizes = rustix::fs::statvfs(there.unwrap_or(Path::new(".")))?;
+    Ok(sizes.f_bavail.saturating_mul(sizes.f_frsize))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -81,8 +81,24 @@ pub struct RunReport {
     /// Page accesses that `--record-trace` wrote, those of the warm-up included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_accesses: Option<u64>,
+    /// Of a workload of transactions.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub transactions: Option<TransactionReport>,
     /// Latency of each kind of operation.
     pub latency_us: Map<String, Value>,
+}
+
+/// What a run of TPC-C has besides operations and latencies.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct TransactionReport {
+    /// New-Order transactions committed per minute.
+    pub tpmc: f64,
+    /// Transactions that asked for their roll-back themselves; they are no operations.
+    pub rollbacks: u64,
+    /// Tries that met a conflict, of each kind of transaction.
+    pub aborts_by_kind: Map<String, Value>,
+    /// Districts in which a Delivery found nothing to deliver, warm-up included.
+    pub deliveries_skipped: u64,
 }
 
 /// The write-ahead log in the measured part.
@@ -143,6 +159,18 @@ pub struct Condition {
     pub name: String,
     /// Whether it does.
     pub passed: bool,
+    /// How much was looked at, or where it does not hold.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+impl Condition {
+    /// For people: whether it holds, what it is, and the detail.
+    pub fn text(&self) -> String {
+        let verdict = if self.passed { "passed" } else { "FAILED" };
+        let detail = self.detail.as_ref().map(|detail| format!(" ({detail})"));
+        format!("{verdict}: {}{}", self.name, detail.unwrap_or_default())
+    }
 }
 
 /// What the plots show.
@@ -169,6 +197,7 @@ impl RunReport {
             aborts: measurement.conflicts(),
             interrupted: measurement.interrupted,
             trace_accesses: measurement.trace_accesses,
+            transactions: None,
             latency_us: measurement.latencies.iter().map(latency).collect(),
         }
     }
@@ -237,7 +266,11 @@ pub(crate) mod tests {
             process: ProcessReport::default(),
             check: CheckReport {
                 passed: true,
-                conditions: vec![Condition { name: "reads are right".to_owned(), passed: true }],
+                conditions: vec![Condition {
+                    name: "reads are right".to_owned(),
+                    passed: true,
+                    detail: None,
+                }],
             },
             error: None,
             details: Details { samples, latencies: vec![("read", total)] },

@@ -15,6 +15,7 @@ use wattle_workloads::bench::Benchmark;
 use wattle_workloads::cli::exit::Exit;
 use wattle_workloads::cli::{Cli, Command, bench_run};
 use wattle_workloads::driver::control::Interrupt;
+use wattle_workloads::report::Condition;
 
 /// Runs `wattle` with `arguments` over maps, in which `DIR` stands for `folder`. Returns how it ended,
 /// and the result that it printed, if any.
@@ -128,12 +129,14 @@ fn damaged(run: &str, damage: impl Fn(&MapStore)) -> String {
     assert_eq!(over_maps(run, folder.path()).0, Ok(()));
     let store = store_at(&folder.path().join("store"));
     damage(&store);
-    let conditions = match run.starts_with("tpcb") {
-        true => bench_run::conditions::<wattle_workloads::tpcb::Tpcb, _>(&store),
-        false => bench_run::conditions::<wattle_workloads::tatp::Tatp, _>(&store),
+    let (tpcb, path) = (run.starts_with("tpcb"), folder.path());
+    let check = match tpcb {
+        true => bench_run::check_store::<wattle_workloads::tpcb::Tpcb, _>(&store, path),
+        false => bench_run::check_store::<wattle_workloads::tatp::Tatp, _>(&store, path),
     };
-    let broken = conditions.unwrap().into_iter().filter(|one| !one.passed);
-    broken.map(|one| one.name).collect::<Vec<_>>().join("; ")
+    let broken = check.unwrap().conditions.into_iter().filter(|one| !one.passed);
+    let shown = |one: Condition| format!("{}: {}", one.name, one.detail.unwrap_or_default());
+    broken.map(shown).collect::<Vec<_>>().join("; ")
 }
 
 #[test]

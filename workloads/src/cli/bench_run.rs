@@ -11,7 +11,7 @@ use super::common::{IoBackend, RunFlags};
 use super::exit::{Exit, failed};
 use super::live::Live;
 use super::record::Recording;
-use super::ycsb_run::{Home, create_outputs, deliver};
+use super::stage::{Home, create_outputs, deliver};
 use crate::bench::load::{self, LoadEnd};
 use crate::bench::meta::{self, Found, Meta};
 use crate::bench::{Benchmark, Running};
@@ -85,18 +85,22 @@ pub fn run<S: Store, B: Benchmark>(
     deliver(&report, run, out)
 }
 
-/// The conditions of the data of `B` in `store`, which must have them.
-pub fn conditions<B: Benchmark, S: Store>(store: &S) -> Result<Vec<Condition>, Exit> {
-    match meta::find::<B, S>(store).map_err(failed("reading the store"))? {
+/// Checks the data of `B` in `store`, which is at `path` and must have them.
+pub fn check_store<B: Benchmark, S: Store>(store: &S, path: &Path) -> Result<CheckReport, Exit> {
+    let sentence = match meta::find::<B, S>(store).map_err(failed("reading the store"))? {
         Found::Data(meta) => {
             let bench = B::with_size(meta.size);
             let tables = meta::tables::<B, S>(store).map_err(failed("opening the tables"))?;
             let session = store.session().map_err(failed("checking the data"))?;
-            at_once(bench.check(&tables, &session)).map_err(failed("checking the data"))
+            let conditions =
+                at_once(bench.check(&tables, &session)).map_err(failed("checking the data"))?;
+            let passed = conditions.iter().all(|one| one.passed);
+            return Ok(CheckReport { passed, conditions });
         }
-        Found::Nothing => Err(Exit::Usage(format!("the store is empty: no {} data", B::TITLE))),
-        Found::Unusable(sentence) => Err(Exit::Usage(format!("the store {sentence}"))),
-    }
+        Found::Nothing => format!("holds no {} data", B::TITLE),
+        Found::Unusable(sentence) => sentence,
+    };
+    Err(Exit::Usage(format!("the store at {} {sentence}", path.display())))
 }
 
 /// A run on an open store.
@@ -152,7 +156,7 @@ impl<B: Benchmark, S: Store> Session<'_, B, S> {
         })?;
         let wrong = measurement.failure.as_ref().is_some_and(|failure| failure.is_wrong_answer());
         let name = "every row asked for was there and as it was written".to_owned();
-        conditions.push(Condition { name, passed: !wrong });
+        conditions.push(Condition { name, passed: !wrong, detail: None });
         conditions.extend(self.check("after the run")?);
         Ok((load, measurement, conditions))
     }
@@ -210,6 +214,7 @@ impl<B: Benchmark, S: Store> Session<'_, B, S> {
             return Ok(Vec::new());
         }
         let named = |one: Condition| Condition { name: format!("{when}: {}", one.name), ..one };
-        Ok(conditions::<B, S>(self.store)?.into_iter().map(named).collect())
+        let check = check_store::<B, S>(self.store, &self.home.path)?;
+        Ok(check.conditions.into_iter().map(named).collect())
     }
 }

@@ -10,10 +10,12 @@ use wattle::{PAGE_SIZE, Stats, TreeStat, VerifyReport};
 use super::bench_run;
 use super::common::{Format, StoreFlags};
 use super::exit::{Exit, failed, not_opened};
+use super::tpcc_run;
 use crate::adapter::EngineStore;
+use crate::driver::control::Interrupt;
 use crate::driver::store::Store;
-use crate::report::Condition;
 use crate::report::figures::{bytes, count, table};
+use crate::report::{CheckReport, Condition};
 use crate::tatp::Tatp;
 use crate::tpcb::Tpcb;
 
@@ -24,12 +26,16 @@ pub struct VerifyFlags {
     #[command(flatten)]
     pub store: StoreFlags,
 
+    /// Check the consistency conditions of TPC-C too, on a store that `wattle tpcc` loaded.
+    #[arg(long)]
+    pub tpcc: bool,
+
     /// Check the balances and the history of TPC-B as well.
-    #[arg(long, conflicts_with = "tatp")]
+    #[arg(long, conflicts_with_all = ["tatp", "tpcc"])]
     pub tpcb: bool,
 
     /// Check the rows of TATP and what they refer to as well.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "tpcc")]
     pub tatp: bool,
 
     /// How to print the result.
@@ -55,7 +61,7 @@ pub struct StatFlags {
 }
 
 /// Checks a store.
-pub fn verify(flags: &VerifyFlags) -> Result<(), Exit> {
+pub fn verify(flags: &VerifyFlags, interrupt: &Interrupt) -> Result<(), Exit> {
     let engine = flags.store.open(false)?;
     let style = ProgressStyle::with_template("checking: {human_pos} records, {per_sec}")
         .expect("the template is a constant that indicatif accepts");
@@ -64,17 +70,23 @@ pub fn verify(flags: &VerifyFlags) -> Result<(), Exit> {
     progress.finish_and_clear();
     let mut verdict = Verdict::of(report.map_err(failed("checking the store"))?);
     let store = EngineStore::new(engine, false);
-    let conditions = match (flags.tpcb, flags.tatp) {
-        (true, _) => bench_run::conditions::<Tpcb, _>(&store),
-        (_, true) => bench_run::conditions::<Tatp, _>(&store),
-        _ => Ok(Vec::new()),
-    };
-    match conditions {
-        Ok(conditions) => verdict.add(conditions),
-        Err(exit) => {
-            // The first failure says more than what closing the store may add to it.
-            let _closed = store.close();
-            return Err(exit);
+    // A damaged store is not looked into any further.
+    if verdict.passed {
+        let path = &flags.store.path;
+        let found = match (flags.tpcc, flags.tpcb, flags.tatp) {
+            (true, ..) => tpcc_run::check_store(&store, path, interrupt).map(Some),
+            (_, true, _) => bench_run::check_store::<Tpcb, _>(&store, path).map(Some),
+            (.., true) => bench_run::check_store::<Tatp, _>(&store, path).map(Some),
+            _ => Ok(None),
+        };
+        match found {
+            Ok(Some(check)) => verdict.add(check),
+            Ok(None) => {}
+            Err(exit) => {
+                // The first failure says more than what closing the store may add to it.
+                let _closed = store.close();
+                return Err(exit);
+            }
         }
     }
     match flags.format {
@@ -132,6 +144,7 @@ struct Verdict {
     records: u64,
     log_bytes: u64,
     problems: Vec<String>,
+    /// Of the data in it; empty unless asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     conditions: Vec<Condition>,
 }
@@ -151,12 +164,10 @@ impl Verdict {
         }
     }
 
-    /// Adds conditions of the data.
-    fn add(&mut self, conditions: Vec<Condition>) {
-        let broken = conditions.iter().filter(|one| !one.passed);
-        self.problems.extend(broken.map(|one| one.name.clone()));
-        self.passed = self.problems.is_empty();
-        self.conditions = conditions;
+    /// Adds what was found about the data.
+    fn add(&mut self, check: CheckReport) {
+        self.passed &= check.passed;
+        self.conditions = check.conditions;
     }
 
     fn text(&self) -> String {
@@ -167,14 +178,13 @@ impl Verdict {
             count(self.records),
             bytes(self.log_bytes)
         );
-        if self.passed {
-            let held: String =
-                self.conditions.iter().map(|one| format!("  holds: {}\n", one.name)).collect();
-            return format!("{seen}: nothing is wrong\n{held}");
+        let conditions: String = self.conditions.iter().map(|found| found.text() + "\n").collect();
+        if self.problems.is_empty() {
+            return format!("{seen}: nothing is wrong\n{conditions}");
         }
         let problems: String =
             self.problems.iter().map(|problem| format!("  {problem}\n")).collect();
-        format!("{seen}: this is wrong\n{problems}")
+        format!("{seen}: this is wrong\n{problems}{conditions}")
     }
 }
 

@@ -1,24 +1,23 @@
 //! `wattle ycsb`, from opening the store to the report.
 
-use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use wattle::Options;
 
-use super::common::{Format, IoBackend, RunFlags};
+use super::common::IoBackend;
 use super::exit::{Exit, failed};
 use super::live::Live;
 use super::record::{Recording, TraceFile};
+use super::stage::{Home, create_outputs, deliver};
 use super::ycsb::{YcsbFlags, YcsbSpec};
 use crate::driver::control::Interrupt;
 use crate::driver::measure::{self, Measurement, Plan};
 use crate::driver::store::Store;
 use crate::machine::{self, Machine};
-use crate::report::csv::SampleFile;
 use crate::report::{
-    self, CheckReport, Condition, Details, LoadReport, LogReport, ProcessReport, Report, RunReport,
+    CheckReport, Condition, Details, LoadReport, LogReport, ProcessReport, Report, RunReport,
 };
 use crate::ycsb::growth::Growth;
 use crate::ycsb::load::{self, LoadEnd, LoadPlan};
@@ -88,66 +87,7 @@ pub fn run<S: Store>(
 fn check(measurement: &Measurement) -> CheckReport {
     let passed = !measurement.failure.as_ref().is_some_and(|failure| failure.is_wrong_answer());
     let name = "every record asked for was found, with a value that was written to it".to_owned();
-    CheckReport { passed, conditions: vec![Condition { name, passed }] }
-}
-
-/// Prints the report and writes the page.
-pub(super) fn deliver(report: &Report, run: &RunFlags, out: &mut dyn Write) -> Result<(), Exit> {
-    let text = match run.format {
-        Format::Json => report.json() + "\n",
-        Format::Text => report::text::report(report),
-    };
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(failed("writing the result"))?;
-    if let Some(path) = &run.report {
-        std::fs::write(path, report::html::report(report))
-            .map_err(failed(format_args!("writing {}", path.display())))?;
-    }
-    match &report.error {
-        Some(error) => Err(Exit::Failed(error.clone())),
-        None if !report.succeeded() => Err(Exit::Reported),
-        None => Ok(()),
-    }
-}
-
-/// Creates the files of `--samples` and `--report` before the long work, so that a wrong path is known
-/// at once.
-pub(super) fn create_outputs(run: &RunFlags) -> Result<Option<SampleFile>, Exit> {
-    let refused = |flag: &str, path: &Path, error| {
-        Exit::Usage(format!("{flag} {} cannot be created: {error}", path.display()))
-    };
-    if let Some(path) = &run.report {
-        File::create(path).map_err(|error| refused("--report", path, error))?;
-    }
-    let create = |path: &PathBuf| {
-        SampleFile::create(path).map_err(|error| refused("--samples", path, error))
-    };
-    run.samples.as_ref().map(create).transpose()
-}
-
-/// Where the store lives: a directory of the user, or a temporary one that goes with this value.
-pub(super) struct Home {
-    pub(super) path: PathBuf,
-    temporary: Option<tempfile::TempDir>,
-}
-
-impl Home {
-    pub(super) fn new(db: Option<&Path>) -> Result<Self, Exit> {
-        if let Some(path) = db {
-            return Ok(Self { path: path.to_owned(), temporary: None });
-        }
-        let folder = tempfile::Builder::new()
-            .prefix("wattle-")
-            .tempdir()
-            .map_err(failed("creating a temporary directory"))?;
-        Ok(Self { path: folder.path().join("store"), temporary: Some(folder) })
-    }
-
-    pub(super) fn description(&self) -> String {
-        let kind = if self.temporary.is_some() { "temporary store on " } else { "" };
-        format!("{kind}{}", machine::file_system(&self.path))
-    }
+    CheckReport { passed, conditions: vec![Condition { name, passed, detail: None }] }
 }
 
 /// A run on an open store.

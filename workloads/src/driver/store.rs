@@ -140,6 +140,13 @@ pub trait Txn {
         key: &[u8],
         look: impl FnOnce(&[u8]) -> R,
     ) -> TxnResult<Option<R>>;
+    /// Looks many keys up at once, and calls `look` with the index of each and its value, in any order.
+    async fn read_many<K: AsRef<[u8]>>(
+        &self,
+        table: &Self::Table,
+        keys: &[K],
+        look: impl FnMut(usize, Option<&[u8]>),
+    ) -> TxnResult<()>;
     /// Stores a new pair; [`Stop::Failed`] if the key exists.
     async fn insert(&mut self, table: &Self::Table, key: &[u8], value: &[u8]) -> TxnResult<()>;
     /// Stores a pair, whether or not the key exists.

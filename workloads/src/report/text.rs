@@ -97,6 +97,19 @@ pub fn summary(report: &Report) -> Vec<(&'static str, String)> {
     if let Some(accesses) = run.trace_accesses {
         lines.push(("trace", format!("{} page accesses", count(accesses))));
     }
+    if let Some(transactions) = &run.transactions {
+        lines.push((
+            "tpmC",
+            format!(
+                "{}, {} tries aborted by conflicts, {} roll-backs of their own, {} districts without an \
+                 order to deliver",
+                rate(transactions.tpmc),
+                count(run.aborts),
+                count(transactions.rollbacks),
+                count(transactions.deliveries_skipped)
+            ),
+        ));
+    }
     lines
 }
 
@@ -177,8 +190,7 @@ pub fn outcome(report: &Report) -> Vec<(&'static str, String)> {
         ),
     ];
     for condition in &report.check.conditions {
-        let verdict = if condition.passed { "passed" } else { "FAILED" };
-        lines.push(("check", format!("{verdict}: {}", condition.name)));
+        lines.push(("check", condition.text()));
     }
     if let Some(error) = &report.error {
         lines.push(("error", error.clone()));

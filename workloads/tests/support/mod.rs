@@ -36,7 +36,12 @@ pub struct Shared {
     /// Every so many changes in transactions, one meets a conflict; 0 for none.
     pub conflict_every: AtomicU64,
     pub changes: AtomicU64,
+    /// Makes transactions wrong.
+    pub distort: Mutex<Option<Distort>>,
 }
+
+/// Gets the table, the key, the row before, and the row as it will be, which it may change.
+pub type Distort = Box<dyn FnMut(&str, &[u8], Option<&[u8]>, &mut Option<Vec<u8>>) + Send>;
 
 #[derive(Clone, Default)]
 pub struct MapStore {
@@ -139,6 +144,22 @@ impl MapTxn<'_> {
         self.undo.push((Arc::clone(table), key.to_vec(), before));
         Ok(())
     }
+
+    /// After a change: makes it wrong, if that is asked for.
+    fn distort(&self, table: &Arc<Map>, key: &[u8]) {
+        let mut distort = self.client.shared.distort.lock().unwrap();
+        let Some(distort) = distort.as_mut() else { return };
+        let trees = self.client.shared.trees.lock().unwrap();
+        let name = trees.iter().find(|(_, tree)| Arc::ptr_eq(tree, table)).map(|(name, _)| name);
+        let before = self.undo.last().and_then(|(_, _, before)| before.as_deref());
+        let mut map = table.write().unwrap();
+        let mut after = map.get(key).cloned();
+        distort(name.unwrap(), key, before, &mut after);
+        match after {
+            Some(after) => map.insert(key.to_vec(), after),
+            None => map.remove(key),
+        };
+    }
 }
 
 impl Drop for MapTxn<'_> {
@@ -166,9 +187,27 @@ impl Txn for MapTxn<'_> {
         self.client.read(table, key, look).await.map_err(Stop::Failed)
     }
 
+    async fn read_many<K: AsRef<[u8]>>(
+        &self,
+        table: &Arc<Map>,
+        keys: &[K],
+        mut look: impl FnMut(usize, Option<&[u8]>),
+    ) -> TxnResult<()> {
+        // In no order that anybody may count on.
+        for (number, key) in keys.iter().enumerate().rev() {
+            let found = self.read(table, key.as_ref(), |value| look(number, Some(value))).await?;
+            if found.is_none() {
+                look(number, None);
+            }
+        }
+        Ok(())
+    }
+
     async fn insert(&mut self, table: &Arc<Map>, key: &[u8], value: &[u8]) -> TxnResult<()> {
         self.change(table, key).await?;
-        self.client.insert(table, key, value).await.map_err(Stop::Failed)
+        self.client.insert(table, key, value).await.map_err(Stop::Failed)?;
+        self.distort(table, key);
+        Ok(())
     }
 
     async fn put(&mut self, table: &Arc<Map>, key: &[u8], value: &[u8]) -> TxnResult<()> {
@@ -189,12 +228,16 @@ impl Txn for MapTxn<'_> {
         change: impl FnMut(&mut [u8]),
     ) -> TxnResult<bool> {
         self.change(table, key).await?;
-        self.client.modify(table, key, change).await.map_err(Stop::Failed)
+        let found = self.client.modify(table, key, change).await.map_err(Stop::Failed)?;
+        self.distort(table, key);
+        Ok(found)
     }
 
     async fn remove(&mut self, table: &Arc<Map>, key: &[u8]) -> TxnResult<bool> {
         self.change(table, key).await?;
-        Ok(table.write().unwrap().remove(key).is_some())
+        let found = table.write().unwrap().remove(key).is_some();
+        self.distort(table, key);
+        Ok(found)
     }
 
     async fn scan(
@@ -324,4 +367,17 @@ static STORES: Mutex<Option<HashMap<PathBuf, MapStore>>> = Mutex::new(None);
 /// The store at `path`, for looking behind the scenes.
 pub fn store_at(path: &Path) -> MapStore {
     STORES.lock().unwrap().get_or_insert_default().entry(path.to_owned()).or_default().clone()
+}
+
+/// Puts a copy of everything in `store` at `path`.
+#[allow(dead_code, reason = "some of the tests that share this file need it")]
+pub fn copy_to(path: &Path, store: &MapStore) -> MapStore {
+    let copy = MapStore::default();
+    let copied = |(name, map): (&String, &Arc<Map>)| {
+        (name.clone(), Arc::new(RwLock::new(map.read().unwrap().clone())))
+    };
+    *copy.shared.trees.lock().unwrap() =
+        store.shared.trees.lock().unwrap().iter().map(copied).collect();
+    STORES.lock().unwrap().get_or_insert_default().insert(path.to_owned(), copy.clone());
+    copy
 }

@@ -1,0 +1,80 @@
+//! Ranges that are visited: a closure sees each record and says when it has seen enough. The cursor, with
+//! its copy of a page, is the session's and is used again, so that a scan of a few records costs little
+//! more than looking them up.
+
+use crate::{
+    engine::Tree,
+    ops::{self, Entry, Resolve},
+    txn::Txn,
+};
+use std::ops::{Bound, ControlFlow};
+use wattle_btree::{Cursor, Direction};
+use wattle_buffer::Result;
+
+/// Visits the records between two bounds in a transaction.
+pub(crate) async fn visit_in<R: Resolve>(
+    session: &R,
+    txn: &Txn,
+    tree: &Tree,
+    (low, high): (Bound<&[u8]>, Bound<&[u8]>),
+    direction: Direction,
+    mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+) -> Result<()> {
+    session.core().check_tree(tree)?;
+    txn.check()?;
+    let cursor = match session.take_cursor() {
+        Some(mut cursor) => {
+            cursor.restart(low, high, direction);
+            cursor
+        }
+        None => Cursor::new(low.map(<[u8]>::to_vec), high.map(<[u8]>::to_vec), direction),
+    };
+    let mut scan =
+        Visit { session, txn, tree, low, high, cursor: Some(cursor), read: false, ended: false };
+    let mut whole = Vec::new();
+    loop {
+        let cursor = scan.cursor.as_mut().expect("given back when the visit is dropped");
+        scan.read = true;
+        let flow = match ops::next_entry(session, txn, tree, cursor, &mut whole).await? {
+            None => {
+                scan.ended = true;
+                return Ok(());
+            }
+            Some(Entry::Inline) => visit(cursor.key(), cursor.value()),
+            Some(Entry::Whole) => visit(cursor.key(), &whole),
+        };
+        if flow.is_break() {
+            return Ok(());
+        }
+    }
+}
+
+/// A visit. However it ends, serializability must know what was read, and the session gets its cursor
+/// back.
+struct Visit<'t, R: Resolve> {
+    session: &'t R,
+    txn: &'t Txn,
+    tree: &'t Tree,
+    low: Bound<&'t [u8]>,
+    high: Bound<&'t [u8]>,
+    cursor: Option<Cursor>,
+    read: bool,
+    ended: bool,
+}
+
+impl<R: Resolve> Drop for Visit<'_, R> {
+    fn drop(&mut self) {
+        let Some(cursor) = self.cursor.take() else { return };
+        if let (Some(reads), true) = (&self.txn.reads, self.read) {
+            let last = Bound::Included(cursor.key().to_vec());
+            let (low, high) = (self.low.map(<[u8]>::to_vec), self.high.map(<[u8]>::to_vec));
+            let (low, high) = match cursor.direction() {
+                _ if self.ended => (low, high),
+                Direction::Forward => (low, last),
+                Direction::Backward => (last, high),
+            };
+            reads.borrow_mut().range(&self.tree.open, low, high);
+        }
+        self.session.give_cursor(cursor);
+    }
+}

@@ -1,0 +1,74 @@
+//! What every subcommand that runs a workload needs around it: a place for the store, files for the
+//! outputs, and the delivery of the result.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use super::common::{Format, RunFlags};
+use super::exit::{Exit, failed};
+use crate::machine;
+use crate::report::csv::SampleFile;
+use crate::report::{self, Report};
+
+/// Where the store lives: a directory of the user, or a temporary one that goes with this value.
+pub struct Home {
+    /// The directory of the store.
+    pub path: PathBuf,
+    temporary: Option<tempfile::TempDir>,
+}
+
+impl Home {
+    /// At `db`, or in a new temporary directory.
+    pub fn new(db: Option<&Path>) -> Result<Self, Exit> {
+        if let Some(path) = db {
+            return Ok(Self { path: path.to_owned(), temporary: None });
+        }
+        let folder = tempfile::Builder::new()
+            .prefix("wattle-")
+            .tempdir()
+            .map_err(failed("creating a temporary directory"))?;
+        Ok(Self { path: folder.path().join("store"), temporary: Some(folder) })
+    }
+
+    /// The file system that it is on.
+    pub fn description(&self) -> String {
+        let kind = if self.temporary.is_some() { "temporary store on " } else { "" };
+        format!("{kind}{}", machine::file_system(&self.path))
+    }
+}
+
+/// Creates the files of `--samples` and `--report` before the long work, so that a wrong path is known
+/// at once.
+pub fn create_outputs(flags: &RunFlags) -> Result<Option<SampleFile>, Exit> {
+    let refused = |flag: &str, path: &Path, error| {
+        Exit::Usage(format!("{flag} {} cannot be created: {error}", path.display()))
+    };
+    if let Some(path) = &flags.report {
+        File::create(path).map_err(|error| refused("--report", path, error))?;
+    }
+    let samples = flags.samples.as_ref();
+    samples
+        .map(|path| SampleFile::create(path).map_err(|error| refused("--samples", path, error)))
+        .transpose()
+}
+
+/// Prints the report and writes the page.
+pub fn deliver(report: &Report, flags: &RunFlags, out: &mut dyn Write) -> Result<(), Exit> {
+    let text = match flags.format {
+        Format::Json => report.json() + "\n",
+        Format::Text => report::text::report(report),
+    };
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(failed("writing the result"))?;
+    if let Some(path) = &flags.report {
+        std::fs::write(path, report::html::report(report))
+            .map_err(failed(format_args!("writing {}", path.display())))?;
+    }
+    match &report.error {
+        Some(error) => Err(Exit::Failed(error.clone())),
+        None if !report.succeeded() => Err(Exit::Reported),
+        None => Ok(()),
+    }
+}

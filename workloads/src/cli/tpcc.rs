@@ -1,0 +1,61 @@
+//! Flags of `wattle tpcc`, and what they mean together.
+
+use clap::Args;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::common::{RunFlags, RunSettings};
+use crate::tpcc::mix::Mix;
+use crate::tpcc::schema::MAX_WAREHOUSES;
+
+/// Flags of `tpcc`.
+#[derive(Args, Clone, Debug)]
+pub struct TpccFlags {
+    /// Warehouses to load, 1 to 65534; each has about 90 MiB.
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=MAX_WAREHOUSES as i64))]
+    pub warehouses: u16,
+
+    /// Transactions: the standard mix by decks of 23 cards (10 New-Order, 10 Payment, and one each of
+    /// Order-Status, Delivery and Stock-Level), or one of the five alone.
+    #[arg(long, value_enum, default_value_t = Mix::Standard)]
+    pub mix: Mix,
+
+    /// Every worker stays at one warehouse. Default: each transaction is at any of them.
+    #[arg(long)]
+    pub affinity: bool,
+
+    /// Check the consistency conditions of clause 3.3.2, after the load and after the run.
+    #[arg(long)]
+    pub check: bool,
+
+    /// Flags that all workloads share.
+    #[command(flatten)]
+    pub run: RunFlags,
+}
+
+impl TpccFlags {
+    /// Every flag as used.
+    pub fn settings(&self) -> Map<String, Value> {
+        let settings = TpccSettings {
+            warehouses: self.warehouses,
+            mix: self.mix,
+            affinity: self.affinity,
+            check: self.check,
+            run: self.run.settings(),
+        };
+        match serde_json::to_value(settings) {
+            Ok(Value::Object(settings)) => settings,
+            other => unreachable!("settings are an object of plain values, not {other:?}"),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct TpccSettings {
+    warehouses: u16,
+    mix: Mix,
+    affinity: bool,
+    check: bool,
+    #[serde(flatten)]
+    run: RunSettings,
+}

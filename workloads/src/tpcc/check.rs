@@ -1,0 +1,543 @@
+//! Checks the conditions by scans of all tables, district by district.
+//!
+//! Nobody may change the store meanwhile. Payments of HISTORY belong to customers of any district, so a
+//! first pass adds them up, and a second one looks at everything else.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use indicatif::ProgressBar;
+
+use super::conditions::{Findings, Rule};
+use super::rows::{customer, district, history, item, order, order_line, stock, warehouse};
+use super::schema::{
+    CUSTOMERS, DISTRICTS, ITEMS, Key, Table, Tables, customer_at_end, order_at_end, order_of,
+};
+use crate::driver::control::{Control, Interrupt, Phase};
+use crate::driver::crew::{self, Crew, Job, Worker};
+use crate::driver::failure::Failure;
+use crate::driver::store::{Access, Client, Direction, Stop, Store, StoreError, Txn, TxnResult};
+
+/// Tasks of each thread: scans wait for one page at a time.
+const TASKS: usize = 8;
+
+/// How often the supervisor looks whether the check is over.
+const SUPERVISION: Duration = Duration::from_millis(20);
+
+/// Slots for the sums of a district's customers, who are numbered from 1.
+const SLOTS: usize = CUSTOMERS as usize + 1;
+
+/// Orders that a district has delivered after the load (condition 11).
+const DELIVERED: u64 = 2_100;
+
+/// How a check ended.
+#[derive(Debug)]
+pub enum CheckEnd {
+    /// What was found.
+    Checked(Findings),
+    /// The user interrupted it.
+    Interrupted,
+    /// The store failed.
+    Failed(Failure),
+}
+
+/// Checks a population of `warehouses` warehouses. `threads` share the work.
+pub fn check<S: Store>(
+    store: &S,
+    tables: &Tables<S::Table>,
+    warehouses: u16,
+    threads: usize,
+    interrupt: &Interrupt,
+    progress: &ProgressBar,
+) -> CheckEnd {
+    let crew = Crew { threads, tasks: TASKS };
+    let districts = usize::from(warehouses) * usize::from(DISTRICTS);
+    progress.set_length(2 * districts as u64);
+    let shared = Shared {
+        paid: (0..districts * SLOTS).map(|_| AtomicI64::new(0)).collect(),
+        received: (0..districts).map(|_| AtomicI64::new(0)).collect(),
+        findings: Mutex::default(),
+    };
+    for pass in [Pass::History, Pass::Rest] {
+        let control = Control::new(crew.threads, interrupt);
+        let next = AtomicUsize::new(0);
+        let job =
+            Check { tables, warehouses, pass, shared: &shared, next, control: &control, progress };
+        crew::run(store, crew, &control, &job, || {
+            while !control.is_over() {
+                std::thread::park_timeout(SUPERVISION);
+            }
+            if interrupt.requested() {
+                control.enter(Phase::Stop);
+            }
+        });
+        if let Some(failure) = control.take_failure() {
+            return CheckEnd::Failed(failure);
+        }
+        if control.signal().phase() == Phase::Stop {
+            return CheckEnd::Interrupted;
+        }
+    }
+    CheckEnd::Checked(shared.findings.into_inner().unwrap_or_else(PoisonError::into_inner))
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    /// Adds up HISTORY.
+    History,
+    /// Everything else.
+    Rest,
+}
+
+/// What the workers find out, by district.
+struct Shared {
+    /// Payments of each customer, cents.
+    paid: Vec<AtomicI64>,
+    /// Payments received, cents.
+    received: Vec<AtomicI64>,
+    findings: Mutex<Findings>,
+}
+
+impl Shared {
+    fn payments_of(&self, w: u16, d: u8, c: u16) -> Option<&AtomicI64> {
+        let (w, d) = (usize::from(w).checked_sub(1)?, usize::from(d).checked_sub(1)?);
+        let (d, c) = ((d < DISTRICTS.into()).then_some(d)?, usize::from(c));
+        let within = (1..SLOTS).contains(&c);
+        self.paid.get((w * usize::from(DISTRICTS) + d) * SLOTS + c).filter(|_| within)
+    }
+}
+
+struct Check<'a, T> {
+    tables: &'a Tables<T>,
+    warehouses: u16,
+    pass: Pass,
+    shared: &'a Shared,
+    next: AtomicUsize,
+    control: &'a Control,
+    progress: &'a ProgressBar,
+}
+
+impl<T: Sync, C: Client<Table = T>> Job<C> for Check<'_, T> {
+    type Local = ();
+
+    fn local(&self, _thread: usize) {}
+
+    async fn work(&self, (): &(), _worker: Worker, client: C) -> Result<(), Failure> {
+        let per_warehouse = usize::from(DISTRICTS);
+        let districts = usize::from(self.warehouses) * per_warehouse;
+        let mut findings = Findings::default();
+        loop {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            // After the districts come the warehouses and the items, which are small.
+            let rest = number.checked_sub(districts);
+            if self.control.signal().phase() == Phase::Stop
+                || rest.is_some_and(|rest| rest > 0 || self.pass == Pass::History)
+            {
+                break;
+            }
+            let w = (number / per_warehouse + 1) as u16;
+            let d = (number % per_warehouse + 1) as u8;
+            // Everything committed, durable or not: nobody writes.
+            let txn = client.begin(Access::ReadWrite).await?;
+            let found = &mut findings;
+            let done = match (self.pass, rest) {
+                (Pass::History, _) => self.history(&txn, (w, d), number, found).await,
+                (Pass::Rest, None) => self.district(&txn, (w, d), number, found).await,
+                (Pass::Rest, Some(_)) => self.items(&txn, found).await,
+            };
+            txn.abort().await?;
+            done.map_err(failure)?;
+            if rest.is_none() {
+                self.progress.inc(1);
+            }
+        }
+        let shared = &self.shared.findings;
+        shared.lock().unwrap_or_else(PoisonError::into_inner).merge(findings);
+        Ok(())
+    }
+
+    fn finish(&self, (): ()) {}
+}
+
+fn failure(stop: Stop) -> Failure {
+    match stop {
+        Stop::Failed(error) => Failure::Store(error),
+        Stop::Conflict => {
+            let sentence = "somebody changes the store while it is checked";
+            Failure::Store(StoreError::from(sentence.to_owned()))
+        }
+    }
+}
+
+/// An order as ORDER has it, and what other tables say about it.
+struct Order {
+    o: u32,
+    c: u16,
+    count: u8,
+    has_carrier: bool,
+    is_new: bool,
+    lines: u32,
+}
+
+/// A row has at least `bytes` bytes; a shorter one is noted and must not be looked into.
+fn whole(findings: &mut Findings, table: Table, key: &[u8], row: &[u8], bytes: usize) -> bool {
+    let holds = row.len() >= bytes;
+    findings.expect(Rule::Rows, holds, || {
+        let (name, key) = (table.name(), key.escape_ascii());
+        format!("the row of {name} with the key {key} has {} bytes, not {bytes}", row.len())
+    });
+    holds
+}
+
+impl<T> Check<'_, T> {
+    /// Calls `visit` with all rows of a table between two keys.
+    async fn scan<X: Txn<Table = T>>(
+        &self,
+        txn: &X,
+        table: Table,
+        (low, high): (Key, Key),
+        mut visit: impl FnMut(&[u8], &[u8]),
+    ) -> TxnResult<()> {
+        let visit = |key: &[u8], row: &[u8]| {
+            visit(key, row);
+            ControlFlow::Continue(())
+        };
+        txn.scan(self.tables.get(table), &low, &high, Direction::Forward, visit).await
+    }
+
+    /// Adds up the payments that a district received.
+    async fn history<X: Txn<Table = T>>(
+        &self,
+        txn: &X,
+        (w, d): (u16, u8),
+        number: usize,
+        findings: &mut Findings,
+    ) -> TxnResult<()> {
+        let mut received = 0;
+        let visit = |key: &[u8], row: &[u8]| {
+            if !whole(findings, Table::History, key, row, history::STRINGS) {
+                return;
+            }
+            let amount = i64::from(history::AMOUNT.get(row));
+            received += amount;
+            let customer =
+                (history::C_W_ID.get(row), history::C_D_ID.get(row), history::C_ID.get(row));
+            let paid = self.shared.payments_of(customer.0, customer.1, customer.2);
+            findings.expect(Rule::Rows, paid.is_some(), || {
+                format!("a row of HISTORY of district {d} of warehouse {w} names the customer {customer:?}")
+            });
+            if let Some(paid) = paid {
+                paid.fetch_add(amount, Ordering::Relaxed);
+            }
+        };
+        self.scan(txn, Table::History, Key::of_district(w, d), visit).await?;
+        self.shared.received[number].store(received, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Everything about a district but HISTORY; with the last one, the stock of its warehouse.
+    async fn district<X: Txn<Table = T>>(
+        &self,
+        txn: &X,
+        (w, d): (u16, u8),
+        number: usize,
+        findings: &mut Findings,
+    ) -> TxnResult<()> {
+        let place = || format!("district {d} of warehouse {w}");
+        let ytd_and_next = |row: &[u8]| {
+            let whole = row.len() >= district::STRINGS;
+            whole.then(|| (district::YTD.get(row), district::NEXT_O_ID.get(row)))
+        };
+        let key = Key::district(w, d);
+        let row = txn.read(self.tables.get(Table::District), &key, ytd_and_next).await?.flatten();
+        findings.expect(Rule::Rows, row.is_some(), || format!("{} has no row", place()));
+        let (ytd, next_order) = row.unwrap_or_default();
+        let received = self.shared.received[number].load(Ordering::Relaxed);
+        findings.expect(Rule::DistrictHistory, ytd == received, || {
+            format!("{} has D_YTD {ytd} but received {received} cents", place())
+        });
+
+        let mut orders = self.orders(txn, (w, d), findings).await?;
+        self.new_orders(txn, (w, d), &mut orders, next_order, findings).await?;
+        let delivered = self.lines(txn, (w, d), &mut orders, findings).await?;
+        self.order_index(txn, (w, d), &orders, findings).await?;
+        drop(orders);
+        self.customers(txn, (w, d), &delivered, findings).await?;
+        if d == DISTRICTS {
+            self.stock(txn, w, findings).await?;
+        }
+        Ok(())
+    }
+
+    /// The orders of a district, by number.
+    async fn orders<X: Txn<Table = T>>(
+        &self,
+        txn: &X,
+        (w, d): (u16, u8),
+        findings: &mut Findings,
+    ) -> TxnResult<Vec<Order>> {
+        let mut orders = Vec::new();
+        let visit = |key: &[u8], row: &[u8]| {
+            let whole = whole(findings, Table::Order, key, row, order::BYTES);
+            if let (true, Some(o)) = (whole, order_of(key)) {
+                orders.push(Order {
+                    o,
+                    c: order::C_ID.get(row),
+                    count: order::OL_CNT.get(row),
+                    has_carrier: order::CARRIER_ID.get(row) != 0,
+                    is_new: false,
+                    lines: 0,
+                });
+            }
+        };
+        self.scan(txn, Table::Order, Key::of_district(w, d), visit).await?;
+        Ok(orders)
+    }
+
+    /// Conditions 2, 3, 5 and 11.
+    async fn new_orders<X: Txn<Table = T>>(
+        &self,
+        txn: &X,
+        (w, d): (u16, u8),
+        orders: &mut [Order],
+        next_order: u32,
+        findings: &mut Findings,
+    ) -> TxnResult<()> {
+        let place = || format!("district {d} of warehouse {w}");
+        let (mut count, mut range) = (0u64, None);
+        let visit = |key: &[u8], _: &[u8]| {
+            let Some(o) = order_of(key) else { return };
+            count += 1;
+            range = Some((range.map_or(o, |(first, _)| first), o));
+            let order = orders.binary_search_by_key(&o, |order| order.o);
+            findings.expect(Rule::CarrierOfNewOrder, order.is_ok(), || {
+                format!("{}: NEW-ORDER has order {o}, and ORDER does not", place())
+            });
+            if let Ok(order) = order {
+                orders[order].is_new = true;
+            }
+        };
+        self.scan(txn, Table::NewOrder, Key::of_district(w, d), visit).await?;
+
+        let last = orders.last().map_or(0, |order| order.o);
+        // Without rows in NEW-ORDER there is no maximum to compare.
+        let last_new = range.map_or(last, |(_, last)| last);
+        let holds = next_order == last + 1 && last == last_new;
+        findings.expect(Rule::NextOrder, holds, || {
+            format!("{}: {next_order}, {last} and {last_new}", place())
+        });
+        let spanned = range.map_or(0, |(first, last)| u64::from(last - first) + 1);
+        findings.expect(Rule::NewOrderRange, spanned == count, || {
+            format!("{}: {count} rows, numbers that span {spanned}", place())
+        });
+        for Order { o, has_carrier, is_new, .. } in &*orders {
+            findings.expect(Rule::CarrierOfNewOrder, has_carrier != is_new, || {
+                let (with, has) =
+                    (if *has_carrier { "a" } else { "no" }, if *is_new { "" } else { "not " });
+                format!("{}: order {o} has {with} carrier and is {has}in NEW-ORDER", place())
+            });
+        }
+        let delivered = (orders.len() as u64).wrapping_sub(count);
+        findings.expect(Rule::Undelivered, delivered == DELIVERED, || {
+            format!("{}: {delivered}", place())
+        });
+        Ok(())
+    }
+
+    /// Conditions 4, 6 and 7; gives what was delivered to each customer, in cents.
+    async fn lines<X: Txn<Table = T>>(
+        &self,
+        txn: &X,
+        (w, d): (u16, u8),
+        orders: &mut [Order],
+        findings: &mut Findings,
+    ) -> TxnResult<Vec<i64>> {
+        let place = || format!("district {d} of warehouse {w}");
+        let mut delivered = vec![0; SLOTS];
+        let (mut at, mut count) = (0, 0);
+        let visit = |key: &[u8], row: &[u8]| {
+            let whole = whole(findings, Table::OrderLine, key, row, order_line::BYTES);
+            let (true, Some(o)) = (whole, order_of(key)) else { return };
+            count += 1;
+            while orders.get(at).is_some_and(|order| order.o < o) {
+                at += 1;
+            }
+            let order = orders.get_mut(at).filter(|order| order.o == o);
+            findings.expect(Rule::LinesOfOrder, order.is_some(), || {
+                format!("{}: there is a line of order {o}, and no such order", place())
+            });
+            let Some(order) = order else { return };
+            order.lines += 1;
+            let is_delivered = order_line::DELIVERY_D.get(row) != 0;
+            findings.expect(Rule::DeliveryDate, is_delivered == order.has_carrier, || {
+                let with =
+                    |yes: bool, what: &str| format!("{} {what}", if yes { "a" } else { "no" });
+                let (date, carrier) =
+                    (with(is_delivered, "date"), with(order.has_carrier, "carrier"));
+                format!("{}: a line of order {o} has {date}, and the order {carrier}", place())
+            });
+            if let (true, Some(sum)) = (is_delivered, delivered.get_mut(usize::from(order.c))) {
+                *sum += i64::from(order_line::AMOUNT.get(row));
+            }
+        };
+        self.scan(txn, Table::OrderLine, Key::of_district(w, d), visit).await?;
+        let expected: u64 = orders.iter().map(|order| u64::from(order.count)).sum();
+        findings.expect(Rule::LinesOfDistrict, count == expected, || {
+            format!("{}: orders say {expected} lines, and there are {count}", place())
+        });
+        for Order { o, count, lines, .. } in &*orders {
+            findings.expect(Rule::LinesOfOrder, *lines == u32::from(*count), || {
+                format!("{}: order {o} says {count} lines, and there are {lines}", place())
+            });
+        }
+        Ok(delivered)
+    }
+
+    /// Every order is in the index by customer once, and nothing else is.
+    async fn order_index<X: Txn<Table = T>>(
+        &self,
+        txn: &X,
+        (w, d): (u16, u8),
+        orders: &[Order],
+        findings: &mut Findings,
+    ) -> TxnResult<()> {
+        let mut entries = 0;
+        let visit = |key: &[u8], _: &[u8]| {
+            entries += 1;
+            let c = key.get(3..5).map(|c| u16::from_be_bytes([c[0], c[1]]));
+            let o = order_at_end(key);
+            let place = o.and_then(|o| orders.binary_search_by_key(&o, |order| order.o).ok());
+            let agrees = place.is_some_and(|place| Some(orders[place].c) == c);
+            findings.expect(Rule::Indexes, agrees, || {
+                format!(
+                    "the index says that order {o:?} of district {d} of warehouse {w} is of {c:?}"
+                )
+            });
+        };
+        self.scan(txn, Table::OrderCustomer, Key::of_district(w, d), visit).await?;
+        findings.expect(Rule::Indexes, entries == orders.len(), || {
+            let orders = orders.len();
+            format!("district {d} of warehouse {w} has {orders} orders and {entries} in the index")
+        });
+        Ok(())
+    }
+
+    /// Conditions 10 and 12, and the index on names.
+    async fn customers<X: Txn<Table = T>>(
+        &self,
+        txn: &X,
+        (w, d): (u16, u8),
+        delivered: &[i64],
+        findings: &mut Findings,
+    ) -> TxnResult<()> {
+        let mut count = 0;
+        // Where the names say the customers are.
+        let mut names = BTreeMap::new();
+        let visit = |key: &[u8], row: &[u8]| {
+            let whole = whole(findings, Table::Customer, key, row, customer::STRINGS + 7);
+            let (true, Some(c)) = (whole, customer_at_end(key)) else { return };
+            count += 1;
+            let sums = delivered.get(usize::from(c)).zip(self.shared.payments_of(w, d, c));
+            let Some((&delivered, paid)) = sums else { return };
+            let paid = paid.load(Ordering::Relaxed);
+            let balance = customer::BALANCE.get(row);
+            findings.expect(Rule::Balance, balance == delivered - paid, || {
+                format!(
+                    "customer {c} of district {d} of warehouse {w} has C_BALANCE {balance}, got goods of \
+                     {delivered} and paid {paid} cents"
+                )
+            });
+            let payments = customer::YTD_PAYMENT.get(row);
+            findings.expect(Rule::BalanceAndPayments, balance + payments == delivered, || {
+                format!(
+                    "customer {c} of district {d} of warehouse {w} has C_BALANCE {balance}, C_YTD_PAYMENT \
+                     {payments} and got goods of {delivered} cents"
+                )
+            });
+            let string = |number| super::rows::string(row, customer::STRINGS, number);
+            names.insert(c, Key::customer_name(w, d, string(1), string(0), c));
+        };
+        let bounds = Key::of_district(w, d);
+        self.scan(txn, Table::Customer, bounds, visit).await?;
+        findings.expect(Rule::Rows, count == CUSTOMERS, || {
+            format!("district {d} of warehouse {w} has {count} customers")
+        });
+        let mut entries = 0;
+        let visit = |key: &[u8], _: &[u8]| {
+            entries += 1;
+            let c = customer_at_end(key);
+            let named = c.and_then(|c| names.get(&c)).is_some_and(|name| **name == *key);
+            findings.expect(Rule::Indexes, named, || {
+                format!("the index on names has {}, which is no customer", key.escape_ascii())
+            });
+        };
+        self.scan(txn, Table::CustomerName, bounds, visit).await?;
+        findings.expect(Rule::Indexes, entries == count, || {
+            format!(
+                "district {d} of warehouse {w} has {count} customers and {entries} in the index"
+            )
+        });
+        Ok(())
+    }
+
+    /// The stock of a warehouse is complete.
+    async fn stock<X: Txn<Table = T>>(
+        &self,
+        txn: &X,
+        w: u16,
+        findings: &mut Findings,
+    ) -> TxnResult<()> {
+        let mut count = 0;
+        let visit = |key: &[u8], row: &[u8]| {
+            if whole(findings, Table::Stock, key, row, stock::STRINGS) {
+                count += 1;
+            }
+        };
+        self.scan(txn, Table::Stock, (Key::warehouse(w), Key::warehouse(w + 1)), visit).await?;
+        findings
+            .expect(Rule::Rows, count == ITEMS, || format!("warehouse {w} has {count} stock rows"));
+        Ok(())
+    }
+
+    /// The items are complete, and conditions 1 and 8 of all warehouses.
+    async fn items<X: Txn<Table = T>>(&self, txn: &X, findings: &mut Findings) -> TxnResult<()> {
+        let mut count = 0;
+        let visit = |key: &[u8], row: &[u8]| {
+            if whole(findings, Table::Item, key, row, item::STRINGS) {
+                count += 1;
+            }
+        };
+        self.scan(txn, Table::Item, (Key::item(0), Key::item(u32::MAX)), visit).await?;
+        findings.expect(Rule::Rows, count == ITEMS, || format!("there are {count} items"));
+        for w in 1..=self.warehouses {
+            let first = usize::from(w - 1) * usize::from(DISTRICTS);
+            let districts = &self.shared.received[first..first + usize::from(DISTRICTS)];
+            let received: i64 = districts.iter().map(|sum| sum.load(Ordering::Relaxed)).sum();
+            let mut district_ytd = 0;
+            for d in 1..=DISTRICTS {
+                let look = |row: &[u8]| {
+                    if row.len() >= district::STRINGS { district::YTD.get(row) } else { 0 }
+                };
+                let key = Key::district(w, d);
+                let ytd = txn.read(self.tables.get(Table::District), &key, look).await?;
+                district_ytd += ytd.unwrap_or(0);
+            }
+            let look =
+                |row: &[u8]| (row.len() >= warehouse::STRINGS).then(|| warehouse::YTD.get(row));
+            let key = Key::warehouse(w);
+            let ytd = txn.read(self.tables.get(Table::Warehouse), &key, look).await?.flatten();
+            findings.expect(Rule::Rows, ytd.is_some(), || format!("warehouse {w} has no row"));
+            let ytd = ytd.unwrap_or(0);
+            findings.expect(Rule::WarehouseYtd, ytd == district_ytd, || {
+                format!("warehouse {w} has W_YTD {ytd}, and its districts {district_ytd} cents")
+            });
+            findings.expect(Rule::WarehouseHistory, ytd == received, || {
+                format!("warehouse {w} has W_YTD {ytd} but received {received} cents")
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! What a store knows about the TPC-C population in it, so that a later run, and `wattle verify`, can
+//! use it.
+//!
+//! One record in a table of its own holds the number of warehouses, the constant that C_LAST was drawn
+//! with, and whether the load came to its end.
+
+use serde::{Deserialize, Serialize};
+
+use super::schema::Table;
+use crate::driver::crew::at_once;
+use crate::driver::store::{Client, Store, StoreError, StoreResult};
+
+/// Table of the description.
+pub const META_TABLE: &str = "tpcc-meta";
+const META_KEY: &[u8] = b"data";
+
+/// The description of the population.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Meta {
+    /// Number of warehouses.
+    pub warehouses: u16,
+    /// The constant C of NURand that the population drew C_LAST with (clause 2.1.6.1).
+    pub last_name_constant: u64,
+    /// Rows and entries of indexes loaded.
+    pub records: u64,
+    /// Bytes of their keys and values.
+    pub data_bytes: u64,
+    /// Whether the load came to its end.
+    pub loaded: bool,
+}
+
+impl Meta {
+    /// Writes the description.
+    pub fn write<S: Store>(&self, store: &S) -> StoreResult<()> {
+        let table = store.table(META_TABLE)?;
+        let text = serde_json::to_vec(self)?;
+        at_once(store.session()?.put(&table, META_KEY, &text))
+    }
+}
+
+/// What a run finds in a store.
+#[derive(Debug, PartialEq)]
+pub enum Found {
+    /// Nothing: the population has to be loaded.
+    Nothing,
+    /// A population.
+    Data(Meta),
+    /// Something else; the sentence says what, and the store must not be touched.
+    Unusable(String),
+}
+
+/// Looks for a population, of `warehouses` warehouses if that is given.
+pub fn find<S: Store>(store: &S, warehouses: Option<u16>) -> StoreResult<Found> {
+    let mut names = store.table_names()?;
+    if names.is_empty() {
+        return Ok(Found::Nothing);
+    }
+    names.sort();
+    if !names.iter().any(|name| name == META_TABLE) {
+        let names = names.join(", ");
+        return Ok(Found::Unusable(format!("holds other data (tables {names}) and no TPC-C data")));
+    }
+    let table = store.table(META_TABLE)?;
+    let text = at_once(store.session()?.read(&table, META_KEY, <[u8]>::to_vec))?;
+    let meta = text.map(|text| serde_json::from_slice::<Meta>(&text)).transpose();
+    let meta = match meta.map_err(StoreError::from)? {
+        None => return Ok(Found::Unusable("holds the beginning of a load only".to_owned())),
+        Some(meta) => meta,
+    };
+    let missing = |table: &Table| !names.iter().any(|name| name == table.name());
+    Ok(match warehouses {
+        Some(wanted) if wanted != meta.warehouses => Found::Unusable(format!(
+            "holds {} TPC-C warehouses, but {wanted} are asked for",
+            meta.warehouses
+        )),
+        _ if !meta.loaded => Found::Unusable("holds a load that was not finished".to_owned()),
+        _ => match Table::ALL.iter().find(|table| missing(table)) {
+            Some(table) => Found::Unusable(format!("has lost the table {}", table.name())),
+            None => Found::Data(meta),
+        },
+    })
+}

@@ -1,0 +1,297 @@
+//! Tables and keys (clause 1.3).
+//!
+//! Keys are big-endian, so that they sort as their numbers do. Rows do not repeat what is in their key.
+//!
+//! | table | key |
+//! |---|---|
+//! | warehouse | w:2 |
+//! | district | w:2 d:1 |
+//! | customer | w:2 d:1 c:2 |
+//! | customer-name | w:2 d:1 last 0 first 0 c:2 (an index: no value) |
+//! | history | w:2 d:1 date:8 tie:4 (w and d of the payment; the specification gives it no key) |
+//! | new-order | w:2 d:1 o:4 (no value) |
+//! | order | w:2 d:1 o:4 |
+//! | order-customer | w:2 d:1 c:2 !o:4 (an index, a customer's newest order first: no value) |
+//! | order-line | w:2 d:1 o:4 line:1 |
+//! | item | i:4 |
+//! | stock | w:2 i:4 |
+
+use crate::driver::store::{Store, StoreResult};
+
+/// Items, and stock rows of a warehouse.
+pub const ITEMS: u32 = 100_000;
+/// Districts of a warehouse.
+pub const DISTRICTS: u8 = 10;
+/// Customers of a district.
+pub const CUSTOMERS: u16 = 3_000;
+/// Orders of a district after the load.
+pub const ORDERS: u32 = 3_000;
+/// The first of them that is not delivered after the load.
+pub const FIRST_UNDELIVERED: u32 = 2_101;
+/// Fewest and most lines of an order.
+pub const LINES: (u8, u8) = (5, 15);
+/// Most warehouses: they are numbered from 1 with 16 bits, and the number after the last one bounds scans.
+pub const MAX_WAREHOUSES: u64 = u16::MAX as u64 - 1;
+
+/// The tables, in the order of [`Tables`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names are those of the specification")]
+pub enum Table {
+    Warehouse,
+    District,
+    Customer,
+    CustomerName,
+    History,
+    NewOrder,
+    Order,
+    OrderCustomer,
+    OrderLine,
+    Item,
+    Stock,
+}
+
+impl Table {
+    /// All of them.
+    pub const ALL: [Table; 11] = [
+        Table::Warehouse,
+        Table::District,
+        Table::Customer,
+        Table::CustomerName,
+        Table::History,
+        Table::NewOrder,
+        Table::Order,
+        Table::OrderCustomer,
+        Table::OrderLine,
+        Table::Item,
+        Table::Stock,
+    ];
+
+    /// Its name in the store.
+    pub fn name(self) -> &'static str {
+        match self {
+            Table::Warehouse => "tpcc-warehouse",
+            Table::District => "tpcc-district",
+            Table::Customer => "tpcc-customer",
+            Table::CustomerName => "tpcc-customer-name",
+            Table::History => "tpcc-history",
+            Table::NewOrder => "tpcc-new-order",
+            Table::Order => "tpcc-order",
+            Table::OrderCustomer => "tpcc-order-customer",
+            Table::OrderLine => "tpcc-order-line",
+            Table::Item => "tpcc-item",
+            Table::Stock => "tpcc-stock",
+        }
+    }
+}
+
+/// The open tables of a store.
+pub struct Tables<T> {
+    tables: [T; 11],
+}
+
+impl<T> Tables<T> {
+    /// Opens the tables, which are created if absent.
+    ///
+    /// # Errors
+    /// As [`Store::table`].
+    pub fn open<S: Store<Table = T>>(store: &S) -> StoreResult<Self> {
+        let mut tables = Vec::with_capacity(Table::ALL.len());
+        for table in Table::ALL {
+            tables.push(store.table(table.name())?);
+        }
+        let tables = tables.try_into();
+        Ok(Self { tables: tables.unwrap_or_else(|_| unreachable!("as many as there are names")) })
+    }
+
+    /// One of them.
+    #[inline(always)]
+    pub fn get(&self, table: Table) -> &T {
+        &self.tables[table as usize]
+    }
+}
+
+/// Longest key: that of the index on names.
+const MAX_KEY: usize = 3 + 17 + 17 + 2;
+
+/// A key, built on the stack.
+#[derive(Clone, Copy)]
+pub struct Key {
+    bytes: [u8; MAX_KEY],
+    len: usize,
+}
+
+impl std::ops::Deref for Key {
+    type Target = [u8];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl AsRef<[u8]> for Key {
+    #[inline(always)]
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
+impl Key {
+    #[inline(always)]
+    fn new() -> Self {
+        Self { bytes: [0; MAX_KEY], len: 0 }
+    }
+
+    #[inline(always)]
+    fn with(mut self, part: &[u8]) -> Self {
+        self.bytes[self.len..self.len + part.len()].copy_from_slice(part);
+        self.len += part.len();
+        self
+    }
+
+    /// Of a warehouse; also the beginning of all keys that belong to one.
+    #[inline(always)]
+    pub fn warehouse(w: u16) -> Self {
+        Self::new().with(&w.to_be_bytes())
+    }
+
+    /// Of a district; also the beginning of all keys that belong to one.
+    #[inline(always)]
+    pub fn district(w: u16, d: u8) -> Self {
+        Self::warehouse(w).with(&[d])
+    }
+
+    /// Of a customer.
+    #[inline(always)]
+    pub fn customer(w: u16, d: u8, c: u16) -> Self {
+        Self::district(w, d).with(&c.to_be_bytes())
+    }
+
+    /// Of an entry of the index on names.
+    pub fn customer_name(w: u16, d: u8, last: &[u8], first: &[u8], c: u16) -> Self {
+        let named = Self::district(w, d).with(last).with(&[0]).with(first).with(&[0]);
+        named.with(&c.to_be_bytes())
+    }
+
+    /// Bounds of the entries of the index on names with one last name.
+    #[inline]
+    pub fn customers_named(w: u16, d: u8, last: &[u8]) -> (Self, Self) {
+        let named = Self::district(w, d).with(last);
+        (named.with(&[0]), named.with(&[1]))
+    }
+
+    /// Of a row of HISTORY: when it was written, and what tells rows of one microsecond apart.
+    #[inline]
+    pub fn history(w: u16, d: u8, date: u64, tie: u32) -> Self {
+        Self::district(w, d).with(&date.to_be_bytes()).with(&tie.to_be_bytes())
+    }
+
+    /// Of an order, also in NEW-ORDER; also the beginning of the keys of its lines.
+    #[inline(always)]
+    pub fn order(w: u16, d: u8, o: u32) -> Self {
+        Self::district(w, d).with(&o.to_be_bytes())
+    }
+
+    /// Of an entry of the index of orders by customer.
+    #[inline]
+    pub fn order_customer(w: u16, d: u8, c: u16, o: u32) -> Self {
+        Self::customer(w, d, c).with(&(!o).to_be_bytes())
+    }
+
+    /// Of a line of an order.
+    #[inline(always)]
+    pub fn order_line(w: u16, d: u8, o: u32, line: u8) -> Self {
+        Self::order(w, d, o).with(&[line])
+    }
+
+    /// Of an item.
+    #[inline(always)]
+    pub fn item(i: u32) -> Self {
+        Self::new().with(&i.to_be_bytes())
+    }
+
+    /// Of a stock row.
+    #[inline(always)]
+    pub fn stock(w: u16, i: u32) -> Self {
+        Self::warehouse(w).with(&i.to_be_bytes())
+    }
+
+    /// Bounds of all keys that begin with a district's.
+    pub fn of_district(w: u16, d: u8) -> (Self, Self) {
+        (Self::district(w, d), Self::district(w, d + 1))
+    }
+}
+
+/// The number of an order in its key, or in that of one of its lines.
+#[inline]
+pub fn order_of(key: &[u8]) -> Option<u32> {
+    Some(u32::from_be_bytes(key.get(3..7)?.try_into().ok()?))
+}
+
+/// The number of a customer at the end of a key of the index on names.
+#[inline]
+pub fn customer_at_end(key: &[u8]) -> Option<u16> {
+    Some(u16::from_be_bytes(*key.last_chunk()?))
+}
+
+/// The number of an order in a key of the index by customer.
+#[inline]
+pub fn order_at_end(key: &[u8]) -> Option<u32> {
+    Some(!u32::from_be_bytes(*key.last_chunk()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_sort_as_their_numbers_do() {
+        let mut last = Vec::new();
+        for (w, d, o, line) in [
+            (1, 1, 1, 1),
+            (1, 1, 255, 15),
+            (1, 1, 256, 1),
+            (1, 10, 1, 1),
+            (2, 1, 1, 1),
+            (256, 1, 1, 1),
+        ] {
+            let key = Key::order_line(w, d, o, line).to_vec();
+            assert!(last < key, "{key:?} after {last:?}");
+            assert_eq!(order_of(&key), Some(o));
+            last = key;
+        }
+        assert!(*Key::stock(1, 65_536) > *Key::stock(1, 65_535));
+        assert!(*Key::customer(7, 3, 300) > *Key::customer(7, 3, 299));
+    }
+
+    #[test]
+    fn a_customers_newest_order_comes_first() {
+        let key = |o| Key::order_customer(1, 2, 3, o);
+        assert!(*key(3001) < *key(3000) && *key(70_000) < *key(69_999));
+        assert_eq!(order_at_end(&key(3001)), Some(3001));
+        assert!(*Key::customer(1, 2, 3) < *key(u32::MAX) && *key(0) < *Key::customer(1, 2, 4));
+    }
+
+    #[test]
+    fn the_index_on_names_sorts_by_last_and_then_first_name() {
+        let key = |last: &str, first: &str, c| {
+            Key::customer_name(1, 1, last.as_bytes(), first.as_bytes(), c).to_vec()
+        };
+        let keys = [
+            key("BAR", "zz", 9),
+            key("BARBAR", "aa", 1),
+            key("BARBAR", "aaa", 1),
+            key("BARBAR", "aaa", 2),
+            key("BARBAROUGHT", "a", 1),
+        ];
+        assert!(keys.is_sorted());
+        let (low, high) = Key::customers_named(1, 1, b"BARBAR");
+        let named = keys.iter().filter(|key| **key >= low.to_vec() && **key < high.to_vec());
+        assert_eq!(named.clone().count(), 3);
+        assert_eq!(
+            named.map(|key| customer_at_end(key)).collect::<Vec<_>>(),
+            [Some(1), Some(1), Some(2)]
+        );
+        assert_eq!(key("ESEESEESEESEESEX", "0123456789abcdef", 1).len(), MAX_KEY);
+    }
+}

@@ -1,0 +1,191 @@
+//! Runs the transactions: a worker is a terminal that never thinks.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::mix::{Deck, Mix};
+use super::random::{Constants, between};
+use super::request::{Inputs, Request};
+use super::schema::{Table, Tables};
+use super::{delivery, new_order, order_status, payment, stock_level};
+use crate::driver::failure::Failure;
+use crate::driver::measure::{Done, Workload};
+use crate::driver::store::{Access, Client, Stop, StoreError, Txn};
+use crate::rng::Rng;
+
+/// Streams of random numbers below this belong to the load phase.
+const FIRST_RUN_STREAM: u64 = 1 << 32;
+
+/// After so many conflicts in a row a transaction waits no longer than before.
+const MAX_PAUSES: u32 = 8;
+
+/// How a transaction ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is to be committed.
+    Commit,
+    /// It is to be rolled back, as clause 2.4.2.3 says.
+    RollBack,
+}
+
+/// Why a transaction does not come to its end.
+#[derive(Debug)]
+pub enum Halt {
+    /// The store says so.
+    Stop(Stop),
+    /// A row is missing or wrong.
+    Wrong(String),
+}
+
+impl From<Stop> for Halt {
+    fn from(stop: Stop) -> Self {
+        Halt::Stop(stop)
+    }
+}
+
+impl From<StoreError> for Halt {
+    fn from(error: StoreError) -> Self {
+        Halt::Stop(Stop::Failed(error))
+    }
+}
+
+/// A row that has to be there is not.
+#[cold]
+pub fn missing(table: Table, key: &[u8]) -> Halt {
+    wrong(format!("a row of {} with the key {} is missing", table.name(), key.escape_ascii()))
+}
+
+/// The data are wrong in some other way.
+#[cold]
+pub fn wrong(sentence: String) -> Halt {
+    Halt::Wrong(sentence)
+}
+
+/// TPC-C on populated tables.
+pub struct Tpcc<'a, T> {
+    /// The tables.
+    pub tables: &'a Tables<T>,
+    /// Number of warehouses.
+    pub warehouses: u16,
+    /// Which transactions.
+    pub mix: Mix,
+    /// Every worker stays at one warehouse; otherwise each transaction is at any of them.
+    pub affinity: bool,
+    /// Constants of NURand.
+    pub constants: Constants,
+    /// Where randomness comes from.
+    pub seed: u64,
+    /// Districts in which a committed Delivery found nothing to deliver.
+    pub skipped: AtomicU64,
+}
+
+/// What one worker keeps between transactions.
+pub struct Terminal {
+    rng: Rng,
+    deck: Deck,
+    number: u16,
+    /// Payments so far, to tell rows of HISTORY apart.
+    payments: u16,
+    customers: Vec<u16>,
+    items: Vec<u32>,
+}
+
+impl<T: Sync, C: Client<Table = T>> Workload<C> for Tpcc<'_, T> {
+    type State = Terminal;
+
+    fn state(&self, number: usize) -> Terminal {
+        Terminal {
+            rng: Rng::new(self.seed, FIRST_RUN_STREAM + number as u64),
+            deck: Deck::new(self.mix),
+            number: number as u16,
+            payments: 0,
+            customers: Vec::with_capacity(256),
+            items: Vec::with_capacity(512),
+        }
+    }
+
+    #[inline]
+    async fn step(&self, terminal: &mut Terminal, client: &C) -> Result<Done, Failure> {
+        let (kind, which) = terminal.deck.next(&mut terminal.rng);
+        let w = match self.affinity {
+            true => (u64::from(terminal.number) % u64::from(self.warehouses) + 1) as u16,
+            false => between(&mut terminal.rng, 1, self.warehouses.into()) as u16,
+        };
+        let inputs = Inputs { constants: self.constants, warehouses: self.warehouses };
+        let request = inputs.draw(&mut terminal.rng, which, w);
+        terminal.payments = terminal.payments.wrapping_add(1);
+        let date = now();
+        let mut conflicts = 0;
+        loop {
+            match self.attempt(&request, date, terminal, client).await {
+                Ok(outcome) => {
+                    let rolled_back = outcome == Outcome::RollBack;
+                    return Ok(Done { kind, conflicts, rolled_back });
+                }
+                Err(Halt::Stop(Stop::Conflict)) => {
+                    // Whoever was first needs a moment to end.
+                    for _ in 0..conflicts.min(MAX_PAUSES) {
+                        client.pause().await;
+                    }
+                    conflicts += 1;
+                }
+                Err(Halt::Stop(Stop::Failed(error))) => return Err(error.into()),
+                Err(Halt::Wrong(sentence)) => return Err(Failure::Wrong(sentence)),
+            }
+        }
+    }
+}
+
+impl<T: Sync> Tpcc<'_, T> {
+    /// Tries a transaction once.
+    #[inline]
+    async fn attempt<C: Client<Table = T>>(
+        &self,
+        request: &Request,
+        date: u64,
+        terminal: &mut Terminal,
+        client: &C,
+    ) -> Result<Outcome, Halt> {
+        let access = match request {
+            Request::OrderStatus(_) | Request::StockLevel(_) => Access::ReadOnly,
+            _ => Access::ReadWrite,
+        };
+        let mut txn = client.begin(access).await?;
+        let tie = u32::from(terminal.number) << 16 | u32::from(terminal.payments);
+        let tables = self.tables;
+        let mut skipped = 0;
+        let ended = match request {
+            Request::NewOrder(request) => new_order::run(&mut txn, tables, request, date).await,
+            Request::Payment(request) => {
+                payment::run(&mut txn, tables, request, (date, tie), &mut terminal.customers).await
+            }
+            Request::OrderStatus(request) => {
+                order_status::run(&txn, tables, request, &mut terminal.customers).await
+            }
+            Request::Delivery(request) => {
+                let done = delivery::run(&mut txn, tables, request, date).await;
+                done.map(|(outcome, districts)| {
+                    skipped = districts;
+                    outcome
+                })
+            }
+            Request::StockLevel(request) => {
+                stock_level::run(&txn, tables, request, &mut terminal.items).await
+            }
+        };
+        match ended {
+            Ok(Outcome::Commit) => txn.commit().await?,
+            Ok(Outcome::RollBack) | Err(_) => txn.abort().await?,
+        }
+        if skipped > 0 {
+            self.skipped.fetch_add(skipped.into(), Ordering::Relaxed);
+        }
+        ended
+    }
+}
+
+/// Microseconds since 1970.
+pub fn now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(1, |since| since.as_micros() as u64)
+}

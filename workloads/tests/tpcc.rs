@@ -1,0 +1,441 @@
+//! TPC-C over a store of `BTreeMap`s: the population, runs, what a wrong transaction leads to, bad
+//! input; and on the engine, in memory, larger than memory and after a crash.
+
+mod support;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use serde_json::{Value, json};
+use support::{Distort, MapStore, copy_to, store_at};
+use wattle_workloads::cli::exit::Exit;
+use wattle_workloads::cli::{Cli, Command as Subcommand, tpcc_run, ycsb_run};
+use wattle_workloads::driver::control::Interrupt;
+use wattle_workloads::tpcc::rows::{self, customer, district, item, order, order_line, warehouse};
+
+/// Runs a subcommand on stores of maps; gives how it ended, and its JSON object if it got that far.
+fn run(arguments: &str, folder: &Path) -> (Result<(), Exit>, Value) {
+    let arguments = arguments.replace("DIR", folder.to_str().unwrap());
+    let words = ["wattle"].into_iter().chain(arguments.split_whitespace());
+    let open = |path: &Path, _options| {
+        std::fs::create_dir_all(path).unwrap();
+        Ok(store_at(path))
+    };
+    let (mut out, interrupt) = (Vec::new(), Interrupt::default());
+    let command = arguments.clone();
+    let end = match Cli::try_parse_from(words).unwrap().command {
+        Subcommand::Tpcc(flags) => tpcc_run::run(&flags, command, &interrupt, &mut out, open),
+        Subcommand::Ycsb(flags) => ycsb_run::run(&flags, command, &interrupt, &mut out, open),
+        other => panic!("{other:?}"),
+    };
+    let result = if out.is_empty() { Value::Null } else { serde_json::from_slice(&out).unwrap() };
+    (end, result)
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+const ONE: &str = "tpcc --db DIR/store --warehouses 1 --format json --warmup 0";
+
+/// One loaded warehouse at DIR/store.
+fn loaded(folder: &Path) -> MapStore {
+    static LOADED: OnceLock<MapStore> = OnceLock::new();
+    let store = LOADED.get_or_init(|| {
+        let folder = self::folder();
+        let (end, result) =
+            run(&format!("{ONE} --operations 1 --mix order-status --check"), folder.path());
+        assert_eq!(end, Ok(()));
+        assert_eq!(failed(&result), Vec::<String>::new());
+        let names = result["check"]["conditions"].as_array().unwrap();
+        assert_eq!(names.len(), 14 + 13, "condition 11 counts after the load only");
+        store_at(&folder.path().join("store"))
+    });
+    copy_to(&folder.join("store"), store)
+}
+
+/// The conditions that do not hold: their numbers, or their first words.
+fn failed(result: &Value) -> Vec<String> {
+    let conditions = result["check"]["conditions"].as_array().unwrap();
+    let broken = conditions.iter().filter(|condition| condition["passed"] == false);
+    let name = |condition: &Value| {
+        assert!(condition["detail"].as_str().is_some_and(|detail| !detail.is_empty()));
+        let name = condition["name"].as_str().unwrap();
+        let name = name.split_once(", ").unwrap().1;
+        match name.strip_prefix("3.3.2.") {
+            Some(numbered) => numbered.split(':').next().unwrap().to_owned(),
+            None => name.split(' ').next().unwrap().to_owned(),
+        }
+    };
+    broken.map(name).collect()
+}
+
+/// Rows of a table.
+fn count(store: &MapStore, table: &str) -> u64 {
+    store.shared.trees.lock().unwrap()[table].read().unwrap().len() as u64
+}
+
+#[test]
+fn the_population_has_the_rows_and_shares_of_clause_4_3_3() {
+    let folder = folder();
+    let store = loaded(folder.path());
+    let lines = count(&store, "tpcc-order-line");
+    assert!((297_000..303_000).contains(&lines), "{lines}");
+    for (table, rows) in [
+        ("tpcc-warehouse", 1),
+        ("tpcc-district", 10),
+        ("tpcc-customer", 30_000),
+        ("tpcc-customer-name", 30_000),
+        ("tpcc-history", 30_000),
+        ("tpcc-new-order", 9_000),
+        ("tpcc-order", 30_000),
+        ("tpcc-order-customer", 30_000),
+        ("tpcc-item", 100_000),
+        ("tpcc-stock", 100_000),
+    ] {
+        assert_eq!(count(&store, table), rows, "{table}");
+    }
+    let trees = store.shared.trees.lock().unwrap();
+    let rows =
+        |table: &str| -> Vec<Vec<u8>> { trees[table].read().unwrap().values().cloned().collect() };
+    let customers = rows("tpcc-customer");
+    let bad = customers.iter().filter(|row| customer::CREDIT.get(row) == customer::BAD);
+    assert_eq!(bad.count(), 3_000);
+    let original =
+        |at: usize, number| move |row: &&Vec<u8>| rows::is_original(rows::string(row, at, number));
+    assert_eq!(rows("tpcc-item").iter().filter(original(item::STRINGS, 1)).count(), 10_000);
+    assert_eq!(rows("tpcc-stock").iter().filter(original(rows::stock::STRINGS, 0)).count(), 10_000);
+    // The orders of a district are those of each of its customers once, in random order.
+    let mut ordering: Vec<u16> =
+        rows("tpcc-order")[..3_000].iter().map(|row| order::C_ID.get(row)).collect();
+    assert!(!ordering.is_sorted());
+    ordering.sort();
+    assert!(ordering.into_iter().eq(1..=3_000));
+    let carriers = rows("tpcc-order").iter().filter(|row| order::CARRIER_ID.get(row) != 0).count();
+    assert_eq!(carriers, 21_000);
+    let paid: i64 = rows("tpcc-district").iter().map(|row| district::YTD.get(row)).sum();
+    assert_eq!(paid, warehouse::YTD.get(&rows("tpcc-warehouse")[0]));
+}
+
+#[test]
+fn the_same_seed_loads_the_same_rows_whoever_loads_them() {
+    let folder = folder();
+    let first = loaded(folder.path());
+    let other = run(
+        "tpcc --db DIR/other --warehouses 1 --format json --warmup 0 --operations 1 --threads 2 \
+         --tasks 3 --mix order-status",
+        folder.path(),
+    );
+    assert_eq!(other.0, Ok(()));
+    let second = store_at(&folder.path().join("other"));
+    for table in
+        ["tpcc-warehouse", "tpcc-item", "tpcc-stock", "tpcc-customer-name", "tpcc-order-customer"]
+    {
+        let rows =
+            |store: &MapStore| store.shared.trees.lock().unwrap()[table].read().unwrap().clone();
+        assert!(rows(&first) == rows(&second), "{table}");
+    }
+}
+
+#[test]
+fn everything_is_consistent_after_runs_with_threads_and_tasks() {
+    for (crew, mix) in [
+        ("--threads 1", "--mix standard"),
+        ("--threads 3 --affinity", "--mix standard"),
+        ("--threads 2 --tasks 4", "--mix standard"),
+        ("--threads 2", "--mix delivery"),
+    ] {
+        let folder = folder();
+        let store = loaded(folder.path());
+        store.shared.conflict_every.store(211, Ordering::Relaxed);
+        let orders = count(&store, "tpcc-order");
+        let arguments = format!("{ONE} --operations 3000 --check {crew} {mix}");
+        let (end, result) = run(&arguments, folder.path());
+        assert_eq!(end, Ok(()), "{arguments}: {:?}", failed(&result));
+        let run = &result["run"];
+        assert_eq!(run["operations"], 3000);
+        assert!(run["aborts"].as_u64() > Some(50), "{run}");
+        let latency = run["latency_us"].as_object().unwrap();
+        let done = |kind: &str| latency[kind]["count"].as_u64().unwrap();
+        assert_eq!(latency.keys().map(|kind| done(kind)).sum::<u64>(), 3000);
+        if mix == "--mix delivery" {
+            // 900 undelivered orders of each of ten districts.
+            assert_eq!((count(&store, "tpcc-new-order"), latency.len()), (0, 1));
+            assert_eq!(run["deliveries_skipped"], (3000 - 900) * 10);
+            continue;
+        }
+        let rolled_back = run["rollbacks"].as_u64().unwrap();
+        assert!((3..40).contains(&rolled_back), "{rolled_back}");
+        assert_eq!(
+            count(&store, "tpcc-order") - orders,
+            done("new-order"),
+            "a roll-back leaves nothing"
+        );
+        // Ten of 23 cards.
+        assert!((1250..1360).contains(&(done("new-order") + rolled_back)), "{run}");
+        assert!((100..160).contains(&done("stock-level")), "{run}");
+        assert_eq!(count(&store, "tpcc-history") - 30_000, done("payment"));
+        let tpmc = run["tpmc"].as_f64().unwrap() * run["seconds"].as_f64().unwrap() / 60.0;
+        assert_eq!(tpmc.round() as u64, done("new-order"));
+    }
+}
+
+/// Puts a number of a row back to what it was.
+macro_rules! forget {
+    ($table:literal, $field:expr, $when:expr) => {
+        Box::new(|table: &str, _: &[u8], before: Option<&[u8]>, after: &mut Option<Vec<u8>>| {
+            if let (true, Some(before), Some(after)) = (table == $table, before, after) {
+                let when: fn(&[u8], &[u8]) -> bool = $when;
+                if when(before, after) {
+                    $field.set(after, $field.get(before));
+                }
+            }
+        })
+    };
+}
+
+/// Does not insert a row.
+fn lose(table: &'static str, which: fn(&[u8]) -> bool) -> Distort {
+    Box::new(move |name, key, before, after| {
+        if name == table && before.is_none() && which(key) {
+            *after = None;
+        }
+    })
+}
+
+#[test]
+fn a_wrong_transaction_is_caught_by_the_conditions_that_speak_of_it() {
+    let cases: Vec<(&str, &str, Distort, &[&str])> = vec![
+        (
+            "Payment forgets D_YTD",
+            "payment",
+            forget!("tpcc-district", district::YTD, |_, _| true),
+            &["1", "9"],
+        ),
+        (
+            "Payment forgets W_YTD",
+            "payment",
+            forget!("tpcc-warehouse", warehouse::YTD, |_, _| true),
+            &["1", "8"],
+        ),
+        ("Payment forgets HISTORY", "payment", lose("tpcc-history", |_| true), &["8", "9", "10"]),
+        (
+            "Payment forgets C_YTD_PAYMENT",
+            "payment",
+            forget!("tpcc-customer", customer::YTD_PAYMENT, |_, _| true),
+            &["12"],
+        ),
+        (
+            "Delivery forgets C_BALANCE",
+            "standard",
+            forget!("tpcc-customer", customer::BALANCE, |before, after| {
+                customer::DELIVERY_CNT.get(before) != customer::DELIVERY_CNT.get(after)
+            }),
+            &["10", "12"],
+        ),
+        (
+            "Delivery forgets OL_DELIVERY_D",
+            "delivery",
+            forget!("tpcc-order-line", order_line::DELIVERY_D, |_, _| true),
+            &["7", "10", "12"],
+        ),
+        (
+            "Delivery forgets O_CARRIER_ID",
+            "delivery",
+            forget!("tpcc-order", order::CARRIER_ID, |_, _| true),
+            &["5", "7"],
+        ),
+        (
+            "Delivery forgets to delete from NEW-ORDER",
+            "delivery",
+            Box::new(|table, _, before, after| {
+                if table == "tpcc-new-order" {
+                    *after = before.map(<[u8]>::to_vec);
+                }
+            }),
+            &["5", "10", "12"],
+        ),
+        (
+            "New-Order forgets a line",
+            "new-order",
+            lose("tpcc-order-line", |key| key[7] == 3),
+            &["4", "6"],
+        ),
+        ("New-Order forgets NEW-ORDER", "new-order", lose("tpcc-new-order", |_| true), &["2", "5"]),
+        (
+            "New-Order forgets one row of NEW-ORDER",
+            "new-order",
+            lose("tpcc-new-order", |key| key[3..7] == 3003u32.to_be_bytes()),
+            &["3", "5"],
+        ),
+        (
+            "New-Order takes two numbers",
+            "new-order",
+            Box::new(|table, _, _, after| {
+                if let ("tpcc-district", Some(row)) = (table, after) {
+                    district::NEXT_O_ID.add(row, 1);
+                }
+            }),
+            &["2", "3"],
+        ),
+        (
+            "New-Order forgets the index by customer",
+            "new-order",
+            lose("tpcc-order-customer", |_| true),
+            &["indexes"],
+        ),
+    ];
+    for (what, mix, distort, expected) in cases {
+        let folder = folder();
+        let store = loaded(folder.path());
+        *store.shared.distort.lock().unwrap() = Some(distort);
+        let arguments = format!("{ONE} --operations 400 --threads 1 --check --mix {mix}");
+        let (end, result) = run(&arguments, folder.path());
+        assert_eq!(failed(&result), expected, "{what}: {result:#}");
+        assert_eq!(
+            (end, &result["check"]["passed"]),
+            (Err(Exit::Reported), &json!(false)),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn a_wrong_load_is_caught() {
+    let folder = folder();
+    let store = store_at(&folder.path().join("store"));
+    *store.shared.distort.lock().unwrap() =
+        Some(lose("tpcc-new-order", |key| key[2] == 4 && key[3..7] == 2101u32.to_be_bytes()));
+    let arguments = format!("{ONE} --operations 1 --threads 2 --check --mix order-status");
+    let (end, result) = run(&arguments, folder.path());
+    assert_eq!(end, Err(Exit::Reported));
+    assert_eq!(failed(&result), ["5", "11", "5"], "after the load, and after the run");
+    let detail = result["check"]["conditions"][10]["detail"].as_str().unwrap();
+    assert_eq!(detail, "district 4 of warehouse 1: 2101");
+}
+
+#[test]
+fn a_missing_or_wrong_row_ends_the_run_with_a_sentence() {
+    for (table, mix, says) in [
+        ("tpcc-stock", "new-order", "a row of tpcc-stock with the key"),
+        ("tpcc-customer-name", "payment", "a row of tpcc-customer-name with the key"),
+        ("tpcc-order-line", "order-status", "0 lines, and says that it has"),
+        ("tpcc-district", "stock-level", "a row of tpcc-district with the key"),
+        ("tpcc-order", "delivery", "a row of tpcc-order with the key"),
+    ] {
+        let folder = folder();
+        let store = loaded(folder.path());
+        store.shared.trees.lock().unwrap()[table].write().unwrap().clear();
+        let (end, result) = run(&format!("{ONE} --operations 500 --mix {mix}"), folder.path());
+        let Err(Exit::Failed(sentence)) = end else { panic!("{table}: {end:?}") };
+        assert!(sentence.contains(says), "{sentence}");
+        assert_eq!(result["check"]["passed"], false);
+    }
+}
+
+#[test]
+fn bad_input_is_refused_with_a_sentence() {
+    let folder = folder();
+    let refused = |arguments: &str, parts: &[&str]| {
+        let Err(Exit::Usage(sentence)) = run(arguments, folder.path()).0 else {
+            panic!("{arguments} was accepted");
+        };
+        for part in parts {
+            assert!(sentence.contains(part), "{part} is not in: {sentence}");
+        }
+    };
+    let store = loaded(folder.path());
+    refused(
+        "tpcc --db DIR/store --warehouses 2",
+        &["holds 1 TPC-C warehouses, but 2 are asked for", "--db"],
+    );
+    refused("ycsb --db DIR/store --records 10", &["tpcc-customer", "no YCSB data"]);
+    assert_eq!(count(&store, "tpcc-stock"), 100_000);
+    assert_eq!(
+        run("ycsb --db DIR/ycsb --records 10 --operations 10 --warmup 0", folder.path()).0,
+        Ok(())
+    );
+    refused("tpcc --db DIR/ycsb --warehouses 1", &["tables ycsb, ycsb-meta", "no TPC-C data"]);
+
+    let full = store_at(&folder.path().join("full"));
+    full.shared.failing_insert.store(1000, Ordering::Relaxed);
+    let (end, _) = run("tpcc --db DIR/full --warehouses 1", folder.path());
+    assert_eq!(end, Err(Exit::Failed("loading: the device is full".to_owned())));
+    refused("tpcc --db DIR/full --warehouses 1", &["a load that was not finished"]);
+
+    let free = wattle_workloads::machine::free_bytes(folder.path()).unwrap();
+    assert!(free < 5 << 40, "this test counts on a device with less than 5 TiB free");
+    refused(
+        "tpcc --db DIR/huge --warehouses 65534",
+        &["65534 warehouses take about 6.2 TiB", "are free"],
+    );
+    for arguments in ["--warehouses 0", "--warehouses 65535", "--threads 0", "--mix nothing"] {
+        let words = ["wattle", "tpcc"].into_iter().chain(arguments.split(' '));
+        let words: Vec<_> = words.map(std::ffi::OsString::from).collect();
+        let Err(Exit::Usage(sentence)) = wattle_workloads::cli::parse(&words) else {
+            panic!("{arguments} was accepted");
+        };
+        assert!(sentence.contains(arguments.split(' ').nth(1).unwrap()), "{sentence}");
+    }
+}
+
+fn wattle(arguments: &str, folder: &Path) -> Command {
+    let arguments = arguments.replace("DIR", folder.to_str().unwrap());
+    let mut command = Command::new(env!("CARGO_BIN_EXE_wattle"));
+    command.args(arguments.split_whitespace()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// The JSON object that the binary prints, which must succeed.
+fn on_engine(arguments: &str, folder: &Path) -> Value {
+    let output = wattle(arguments, folder).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{arguments}: {error}{text}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn the_engine_is_consistent_in_memory_larger_than_memory_and_after_a_crash() {
+    let folder = folder();
+    let run = |flags: &str| on_engine(&format!("{ONE} --check {flags}"), folder.path());
+    // In memory, and loaded with the conditions of the load.
+    let first = run("--pool 256MiB --operations 4000 --threads 2 --durability group");
+    assert_eq!(first["load"]["reused"], false);
+    assert_eq!(first["check"]["conditions"].as_array().unwrap().len(), 14 + 13);
+    // A fifth of the data fits.
+    for crew in ["--threads 2", "--threads 2 --tasks 16", "--threads 16 --durability group"] {
+        let run = run(&format!("--pool 16MiB --operations 2000 {crew}"));
+        assert_eq!(
+            (&run["load"]["reused"], &run["run"]["operations"]),
+            (&json!(true), &json!(2000))
+        );
+        assert!(run["buffer"]["faults"].as_u64() > Some(1000), "{run}");
+    }
+    // Nothing that was committed is lost or torn when the process is killed.
+    for flags in ["--threads 4 --durability group", "--threads 2 --tasks 8"] {
+        let long = format!("{ONE} --pool 16MiB --duration 60s --samples DIR/samples.csv {flags}");
+        let mut child = wattle(&long, folder.path()).spawn().unwrap();
+        let start = Instant::now();
+        let samples = folder.path().join("samples.csv");
+        while std::fs::read_to_string(&samples).map_or(0, |text| text.lines().count()) < 2 {
+            assert!(start.elapsed() < Duration::from_secs(60), "the run has not begun");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        std::fs::remove_file(&samples).unwrap();
+        let verified = on_engine("verify --tpcc --format json DIR/store", folder.path());
+        assert_eq!(verified["passed"], true, "{verified}");
+        assert_eq!(verified["conditions"].as_array().unwrap().len(), 13);
+    }
+    let other = wattle("ycsb --db DIR/ycsb --records 10 --operations 10 --warmup 0", folder.path());
+    assert!({ other }.output().unwrap().status.success());
+    let refused = wattle("verify --tpcc DIR/ycsb", folder.path()).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("no TPC-C data"));
+}
