@@ -9,10 +9,13 @@ use crate::{
     node::NodeRef,
     tree::{Step, Stop, Tree},
 };
-use wattle_buffer::{Error, FrameId, Optimistic, Restart, Swip, Target};
+use wattle_buffer::{Error, FrameId, Optimistic, Restart, Swip, Target, Way};
 
 /// Cache lines of a leaf with header, hints, heads and slots of some thirty records.
 const LEAF_LINES: usize = 6;
+
+/// Attempts to find the way to a leaf for the trace of page accesses.
+const LEAD_ATTEMPTS: usize = 8;
 
 /// Where a descent goes.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +26,17 @@ pub(crate) enum Seek<'k> {
     Before(&'k [u8]),
     /// To the rightmost node.
     Last,
+}
+
+impl Seek<'_> {
+    /// Position of the child to go to.
+    fn child(self, node: NodeRef<'_>) -> Result<usize, Restart> {
+        match self {
+            Seek::At(key) => node.child_position(key),
+            Seek::Before(key) => child_before(node, key),
+            Seek::Last => Ok(node.count()),
+        }
+    }
 }
 
 /// The end of a descent: a node and how it was reached. Nothing read from the node is validated.
@@ -79,6 +93,38 @@ impl Tree {
             }
         }
         Ok(path)
+    }
+
+    /// Finds the pages above the leaf that `seek` names, for the trace of page accesses. This is a
+    /// descent of its own, so that others need not remember their way. When pages change all the
+    /// time, or leave memory, the way ends where the last attempt did.
+    #[cold]
+    pub(crate) fn lead(&self, seek: Seek<'_>, way: &mut Way) {
+        for _ in 0..LEAD_ATTEMPTS {
+            way.restart();
+            if self.walk(seek, way).is_ok() {
+                return;
+            }
+        }
+    }
+
+    fn walk(&self, seek: Seek<'_>, way: &mut Way) -> Step<()> {
+        let mut node = self.pool.optimistic(self.root)?;
+        let mut height = NodeRef::from(node.page()).level();
+        while height > 0 {
+            let page = node.header().page_id();
+            let position = self.checked(&node, seek.child(NodeRef::from(node.page())))?;
+            node.validate()?;
+            way.through(page);
+            height -= 1;
+            if height > 0 {
+                node = self.child_at(node, position, height)?.node;
+                if NodeRef::from(node.page()).level() != height {
+                    return Err(self.wrong_level(&node, height));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Goes from a node to its child at `position`.

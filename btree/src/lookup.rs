@@ -5,6 +5,7 @@
 //! validated; nothing interprets them earlier.
 
 use crate::{
+    descend::Seek,
     ghost::Special,
     large_value::LargeValue,
     node::NodeRef,
@@ -34,7 +35,25 @@ impl Tree {
         view: &mut V,
         value: &mut Vec<u8>,
     ) -> Step<Option<Found>> {
+        if self.pool.is_traced() {
+            return self.get_traced(key, view, value);
+        }
         let path = self.descend(key, 0)?;
+        self.read_leaf(path.node, key, view, value)
+    }
+
+    /// As [`Tree::get_step`], for the trace of page accesses; apart from it, which is the shortest way
+    /// there is.
+    #[cold]
+    #[inline(never)]
+    fn get_traced<V: View>(
+        &self,
+        key: &[u8],
+        view: &mut V,
+        value: &mut Vec<u8>,
+    ) -> Step<Option<Found>> {
+        let path = self.descend(key, 0)?;
+        path.node.record(|way| self.lead(Seek::At(key), way));
         self.read_leaf(path.node, key, view, value)
     }
 
@@ -157,6 +176,9 @@ impl Tree {
         }
         for i in bits(active) {
             value.clear();
+            if self.pool.is_traced() {
+                nodes[i].record(|way| self.lead(Seek::At(keys[i].as_ref()), way));
+            }
             match self.read_leaf(nodes[i], keys[i].as_ref(), view, value) {
                 Ok(found) => {
                     *done |= 1 << i;

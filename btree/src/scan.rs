@@ -162,6 +162,9 @@ impl Cursor {
         let sees_all = view.sees_all(path.node.header());
         path.node.track();
         path.node.validate()?;
+        if tree.pool.is_traced() {
+            path.node.record(|way| tree.lead(seek, way));
+        }
         let page = path.node.header().page_id();
         if !self.is_led_right() {
             let what = "its fences leave out the key that led to it";

@@ -9,6 +9,7 @@
 
 use crate::{
     author::Author,
+    descend::{Path, Seek},
     ghost::{GHOST, Special, is_ghost},
     journal::Context,
     large_value::LargeValue,
@@ -69,10 +70,13 @@ impl Tree {
     ) -> Step<Written> {
         cx.check_room(false)?;
         let path = self.descend(key, 0)?;
+        if self.pool.is_traced() {
+            self.pool.record_way(|way| self.lead(Seek::At(key), way));
+        }
         let search = self.checked(&path.node, path.node_ref().search(key))?;
         if !search.found && mode == Mode::Update {
             path.node.validate()?;
-            path.node.track();
+            self.track_absent(&path);
             return Ok(Written::default());
         }
         let mut leaf = path.node.upgrade()?;
@@ -264,10 +268,13 @@ impl Tree {
     ) -> Step<Result<bool, LargeValue>> {
         cx.check_room(false)?;
         let path = self.descend(key, 0)?;
+        if self.pool.is_traced() {
+            self.pool.record_way(|way| self.lead(Seek::At(key), way));
+        }
         let search = self.checked(&path.node, path.node_ref().search(key))?;
         if !search.found {
             path.node.validate()?;
-            path.node.track();
+            self.track_absent(&path);
             return Ok(Ok(false));
         }
         let mut leaf = path.node.upgrade()?;
@@ -299,10 +306,13 @@ impl Tree {
     ) -> Step<(Written, bool)> {
         cx.check_room(false)?;
         let path = self.descend(key, 0)?;
+        if self.pool.is_traced() {
+            self.pool.record_way(|way| self.lead(Seek::At(key), way));
+        }
         let search = self.checked(&path.node, path.node_ref().search(key))?;
         if !search.found {
             path.node.validate()?;
-            path.node.track();
+            self.track_absent(&path);
             return Ok((Written::default(), false));
         }
         let mut leaf = path.node.upgrade()?;
@@ -338,6 +348,15 @@ impl Tree {
         let undo = Undo { tree: self.id, key, before };
         cx.log_change(leaf, Op::Remove { key }, Some(undo), author);
         leaf.frame() != self.root && is_underfull(leaf.bytes().into())
+    }
+
+    /// A write found that the leaf does not have its record: it was a read.
+    fn track_absent(&self, path: &Path<'_>) {
+        path.node.track();
+        if self.pool.is_traced() {
+            // The way is recorded already.
+            path.node.record(|_| ());
+        }
     }
 
     /// Contention split, first half: notes one write in [`SAMPLE_EVERY`], and when enough of a

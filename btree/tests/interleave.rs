@@ -58,6 +58,7 @@ impl Store {
             evictors: 1,
             write_concurrency: 4,
             stall_timeout: Duration::from_secs(1 << 20),
+            trace: None,
         };
         let (storage, forest) = (ModelStorage::new(), Forest::new());
         let allocator = PageAllocator::new(Vec::new(), 64);

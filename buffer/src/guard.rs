@@ -12,6 +12,7 @@ use crate::{
     page::{PAGE_SIZE, PageImage, PageMut, PageRef, Restart, header},
     pool::Pool,
     swip::Swip,
+    trace::Way,
 };
 
 /// An optimistic hold of a frame: reads are racy until [`Optimistic::validate`] succeeds.
@@ -68,6 +69,16 @@ impl<'p> Optimistic<'p> {
     #[inline(always)]
     pub fn track(&self) {
         self.pool.policy.on_access(&self.header.tracker, self.pool.epoch());
+    }
+
+    /// Records a read of the page in the trace of the pool, behind the way to it, which `lead` finds.
+    /// If the page changed since the guard was taken, the operation will come again.
+    #[cold]
+    pub fn record(&self, lead: impl FnOnce(&mut Way)) {
+        let page = self.header.page_id();
+        if let (Some(trace), Ok(())) = (&self.pool.options.trace, self.validate()) {
+            trace.record_read(lead, Some(page));
+        }
     }
 }
 
@@ -178,6 +189,17 @@ impl<'p> Exclusive<'p> {
         self.stamp(Gsn(self.header.gsn().0 + 1));
     }
 
+    /// The end of a change that the trace of the pool has to know of.
+    #[cold]
+    fn release_traced(&self) {
+        let page = self.header.page_id();
+        self.header.latch.release(self.version, self.changed);
+        // The trace may be waited for, so not under the latch.
+        if let Some(trace) = &self.pool.options.trace {
+            trace.record_write(page);
+        }
+    }
+
     /// Releases the latch and goes on optimistically from this moment.
     pub fn downgrade(self) -> Optimistic<'p> {
         let (pool, frame) = (self.pool, self.frame);
@@ -193,6 +215,9 @@ impl Drop for Exclusive<'_> {
     fn drop(&mut self) {
         if self.dirtied && !self.stamped {
             self.stamp_unlogged();
+        }
+        if self.dirtied && self.pool.is_traced() {
+            return self.release_traced();
         }
         self.header.latch.release(self.version, self.changed);
     }

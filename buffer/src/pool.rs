@@ -14,6 +14,7 @@ use crate::{
     page::{PAGE_SIZE, PageMut, PageRef, Restart},
     replacement::{FIRST_EPOCH, Policy},
     sync::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering},
+    trace::{PageTrace, Way},
     upcalls::{LogBarrier, PageOwner},
     worker::{CounterSums, Counters, Worker},
     writeback::WriteQueue,
@@ -41,6 +42,8 @@ pub struct PoolOptions {
     pub write_concurrency: usize,
     /// Without any progress for this long, waiting for a frame is an error.
     pub stall_timeout: Duration,
+    /// Where page accesses are recorded; none: nowhere, at no cost.
+    pub trace: Option<PageTrace>,
 }
 
 /// The pool. See the module documentation.
@@ -211,6 +214,21 @@ impl Pool {
     /// Name of the replacement policy.
     pub fn policy_name(&self) -> &'static str {
         self.policy.name()
+    }
+
+    /// Page accesses may have to be recorded: [`Optimistic::record`], [`Pool::record_way`].
+    #[inline(always)]
+    pub fn is_traced(&self) -> bool {
+        self.options.trace.is_some()
+    }
+
+    /// Records the way that `lead` finds to a page that the caller is about to change; the change
+    /// itself is recorded when its latch is released. The caller holds no latch.
+    #[cold]
+    pub fn record_way(&self, lead: impl FnOnce(&mut Way)) {
+        if let Some(trace) = &self.options.trace {
+            trace.record_read(lead, None);
+        }
     }
 
     /// Header of a frame.

@@ -36,7 +36,7 @@ pub use txn::{Durability, Isolation, Ticket, TxnOptions};
 pub use verify::VerifyReport;
 pub use wattle_btree::{Direction, MAX_KEY, MAX_VALUE};
 pub use wattle_buffer::{
-    Error, MIN_POOL_BYTES, PAGE_SIZE, Result,
+    Error, MIN_POOL_BYTES, PAGE_SIZE, PageAccess, PageId, PageTrace, Result, TraceSink,
     io::{IoKind, LogStorage, Storage},
 };
 

@@ -2,7 +2,7 @@
 
 use crate::txn::Durability;
 use std::time::Duration;
-use wattle_buffer::{Error, PoolOptions, Result, io::IoKind};
+use wattle_buffer::{Error, PageTrace, PoolOptions, Result, io::IoKind};
 
 /// Least limit of the log, bytes.
 pub const MIN_LOG_BYTES: u64 = 2 << 20;
@@ -27,6 +27,7 @@ pub struct Options {
     pub(crate) log_bytes: u64,
     pub(crate) version_bytes: u64,
     pub(crate) atomic_pages: bool,
+    pub(crate) page_trace: Option<PageTrace>,
 }
 
 impl Default for Options {
@@ -44,6 +45,7 @@ impl Default for Options {
             log_bytes: 1 << 30,
             version_bytes: 16 << 20,
             atomic_pages: false,
+            page_trace: None,
         }
     }
 }
@@ -131,6 +133,13 @@ impl Options {
         self
     }
 
+    /// Where page accesses are recorded, once the trace is started: see [`PageTrace`]. Default: nowhere,
+    /// at no cost.
+    pub fn page_trace(mut self, trace: PageTrace) -> Self {
+        self.page_trace = Some(trace);
+        self
+    }
+
     /// Limits that the pool does not check.
     pub(crate) fn check(&self) -> Result<()> {
         if self.log_bytes < MIN_LOG_BYTES {
@@ -170,6 +179,7 @@ impl Options {
             evictors: self.evictors.unwrap_or((cores / 8).max(1)),
             write_concurrency: self.write_concurrency,
             stall_timeout: self.stall_timeout,
+            trace: self.page_trace.clone(),
         }
     }
 }

@@ -3,12 +3,15 @@
 //! Exit codes: 0 for success, 1 for a failed run or check, 2 for arguments that are wrong alone,
 //! together, or for what they name.
 
+pub mod bench_flags;
+pub mod bench_run;
 pub mod common;
 pub mod dump;
 pub mod exit;
 pub mod live;
 pub mod maintain;
 pub mod probe;
+pub mod record;
 pub mod simulate;
 pub mod stage;
 pub mod tpcc;
@@ -52,6 +55,16 @@ pub enum Command {
     /// --check the consistency conditions of the specification are checked after the load and after the
     /// run: one that does not hold ends it with exit code 1.
     Tpcc(Box<tpcc::TpccFlags>),
+    /// Runs TPC-B: transactions that move money into accounts of branches.
+    ///
+    /// Loads the branches unless the store has them, runs for the warm-up time, then measures. Each
+    /// transaction updates an account, a teller and a branch, and adds to the history.
+    Tpcb(Box<bench_flags::TpcbFlags>),
+    /// Runs TATP: the seven transactions of a register of mobile subscribers.
+    ///
+    /// Loads the subscribers unless the store has them, runs for the warm-up time, then measures.
+    /// Transactions that do not find what they look for, as the benchmark means it, are counted apart.
+    Tatp(Box<bench_flags::TatpFlags>),
     /// Checks every page and tree of a store; exit code 1 and a list if something is wrong.
     Verify(maintain::VerifyFlags),
     /// Shows the sizes of a store and its trees.
@@ -96,6 +109,8 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
     match &command {
         Command::Ycsb(flags) => flags.spec().map(drop)?,
         Command::Tpcc(flags) => flags.run.check()?,
+        Command::Tpcb(flags) => flags.run.check()?,
+        Command::Tatp(flags) => flags.run.check()?,
         Command::Probe(flags) => flags.check()?,
         Command::Verify(_)
         | Command::Stat(_)
@@ -119,6 +134,28 @@ fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
         Command::Ycsb(flags) => {
             let (command, open) = (command_line(arguments), open(flags.run.pipelined()));
             ycsb_run::run(&flags, command, &interrupt, &mut std::io::stdout().lock(), open)
+        }
+        Command::Tpcb(flags) => {
+            let job = bench_run::Job {
+                bench: &flags.bench(),
+                run: &flags.run,
+                check: flags.check,
+                settings: flags.settings(),
+                command: command_line(arguments),
+            };
+            let mut out = std::io::stdout().lock();
+            bench_run::run(job, &interrupt, &mut out, open(flags.run.pipelined()))
+        }
+        Command::Tatp(flags) => {
+            let job = bench_run::Job {
+                bench: &flags.bench(),
+                run: &flags.run,
+                check: flags.check,
+                settings: flags.settings(),
+                command: command_line(arguments),
+            };
+            let mut out = std::io::stdout().lock();
+            bench_run::run(job, &interrupt, &mut out, open(flags.run.pipelined()))
         }
         Command::Tpcc(flags) => {
             let (command, open) = (command_line(arguments), open(flags.run.pipelined()));

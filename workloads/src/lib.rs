@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod adapter;
+pub mod bench;
 pub mod cli;
 pub mod driver;
 pub mod histogram;
@@ -10,6 +11,8 @@ pub mod machine;
 pub mod report;
 pub mod rng;
 pub mod simulate;
+pub mod tatp;
+pub mod tpcb;
 pub mod tpcc;
 pub mod ycsb;
 pub mod zipf;

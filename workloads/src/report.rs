@@ -78,6 +78,9 @@ pub struct RunReport {
     pub aborts: u64,
     /// Whether the user ended it early.
     pub interrupted: bool,
+    /// Page accesses that `--record-trace` wrote, those of the warm-up included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace_accesses: Option<u64>,
     /// Of a workload of transactions.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub transactions: Option<TransactionReport>,
@@ -193,6 +196,7 @@ impl RunReport {
             throughput: per(operations as f64, measurement.seconds),
             aborts: measurement.conflicts(),
             interrupted: measurement.interrupted,
+            trace_accesses: measurement.trace_accesses,
             transactions: None,
             latency_us: measurement.latencies.iter().map(latency).collect(),
         }
@@ -242,6 +246,7 @@ pub(crate) mod tests {
             seconds: 3.0,
             latencies: vec![("read", total.clone())],
             ends: Vec::new(),
+            trace_accesses: None,
             counters: Counters { frames: 64, faults: 30, ..Counters::default() },
             cpu: Default::default(),
             samples: Vec::new(),

@@ -50,7 +50,7 @@ const SMALL: &str = "--db DIR/store --records 2000 --warmup 20ms --operations 20
 
 #[test]
 fn every_core_workload_runs_blocking_and_with_tasks() {
-    for workload in ["a", "b", "c", "d", "e", "f"] {
+    for workload in ["a", "b", "c", "d", "e", "f", "ms", "wis", "ris", "mu"] {
         for crew in ["--threads 1", "--threads 3", "--threads 2 --tasks 5"] {
             let folder = folder();
             let arguments = format!("{SMALL} --workload {workload} {crew}");

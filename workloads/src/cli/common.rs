@@ -91,6 +91,11 @@ pub struct RunFlags {
     /// File for a page with the settings, the results and plots of the samples.
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
+
+    /// File for the page accesses of warm-up and measured part, in order, as page,R or page,W lines
+    /// that simulate reads; compressed by zstd if its name ends in .zst.
+    #[arg(long, value_name = "FILE")]
+    pub record_trace: Option<PathBuf>,
 }
 
 /// What a commit waits for.
@@ -217,6 +222,7 @@ impl RunFlags {
             format: self.format,
             samples: self.samples.as_ref().map(|path| path.display().to_string()),
             report: self.report.as_ref().map(|path| path.display().to_string()),
+            record_trace: self.record_trace.as_ref().map(|path| path.display().to_string()),
         }
     }
 }
@@ -241,6 +247,7 @@ pub struct RunSettings {
     format: Format,
     samples: Option<String>,
     report: Option<String>,
+    record_trace: Option<String>,
 }
 
 /// The store that a subcommand looks at, and how to open it.

@@ -7,6 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use wattle::{PAGE_SIZE, Stats, TreeStat, VerifyReport};
 
+use super::bench_run;
 use super::common::{Format, StoreFlags};
 use super::exit::{Exit, failed, not_opened};
 use super::tpcc_run;
@@ -15,6 +16,8 @@ use crate::driver::control::Interrupt;
 use crate::driver::store::Store;
 use crate::report::figures::{bytes, count, table};
 use crate::report::{CheckReport, Condition};
+use crate::tatp::Tatp;
+use crate::tpcb::Tpcb;
 
 /// Flags of `verify`.
 #[derive(Args, Debug)]
@@ -26,6 +29,14 @@ pub struct VerifyFlags {
     /// Check the consistency conditions of TPC-C too, on a store that `wattle tpcc` loaded.
     #[arg(long)]
     pub tpcc: bool,
+
+    /// Check the balances and the history of TPC-B as well.
+    #[arg(long, conflicts_with_all = ["tatp", "tpcc"])]
+    pub tpcb: bool,
+
+    /// Check the rows of TATP and what they refer to as well.
+    #[arg(long, conflicts_with = "tpcc")]
+    pub tatp: bool,
 
     /// How to print the result.
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -60,8 +71,23 @@ pub fn verify(flags: &VerifyFlags, interrupt: &Interrupt) -> Result<(), Exit> {
     let mut verdict = Verdict::of(report.map_err(failed("checking the store"))?);
     let store = EngineStore::new(engine, false);
     // A damaged store is not looked into any further.
-    if flags.tpcc && verdict.passed {
-        verdict.add(tpcc_run::check_store(&store, &flags.store.path, interrupt)?);
+    if verdict.passed {
+        let path = &flags.store.path;
+        let found = match (flags.tpcc, flags.tpcb, flags.tatp) {
+            (true, ..) => tpcc_run::check_store(&store, path, interrupt).map(Some),
+            (_, true, _) => bench_run::check_store::<Tpcb, _>(&store, path).map(Some),
+            (.., true) => bench_run::check_store::<Tatp, _>(&store, path).map(Some),
+            _ => Ok(None),
+        };
+        match found {
+            Ok(Some(check)) => verdict.add(check),
+            Ok(None) => {}
+            Err(exit) => {
+                // The first failure says more than what closing the store may add to it.
+                let _closed = store.close();
+                return Err(exit);
+            }
+        }
     }
     match flags.format {
         Format::Text => print!("{}", verdict.text()),

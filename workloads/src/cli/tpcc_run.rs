@@ -10,6 +10,7 @@ use wattle::Options;
 use super::common::{IoBackend, OnOff};
 use super::exit::{Exit, failed};
 use super::live::Live;
+use super::record::{Recording, TraceFile};
 use super::stage::{Home, create_outputs, deliver};
 use super::tpcc::TpccFlags;
 use crate::driver::control::Interrupt;
@@ -50,8 +51,9 @@ pub fn run<S: Store>(
 ) -> Result<(), Exit> {
     flags.run.check()?;
     let home = Home::new(flags.run.db.as_deref())?;
-    let store = open(&home.path, flags.run.store_options())?;
-    let session = Session { flags, home: &home, store: &store, interrupt };
+    let recording = Recording::new(&flags.run);
+    let store = open(&home.path, recording.options(flags.run.store_options()))?;
+    let session = Session { flags, home: &home, store: &store, interrupt, recording: &recording };
     let done = match session.load_and_measure() {
         Ok(done) => done,
         Err(exit) => {
@@ -152,6 +154,7 @@ struct Session<'a, S> {
     home: &'a Home,
     store: &'a S,
     interrupt: &'a Interrupt,
+    recording: &'a Recording,
 }
 
 /// What came of it.
@@ -179,6 +182,7 @@ impl<S: Store> Session<'_, S> {
             }
         };
         let mut live = Live::new(flags.run.format, create_outputs(&flags.run)?);
+        let trace = self.recording.create()?;
         let (meta, tables, seconds) = match found {
             Some(meta) => (meta, self.tables()?, None),
             None => {
@@ -203,7 +207,7 @@ impl<S: Store> Session<'_, S> {
             let when = if loaded { "after the load" } else { "before the run" };
             conditions.extend(self.check(&tables)?.conditions(when, loaded));
         }
-        let (measurement, skipped) = self.measure(&meta, &tables, &mut live);
+        let (measurement, skipped) = self.measure(&meta, &tables, &mut live, trace)?;
         // After an error of the store, its data would say little.
         if flags.check && measurement.failure.as_ref().is_none_or(|failed| failed.is_wrong_answer())
         {
@@ -299,7 +303,8 @@ impl<S: Store> Session<'_, S> {
         meta: &Meta,
         tables: &Tables<S::Table>,
         live: &mut Live,
-    ) -> (Measurement, u64) {
+        trace: Option<TraceFile>,
+    ) -> Result<(Measurement, u64), Exit> {
         let (flags, run) = (self.flags, &self.flags.run);
         let plan = Plan {
             crew: run.crew(),
@@ -318,7 +323,9 @@ impl<S: Store> Session<'_, S> {
             skipped: AtomicU64::new(0),
         };
         let mut observer = |sample: &_| live.show(sample);
-        let measurement = measure::run(self.store, &workload, &plan, self.interrupt, &mut observer);
-        (measurement, workload.skipped.into_inner())
+        let measurement = self.recording.during(trace, &mut observer, |observer| {
+            measure::run(self.store, &workload, &plan, self.interrupt, observer)
+        })?;
+        Ok((measurement, workload.skipped.into_inner()))
     }
 }

@@ -22,7 +22,9 @@ const DEFAULT_THETA: f64 = 0.99;
 #[derive(Args, Clone, Debug)]
 pub struct YcsbFlags {
     /// Core workload: a 50 % read 50 % update; b 95 % read 5 % update; c read only; d 95 % read
-    /// latest 5 % insert; e 95 % scan 5 % insert; f 50 % read 50 % read-modify-write.
+    /// latest 5 % insert; e 95 % scan 5 % insert; f 50 % read 50 % read-modify-write. Of the ACE
+    /// paper: ms 50 % read 50 % update, wis 10 % read 90 % update, ris 90 % read 10 % update, each
+    /// with 90 % of operations in 10 % of the key space; mu 50 % read 50 % update, uniform.
     #[arg(long, value_enum, default_value_t = CoreWorkload::A, hide_possible_values = true)]
     pub workload: CoreWorkload,
 
@@ -68,7 +70,8 @@ pub struct YcsbFlags {
     #[arg(long, value_name = "BYTES", default_value_t = MIN_DECIMAL_BYTES)]
     pub key_size: usize,
 
-    /// How records are chosen. Default: latest for workload d, else zipfian.
+    /// How records are chosen; hotspot: 90 % of operations in 10 % of the key space. Default: latest
+    /// for workload d, hotspot for ms, wis and ris, uniform for mu, else zipfian.
     #[arg(long, value_enum)]
     pub distribution: Option<Distribution>,
 
@@ -137,9 +140,9 @@ impl YcsbFlags {
 
     fn skew(&self, distribution: Distribution) -> Result<f64, Exit> {
         match self.theta {
-            Some(theta) if distribution == Distribution::Uniform => Err(Exit::Usage(format!(
-                "--theta {theta} has no meaning with uniform requests; it goes with --distribution \
-                 zipfian or latest"
+            Some(theta) if !distribution.has_theta() => Err(Exit::Usage(format!(
+                "--theta {theta} has no meaning with uniform or hotspot requests; it goes with \
+                 --distribution zipfian or latest"
             ))),
             Some(theta) if !(theta > 0.0 && theta < 1.0) => Err(Exit::Usage(format!(
                 "--theta {theta} is out of range; a number above 0 and below 1 is accepted, as \
@@ -152,7 +155,7 @@ impl YcsbFlags {
     /// Every flag as used.
     pub fn settings(&self, spec: &YcsbSpec) -> Map<String, Value> {
         let opaque = self.value_size.is_some();
-        let skewed = spec.distribution != Distribution::Uniform;
+        let skewed = spec.distribution.has_theta();
         let settings = YcsbSettings {
             workload: self.workload,
             read: spec.mix.share(Kind::Read),
@@ -240,7 +243,7 @@ mod tests {
             "warmup": 2.0, "durability": "sync", "log": "on",
             "log_limit": 1 << 30, "policy": "watt",
             "evictors": (crate::machine::cores() / 8).max(1), "io": "uring", "seed": 1,
-            "format": "text", "samples": null, "report": null,
+            "format": "text", "samples": null, "report": null, "record_trace": null,
         });
         assert_eq!(Value::Object(settings), expected);
     }

@@ -9,6 +9,7 @@ use wattle::Options;
 use super::common::IoBackend;
 use super::exit::{Exit, failed};
 use super::live::Live;
+use super::record::{Recording, TraceFile};
 use super::stage::{Home, create_outputs, deliver};
 use super::ycsb::{YcsbFlags, YcsbSpec};
 use crate::driver::control::Interrupt;
@@ -36,8 +37,16 @@ pub fn run<S: Store>(
 ) -> Result<(), Exit> {
     let spec = flags.spec()?;
     let home = Home::new(flags.run.db.as_deref())?;
-    let store = open(&home.path, flags.run.store_options())?;
-    let session = Session { flags, spec: &spec, home: &home, store: &store, interrupt };
+    let recording = Recording::new(&flags.run);
+    let store = open(&home.path, recording.options(flags.run.store_options()))?;
+    let session = Session {
+        flags,
+        spec: &spec,
+        home: &home,
+        store: &store,
+        interrupt,
+        recording: &recording,
+    };
     let (load, measurement) = match session.load_and_measure() {
         Ok(done) => done,
         Err(exit) => {
@@ -88,6 +97,7 @@ struct Session<'a, S> {
     home: &'a Home,
     store: &'a S,
     interrupt: &'a Interrupt,
+    recording: &'a Recording,
 }
 
 impl<S: Store> Session<'_, S> {
@@ -105,6 +115,7 @@ impl<S: Store> Session<'_, S> {
             Found::Nothing => None,
         };
         let mut live = Live::new(self.flags.run.format, create_outputs(&self.flags.run)?);
+        let trace = self.recording.create()?;
         let table = |name| self.store.table(name).map_err(failed("opening the table"));
         let (mut meta, seconds) = match found {
             Some(meta) => (meta, None),
@@ -129,7 +140,7 @@ impl<S: Store> Session<'_, S> {
                 _ => self.home.description(),
             },
         };
-        let measurement = self.measure(&table(DATA_TABLE)?, &mut meta, &mut live)?;
+        let measurement = self.measure(&table(DATA_TABLE)?, &mut meta, &mut live, trace)?;
         Ok((load, measurement))
     }
 
@@ -161,6 +172,7 @@ impl<S: Store> Session<'_, S> {
         table: &S::Table,
         meta: &mut Meta,
         live: &mut Live,
+        trace: Option<TraceFile>,
     ) -> Result<Measurement, Exit> {
         let (spec, run) = (self.spec, &self.flags.run);
         let inserts = spec.mix.share(Kind::Insert) > 0.0;
@@ -186,7 +198,9 @@ impl<S: Store> Session<'_, S> {
             seed: run.seed,
         };
         let mut observer = |sample: &_| live.show(sample);
-        let measurement = measure::run(self.store, &workload, &plan, self.interrupt, &mut observer);
+        let measurement = self.recording.during(trace, &mut observer, |observer| {
+            measure::run(self.store, &workload, &plan, self.interrupt, observer)
+        })?;
         if inserts && growth.is_whole() {
             meta.state = DataState::Ready;
             meta.present = growth.present();

@@ -122,6 +122,8 @@ pub struct Measurement {
     pub cpu: CpuTimes,
     /// The samples of the measured part.
     pub samples: Vec<Sample>,
+    /// Page accesses recorded, warm-up included, if they were.
+    pub trace_accesses: Option<u64>,
     /// Whether the user ended the run early.
     pub interrupted: bool,
     /// Why the run ended early, if something failed.
@@ -188,6 +190,7 @@ where
         counters: watch.last_counters.since(&watch.began_counters),
         cpu: CpuTimes::of_process().since(started),
         samples: watch.samples,
+        trace_accesses: None,
         interrupted: interrupt.requested(),
         failure: control.take_failure(),
     }

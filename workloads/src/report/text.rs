@@ -94,6 +94,9 @@ pub fn summary(report: &Report) -> Vec<(&'static str, String)> {
             if run.interrupted { " (interrupted)" } else { "" }
         ),
     ));
+    if let Some(accesses) = run.trace_accesses {
+        lines.push(("trace", format!("{} page accesses", count(accesses))));
+    }
     if let Some(transactions) = &run.transactions {
         lines.push((
             "tpmC",

@@ -1,4 +1,6 @@
-//! Which operations a workload consists of.
+//! Which operations a workload consists of: the core workloads A to F, and the synthetic workloads
+//! of Papon and Athanassoulis, "ACEing the Bufferpool Management Paradigm for Modern Storage Devices"
+//! (ICDE 2023), Table II.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -22,6 +24,14 @@ pub enum CoreWorkload {
     E,
     /// Read-modify-write: half reads, half reads followed by an update of the same record.
     F,
+    /// ACE, mixed skewed: half reads, half updates, locality 90/10.
+    Ms,
+    /// ACE, write-intensive skewed: 10 % reads, 90 % updates, locality 90/10.
+    Wis,
+    /// ACE, read-intensive skewed: 90 % reads, 10 % updates, locality 90/10.
+    Ris,
+    /// ACE, mixed uniform: half reads, half updates, locality 50/50.
+    Mu,
 }
 
 impl CoreWorkload {
@@ -34,6 +44,9 @@ impl CoreWorkload {
             CoreWorkload::D => [0.95, 0.0, 0.05, 0.0, 0.0],
             CoreWorkload::E => [0.0, 0.0, 0.05, 0.95, 0.0],
             CoreWorkload::F => [0.5, 0.0, 0.0, 0.0, 0.5],
+            CoreWorkload::Ms | CoreWorkload::Mu => [0.5, 0.5, 0.0, 0.0, 0.0],
+            CoreWorkload::Wis => [0.1, 0.9, 0.0, 0.0, 0.0],
+            CoreWorkload::Ris => [0.9, 0.1, 0.0, 0.0, 0.0],
         };
         Mix { shares }
     }
@@ -42,6 +55,8 @@ impl CoreWorkload {
     pub fn distribution(self) -> Distribution {
         match self {
             CoreWorkload::D => Distribution::Latest,
+            CoreWorkload::Ms | CoreWorkload::Wis | CoreWorkload::Ris => Distribution::Hotspot,
+            CoreWorkload::Mu => Distribution::Uniform,
             _ => Distribution::Zipfian,
         }
     }
@@ -164,6 +179,10 @@ mod tests {
             (CoreWorkload::D, vec![("read", 0.95), ("insert", 0.05)]),
             (CoreWorkload::E, vec![("insert", 0.05), ("scan", 0.95)]),
             (CoreWorkload::F, vec![("read", 0.5), ("rmw", 0.5)]),
+            (CoreWorkload::Ms, vec![("read", 0.5), ("update", 0.5)]),
+            (CoreWorkload::Wis, vec![("read", 0.1), ("update", 0.9)]),
+            (CoreWorkload::Ris, vec![("read", 0.9), ("update", 0.1)]),
+            (CoreWorkload::Mu, vec![("read", 0.5), ("update", 0.5)]),
         ] {
             let (chooser, mut rng) = (workload.mix().chooser(), Rng::new(1, 2));
             let mut counts = vec![0u32; expected.len()];
@@ -179,6 +198,10 @@ mod tests {
         }
         assert_eq!(CoreWorkload::D.distribution(), Distribution::Latest);
         assert_eq!(CoreWorkload::E.distribution(), Distribution::Zipfian);
+        assert_eq!(CoreWorkload::Mu.distribution(), Distribution::Uniform);
+        for skewed in [CoreWorkload::Ms, CoreWorkload::Wis, CoreWorkload::Ris] {
+            assert_eq!(skewed.distribution(), Distribution::Hotspot);
+        }
     }
 
     #[test]

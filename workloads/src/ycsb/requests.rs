@@ -7,6 +7,9 @@
 //!   there, ranks go up to the number of records and not to ten billion, so that the skew is the
 //!   one that `--theta` says.
 //! - `latest`: Zipfian ranks counted back from the newest record.
+//! - `hotspot`: 90 % of the requests go to the records in the first tenth of the key space, alike, the
+//!   others to the rest: the locality 90/10 of the ACE paper. It is a part of the key space and not any
+//!   tenth of the records, because the paper means pages, and records that lie together share them.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -25,6 +28,31 @@ pub enum Distribution {
     Uniform,
     /// Recently inserted records most often.
     Latest,
+    /// Most requests to a part of the key space.
+    Hotspot,
+}
+
+impl Distribution {
+    /// Whether `--theta` says how skewed it is.
+    pub fn has_theta(self) -> bool {
+        matches!(self, Distribution::Zipfian | Distribution::Latest)
+    }
+}
+
+/// Share of the `hotspot` requests that go to the hot part.
+const HOT_REQUESTS: f64 = 0.9;
+
+/// Share of the key space that is hot.
+const HOT_KEYS: f64 = 0.1;
+
+/// With at least so many records there are some in every tenth of the key space.
+const MANY_RECORDS: u64 = 10_000;
+
+/// Whether record `number` is in the hot part of the key space. Keys are in the order of the hash.
+#[inline]
+fn is_hot(number: u64) -> bool {
+    const END: u64 = (HOT_KEYS * u64::MAX as f64) as u64;
+    key::fnv1a(number) < END
 }
 
 /// Draws record numbers. Cheap to clone, one for each worker.
@@ -38,6 +66,7 @@ enum Form {
     Uniform,
     Scrambled(Zipfian),
     Latest(Zipfian),
+    Hotspot,
 }
 
 impl Requests {
@@ -55,6 +84,14 @@ impl Requests {
                 Form::Scrambled(Zipfian::new(records.saturating_add(expected_inserts), theta))
             }
             Distribution::Latest => Form::Latest(Zipfian::new(records, theta)),
+            Distribution::Hotspot => {
+                let parts = |wanted| (0..records).any(|number| is_hot(number) == wanted);
+                // A handful of records may leave one part empty.
+                match records >= MANY_RECORDS || (parts(true) && parts(false)) {
+                    true => Form::Hotspot,
+                    false => Form::Uniform,
+                }
+            }
         };
         Self { form }
     }
@@ -78,6 +115,16 @@ impl Requests {
                     *zipfian = Zipfian::new(records, zipfian.theta());
                 }
                 records - 1 - zipfian.next(rng)
+            }
+            // Ten draws on average for a hot record, which cost less than its look-up.
+            Form::Hotspot => {
+                let hot = rng.unit() < HOT_REQUESTS;
+                loop {
+                    let number = rng.below(records);
+                    if is_hot(number) == hot {
+                        return number;
+                    }
+                }
             }
         }
     }
@@ -138,9 +185,49 @@ mod tests {
     }
 
     #[test]
+    fn a_tenth_of_the_key_space_gets_nine_tenths_of_hotspot_requests() {
+        let (records, draws) = (100_000, 1_000_000);
+        let mut requests = Requests::new(Distribution::Hotspot, 0.99, records, 0);
+        let counts = counts(&mut requests, records, draws);
+        let mut by_key: Vec<(u64, u32)> =
+            (0..records).map(|number| (key::fnv1a(number), counts[number as usize])).collect();
+        by_key.sort_unstable();
+        let tenths: Vec<f64> = by_key
+            .chunks(records as usize / 10)
+            .map(|part| part.iter().map(|(_, count)| f64::from(*count)).sum::<f64>() / 1e6)
+            .collect();
+        // The first tenth of the keys is the first tenth of the key space, but for chance.
+        assert!((tenths[0] - 0.9).abs() < 0.01, "{tenths:?}");
+        for rest in &tenths[2..] {
+            assert!((rest - 0.1 / 9.0).abs() < 0.001, "{tenths:?}");
+        }
+        // Within each part all records are alike: counts of a Poisson distribution, variance = mean.
+        for (part, mean) in [(&by_key[..9_500], 90.0), (&by_key[10_500..], 10.0 / 9.0)] {
+            let deviation = |count: u32| (f64::from(count) - mean).powi(2);
+            let sum: f64 = part.iter().map(|(_, count)| deviation(*count)).sum();
+            let variance = sum / part.len() as f64;
+            assert!((variance / mean - 1.0).abs() < 0.1, "{mean}: {variance}");
+        }
+    }
+
+    #[test]
+    fn hotspot_requests_of_a_few_records_reach_all_of_them() {
+        for records in 1..40 {
+            let mut requests = Requests::new(Distribution::Hotspot, 0.99, records, 0);
+            let counts = counts(&mut requests, records, 20_000);
+            assert!(counts.iter().all(|count| *count > 0), "{records}: {counts:?}");
+        }
+    }
+
+    #[test]
     fn records_that_are_not_there_yet_are_never_requested() {
         let mut rng = Rng::new(9, 9);
-        for distribution in [Distribution::Zipfian, Distribution::Uniform, Distribution::Latest] {
+        for distribution in [
+            Distribution::Zipfian,
+            Distribution::Uniform,
+            Distribution::Latest,
+            Distribution::Hotspot,
+        ] {
             let mut requests = Requests::new(distribution, 0.99, 1000, 1000);
             for records in 1000..2000 {
                 assert!((0..20).all(|_| requests.next(&mut rng, records) < records));

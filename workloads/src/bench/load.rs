@@ -1,0 +1,96 @@
+//! The load phase of a benchmark: all items, by all workers side by side, some in each transaction.
+
+use std::time::{Duration, Instant};
+
+use indicatif::ProgressBar;
+
+use super::Benchmark;
+use crate::driver::control::{Control, Interrupt, Phase};
+use crate::driver::crew::{self, Crew, Job, Worker};
+use crate::driver::failure::Failure;
+use crate::driver::store::{Access, Client, Stop, Store, Txn};
+
+/// How often the supervisor looks whether the load is over.
+const SUPERVISION: Duration = Duration::from_millis(50);
+
+/// Tasks of each thread that loads, so that some fill pages while others wait for the log.
+const TASKS: usize = 16;
+
+/// How a load ended.
+#[derive(Debug)]
+pub enum LoadEnd {
+    /// Everything is there.
+    Loaded(Duration),
+    /// The user interrupted it.
+    Interrupted,
+    /// A worker failed.
+    Failed(Failure),
+}
+
+/// Loads the items of `bench` into `tables` with at most `threads` threads.
+pub fn load<S: Store, B: Benchmark>(
+    store: &S,
+    tables: &[S::Table],
+    bench: &B,
+    threads: usize,
+    interrupt: &Interrupt,
+    progress: &ProgressBar,
+) -> LoadEnd {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let crew = Crew { threads: threads.min(cores), tasks: TASKS };
+    let control = Control::new(crew.threads, interrupt);
+    let job = Load { tables, bench, crew, control: &control, progress };
+    let start = Instant::now();
+    crew::run(store, crew, &control, &job, || {
+        while !control.is_over() {
+            std::thread::park_timeout(SUPERVISION);
+        }
+        if interrupt.requested() {
+            control.enter(Phase::Stop);
+        }
+    });
+    match control.take_failure() {
+        Some(failure) => LoadEnd::Failed(failure),
+        None if control.signal().phase() == Phase::Stop => LoadEnd::Interrupted,
+        None => LoadEnd::Loaded(start.elapsed()),
+    }
+}
+
+struct Load<'a, B, T> {
+    tables: &'a [T],
+    bench: &'a B,
+    crew: Crew,
+    control: &'a Control,
+    progress: &'a ProgressBar,
+}
+
+impl<T: Sync, C: Client<Table = T>, B: Benchmark> Job<C> for Load<'_, B, T> {
+    type Local = ();
+
+    fn local(&self, _thread: usize) {}
+
+    async fn work(&self, (): &(), worker: Worker, client: C) -> Result<(), Failure> {
+        let (items, workers) = (self.bench.items(), self.crew.workers() as u128);
+        let share = |number: usize| (u128::from(items) * number as u128 / workers) as u64;
+        let (mut item, end) = (share(worker.number), share(worker.number + 1));
+        while item < end && self.control.signal().phase() != Phase::Stop {
+            let next = end.min(item + B::BATCH);
+            let mut txn = client.begin(Access::ReadWrite).await?;
+            let loaded = match self.bench.load(self.tables, item..next, &mut txn).await {
+                Ok(()) => txn.commit().await,
+                Err(stop) => Err(stop),
+            };
+            match loaded {
+                Ok(()) => {
+                    self.progress.inc(next - item);
+                    item = next;
+                }
+                Err(Stop::Conflict) => client.pause().await,
+                Err(Stop::Failed(error)) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&self, (): ()) {}
+}

@@ -1,0 +1,62 @@
+//! Whole tables, read in parts: what checks are made of.
+
+use crate::driver::failure::Failure;
+use crate::driver::store::Client;
+
+/// Rows that are read at once.
+const PART: usize = 4096;
+
+/// Calls `visit` with every pair of `table`, in key order. Nobody may change the table meanwhile.
+pub async fn for_each<C: Client>(
+    client: &C,
+    table: &C::Table,
+    mut visit: impl FnMut(&[u8], &[u8]),
+) -> Result<(), Failure> {
+    let mut start = Vec::new();
+    loop {
+        let mut last = Vec::new();
+        let found = client
+            .scan(table, &start, PART, |key, value| {
+                visit(key, value);
+                last.clear();
+                last.extend_from_slice(key);
+            })
+            .await?;
+        if found < PART {
+            return Ok(());
+        }
+        // The smallest key above the last one.
+        last.push(0);
+        start = last;
+        client.pause().await;
+    }
+}
+
+/// Remembers the first problem of many.
+#[derive(Debug, Default)]
+pub struct First {
+    problem: Option<String>,
+    more: u64,
+}
+
+impl First {
+    /// Notes a problem unless `holds`.
+    pub fn expect(&mut self, holds: bool, problem: impl FnOnce() -> String) {
+        if holds {
+            return;
+        }
+        match self.problem {
+            None => self.problem = Some(problem()),
+            Some(_) => self.more += 1,
+        }
+    }
+
+    /// What was noted.
+    pub fn problem(self) -> Option<String> {
+        let more = self.more;
+        self.problem.map(|problem| match more {
+            0 => problem,
+            more => format!("{problem}, and {more} more like it"),
+        })
+    }
+}

@@ -1,0 +1,175 @@
+//! `--record-trace`: the page accesses of a run, written to a file that `wattle simulate` replays.
+//!
+//! One line for each access, `page,R` or `page,W`, in the order of `wattle::PageTrace`; compressed
+//! by zstd if the name of the file ends in `.zst`. Recorded are the warm-up and the measured part,
+//! not the load. The file is complete when the run has ended; a file that cannot be written ends the
+//! run.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use wattle::{Options, PageAccess, PageTrace, TraceSink};
+
+use super::common::RunFlags;
+use super::exit::{Exit, failed};
+use crate::driver::failure::Failure;
+use crate::driver::measure::{Measurement, Observer, Sample};
+
+/// Level of compression. Higher ones take more time than they save: the text is mostly digits.
+const ZSTD_LEVEL: i32 = 1;
+
+/// The recording of a run, if one is asked for.
+#[derive(Debug)]
+pub struct Recording {
+    asked: Option<(PathBuf, PageTrace)>,
+}
+
+impl Recording {
+    /// What `flags` ask for.
+    pub fn new(flags: &RunFlags) -> Self {
+        let asked = flags.record_trace.as_ref().map(|path| (path.clone(), PageTrace::new()));
+        Self { asked }
+    }
+
+    /// How to open the store, so that its accesses can be recorded.
+    pub fn options(&self, options: Options) -> Options {
+        match &self.asked {
+            Some((_, trace)) => options.page_trace(trace.clone()),
+            None => options,
+        }
+    }
+
+    /// Creates the file, before the long work, so that a wrong path is known at once.
+    pub fn create(&self) -> Result<Option<TraceFile>, Exit> {
+        let Some((path, _)) = &self.asked else { return Ok(None) };
+        let file = TraceFile::create(path).map_err(|error| {
+            let shown = path.display();
+            Exit::Usage(format!("--record-trace {shown} cannot be created: {error}"))
+        })?;
+        Ok(Some(file))
+    }
+
+    /// Records what `run` does into `file`. The observer that `run` gets stops it when the file cannot
+    /// be written.
+    pub fn during(
+        &self,
+        file: Option<TraceFile>,
+        observer: Observer<'_>,
+        run: impl FnOnce(Observer<'_>) -> Measurement,
+    ) -> Result<Measurement, Exit> {
+        let (Some((path, trace)), Some(file)) = (&self.asked, file) else {
+            return Ok(run(observer));
+        };
+        trace.start(Box::new(file)).map_err(failed("recording page accesses"))?;
+        let broken = |error: &dyn std::fmt::Display| {
+            Failure::Store(format!("writing the page trace {}: {error}", path.display()).into())
+        };
+        let mut watched = |sample: &Sample| match trace.has_failed() {
+            true => Err(broken(&"it was ended")),
+            false => observer(sample),
+        };
+        let mut measurement = run(&mut watched);
+        match trace.finish() {
+            Ok(accesses) => measurement.trace_accesses = Some(accesses),
+            // This is why the run ended, if it ended early.
+            Err(error) => measurement.failure = Some(broken(&error)),
+        }
+        Ok(measurement)
+    }
+}
+
+/// The file that accesses are written to.
+pub struct TraceFile {
+    output: Output,
+    text: Vec<u8>,
+}
+
+enum Output {
+    Plain(BufWriter<File>),
+    Compressed(zstd::Encoder<'static, BufWriter<File>>),
+}
+
+impl TraceFile {
+    /// Creates or replaces the file at `path`.
+    fn create(path: &Path) -> io::Result<Self> {
+        let file = BufWriter::with_capacity(1 << 17, File::create(path)?);
+        let compressed = path.extension().is_some_and(|extension| extension == "zst");
+        let output = match compressed {
+            true => Output::Compressed(zstd::Encoder::new(file, ZSTD_LEVEL)?),
+            false => Output::Plain(file),
+        };
+        Ok(Self { output, text: Vec::new() })
+    }
+}
+
+impl TraceSink for TraceFile {
+    fn write(&mut self, accesses: &[PageAccess]) -> io::Result<()> {
+        self.text.clear();
+        for access in accesses {
+            write_line(access, &mut self.text);
+        }
+        match &mut self.output {
+            Output::Plain(file) => file.write_all(&self.text),
+            Output::Compressed(encoder) => encoder.write_all(&self.text),
+        }
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        match &mut self.output {
+            Output::Plain(file) => file.flush(),
+            Output::Compressed(encoder) => {
+                encoder.do_finish()?;
+                encoder.get_mut().flush()
+            }
+        }
+    }
+}
+
+/// One line of the file.
+fn write_line(access: &PageAccess, text: &mut Vec<u8>) {
+    let mut digits = [0; 20];
+    let mut first = digits.len();
+    let mut left = access.page.0;
+    loop {
+        first -= 1;
+        digits[first] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    text.extend_from_slice(&digits[first..]);
+    text.extend_from_slice(if access.write { b",W\n" } else { b",R\n" });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simulate::trace::Trace;
+    use wattle::PageId;
+
+    #[test]
+    fn what_is_written_is_what_the_simulator_reads() {
+        let folder = tempfile::tempdir().unwrap();
+        let pages = [0, 7, 10, 1_000_000, u64::MAX >> 1];
+        let accesses: Vec<PageAccess> = (0..10_000)
+            .map(|i: usize| PageAccess { page: PageId(pages[i % 5]), write: i % 3 == 0 })
+            .collect();
+        for name in ["t.csv", "t.csv.zst"] {
+            let path = folder.path().join(name);
+            let mut file = TraceFile::create(&path).unwrap();
+            accesses.chunks(777).for_each(|part| file.write(part).unwrap());
+            file.finish().unwrap();
+            drop(file);
+            let bytes = std::fs::read(&path).unwrap();
+            assert_eq!(bytes.starts_with(b"0,W\n7,R\n10,R\n1000000,W\n"), name == "t.csv");
+            let trace = Trace::read(&path).unwrap();
+            let read: Vec<_> =
+                trace.accesses().map(|access| (trace.id(access.page), access.write)).collect();
+            let written: Vec<_> =
+                accesses.iter().map(|access| (access.page.0, access.write)).collect();
+            assert_eq!(read, written);
+        }
+    }
+}

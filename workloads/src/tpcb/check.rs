@@ -1,0 +1,142 @@
+//! What holds in a TPC-B database while no transaction is under way: the consistency conditions of
+//! clause 2.3, and more. Every balance is the sum of the amounts in the history.
+
+use super::rows::{Entry, Kind, Row};
+use super::{ACCOUNTS, Input, TELLERS, Tpcb};
+use crate::bench::condition;
+use crate::bench::scan::{First, for_each};
+use crate::driver::failure::Failure;
+use crate::driver::store::Client;
+use crate::report::Condition;
+use crate::rng::mix;
+
+/// What the rows of one kind say.
+struct Balances {
+    /// Of branches and tellers, by number.
+    each: Vec<i64>,
+    sum: i64,
+    /// The sum of all balances, each times a number that stands for its row. That two wrong balances
+    /// agree with the history in this sum is as unlikely as that two numbers of 64 bits agree.
+    fingerprint: u64,
+    rows: u64,
+    problems: First,
+}
+
+fn weight(number: u64) -> u64 {
+    mix(number) | 1
+}
+
+async fn balances<C: Client>(
+    bench: &Tpcb,
+    kind: Kind,
+    tables: &[C::Table],
+    client: &C,
+) -> Result<Balances, Failure> {
+    let expected = match kind {
+        Kind::Branch => bench.scale,
+        Kind::Teller => bench.scale * TELLERS,
+        Kind::Account => bench.scale * ACCOUNTS,
+    };
+    // Accounts are too many to be kept.
+    let kept = if kind == Kind::Account { 0 } else { expected as usize };
+    let mut found = Balances {
+        each: vec![0; kept],
+        sum: 0,
+        fingerprint: 0,
+        rows: 0,
+        problems: First::default(),
+    };
+    for_each(client, &tables[kind as usize], |key, value| {
+        // Rows come in the order of their numbers, which have no gap.
+        let number = found.rows;
+        found.rows += 1;
+        let row = Row::decode(kind, number, value).filter(|_| key == number.to_be_bytes());
+        found.problems.expect(row.is_some(), || {
+            let key = key.escape_ascii();
+            format!("{} {number} is missing or damaged, the row found has key {key}", kind.name())
+        });
+        let Some(row) = row else { return };
+        found.sum += row.balance;
+        let part = (row.balance as u64).wrapping_mul(weight(number));
+        found.fingerprint = found.fingerprint.wrapping_add(part);
+        if let Some(balance) = found.each.get_mut(number as usize) {
+            *balance = row.balance;
+        }
+    })
+    .await?;
+    let rows = found.rows;
+    found.problems.expect(rows == expected, || {
+        format!("there are {rows} rows of the kind {}, not {expected}", kind.name())
+    });
+    Ok(found)
+}
+
+/// Reads the whole database.
+pub async fn conditions<C: Client>(
+    bench: &Tpcb,
+    tables: &[C::Table],
+    client: &C,
+) -> Result<Vec<Condition>, Failure> {
+    let branches = balances(bench, Kind::Branch, tables, client).await?;
+    let tellers = balances(bench, Kind::Teller, tables, client).await?;
+    let accounts = balances(bench, Kind::Account, tables, client).await?;
+
+    let mut by_branch = vec![0i64; bench.scale as usize];
+    let mut by_teller = vec![0i64; (bench.scale * TELLERS) as usize];
+    let (mut sum, mut fingerprint) = (0i64, 0u64);
+    let mut entries = First::default();
+    for_each(client, &tables[super::HISTORY], |key, value| {
+        let fits = |input: &Input| {
+            input.teller < bench.scale * TELLERS
+                && input.branch == input.teller / TELLERS
+                && input.account < bench.scale * ACCOUNTS
+        };
+        let input = Entry::decode(key, value).map(|entry| entry.input).filter(fits);
+        entries.expect(input.is_some(), || format!("row {} is damaged", key.escape_ascii()));
+        let Some(Input { account, teller, branch, delta }) = input else { return };
+        by_branch[branch as usize] += delta;
+        by_teller[teller as usize] += delta;
+        sum += delta;
+        fingerprint = fingerprint.wrapping_add((delta as u64).wrapping_mul(weight(account)));
+    })
+    .await?;
+
+    let mut of_tellers = First::default();
+    for (branch, balance) in branches.each.iter().enumerate() {
+        let first = branch * TELLERS as usize;
+        let sum: i64 = tellers.each[first..first + TELLERS as usize].iter().sum();
+        of_tellers.expect(*balance == sum, || {
+            format!("branch {branch} has {balance}, its tellers have {sum}")
+        });
+    }
+    let compare = |name: &str, balances: &[i64], history: &[i64]| {
+        let mut problems = First::default();
+        for (number, (balance, history)) in balances.iter().zip(history).enumerate() {
+            problems.expect(balance == history, || {
+                format!("{name} {number} has {balance}, its history says {history}")
+            });
+        }
+        problems.problem()
+    };
+    let in_branches = compare("branch", &branches.each, &by_branch);
+    let in_tellers = compare("teller", &tellers.each, &by_teller);
+    let unequal = (accounts.sum != branches.sum)
+        .then(|| format!("accounts have {}, branches have {}", accounts.sum, branches.sum));
+    let in_accounts = match (accounts.sum, accounts.fingerprint) == (sum, fingerprint) {
+        true => None,
+        false => Some(format!(
+            "accounts have {} and fingerprint {:016x}, the history says {sum} and {fingerprint:016x}",
+            accounts.sum, accounts.fingerprint
+        )),
+    };
+    let rows = [branches.problems, tellers.problems, accounts.problems, entries];
+    let damaged = rows.into_iter().find_map(First::problem);
+    Ok(vec![
+        condition("every row is there and as it was written", damaged),
+        condition("each branch has the sum of its tellers", of_tellers.problem()),
+        condition("each branch has the sum of its history", in_branches),
+        condition("each teller has the sum of its history", in_tellers),
+        condition("accounts and branches have the same sum", unequal),
+        condition("the accounts have the sums of their history", in_accounts),
+    ])
+}
