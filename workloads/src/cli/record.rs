@@ -154,7 +154,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pages = [0, 7, 10, 1_000_000, u64::MAX >> 1];
         let accesses: Vec<PageAccess> = (0..10_000)
-            .map(|i: usize| PageAccess { page: PageId(pages[i % 5]), write: i % 3 == 0 })
+            .map(|i: usize| PageAccess { page: PageId(pages[i % 5]), write: i.is_multiple_of(3) })
             .collect();
         for name in ["t.csv", "t.csv.zst"] {
             let path = folder.path().join(name);

@@ -142,7 +142,7 @@ fn check_tables<S: Store>(
     let end = check::check(store, tables, warehouses, threads, interrupt, &progress);
     progress.finish_and_clear();
     match end {
-        CheckEnd::Checked(findings) => Ok(findings),
+        CheckEnd::Checked(findings) => Ok(*findings),
         CheckEnd::Interrupted => Err(Exit::Failed("interrupted while checking".to_owned())),
         CheckEnd::Failed(failure) => Err(Exit::Failed(format!("checking: {failure}"))),
     }

@@ -37,7 +37,7 @@ const DELIVERED: u64 = 2_100;
 #[derive(Debug)]
 pub enum CheckEnd {
     /// What was found.
-    Checked(Findings),
+    Checked(Box<Findings>),
     /// The user interrupted it.
     Interrupted,
     /// The store failed.
@@ -81,7 +81,8 @@ pub fn check<S: Store>(
             return CheckEnd::Interrupted;
         }
     }
-    CheckEnd::Checked(shared.findings.into_inner().unwrap_or_else(PoisonError::into_inner))
+    let findings = shared.findings.into_inner().unwrap_or_else(PoisonError::into_inner);
+    CheckEnd::Checked(Box::new(findings))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -236,7 +236,7 @@ impl<T: Sync, C: Client<Table = T>> Sink<'_, T, C> {
             let key = Key::history(w, d, date, c.into());
             self.put(Table::History, &key, |row| populate::history(rng, (w, d, c), row)).await?;
         }
-        names.sort_unstable_by(|a, b| a.cmp(b));
+        names.sort_unstable_by(|a, b| a[..].cmp(&b[..]));
         for name in names {
             self.put(Table::CustomerName, &name, |_| ()).await?;
         }
@@ -261,7 +261,7 @@ impl<T: Sync, C: Client<Table = T>> Sink<'_, T, C> {
             }
             by_customer.push(Key::order_customer(w, d, c, o));
         }
-        by_customer.sort_unstable_by(|a, b| a.cmp(b));
+        by_customer.sort_unstable_by(|a, b| a[..].cmp(&b[..]));
         for key in by_customer {
             self.put(Table::OrderCustomer, &key, |_| ()).await?;
         }

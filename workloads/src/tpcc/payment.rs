@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn the_note_on_a_bad_customer_has_the_six_fields_of_clause_2_5_2_2() {
         let customer = CustomerBy::Number(3000);
-        let payment = Payment { w: 65535, d: 10, c_w: 65534, c_d: 9, customer, amount: 5_000_00 };
+        let payment = Payment { w: 65535, d: 10, c_w: 65534, c_d: 9, customer, amount: 500_000 };
         let (text, len) = bad_credit_note(&payment, 3000);
         assert_eq!(&text[..len], b"3000 9 65534 10 65535 5000.00 ");
         let (text, len) = bad_credit_note(&Payment { amount: 1_05, ..payment }, 7);

@@ -5,14 +5,16 @@ use super::rows::{customer, district, history, item, order, order_line, stock, w
 use super::schema::{FIRST_UNDELIVERED, ITEMS, LINES, ORDERS};
 use crate::rng::Rng;
 
+/// Of a dollar.
+const CENTS: i64 = 100;
 /// W_YTD in cents.
-const WAREHOUSE_YTD: i64 = 300_000_00;
+const WAREHOUSE_YTD: i64 = 300_000 * CENTS;
 /// D_YTD in cents.
-const DISTRICT_YTD: i64 = 30_000_00;
+const DISTRICT_YTD: i64 = 30_000 * CENTS;
 /// What every customer has paid, in cents: H_AMOUNT, C_YTD_PAYMENT, and the negative of C_BALANCE.
-const FIRST_PAYMENT: i64 = 10_00;
+const FIRST_PAYMENT: i64 = 10 * CENTS;
 /// C_CREDIT_LIM in cents.
-const CREDIT_LIMIT: i64 = 50_000_00;
+const CREDIT_LIMIT: i64 = 50_000 * CENTS;
 
 /// State and zip code (clause 4.3.2.7).
 fn state_zip(rng: &mut Rng, row: &mut Vec<u8>) {
@@ -36,7 +38,7 @@ fn tax(rng: &mut Rng) -> u16 {
 pub fn item(rng: &mut Rng, original: bool, row: &mut Vec<u8>) {
     row.resize(item::STRINGS, 0);
     item::IM_ID.set(row, between(rng, 1, 10_000) as u32);
-    item::PRICE.set(row, between(rng, 1_00, 100_00) as u32);
+    item::PRICE.set(row, between(rng, 100, 10_000) as u32);
     string(rng, 14, 24, row);
     random::data(rng, original, row);
 }
@@ -140,7 +142,7 @@ pub fn order_line(rng: &mut Rng, w: u16, o: u32, date: u64, row: &mut Vec<u8>) {
     order_line::I_ID.set(row, between(rng, 1, ITEMS.into()) as u32);
     order_line::SUPPLY_W_ID.set(row, w);
     order_line::QUANTITY.set(row, 5);
-    let amount = between(rng, 1, 9_999_99) as u32;
+    let amount = between(rng, 1, 999_999) as u32;
     order_line::AMOUNT.set(row, if delivered { 0 } else { amount });
     letters(rng, stock::DIST_BYTES, row);
 }

@@ -11,7 +11,6 @@ pub const UNUSED_ITEM: u32 = ITEMS + 1;
 
 /// Input of any of the five.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "one for each worker, on the stack")]
 pub enum Request {
     /// Of New-Order.
     NewOrder(NewOrder),
@@ -162,7 +161,7 @@ impl Inputs {
         let (c_w, c_d) =
             if remote { (self.other_warehouse(rng, w), district(rng)) } else { (w, d) };
         let customer = self.customer(rng);
-        Payment { w, d, c_w, c_d, customer, amount: between(rng, 1_00, 5_000_00) as u32 }
+        Payment { w, d, c_w, c_d, customer, amount: between(rng, 100, 500_000) as u32 }
     }
 
     fn customer(&self, rng: &mut Rng) -> CustomerBy {
