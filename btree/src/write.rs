@@ -410,12 +410,35 @@ impl Tree {
 
 /// The range of bytes in which two values of the same length differ.
 fn difference(old: &[u8], new: &[u8]) -> (usize, usize) {
-    let from = old.iter().zip(new).take_while(|(old, new)| old == new).count();
+    // Eight bytes at a time: most of a row stays as it is.
+    let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
+    let differ = |(old, new): (&[u8], &[u8])| match word(old) ^ word(new) {
+        0 => None,
+        bits => Some(bits),
+    };
+    let mut from = 0;
+    for pair in old.chunks_exact(8).zip(new.chunks_exact(8)) {
+        if let Some(bits) = differ(pair) {
+            from += bits.trailing_zeros() as usize / 8;
+            break;
+        }
+        from += 8;
+    }
+    from += old[from..].iter().zip(&new[from..]).take_while(|(old, new)| old == new).count();
     if from == new.len() {
         return (0, 0);
     }
-    let same = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
-    (from, new.len() - same)
+    let mut same = 0;
+    for pair in old[from..].rchunks_exact(8).zip(new[from..].rchunks_exact(8)) {
+        if let Some(bits) = differ(pair) {
+            same += bits.leading_zeros() as usize / 8;
+            break;
+        }
+        same += 8;
+    }
+    let (old, new) = (&old[..old.len() - same], &new[..new.len() - same]);
+    let last = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
+    (from, new.len() - last)
 }
 
 /// One write in this many is sampled for contention ("Contention and Space Management in
@@ -425,3 +448,23 @@ const SAMPLE_EVERY: u64 = 128;
 const PERIOD: u16 = 128;
 /// A leaf is split when at least this share of the sampled writes was contended.
 const CONTENDED_PERCENT: u32 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::difference;
+
+    #[test]
+    fn the_difference_is_the_shortest_range_that_holds_all_bytes_that_differ() {
+        for len in 0..40usize {
+            let old = vec![7; len];
+            assert_eq!(difference(&old, &old), (0, 0), "{len} equal bytes");
+            for first in 0..len {
+                for last in first..len {
+                    let mut new = old.clone();
+                    (new[first], new[last]) = (1, 2);
+                    assert_eq!(difference(&old, &new), (first, last + 1), "of {len} bytes");
+                }
+            }
+        }
+    }
+}

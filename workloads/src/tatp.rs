@@ -12,7 +12,7 @@
 //! | transaction | share | successful |
 //! |---|---|---|
 //! | GET_SUBSCRIBER_DATA | 35 % | all |
-//! | GET_NEW_DESTINATION | 10 % | 23.9 % |
+//! | GET_NEW_DESTINATION | 10 % | 23.9 % (14.8 % by the rules of the population) |
 //! | GET_ACCESS_DATA | 35 % | 62.5 % |
 //! | UPDATE_SUBSCRIBER_DATA | 2 % | 62.5 % |
 //! | UPDATE_LOCATION | 14 % | all |

@@ -89,9 +89,11 @@ fn tatp_has_its_mix_and_its_shares_of_successful_transactions() {
     let (end, result) = over_maps(&run, folder.path());
     assert_eq!(end, Ok(()));
     let count = |name: &str| result["run"]["latency_us"][name]["count"].as_f64().unwrap();
+    // The description says 23.9 % for GET_NEW_DESTINATION; going through all cases of its population and
+    // its parameters gives 14.8 %.
     for (name, share, successful) in [
         ("get-subscriber-data", 0.35, None),
-        ("get-new-destination", 0.10, Some((0.239, 0.02))),
+        ("get-new-destination", 0.10, Some((0.148, 0.02))),
         ("get-access-data", 0.35, Some((0.625, 0.01))),
         ("update-subscriber-data", 0.02, Some((0.625, 0.03))),
         ("update-location", 0.14, None),

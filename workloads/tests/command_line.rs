@@ -159,7 +159,7 @@ fn help_shows_units_and_defaults() {
 
 #[test]
 fn no_arguments_at_all_are_refused() {
-    refused(&[], &["requires a subcommand", "ycsb, verify, stat"]);
+    refused(&[], &["requires a subcommand", "ycsb, tpcc, tpcb, tatp, verify, stat"]);
 }
 
 /// A folder with a small trace in it, and the path of the trace.

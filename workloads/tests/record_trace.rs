@@ -53,7 +53,9 @@ fn a_recorded_trace_misses_as_often_as_the_engine_did() {
         assert!(recorded.len() < 3 * 80_000 + 20_000, "{workload}: {} accesses", recorded.len());
         let updates = run["run"]["latency_us"]["update"]["count"].as_u64().unwrap_or(0);
         let writes = recorded.writes() as u64;
-        assert!((updates..=updates + 100).contains(&writes), "{workload}: {writes} of {updates}");
+        // An update that met the change of another thread on its way may begin again.
+        let most = updates + 100 + updates / 50;
+        assert!((updates..=most).contains(&writes), "{workload}: {writes} of {updates}");
 
         let read = run["buffer"]["pages_read"].as_f64().unwrap();
         let frames = run["buffer"]["frames"].as_u64().unwrap();

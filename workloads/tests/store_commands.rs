@@ -87,7 +87,7 @@ fn verify_passes_a_good_store_and_fails_a_damaged_one() {
     let lines: String = (0..20_000).map(|number| format!("t\t{number:08}\tvalue\n")).collect();
     load(lines.as_bytes(), folder.path()).unwrap();
     let verify = || match command(&["verify"], folder.path()) {
-        Command::Verify(flags) => maintain::verify(&flags),
+        Command::Verify(flags) => maintain::verify(&flags, &Interrupt::default()),
         other => panic!("{other:?}"),
     };
     assert_eq!(verify(), Ok(()));

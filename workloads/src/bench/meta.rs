@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Benchmark;
-use crate::driver::crew::at_once;
+use crate::driver::crew::{at_once, put_durably};
 use crate::driver::store::{Client, Store, StoreError, StoreResult};
 
 const META_KEY: &[u8] = b"data";
@@ -43,7 +43,7 @@ fn table_name<B: Benchmark>() -> String {
 pub fn write<B: Benchmark, S: Store>(meta: &Meta, store: &S) -> StoreResult<()> {
     let table = store.table(&table_name::<B>())?;
     let text = serde_json::to_vec(meta)?;
-    at_once(store.session()?.put(&table, META_KEY, &text))
+    put_durably(store, &table, META_KEY, &text)
 }
 
 /// Looks for data of the benchmark.

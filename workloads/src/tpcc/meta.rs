@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::schema::Table;
-use crate::driver::crew::at_once;
+use crate::driver::crew::{at_once, put_durably};
 use crate::driver::store::{Client, Store, StoreError, StoreResult};
 
 /// Table of the description.
@@ -34,7 +34,7 @@ impl Meta {
     pub fn write<S: Store>(&self, store: &S) -> StoreResult<()> {
         let table = store.table(META_TABLE)?;
         let text = serde_json::to_vec(self)?;
-        at_once(store.session()?.put(&table, META_KEY, &text))
+        put_durably(store, &table, META_KEY, &text)
     }
 }
 

@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::record::RecordShape;
-use crate::driver::crew::at_once;
+use crate::driver::crew::{at_once, put_durably};
 use crate::driver::store::{Client, Store, StoreError, StoreResult};
 use crate::key::KeyFormat;
 
@@ -63,7 +63,7 @@ impl Meta {
     pub fn write<S: Store>(&self, store: &S) -> StoreResult<()> {
         let table = store.table(META_TABLE)?;
         let text = serde_json::to_vec(self)?;
-        at_once(store.session()?.put(&table, META_KEY, &text))
+        put_durably(store, &table, META_KEY, &text)
     }
 
     /// The description in `store`, if it has one.

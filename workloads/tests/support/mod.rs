@@ -114,12 +114,15 @@ impl MapClient {
     }
 }
 
+/// A table, a key of it, and its value before a change.
+type Before = (Arc<Map>, Vec<u8>, Option<Vec<u8>>);
+
 /// A transaction: nobody else has one until it ends.
 pub struct MapTxn<'a> {
     client: &'a MapClient,
     access: Access,
     /// What was there before each change.
-    undo: Vec<(Arc<Map>, Vec<u8>, Option<Vec<u8>>)>,
+    undo: Vec<Before>,
     /// It met a conflict, and may only be aborted.
     stopped: bool,
 }
