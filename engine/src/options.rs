@@ -120,7 +120,8 @@ impl Options {
 
     /// Memory for versions of records that open snapshots may need, bytes: at least 1 MiB, default
     /// 16 MiB. At the limit the oldest snapshot is given up: its next read fails with
-    /// [`crate::Error::SnapshotTooOld`].
+    /// [`crate::Error::SnapshotTooOld`]. The limit is looked at every 2 to 100 ms, and may be exceeded
+    /// by what is changed meanwhile.
     pub fn version_bytes(mut self, bytes: u64) -> Self {
         self.version_bytes = bytes;
         self
