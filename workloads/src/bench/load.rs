@@ -10,9 +10,6 @@ use crate::driver::crew::{self, Crew, Job, Worker};
 use crate::driver::failure::Failure;
 use crate::driver::store::{Access, Client, Stop, Store, Txn};
 
-/// How often the supervisor looks whether the load is over.
-const SUPERVISION: Duration = Duration::from_millis(50);
-
 /// Tasks of each thread that loads, so that some fill pages while others wait for the log.
 const TASKS: usize = 16;
 
@@ -41,14 +38,7 @@ pub fn load<S: Store, B: Benchmark>(
     let control = Control::new(crew.threads, interrupt);
     let job = Load { tables, bench, crew, control: &control, progress };
     let start = Instant::now();
-    crew::run(store, crew, &control, &job, || {
-        while !control.is_over() {
-            std::thread::park_timeout(SUPERVISION);
-        }
-        if interrupt.requested() {
-            control.enter(Phase::Stop);
-        }
-    });
+    crew::run(store, crew, &control, &job, || control.supervise());
     match control.take_failure() {
         Some(failure) => LoadEnd::Failed(failure),
         None if control.signal().phase() == Phase::Stop => LoadEnd::Interrupted,

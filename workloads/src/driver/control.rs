@@ -12,10 +12,14 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Thread;
+use std::time::Duration;
 
 use crossbeam::utils::CachePadded;
 
 use super::failure::Failure;
+
+/// How often [`Control::supervise`] looks whether the work is over, if nothing wakes it.
+const SUPERVISION: Duration = Duration::from_millis(20);
 
 /// What the workers are to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,6 +118,17 @@ impl Control {
     pub fn thread_done(&self) {
         self.working.fetch_sub(1, Ordering::Release);
         self.supervisor.unpark();
+    }
+
+    /// The supervisor of work without phases and samples: returns when the work is done or has failed,
+    /// or tells the threads to stop when the user interrupts it.
+    pub fn supervise(&self) {
+        while !self.is_over() {
+            std::thread::park_timeout(SUPERVISION);
+        }
+        if self.interrupt.requested() {
+            self.enter(Phase::Stop);
+        }
     }
 
     /// Whether there is nothing left to supervise: all threads are done, one failed, or the user

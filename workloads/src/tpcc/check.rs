@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::time::Duration;
 
 use indicatif::ProgressBar;
 
@@ -23,9 +22,6 @@ use crate::driver::store::{Access, Client, Direction, Stop, Store, StoreError, T
 
 /// Tasks of each thread: scans wait for one page at a time.
 const TASKS: usize = 8;
-
-/// How often the supervisor looks whether the check is over.
-const SUPERVISION: Duration = Duration::from_millis(20);
 
 /// Slots for the sums of a district's customers, who are numbered from 1.
 const SLOTS: usize = CUSTOMERS as usize + 1;
@@ -66,14 +62,7 @@ pub fn check<S: Store>(
         let next = AtomicUsize::new(0);
         let job =
             Check { tables, warehouses, pass, shared: &shared, next, control: &control, progress };
-        crew::run(store, crew, &control, &job, || {
-            while !control.is_over() {
-                std::thread::park_timeout(SUPERVISION);
-            }
-            if interrupt.requested() {
-                control.enter(Phase::Stop);
-            }
-        });
+        crew::run(store, crew, &control, &job, || control.supervise());
         if let Some(failure) = control.take_failure() {
             return CheckEnd::Failed(failure);
         }

@@ -22,9 +22,6 @@ use crate::rng::Rng;
 /// Rows of a transaction.
 const BATCH: usize = 256;
 
-/// How often the supervisor looks whether the load is over.
-const SUPERVISION: Duration = Duration::from_millis(50);
-
 /// Tasks of each thread that loads: enough that some generate rows while others wait for their commits.
 const TASKS: usize = 8;
 
@@ -91,14 +88,7 @@ pub fn load<S: Store>(
         bytes: AtomicU64::new(0),
     };
     let start = Instant::now();
-    crew::run(store, crew, &control, &job, || {
-        while !control.is_over() {
-            std::thread::park_timeout(SUPERVISION);
-        }
-        if interrupt.requested() {
-            control.enter(Phase::Stop);
-        }
-    });
+    crew::run(store, crew, &control, &job, || control.supervise());
     match control.take_failure() {
         Some(failure) => LoadEnd::Failed(failure),
         None if control.signal().phase() == Phase::Stop => LoadEnd::Interrupted,

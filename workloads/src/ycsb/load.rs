@@ -18,9 +18,6 @@ use crate::rng::Rng;
 /// Inserts between two looks at the control word and the progress bar.
 const BATCH: u64 = 64;
 
-/// How often the supervisor looks whether the load is over.
-const SUPERVISION: Duration = Duration::from_millis(50);
-
 /// Tasks of each thread that loads. The order of keys is random, so a load larger than memory waits
 /// for a page with every insert: only many at once use the device.
 const TASKS: usize = 32;
@@ -66,14 +63,7 @@ pub fn load<S: Store>(
     let control = Control::new(plan.crew.threads, interrupt);
     let job = Load { table, plan, control: &control, progress };
     let start = Instant::now();
-    crew::run(store, plan.crew, &control, &job, || {
-        while !control.is_over() {
-            std::thread::park_timeout(SUPERVISION);
-        }
-        if interrupt.requested() {
-            control.enter(Phase::Stop);
-        }
-    });
+    crew::run(store, plan.crew, &control, &job, || control.supervise());
     match control.take_failure() {
         Some(failure) => LoadEnd::Failed(failure),
         None if control.signal().phase() == Phase::Stop => LoadEnd::Interrupted,
