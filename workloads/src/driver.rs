@@ -4,6 +4,7 @@
 pub mod alarm;
 pub mod control;
 pub mod crew;
+pub mod description;
 pub mod failure;
 pub mod measure;
 pub mod recorder;

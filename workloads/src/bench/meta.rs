@@ -7,10 +7,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::Benchmark;
-use crate::driver::crew::{at_once, put_durably};
-use crate::driver::store::{Client, Store, StoreError, StoreResult};
-
-const META_KEY: &[u8] = b"data";
+use crate::driver::description;
+use crate::driver::store::{Store, StoreResult};
 
 /// The description of the data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,9 +39,7 @@ fn table_name<B: Benchmark>() -> String {
 
 /// Writes the description.
 pub fn write<B: Benchmark, S: Store>(meta: &Meta, store: &S) -> StoreResult<()> {
-    let table = store.table(&table_name::<B>())?;
-    let text = serde_json::to_vec(meta)?;
-    put_durably(store, &table, META_KEY, &text)
+    description::write(store, &table_name::<B>(), meta)
 }
 
 /// Looks for data of the benchmark.
@@ -60,10 +56,7 @@ pub fn find<B: Benchmark, S: Store>(store: &S) -> StoreResult<Found> {
             B::TITLE
         )));
     }
-    let table = store.table(&table_name::<B>())?;
-    let text = at_once(store.session()?.read(&table, META_KEY, <[u8]>::to_vec))?;
-    let meta: Option<Meta> =
-        text.map(|text| serde_json::from_slice(&text)).transpose().map_err(StoreError::from)?;
+    let meta: Option<Meta> = description::read(store, &table_name::<B>())?;
     Ok(match meta {
         Some(meta) if meta.loaded => Found::Data(meta),
         Some(_) => Found::Unusable("holds a load that was not finished".to_owned()),

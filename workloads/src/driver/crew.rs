@@ -12,7 +12,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::control::Control;
 use super::failure::Failure;
-use super::store::{Client, Pending, Store, StoreResult};
+use super::store::{Client, Store};
 
 /// How many workers there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,18 +159,6 @@ where
         ready.wait();
     }
     done.map_err(Failure::from)
-}
-
-/// Stores a pair, and waits until others see it too, also where commits are pipelined.
-pub fn put_durably<S: Store>(
-    store: &S,
-    table: &S::Table,
-    key: &[u8],
-    value: &[u8],
-) -> StoreResult<()> {
-    let session = store.session()?;
-    at_once(session.put(table, key, value))?;
-    session.take_pending().map_or(Ok(()), Pending::wait)
 }
 
 /// The result of a future that never waits, as all futures over blocking clients.

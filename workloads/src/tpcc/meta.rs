@@ -7,12 +7,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::schema::Table;
-use crate::driver::crew::{at_once, put_durably};
-use crate::driver::store::{Client, Store, StoreError, StoreResult};
+use crate::driver::description;
+use crate::driver::store::{Store, StoreResult};
 
 /// Table of the description.
 pub const META_TABLE: &str = "tpcc-meta";
-const META_KEY: &[u8] = b"data";
 
 /// The description of the population.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,9 +31,7 @@ pub struct Meta {
 impl Meta {
     /// Writes the description.
     pub fn write<S: Store>(&self, store: &S) -> StoreResult<()> {
-        let table = store.table(META_TABLE)?;
-        let text = serde_json::to_vec(self)?;
-        put_durably(store, &table, META_KEY, &text)
+        description::write(store, META_TABLE, self)
     }
 }
 
@@ -60,10 +57,7 @@ pub fn find<S: Store>(store: &S, warehouses: Option<u16>) -> StoreResult<Found> 
         let names = names.join(", ");
         return Ok(Found::Unusable(format!("holds other data (tables {names}) and no TPC-C data")));
     }
-    let table = store.table(META_TABLE)?;
-    let text = at_once(store.session()?.read(&table, META_KEY, <[u8]>::to_vec))?;
-    let meta = text.map(|text| serde_json::from_slice::<Meta>(&text)).transpose();
-    let meta = match meta.map_err(StoreError::from)? {
+    let meta = match description::read::<S, Meta>(store, META_TABLE)? {
         None => return Ok(Found::Unusable("holds the beginning of a load only".to_owned())),
         Some(meta) => meta,
     };

@@ -7,15 +7,14 @@
 use serde::{Deserialize, Serialize};
 
 use super::record::RecordShape;
-use crate::driver::crew::{at_once, put_durably};
-use crate::driver::store::{Client, Store, StoreError, StoreResult};
+use crate::driver::description;
+use crate::driver::store::{Store, StoreResult};
 use crate::key::KeyFormat;
 
 /// Table of the records.
 pub const DATA_TABLE: &str = "ycsb";
 /// Table of the description.
 pub const META_TABLE: &str = "ycsb-meta";
-const META_KEY: &[u8] = b"data";
 
 /// The description of the data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,16 +60,12 @@ impl Meta {
 
     /// Writes the description.
     pub fn write<S: Store>(&self, store: &S) -> StoreResult<()> {
-        let table = store.table(META_TABLE)?;
-        let text = serde_json::to_vec(self)?;
-        put_durably(store, &table, META_KEY, &text)
+        description::write(store, META_TABLE, self)
     }
 
     /// The description in `store`, if it has one.
     fn read<S: Store>(store: &S) -> StoreResult<Option<Self>> {
-        let table = store.table(META_TABLE)?;
-        let text = at_once(store.session()?.read(&table, META_KEY, <[u8]>::to_vec))?;
-        text.map(|text| serde_json::from_slice(&text)).transpose().map_err(StoreError::from)
+        description::read(store, META_TABLE)
     }
 
     fn sizes(&self) -> String {
