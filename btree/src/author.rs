@@ -10,7 +10,7 @@
 //! Nobody else can see the record between these steps.
 
 use crate::{journal::Attachment, tree::Stop};
-use wattle_buffer::{Exclusive, FrameHeader, Gsn};
+use wattle_buffer::{Exclusive, FrameHeader, Gsn, Pool};
 
 /// Calls under the latch of a leaf, see the module documentation. They must be short, take no latch
 /// and do no I/O.
@@ -48,8 +48,10 @@ pub trait Author {
         false
     }
 
-    /// Numbers that the record must be above, besides those of its own page.
-    fn attached_gsn(&self) -> Gsn {
+    /// The number that the record must be above for what is attached to it, besides that of its own
+    /// page. Asked before the section of the record begins: a number that a record of a later epoch
+    /// has must not get into it.
+    fn attached_gsn(&self, _pool: &Pool) -> Gsn {
         Gsn(0)
     }
 

@@ -6,6 +6,10 @@
 //! page that is stamped before that lock is released is dirty before the epoch is over. And a page
 //! is written to storage under a latch, so its image is never between bytes and number.
 //!
+//! What a record must be above is looked up before its section begins. The number of the last page that
+//! was freed is of any session: read inside of a section, it can be of the epoch behind the section's,
+//! and a record with a number of that epoch in the flush of this one is damage to whoever reads the log.
+//!
 //! The first change of a page after the beginning of a checkpoint logs the whole page instead of
 //! the op: recovery then never needs what a torn write left of it.
 
@@ -93,12 +97,12 @@ impl Context {
             }
             Journal::On(_, appender) => appender,
         };
+        let above = page.gsn().max(author.attached_gsn(page.pool()));
         let mut section = appender.begin();
         if let Some(time) = author.drawn() {
             section.note_time(time);
         }
         let flags = if author.is_auto() { AUTO } else { 0 };
-        let above = page.gsn().max(author.attached_gsn());
         let with_image = section.needs_image(page.gsn());
         let gsn = section.start(Kind::Change, flags, author.txn(), above);
         let mut record = Record { section: &mut section, image: &self.image, gsn };
@@ -158,8 +162,8 @@ impl Context {
             Journal::Off => return attach(&mut Unlogged),
             Journal::On(_, appender) => appender,
         };
-        let mut section = appender.begin();
         let above = above.max(self.worker.pool().allocator().freed_gsn());
+        let mut section = appender.begin();
         let gsn = section.start(Kind::Change, AUTO, 0, above);
         attach(&mut Record { section: &mut section, image: &self.image, gsn });
         section.finish();
@@ -178,7 +182,6 @@ impl Context {
             }
             Journal::On(_, appender) => appender,
         };
-        let mut section = appender.begin();
         let mut above = Gsn(0);
         for (page, op) in group.iter() {
             above = above.max(page.gsn());
@@ -186,6 +189,7 @@ impl Context {
                 above = above.max(page.pool().allocator().freed_gsn());
             }
         }
+        let mut section = appender.begin();
         let gsn = section.start(Kind::Change, AUTO, 0, above);
         let mut record = Record { section: &mut section, image: &self.image, gsn };
         for (page, op) in group.iter_mut() {

@@ -24,7 +24,7 @@ use wattle_btree::{
     self as btree, Attachment, Author, Context, Cursor, Direction, EntryVisitor, Forest, Found,
     LargeValue, Mode, Newest, Stop, System, Taken, TreeReport, Value, chunk_id, prefix_range, run,
 };
-use wattle_buffer::{Error, Exclusive, FrameHeader, Gsn, PageId, Result, TreeId};
+use wattle_buffer::{Error, Exclusive, FrameHeader, Gsn, PageId, Pool, Result, TreeId};
 
 /// Longest name of a tree, bytes.
 pub const MAX_TREE_NAME: usize = 255;
@@ -112,8 +112,8 @@ impl Author for Together<'_> {
 
     fn done(&mut self, _: &Exclusive<'_>, _: &[u8]) {}
 
-    fn attached_gsn(&self) -> Gsn {
-        self.above
+    fn attached_gsn(&self, pool: &Pool) -> Gsn {
+        self.above.max(pool.allocator().freed_gsn())
     }
 
     fn attach(&mut self, record: &mut dyn Attachment) {
@@ -411,7 +411,6 @@ impl Catalog {
         }
         core.check_open_trees(1)?;
         let id = state.take_id()?;
-        let above = core.pool.allocator().freed_gsn();
         let chunks = btree::Tree::create_with(cx, &self.forest, id, |chunks_root, attach| {
             let entry = Entry {
                 tree: tree.tree.id(),
@@ -420,7 +419,7 @@ impl Catalog {
                 chunks_root,
                 dropping: false,
             };
-            let mut author = Together { attach, above };
+            let mut author = Together { attach, above: Gsn(0) };
             state.record_as(cx, &tree.name, entry, Mode::Update, &mut author)
         })?;
         let large = LargeStore::open(cx, chunks, 0)?;
@@ -714,12 +713,11 @@ impl State {
     ) -> Result<Arc<OpenTree>> {
         core.check_open_trees(1)?;
         let id = self.take_id()?;
-        let above = core.pool.allocator().freed_gsn();
         let tree = btree::Tree::create_with(cx, forest, id, |root, attach| {
             let none = (TreeId(0), PageId(0));
             let entry =
                 Entry { tree: id, root, chunks: none.0, chunks_root: none.1, dropping: false };
-            let mut author = Together { attach, above };
+            let mut author = Together { attach, above: Gsn(0) };
             self.record_as(cx, name, entry, Mode::Insert, &mut author)
         })?;
         tracing::info!(tree = name, id = id.0, "created");

@@ -10,7 +10,7 @@ use std::{
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use wattle::{
     Durability, Engine, Error, IoKind, LOG_DIRECTORY, LogStorage, MIN_LOG_BYTES, Options, Session,
@@ -450,4 +450,43 @@ fn the_log_of_a_store_that_was_not_closed_can_be_printed() {
     let (session, tree) = session(&engine);
     assert_eq!(session.get(&tree, b"two").expect("get").as_deref(), Some(&[0xaa; 100][..]));
     assert_verified(&engine);
+}
+
+/// The number of a record says of which epoch it is, and a flush holds none of a later one. The number
+/// of the last page that any session freed must not get from an epoch into the one before.
+#[test]
+fn records_stay_in_their_epoch_while_pages_go_from_session_to_session() {
+    let device = device(1);
+    let options = small_pool(256).log_bytes(8 * MIN_LOG_BYTES).durability(Durability::None);
+    let engine = open(&device, options.clone()).expect("open");
+    let end = Instant::now() + Duration::from_millis(1000 * rounds());
+    thread::scope(|scope| {
+        let engine = &engine;
+        for client in 0..2 {
+            // Large values come and go: pages are freed and put into trees again.
+            scope.spawn(move || {
+                let tree = engine.tree(&format!("t{client}")).expect("tree");
+                let session = engine.session().expect("session");
+                for key in (0..u32::MAX).take_while(|_| Instant::now() < end) {
+                    let key = (key % 8).to_be_bytes();
+                    session.put(&tree, &key, &[client; 30_000]).expect("put");
+                    session.remove(&tree, &key).expect("remove");
+                }
+            });
+        }
+        // Epochs follow each other as fast as they can.
+        scope.spawn(move || {
+            let tree = engine.tree("commits").expect("tree");
+            let session = engine.session().expect("session");
+            while Instant::now() < end {
+                let mut txn = session.begin().expect("begin");
+                txn.put(&tree, b"key", b"value").expect("put");
+                txn.commit().expect("commit");
+                engine.sync().expect("sync");
+            }
+        });
+    });
+    assert_verified(&engine);
+    let left = Arc::new(device.crash(1));
+    assert_verified(&open(&left, options).expect("open after the crash"));
 }

@@ -213,7 +213,7 @@ impl Section<'_> {
     pub fn start(&mut self, kind: Kind, flags: u8, txn: u64, pages_gsn: Gsn) -> Gsn {
         assert!(self.record.is_none(), "the record before it is not finished");
         debug_assert!(
-            epoch_of(pages_gsn) <= self.epoch + 1,
+            epoch_of(pages_gsn) <= self.epoch,
             "a page changed in epoch {} is ahead of the section of epoch {}",
             epoch_of(pages_gsn),
             self.epoch
