@@ -18,6 +18,14 @@ use wattle_buffer::{Exclusive, Fault, PageImage, Swip, Target};
 /// New pages that a split may take: both halves of a root.
 pub(crate) const RESERVE: usize = 2;
 
+/// Records come one right behind the other in the middle of the leaf: at least so much of it did.
+const RUN_SHARE: usize = 4;
+
+/// Whether so many inserts, each right behind the one before, are a run that will go on.
+fn is_run(view: NodeView<'_>, inserts: usize) -> bool {
+    !view.is_inner() && inserts >= (view.count() / RUN_SHARE).clamp(4, 60)
+}
+
 impl Tree {
     /// Splits the node of `level` that contains `key`, in favour of an insert of `key`.
     pub(crate) fn split_step(&self, cx: &Context, key: &[u8], level: u8) -> Step<()> {
@@ -30,6 +38,9 @@ impl Tree {
                 node.search(key).ok().filter(|search| !search.found).map(|search| search.position)
             };
             match position {
+                Some(position) if is_run(view, guard.header().insert_run(position)) => {
+                    view.split_behind_run(position, key)
+                }
                 Some(position) => view.choose_split(position, key),
                 None => view.choose_balanced_split(),
             }

@@ -118,6 +118,7 @@ impl Tree {
                 if node.insert_leaf(search.position, key, bytes, special).is_err() {
                     return self.make_room(cx, leaf, key, author);
                 }
+                leaf.header().note_insert(search.position);
                 let undo = Undo { tree: self.id, key, before: Before::Absent };
                 cx.log_change(
                     &mut leaf,
@@ -410,35 +411,35 @@ impl Tree {
 
 /// The range of bytes in which two values of the same length differ.
 fn difference(old: &[u8], new: &[u8]) -> (usize, usize) {
-    // Eight bytes at a time: most of a row stays as it is.
-    let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-    let differ = |(old, new): (&[u8], &[u8])| match word(old) ^ word(new) {
-        0 => None,
-        bits => Some(bits),
-    };
+    // Most of a row stays as it is: 32 bytes at a time, then eight, then one.
     let mut from = 0;
-    for pair in old.chunks_exact(8).zip(new.chunks_exact(8)) {
-        if let Some(bits) = differ(pair) {
-            from += bits.trailing_zeros() as usize / 8;
+    let same = |pair: &(&[u8; 32], &[u8; 32])| pair.0 == pair.1;
+    from += 32 * old.as_chunks().0.iter().zip(new.as_chunks().0).take_while(same).count();
+    for (old, new) in old[from..].as_chunks().0.iter().zip(new[from..].as_chunks().0) {
+        let bits = u64::from_le_bytes(*old) ^ u64::from_le_bytes(*new);
+        from += bits.trailing_zeros() as usize / 8;
+        if bits != 0 {
             break;
         }
-        from += 8;
     }
     from += old[from..].iter().zip(&new[from..]).take_while(|(old, new)| old == new).count();
     if from == new.len() {
         return (0, 0);
     }
-    let mut same = 0;
-    for pair in old[from..].rchunks_exact(8).zip(new[from..].rchunks_exact(8)) {
-        if let Some(bits) = differ(pair) {
-            same += bits.leading_zeros() as usize / 8;
+    let (old, new) = (&old[from..], &new[from..]);
+    let chunks = old.as_rchunks().1.iter().rev().zip(new.as_rchunks().1.iter().rev());
+    let mut to = new.len() - 32 * chunks.take_while(same).count();
+    let words = old[..to].as_rchunks().1.iter().rev().zip(new[..to].as_rchunks().1.iter().rev());
+    for (old, new) in words {
+        let bits = u64::from_le_bytes(*old) ^ u64::from_le_bytes(*new);
+        to -= bits.leading_zeros() as usize / 8;
+        if bits != 0 {
             break;
         }
-        same += 8;
     }
-    let (old, new) = (&old[..old.len() - same], &new[..new.len() - same]);
-    let last = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
-    (from, new.len() - last)
+    let last = old[..to].iter().rev().zip(new[..to].iter().rev());
+    to -= last.take_while(|(old, new)| old == new).count();
+    (from, from + to)
 }
 
 /// One write in this many is sampled for contention ("Contention and Space Management in
@@ -455,7 +456,7 @@ mod tests {
 
     #[test]
     fn the_difference_is_the_shortest_range_that_holds_all_bytes_that_differ() {
-        for len in 0..40usize {
+        for len in 0..72usize {
             let old = vec![7; len];
             assert_eq!(difference(&old, &old), (0, 0), "{len} equal bytes");
             for first in 0..len {

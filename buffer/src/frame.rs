@@ -45,6 +45,9 @@ mod flags {
     pub const PINNED: u8 = 2;
 }
 
+/// Bits of [`FrameHeader::insert_run`] for the length; positions are below 1024.
+const RUN_BITS: u32 = 6;
+
 /// Header of one frame. See the module documentation.
 #[repr(C, align(128))]
 #[derive(Default)]
@@ -73,7 +76,10 @@ pub struct FrameHeader {
     /// Sampled writes since the last check.
     sampled: AtomicU16,
     /// Position of the last sampled write.
-    last_position: AtomicU32,
+    last_position: AtomicU16,
+    /// Where an insert would be right behind the last one, shifted by [`RUN_BITS`], and the number of
+    /// inserts that each were.
+    run: AtomicU16,
     /// Free: the next free frame. Loaded: milliseconds since the pool opened when it was loaded.
     link: AtomicU32,
 }
@@ -127,6 +133,7 @@ impl FrameHeader {
         self.flags.store(0, Ordering::Relaxed);
         self.contended.store(0, Ordering::Relaxed);
         self.sampled.store(0, Ordering::Relaxed);
+        self.run.store(0, Ordering::Relaxed);
     }
 
     /// Sets the dirty information of a page whose durable image has change number `gsn`.
@@ -272,8 +279,24 @@ impl FrameHeader {
                 .store(self.contended.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         }
         let last = self.last_position.load(Ordering::Relaxed);
-        self.last_position.store(position as u32, Ordering::Relaxed);
-        last as usize
+        self.last_position.store(position as u16, Ordering::Relaxed);
+        usize::from(last)
+    }
+
+    /// Notes an insert at `position`, at most 511, under the latch.
+    #[inline]
+    pub fn note_insert(&self, position: usize) {
+        let length = self.insert_run(position);
+        let length = (length + 1).min((1 << RUN_BITS) - 1);
+        self.run.store(((position + 1) << RUN_BITS | length) as u16, Ordering::Relaxed);
+    }
+
+    /// Number of inserts that came one right behind the other, if the next would be at `position`; 63
+    /// stands for that many or more. Lost when the page leaves its frame.
+    #[inline]
+    pub fn insert_run(&self, position: usize) -> usize {
+        let word = usize::from(self.run.load(Ordering::Relaxed));
+        if word >> RUN_BITS == position { word & ((1 << RUN_BITS) - 1) } else { 0 }
     }
 
     /// Takes and clears the counts of sampled writes: how many, and how many of them met

@@ -2,8 +2,8 @@
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::collections::BTreeMap;
-use wattle::{Engine, IoKind};
-use wattle_tests::harness::{Context, assert_verified, rounds, small_pool};
+use wattle::{Engine, IoKind, Options};
+use wattle_tests::harness::{Context, Device, assert_verified, rounds, small_pool};
 
 #[test]
 fn separators_of_all_lengths_can_be_bulk_loaded() {
@@ -29,4 +29,34 @@ fn separators_of_all_lengths_can_be_bulk_loaded() {
         drop((session, tree));
         assert_verified(&engine);
     }
+}
+
+/// Each of ten runs of ascending keys ends in the middle of the tree, as those of a table whose rows
+/// are grouped do: full leaves stay behind, and few splits are made.
+#[test]
+fn runs_of_ascending_keys_in_the_middle_of_a_tree_leave_full_leaves() {
+    const RUNS: u32 = 10;
+    let device = Device::memory();
+    let engine = device.open(Options::default().pool_bytes(32 << 20).log(false)).expect("open");
+    let session = engine.session().expect("session");
+    let tree = engine.tree("runs").expect("tree");
+    let key = |run: u32, number: u32| (u64::from(run) << 32 | u64::from(number)).to_be_bytes();
+    // What was there before, so that no run is at the end of a leaf of its own.
+    for number in 0..50 {
+        (0..RUNS)
+            .for_each(|run| session.insert(&tree, &key(run, number), &[1; 60]).expect("insert"));
+    }
+    for batch in 0..400 {
+        for run in 0..RUNS {
+            for line in 0..10 {
+                let key = key(run, 50 + 10 * batch + line);
+                session.insert(&tree, &key, &[2; 60]).expect("insert");
+            }
+        }
+    }
+    assert_verified(&engine);
+    let stats = engine.tree_stats().expect("stats");
+    let stat = stats.iter().find(|stat| stat.name == "runs").expect("the tree is listed");
+    assert_eq!(stat.records, u64::from(RUNS) * 4050);
+    assert!(stat.fill > 0.9, "{:.3} of the bytes of {} leaves", stat.fill, stat.leaf_pages);
 }

@@ -24,7 +24,7 @@ pub(crate) struct Frame<'a> {
 }
 
 /// Keys below this number are too few to choose a prefix for.
-const FEW: usize = 4;
+pub(crate) const FEW: usize = 4;
 /// What a checked prefix must save in a node whose fences are both finite, in bytes: such a node
 /// has a good prefix already, and inserts that break the checked one rebuild the node.
 const CHECK_PENALTY: usize = 256;
@@ -58,18 +58,14 @@ impl Frame<'_> {
 
     /// Chooses the prefix for these entries and checks that they fit.
     pub fn plan<'i>(&self, items: impl Iterator<Item = Item<'i>> + Clone) -> Result<Plan, Full> {
-        let mut first = [0; MAX_KEY];
         let mut count = 0;
         let mut shortest = MAX_KEY;
         let mut last = None;
-        for item in items.clone() {
-            if count == 0 {
-                item.key(&mut first);
-            }
+        items.clone().for_each(|item| {
             count += 1;
             shortest = shortest.min(item.key_len());
             last = Some(item);
-        }
+        });
         let mut implied = self.upper.map_or(0, |upper| common_prefix(self.lower, upper));
         if let Some((pending, _)) = self.pending {
             // A key between the fences has what they imply; a damaged node must not panic.
@@ -78,19 +74,23 @@ impl Frame<'_> {
         }
         let implied = implied.min(shortest);
         let mut candidates = [(implied, PrefixPlace::Lower); 3];
-        if let Some(last) = last {
-            let mut buffer = [0; MAX_KEY];
+        let mut number = 1;
+        if let (Some(first), Some(last)) = (items.clone().next(), last) {
+            let (mut first_key, mut last_key) = ([0; MAX_KEY], [0; MAX_KEY]);
+            let first = first.key(&mut first_key);
             // No key may be shorter than the prefix, even in a node with wrong order.
-            let mut content = common_prefix(&first[..shortest], last.key(&mut buffer));
+            let mut content = common_prefix(&first[..shortest], last.key(&mut last_key));
             if let Some((pending, _)) = self.pending {
                 content = common_prefix(&first[..content], pending);
             }
             let (shared, place) = self.shared(&first[..content]);
             if shared > implied {
-                candidates[1] = (shared, place);
+                candidates[number] = (shared, place);
+                number += 1;
             }
             if content > shared.max(implied) {
-                candidates[2] = (content, PrefixPlace::Own);
+                candidates[number] = (content, PrefixPlace::Own);
+                number += 1;
             }
         }
 
@@ -99,7 +99,7 @@ impl Frame<'_> {
         let entries = entries_len(count + usize::from(self.pending.is_some()), self.inner);
         let edge = self.lower.is_empty() || self.upper.is_none();
         let mut best: Option<(usize, Plan)> = None;
-        for (index, (prefix_len, place)) in candidates.into_iter().enumerate() {
+        for (index, (prefix_len, place)) in candidates.into_iter().take(number).enumerate() {
             let (mut records, mut tails) = (0, 0);
             let mut add = |key_len: usize, value_len| {
                 let tail = (key_len - prefix_len).saturating_sub(HEAD_LEN);
@@ -157,13 +157,21 @@ impl Frame<'_> {
                 heap.push(&mut page, &[&first[..plan.prefix_len]])
             }
         };
-        for (position, item) in items.enumerate() {
-            let suffix = &item.key(&mut key)[plan.prefix_len..];
-            let offset = heap.push(&mut page, &[item.value, tail_of(suffix)]);
-            let slot = Slot::new(offset, suffix.len(), item.value.len(), item.special);
-            page.set_u32(HEADS + 4 * position, head_of(suffix));
-            page.set_u32(slots_at(capacity) + 4 * position, slot.0);
-        }
+        let slots = slots_at(capacity);
+        let mut position = 0;
+        items.for_each(|item| {
+            let suffix_len = item.key_len() - plan.prefix_len;
+            // Most nodes keep their prefix.
+            let (head, tail) = item.cut_at(plan.prefix_len).unwrap_or_else(|| {
+                let suffix = &item.key(&mut key)[plan.prefix_len..];
+                (head_of(suffix), tail_of(suffix))
+            });
+            let offset = heap.push(&mut page, &[item.value, tail]);
+            let slot = Slot::new(offset, suffix_len, item.value.len(), item.special);
+            page.set_u32(HEADS + 4 * position, head);
+            page.set_u32(slots + 4 * position, slot.0);
+            position += 1;
+        });
         if self.inner {
             for (position, child) in children.enumerate() {
                 page.set_u64(swips_at(capacity) + 8 * position, child);

@@ -8,7 +8,7 @@
 
 use super::{
     Full, Piece,
-    build::{Frame, Heap},
+    build::{FEW, Frame, Heap},
     children,
     layout::*,
     search::NodeRef,
@@ -34,15 +34,12 @@ struct Entry<'k> {
 
 /// Recomputes the hints for the heads from `from` on.
 pub(crate) fn write_hints(page: &mut PageMut<'_>, from: usize) {
-    let view = NodeView::from(&*page);
-    let distance = view.count() / (HINT_COUNT + 1);
-    let mut hints = [0; HINT_COUNT];
-    for (index, hint) in hints.iter_mut().enumerate() {
-        *hint = view.head((index + 1) * distance);
-    }
+    let distance = NodeView::from(&*page).count() / (HINT_COUNT + 1);
+    // Among few heads no search asks for hints.
     let first = from.checked_div(distance).map_or(HINT_COUNT, |hint| hint.saturating_sub(1));
-    for (index, hint) in hints.iter().enumerate().skip(first) {
-        page.set_u32(HINTS + 4 * index, *hint);
+    for index in first..HINT_COUNT {
+        let head = NodeView::from(&*page).head((index + 1) * distance);
+        page.set_u32(HINTS + 4 * index, head);
     }
 }
 
@@ -125,11 +122,13 @@ impl<'a, 'p> NodeMut<'a, 'p> {
             return if may_rebuild { self.rebuild_and_insert(entry) } else { Err(Full) };
         }
         let (full_arrays, gap) = (count == view.capacity(), view.contiguous());
+        // The arrays grow seldom: the time to look for a better prefix. An inner node at an edge of the
+        // tree may never fill them, and all descents go through it.
+        let doubled = inner && count >= FEW && count.is_power_of_two();
+        if (full_arrays || doubled) && may_rebuild && self.rebuild_and_insert(entry).is_ok() {
+            return Ok(());
+        }
         if full_arrays {
-            // The arrays grow seldom: the time to look for a better prefix.
-            if may_rebuild && self.rebuild_and_insert(entry).is_ok() {
-                return Ok(());
-            }
             match gap >= len + entry_len(inner) {
                 true => self.grow(len),
                 false => self.compact(None, true, len),

@@ -54,13 +54,14 @@ impl<'a> Piece<'a> {
     }
 
     fn items(self) -> impl Iterator<Item = Item<'a>> + Clone {
-        let range = match self {
-            Piece::Range { from, to, .. } => from..to,
-            Piece::Key(_) => 0..1,
+        let (range, entries) = match self {
+            Piece::Range { view, from, to } => (from..to, Some(view.entries())),
+            Piece::Key(_) => (0..1, None),
         };
-        range.map(move |position| match self {
-            Piece::Range { view, .. } => view.item(position),
-            Piece::Key(key) => Item::new(key, &[], false),
+        range.map(move |position| match (self, entries) {
+            (Piece::Key(key), _) => Item::new(key, &[], false),
+            (Piece::Range { .. }, Some(entries)) => entries.item(position),
+            (Piece::Range { .. }, None) => unreachable!("a range has entries"),
         })
     }
 }

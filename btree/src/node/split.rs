@@ -8,7 +8,7 @@
 //! A leaf with one record splits into that record and an empty leaf for the new one.
 
 use super::{Full, NodeMut, Piece, build::Frame, children, items, layout::*, view::NodeView};
-use wattle_buffer::{PageId, PageImage, PageKind};
+use wattle_buffer::{PageId, PageImage, PageKind, page::header};
 
 /// Where to split a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +76,22 @@ impl<'a> NodeView<'a> {
             return split;
         }
         self.nearest_fitting(if insert_position == 0 { first } else { last })
+    }
+
+    /// Split for a new entry with this key at `position`, which goes on with a run of ascending ones in
+    /// the middle of the leaf: what lies behind goes away, so that the run continues at the end of its
+    /// leaf and leaves full ones.
+    pub fn split_behind_run(self, position: usize, key: &[u8]) -> Split {
+        if (1..self.count()).contains(&position) {
+            let mut behind = Vec::new();
+            self.key_to(position, &mut behind);
+            let separator = shortest_separator(key, &behind).to_vec();
+            let split = Split { position, separator };
+            if self.halves_fit(&split) {
+                return split;
+            }
+        }
+        self.choose_split(position, key)
     }
 
     /// First and last position to split at without an empty leaf.
@@ -194,7 +210,8 @@ impl<'a> NodeView<'a> {
         pieces: &[Piece<'_>],
     ) -> Result<(), Full> {
         let kind = if self.is_inner() { PageKind::Inner } else { PageKind::Leaf };
-        image.0.fill(0);
+        // The rest is laid out anew.
+        image.0[..header::END].fill(0);
         image.format(kind, self.level(), page, self.tree_id());
         frame.lay_out(image, items(pieces), children(pieces))
     }

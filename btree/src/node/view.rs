@@ -39,6 +39,11 @@ impl<'a> Item<'a> {
     pub fn key_len(&self) -> usize {
         self.prefix.len() + self.head_len + self.tail.len()
     }
+    /// Head and tail, if the key is cut into prefix, head and tail behind `prefix_len` bytes.
+    pub fn cut_at(&self, prefix_len: usize) -> Option<(u32, &'a [u8])> {
+        let is_cut = self.prefix.len() == prefix_len;
+        is_cut.then(|| (u32::from_be_bytes(self.head), self.tail))
+    }
     /// Copies the key to the start of `into` and returns it.
     pub fn key<'b>(&self, into: &'b mut [u8; MAX_KEY]) -> &'b [u8] {
         let (prefix, rest) = into.split_at_mut(self.prefix.len());
@@ -47,6 +52,33 @@ impl<'a> Item<'a> {
         head.copy_from_slice(&self.head[..self.head_len]);
         rest[..self.tail.len()].copy_from_slice(self.tail);
         &into[..self.key_len()]
+    }
+}
+
+/// The entries of a node, for whoever goes through them.
+#[derive(Clone, Copy)]
+pub(crate) struct Entries<'a> {
+    view: NodeView<'a>,
+    prefix: &'a [u8],
+    slots: usize,
+}
+
+impl<'a> Entries<'a> {
+    /// See [`NodeView::item`].
+    #[inline]
+    pub fn item(self, position: usize) -> Item<'a> {
+        let slot = Slot(self.view.u32(self.slots + 4 * position));
+        let (offset, value_len, tail_len) = (slot.offset(), slot.value_len(), slot.tail_len());
+        let record = &self.view.bytes[offset..offset + value_len + tail_len];
+        let (value, tail) = record.split_at(value_len);
+        Item {
+            prefix: self.prefix,
+            head: self.view.head(position).to_be_bytes(),
+            head_len: slot.suffix_len().min(HEAD_LEN),
+            tail,
+            value,
+            special: slot.special(),
+        }
     }
 }
 
@@ -169,17 +201,14 @@ impl<'a> NodeView<'a> {
         let slot = self.slot(position);
         (&self.bytes[slot.offset()..slot.offset() + slot.value_len()], slot.special())
     }
+    /// All entries.
+    pub(crate) fn entries(self) -> Entries<'a> {
+        Entries { view: self, prefix: self.prefix(), slots: slots_at(self.capacity()) }
+    }
     /// The whole entry.
     pub(crate) fn item(self, position: usize) -> Item<'a> {
-        let (value, special) = self.value(position);
-        Item {
-            prefix: self.prefix(),
-            head: self.head(position).to_be_bytes(),
-            head_len: self.slot(position).suffix_len().min(HEAD_LEN),
-            tail: self.tail(position),
-            value,
-            special,
-        }
+        assert!(position < self.count());
+        self.entries().item(position)
     }
     /// Appends the whole key of an entry.
     pub fn key_to(self, position: usize, into: &mut Vec<u8>) {

@@ -16,6 +16,7 @@ use super::{
     state::{Status, TxnState},
     versions::{Changed, ConflictWith, Snapshot, WriteCheck},
 };
+use smallvec::SmallVec;
 use std::sync::Arc;
 use wattle_buffer::TreeId;
 
@@ -26,10 +27,25 @@ pub(super) const PRUNE_ABOVE: usize = 8;
 const SPARE_BYTES: usize = 32 << 10;
 /// Lists of versions that a shard keeps for reuse.
 const SPARE_LISTS: usize = 16;
-/// A buffer is not reused for something this much smaller than it.
-const OVERSIZE: usize = 4;
-/// Smallest capacity of a buffer, bytes.
+/// Buffers come in classes, each of twice the capacity of the one before, from this on, bytes.
 const MIN_BUFFER: usize = 64;
+/// Number of classes: key and value of a record that lies in a leaf fit the last one.
+const CLASSES: usize = 7;
+
+/// Bytes of a version that need no buffer: a short key of a record that was absent before.
+const INLINE: usize = 24;
+/// The key, then the value before the change.
+type Bytes = SmallVec<[u8; INLINE]>;
+
+/// Memory besides the version itself.
+fn heap_bytes(bytes: &Bytes) -> usize {
+    if bytes.spilled() { bytes.capacity() } else { 0 }
+}
+
+/// The class whose buffers hold `size` bytes.
+fn class_for(size: usize) -> usize {
+    (size.max(MIN_BUFFER).next_power_of_two() / MIN_BUFFER).ilog2() as usize
+}
 
 /// Memory that a chain takes in the table, which is two thirds full on average, and for its item in
 /// a queue, bytes.
@@ -112,39 +128,48 @@ impl Writer {
 #[derive(Debug)]
 pub(super) struct Version {
     pub writer: Writer,
-    /// The key, then the value before the change.
-    bytes: Vec<u8>,
+    bytes: Bytes,
     /// Commit time of the oldest change merged into this one, 0 if none was.
     from: u64,
     kind: Kind,
 }
 
-/// Buffers for reuse, newest last. Of a shard, under its lock.
+/// Buffers for reuse, by class, newest last. Of a shard, under its lock.
 #[derive(Debug, Default)]
 pub(super) struct Spare {
-    buffers: Vec<Vec<u8>>,
+    buffers: [Vec<Vec<u8>>; CLASSES],
     bytes: usize,
     lists: Vec<Vec<Version>>,
 }
 
 impl Spare {
-    fn take(&mut self, size: usize) -> Vec<u8> {
-        let size = size.max(MIN_BUFFER);
-        match self.buffers.last() {
-            Some(buffer) if buffer.capacity() / OVERSIZE <= size => {
-                let buffer = self.buffers.pop().expect("there is a last one");
+    fn take(&mut self, size: usize) -> Bytes {
+        if size <= INLINE {
+            return Bytes::new();
+        }
+        let class = class_for(size);
+        let spare = self.buffers.get_mut(class).and_then(Vec::pop);
+        let buffer = match spare {
+            Some(buffer) => {
                 self.bytes -= buffer.capacity();
                 buffer
             }
-            _ => Vec::with_capacity(size),
-        }
+            None => Vec::with_capacity(MIN_BUFFER << class),
+        };
+        Bytes::from_vec(buffer)
     }
 
-    fn give(&mut self, mut buffer: Vec<u8>) {
-        if self.bytes + buffer.capacity() <= SPARE_BYTES {
-            buffer.clear();
+    fn give(&mut self, bytes: Bytes) {
+        if !bytes.spilled() || self.bytes + bytes.capacity() > SPARE_BYTES {
+            return;
+        }
+        let mut buffer = bytes.into_vec();
+        buffer.clear();
+        // One that has grown belongs to the class that it certainly suffices for.
+        let class = (buffer.capacity() / MIN_BUFFER).checked_ilog2();
+        if let Some(list) = class.and_then(|class| self.buffers.get_mut(class as usize)) {
             self.bytes += buffer.capacity();
-            self.buffers.push(buffer);
+            list.push(buffer);
         }
     }
 
@@ -288,9 +313,9 @@ impl Chain {
 
     /// Memory that it takes.
     pub fn bytes(&self) -> u64 {
-        let buffers: usize = self.older.iter().map(|version| version.bytes.capacity()).sum();
+        let buffers: usize = self.older.iter().map(|version| heap_bytes(&version.bytes)).sum();
         let list = self.older.capacity() * size_of::<Version>();
-        (CHAIN_BYTES + self.newest.bytes.capacity() + buffers + list) as u64
+        (CHAIN_BYTES + heap_bytes(&self.newest.bytes) + buffers + list) as u64
     }
 
     /// May `me` change the record?

@@ -19,7 +19,7 @@ use wattle_buffer::{Error, Result, TreeId};
 /// Memory that a buffer takes before it goes to the file, bytes.
 const MEMORY_LIMIT: usize = 1 << 20;
 /// Memory that a cleared buffer keeps, bytes.
-const KEPT: usize = 16 << 10;
+const KEPT: usize = 64 << 10;
 /// Bytes of the length at the end of an entry. It counts the bytes before it.
 const LENGTH: usize = 4;
 
@@ -140,6 +140,13 @@ impl UndoBuffer {
         self.tail.push(kind);
         self.end_entry(start);
         Ok(())
+    }
+
+    /// The entry that was pushed last, until anything else is done: it is in memory.
+    pub fn pushed(&self) -> Option<UndoEntry<'_>> {
+        let (rest, len) = self.tail.split_last_chunk::<LENGTH>()?;
+        let start = rest.len().checked_sub(u32::from_le_bytes(*len) as usize)?;
+        Some(decode(&rest[start..]))
     }
 
     /// Adds something else to take back. `kind` is below 128.

@@ -9,7 +9,7 @@ use super::Txn;
 use crate::{
     catalog::OpenTree,
     engine::Core,
-    mvcc::{ConflictWith, Savepoint, TxnState, WriteCheck},
+    mvcc::{ConflictWith, Savepoint, TxnState, UndoEntry, WriteCheck},
 };
 use std::sync::Arc;
 use wattle_btree::{Author, Hint, Stop, is_ghost};
@@ -73,18 +73,23 @@ pub(crate) struct TxnAuthor<'t> {
     core: &'t Core,
     txn: &'t mut Txn,
     tree: &'t Arc<OpenTree>,
-    state: Arc<TxnState>,
-    before: Before,
+    /// Number of the transaction.
+    id: u64,
     /// The change will store the version of the record.
     first: bool,
-    /// Where the undo entry of a change that is not made yet begins.
+    /// Where the undo entry of a change that is not made yet begins. It is the last one, and holds
+    /// the record before the change.
     pending: Option<Savepoint>,
 }
 
 impl<'t> TxnAuthor<'t> {
     pub fn new(core: &'t Core, txn: &'t mut Txn, tree: &'t Arc<OpenTree>) -> TxnAuthor<'t> {
-        let state = txn.start_writing(core, tree);
-        TxnAuthor { core, txn, tree, state, before: Before::default(), first: false, pending: None }
+        let id = txn.start_writing(core, tree);
+        TxnAuthor { core, txn, tree, id, first: false, pending: None }
+    }
+
+    fn state(&self) -> &Arc<TxnState> {
+        self.txn.state.as_ref().expect("it is writing")
     }
 
     /// A transaction that has changed more than versions can be kept of takes the tree for itself.
@@ -92,7 +97,7 @@ impl<'t> TxnAuthor<'t> {
         if self.txn.version_bytes <= self.core.version_bytes / LARGE_SHARE {
             return Ok(());
         }
-        match self.tree.closed.close(self.state.id()) {
+        match self.tree.closed.close(self.id) {
             true => Ok(()),
             false => Err(conflict(self.tree, ConflictWith::Active)),
         }
@@ -141,16 +146,27 @@ impl Author for TxnAuthor<'_> {
     ) -> Result<(), Stop> {
         self.withdraw()?;
         self.close_tree_if_large()?;
-        let id = self.state.id();
+        let id = self.id;
         if self.tree.closed.is_closed_to(id) {
             return Err(conflict(self.tree, ConflictWith::Active));
         }
         let hint = header.version_hint();
         self.first = !self.tree.closed.is_owned_by(id);
         if hint > self.txn.snapshot {
-            let versions = &self.core.versions;
-            let id = self.tree.tree.id();
-            match versions.check(id, key, Some(&self.state), self.txn.snapshot) {
+            let check = || {
+                let (versions, id) = (&self.core.versions, self.tree.tree.id());
+                versions.check(id, key, Some(self.state()), self.txn.snapshot)
+            };
+            // Who has changed a record and is not within every snapshot has left something in the
+            // page, a ghost at least.
+            let check = match before {
+                Some(_) => check(),
+                None => {
+                    debug_assert!(self.txn.slot.is_cancelled() || check() == WriteCheck::Free);
+                    WriteCheck::Free
+                }
+            };
+            match check {
                 WriteCheck::Free => {}
                 WriteCheck::Own => self.first = false,
                 WriteCheck::Conflict(with) => return Err(conflict(self.tree, with)),
@@ -167,14 +183,11 @@ impl Author for TxnAuthor<'_> {
         let mark = self.txn.undo.mark();
         self.txn.undo.push(self.tree.tree.id(), self.first, key, before)?;
         self.pending = Some(mark);
-        if self.first {
-            self.before.set(before);
-        }
         Ok(())
     }
 
     fn txn(&self) -> u64 {
-        self.state.id()
+        self.id
     }
 
     fn is_auto(&self) -> bool {
@@ -185,13 +198,15 @@ impl Author for TxnAuthor<'_> {
         self.pending = None;
         self.txn.last_gsn = self.txn.last_gsn.max(leaf.gsn());
         if self.first {
-            let before = self.before.get();
+            let Some(UndoEntry::Change { before, .. }) = self.txn.undo.pushed() else {
+                unreachable!("the change was checked, which pushed its undo entry");
+            };
             let bytes = key.len() + before.map_or(0, |(bytes, _)| bytes.len()) + VERSION_OVERHEAD;
+            self.core.versions.push(self.tree.tree.id(), key, self.state(), before);
             self.txn.version_bytes += bytes as u64;
-            self.core.versions.push(self.tree.tree.id(), key, &self.state, before);
         }
         let header = leaf.header();
-        let mark = Hint::Txn(self.state.id());
+        let mark = Hint::Txn(self.id);
         let hint = match Hint::of(header.version_hint()) {
             hint if hint == mark => return,
             Hint::Unknown(changed) if self.core.oldest_writer() < changed => None,

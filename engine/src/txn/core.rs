@@ -151,16 +151,15 @@ impl Txn {
         if self.options.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
-    /// Before the first change: announces the transaction to everyone.
-    pub fn start_writing(&mut self, core: &Core, tree: &Arc<OpenTree>) -> Arc<TxnState> {
+    /// Before a change: announces the transaction to everyone, if that is the first. Gives its number.
+    pub fn start_writing(&mut self, core: &Core, tree: &Arc<OpenTree>) -> u64 {
         if !self.trees.iter().any(|open| Arc::ptr_eq(open, tree)) {
             self.trees.push(tree.clone());
         }
-        if let Some(state) = &self.state {
-            return state.clone();
+        if self.state.is_none() {
+            self.start_system(core);
         }
-        self.start_system(core);
-        self.state.clone().expect("just made")
+        self.state.as_ref().map_or(0, |state| state.id())
     }
 
     /// Before the first change of records that only the engine reads.
