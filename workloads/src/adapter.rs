@@ -3,10 +3,13 @@
 use std::cell::Cell;
 use std::future::Future;
 use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
 
 use wattle::{
     AsyncSession, AsyncTransaction, Engine, Error, Session, Ticket, Transaction, Tree, TxnOptions,
 };
+
+use wattle_buffer::Pool;
 
 use crate::driver::alarm;
 use crate::driver::store::{
@@ -33,6 +36,7 @@ pub struct BlockingClient {
     session: Session,
     pipelined: bool,
     pending: Cell<Option<Ticket>>,
+    pool: Arc<Pool>,
 }
 
 impl BlockingClient {
@@ -63,6 +67,15 @@ impl Pending for Ticket {
 pub struct TaskClient {
     session: AsyncSession,
     buffer: Cell<Vec<u8>>,
+    pool: Arc<Pool>,
+}
+
+/// A pool whose evictors are at work has fewer free frames than one of this many.
+const PAGING_SHARE: usize = 16;
+
+#[inline]
+fn is_paging(pool: &Pool) -> bool {
+    pool.free_frames() < pool.frames() / PAGING_SHARE
 }
 
 impl Store for EngineStore {
@@ -80,12 +93,17 @@ impl Store for EngineStore {
 
     fn session(&self) -> StoreResult<BlockingClient> {
         let (session, pending) = (self.engine.session()?, Cell::new(None));
-        Ok(BlockingClient { session, pipelined: self.pipelined, pending })
+        let pool = self.engine.pool().clone();
+        Ok(BlockingClient { session, pipelined: self.pipelined, pending, pool })
     }
 
     fn task_clients(&self, tasks: usize) -> StoreResult<Vec<TaskClient>> {
         let session = self.engine.async_session()?;
-        let client = |_| TaskClient { session: session.clone(), buffer: Cell::new(Vec::new()) };
+        let client = |_| TaskClient {
+            session: session.clone(),
+            buffer: Cell::new(Vec::new()),
+            pool: self.engine.pool().clone(),
+        };
         Ok((0..tasks).map(client).collect())
     }
 
@@ -219,6 +237,10 @@ impl Client for BlockingClient {
             found += 1;
         }
         Ok(found)
+    }
+
+    fn is_paging(&self) -> bool {
+        is_paging(&self.pool)
     }
 
     async fn pause(&self) {
@@ -375,6 +397,10 @@ impl Client for TaskClient {
         };
         self.session.scan(tree, bounds, Direction::Forward, visit).await?;
         Ok(found)
+    }
+
+    fn is_paging(&self) -> bool {
+        is_paging(&self.pool)
     }
 
     async fn pause(&self) {

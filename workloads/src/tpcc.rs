@@ -12,6 +12,7 @@ pub mod delivery;
 pub mod load;
 pub mod meta;
 pub mod mix;
+pub mod near;
 pub mod new_order;
 pub mod order_status;
 pub mod payment;

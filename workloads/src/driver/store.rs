@@ -98,6 +98,9 @@ pub trait Client {
         limit: usize,
         visit: impl FnMut(&[u8], &[u8]),
     ) -> StoreResult<usize>;
+    /// Whether calls may have to wait for pages: the data are larger than memory, or memory has just
+    /// become full.
+    fn is_paging(&self) -> bool;
     /// Lets others run: the other tasks of this thread, or other threads for a blocking client.
     async fn pause(&self);
 }

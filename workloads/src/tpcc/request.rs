@@ -24,6 +24,13 @@ pub enum Request {
     StockLevel(StockLevel),
 }
 
+impl Request {
+    /// Whether it changes nothing.
+    pub fn only_reads(&self) -> bool {
+        matches!(self, Request::OrderStatus(_) | Request::StockLevel(_))
+    }
+}
+
 /// A line that is ordered.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Line {

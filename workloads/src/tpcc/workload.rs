@@ -7,7 +7,7 @@ use super::mix::{Deck, Mix};
 use super::random::{Constants, between};
 use super::request::{Inputs, Request};
 use super::schema::{Table, Tables};
-use super::{delivery, new_order, order_status, payment, stock_level};
+use super::{delivery, near, new_order, order_status, payment, stock_level};
 use crate::driver::failure::Failure;
 use crate::driver::measure::{Done, Workload};
 use crate::driver::store::{Access, Client, Stop, StoreError, Txn};
@@ -16,8 +16,9 @@ use crate::rng::Rng;
 /// Streams of random numbers below this belong to the load phase.
 const FIRST_RUN_STREAM: u64 = 1 << 32;
 
-/// After so many conflicts in a row a transaction waits no longer than before.
-const MAX_PAUSES: u32 = 8;
+/// Each conflict in a row doubles the number of pauses before the next try, up to two to this power:
+/// some milliseconds of a task. Whoever is in the way may be waiting for pages.
+const MAX_DOUBLINGS: u32 = 6;
 
 /// How a transaction ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -116,6 +117,13 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Tpcc<'_, T> {
         terminal.payments = terminal.payments.wrapping_add(1);
         let date = now();
         let mut conflicts = 0;
+        if client.is_paging() && !request.only_reads() {
+            match self.bring_near(&request, terminal, client).await {
+                // A row is missing, or the snapshot is too old: the transaction will say so itself.
+                Ok(()) | Err(Halt::Wrong(_) | Halt::Stop(Stop::Conflict)) => {}
+                Err(Halt::Stop(Stop::Failed(error))) => return Err(error.into()),
+            }
+        }
         loop {
             match self.attempt(&request, date, terminal, client).await {
                 Ok(outcome) => {
@@ -124,7 +132,7 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Tpcc<'_, T> {
                 }
                 Err(Halt::Stop(Stop::Conflict)) => {
                     // Whoever was first needs a moment to end.
-                    for _ in 0..=conflicts.min(MAX_PAUSES) {
+                    for _ in 0..1 << conflicts.min(MAX_DOUBLINGS) {
                         client.pause().await;
                     }
                     conflicts += 1;
@@ -137,6 +145,19 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Tpcc<'_, T> {
 }
 
 impl<T: Sync> Tpcc<'_, T> {
+    /// Reads the rows of a transaction before it begins.
+    async fn bring_near<C: Client<Table = T>>(
+        &self,
+        request: &Request,
+        terminal: &mut Terminal,
+        client: &C,
+    ) -> Result<(), Halt> {
+        let txn = client.begin(Access::ReadOnly).await?;
+        let near = near::bring_near(&txn, self.tables, request, &mut terminal.customers).await;
+        txn.abort().await?;
+        near
+    }
+
     /// Tries a transaction once.
     #[inline]
     async fn attempt<C: Client<Table = T>>(
@@ -146,10 +167,7 @@ impl<T: Sync> Tpcc<'_, T> {
         terminal: &mut Terminal,
         client: &C,
     ) -> Result<Outcome, Halt> {
-        let access = match request {
-            Request::OrderStatus(_) | Request::StockLevel(_) => Access::ReadOnly,
-            _ => Access::ReadWrite,
-        };
+        let access = if request.only_reads() { Access::ReadOnly } else { Access::ReadWrite };
         let mut txn = client.begin(access).await?;
         let tie = u32::from(terminal.number) << 16 | u32::from(terminal.payments);
         let tables = self.tables;

@@ -355,6 +355,10 @@ impl Client for MapClient {
         Ok(pairs.map(|(key, value)| visit(key, value)).count())
     }
 
+    fn is_paging(&self) -> bool {
+        self.takes_turns
+    }
+
     async fn pause(&self) {
         if self.takes_turns {
             one_turn().await;
