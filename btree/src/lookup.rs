@@ -12,7 +12,7 @@ use crate::{
     tree::{Step, Stop, Tree},
     view::{Seen, View},
 };
-use wattle_buffer::{Optimistic, Swip, Target};
+use wattle_buffer::{Fault, Optimistic, Swip, Target};
 
 /// Where the value of a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +25,10 @@ pub enum Found {
 
 /// Most keys of one round of [`Tree::multi_get_step`]: enough to hide the latency of memory.
 pub const MULTI_GET: usize = 32;
+/// Most pages that one round asks for at once.
+const READS_AT_ONCE: usize = 16;
+/// Nor are they more than this part of the pool.
+const READ_SHARE: usize = 32;
 
 impl Tree {
     /// Looks `key` up and copies its value, as `view` sees it, to the end of `value`.
@@ -110,7 +114,8 @@ impl Tree {
     /// fault or a restart and goes on with the others.
     ///
     /// All look-ups take one level at a time, and each prefetches its next node before the others
-    /// take their turn: the misses of one batch overlap instead of adding up.
+    /// take their turn: the misses of one batch overlap instead of adding up. So do the reads of pages
+    /// that are not in memory, [`READS_AT_ONCE`] of them.
     ///
     /// # Panics
     /// With more than [`MULTI_GET`] keys.
@@ -130,11 +135,15 @@ impl Tree {
         // A look-up that fails leaves the batch, the others go on.
         let mut active = !*done & low_bits(keys.len());
         let mut stopped = None;
-        let mut stop = |active: &mut u32, i: usize, why: Stop| {
+        // Frames that wait for this step to run again must not be all that there are.
+        let most_reads = READS_AT_ONCE.min(self.pool.frames() / READ_SHARE).max(1);
+        let mut reads = Vec::new();
+        let mut stop = |active: &mut u32, reads: &mut Vec<Fault>, i: usize, why: Stop| {
             *active &= !(1 << i);
-            // A fault is worth more than a restart: it owns a read.
-            if !matches!(stopped, Some(Stop::Fault(_) | Stop::Error(_))) {
-                stopped = Some(why);
+            match why {
+                Stop::Fault(fault @ Fault::Read(_)) => reads.push(fault),
+                why if !matches!(stopped, Some(Stop::Error(_))) => stopped = Some(why),
+                _ => {}
             }
         };
         for level in (0..height).rev() {
@@ -146,18 +155,21 @@ impl Tree {
                         next[i] = Swip(node.swip(position));
                         match next[i].target() {
                             Target::Hot(frame) => self.prefetch_node(frame, level),
+                            Target::Evicted(_) if reads.len() >= most_reads => {
+                                stop(&mut active, &mut reads, i, Stop::Restart);
+                            }
                             Target::Evicted(_) => match self.child(nodes[i], position) {
                                 // Goes on at once: however fast it is evicted again, each read
                                 // serves one key. The others below this parent run again.
                                 Ok(path) if path.node_ref().level() == level => {
                                     nodes[i] = path.node;
                                 }
-                                Ok(_) => stop(&mut active, i, Stop::Restart),
-                                Err(why) => stop(&mut active, i, why),
+                                Ok(_) => stop(&mut active, &mut reads, i, Stop::Restart),
+                                Err(why) => stop(&mut active, &mut reads, i, why),
                             },
                         }
                     }
-                    Err(why) => stop(&mut active, i, why),
+                    Err(why) => stop(&mut active, &mut reads, i, why),
                 }
             }
             for i in bits(active) {
@@ -167,7 +179,7 @@ impl Tree {
                     Ok(child) if NodeRef::from(child.page()).level() == level => {
                         nodes[i] = child;
                     }
-                    _ => stop(&mut active, i, Stop::Restart),
+                    _ => stop(&mut active, &mut reads, i, Stop::Restart),
                 }
             }
         }
@@ -184,10 +196,17 @@ impl Tree {
                     *done |= 1 << i;
                     report(i, found.map(|found| (found, value.as_slice())));
                 }
-                Err(why) => stop(&mut active, i, why),
+                Err(why) => stop(&mut active, &mut reads, i, why),
             }
         }
-        stopped.map_or(Ok(()), Err)
+        // A read is worth more than a restart: this step owns it.
+        match (stopped, reads.len()) {
+            (Some(Stop::Error(error)), _) => Err(Stop::Error(error)),
+            (None, 0) => Ok(()),
+            (Some(why), 0) => Err(why),
+            (_, 1) => Err(Stop::Fault(reads.remove(0))),
+            _ => Err(Stop::Faults(reads)),
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! - a value;
 //! - [`Stop::Restart`]: an optimistic read did not validate; run it again;
 //! - [`Stop::Fault`]: it needs a page or room; resolve the fault, run it again;
+//! - [`Stop::Faults`]: it needs several pages at once; the same;
 //! - [`Stop::Log`]: the log buffer of the session is full; wait for a flush, run it again;
 //! - [`Stop::Error`]: it cannot be done, and nothing was changed.
 
@@ -26,6 +27,9 @@ pub enum Stop {
     Restart,
     /// Resolve, then run the step again.
     Fault(Fault),
+    /// Resolve all of them, all at once if that is possible, then run the step again. They are reads that
+    /// this step owns: it waits for no other.
+    Faults(Vec<Fault>),
     /// Wait until the log has taken what this session logged, then run the step again.
     Log,
     /// The operation failed and changed nothing.
@@ -70,6 +74,9 @@ fn run_again<T>(cx: &Context, mut stop: Stop, mut step: impl FnMut(u32) -> Step<
         match stop {
             Stop::Restart => restarted(&cx.worker, &mut restarts),
             Stop::Fault(fault) => cx.worker.resolve(fault)?,
+            Stop::Faults(faults) => {
+                faults.into_iter().try_for_each(|fault| cx.worker.resolve(fault))?;
+            }
             Stop::Log => wait_log(cx)?,
             Stop::Error(error) => return Err(error),
         }

@@ -13,11 +13,12 @@ use crate::{
 };
 use std::{
     cell::Cell,
-    future::Future,
+    future::{Future, poll_fn},
     io,
     ops::{Bound, ControlFlow},
     rc::Rc,
     sync::Arc,
+    task::Poll,
 };
 use wattle_btree::{Context, Cursor, Direction, Journal, Mode};
 use wattle_buffer::{
@@ -61,6 +62,26 @@ impl Resolve for AsyncSession {
     async fn resolve(&self, fault: Fault) -> Result<()> {
         self.shared.turn.set(0);
         self.cx().worker.resolve_async(fault).await
+    }
+    async fn resolve_all(&self, faults: Vec<Fault>) -> Result<()> {
+        self.shared.turn.set(0);
+        let worker = &self.cx().worker;
+        let mut reads: Vec<_> =
+            faults.into_iter().map(|fault| Box::pin(worker.resolve_async(fault))).collect();
+        let mut outcome = Ok(());
+        poll_fn(|context| {
+            reads.retain_mut(|read| match read.as_mut().poll(context) {
+                Poll::Pending => true,
+                Poll::Ready(read) => {
+                    let before = std::mem::replace(&mut outcome, Ok(()));
+                    outcome = before.and(read);
+                    false
+                }
+            });
+            if reads.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        outcome
     }
     async fn wait_log(&self) -> Result<()> {
         self.shared.turn.set(0);

@@ -37,6 +37,15 @@ pub(crate) trait Resolve {
     fn cx(&self) -> &Context;
     /// Waits for a page or for room.
     fn resolve(&self, fault: Fault) -> impl Future<Output = Result<()>>;
+    /// Waits for several pages that the operation reads itself: here for one after the other.
+    fn resolve_all(&self, faults: Vec<Fault>) -> impl Future<Output = Result<()>> {
+        async {
+            for fault in faults {
+                self.resolve(fault).await?;
+            }
+            Ok(())
+        }
+    }
     /// Waits until the log has taken what was logged.
     fn wait_log(&self) -> impl Future<Output = Result<()>>;
     /// Waits for a commit to be durable.
@@ -90,6 +99,7 @@ pub(crate) async fn run_again<R: Resolve, T>(
         match stop {
             Stop::Restart => btree::restarted(&session.cx().worker, &mut restarts),
             Stop::Fault(fault) => session.resolve(fault).await?,
+            Stop::Faults(faults) => session.resolve_all(faults).await?,
             Stop::Log => session.wait_log().await?,
             Stop::Error(error) => return Err(error),
         }
