@@ -16,6 +16,10 @@
 //! A crash in between leaves the checkpoint before valid: it reads neither the pages' new contents
 //! as wrong (their changes are in the log, from whole images on) nor the new bitmaps at all.
 //!
+//! A sync of the pages that fails is not tried again, by this or another checkpoint: the kernel may
+//! regard what it was to write as written, so that the next one succeeds and proves nothing. The engine
+//! stops, and the store is recovered from the checkpoint before.
+//!
 //! A checkpoint begins when the log has grown by half of its limit since the last one began, and it
 //! is spread over about a quarter of the time in which the log grows by its limit. An idle store is
 //! checkpointed once after a while, so that it does not keep a log.
@@ -257,6 +261,8 @@ impl Core {
     fn checkpoint(&self, time: Option<Duration>, flags: u8) -> Result<u64> {
         let log = self.log.as_ref().expect("only with a log");
         let mut state = self.checkpoints.state.lock();
+        // The one before may have failed in a way that cannot be undone.
+        self.check_alive()?;
         let begun = Instant::now();
         // 1. A new epoch. Nothing that a transaction logged from here on is older.
         let epoch = log.begin_checkpoint()?;
@@ -278,7 +284,7 @@ impl Core {
         // 3. Durable. Room that is reserved from here on is not, so it is not counted. Pages there come
         //    into use by records behind E.
         let capacity = self.pool.allocator().counts().0;
-        self.file.sync()?;
+        self.sync_pages()?;
         log.flush_now()?;
         // 4. Bitmaps.
         let settled = log.durable_epoch();
@@ -323,6 +329,15 @@ impl Core {
         let took = begun.elapsed().as_millis() as u64;
         tracing::debug!(epoch, undo_epoch, written, took_ms = took, "checkpoint");
         Ok(written)
+    }
+
+    /// Makes all pages durable that were written. When that fails, nothing may be changed any more.
+    pub fn sync_pages(&self) -> Result<()> {
+        let synced = self.file.sync();
+        if let Err(error) = &synced {
+            self.poison(&format!("what was written may be lost: {error}"));
+        }
+        synced
     }
 
     /// Sleeps such that writing `total` pages takes `time`.

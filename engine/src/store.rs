@@ -153,6 +153,8 @@ pub struct StoreFile {
     pub path: PathBuf,
     /// The pages.
     pub storage: Arc<dyn Storage>,
+    /// Why pages cannot be made durable any more.
+    sync_failed: Mutex<Option<Error>>,
     /// The log.
     log: LogPlace,
     /// Held for its lock.
@@ -168,7 +170,7 @@ impl StoreFile {
         };
         if io == IoKind::Memory {
             let log = LogPlace::Directory(io, path.join(LOG_DIRECTORY));
-            return Ok(StoreFile { path: path.into(), storage: storage(path)?, log, _lock: None });
+            return Ok(StoreFile::new(path.into(), storage(path)?, log, None));
         }
         let not_a_store =
             |why: &str| Error::NotAStore { path: path.to_path_buf(), why: why.to_string() };
@@ -226,13 +228,17 @@ impl StoreFile {
                 .map_err(|error| Error::io(format_args!("sync {}", directory.display()), error))?;
         }
         let log = LogPlace::Directory(io, path.join(LOG_DIRECTORY));
-        Ok(StoreFile { path: path.into(), storage: storage(&data)?, log, _lock: Some(lock) })
+        Ok(StoreFile::new(path.into(), storage(&data)?, log, Some(lock)))
+    }
+
+    fn new(path: PathBuf, storage: Arc<dyn Storage>, log: LogPlace, lock: Option<File>) -> Self {
+        StoreFile { path, storage, sync_failed: Mutex::default(), log, _lock: lock }
     }
 
     /// A store on storages that the caller made, for tests.
     pub fn on(storage: Arc<dyn Storage>, log: Arc<dyn LogStorage>) -> StoreFile {
         let path = PathBuf::from(format!("({} storage)", storage.name()));
-        StoreFile { path, storage, log: LogPlace::Storage(log), _lock: None }
+        StoreFile::new(path, storage, LogPlace::Storage(log), None)
     }
 
     /// Opens the log. `exists`: it must be there already.
@@ -515,9 +521,20 @@ impl StoreFile {
     }
 
     /// Makes everything written so far durable.
+    ///
+    /// # Errors
+    /// Once it has failed it fails for ever: the kernel may regard what it was to write as written, so
+    /// that another sync succeeds and proves nothing. One at a time, because only one of two may be
+    /// told of a failure.
     pub fn sync(&self) -> Result<()> {
-        let action = || format!("sync {}", self.path.display());
-        self.storage.sync().map_err(|error| Error::io(action(), error))
+        let mut failed = self.sync_failed.lock();
+        if let Some(error) = &*failed {
+            return Err(Error::Poisoned(format!("what was written may be lost: {error}")));
+        }
+        self.storage.sync().map_err(|error| {
+            let error = Error::io(format_args!("sync {}", self.path.display()), error);
+            failed.insert(error).clone()
+        })
     }
 
     /// Reads a page as it is.
