@@ -239,3 +239,55 @@ fn a_failed_creation_is_tried_again() {
     log.flush_now().expect("it waits for the second try");
     assert!(log.stats().segments > 2);
 }
+
+#[test]
+fn a_segment_that_is_there_although_making_it_failed_is_made_again() {
+    for n in [2, 3] {
+        let plan = FaultPlan::new(1).nth(Op::LogCreate, n, Fault::Unsettled(ErrorKind::Other));
+        let (device, storage) = device(plan);
+        let log = start(&storage, LogStart::default());
+        let appender = log.appender();
+        for id in 1..60 {
+            append(&appender, id, 10_000);
+        }
+        let last = log.epoch();
+        log.request(last, Urgency::Now);
+        until("durable", || log.durable_epoch() >= last);
+        until("room", || appender.check_room().is_ok());
+        assert!(log.stats().segments > 3);
+        // Nobody relies on a segment that a power cut takes.
+        let left: Arc<dyn LogStorage> = Arc::new(device.crash(1));
+        let (flushes, _) = read(&left, 1).expect("a good log");
+        assert_eq!(records(&flushes).len(), 59, "creation {n}");
+    }
+}
+
+#[test]
+fn a_segment_that_is_gone_although_removing_it_failed_does_not_keep_the_others() {
+    let faults = [
+        Fault::Unsettled(ErrorKind::Other),
+        Fault::Error(ErrorKind::Other),
+        Fault::Latency(Duration::ZERO),
+    ];
+    for fault in faults {
+        let (device, storage) = device(FaultPlan::new(1).nth(Op::LogRemove, 1, fault));
+        let log = start(&storage, LogStart::default());
+        let appender = log.appender();
+        let mut turn = |first: u64| {
+            for id in first..first + 60 {
+                append(&appender, id, 10_000);
+            }
+            log.flush_now().expect("a flush")
+        };
+        let first = turn(1);
+        assert!(log.stats().segments > 3);
+        log.truncate(first + 1);
+        until("the first is removed, or was tried", || device.counters().log_removals > 0);
+        let second = turn(61);
+        log.truncate(second + 1);
+        until("one segment is left", || log.stats().segments == 1);
+        let left = storage.segments().expect("segments").len();
+        assert!(left <= 2, "{fault:?}: {left} segments, the next one included");
+        log.close().expect("closed");
+    }
+}
