@@ -9,6 +9,7 @@ use crate::{
     checkpoint::Checkpoints,
     janitor::{Janitor, Kept},
     mvcc::{Clock, Snapshots, UndoBuffer, Versions},
+    opening::Opening,
     options::Options,
     recover,
     session::{Session, SessionState},
@@ -205,8 +206,10 @@ impl Core {
             // Twice: what the first round rolls back or removes, the second clears away.
             let cx = self.context();
             self.janitor_round(&cx);
-            if let Some(log) = &self.log {
-                log.flush_now()?;
+            if let Some(log) = &self.log
+                && let Err(error) = log.flush_now()
+            {
+                return self.abandon(error.to_string());
             }
             self.janitor_round(&cx);
         }
@@ -386,6 +389,7 @@ impl Engine {
             }
             None => None,
         };
+        let mut opening = Opening::new(&forest, log.as_ref());
         match &log {
             Some(log) => assert!(barrier.log.set(log.clone()).is_ok(), "set once"),
             None => {
@@ -403,7 +407,7 @@ impl Engine {
         }
         let newest = ids.clone();
         forest.set_clock(move || newest.now());
-        let background = Background::start(&pool)?;
+        opening.started(Background::start(&pool)?);
         let cx = Context::new(pool.worker(), Journal::new(log.as_ref()));
         let merges = Context::new(pool.worker(), Journal::new(log.as_ref()));
         forest.merge_in(Some(merges));
@@ -445,7 +449,7 @@ impl Engine {
             numbers: AtomicU64::new(1),
             poisoned: AtomicBool::new(false),
             why_poisoned: Mutex::default(),
-            background: Mutex::new(Some(background)),
+            background: Mutex::new(opening.done()),
             closed: Mutex::new(false),
         });
         // 4. Transactions that had not ended, and drops.

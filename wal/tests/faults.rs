@@ -273,7 +273,7 @@ fn a_segment_that_is_gone_although_removing_it_failed_does_not_keep_the_others()
         let (device, storage) = device(FaultPlan::new(1).nth(Op::LogRemove, 1, fault));
         let log = start(&storage, LogStart::default());
         let appender = log.appender();
-        let mut turn = |first: u64| {
+        let turn = |first: u64| {
             for id in first..first + 60 {
                 append(&appender, id, 10_000);
             }
