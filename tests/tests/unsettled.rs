@@ -204,3 +204,22 @@ fn a_store_can_be_recovered_whatever_failed_at_the_first_attempt() {
     let failures = open_with_each_failure(&copy, &check, &watchdog);
     assert!(failures > 30, "{failures} failures");
 }
+
+#[test]
+fn a_flush_whose_sync_failed_is_written_again_before_pages_follow_it() {
+    let watchdog = Watchdog::start("failed sync", Duration::from_secs(30));
+    let device = Arc::new(killed());
+    let engine = open(&device);
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    device.set_plan(FaultPlan::new(1).nth(Op::LogSync, 1, UNSETTLED));
+    let error = session.put(&tree, &7u32.to_be_bytes(), &value(7, 5)).expect_err("the sync fails");
+    assert!(matches!(error, Error::CommitUnknown(_)), "{error:?}");
+    drop((session, tree));
+    engine.close().expect_err("the log has failed");
+    // The next process reads the flush, which is not on the device, and no sync will bring it there.
+    let copy = || device.crash_as(1, Cut::Process);
+    let check = |device, what: &str| assert_recovers(&device, what);
+    let failures = open_with_each_failure(&copy, &check, &watchdog);
+    assert!(failures > 20, "{failures} failures");
+}
