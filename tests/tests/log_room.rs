@@ -1,0 +1,79 @@
+//! A log that gets no further segment, for whatever reason: changes are refused, what began is rolled
+//! back in the rest of the last segment, and everything goes on when there is room again.
+
+use std::{
+    io::ErrorKind,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use wattle::{
+    Durability, Engine, Error, MIN_LOG_BYTES, Session, Tree,
+    io::{Cut, Fault, FaultPlan, Op, SimStorage},
+};
+use wattle_tests::harness::{Device, Watchdog, assert_verified, small_pool};
+
+fn open(device: &Arc<SimStorage>) -> Engine {
+    let options = small_pool(256).log_bytes(MIN_LOG_BYTES).durability(Durability::Group);
+    Device::sim(device).open(options).expect("open")
+}
+
+fn put(session: &Session, tree: &Tree, key: u32) -> Result<(), Error> {
+    session.put(tree, &key.to_be_bytes(), &[key as u8; 500])
+}
+
+#[test]
+fn a_log_that_cannot_grow_refuses_changes_and_lets_transactions_roll_back() {
+    for kind in [ErrorKind::StorageFull, ErrorKind::Other, ErrorKind::PermissionDenied] {
+        for fault in [Fault::Error(kind), Fault::Unsettled(kind)] {
+            let watchdog = Watchdog::start("a log without room", Duration::from_secs(20));
+            let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
+            let engine = open(&device);
+            let tree = engine.tree("tree").expect("tree");
+            let session = engine.session().expect("session");
+            put(&session, &tree, 0).expect("put");
+            let mut txn = engine.begin().expect("begin");
+            for key in 0..20u32 {
+                txn.put(&tree, &key.to_be_bytes(), b"to be taken back").expect("put");
+            }
+            device.set_plan(FaultPlan::new(1).always(Op::LogCreate, fault));
+            let mut key = 100;
+            let error = loop {
+                match put(&session, &tree, key) {
+                    Ok(()) => key += 1,
+                    Err(error) => break error,
+                }
+                watchdog.step();
+                assert!(key < 10_000, "the log never ends");
+            };
+            let full = matches!(error, Error::DiskFull { .. });
+            assert_eq!(full, kind == ErrorKind::StorageFull, "{error:?}");
+            let says = error.to_string();
+            assert!(says.contains("make log segment") && says.contains("injected"), "{says}");
+            txn.abort().unwrap_or_else(|error| panic!("{fault:?}: {error}"));
+            let found = session.get(&tree, &0u32.to_be_bytes()).expect("get");
+            assert_eq!(found, Some(vec![0; 500]), "it was taken back");
+            device.heal();
+            let since = Instant::now();
+            while let Err(error) = put(&session, &tree, key) {
+                assert!(since.elapsed() < Duration::from_secs(10), "{error}");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            drop((session, tree));
+            // Before and after it is closed.
+            let left = Arc::new(device.crash_as(1, Cut::Nothing));
+            engine.close().expect("close");
+            for device in [left, device] {
+                let engine = open(&device);
+                let tree = engine.tree("tree").expect("tree");
+                let session = engine.session().expect("session");
+                for key in [0].into_iter().chain(100..=key) {
+                    let found = session.get(&tree, &key.to_be_bytes()).expect("get");
+                    assert_eq!(found, Some(vec![key as u8; 500]), "{fault:?}: record {key}");
+                }
+                assert_eq!(session.scan(&tree).expect("scan").count() as u32, key - 98);
+                drop((session, tree));
+                assert_verified(&engine);
+            }
+        }
+    }
+}
