@@ -5,8 +5,8 @@ mod common;
 
 use common::*;
 use std::{
-    io::ErrorKind,
-    sync::{Arc, mpsc},
+    io::{self, ErrorKind},
+    sync::{Arc, Mutex, mpsc},
     task::{Poll, Wake, Waker},
     thread,
     time::{Duration, Instant},
@@ -290,4 +290,56 @@ fn a_segment_that_is_gone_although_removing_it_failed_does_not_keep_the_others()
         assert!(left <= 2, "{fault:?}: {left} segments, the next one included");
         log.close().expect("closed");
     }
+}
+
+/// A device whose segments are made until it is told to panic.
+struct Panics {
+    device: SimStorage,
+    wait: Mutex<mpsc::Receiver<()>>,
+}
+
+impl LogStorage for Panics {
+    fn segments(&self) -> io::Result<Vec<(u64, u64)>> {
+        self.device.segments()
+    }
+    fn create(&self, segment: u64, bytes: u64) -> io::Result<()> {
+        self.device.create(segment, bytes)
+    }
+    fn create_beside(&self, _: u64, _: u64, _: &mut dyn FnMut(u64)) -> io::Result<()> {
+        let told = self.wait.lock().expect("no panic yet").recv();
+        panic!("making a segment: {told:?}");
+    }
+    fn remove(&self, segment: u64) -> io::Result<()> {
+        LogStorage::remove(&self.device, segment)
+    }
+    fn read(&self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        LogStorage::read(&self.device, segment, offset, into)
+    }
+    fn write(&self, segment: u64, writes: &[(u64, &[u8])]) -> io::Result<()> {
+        LogStorage::write(&self.device, segment, writes)
+    }
+    fn sync(&self, segment: u64) -> io::Result<()> {
+        LogStorage::sync(&self.device, segment)
+    }
+}
+
+#[test]
+fn nothing_is_durable_that_came_after_the_log_failed() {
+    let (sender, receiver) = mpsc::channel();
+    let device = SimStorage::new(FaultPlan::new(1));
+    let storage: Arc<dyn LogStorage> = Arc::new(Panics { device, wait: Mutex::new(receiver) });
+    let log = start(&storage, LogStart::default());
+    let appender = log.appender();
+    append(&appender, 1, 100);
+    log.flush_now().expect("a flush");
+    // The flusher has nothing to do for a while when another thread of the log fails.
+    append(&appender, 2, 100);
+    sender.send(()).expect("it waits");
+    until("poisoned", || log.is_poisoned().is_some());
+    append(&appender, 3, 100);
+    let after = log.epoch();
+    thread::sleep(Duration::from_millis(250));
+    let result = log.wait_durable(after);
+    assert!(matches!(result, Err(Error::Poisoned(_))), "{result:?}");
+    assert!(log.is_poisoned().expect("poisoned").contains("panicked"));
 }
