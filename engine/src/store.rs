@@ -177,6 +177,7 @@ impl StoreFile {
         let data = path.join(DATA_FILE);
         let failed =
             |what: &str, error| Error::io(format_args!("{what} {}", path.display()), error);
+        let directories = directories_to_sync(path);
         match std::fs::metadata(path) {
             Ok(meta) if !meta.is_dir() => return Err(not_a_store("it is not a directory")),
             Ok(_) if data.is_file() => {}
@@ -221,9 +222,8 @@ impl StoreFile {
             _ => {}
         }
         // The new directory entries must survive a power cut as well.
-        for directory in [Some(path), path.parent().filter(|p| !p.as_os_str().is_empty())] {
-            let Some(directory) = directory else { continue };
-            File::open(directory)
+        for directory in directories {
+            File::open(&directory)
                 .and_then(|directory| directory.sync_all())
                 .map_err(|error| Error::io(format_args!("sync {}", directory.display()), error))?;
         }
@@ -555,6 +555,23 @@ impl StoreFile {
     }
 }
 
+/// The directories in which entries are new when a store is made at `path`: its own, and all others up to
+/// the first that is there already.
+fn directories_to_sync(path: &Path) -> Vec<PathBuf> {
+    let mut directories = vec![path.to_path_buf()];
+    let mut at = path;
+    while let Some(parent) = at.parent() {
+        // That of a relative path of one part.
+        let here = parent.as_os_str().is_empty();
+        directories.push(if here { PathBuf::from(".") } else { parent.to_path_buf() });
+        if here || parent.exists() {
+            break;
+        }
+        at = parent;
+    }
+    directories
+}
+
 /// Which of the two copies of the bitmap of each group is the valid one, and its sequence.
 #[derive(Clone, Debug, Default)]
 pub struct BitmapCopies {
@@ -618,6 +635,20 @@ mod tests {
     use super::*;
 
     const PAGE: &str = include_str!("../../buffer/FORMAT.md");
+
+    #[test]
+    fn every_directory_that_is_made_for_a_store_is_synced_and_the_one_above() {
+        let list = |path: &Path| directories_to_sync(path);
+        assert_eq!(list(Path::new("orders.wattle")), [Path::new("orders.wattle"), Path::new(".")]);
+        let dir = tempfile::tempdir().expect("a directory");
+        let made = |parts: &[&str]| parts.iter().fold(dir.path().to_path_buf(), |at, p| at.join(p));
+        let path = made(&["a", "b", "c"]);
+        let all = [made(&["a", "b", "c"]), made(&["a", "b"]), made(&["a"]), made(&[])];
+        assert_eq!(list(&path), all);
+        StoreFile::open(&path, IoKind::Threads, true).expect("made");
+        assert_eq!(list(&path), all[..2]);
+        assert_eq!(list(Path::new("/")), [Path::new("/")]);
+    }
 
     #[test]
     fn the_format_page_has_the_numbers_of_the_code() {
