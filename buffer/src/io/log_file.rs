@@ -128,7 +128,9 @@ impl FileLog {
             let _ = fs::remove_file(&unfinished);
             return Err(error);
         }
-        sync_directory(&self.directory)
+        sync_directory(&self.directory)?;
+        // Opened now, when that may fail, and not by the first write.
+        self.segment(segment).map(drop)
     }
 }
 
