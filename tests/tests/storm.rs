@@ -1,0 +1,280 @@
+//! Everything at once, with epochs and checkpoints that follow each other as fast as they can: transfers
+//! with savepoints, large values, trees that are made, loaded and dropped, tasks that are given up half
+//! way, backups. Meanwhile the power is cut again and again: each time the store opens, is sound, has what
+//! was acknowledged, and no money is lost.
+
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
+    },
+    task::{Context, Waker},
+    time::{Duration, Instant},
+};
+use wattle::{
+    Durability, Engine, Error, MIN_LOG_BYTES, Options, Tree,
+    io::{Cut, FaultPlan, SimStorage},
+};
+use wattle_tests::harness::{Device, Random, Watchdog, assert_verified, rounds, seed, small_pool};
+
+const ACCOUNTS: u64 = 60;
+const BALANCE: i64 = 1000;
+const MOVERS: usize = 2;
+
+fn options(frames: u64, durability: Durability) -> Options {
+    small_pool(frames).log_bytes(MIN_LOG_BYTES).durability(durability)
+}
+
+fn balance(value: &[u8]) -> i64 {
+    i64::from_le_bytes(value[..8].try_into().expect("8 bytes"))
+}
+
+/// Whether an operation may fail like this when others do the same.
+fn is_harmless(error: &Error) -> bool {
+    matches!(error, Error::Conflict(_) | Error::SnapshotTooOld(_) | Error::MustAbort(_))
+}
+
+/// What the threads share.
+struct Storm {
+    engine: Engine,
+    device: Arc<SimStorage>,
+    done: AtomicBool,
+    /// The last acknowledged transaction of each mover.
+    acknowledged: [AtomicU64; MOVERS],
+    watchdog: Watchdog,
+}
+
+impl Storm {
+    fn goes_on(&self) -> bool {
+        self.watchdog.step();
+        !self.done.load(SeqCst)
+    }
+
+    /// Moves money, with detours.
+    fn mover(&self, number: usize, random: &mut Random) {
+        let (accounts, notes) = (self.tree("accounts"), self.tree("notes"));
+        let session = self.engine.session().expect("session");
+        let mut count = 0u64;
+        while self.goes_on() {
+            let mut txn = session.begin().expect("begin");
+            let outcome = (|| -> Result<bool, Error> {
+                for _ in 0..1 + random.below(3) {
+                    let before = txn.savepoint();
+                    let (from, to) = (random.below(ACCOUNTS), random.below(ACCOUNTS));
+                    for (account, amount) in [(from, -7i64), (to, 7)] {
+                        let key = account.to_be_bytes();
+                        let now = balance(&txn.get(&accounts, &key)?.expect("an account"));
+                        let mut value = (now + amount).to_le_bytes().to_vec();
+                        value.resize(8 + random.below(500) as usize, 0);
+                        txn.put(&accounts, &key, &value)?;
+                    }
+                    let note = random.below(30).to_be_bytes();
+                    match random.below(3) {
+                        0 => drop(txn.remove(&notes, &note)?),
+                        1 => txn.put(&notes, &note, &vec![7; random.below(12_000) as usize])?,
+                        _ => txn.put(&notes, &note, &vec![8; random.below(200) as usize])?,
+                    }
+                    if random.below(3) == 0 {
+                        txn.rollback_to(&before)?;
+                    }
+                }
+                let mine = [b"mover", &[number as u8][..]].concat();
+                txn.put(&notes, &mine, &(count + 1).to_le_bytes())?;
+                Ok(random.below(5) != 0)
+            })();
+            match outcome {
+                Ok(true) => {
+                    txn.commit().expect("commit");
+                    count += 1;
+                    self.acknowledged[number].store(count, SeqCst);
+                }
+                Ok(false) => txn.abort().expect("abort"),
+                Err(error) if is_harmless(&error) => txn.abort().expect("abort"),
+                Err(error) => panic!("mover {number}: {error}"),
+            }
+        }
+    }
+
+    fn tree(&self, name: &str) -> Tree {
+        self.engine.tree(name).expect("tree")
+    }
+
+    /// Large values come and go by themselves: pages go from session to session.
+    fn values(&self, random: &mut Random) {
+        let tree = self.tree("values");
+        let session = self.engine.session().expect("session");
+        while self.goes_on() {
+            let key = random.below(8).to_be_bytes();
+            session.put(&tree, &key, &vec![1; random.below(40_000) as usize]).expect("put");
+            if random.below(2) == 0 {
+                session.remove(&tree, &key).expect("remove");
+            }
+        }
+    }
+
+    /// Trees come and go, filled by records or by a bulk load.
+    fn trees(&self, random: &mut Random) {
+        let session = self.engine.session().expect("session");
+        while self.goes_on() {
+            let tree = self.tree("passing");
+            let value = |key: u32| vec![key as u8; if key % 50 == 7 { 5000 } else { 150 }];
+            if random.below(2) == 0 {
+                let load = (0..400u32).map(|key| (key.to_be_bytes(), value(key)));
+                session.bulk_load(&tree, load).expect("load");
+            }
+            for key in 0..random.below(300) as u32 {
+                session.put(&tree, &key.to_be_bytes(), &value(key + 1)).expect("put");
+            }
+            let mut dropped = self.engine.drop_tree(tree);
+            while let Err(Error::TreeInUse(_)) = dropped {
+                dropped = self.engine.drop_tree(self.tree("passing"));
+            }
+            dropped.expect("drop a tree");
+        }
+    }
+
+    /// Operations of a task that is given up after a few polls.
+    fn tasks(&self, random: &mut Random) {
+        let tree = self.tree("tasks");
+        let session = self.engine.async_session().expect("session");
+        while self.goes_on() {
+            let keys: Vec<u64> = (0..4).map(|_| random.below(100)).collect();
+            let size = random.below(9000) as usize;
+            let work = async {
+                let mut txn = session.begin()?;
+                for key in keys {
+                    txn.put(&tree, &key.to_be_bytes(), &vec![3; size]).await?;
+                }
+                let mark = txn.savepoint();
+                txn.put(&tree, b"again", &vec![4; size]).await?;
+                txn.rollback_to(&mark).await?;
+                txn.commit().await
+            };
+            let mut work = pin!(work);
+            for _ in 0..1 + random.below(12) {
+                let polled = work.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                if let std::task::Poll::Ready(outcome) = polled {
+                    if let Err(error) = outcome {
+                        assert!(is_harmless(&error), "{error}");
+                    }
+                    break;
+                }
+                std::thread::sleep(Duration::from_micros(random.below(300)));
+            }
+        }
+    }
+
+    /// Epochs follow each other.
+    fn epochs(&self) {
+        while self.goes_on() {
+            self.engine.sync().expect("sync");
+        }
+    }
+
+    fn checkpoints(&self, random: &mut Random) {
+        while self.goes_on() {
+            self.engine.checkpoint().expect("checkpoint");
+            std::thread::sleep(Duration::from_micros(random.below(3000)));
+        }
+    }
+
+    /// Cuts the power of a copy, or backs the store up, and looks at what is left.
+    fn look(&self, seed: u64, random: &mut Random) -> u64 {
+        let mut looks = 0;
+        while self.goes_on() {
+            let known: Vec<u64> =
+                self.acknowledged.iter().map(|count| count.load(SeqCst)).collect();
+            let cuts = [Cut::Sectors, Cut::Nothing, Cut::Prefix, Cut::Process, Cut::All];
+            let cut = cuts[random.below(5) as usize];
+            let what = format!("seed {seed}, look {looks}, {cut:?}");
+            let left = if looks % 5 == 4 {
+                let target = Arc::new(SimStorage::new(FaultPlan::new(1)));
+                self.engine.backup_on(target.clone(), target.clone()).expect("backup");
+                target
+            } else {
+                Arc::new(self.device.crash_as(random.next_u64(), cut))
+            };
+            self.check(left, &known, &what);
+            looks += 1;
+        }
+        looks
+    }
+
+    fn check(&self, left: Arc<SimStorage>, known: &[u64], what: &str) {
+        let opened = Device::sim(&left).open(options(64, Durability::Sync));
+        let engine = opened.unwrap_or_else(|error| panic!("{what}: {error}"));
+        let session = engine.session().expect("session");
+        let tree = |name: &str| engine.open_tree(name).expect("open a tree").expect("it was there");
+        let (accounts, notes) = (tree("accounts"), tree("notes"));
+        let entries = session.scan(&accounts).expect("scan").map(|entry| entry.expect("entry"));
+        let sum: i64 = entries.map(|(_, value)| balance(&value)).sum();
+        assert_eq!(sum, BALANCE * ACCOUNTS as i64, "{what}: the sum of all accounts");
+        for (number, known) in known.iter().enumerate() {
+            let mine = [b"mover", &[number as u8][..]].concat();
+            let found = session.get(&notes, &mine).expect("get");
+            let found = found.map_or(0, |value| balance(&value) as u64);
+            assert!(found >= *known, "{what}: mover {number} is at {found}, not at {known}");
+        }
+        drop((session, accounts, notes));
+        assert_verified(&engine);
+        engine.close().unwrap_or_else(|error| panic!("{what}: {error}"));
+    }
+}
+
+fn storm(time: Duration, seed: u64, frames: u64) {
+    println!("seed {seed}, {frames} frames");
+    let device = Arc::new(SimStorage::new(FaultPlan::new(seed)));
+    let engine = Device::sim(&device).open(options(frames, Durability::Sync)).expect("open");
+    let accounts = engine.tree("accounts").expect("tree");
+    for name in ["notes", "values", "tasks"] {
+        engine.tree(name).expect("tree");
+    }
+    let mut txn = engine.begin().expect("begin");
+    for account in 0..ACCOUNTS {
+        let value = BALANCE.to_le_bytes();
+        txn.put(&accounts, &account.to_be_bytes(), &value).expect("put");
+    }
+    txn.commit().expect("commit");
+    drop(accounts);
+    let storm = Storm {
+        engine,
+        device,
+        done: AtomicBool::new(false),
+        acknowledged: Default::default(),
+        watchdog: Watchdog::start("storm", Duration::from_secs(60)),
+    };
+    let random = |number: u64| Random::new(seed ^ (number << 32));
+    let looks = std::thread::scope(|scope| {
+        let storm = &storm;
+        for number in 0..MOVERS {
+            scope.spawn(move || storm.mover(number, &mut random(number as u64)));
+        }
+        scope.spawn(move || storm.values(&mut random(10)));
+        scope.spawn(move || storm.trees(&mut random(11)));
+        scope.spawn(move || storm.tasks(&mut random(12)));
+        scope.spawn(move || storm.epochs());
+        scope.spawn(move || storm.checkpoints(&mut random(13)));
+        let looking = scope.spawn(move || storm.look(seed, &mut random(14)));
+        let end = Instant::now() + time;
+        while Instant::now() < end && !looking.is_finished() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        storm.done.store(true, SeqCst);
+        looking.join().expect("what was left is sound")
+    });
+    let known: Vec<u64> = storm.acknowledged.iter().map(|count| count.load(SeqCst)).collect();
+    println!("{looks} looks, {known:?} transfers");
+    let Storm { engine, device, .. } = &storm;
+    assert_verified(engine);
+    storm.check(Arc::new(device.crash(seed)), &known, "the end");
+}
+
+#[test]
+fn in_a_storm_the_power_may_be_cut_at_any_moment() {
+    let seed = seed();
+    for (turn, frames) in [60, 400].into_iter().enumerate() {
+        storm(Duration::from_millis(1500 * rounds()), seed + turn as u64, frames);
+    }
+}
