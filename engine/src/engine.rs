@@ -118,6 +118,13 @@ impl Core {
         Err(Error::ForeignTree(tree.name().to_string()))
     }
 
+    /// The tree belongs to this engine, and may be changed.
+    #[inline(always)]
+    pub fn check_change(&self, tree: &Tree) -> Result<()> {
+        self.check_tree(tree)?;
+        self.check_alive()
+    }
+
     /// A transaction with these options may begin.
     pub fn check_begin(&self, options: &TxnOptions) -> Result<()> {
         if options.read_only {
@@ -129,11 +136,15 @@ impl Core {
     /// Nothing has failed that cannot be undone.
     #[inline]
     pub fn check_alive(&self) -> Result<()> {
-        if self.poisoned.load(Ordering::Relaxed) {
-            let why = self.why_poisoned.lock().clone().unwrap_or_default();
-            return Err(Error::Poisoned(why));
+        match self.poisoned.load(Ordering::Relaxed) {
+            false => Ok(()),
+            true => Err(self.poison_error()),
         }
-        Ok(())
+    }
+
+    #[cold]
+    fn poison_error(&self) -> Error {
+        Error::Poisoned(self.why_poisoned.lock().clone().unwrap_or_default())
     }
 
     /// Nothing may be changed any more.

@@ -64,7 +64,15 @@ fn after_a_failed_sync_of_the_pages_nothing_relies_on_them() {
     let error = engine.checkpoint().expect_err("the engine has stopped");
     assert!(matches!(&error, Error::Poisoned(why) if why.contains("sync")), "{error:?}");
     assert!(matches!(session.begin().err(), Some(Error::Poisoned(_))), "nothing is begun any more");
-    let found = session.get(&tree, &7u32.to_be_bytes()).expect("reading goes on");
+    let key = 7u32.to_be_bytes();
+    for changed in [
+        session.put(&tree, &key, b"more").err(),
+        session.remove(&tree, &key).err(),
+        session.modify(&tree, &key, |value| value[0] = 0).err(),
+    ] {
+        assert!(matches!(changed, Some(Error::Poisoned(_))), "nor changed: {changed:?}");
+    }
+    let found = session.get(&tree, &key).expect("reading goes on");
     assert_eq!(found, Some(value(7, 1)));
     drop((session, tree));
     assert!(matches!(engine.close(), Err(Error::Poisoned(_))));
