@@ -13,22 +13,26 @@ use wattle_tests::harness::{assert_verified, small_pool};
 const CHILD: &str = "WATTLE_LIMITS_CHILD";
 const SETTINGS: &str = "WATTLE_LIMITS_SETTINGS";
 
-/// How a store is opened, and how many records a child writes.
+/// How a store is opened, how many records a child writes, and how often a transaction writes them all
+/// again before it is taken back.
 #[derive(Clone, Copy, Debug)]
 struct Settings {
     uring: bool,
     log_bytes: u64,
     records: u32,
+    rewrites: u32,
 }
 
 impl Settings {
     fn encode(self) -> String {
-        format!("{} {} {}", u64::from(self.uring), self.log_bytes, self.records)
+        let Settings { uring, log_bytes, records, rewrites } = self;
+        format!("{} {log_bytes} {records} {rewrites}", u64::from(uring))
     }
 
     fn decode(text: &str) -> Settings {
         let numbers: Vec<u64> = text.split(' ').map(|n| n.parse().expect("a number")).collect();
-        Settings { uring: numbers[0] == 1, log_bytes: numbers[1], records: numbers[2] as u32 }
+        let (records, rewrites) = (numbers[2] as u32, numbers[3] as u32);
+        Settings { uring: numbers[0] == 1, log_bytes: numbers[1], records, rewrites }
     }
 
     fn options(self) -> Options {
@@ -70,6 +74,18 @@ fn child_with_limits() {
         for key in 0..settings.records {
             session.put(&tree, &key.to_be_bytes(), &[key as u8; 900])?;
             say(&format!("acknowledged {key}"));
+        }
+        txn.abort()?;
+        let mut txn = engine.begin()?;
+        for rewrite in 0..settings.rewrites {
+            for key in 0..settings.records {
+                let written = txn.put(&tree, &key.to_be_bytes(), &[rewrite as u8; 900]);
+                if let Err(error) = written {
+                    txn.abort()?;
+                    session.put(&tree, &0u32.to_be_bytes(), &[0; 900])?;
+                    return Err(error);
+                }
+            }
         }
         txn.abort()
     })();
@@ -124,7 +140,7 @@ fn files_that_may_not_grow_are_a_full_device_and_lose_nothing() {
     for uring in [false, true] {
         // Blocks of 512 bytes: less than the pages of a new store, some more, less than a segment.
         for (blocks, log_bytes) in [(300, small), (2100, small), (2600, small), (3000, large)] {
-            let settings = Settings { uring, log_bytes, records: 20_000 };
+            let settings = Settings { uring, log_bytes, records: 20_000, rewrites: 0 };
             let dir = tempfile::tempdir().expect("a directory");
             let path = dir.path().join("store");
             let said = said(&child(&path, settings, &format!("ulimit -f {blocks}")));
@@ -140,7 +156,7 @@ fn files_that_may_not_grow_are_a_full_device_and_lose_nothing() {
 #[test]
 fn too_few_open_files_are_an_error_that_names_the_file_and_loses_nothing() {
     for uring in [false, true] {
-        let settings = Settings { uring, log_bytes: MIN_LOG_BYTES, records: 300 };
+        let settings = Settings { uring, log_bytes: MIN_LOG_BYTES, records: 300, rewrites: 0 };
         let (mut refused, mut done) = (0, 0);
         for files in 4.. {
             let dir = tempfile::tempdir().expect("a directory");
@@ -165,4 +181,17 @@ fn too_few_open_files_are_an_error_that_names_the_file_and_loses_nothing() {
         }
         assert!(refused > 2, "{refused} refused");
     }
+}
+
+#[test]
+fn a_transaction_whose_undo_entries_find_no_room_is_taken_back() {
+    // Blocks of 512 bytes: pages and segments fit, the temporary file of the transaction does not.
+    let settings = Settings { uring: false, log_bytes: 8 << 20, records: 300, rewrites: 12 };
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("store");
+    let said = said(&child(&path, settings, "ulimit -f 2100"));
+    let (error, full) = said.refused.as_ref().expect("it does not fit");
+    assert!(error.contains("undo entries") && *full, "{error}");
+    assert_eq!(said.acknowledged, Some(299));
+    assert_there(&path, settings, &said);
 }
