@@ -22,7 +22,8 @@
 //!
 //! A checkpoint begins when the log has grown by half of its limit since the last one began, and it
 //! is spread over about a quarter of the time in which the log grows by its limit. An idle store is
-//! checkpointed once after a while, so that it does not keep a log.
+//! checkpointed once after a while, so that it does not keep a log. When the device has no room for
+//! more log before that, a checkpoint that makes room comes at once: changes are refused until then.
 
 use crate::{
     engine::Core,
@@ -39,7 +40,7 @@ use std::{
     time::{Duration, Instant},
 };
 use wattle_buffer::{BITMAP_GROUP, Error, Gsn, Result};
-use wattle_wal::{GSN_COUNTER_BITS, LogEnd};
+use wattle_wal::{GSN_COUNTER_BITS, Log, LogEnd};
 
 /// How often the growth of the log is looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -220,11 +221,12 @@ fn work(core: &Core) {
         let grown = bytes - last.0;
         let due = grown >= checkpoints.limit / 2;
         let idle = grown > 0 && last.1.elapsed() > INTERVAL;
-        if (due || idle) && core.failure().is_none() {
+        let full = log.is_full() && core.checkpoint_shortens(log);
+        if (due || idle || full) && core.failure().is_none() {
             last = (bytes, Instant::now());
             let quarter = checkpoints.limit as f64 / 4.0 / rate.2.max(1.0);
             let time = Duration::from_secs_f64(quarter.min(LONGEST.as_secs_f64()));
-            if let Err(error) = core.checkpoint(Some(time), 0) {
+            if let Err(error) = core.checkpoint((!full).then_some(time), 0) {
                 if checkpoints.is_stopping() {
                     return;
                 }
@@ -255,6 +257,14 @@ impl Core {
         let written = self.checkpoint(None, FINAL)?;
         tracing::info!(path = %self.file.path.display(), pages_written = written, "closed");
         Ok(())
+    }
+
+    /// Whether segments of the log could go if a checkpoint began now.
+    fn checkpoint_shortens(&self, log: &Log) -> bool {
+        let epoch = log.epoch();
+        let active = self.snapshots.collect(&self.clock, &self.ids);
+        let needed = active.oldest_first_epoch.map_or(epoch, |first| first.min(epoch));
+        self.checkpoints.keep(log.segment_of(needed)) > log.oldest_segment()
     }
 
     /// One checkpoint, see the module documentation, spread over `time`.
@@ -351,6 +361,10 @@ impl Core {
         let Some(time) = time else { return Ok(()) };
         if self.checkpoints.is_stopping() {
             return Err(Error::Closed);
+        }
+        if self.log.as_ref().is_some_and(|log| log.is_full()) {
+            // Changes are refused until it has ended.
+            return Ok(());
         }
         let due = time.mul_f64(done as f64 / total as f64);
         let early = due.saturating_sub(begun.elapsed());

@@ -77,3 +77,31 @@ fn a_log_that_cannot_grow_refuses_changes_and_lets_transactions_roll_back() {
         }
     }
 }
+
+#[test]
+fn a_log_that_fills_its_device_is_shortened_by_a_checkpoint_before_its_limit() {
+    let watchdog = Watchdog::start("a small device", Duration::from_secs(20));
+    // A quarter of what the log may take.
+    let device = Arc::new(SimStorage::new(FaultPlan::new(1).log_limit(MIN_LOG_BYTES)));
+    let options = small_pool(256).log_bytes(4 * MIN_LOG_BYTES).durability(Durability::Group);
+    let engine = Device::sim(&device).open(options.clone()).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    let mut refused = 0;
+    for turn in 0..8_000u32 {
+        let since = Instant::now();
+        while let Err(error) = put(&session, &tree, turn % 200) {
+            assert!(matches!(error, Error::DiskFull { .. }), "{error:?}");
+            let waited = since.elapsed();
+            assert!(waited < Duration::from_secs(10), "after {turn} changes: {error}");
+            refused += 1;
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        watchdog.step();
+    }
+    let stats = engine.stats();
+    assert!(refused > 0 && stats.checkpoints > 0, "refused {refused} times");
+    drop((session, tree));
+    engine.close().expect("close");
+    assert_verified(&Device::sim(&device).open(options).expect("open"));
+}

@@ -5,7 +5,7 @@ use crate::{
     append::{Appender, epoch_of},
     flusher::Flusher,
     segment::{self, Segments},
-    shared::{Clock, Shared},
+    shared::{Clock, Shared, status},
     stats::LogStats,
 };
 use parking_lot::Mutex;
@@ -186,6 +186,17 @@ impl Log {
     /// epoch.
     pub fn truncate_before(&self, segment: u64) {
         self.shared.segments.truncate_before(segment);
+    }
+
+    /// Whether there is no room on the device for another segment just now, so that new changes are
+    /// refused ([`Appender::check_room`]).
+    pub fn is_full(&self) -> bool {
+        self.shared.status.load(Ordering::Relaxed) & status::FULL != 0
+    }
+
+    /// The oldest segment that is kept; 0 before the first flush.
+    pub fn oldest_segment(&self) -> u64 {
+        self.shared.segments.oldest()
     }
 
     /// What the log has done so far.

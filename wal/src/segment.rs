@@ -169,6 +169,10 @@ impl Segments {
         self.changed.notify_all();
     }
 
+    pub(crate) fn oldest(&self) -> u64 {
+        self.state.lock().list.first().map_or(0, |known| known.number)
+    }
+
     pub(crate) fn count(&self) -> u64 {
         self.state.lock().list.len() as u64
     }
