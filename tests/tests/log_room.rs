@@ -88,7 +88,7 @@ fn a_log_that_fills_its_device_is_shortened_by_a_checkpoint_before_its_limit() {
     let tree = engine.tree("tree").expect("tree");
     let session = engine.session().expect("session");
     let mut refused = 0;
-    for turn in 0..8_000u32 {
+    for turn in 0..4_000u32 {
         let since = Instant::now();
         while let Err(error) = put(&session, &tree, turn % 200) {
             assert!(matches!(error, Error::DiskFull { .. }), "{error:?}");

@@ -313,7 +313,7 @@ fn in_a_storm_the_power_may_be_cut_at_any_moment() {
     let seed = seed();
     for (turn, frames) in [60, 400].into_iter().enumerate() {
         let seed = seed + turn as u64;
-        storm(Duration::from_millis(1200 * rounds()), seed, frames, FaultPlan::new(seed));
+        storm(Duration::from_millis(700 * rounds()), seed, frames, FaultPlan::new(seed));
     }
 }
 
@@ -330,7 +330,7 @@ fn in_a_storm_on_a_device_with_faults_nothing_is_lost() {
         .sometimes(Op::LogCreate, 0.02, io)
         .sometimes(Op::LogCreate, 0.02, Fault::Unsettled(ErrorKind::StorageFull))
         .sometimes(Op::LogRemove, 0.2, Fault::Unsettled(ErrorKind::Other));
-    storm(Duration::from_millis(1500 * rounds()), seed, 100, plan);
+    storm(Duration::from_millis(900 * rounds()), seed, 100, plan);
 }
 
 #[test]
@@ -346,6 +346,6 @@ fn when_the_log_fails_in_a_storm_nothing_acknowledged_is_lost() {
         let nth = 5 + Random::new(seed).below(if op == Op::Sync { 20 } else { 400 });
         println!("{op:?} {nth}: {fault:?}");
         let plan = FaultPlan::new(seed).nth(op, nth, fault);
-        storm(Duration::from_millis(400 * rounds()), seed, 100, plan);
+        storm(Duration::from_millis(250 * rounds()), seed, 100, plan);
     }
 }
