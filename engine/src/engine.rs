@@ -206,7 +206,10 @@ impl Core {
         if std::mem::replace(&mut *closed, true) {
             return Ok(());
         }
-        // 1. Nothing changes any more.
+        // 1. Nothing changes any more. A checkpoint may wait for a flush that waits for room.
+        if let Some(log) = &self.log {
+            log.stop_waiting();
+        }
         self.checkpoints.stop();
         self.janitor.stop();
         self.idle.lock().drain(..).for_each(|state| state.retire(self));

@@ -220,6 +220,12 @@ impl Log {
         &self.shared
     }
 
+    /// From now on a flush that finds no room fails, and the log with it, instead of waiting for room:
+    /// for whoever is about to wait for others that may wait for that flush, and to close the log.
+    pub fn stop_waiting(&self) {
+        self.shared.segments.no_more_waiting();
+    }
+
     /// Flushes everything and ends the threads. Fails if the log was poisoned before, or is by
     /// this. Nothing may be appended any more; closing twice is fine.
     pub fn close(&self) -> Result<()> {

@@ -120,6 +120,7 @@ impl Segments {
                 return Err("the thread that makes segments of the log has ended".into());
             }
             if state.last_flush
+                && state.doomed().is_none()
                 && let Some(error) = &state.error
             {
                 return Err(format!("there was no room for log segment {}: {error}", state.next));
