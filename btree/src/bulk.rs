@@ -169,9 +169,9 @@ impl<'t> BulkLoad<'t> {
         Ok(NodeView::from(&*image).page_id())
     }
 
-    /// Finishes the rightmost nodes, makes everything durable enough to be read, and lets the tree
-    /// take over. Gives the number of entries.
-    pub fn finish(mut self, cx: &Context) -> Result<u64> {
+    /// Finishes the rightmost nodes, makes everything durable by `sync`, and lets the tree take over.
+    /// Gives the number of entries.
+    pub fn finish(mut self, cx: &Context, sync: &dyn Fn() -> Result<()>) -> Result<u64> {
         let top = self.levels.len() - 1;
         for level in 0..top {
             self.finish_node(level, None)?;
@@ -183,8 +183,7 @@ impl<'t> BulkLoad<'t> {
         let spare = NodeView::from(&*image).page_id();
         image.set_u64(header::PAGE_ID, self.tree.root_page.0);
         self.pages.flush()?;
-        let storage = self.tree.pool.storage();
-        storage.sync().map_err(|error| Error::io("sync the pages of a bulk load", error))?;
+        sync()?;
         let adopted = self.pages.all_but(spare);
         crate::tree::run(cx, |_| {
             cx.check_room(false)?;

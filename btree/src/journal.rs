@@ -20,7 +20,7 @@ use crate::{
     undo::Undo,
 };
 use std::{cell::RefCell, sync::Arc};
-use wattle_buffer::{Exclusive, Gsn, PAGE_SIZE, PageId, PageImage, Pool, Result, Worker};
+use wattle_buffer::{Error, Exclusive, Gsn, PAGE_SIZE, PageId, PageImage, Pool, Result, Worker};
 use wattle_wal::{AUTO, Appender, Kind, Log, Section};
 
 /// Where the changes of one session are logged.
@@ -45,7 +45,9 @@ impl Journal {
         match appender.check_room() {
             Ok(true) => Ok(()),
             Ok(false) => Err(Stop::Log),
-            Err(wattle_buffer::Error::DiskFull { .. }) if forced => Ok(()),
+            Err(error @ (Error::Poisoned(_) | Error::Closed)) => Err(Stop::Error(error)),
+            // There is no next segment, for whatever reason.
+            Err(_) if forced => Ok(()),
             Err(error) => Err(Stop::Error(error)),
         }
     }

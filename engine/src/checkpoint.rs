@@ -16,9 +16,14 @@
 //! A crash in between leaves the checkpoint before valid: it reads neither the pages' new contents
 //! as wrong (their changes are in the log, from whole images on) nor the new bitmaps at all.
 //!
+//! A sync of the pages that fails is not tried again, by this or another checkpoint: the kernel may
+//! regard what it was to write as written, so that the next one succeeds and proves nothing. The engine
+//! stops, and the store is recovered from the checkpoint before.
+//!
 //! A checkpoint begins when the log has grown by half of its limit since the last one began, and it
 //! is spread over about a quarter of the time in which the log grows by its limit. An idle store is
-//! checkpointed once after a while, so that it does not keep a log.
+//! checkpointed once after a while, so that it does not keep a log. When the device has no room for
+//! more log before that, a checkpoint that makes room comes at once: changes are refused until then.
 
 use crate::{
     engine::Core,
@@ -35,7 +40,7 @@ use std::{
     time::{Duration, Instant},
 };
 use wattle_buffer::{BITMAP_GROUP, Error, Gsn, Result};
-use wattle_wal::{GSN_COUNTER_BITS, LogEnd};
+use wattle_wal::{GSN_COUNTER_BITS, Log, LogEnd};
 
 /// How often the growth of the log is looked at.
 const LOOK: Duration = Duration::from_millis(20);
@@ -216,11 +221,12 @@ fn work(core: &Core) {
         let grown = bytes - last.0;
         let due = grown >= checkpoints.limit / 2;
         let idle = grown > 0 && last.1.elapsed() > INTERVAL;
-        if (due || idle) && core.failure().is_none() {
+        let full = log.is_full() && core.checkpoint_shortens(log);
+        if (due || idle || full) && core.failure().is_none() {
             last = (bytes, Instant::now());
             let quarter = checkpoints.limit as f64 / 4.0 / rate.2.max(1.0);
             let time = Duration::from_secs_f64(quarter.min(LONGEST.as_secs_f64()));
-            if let Err(error) = core.checkpoint(Some(time), 0) {
+            if let Err(error) = core.checkpoint((!full).then_some(time), 0) {
                 if checkpoints.is_stopping() {
                     return;
                 }
@@ -253,10 +259,20 @@ impl Core {
         Ok(())
     }
 
+    /// Whether segments of the log could go if a checkpoint began now.
+    fn checkpoint_shortens(&self, log: &Log) -> bool {
+        let epoch = log.epoch();
+        let active = self.snapshots.collect(&self.clock, &self.ids);
+        let needed = active.oldest_first_epoch.map_or(epoch, |first| first.min(epoch));
+        self.checkpoints.keep(log.segment_of(needed)) > log.oldest_segment()
+    }
+
     /// One checkpoint, see the module documentation, spread over `time`.
     fn checkpoint(&self, time: Option<Duration>, flags: u8) -> Result<u64> {
         let log = self.log.as_ref().expect("only with a log");
         let mut state = self.checkpoints.state.lock();
+        // The one before may have failed in a way that cannot be undone.
+        self.check_alive()?;
         let begun = Instant::now();
         // 1. A new epoch. Nothing that a transaction logged from here on is older.
         let epoch = log.begin_checkpoint()?;
@@ -278,7 +294,7 @@ impl Core {
         // 3. Durable. Room that is reserved from here on is not, so it is not counted. Pages there come
         //    into use by records behind E.
         let capacity = self.pool.allocator().counts().0;
-        self.file.sync()?;
+        self.sync_pages()?;
         log.flush_now()?;
         // 4. Bitmaps.
         let settled = log.durable_epoch();
@@ -325,6 +341,15 @@ impl Core {
         Ok(written)
     }
 
+    /// Makes all pages durable that were written. When that fails, nothing may be changed any more.
+    pub fn sync_pages(&self) -> Result<()> {
+        let synced = self.file.sync();
+        if let Err(error) = &synced {
+            self.poison(&format!("what was written may be lost: {error}"));
+        }
+        synced
+    }
+
     /// Sleeps such that writing `total` pages takes `time`.
     fn pace(
         &self,
@@ -336,6 +361,10 @@ impl Core {
         let Some(time) = time else { return Ok(()) };
         if self.checkpoints.is_stopping() {
             return Err(Error::Closed);
+        }
+        if self.log.as_ref().is_some_and(|log| log.is_full()) {
+            // Changes are refused until it has ended.
+            return Ok(());
         }
         let due = time.mul_f64(done as f64 / total as f64);
         let early = due.saturating_sub(begun.elapsed());

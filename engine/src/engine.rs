@@ -9,6 +9,7 @@ use crate::{
     checkpoint::Checkpoints,
     janitor::{Janitor, Kept},
     mvcc::{Clock, Snapshots, UndoBuffer, Versions},
+    opening::Opening,
     options::Options,
     recover,
     session::{Session, SessionState},
@@ -117,6 +118,13 @@ impl Core {
         Err(Error::ForeignTree(tree.name().to_string()))
     }
 
+    /// The tree belongs to this engine, and may be changed.
+    #[inline(always)]
+    pub fn check_change(&self, tree: &Tree) -> Result<()> {
+        self.check_tree(tree)?;
+        self.check_alive()
+    }
+
     /// A transaction with these options may begin.
     pub fn check_begin(&self, options: &TxnOptions) -> Result<()> {
         if options.read_only {
@@ -128,11 +136,15 @@ impl Core {
     /// Nothing has failed that cannot be undone.
     #[inline]
     pub fn check_alive(&self) -> Result<()> {
-        if self.poisoned.load(Ordering::Relaxed) {
-            let why = self.why_poisoned.lock().clone().unwrap_or_default();
-            return Err(Error::Poisoned(why));
+        match self.poisoned.load(Ordering::Relaxed) {
+            false => Ok(()),
+            true => Err(self.poison_error()),
         }
-        Ok(())
+    }
+
+    #[cold]
+    fn poison_error(&self) -> Error {
+        Error::Poisoned(self.why_poisoned.lock().clone().unwrap_or_default())
     }
 
     /// Nothing may be changed any more.
@@ -194,7 +206,10 @@ impl Core {
         if std::mem::replace(&mut *closed, true) {
             return Ok(());
         }
-        // 1. Nothing changes any more.
+        // 1. Nothing changes any more. A checkpoint may wait for a flush that waits for room.
+        if let Some(log) = &self.log {
+            log.stop_waiting();
+        }
         self.checkpoints.stop();
         self.janitor.stop();
         self.idle.lock().drain(..).for_each(|state| state.retire(self));
@@ -205,8 +220,10 @@ impl Core {
             // Twice: what the first round rolls back or removes, the second clears away.
             let cx = self.context();
             self.janitor_round(&cx);
-            if let Some(log) = &self.log {
-                log.flush_now()?;
+            if let Some(log) = &self.log
+                && let Err(error) = log.flush_now()
+            {
+                return self.abandon(error.to_string());
             }
             self.janitor_round(&cx);
         }
@@ -386,6 +403,7 @@ impl Engine {
             }
             None => None,
         };
+        let mut opening = Opening::new(&forest, log.as_ref());
         match &log {
             Some(log) => assert!(barrier.log.set(log.clone()).is_ok(), "set once"),
             None => {
@@ -403,7 +421,7 @@ impl Engine {
         }
         let newest = ids.clone();
         forest.set_clock(move || newest.now());
-        let background = Background::start(&pool)?;
+        opening.started(Background::start(&pool)?);
         let cx = Context::new(pool.worker(), Journal::new(log.as_ref()));
         let merges = Context::new(pool.worker(), Journal::new(log.as_ref()));
         forest.merge_in(Some(merges));
@@ -445,7 +463,7 @@ impl Engine {
             numbers: AtomicU64::new(1),
             poisoned: AtomicBool::new(false),
             why_poisoned: Mutex::default(),
-            background: Mutex::new(Some(background)),
+            background: Mutex::new(opening.done()),
             closed: Mutex::new(false),
         });
         // 4. Transactions that had not ended, and drops.

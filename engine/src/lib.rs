@@ -10,6 +10,7 @@ mod internal;
 mod janitor;
 mod log_dump;
 mod mvcc;
+mod opening;
 mod ops;
 mod options;
 mod recover;

@@ -168,7 +168,7 @@ pub(crate) async fn write<R: Resolve>(
     value: &[u8],
     mode: Mode,
 ) -> Result<(bool, Ticket)> {
-    session.core().check_tree(tree)?;
+    session.core().check_change(tree)?;
     check_key(key)?;
     if !fits_inline(key.len(), value.len()) {
         check_value(value)?;
@@ -240,7 +240,7 @@ pub(crate) async fn remove<R: Resolve>(
     tree: &Tree,
     key: &[u8],
 ) -> Result<(bool, Ticket)> {
-    session.core().check_tree(tree)?;
+    session.core().check_change(tree)?;
     check_key(key)?;
     match auto_record(session, &tree.open, key, Value::Ghost, Mode::Update).await? {
         Auto::Done(existed, ticket) => {
@@ -264,7 +264,7 @@ pub(crate) async fn modify<R: Resolve>(
     buffer: &mut Vec<u8>,
     mut change: impl FnMut(&mut [u8]),
 ) -> Result<(bool, Ticket)> {
-    session.core().check_tree(tree)?;
+    session.core().check_change(tree)?;
     check_key(key)?;
     let (core, cx) = (session.core(), session.cx());
     let mut author = AutoAuthor::new(core, &tree.open, session.take_before());

@@ -125,8 +125,7 @@ pub(crate) fn redo(
     options: &Options,
 ) -> Result<Recovered> {
     let begun = Instant::now();
-    // 1. What is read must not get lost again.
-    source::sync(log, block)?;
+    // 1. What is given out of the log is not lost again.
     let source = Source::open(file, log, block)?;
     let shared = Shared::new(file.path.clone());
     let reserving = Mutex::new(());

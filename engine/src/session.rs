@@ -422,7 +422,7 @@ impl Session {
         let mut load = BulkLoad::new(&tree.open.tree)?;
         let mut chunks: Option<BulkChunks> = None;
         let outcome = self.fill(tree, &mut load, &mut chunks, entries);
-        match outcome.and_then(|()| load.finish(self.cx())) {
+        match outcome.and_then(|()| load.finish(self.cx(), &|| self.core.sync_pages())) {
             Ok(count) => {
                 for large in chunks.unwrap_or_default() {
                     self.core.catalog.unlist_garbage(self.cx(), &tree.open, large)?;

@@ -153,6 +153,8 @@ pub struct StoreFile {
     pub path: PathBuf,
     /// The pages.
     pub storage: Arc<dyn Storage>,
+    /// Why pages cannot be made durable any more.
+    sync_failed: Mutex<Option<Error>>,
     /// The log.
     log: LogPlace,
     /// Held for its lock.
@@ -168,13 +170,14 @@ impl StoreFile {
         };
         if io == IoKind::Memory {
             let log = LogPlace::Directory(io, path.join(LOG_DIRECTORY));
-            return Ok(StoreFile { path: path.into(), storage: storage(path)?, log, _lock: None });
+            return Ok(StoreFile::new(path.into(), storage(path)?, log, None));
         }
         let not_a_store =
             |why: &str| Error::NotAStore { path: path.to_path_buf(), why: why.to_string() };
         let data = path.join(DATA_FILE);
         let failed =
             |what: &str, error| Error::io(format_args!("{what} {}", path.display()), error);
+        let directories = directories_to_sync(path);
         match std::fs::metadata(path) {
             Ok(meta) if !meta.is_dir() => return Err(not_a_store("it is not a directory")),
             Ok(_) if data.is_file() => {}
@@ -219,20 +222,23 @@ impl StoreFile {
             _ => {}
         }
         // The new directory entries must survive a power cut as well.
-        for directory in [Some(path), path.parent().filter(|p| !p.as_os_str().is_empty())] {
-            let Some(directory) = directory else { continue };
-            File::open(directory)
+        for directory in directories {
+            File::open(&directory)
                 .and_then(|directory| directory.sync_all())
                 .map_err(|error| Error::io(format_args!("sync {}", directory.display()), error))?;
         }
         let log = LogPlace::Directory(io, path.join(LOG_DIRECTORY));
-        Ok(StoreFile { path: path.into(), storage: storage(&data)?, log, _lock: Some(lock) })
+        Ok(StoreFile::new(path.into(), storage(&data)?, log, Some(lock)))
+    }
+
+    fn new(path: PathBuf, storage: Arc<dyn Storage>, log: LogPlace, lock: Option<File>) -> Self {
+        StoreFile { path, storage, sync_failed: Mutex::default(), log, _lock: lock }
     }
 
     /// A store on storages that the caller made, for tests.
     pub fn on(storage: Arc<dyn Storage>, log: Arc<dyn LogStorage>) -> StoreFile {
         let path = PathBuf::from(format!("({} storage)", storage.name()));
-        StoreFile { path, storage, log: LogPlace::Storage(log), _lock: None }
+        StoreFile::new(path, storage, LogPlace::Storage(log), None)
     }
 
     /// Opens the log. `exists`: it must be there already.
@@ -515,9 +521,20 @@ impl StoreFile {
     }
 
     /// Makes everything written so far durable.
+    ///
+    /// # Errors
+    /// Once it has failed it fails for ever: the kernel may regard what it was to write as written, so
+    /// that another sync succeeds and proves nothing. One at a time, because only one of two may be
+    /// told of a failure.
     pub fn sync(&self) -> Result<()> {
-        let action = || format!("sync {}", self.path.display());
-        self.storage.sync().map_err(|error| Error::io(action(), error))
+        let mut failed = self.sync_failed.lock();
+        if let Some(error) = &*failed {
+            return Err(Error::Poisoned(format!("what was written may be lost: {error}")));
+        }
+        self.storage.sync().map_err(|error| {
+            let error = Error::io(format_args!("sync {}", self.path.display()), error);
+            failed.insert(error).clone()
+        })
     }
 
     /// Reads a page as it is.
@@ -536,6 +553,23 @@ impl StoreFile {
         }
         Ok(())
     }
+}
+
+/// The directories in which entries are new when a store is made at `path`: its own, and all others up to
+/// the first that is there already.
+fn directories_to_sync(path: &Path) -> Vec<PathBuf> {
+    let mut directories = vec![path.to_path_buf()];
+    let mut at = path;
+    while let Some(parent) = at.parent() {
+        // That of a relative path of one part.
+        let here = parent.as_os_str().is_empty();
+        directories.push(if here { PathBuf::from(".") } else { parent.to_path_buf() });
+        if here || parent.exists() {
+            break;
+        }
+        at = parent;
+    }
+    directories
 }
 
 /// Which of the two copies of the bitmap of each group is the valid one, and its sequence.
@@ -601,6 +635,20 @@ mod tests {
     use super::*;
 
     const PAGE: &str = include_str!("../../buffer/FORMAT.md");
+
+    #[test]
+    fn every_directory_that_is_made_for_a_store_is_synced_and_the_one_above() {
+        let list = |path: &Path| directories_to_sync(path);
+        assert_eq!(list(Path::new("orders.wattle")), [Path::new("orders.wattle"), Path::new(".")]);
+        let dir = tempfile::tempdir().expect("a directory");
+        let made = |parts: &[&str]| parts.iter().fold(dir.path().to_path_buf(), |at, p| at.join(p));
+        let path = made(&["a", "b", "c"]);
+        let all = [made(&["a", "b", "c"]), made(&["a", "b"]), made(&["a"]), made(&[])];
+        assert_eq!(list(&path), all);
+        StoreFile::open(&path, IoKind::Threads, true).expect("made");
+        assert_eq!(list(&path), all[..2]);
+        assert_eq!(list(Path::new("/")), [Path::new("/")]);
+    }
 
     #[test]
     fn the_format_page_has_the_numbers_of_the_code() {

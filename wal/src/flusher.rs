@@ -73,20 +73,20 @@ impl Flusher {
     pub(crate) fn run(mut self) -> Outcome {
         loop {
             let last = self.shared.wait_for_reason();
-            self.flush()?;
+            if !self.flush()? {
+                return Ok(());
+            }
             if last {
                 self.shared.waits.end();
                 return Ok(());
             }
-            if let Some(why) = self.shared.waits.poisoned() {
-                return Err(why);
-            }
         }
     }
 
-    fn flush(&mut self) -> Outcome {
+    /// False: another thread of the log failed, and has said so.
+    fn flush(&mut self) -> Outcome<bool> {
         // 1. From here on new sections are behind the cut.
-        let cut = self.shared.cut();
+        let Some(cut) = self.shared.cut() else { return Ok(false) };
         // 2. What is before it.
         let mut taken = std::mem::take(&mut self.taken);
         self.shared.take_buffers(cut.epoch, &mut self.spares, &mut taken);
@@ -108,7 +108,7 @@ impl Flusher {
         self.taken = taken;
         // 5. Whoever waits for it.
         self.shared.publish(&cut, mark);
-        Ok(())
+        Ok(true)
     }
 
     fn write(&mut self, cut: &Cut, taken: &[(u32, Vec<u8>)]) -> Outcome {

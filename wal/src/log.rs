@@ -5,7 +5,7 @@ use crate::{
     append::{Appender, epoch_of},
     flusher::Flusher,
     segment::{self, Segments},
-    shared::{Clock, Shared},
+    shared::{Clock, Shared, status},
     stats::LogStats,
 };
 use parking_lot::Mutex;
@@ -188,6 +188,17 @@ impl Log {
         self.shared.segments.truncate_before(segment);
     }
 
+    /// Whether there is no room on the device for another segment just now, so that new changes are
+    /// refused ([`Appender::check_room`]).
+    pub fn is_full(&self) -> bool {
+        self.shared.status.load(Ordering::Relaxed) & status::FULL != 0
+    }
+
+    /// The oldest segment that is kept; 0 before the first flush.
+    pub fn oldest_segment(&self) -> u64 {
+        self.shared.segments.oldest()
+    }
+
     /// What the log has done so far.
     pub fn stats(&self) -> LogStats {
         let segments = self.shared.segments.count();
@@ -207,6 +218,12 @@ impl Log {
 
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
+    }
+
+    /// From now on a flush that finds no room fails, and the log with it, instead of waiting for room:
+    /// for whoever is about to wait for others that may wait for that flush, and to close the log.
+    pub fn stop_waiting(&self) {
+        self.shared.segments.no_more_waiting();
     }
 
     /// Flushes everything and ends the threads. Fails if the log was poisoned before, or is by

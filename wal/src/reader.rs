@@ -89,6 +89,10 @@ pub struct LogReader {
     /// The flush that is being read, and where it began.
     pending: Option<Pending>,
     finished: bool,
+    /// Where in its segment the flush that is being read begins; 0 for the first one of a segment.
+    flush_at: u64,
+    /// The end of the last whole flush: its segment, and the bytes there.
+    tail: Option<(u64, u64, u64)>,
     window: LogBuffer,
     window_segment: u64,
     window_at: u64,
@@ -152,6 +156,8 @@ impl LogReader {
             end: LogEnd { store_id, ..LogEnd::default() },
             pending: None,
             finished: segments.is_empty(),
+            flush_at: 0,
+            tail: None,
             segments,
             window: LogBuffer::new(READ_BYTES),
             window_segment: 0,
@@ -208,6 +214,32 @@ impl LogReader {
             synced.map_err(|error| Error::io("sync the log that was read", error))?;
         }
         Ok(self.end)
+    }
+
+    /// Makes the end of the log durable, after the last flush was read, for whoever goes on from there.
+    ///
+    /// The last flush alone may not be: each is written when the one before was synced. It is written
+    /// again, because its sync may have failed: then the kernel gives its bytes, regards them as
+    /// written, and a sync that succeeds proves nothing.
+    pub fn settle(mut self) -> Result<LogEnd> {
+        while self.next_flush()?.is_some() {}
+        let last = self.end.segment;
+        if last == 0 {
+            return Ok(self.end);
+        }
+        let tail = self.tail.filter(|(segment, ..)| *segment == last);
+        // Without a flush of its own the segment has a head, which may not be durable either.
+        let (_, mut at, end) = tail.unwrap_or((last, 0, SEGMENT_HEADER as u64));
+        while at < end {
+            let len = (end - at).min(READ_BYTES as u64) as usize;
+            let (storage, piece) = (Arc::clone(&self.storage), self.bytes(last, at, len)?);
+            let written = storage.write(last, &[(at, piece)]);
+            written.map_err(|error| {
+                Error::io(format_args!("write the end of the log again, segment {last}"), error)
+            })?;
+            at += len as u64;
+        }
+        self.end()
     }
 
     /// The sequence up to which blocks of segment `index` count: what any later head goes on after.
@@ -333,6 +365,8 @@ impl LogReader {
         self.end.sequence = block.sequence;
         self.end.flush = block.flush;
         self.end.epoch = block.epoch;
+        self.tail = Some((block.segment, self.flush_at, self.at));
+        self.flush_at = self.at;
         let whole = self.pending.take().filter(|pending| !pending.headless);
         Ok(whole.map(|pending| pending.flush))
     }
@@ -340,7 +374,7 @@ impl LogReader {
     fn next_segment(&mut self) -> Result<()> {
         self.index += 1;
         let header = self.segments[self.index];
-        self.at = SEGMENT_HEADER as u64;
+        (self.at, self.flush_at) = (SEGMENT_HEADER as u64, 0);
         // A head whose blocks a later one takes back has nothing to say.
         if self.limit(self.index).is_some_and(|limit| limit < header.sequence) {
             return Ok(());

@@ -8,6 +8,9 @@
 //! for milliseconds. So the next segment grows with the current one, twice as fast: it is ready when
 //! that one is half full.
 //!
+//! Making a segment can fail when it is there already, because its directory could not be synced. It must
+//! not be used, a power cut might take it; so it is removed before it is made again.
+//!
 //! Invariants: at most one segment is ready beside the current one; the list holds exactly the
 //! segments that have a head, ascending; the last of them is never removed.
 
@@ -117,6 +120,7 @@ impl Segments {
                 return Err("the thread that makes segments of the log has ended".into());
             }
             if state.last_flush
+                && state.doomed().is_none()
                 && let Some(error) = &state.error
             {
                 return Err(format!("there was no room for log segment {}: {error}", state.next));
@@ -164,6 +168,10 @@ impl Segments {
         let mut state = self.state.lock();
         state.keep = state.keep.max(segment);
         self.changed.notify_all();
+    }
+
+    pub(crate) fn oldest(&self) -> u64 {
+        self.state.lock().list.first().map_or(0, |known| known.number)
     }
 
     pub(crate) fn count(&self) -> u64 {
@@ -230,7 +238,13 @@ pub(crate) fn run(shared: &Shared) {
         let number = state.next;
         let made = parking_lot::MutexGuard::unlocked(&mut state, || {
             let bytes = shared.options.segment_bytes;
-            storage.create_beside(number, bytes, &mut |done| segments.pace(done))
+            let made = storage.create_beside(number, bytes, &mut |done| segments.pace(done));
+            if made.is_err()
+                && let Err(error) = remove(storage, number)
+            {
+                tracing::warn!(%error, "a segment that could not be made is in the way");
+            }
+            made
         });
         match made {
             Ok(()) => {
@@ -252,8 +266,14 @@ pub(crate) fn run(shared: &Shared) {
     }
 }
 
+/// Removes a segment that may be gone already: creating or removing it can have failed when only its
+/// directory was still to be synced. Trying that again must not fail for ever. Old segments that a power
+/// cut brings back are given up once more.
 fn remove(storage: &dyn LogStorage, number: u64) -> Result<()> {
-    storage
-        .remove(number)
-        .map_err(|error| Error::io(format_args!("remove log segment {number}"), error))
+    match storage.remove(number) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(Error::io(format_args!("remove log segment {number}"), error))
+        }
+        _ => Ok(()),
+    }
 }

@@ -274,9 +274,13 @@ impl Shared {
         slots.iter().any(|slot| slot.filled.load(Ordering::Relaxed) > 0)
     }
 
-    /// Advances the epoch; whoever begins a section from now on is behind the cut.
-    pub(crate) fn cut(&self) -> Cut {
+    /// Advances the epoch; whoever begins a section from now on is behind the cut. None when the log
+    /// was poisoned: of what was appended since, nothing may become durable.
+    pub(crate) fn cut(&self) -> Option<Cut> {
         let mut signal = self.signal.lock();
+        if self.status.load(Ordering::Relaxed) & status::POISONED != 0 {
+            return None;
+        }
         signal.soon = None;
         let checkpoint = std::mem::take(&mut signal.checkpoint);
         let current = self.epoch.load(Ordering::Relaxed);
@@ -287,7 +291,7 @@ impl Shared {
             self.image_epoch.store(next, Ordering::Relaxed);
         }
         self.epoch.store(next, Ordering::Release);
-        Cut { epoch: next - 1, checkpoint }
+        Some(Cut { epoch: next - 1, checkpoint })
     }
 
     /// Takes the records of all epochs up to `cut` out of all buffers, and forgets appenders that
@@ -339,10 +343,11 @@ impl Shared {
     /// more.
     pub(crate) fn poison(&self, why: String) {
         tracing::error!(why, "the log is poisoned");
-        self.set_status(status::POISONED);
-        // What was appended before now may be durable or not; what comes later is not.
+        // What was appended before now may be durable or not; what comes later is not, because there is
+        // no cut behind this one.
         let unknown = {
             let _signal = self.signal.lock();
+            self.set_status(status::POISONED);
             self.epoch.fetch_add(1, Ordering::Release)
         };
         self.waits.poison(why, unknown);

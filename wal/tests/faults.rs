@@ -5,8 +5,8 @@ mod common;
 
 use common::*;
 use std::{
-    io::ErrorKind,
-    sync::{Arc, mpsc},
+    io::{self, ErrorKind},
+    sync::{Arc, Mutex, mpsc},
     task::{Poll, Wake, Waker},
     thread,
     time::{Duration, Instant},
@@ -238,4 +238,108 @@ fn a_failed_creation_is_tried_again() {
     }
     log.flush_now().expect("it waits for the second try");
     assert!(log.stats().segments > 2);
+}
+
+#[test]
+fn a_segment_that_is_there_although_making_it_failed_is_made_again() {
+    for n in [2, 3] {
+        let plan = FaultPlan::new(1).nth(Op::LogCreate, n, Fault::Unsettled(ErrorKind::Other));
+        let (device, storage) = device(plan);
+        let log = start(&storage, LogStart::default());
+        let appender = log.appender();
+        for id in 1..60 {
+            append(&appender, id, 10_000);
+        }
+        let last = log.epoch();
+        log.request(last, Urgency::Now);
+        until("durable", || log.durable_epoch() >= last);
+        until("room", || appender.check_room().is_ok());
+        assert!(log.stats().segments > 3);
+        // Nobody relies on a segment that a power cut takes.
+        let left: Arc<dyn LogStorage> = Arc::new(device.crash(1));
+        let (flushes, _) = read(&left, 1).expect("a good log");
+        assert_eq!(records(&flushes).len(), 59, "creation {n}");
+    }
+}
+
+#[test]
+fn a_segment_that_is_gone_although_removing_it_failed_does_not_keep_the_others() {
+    let faults = [
+        Fault::Unsettled(ErrorKind::Other),
+        Fault::Error(ErrorKind::Other),
+        Fault::Latency(Duration::ZERO),
+    ];
+    for fault in faults {
+        let (device, storage) = device(FaultPlan::new(1).nth(Op::LogRemove, 1, fault));
+        let log = start(&storage, LogStart::default());
+        let appender = log.appender();
+        let turn = |first: u64| {
+            for id in first..first + 60 {
+                append(&appender, id, 10_000);
+            }
+            log.flush_now().expect("a flush")
+        };
+        let first = turn(1);
+        assert!(log.stats().segments > 3);
+        log.truncate(first + 1);
+        until("the first is removed, or was tried", || device.counters().log_removals > 0);
+        let second = turn(61);
+        log.truncate(second + 1);
+        until("one segment is left", || log.stats().segments == 1);
+        let left = storage.segments().expect("segments").len();
+        assert!(left <= 2, "{fault:?}: {left} segments, the next one included");
+        log.close().expect("closed");
+    }
+}
+
+/// A device whose segments are made until it is told to panic.
+struct Panics {
+    device: SimStorage,
+    wait: Mutex<mpsc::Receiver<()>>,
+}
+
+impl LogStorage for Panics {
+    fn segments(&self) -> io::Result<Vec<(u64, u64)>> {
+        self.device.segments()
+    }
+    fn create(&self, segment: u64, bytes: u64) -> io::Result<()> {
+        self.device.create(segment, bytes)
+    }
+    fn create_beside(&self, _: u64, _: u64, _: &mut dyn FnMut(u64)) -> io::Result<()> {
+        let told = self.wait.lock().expect("no panic yet").recv();
+        panic!("making a segment: {told:?}");
+    }
+    fn remove(&self, segment: u64) -> io::Result<()> {
+        LogStorage::remove(&self.device, segment)
+    }
+    fn read(&self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        LogStorage::read(&self.device, segment, offset, into)
+    }
+    fn write(&self, segment: u64, writes: &[(u64, &[u8])]) -> io::Result<()> {
+        LogStorage::write(&self.device, segment, writes)
+    }
+    fn sync(&self, segment: u64) -> io::Result<()> {
+        LogStorage::sync(&self.device, segment)
+    }
+}
+
+#[test]
+fn nothing_is_durable_that_came_after_the_log_failed() {
+    let (sender, receiver) = mpsc::channel();
+    let device = SimStorage::new(FaultPlan::new(1));
+    let storage: Arc<dyn LogStorage> = Arc::new(Panics { device, wait: Mutex::new(receiver) });
+    let log = start(&storage, LogStart::default());
+    let appender = log.appender();
+    append(&appender, 1, 100);
+    log.flush_now().expect("a flush");
+    // The flusher has nothing to do for a while when another thread of the log fails.
+    append(&appender, 2, 100);
+    sender.send(()).expect("it waits");
+    until("poisoned", || log.is_poisoned().is_some());
+    append(&appender, 3, 100);
+    let after = log.epoch();
+    thread::sleep(Duration::from_millis(250));
+    let result = log.wait_durable(after);
+    assert!(matches!(result, Err(Error::Poisoned(_))), "{result:?}");
+    assert!(log.is_poisoned().expect("poisoned").contains("panicked"));
 }

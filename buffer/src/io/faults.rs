@@ -36,6 +36,8 @@ pub enum Op {
     LogSync,
     /// Creating a segment of the log.
     LogCreate,
+    /// Removing a segment of the log.
+    LogRemove,
     /// In rules: any of them.
     Any,
 }
@@ -64,6 +66,11 @@ impl Unit {
 pub enum Fault {
     /// The operation fails and has no effect.
     Error(io::ErrorKind),
+    /// The operation fails, and yet what it did is seen until a power cut. A sync: the writes before
+    /// it are read back and no later sync makes them durable, as the kernel regards them as written.
+    /// Creating or removing a segment of the log: its directory was not synced, so a power cut takes
+    /// it back, unless a later creation or removal succeeds.
+    Unsettled(io::ErrorKind),
     /// A read or write ends early with an error, after some whole units (fewer than the page).
     Short(Unit),
     /// A write succeeds, but only some of its units arrive, at least one does not.
@@ -84,6 +91,9 @@ impl Fault {
     fn fits(self, op: Op) -> bool {
         match self {
             Fault::Error(_) | Fault::Latency(_) => true,
+            Fault::Unsettled(_) => {
+                matches!(op, Op::Sync | Op::LogSync | Op::LogCreate | Op::LogRemove)
+            }
             Fault::Short(_) => matches!(op, Op::Read | Op::Write | Op::LogRead | Op::LogWrite),
             Fault::Torn(_) | Fault::Lost | Fault::Misdirected => {
                 matches!(op, Op::Write | Op::LogWrite)
@@ -259,6 +269,7 @@ impl Injector {
             }
             Op::LogSync => format!("log sync {this} (segment {})", page >> 32),
             Op::LogCreate => format!("creation {this} of a log segment ({})", page >> 32),
+            Op::LogRemove => format!("removal {this} of a log segment ({})", page >> 32),
             Op::Sync | Op::Any => format!("sync {this}"),
         };
         let name = format!("injected into {name}, operation {any}, seed {}", self.plan.seed);

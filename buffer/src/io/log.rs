@@ -25,7 +25,8 @@ pub trait LogStorage: Send + Sync + 'static {
     fn segments(&self) -> io::Result<Vec<(u64, u64)>>;
 
     /// Makes a segment of `bytes` zeroes, durable with its directory entry. A segment that exists
-    /// is an error.
+    /// is an error. After another error it may exist, and a power cut may take it: it must be removed
+    /// before it is made again.
     fn create(&self, segment: u64, bytes: u64) -> io::Result<()>;
 
     /// As [`LogStorage::create`], beside others who want the device: where zeroes have to be written,

@@ -122,13 +122,15 @@ impl FileLog {
             return Err(exists(segment));
         }
         let unfinished = path.with_extension(UNFINISHED);
-        if let Err(error) = FileLog::fill(&unfinished, bytes, piece, pace) {
+        let filled = FileLog::fill(&unfinished, bytes, piece, pace);
+        if let Err(error) = filled.and_then(|()| fs::rename(&unfinished, &path)) {
             // A full device needs the room back.
             let _ = fs::remove_file(&unfinished);
             return Err(error);
         }
-        fs::rename(&unfinished, &path)?;
-        sync_directory(&self.directory)
+        sync_directory(&self.directory)?;
+        // Opened now, when that may fail, and not by the first write.
+        self.segment(segment).map(drop)
     }
 }
 

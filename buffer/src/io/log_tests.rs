@@ -1,6 +1,9 @@
 //! Every back end of the log keeps the promises of [`LogStorage`].
 
-use super::*;
+use super::{
+    tests::{Refused, refuse},
+    *,
+};
 use std::{fs, io::ErrorKind};
 
 const BYTES: u64 = 64 * PAGE_SIZE as u64;
@@ -82,4 +85,48 @@ fn a_write_inside_a_runtime_does_without_a_ring() {
     };
     // Where io_uring is refused there is no runtime to be inside of.
     let _ = start_runtime(4, body);
+}
+
+/// Makes segment 1 in a thread to which some system calls are refused; gives the error, after which the
+/// segment can be made here.
+fn made_in_spite_of(refused: Refused<'static>, errno: i32) -> io::Error {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("log");
+    let log = open_log(IoKind::Threads, &path).expect("a log");
+    let making = std::thread::spawn({
+        let log = Arc::clone(&log);
+        move || {
+            refuse(&refused, errno);
+            log.create(1, BYTES).expect_err("it is refused")
+        }
+    });
+    let error = making.join().expect("no panic");
+    let left = fs::read_dir(&path).expect("a directory").count();
+    let there = log.segments().expect("a list");
+    assert_eq!(left, there.len(), "nothing is left of it, or a whole segment: {error}");
+    if log.remove(1).is_err() {
+        assert!(there.is_empty(), "{error}");
+    }
+    log.create(1, BYTES).expect("the next attempt");
+    log.sync(1).expect("synced");
+    assert_eq!(log.segments().expect("a list"), [(1, BYTES)]);
+    error
+}
+
+#[test]
+fn a_segment_can_be_made_when_what_stopped_it_is_over() {
+    let writes = Refused::Calls(&[libc::SYS_pwrite64]);
+    assert_eq!(made_in_spite_of(writes, libc::ENOSPC).kind(), ErrorKind::StorageFull);
+    let syncs = Refused::Calls(&[libc::SYS_fsync]);
+    assert_eq!(made_in_spite_of(syncs, libc::EIO).raw_os_error(), Some(libc::EIO));
+    let renames = Refused::Calls(&[
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_rename,
+        libc::SYS_renameat,
+        libc::SYS_renameat2,
+    ]);
+    assert_eq!(made_in_spite_of(renames, libc::EIO).raw_os_error(), Some(libc::EIO));
+    // The segment is there then, and its directory is not synced.
+    let error = made_in_spite_of(Refused::OpeningToRead, libc::EMFILE);
+    assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
 }

@@ -30,6 +30,8 @@ pub(super) struct Medium {
 pub(super) struct Page {
     /// What a power cut cannot take. `None`: never written, zeroes.
     pub(super) synced: Option<Bytes>,
+    /// What reads see and no sync will make durable: a sync of it failed.
+    given_up: Option<Bytes>,
     /// What it held before its last write, for stale reads.
     previous: Option<Bytes>,
     /// Writes since the last sync, oldest first.
@@ -175,9 +177,28 @@ impl Medium {
     pub(super) fn sync(&mut self) {
         for page in self.pages.values_mut() {
             if let Some(last) = page.unsynced.pop() {
-                page.synced = Some(last);
+                page.set_synced(last);
+            }
+        }
+        self.synced_capacity = self.capacity;
+    }
+
+    /// A sync that fails: what it was to make durable is seen until a power cut, and never becomes so.
+    pub(super) fn give_up_unsynced(&mut self) {
+        for page in self.pages.values_mut() {
+            if let Some(last) = page.unsynced.pop() {
+                page.given_up = Some(last);
                 page.unsynced.clear();
                 page.order.clear();
+            }
+        }
+    }
+
+    /// Makes what reads see durable, whatever became of it before.
+    pub(super) fn settle(&mut self) {
+        for page in self.pages.values_mut() {
+            if let Some(current) = page.current().cloned() {
+                page.set_synced(current);
             }
         }
         self.synced_capacity = self.capacity;
@@ -186,7 +207,14 @@ impl Medium {
 
 impl Page {
     pub(super) fn current(&self) -> Option<&Bytes> {
-        self.unsynced.last().or(self.synced.as_ref())
+        self.unsynced.last().or(self.given_up.as_ref()).or(self.synced.as_ref())
+    }
+
+    /// Makes these bytes durable, and forgets all others.
+    pub(super) fn set_synced(&mut self, bytes: Bytes) {
+        (self.synced, self.given_up) = (Some(bytes), None);
+        self.unsynced.clear();
+        self.order.clear();
     }
 
     /// With [`Cut::Sectors`] a third of the pages keeps the synced version, a third one of the later
@@ -200,7 +228,8 @@ impl Page {
             Cut::Sectors => random.below(3),
             Cut::Pages => random.below(2),
             Cut::Nothing => 0,
-            Cut::All | Cut::Process => return self.current().cloned(),
+            // Not what a failed sync gave up.
+            Cut::All | Cut::Process => return self.unsynced.last().cloned(),
             Cut::Prefix => {
                 let kept = self.order.partition_point(|order| *order <= last);
                 let newest = kept.checked_sub(1).map(|at| &self.unsynced[at]);

@@ -6,7 +6,7 @@
 //! Model: writes go to a volatile cache that reads see at once; a sync moves it to the medium. A
 //! power cut keeps everything synced, and of every page written since any mixture, by 512-byte
 //! sectors, of what it held at the last sync and of the writes since. A sync that fails moves
-//! nothing.
+//! nothing, and [`Fault::Unsettled`] makes it lose what it was to move.
 //!
 //! The same device holds the segments of the log, under the same lock (`sim_log`), so that a crash
 //! is one instant of both.
@@ -59,6 +59,8 @@ pub(super) struct State {
     pub(super) medium: Medium,
     /// Segments of the log by number.
     pub(super) log: BTreeMap<u64, Segment>,
+    /// Segments whose creation or removal a power cut takes back, and what is there then.
+    pub(super) unsettled: BTreeMap<u64, Option<Segment>>,
     pub(super) injector: Injector,
     pub(super) counters: SimCounters,
 }
@@ -82,6 +84,8 @@ pub struct SimCounters {
     pub log_syncs: u64,
     /// Segments of the log created.
     pub log_creations: u64,
+    /// Segments of the log removed.
+    pub log_removals: u64,
     /// Operations that had a fault, latency aside.
     pub faults: u64,
 }
@@ -101,7 +105,8 @@ impl SimStorage {
 
     fn with_media(medium: Medium, log: BTreeMap<u64, Segment>, plan: FaultPlan) -> SimStorage {
         let (injector, counters) = (Injector::new(plan), SimCounters::default());
-        SimStorage { state: Mutex::new(State { medium, log, injector, counters }) }
+        let unsettled = BTreeMap::new();
+        SimStorage { state: Mutex::new(State { medium, log, unsettled, injector, counters }) }
     }
 
     /// Replaces the faults; the counts that rules refer to begin anew.
@@ -145,11 +150,22 @@ impl SimStorage {
             _ => 0,
         };
         let left = state.medium.after_power_cut(seed, cut, last);
-        let log = sim_log::after_power_cut(&state.log, seed, cut, last);
+        let mut segments = state.log.clone();
+        if cut != Cut::Process {
+            for (&number, before) in &state.unsettled {
+                match before {
+                    Some(segment) => segments.insert(number, segment.clone()),
+                    None => segments.remove(&number),
+                };
+            }
+        }
+        let log = sim_log::after_power_cut(&segments, seed, cut, last);
         let image = SimStorage::with_media(left, log, FaultPlan::new(seed));
         if cut == Cut::Process {
+            let mut image = image.state.lock();
             // Later writes come after those that stay in the cache.
-            image.state.lock().counters = state.counters;
+            image.counters = state.counters;
+            image.unsettled = state.unsettled.clone();
         }
         image
     }
@@ -159,8 +175,8 @@ impl SimStorage {
     pub fn clone_at_rest(&self) -> SimStorage {
         let state = self.state.lock();
         let (mut medium, mut log) = (state.medium.clone(), state.log.clone());
-        medium.sync();
-        log.values_mut().for_each(|segment| segment.medium.sync());
+        medium.settle();
+        log.values_mut().for_each(|segment| segment.medium.settle());
         SimStorage::with_media(medium, log, FaultPlan::new(state.injector.plan().seed()))
     }
 
@@ -178,9 +194,7 @@ impl SimStorage {
         let page = medium.pages.entry(page.0).or_default();
         let mut bytes = **page.current().unwrap_or(zeroes());
         change(&mut bytes);
-        page.synced = Some(Arc::new(bytes));
-        page.unsynced.clear();
-        page.order.clear();
+        page.set_synced(Arc::new(bytes));
     }
 
     /// The pages that were written, ascending.
@@ -290,6 +304,10 @@ impl Storage for SimStorage {
         let verdict = state.judge(Op::Sync, 0);
         let result = match verdict.fault {
             Some(Fault::Error(kind)) => Err(io::Error::new(kind, verdict.name)),
+            Some(Fault::Unsettled(kind)) => {
+                state.medium.give_up_unsynced();
+                Err(io::Error::new(kind, verdict.name))
+            }
             _ => {
                 state.medium.sync();
                 Ok(())

@@ -1,16 +1,17 @@
 //! The log on the simulated device: each segment has a medium and a volatile cache of its own, with
 //! the same model of pages and sectors as the data.
 //!
-//! Creating and removing segments is durable at once. [`LogStorage::sync`] makes the writes to one
+//! Creating and removing segments is durable at once, unless [`Fault::Unsettled`] says otherwise.
+//! [`LogStorage::sync`] makes the writes to one
 //! segment durable and nothing else. Reads and writes are judged page by page, and the lock is free
 //! between two pages, so a crash can come in the middle of a batch.
 
 use super::{
     LogStorage, SimStorage,
-    faults::{Fault, Op, Random, log_page},
+    faults::{Fault, Op, Random, Verdict, log_page},
     log::{absent, assert_whole_pages, exists, range_within},
     medium::Medium,
-    sim::{Cut, sleep},
+    sim::{Cut, State, sleep},
 };
 use crate::{
     ids::PageId,
@@ -127,6 +128,24 @@ impl SimStorage {
     }
 }
 
+impl State {
+    /// Makes it durable which segments there are, unless that fails: then what was there `before` is
+    /// there again after a power cut.
+    fn settle_directory(
+        &mut self,
+        segment: u64,
+        before: Option<Segment>,
+        verdict: &Verdict,
+    ) -> io::Result<()> {
+        let Some(Fault::Unsettled(kind)) = verdict.fault else {
+            self.unsettled.clear();
+            return Ok(());
+        };
+        self.unsettled.entry(segment).or_insert(before);
+        Err(io::Error::new(kind, verdict.name.clone()))
+    }
+}
+
 impl LogStorage for SimStorage {
     fn segments(&self) -> io::Result<Vec<(u64, u64)>> {
         let state = self.state.lock();
@@ -135,7 +154,8 @@ impl LogStorage for SimStorage {
 
     fn create(&self, segment: u64, bytes: u64) -> io::Result<()> {
         assert_whole_pages(0, bytes as usize);
-        let mut state = self.state.lock();
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
         state.counters.log_creations += 1;
         let verdict = state.judge(Op::LogCreate, log_page(segment, 0));
         let used: u64 = state.log.values().map(|segment| segment.bytes).sum();
@@ -149,16 +169,28 @@ impl LogStorage for SimStorage {
             }
             _ => {
                 state.log.insert(segment, Segment::zeroed(bytes));
-                Ok(())
+                state.settle_directory(segment, None, &verdict)
             }
         };
-        drop(state);
+        drop(guard);
         sleep(verdict.latency);
         result
     }
 
     fn remove(&self, segment: u64) -> io::Result<()> {
-        self.state.lock().log.remove(&segment).map(drop).ok_or_else(|| absent(segment))
+        let mut state = self.state.lock();
+        state.counters.log_removals += 1;
+        let verdict = state.judge(Op::LogRemove, log_page(segment, 0));
+        let result = match verdict.fault {
+            Some(Fault::Error(kind)) => Err(io::Error::new(kind, verdict.name)),
+            _ => match state.log.remove(&segment) {
+                Some(before) => state.settle_directory(segment, Some(before), &verdict),
+                None => Err(absent(segment)),
+            },
+        };
+        drop(state);
+        sleep(verdict.latency);
+        result
     }
 
     fn read(&self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<()> {
@@ -204,6 +236,10 @@ impl LogStorage for SimStorage {
         let verdict = state.judge(Op::LogSync, log_page(segment, 0));
         let result = match (verdict.fault, state.log.get_mut(&segment)) {
             (Some(Fault::Error(kind)), _) => Err(io::Error::new(kind, verdict.name)),
+            (Some(Fault::Unsettled(kind)), Some(found)) => {
+                found.medium.give_up_unsynced();
+                Err(io::Error::new(kind, verdict.name))
+            }
             (_, Some(found)) => {
                 found.medium.sync();
                 Ok(())

@@ -95,3 +95,51 @@ fn raw_segments_may_have_any_length() {
     let error = LogStorage::read(&device, 1, 4999, &mut last).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::UnexpectedEof);
 }
+
+#[test]
+fn what_a_failed_sync_covered_is_seen_until_a_power_cut_and_never_durable() {
+    let unsettled = Fault::Unsettled(ErrorKind::Other);
+    let device =
+        device(FaultPlan::new(1).nth(Op::LogSync, 1, unsettled).nth(Op::Sync, 1, unsettled));
+    let image = PageImage([4; PAGE_SIZE]);
+    let write = |page| {
+        let mut results = Vec::new();
+        device.write_pages(&[PageWrite { page: PageId(page), image: &image }], &mut results);
+        results.pop().expect("one").expect("written");
+    };
+    write(7);
+    LogStorage::write(&device, 1, &[(0, &[4; PAGE_SIZE])]).expect("written");
+    assert!(Storage::sync(&device).is_err() && LogStorage::sync(&device, 1).is_err());
+    write(8);
+    Storage::sync(&device).expect("the second time");
+    LogStorage::sync(&device, 1).expect("the second time");
+    assert_eq!(device.raw_page(PageId(7)), Some([4; PAGE_SIZE]));
+    assert_eq!(device.raw_segment(1).expect("there")[0], 4);
+    let at_rest = device.clone_at_rest();
+    assert_eq!(at_rest.crash(1).raw_page(PageId(7)), Some([4; PAGE_SIZE]));
+    for cut in [Cut::Sectors, Cut::All, Cut::Prefix] {
+        let left = device.crash_as(1, cut);
+        assert_eq!((left.raw_page(PageId(7)), left.raw_page(PageId(8))), (None, Some(image.0)));
+        assert_eq!(left.raw_segment(1).expect("there")[0], 1);
+    }
+    write(7);
+    Storage::sync(&device).expect("synced");
+    assert_eq!(device.crash(1).raw_page(PageId(7)), Some([4; PAGE_SIZE]), "it was written again");
+}
+
+#[test]
+fn a_power_cut_takes_back_what_a_directory_was_not_synced_for() {
+    let unsettled = Fault::Unsettled(ErrorKind::Other);
+    let plan = FaultPlan::new(1).nth(Op::LogCreate, 1, unsettled).nth(Op::LogRemove, 1, unsettled);
+    let device = device(plan);
+    let numbers = |device: &SimStorage| -> Vec<u64> {
+        device.segments().expect("segments").into_iter().map(|(number, _)| number).collect()
+    };
+    assert!(device.create(2, BYTES).is_err() && device.remove(1).is_err());
+    assert_eq!((numbers(&device), numbers(&device.crash(1))), (vec![2], vec![1]));
+    let process = device.crash_as(1, Cut::Process);
+    assert_eq!((numbers(&process), numbers(&process.crash(1))), (vec![2], vec![1]));
+    assert_eq!(device.remove(1).unwrap_err().kind(), ErrorKind::NotFound);
+    device.create(3, BYTES).expect("the next one, and its directory");
+    assert_eq!(numbers(&device.crash(1)), [2, 3]);
+}

@@ -350,21 +350,46 @@ fn a_pool_may_be_dropped_on_one_of_its_own_threads() {
     frames.wait_for_abandoned(1);
 }
 
-/// Lets the kernel refuse io_uring to this thread, and to no other, from now on.
-fn refuse_io_uring() {
-    let step = |code: u32, jump_true, jump_false, k: u32| libc::sock_filter {
+/// System calls that fail, for [`refuse`].
+pub(super) enum Refused<'c> {
+    /// These, whatever they are asked.
+    Calls(&'c [libc::c_long]),
+    /// Opening what is there, to read it only: a directory that is to be synced.
+    OpeningToRead,
+}
+
+/// Lets the kernel refuse system calls to this thread, and to no other, from now on.
+pub(super) fn refuse(what: &Refused<'_>, errno: i32) {
+    let step = |code: u32, jump_true: usize, jump_false: usize, k: u32| libc::sock_filter {
         code: code as u16,
-        jt: jump_true,
-        jf: jump_false,
+        jt: jump_true as u8,
+        jf: jump_false as u8,
         k,
     };
-    let mut steps = [
-        // The number of the system call is the first word.
-        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, libc::SYS_io_uring_setup as u32),
-        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
-        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
-    ];
+    let (load, equal) =
+        (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K);
+    // The number of the system call is the first word.
+    let mut steps = vec![step(load, 0, 0, 0)];
+    match what {
+        Refused::Calls(calls) => {
+            let left = (0..calls.len()).rev();
+            steps.extend(calls.iter().zip(left).map(|(call, left)| {
+                let allowed = if left == 0 { 1 } else { 0 };
+                step(equal, left, allowed, *call as u32)
+            }));
+        }
+        Refused::OpeningToRead => {
+            let any = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
+            let flags = (libc::O_ACCMODE | libc::O_CREAT) as u32;
+            steps.push(step(equal, 0, 3, libc::SYS_openat as u32));
+            // The third argument, of 8 bytes each behind the first 16.
+            steps.push(step(load, 0, 0, 16 + 2 * 8));
+            steps.push(step(any, 1, 0, flags));
+        }
+    }
+    let refused = libc::SECCOMP_RET_ERRNO | errno as u32;
+    steps.push(step(libc::BPF_RET | libc::BPF_K, 0, 0, refused));
+    steps.push(step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW));
     let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
     // SAFETY: no memory is involved.
     let failed = unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };
@@ -380,7 +405,7 @@ fn where_io_uring_is_refused_threads_take_over() {
     let dir = tempfile::tempdir().expect("a directory");
     let with_ring = open(IoKind::Uring, &dir.path().join("ring")).expect("a back end");
     let without = std::thread::spawn(move || {
-        refuse_io_uring();
+        refuse(&Refused::Calls(&[libc::SYS_io_uring_setup]), libc::EPERM);
         let storage = open(IoKind::Uring, &dir.path().join("data")).expect("a back end");
         assert_eq!(storage.name(), "threads");
         let error = start_runtime(8, async {}).unwrap_err();

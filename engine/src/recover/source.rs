@@ -1,9 +1,10 @@
 //! The log as recovery reads it: flush by flush, by a thread of its own, so that reading overlaps
 //! with applying; the records of a flush in the order of their numbers.
 //!
-//! Invariant: what is given out is durable. The process that wrote the log may have been killed
-//! between a write and its sync. Pages that are written by a tail of the log that a power cut then
-//! takes would be ahead of the log for ever. So all segments are synced before the first is read.
+//! Invariant: what recovery gets is durable. The process that wrote the log may have been killed
+//! between a write and its sync, or its last sync failed. Pages that are written by a tail of the log
+//! that a power cut then takes would be ahead of the log for ever. So a flush is given out when the next
+//! one is there, which was written after its sync; and the last one when it was written again.
 
 use super::Shared;
 use crate::store::{StoreFile, Superblock};
@@ -95,16 +96,26 @@ impl<'f> Source<'f> {
         self.reader.end().map_err(|error| named(error, self.path))
     }
 
+    /// As [`Source::end`]; the end of the log is durable then.
+    fn settle(self) -> Result<LogEnd> {
+        self.reader.settle().map_err(|error| named(error, self.path))
+    }
+
     /// Reads everything, for `receiver` of `flushes`. Gives the end, or nothing when the receiver
     /// wants no more.
     pub fn feed(mut self, flushes: SyncSender<Located>, shared: &Shared) -> Option<LogEnd> {
         let fed = (|| {
+            let mut last = None;
             while let Some(flush) = self.next()? {
-                if flushes.send(flush).is_err() {
+                if let Some(before) = last.replace(flush)
+                    && flushes.send(before).is_err()
+                {
                     return Ok(None);
                 }
             }
-            self.end().map(Some)
+            let end = self.settle()?;
+            let sent = last.is_none_or(|last| flushes.send(last).is_ok());
+            Ok(sent.then_some(end))
         })();
         // `flushes` is dropped after a failure is known, so that its end is not taken for that of
         // the log.
@@ -113,16 +124,6 @@ impl<'f> Source<'f> {
             None
         })
     }
-}
-
-/// Makes the log durable that is about to be read.
-pub(super) fn sync(log: &Arc<dyn LogStorage>, block: &Superblock) -> Result<()> {
-    let segments = log.segments().map_err(|error| Error::io("list the log", error))?;
-    for (segment, _) in segments.into_iter().filter(|(number, _)| *number >= block.segment) {
-        let synced = log.sync(segment);
-        synced.map_err(|error| Error::io(format_args!("sync log segment {segment}"), error))?;
-    }
-    Ok(())
 }
 
 /// The log does not know the name of its store.
