@@ -185,7 +185,7 @@ impl Watt2 {
     /// enough: there are to be `pool` left when the lowest has gone. The value is the uses per tick
     /// that keeping the page promises, mixed with WATT's value, and for a dirty page the writes
     /// that it saves.
-    #[inline]
+    #[inline(always)]
     fn consider(&mut self, frame: Frame, cells: Cells, pool: &Pool) {
         let recency = self.recency.of(self.trackers[frame].uses, self.now);
         let mut value = self.uses.of(cells.uses) * recency;
@@ -194,25 +194,33 @@ impl Watt2 {
         {
             value += self.write_weight * self.writes.of(writes);
         }
-        let full = self.kept.len() > self.pool;
-        if !full || value < self.kept[0].value {
-            self.keep(frame, value, full);
+        if self.kept.len() <= self.pool || value < self.kept[0].value {
+            self.keep(frame, value);
         }
     }
 
-    fn keep(&mut self, frame: Frame, value: f32, full: bool) {
+    #[inline(never)]
+    fn keep(&mut self, frame: Frame, value: f32) {
         let tracker = &mut self.trackers[frame];
         tracker.kept = true;
         let candidate = Candidate { value, frame, stamps: (tracker.uses[0], tracker.writes[0]) };
-        if full {
-            let highest = self.kept.remove(0);
-            self.trackers[highest.frame].kept = false;
+        if self.kept.len() <= self.pool {
+            let higher = self.kept.iter().take_while(|other| other.value > value).count();
+            self.kept.insert(higher, candidate);
+            return;
         }
-        let higher = self.kept.iter().take_while(|other| other.value > value).count();
-        self.kept.insert(higher, candidate);
+        // The highest leaves, and those that are higher than the new one move into its place.
+        self.trackers[self.kept[0].frame].kept = false;
+        let mut at = 0;
+        while at + 1 < self.kept.len() && self.kept[at + 1].value > value {
+            self.kept[at] = self.kept[at + 1];
+            at += 1;
+        }
+        self.kept[at] = candidate;
     }
 
     /// Values one that was a candidate before again, unless it has left meanwhile.
+    #[inline(never)]
     fn consider_again(&mut self, frame: Frame, pool: &Pool) {
         if std::mem::take(&mut self.trackers[frame].kept) {
             self.consider(frame, self.cells(frame), pool);

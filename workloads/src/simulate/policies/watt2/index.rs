@@ -82,9 +82,14 @@ impl Class {
 struct Counts {
     events: Row,
     exposures: Row,
+    /// Whether all of them are 0.
+    nothing: bool,
 }
 
-const NOTHING: Counts = Counts { events: [0.0; AGES], exposures: [0.0; AGES] };
+const NOTHING: Counts = Counts { events: [0.0; AGES], exposures: [0.0; AGES], nothing: true };
+
+/// Counts that faded below this sum are none.
+const NEGLIGIBLE: f32 = 1e-3;
 
 impl Counts {
     fn add(&mut self, other: &Counts) {
@@ -229,23 +234,28 @@ impl Index {
         let (mut all_events, mut all_expected) = (1.0, tick);
         for class in 0..self.classes.len() {
             let (events, exposures) = (&mut self.events[class], &mut self.exposures[class]);
+            let learned = &mut self.learned[class];
+            let sum_events = sum(events);
+            if sum_events + sum(exposures) < NEGLIGIBLE {
+                // Most classes have no pages for most of the time.
+                if !learned.nothing {
+                    (*events, *exposures, *learned) = ([0.0; AGES], [0.0; AGES], NOTHING);
+                }
+                continue;
+            }
+            (learned.events, learned.exposures, learned.nothing) = (*events, *exposures, false);
+            if let Some(group) = self.classes[class].group {
+                self.pooled[group].add(learned);
+            }
+            let fade = fade.min(MOST_EVENTS / sum_events.max(1.0));
             let mut expected = [0.0; AGES];
             for range in 0..AGES {
                 expected[range] = exposures[range] * self.expected[class][range];
-            }
-            let sum_events = sum(events);
-            all_events += sum_events;
-            all_expected += sum(&expected);
-            let learned = Counts { events: *events, exposures: *exposures };
-            if let Some(group) = self.classes[class].group {
-                self.pooled[group].add(&learned);
-            }
-            self.learned[class] = learned;
-            let fade = fade.min(MOST_EVENTS / sum_events.max(1.0));
-            for range in 0..AGES {
                 events[range] *= fade;
                 exposures[range] *= fade;
             }
+            all_events += sum_events;
+            all_expected += sum(&expected);
         }
         self.level = self.optimism * all_events / all_expected;
         self.index.as_flattened_mut().fill(UNKNOWN);

@@ -14,6 +14,7 @@ const FREQUENCIES: usize = 8;
 
 /// What a frame remembers: 26 bytes, and the two flags.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(align(32))]
 pub struct Tracker {
     /// Last uses, newest first; 0 is none.
     pub uses: [u32; 3],
@@ -79,13 +80,14 @@ impl Tracker {
     }
 }
 
-/// Ages beyond this one count like it.
+/// Stamps that are older count like none.
 const OLDEST: usize = 4096;
 
 /// WATT's value over three stamps, to the power of its weight in the product.
 #[derive(Debug)]
 pub struct Recency {
-    /// Powers of 1 / age, and 0 for no stamp at the end.
+    /// Powers of 1 / age, and 0 for all that is older at the end. No stamp is older, because ticks
+    /// start late.
     of_age: Box<[f32; OLDEST + 2]>,
     /// Powers of the damped 1, 2 and 3.
     orders: [f32; 3],
@@ -103,13 +105,12 @@ impl Recency {
     #[inline]
     pub fn of(&self, uses: [u32; 3], now: u32) -> f32 {
         let subfrequency = |order: usize| {
-            let age = match uses[order] {
-                0 => OLDEST + 1,
-                stamp => ((now - stamp + 1) as usize).min(OLDEST),
-            };
-            self.orders[order] * self.of_age[age]
+            let age = (now - uses[order] + 1) as usize;
+            self.orders[order] * self.of_age[age.min(OLDEST + 1)]
         };
-        subfrequency(0).max(subfrequency(1)).max(subfrequency(2))
+        // `f32::max` would look for numbers that are none.
+        let larger = |a: f32, b: f32| if a > b { a } else { b };
+        larger(larger(subfrequency(0), subfrequency(1)), subfrequency(2))
     }
 }
 
