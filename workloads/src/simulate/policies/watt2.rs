@@ -167,8 +167,7 @@ impl Watt2 {
         let written = tracker.writes[0] != 0;
         Cells {
             uses: Cell::of(tracker.class(), self.now - tracker.uses[0]),
-            writes: written
-                .then(|| Cell::of(tracker.write_class(), self.now - tracker.writes[0])),
+            writes: written.then(|| Cell::of(tracker.write_class(), self.now - tracker.writes[0])),
         }
     }
 
