@@ -49,7 +49,9 @@ fn count(policy: &str, pages: usize) -> f64 {
     let program = std::env::current_exe().expect("own path");
     let output = Command::new("valgrind")
         .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .args(["miss", "select", "fetch"].map(|event| format!("--toggle-collect=*Policy>::{event}*")))
+        .args(
+            ["miss", "select", "fetch"].map(|event| format!("--toggle-collect=*Policy>::{event}*")),
+        )
         .arg(program)
         .args([format!("trace={}", text("trace", "gen:80-20:pages=100000,accesses=1000000"))])
         .args([format!("one={policy}"), format!("pages={pages}")])
