@@ -221,7 +221,6 @@ fn simulate_prints_one_line_for_each_trace_cache_and_policy() {
     assert!(text.contains("for: O(cache log trace) per miss, as published"), "{text}");
     assert!(text.contains("no policy costs less than") && !text.contains("opt: "), "{text}");
     let csv = String::from_utf8(wattle(&[&words[..], &["--format", "csv"]].concat()).stdout);
-    // Two pages, each read once more than it is new, and two writes.
     let lines: Vec<String> = csv.unwrap().lines().map(str::to_owned).collect();
     assert!(lines[0].ends_with(",least_cost,plan_cost") && lines.len() == 3, "{lines:?}");
     let cost = |line: &str| line.split(',').nth(8).unwrap().parse::<f64>().unwrap();
