@@ -6,6 +6,7 @@
 //! Nothing here touches the storage engine, except that WATT's tracker and value are its own.
 
 pub mod ace;
+pub mod bound;
 pub mod experiment;
 pub mod generate;
 pub mod lists;

@@ -216,6 +216,16 @@ fn simulate_prints_one_line_for_each_trace_cache_and_policy() {
     assert!(lines[4].starts_with("small,3,fifo,6,3,3,2,2,1900.0,"), "{csv}");
     assert!(run("json").contains("\"writes_at_end\""));
     assert!(run("text").contains("cache of 2 pages"));
+    let words = ["simulate", "--trace", &path, "--policy", "for", "opt", "--cache", "2", "--bound"];
+    let text = String::from_utf8(wattle(&words).stdout).unwrap();
+    assert!(text.contains("for: O(cache log trace) per miss, as published"), "{text}");
+    assert!(text.contains("no policy costs less than") && !text.contains("opt: "), "{text}");
+    let csv = String::from_utf8(wattle(&[&words[..], &["--format", "csv"]].concat()).stdout);
+    let lines: Vec<String> = csv.unwrap().lines().map(str::to_owned).collect();
+    assert!(lines[0].ends_with(",least_cost,plan_cost") && lines.len() == 3, "{lines:?}");
+    let cost = |line: &str| line.split(',').nth(8).unwrap().parse::<f64>().unwrap();
+    let least = lines[2].split(',').nth_back(1).unwrap().parse::<f64>().unwrap();
+    assert!(least > 0.0 && least <= cost(&lines[2]) && least <= cost(&lines[1]), "{lines:?}");
     let output = wattle(&["simulate", "--list-policies"]);
     assert!(String::from_utf8(output.stdout).unwrap().contains("ref_at_load"));
 }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::exit::{Exit, failed};
 use crate::driver::control::Interrupt;
+use crate::simulate::bound::{self, Bound};
 use crate::simulate::experiment::{CacheSize, Run, combine, run_all};
 use crate::simulate::generate::KINDS;
 use crate::simulate::policies::ALL;
@@ -41,6 +42,11 @@ pub struct SimulateFlags {
     /// Adds the misses relative to those of this policy, which is run as well.
     #[arg(long, value_name = "NAME")]
     pub normalise: Option<String>,
+
+    /// Adds what no policy can go below in cost for each trace and cache; exact or nearly so where
+    /// accesses times pages are at most 4 million.
+    #[arg(long)]
+    pub bound: bool,
 
     /// Time to read a page, in microseconds.
     #[arg(long, value_name = "US", default_value_t = 100.0, value_parser = cost)]
@@ -145,6 +151,7 @@ impl SimulateFlags {
             "trace": files.collect::<Vec<_>>(),
             "policy": self.policy,
             "normalise": self.normalise,
+            "bound": self.bound,
             "read_cost": device.read_us,
             "write_cost": device.write_us,
             "asymmetry": device.asymmetry,
@@ -192,6 +199,16 @@ pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -
         !stopped.load(Ordering::Relaxed)
     });
     progress.finish_and_clear();
+    // Runs of one trace and cache follow each other.
+    let mut last: Option<(&Run, Bound)> = None;
+    let mut least_cost = |run| match last {
+        Some((other, bound)) if is_same_task(other, run) => bound,
+        _ => {
+            let bound = bound::bound(run.trace, run.cache_pages, &device);
+            last = Some((run, bound));
+            bound
+        }
+    };
     let done = runs.iter().zip(&results).filter_map(|(run, counts)| {
         let counts = (*counts)?;
         Some(Row {
@@ -201,6 +218,8 @@ pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -
             policy: run.spec.text.clone(),
             counts,
             relative: None,
+            complexity: run.spec.entry.cost,
+            bound: (flags.bound && !interrupt.requested()).then(|| least_cost(run)),
         })
     });
     let mut rows: Vec<Row> = done.collect();
@@ -241,6 +260,11 @@ fn resistances(runs: &[Run], device: Device) -> Vec<Resistance> {
     };
     let measure = |run: &Run| study::resistance(run.trace, run.cache_pages, run.spec, device);
     runs.iter().filter(smallest).filter_map(measure).collect()
+}
+
+/// Both have the same trace and cache.
+fn is_same_task(a: &Run, b: &Run) -> bool {
+    std::ptr::eq(a.trace, b.trace) && a.cache_pages == b.cache_pages
 }
 
 fn progress_bar(accesses: u64) -> ProgressBar {

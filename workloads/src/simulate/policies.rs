@@ -34,7 +34,7 @@ mod s3_fifo;
 mod sieve;
 mod slru;
 #[cfg(test)]
-mod testing;
+pub mod testing;
 mod two_q;
 mod w_tinylfu;
 mod watt;

@@ -160,6 +160,17 @@ impl Pool {
         }
     }
 
+    /// A frame with a page, drawn uniformly; the pool must not be empty.
+    #[inline]
+    pub fn draw_frame(&self, rng: &mut Rng) -> Frame {
+        loop {
+            let frame = Frame(rng.below(self.page_in.len() as u64) as u32);
+            if self.free.is_empty() || self.page(frame).is_some() {
+                return frame;
+            }
+        }
+    }
+
     /// Puts `page` into a free frame, or into one beyond the capacity.
     pub(super) fn insert(&mut self, page: Page, dirty: bool) {
         assert!(!self.holds(page), "a page has one frame");
@@ -220,19 +231,51 @@ impl Sampler {
             sample.extend(pool.pages());
             return;
         }
+        self.begin();
+        while sample.len() < number {
+            let page = pool.draw(rng);
+            if self.mark(pool.frame(page)) {
+                sample.push(page);
+            }
+        }
+    }
+
+    /// The same for frames with pages, whose pages need not be known: the same draws give the
+    /// frames of the same pages.
+    #[inline]
+    pub fn draw_frames(
+        &mut self,
+        pool: &Pool,
+        rng: &mut Rng,
+        number: usize,
+        sample: &mut Vec<Frame>,
+    ) {
+        sample.clear();
+        if number >= pool.len() {
+            sample.extend(pool.pages().map(|page| pool.frame(page)));
+            return;
+        }
+        self.begin();
+        while sample.len() < number {
+            let frame = pool.draw_frame(rng);
+            if self.mark(frame) {
+                sample.push(frame);
+            }
+        }
+    }
+
+    fn begin(&mut self) {
         if self.round == u32::MAX {
             self.marks.fill(0);
             self.round = 0;
         }
         self.round += 1;
-        while sample.len() < number {
-            let page = pool.draw(rng);
-            let mark = &mut self.marks[pool.frame(page).0 as usize];
-            if *mark != self.round {
-                *mark = self.round;
-                sample.push(page);
-            }
-        }
+    }
+
+    /// Whether `frame` was not drawn before in this round.
+    #[inline]
+    fn mark(&mut self, frame: Frame) -> bool {
+        std::mem::replace(&mut self.marks[frame.0 as usize], self.round) != self.round
     }
 }
 

@@ -309,6 +309,8 @@ mod tests {
             policy: run.spec.text.clone(),
             counts: counts.unwrap(),
             relative: None,
+            complexity: run.spec.entry.cost,
+            bound: None,
         };
         let rows: Vec<Row> = runs.iter().zip(&results).map(row).collect();
         let resistances: Vec<Resistance> =

@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
+use super::bound::Bound;
 use super::replay::{Counts, Device};
 use crate::report::figures;
 
@@ -23,6 +24,10 @@ pub struct Row {
     pub counts: Counts,
     /// Misses relative to the policy that was asked for.
     pub relative: Option<f64>,
+    /// What an access costs the policy in time, as its entry says.
+    pub complexity: &'static str,
+    /// What is known of the least cost of the trace with this cache, if it was asked for.
+    pub bound: Option<Bound>,
 }
 
 const HEADER: &str = "trace,cache_pages,policy,accesses,misses,reads,writes,writes_at_end,cost,\
@@ -50,9 +55,14 @@ fn field(text: &str) -> String {
     }
 }
 
-/// All rows as CSV, with a header; the last column is there if results were normalised.
+/// All rows as CSV, with a header; the last columns are there if results were normalised or bounds
+/// were asked for.
 pub fn csv(rows: &[Row], device: &Device, normalised: bool) -> String {
-    let mut text = format!("{HEADER}{}\n", if normalised { ",relative_misses" } else { "" });
+    let bounded = rows.iter().any(|row| row.bound.is_some());
+    let mut text = HEADER.to_owned();
+    text += if normalised { ",relative_misses" } else { "" };
+    text += if bounded { ",least_cost,plan_cost" } else { "" };
+    text.push('\n');
     for row in rows {
         let counts = &row.counts;
         text += &format!(
@@ -73,6 +83,12 @@ pub fn csv(rows: &[Row], device: &Device, normalised: bool) -> String {
         );
         if normalised {
             text += &row.relative.map_or(",".to_owned(), |relative| format!(",{relative:.4}"));
+        }
+        if bounded {
+            text += &row.bound.map_or(",,".to_owned(), |bound| {
+                let plan = bound.feasible.map_or(String::new(), |plan| format!("{plan:.1}"));
+                format!(",{:.1},{plan}", bound.lower)
+            });
         }
         text.push('\n');
     }
@@ -105,9 +121,14 @@ pub fn json(
                 "device_seconds": counts.device_seconds(device),
                 "cpu_ns_per_access": counts.cpu_ns_per_access(),
                 "metadata_bytes_per_page": counts.bytes_per_page,
+                "complexity": row.complexity,
             });
             if let Some(relative) = row.relative {
                 object["relative_misses"] = json!(relative);
+            }
+            if let Some(bound) = row.bound {
+                object["least_cost"] = json!(bound.lower);
+                object["plan_cost"] = json!(bound.feasible);
             }
             object
         })
@@ -152,9 +173,24 @@ pub fn text(rows: &[Row], device: &Device, normalised: Option<&str>) -> String {
         let mut table = vec![header];
         table.extend(group.iter().map(|row| cells(row, device, normalised.is_some())));
         text += &figures::table("  ", &table);
+        for row in group.iter().filter(|row| looks_at_all(row.complexity)) {
+            text += &format!("  {}: {}\n", row.policy, row.complexity);
+        }
+        if let Some(bound) = first.bound {
+            let seconds = |cost: f64| figures::significant(cost / 1e6);
+            text += &format!("  no policy costs less than {} s", seconds(bound.lower));
+            text += &bound.feasible.map_or("\n".to_owned(), |plan| {
+                format!("; one that knows the future costs {} s\n", seconds(plan))
+            });
+        }
         text.push('\n');
     }
     text
+}
+
+/// Whether a policy of this cost looks at all cached pages at a time.
+fn looks_at_all(complexity: &str) -> bool {
+    complexity.starts_with("O(cache")
 }
 
 fn cells(row: &Row, device: &Device, normalised: bool) -> Vec<String> {
@@ -201,6 +237,8 @@ mod tests {
             policy: policy.to_owned(),
             counts: Counts { misses, ..counts },
             relative: None,
+            complexity: "O(cache) per miss, as published",
+            bound: Some(Bound { lower: 900.0, feasible: None }),
         };
         let mut rows = vec![row("lru", 40), row("watt:epochs=4,sample=8", 30)];
         normalise(&mut rows, "lru");
@@ -216,10 +254,10 @@ mod tests {
              device_seconds,cpu_ns_per_access"
         ));
         // 40 reads of 100 us and 8 writes of 800 us.
-        assert_eq!(lines[1], "t,10,lru,100,40,40,8,3,10400.0,0.010400,25.0,0.600000,24");
+        assert_eq!(lines[1], "t,10,lru,100,40,40,8,3,10400.0,0.010400,25.0,0.600000,24,900.0,");
         assert!(lines[2].starts_with("t,10,\"watt:epochs=4,sample=8\",100,30,"));
         let normalised = csv(&rows(), &Device::default(), true);
-        assert!(normalised.lines().nth(2).unwrap().ends_with(",0.7500"));
+        assert!(normalised.lines().nth(2).unwrap().ends_with(",0.7500,900.0,"));
     }
 
     #[test]
@@ -228,8 +266,10 @@ mod tests {
         let text = text(&rows(), &device, Some("lru"));
         assert!(text.contains("100 accesses, 50 pages, cache of 10 pages (20.0 %)"), "{text}");
         assert!(text.contains("misses / lru") && text.contains("0.7500"), "{text}");
+        assert!(text.contains("lru: O(cache) per miss") && text.contains("less than"), "{text}");
         let json = json(&rows(), &device, Map::new(), false);
         assert_eq!(json["rows"][1]["relative_misses"], 0.75);
         assert_eq!(json["rows"][0]["writes"], 8);
+        assert_eq!(json["rows"][0]["least_cost"], 900.0);
     }
 }

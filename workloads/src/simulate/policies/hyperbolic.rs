@@ -2,7 +2,10 @@
 //! loaded leaves.
 //!
 //! Source: Blankstein, Sen, Freedman, "Hyperbolic caching: flexible caching for web applications",
-//! USENIX ATC 2017, section 2. The sample of 20 is that of WATT, section 4.1. Parameter `sample`.
+//! USENIX ATC 2017, section 2. The sample of 20 is that of WATT, section 4.1.
+//!
+//! Parameters: `sample`; `product`: `exact`, or `32-bit`, where pages are compared by the product of
+//! the uses of one and the age of the other, modulo 2^32, as the simulator of the WATT paper does.
 
 use crate::rng::Rng;
 use crate::simulate::policy::{Access, Policy, by_frame};
@@ -13,15 +16,24 @@ pub const ENTRY: Entry = Entry {
     name: "hyperbolic",
     source: "Blankstein, Sen, Freedman, USENIX ATC 2017, section 2",
     cost: "O(sample)",
-    parameters: &[Parameter {
-        name: "sample",
-        default: "20",
-        kind: Kind::Whole(1, 4096),
-        about: "pages of which the lowest value is taken",
-    }],
+    parameters: &[
+        Parameter {
+            name: "sample",
+            default: "20",
+            kind: Kind::Whole(1, 4096),
+            about: "pages of which the lowest value is taken",
+        },
+        Parameter {
+            name: "product",
+            default: "exact",
+            kind: Kind::Word(&["exact", "32-bit"]),
+            about: "whether comparisons overflow",
+        },
+    ],
     build: |setup| {
         Box::new(Hyperbolic {
             sample: setup.whole("sample"),
+            overflow: setup.word("product") == "32-bit",
             now: 0,
             pages: PerPage::new(setup.pages(), Uses { loaded: 0, count: 0 }),
             rng: Rng::new(setup.seed, 0),
@@ -39,6 +51,7 @@ struct Uses {
 
 struct Hyperbolic {
     sample: usize,
+    overflow: bool,
     /// Accesses so far.
     now: u32,
     pages: PerPage<Uses>,
@@ -55,11 +68,20 @@ impl Policy for Hyperbolic {
 
     fn select(&mut self, pool: &Pool, victims: &mut Vec<Page>) {
         self.sampler.draw(pool, &mut self.rng, self.sample, &mut self.drawn);
-        let value = |page: &&Page| {
-            let Uses { loaded, count } = self.pages[**page];
-            f64::from(count) / f64::from(self.now - loaded + 1)
+        let uses = |page: Page| {
+            let Uses { loaded, count } = self.pages[page];
+            (count, self.now - loaded + 1)
         };
-        victims.extend(self.drawn.iter().min_by(|a, b| value(a).total_cmp(&value(b))));
+        let lower = |a: (u32, u32), b: (u32, u32)| match self.overflow {
+            true => a.0.wrapping_mul(b.1) < b.0.wrapping_mul(a.1),
+            false => u64::from(a.0) * u64::from(b.1) < u64::from(b.0) * u64::from(a.1),
+        };
+        let lowest = self
+            .drawn
+            .iter()
+            .copied()
+            .reduce(|lowest, page| if lower(uses(page), uses(lowest)) { page } else { lowest });
+        victims.extend(lowest);
     }
 
     fn fetch(&mut self, access: Access, _: &Pool) {

@@ -10,7 +10,8 @@
 //! cache, inf for one at every replacement (Figure 5), `write_weight` (Figure 8), `evict`: `single`
 //! takes the lowest of the sample, `listing` all of 64 other samples at or below it, or else it alone (Listing 2);
 //! `age`: `counted` adds the running epoch to ages, as simulations do, `plain` does not, as the
-//! engine does; and those of `watt_study`.
+//! engine does; `ties`: which of equally valuable pages leaves, `random` or the `newest`, about which
+//! the simulator of the paper takes; and those of `watt_study`.
 
 use wattle_buffer::replacement::{FIRST_EPOCH, Replacement, Tracker, Watt as Engine};
 
@@ -58,6 +59,12 @@ pub const ENTRY: Entry = Entry {
             default: "counted",
             kind: Kind::Word(&["counted", "plain"]),
             about: "whether the running epoch counts",
+        },
+        Parameter {
+            name: "ties",
+            default: "random",
+            kind: Kind::Word(&["random", "newest"]),
+            about: "which of equally valuable pages leaves: any, or the one loaded last",
         },
         watt_study::ACCESS_LOG,
         watt_study::WRITE_LOG,
@@ -132,6 +139,9 @@ struct Watt<T> {
     rng: Rng,
     sampler: Sampler,
     pages: Vec<Page>,
+    /// When the page of each frame was loaded, in misses, if that decides between equal pages.
+    loaded: Option<PerFrame<u64>>,
+    loads: u64,
 }
 
 impl<T: Tracking> Watt<T> {
@@ -148,7 +158,16 @@ impl<T: Tracking> Watt<T> {
             rng: Rng::new(setup.seed, 0),
             sampler: Sampler::new(setup.capacity),
             pages: Vec::new(),
+            loaded: (setup.word("ties") == "newest").then(|| PerFrame::new(setup.capacity, || 0)),
+            loads: 0,
         }
+    }
+
+    /// Whether `page` leaves before `other`, which is as valuable and was drawn before it.
+    #[inline]
+    fn first_of_equals(&self, pool: &Pool, page: Page, other: Page) -> bool {
+        let loaded = self.loaded.as_ref();
+        loaded.is_some_and(|loaded| loaded[pool.frame(page)] > loaded[pool.frame(other)])
     }
 
     fn value(&mut self, pool: &Pool, page: Page) -> f32 {
@@ -163,7 +182,10 @@ impl<T: Tracking> Watt<T> {
         let mut lowest: Option<(f32, Page)> = None;
         for page in &pages {
             let value = self.value(pool, *page);
-            if lowest.is_none_or(|(least, _)| value < least) {
+            let lower = lowest.is_none_or(|(least, other)| {
+                value < least || value == least && self.first_of_equals(pool, *page, other)
+            });
+            if lower {
                 lowest = Some((value, *page));
             }
         }
@@ -201,6 +223,10 @@ impl<T: Tracking> Policy for Watt<T> {
     fn fetch(&mut self, access: Access, pool: &Pool) {
         let frame = pool.frame(access.page);
         self.tracking.load(frame, self.epoch);
+        self.loads += 1;
+        if let Some(loaded) = &mut self.loaded {
+            loaded[frame] = self.loads;
+        }
         self.tracking.track(frame, self.epoch, access.write);
         // Batches are followed by misses without evictions; only the first fill does not count.
         self.misses += usize::from(!self.listing || self.evicting);

@@ -13,14 +13,15 @@
 
 mod ghost;
 mod index;
+mod look_ahead;
 mod tracker;
 
 use crate::rng::Rng;
 use crate::simulate::policy::{Access, Policy, by_frame};
-use crate::simulate::pool::{Page, PerFrame, Pool, Sampler};
+use crate::simulate::pool::{Frame, Page, PerFrame, Pool, Sampler};
 use crate::simulate::registry::{Entry, Kind, Parameter};
 use ghost::{Ghost, Ghosts};
-use index::Index;
+use index::{Cell, Index};
 use tracker::{FIRST_TICK, Recency, Tracker, class, distance, use_classes, write_classes};
 
 pub const ENTRY: Entry = Entry {
@@ -119,8 +120,8 @@ struct Watt2 {
     ghosts_per_page: f64,
     rng: Rng,
     sampler: Sampler,
-    drawn: Vec<Page>,
-    /// The lowest pages that evictions have come across, lowest first.
+    drawn: Vec<Frame>,
+    /// The lowest pages that evictions have come across, lowest last.
     kept: Vec<Candidate>,
     /// Those that are to be valued again; empty between events.
     valued_before: Vec<Candidate>,
@@ -137,11 +138,11 @@ impl Watt2 {
         let tracker = &mut self.trackers[pool.frame(access.page)];
         let last = tracker.uses[0];
         if last != self.now {
-            self.uses.used(tracker.class(), self.now - last);
+            self.uses.used(Cell::of(tracker.class(), self.now - last));
             tracker.push(self.now);
         } else if !tracker.again {
             tracker.again = true;
-            self.uses.used(tracker.class(), 0);
+            self.uses.used(Cell::of(tracker.class(), 0));
         }
         if access.write {
             self.track_write(access.page, pool);
@@ -153,77 +154,88 @@ impl Watt2 {
         let last = tracker.writes[0];
         if last != self.now {
             if last != 0 {
-                self.writes.used(tracker.write_class(), self.now - last);
+                self.writes.used(Cell::of(tracker.write_class(), self.now - last));
             }
-            tracker.writes = [self.now, last];
+            tracker.push_write(self.now);
         }
     }
 
-    /// Uses per tick that keeping `page` promises, mixed with WATT's value, and for a dirty page
-    /// the writes that it saves.
-    fn value(&mut self, page: Page, pool: &Pool) -> f32 {
-        let tracker = &self.trackers[pool.frame(page)];
-        let promised = self.uses.of(tracker.class(), self.now - tracker.uses[0]);
-        let mut value = promised * self.recency.of(tracker.uses, self.now);
-        if tracker.writes[0] != 0 && pool.is_dirty(page) {
-            let age = self.now - tracker.writes[0];
-            value += self.write_weight * self.writes.of(tracker.write_class(), age);
+    /// Where the uses and the writes of the page in `frame` are in the tables.
+    #[inline]
+    fn cells(&self, frame: Frame) -> Cells {
+        let tracker = &self.trackers[frame];
+        let written = tracker.writes[0] != 0;
+        Cells {
+            uses: Cell::of(tracker.class(), self.now - tracker.uses[0]),
+            writes: written.then(|| Cell::of(tracker.write_class(), self.now - tracker.writes[0])),
         }
-        value
     }
 
-    /// Puts a page among the candidates, by its value, if it is low enough: there are to be `pool`
-    /// left when the lowest has gone.
-    fn consider(&mut self, page: Page, pool: &Pool) {
-        let value = self.value(page, pool);
-        let tracker = &mut self.trackers[pool.frame(page)];
-        let full = self.kept.len() > self.pool;
-        if full && self.kept.last().is_some_and(|highest| value >= highest.value) {
-            tracker.kept = false;
+    /// Lets a page stand for `pages` in the exposures.
+    #[inline]
+    fn expose(&mut self, cells: Cells, pages: f32) {
+        self.uses.seen(cells.uses, pages);
+        if let Some(writes) = cells.writes {
+            self.writes.seen(writes, pages);
+        }
+    }
+
+    /// Puts the page in `frame`, which is no candidate, among them by its value if it is low
+    /// enough: there are to be `pool` left when the lowest has gone. The value is the uses per tick
+    /// that keeping the page promises, mixed with WATT's value, and for a dirty page the writes
+    /// that it saves.
+    #[inline(always)]
+    fn consider(&mut self, frame: Frame, cells: Cells, pool: &Pool) {
+        let recency = self.recency.of(self.trackers[frame].uses, self.now);
+        let mut value = self.uses.of(cells.uses) * recency;
+        if let Some(writes) = cells.writes
+            && pool.page(frame).is_some_and(|page| pool.is_dirty(page))
+        {
+            value += self.write_weight * self.writes.of(writes);
+        }
+        if self.kept.len() <= self.pool || value < self.kept[0].value {
+            self.keep(frame, value);
+        }
+    }
+
+    #[inline(never)]
+    fn keep(&mut self, frame: Frame, value: f32) {
+        let tracker = &mut self.trackers[frame];
+        tracker.kept = true;
+        let candidate = Candidate { value, frame, stamps: (tracker.uses[0], tracker.writes[0]) };
+        if self.kept.len() <= self.pool {
+            let higher = self.kept.iter().take_while(|other| other.value > value).count();
+            self.kept.insert(higher, candidate);
             return;
         }
-        tracker.kept = true;
-        let candidate = Candidate { value, page, stamps: (tracker.uses[0], tracker.writes[0]) };
-        if full
-            && let Some(highest) = self.kept.pop()
-            && pool.holds(highest.page)
-        {
-            self.trackers[pool.frame(highest.page)].kept = false;
+        // The highest leaves, and those that are higher than the new one move into its place.
+        self.trackers[self.kept[0].frame].kept = false;
+        let mut at = 0;
+        while at + 1 < self.kept.len() && self.kept[at + 1].value > value {
+            self.kept[at] = self.kept[at + 1];
+            at += 1;
         }
-        let at = self.kept.iter().rposition(|other| other.value <= value).map_or(0, |at| at + 1);
-        self.kept.insert(at, candidate);
+        self.kept[at] = candidate;
     }
 
-    /// The same for one that was a candidate before, unless it has left meanwhile.
-    fn consider_again(&mut self, page: Page, pool: &Pool) {
-        if pool.holds(page) && self.trackers[pool.frame(page)].kept {
-            self.consider(page, pool);
+    /// Values one that was a candidate before again, unless it has left meanwhile.
+    #[inline(never)]
+    fn consider_again(&mut self, frame: Frame, pool: &Pool) {
+        if std::mem::take(&mut self.trackers[frame].kept) {
+            self.consider(frame, self.cells(frame), pool);
         }
     }
 
     /// Takes the lowest candidate out. One that was used since it was valued is valued again.
-    fn lowest(&mut self, pool: &Pool) -> Option<Page> {
-        while !self.kept.is_empty() {
-            let Candidate { page, stamps, .. } = self.kept.remove(0);
-            if !pool.holds(page) {
-                continue;
-            }
-            let tracker = &self.trackers[pool.frame(page)];
+    fn lowest(&mut self, pool: &Pool) -> Option<Frame> {
+        while let Some(Candidate { frame, stamps, .. }) = self.kept.pop() {
+            let tracker = &self.trackers[frame];
             if (tracker.uses[0], tracker.writes[0]) == stamps {
-                return Some(page);
+                return Some(frame);
             }
-            self.consider_again(page, pool);
+            self.consider_again(frame, pool);
         }
         None
-    }
-
-    /// Lets `page` stand for `pages` in the exposures.
-    fn expose(&mut self, page: Page, pages: f32, pool: &Pool) {
-        let tracker = &self.trackers[pool.frame(page)];
-        self.uses.seen(tracker.class(), self.now - tracker.uses[0], pages);
-        if tracker.writes[0] != 0 {
-            self.writes.seen(tracker.write_class(), self.now - tracker.writes[0], pages);
-        }
     }
 
     fn expose_ghosts(&mut self) {
@@ -231,7 +243,7 @@ impl Watt2 {
         let pages = self.ghosts.capacity() as f32 / DRAWS as f32;
         for _ in 0..DRAWS {
             if let Some(ghost) = self.ghosts.draw(&mut self.rng, self.now) {
-                self.uses.seen(ghost_class(&ghost), self.now - ghost.last, pages);
+                self.uses.seen(Cell::of(ghost_class(&ghost), self.now - ghost.last), pages);
             }
         }
     }
@@ -247,17 +259,25 @@ impl Watt2 {
         if self.until_relearn >= self.relearn_misses {
             self.until_relearn = 0;
             self.stale = true;
-            self.uses.recompute(self.tick_misses as f32, self.fade);
-            self.writes.recompute(self.tick_misses as f32, self.fade);
+            self.uses.relearn(self.tick_misses as f32, self.fade);
+            self.writes.relearn(self.tick_misses as f32, self.fade);
         }
     }
+}
+
+/// Where a page is in the tables.
+#[derive(Clone, Copy, Debug)]
+struct Cells {
+    uses: Cell,
+    /// None if it was never written.
+    writes: Option<Cell>,
 }
 
 /// A page that may leave soon.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     value: f32,
-    page: Page,
+    frame: Frame,
     /// Its last use and write when it was valued.
     stamps: (u32, u32),
 }
@@ -277,35 +297,42 @@ impl Policy for Watt2 {
         if !pool.is_full() && !pool.is_empty() {
             // The cache fills: four pages stand for all.
             for _ in 0..4 {
-                let page = pool.draw(&mut self.rng);
-                self.expose(page, pool.len() as f32 / 4.0, pool);
+                let frame = pool.draw_frame(&mut self.rng);
+                self.expose(self.cells(frame), pool.len() as f32 / 4.0);
             }
         }
         true
     }
 
     fn select(&mut self, pool: &Pool, victims: &mut Vec<Page>) {
-        let mut drawn = std::mem::take(&mut self.drawn);
-        self.sampler.draw(pool, &mut self.rng, self.sample, &mut drawn);
-        for page in &drawn {
-            self.expose(*page, pool.len() as f32 / drawn.len() as f32, pool);
-        }
-        self.expose_ghosts();
         if std::mem::take(&mut self.stale) {
             std::mem::swap(&mut self.kept, &mut self.valued_before);
-            while let Some(candidate) = self.valued_before.pop() {
-                self.consider_again(candidate.page, pool);
-            }
+            let mut before = std::mem::take(&mut self.valued_before);
+            before.drain(..).for_each(|candidate| self.consider_again(candidate.frame, pool));
+            self.valued_before = before;
         }
-        for page in drawn.iter().copied().chain(self.newest) {
-            if pool.holds(page) && !self.trackers[pool.frame(page)].kept {
-                self.consider(page, pool);
+        let mut drawn = std::mem::take(&mut self.drawn);
+        self.sampler.draw_frames(pool, &mut self.rng, self.sample, &mut drawn);
+        let pages = pool.len() as f32 / drawn.len() as f32;
+        for frame in drawn.iter().copied() {
+            let cells = self.cells(frame);
+            self.expose(cells, pages);
+            if !self.trackers[frame].kept {
+                self.consider(frame, cells, pool);
             }
         }
         self.drawn = drawn;
-        let Some(victim) = self.lowest(pool) else { return };
-        let tracker = self.trackers[pool.frame(victim)];
-        let frequency = (tracker.frequency.max(1.0) as u32).ilog2();
+        self.expose_ghosts();
+        if let Some(newest) = self.newest.filter(|newest| pool.holds(*newest)) {
+            let frame = pool.frame(newest);
+            if !self.trackers[frame].kept {
+                self.consider(frame, self.cells(frame), pool);
+            }
+        }
+        let Some(frame) = self.lowest(pool) else { return };
+        let Some(victim) = pool.page(frame) else { return };
+        let tracker = &self.trackers[frame];
+        let frequency = (tracker.frequency as u32).ilog2();
         let ghost = Ghost { last: tracker.uses[0], octave: tracker.octave(), frequency };
         self.ghosts.insert(victim, ghost, self.now);
         victims.push(victim);
@@ -313,14 +340,12 @@ impl Policy for Watt2 {
 
     fn fetch(&mut self, access: Access, pool: &Pool) {
         let frame = pool.frame(access.page);
-        let fresh = Tracker { uses: [self.now, 0, 0], frequency: 1.0, ..Tracker::default() };
         let restored = self.returning.take().map(|ghost| {
             let before =
                 ghost.octave.map_or(0, |octave| ghost.last - distance(octave as usize) as u32);
-            let frequency = (1u32 << ghost.frequency) as f32;
-            Tracker { uses: [ghost.last, before, 0], frequency, ..Tracker::default() }
+            Tracker::new(ghost.last, before, (1u32 << ghost.frequency) as f32)
         });
-        self.trackers[frame] = restored.unwrap_or(fresh);
+        self.trackers[frame] = restored.unwrap_or_else(|| Tracker::new(self.now, 0, 1.0));
         if restored.is_some() {
             self.track(access, pool);
         } else if access.write {
@@ -336,8 +361,9 @@ impl Policy for Watt2 {
         self.newest = self.newest.filter(|newest| *newest != page);
     }
 
-    fn remove(&mut self, page: Page, _: &Pool) {
-        self.kept.retain(|other| other.page != page);
+    fn remove(&mut self, page: Page, pool: &Pool) {
+        let frame = pool.frame(page);
+        self.kept.retain(|other| other.frame != frame);
     }
 
     fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool) {

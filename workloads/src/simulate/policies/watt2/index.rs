@@ -6,7 +6,11 @@
 //! they were). Their quotient is a hazard rate. The index of a page is the largest quotient, over
 //! all horizons, of the probability that it is used within the horizon by the time until its use or
 //! the horizon (the Gittins index of a job that may be stopped): the uses that it promises per time
-//! that its frame is taken.
+//! that its frame is taken. A relearning keeps the counts as they are then; the indices of a class
+//! are computed from these when they are first asked for, because most caches have pages of few
+//! classes at a time.
+
+use super::look_ahead::indices;
 
 /// Ranges of ages: single ticks below 8, then four for each octave.
 pub const AGES: usize = 44;
@@ -20,15 +24,15 @@ const PRIOR: f32 = 4.0;
 /// Most events of a class that are remembered.
 const MOST_EVENTS: f32 = 5000.0;
 
+/// One number for each range of ages.
+pub type Row = [f32; AGES];
+
 /// The range that `age` is in.
 #[inline]
 pub fn range(age: u32) -> usize {
-    if age < SINGLE {
-        return age as usize;
-    }
-    let octave = age.ilog2();
-    let quarter = (age >> (octave - 2)) & 3;
-    ((SINGLE + (octave - 3) * 4 + quarter) as usize).min(AGES - 1)
+    // From 4 on, the exponent of a float and the next two bits are its octave and quarter.
+    let quarters = ((age as i32 as f32).to_bits() >> 21) as i32 - 512;
+    quarters.max(age.min(4) as i32).min(AGES as i32 - 1) as usize
 }
 
 /// First age of a range; that of the range after the last is where it is taken to end.
@@ -40,10 +44,12 @@ const fn first(range: usize) -> f32 {
     ((1u32 << octave) * 2 * (4 + quarter as u32)) as f32
 }
 
-/// Lengths of the ranges and the ages in their middles.
-fn length(range: usize) -> f32 {
-    first(range + 1) - first(range)
+/// Lengths of the ranges, in ticks.
+pub fn lengths() -> Row {
+    std::array::from_fn(|range| first(range + 1) - first(range))
 }
+
+/// The age in the middle of a range.
 fn middle(range: usize) -> f32 {
     (first(range) + first(range + 1)) / 2.0
 }
@@ -71,22 +77,75 @@ impl Class {
     }
 }
 
+/// Counts of a class.
+#[derive(Clone, Copy, Debug)]
+struct Counts {
+    events: Row,
+    exposures: Row,
+    /// Whether all of them are 0.
+    nothing: bool,
+}
+
+const NOTHING: Counts = Counts { events: [0.0; AGES], exposures: [0.0; AGES], nothing: true };
+
+/// Counts that faded below this sum are none.
+const NEGLIGIBLE: f32 = 1e-3;
+
+impl Counts {
+    fn add(&mut self, other: &Counts) {
+        for range in 0..AGES {
+            self.events[range] += other.events[range];
+            self.exposures[range] += other.exposures[range];
+        }
+    }
+}
+
 /// Events, exposures and indices of some classes.
 #[derive(Debug)]
 pub struct Index {
     classes: Vec<Class>,
-    groups: usize,
     /// How many times more often than expected unobserved ages are taken to be used.
     optimism: f32,
-    expected: Vec<[f32; AGES]>,
-    events: Vec<[f32; AGES]>,
-    exposures: Vec<[f32; AGES]>,
-    /// Rates per tick of each class, as of the last time that all was computed.
-    rates: Vec<[f32; AGES]>,
-    /// Indices to the power, of the classes that were asked for since then.
-    index: Vec<[f32; AGES]>,
-    fresh: Vec<bool>,
     power: f32,
+    lengths: Row,
+    expected: Vec<Row>,
+    events: Vec<Row>,
+    exposures: Vec<Row>,
+    /// Counts of each class and of each group, as of the last relearning.
+    learned: Vec<Counts>,
+    pooled: Vec<Counts>,
+    /// How often pages were used per miss then, against what is expected per tick.
+    level: f32,
+    /// Misses per tick.
+    tick: f32,
+    /// Indices to the power; `UNKNOWN` where nobody asked since then.
+    index: Vec<Row>,
+}
+
+/// What no index is.
+const UNKNOWN: f32 = -1.0;
+
+/// The place of a class at an age in the tables.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell(usize);
+
+impl Cell {
+    /// The place of pages of `class` that are as old as `age`.
+    #[inline(always)]
+    pub fn of(class: usize, age: u32) -> Self {
+        Self(class * AGES + range(age))
+    }
+}
+
+/// The sum of all numbers, in four parts so that it does not wait for each.
+fn sum(row: &Row) -> f32 {
+    let mut parts = [0.0; 4];
+    for four in row.chunks_exact(4) {
+        for (part, number) in parts.iter_mut().zip(four) {
+            *part += number;
+        }
+    }
+    (parts[0] + parts[2]) + (parts[1] + parts[3])
 }
 
 impl Index {
@@ -98,122 +157,109 @@ impl Index {
         let expected = |class: &Class| std::array::from_fn(|range| class.expected(middle(range)));
         let expected = classes.iter().map(expected).collect();
         let zeros = vec![[0.0; AGES]; classes.len()];
-        let fresh = vec![false; classes.len()];
         let mut index = Self {
-            classes,
-            groups,
             optimism,
+            power,
+            lengths: lengths(),
             expected,
             events: zeros.clone(),
             exposures: zeros.clone(),
-            rates: zeros.clone(),
+            learned: vec![NOTHING; classes.len()],
+            pooled: vec![NOTHING; groups],
+            level: 0.0,
+            tick: 0.0,
             index: zeros,
-            fresh,
-            power,
+            classes,
         };
-        index.recompute(1.0, 1.0);
+        index.relearn(1.0, 1.0);
         index
     }
 
-    /// A page of `class` was used again at `age`.
+    /// A page that was at `cell` is used again.
     #[inline]
-    pub fn used(&mut self, class: usize, age: u32) {
-        self.events[class][range(age)] += 1.0;
+    pub fn used(&mut self, cell: Cell) {
+        self.events.as_flattened_mut()[cell.0] += 1.0;
     }
 
-    /// `pages` pages of `class` are as old as `age`, for the length of a miss.
+    /// `pages` pages are at `cell`, for the length of a miss.
     #[inline]
-    pub fn seen(&mut self, class: usize, age: u32, pages: f32) {
-        self.exposures[class][range(age)] += pages;
+    pub fn seen(&mut self, cell: Cell, pages: f32) {
+        self.exposures.as_flattened_mut()[cell.0] += pages;
     }
 
     /// Uses per tick that keeping a page promises, to the power.
     #[inline]
-    pub fn of(&mut self, class: usize, age: u32) -> f32 {
-        if !self.fresh[class] {
-            self.look_ahead(class);
-        }
-        self.index[class][range(age)]
+    pub fn of(&mut self, cell: Cell) -> f32 {
+        let index = self.index.as_flattened()[cell.0];
+        if index == UNKNOWN { self.look_ahead(cell) } else { index }
     }
 
-    /// Most caches have pages of few classes at a time, so only these are looked after.
     #[cold]
-    fn look_ahead(&mut self, class: usize) {
-        self.index[class] = indices(&self.rates[class]).map(|index| index.powf(self.power));
-        self.fresh[class] = true;
-    }
-
-    /// Computes all rates anew, for ticks of `tick` misses, and lets what was learned fade to
-    /// `fade`.
-    pub fn recompute(&mut self, tick: f32, fade: f32) {
-        let classes = self.classes.len();
-        // How often pages are used per miss, against what is expected per tick.
-        let (mut events, mut expected) = (1.0, tick);
-        for class in 0..classes {
-            for range in 0..AGES {
-                events += self.events[class][range];
-                expected += self.exposures[class][range] * self.expected[class][range];
-            }
-        }
-        let level = self.optimism * events / expected;
-        let (mut pooled_events, mut pooled_exposures) =
-            (vec![[0.0; AGES]; self.groups], vec![[0.0; AGES]; self.groups]);
-        for class in 0..classes {
-            if let Some(group) = self.classes[class].group {
+    fn look_ahead(&mut self, cell: Cell) -> f32 {
+        let class = cell.0 / AGES;
+        let (expected, learned) = (&self.expected[class], &self.learned[class]);
+        let estimate =
+            |events: f32, exposure: f32, prior: f32| (events + PRIOR) / (exposure + PRIOR / prior);
+        let mut rates = [0.0; AGES];
+        match self.classes[class].group {
+            None => {
                 for range in 0..AGES {
-                    pooled_events[group][range] += self.events[class][range];
-                    pooled_exposures[group][range] += self.exposures[class][range];
+                    let prior = self.level * expected[range];
+                    rates[range] = estimate(learned.events[range], learned.exposures[range], prior);
+                }
+            }
+            Some(group) => {
+                let pooled = &self.pooled[group];
+                for range in 0..AGES {
+                    let prior = self.level * expected[range];
+                    let shared = estimate(pooled.events[range], pooled.exposures[range], prior);
+                    let prior = (prior * shared).sqrt();
+                    rates[range] = estimate(learned.events[range], learned.exposures[range], prior);
                 }
             }
         }
-        for class in 0..classes {
-            self.rates[class] = std::array::from_fn(|range| {
-                let prior = level * self.expected[class][range];
-                let estimate = |events: f32, exposure: f32, prior: f32| {
-                    (events + PRIOR) / (exposure + PRIOR / prior)
-                };
-                let prior = match self.classes[class].group {
-                    None => prior,
-                    Some(group) => {
-                        let (events, exposure) =
-                            (pooled_events[group][range], pooled_exposures[group][range]);
-                        (prior * estimate(events, exposure, prior)).sqrt()
-                    }
-                };
-                tick * estimate(self.events[class][range], self.exposures[class][range], prior)
-            });
-            self.fresh[class] = false;
-            let sum: f32 = self.events[class].iter().sum();
-            let fade = fade.min(MOST_EVENTS / sum.max(1.0));
-            for range in 0..AGES {
-                self.events[class][range] *= fade;
-                self.exposures[class][range] *= fade;
-            }
+        for rate in &mut rates {
+            *rate *= self.tick;
         }
+        self.index[class] = indices(&rates, &self.lengths, self.power);
+        self.index.as_flattened()[cell.0]
     }
-}
 
-/// The index at the beginning of each range, for a rate of use per tick in each.
-fn indices(rates: &[f32; AGES]) -> [f32; AGES] {
-    // Probability to get through a range unused, and the expected time in it.
-    let mut through = [0.0; AGES];
-    let mut time = [0.0; AGES];
-    for range in 0..AGES {
-        through[range] = (-rates[range] * length(range)).exp();
-        time[range] = (1.0 - through[range]) / rates[range];
-    }
-    std::array::from_fn(|from| {
-        // The best quotient so far is used / best_time.
-        let (mut unused, mut spent, mut used, mut best_time) = (1.0f32, 0.0f32, 0.0f32, 1.0f32);
-        for range in from..AGES {
-            spent += unused * time[range];
-            unused *= through[range];
-            if (1.0 - unused) * best_time > used * spent {
-                (used, best_time) = (1.0 - unused, spent);
+    /// Learns from all that was counted, for ticks of `tick` misses, and lets the counts fade to
+    /// `fade`.
+    pub fn relearn(&mut self, tick: f32, fade: f32) {
+        self.tick = tick;
+        self.pooled.fill(NOTHING);
+        // How often pages are used per miss, against what is expected per tick.
+        let (mut all_events, mut all_expected) = (1.0, tick);
+        for class in 0..self.classes.len() {
+            let (events, exposures) = (&mut self.events[class], &mut self.exposures[class]);
+            let learned = &mut self.learned[class];
+            let sum_events = sum(events);
+            if sum_events + sum(exposures) < NEGLIGIBLE {
+                // Most classes have no pages for most of the time.
+                if !learned.nothing {
+                    (*events, *exposures, *learned) = ([0.0; AGES], [0.0; AGES], NOTHING);
+                }
+                continue;
             }
+            (learned.events, learned.exposures, learned.nothing) = (*events, *exposures, false);
+            if let Some(group) = self.classes[class].group {
+                self.pooled[group].add(learned);
+            }
+            let fade = fade.min(MOST_EVENTS / sum_events.max(1.0));
+            let mut expected = [0.0; AGES];
+            for range in 0..AGES {
+                expected[range] = exposures[range] * self.expected[class][range];
+                events[range] *= fade;
+                exposures[range] *= fade;
+            }
+            all_events += sum_events;
+            all_expected += sum(&expected);
         }
-        used / best_time
-    })
+        self.level = self.optimism * all_events / all_expected;
+        self.index.as_flattened_mut().fill(UNKNOWN);
+    }
 }
 
 #[cfg(test)]
@@ -231,31 +277,15 @@ mod tests {
     }
 
     #[test]
-    fn the_index_looks_ahead_to_the_age_at_which_a_loop_comes_round() {
-        let mut rates = [0.001; AGES];
-        rates[range(24)] = 1.0;
-        let index = indices(&rates);
-        // The closer the use is, the more a page is worth; after it, little.
-        assert!(
-            index[0] < index[8]
-                && index[8] < index[range(20)]
-                && index[range(20)] < index[range(24)]
-        );
-        assert!(index[range(32)] < index[0]);
-        // A constant rate is its own index.
-        assert!(indices(&[0.25; AGES]).iter().all(|index| (index - 0.25).abs() < 1e-4));
-    }
-
-    #[test]
     fn what_is_seen_moves_the_index_from_the_prior() {
         let class = Class { distance: Some(4.0), frequency: 2.0, group: None };
         let mut index = Index::new(vec![class], 0.1, 1.0);
-        let before = index.of(0, 5);
-        (0..1000).for_each(|_| index.seen(0, 5, 10.0));
-        index.recompute(1.0, 1.0);
-        assert!(index.of(0, 5) < before);
-        (0..3000).for_each(|_| index.used(0, 5));
-        index.recompute(1.0, 1.0);
-        assert!((index.of(0, 5) - 0.3).abs() < 0.05, "{}", index.of(0, 5));
+        let before = index.of(Cell::of(0, 5));
+        (0..1000).for_each(|_| index.seen(Cell::of(0, 5), 10.0));
+        index.relearn(1.0, 1.0);
+        assert!(index.of(Cell::of(0, 5)) < before);
+        (0..3000).for_each(|_| index.used(Cell::of(0, 5)));
+        index.relearn(1.0, 1.0);
+        assert!((index.of(Cell::of(0, 5)) - 0.3).abs() < 0.05, "{}", index.of(Cell::of(0, 5)));
     }
 }

@@ -12,8 +12,9 @@ const HALVING: f32 = 32.0;
 /// Octaves of the uses of late that make classes.
 const FREQUENCIES: usize = 8;
 
-/// What a frame remembers: 25 bytes, and the two flags.
+/// What a frame remembers: 26 bytes, and the two flags.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(align(32))]
 pub struct Tracker {
     /// Last uses, newest first; 0 is none.
     pub uses: [u32; 3],
@@ -21,6 +22,9 @@ pub struct Tracker {
     pub writes: [u32; 2],
     /// Uses of late, fading.
     pub frequency: f32,
+    /// Classes that follow from these, so that evictions need not compute them.
+    class: u8,
+    write_class: u8,
     /// Whether there was a second use within the newest tick.
     pub again: bool,
     /// Whether the page is among those that are kept for the next eviction.
@@ -28,27 +32,32 @@ pub struct Tracker {
 }
 
 impl Tracker {
+    /// A page with these last two uses and uses of late.
+    pub fn new(last: u32, before: u32, frequency: f32) -> Self {
+        let mut tracker = Self { uses: [last, before, 0], frequency, ..Self::default() };
+        tracker.classify();
+        tracker
+    }
+
     /// Class of its uses: none but one, or octave of the last distance by octave of frequency.
     #[inline]
     pub fn class(&self) -> usize {
-        match self.octave() {
-            None => 0,
-            Some(octave) => class(octave, self.frequency.max(1.0) as u32),
-        }
+        usize::from(self.class)
+    }
+
+    #[inline]
+    pub fn write_class(&self) -> usize {
+        usize::from(self.write_class)
+    }
+
+    fn classify(&mut self) {
+        let class = self.octave().map_or(0, |octave| class(octave, self.frequency as u32));
+        self.class = class as u8;
     }
 
     pub fn octave(&self) -> Option<u32> {
         let [last, before, _] = self.uses;
         (before != 0).then(|| (last - before).max(1).ilog2().min(OCTAVES - 1))
-    }
-
-    #[inline]
-    pub fn write_class(&self) -> usize {
-        let [last, before] = self.writes;
-        match before {
-            0 => 0,
-            _ => 1 + (last - before).max(1).ilog2().min(OCTAVES - 1) as usize,
-        }
     }
 
     /// A use at `now`, not the newest.
@@ -58,32 +67,50 @@ impl Tracker {
         self.frequency = 1.0 + faded;
         self.uses = [now, last, before];
         self.again = false;
+        self.classify();
+    }
+
+    /// A write at `now`, not the newest.
+    pub fn push_write(&mut self, now: u32) {
+        let [last, _] = self.writes;
+        self.writes = [now, last];
+        if last != 0 {
+            self.write_class = 1 + (now - last).ilog2().min(OCTAVES - 1) as u8;
+        }
     }
 }
+
+/// Stamps that are older count like none.
+const OLDEST: usize = 4096;
 
 /// WATT's value over three stamps, to the power of its weight in the product.
 #[derive(Debug)]
 pub struct Recency {
-    /// Powers of 1 / age.
-    of_age: Vec<f32>,
+    /// Powers of 1 / age, and 0 for all that is older at the end. No stamp is older, because ticks
+    /// start late.
+    of_age: Box<[f32; OLDEST + 2]>,
     /// Powers of the damped 1, 2 and 3.
     orders: [f32; 3],
 }
 
 impl Recency {
     pub fn new(mix: f32) -> Self {
-        const AGES: u32 = 4096;
-        let of_age = (0..=AGES).map(|age| (1.0 / age.max(1) as f32).powf(mix)).collect();
+        let mut of_age = Box::new([0.0; OLDEST + 2]);
+        for (age, power) in of_age[..=OLDEST].iter_mut().enumerate() {
+            *power = (1.0 / age.max(1) as f32).powf(mix);
+        }
         Self { of_age, orders: [0.1, 2.0, 3.0].map(|order: f32| order.powf(mix)) }
     }
 
     #[inline]
     pub fn of(&self, uses: [u32; 3], now: u32) -> f32 {
-        let subfrequency = |order: usize| match uses[order] {
-            0 => 0.0,
-            stamp => self.orders[order] * self.of_age[((now - stamp + 1) as usize).min(4096)],
+        let subfrequency = |order: usize| {
+            let age = (now - uses[order] + 1) as usize;
+            self.orders[order] * self.of_age[age.min(OLDEST + 1)]
         };
-        subfrequency(0).max(subfrequency(1)).max(subfrequency(2))
+        // `f32::max` would look for numbers that are none.
+        let larger = |a: f32, b: f32| if a > b { a } else { b };
+        larger(larger(subfrequency(0), subfrequency(1)), subfrequency(2))
     }
 }
 
