@@ -6,7 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 use wattle::{
     Engine, IoKind, LOG_DIRECTORY, LogStorage, MIN_POOL_BYTES, Options, Result, Storage,
@@ -137,13 +137,16 @@ impl Watchdog {
         let (steps, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
         let (seen, ended) = (steps.clone(), done.clone());
         std::thread::spawn(move || {
-            let mut last = (Instant::now(), 0);
+            // Looks, and not time: the whole process may be stopped for a while.
+            let look = Duration::from_millis(100);
+            let (mut looks, mut last) = (0, 0);
             while !ended.load(Ordering::Relaxed) {
-                std::thread::sleep(Duration::from_millis(100));
+                std::thread::sleep(look);
                 let now = seen.load(Ordering::Relaxed);
-                if now != last.1 {
-                    last = (Instant::now(), now);
-                } else if last.0.elapsed() > limit {
+                looks += 1;
+                if now != last {
+                    (looks, last) = (0, now);
+                } else if look * looks > limit {
                     eprintln!("{what} hangs: no progress for {limit:?} after step {now}");
                     std::process::abort();
                 }

@@ -109,32 +109,22 @@ fn a_log_that_fills_its_device_is_shortened_by_a_checkpoint_before_its_limit() {
 #[test]
 fn a_store_whose_log_has_no_room_at_all_can_be_closed() {
     let watchdog = Watchdog::start("closing without room", Duration::from_secs(20));
-    for segments in [2, 4, 6] {
-        // Buffers hold more than that, so a flush finds no room, and what waits for it never ends.
+    for segments in [2, 3] {
         let room = segments * (MIN_LOG_BYTES / 16);
         let device = Arc::new(SimStorage::new(FaultPlan::new(1).log_limit(room)));
         let options = small_pool(256).log_bytes(MIN_LOG_BYTES).durability(Durability::None);
         let engine = Device::sim(&device).open(options.clone()).expect("open");
-        let trees: Vec<_> = (0..4).map(|n| engine.tree(&format!("{n}")).expect("tree")).collect();
+        let tree = engine.tree("tree").expect("tree");
         engine.sync().expect("sync");
-        std::thread::scope(|scope| {
-            for tree in &trees {
-                let (engine, watchdog) = (&engine, &watchdog);
-                scope.spawn(move || {
-                    let session = engine.session().expect("session");
-                    for key in 0..4000u32 {
-                        let put = session.put(tree, &(key % 200).to_be_bytes(), &[key as u8; 1500]);
-                        if let Err(error) = put {
-                            let stuck = matches!(error, Error::PoolExhausted { .. });
-                            assert!(stuck || matches!(error, Error::DiskFull { .. }), "{error:?}");
-                            break;
-                        }
-                        watchdog.step();
-                    }
-                });
+        let session = engine.session().expect("session");
+        // The buffer of the session takes all of this, and the log does not: a flush waits for room.
+        for key in 0..300u32 {
+            if let Err(error) = session.put(&tree, &key.to_be_bytes(), &[key as u8; 1500]) {
+                assert!(matches!(error, Error::DiskFull { .. }), "{error:?}");
+                break;
             }
-        });
-        drop(trees);
+        }
+        drop((session, tree));
         // Whether there was room for all of it or not.
         if let Err(error) = engine.close() {
             assert!(matches!(&error, Error::Poisoned(why) if why.contains("no room")), "{error:?}");
@@ -142,7 +132,7 @@ fn a_store_whose_log_has_no_room_at_all_can_be_closed() {
         watchdog.step();
         device.heal();
         let engine = Device::sim(&device).open(options).expect("open, with room");
-        assert_eq!(engine.trees().expect("trees").len(), 4);
+        assert_eq!(engine.trees().expect("trees"), ["tree"]);
         assert_verified(&engine);
     }
 }
