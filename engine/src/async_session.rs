@@ -28,6 +28,9 @@ use wattle_buffer::{
 
 /// Operations that found everything resident after which a task lets the others run.
 const TURN: u32 = 32;
+/// The same in the middle of a transaction that has changed something: all others that want to change
+/// the same would fail meanwhile.
+const LONG_TURN: u32 = 512;
 
 /// An asynchronous session. Clones share one worker and serve the tasks of one thread.
 #[derive(Clone)]
@@ -143,9 +146,14 @@ impl AsyncSession {
     /// Lets the other tasks run after a while of operations that did not wait: reads are submitted, and
     /// completed ones noticed, only between tasks.
     async fn take_turn(&self) {
+        self.end_turn_after(TURN).await;
+    }
+
+    async fn end_turn_after(&self, operations: u32) {
         let turn = self.shared.turn.get() + 1;
-        self.shared.turn.set(turn % TURN);
-        if turn >= TURN {
+        let is_over = turn >= operations;
+        self.shared.turn.set(if is_over { 0 } else { turn });
+        if is_over {
             breathe().await;
         }
     }
@@ -298,6 +306,11 @@ impl AsyncTransaction {
         self.txn.as_ref().expect("not ended")
     }
 
+    async fn take_turn(&self) {
+        let has_changes = self.txn().state.is_some();
+        self.session.end_turn_after(if has_changes { LONG_TURN } else { TURN }).await;
+    }
+
     fn parts(&mut self) -> (&AsyncSession, &mut Txn) {
         (&self.session, self.txn.as_mut().expect("not ended"))
     }
@@ -307,7 +320,7 @@ impl AsyncTransaction {
     /// # Errors
     /// As there.
     pub async fn insert(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        self.session.take_turn().await;
+        self.take_turn().await;
         let (session, txn) = self.parts();
         ops::write_in(session, txn, tree, key, value, Mode::Insert).await.map(|_| ())
     }
@@ -317,7 +330,7 @@ impl AsyncTransaction {
     /// # Errors
     /// As there.
     pub async fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        self.session.take_turn().await;
+        self.take_turn().await;
         let (session, txn) = self.parts();
         ops::write_in(session, txn, tree, key, value, Mode::Put).await.map(|_| ())
     }
@@ -327,7 +340,7 @@ impl AsyncTransaction {
     /// # Errors
     /// As there.
     pub async fn update(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.session.take_turn().await;
+        self.take_turn().await;
         let (session, txn) = self.parts();
         ops::write_in(session, txn, tree, key, value, Mode::Update).await
     }
@@ -342,7 +355,7 @@ impl AsyncTransaction {
         key: &[u8],
         change: impl FnMut(&mut [u8]),
     ) -> Result<bool> {
-        self.session.take_turn().await;
+        self.take_turn().await;
         let (session, txn) = self.parts();
         let mut buffer = session.state().take_buffer();
         let found = ops::modify_in(session, txn, tree, key, &mut buffer, change).await;
@@ -355,7 +368,7 @@ impl AsyncTransaction {
     /// # Errors
     /// As there.
     pub async fn remove(&mut self, tree: &Tree, key: &[u8]) -> Result<bool> {
-        self.session.take_turn().await;
+        self.take_turn().await;
         let (session, txn) = self.parts();
         ops::remove_in(session, txn, tree, key).await
     }
@@ -374,7 +387,7 @@ impl AsyncTransaction {
     /// # Errors
     /// As [`crate::Transaction::get`].
     pub async fn get_into(&self, tree: &Tree, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        self.session.take_turn().await;
+        self.take_turn().await;
         value.clear();
         ops::get_in(&self.session, self.txn(), tree, key, value).await
     }
@@ -389,7 +402,7 @@ impl AsyncTransaction {
         keys: &[K],
         read: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        self.session.take_turn().await;
+        self.take_turn().await;
         ops::multi_get_in(&self.session, self.txn(), tree, keys, &mut Vec::new(), read).await
     }
 
@@ -404,7 +417,7 @@ impl AsyncTransaction {
         direction: Direction,
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
-        self.session.take_turn().await;
+        self.take_turn().await;
         self.txn().check()?;
         visit_in(&self.session, self.txn(), tree, bounds, direction, visit).await
     }
