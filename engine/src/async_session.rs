@@ -76,8 +76,9 @@ impl Resolve for AsyncSession {
             reads.retain_mut(|read| match read.as_mut().poll(context) {
                 Poll::Pending => true,
                 Poll::Ready(read) => {
-                    let before = std::mem::replace(&mut outcome, Ok(()));
-                    outcome = before.and(read);
+                    if outcome.is_ok() {
+                        outcome = read;
+                    }
                     false
                 }
             });

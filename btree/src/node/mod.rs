@@ -55,13 +55,12 @@ impl<'a> Piece<'a> {
 
     fn items(self) -> impl Iterator<Item = Item<'a>> + Clone {
         let (range, entries) = match self {
-            Piece::Range { view, from, to } => (from..to, Some(view.entries())),
-            Piece::Key(_) => (0..1, None),
+            Piece::Range { view, from, to } => (from..to, Ok(view.entries())),
+            Piece::Key(key) => (0..1, Err(key)),
         };
-        range.map(move |position| match (self, entries) {
-            (Piece::Key(key), _) => Item::new(key, &[], false),
-            (Piece::Range { .. }, Some(entries)) => entries.item(position),
-            (Piece::Range { .. }, None) => unreachable!("a range has entries"),
+        range.map(move |position| match entries {
+            Ok(entries) => entries.item(position),
+            Err(key) => Item::new(key, &[], false),
         })
     }
 }

@@ -20,12 +20,7 @@ pub async fn run<X: Txn>(
 ) -> Result<(Outcome, u32), Halt> {
     let mut delivered = [None; DISTRICTS as usize];
     for (d, delivered) in (1..).zip(&mut delivered) {
-        let visit = |key: &[u8], _: &[u8]| {
-            *delivered = order_of(key);
-            ControlFlow::Break(())
-        };
-        let (low, high) = Key::of_district(w, d);
-        txn.scan(tables.get(Table::NewOrder), &low, &high, Direction::Forward, visit).await?;
+        *delivered = oldest_order(txn, tables, (w, d)).await?;
         if let Some(o) = *delivered {
             deliver(txn, tables, (w, d, o), carrier, date).await?;
         }
@@ -42,6 +37,22 @@ pub async fn run<X: Txn>(
         }
     }
     Ok((Outcome::Commit, skipped))
+}
+
+/// The oldest order of a district that is not delivered yet.
+pub async fn oldest_order<X: Txn>(
+    txn: &X,
+    tables: &Tables<X::Table>,
+    (w, d): (u16, u8),
+) -> Result<Option<u32>, Halt> {
+    let mut oldest = None;
+    let visit = |key: &[u8], _: &[u8]| {
+        oldest = order_of(key);
+        ControlFlow::Break(())
+    };
+    let (low, high) = Key::of_district(w, d);
+    txn.scan(tables.get(Table::NewOrder), &low, &high, Direction::Forward, visit).await?;
+    Ok(oldest)
 }
 
 /// Delivers one order, all but its row in NEW-ORDER.

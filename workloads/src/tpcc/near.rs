@@ -8,10 +8,11 @@
 
 use std::ops::ControlFlow;
 
+use super::delivery::oldest_order;
 use super::payment::find_customer;
 use super::request::{Delivery, NewOrder, Payment, Request};
 use super::rows::order;
-use super::schema::{DISTRICTS, Key, LINES, Table, Tables, order_of};
+use super::schema::{DISTRICTS, Key, LINES, Table, Tables};
 use super::workload::Halt;
 use crate::driver::store::{Direction, Txn};
 
@@ -37,9 +38,7 @@ async fn new_order<X: Txn>(
     request: &NewOrder,
 ) -> Result<(), Halt> {
     let lines = request.lines();
-    let items: [_; LINES.1 as usize] =
-        std::array::from_fn(|line| lines.get(line).map_or(0, |line| line.item).to_be_bytes());
-    txn.read_many(tables.get(Table::Item), &items[..lines.len()], |_, _| ()).await?;
+    txn.read_many(tables.get(Table::Item), &request.item_keys()[..lines.len()], |_, _| ()).await?;
     let stock: [_; LINES.1 as usize] = std::array::from_fn(|line| {
         lines.get(line).map_or(Key::stock(0, 0), |line| Key::stock(line.supplier, line.item))
     });
@@ -67,14 +66,7 @@ async fn delivery<X: Txn>(
     &Delivery { w, .. }: &Delivery,
 ) -> Result<(), Halt> {
     for d in 1..=DISTRICTS {
-        let mut oldest = None;
-        let visit = |key: &[u8], _: &[u8]| {
-            oldest = order_of(key);
-            ControlFlow::Break(())
-        };
-        let (low, high) = Key::of_district(w, d);
-        txn.scan(tables.get(Table::NewOrder), &low, &high, Direction::Forward, visit).await?;
-        let Some(o) = oldest else { continue };
+        let Some(o) = oldest_order(txn, tables, (w, d)).await? else { continue };
         let customer = |row: &[u8]| order::C_ID.get(row);
         let c = txn.read(tables.get(Table::Order), &Key::order(w, d, o), customer).await?;
         let (low, high) = (Key::order(w, d, o), Key::order(w, d, o + 1));

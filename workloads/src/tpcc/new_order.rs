@@ -40,13 +40,11 @@ pub async fn run<X: Txn>(
     let (discount, credit, name) = shown.ok_or_else(|| missing(Table::Customer, &key))?;
 
     let mut items = [None; LINES.1 as usize];
-    let keys: [_; LINES.1 as usize] =
-        std::array::from_fn(|line| lines.get(line).map_or(0, |line| line.item).to_be_bytes());
     let look = |line: usize, row: Option<&[u8]>| {
         let original = |row| is_original(string(row, item::STRINGS, 1));
         items[line] = row.map(|row| (item::PRICE.get(row), original(row)));
     };
-    txn.read_many(tables.get(Table::Item), &keys[..lines.len()], look).await?;
+    txn.read_many(tables.get(Table::Item), &request.item_keys()[..lines.len()], look).await?;
 
     let mut supplied = [Supplied::default(); LINES.1 as usize];
     let mut branded = 0;

@@ -62,6 +62,12 @@ impl NewOrder {
     pub fn lines(&self) -> &[Line] {
         &self.lines[..usize::from(self.count)]
     }
+
+    /// The keys of the items of all lines; those behind the last line say nothing.
+    #[inline]
+    pub fn item_keys(&self) -> [[u8; 4]; LINES.1 as usize] {
+        self.lines.map(|line| line.item.to_be_bytes())
+    }
 }
 
 /// How a customer is named.
