@@ -89,7 +89,7 @@ impl Tree {
             height -= 1;
             path = self.child_at(path.node, position, height)?;
             if path.node_ref().level() != height {
-                return Err(self.wrong_level(&path.node, height));
+                return Err(self.wrong_level(path.node, height));
             }
         }
         Ok(path)
@@ -120,7 +120,7 @@ impl Tree {
             if height > 0 {
                 node = self.child_at(node, position, height)?.node;
                 if NodeRef::from(node.page()).level() != height {
-                    return Err(self.wrong_level(&node, height));
+                    return Err(self.wrong_level(node, height));
                 }
             }
         }
@@ -173,7 +173,7 @@ impl Tree {
     }
 
     #[cold]
-    fn wrong_level(&self, node: &Optimistic<'_>, expected: u8) -> Stop {
+    fn wrong_level(&self, node: Optimistic<'_>, expected: u8) -> Stop {
         let found = NodeRef::from(node.page()).level();
         if found == expected || node.validate().is_err() {
             return Stop::Restart;

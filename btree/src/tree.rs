@@ -197,12 +197,13 @@ impl Tree {
     pub(crate) fn checked<T>(&self, guard: &Optimistic<'_>, read: Result<T, Restart>) -> Step<T> {
         match read {
             Ok(value) => Ok(value),
-            Err(Restart) => Err(self.failed(guard)),
+            // A copy, made here only: a guard whose address is taken stays in memory all the way.
+            Err(Restart) => Err(self.failed(*guard)),
         }
     }
 
     #[cold]
-    pub(crate) fn failed(&self, guard: &Optimistic<'_>) -> Stop {
+    pub(crate) fn failed(&self, guard: Optimistic<'_>) -> Stop {
         let page = guard.header().page_id();
         if guard.validate().is_err() {
             return Stop::Restart;

@@ -9,7 +9,7 @@
 
 use crate::{
     author::Author,
-    descend::{Path, Seek},
+    descend::Seek,
     ghost::{GHOST, Special, is_ghost},
     journal::Context,
     large_value::LargeValue,
@@ -20,7 +20,7 @@ use crate::{
     tree::{Step, Stop, Tree},
     undo::{Before, Undo},
 };
-use wattle_buffer::{Error, Exclusive};
+use wattle_buffer::{Error, Exclusive, Optimistic};
 
 /// Which records a write may meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl Tree {
         let search = self.checked(&path.node, path.node_ref().search(key))?;
         if !search.found && mode == Mode::Update {
             path.node.validate()?;
-            self.track_absent(&path);
+            self.track_absent(path.node);
             return Ok(Written::default());
         }
         let mut leaf = path.node.upgrade()?;
@@ -275,7 +275,7 @@ impl Tree {
         let search = self.checked(&path.node, path.node_ref().search(key))?;
         if !search.found {
             path.node.validate()?;
-            self.track_absent(&path);
+            self.track_absent(path.node);
             return Ok(Ok(false));
         }
         let mut leaf = path.node.upgrade()?;
@@ -313,7 +313,7 @@ impl Tree {
         let search = self.checked(&path.node, path.node_ref().search(key))?;
         if !search.found {
             path.node.validate()?;
-            self.track_absent(&path);
+            self.track_absent(path.node);
             return Ok((Written::default(), false));
         }
         let mut leaf = path.node.upgrade()?;
@@ -352,11 +352,11 @@ impl Tree {
     }
 
     /// A write found that the leaf does not have its record: it was a read.
-    fn track_absent(&self, path: &Path<'_>) {
-        path.node.track();
+    fn track_absent(&self, node: Optimistic<'_>) {
+        node.track();
         if self.pool.is_traced() {
             // The way is recorded already.
-            path.node.record(|_| ());
+            node.record(|_| ());
         }
     }
 

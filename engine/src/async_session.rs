@@ -4,11 +4,10 @@
 
 use crate::{
     engine::{Core, Handle, Tree},
-    mvcc::{Slot, UndoBuffer},
     ops::{self, Begun, Resolve},
     session::SessionState,
     transaction::{Savepoint, savepoint},
-    txn::{LogHandle, Ticket, Txn, TxnOptions},
+    txn::{LogHandle, Parts, Ticket, Txn, TxnOptions},
     visit::visit_in,
 };
 use std::{
@@ -109,14 +108,14 @@ impl Resolve for AsyncSession {
     fn own(&self) -> u64 {
         self.state().own()
     }
-    fn set_own(&self, time: u64) {
-        self.state().set_own(time);
+    fn committed(&self, time: u64, stored: &[u64]) {
+        self.state().committed(&self.shared.core, time, stored);
     }
-    fn take_parts(&self) -> (Arc<Slot>, UndoBuffer) {
+    fn take_parts(&self) -> Parts {
         self.state().take_parts(&self.shared.core)
     }
-    fn give_parts(&self, slot: Arc<Slot>, undo: UndoBuffer) {
-        self.state().give_parts(slot, undo);
+    fn give_parts(&self, parts: Parts) {
+        self.state().give_parts(parts);
     }
     fn take_before(&self) -> Vec<u8> {
         self.state().take_before()

@@ -2,10 +2,9 @@
 
 use crate::{
     engine::Core,
-    mvcc::{Slot, UndoBuffer},
     ops::{Begun, Resolve},
     session::now,
-    txn::{LogHandle, Ticket, Txn, TxnOptions},
+    txn::{LogHandle, Parts, Ticket, Txn, TxnOptions},
 };
 use std::sync::Arc;
 use wattle_btree::{Context, Cursor, Journal};
@@ -53,12 +52,13 @@ impl Resolve for Internal<'_> {
     fn own(&self) -> u64 {
         0
     }
-    fn set_own(&self, _: u64) {}
-    fn take_parts(&self) -> (Arc<Slot>, UndoBuffer) {
-        (self.core.snapshots.acquire(), self.core.undo_buffer())
+    /// What it stored is left to the janitor.
+    fn committed(&self, _: u64, _: &[u64]) {}
+    fn take_parts(&self) -> Parts {
+        Parts::new(self.core)
     }
-    fn give_parts(&self, slot: Arc<Slot>, _: UndoBuffer) {
-        self.core.snapshots.retire(slot);
+    fn give_parts(&self, parts: Parts) {
+        self.core.snapshots.retire(parts.slot);
     }
     fn take_before(&self) -> Vec<u8> {
         Vec::new()

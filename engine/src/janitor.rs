@@ -4,7 +4,8 @@
 //!
 //! One round:
 //! 1. look at who is active; publish the oldest writer, which lets readers settle page hints;
-//! 2. drop versions that were replaced before the oldest snapshot and are durable;
+//! 2. in every tenth round, drop versions that were replaced before the oldest snapshot and are
+//!    durable, as far as the sessions that stored them have not done it themselves;
 //! 3. roll back abandoned transactions;
 //! 4. remove garbage of commits before the oldest snapshot.
 //!
@@ -16,7 +17,7 @@ use crate::{
     catalog::OpenTree,
     engine::Core,
     internal::Internal,
-    mvcc::Active,
+    mvcc::{Active, Stored},
     ops::Resolve,
     session::now,
     txn::{Garbage, SystemOf, Txn, rollback},
@@ -38,6 +39,9 @@ use wattle_buffer::{Error, Result};
 const BUSY: Duration = Duration::from_millis(2);
 /// And while there is not.
 const IDLE: Duration = Duration::from_millis(100);
+/// Rounds from one pass over all versions to the next, while there is something to do. A pass takes
+/// the shards of the version index away from the processors that use them.
+const PASS_EVERY: u64 = 10;
 
 /// Pieces of garbage that are remembered one by one.
 const MAX_QUEUE: usize = 1 << 16;
@@ -195,10 +199,12 @@ impl Janitor {
 
 fn work(core: &Core, cx: &Context) {
     let janitor = &core.janitor;
-    loop {
+    let mut any_versions = true;
+    for number in 0_u64.. {
+        let busy;
         {
             let mut queue = janitor.queue.lock();
-            let busy = !queue.garbage.is_empty() || core.versions.bytes() > 0;
+            busy = !queue.garbage.is_empty() || any_versions;
             if queue.abandoned.is_empty() && !queue.stopping {
                 let pause = if busy { BUSY } else { IDLE };
                 janitor.wake.wait_until(&mut queue, Instant::now() + pause);
@@ -207,7 +213,11 @@ fn work(core: &Core, cx: &Context) {
                 return;
             }
         }
-        core.janitor_round(cx);
+        let pass = !busy || number.is_multiple_of(PASS_EVERY);
+        core.round(cx, pass);
+        if pass {
+            any_versions = core.versions.bytes() > 0;
+        }
     }
 }
 
@@ -215,6 +225,10 @@ impl Core {
     /// One round, see the module documentation. Gives who was active. One at a time, so that what was
     /// there when it began is cleared away when it ends, as far as nobody needs it.
     pub fn janitor_round(&self, cx: &Context) -> Active {
+        self.round(cx, true)
+    }
+
+    fn round(&self, cx: &Context, pass: bool) -> Active {
         let _round = self.janitor.round.lock();
         // Before the look at the snapshots: a snapshot that is opened at a durable commit after this
         // look is at this one or a later one.
@@ -223,12 +237,16 @@ impl Core {
         active.as_of = active.as_of.min(durable);
         // Never back: what one thread concluded from it, another must not deny.
         self.janitor.oldest_writer.fetch_max(active.oldest_writer_since, Ordering::AcqRel);
-        self.versions.collect(&active, durable);
-        self.shed_versions(&active);
+        if pass {
+            self.versions.collect(&active, durable);
+            self.shed_versions(&active);
+        } else {
+            self.versions.publish(&active, durable);
+        }
         for mut txn in self.janitor.take_abandoned() {
             let internal = Internal::new(self, cx);
             match now(rollback(&internal, &mut txn, None)) {
-                Ok(()) => internal.give_parts(txn.slot, txn.undo),
+                Ok(()) => internal.give_parts(txn.into_parts()),
                 Err(error) => {
                     tracing::warn!(%error, "a transaction could not be rolled back yet");
                     self.janitor.queue.lock().again.push(txn);
@@ -244,6 +262,28 @@ impl Core {
             }
         }
         active
+    }
+
+    /// Drops what a session stored, as far as nobody needs it.
+    #[inline]
+    pub fn drop_stored(&self, stored: &mut Stored) {
+        let Some(oldest) = stored.oldest() else { return };
+        if self.versions.horizon() >= oldest || (stored.is_worth_a_look() && self.look(oldest)) {
+            stored.drop_old(&self.versions);
+        }
+    }
+
+    /// Looks at the snapshots, unless the commit at `oldest` is not durable or somebody else does.
+    fn look(&self, oldest: u64) -> bool {
+        // In this order, as in a round.
+        let durable = self.durable();
+        if durable < oldest {
+            return false;
+        }
+        let snapshot = self.snapshots.try_oldest(&self.clock);
+        snapshot
+            .inspect(|snapshot| _ = self.versions.raise_horizon(durable.min(*snapshot)))
+            .is_some()
     }
 
     /// Cancels snapshots when versions take too much memory.

@@ -13,11 +13,11 @@
 use crate::{
     catalog::{LargeStore, OpenTree},
     engine::{Core, Tree},
-    mvcc::{Savepoint, Slot, UndoBuffer},
+    mvcc::Savepoint,
     transaction,
     txn::{
-        AutoAuthor, AutoView, Durability, Garbage, LogHandle, SystemOf, Ticket, Txn, TxnAuthor,
-        TxnOptions, rollback, validate,
+        AutoAuthor, AutoView, Done, Durability, Garbage, LogHandle, Parts, SystemOf, Ticket, Txn,
+        TxnAuthor, TxnOptions, rollback, validate,
     },
 };
 use std::{
@@ -56,12 +56,12 @@ pub(crate) trait Resolve {
     fn log(&self) -> Option<&Arc<LogHandle>>;
     /// The newest commit of the session.
     fn own(&self) -> u64;
-    /// The session has committed.
-    fn set_own(&self, time: u64);
-    /// A slot and an undo buffer for a transaction.
-    fn take_parts(&self) -> (Arc<Slot>, UndoBuffer);
-    /// Gives them back.
-    fn give_parts(&self, slot: Arc<Slot>, undo: UndoBuffer);
+    /// The session has committed at `time`, and has stored versions under these hashes.
+    fn committed(&self, time: u64, stored: &[u64]);
+    /// What a transaction needs.
+    fn take_parts(&self) -> Parts;
+    /// Gives it back.
+    fn give_parts(&self, parts: Parts);
     /// A buffer for the record before a change; given back at the end.
     fn take_before(&self) -> Vec<u8>;
     /// Gives it back.
@@ -148,10 +148,10 @@ async fn persist<R: Resolve, T>(
     }
 }
 
-/// The ticket of an auto operation that changed something at `time`, in an epoch of the log.
+/// The ticket of an auto operation that changed something.
 #[inline]
-fn auto_ticket<R: Resolve>(session: &R, time: u64, epoch: u64) -> Ticket {
-    session.set_own(time);
+fn auto_ticket<R: Resolve>(session: &R, Done { time, epoch, stored }: Done) -> Ticket {
+    session.committed(time, &[stored]);
     let core = session.core();
     match (session.log(), core.durability.urgency()) {
         (Some(log), Some(urgency)) => Ticket::new(log, epoch, time, urgency),
@@ -224,13 +224,13 @@ async fn auto_record<R: Resolve>(
             outcome => break outcome,
         }
     };
-    let (time, epoch, large) = (author.time, author.epoch, author.met_large);
+    let (done, large) = (author.outcome, author.met_large);
     session.give_before(author.into_buffer());
     match outcome {
         Err(_) if large => Ok(Auto::NeedsTransaction),
         Err(error) => Err(error),
-        Ok(written) if time == 0 => Ok(Auto::Done(written.existed, Ticket::done())),
-        Ok(written) => Ok(Auto::Done(written.existed, auto_ticket(session, time, epoch))),
+        Ok(written) if done.time == 0 => Ok(Auto::Done(written.existed, Ticket::done())),
+        Ok(written) => Ok(Auto::Done(written.existed, auto_ticket(session, done))),
     }
 }
 
@@ -275,11 +275,11 @@ pub(crate) async fn modify<R: Resolve>(
         .await
     })
     .await;
-    let (time, epoch, large) = (author.time, author.epoch, author.met_large);
+    let (done, large) = (author.outcome, author.met_large);
     session.give_before(author.into_buffer());
     match modified {
-        Ok(Ok(found)) if time == 0 => Ok((found, Ticket::done())),
-        Ok(Ok(found)) => Ok((found, auto_ticket(session, time, epoch))),
+        Ok(Ok(found)) if done.time == 0 => Ok((found, Ticket::done())),
+        Ok(Ok(found)) => Ok((found, auto_ticket(session, done))),
         Err(error) if !large => Err(error),
         Ok(Err(_)) | Err(_) => {
             auto_txn(session, async |txn| {
@@ -318,8 +318,7 @@ pub(crate) struct Begun<'s, R: Resolve> {
 impl<'s, R: Resolve> Begun<'s, R> {
     pub fn new(session: &'s R, options: TxnOptions) -> Result<Begun<'s, R>> {
         session.core().check_begin(&options)?;
-        let (slot, undo) = session.take_parts();
-        let txn = Txn::begin(session.core(), slot, undo, options, session.own());
+        let txn = Txn::begin(session.core(), session.take_parts(), options, session.own());
         Ok(Begun { session, txn: Some(txn) })
     }
 
@@ -365,10 +364,7 @@ impl<'s, R: Resolve> Begun<'s, R> {
         };
         match outcome {
             Ok((ticket, time)) => {
-                if time != 0 {
-                    session.set_own(time);
-                }
-                self.finish();
+                self.finish(time);
                 Ok(ticket)
             }
             Err(error) => {
@@ -402,7 +398,7 @@ impl<'s, R: Resolve> Begun<'s, R> {
         } else {
             txn.end(session.core());
         }
-        self.finish();
+        self.finish(0);
         Ok(())
     }
 
@@ -416,9 +412,13 @@ impl<'s, R: Resolve> Begun<'s, R> {
         Begun { session, txn: Some(txn) }
     }
 
-    fn finish(&mut self) {
+    /// The transaction has ended; `time` is that of its commit, 0 without.
+    fn finish(&mut self, time: u64) {
         if let Some(txn) = self.txn.take() {
-            self.session.give_parts(txn.slot, txn.undo);
+            if time != 0 {
+                self.session.committed(time, &txn.stored);
+            }
+            self.session.give_parts(txn.into_parts());
         }
     }
 }
@@ -431,7 +431,7 @@ impl<R: Resolve> Drop for Begun<'_, R> {
             return core.janitor.abandon(txn);
         }
         txn.end(core);
-        self.session.give_parts(txn.slot, txn.undo);
+        self.session.give_parts(txn.into_parts());
     }
 }
 

@@ -2,10 +2,10 @@
 
 use crate::{
     engine::{Core, Handle, Tree},
-    mvcc::{Slot, UndoBuffer},
+    mvcc::Stored,
     ops::{self, Resolve},
     transaction::{Range, Transaction},
-    txn::{LogHandle, Ticket, TxnOptions},
+    txn::{LogHandle, Parts, Ticket, TxnOptions},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -26,8 +26,10 @@ use wattle_buffer::{Error, Fault, Result};
 pub(crate) struct SessionState {
     pub cx: Context,
     pub log: Option<Arc<LogHandle>>,
-    /// Slots of transactions that have ended, and their undo buffers.
-    parts: RefCell<Vec<(Arc<Slot>, UndoBuffer)>>,
+    /// Of transactions that have ended.
+    parts: RefCell<Vec<Parts>>,
+    /// Versions that its commits left.
+    stored: RefCell<Stored>,
     /// The newest commit.
     own: Cell<u64>,
     before: Cell<Vec<u8>>,
@@ -46,6 +48,7 @@ impl SessionState {
             cx: core.context(),
             log: core.log.clone().map(|log| Arc::new(LogHandle(log))),
             parts: RefCell::default(),
+            stored: RefCell::default(),
             own: Cell::new(0),
             before: Cell::default(),
             buffer: Cell::new(Vec::with_capacity(4096)),
@@ -57,8 +60,12 @@ impl SessionState {
         self.own.get()
     }
 
-    pub fn set_own(&self, time: u64) {
+    /// The session has committed at `time` and stored versions under these hashes.
+    pub fn committed(&self, core: &Core, time: u64, stored: &[u64]) {
         self.own.set(self.own.get().max(time));
+        let mut all = self.stored.borrow_mut();
+        all.add(time, stored);
+        core.drop_stored(&mut all);
     }
 
     /// The session has ended; another one goes on with this state.
@@ -66,13 +73,13 @@ impl SessionState {
         self.own.set(0);
     }
 
-    pub fn take_parts(&self, core: &Core) -> (Arc<Slot>, UndoBuffer) {
+    pub fn take_parts(&self, core: &Core) -> Parts {
         let parts = self.parts.borrow_mut().pop();
-        parts.unwrap_or_else(|| (core.snapshots.acquire(), core.undo_buffer()))
+        parts.unwrap_or_else(|| Parts::new(core))
     }
 
-    pub fn give_parts(&self, slot: Arc<Slot>, undo: UndoBuffer) {
-        self.parts.borrow_mut().push((slot, undo));
+    pub fn give_parts(&self, parts: Parts) {
+        self.parts.borrow_mut().push(parts);
     }
 
     pub fn take_before(&self) -> Vec<u8> {
@@ -106,8 +113,8 @@ impl SessionState {
 
     /// Gives back what belongs to the engine as a whole.
     pub fn retire(&self, core: &Core) {
-        for (slot, _) in self.parts.borrow_mut().drain(..) {
-            core.snapshots.retire(slot);
+        for parts in self.parts.borrow_mut().drain(..) {
+            core.snapshots.retire(parts.slot);
         }
     }
 }
@@ -156,14 +163,14 @@ impl Resolve for Session {
     fn own(&self) -> u64 {
         self.state().own()
     }
-    fn set_own(&self, time: u64) {
-        self.state().set_own(time);
+    fn committed(&self, time: u64, stored: &[u64]) {
+        self.state().committed(&self.core, time, stored);
     }
-    fn take_parts(&self) -> (Arc<Slot>, UndoBuffer) {
+    fn take_parts(&self) -> Parts {
         self.state().take_parts(&self.core)
     }
-    fn give_parts(&self, slot: Arc<Slot>, undo: UndoBuffer) {
-        self.state().give_parts(slot, undo);
+    fn give_parts(&self, parts: Parts) {
+        self.state().give_parts(parts);
     }
     fn take_before(&self) -> Vec<u8> {
         self.state().take_before()

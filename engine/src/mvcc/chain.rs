@@ -17,16 +17,18 @@ use super::{
     versions::{Changed, ConflictWith, Snapshot, WriteCheck},
 };
 use smallvec::SmallVec;
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 use wattle_buffer::TreeId;
 
 /// A chain that is longer is pruned by whoever makes it so.
 pub(super) const PRUNE_ABOVE: usize = 8;
 
-/// Buffers that a shard keeps for reuse, bytes. Times the number of shards: 8 MiB.
-const SPARE_BYTES: usize = 32 << 10;
-/// Lists of versions that a shard keeps for reuse.
-const SPARE_LISTS: usize = 16;
+/// Buffers that a thread keeps for reuse, bytes.
+const SPARE_BYTES: usize = 256 << 10;
+/// Chains that a thread keeps for reuse.
+const SPARE_CHAINS: usize = 1024;
+/// A chain is kept with its list of older versions if that has room for no more than this.
+const SPARE_LIST: usize = 2 * PRUNE_ABOVE;
 /// Buffers come in classes, each of twice the capacity of the one before, from this on, bytes.
 const MIN_BUFFER: usize = 64;
 /// Number of classes: key and value of a record that lies in a leaf fit the last one.
@@ -47,9 +49,9 @@ fn class_for(size: usize) -> usize {
     (size.max(MIN_BUFFER).next_power_of_two() / MIN_BUFFER).ilog2() as usize
 }
 
-/// Memory that a chain takes in the table, which is two thirds full on average, and for its item in
-/// a queue, bytes.
-pub(super) const CHAIN_BYTES: usize = size_of::<Chain>() * 3 / 2 + 16;
+/// Memory that a chain takes: itself, its place in the table, which is two thirds full on average,
+/// and its item in a queue, bytes.
+pub(super) const CHAIN_BYTES: usize = size_of::<Chain>() + 16 * 3 / 2 + 16;
 
 /// What the record was before the change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,15 +136,34 @@ pub(super) struct Version {
     kind: Kind,
 }
 
-/// Buffers for reuse, by class, newest last. Of a shard, under its lock.
+/// Memory for reuse, what was given last first: chains, and buffers by class. Each thread has its
+/// own. A session drops most of the versions that it stored itself and soon (see [`super::Stored`]), so
+/// that its next ones lie in memory that its processor has at hand.
 #[derive(Debug, Default)]
+#[expect(clippy::vec_box, reason = "the boxes are what is reused")]
 pub(super) struct Spare {
+    chains: Vec<Box<Chain>>,
     buffers: [Vec<Vec<u8>>; CLASSES],
     bytes: usize,
-    lists: Vec<Vec<Version>>,
+}
+
+thread_local! {
+    static SPARE: Cell<Option<Box<Spare>>> = const { Cell::new(None) };
 }
 
 impl Spare {
+    /// What this thread has. [`Spare::keep`] gives it back.
+    pub fn of_thread() -> Box<Spare> {
+        // A thread that is ending has nothing.
+        SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default()
+    }
+
+    /// The thread keeps it.
+    pub fn keep(self: Box<Spare>) {
+        // Nor does it keep anything.
+        SPARE.try_with(|spare| spare.set(Some(self))).ok();
+    }
+
     fn take(&mut self, size: usize) -> Bytes {
         if size <= INLINE {
             return Bytes::new();
@@ -174,15 +195,15 @@ impl Spare {
     }
 
     /// Takes back the memory of a chain that is gone.
-    pub fn give_chain(&mut self, mut chain: Chain) {
+    pub fn give_chain(&mut self, mut chain: Box<Chain>) {
         for version in chain.older.drain(..) {
             self.give(version.bytes);
         }
-        self.give(chain.newest.bytes);
-        let list = chain.older;
-        let reusable = 1..=2 * PRUNE_ABOVE;
-        if reusable.contains(&list.capacity()) && self.lists.len() < SPARE_LISTS {
-            self.lists.push(list);
+        self.give(std::mem::take(&mut chain.newest.bytes));
+        if self.chains.len() < SPARE_CHAINS && chain.older.capacity() <= SPARE_LIST {
+            // Lets go of the transaction.
+            chain.newest.writer = Writer::Done(0);
+            self.chains.push(chain);
         }
     }
 }
@@ -209,7 +230,6 @@ pub(super) enum Look<'c> {
 /// All versions of one record.
 #[derive(Debug)]
 pub(super) struct Chain {
-    pub hash: u64,
     pub tree: TreeId,
     key_len: u16,
     /// The shard has an item for the chain in its list of young ones.
@@ -279,36 +299,52 @@ impl Version {
 
 impl Chain {
     pub fn new(
-        hash: u64,
         tree: TreeId,
         key: &[u8],
         writer: By<'_>,
         before: Option<(&[u8], bool)>,
         spare: &mut Spare,
-    ) -> Chain {
+    ) -> Box<Chain> {
+        let key_len = u16::try_from(key.len()).expect("keys are shorter than 64 KiB");
+        let newest = Version::new(writer, key, before, spare);
+        match spare.chains.pop() {
+            Some(mut chain) => {
+                let older = std::mem::take(&mut chain.older);
+                *chain = Chain { tree, key_len, older, ..Chain::of(newest) };
+                chain
+            }
+            None => Box::new(Chain { tree, key_len, ..Chain::of(newest) }),
+        }
+    }
+
+    fn of(newest: Version) -> Chain {
         Chain {
-            hash,
-            tree,
-            key_len: u16::try_from(key.len()).expect("keys are shorter than 64 KiB"),
+            tree: TreeId(0),
+            key_len: 0,
             young: false,
             pass: 0,
             prune_above: PRUNE_ABOVE as u32,
             due: 0,
-            newest: Version::new(writer, key, before, spare),
+            newest,
             older: Vec::new(),
         }
     }
 
     #[inline]
-    pub fn is_of(&self, hash: u64, tree: TreeId, key: &[u8]) -> bool {
-        self.hash == hash
-            && self.tree == tree
+    pub fn is_of(&self, tree: TreeId, key: &[u8]) -> bool {
+        self.tree == tree
             && usize::from(self.key_len) == key.len()
             && &self.newest.bytes[..key.len()] == key
     }
 
     pub fn len(&self) -> usize {
         1 + self.older.len()
+    }
+
+    /// Nobody needs any of it: its newest change is visible to every snapshot.
+    #[inline]
+    pub fn is_old(&self, horizon: u64) -> bool {
+        self.newest.writer.committed_ts().is_some_and(|ts| ts <= horizon)
     }
 
     /// Memory that it takes.
@@ -355,11 +391,6 @@ impl Chain {
             self.newest.fill(key, before);
             self.prune_above = PRUNE_ABOVE as u32;
             return;
-        }
-        if self.older.capacity() == 0
-            && let Some(list) = spare.lists.pop()
-        {
-            self.older = list;
         }
         let version = Version::new(writer, key, before, spare);
         self.older.push(std::mem::replace(&mut self.newest, version));

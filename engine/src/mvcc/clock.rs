@@ -269,6 +269,17 @@ impl Snapshots {
         active
     }
 
+    /// The oldest snapshot, now or later, except cancelled ones, as [`Snapshots::collect`] finds it.
+    /// `None` while somebody else looks, who will know as much.
+    pub fn try_oldest(&self, clock: &Clock) -> Option<u64> {
+        // In the same order.
+        let now = clock.now();
+        let slots = self.slots.try_lock()?;
+        let snapshots = slots.all.iter().map(|slot| slot.snapshot.load(SeqCst));
+        let open = snapshots.filter(|word| word & CANCELLED == 0 && word & TIME != 0);
+        Some(open.map(|word| word & TIME).fold(now, u64::min))
+    }
+
     /// Cancels all open snapshots below `time`; gives how many.
     pub fn cancel_below(&self, time: u64) -> usize {
         let cancel = |slot: &&Arc<Slot>| {
@@ -315,6 +326,7 @@ mod tests {
         assert!(!active.any_in(0, 2) && !active.any_in(5, 9) && !active.any_in(3, 3));
         slots[2].close();
         assert_eq!(snapshots.collect(&clock, &clock).list, [3, 4]);
+        assert_eq!(snapshots.try_oldest(&clock), Some(3));
     }
 
     #[test]
@@ -326,6 +338,7 @@ mod tests {
         other.open(&clock);
         let active = snapshots.collect(&clock, &clock);
         assert_eq!((active.oldest, active.as_of, &active.list[..]), (1, 1, &[2][..]));
+        assert_eq!(snapshots.try_oldest(&clock), Some(1));
         assert!(!slot.cancel(1) && snapshots.any_active());
         assert_eq!(snapshots.cancel_below(9), 1);
         assert!(other.is_cancelled() && !slot.is_cancelled());
@@ -341,6 +354,7 @@ mod tests {
         assert!(!slot.cancel(old));
         let active = snapshots.collect(&clock, &clock);
         assert_eq!((active.oldest, active.list.len()), (2, 0));
+        assert_eq!(snapshots.try_oldest(&clock), Some(2));
         assert!(snapshots.any_active(), "its transaction still runs");
         slot.close();
         let new = slot.open(&clock);

@@ -18,6 +18,7 @@ mod chain;
 mod clock;
 mod shard;
 mod state;
+mod stored;
 mod undo;
 mod versions;
 
@@ -30,5 +31,6 @@ mod versions_tests;
 
 pub(crate) use clock::{Active, Clock, Slot, Snapshots};
 pub(crate) use state::{Status, TxnState};
+pub(crate) use stored::{MAX_OF_ONE, Stored};
 pub(crate) use undo::{Savepoint, UndoBuffer, UndoEntry};
 pub(crate) use versions::{Changed, ConflictWith, Seen, Snapshot, Versions, WriteCheck};

@@ -33,14 +33,21 @@ struct Young {
     writer: u64,
 }
 
+/// A place in the table. The hash is here as well as beside the chain's items, so that the table
+/// grows without looking at its chains.
+#[derive(Debug)]
+struct Place {
+    hash: u64,
+    chain: Box<Chain>,
+}
+
 /// What the lock of a shard guards.
 #[derive(Debug, Default)]
 pub(super) struct Shard {
-    table: HashTable<Chain>,
+    table: HashTable<Place>,
     young: Vec<Young>,
     /// Time and hash, smallest time first.
     heap: BinaryHeap<Reverse<(u64, u64)>>,
-    spare: Spare,
     bytes: u64,
 }
 
@@ -57,7 +64,7 @@ impl Shard {
 
     #[inline]
     pub fn find(&self, hash: u64, tree: TreeId, key: &[u8]) -> Option<&Chain> {
-        self.table.find(hash, |chain| chain.is_of(hash, tree, key))
+        self.table.find(hash, is(hash, tree, key)).map(|place| &*place.chain)
     }
 
     /// Checks, and if the record is free stores that `writer` changed it. `active` is asked for
@@ -73,16 +80,17 @@ impl Shard {
         before: Option<(&[u8], bool)>,
         horizon: u64,
         active: impl FnOnce() -> Arc<Active>,
+        spare: &mut Spare,
     ) -> WriteCheck {
-        let Shard { table, young, spare, bytes, .. } = self;
-        let chain = match table.entry(hash, |c| c.is_of(hash, tree, key), |c| c.hash) {
+        let Shard { table, young, bytes, .. } = self;
+        let chain = match table.entry(hash, is(hash, tree, key), |place| place.hash) {
             Entry::Vacant(entry) => {
-                let chain = Chain::new(hash, tree, key, writer, before, spare);
+                let chain = Chain::new(tree, key, writer, before, spare);
                 *bytes += chain.bytes();
-                entry.insert(chain).into_mut()
+                &mut entry.insert(Place { hash, chain }).into_mut().chain
             }
             Entry::Occupied(entry) => {
-                let chain = entry.into_mut();
+                let chain = &mut entry.into_mut().chain;
                 let me = match writer {
                     By::Txn(state) => Some(state),
                     By::Done(_) => None,
@@ -108,11 +116,18 @@ impl Shard {
     }
 
     /// Takes back the newest version of the record, which is `writer`'s.
-    pub fn pop(&mut self, hash: u64, tree: TreeId, key: &[u8], writer: &TxnState) {
-        let Shard { table, spare, bytes, .. } = self;
-        let entry = table.find_entry(hash, |chain| chain.is_of(hash, tree, key));
+    pub fn pop(
+        &mut self,
+        hash: u64,
+        tree: TreeId,
+        key: &[u8],
+        writer: &TxnState,
+        spare: &mut Spare,
+    ) {
+        let Shard { table, bytes, .. } = self;
+        let entry = table.find_entry(hash, is(hash, tree, key));
         let mut entry = entry.unwrap_or_else(|_| panic!("no version of {key:02x?} to take back"));
-        let chain = entry.get_mut();
+        let chain = &mut entry.get_mut().chain;
         assert!(
             chain.newest.writer.is(writer),
             "the newest version of {key:02x?} is of another transaction than {}",
@@ -123,19 +138,29 @@ impl Shard {
             *bytes = *bytes + chain.bytes() - old_bytes;
         } else {
             *bytes -= old_bytes;
-            spare.give_chain(entry.remove().0);
+            spare.give_chain(entry.remove().0.chain);
+        }
+    }
+
+    /// Drops the chain under a hash if nobody needs anything of it. Its item in a queue gets stale.
+    pub fn drop_if_old(&mut self, hash: u64, horizon: u64, spare: &mut Spare) {
+        if let Ok(entry) = self.table.find_entry(hash, |place| place.hash == hash)
+            && entry.get().chain.is_old(horizon)
+        {
+            self.bytes -= entry.get().chain.bytes();
+            spare.give_chain(entry.remove().0.chain);
         }
     }
 
     /// Drops what nobody needs; gives how many versions. `pass` is not 0 and differs from
     /// that of the calls before.
-    pub fn collect(&mut self, rule: Rule<'_>, pass: u64) -> usize {
+    pub fn collect(&mut self, rule: Rule<'_>, pass: u64, spare: &mut Spare) -> usize {
         let used = self.table.len();
         let (young, due) = (self.young.len(), self.heap.len());
-        let dropped = self.collect_young(rule, pass) + self.collect_due(rule);
+        let dropped = self.collect_young(rule, pass, spare) + self.collect_due(rule, spare);
         // What was little used since the last pass gets smaller.
         if self.table.capacity() > KEEP_ROOM.max(LITTLE_USED * used) {
-            self.table.shrink_to(2 * used, |chain| chain.hash);
+            self.table.shrink_to(2 * used, |place| place.hash);
         }
         if self.young.capacity() > KEEP_ROOM.max(LITTLE_USED * young) {
             self.young.shrink_to(2 * young);
@@ -146,8 +171,8 @@ impl Shard {
         dropped
     }
 
-    fn collect_young(&mut self, rule: Rule<'_>, pass: u64) -> usize {
-        let Shard { table, young, heap, spare, bytes, .. } = self;
+    fn collect_young(&mut self, rule: Rule<'_>, pass: u64, spare: &mut Spare) -> usize {
+        let Shard { table, young, heap, bytes } = self;
         let mut dropped = 0;
         // The changes of a large transaction stand together: one look at its state is enough.
         let mut undecided = None;
@@ -155,21 +180,21 @@ impl Shard {
             if undecided == Some(item.writer) {
                 return true;
             }
-            let Ok(mut entry) = table.find_entry(item.hash, |c| c.hash == item.hash && c.young)
-            else {
+            let is = |place: &Place| place.hash == item.hash && place.chain.young;
+            let Ok(mut entry) = table.find_entry(item.hash, is) else {
                 return false;
             };
-            let chain = entry.get_mut();
+            let chain = &mut entry.get_mut().chain;
             if chain.pass == pass {
                 return false;
             }
-            let ts = chain.newest.writer.committed_ts();
-            if ts.is_some_and(|ts| ts <= rule.horizon) {
+            if chain.is_old(rule.horizon) {
                 dropped += chain.len();
                 *bytes -= chain.bytes();
-                spare.give_chain(entry.remove().0);
+                spare.give_chain(entry.remove().0.chain);
                 return false;
             }
+            let ts = chain.newest.writer.committed_ts();
             let old_bytes = chain.bytes();
             dropped += chain.prune(rule, spare);
             *bytes = *bytes + chain.bytes() - old_bytes;
@@ -177,7 +202,7 @@ impl Shard {
                 && ts <= rule.active.as_of
             {
                 chain.young = false;
-                queue(chain, heap);
+                queue(item.hash, chain, heap);
                 return false;
             }
             chain.pass = pass;
@@ -190,41 +215,47 @@ impl Shard {
         dropped
     }
 
-    fn collect_due(&mut self, rule: Rule<'_>) -> usize {
-        let Shard { table, heap, spare, bytes, .. } = self;
+    fn collect_due(&mut self, rule: Rule<'_>, spare: &mut Spare) -> usize {
+        let Shard { table, heap, bytes, .. } = self;
         let mut dropped = 0;
         while let Some(top) = heap.peek()
             && let Reverse((due, hash)) = *top
             && due <= rule.horizon
         {
             heap.pop();
-            let Ok(mut entry) = table.find_entry(hash, |c| c.hash == hash && c.due == due) else {
+            let is = |place: &Place| place.hash == hash && place.chain.due == due;
+            let Ok(mut entry) = table.find_entry(hash, is) else {
                 continue;
             };
-            let chain = entry.get_mut();
+            let chain = &mut entry.get_mut().chain;
             chain.due = 0;
-            if chain.newest.writer.committed_ts().is_some_and(|ts| ts <= rule.horizon) {
+            if chain.is_old(rule.horizon) {
                 dropped += chain.len();
                 *bytes -= chain.bytes();
-                spare.give_chain(entry.remove().0);
+                spare.give_chain(entry.remove().0.chain);
                 continue;
             }
             let old_bytes = chain.bytes();
             dropped += chain.prune(rule, spare);
             *bytes = *bytes + chain.bytes() - old_bytes;
             if !chain.young {
-                queue(chain, heap);
+                queue(hash, chain, heap);
             }
         }
         dropped
     }
 }
 
+/// Whether a place has the chain of a record.
+fn is(hash: u64, tree: TreeId, key: &[u8]) -> impl Fn(&Place) -> bool {
+    move |place| place.hash == hash && place.chain.is_of(tree, key)
+}
+
 /// Puts a chain of committed versions into the heap.
-fn queue(chain: &mut Chain, heap: &mut BinaryHeap<Reverse<(u64, u64)>>) {
+fn queue(hash: u64, chain: &mut Chain, heap: &mut BinaryHeap<Reverse<(u64, u64)>>) {
     let oldest = chain.oldest_ts().expect("a chain that is not young is committed");
     if chain.due != oldest {
         chain.due = oldest;
-        heap.push(Reverse((oldest, chain.hash)));
+        heap.push(Reverse((oldest, hash)));
     }
 }

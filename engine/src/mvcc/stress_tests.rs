@@ -133,12 +133,13 @@ impl World {
     }
 
     /// A transaction that moves amounts around.
-    fn transfer(&self, rng: &mut StdRng, slot: &Slot, undo: &mut UndoBuffer) {
+    fn transfer(&self, rng: &mut StdRng, slot: &Slot, undo: &mut UndoBuffer, stored: &mut Stored) {
         let state = Arc::new(TxnState::new(self.next_id.fetch_add(1, SeqCst)));
         let snapshot = slot.open(&self.clock);
         let start = undo.mark();
         slot.start_writing(&self.clock);
         let mut ok = true;
+        let mut hashes = Vec::new();
         let mut change = |record: usize, by: &mut dyn FnMut(u64) -> u64| {
             let page = &self.records[record];
             let _latched = page.lock();
@@ -152,6 +153,7 @@ impl World {
                 WriteCheck::Conflict(_) => return false,
             };
             undo.push(TREE, first, &key(record), before).unwrap();
+            hashes.push(self.versions.hash(TREE, &key(record)));
             page.amount.store(by(amount), SeqCst);
             true
         };
@@ -181,6 +183,7 @@ impl World {
             }
             state.committed(ts);
             undo.clear();
+            stored.add(ts, &hashes);
             self.commits.fetch_add(1, SeqCst);
         } else {
             while let Some(entry) = undo.pop(start).unwrap() {
@@ -199,14 +202,21 @@ impl World {
             self.aborts.fetch_add(1, SeqCst);
         }
         slot.close();
+        // As a session does, only more often.
+        if rng.random_range(0..2) == 0
+            && let Some(oldest) = self.snapshots.try_oldest(&self.clock)
+        {
+            self.versions.raise_horizon(oldest);
+            stored.drop_old(&self.versions);
+        }
     }
 
     fn write(&self, seed: u64, transfers: usize) {
         let mut rng = StdRng::seed_from_u64(seed);
         let mut undo = UndoBuffer::with_limit(None, 1 << 16);
-        let slot = self.snapshots.acquire();
+        let (slot, mut stored) = (self.snapshots.acquire(), Stored::default());
         for _ in 0..transfers {
-            self.transfer(&mut rng, &slot, &mut undo);
+            self.transfer(&mut rng, &slot, &mut undo, &mut stored);
         }
         self.snapshots.retire(slot);
     }

@@ -14,7 +14,7 @@
 //! hash that the table inside does not use. Nobody holds two of the locks.
 
 use super::{
-    chain::{By, Look, Rule},
+    chain::{By, Look, Rule, Spare},
     clock::Active,
     shard::Shard,
     state::TxnState,
@@ -154,7 +154,12 @@ impl Versions {
         hasher.write_u32(tree.0);
         hasher.write(key);
         let hash = hasher.finish();
-        (hash, &self.shards[(hash >> SHARD_SHIFT) as usize & (SHARDS - 1)])
+        (hash, self.padded(hash))
+    }
+
+    #[inline]
+    fn padded(&self, hash: u64) -> &Padded {
+        &self.shards[(hash >> SHARD_SHIFT) as usize & (SHARDS - 1)]
     }
 
     #[inline]
@@ -178,8 +183,9 @@ impl Versions {
     }
 
     /// Stores that `writer` changes the record, which is `before` (with the special flag) or absent.
-    /// Under the leaf latch, after [`Versions::check`] said free or own. False, and nothing is
-    /// stored, if the newest change is the writer's own already.
+    /// Under the leaf latch, after [`Versions::check`] said free or own. Gives under which hash, for
+    /// [`Versions::drop_old`]; none, and nothing is stored, if the newest change is the writer's own
+    /// already.
     ///
     /// # Panics
     /// If the newest change is of another transaction that is not committed.
@@ -189,11 +195,11 @@ impl Versions {
         key: &[u8],
         writer: &Arc<TxnState>,
         before: Option<(&[u8], bool)>,
-    ) -> bool {
-        match self.check_push(tree, key, writer, u64::MAX, before) {
-            WriteCheck::Free => true,
-            WriteCheck::Own => false,
-            WriteCheck::Conflict(with) => {
+    ) -> Option<u64> {
+        match self.check_push_by(tree, key, By::Txn(writer), u64::MAX, before) {
+            (WriteCheck::Free, hash) => Some(hash),
+            (WriteCheck::Own, _) => None,
+            (WriteCheck::Conflict(with), _) => {
                 panic!("transaction {} changes a record over {with:?}", writer.id())
             }
         }
@@ -204,17 +210,23 @@ impl Versions {
     /// # Panics
     /// If the newest change is of a transaction that is not committed.
     #[inline]
-    pub fn push_done(&self, tree: TreeId, key: &[u8], ts: u64, before: Option<(&[u8], bool)>) {
+    pub fn push_done(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        ts: u64,
+        before: Option<(&[u8], bool)>,
+    ) -> u64 {
         match self.check_push_by(tree, key, By::Done(ts), u64::MAX, before) {
-            WriteCheck::Free => {}
-            check => panic!("a change at {ts} changes a record over {check:?}"),
+            (WriteCheck::Free, hash) => hash,
+            (check, _) => panic!("a change at {ts} changes a record over {check:?}"),
         }
     }
 
     /// Both in one: the version is stored if the answer is [`WriteCheck::Free`]. A writer with a
     /// snapshot makes sure afterwards that this was not cancelled: the version that is in its way
     /// may be gone then.
-    #[inline]
+    #[cfg(test)]
     pub fn check_push(
         &self,
         tree: TreeId,
@@ -223,7 +235,7 @@ impl Versions {
         snapshot: u64,
         before: Option<(&[u8], bool)>,
     ) -> WriteCheck {
-        self.check_push_by(tree, key, By::Txn(writer), snapshot, before)
+        self.check_push_by(tree, key, By::Txn(writer), snapshot, before).0
     }
 
     #[inline]
@@ -234,16 +246,23 @@ impl Versions {
         writer: By<'_>,
         snapshot: u64,
         before: Option<(&[u8], bool)>,
-    ) -> WriteCheck {
+    ) -> (WriteCheck, u64) {
         // A horizon that is too low only leaves more for later. Acquires, so that a reader whose
         // snapshot was cancelled sees that after it took the lock of the shard after this thread.
         let horizon = self.horizon.load(Acquire);
         let (hash, padded) = self.locate(tree, key);
-        let mut shard = padded.shard.lock();
-        let published = || self.active.lock().clone();
-        let check = shard.check_push(hash, tree, key, writer, snapshot, before, horizon, published);
-        padded.bytes.store(shard.bytes(), Relaxed);
-        check
+        let mut spare = Spare::of_thread();
+        let check = {
+            let mut shard = padded.shard.lock();
+            let active = || self.active.lock().clone();
+            let spare = &mut spare;
+            let check =
+                shard.check_push(hash, tree, key, writer, snapshot, before, horizon, active, spare);
+            padded.bytes.store(shard.bytes(), Relaxed);
+            check
+        };
+        spare.keep();
+        (check, hash)
     }
 
     /// What `me` sees of a record that it read in the page, before the page is validated. Own
@@ -305,9 +324,13 @@ impl Versions {
     /// If the newest version of the record is not the writer's.
     pub fn pop(&self, tree: TreeId, key: &[u8], writer: &TxnState) {
         let (hash, padded) = self.locate(tree, key);
-        let mut shard = padded.shard.lock();
-        shard.pop(hash, tree, key, writer);
-        padded.bytes.store(shard.bytes(), Relaxed);
+        let mut spare = Spare::of_thread();
+        {
+            let mut shard = padded.shard.lock();
+            shard.pop(hash, tree, key, writer, &mut spare);
+            padded.bytes.store(shard.bytes(), Relaxed);
+        }
+        spare.keep();
     }
 
     /// Whether others changed the record at a time above `snapshot` and below `below`, for the
@@ -331,32 +354,66 @@ impl Versions {
         self.horizon.load(Acquire)
     }
 
+    /// Whether anybody may need a version of the record.
+    pub fn is_needed(&self, tree: TreeId, key: &[u8]) -> bool {
+        let horizon = self.horizon();
+        let (hash, shard) = self.lock(tree, key);
+        shard.find(hash, tree, key).is_some_and(|chain| !chain.is_old(horizon))
+    }
+
     /// Whether there is any version of the record.
+    #[cfg(test)]
     pub fn contains(&self, tree: TreeId, key: &[u8]) -> bool {
         let (hash, shard) = self.lock(tree, key);
         shard.find(hash, tree, key).is_some()
     }
 
+    /// Raises the horizon to `time`, which is at most the oldest snapshot, now or later, and at most
+    /// the newest durable commit. Gives what it is then.
+    pub fn raise_horizon(&self, time: u64) -> u64 {
+        // The oldest snapshot can seem to step back, when one is seen opening late. What was
+        // concluded before remains true.
+        self.horizon.fetch_max(time, AcqRel).max(time)
+    }
+
+    /// Drops versions that are stored under these hashes, as far as nobody needs them.
+    pub fn drop_old(&self, hashes: impl Iterator<Item = u64>) {
+        let horizon = self.horizon();
+        let mut spare = Spare::of_thread();
+        for hash in hashes {
+            let padded = self.padded(hash);
+            let mut shard = padded.shard.lock();
+            shard.drop_if_old(hash, horizon, &mut spare);
+            padded.bytes.store(shard.bytes(), Relaxed);
+        }
+        spare.keep();
+    }
+
+    /// What a pass does before it comes to the first shard: from here on writers know about the
+    /// snapshots what the caller does. Gives the horizon.
+    pub fn publish(&self, active: &Active, durable: u64) -> u64 {
+        *self.active.lock() = Arc::new(active.clone());
+        self.raise_horizon(active.oldest.min(durable))
+    }
+
     /// Drops the versions that no snapshot needs: those of commits up to both the oldest snapshot
     /// and `durable`, and those that were replaced between two snapshots. Gives how many.
     pub fn collect(&self, active: &Active, durable: u64) -> usize {
-        *self.active.lock() = Arc::new(active.clone());
-        let horizon = active.oldest.min(durable);
-        // The oldest snapshot can seem to step back, when one is seen opening late. What was
-        // concluded before remains true.
-        let horizon = self.horizon.fetch_max(horizon, AcqRel).max(horizon);
+        let horizon = self.publish(active, durable);
         let pass = self.pass.fetch_add(1, Relaxed) + 1;
+        let mut spare = Spare::of_thread();
         let mut dropped = 0;
         for padded in &self.shards {
             let mut shard = padded.shard.lock();
-            dropped += shard.collect(Rule { horizon, active }, pass);
+            dropped += shard.collect(Rule { horizon, active }, pass, &mut spare);
             padded.bytes.store(shard.bytes(), Relaxed);
         }
+        spare.keep();
         dropped
     }
 
     /// Memory that the versions take, bytes, with an estimate of the space between them in the
-    /// tables, without what is kept for reuse (8 MiB at most).
+    /// tables, without what threads keep for reuse (half a MiB each at most).
     pub fn bytes(&self) -> u64 {
         self.shards.iter().map(|padded| padded.bytes.load(Relaxed)).sum()
     }
@@ -366,11 +423,10 @@ impl Versions {
         self.shards.iter().map(|padded| padded.shard.lock().len()).sum()
     }
 
-    /// What a pass does before it comes to the first shard.
+    /// Under which hash versions of a record are stored.
     #[cfg(test)]
-    pub fn publish(&self, active: Active, horizon: u64) {
-        *self.active.lock() = Arc::new(active);
-        self.horizon.fetch_max(horizon, AcqRel);
+    pub fn hash(&self, tree: TreeId, key: &[u8]) -> u64 {
+        self.locate(tree, key).0
     }
 
     /// Number of versions of one record.

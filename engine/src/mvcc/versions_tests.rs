@@ -45,7 +45,7 @@ impl Fixture {
     /// One transaction that changes the record, which was `before`; gives its commit time.
     fn change(&self, before: &str) -> u64 {
         let writer = self.begin();
-        assert!(self.versions.push(TREE, KEY, &writer, value(before)));
+        assert!(self.versions.push(TREE, KEY, &writer, value(before)).is_some());
         self.commit(&writer)
     }
 
@@ -92,7 +92,7 @@ fn without_versions_the_page_is_right() {
 fn an_uncommitted_change_is_visible_to_its_writer_only() {
     let f = Fixture::new();
     let writer = f.begin();
-    assert!(f.versions.push(TREE, KEY, &writer, Some((b"old", true))));
+    assert!(f.versions.push(TREE, KEY, &writer, Some((b"old", true))).is_some());
     assert!(f.versions.contains(TREE, KEY) && !f.versions.contains(TreeId(8), KEY));
     assert!(!f.versions.contains(TREE, b"kez") && !f.versions.contains(TREE, b""));
     let old = (Seen::Value { special: true, ts: 0 }, ">old".to_string());
@@ -107,9 +107,9 @@ fn an_uncommitted_change_is_visible_to_its_writer_only() {
 fn a_second_change_by_the_same_transaction_stores_nothing() {
     let f = Fixture::new();
     let writer = f.begin();
-    assert!(f.versions.push(TREE, KEY, &writer, value("first")));
+    assert!(f.versions.push(TREE, KEY, &writer, value("first")).is_some());
     assert_eq!(f.versions.check(TREE, KEY, Some(&writer), 1), WriteCheck::Own);
-    assert!(!f.versions.push(TREE, KEY, &writer, value("second")));
+    assert!(f.versions.push(TREE, KEY, &writer, value("second")).is_none());
     assert_eq!(f.versions.check_push(TREE, KEY, &writer, 1, None), WriteCheck::Own);
     assert_eq!((f.len(), f.sees(1)), (1, "first".into()));
 }
@@ -360,7 +360,7 @@ fn a_push_onto_a_chain_that_nobody_needs_starts_it_anew() {
     }
     slot.close();
     // A pass has begun and has not come to the shard.
-    f.versions.publish(f.snapshots.collect(&f.clock, &f.clock), f.clock.now());
+    f.versions.publish(&f.snapshots.collect(&f.clock, &f.clock), f.clock.now());
     assert_eq!(f.len(), 3);
     f.change("four");
     assert_eq!((f.len(), f.sees(4), f.sees(5)), (1, "four".into(), "page".into()));
@@ -377,7 +377,7 @@ fn a_long_chain_is_pruned_by_the_writer() {
     for i in 0..1000 {
         f.change(&format!("before {i}"));
         if i % 10 == 0 {
-            f.versions.publish(f.snapshots.collect(&f.clock, &f.clock), 0);
+            f.versions.publish(&f.snapshots.collect(&f.clock, &f.clock), 0);
         }
         longest = longest.max(f.len());
     }
@@ -441,7 +441,7 @@ fn keys_and_values_of_any_length_are_kept_apart() {
     for key in &keys {
         for tree in [TreeId(1), TreeId(2)] {
             let before = [key.as_slice(), &long[..key.len() * 4]].concat();
-            assert!(f.versions.push(tree, key, &writer, Some((&before, tree.0 == 2))));
+            assert!(f.versions.push(tree, key, &writer, Some((&before, tree.0 == 2))).is_some());
         }
     }
     assert_eq!(f.versions.records(), 10);

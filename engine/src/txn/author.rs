@@ -9,7 +9,7 @@ use super::Txn;
 use crate::{
     catalog::OpenTree,
     engine::Core,
-    mvcc::{ConflictWith, Savepoint, TxnState, UndoEntry, WriteCheck},
+    mvcc::{ConflictWith, MAX_OF_ONE, Savepoint, TxnState, UndoEntry, WriteCheck},
 };
 use std::sync::Arc;
 use wattle_btree::{Author, Hint, Stop, is_ghost};
@@ -51,7 +51,8 @@ impl Core {
     /// transaction that has the tree for itself, or had it.
     fn may_purge(&self, open: &OpenTree, key: &[u8]) -> bool {
         // The transaction before the versions: it had versions before it closed the tree.
-        open.closed.is_over(self.versions.horizon()) && !self.versions.contains(open.tree.id(), key)
+        open.closed.is_over(self.versions.horizon())
+            && !self.versions.is_needed(open.tree.id(), key)
     }
 }
 
@@ -202,8 +203,11 @@ impl Author for TxnAuthor<'_> {
                 unreachable!("the change was checked, which pushed its undo entry");
             };
             let bytes = key.len() + before.map_or(0, |(bytes, _)| bytes.len()) + VERSION_OVERHEAD;
-            self.core.versions.push(self.tree.tree.id(), key, self.state(), before);
+            let stored = self.core.versions.push(self.tree.tree.id(), key, self.state(), before);
             self.txn.version_bytes += bytes as u64;
+            if let Some(hash) = stored.filter(|_| self.txn.stored.len() < MAX_OF_ONE) {
+                self.txn.stored.push(hash);
+            }
         }
         let header = leaf.header();
         let mark = Hint::Txn(self.id);
@@ -224,15 +228,23 @@ impl Author for TxnAuthor<'_> {
     }
 }
 
+/// What an operation that is a transaction of its own has done.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Done {
+    /// Time of the commit, once drawn; 0 for nothing.
+    pub time: u64,
+    /// Epoch of its record in the log.
+    pub epoch: u64,
+    /// The hash under which it stored a version.
+    pub stored: u64,
+}
+
 /// A change by an operation that is a transaction of its own: it commits under the latch.
 pub(crate) struct AutoAuthor<'t> {
     core: &'t Core,
     tree: &'t Arc<OpenTree>,
     before: Before,
-    /// Time of the commit, once drawn.
-    pub time: u64,
-    /// Epoch of its record in the log.
-    pub epoch: u64,
+    pub outcome: Done,
     /// The value before is large: replacing it takes more than one leaf, and a transaction.
     pub met_large: bool,
 }
@@ -240,7 +252,7 @@ pub(crate) struct AutoAuthor<'t> {
 impl<'t> AutoAuthor<'t> {
     pub fn new(core: &'t Core, tree: &'t Arc<OpenTree>, buffer: Vec<u8>) -> AutoAuthor<'t> {
         let before = Before { bytes: buffer, special: None };
-        AutoAuthor { core, tree, before, time: 0, epoch: 0, met_large: false }
+        AutoAuthor { core, tree, before, outcome: Done::default(), met_large: false }
     }
 
     /// Gives the buffer back.
@@ -286,25 +298,26 @@ impl Author for AutoAuthor<'_> {
     #[inline]
     fn drawn(&mut self) -> Option<u64> {
         // Whoever opens a snapshot at this time or later finds the leaf latched until it is done.
-        self.time = self.core.clock.draw();
-        Some(self.time)
+        self.outcome.time = self.core.clock.draw();
+        Some(self.outcome.time)
     }
 
     #[inline]
     fn done(&mut self, leaf: &Exclusive<'_>, key: &[u8]) {
-        self.core.versions.push_done(self.tree.tree.id(), key, self.time, self.before.get());
+        let (time, before) = (self.outcome.time, self.before.get());
+        self.outcome.stored = self.core.versions.push_done(self.tree.tree.id(), key, time, before);
         let header = leaf.header();
         let hint = match Hint::of(header.version_hint()) {
             // A transaction that changed the page may have drawn a later time than this commit, and
             // ended, since this one drew its time.
-            Hint::Committed(time) => Hint::Committed(time.max(self.time)),
+            Hint::Committed(other) => Hint::Committed(other.max(time)),
             Hint::Unknown(changed) if self.core.oldest_writer() >= changed => {
                 Hint::Committed(self.core.clock.now())
             }
             _ => Hint::Unknown(self.core.ids.now()),
         };
         header.set_version_hint(hint.word());
-        self.epoch = epoch_of(leaf.gsn());
+        self.outcome.epoch = epoch_of(leaf.gsn());
     }
 
     fn may_purge(&self, key: &[u8]) -> bool {

@@ -70,6 +70,20 @@ pub(crate) enum Garbage {
     Large(Arc<OpenTree>, LargeValue),
 }
 
+/// What a transaction needs and its session keeps for the next one.
+pub(crate) struct Parts {
+    pub slot: Arc<Slot>,
+    undo: UndoBuffer,
+    stored: Vec<u64>,
+}
+
+impl Parts {
+    /// New ones.
+    pub fn new(core: &Core) -> Parts {
+        Parts { slot: core.snapshots.acquire(), undo: core.undo_buffer(), stored: Vec::new() }
+    }
+}
+
 /// See the module documentation.
 pub(crate) struct Txn {
     /// Tells this transaction from all others of the engine.
@@ -97,18 +111,16 @@ pub(crate) struct Txn {
     pub last_gsn: Gsn,
     /// Memory of the versions that it made, about.
     pub version_bytes: u64,
+    /// Hashes of the first [`crate::mvcc::MAX_OF_ONE`] versions that it stored.
+    pub stored: Vec<u64>,
     pub options: TxnOptions,
 }
 
 impl Txn {
-    /// Begins a transaction in `slot`. `own` is the newest commit of the session.
-    pub fn begin(
-        core: &Core,
-        slot: Arc<Slot>,
-        undo: UndoBuffer,
-        options: TxnOptions,
-        own: u64,
-    ) -> Txn {
+    /// Begins a transaction. `own` is the newest commit of the session.
+    pub fn begin(core: &Core, parts: Parts, options: TxnOptions, own: u64) -> Txn {
+        let Parts { slot, undo, mut stored } = parts;
+        stored.clear();
         let snapshot = match options.read_only {
             true => slot.open_at(|| core.durable().min(core.clock.now()).max(own)),
             false => slot.open(&core.clock),
@@ -131,8 +143,14 @@ impl Txn {
             next_rollback: 0,
             last_gsn: Gsn(0),
             version_bytes: 0,
+            stored,
             options,
         }
+    }
+
+    /// What the next one can use, at the end.
+    pub fn into_parts(self) -> Parts {
+        Parts { slot: self.slot, undo: self.undo, stored: self.stored }
     }
 
     /// Fails when the transaction can do nothing but abort.

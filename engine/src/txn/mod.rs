@@ -25,8 +25,8 @@ pub use ticket::Ticket;
 
 pub(crate) use ticket::LogHandle;
 
-pub(crate) use self::core::{Garbage, Txn};
-pub(crate) use author::{AutoAuthor, SystemOf, TxnAuthor};
+pub(crate) use self::core::{Garbage, Parts, Txn};
+pub(crate) use author::{AutoAuthor, Done, SystemOf, TxnAuthor};
 pub(crate) use rollback::{UndoAuthor, rollback};
 pub(crate) use validate::{ReadSet, validate};
 pub(crate) use view::{AutoView, too_old};

@@ -1,0 +1,133 @@
+//! What the transactions of one session stored in the version index, so that the session drops it
+//! itself when nobody needs it any more: mostly at its next commit, when the memory is still in the
+//! caches of its processor. The janitor's passes find what sessions leave behind.
+//!
+//! Whether nobody needs a version is for the horizon to say. A session that has enough to drop asks
+//! who is active ([`super::Snapshots::try_oldest`]) and raises it. While an old snapshot, or a log
+//! that is not flushed, holds it back, the session asks again only when it has twice as much.
+
+use super::Versions;
+use std::collections::VecDeque;
+
+/// Versions that are worth a look at all snapshots.
+const WORTH_A_LOOK: usize = 64;
+/// More are left to the janitor.
+const MAX_RECORDS: usize = 1 << 14;
+/// Of one transaction.
+pub(crate) const MAX_OF_ONE: usize = 1 << 12;
+
+/// See the module documentation.
+#[derive(Debug)]
+pub(crate) struct Stored {
+    /// Time of a commit, and how many of the hashes are its.
+    commits: VecDeque<(u64, usize)>,
+    /// Hashes of records, see [`Versions::push`].
+    records: VecDeque<u64>,
+    /// Number of hashes at which to look at the snapshots again.
+    look_at: usize,
+}
+
+impl Default for Stored {
+    fn default() -> Stored {
+        let (commits, records) = (VecDeque::new(), VecDeque::new());
+        Stored { commits, records, look_at: WORTH_A_LOOK }
+    }
+}
+
+impl Stored {
+    /// A commit at `time` stored versions under these hashes.
+    #[inline]
+    pub fn add(&mut self, time: u64, hashes: &[u64]) {
+        if self.records.len() + hashes.len() > MAX_RECORDS {
+            *self = Stored::default();
+        }
+        if !hashes.is_empty() {
+            self.commits.push_back((time, hashes.len()));
+            self.records.extend(hashes);
+        }
+    }
+
+    /// Time of the first commit whose versions are there.
+    #[inline]
+    pub fn oldest(&self) -> Option<u64> {
+        self.commits.front().map(|(time, _)| *time)
+    }
+
+    /// Whether to look at the snapshots.
+    #[inline]
+    pub fn is_worth_a_look(&self) -> bool {
+        self.records.len() >= self.look_at
+    }
+
+    /// Somebody looked: drops what is not needed any more.
+    pub fn drop_old(&mut self, versions: &Versions) {
+        let (horizon, before) = (versions.horizon(), self.records.len());
+        // Times are nearly in order; one that is not only waits a little longer.
+        while let Some((_, count)) = self.commits.pop_front_if(|(time, _)| *time <= horizon) {
+            versions.drop_old(self.records.drain(..count));
+        }
+        let left = self.records.len();
+        self.look_at = if left < before { left + WORTH_A_LOOK } else { 2 * left };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wattle_buffer::TreeId;
+
+    const TREE: TreeId = TreeId(3);
+
+    fn key(i: u64) -> [u8; 8] {
+        i.to_be_bytes()
+    }
+
+    #[test]
+    fn versions_go_with_the_horizon_and_not_before() {
+        let (versions, mut stored) = (Versions::new(), Stored::default());
+        for i in 0..100 {
+            let hash = versions.push_done(TREE, &key(i), 10 + i, Some((b"before", false)));
+            stored.add(10 + i, &[hash]);
+            assert_eq!(stored.is_worth_a_look(), i + 1 >= WORTH_A_LOOK as u64);
+        }
+        versions.raise_horizon(9);
+        stored.drop_old(&versions);
+        assert_eq!((versions.records(), stored.oldest()), (100, Some(10)));
+        assert!(!stored.is_worth_a_look(), "the look was for nothing");
+        versions.raise_horizon(49);
+        stored.drop_old(&versions);
+        assert_eq!((versions.records(), stored.oldest()), (60, Some(50)));
+        assert!((0..100).all(|i| versions.contains(TREE, &key(i)) == (i >= 40)));
+        versions.raise_horizon(1000);
+        stored.drop_old(&versions);
+        assert_eq!((versions.records(), versions.bytes(), stored.oldest()), (0, 0, None));
+    }
+
+    #[test]
+    fn a_record_that_was_changed_again_keeps_what_somebody_needs() {
+        let (versions, mut stored) = (Versions::new(), Stored::default());
+        let first = versions.push_done(TREE, &key(1), 5, None);
+        let again = versions.push_done(TREE, &key(1), 8, Some((b"five", false)));
+        assert_eq!(first, again);
+        stored.add(5, &[first]);
+        versions.raise_horizon(6);
+        stored.drop_old(&versions);
+        assert!(versions.is_needed(TREE, &key(1)), "snapshots 6 and 7 need the value of 5");
+        versions.raise_horizon(8);
+        assert!(!versions.is_needed(TREE, &key(1)) && versions.contains(TREE, &key(1)));
+    }
+
+    #[test]
+    fn too_much_is_left_to_others() {
+        let (versions, mut stored) = (Versions::new(), Stored::default());
+        let many: Vec<u64> = (0..MAX_RECORDS as u64).collect();
+        stored.add(1, &many);
+        assert!(stored.is_worth_a_look());
+        let hash = versions.push_done(TREE, &key(1), 2, None);
+        stored.add(2, &[hash]);
+        assert_eq!(stored.oldest(), Some(2));
+        versions.raise_horizon(2);
+        stored.drop_old(&versions);
+        assert_eq!(versions.records(), 0);
+    }
+}
