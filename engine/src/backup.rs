@@ -4,7 +4,8 @@
 //!    and the bitmaps.
 //! 2. Copy the pages that were in use then, as they are on storage, while they go on changing. What
 //!    changed since the checkpoint is in the log, each page as a whole first, so it does not matter
-//!    which version of a page is copied, or whether half of one.
+//!    which version of a page is copied, or whether half of one. (Where the device writes pages whole,
+//!    the log has no whole pages; then halves are read again.)
 //! 3. Make the log durable: the backup holds everything that was committed before this moment.
 //! 4. Copy the log, from its end to its beginning: whoever finds a flush in a later place finds all
 //!    flushes before it, because each is written after the one before is durable.
@@ -18,9 +19,10 @@ use crate::{
 };
 use std::{path::Path, sync::Arc};
 use wattle_buffer::{
-    Error, PAGE_SIZE, PageId, PageImage, Result,
+    Error, PAGE_SIZE, PageId, PageImage, Result, TreeId,
     io::{IoKind, LogBuffer, LogStorage, PageWrite, Storage},
     is_reserved_page,
+    page::header,
 };
 use wattle_wal::LogReader;
 
@@ -28,7 +30,7 @@ use wattle_wal::LogReader;
 const BATCH: usize = 64;
 /// Bytes of the log copied at once.
 const CHUNK: usize = 1 << 20;
-/// A copy of the log that was caught in the middle of a write is made again this often.
+/// A copy of a page, or of the log, that was caught in the middle of a write is made again this often.
 const ATTEMPTS: usize = 5;
 
 /// What a backup consists of.
@@ -126,8 +128,15 @@ impl Core {
                 return Ok(copied);
             }
             for (page, image) in batch.iter().zip(&mut images) {
-                let read = self.file.storage.read_image(*page, image);
-                read.map_err(|e| Error::io(format_args!("read page {page} for a backup"), e))?;
+                // One that is being written is caught as a whole the next time. One that never is was
+                // given up meanwhile, or the log has it.
+                for _ in 0..ATTEMPTS {
+                    let read = self.file.storage.read_image(*page, image);
+                    read.map_err(|e| Error::io(format_args!("read page {page} for a backup"), e))?;
+                    if image.verify(*page, TreeId(image.u32_at(header::TREE_ID))).is_ok() {
+                        break;
+                    }
+                }
             }
             let writes: Vec<_> = batch
                 .iter()

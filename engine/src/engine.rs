@@ -396,9 +396,7 @@ impl Engine {
         };
         let log = match &log_storage {
             Some(storage) => {
-                // Images of whole pages are for devices that may tear one.
-                let image_epoch = if options.atomic_pages { 0 } else { block.redo_epoch };
-                let start = LogStart { image_epoch, ..LogStart::after(end) };
+                let start = LogStart { image_epoch: block.redo_epoch, ..LogStart::after(end) };
                 Some(start_log(storage.clone(), options, start, &clock)?)
             }
             None => None,
@@ -681,7 +679,12 @@ fn start_log(
     start: LogStart,
     clock: &Arc<Clock>,
 ) -> Result<Arc<Log>> {
-    let log_options = LogOptions { segment_bytes: options.segment_bytes(), ..Default::default() };
+    let log_options = LogOptions {
+        segment_bytes: options.segment_bytes(),
+        // Images of whole pages are for devices that may tear one.
+        page_images: !options.atomic_pages,
+        ..LogOptions::default()
+    };
     let clock = clock.clone();
     Log::start(storage, log_options, start, Box::new(move || clock.now()))
 }

@@ -100,6 +100,38 @@ fn what_was_acknowledged_survives_a_power_cut() {
 }
 
 #[test]
+fn a_device_that_writes_pages_whole_needs_no_images_of_them() {
+    for whole in [false, true] {
+        let device = device(1);
+        let engine = open(&device, options().atomic_page_writes(whole)).expect("open");
+        let (session, tree) = session(&engine);
+        let put = |turn: u8| {
+            for number in 0..2000_u32 {
+                session
+                    .put_async(&tree, &number.to_be_bytes(), &[turn; 100])
+                    .map(drop)
+                    .expect("put");
+            }
+            engine.sync().expect("sync");
+            engine.stats().log_image_bytes
+        };
+        let mut images = put(0);
+        for turn in 1..4 {
+            engine.checkpoint().expect("checkpoint");
+            let before = std::mem::replace(&mut images, put(turn));
+            assert_eq!(images == before, whole, "{before} and {images} bytes, turn {turn}");
+        }
+        drop((session, tree));
+        engine.close().expect("close");
+        let engine = open(&device, options()).expect("open");
+        let (session, tree) = self::session(&engine);
+        let value = session.get(&tree, &7_u32.to_be_bytes()).expect("get");
+        assert_eq!(value.as_deref(), Some(&[3; 100][..]));
+        assert_verified(&engine);
+    }
+}
+
+#[test]
 fn all_shapes_of_keys_and_large_values_survive_a_power_cut() {
     let watchdog = Watchdog::start("shapes", Duration::from_secs(60));
     for (seed, keys) in (0..).zip(wattle_tests::model::ALL_KEYS) {

@@ -29,11 +29,18 @@ pub struct LogOptions {
     pub segment_bytes: u64,
     /// Longest time that [`Urgency::Soon`] lets a request wait for company. Default 1 ms.
     pub group_delay: Duration,
+    /// Pages are logged in full at their first change after a checkpoint
+    /// ([`crate::Section::needs_image`]), against devices that may tear them. Default true.
+    pub page_images: bool,
 }
 
 impl Default for LogOptions {
     fn default() -> Self {
-        LogOptions { segment_bytes: 16 << 20, group_delay: Duration::from_millis(1) }
+        LogOptions {
+            segment_bytes: 16 << 20,
+            group_delay: Duration::from_millis(1),
+            page_images: true,
+        }
     }
 }
 

@@ -50,6 +50,8 @@ pub(crate) type Clock = Box<dyn Fn() -> u64 + Send + Sync>;
 pub(crate) struct Shared {
     pub epoch: AtomicU64,
     pub image_epoch: AtomicU64,
+    /// The epoch that the last checkpoint began, with images or without.
+    checkpoint_epoch: AtomicU64,
     pub status: AtomicU32,
     pub durable_epoch: AtomicU64,
     pub durable_mark: AtomicU64,
@@ -97,7 +99,8 @@ impl Shared {
     ) -> Shared {
         Shared {
             epoch: AtomicU64::new(start.epoch),
-            image_epoch: AtomicU64::new(start.image_epoch),
+            image_epoch: AtomicU64::new(if options.page_images { start.image_epoch } else { 0 }),
+            checkpoint_epoch: AtomicU64::new(start.image_epoch),
             status: AtomicU32::new(0),
             durable_epoch: AtomicU64::new(start.epoch - 1),
             durable_mark: AtomicU64::new(0),
@@ -132,12 +135,12 @@ impl Shared {
         slot
     }
 
-    /// Asks for a checkpoint; gives the image epoch of before.
+    /// Asks for a checkpoint; gives the epoch of the one before.
     pub(crate) fn ask_for_checkpoint(&self) -> u64 {
         let mut signal = self.signal.lock();
         signal.checkpoint = true;
         self.wake.notify_one();
-        self.image_epoch.load(Ordering::Relaxed)
+        self.checkpoint_epoch.load(Ordering::Relaxed)
     }
 
     /// Asks for the last flush.
@@ -287,8 +290,11 @@ impl Shared {
         let over = self.running_over.swap(0, Ordering::Relaxed);
         let next = if over == 0 { current + 1 } else { (epoch_of(Gsn(over)) + 2).max(current + 1) };
         if checkpoint {
-            // Before the epoch: whoever reads that one reads this.
-            self.image_epoch.store(next, Ordering::Relaxed);
+            self.checkpoint_epoch.store(next, Ordering::Relaxed);
+            if self.options.page_images {
+                // Before the epoch: whoever reads that one reads this.
+                self.image_epoch.store(next, Ordering::Relaxed);
+            }
         }
         self.epoch.store(next, Ordering::Release);
         Some(Cut { epoch: next - 1, checkpoint })

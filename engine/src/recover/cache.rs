@@ -3,13 +3,18 @@
 //! Pages are read and written in batches, sorted, because one after the other leaves a device idle.
 //! When there is no room, the half that was not used for longest goes.
 //!
+//! A page can be on storage as it was long ago, or never have got there: when it was given up before
+//! a checkpoint came to it, what the log says about it from the checkpoint's beginning on until then
+//! has nothing to start from, unless the log has images of pages. Such a page is *lost*, which is an
+//! error if it still is when the log ends.
+//!
 //! Invariants: a page that is written is sealed and its structure is sound; memory is that of the
 //! limit and of one batch of reads.
 
 use crate::store::StoreFile;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use wattle_btree::{ghosts, node};
 use wattle_buffer::{Error, Gsn, PageId, PageImage, Result, TreeId, io::PageWrite, page::header};
 
@@ -34,6 +39,8 @@ pub(super) struct Cache<'f> {
     /// Memory of all pages.
     slabs: Vec<Vec<PageImage>>,
     free: Vec<u32>,
+    /// Pages that are lost, and why.
+    lost: BTreeMap<PageId, Error>,
     /// Rises with every use of a page.
     clock: u64,
     pub counts: Counts,
@@ -94,6 +101,7 @@ impl<'f> Cache<'f> {
             pages: HashMap::default(),
             slabs: Vec::new(),
             free: Vec::new(),
+            lost: BTreeMap::new(),
             clock: 0,
             counts: Counts::default(),
             ghosts: Ghosts::default(),
@@ -123,9 +131,21 @@ impl<'f> Cache<'f> {
         self.pages.get_mut(&page).expect("the page was just changed").dirty = true;
     }
 
+    /// Whether changes of the page have nothing to start from.
+    pub fn is_lost(&self, page: PageId) -> bool {
+        self.lost.contains_key(&page)
+    }
+
+    /// The page cannot be what the log means.
+    pub fn lose(&mut self, page: PageId, why: Error) {
+        self.forget(page);
+        self.lost.insert(page, why);
+    }
+
     /// A page of zeroes, whatever is on storage.
     pub fn make(&mut self, page: PageId) -> Result<()> {
         self.make_room(1)?;
+        self.lost.remove(&page);
         let slot = self.take_slot();
         image(&mut self.slabs, slot).0.fill(0);
         self.insert(page, slot);
@@ -134,22 +154,27 @@ impl<'f> Cache<'f> {
 
     /// Forgets a page that is in no tree any more.
     pub fn forget(&mut self, page: PageId) {
+        self.lost.remove(&page);
         if let Some(entry) = self.pages.remove(&page) {
             self.free.push(entry.slot);
         }
     }
 
     /// Reads pages that are not in memory, at most [`Cache::read_batch`], each named once.
-    pub fn read_ahead(&mut self, wanted: &mut [(PageId, TreeId)]) -> Result<()> {
+    pub fn read_ahead(&mut self, wanted: &mut [PageId]) -> Result<()> {
         if wanted.is_empty() {
             return Ok(());
         }
         wanted.sort_unstable();
         self.make_room(wanted.len())?;
         let mut images = vec![PageImage([0; wattle_buffer::PAGE_SIZE]); wanted.len()];
-        read_all(self.file, wanted, &mut images)?;
-        for (&(page, _), read) in wanted.iter().zip(&images) {
+        let checked = read_all(self.file, wanted, &mut images)?;
+        for ((&page, read), checked) in wanted.iter().zip(&images).zip(checked) {
             self.counts.read += 1;
+            if let Err(why) = checked {
+                self.lost.insert(page, why);
+                continue;
+            }
             let gsn = Gsn(read.u64_at(header::GSN));
             self.counts.newest = self.counts.newest.max((gsn, page));
             let slot = self.take_slot();
@@ -160,17 +185,20 @@ impl<'f> Cache<'f> {
     }
 
     /// Writes everything that is not on storage.
+    ///
+    /// # Errors
+    /// Failed writes; a page that is lost.
     pub fn write_all(&mut self) -> Result<()> {
         let pages: Vec<PageId> = self.pages.keys().copied().collect();
         self.write_back(pages.clone())?;
         self.look_for_ghosts(&pages);
-        Ok(())
+        self.lost.pop_first().map_or(Ok(()), |(_, why)| Err(why))
     }
 
     /// Of pages that are sound, because they were read or written.
     fn look_for_ghosts(&mut self, pages: &[PageId]) {
-        for page in pages {
-            self.ghosts.look(image(&mut self.slabs, self.pages[page].slot));
+        for entry in pages.iter().filter_map(|page| self.pages.get(page)) {
+            self.ghosts.look(image(&mut self.slabs, entry.slot));
         }
     }
 
@@ -198,18 +226,19 @@ impl<'f> Cache<'f> {
     fn write_back(&mut self, mut pages: Vec<PageId>) -> Result<()> {
         pages.retain(|page| self.pages[page].dirty);
         pages.sort_unstable();
-        for batch in pages.chunks(WRITE_BATCH) {
-            for &page in batch {
-                let image = image(&mut self.slabs, self.pages[&page].slot);
-                assert_eq!(image.u64_at(header::PAGE_ID), page.0, "a page is in its own place");
-                node::check(&image.0, PageId::MAX).map_err(|what| {
-                    Error::corruption(
-                        page,
-                        format_args!("the log made it a node that is none: {what}"),
-                    )
-                })?;
-                image.seal();
+        pages.retain(|&page| {
+            let image = image(&mut self.slabs, self.pages[&page].slot);
+            assert_eq!(image.u64_at(header::PAGE_ID), page.0, "a page is in its own place");
+            match node::check(&image.0, PageId::MAX) {
+                Ok(()) => image.seal(),
+                Err(what) => {
+                    let what = format_args!("the log made it a node that is none: {what}");
+                    self.lose(page, Error::corruption(page, what));
+                }
             }
+            !self.is_lost(page)
+        });
+        for batch in pages.chunks(WRITE_BATCH) {
             let last = batch.last().expect("chunks are not empty");
             reserve(self.file, self.reserving, last.0 + 1)?;
             let writes: Vec<PageWrite<'_>> = batch
@@ -262,14 +291,23 @@ pub(super) fn reserve(file: &StoreFile, reserving: &Mutex<()>, pages: u64) -> Re
     Ok(())
 }
 
-/// Reads and checks pages, several at a time.
-fn read_all(file: &StoreFile, wanted: &[(PageId, TreeId)], images: &mut [PageImage]) -> Result<()> {
-    let read = |wanted: &[(PageId, TreeId)], images: &mut [PageImage]| {
-        wanted.iter().zip(images).try_for_each(|(&(page, tree), image)| {
-            file.read(page, image)?;
-            image.verify(page, tree)?;
-            node::check(&image.0, PageId::MAX).map_err(|what| Error::corruption(page, what))
-        })
+/// Reads pages, several at a time, and says of each whether it is sound. It may be of any tree: since
+/// the change that asks for it, it can have gone to another tree and been written, and then its number
+/// is above the change's.
+fn read_all(
+    file: &StoreFile,
+    wanted: &[PageId],
+    images: &mut [PageImage],
+) -> Result<Vec<Result<()>>> {
+    let check = |page: PageId, image: &PageImage| {
+        image.verify(page, TreeId(image.u32_at(header::TREE_ID)))?;
+        node::check(&image.0, PageId::MAX).map_err(|what| Error::corruption(page, what))
+    };
+    let read = |wanted: &[PageId], images: &mut [PageImage]| {
+        let pages = wanted.iter().zip(images);
+        pages
+            .map(|(&page, image)| file.read(page, image).map(|()| check(page, image)))
+            .collect::<Result<Vec<_>>>()
     };
     let share = wanted.len().div_ceil(READ_THREADS).max(2);
     if wanted.len() <= share {
@@ -279,10 +317,13 @@ fn read_all(file: &StoreFile, wanted: &[(PageId, TreeId)], images: &mut [PageIma
         let parts = wanted.chunks(share).zip(images.chunks_mut(share));
         let threads: Vec<_> =
             parts.map(|(wanted, images)| scope.spawn(move || read(wanted, images))).collect();
-        let results = threads.into_iter().map(|thread| match thread.join() {
-            Ok(result) => result,
-            Err(panic) => std::panic::resume_unwind(panic),
-        });
-        results.collect()
+        let mut checked = Vec::with_capacity(wanted.len());
+        for thread in threads {
+            match thread.join() {
+                Ok(result) => checked.extend(result?),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok(checked)
     })
 }

@@ -95,13 +95,14 @@ fn apply(cache: &mut Cache<'_>, mut batch: &[Item]) -> Result<()> {
         for item in batch {
             if let What::Op { code, .. } = item.what
                 && !cache.contains(item.page)
+                && !(needs_page(code).1 && cache.is_lost(item.page))
                 && !known.contains(&item.page)
             {
                 if needs_page(code).1 {
                     if missing.len() == cache.read_batch() {
                         break;
                     }
-                    missing.push((item.page, item.tree));
+                    missing.push(item.page);
                 }
                 known.insert(item.page);
             }
@@ -123,14 +124,19 @@ fn apply_one(cache: &mut Cache<'_>, item: &Item) -> Result<()> {
         cache.forget(page);
         return Ok(());
     };
-    if !cache.contains(page) {
-        match needs_page(*code).1 {
+    let needs_page = needs_page(*code).1;
+    let known = cache.contains(page) || (needs_page && cache.is_lost(page));
+    if !known {
+        match needs_page {
             false => cache.make(page)?,
             // It had to go again to make room for others.
-            true => cache.read_ahead(&mut [(page, tree)])?,
+            true => cache.read_ahead(&mut [page])?,
         }
     }
-    let image = cache.get(page).expect("it was just put there");
+    let Some(image) = cache.get(page) else {
+        assert!(cache.is_lost(page), "a page that was read is there or lost");
+        return Ok(());
+    };
     if image.u64_at(header::GSN) >= gsn.0 {
         return Ok(());
     }
@@ -140,11 +146,16 @@ fn apply_one(cache: &mut Cache<'_>, item: &Item) -> Result<()> {
             format_args!("it belongs to tree {found}, in the log to tree {tree}"),
         )
     };
-    if needs_page(*code).1 && image.u32_at(header::TREE_ID) != tree.0 {
-        return Err(lacks_tree(image.u32_at(header::TREE_ID)));
+    if needs_page && image.u32_at(header::TREE_ID) != tree.0 {
+        let why = lacks_tree(image.u32_at(header::TREE_ID));
+        cache.lose(page, why);
+        return Ok(());
     }
-    record::redo(image, page, *code, payload.bytes())
-        .map_err(|what| Error::corruption(page, format_args!("{what} (record {gsn})")))?;
+    if let Err(what) = record::redo(image, page, *code, payload.bytes()) {
+        let why = Error::corruption(page, format_args!("{what} (record {gsn})"));
+        cache.lose(page, why);
+        return Ok(());
+    }
     if image.u32_at(header::TREE_ID) != tree.0 {
         return Err(lacks_tree(image.u32_at(header::TREE_ID)));
     }
