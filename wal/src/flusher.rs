@@ -73,6 +73,9 @@ impl Flusher {
     pub(crate) fn run(mut self) -> Outcome {
         loop {
             let last = self.shared.wait_for_reason();
+            if !last {
+                self.shared.wait_for_company();
+            }
             if !self.flush()? {
                 return Ok(());
             }

@@ -29,6 +29,10 @@ pub const IDLE_FLUSH: Duration = Duration::from_millis(100);
 /// Least time that a request for `Soon` waits for company, unless the option says less: a flush takes
 /// some 25 us of a core, whatever the device takes.
 const LEAST_DELAY: Duration = Duration::from_micros(150);
+/// A flush does not wait for fewer than this to come back.
+const LEAST_COMPANY: usize = 4;
+/// Nor for longer than this, or a sync.
+const COMPANY_DELAY: Duration = Duration::from_micros(200);
 /// Bytes of all buffers together before appenders are told to wait, as far as
 /// [`MIN_BUFFER`] and [`MAX_BUFFER`] for each allow it.
 pub const BUFFER_BYTES: usize = 4 << 20;
@@ -60,6 +64,8 @@ pub(crate) struct Shared {
     running_over: AtomicU64,
     requested_now: AtomicU64,
     requested_soon: AtomicU64,
+    /// The flusher waits until so many wait for it; 0: it does not.
+    enough: AtomicUsize,
     signal: Mutex<Signal>,
     wake: Condvar,
     pub waits: Waits,
@@ -108,6 +114,7 @@ impl Shared {
             running_over: AtomicU64::new(0),
             requested_now: AtomicU64::new(0),
             requested_soon: AtomicU64::new(0),
+            enough: AtomicUsize::new(0),
             signal: Mutex::default(),
             wake: Condvar::new(),
             waits: Waits::new(start.image_epoch),
@@ -236,6 +243,37 @@ impl Shared {
     pub(crate) fn counter_runs_over(&self, gsn: Gsn) {
         self.running_over.fetch_max(gsn.0, Ordering::Relaxed);
         self.request(epoch_of(gsn), Urgency::Now);
+    }
+
+    /// Before a flush that somebody waits for: those whom the last flush let go will mostly be back in a
+    /// moment, and can share this one. Waits until three quarters of them are, at most as long as a
+    /// sync takes.
+    pub(crate) fn wait_for_company(&self) {
+        let (waiting, before) = self.waits.company();
+        let enough = before - before / 4;
+        if before < LEAST_COMPANY || waiting >= enough {
+            return;
+        }
+        let median = Duration::from_nanos(self.stats.lock().1.median_ns());
+        let until = Instant::now() + median.min(COMPANY_DELAY);
+        let mut signal = self.signal.lock();
+        self.enough.store(enough, Ordering::Relaxed);
+        while !signal.closing
+            && !signal.checkpoint
+            && self.enough.load(Ordering::Relaxed) != 0
+            && !self.wake.wait_until(&mut signal, until).timed_out()
+        {}
+        self.enough.store(0, Ordering::Relaxed);
+    }
+
+    /// So many wait for a durable epoch now.
+    pub(crate) fn came(&self, waiting: usize) {
+        let enough = self.enough.load(Ordering::Relaxed);
+        if enough != 0 && waiting >= enough && self.enough.swap(0, Ordering::Relaxed) != 0 {
+            // The flusher either sleeps or looks before it does.
+            drop(self.signal.lock());
+            self.wake.notify_one();
+        }
     }
 
     /// The flusher sleeps until there is a reason to flush. Gives whether it is the last flush.

@@ -1,5 +1,9 @@
 //! Waiting for the log: for a durable epoch, for a flush to make room, for a checkpoint to begin.
-//! Threads sleep on one condition, tasks leave their waker.
+//! Threads sleep on conditions, tasks leave their waker.
+//!
+//! Those who wait for the next epoch must not be woken by the flush before it: on a busy log half of
+//! all threads wait for one and half for the other. So a thread that waits for an epoch sleeps on the
+//! condition of its parity.
 //!
 //! Invariants: nobody sleeps past the flush, the failure or the end that decides what they wait
 //! for; wakers are called with nothing locked.
@@ -27,6 +31,9 @@ const SAME_WAKER: usize = 32;
 /// Those who wait.
 pub(crate) struct Waits {
     state: Mutex<State>,
+    /// An epoch of this parity is durable.
+    durable: [Condvar; 2],
+    /// Anything else has happened.
     changed: Condvar,
 }
 
@@ -34,6 +41,11 @@ pub(crate) struct Waits {
 struct State {
     /// Tasks, each with the epoch that it needs.
     durable: Vec<(u64, Waker)>,
+    /// Threads that wait for a durable epoch, by its parity. Those who were let go do not count,
+    /// although they may not run yet.
+    sleeping: [usize; 2],
+    /// How many waited for a durable epoch when the last flush was.
+    company: usize,
     /// Tasks that need room.
     room: Vec<Waker>,
     /// How often the buffers were taken.
@@ -49,7 +61,7 @@ struct State {
 impl Waits {
     pub(crate) fn new(image_epoch: u64) -> Waits {
         let state = State { checkpoint: image_epoch, ..State::default() };
-        Waits { state: Mutex::new(state), changed: Condvar::new() }
+        Waits { state: Mutex::new(state), durable: Default::default(), changed: Condvar::new() }
     }
 
     pub(crate) fn poisoned(&self) -> Option<String> {
@@ -68,14 +80,26 @@ impl Waits {
 
     pub(crate) fn publish(&self, cut: &Cut, durable_epoch: &AtomicU64) {
         let mut state = self.state.lock();
-        durable_epoch.store(cut.epoch, Ordering::Release);
+        let before = durable_epoch.swap(cut.epoch, Ordering::Release);
+        state.company = state.waiting();
+        // Usually it is one epoch, and one parity.
+        let mut reached = [false; 2];
+        for epoch in (before + 1..=cut.epoch).rev().take(2) {
+            reached[parity(epoch)] = true;
+            state.sleeping[parity(epoch)] = 0;
+        }
         if cut.checkpoint {
             state.checkpoint = cut.epoch + 1;
         }
         let wakers: Vec<_> =
             state.durable.extract_if(.., |(epoch, _)| *epoch <= cut.epoch).collect();
         drop(state);
-        self.changed.notify_all();
+        self.durable.iter().zip(reached).filter(|(_, reached)| *reached).for_each(|(all, _)| {
+            all.notify_all();
+        });
+        if cut.checkpoint {
+            self.changed.notify_all();
+        }
         wakers.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
@@ -98,9 +122,15 @@ impl Waits {
         let durable = std::mem::take(&mut state.durable);
         let room = std::mem::take(&mut state.room);
         drop(state);
-        self.changed.notify_all();
+        self.durable.iter().chain([&self.changed]).for_each(|all| _ = all.notify_all());
         durable.into_iter().for_each(|(_, waker)| waker.wake());
         room.into_iter().for_each(Waker::wake);
+    }
+
+    /// How many wait for a durable epoch, and how many did when the last flush was.
+    pub(crate) fn company(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.waiting(), state.company)
     }
 
     pub(crate) fn for_checkpoint(&self, before: u64) -> Result<u64> {
@@ -114,6 +144,10 @@ impl Waits {
 }
 
 impl State {
+    fn waiting(&self) -> usize {
+        self.sleeping[0] + self.sleeping[1] + self.durable.len()
+    }
+
     /// Fails when nothing will happen any more.
     fn check(&self) -> Result<()> {
         match &self.poisoned {
@@ -132,6 +166,10 @@ impl State {
     }
 }
 
+fn parity(epoch: u64) -> usize {
+    epoch as usize % 2
+}
+
 impl Log {
     /// Blocks until all records of `epoch` are durable. Somebody must have asked for it
     /// ([`Log::request`]).
@@ -144,13 +182,23 @@ impl Log {
         }
         let waits = &self.shared().waits;
         let mut state = waits.state.lock();
-        let mut waited = false;
-        while self.durable_epoch() < epoch {
-            state.check_record(epoch, waited)?;
-            waited = true;
-            waits.changed.wait(&mut state);
+        if self.durable_epoch() >= epoch {
+            return Ok(());
         }
-        Ok(())
+        state.check_record(epoch, false)?;
+        state.sleeping[parity(epoch)] += 1;
+        self.shared().came(state.waiting());
+        loop {
+            waits.durable[parity(epoch)].wait(&mut state);
+            if self.durable_epoch() >= epoch {
+                return Ok(());
+            }
+            if let Err(error) = state.check_record(epoch, true) {
+                let sleeping = &mut state.sleeping[parity(epoch)];
+                *sleeping = sleeping.saturating_sub(1);
+                return Err(error);
+            }
+        }
     }
 
     /// The same for a task: `waker` is called when it is worth to ask again.
@@ -169,6 +217,7 @@ impl Log {
         let mut recent = state.durable.iter().rev().take(SAME_WAKER);
         if !recent.any(|(other, known)| *other == epoch && known.will_wake(waker)) {
             state.durable.push(entry);
+            self.shared().came(state.waiting());
         }
         Poll::Pending
     }
