@@ -133,7 +133,7 @@ pub fn generate(kind: &Kind, seed: u64) -> Trace {
         Model::Skewed { accesses, pages } => {
             let hot = ((kind.pages as f64 * pages) as u64).max(1);
             // Hot pages lie between cold ones: a prime that does not divide their number.
-            let spread = if kind.pages % 7_919 == 0 { 7_907 } else { 7_919 };
+            let spread = if kind.pages.is_multiple_of(7_919) { 7_907 } else { 7_919 };
             for _ in 0..kind.accesses {
                 let page = match rng.unit() < accesses {
                     true => rng.below(hot),

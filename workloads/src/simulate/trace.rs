@@ -235,7 +235,8 @@ fn page_line(text: &str) -> Result<Line, &'static str> {
 }
 
 fn lis_line(text: &str) -> Result<Line, &'static str> {
-    const EXPECTED: &str = "a request; write `start count ignored request`, with at most 2^24 pages";
+    const EXPECTED: &str =
+        "a request; write `start count ignored request`, with at most 2^24 pages";
     let mut fields = text.split_ascii_whitespace().map(digits);
     match (fields.next(), fields.next(), fields.next(), fields.next(), fields.next()) {
         (Some(Some(first)), Some(Some(count)), Some(Some(_)), Some(Some(_)), None)
