@@ -102,12 +102,13 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
     fn ace_around_every_policy_keeps_the_rules(trace in traces(), capacity in 1usize..24) {
         let forms = ["nw=4", "nw=2,ne=8", "nw=8,ne=4,prefetch=sequential", "ne=3,prefetch=history"];
-        for (spec, form) in specs().iter().zip(forms.iter().cycle()) {
+        let all = specs();
+        for (spec, form) in all.iter().flat_map(|spec| forms.map(|form| (spec, form))) {
             let name = format!("ace({}):{form}", spec.text);
             let counts = count(&name, capacity, &trace);
             let (pages, written) = (trace.pages() as u64, trace.writes() as u64);
