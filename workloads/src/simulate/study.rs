@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::ace::Ace;
 use super::generate::with_parasite;
 use super::policy::Access;
 use super::registry::Spec;
@@ -65,6 +66,9 @@ pub fn resistance(
         let load = with_parasite(trace, before, cache_pages, parasite);
         let mut policy = spec.build(&load, cache_pages, 1, device);
         let mut replay = Replay::new(&load, cache_pages, &mut *policy);
+        if let Some(settings) = spec.ace {
+            replay = replay.with_ace(Ace::new(settings, device.concurrency, &load));
+        }
         let accesses: Vec<Access> = load.accesses().collect();
         let (first, last) = accesses.split_at(load.len() - cache_pages);
         first.iter().for_each(|access| replay.access(*access));
