@@ -101,6 +101,25 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn ace_around_every_policy_keeps_the_rules(trace in traces(), capacity in 1usize..24) {
+        let forms = ["nw=4", "nw=2,ne=8", "nw=8,ne=4,prefetch=sequential", "ne=3,prefetch=history"];
+        let all = specs();
+        for (spec, form) in all.iter().flat_map(|spec| forms.map(|form| (spec, form))) {
+            let name = format!("ace({}):{form}", spec.text);
+            let counts = count(&name, capacity, &trace);
+            let (pages, written) = (trace.pages() as u64, trace.writes() as u64);
+            prop_assert!(counts.reads >= pages && counts.reads >= counts.misses, "{}", name);
+            prop_assert!(counts.all_writes() <= written, "{name} writes too much");
+            prop_assert!(counts.write_requests <= counts.all_writes(), "{}", name);
+            prop_assert_eq!(count(&name, capacity, &trace).misses, counts.misses, "{} does not repeat", name);
+        }
+    }
+}
+
 #[test]
 fn a_cache_for_all_pages_misses_each_of_them_once() {
     let trace = Trace::of("t", (0..900u64).map(|access| ((access * 7) % 90, access % 5 == 0)));

@@ -1,7 +1,6 @@
 //! `wattle simulate`: page traces through replacement policies.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -10,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::exit::{Exit, failed};
 use crate::driver::control::Interrupt;
 use crate::simulate::bound::{self, Bound};
-use crate::simulate::experiment::{CacheSize, Run, combine, run_all};
+use crate::simulate::experiment::{CacheSize, Run, combine, in_parallel, run_all};
 use crate::simulate::generate::KINDS;
 use crate::simulate::policies::ALL;
 use crate::simulate::registry::Spec;
@@ -30,7 +29,8 @@ pub struct SimulateFlags {
     #[arg(long, value_name = "FILE", num_args = 1.., required_unless_present = "list_policies")]
     pub trace: Vec<PathBuf>,
 
-    /// Policies with their parameters as NAME:key=value,key=value; all for every one.
+    /// Policies with their parameters as NAME:key=value,key=value; all for every one, studies for WATT
+    /// with the parameters that its paper changes.
     #[arg(long, value_name = "NAME", num_args = 1.., default_value = "watt")]
     pub policy: Vec<String>,
 
@@ -47,6 +47,11 @@ pub struct SimulateFlags {
     /// accesses times pages are at most 4 million.
     #[arg(long)]
     pub bound: bool,
+
+    /// Adds what a scan as long as the cache takes from the hit rate, with the smallest cache of each
+    /// trace. --report does so, too.
+    #[arg(long)]
+    pub scan_test: bool,
 
     /// Time to read a page, in microseconds.
     #[arg(long, value_name = "US", default_value_t = 100.0, value_parser = cost)]
@@ -77,8 +82,9 @@ pub struct SimulateFlags {
     #[arg(long, value_enum, default_value_t = TableFormat::Text)]
     pub format: TableFormat,
 
-    /// File for a page with miss-ratio curves, relative misses, read/write trade-off, costs,
-    /// parameter studies and a scan test.
+    /// File for a page with miss-ratio curves, relative misses, read/write trade-off, costs, a scan
+    /// test, and parameter studies if there are any: --policy all adds those of WATT with the middle
+    /// one of the cache sizes.
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
 
@@ -113,10 +119,15 @@ impl SimulateFlags {
         }
     }
 
-    /// The policies, with the one to compare with at the end if it is not among them.
-    fn specs(&self) -> Result<Vec<Spec>, Exit> {
+    fn asks_for(&self, word: &str) -> bool {
+        self.policy.iter().any(|text| text == word)
+    }
+
+    /// The policies, with the one to compare with at the end if it is not among them, and from which
+    /// one on they are there for parameter studies only.
+    fn specs(&self) -> Result<(Vec<Spec>, usize), Exit> {
         let mut specs: Vec<Spec> = Vec::new();
-        let mut add = |text: &str| -> Result<(), Exit> {
+        let add = |specs: &mut Vec<Spec>, text: &str| -> Result<(), Exit> {
             let spec = Spec::parse(text).map_err(Exit::Usage)?;
             if specs.iter().all(|other| other.text != spec.text) {
                 specs.push(spec);
@@ -125,12 +136,19 @@ impl SimulateFlags {
         };
         for text in &self.policy {
             match &**text {
-                "all" => ALL.iter().try_for_each(|entry| add(entry.name))?,
-                text => add(text)?,
+                "all" => ALL.iter().try_for_each(|entry| add(&mut specs, entry.name))?,
+                "studies" => add(&mut specs, "watt")?,
+                text => add(&mut specs, text)?,
             }
         }
-        self.normalise.as_deref().map_or(Ok(()), add)?;
-        Ok(specs)
+        if let Some(text) = &self.normalise {
+            add(&mut specs, text)?;
+        }
+        let policies = specs.len();
+        if self.asks_for("studies") || self.asks_for("all") && self.report.is_some() {
+            study::studied().iter().try_for_each(|text| add(&mut specs, text))?;
+        }
+        Ok((specs, policies))
     }
 
     fn facts(&self, device: &Device, command: String) -> Vec<(&'static str, String)> {
@@ -152,6 +170,7 @@ impl SimulateFlags {
             "policy": self.policy,
             "normalise": self.normalise,
             "bound": self.bound,
+            "scan_test": self.scan_test,
             "read_cost": device.read_us,
             "write_cost": device.write_us,
             "asymmetry": device.asymmetry,
@@ -169,7 +188,7 @@ pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -
         print!("{}", list_policies());
         return Ok(());
     }
-    let (specs, device) = (flags.specs()?, flags.device());
+    let ((specs, policies), device) = (flags.specs()?, flags.device());
     if let Some(path) = &flags.report {
         // Found out before the work, not after it.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -182,34 +201,27 @@ pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -
     }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = flags.threads.map_or(cores, |threads| threads as usize);
-    let traces: Vec<Trace> = flags
-        .trace
-        .iter()
-        .map(|path| Trace::read(path))
-        .collect::<Result<_, _>>()
-        .map_err(Exit::Usage)?;
-    let runs = combine(&traces, &flags.cache, &specs, flags.seed).map_err(Exit::Usage)?;
-    let progress = progress_bar(runs.iter().map(|run| run.trace.len() as u64).sum());
-    let stopped = AtomicBool::new(false);
+    let go_on = || !interrupt.requested();
+    let traces = read_all(&flags.trace, threads)?;
+    let mut runs = combine(&traces, &flags.cache, &specs, flags.seed).map_err(Exit::Usage)?;
+    let studied = |run: &Run| specs[policies..].iter().any(|spec| std::ptr::eq(spec, run.spec));
+    if !flags.asks_for("studies") {
+        // Those that nobody asked for by name are replayed with one cache only.
+        let middle = middle_sizes(&runs);
+        runs.retain(|run| !studied(run) || middle.contains(&task(run)));
+    }
+    let progress = progress_bar("replaying", runs.iter().map(|run| run.trace.len() as u64).sum());
     let results = run_all(&runs, threads, device, &|accesses| {
         progress.inc(accesses as u64);
-        if interrupt.requested() {
-            stopped.store(true, Ordering::Relaxed);
-        }
-        !stopped.load(Ordering::Relaxed)
+        go_on()
     });
     progress.finish_and_clear();
-    // Runs of one trace and cache follow each other.
-    let mut last: Option<(&Run, Bound)> = None;
-    let mut least_cost = |run| match last {
-        Some((other, bound)) if is_same_task(other, run) => bound,
-        _ => {
-            let bound = bound::bound(run.trace, run.cache_pages, &device);
-            last = Some((run, bound));
-            bound
-        }
+    let bounds = if flags.bound { bounds(&runs, threads, &device, &go_on) } else { Vec::new() };
+    let scans = match flags.scan_test || flags.report.is_some() {
+        true => scans(&runs, &studied, threads, device, &go_on),
+        false => Vec::new(),
     };
-    let done = runs.iter().zip(&results).filter_map(|(run, counts)| {
+    let done = runs.iter().enumerate().zip(&results).filter_map(|((index, run), counts)| {
         let counts = (*counts)?;
         Some(Row {
             trace: run.trace.name().to_owned(),
@@ -218,20 +230,21 @@ pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -
             policy: run.spec.text.clone(),
             counts,
             relative: None,
-            complexity: run.spec.entry.cost,
-            bound: (flags.bound && !interrupt.requested()).then(|| least_cost(run)),
+            complexity: run.spec.complexity(),
+            bound: bounds.iter().find(|(of, _)| *of == task(run)).map(|(_, bound)| *bound),
+            resistance: scans.iter().find(|(of, _)| *of == index).map(|(_, scan)| *scan),
+            studied: studied(run),
         })
     });
     let mut rows: Vec<Row> = done.collect();
     if let Some(policy) = &flags.normalise {
         table::normalise(&mut rows, policy);
     }
-    let interrupted = stopped.into_inner();
+    let interrupted = interrupt.requested();
     if let Some(path) = &flags.report {
-        let resistances = if interrupted { Vec::new() } else { resistances(&runs, device) };
         let facts = flags.facts(&device, command);
         let base = flags.normalise.as_deref().unwrap_or("watt");
-        let page = study::page(&facts, &rows, &device, base, &resistances);
+        let page = study::page(&facts, &rows, &device, base);
         std::fs::write(path, page)
             .map_err(failed(format!("writing --report {}", path.display())))?;
     }
@@ -251,28 +264,87 @@ pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -
     Ok(())
 }
 
-/// The scan test of every policy on every trace, with the smallest cache that was replayed.
-fn resistances(runs: &[Run], device: Device) -> Vec<Resistance> {
-    let smallest = |run: &&Run| {
-        runs.iter()
-            .filter(|other| std::ptr::eq(other.trace, run.trace))
-            .all(|other| other.cache_pages >= run.cache_pages)
+/// All traces, those with the name of another one numbered.
+fn read_all(paths: &[PathBuf], threads: usize) -> Result<Vec<Trace>, Exit> {
+    let read = in_parallel(paths, threads, &|| true, &|path: &PathBuf| Trace::read(path));
+    let mut traces: Vec<Trace> =
+        read.into_iter().flatten().collect::<Result<_, _>>().map_err(Exit::Usage)?;
+    let names: Vec<String> = traces.iter().map(|trace| trace.name().to_owned()).collect();
+    for (index, trace) in traces.iter_mut().enumerate() {
+        let before = names[..index].iter().filter(|name| *name == trace.name()).count();
+        if before > 0 {
+            trace.rename(format!("{} ({})", names[index], before + 1));
+        }
+    }
+    Ok(traces)
+}
+
+/// A trace, by its place in memory, and a cache.
+type Task = (*const Trace, usize);
+
+fn task(run: &Run) -> Task {
+    (std::ptr::from_ref(run.trace), run.cache_pages)
+}
+
+/// The middle one of the cache sizes of each trace.
+fn middle_sizes(runs: &[Run]) -> Vec<Task> {
+    let mut tasks: Vec<Task> = runs.iter().map(task).collect();
+    tasks.sort_unstable();
+    tasks.dedup();
+    tasks.chunk_by(|a, b| a.0 == b.0).map(|sizes| sizes[(sizes.len() - 1) / 2]).collect()
+}
+
+/// The least cost of each trace and cache.
+fn bounds(
+    runs: &[Run],
+    threads: usize,
+    device: &Device,
+    go_on: &(impl Fn() -> bool + Sync),
+) -> Vec<(Task, Bound)> {
+    // Runs of one trace and cache follow each other.
+    let mut firsts: Vec<&Run> = runs.iter().collect();
+    firsts.dedup_by_key(|run| task(run));
+    let progress = progress_bar("bounding", firsts.iter().map(|run| run.trace.len() as u64).sum());
+    let found = in_parallel(&firsts, threads, go_on, &|run: &&Run| {
+        let bound = bound::bound(run.trace, run.cache_pages, device);
+        progress.inc(run.trace.len() as u64);
+        bound
+    });
+    progress.finish_and_clear();
+    firsts.into_iter().zip(found).filter_map(|(run, bound)| Some((task(run), bound?))).collect()
+}
+
+/// The scan test of every policy on every trace, with the smallest cache that was replayed, by the
+/// number of the run.
+fn scans(
+    runs: &[Run],
+    studied: &impl Fn(&Run) -> bool,
+    threads: usize,
+    device: Device,
+    go_on: &(impl Fn() -> bool + Sync),
+) -> Vec<(usize, Resistance)> {
+    let smallest = |run: &Run| {
+        let same = runs.iter().filter(|other| std::ptr::eq(other.trace, run.trace));
+        same.map(|other| other.cache_pages).min() == Some(run.cache_pages)
     };
-    let measure = |run: &Run| study::resistance(run.trace, run.cache_pages, run.spec, device);
-    runs.iter().filter(smallest).filter_map(measure).collect()
+    let tested: Vec<usize> =
+        (0..runs.len()).filter(|run| smallest(&runs[*run]) && !studied(&runs[*run])).collect();
+    let progress = progress_bar("scan tests", tested.len() as u64);
+    let found = in_parallel(&tested, threads, go_on, &|index: &usize| {
+        let run = &runs[*index];
+        let scan = study::resistance(run.trace, run.cache_pages, run.spec, device);
+        progress.inc(1);
+        scan
+    });
+    progress.finish_and_clear();
+    tested.into_iter().zip(found).filter_map(|(run, scan)| Some((run, scan.flatten()?))).collect()
 }
 
-/// Both have the same trace and cache.
-fn is_same_task(a: &Run, b: &Run) -> bool {
-    std::ptr::eq(a.trace, b.trace) && a.cache_pages == b.cache_pages
-}
-
-fn progress_bar(accesses: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template(
-        "replaying: {wide_bar} {percent} %, {per_sec} accesses, {eta} left",
-    )
-    .expect("the template is a constant that indicatif accepts");
-    ProgressBar::new(accesses).with_style(style)
+fn progress_bar(what: &'static str, steps: u64) -> ProgressBar {
+    let style =
+        ProgressStyle::with_template("{prefix}: {wide_bar} {percent} %, {per_sec}, {eta} left")
+            .expect("the template is a constant that indicatif accepts");
+    ProgressBar::new(steps).with_style(style).with_prefix(what)
 }
 
 /// All policies with their parameters, sources and costs.

@@ -149,7 +149,9 @@ impl Ace {
     ) -> Vec<Page> {
         let stream = self.stream(number);
         if stream && self.settings.prefetch != Prefetch::History {
-            let next = (1..=most as u64).filter_map(|step| self.pages.get(&(number + step)));
+            let next = (1..=most as u64)
+                .map_while(|step| number.checked_add(step))
+                .filter_map(|number| self.pages.get(&number));
             return next.copied().filter(|page| !cached(*page)).collect();
         }
         let mut ahead: Vec<Page> = Vec::new();

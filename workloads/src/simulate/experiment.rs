@@ -96,6 +96,31 @@ pub fn combine<'a>(
     Ok(runs)
 }
 
+/// Does `work` for each of `tasks` on `threads` threads, begun in their order. `go_on` is asked
+/// before each; what was not begun by then is `None`.
+pub fn in_parallel<T: Sync, R: Send>(
+    tasks: &[T],
+    threads: usize,
+    go_on: &(impl Fn() -> bool + Sync),
+    work: &(impl Fn(&T) -> R + Sync),
+) -> Vec<Option<R>> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(Vec::from_iter(tasks.iter().map(|_| None)));
+    std::thread::scope(|scope| {
+        for _ in 0..threads.min(tasks.len()) {
+            scope.spawn(|| {
+                while go_on() {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(task) = tasks.get(index) else { break };
+                    let result = work(task);
+                    results.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(result);
+                }
+            });
+        }
+    });
+    results.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Replays all `runs` on `threads` threads. `progress` is told about accesses done and says whether
 /// to go on; what was not finished by then is `None`.
 pub fn run_all(
@@ -107,22 +132,15 @@ pub fn run_all(
     // The longest first, so that no thread starts one when the others are done.
     let mut order: Vec<usize> = (0..runs.len()).collect();
     order.sort_by_key(|run| std::cmp::Reverse(runs[*run].trace.len()));
-    let (next, results) = (AtomicUsize::new(0), Mutex::new(vec![None; runs.len()]));
-    std::thread::scope(|scope| {
-        for _ in 0..threads.min(runs.len()) {
-            scope.spawn(|| {
-                while let Some(&index) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let Run { trace, cache_pages, spec, seed } = runs[index];
-                    let counts = spec.run(trace, cache_pages, seed, device, progress);
-                    results.lock().unwrap_or_else(PoisonError::into_inner)[index] = counts;
-                    if counts.is_none() {
-                        break;
-                    }
-                }
-            });
-        }
+    let replays = in_parallel(&order, threads, &|| progress(0), &|index: &usize| {
+        let Run { trace, cache_pages, spec, seed } = runs[*index];
+        spec.run(trace, cache_pages, seed, device, progress)
     });
-    results.into_inner().unwrap_or_else(PoisonError::into_inner)
+    let mut results = vec![None; runs.len()];
+    for (index, counts) in order.into_iter().zip(replays) {
+        results[index] = counts.flatten();
+    }
+    results
 }
 
 #[cfg(test)]

@@ -95,16 +95,16 @@ pub fn parse(text: &str) -> Result<Trace, String> {
     let mut seed = 1;
     for parameter in parameters.split(',').filter(|parameter| !parameter.is_empty()) {
         let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-        let whole = |most: u64| {
-            let number = value.parse().ok().filter(|number| (1..=most).contains(number));
+        let whole = |least: u64, most: u64| {
+            let number = value.parse().ok().filter(|number| (least..=most).contains(number));
             number.ok_or_else(|| {
-                format!("gen:{name}: {key} takes a number from 1 to {most}, not {value:?}")
+                format!("gen:{name}: {key} takes a number from {least} to {most}, not {value:?}")
             })
         };
         match key {
-            "seed" => seed = whole(u64::MAX)?,
-            "accesses" => kind.accesses = whole(1 << 30)?,
-            "pages" => kind.pages = whole(1 << 28)?.max(100),
+            "seed" => seed = whole(1, u64::MAX)?,
+            "accesses" => kind.accesses = whole(1, 1 << 30)?,
+            "pages" => kind.pages = whole(100, 1 << 28)?,
             "writes" => {
                 let share = value.parse().ok().filter(|share| (0.0..=1.0).contains(share));
                 kind.writes = share.ok_or_else(|| {
@@ -118,7 +118,9 @@ pub fn parse(text: &str) -> Result<Trace, String> {
             }
         }
     }
-    Ok(generate(&kind, seed))
+    let mut trace = generate(&kind, seed);
+    trace.rename(text.to_owned());
+    Ok(trace)
 }
 
 /// A trace of `kind`.
@@ -130,13 +132,14 @@ pub fn generate(kind: &Kind, seed: u64) -> Trace {
         }
         Model::Skewed { accesses, pages } => {
             let hot = ((kind.pages as f64 * pages) as u64).max(1);
+            // Hot pages lie between cold ones: a prime that does not divide their number.
+            let spread = if kind.pages.is_multiple_of(7_919) { 7_907 } else { 7_919 };
             for _ in 0..kind.accesses {
                 let page = match rng.unit() < accesses {
                     true => rng.below(hot),
                     false => hot + rng.below((kind.pages - hot).max(1)),
                 };
-                // Hot pages lie between cold ones.
-                builder.push(page.wrapping_mul(7_919) % kind.pages, rng.unit() < kind.writes);
+                builder.push(page * spread % kind.pages, rng.unit() < kind.writes);
             }
         }
         Model::Banking => banking(kind, &mut rng, &mut builder),
@@ -274,13 +277,15 @@ mod tests {
     #[test]
     fn seeds_repeat_and_bad_parameters_are_refused() {
         let pages = |text: &str| -> Vec<_> { parse(text).unwrap().accesses().collect() };
+        assert_eq!(parse("MS:pages=7919,accesses=99").unwrap().name(), "MS:pages=7919,accesses=99");
+        assert!(parse("MS:pages=7919,accesses=9999").unwrap().pages() > 1000);
         let text = "TPC-B:accesses=5000,pages=2000";
         assert_eq!(pages(text), pages(text));
         assert_ne!(pages(text), pages("TPC-B:accesses=5000,pages=2000,seed=2"));
         for (text, part) in [
             ("x", "ZipfRO"),
             ("MS:x=1", "seed"),
-            ("MS:pages=0", "pages"),
+            ("MS:pages=99", "from 100"),
             ("MS:writes=2", "0 to 1"),
         ] {
             assert!(parse(text).unwrap_err().contains(part), "{text}");

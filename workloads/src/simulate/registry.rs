@@ -185,6 +185,18 @@ impl Spec {
         })
     }
 
+    /// What an access costs in time.
+    pub fn complexity(&self) -> String {
+        match self.ace {
+            Some(_) => format!(
+                "O(cache) at worst for a dirty victim, to find the next dirty pages in the order of \
+                 the policy, else {}",
+                self.entry.cost
+            ),
+            None => self.entry.cost.to_owned(),
+        }
+    }
+
     /// Replays the whole of `trace`; see `replay::replay`.
     pub fn run(
         &self,

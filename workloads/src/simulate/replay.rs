@@ -162,7 +162,8 @@ impl<'a> Replay<'a> {
         if self.evicts_early {
             self.victims.clear();
             self.policy.leaving(&mut self.victims);
-            self.evict_victims();
+            let dirty = self.evict_victims();
+            self.count_writes(dirty, 1);
         }
     }
 
@@ -177,61 +178,85 @@ impl<'a> Replay<'a> {
             for page in self.victims.drain(..refused) {
                 self.policy.cannot_evict(page, &self.pool);
             }
-            let dirty = self.victims.iter().any(|page| self.pool.is_dirty(*page));
-            let ahead = if dirty { self.write_together() } else { 0 };
-            self.evict_victims();
+            let evicted = self.victims.len();
+            // They are out of the pool before ACE asks the policy for more, which so cannot name
+            // them again.
+            let dirty = self.evict_victims();
+            let ahead = match self.ace.as_ref().map(|ace| ace.settings) {
+                Some(ace) if dirty > 0 => {
+                    let others = self.clean_others(ace.nw.saturating_sub(dirty));
+                    self.count_writes(dirty + others, ace.nw);
+                    self.evict_more(evicted, ace.ne.min(self.pool.capacity() / 2)) - 1
+                }
+                _ => {
+                    self.count_writes(dirty, 1);
+                    0
+                }
+            };
             if refused == 0 || !self.pool.is_full() {
                 return ahead;
             }
         }
     }
 
-    /// ACE's Writer and Evictor: writes the victims with the next dirty pages, and evicts more
-    /// pages if there is to be room for reading ahead. Does nothing without ACE.
-    fn write_together(&mut self) -> usize {
-        let Some(ace) = &self.ace else { return 0 };
-        let (pool, victims) = (&mut self.pool, &mut self.victims);
-        let mut dirty: Vec<Page> =
-            victims.iter().copied().filter(|page| pool.is_dirty(*page)).collect();
-        let missing = ace.settings.nw.saturating_sub(dirty.len());
-        let mut others = Vec::with_capacity(missing);
-        if missing > 0 {
+    /// ACE's Writer: up to `most` of the next dirty pages in the policy's order become clean and
+    /// stay. Returns their number.
+    fn clean_others(&mut self, most: usize) -> usize {
+        let pool = &mut self.pool;
+        let most = most.min(pool.dirty_pages());
+        let mut others = Vec::with_capacity(most);
+        if most > 0 {
             self.policy.upcoming(pool, &mut |page| {
-                if pool.is_dirty(page) && !victims.contains(&page) {
+                if pool.is_dirty(page) {
                     others.push(page);
                 }
-                others.len() < missing
+                others.len() < most
             });
         }
         for page in &others {
             pool.clean(*page);
             self.policy.cleaned(*page, pool);
         }
-        for page in &dirty {
-            pool.clean(*page);
+        others.len()
+    }
+
+    /// ACE's Evictor: evicts more than the `evicted` pages until there are `most`, or until the
+    /// policy gives up a dirty one. Returns the number of all.
+    fn evict_more(&mut self, mut evicted: usize, most: usize) -> usize {
+        let mut clean = true;
+        while clean && evicted < most {
+            self.victims.clear();
+            self.policy.select(&self.pool, &mut self.victims);
+            clean = !self.victims.is_empty();
+            let (policy, pool) = (&mut self.policy, &self.pool);
+            self.victims.retain(|page| {
+                let dirty = pool.is_dirty(*page);
+                if dirty {
+                    policy.cannot_evict(*page, pool);
+                    clean = false;
+                }
+                !dirty
+            });
+            evicted += self.victims.len();
+            self.evict_victims();
         }
-        dirty.append(&mut others);
-        self.counts.writes += dirty.len() as u64;
-        self.counts.write_requests += ace.requests(dirty.len(), ace.settings.nw);
-        let mut more = Vec::new();
-        let evicted = ace.settings.ne.min(pool.capacity() / 2);
-        while victims.len() < evicted {
-            more.clear();
-            self.policy.select(pool, &mut more);
-            let [page] = more[..] else { break };
-            if pool.is_dirty(page) {
-                self.policy.cannot_evict(page, pool);
-                break;
-            }
-            victims.push(page);
-        }
-        victims.len().saturating_sub(1)
+        evicted
+    }
+
+    /// Counts pages that are written `at_once` in a request.
+    fn count_writes(&mut self, pages: usize, at_once: usize) {
+        self.counts.writes += pages as u64;
+        self.counts.write_requests += match &self.ace {
+            Some(ace) => ace.requests(pages, at_once),
+            None => pages as u64,
+        };
     }
 
     /// ACE's Reader: fills up to `frames` free frames with pages that are likely to follow `page`.
     fn read_ahead(&mut self, page: Page, frames: usize) {
         let Some(ace) = &mut self.ace else { return };
-        let most = frames.min(ace.settings.ne - 1).min(self.pool.capacity() - self.pool.len());
+        let free = self.pool.capacity().saturating_sub(self.pool.len());
+        let most = frames.min(ace.settings.ne - 1).min(free);
         if most == 0 {
             return;
         }
@@ -253,12 +278,9 @@ impl<'a> Replay<'a> {
         self.refusals = number;
     }
 
-    fn evict_victims(&mut self) {
-        for victim in &self.victims {
-            let dirty = u64::from(self.pool.evict(*victim));
-            self.counts.writes += dirty;
-            self.counts.write_requests += dirty;
-        }
+    /// Takes the victims out of the pool and says how many of them are dirty.
+    fn evict_victims(&mut self) -> usize {
+        self.victims.drain(..).filter(|victim| self.pool.evict(*victim)).count()
     }
 
     /// Drops a cached page without asking the policy and without writing it, as when its contents

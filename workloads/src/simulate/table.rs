@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::bound::Bound;
 use super::replay::{Counts, Device};
+use super::study::Resistance;
 use crate::report::figures;
 
 /// The result of one replay with what it belongs to.
@@ -24,10 +25,14 @@ pub struct Row {
     pub counts: Counts,
     /// Misses relative to the policy that was asked for.
     pub relative: Option<f64>,
-    /// What an access costs the policy in time, as its entry says.
-    pub complexity: &'static str,
+    /// What an access costs the policy in time.
+    pub complexity: String,
     /// What is known of the least cost of the trace with this cache, if it was asked for.
     pub bound: Option<Bound>,
+    /// What a scan takes from it, if that was asked for and the trace is long enough.
+    pub resistance: Option<Resistance>,
+    /// Whether it is there to show what a parameter does, and not as a policy of its own.
+    pub studied: bool,
 }
 
 const HEADER: &str = "trace,cache_pages,policy,accesses,misses,reads,writes,writes_at_end,cost,\
@@ -46,22 +51,24 @@ pub fn normalise(rows: &mut [Row], policy: &str) {
     }
 }
 
-/// A field of a CSV line, in quotes if it has a comma.
+/// A field of a CSV line, in quotes if it has a comma, a quote or the end of a line.
 fn field(text: &str) -> String {
-    if text.contains([',', '"']) {
+    if text.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {
         text.to_owned()
     }
 }
 
-/// All rows as CSV, with a header; the last columns are there if results were normalised or bounds
-/// were asked for.
+/// All rows as CSV, with a header; the last columns are there if results were normalised, bounds were
+/// asked for, or scans were tested.
 pub fn csv(rows: &[Row], device: &Device, normalised: bool) -> String {
     let bounded = rows.iter().any(|row| row.bound.is_some());
+    let scanned = rows.iter().any(|row| row.resistance.is_some());
     let mut text = HEADER.to_owned();
     text += if normalised { ",relative_misses" } else { "" };
     text += if bounded { ",least_cost,plan_cost" } else { "" };
+    text += if scanned { ",scan_hit_percent,lost_to_reads,lost_to_writes" } else { "" };
     text.push('\n');
     for row in rows {
         let counts = &row.counts;
@@ -88,6 +95,11 @@ pub fn csv(rows: &[Row], device: &Device, normalised: bool) -> String {
             text += &row.bound.map_or(",,".to_owned(), |bound| {
                 let plan = bound.feasible.map_or(String::new(), |plan| format!("{plan:.1}"));
                 format!(",{:.1},{plan}", bound.lower)
+            });
+        }
+        if scanned {
+            text += &row.resistance.map_or(",,,".to_owned(), |Resistance { rate, lost }| {
+                format!(",{rate:.2},{:.2},{:.2}", lost[0], lost[1])
             });
         }
         text.push('\n');
@@ -130,6 +142,11 @@ pub fn json(
                 object["least_cost"] = json!(bound.lower);
                 object["plan_cost"] = json!(bound.feasible);
             }
+            if let Some(Resistance { rate, lost }) = row.resistance {
+                object["scan_hit_percent"] = json!(rate);
+                object["lost_to_reads"] = json!(lost[0]);
+                object["lost_to_writes"] = json!(lost[1]);
+            }
             object
         })
         .collect();
@@ -170,10 +187,21 @@ pub fn text(rows: &[Row], device: &Device, normalised: Option<&str>) -> String {
         ];
         let mut header = header.map(str::to_owned).to_vec();
         header.extend(normalised.map(|policy| format!("misses / {policy}")));
+        let scanned = group.iter().any(|row| row.resistance.is_some());
+        if scanned {
+            header.extend(["hit % at end", "- reads", "- writes"].map(str::to_owned));
+        }
         let mut table = vec![header];
-        table.extend(group.iter().map(|row| cells(row, device, normalised.is_some())));
+        table.extend(group.iter().map(|row| cells(row, device, normalised.is_some(), scanned)));
         text += &figures::table("  ", &table);
-        for row in group.iter().filter(|row| looks_at_all(row.complexity)) {
+        if scanned {
+            text += &format!(
+                "  hit % at end: of the last {} before which a scan as long comes or does not; - \
+                 reads, - writes: points lost to one that reads or writes\n",
+                figures::plural(first.cache_pages, "access").replace("accesss", "accesses")
+            );
+        }
+        for row in group.iter().filter(|row| looks_at_all(&row.complexity)) {
             text += &format!("  {}: {}\n", row.policy, row.complexity);
         }
         if let Some(bound) = first.bound {
@@ -193,7 +221,7 @@ fn looks_at_all(complexity: &str) -> bool {
     complexity.starts_with("O(cache")
 }
 
-fn cells(row: &Row, device: &Device, normalised: bool) -> Vec<String> {
+fn cells(row: &Row, device: &Device, normalised: bool, scanned: bool) -> Vec<String> {
     let counts = &row.counts;
     let mut cells = vec![
         row.policy.clone(),
@@ -209,6 +237,14 @@ fn cells(row: &Row, device: &Device, normalised: bool) -> Vec<String> {
     ];
     if normalised {
         cells.push(row.relative.map_or("-".to_owned(), |relative| format!("{relative:.4}")));
+    }
+    if scanned {
+        let points =
+            row.resistance.map(|Resistance { rate, lost: [reads, writes] }| [rate, reads, writes]);
+        cells.extend(match points {
+            Some(points) => points.map(|points| format!("{points:.2}")),
+            None => [(); 3].map(|()| "-".to_owned()),
+        });
     }
     cells
 }
@@ -237,8 +273,10 @@ mod tests {
             policy: policy.to_owned(),
             counts: Counts { misses, ..counts },
             relative: None,
-            complexity: "O(cache) per miss, as published",
+            complexity: "O(cache) per miss, as published".to_owned(),
             bound: Some(Bound { lower: 900.0, feasible: None }),
+            resistance: (misses == 30).then_some(Resistance { rate: 60.0, lost: [0.0, 12.5] }),
+            studied: false,
         };
         let mut rows = vec![row("lru", 40), row("watt:epochs=4,sample=8", 30)];
         normalise(&mut rows, "lru");
@@ -254,10 +292,11 @@ mod tests {
              device_seconds,cpu_ns_per_access"
         ));
         // 40 reads of 100 us and 8 writes of 800 us.
-        assert_eq!(lines[1], "t,10,lru,100,40,40,8,3,10400.0,0.010400,25.0,0.600000,24,900.0,");
+        assert_eq!(lines[1], "t,10,lru,100,40,40,8,3,10400.0,0.010400,25.0,0.600000,24,900.0,,,,");
         assert!(lines[2].starts_with("t,10,\"watt:epochs=4,sample=8\",100,30,"));
         let normalised = csv(&rows(), &Device::default(), true);
-        assert!(normalised.lines().nth(2).unwrap().ends_with(",0.7500,900.0,"));
+        assert!(normalised.lines().nth(2).unwrap().ends_with(",0.7500,900.0,,60.00,0.00,12.50"));
+        assert_eq!(field("a\n\"b\""), "\"a\n\"\"b\"\"\"");
     }
 
     #[test]
@@ -271,5 +310,7 @@ mod tests {
         assert_eq!(json["rows"][1]["relative_misses"], 0.75);
         assert_eq!(json["rows"][0]["writes"], 8);
         assert_eq!(json["rows"][0]["least_cost"], 900.0);
+        assert!(text.contains("- writes") && text.contains("12.50"), "{text}");
+        assert_eq!(json["rows"][1]["lost_to_writes"], 12.5);
     }
 }

@@ -12,7 +12,7 @@
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -24,6 +24,9 @@ const WRITE: u32 = 1 << 31;
 
 /// Most different pages and most accesses that a trace may have.
 pub const MAX_PAGES: usize = (WRITE - 1) as usize;
+
+/// Most pages of one request in a `.lis` file.
+const MOST_OF_A_REQUEST: u64 = 1 << 24;
 
 /// Position of an access that does not come.
 pub const NEVER: u32 = u32::MAX;
@@ -100,7 +103,8 @@ impl Trace {
             Some(inner) => (Box::new(zstd::Decoder::new(file).map_err(unread)?), inner),
             None => (Box::new(file), &*name),
         };
-        let stem = inner.split_once('.').map_or(inner, |(stem, _)| stem);
+        let stem = inner.rsplit_once('.').map_or(inner, |(stem, _)| stem);
+        let stem = if stem.is_empty() { inner } else { stem };
         let parse = if inner.ends_with(".lis") { lis_line } else { page_line };
         let trace = read_lines(BufReader::with_capacity(1 << 16, reader), stem, parse)
             .map_err(|problem| format!("{shown}: {problem}"))?;
@@ -125,6 +129,11 @@ impl Trace {
     /// Its name: that of the file without folder and endings.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Gives it another name.
+    pub fn rename(&mut self, name: String) {
+        self.name = name;
     }
 
     /// Number of accesses.
@@ -191,7 +200,13 @@ fn read_lines(
     loop {
         number += 1;
         line.clear();
-        if reader.read_line(&mut line).map_err(|error| format!("line {number}: {error}"))? == 0 {
+        let read = reader.read_line(&mut line).map_err(|error| match error.kind() {
+            ErrorKind::InvalidData => format!(
+                "line {number} is not text; a compressed trace has a name that ends in .zst"
+            ),
+            _ => format!("line {number}: {error}"),
+        })?;
+        if read == 0 {
             return Ok(builder.finish());
         }
         let text = line.trim_end_matches(['\n', '\r']);
@@ -220,11 +235,12 @@ fn page_line(text: &str) -> Result<Line, &'static str> {
 }
 
 fn lis_line(text: &str) -> Result<Line, &'static str> {
-    const EXPECTED: &str = "a request; write `start count ignored request`";
+    const EXPECTED: &str =
+        "a request; write `start count ignored request`, with at most 2^24 pages";
     let mut fields = text.split_ascii_whitespace().map(digits);
     match (fields.next(), fields.next(), fields.next(), fields.next(), fields.next()) {
         (Some(Some(first)), Some(Some(count)), Some(Some(_)), Some(Some(_)), None)
-            if count > 0 && count <= MAX_PAGES as u64 && first.checked_add(count).is_some() =>
+            if (1..=MOST_OF_A_REQUEST).contains(&count) && first.checked_add(count).is_some() =>
         {
             Ok((first, count, false))
         }
@@ -291,13 +307,15 @@ mod tests {
             ("x.lis", "1 2 3\n", "line 1"),
             ("x.lis", "1 0 0 0\n", "line 1"),
             ("x.lis", "18446744073709551614 2 0 0\n", "line 1"),
+            ("x.lis", "1 1 0 0\n1 2000000000 0 0\n", "line 2"),
         ] {
             let (_folder, path) = file(name, text.as_bytes());
             let sentence = Trace::read(&path).unwrap_err();
             assert!(sentence.contains(name) && sentence.contains(line), "{text:?}: {sentence}");
         }
         let (_folder, path) = file("x.csv", &[b'1', b',', 0xFF]);
-        assert!(Trace::read(&path).unwrap_err().contains("line 1"));
+        let sentence = Trace::read(&path).unwrap_err();
+        assert!(sentence.contains("line 1") && sentence.contains(".zst"), "{sentence}");
     }
 
     #[test]
@@ -307,5 +325,16 @@ mod tests {
         assert!(Trace::read(&folder.path().join("none")).unwrap_err().contains("none"));
         let (_folder, path) = file("a.csv.zst", b"not compressed");
         assert!(Trace::read(&path).unwrap_err().contains("a.csv.zst"));
+        let whole = zstd::encode_all(&b"1,R\n".repeat(10_000)[..], 3).unwrap();
+        let (_folder, path) = file("a.csv.zst", &whole[..whole.len() - 4]);
+        assert!(Trace::read(&path).unwrap_err().contains("incomplete"));
+    }
+
+    #[test]
+    fn names_are_those_of_the_files_without_endings() {
+        for (name, expected) in [("w106.csv", "w106"), ("zipf0.9.csv", "zipf0.9"), ("x", "x")] {
+            let (_folder, path) = file(name, b"1,R");
+            assert_eq!(Trace::read(&path).unwrap().name(), expected);
+        }
     }
 }

@@ -143,6 +143,10 @@ impl Policy for For {
         self.operations.perform(access);
     }
 
+    fn prefetched(&mut self, _: Page, _: &Pool) {
+        // Nobody used it: no operation, and no weight if there never was one.
+    }
+
     fn cannot_evict(&mut self, page: Page, _: &Pool) {
         self.spared.push(page);
     }

@@ -8,6 +8,7 @@ use std::collections::BinaryHeap;
 use crate::simulate::policy::{Access, Policy, by_frame};
 use crate::simulate::pool::{Page, PerPage, Pool};
 use crate::simulate::registry::Entry;
+use crate::simulate::trace::NEVER;
 
 pub const ENTRY: Entry = Entry {
     name: "opt",
@@ -18,7 +19,13 @@ pub const ENTRY: Entry = Entry {
         Box::new(Opt {
             next_use: setup.trace.next_use().to_vec(),
             now: 0,
-            due: PerPage::new(setup.pages(), 0),
+            due: {
+                let mut due = PerPage::new(setup.pages(), NEVER);
+                for (at, access) in setup.trace.accesses().enumerate() {
+                    due[access.page] = due[access.page].min(at as u32);
+                }
+                due
+            },
             farthest: BinaryHeap::with_capacity(setup.capacity * 2),
         })
     },
@@ -28,7 +35,7 @@ struct Opt {
     /// By position in the trace.
     next_use: Vec<u32>,
     now: usize,
-    /// Next use of each cached page.
+    /// Next use of each page, whether it is cached or not.
     due: PerPage<u32>,
     /// Cached pages by next use. Entries of past uses stay until they are many.
     farthest: BinaryHeap<(u32, Page)>,
@@ -38,6 +45,10 @@ impl Opt {
     fn advance(&mut self, page: Page, pool: &Pool) {
         self.due[page] = self.next_use[self.now];
         self.now += 1;
+        self.note(page, pool);
+    }
+
+    fn note(&mut self, page: Page, pool: &Pool) {
         if self.farthest.len() >= 4 * pool.capacity() + 64 {
             self.farthest = pool.pages().map(|page| (self.due[page], page)).collect();
         }
@@ -61,6 +72,11 @@ impl Policy for Opt {
 
     fn fetch(&mut self, access: Access, pool: &Pool) {
         self.advance(access.page, pool);
+    }
+
+    fn prefetched(&mut self, page: Page, pool: &Pool) {
+        // Nobody used it, so that its next use stays as it is.
+        self.note(page, pool);
     }
 
     fn cannot_evict(&mut self, page: Page, _: &Pool) {
