@@ -1,7 +1,7 @@
 //! The version index: what records were before changes that somebody must not see yet, by tree and
 //! key, in memory only.
 //!
-//! Protocol. A writer holds the exclusive latch of the leaf from before [`Versions::check_push`]
+//! Protocol. A writer holds the exclusive latch of the leaf from before [`Versions::check`]
 //! until the page is changed; a rollback holds it from before the page is put back until after
 //! [`Versions::pop`]. A reader reads the record in the page, asks [`Versions::read`], and only then
 //! validates the page (or holds its latch all the while). So page and index fit together: if the
@@ -170,7 +170,8 @@ impl Versions {
 
     /// Whether `me` may change the record: under the leaf latch. `None` stands for an operation that
     /// has not begun a transaction yet. With [`u64::MAX`] as snapshot only undecided writers are in
-    /// the way. On cancelled snapshots see [`Versions::check_push`].
+    /// the way. A writer with a snapshot makes sure afterwards that this was not cancelled: the version
+    /// that is in its way may be gone then.
     pub fn check(
         &self,
         tree: TreeId,
@@ -223,9 +224,8 @@ impl Versions {
         }
     }
 
-    /// Both in one: the version is stored if the answer is [`WriteCheck::Free`]. A writer with a
-    /// snapshot makes sure afterwards that this was not cancelled: the version that is in its way
-    /// may be gone then.
+    /// [`Versions::check`] and [`Versions::push`] in one: the version is stored if the answer is
+    /// [`WriteCheck::Free`].
     #[cfg(test)]
     pub fn check_push(
         &self,
