@@ -4,7 +4,7 @@
 //! learned is in `watt2/index.rs`, what is remembered of evicted pages in `watt2/ghost.rs`.
 //!
 //! What makes WATT fit for many cores stays: a fixed tracker in the frame, nothing written on a
-//! repeated use within a tick but one flag, eviction by a small random sample, no list.
+//! repeated use within a tick, eviction by a small random sample, no list.
 //!
 //! Parameters: `sample` and `pool`, pages that an eviction looks at: random ones, and the next
 //! lowest of the eviction before; `ticks`, per replacement of the whole cache; `ghosts`, remembered
@@ -140,8 +140,8 @@ impl Watt2 {
         if last != self.now {
             self.uses.used(Cell::of(tracker.class(), self.now - last));
             tracker.push(self.now);
-        } else if !tracker.again {
-            tracker.again = true;
+        } else if tracker.fresh {
+            tracker.fresh = false;
             self.uses.used(Cell::of(tracker.class(), 0));
         }
         if access.write {
@@ -171,10 +171,14 @@ impl Watt2 {
         }
     }
 
-    /// Lets a page stand for `pages` in the exposures.
+    /// Lets the page in `frame` stand for `pages` in the exposures. Of uses within a tick those pages
+    /// tell that note them.
     #[inline]
-    fn expose(&mut self, cells: Cells, pages: f32) {
-        self.uses.seen(cells.uses, pages);
+    fn expose(&mut self, frame: Frame, cells: Cells, pages: f32) {
+        let tracker = &self.trackers[frame];
+        if tracker.uses[0] != self.now || tracker.came {
+            self.uses.seen(cells.uses, pages);
+        }
         if let Some(writes) = cells.writes {
             self.writes.seen(writes, pages);
         }
@@ -298,7 +302,7 @@ impl Policy for Watt2 {
             // The cache fills: four pages stand for all.
             for _ in 0..4 {
                 let frame = pool.draw_frame(&mut self.rng);
-                self.expose(self.cells(frame), pool.len() as f32 / 4.0);
+                self.expose(frame, self.cells(frame), pool.len() as f32 / 4.0);
             }
         }
         true
@@ -316,7 +320,7 @@ impl Policy for Watt2 {
         let pages = pool.len() as f32 / drawn.len() as f32;
         for frame in drawn.iter().copied() {
             let cells = self.cells(frame);
-            self.expose(cells, pages);
+            self.expose(frame, cells, pages);
             if !self.trackers[frame].kept {
                 self.consider(frame, cells, pool);
             }
@@ -351,6 +355,8 @@ impl Policy for Watt2 {
         } else if access.write {
             self.track_write(access.page, pool);
         }
+        let tracker = &mut self.trackers[frame];
+        (tracker.came, tracker.fresh) = (true, true);
         self.newest = Some(access.page);
         self.count_miss();
     }

@@ -12,7 +12,7 @@ const HALVING: f32 = 32.0;
 /// Octaves of the uses of late that make classes.
 const FREQUENCIES: usize = 8;
 
-/// What a frame remembers: 26 bytes, and the two flags.
+/// What a frame remembers: 26 bytes, and the three flags.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
 pub struct Tracker {
@@ -25,8 +25,11 @@ pub struct Tracker {
     /// Classes that follow from these, so that evictions need not compute them.
     class: u8,
     write_class: u8,
-    /// Whether there was a second use within the newest tick.
-    pub again: bool,
+    /// Whether the page came in within the newest tick. Only such pages tell how likely a second use
+    /// within a tick is, so that others need not note theirs.
+    pub came: bool,
+    /// Whether it did and was not used since.
+    pub fresh: bool,
     /// Whether the page is among those that are kept for the next eviction.
     pub kept: bool,
 }
@@ -66,7 +69,7 @@ impl Tracker {
         let faded = self.frequency * (-((now - last) as f32) / HALVING).exp2();
         self.frequency = 1.0 + faded;
         self.uses = [now, last, before];
-        self.again = false;
+        (self.came, self.fresh) = (false, false);
         self.classify();
     }
 
