@@ -127,6 +127,11 @@ impl PageImage {
     pub fn verify(&self, page: PageId, tree: TreeId) -> Result<()> {
         verify(&self.0, page, tree)
     }
+
+    /// The same for a page of whatever tree it says.
+    pub fn verify_of_any_tree(&self, page: PageId) -> Result<()> {
+        self.verify(page, TreeId(self.u32_at(header::TREE_ID)))
+    }
 }
 
 /// Checks checksum, page id, format version and tree id of the bytes read for `page`.

@@ -19,10 +19,9 @@ use crate::{
 };
 use std::{path::Path, sync::Arc};
 use wattle_buffer::{
-    Error, PAGE_SIZE, PageId, PageImage, Result, TreeId,
+    Error, PAGE_SIZE, PageId, PageImage, Result,
     io::{IoKind, LogBuffer, LogStorage, PageWrite, Storage},
     is_reserved_page,
-    page::header,
 };
 use wattle_wal::LogReader;
 
@@ -133,7 +132,7 @@ impl Core {
                 for _ in 0..ATTEMPTS {
                     let read = self.file.storage.read_image(*page, image);
                     read.map_err(|e| Error::io(format_args!("read page {page} for a backup"), e))?;
-                    if image.verify(*page, TreeId(image.u32_at(header::TREE_ID))).is_ok() {
+                    if image.verify_of_any_tree(*page).is_ok() {
                         break;
                     }
                 }

@@ -300,7 +300,7 @@ fn read_all(
     images: &mut [PageImage],
 ) -> Result<Vec<Result<()>>> {
     let check = |page: PageId, image: &PageImage| {
-        image.verify(page, TreeId(image.u32_at(header::TREE_ID)))?;
+        image.verify_of_any_tree(page)?;
         node::check(&image.0, PageId::MAX).map_err(|what| Error::corruption(page, what))
     };
     let read = |wanted: &[PageId], images: &mut [PageImage]| {

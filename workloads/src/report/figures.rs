@@ -54,7 +54,12 @@ pub fn seconds(value: f64) -> String {
 
 /// A noun with its number.
 pub fn plural(number: usize, noun: &str) -> String {
-    if number == 1 { format!("1 {noun}") } else { format!("{} {noun}s", count(number as u64)) }
+    let ending = if noun.ends_with('s') { "es" } else { "s" };
+    if number == 1 {
+        format!("1 {noun}")
+    } else {
+        format!("{} {noun}{ending}", count(number as u64))
+    }
 }
 
 /// Lines of columns: the first to the left, the others to the right, each as wide as its widest

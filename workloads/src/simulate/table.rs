@@ -167,8 +167,7 @@ pub fn text(rows: &[Row], device: &Device, normalised: Option<&str>) -> String {
         text += &format!(
             "{}: {}, {}, cache of {} ({:.1} %)\n",
             first.trace,
-            figures::plural(first.counts.accesses as usize, "access")
-                .replace("accesss", "accesses"),
+            figures::plural(first.counts.accesses as usize, "access"),
             figures::plural(first.pages, "page"),
             figures::plural(first.cache_pages, "page"),
             100.0 * first.cache_pages as f64 / first.pages as f64,
@@ -198,7 +197,7 @@ pub fn text(rows: &[Row], device: &Device, normalised: Option<&str>) -> String {
             text += &format!(
                 "  hit % at end: of the last {} before which a scan as long comes or does not; - \
                  reads, - writes: points lost to one that reads or writes\n",
-                figures::plural(first.cache_pages, "access").replace("accesss", "accesses")
+                figures::plural(first.cache_pages, "access")
             );
         }
         for row in group.iter().filter(|row| looks_at_all(&row.complexity)) {
