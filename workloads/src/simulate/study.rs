@@ -158,14 +158,13 @@ fn name(row: &Row) -> String {
 
 /// What no policy can go below in cost, where it was asked for.
 fn bounds(page: &mut Page, rows: &[Row]) {
-    let same = |a: &Row, b: &Row| a.trace == b.trace && a.cache_pages == b.cache_pages;
     let seconds = |cost: f64| significant(cost / 1e6);
     let line = |group: &[Row]| {
         let bound = group[0].bound?;
         let name = format!("{}, {} pages", group[0].trace, count(group[0].cache_pages as u64));
         Some(vec![name, seconds(bound.lower), bound.feasible.map_or(String::new(), seconds)])
     };
-    let lines: Vec<Vec<String>> = rows.chunk_by(same).filter_map(line).collect();
+    let lines: Vec<Vec<String>> = rows.chunk_by(Row::is_of_same_task).filter_map(line).collect();
     if !lines.is_empty() {
         let columns = ["", "no policy costs less", "one that knows the future"];
         page.table("Least I/O cost in seconds", &columns, &lines);
@@ -231,9 +230,8 @@ fn matrix(
     policies: &[&str],
     cell: impl Fn(&Row) -> Option<String>,
 ) {
-    let same = |a: &Row, b: &Row| a.trace == b.trace && a.cache_pages == b.cache_pages;
     let lines: Vec<Vec<String>> = rows
-        .chunk_by(same)
+        .chunk_by(Row::is_of_same_task)
         .map(|group| {
             let name = format!("{}, {} pages", group[0].trace, count(group[0].cache_pages as u64));
             let of =
@@ -273,7 +271,6 @@ fn miss_ratios(rows: &[Row], trace: &str, policies: &[&str]) -> Vec<Plot> {
 
 /// Writes against reads; forms of a policy with different parameters are one line.
 fn trade_offs(rows: &[Row]) -> Vec<Plot> {
-    let same = |a: &Row, b: &Row| a.trace == b.trace && a.cache_pages == b.cache_pages;
     let plots = |group: &[Row]| -> Vec<Plot> {
         let names = distinct(group.iter().map(|row| family(&row.policy)));
         let line = |name: &&str| {
@@ -294,7 +291,7 @@ fn trade_offs(rows: &[Row]) -> Vec<Plot> {
         names.chunks(LINES).map(plot).collect()
     };
     let written = |group: &&[Row]| group.iter().any(|row| row.counts.all_writes() > 0);
-    rows.chunk_by(same).filter(written).flat_map(plots).collect()
+    rows.chunk_by(Row::is_of_same_task).filter(written).flat_map(plots).collect()
 }
 
 /// The name of a policy without its parameters.

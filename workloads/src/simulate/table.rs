@@ -35,6 +35,13 @@ pub struct Row {
     pub studied: bool,
 }
 
+impl Row {
+    /// Both are of one trace and cache.
+    pub fn is_of_same_task(&self, other: &Row) -> bool {
+        self.trace == other.trace && self.cache_pages == other.cache_pages
+    }
+}
+
 const HEADER: &str = "trace,cache_pages,policy,accesses,misses,reads,writes,writes_at_end,cost,\
                       device_seconds,cpu_ns_per_access,hit_ratio,metadata_bytes_per_page";
 
@@ -161,8 +168,7 @@ pub fn json(
 /// All rows for people: one table for each trace and cache.
 pub fn text(rows: &[Row], device: &Device, normalised: Option<&str>) -> String {
     let mut text = String::new();
-    let same = |a: &Row, b: &Row| a.trace == b.trace && a.cache_pages == b.cache_pages;
-    for group in rows.chunk_by(same) {
+    for group in rows.chunk_by(Row::is_of_same_task) {
         let first = &group[0];
         text += &format!(
             "{}: {}, {}, cache of {} ({:.1} %)\n",
