@@ -337,14 +337,17 @@ pub unsafe fn below_16(ptr: *const u8, bound: u32) -> u32 {
     {
         if vectors::level() == vectors::AVX512 {
             let mask: u32;
+            // A register above 15: values in the upper halves of the first sixteen would make every
+            // SSE instruction from here on wait for its target and merge with it. Others need a
+            // `vzeroupper` against that, as below.
             // SAFETY: 64 readable bytes by the contract; AVX-512F was detected.
             unsafe {
                 std::arch::asm!(
-                    "vpbroadcastd zmm1, {bound:e}",
-                    "vpcmpud k1, zmm1, [{ptr}], 6", // 6: not less or equal, bound > element
+                    "vpbroadcastd zmm16, {bound:e}",
+                    "vpcmpud k1, zmm16, [{ptr}], 6", // 6: not less or equal, bound > element
                     "kmovw {mask:e}, k1",
                     bound = in(reg) bound, ptr = in(reg) ptr, mask = lateout(reg) mask,
-                    out("zmm1") _, out("k1") _,
+                    out("zmm16") _, out("k1") _,
                     options(readonly, nostack, preserves_flags)
                 );
             }
