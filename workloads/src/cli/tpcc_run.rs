@@ -29,7 +29,7 @@ use crate::tpcc::load::{self, LoadEnd, LoadPlan, Loaded, ROWS_PER_WAREHOUSE};
 use crate::tpcc::meta::{Found, Meta, find};
 use crate::tpcc::mix::Kind;
 use crate::tpcc::random::Constants;
-use crate::tpcc::schema::Tables;
+use crate::tpcc::schema::{FORMAT, Tables};
 use crate::tpcc::workload::{Tpcc, now};
 
 /// Bytes of the data file for each warehouse after loading, about.
@@ -261,6 +261,7 @@ impl<S: Store> Session<'_, S> {
         let (flags, store) = (self.flags, self.store);
         let mut rng = Rng::new(flags.run.seed, LOAD_CONSTANT_STREAM);
         let mut meta = Meta {
+            format: FORMAT,
             warehouses: flags.warehouses,
             last_name_constant: Constants::of_load(&mut rng),
             records: 0,

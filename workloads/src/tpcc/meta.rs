@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::schema::Table;
+use super::schema::{FORMAT, Table};
 use crate::driver::description;
 use crate::driver::store::{Store, StoreResult};
 
@@ -16,6 +16,9 @@ pub const META_TABLE: &str = "tpcc-meta";
 /// The description of the population.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {
+    /// [`FORMAT`] at the time of the load; 0 before there was such a number.
+    #[serde(default)]
+    pub format: u32,
     /// Number of warehouses.
     pub warehouses: u16,
     /// The constant C of NURand that the population drew C_LAST with (clause 2.1.6.1).
@@ -63,6 +66,10 @@ pub fn find<S: Store>(store: &S, warehouses: Option<u16>) -> StoreResult<Found> 
     };
     let missing = |table: &Table| !names.iter().any(|name| name == table.name());
     Ok(match warehouses {
+        _ if meta.format != FORMAT => Found::Unusable(format!(
+            "holds TPC-C data of format {}, and this version reads and writes format {FORMAT}",
+            meta.format
+        )),
         Some(wanted) if wanted != meta.warehouses => Found::Unusable(format!(
             "holds {} TPC-C warehouses, but {wanted} are asked for",
             meta.warehouses

@@ -4,8 +4,8 @@ use super::request::NewOrder;
 use super::rows::{
     customer, district, is_original, item, order, order_line, stock, string, warehouse,
 };
-use super::schema::{Key, LINES, Table, Tables};
-use super::workload::{Halt, Outcome, missing};
+use super::schema::{Key, LAST_ORDER, LINES, Table, Tables};
+use super::workload::{Halt, Outcome, missing, wrong};
 use crate::driver::store::Txn;
 
 /// What is known of a line before the order has a number.
@@ -79,6 +79,9 @@ pub async fn run<X: Txn>(
     };
     if !txn.modify(tables.get(Table::District), &key, take_number).await? {
         return Err(missing(Table::District, &key));
+    }
+    if o > LAST_ORDER {
+        return Err(wrong(format!("district {d} of warehouse {w} is out of order numbers")));
     }
 
     let mut row = [0; order::BYTES];

@@ -3,7 +3,7 @@
 
 use super::mix::Kind;
 use super::random::{Constants, LastName, between, percent};
-use super::schema::{DISTRICTS, ITEMS, LINES};
+use super::schema::{DISTRICTS, ITEMS, LINES, three};
 use crate::rng::Rng;
 
 /// The number of no item: it makes a New-Order roll back (clause 2.4.1.5).
@@ -65,8 +65,8 @@ impl NewOrder {
 
     /// The keys of the items of all lines; those behind the last line say nothing.
     #[inline]
-    pub fn item_keys(&self) -> [[u8; 4]; LINES.1 as usize] {
-        self.lines.map(|line| line.item.to_be_bytes())
+    pub fn item_keys(&self) -> [[u8; 3]; LINES.1 as usize] {
+        self.lines.map(|line| three(line.item))
     }
 }
 

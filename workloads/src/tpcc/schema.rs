@@ -1,6 +1,8 @@
 //! Tables and keys (clause 1.3).
 //!
-//! Keys are big-endian, so that they sort as their numbers do. Rows do not repeat what is in their key.
+//! Keys are big-endian, so that they sort as their numbers do. Numbers of orders and items take three
+//! bytes: the first four bytes in which the keys of a page differ then tell most of them apart. Rows do
+//! not repeat what is in their key.
 //!
 //! | table | key |
 //! |---|---|
@@ -9,12 +11,12 @@
 //! | customer | w:2 d:1 c:2 |
 //! | customer-name | w:2 d:1 last 0 first 0 c:2 (an index: no value) |
 //! | history | w:2 d:1 date:8 tie:4 (w and d of the payment; the specification gives it no key) |
-//! | new-order | w:2 d:1 o:4 (no value) |
-//! | order | w:2 d:1 o:4 |
-//! | order-customer | w:2 d:1 c:2 !o:4 (an index, a customer's newest order first: no value) |
-//! | order-line | w:2 d:1 o:4 line:1 |
-//! | item | i:4 |
-//! | stock | w:2 i:4 |
+//! | new-order | w:2 d:1 o:3 (no value) |
+//! | order | w:2 d:1 o:3 |
+//! | order-customer | w:2 d:1 c:2 !o:3 (an index, a customer's newest order first: no value) |
+//! | order-line | w:2 d:1 o:3 line:1 |
+//! | item | i:3 |
+//! | stock | w:2 i:3 |
 
 use crate::driver::store::{Store, StoreResult};
 
@@ -28,6 +30,11 @@ pub const CUSTOMERS: u16 = 3_000;
 pub const ORDERS: u32 = 3_000;
 /// The first of them that is not delivered after the load.
 pub const FIRST_UNDELIVERED: u32 = 2_101;
+/// The last number that an order can have, in three bytes. The specification wants ten million
+/// (clause 1.3).
+pub const LAST_ORDER: u32 = (1 << 24) - 2;
+/// Which keys and rows a store has: the number goes up when they change.
+pub const FORMAT: u32 = 2;
 /// Fewest and most lines of an order.
 pub const LINES: (u8, u8) = (5, 15);
 /// Most warehouses: they are numbered from 1 with 16 bits, and the number after the last one bounds scans.
@@ -110,8 +117,23 @@ impl<T> Tables<T> {
     }
 }
 
+/// The number from which those of orders are counted down in the index by customer.
+const NEWEST: u32 = (1 << 24) - 1;
+
 /// Longest key: that of the index on names.
 const MAX_KEY: usize = 3 + 17 + 17 + 2;
+
+/// A number as it stands in keys; one that takes more than three bytes, which no sound row holds, as
+/// the largest.
+#[inline(always)]
+pub fn three(number: u32) -> [u8; 3] {
+    let [_, rest @ ..] = number.min(NEWEST).to_be_bytes();
+    rest
+}
+
+fn from_three(bytes: &[u8; 3]) -> u32 {
+    u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]])
+}
 
 /// A key, built on the stack.
 #[derive(Clone, Copy)]
@@ -189,13 +211,13 @@ impl Key {
     /// Of an order, also in NEW-ORDER; also the beginning of the keys of its lines.
     #[inline(always)]
     pub fn order(w: u16, d: u8, o: u32) -> Self {
-        Self::district(w, d).with(&o.to_be_bytes())
+        Self::district(w, d).with(&three(o))
     }
 
     /// Of an entry of the index of orders by customer.
     #[inline]
     pub fn order_customer(w: u16, d: u8, c: u16, o: u32) -> Self {
-        Self::customer(w, d, c).with(&(!o).to_be_bytes())
+        Self::customer(w, d, c).with(&three(NEWEST.saturating_sub(o)))
     }
 
     /// Of a line of an order.
@@ -207,13 +229,13 @@ impl Key {
     /// Of an item.
     #[inline(always)]
     pub fn item(i: u32) -> Self {
-        Self::new().with(&i.to_be_bytes())
+        Self::new().with(&three(i))
     }
 
     /// Of a stock row.
     #[inline(always)]
     pub fn stock(w: u16, i: u32) -> Self {
-        Self::warehouse(w).with(&i.to_be_bytes())
+        Self::warehouse(w).with(&three(i))
     }
 
     /// Bounds of all keys that begin with a district's.
@@ -225,7 +247,7 @@ impl Key {
 /// The number of an order in its key, or in that of one of its lines.
 #[inline]
 pub fn order_of(key: &[u8]) -> Option<u32> {
-    Some(u32::from_be_bytes(key.get(3..7)?.try_into().ok()?))
+    Some(from_three(key.get(3..)?.first_chunk()?))
 }
 
 /// The number of a customer at the end of a key of the index on names.
@@ -237,7 +259,7 @@ pub fn customer_at_end(key: &[u8]) -> Option<u16> {
 /// The number of an order in a key of the index by customer.
 #[inline]
 pub fn order_at_end(key: &[u8]) -> Option<u32> {
-    Some(!u32::from_be_bytes(*key.last_chunk()?))
+    Some(NEWEST - from_three(key.last_chunk()?))
 }
 
 #[cfg(test)]
@@ -251,6 +273,7 @@ mod tests {
             (1, 1, 1, 1),
             (1, 1, 255, 15),
             (1, 1, 256, 1),
+            (1, 1, LAST_ORDER, 1),
             (1, 10, 1, 1),
             (2, 1, 1, 1),
             (256, 1, 1, 1),
@@ -269,7 +292,7 @@ mod tests {
         let key = |o| Key::order_customer(1, 2, 3, o);
         assert!(*key(3001) < *key(3000) && *key(70_000) < *key(69_999));
         assert_eq!(order_at_end(&key(3001)), Some(3001));
-        assert!(*Key::customer(1, 2, 3) < *key(u32::MAX) && *key(0) < *Key::customer(1, 2, 4));
+        assert!(*Key::customer(1, 2, 3) < *key(LAST_ORDER) && *key(0) < *Key::customer(1, 2, 4));
     }
 
     #[test]

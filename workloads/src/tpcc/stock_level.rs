@@ -38,7 +38,7 @@ pub async fn run<X: Txn>(
     // Each batch on the stack: the keys of 64 rows.
     let (mut short, mut absent) = (0, None);
     for batch in items.chunks(BATCH) {
-        let mut keys = [[0; 6]; BATCH];
+        let mut keys = [[0; 5]; BATCH];
         for (key, item) in keys.iter_mut().zip(batch) {
             key.copy_from_slice(&Key::stock(w, *item));
         }
