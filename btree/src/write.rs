@@ -263,7 +263,7 @@ impl Tree {
         cx: &Context,
         key: &[u8],
         buffer: &mut Vec<u8>,
-        change: &mut impl FnMut(&mut [u8]),
+        change: &mut dyn FnMut(&mut [u8]),
         author: &mut A,
         restarts: u32,
     ) -> Step<Result<bool, LargeValue>> {

@@ -222,11 +222,11 @@ impl AsyncSession {
         &self,
         tree: &Tree,
         key: &[u8],
-        change: impl FnMut(&mut [u8]),
+        mut change: impl FnMut(&mut [u8]),
     ) -> Result<bool> {
         self.take_turn().await;
         let mut buffer = self.state().take_buffer();
-        let modified = ops::modify(self, tree, key, &mut buffer, change).await;
+        let modified = ops::modify(self, tree, key, &mut buffer, &mut change).await;
         self.state().give_buffer(buffer);
         let (existed, ticket) = modified?;
         self.wait_ticket(ticket).await.map(|()| existed)
@@ -353,12 +353,12 @@ impl AsyncTransaction {
         &mut self,
         tree: &Tree,
         key: &[u8],
-        change: impl FnMut(&mut [u8]),
+        mut change: impl FnMut(&mut [u8]),
     ) -> Result<bool> {
         self.take_turn().await;
         let (session, txn) = self.parts();
         let mut buffer = session.state().take_buffer();
-        let found = ops::modify_in(session, txn, tree, key, &mut buffer, change).await;
+        let found = ops::modify_in(session, txn, tree, key, &mut buffer, &mut change).await;
         session.state().give_buffer(buffer);
         found
     }

@@ -262,7 +262,7 @@ pub(crate) async fn modify<R: Resolve>(
     tree: &Tree,
     key: &[u8],
     buffer: &mut Vec<u8>,
-    mut change: impl FnMut(&mut [u8]),
+    change: &mut dyn FnMut(&mut [u8]),
 ) -> Result<(bool, Ticket)> {
     session.core().check_change(tree)?;
     check_key(key)?;
@@ -270,7 +270,7 @@ pub(crate) async fn modify<R: Resolve>(
     let mut author = AutoAuthor::new(core, &tree.open, session.take_before());
     let modified = persist(session, async || {
         run(session, |restarts| {
-            tree.open.tree.modify_step(cx, key, buffer, &mut change, &mut author, restarts)
+            tree.open.tree.modify_step(cx, key, buffer, change, &mut author, restarts)
         })
         .await
     })
@@ -282,10 +282,8 @@ pub(crate) async fn modify<R: Resolve>(
         Ok(Ok(found)) => Ok((found, auto_ticket(session, done))),
         Err(error) if !large => Err(error),
         Ok(Err(_)) | Err(_) => {
-            auto_txn(session, async |txn| {
-                modify_in(session, txn, tree, key, buffer, &mut change).await
-            })
-            .await
+            auto_txn(session, async |txn| modify_in(session, txn, tree, key, buffer, change).await)
+                .await
         }
     }
 }
@@ -560,7 +558,7 @@ pub(crate) async fn modify_in<R: Resolve>(
     tree: &Tree,
     key: &[u8],
     buffer: &mut Vec<u8>,
-    mut change: impl FnMut(&mut [u8]),
+    change: &mut dyn FnMut(&mut [u8]),
 ) -> Result<bool> {
     session.core().check_tree(tree)?;
     txn.check_write()?;
@@ -569,7 +567,7 @@ pub(crate) async fn modify_in<R: Resolve>(
     let (core, cx) = (session.core(), session.cx());
     let mut author = TxnAuthor::new(core, txn, &tree.open);
     let modified = run(session, |restarts| {
-        tree.open.tree.modify_step(cx, key, buffer, &mut change, &mut author, restarts)
+        tree.open.tree.modify_step(cx, key, buffer, change, &mut author, restarts)
     })
     .await;
     let finished = author.finish();

@@ -317,9 +317,9 @@ impl Session {
         &self,
         tree: &Tree,
         key: &[u8],
-        change: impl FnMut(&mut [u8]),
+        mut change: impl FnMut(&mut [u8]),
     ) -> Result<(bool, Ticket)> {
-        self.with_buffer(|buffer| now(ops::modify(self, tree, key, buffer, change)))
+        self.with_buffer(|buffer| now(ops::modify(self, tree, key, buffer, &mut change)))
     }
 
     /// As [`Session::remove`], without waiting for durability.

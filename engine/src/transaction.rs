@@ -117,11 +117,23 @@ impl<'s> Transaction<'s> {
     ///
     /// # Errors
     /// As [`Transaction::insert`].
+    #[inline]
     pub fn modify(
         &mut self,
         tree: &Tree,
         key: &[u8],
-        change: impl FnMut(&mut [u8]),
+        mut change: impl FnMut(&mut [u8]),
+    ) -> Result<bool> {
+        self.modify_by(tree, key, &mut change)
+    }
+
+    /// One piece of code for all changes, so that a transaction of several finds it in the cache.
+    #[inline(never)]
+    fn modify_by(
+        &mut self,
+        tree: &Tree,
+        key: &[u8],
+        change: &mut dyn FnMut(&mut [u8]),
     ) -> Result<bool> {
         let (session, txn) = self.parts();
         session.with_buffer(|buffer| now(ops::modify_in(session, txn, tree, key, buffer, change)))

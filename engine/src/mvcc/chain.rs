@@ -164,20 +164,32 @@ impl Spare {
         SPARE.try_with(|spare| spare.set(Some(self))).ok();
     }
 
-    fn take(&mut self, size: usize) -> Bytes {
+    /// The bytes of a version.
+    #[inline]
+    fn joined(&mut self, key: &[u8], value: &[u8]) -> Bytes {
+        let size = key.len() + value.len();
         if size <= INLINE {
-            return Bytes::new();
+            let mut bytes = [0; INLINE];
+            bytes[..key.len()].copy_from_slice(key);
+            bytes[key.len()..size].copy_from_slice(value);
+            return Bytes::from_buf_and_len(bytes, size);
         }
+        let mut buffer = self.buffer(size);
+        buffer.extend_from_slice(key);
+        buffer.extend_from_slice(value);
+        Bytes::from_vec(buffer)
+    }
+
+    /// An empty buffer for so many bytes.
+    fn buffer(&mut self, size: usize) -> Vec<u8> {
         let class = class_for(size);
-        let spare = self.buffers.get_mut(class).and_then(Vec::pop);
-        let buffer = match spare {
+        match self.buffers.get_mut(class).and_then(Vec::pop) {
             Some(buffer) => {
                 self.bytes -= buffer.capacity();
                 buffer
             }
             None => Vec::with_capacity(MIN_BUFFER << class),
-        };
-        Bytes::from_vec(buffer)
+        }
     }
 
     fn give(&mut self, bytes: Bytes) {
@@ -252,28 +264,13 @@ impl Version {
         before: Option<(&[u8], bool)>,
         spare: &mut Spare,
     ) -> Version {
-        let size = key.len() + before.map_or(0, |(value, _)| value.len());
-        let mut version = Version {
-            writer: writer.owned(),
-            bytes: spare.take(size),
-            from: 0,
-            kind: Kind::Absent,
-        };
-        version.fill(key, before);
-        version
-    }
-
-    fn fill(&mut self, key: &[u8], before: Option<(&[u8], bool)>) {
-        self.bytes.clear();
-        self.bytes.extend_from_slice(key);
-        self.from = 0;
-        self.kind = match before {
+        let kind = match before {
             None => Kind::Absent,
-            Some((value, special)) => {
-                self.bytes.extend_from_slice(value);
-                if special { Kind::Special } else { Kind::Plain }
-            }
+            Some((_, false)) => Kind::Plain,
+            Some((_, true)) => Kind::Special,
         };
+        let value = before.map_or(&[][..], |(value, _)| value);
+        Version { writer: writer.owned(), bytes: spare.joined(key, value), from: 0, kind }
     }
 
     fn before(&self, key_len: u16) -> Option<(&[u8], bool)> {
@@ -387,8 +384,8 @@ impl Chain {
             for version in self.older.drain(..) {
                 spare.give(version.bytes);
             }
-            self.newest.writer = writer.owned();
-            self.newest.fill(key, before);
+            spare.give(std::mem::take(&mut self.newest.bytes));
+            self.newest = Version::new(writer, key, before, spare);
             self.prune_above = PRUNE_ABOVE as u32;
             return;
         }

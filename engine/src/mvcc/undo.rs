@@ -135,9 +135,11 @@ impl UndoBuffer {
         }
         self.tail.extend_from_slice(key);
         let key_len = u16::try_from(key.len()).expect("keys are shorter than 64 KiB");
-        self.tail.extend_from_slice(&key_len.to_le_bytes());
-        self.tail.extend_from_slice(&tree.0.to_le_bytes());
-        self.tail.push(kind);
+        let mut end = [0; CHANGE_TAIL];
+        end[..2].copy_from_slice(&key_len.to_le_bytes());
+        end[2..6].copy_from_slice(&tree.0.to_le_bytes());
+        end[6] = kind;
+        self.tail.extend_from_slice(&end);
         self.end_entry(start);
         Ok(())
     }

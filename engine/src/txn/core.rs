@@ -74,13 +74,21 @@ pub(crate) enum Garbage {
 pub(crate) struct Parts {
     pub slot: Arc<Slot>,
     undo: UndoBuffer,
+    frames: Vec<FrameId>,
+    trees: Vec<Arc<OpenTree>>,
     stored: Vec<u64>,
 }
 
 impl Parts {
     /// New ones.
     pub fn new(core: &Core) -> Parts {
-        Parts { slot: core.snapshots.acquire(), undo: core.undo_buffer(), stored: Vec::new() }
+        Parts {
+            slot: core.snapshots.acquire(),
+            undo: core.undo_buffer(),
+            frames: Vec::new(),
+            trees: Vec::new(),
+            stored: Vec::new(),
+        }
     }
 }
 
@@ -119,7 +127,7 @@ pub(crate) struct Txn {
 impl Txn {
     /// Begins a transaction. `own` is the newest commit of the session.
     pub fn begin(core: &Core, parts: Parts, options: TxnOptions, own: u64) -> Txn {
-        let Parts { slot, undo, mut stored } = parts;
+        let Parts { slot, undo, frames, trees, mut stored } = parts;
         stored.clear();
         let snapshot = match options.read_only {
             true => slot.open_at(|| core.durable().min(core.clock.now()).max(own)),
@@ -132,8 +140,8 @@ impl Txn {
             snapshot,
             state: None,
             undo,
-            frames: Vec::new(),
-            trees: Vec::new(),
+            frames,
+            trees,
             seen: Cell::new(0),
             reads: serializable.then(RefCell::default),
             garbage: Vec::new(),
@@ -150,7 +158,10 @@ impl Txn {
 
     /// What the next one can use, at the end.
     pub fn into_parts(self) -> Parts {
-        Parts { slot: self.slot, undo: self.undo, stored: self.stored }
+        let Txn { slot, undo, mut frames, mut trees, stored, .. } = self;
+        frames.clear();
+        trees.clear();
+        Parts { slot, undo, frames, trees, stored }
     }
 
     /// Fails when the transaction can do nothing but abort.
