@@ -127,66 +127,12 @@ impl Tree {
         value: &mut Vec<u8>,
         report: &mut impl FnMut(usize, Option<(Found, &[u8])>),
     ) -> Step<()> {
-        assert!(keys.len() <= MULTI_GET);
-        let root = self.pool.optimistic(self.root)?;
-        let height = NodeRef::from(root.page()).level();
-        root.validate()?;
-        let mut nodes = [root; MULTI_GET];
-        // A look-up that fails leaves the batch, the others go on.
-        let mut active = !*done & low_bits(keys.len());
-        let mut stopped = None;
-        // Frames that wait for this step to run again must not be all that there are.
-        let most_reads = READS_AT_ONCE.min(self.pool.frames() / READ_SHARE).max(1);
-        let mut reads = Vec::new();
-        let mut stop = |active: &mut u32, reads: &mut Vec<Fault>, i: usize, why: Stop| {
-            *active &= !(1 << i);
-            match why {
-                Stop::Fault(fault @ Fault::Read(_)) => reads.push(fault),
-                why if !matches!(stopped, Some(Stop::Error(_))) => stopped = Some(why),
-                _ => {}
-            }
-        };
-        for level in (0..height).rev() {
-            let mut next = [Swip(0); MULTI_GET];
-            for i in bits(active) {
-                let node = NodeRef::from(nodes[i].page());
-                match self.checked(&nodes[i], node.child_position(keys[i].as_ref())) {
-                    Ok(position) => {
-                        next[i] = Swip(node.swip(position));
-                        match next[i].target() {
-                            Target::Hot(frame) => self.prefetch_node(frame, level),
-                            Target::Evicted(_) if reads.len() >= most_reads => {
-                                stop(&mut active, &mut reads, i, Stop::Restart);
-                            }
-                            Target::Evicted(_) => match self.child(nodes[i], position) {
-                                // Goes on at once: however fast it is evicted again, each read
-                                // serves one key. The others below this parent run again.
-                                Ok(path) if path.node_ref().level() == level => {
-                                    nodes[i] = path.node;
-                                }
-                                Ok(_) => stop(&mut active, &mut reads, i, Stop::Restart),
-                                Err(why) => stop(&mut active, &mut reads, i, why),
-                            },
-                        }
-                    }
-                    Err(why) => stop(&mut active, &mut reads, i, why),
-                }
-            }
-            for i in bits(active) {
-                let Target::Hot(frame) = next[i].target() else { continue };
-                let child = self.pool.optimistic(frame);
-                match child.and_then(|child| nodes[i].validate().map(|()| child)) {
-                    Ok(child) if NodeRef::from(child.page()).level() == level => {
-                        nodes[i] = child;
-                    }
-                    _ => stop(&mut active, &mut reads, i, Stop::Restart),
-                }
-            }
-        }
-        for i in bits(active) {
+        let mut round = Round::new(keys.len(), *done);
+        let nodes = self.descend_all(keys, &mut round)?;
+        for i in bits(round.active) {
             NodeRef::from(nodes[i].page()).prefetch_record(keys[i].as_ref());
         }
-        for i in bits(active) {
+        for i in bits(round.active) {
             value.clear();
             if self.pool.is_traced() {
                 nodes[i].record(|way| self.lead(Seek::At(keys[i].as_ref()), way));
@@ -196,16 +142,119 @@ impl Tree {
                     *done |= 1 << i;
                     report(i, found.map(|found| (found, value.as_slice())));
                 }
-                Err(why) => stop(&mut active, &mut reads, i, why),
+                Err(why) => round.stop(i, why),
             }
         }
-        // A read is worth more than a restart: this step owns it.
-        match (stopped, reads.len()) {
+        round.end()
+    }
+
+    /// Brings up to [`MULTI_GET`] records near that will be wanted in a moment: their pages into memory
+    /// and what a search touches of them into the processor's cache. Interleaved as
+    /// [`Tree::multi_get_step`], with the same `done`. Nothing is read, so nothing is tracked.
+    ///
+    /// # Panics
+    /// With more than [`MULTI_GET`] keys.
+    pub fn prefetch_step<K: AsRef<[u8]>>(&self, keys: &[K], done: &mut u32) -> Step<()> {
+        let mut round = Round::new(keys.len(), *done);
+        let nodes = self.descend_all(keys, &mut round)?;
+        for i in bits(round.active) {
+            NodeRef::from(nodes[i].page()).prefetch_record(keys[i].as_ref());
+        }
+        *done |= round.active;
+        round.end()
+    }
+
+    /// Takes the keys of a round from the root to their leaves, of which nothing is validated. What stops
+    /// one of them is noted in the round.
+    #[inline(always)]
+    fn descend_all<'p, K: AsRef<[u8]>>(
+        &'p self,
+        keys: &[K],
+        round: &mut Round,
+    ) -> Step<[Optimistic<'p>; MULTI_GET]> {
+        let root = self.pool.optimistic(self.root)?;
+        let height = NodeRef::from(root.page()).level();
+        root.validate()?;
+        let mut nodes = [root; MULTI_GET];
+        // Frames that wait for this step to run again must not be all that there are.
+        let most_reads = READS_AT_ONCE.min(self.pool.frames() / READ_SHARE).max(1);
+        for level in (0..height).rev() {
+            let mut next = [Swip(0); MULTI_GET];
+            for i in bits(round.active) {
+                let node = NodeRef::from(nodes[i].page());
+                match self.checked(&nodes[i], node.child_position(keys[i].as_ref())) {
+                    Ok(position) => {
+                        next[i] = Swip(node.swip(position));
+                        match next[i].target() {
+                            Target::Hot(frame) => self.prefetch_node(frame, level),
+                            Target::Evicted(_) if round.reads.len() >= most_reads => {
+                                round.stop(i, Stop::Restart);
+                            }
+                            Target::Evicted(_) => match self.child(nodes[i], position) {
+                                // Goes on at once: however fast it is evicted again, each read
+                                // serves one key. The others below this parent run again.
+                                Ok(path) if path.node_ref().level() == level => {
+                                    nodes[i] = path.node;
+                                }
+                                Ok(_) => round.stop(i, Stop::Restart),
+                                Err(why) => round.stop(i, why),
+                            },
+                        }
+                    }
+                    Err(why) => round.stop(i, why),
+                }
+            }
+            for i in bits(round.active) {
+                let Target::Hot(frame) = next[i].target() else { continue };
+                let child = self.pool.optimistic(frame);
+                match child.and_then(|child| nodes[i].validate().map(|()| child)) {
+                    Ok(child) if NodeRef::from(child.page()).level() == level => {
+                        nodes[i] = child;
+                    }
+                    _ => round.stop(i, Stop::Restart),
+                }
+            }
+        }
+        Ok(nodes)
+    }
+}
+
+/// Which keys of a batch are still on their way, and what stopped the others.
+struct Round {
+    /// A look-up that fails leaves the batch, the others go on.
+    active: u32,
+    reads: Vec<Fault>,
+    stopped: Option<Stop>,
+}
+
+impl Round {
+    /// # Panics
+    /// With more than [`MULTI_GET`] keys.
+    #[inline(always)]
+    fn new(keys: usize, done: u32) -> Round {
+        assert!(keys <= MULTI_GET);
+        Round { active: !done & low_bits(keys), reads: Vec::new(), stopped: None }
+    }
+
+    #[cold]
+    fn stop(&mut self, i: usize, why: Stop) {
+        self.active &= !(1 << i);
+        match why {
+            Stop::Fault(fault @ Fault::Read(_)) => self.reads.push(fault),
+            why if !matches!(self.stopped, Some(Stop::Error(_))) => self.stopped = Some(why),
+            _ => {}
+        }
+    }
+
+    /// A read is worth more than a restart: this step owns it.
+    #[inline(always)]
+    fn end(mut self) -> Step<()> {
+        match (self.stopped, self.reads.len()) {
             (Some(Stop::Error(error)), _) => Err(Stop::Error(error)),
             (None, 0) => Ok(()),
             (Some(why), 0) => Err(why),
-            (_, 1) => Err(Stop::Fault(reads.remove(0))),
-            _ => Err(Stop::Faults(reads)),
+            (_, 1) => Err(Stop::Fault(self.reads.remove(0))),
+            _ => Err(Stop::Faults(self.reads)),
         }
     }
 }

@@ -276,6 +276,15 @@ impl AsyncSession {
         ops::multi_get(self, tree, keys, &mut Vec::new(), read).await
     }
 
+    /// As [`crate::Session::prefetch`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn prefetch<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<()> {
+        self.take_turn().await;
+        ops::prefetch(self, tree, keys).await
+    }
+
     /// Calls `visit` with the records between two bounds as of this moment, in either direction,
     /// until it breaks.
     ///
@@ -404,6 +413,15 @@ impl AsyncTransaction {
     ) -> Result<()> {
         self.take_turn().await;
         ops::multi_get_in(&self.session, self.txn(), tree, keys, &mut Vec::new(), read).await
+    }
+
+    /// As [`crate::Transaction::prefetch`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn prefetch<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<()> {
+        self.take_turn().await;
+        ops::prefetch(&self.session, tree, keys).await
     }
 
     /// As [`AsyncSession::scan`], as of the snapshot of the transaction.

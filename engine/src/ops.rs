@@ -825,6 +825,23 @@ pub(crate) async fn multi_get_in<R: Resolve, K: AsRef<[u8]>>(
     .await
 }
 
+/// Brings records near that will be wanted in a moment, batch by batch.
+pub(crate) async fn prefetch<R: Resolve, K: AsRef<[u8]>>(
+    session: &R,
+    tree: &Tree,
+    keys: &[K],
+) -> Result<()> {
+    session.core().check_tree(tree)?;
+    for key in keys {
+        check_key(key.as_ref())?;
+    }
+    for keys in keys.chunks(MULTI_GET) {
+        let mut done = 0;
+        run(session, |_| tree.open.tree.prefetch_step(keys, &mut done)).await?;
+    }
+    Ok(())
+}
+
 async fn multi_get_by<R: Resolve, K: AsRef<[u8]>, V: View>(
     session: &R,
     tree: &Tree,

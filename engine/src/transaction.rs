@@ -197,6 +197,15 @@ impl<'s> Transaction<'s> {
         session.with_buffer(|buffer| now(ops::multi_get_in(session, txn, tree, keys, buffer, read)))
     }
 
+    /// Brings records near that will be read or changed in a moment; see [`Session::prefetch`]. For a
+    /// serializable transaction this is no read.
+    ///
+    /// # Errors
+    /// As [`Session::prefetch`].
+    pub fn prefetch<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<()> {
+        now(ops::prefetch(self.session.get(), tree, keys))
+    }
+
     /// The records of a range of keys in ascending order; [`Range::rev`] turns it round.
     ///
     /// # Errors

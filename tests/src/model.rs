@@ -211,6 +211,9 @@ impl Client {
     fn check_many(&mut self, session: &Session, tree: &Tree) {
         let keys: Vec<_> = (0..self.random.random_range(0..80)).map(|_| self.key()).collect();
         let mut seen = vec![0; keys.len()];
+        if self.random.random_bool(0.5) {
+            session.prefetch(tree, &keys).expect("prefetch");
+        }
         session
             .multi_get(tree, &keys, |i, value| {
                 seen[i] += 1;

@@ -471,7 +471,7 @@ fn a_task_that_never_waits_does_not_keep_others_from_their_pages() {
 /// A device of which every read takes 20 ms: sixteen keys whose pages are not in memory take as long as
 /// a few reads, not sixteen.
 #[test]
-fn the_reads_of_one_multi_get_are_under_way_at_once() {
+fn the_reads_of_one_multi_get_or_prefetch_are_under_way_at_once() {
     const READ: Duration = Duration::from_millis(20);
     const KEYS: u32 = 16;
     let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
@@ -482,8 +482,10 @@ fn the_reads_of_one_multi_get_are_under_way_at_once() {
         session.insert(&tree, &key.to_be_bytes(), &[key as u8; 1000]).expect("insert");
     }
     device.set_plan(FaultPlan::new(1).always(Op::Read, Fault::Latency(READ)));
-    let fastest = (0..8u32).map(|turn| {
-        let keys: Vec<_> = (0..KEYS).map(|i| (i * 240 + turn * 8).to_be_bytes()).collect();
+    let read_all = |turn: u32, prefetch: bool| {
+        let keys: Vec<_> = (0..KEYS)
+            .map(|i| (i * 240 + turn * 8 + u32::from(prefetch) * 120).to_be_bytes())
+            .collect();
         let faults = engine.stats().faults;
         let session = engine.async_session().expect("session");
         let begun = std::time::Instant::now();
@@ -492,15 +494,21 @@ fn the_reads_of_one_multi_get_are_under_way_at_once() {
             assert_eq!(value, Some(&[keys[i][3]; 1000][..]));
             found += 1;
         };
-        wattle::run(64, session.multi_get(&tree, &keys, look)).expect("run").expect("multi get");
-        assert_eq!(found, KEYS);
+        if prefetch {
+            wattle::run(64, session.prefetch(&tree, &keys)).expect("run").expect("prefetch");
+        } else {
+            wattle::run(64, session.multi_get(&tree, &keys, look)).expect("run").expect("get");
+            assert_eq!(found, KEYS);
+        }
         // A batch that found its pages in memory says nothing.
         let read = engine.stats().faults - faults;
         if read < u64::from(KEYS) / 2 { Duration::MAX } else { begun.elapsed() }
-    });
-    let fastest = fastest.min().expect("there are turns");
+    };
+    for prefetch in [false, true] {
+        let fastest = (0..8).map(|turn| read_all(turn, prefetch)).min().expect("there are turns");
+        assert!(fastest < READ * KEYS / 3, "{fastest:?}, prefetch: {prefetch}");
+    }
     device.heal();
-    assert!(fastest < READ * KEYS / 3, "{fastest:?}");
     drop((session, tree));
     assert_verified(&engine);
 }

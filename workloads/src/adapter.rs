@@ -272,6 +272,11 @@ impl Txn for BlockingTxn<'_> {
     }
 
     #[inline]
+    async fn prefetch<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> TxnResult<()> {
+        self.txn.prefetch(tree, keys).map_err(stop)
+    }
+
+    #[inline]
     async fn insert(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> TxnResult<()> {
         self.txn.insert(tree, key, value).map_err(stop)
     }
@@ -433,6 +438,11 @@ impl Txn for TaskTxn<'_> {
         look: impl FnMut(usize, Option<&[u8]>),
     ) -> TxnResult<()> {
         self.txn.multi_get(tree, keys, look).await.map_err(stop)
+    }
+
+    #[inline]
+    async fn prefetch<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> TxnResult<()> {
+        self.txn.prefetch(tree, keys).await.map_err(stop)
     }
 
     #[inline]

@@ -21,6 +21,9 @@ pub struct Search {
     pub found: bool,
 }
 
+/// Bytes of a record that are brought near at most.
+const RECORD_NEAR: usize = 640;
+
 /// Racy view of a node.
 #[derive(Clone, Copy)]
 pub struct NodeRef<'p> {
@@ -103,13 +106,14 @@ impl<'p> NodeRef<'p> {
         self.page.prefetch(HEADS);
     }
 
-    /// Brings the record near that `key` probably has: what [`NodeRef::search`] and
-    /// [`NodeRef::value_range`] will touch.
+    /// Brings the record near that `key` probably has, or most of it.
     #[inline(always)]
     pub fn prefetch_record(self, key: &[u8]) {
         let Ok(Relative::Inside { head, .. }) = self.relative(key) else { return };
         let slot = self.slot(self.lower_bound(self.count(), head));
-        self.prefetch_slot(slot);
+        let (at, end) = (slot.offset(), slot.offset() + slot.heap_len());
+        (at..end.min(at + RECORD_NEAR)).step_by(64).for_each(|line| self.page.prefetch(line));
+        self.page.prefetch(end);
     }
 
     /// Brings value and tail of a record near, all at once.

@@ -10,7 +10,7 @@ use super::Versions;
 use std::collections::VecDeque;
 
 /// Versions that are worth a look at all snapshots.
-const WORTH_A_LOOK: usize = 64;
+const WORTH_A_LOOK: usize = 32;
 /// More are left to the janitor.
 const MAX_RECORDS: usize = 1 << 14;
 /// Of one transaction.

@@ -12,7 +12,7 @@ use super::delivery::oldest_order;
 use super::payment::find_customer;
 use super::request::{Delivery, NewOrder, Payment, Request};
 use super::rows::order;
-use super::schema::{DISTRICTS, Key, LINES, Table, Tables};
+use super::schema::{DISTRICTS, Key, Table, Tables};
 use super::workload::Halt;
 use crate::driver::store::{Direction, Txn};
 
@@ -39,10 +39,8 @@ async fn new_order<X: Txn>(
 ) -> Result<(), Halt> {
     let lines = request.lines();
     txn.read_many(tables.get(Table::Item), &request.item_keys()[..lines.len()], |_, _| ()).await?;
-    let stock: [_; LINES.1 as usize] = std::array::from_fn(|line| {
-        lines.get(line).map_or(Key::stock(0, 0), |line| Key::stock(line.supplier, line.item))
-    });
-    txn.read_many(tables.get(Table::Stock), &stock[..lines.len()], |_, _| ()).await?;
+    let stock = &request.stock_keys()[..lines.len()];
+    txn.read_many(tables.get(Table::Stock), stock, |_, _| ()).await?;
     let key = Key::customer(request.w, request.d, request.c);
     txn.read(tables.get(Table::Customer), &key, |_| ()).await?;
     Ok(())

@@ -39,6 +39,8 @@ pub async fn run<X: Txn>(
     let shown = txn.read(tables.get(Table::Customer), &key, look).await?;
     let (discount, credit, name) = shown.ok_or_else(|| missing(Table::Customer, &key))?;
 
+    // The rows that lie far apart, while the items are read.
+    txn.prefetch(tables.get(Table::Stock), &request.stock_keys()[..lines.len()]).await?;
     let mut items = [None; LINES.1 as usize];
     let look = |line: usize, row: Option<&[u8]>| {
         let original = |row| is_original(string(row, item::STRINGS, 1));

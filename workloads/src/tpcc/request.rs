@@ -3,7 +3,7 @@
 
 use super::mix::Kind;
 use super::random::{Constants, LastName, between, percent};
-use super::schema::{DISTRICTS, ITEMS, LINES, three};
+use super::schema::{DISTRICTS, ITEMS, Key, LINES, three};
 use crate::rng::Rng;
 
 /// The number of no item: it makes a New-Order roll back (clause 2.4.1.5).
@@ -61,6 +61,12 @@ impl NewOrder {
     #[inline]
     pub fn lines(&self) -> &[Line] {
         &self.lines[..usize::from(self.count)]
+    }
+
+    /// The keys of the stock of all lines; those behind the last line say nothing.
+    #[inline]
+    pub fn stock_keys(&self) -> [[u8; 5]; LINES.1 as usize] {
+        self.lines.map(|line| *Key::stock(line.supplier, line.item).first_chunk().expect("5 bytes"))
     }
 
     /// The keys of the items of all lines; those behind the last line say nothing.

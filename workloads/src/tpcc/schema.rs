@@ -284,6 +284,7 @@ mod tests {
             last = key;
         }
         assert!(*Key::stock(1, 65_536) > *Key::stock(1, 65_535));
+        assert_eq!(*Key::stock(1, u32::MAX), [0, 1, 255, 255, 255], "of no sound row");
         assert!(*Key::customer(7, 3, 300) > *Key::customer(7, 3, 299));
     }
 

@@ -190,6 +190,10 @@ impl Txn for MapTxn<'_> {
         self.client.read(table, key, look).await.map_err(Stop::Failed)
     }
 
+    async fn prefetch<K: AsRef<[u8]>>(&self, _: &Arc<Map>, _: &[K]) -> TxnResult<()> {
+        Ok(())
+    }
+
     async fn read_many<K: AsRef<[u8]>>(
         &self,
         table: &Arc<Map>,
