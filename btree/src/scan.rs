@@ -1,7 +1,7 @@
-//! Range scans in both directions. A cursor copies one leaf at a time, optimistically, and reads
-//! the copy in private; it goes on at the fence of the copy by a new descent. Splits and merges
-//! between two leaves are therefore invisible: fences of neighbours meet, whatever the nodes are
-//! by then, and no entry is skipped or seen twice.
+//! Range scans in both directions. A cursor copies what it wants of one leaf at a time, optimistically,
+//! and reads the copy in private; it goes on at the last key or the fence of the copy by a new descent.
+//! Splits and merges between two copies are therefore invisible: fences of neighbours meet, whatever the
+//! nodes are by then, and no entry is skipped or seen twice.
 //!
 //! Each leaf is consistent in itself. Whether the scan as a whole is a snapshot is up to its view,
 //! which replaces the records of each leaf by the versions that it sees; ghosts are left out.
@@ -10,12 +10,12 @@ use crate::{
     descend::Seek,
     ghost::Special,
     large_value::LargeValue,
-    node::{NodeRef, NodeView},
+    node::NodeRef,
     tree::{Step, Tree},
     view::{Seen, View},
 };
 use std::ops::Bound;
-use wattle_buffer::{Error, PageImage, PageRef, Restart, Result};
+use wattle_buffer::{Error, PageId, PageImage, PageRef, Restart, Result};
 
 /// Which way a scan goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,13 @@ enum Next {
 
 /// Position of a scan. Holds no latch and no frame.
 pub struct Cursor {
+    /// Header, prefix, and the entries `from..to` of a leaf where they are in the leaf. What else is there
+    /// is left from before.
     image: Box<PageImage>,
+    /// Fences of that leaf; the upper one may be infinite.
+    lower: Vec<u8>,
+    upper: Vec<u8>,
+    upper_is_finite: bool,
     direction: Direction,
     /// Entries of the copy still to give: `from..to`.
     from: usize,
@@ -55,15 +61,19 @@ pub struct Cursor {
     older: Vec<(usize, Older)>,
     /// Bytes of the older versions.
     bytes: Vec<u8>,
-    /// How many entries are taken from the next leaf that needs a second look.
+    /// How many entries are taken from the next leaf.
     batch: usize,
+    /// The leaf of which more entries are to be copied.
+    unfinished: Option<PageId>,
 }
 
-/// Entries of the first leaf whose versions are looked at, when that is needed. A scan that wants one
-/// entry should not have to ask for hundreds; one that goes on takes ever more.
-const FIRST_BATCH: usize = 8;
+/// Entries that are copied first. A scan that wants one entry should not have to copy hundreds; one that
+/// goes on takes ever more.
+const FIRST_BATCH: usize = 16;
 /// How much more the next time.
 const BATCH_GROWTH: usize = 4;
+/// Where the versions of entries must be looked at, this part of them.
+const LOOK_SHARE: usize = 2;
 
 /// Where a scan begins.
 fn first(direction: Direction, low: Bound<&[u8]>, high: Bound<&[u8]>) -> Next {
@@ -101,6 +111,14 @@ enum Older {
     Absent,
 }
 
+/// Reads the fences of a node; gives whether the upper one is finite.
+fn fences_to(node: NodeRef<'_>, lower: &mut Vec<u8>, upper: &mut Vec<u8>) -> Result<bool, Restart> {
+    lower.clear();
+    upper.clear();
+    node.lower_fence_to(lower)?;
+    node.upper_fence_to(upper)
+}
+
 impl Cursor {
     /// A cursor over the keys between two bounds.
     pub fn new(low: Bound<Vec<u8>>, high: Bound<Vec<u8>>, direction: Direction) -> Cursor {
@@ -108,6 +126,9 @@ impl Cursor {
         let next = first(direction, bounds.0, bounds.1);
         Cursor {
             image: PageImage::zeroed(),
+            lower: Vec::new(),
+            upper: Vec::new(),
+            upper_is_finite: false,
             direction,
             from: 0,
             to: 0,
@@ -119,6 +140,7 @@ impl Cursor {
             older: Vec::new(),
             bytes: Vec::new(),
             batch: FIRST_BATCH,
+            unfinished: None,
         }
     }
 
@@ -134,6 +156,7 @@ impl Cursor {
         self.older.clear();
         self.bytes.clear();
         self.batch = FIRST_BATCH;
+        self.unfinished = None;
     }
 
     /// The next entry is in the copy already.
@@ -148,7 +171,7 @@ impl Cursor {
         matches!(self.next, Next::End)
     }
 
-    /// Copies the next leaf. It may hold no entry of the range; then load again, until
+    /// Copies the next entries of the next leaf. It may hold none of the range; then load again, until
     /// [`Cursor::is_at_end`].
     pub fn load_step<V: View>(&mut self, tree: &Tree, view: &mut V) -> Step<()> {
         let seek = match &self.next {
@@ -158,40 +181,52 @@ impl Cursor {
             Next::End => return Ok(()),
         };
         let path = tree.seek(seek, 0)?;
-        path.node.page().copy_image(&mut self.image);
-        let sees_all = view.sees_all(path.node.header());
-        path.node.track();
-        path.node.validate()?;
-        if tree.pool.is_traced() {
-            path.node.record(|way| tree.lead(seek, way));
+        let (leaf, node) = (path.node, path.node_ref());
+        let sees_all = view.sees_all(leaf.header());
+        // Means something only when the leaf is validated.
+        let fences = fences_to(node, &mut self.lower, &mut self.upper);
+        self.upper_is_finite = tree.checked(&leaf, fences)?;
+        let mut selected = tree.checked(&leaf, self.select(node))?;
+        let batch = if sees_all { self.batch } else { self.batch / LOOK_SHARE };
+        let is_cut = tree.checked(&leaf, self.cut(node, &mut selected, batch))?;
+        let copied = node.copy_entries(selected.0, selected.1, &mut self.image);
+        tree.checked(&leaf, copied)?;
+        leaf.track();
+        leaf.validate()?;
+        let page = leaf.header().page_id();
+        // To go on in a leaf is no other access.
+        if tree.pool.is_traced() && self.unfinished != Some(page) {
+            leaf.record(|way| tree.lead(seek, way));
         }
-        let page = path.node.header().page_id();
         if !self.is_led_right() {
             let what = "its fences leave out the key that led to it";
             return Err(Error::corruption(page, what).into());
         }
-        let lost = |_| Error::corruption(page, "its contents lead outside of the page");
-        let mut selected = self.select().map_err(lost)?;
         self.older.clear();
         self.bytes.clear();
         if !sees_all {
-            self.cut(&mut selected).map_err(lost)?;
             self.look_at_versions(selected.0, selected.1, view)?;
             // The versions belong to the copy only if the leaf is still what was copied.
-            path.node.validate()?;
+            leaf.validate()?;
         }
         (self.from, self.to, self.next) = selected;
+        self.unfinished = is_cut.then_some(page);
+        if is_cut {
+            self.batch = self.batch.saturating_mul(BATCH_GROWTH);
+        }
         Ok(())
     }
 
-    /// Leaves all but the next few entries to a later copy of the leaf.
-    fn cut(&mut self, (from, to, next): &mut (usize, usize, Next)) -> Result<(), Restart> {
-        let batch = self.batch;
-        self.batch = batch.saturating_mul(BATCH_GROWTH);
+    /// Leaves all but the next few entries to a later copy of the leaf; gives whether there are more.
+    fn cut(
+        &self,
+        node: NodeRef<'_>,
+        (from, to, next): &mut (usize, usize, Next),
+        batch: usize,
+    ) -> Result<bool, Restart> {
         if *to - (*from).min(*to) <= batch {
-            return Ok(());
+            return Ok(false);
         }
-        let node = NodeRef::from(PageRef::of_image(&self.image));
         let mut key = Vec::new();
         match self.direction {
             Direction::Forward => {
@@ -205,7 +240,7 @@ impl Cursor {
                 *next = Next::Below(key);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Asks the view for each entry of the copy that belongs to the scan.
@@ -227,11 +262,14 @@ impl Cursor {
         Ok(())
     }
 
-    /// The copy contains the place where the scan goes on. In a damaged tree it may not, and the
+    fn upper(&self) -> Option<&[u8]> {
+        self.upper_is_finite.then_some(&self.upper)
+    }
+
+    /// The leaf contains the place where the scan goes on. In a damaged tree it may not, and the
     /// scan would go round for ever.
     fn is_led_right(&self) -> bool {
-        let view = NodeView::from(&*self.image);
-        let (lower, upper) = (view.lower(), view.upper());
+        let (lower, upper) = (&self.lower[..], self.upper());
         match &self.next {
             Next::From(key, _) => lower <= &key[..] && upper.is_none_or(|upper| &key[..] < upper),
             // Nothing is below the empty key.
@@ -242,17 +280,16 @@ impl Cursor {
         }
     }
 
-    /// Finds the part of the copy that belongs to the scan, and where it goes on after it.
-    fn select(&self) -> Result<(usize, usize, Next), Restart> {
-        let node = NodeRef::from(PageRef::of_image(&self.image));
+    /// Finds the part of a leaf, whose fences are known, that belongs to the scan, and where it goes on
+    /// after it.
+    fn select(&self, node: NodeRef<'_>) -> Result<(usize, usize, Next), Restart> {
         let count = node.count();
         // Only keys between the fences can be searched for.
-        let view = NodeView::from(&*self.image);
         let position = |key: &[u8], after: bool| {
-            if key < view.lower() {
+            if key < &self.lower[..] {
                 return Ok(0);
             }
-            if view.upper().is_some_and(|upper| key >= upper) {
+            if self.upper().is_some_and(|upper| key >= upper) {
                 return Ok(count);
             }
             node.search(key).map(|found| found.position + usize::from(after && found.found))
@@ -275,14 +312,12 @@ impl Cursor {
             Next::Last => (low, high),
             Next::End => (0, 0),
         };
-        let mut fence = Vec::new();
-        let next = match self.direction {
-            Direction::Forward if high < count || !node.upper_fence_to(&mut fence)? => Next::End,
-            Direction::Forward => Next::From(fence, false),
-            Direction::Backward => {
-                node.lower_fence_to(&mut fence)?;
-                if low > 0 || fence.is_empty() { Next::End } else { Next::Below(fence) }
+        let next = match (self.direction, self.upper()) {
+            (Direction::Forward, Some(upper)) if high >= count => Next::From(upper.to_vec(), false),
+            (Direction::Backward, _) if low == 0 && !self.lower.is_empty() => {
+                Next::Below(self.lower.clone())
             }
+            _ => Next::End,
         };
         Ok((from, to, next))
     }

@@ -10,7 +10,9 @@
 
 use super::layout::*;
 use std::cmp::Ordering;
-use wattle_buffer::{PAGE_SIZE, PageId, PageKind, PageRef, Restart, TreeId, page::header};
+use wattle_buffer::{
+    PAGE_SIZE, PageId, PageImage, PageKind, PageRef, Restart, TreeId, page::header,
+};
 
 /// Where a key is, or would be inserted, in a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +22,9 @@ pub struct Search {
     /// Whether that record has the key.
     pub found: bool,
 }
+
+/// Part of the entries of a node, as a fraction, above which copying the page is faster than copying them.
+const WHOLE_SHARE: (usize, usize) = (3, 4);
 
 /// Bytes of a record that are brought near at most.
 const RECORD_NEAR: usize = 640;
@@ -347,6 +352,33 @@ impl<'p> NodeRef<'p> {
     pub fn value_to(self, position: usize, into: &mut Vec<u8>) -> Result<(), Restart> {
         let slot = self.slot(position);
         self.page.append_to(slot.offset(), slot.value_len(), into)
+    }
+
+    /// Copies the entries `from..to` to where they are in the page, with what reading them takes: header
+    /// and prefix. Most of the entries are copied with the whole page.
+    pub fn copy_entries(
+        self,
+        from: usize,
+        to: usize,
+        image: &mut PageImage,
+    ) -> Result<(), Restart> {
+        let entries = to.saturating_sub(from);
+        if entries * WHOLE_SHARE.1 > self.count() * WHOLE_SHARE.0 {
+            self.page.copy_image(image);
+            return Ok(());
+        }
+        let mut copy = |at: usize, len: usize| {
+            let range = at..at.saturating_add(len);
+            self.page.copy_to(at, image.0.get_mut(range).ok_or(Restart)?)
+        };
+        copy(0, HEADS)?;
+        copy(self.short(PREFIX_OFF), self.short(PREFIX_LEN))?;
+        copy(HEADS + 4 * from, 4 * entries)?;
+        copy(slots_at(self.capacity()) + 4 * from, 4 * entries)?;
+        for slot in (from..to).map(|position| self.slot(position)) {
+            copy(slot.offset(), slot.heap_len())?;
+        }
+        Ok(())
     }
 
     /// Appends the lower fence (inclusive; empty is minus infinity) to `into`.
