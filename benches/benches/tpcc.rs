@@ -1,0 +1,160 @@
+//! Performance bars of TPC-C: in memory, in look-ups of a `std::collections::BTreeMap` that are measured
+//! in between; and from a pool of a fraction of the data, `watt` and `random` in turn.
+//!
+//! `cargo bench -p wattle-benches --bench tpcc -- [part=memory|larger] [rounds=5] [seconds=10]
+//! [records=10000000] [warehouses=5|15] [pool=600MiB] [dir=.]`
+//!
+//! Every run is a process of its own that loads a new store, as `wattle tpcc` does.
+
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    hint::black_box,
+    path::Path,
+    process::{Command, ExitCode},
+    time::Instant,
+};
+use wattle_benches::{argument, median, text};
+use wattle_workloads::{key::fnv1a, rng::Rng};
+
+/// First argument of a process that is a run.
+const RUN: &str = "wattle";
+/// Look-ups of one calibration.
+const LOOKUPS: usize = 2_000_000;
+
+/// What a run printed.
+struct Run(serde_json::Value);
+
+impl Run {
+    /// Runs `wattle tpcc` with these arguments on a store below `dir`.
+    fn of(arguments: &str, dir: &Path) -> Run {
+        let folder = tempfile::tempdir_in(dir).expect("a folder for the store");
+        let mut command = Command::new(std::env::current_exe().expect("own path"));
+        command.args([RUN, "tpcc", "--format", "json", "--durability", "group", "--db"]);
+        command.arg(folder.path()).args(arguments.split(' '));
+        let output = command.output().expect("run");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments}: {error}");
+        Run(serde_json::from_slice(&output.stdout).expect("an object"))
+    }
+
+    fn number(&self, part: &str, name: &str) -> f64 {
+        self.0[part][name].as_f64().unwrap_or_else(|| panic!("there is no {part}.{name}"))
+    }
+
+    /// Transactions per second.
+    fn speed(&self) -> f64 {
+        self.number("run", "throughput")
+    }
+
+    /// Of all of the run, for each transaction.
+    fn per_transaction(&self, counter: &str) -> f64 {
+        self.number("buffer", counter) / self.number("run", "operations")
+    }
+}
+
+fn key(i: u64) -> [u8; 8] {
+    fnv1a(i).to_be_bytes()
+}
+
+/// Look-ups per second of uniformly random records of 120 bytes.
+fn calibrate(map: &BTreeMap<[u8; 8], [u8; 120]>, round: usize) -> f64 {
+    let mut rng = Rng::new(7, round as u64);
+    let keys: Vec<_> = (0..LOOKUPS).map(|_| key(rng.next_u64() % map.len() as u64)).collect();
+    let start = Instant::now();
+    for key in &keys {
+        black_box(*map.get(key).expect("found"));
+    }
+    LOOKUPS as f64 / start.elapsed().as_secs_f64()
+}
+
+fn in_memory(rounds: usize, seconds: usize, dir: &Path) {
+    let records = argument("records", 10_000_000) as u64;
+    let warehouses = argument("warehouses", 5);
+    let cases = [
+        ("group, 1 thread", "--threads 1", 0.058),
+        ("group, 2 threads", "--threads 2", 0.105),
+        ("log off, 1 thread", "--threads 1 --log off", 0.07),
+        ("log off, 2 threads", "--threads 2 --log off", 0.13),
+    ];
+    println!(
+        "{warehouses} warehouses, pool 2 GiB, {seconds} s; BTreeMap of {records} records of 8 + 120 \
+         bytes; {rounds} rounds, medians"
+    );
+    let map: BTreeMap<_, _> = (0..records).map(|i| (key(i), [i as u8; 120])).collect();
+    let mut look_ups = Vec::new();
+    let mut speeds = vec![Vec::new(); cases.len()];
+    let mut ratios = speeds.clone();
+    for round in 0..rounds {
+        for (case, (_, flags, _)) in cases.iter().enumerate() {
+            // The machine of the moment: before and after the run.
+            let before = calibrate(&map, 2 * round);
+            let flags =
+                format!("--warehouses {warehouses} --pool 2GiB --duration {seconds}s {flags}");
+            let speed = Run::of(&flags, dir).speed();
+            let now = (before + calibrate(&map, 2 * round + 1)) / 2.0;
+            look_ups.push(now);
+            speeds[case].push(speed);
+            ratios[case].push(speed / now);
+        }
+    }
+    println!("BTreeMap             {:9.0} look-ups/s", median(look_ups));
+    for ((name, _, bar), (speed, ratio)) in cases.iter().zip(speeds.into_iter().zip(ratios)) {
+        let (speed, ratio) = (median(speed), median(ratio));
+        println!("{name:20} {speed:9.0} transactions/s = {ratio:.4} of a look-up each (bar {bar})");
+    }
+}
+
+fn larger_than_memory(rounds: usize, seconds: usize, dir: &Path) {
+    let (warehouses, pool) = (argument("warehouses", 15), text("pool", "600MiB"));
+    println!(
+        "{warehouses} warehouses, pool {pool}, 2 threads of 64 tasks, {seconds} s; {rounds} rounds, \
+         medians"
+    );
+    let policies = ["watt", "random"];
+    let mut runs: [Vec<Run>; 2] = Default::default();
+    for _ in 0..rounds {
+        for (policy, runs) in policies.iter().zip(&mut runs) {
+            let flags = format!(
+                "--warehouses {warehouses} --pool {pool} --threads 2 --tasks 64 --affinity \
+                 --duration {seconds}s --policy {policy}"
+            );
+            runs.push(Run::of(&flags, dir));
+        }
+    }
+    let of = |of: &dyn Fn(&Run) -> f64| {
+        runs.each_ref().map(|runs| median(runs.iter().map(of).collect()))
+    };
+    let speed = of(&Run::speed);
+    let reads = of(&|run| run.per_transaction("pages_read"));
+    let writes = of(&|run| run.per_transaction("pages_written"));
+    for (i, policy) in policies.iter().enumerate() {
+        let (pages, speed) = (reads[i] + writes[i], speed[i]);
+        println!(
+            "{policy:7} {speed:7.0} transactions/s, {:.2} reads and {:.2} writes each: {:.0} pages/s",
+            reads[i],
+            writes[i],
+            pages * speed
+        );
+    }
+    let fewer = |pages: [f64; 2]| 100.0 * (1.0 - pages[0] / pages[1]);
+    println!(
+        "watt against random: {:.0} % fewer reads (bar 10), {:.0} % fewer writes (bar 25)",
+        fewer(reads),
+        fewer(writes)
+    );
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if arguments.first().is_some_and(|first| first == RUN) {
+        return wattle_workloads::cli::main(arguments);
+    }
+    let (rounds, seconds) = (argument("rounds", 5), argument("seconds", 10));
+    let dir = text("dir", ".");
+    match text("part", "memory").as_str() {
+        "larger" => larger_than_memory(rounds, seconds, Path::new(&dir)),
+        _ => in_memory(rounds, seconds, Path::new(&dir)),
+    }
+    ExitCode::SUCCESS
+}
