@@ -130,9 +130,6 @@ impl Tree {
         let mut round = Round::new(keys.len(), *done);
         let nodes = self.descend_all(keys, &mut round)?;
         for i in bits(round.active) {
-            NodeRef::from(nodes[i].page()).prefetch_record(keys[i].as_ref());
-        }
-        for i in bits(round.active) {
             value.clear();
             if self.pool.is_traced() {
                 nodes[i].record(|way| self.lead(Seek::At(keys[i].as_ref()), way));
@@ -156,16 +153,13 @@ impl Tree {
     /// With more than [`MULTI_GET`] keys.
     pub fn prefetch_step<K: AsRef<[u8]>>(&self, keys: &[K], done: &mut u32) -> Step<()> {
         let mut round = Round::new(keys.len(), *done);
-        let nodes = self.descend_all(keys, &mut round)?;
-        for i in bits(round.active) {
-            NodeRef::from(nodes[i].page()).prefetch_record(keys[i].as_ref());
-        }
+        self.descend_all(keys, &mut round)?;
         *done |= round.active;
         round.end()
     }
 
-    /// Takes the keys of a round from the root to their leaves, of which nothing is validated. What stops
-    /// one of them is noted in the round.
+    /// Takes the keys of a round from the root to their leaves, of which nothing is validated, and brings
+    /// their records near. What stops one of them is noted in the round.
     #[inline(always)]
     fn descend_all<'p, K: AsRef<[u8]>>(
         &'p self,
@@ -214,6 +208,9 @@ impl Tree {
                     _ => round.stop(i, Stop::Restart),
                 }
             }
+        }
+        for i in bits(round.active) {
+            NodeRef::from(nodes[i].page()).prefetch_record(keys[i].as_ref());
         }
         Ok(nodes)
     }

@@ -30,9 +30,9 @@ pub const CUSTOMERS: u16 = 3_000;
 pub const ORDERS: u32 = 3_000;
 /// The first of them that is not delivered after the load.
 pub const FIRST_UNDELIVERED: u32 = 2_101;
-/// The last number that an order can have, in three bytes. The specification wants ten million
-/// (clause 1.3).
-pub const LAST_ORDER: u32 = (1 << 24) - 2;
+/// The last number that an order can have: the number after it bounds scans. The specification wants ten
+/// million (clause 1.3).
+pub const LAST_ORDER: u32 = NEWEST - 1;
 /// Which keys and rows a store has: the number goes up when they change.
 pub const FORMAT: u32 = 2;
 /// Fewest and most lines of an order.
@@ -117,7 +117,8 @@ impl<T> Tables<T> {
     }
 }
 
-/// The number from which those of orders are counted down in the index by customer.
+/// The largest number of three bytes, from which those of orders are counted down in the index by
+/// customer.
 const NEWEST: u32 = (1 << 24) - 1;
 
 /// Longest key: that of the index on names.
