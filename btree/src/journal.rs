@@ -19,8 +19,14 @@ use crate::{
     tree::{Step, Stop},
     undo::Undo,
 };
-use std::{cell::RefCell, sync::Arc};
-use wattle_buffer::{Error, Exclusive, Gsn, PAGE_SIZE, PageId, PageImage, Pool, Result, Worker};
+use std::{
+    cell::{Cell, RefCell},
+    sync::Arc,
+};
+use wattle_buffer::{
+    Error, Exclusive, Gsn, Moment, Optimistic, PAGE_SIZE, PageId, PageImage, Pool, Result, TreeId,
+    Worker,
+};
 use wattle_wal::{AUTO, Appender, Kind, Log, Section};
 
 /// Where the changes of one session are logged.
@@ -62,6 +68,17 @@ pub struct Context {
     image: RefCell<Box<PageImage>>,
     /// Bytes that a change overwrites.
     pub(crate) scratch: RefCell<Vec<u8>>,
+    last: Cell<Option<LastLeaf>>,
+}
+
+/// The leaf that a session changed last. Those who write ascending keys, or all records of a parent,
+/// come back to it and need no descent.
+#[derive(Clone, Copy)]
+struct LastLeaf {
+    tree: TreeId,
+    moment: Moment,
+    /// The change before went to the same leaf: the next one may as well.
+    again: bool,
 }
 
 impl Context {
@@ -72,7 +89,24 @@ impl Context {
             journal,
             image: RefCell::new(PageImage::zeroed()),
             scratch: RefCell::new(Vec::with_capacity(256)),
+            last: Cell::new(None),
         }
+    }
+
+    /// The leaf that was changed last and before, unless somebody else has changed it since: as long as
+    /// its version stays, so do its place in the tree and its fences.
+    #[inline(always)]
+    pub(crate) fn last_leaf<'p>(&self, pool: &'p Pool, tree: TreeId) -> Option<Optimistic<'p>> {
+        let last = self.last.get().filter(|last| last.again && last.tree == tree)?;
+        pool.optimistic_since(last.moment)
+    }
+
+    /// A leaf of `tree` was changed, and is released next.
+    #[inline(always)]
+    pub(crate) fn note_leaf(&self, tree: TreeId, leaf: &Exclusive<'_>) {
+        let moment = leaf.release_moment();
+        let again = self.last.get().is_some_and(|last| last.moment.frame() == moment.frame());
+        self.last.set(Some(LastLeaf { tree, moment, again }));
     }
 
     /// See [`Journal::check_room`].

@@ -69,17 +69,17 @@ impl Tree {
         restarts: u32,
     ) -> Step<Written> {
         cx.check_room(false)?;
-        let path = self.descend(key, 0)?;
+        let node = self.leaf_of(cx, key)?;
         if self.pool.is_traced() {
             self.pool.record_way(|way| self.lead(Seek::At(key), way));
         }
-        let search = self.checked(&path.node, path.node_ref().search(key))?;
+        let search = self.checked(&node, NodeRef::from(node.page()).search(key))?;
         if !search.found && mode == Mode::Update {
-            path.node.validate()?;
-            self.track_absent(path.node);
+            node.validate()?;
+            self.track_absent(node);
             return Ok(Written::default());
         }
-        let mut leaf = path.node.upgrade()?;
+        let mut leaf = node.upgrade()?;
         let view = NodeView::from(leaf.bytes());
         let before = search.found.then(|| view.value(search.position));
         author.check(leaf.header(), key, before)?;
@@ -129,8 +129,20 @@ impl Tree {
             }
         }
         author.done(&leaf, key);
+        cx.note_leaf(self.id, &leaf);
         self.sample_contention(cx, leaf, key, search, restarts);
         Ok(Written { existed, orphan })
+    }
+
+    /// The leaf for `key`, where a session that writes one leaf after the other need not descend.
+    #[inline(always)]
+    fn leaf_of<'p>(&'p self, cx: &Context, key: &[u8]) -> Step<Optimistic<'p>> {
+        if let Some(node) = cx.last_leaf(&self.pool, self.id)
+            && self.checked(&node, NodeRef::from(node.page()).covers(key))?
+        {
+            return Ok(node);
+        }
+        Ok(self.descend(key, 0)?.node)
     }
 
     /// Replaces the value of a record, which may change its length. False: there is no room.
@@ -268,17 +280,17 @@ impl Tree {
         restarts: u32,
     ) -> Step<Result<bool, LargeValue>> {
         cx.check_room(false)?;
-        let path = self.descend(key, 0)?;
+        let node = self.leaf_of(cx, key)?;
         if self.pool.is_traced() {
             self.pool.record_way(|way| self.lead(Seek::At(key), way));
         }
-        let search = self.checked(&path.node, path.node_ref().search(key))?;
+        let search = self.checked(&node, NodeRef::from(node.page()).search(key))?;
         if !search.found {
-            path.node.validate()?;
-            self.track_absent(path.node);
+            node.validate()?;
+            self.track_absent(node);
             return Ok(Ok(false));
         }
-        let mut leaf = path.node.upgrade()?;
+        let mut leaf = node.upgrade()?;
         let view = NodeView::from(leaf.bytes());
         let before = view.value(search.position);
         author.check(leaf.header(), key, Some(before))?;
@@ -293,6 +305,7 @@ impl Tree {
         change(buffer);
         self.overwrite(cx, &mut leaf, search.position, key, buffer, author);
         author.done(&leaf, key);
+        cx.note_leaf(self.id, &leaf);
         self.sample_contention(cx, leaf, key, search, restarts);
         Ok(Ok(true))
     }

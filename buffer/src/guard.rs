@@ -82,6 +82,26 @@ impl<'p> Optimistic<'p> {
     }
 }
 
+/// A frame and a version of it: while the version is that, the frame holds what it held then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    frame: FrameId,
+    version: Version,
+}
+
+impl Moment {
+    /// The frame.
+    #[inline(always)]
+    pub fn frame(&self) -> FrameId {
+        self.frame
+    }
+
+    #[inline(always)]
+    pub(crate) fn is(&self, guard: &Optimistic<'_>) -> bool {
+        self.version == guard.version
+    }
+}
+
 /// The exclusive latch of a frame. Released when dropped.
 pub struct Exclusive<'p> {
     pub(crate) pool: &'p Pool,
@@ -198,6 +218,13 @@ impl<'p> Exclusive<'p> {
         if let Some(trace) = &self.pool.options.trace {
             trace.record_write(page);
         }
+    }
+
+    /// The moment at which the latch is released, if nothing changes from now on. See
+    /// [`Pool::optimistic_since`].
+    #[inline(always)]
+    pub fn release_moment(&self) -> Moment {
+        Moment { frame: self.frame, version: self.version.next(self.changed) }
     }
 
     /// Releases the latch and goes on optimistically from this moment.

@@ -31,7 +31,7 @@ pub use error::{Error, Result};
 pub use evictor::Background;
 pub use fault::{Fault, ReadTicket};
 pub use frame::{FrameHeader, FrameState};
-pub use guard::{Exclusive, Optimistic, Shared};
+pub use guard::{Exclusive, Moment, Optimistic, Shared};
 pub use ids::{FrameId, Gsn, PageId, TreeId};
 pub use latch::{Latch, Version};
 pub use page::{PAGE_SIZE, PageImage, PageKind, PageMut, PageRef, Restart};

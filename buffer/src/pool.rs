@@ -7,7 +7,7 @@ use crate::{
     evictor::Signal,
     fault::InFlight,
     frame::{FrameHeader, FrameState},
-    guard::{Exclusive, Optimistic, Shared},
+    guard::{Exclusive, Moment, Optimistic, Shared},
     ids::{FrameId, Gsn, PageId, TreeId},
     io::{ReadTarget, Storage, TargetOwner},
     memory::FrameMemory,
@@ -327,6 +327,17 @@ impl Pool {
         let header = self.memory.headers().get(frame.0 as usize).ok_or(Restart)?;
         let version = header.latch.optimistic();
         Ok(Optimistic { pool: self, header, page: self.page_ref(frame), frame, version })
+    }
+
+    /// Goes on with an optimistic read of a frame where it was left, if nobody has latched the frame
+    /// for a change since, or is just doing so.
+    #[inline(always)]
+    pub fn optimistic_since(&self, moment: Moment) -> Option<Optimistic<'_>> {
+        let frame = moment.frame();
+        let header = self.memory.headers().get(frame.0 as usize)?;
+        let version = header.latch.try_optimistic()?;
+        let guard = Optimistic { pool: self, header, page: self.page_ref(frame), frame, version };
+        moment.is(&guard).then_some(guard)
     }
 
     /// Latches a frame exclusively, waiting for other holders. Only for a caller that holds no

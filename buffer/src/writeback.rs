@@ -22,7 +22,7 @@ use crate::{
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 /// Pages after which a checkpoint looks at its pace.
-const CHECKPOINT_STEP: usize = 16;
+const CHECKPOINT_STEP: usize = 32;
 
 /// Writer threads of a pool: while one batch is on the device, the next is being copied.
 pub(crate) const WRITERS: usize = 2;
@@ -330,15 +330,15 @@ impl Pool {
     }
 
     /// Writes every page that has a change numbered below `limit` which is not on storage, through
-    /// the background writers, while everything else goes on. `pace` is called now and then with the
-    /// number of pages queued since the last call, and may sleep; it stops the work by an error.
+    /// the background writers, while everything else goes on. `pace` is called now and then with how
+    /// many of how many pages are dealt with, and may sleep; it stops the work by an error.
     ///
     /// # Errors
     /// The failure of the writers, when nothing can be written; what `pace` says.
     pub fn write_older(
         &self,
         limit: Gsn,
-        pace: &mut dyn FnMut(usize) -> Result<()>,
+        pace: &mut dyn FnMut(usize, usize) -> Result<()>,
     ) -> Result<u64> {
         let is_older = |frame: FrameId| {
             let header = self.header(frame);
@@ -346,7 +346,8 @@ impl Pool {
         };
         let frames = (0..self.frames() as u32).map(FrameId);
         let mut left: Vec<FrameId> = frames.filter(|frame| is_older(*frame)).collect();
-        let mut queued = 0;
+        let total = left.len();
+        let (mut queued, mut passed) = (0, 0);
         let mut idle_since = std::time::Instant::now();
         // Pages that become dirty later have later changes: nothing is added to the list.
         while !left.is_empty() {
@@ -354,19 +355,21 @@ impl Pool {
             let mut since_pace = 0;
             for frame in &left {
                 while !self.writes.has_room_for_checkpoint() {
-                    pace(std::mem::take(&mut since_pace))?;
+                    pace(passed, total)?;
                     crate::sync::sleep(Duration::from_micros(200));
                 }
+                passed = total.min(passed + 1);
                 // A page that another writes already, or that is latched, is looked at again.
                 if is_older(*frame) && queue_write(self, *frame, f32::NEG_INFINITY) {
                     queued += 1;
                     since_pace += 1;
                     if since_pace == CHECKPOINT_STEP {
-                        pace(std::mem::take(&mut since_pace))?;
+                        since_pace = 0;
+                        pace(passed, total)?;
                     }
                 }
             }
-            pace(since_pace)?;
+            pace(passed, total)?;
             left.retain(|frame| is_older(*frame));
             if left.len() < before {
                 idle_since = std::time::Instant::now();

@@ -9,7 +9,7 @@ use std::{
 use wattle::{Durability, IoKind, MIN_LOG_BYTES, Options, Tree};
 use wattle_buffer::{PageId, is_reserved_page};
 use wattle_tests::{
-    harness::{Device, assert_verified, rounds, small_pool},
+    harness::{Device, assert_verified, rounds, seed, small_pool},
     model::{ALL_KEYS, Client, Keys, Plan},
 };
 
@@ -64,6 +64,74 @@ fn run_in(device: &Device, options: Options, plan: Plan, steps: u64, lives: u64,
         drop(tree);
         engine.close().unwrap_or_else(|error| panic!("life {life}: {error}"));
     }
+}
+
+/// Writers of neighbouring keys stay at one leaf without a descent: whatever others do to the leaf
+/// meanwhile, every record must end up where a look-up finds it.
+#[test]
+fn a_leaf_that_others_split_merge_and_evict_between_two_writes_of_neighbours() {
+    let seed = seed();
+    println!("seed {seed}");
+    let mut random = SmallRng::seed_from_u64(seed);
+    let mut records = std::collections::BTreeMap::new();
+    let mut value = move |i: u32| vec![i as u8; random.random_range(1..300)];
+    let mut random = SmallRng::seed_from_u64(seed + 1);
+    let device = Device::memory();
+    let engine = device.open(options(48).durability(Durability::None)).expect("open");
+    let tree = engine.tree("model").expect("tree");
+    let (ours, theirs) = (engine.session().expect("session"), engine.session().expect("session"));
+    const UNIVERSE: u32 = 20_000;
+    let key = |i: u32| i.to_be_bytes();
+    for _ in 0..2_000 * rounds() {
+        // Even keys are ours, odd ones theirs.
+        let start = random.random_range(0..UNIVERSE / 2) * 2;
+        let run: Vec<u32> = (0..random.random_range(2..12)).map(|i| start + 2 * i).collect();
+        for i in run {
+            match random.random_range(0..4) {
+                0 => {
+                    let bytes = value(i);
+                    let same = |value: &mut [u8]| value.fill(i as u8);
+                    let found = ours.modify(&tree, &key(i), same).expect("modify");
+                    assert_eq!(found, records.contains_key(&i), "modify {i}");
+                    if !found {
+                        ours.insert(&tree, &key(i), &bytes).expect("insert");
+                        records.insert(i, bytes);
+                    }
+                }
+                1 => {
+                    let found = ours.remove(&tree, &key(i)).expect("remove");
+                    assert_eq!(found, records.remove(&i).is_some(), "remove {i}");
+                }
+                _ => {
+                    let bytes = value(i);
+                    ours.put(&tree, &key(i), &bytes).expect("put");
+                    records.insert(i, bytes);
+                }
+            }
+            match random.random_range(0..8) {
+                // A split, or an emptier leaf.
+                0 => (0..40).map(|j| i + 1 + 2 * j).for_each(|i| {
+                    let bytes = value(i);
+                    theirs.put(&tree, &key(i), &bytes).expect("put");
+                    records.insert(i, bytes);
+                }),
+                1 => (0..60).map(|j| (i + 1 + 2 * j).saturating_sub(60)).for_each(|i| {
+                    let found = theirs.remove(&tree, &key(i)).expect("remove");
+                    assert_eq!(found, records.remove(&i).is_some(), "remove {i}");
+                }),
+                // Other pages take its place in memory.
+                2 => (0..60).map(|_| random.random_range(0..UNIVERSE)).for_each(|i| {
+                    let found = theirs.get(&tree, &key(i)).expect("get");
+                    assert_eq!(found.as_ref(), records.get(&i));
+                }),
+                _ => {}
+            }
+        }
+    }
+    let expected = records.iter().map(|(i, value)| (key(*i).to_vec(), value.clone()));
+    let found = ours.scan(&tree).expect("scan").collect::<Result<Vec<_>, _>>().expect("entries");
+    assert_eq!(found, expected.collect::<Vec<_>>());
+    assert_verified(&engine);
 }
 
 fn plan(keys: Keys, universe: u32, clients: u32) -> Plan {

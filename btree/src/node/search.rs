@@ -130,6 +130,20 @@ impl<'p> NodeRef<'p> {
         self.page.prefetch(end);
     }
 
+    /// Whether `key` lies between the fences.
+    #[inline(always)]
+    pub fn covers(self, key: &[u8]) -> Result<bool, Restart> {
+        let compare = |at: usize, len: usize| {
+            let order = self.page.compare(self.short(at), &key[..len.min(key.len())])?;
+            Ok(order.then(len.cmp(&key.len())))
+        };
+        if compare(LOWER_OFF, self.short(LOWER_LEN))? == Ordering::Greater {
+            return Ok(false);
+        }
+        Ok(self.is_upper_infinite()
+            || compare(UPPER_OFF, self.short(UPPER_LEN))? == Ordering::Greater)
+    }
+
     /// Position of the first record whose key is not below `key`, and whether it has that key.
     #[inline(always)]
     pub fn search(self, key: &[u8]) -> Result<Search, Restart> {
