@@ -20,21 +20,23 @@
 //! regard what it was to write as written, so that the next one succeeds and proves nothing. The engine
 //! stops, and the store is recovered from the checkpoint before.
 //!
-//! A checkpoint begins when the log has grown by half of its limit since the last one began, and it
-//! is spread over about a quarter of the time in which the log grows by its limit. An idle store is
-//! checkpointed once after a while, so that it does not keep a log. When the device has no room for
+//! A checkpoint begins when the log has grown by half of its limit since the last one began. Its pages
+//! are written evenly over most of the time until the next one begins, if that takes as long as the
+//! last time; faster when the log grows faster, so that it does not grow beyond its limit. An idle store
+//! is checkpointed once after a while, so that it does not keep a log. When the device has no room for
 //! more log before that, a checkpoint that makes room comes at once: changes are refused until then.
+//! Nor does a checkpoint that somebody waits for take its time.
 
 use crate::{
     engine::Core,
     options::Options,
     store::{BitmapCopies, StoreState, Superblock},
 };
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -48,11 +50,36 @@ const LOOK: Duration = Duration::from_millis(20);
 const INTERVAL: Duration = Duration::from_secs(300);
 /// A checkpoint is spread over this time at most.
 const LONGEST: Duration = Duration::from_secs(60);
+/// Of the time until the next one, percent.
+const SPREAD_PERCENT: u32 = 70;
+
+/// How fast the pages of a checkpoint are written.
+#[derive(Clone, Copy, Debug)]
+struct Pace {
+    /// In this time.
+    time: Duration,
+    /// But before the log has grown by so many bytes.
+    room: u64,
+}
+
+impl Pace {
+    /// How long to wait when so many pages of all are dealt with, after some time in which the log has
+    /// grown by some bytes.
+    fn wait(self, (passed, total): (usize, usize), elapsed: Duration, grown: u64) -> Duration {
+        let progress = passed as f64 / total.max(1) as f64;
+        if progress * self.room as f64 <= grown as f64 {
+            return Duration::ZERO;
+        }
+        self.time.mul_f64(progress).saturating_sub(elapsed)
+    }
+}
 
 /// The checkpoints of an engine.
 pub(crate) struct Checkpoints {
     /// Held while one is made.
     state: Mutex<State>,
+    /// Threads that wait for that.
+    waiting: AtomicUsize,
     signal: Mutex<Signal>,
     wake: Condvar,
     limit: u64,
@@ -93,6 +120,7 @@ impl Checkpoints {
     pub fn new(block: Superblock, copies: BitmapCopies, end: LogEnd, options: &Options) -> Self {
         Checkpoints {
             state: Mutex::new(State { block, copies, end }),
+            waiting: AtomicUsize::new(0),
             signal: Mutex::default(),
             wake: Condvar::new(),
             limit: options.log_limit(),
@@ -142,19 +170,27 @@ impl Checkpoints {
         signal.stopping
     }
 
+    /// Waits for a checkpoint that is under way, which hurries.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let state = self.state.lock();
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        state
+    }
+
     /// The last superblock.
     pub fn block(&self) -> Superblock {
-        self.state.lock().block
+        self.lock().block
     }
 
     /// Looks at the last superblock while no checkpoint replaces it.
     pub fn look<T>(&self, look: impl FnOnce(&Superblock) -> T) -> T {
-        look(&self.state.lock().block)
+        look(&self.lock().block)
     }
 
     /// Keeps the log from where recovery begins now on, until the pin is dropped.
     pub fn pin(&self) -> Pin<'_> {
-        let state = self.state.lock();
+        let state = self.lock();
         let mut pins = self.pins.lock();
         pins.push(state.block.segment);
         Pin { checkpoints: self, segment: state.block.segment }
@@ -167,7 +203,7 @@ impl Checkpoints {
 
     /// The superblock and bitmaps of a store that was used without a log; all pages are written.
     pub fn store_unlogged(&self, core: &Core) -> Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.lock();
         let (words, capacity, _) = core.pool.allocator().snapshot();
         let sequence = state.block.sequence + 2;
         let groups: Vec<_> = (words.chunks(GROUP_WORDS).enumerate())
@@ -211,22 +247,18 @@ fn work(core: &Core) {
     let checkpoints = &core.checkpoints;
     let Some(log) = &core.log else { return };
     let mut last = (0u64, Instant::now());
-    let mut rate = (0u64, Instant::now(), 0f64);
     while !checkpoints.sleep(LOOK) {
         let bytes = log.stats().bytes_written;
-        if rate.1.elapsed() > Duration::from_secs(1) {
-            let grown = (bytes - rate.0) as f64 / rate.1.elapsed().as_secs_f64();
-            rate = (bytes, Instant::now(), grown);
-        }
         let grown = bytes - last.0;
         let due = grown >= checkpoints.limit / 2;
         let idle = grown > 0 && last.1.elapsed() > INTERVAL;
         let full = log.is_full() && core.checkpoint_shortens(log);
         if (due || idle || full) && core.failure().is_none() {
+            let time = (last.1.elapsed() * SPREAD_PERCENT / 100).min(LONGEST);
+            // The log of the last half of the limit is kept until the end.
+            let pace = Pace { time, room: checkpoints.limit / 100 * u64::from(SPREAD_PERCENT / 2) };
             last = (bytes, Instant::now());
-            let quarter = checkpoints.limit as f64 / 4.0 / rate.2.max(1.0);
-            let time = Duration::from_secs_f64(quarter.min(LONGEST.as_secs_f64()));
-            if let Err(error) = core.checkpoint((!full).then_some(time), 0) {
+            if let Err(error) = core.checkpoint((!full).then_some(pace), 0) {
                 if checkpoints.is_stopping() {
                     return;
                 }
@@ -267,10 +299,10 @@ impl Core {
         self.checkpoints.keep(log.segment_of(needed)) > log.oldest_segment()
     }
 
-    /// One checkpoint, see the module documentation, spread over `time`.
-    fn checkpoint(&self, time: Option<Duration>, flags: u8) -> Result<u64> {
+    /// One checkpoint, see the module documentation.
+    fn checkpoint(&self, pace: Option<Pace>, flags: u8) -> Result<u64> {
         let log = self.log.as_ref().expect("only with a log");
-        let mut state = self.checkpoints.state.lock();
+        let mut state = self.checkpoints.lock();
         // The one before may have failed in a way that cannot be undone.
         self.check_alive()?;
         let begun = Instant::now();
@@ -283,11 +315,10 @@ impl Core {
         let written = match flags {
             FINAL => self.pool.flush()?,
             _ => {
-                let total = self.pool.frames().max(1);
-                let mut queued = 0usize;
-                self.pool.write_older(limit, &mut |more| {
-                    queued += more;
-                    self.pace(time, begun, queued, total)
+                let grown = (log.stats().bytes_written, begun);
+                self.pool.write_older(limit, &mut |passed, total| match pace {
+                    Some(pace) => self.pace(pace, grown, (passed, total)),
+                    None => Ok(()),
                 })?
             }
         };
@@ -350,30 +381,50 @@ impl Core {
         synced
     }
 
-    /// Sleeps such that writing `total` pages takes `time`.
+    /// Sleeps until it is time for more pages. The checkpoint began when the log had some bytes.
     fn pace(
         &self,
-        time: Option<Duration>,
-        begun: Instant,
-        done: usize,
-        total: usize,
+        pace: Pace,
+        (bytes, begun): (u64, Instant),
+        pages: (usize, usize),
     ) -> Result<()> {
-        let Some(time) = time else { return Ok(()) };
-        if self.checkpoints.is_stopping() {
-            return Err(Error::Closed);
+        let checkpoints = &self.checkpoints;
+        let Some(log) = &self.log else { return Ok(()) };
+        loop {
+            if checkpoints.is_stopping() {
+                return Err(Error::Closed);
+            }
+            self.pool.allocator().settle(log.durable_epoch());
+            // Changes are refused until it has ended, or somebody waits for that.
+            let hurry = log.is_full() || checkpoints.waiting.load(Ordering::Relaxed) > 0;
+            let wait = pace.wait(pages, begun.elapsed(), log.stats().bytes_written - bytes);
+            if hurry || wait < Duration::from_millis(1) {
+                return Ok(());
+            }
+            if checkpoints.sleep(wait.min(LOOK)) {
+                return Err(Error::Closed);
+            }
         }
-        if self.log.as_ref().is_some_and(|log| log.is_full()) {
-            // Changes are refused until it has ended.
-            return Ok(());
-        }
-        let due = time.mul_f64(done as f64 / total as f64);
-        let early = due.saturating_sub(begun.elapsed());
-        if early > Duration::from_millis(1) && self.checkpoints.sleep(early.min(LOOK)) {
-            return Err(Error::Closed);
-        }
-        Ok(())
     }
 }
 
 /// The background threads of the pool have stopped.
 const FINAL: u8 = 1;
+
+#[cfg(test)]
+mod tests {
+    use super::Pace;
+    use std::time::Duration;
+
+    #[test]
+    fn pages_are_written_evenly_but_before_the_log_has_no_room() {
+        let (second, room) = (Duration::from_secs(1), 1000);
+        let pace = Pace { time: 10 * second, room };
+        assert_eq!(pace.wait((0, 100), Duration::ZERO, 0), Duration::ZERO);
+        assert_eq!(pace.wait((50, 100), 2 * second, 100), 3 * second);
+        assert_eq!(pace.wait((50, 100), 5 * second, 100), Duration::ZERO);
+        // The log grows twice as fast as the time goes by.
+        assert_eq!(pace.wait((50, 100), 2 * second, 500), Duration::ZERO);
+        assert_eq!(pace.wait((0, 0), Duration::ZERO, 0), Duration::ZERO);
+    }
+}

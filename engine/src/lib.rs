@@ -28,7 +28,7 @@ pub use backup::BackupReport;
 pub use catalog::MAX_TREE_NAME;
 pub use engine::{Engine, Tree};
 pub use log_dump::dump_log;
-pub use options::{MIN_LOG_BYTES, Options};
+pub use options::{MIN_LOG_BYTES, Options, default_log_bytes};
 pub use session::Session;
 pub use stats::{Stats, TreeStat};
 pub use store::{DATA_FILE, LOG_DIRECTORY, STORE_VERSION};

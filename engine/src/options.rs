@@ -7,6 +7,16 @@ use wattle_buffer::{Error, PageTrace, PoolOptions, Result, io::IoKind};
 /// Least limit of the log, bytes.
 pub const MIN_LOG_BYTES: u64 = 2 << 20;
 
+/// Limit of the log of an engine with this pool, where none is given: four times the pool, at least
+/// 1 GiB and at most 16 GiB.
+///
+/// After a checkpoint each page is logged whole when it is changed for the first time. If all of the pool
+/// is, that is half of the log between two checkpoints; with a smaller log it would be most of it, and
+/// every page would be written twice as often.
+pub fn default_log_bytes(pool_bytes: u64) -> u64 {
+    pool_bytes.saturating_mul(4).clamp(1 << 30, 16 << 30)
+}
+
 /// How to open an engine. Build it from [`Options::default`].
 ///
 /// ```
@@ -24,7 +34,7 @@ pub struct Options {
     pub(crate) create: bool,
     pub(crate) log: bool,
     pub(crate) durability: Durability,
-    pub(crate) log_bytes: u64,
+    pub(crate) log_bytes: Option<u64>,
     pub(crate) version_bytes: u64,
     pub(crate) atomic_pages: bool,
     pub(crate) page_trace: Option<PageTrace>,
@@ -42,7 +52,7 @@ impl Default for Options {
             create: true,
             log: true,
             durability: Durability::Sync,
-            log_bytes: 1 << 30,
+            log_bytes: None,
             version_bytes: 16 << 20,
             atomic_pages: false,
             page_trace: None,
@@ -111,10 +121,10 @@ impl Options {
     }
 
     /// Bytes of log that the engine aims to stay below by checkpoints, and so about what recovery
-    /// has to read: at least [`crate::MIN_LOG_BYTES`], default 1 GiB. A transaction that stays open
-    /// keeps the log from its first change on beyond that.
+    /// has to read: at least [`crate::MIN_LOG_BYTES`], default [`default_log_bytes`]. A transaction that
+    /// stays open keeps the log from its first change on beyond that.
     pub fn log_bytes(mut self, bytes: u64) -> Self {
-        self.log_bytes = bytes;
+        self.log_bytes = Some(bytes);
         self
     }
 
@@ -143,10 +153,9 @@ impl Options {
 
     /// Limits that the pool does not check.
     pub(crate) fn check(&self) -> Result<()> {
-        if self.log_bytes < MIN_LOG_BYTES {
+        if let Some(bytes) = self.log_bytes.filter(|bytes| *bytes < MIN_LOG_BYTES) {
             return Err(Error::InvalidOption(format!(
-                "log_bytes is at least {MIN_LOG_BYTES}, not {}",
-                self.log_bytes
+                "log_bytes is at least {MIN_LOG_BYTES}, not {bytes}"
             )));
         }
         if self.version_bytes < 1 << 20 {
@@ -161,9 +170,10 @@ impl Options {
 
     /// The limit of the log. One that is kept in memory takes no more of it than need be.
     pub(crate) fn log_limit(&self) -> u64 {
+        let bytes = self.log_bytes.unwrap_or_else(|| default_log_bytes(self.pool_bytes));
         match self.io {
-            IoKind::Memory => self.log_bytes.min(64 << 20),
-            _ => self.log_bytes,
+            IoKind::Memory => bytes.min(64 << 20),
+            _ => bytes,
         }
     }
 
