@@ -13,8 +13,8 @@ use wattle_buffer::Pool;
 
 use crate::driver::alarm;
 use crate::driver::store::{
-    Access, Client, Counters, Direction, NonePending, Pending, Stop, Store, StoreResult, Txn,
-    TxnResult,
+    Access, Client, Counters, Direction, NonePending, Pending, Queue, Stop, Store, StoreResult,
+    Turn, Txn, TxnResult,
 };
 
 /// An open engine.
@@ -246,6 +246,10 @@ impl Client for BlockingClient {
     async fn pause(&self) {
         std::thread::yield_now();
     }
+
+    async fn turn<'q>(&self, queue: &'q Queue) -> Turn<'q> {
+        queue.blocking_turn()
+    }
 }
 
 impl Txn for BlockingTxn<'_> {
@@ -410,6 +414,10 @@ impl Client for TaskClient {
 
     async fn pause(&self) {
         alarm::pause().await;
+    }
+
+    async fn turn<'q>(&self, queue: &'q Queue) -> Turn<'q> {
+        queue.turn().await
     }
 }
 

@@ -60,9 +60,10 @@ pub struct RunFlags {
     #[arg(long, value_enum, default_value_t = OnOff::On)]
     pub log: OnOff,
 
-    /// Bytes of log that checkpoints aim to stay below, with KiB, MiB or GiB.
-    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = units::some_size)]
-    pub log_limit: u64,
+    /// Bytes of log that checkpoints aim to stay below, with KiB, MiB or GiB. Default: four times the
+    /// pool, 1 to 16 GiB.
+    #[arg(long, value_name = "SIZE", value_parser = units::some_size)]
+    log_limit: Option<u64>,
 
     /// Page replacement policy, with its parameters as NAME:key=value,key=value.
     #[arg(long, value_name = "NAME", default_value = "watt")]
@@ -133,10 +134,10 @@ pub enum Format {
 impl RunFlags {
     /// Refuses what this version cannot do.
     pub fn check(&self) -> Result<(), Exit> {
-        if self.log_limit < wattle::MIN_LOG_BYTES {
+        if self.log_limit() < wattle::MIN_LOG_BYTES {
             return Err(Exit::Usage(format!(
                 "--log-limit {} is too small; at least {} bytes (2 MiB) are accepted",
-                self.log_limit,
+                self.log_limit(),
                 wattle::MIN_LOG_BYTES
             )));
         }
@@ -156,6 +157,11 @@ impl RunFlags {
             )));
         }
         Ok(())
+    }
+
+    /// Bytes of log that checkpoints aim to stay below.
+    pub fn log_limit(&self) -> u64 {
+        self.log_limit.unwrap_or_else(|| wattle::default_log_bytes(self.pool))
     }
 
     /// The workers.
@@ -180,7 +186,7 @@ impl RunFlags {
             .evictors(self.evictor_threads())
             .io(self.io.into())
             .log(self.log == OnOff::On)
-            .log_bytes(self.log_limit)
+            .log_bytes(self.log_limit())
             .durability(match self.durability {
                 Durability::Sync => wattle::Durability::Sync,
                 Durability::Group => wattle::Durability::Group,
@@ -214,7 +220,7 @@ impl RunFlags {
             warmup: self.warmup.as_secs_f64(),
             durability: self.durability,
             log: self.log,
-            log_limit: self.log_limit,
+            log_limit: self.log_limit(),
             policy: self.policy.clone(),
             evictors: self.evictor_threads(),
             io: self.io,

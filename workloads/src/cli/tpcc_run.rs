@@ -237,7 +237,7 @@ impl<S: Store> Session<'_, S> {
         let warehouses = u64::from(self.flags.warehouses);
         let data = warehouses * BYTES_PER_WAREHOUSE;
         let log = match run.log {
-            OnOff::On => run.log_limit.min(warehouses * LOG_BYTES_PER_WAREHOUSE),
+            OnOff::On => run.log_limit().min(warehouses * LOG_BYTES_PER_WAREHOUSE),
             OnOff::Off => 0,
         };
         let path = &self.home.path;
@@ -321,6 +321,7 @@ impl<S: Store> Session<'_, S> {
             affinity: flags.affinity,
             constants: Constants::of_run(meta.last_name_constant, &mut rng),
             seed: run.seed,
+            deliveries: Tpcc::<S::Table>::queues(flags.warehouses),
             skipped: AtomicU64::new(0),
         };
         let mut observer = |sample: &_| live.show(sample);

@@ -103,6 +103,30 @@ pub trait Client {
     fn is_paging(&self) -> bool;
     /// Lets others run: the other tasks of this thread, or other threads for a blocking client.
     async fn pause(&self);
+    /// Waits behind everyone who came to the queue earlier. The next one's turn begins when this one's
+    /// is dropped.
+    async fn turn<'q>(&self, queue: &'q Queue) -> Turn<'q>;
+}
+
+/// Where workers wait for each other, in the order in which they come.
+#[derive(Debug, Default)]
+pub struct Queue(tokio::sync::Mutex<()>);
+
+/// The time that a [`Queue`] gives to one worker.
+#[derive(Debug)]
+#[must_use = "it ends when it is dropped"]
+pub struct Turn<'q>(#[expect(dead_code, reason = "held")] tokio::sync::MutexGuard<'q, ()>);
+
+impl Queue {
+    /// Waits, without blocking the thread.
+    pub async fn turn(&self) -> Turn<'_> {
+        Turn(self.0.lock().await)
+    }
+
+    /// Waits, blocking the thread, which runs no tasks.
+    pub fn blocking_turn(&self) -> Turn<'_> {
+        Turn(self.0.blocking_lock())
+    }
 }
 
 /// What a transaction may do.

@@ -1,5 +1,6 @@
 //! Delivery (clause 2.7): the oldest order of each district of a warehouse that is not delivered yet.
-//! All ten are one transaction, and it runs at once instead of being queued.
+//! All ten are one transaction. Those to one warehouse are run one after the other
+//! ([`super::workload::Tpcc::queues`]), and latencies include the wait.
 
 use std::ops::ControlFlow;
 

@@ -6,15 +6,13 @@
 //! waits with rows changed. So with data larger than memory the rows are read first, as of a snapshot
 //! that nobody minds; the transaction itself then takes microseconds.
 
-use std::ops::ControlFlow;
-
 use super::delivery::oldest_order;
 use super::payment::find_customer;
 use super::request::{Delivery, NewOrder, Payment, Request};
 use super::rows::order;
-use super::schema::{DISTRICTS, Key, Table, Tables};
+use super::schema::{DISTRICTS, Key, LINES, Table, Tables};
 use super::workload::Halt;
-use crate::driver::store::{Direction, Txn};
+use crate::driver::store::Txn;
 
 /// Reads what `request` will change, if it changes anything; `found` is memory to use. Rows that are
 /// missing are left to the transaction to find out about.
@@ -38,9 +36,8 @@ async fn new_order<X: Txn>(
     request: &NewOrder,
 ) -> Result<(), Halt> {
     let lines = request.lines();
-    txn.read_many(tables.get(Table::Item), &request.item_keys()[..lines.len()], |_, _| ()).await?;
-    let stock = &request.stock_keys()[..lines.len()];
-    txn.read_many(tables.get(Table::Stock), stock, |_, _| ()).await?;
+    txn.prefetch(tables.get(Table::Item), &request.item_keys()[..lines.len()]).await?;
+    txn.prefetch(tables.get(Table::Stock), &request.stock_keys()[..lines.len()]).await?;
     let key = Key::customer(request.w, request.d, request.c);
     txn.read(tables.get(Table::Customer), &key, |_| ()).await?;
     Ok(())
@@ -63,16 +60,21 @@ async fn delivery<X: Txn>(
     tables: &Tables<X::Table>,
     &Delivery { w, .. }: &Delivery,
 ) -> Result<(), Halt> {
+    // All districts at once: what has to be read from the device, is read at the same time.
+    let mut orders = Vec::with_capacity(DISTRICTS.into());
     for d in 1..=DISTRICTS {
-        let Some(o) = oldest_order(txn, tables, (w, d)).await? else { continue };
-        let customer = |row: &[u8]| order::C_ID.get(row);
-        let c = txn.read(tables.get(Table::Order), &Key::order(w, d, o), customer).await?;
-        let (low, high) = (Key::order(w, d, o), Key::order(w, d, o + 1));
-        let visit = |_: &[u8], _: &[u8]| ControlFlow::Continue(());
-        txn.scan(tables.get(Table::OrderLine), &low, &high, Direction::Forward, visit).await?;
-        if let Some(c) = c {
-            txn.read(tables.get(Table::Customer), &Key::customer(w, d, c), |_| ()).await?;
-        }
+        orders.extend(oldest_order(txn, tables, (w, d)).await?.map(|o| (d, o)));
     }
+    let keys: Vec<_> = orders.iter().map(|&(d, o)| Key::order(w, d, o)).collect();
+    let mut customers = Vec::with_capacity(keys.len());
+    let look = |i: usize, row: Option<&[u8]>| {
+        customers.extend(row.map(|row| Key::customer(w, orders[i].0, order::C_ID.get(row))));
+    };
+    txn.read_many(tables.get(Table::Order), &keys, look).await?;
+    // The lines of an order are in one leaf or two.
+    let ends = |&(d, o)| [LINES.0, LINES.1].map(|line| Key::order_line(w, d, o, line));
+    let lines: Vec<_> = orders.iter().flat_map(ends).collect();
+    txn.prefetch(tables.get(Table::OrderLine), &lines).await?;
+    txn.prefetch(tables.get(Table::Customer), &customers).await?;
     Ok(())
 }

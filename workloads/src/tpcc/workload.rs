@@ -10,7 +10,7 @@ use super::schema::{Table, Tables};
 use super::{delivery, near, new_order, order_status, payment, stock_level};
 use crate::driver::failure::Failure;
 use crate::driver::measure::{Done, Workload};
-use crate::driver::store::{Access, Client, Stop, StoreError, Txn};
+use crate::driver::store::{Access, Client, Queue, Stop, StoreError, Txn};
 use crate::rng::Rng;
 
 /// Streams of random numbers below this belong to the load phase.
@@ -76,6 +76,8 @@ pub struct Tpcc<'a, T> {
     pub constants: Constants,
     /// Where randomness comes from.
     pub seed: u64,
+    /// For each warehouse, the Deliveries that wait for each other ([`Tpcc::queues`]).
+    pub deliveries: Box<[Queue]>,
     /// Districts in which a committed Delivery found nothing to deliver.
     pub skipped: AtomicU64,
 }
@@ -117,6 +119,13 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Tpcc<'_, T> {
         terminal.payments = terminal.payments.wrapping_add(1);
         let date = now();
         let mut conflicts = 0;
+        // Deliveries to one warehouse take the same orders: at once, all but one would fail.
+        let _turn = match &request {
+            Request::Delivery(delivery) => {
+                Some(client.turn(&self.deliveries[usize::from(delivery.w) - 1]).await)
+            }
+            _ => None,
+        };
         if client.is_paging() && !request.only_reads() {
             match self.bring_near(&request, terminal, client).await {
                 // A row is missing, or the snapshot is too old: the transaction will say so itself.
@@ -145,6 +154,12 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Tpcc<'_, T> {
 }
 
 impl<T: Sync> Tpcc<'_, T> {
+    /// The queues in which Deliveries wait, one for each warehouse (clause 2.7.2: they are queued for
+    /// deferred execution).
+    pub fn queues(warehouses: u16) -> Box<[Queue]> {
+        (0..warehouses).map(|_| Queue::default()).collect()
+    }
+
     /// Reads the rows of a transaction before it begins.
     async fn bring_near<C: Client<Table = T>>(
         &self,

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::task::{Context, Poll, Waker};
 
 use wattle_workloads::driver::store::{
-    Access, Client, Counters, Direction, NonePending, Stop, Store, StoreResult, Txn, TxnResult,
-    one_turn,
+    Access, Client, Counters, Direction, NonePending, Queue, Stop, Store, StoreResult, Turn, Txn,
+    TxnResult, one_turn,
 };
 
 pub type Map = RwLock<BTreeMap<Vec<u8>, Vec<u8>>>;
@@ -369,6 +369,10 @@ impl Client for MapClient {
         } else {
             std::thread::yield_now();
         }
+    }
+
+    async fn turn<'q>(&self, queue: &'q Queue) -> Turn<'q> {
+        if self.takes_turns { queue.turn().await } else { queue.blocking_turn() }
     }
 }
 
