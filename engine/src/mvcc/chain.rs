@@ -54,8 +54,9 @@ fn class_for(size: usize) -> usize {
 pub(super) const CHAIN_BYTES: usize = size_of::<Chain>() + 16 * 3 / 2 + 16;
 
 /// What the record was before the change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
+    #[default]
     Absent,
     Plain,
     Special,
@@ -96,6 +97,12 @@ impl By<'_> {
     }
 }
 
+impl Default for Writer {
+    fn default() -> Writer {
+        Writer::Done(0)
+    }
+}
+
 impl Writer {
     fn status(&self) -> Status {
         match self {
@@ -127,7 +134,7 @@ impl Writer {
 }
 
 /// One change of the record.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Version {
     pub writer: Writer,
     bytes: Bytes,
@@ -136,7 +143,8 @@ pub(super) struct Version {
     kind: Kind,
 }
 
-/// Memory for reuse, what was given last first: chains, and buffers by class. Each thread has its
+/// Memory for reuse, what was given last first: chains, which keep the buffer of their newest version,
+/// and buffers by class. Each thread has its
 /// own. A session drops most of the versions that it stored itself and soon (see [`super::Stored`]), so
 /// that its next ones lie in memory that its processor has at hand.
 #[derive(Debug, Default)]
@@ -164,20 +172,17 @@ impl Spare {
         SPARE.try_with(|spare| spare.set(Some(self))).ok();
     }
 
-    /// The bytes of a version.
+    /// Makes key and value the bytes of a version.
     #[inline]
-    fn joined(&mut self, key: &[u8], value: &[u8]) -> Bytes {
+    fn join(&mut self, bytes: &mut Bytes, key: &[u8], value: &[u8]) {
+        bytes.clear();
         let size = key.len() + value.len();
-        if size <= INLINE {
-            let mut bytes = [0; INLINE];
-            bytes[..key.len()].copy_from_slice(key);
-            bytes[key.len()..size].copy_from_slice(value);
-            return Bytes::from_buf_and_len(bytes, size);
+        if size > bytes.capacity() {
+            let small = std::mem::replace(bytes, Bytes::from_vec(self.buffer(size)));
+            self.give(small);
         }
-        let mut buffer = self.buffer(size);
-        buffer.extend_from_slice(key);
-        buffer.extend_from_slice(value);
-        Bytes::from_vec(buffer)
+        bytes.extend_from_slice(key);
+        bytes.extend_from_slice(value);
     }
 
     /// An empty buffer for so many bytes.
@@ -207,16 +212,30 @@ impl Spare {
     }
 
     /// Takes back the memory of a chain that is gone.
+    #[inline]
     pub fn give_chain(&mut self, mut chain: Box<Chain>) {
-        for version in chain.older.drain(..) {
-            self.give(version.bytes);
+        if !chain.older.is_empty() {
+            chain.older.drain(..).for_each(|version| self.give(version.bytes));
         }
-        self.give(std::mem::take(&mut chain.newest.bytes));
         if self.chains.len() < SPARE_CHAINS && chain.older.capacity() <= SPARE_LIST {
             // Lets go of the transaction.
             chain.newest.writer = Writer::Done(0);
+            let bytes = heap_bytes(&chain.newest.bytes);
+            if self.bytes + bytes <= SPARE_BYTES {
+                self.bytes += bytes;
+            } else {
+                chain.newest.bytes = Bytes::new();
+            }
             self.chains.push(chain);
         }
+    }
+
+    /// A chain to use again, with whatever it held.
+    #[inline]
+    fn chain(&mut self) -> Option<Box<Chain>> {
+        let chain = self.chains.pop()?;
+        self.bytes -= heap_bytes(&chain.newest.bytes);
+        Some(chain)
     }
 }
 
@@ -264,13 +283,28 @@ impl Version {
         before: Option<(&[u8], bool)>,
         spare: &mut Spare,
     ) -> Version {
-        let kind = match before {
+        let mut version = Version::default();
+        version.set(writer, key, before, spare);
+        version
+    }
+
+    /// Becomes another version, in the same memory.
+    #[inline]
+    fn set(
+        &mut self,
+        writer: By<'_>,
+        key: &[u8],
+        before: Option<(&[u8], bool)>,
+        spare: &mut Spare,
+    ) {
+        self.kind = match before {
             None => Kind::Absent,
             Some((_, false)) => Kind::Plain,
             Some((_, true)) => Kind::Special,
         };
-        let value = before.map_or(&[][..], |(value, _)| value);
-        Version { writer: writer.owned(), bytes: spare.joined(key, value), from: 0, kind }
+        self.writer = writer.owned();
+        self.from = 0;
+        spare.join(&mut self.bytes, key, before.map_or(&[][..], |(value, _)| value));
     }
 
     fn before(&self, key_len: u16) -> Option<(&[u8], bool)> {
@@ -303,28 +337,22 @@ impl Chain {
         spare: &mut Spare,
     ) -> Box<Chain> {
         let key_len = u16::try_from(key.len()).expect("keys are shorter than 64 KiB");
-        let newest = Version::new(writer, key, before, spare);
-        match spare.chains.pop() {
-            Some(mut chain) => {
-                let older = std::mem::take(&mut chain.older);
-                *chain = Chain { tree, key_len, older, ..Chain::of(newest) };
-                chain
-            }
-            None => Box::new(Chain { tree, key_len, ..Chain::of(newest) }),
-        }
-    }
-
-    fn of(newest: Version) -> Chain {
-        Chain {
-            tree: TreeId(0),
-            key_len: 0,
-            young: false,
-            pass: 0,
-            prune_above: PRUNE_ABOVE as u32,
-            due: 0,
-            newest,
-            older: Vec::new(),
-        }
+        let mut chain = spare.chain().unwrap_or_else(|| {
+            Box::new(Chain {
+                tree,
+                key_len,
+                young: false,
+                pass: 0,
+                prune_above: 0,
+                due: 0,
+                newest: Version::default(),
+                older: Vec::new(),
+            })
+        });
+        (chain.tree, chain.key_len, chain.young) = (tree, key_len, false);
+        (chain.pass, chain.prune_above, chain.due) = (0, PRUNE_ABOVE as u32, 0);
+        chain.newest.set(writer, key, before, spare);
+        chain
     }
 
     #[inline]
@@ -384,8 +412,7 @@ impl Chain {
             for version in self.older.drain(..) {
                 spare.give(version.bytes);
             }
-            spare.give(std::mem::take(&mut self.newest.bytes));
-            self.newest = Version::new(writer, key, before, spare);
+            self.newest.set(writer, key, before, spare);
             self.prune_above = PRUNE_ABOVE as u32;
             return;
         }

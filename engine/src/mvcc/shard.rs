@@ -143,6 +143,7 @@ impl Shard {
     }
 
     /// Drops the chain under a hash if nobody needs anything of it. Its item in a queue gets stale.
+    #[inline]
     pub fn drop_if_old(&mut self, hash: u64, horizon: u64, spare: &mut Spare) {
         if let Ok(entry) = self.table.find_entry(hash, |place| place.hash == hash)
             && entry.get().chain.is_old(horizon)

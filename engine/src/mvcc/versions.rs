@@ -33,12 +33,16 @@ use std::{
 };
 use wattle_buffer::TreeId;
 
-/// Number of shards, a power of two.
-const SHARDS: usize = 256;
+/// Shards for each core, so that two threads hardly ever want the same one. Not more: all of them pass
+/// through the caches of a core.
+const SHARDS_PER_CORE: usize = 16;
+/// Fewest and most shards, powers of two.
+const SHARDS: (usize, usize) = (32, 512);
 /// The table tells chains apart by the top seven bits and finds their place by the low ones.
 const SHARD_SHIFT: u32 = 48;
 
-const _: () = assert!(SHARDS.is_power_of_two() && SHARD_SHIFT + SHARDS.ilog2() <= 64 - 7);
+const _: () = assert!(SHARDS.0.is_power_of_two() && SHARDS.1.is_power_of_two());
+const _: () = assert!(SHARD_SHIFT + SHARDS.1.ilog2() <= 64 - 7);
 
 /// Whether a record may be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,8 +143,10 @@ pub(crate) struct Versions {
 impl Versions {
     /// An empty index.
     pub fn new() -> Versions {
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let shards = (cores * SHARDS_PER_CORE).next_power_of_two().clamp(SHARDS.0, SHARDS.1);
         Versions {
-            shards: (0..SHARDS).map(|_| Padded::default()).collect(),
+            shards: (0..shards).map(|_| Padded::default()).collect(),
             hasher: RandomState::default(),
             horizon: AtomicU64::new(0),
             pass: AtomicU64::new(0),
@@ -159,7 +165,7 @@ impl Versions {
 
     #[inline]
     fn padded(&self, hash: u64) -> &Padded {
-        &self.shards[(hash >> SHARD_SHIFT) as usize & (SHARDS - 1)]
+        &self.shards[(hash >> SHARD_SHIFT) as usize & (self.shards.len() - 1)]
     }
 
     #[inline]
