@@ -216,6 +216,7 @@ impl Spare {
     pub fn give_chain(&mut self, mut chain: Box<Chain>) {
         if !chain.older.is_empty() {
             chain.older.drain(..).for_each(|version| self.give(version.bytes));
+            chain.older_bytes = 0;
         }
         if self.chains.len() < SPARE_CHAINS && chain.older.capacity() <= SPARE_LIST {
             // Lets go of the transaction.
@@ -274,6 +275,8 @@ pub(super) struct Chain {
     pub newest: Version,
     /// The other versions, newest last. Holds no memory in a chain that was never longer than one.
     older: Vec<Version>,
+    /// Memory of their buffers: a hot record has many, and each push wants to know.
+    older_bytes: usize,
 }
 
 impl Version {
@@ -347,6 +350,7 @@ impl Chain {
                 due: 0,
                 newest: Version::default(),
                 older: Vec::new(),
+                older_bytes: 0,
             })
         });
         (chain.tree, chain.key_len, chain.young) = (tree, key_len, false);
@@ -374,9 +378,13 @@ impl Chain {
 
     /// Memory that it takes.
     pub fn bytes(&self) -> u64 {
-        let buffers: usize = self.older.iter().map(|version| heap_bytes(&version.bytes)).sum();
+        debug_assert_eq!(self.older_bytes, self.sum_older());
         let list = self.older.capacity() * size_of::<Version>();
-        (CHAIN_BYTES + heap_bytes(&self.newest.bytes) + buffers + list) as u64
+        (CHAIN_BYTES + heap_bytes(&self.newest.bytes) + self.older_bytes + list) as u64
+    }
+
+    fn sum_older(&self) -> usize {
+        self.older.iter().map(|version| heap_bytes(&version.bytes)).sum()
     }
 
     /// May `me` change the record?
@@ -412,11 +420,13 @@ impl Chain {
             for version in self.older.drain(..) {
                 spare.give(version.bytes);
             }
+            self.older_bytes = 0;
             self.newest.set(writer, key, before, spare);
             self.prune_above = PRUNE_ABOVE as u32;
             return;
         }
         let version = Version::new(writer, key, before, spare);
+        self.older_bytes += heap_bytes(&self.newest.bytes);
         self.older.push(std::mem::replace(&mut self.newest, version));
     }
 
@@ -432,6 +442,7 @@ impl Chain {
         let Some(version) = self.older.pop() else {
             return false;
         };
+        self.older_bytes -= heap_bytes(&version.bytes);
         spare.give(std::mem::replace(&mut self.newest, version).bytes);
         true
     }
@@ -530,6 +541,7 @@ impl Chain {
         for version in self.older.drain(..kept) {
             spare.give(version.bytes);
         }
+        self.older_bytes = self.sum_older();
         let len = self.len();
         self.prune_above = PRUNE_ABOVE.max(2 * len) as u32;
         if self.older.capacity() > 4 * PRUNE_ABOVE.max(len) {
