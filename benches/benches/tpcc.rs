@@ -2,7 +2,10 @@
 //! in between; and from a pool of a fraction of the data, `watt` and `random` in turn.
 //!
 //! `cargo bench -p wattle-benches --bench tpcc -- [part=memory|larger] [rounds=5] [seconds=10]
-//! [records=10000000] [warehouses=5|15] [pool=600MiB] [dir=.]`
+//! [records=10000000] [warehouses=5|15] [pool=600MiB] [log=LIMIT|off] [dir=.]`
+//!
+//! `log` is for the second part: the limit of the log instead of the default, as `16GiB`, or `off`.
+//! Checkpoints write what they must, whatever the policy.
 //!
 //! Every run is a process of its own that loads a new store, as `wattle tpcc` does.
 
@@ -107,9 +110,15 @@ fn in_memory(rounds: usize, seconds: usize, dir: &Path) {
 
 fn larger_than_memory(rounds: usize, seconds: usize, dir: &Path) {
     let (warehouses, pool) = (argument("warehouses", 15), text("pool", "600MiB"));
+    let log = text("log", "default");
+    let log_flags = match log.as_str() {
+        "default" => String::new(),
+        "off" => " --log off".to_owned(),
+        limit => format!(" --log-limit {limit}"),
+    };
     println!(
-        "{warehouses} warehouses, pool {pool}, 2 threads of 64 tasks, {seconds} s; {rounds} rounds, \
-         medians"
+        "{warehouses} warehouses, pool {pool}, log {log}, 2 threads of 64 tasks, {seconds} s; {rounds} \
+         rounds, medians"
     );
     let policies = ["watt", "random"];
     let mut runs: [Vec<Run>; 2] = Default::default();
@@ -117,7 +126,7 @@ fn larger_than_memory(rounds: usize, seconds: usize, dir: &Path) {
         for (policy, runs) in policies.iter().zip(&mut runs) {
             let flags = format!(
                 "--warehouses {warehouses} --pool {pool} --threads 2 --tasks 64 --affinity \
-                 --duration {seconds}s --policy {policy}"
+                 --duration {seconds}s --policy {policy}{log_flags}"
             );
             runs.push(Run::of(&flags, dir));
         }

@@ -21,8 +21,9 @@
 //! stops, and the store is recovered from the checkpoint before.
 //!
 //! A checkpoint begins when the log has grown by half of its limit since the last one began. Its pages
-//! are written evenly over most of the time until the next one begins, if that takes as long as the
-//! last time; faster when the log grows faster, so that it does not grow beyond its limit. An idle store
+//! are written evenly over half of the time until the next one begins, if that takes as long as the
+//! last time; faster when the log grows faster, so that it does not grow beyond its limit. They are not
+//! written at once, because many will be evicted meanwhile and need no other write. An idle store
 //! is checkpointed once after a while, so that it does not keep a log. When the device has no room for
 //! more log before that, a checkpoint that makes room comes at once: changes are refused until then.
 //! Nor does a checkpoint that somebody waits for take its time.
@@ -48,29 +49,31 @@ use wattle_wal::{GSN_COUNTER_BITS, Log, LogEnd};
 const LOOK: Duration = Duration::from_millis(20);
 /// A store with changes is checkpointed at least this often.
 const INTERVAL: Duration = Duration::from_secs(300);
-/// A checkpoint is spread over this time at most.
+/// A checkpoint takes this time at most.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Of the time until the next one, percent.
-const SPREAD_PERCENT: u32 = 70;
+/// Of the time, or the log, until the next one begins: what passes before pages are written, and until all
+/// of them are.
+const FROM: f64 = 0.35;
+const TO: f64 = 0.85;
 
-/// How fast the pages of a checkpoint are written.
+/// When the pages of a checkpoint are written.
 #[derive(Clone, Copy, Debug)]
 struct Pace {
-    /// In this time.
+    /// Until the next one begins, if that takes as long as last time.
     time: Duration,
-    /// But before the log has grown by so many bytes.
-    room: u64,
+    /// The log grows by so much until then.
+    bytes: u64,
 }
 
 impl Pace {
     /// How long to wait when so many pages of all are dealt with, after some time in which the log has
     /// grown by some bytes.
     fn wait(self, (passed, total): (usize, usize), elapsed: Duration, grown: u64) -> Duration {
-        let progress = passed as f64 / total.max(1) as f64;
-        if progress * self.room as f64 <= grown as f64 {
+        let due = FROM + (TO - FROM) * passed as f64 / total.max(1) as f64;
+        if grown as f64 >= self.bytes as f64 * due {
             return Duration::ZERO;
         }
-        self.time.mul_f64(progress).saturating_sub(elapsed)
+        self.time.mul_f64(due).saturating_sub(elapsed)
     }
 }
 
@@ -254,9 +257,7 @@ fn work(core: &Core) {
         let idle = grown > 0 && last.1.elapsed() > INTERVAL;
         let full = log.is_full() && core.checkpoint_shortens(log);
         if (due || idle || full) && core.failure().is_none() {
-            let time = (last.1.elapsed() * SPREAD_PERCENT / 100).min(LONGEST);
-            // The log of the last half of the limit is kept until the end.
-            let pace = Pace { time, room: checkpoints.limit / 100 * u64::from(SPREAD_PERCENT / 2) };
+            let pace = Pace { time: last.1.elapsed().min(LONGEST), bytes: checkpoints.limit / 2 };
             last = (bytes, Instant::now());
             if let Err(error) = core.checkpoint((!full).then_some(pace), 0) {
                 if checkpoints.is_stopping() {
@@ -418,13 +419,15 @@ mod tests {
 
     #[test]
     fn pages_are_written_evenly_but_before_the_log_has_no_room() {
-        let (second, room) = (Duration::from_secs(1), 1000);
-        let pace = Pace { time: 10 * second, room };
-        assert_eq!(pace.wait((0, 100), Duration::ZERO, 0), Duration::ZERO);
-        assert_eq!(pace.wait((50, 100), 2 * second, 100), 3 * second);
-        assert_eq!(pace.wait((50, 100), 5 * second, 100), Duration::ZERO);
-        // The log grows twice as fast as the time goes by.
-        assert_eq!(pace.wait((50, 100), 2 * second, 500), Duration::ZERO);
-        assert_eq!(pace.wait((0, 0), Duration::ZERO, 0), Duration::ZERO);
+        let second = Duration::from_secs(1);
+        let pace = Pace { time: 100 * second, bytes: 1000 };
+        // Nothing is written first.
+        assert_eq!(pace.wait((0, 100), Duration::ZERO, 0), 35 * second);
+        assert_eq!(pace.wait((0, 0), Duration::ZERO, 0), 35 * second);
+        assert_eq!(pace.wait((50, 100), 40 * second, 100), 20 * second);
+        assert_eq!(pace.wait((50, 100), 60 * second, 100), Duration::ZERO);
+        // The log grows faster than it did.
+        assert_eq!(pace.wait((50, 100), 40 * second, 600), Duration::ZERO);
+        assert_eq!(pace.wait((100, 100), 40 * second, 840), 45 * second);
     }
 }
