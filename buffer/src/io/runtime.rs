@@ -45,7 +45,7 @@ pub fn start_runtime<F: Future>(entries: u32, future: F) -> io::Result<F::Output
     }
     let entries = entries.clamp(1, MAX_ENTRIES);
     // One entry more is for the operation of `breathe`.
-    let runtime = new_runtime(entries + 1)?;
+    let runtime = with_setup(entries + 1, SUBMIT_EVERY, |builder| Runtime::new(builder))?;
     let session = Rc::new(Session::new(entries));
     SESSION.set(Some(Rc::clone(&session)));
     let running = Running { runtime: Some(runtime), session };
@@ -82,12 +82,17 @@ pub(super) fn inside_runtime() -> bool {
 
 /// Whether the kernel lets this process use io_uring: tries with a small ring.
 pub(super) fn probe() -> io::Result<()> {
-    with_setup(8, |_| Ok(()))
+    with_setup(8, 8, |_| Ok(()))
 }
 
-/// A runtime with a ring of `entries`.
+/// Reads of tasks that wait for each other before the kernel gets them. A runtime hands over all of them
+/// when it has nothing to do but wait, and before that whenever the queue is full: with a long queue the
+/// device would idle while tasks run, and the processor while it works.
+const SUBMIT_EVERY: u32 = 8;
+
+/// A runtime for so many operations at once, which the kernel gets together.
 pub(super) fn new_runtime(entries: u32) -> io::Result<Runtime> {
-    with_setup(entries, |builder| Runtime::new(builder))
+    with_setup(entries, entries, |builder| Runtime::new(builder))
 }
 
 /// Builder of rings with the best set-up that the kernel accepts, after it has built one that is
@@ -96,20 +101,26 @@ pub(super) fn new_runtime(entries: u32) -> io::Result<Runtime> {
 /// COOP_TASKRUN (Linux 5.19) spares the interrupts of completions. SINGLE_ISSUER with
 /// DEFER_TASKRUN, and IOPOLL, would be cheaper still, but tokio-uring 0.5 hangs with them: it
 /// waits in epoll, where those rings make no progress.
+///
+/// `entries` operations may be under way at once; of them, `submit` wait for each other at most.
 fn with_setup<T>(
     entries: u32,
+    submit: u32,
     make: impl FnOnce(&mut tokio_uring::Builder) -> io::Result<T>,
 ) -> io::Result<T> {
+    let entries = entries.max(1).next_power_of_two();
+    let submit = entries.min(submit);
     let mut ring = tokio_uring::uring_builder();
-    ring.setup_coop_taskrun();
-    if let Err(error) = ring.build(entries) {
+    ring.setup_coop_taskrun().setup_cqsize(2 * entries);
+    if let Err(error) = ring.build(submit) {
         if error.raw_os_error() != Some(libc::EINVAL) {
             return Err(error);
         }
         ring = tokio_uring::uring_builder();
-        ring.build(entries)?;
+        ring.setup_cqsize(2 * entries);
+        ring.build(submit)?;
     }
-    make(tokio_uring::builder().entries(entries).uring_builder(&ring))
+    make(tokio_uring::builder().entries(submit).uring_builder(&ring))
 }
 
 /// How far a session's runtime is.
