@@ -348,7 +348,8 @@ impl Pool {
         let mut left: Vec<FrameId> = frames.filter(|frame| is_older(*frame)).collect();
         let total = left.len();
         let (mut queued, mut passed) = (0, 0);
-        let mut idle_since = std::time::Instant::now();
+        // Since when no page could be written; not while the pace was the reason.
+        let mut idle_since = None;
         // Pages that become dirty later have later changes: nothing is added to the list.
         while !left.is_empty() {
             let before = left.len();
@@ -372,10 +373,11 @@ impl Pool {
             pace(passed, total)?;
             left.retain(|frame| is_older(*frame));
             if left.len() < before {
-                idle_since = std::time::Instant::now();
+                idle_since = None;
                 continue;
             }
-            if idle_since.elapsed() > self.options.stall_timeout {
+            let since = *idle_since.get_or_insert_with(std::time::Instant::now);
+            if since.elapsed() > self.options.stall_timeout {
                 let stalled = "pages could not be written for a checkpoint".to_string();
                 return Err(self.writes.last_error().unwrap_or(Error::Limit(stalled)));
             }

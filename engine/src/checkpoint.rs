@@ -251,7 +251,7 @@ fn work(core: &Core) {
     let Some(log) = &core.log else { return };
     let mut last = (0u64, Instant::now());
     while !checkpoints.sleep(LOOK) {
-        let bytes = log.stats().bytes_written;
+        let bytes = log.bytes_written();
         let grown = bytes - last.0;
         let due = grown >= checkpoints.limit / 2;
         let idle = grown > 0 && last.1.elapsed() > INTERVAL;
@@ -316,7 +316,7 @@ impl Core {
         let written = match flags {
             FINAL => self.pool.flush()?,
             _ => {
-                let grown = (log.stats().bytes_written, begun);
+                let grown = (log.bytes_written(), begun);
                 self.pool.write_older(limit, &mut |passed, total| match pace {
                     Some(pace) => self.pace(pace, grown, (passed, total)),
                     None => Ok(()),
@@ -398,7 +398,7 @@ impl Core {
             self.pool.allocator().settle(log.durable_epoch());
             // Changes are refused until it has ended, or somebody waits for that.
             let hurry = log.is_full() || checkpoints.waiting.load(Ordering::Relaxed) > 0;
-            let wait = pace.wait(pages, begun.elapsed(), log.stats().bytes_written - bytes);
+            let wait = pace.wait(pages, begun.elapsed(), log.bytes_written() - bytes);
             if hurry || wait < Duration::from_millis(1) {
                 return Ok(());
             }

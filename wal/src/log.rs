@@ -218,6 +218,11 @@ impl Log {
         }
     }
 
+    /// Bytes written to the device so far, as in [`Log::stats`].
+    pub fn bytes_written(&self) -> u64 {
+        self.shared.stats.lock().0.bytes_written
+    }
+
     /// Why the log takes nothing any more, if it failed.
     pub fn is_poisoned(&self) -> Option<String> {
         self.shared.waits.poisoned()
