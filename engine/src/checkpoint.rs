@@ -316,9 +316,9 @@ impl Core {
         let written = match flags {
             FINAL => self.pool.flush()?,
             _ => {
-                let grown = (log.bytes_written(), begun);
+                let start = (log.bytes_written(), begun);
                 self.pool.write_older(limit, &mut |passed, total| match pace {
-                    Some(pace) => self.pace(pace, grown, (passed, total)),
+                    Some(pace) => self.pace(pace, start, (passed, total)),
                     None => Ok(()),
                 })?
             }

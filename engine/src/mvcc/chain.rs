@@ -144,9 +144,9 @@ pub(super) struct Version {
 }
 
 /// Memory for reuse, what was given last first: chains, which keep the buffer of their newest version,
-/// and buffers by class. Each thread has its
-/// own. A session drops most of the versions that it stored itself and soon (see [`super::Stored`]), so
-/// that its next ones lie in memory that its processor has at hand.
+/// and buffers by class. Each thread has its own. A session drops most of the versions that it stored
+/// itself and soon (see [`super::Stored`]), so that its next ones lie in memory that its processor has at
+/// hand.
 #[derive(Debug, Default)]
 #[expect(clippy::vec_box, reason = "the boxes are what is reused")]
 pub(super) struct Spare {
@@ -214,10 +214,7 @@ impl Spare {
     /// Takes back the memory of a chain that is gone.
     #[inline]
     pub fn give_chain(&mut self, mut chain: Box<Chain>) {
-        if !chain.older.is_empty() {
-            chain.older.drain(..).for_each(|version| self.give(version.bytes));
-            chain.older_bytes = 0;
-        }
+        chain.drop_older(self);
         if self.chains.len() < SPARE_CHAINS && chain.older.capacity() <= SPARE_LIST {
             // Lets go of the transaction.
             chain.newest.writer = Writer::Done(0);
@@ -417,10 +414,7 @@ impl Chain {
         let newest = newest.expect("a record is not changed over an undecided change");
         if newest <= horizon {
             // Nobody needs any of the chain.
-            for version in self.older.drain(..) {
-                spare.give(version.bytes);
-            }
-            self.older_bytes = 0;
+            self.drop_older(spare);
             self.newest.set(writer, key, before, spare);
             self.prune_above = PRUNE_ABOVE as u32;
             return;
@@ -428,6 +422,15 @@ impl Chain {
         let version = Version::new(writer, key, before, spare);
         self.older_bytes += heap_bytes(&self.newest.bytes);
         self.older.push(std::mem::replace(&mut self.newest, version));
+    }
+
+    /// Drops all but the newest version.
+    #[inline]
+    fn drop_older(&mut self, spare: &mut Spare) {
+        if !self.older.is_empty() {
+            self.older.drain(..).for_each(|version| spare.give(version.bytes));
+            self.older_bytes = 0;
+        }
     }
 
     /// Whether a push has made the chain so long that it should be pruned. A chain that stays long

@@ -72,7 +72,7 @@ async fn delivery<X: Txn>(
     };
     txn.read_many(tables.get(Table::Order), &keys, look).await?;
     // The lines of an order are in one leaf or two.
-    let ends = |&(d, o)| [LINES.0, LINES.1].map(|line| Key::order_line(w, d, o, line));
+    let ends = |&(d, o)| [1, LINES.1].map(|line| Key::order_line(w, d, o, line));
     let lines: Vec<_> = orders.iter().flat_map(ends).collect();
     txn.prefetch(tables.get(Table::OrderLine), &lines).await?;
     txn.prefetch(tables.get(Table::Customer), &customers).await?;
