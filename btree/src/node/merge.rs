@@ -43,9 +43,13 @@ pub fn redistribute(nodes: &[NodeView<'_>], outs: &mut [PageImage]) -> Option<Ve
         .enumerate()
         .flat_map(|(node, view)| (0..view.count()).map(move |position| (node, position)))
         .collect();
+    let equally = distribute(nodes, &records, outs, true);
+    if equally.is_some() || outs.len() == 1 {
+        return equally;
+    }
     // When the longer fences of the equal distribution do not fit, filling the left leaves as far
     // as they go may still do.
-    distribute(nodes, &records, outs, true).or_else(|| distribute(nodes, &records, outs, false))
+    distribute(nodes, &records, outs, false)
 }
 
 fn distribute(
@@ -78,17 +82,32 @@ fn distribute(
         }
         // Every leaf needs a record on both sides of its upper fence.
         to = to.max(from + 1).min(records.len().saturating_sub(1));
-        loop {
-            if to <= from {
+        let mut try_to = |to: usize| -> Option<Vec<u8>> {
+            let separator = separator(nodes, records[to - 1], records[to]);
+            build(to, Some(&separator), out).ok().map(|()| separator)
+        };
+        if to <= from {
+            return None;
+        }
+        let mut separator = try_to(to);
+        if separator.is_none() {
+            // The most that fits, by halves: fewer records hardly ever take more room, so that little is
+            // missed.
+            let (mut fits, mut full) = (from, to);
+            while full - fits > 1 {
+                let middle = fits.midpoint(full);
+                match try_to(middle) {
+                    Some(_) => fits = middle,
+                    None => full = middle,
+                }
+            }
+            if fits == from {
                 return None;
             }
-            let separator = separator(nodes, records[to - 1], records[to]);
-            if build(to, Some(&separator), out).is_ok() {
-                separators.push(separator);
-                break;
-            }
-            to -= 1;
+            to = fits;
+            separator = try_to(to);
         }
+        separators.push(separator?);
         remaining -= records[from..to].iter().map(|record| len(*record)).sum::<usize>();
         from = to;
     }
