@@ -17,6 +17,11 @@ pub trait LogBarrier: Send + Sync {
     fn is_log(&self) -> bool {
         false
     }
+
+    /// The device is full: gives room back that the log only keeps for later. Whether there was any.
+    fn give_room_back(&self) -> bool {
+        false
+    }
 }
 
 /// No log: every page may be written at any time, and a crash may lose or mix changes.

@@ -136,8 +136,8 @@ impl Janitor {
     pub fn forget(&self) {
         let mut queue = self.queue.lock();
         queue.garbage.clear();
-        std::mem::forget(std::mem::take(&mut queue.abandoned));
-        std::mem::forget(std::mem::take(&mut queue.again));
+        queue.abandoned.clear();
+        queue.again.clear();
     }
 
     /// Transactions are left that could not be rolled back.

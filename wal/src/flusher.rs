@@ -265,6 +265,10 @@ impl Flusher {
 
 /// End of the longest run of whole records from `at` on that is at most `room` bytes long.
 fn whole_records(records: &[u8], at: usize, room: usize) -> usize {
+    if records.len() - at <= room {
+        // Without a look at the records, which another core has written.
+        return records.len();
+    }
     let mut end = at;
     while end < records.len() {
         let next = end + record::length(&records[end..]);

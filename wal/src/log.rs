@@ -269,6 +269,10 @@ impl Drop for Log {
 }
 
 impl LogBarrier for Log {
+    fn give_room_back(&self) -> bool {
+        segment::give_back(&*self.shared.storage, true)
+    }
+
     fn ensure_durable(&self, gsn: Gsn) -> Result<()> {
         let epoch = epoch_of(gsn);
         if self.durable_epoch() >= epoch {

@@ -1,4 +1,4 @@
-//! Segments: the next one is made ahead by a helper thread, old ones are removed by it.
+//! Segments: the next one is made ahead by a helper thread, old ones are given up by it.
 //!
 //! Making a segment means writing all of it, so it must not happen while commits wait. When the
 //! device has no room for another one the log is *full*: new changes are refused while there is
@@ -216,18 +216,26 @@ impl State {
 /// Body of the helper thread.
 pub(crate) fn run(shared: &Shared) {
     let (segments, storage) = (&shared.segments, &*shared.storage);
+    let mut retired = false;
     let mut state = segments.state.lock();
     while !state.ending {
         // 1. Old segments first: they may be the room for the next one.
         if let Some(number) = state.doomed() {
-            let removed = parking_lot::MutexGuard::unlocked(&mut state, || remove(storage, number));
-            match removed {
-                Ok(()) => state.list.retain(|known| known.number != number),
+            let given_up = || gone(number, storage.retire(number));
+            match parking_lot::MutexGuard::unlocked(&mut state, given_up) {
+                Ok(()) => {
+                    state.list.retain(|known| known.number != number);
+                    retired = true;
+                }
                 Err(error) => {
                     tracing::warn!(%error, "an old segment of the log stays for now");
                     state.keep = 0;
                 }
             }
+            continue;
+        }
+        if std::mem::take(&mut retired) {
+            parking_lot::MutexGuard::unlocked(&mut state, || give_back(storage, false));
             continue;
         }
         // 2. The next one, unless it is there.
@@ -264,13 +272,27 @@ pub(crate) fn run(shared: &Shared) {
             }
         }
     }
+    drop(state);
+    give_back(storage, true);
 }
 
-/// Removes a segment that may be gone already: creating or removing it can have failed when only its
-/// directory was still to be synced. Trying that again must not fail for ever. Old segments that a power
-/// cut brings back are given up once more.
+/// Gives room back that no segment needs. Whether there was any.
+pub(crate) fn give_back(storage: &dyn LogStorage, all: bool) -> bool {
+    storage.give_back(all).unwrap_or_else(|error| {
+        tracing::warn!(%error, "room that the log does not need stays taken");
+        false
+    })
+}
+
 fn remove(storage: &dyn LogStorage, number: u64) -> Result<()> {
-    match storage.remove(number) {
+    gone(number, storage.remove(number))
+}
+
+/// What came of removing a segment that may be gone already: creating or removing it can have failed when
+/// only its directory was still to be synced. Trying that again must not fail for ever. Old segments that
+/// a power cut brings back are given up once more.
+fn gone(number: u64, removed: io::Result<()>) -> Result<()> {
+    match removed {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(Error::io(format_args!("remove log segment {number}"), error))
         }

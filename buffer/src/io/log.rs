@@ -40,6 +40,19 @@ pub trait LogStorage: Send + Sync + 'static {
     /// Removes a segment, durably. One that does not exist is an error.
     fn remove(&self, segment: u64) -> io::Result<()>;
 
+    /// Gives up a segment, durably, as [`LogStorage::remove`] does; its room may be kept for segments
+    /// that are made later.
+    fn retire(&self, segment: u64) -> io::Result<()> {
+        self.remove(segment)
+    }
+
+    /// Gives room back to the device that [`LogStorage::retire`] kept: all of it, or some of what no
+    /// segment needed since the last call. Says whether there was any.
+    fn give_back(&self, all: bool) -> io::Result<bool> {
+        let _ = all;
+        Ok(false)
+    }
+
     /// Fills `into` with the bytes from `offset` on. Bytes beyond the end are an error.
     fn read(&self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<()>;
 

@@ -5,6 +5,10 @@
 //! the name of a segment always has its full length. Overwriting zeroes is what makes a sync cheap
 //! later: neither blocks nor extents of the file change.
 //!
+//! Files of segments that were given up become the next ones. Removing them would have the device
+//! discard their blocks: a gigabyte at the end of a checkpoint makes everybody's reads and writes wait
+//! for a second.
+//!
 //! Memory: pieces are borrowed for the call, and a runtime that is dropped, also by a panic, first
 //! waits for its operations.
 
@@ -34,8 +38,10 @@ const ZERO_BYTES: usize = 1 << 20;
 const ZERO_BYTES_BESIDE: usize = 64 << 10;
 /// Segments kept open: the current one, the next one, and those being read.
 const MAX_OPEN: usize = 4;
-/// Ending of a segment that is being made.
+/// Ending of a file that is no segment, or not yet: its bytes mean nothing.
 const UNFINISHED: &str = "new";
+/// Of the files that no segment needed for a while, one in so many is removed at a time.
+const SURPLUS: usize = 8;
 
 /// A directory of segment files.
 pub(super) struct FileLog {
@@ -43,6 +49,14 @@ pub(super) struct FileLog {
     ring: bool,
     /// Most recently used last.
     open: Mutex<Vec<(u64, Arc<SegmentFile>)>>,
+    spares: Mutex<Spares>,
+}
+
+/// Files to make segments of: their names are durably not those of segments.
+struct Spares {
+    paths: Vec<PathBuf>,
+    /// The least number of them since some were given back.
+    least: usize,
 }
 
 struct SegmentFile {
@@ -58,13 +72,20 @@ impl FileLog {
             fs::create_dir(directory)?;
             sync_directory(directory.parent().unwrap_or(directory))?;
         }
+        let mut paths = Vec::new();
         for entry in fs::read_dir(directory)? {
             let path = entry?.path();
             if path.extension().is_some_and(|ending| ending == UNFINISHED) {
-                fs::remove_file(path)?;
+                paths.push(path);
             }
         }
-        Ok(FileLog { directory: directory.to_path_buf(), ring, open: Mutex::new(Vec::new()) })
+        if !paths.is_empty() {
+            // A process that was killed may have renamed one and not made that durable.
+            sync_directory(directory)?;
+        }
+        let spares = Mutex::new(Spares { least: paths.len(), paths });
+        let (directory, open) = (directory.to_path_buf(), Mutex::new(Vec::new()));
+        Ok(FileLog { directory, ring, open, spares })
     }
 
     fn path(&self, segment: u64) -> PathBuf {
@@ -93,9 +114,38 @@ impl FileLog {
         Ok(Arc::clone(&open[open.len() - 1].1))
     }
 
+    /// A file `path` of `bytes` out of one that is to spare. Its bytes are anything.
+    fn reuse(&self, path: &Path, bytes: u64) -> io::Result<Option<File>> {
+        loop {
+            let mut spares = self.spares.lock();
+            let same = spares.paths.iter().position(|spare| spare == path);
+            let Some(at) = same.or(spares.paths.len().checked_sub(1)) else { return Ok(None) };
+            let spare = spares.paths.swap_remove(at);
+            spares.least = spares.least.min(spares.paths.len());
+            drop(spares);
+            // Whatever somebody did to it: there is always another way to make the segment.
+            let Ok(metadata) = fs::symlink_metadata(&spare) else { continue };
+            if !metadata.is_file() || metadata.len() != bytes {
+                fs::remove_file(&spare)?;
+                continue;
+            }
+            fs::rename(&spare, path)?;
+            return fs::OpenOptions::new().write(true).open(path).map(Some);
+        }
+    }
+
     /// Fills and syncs a file that has no segment's name yet.
-    fn fill(path: &Path, bytes: u64, piece: usize, pace: &mut dyn FnMut(u64)) -> io::Result<()> {
-        let file = File::create(path)?;
+    fn fill(
+        &self,
+        path: &Path,
+        bytes: u64,
+        piece: usize,
+        pace: &mut dyn FnMut(u64),
+    ) -> io::Result<()> {
+        let file = match self.reuse(path, bytes)? {
+            Some(file) => file,
+            None => File::create(path)?,
+        };
         let (file, _) = direct_or(path, file)?;
         let zeroes = LogBuffer::new(piece.min(bytes as usize));
         let mut at = 0;
@@ -122,7 +172,7 @@ impl FileLog {
             return Err(exists(segment));
         }
         let unfinished = path.with_extension(UNFINISHED);
-        let filled = FileLog::fill(&unfinished, bytes, piece, pace);
+        let filled = self.fill(&unfinished, bytes, piece, pace);
         if let Err(error) = filled.and_then(|()| fs::rename(&unfinished, &path)) {
             // A full device needs the room back.
             let _ = fs::remove_file(&unfinished);
@@ -166,6 +216,37 @@ impl LogStorage for FileLog {
         self.open.lock().retain(|(number, _)| *number != segment);
         fs::remove_file(self.path(segment))?;
         sync_directory(&self.directory)
+    }
+
+    fn retire(&self, segment: u64) -> io::Result<()> {
+        self.open.lock().retain(|(number, _)| *number != segment);
+        let path = self.path(segment);
+        let spare = path.with_extension(UNFINISHED);
+        fs::rename(path, &spare)?;
+        // Before it is overwritten: a power cut must not bring the segment back with other bytes.
+        sync_directory(&self.directory)?;
+        self.spares.lock().paths.push(spare);
+        Ok(())
+    }
+
+    fn give_back(&self, all: bool) -> io::Result<bool> {
+        let mut spares = self.spares.lock();
+        let surplus = if all { spares.paths.len() } else { spares.least.div_ceil(SURPLUS) };
+        let kept = spares.paths.len() - surplus;
+        let gone = spares.paths.split_off(kept);
+        spares.least = kept;
+        drop(spares);
+        for path in &gone {
+            match fs::remove_file(path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        if !gone.is_empty() {
+            // Only then others can have the blocks.
+            sync_directory(&self.directory)?;
+        }
+        Ok(!gone.is_empty())
     }
 
     fn read(&self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<()> {

@@ -65,13 +65,92 @@ fn segments_are_listed_until_they_are_removed() {
         assert!(log.remove(3).is_err());
         assert_eq!(log.segments().expect("a list"), [(1, BYTES), (12, BYTES)]);
         let Some(path) = path else { return };
-        // One that was being made when the process ended is not a segment, and goes.
-        fs::write(path.join(format!("{:016}.new", 13)), [0; 100]).expect("written");
+        // Those that were being made when the process ended are no segments. One of another size is of no
+        // use.
+        fs::write(path.join(format!("{:016}.new", 13)), [7; 100]).expect("written");
+        fs::write(path.join(format!("{:016}.new", 14)), [7; BYTES as usize]).expect("written");
         let log = open_log(IoKind::Threads, path).expect("a log");
         assert_eq!(log.segments().expect("a list"), [(1, BYTES), (12, BYTES)]);
-        assert_eq!(fs::read_dir(path).expect("a directory").count(), 2);
-        log.create(13, BYTES).expect("room");
+        for number in [13, 14] {
+            log.create(number, BYTES).expect("room");
+            assert_eq!(whole(&*log, number), [0; BYTES as usize]);
+        }
+        assert_eq!(log.segments().expect("a list").len(), 4);
+        assert_eq!(fs::read_dir(path).expect("a directory").count(), 4);
     });
+}
+
+/// All bytes of a segment.
+fn whole(log: &dyn LogStorage, segment: u64) -> Vec<u8> {
+    let mut bytes = vec![1; BYTES as usize];
+    log.read(segment, 0, &mut bytes).expect("read");
+    bytes
+}
+
+/// Makes a segment and writes all of it.
+fn used(log: &dyn LogStorage, segment: u64) {
+    log.create(segment, BYTES).expect("room");
+    let mut bytes = LogBuffer::new(BYTES as usize);
+    bytes.fill(segment as u8);
+    log.write(segment, &[(0, &bytes)]).expect("written");
+    log.sync(segment).expect("synced");
+}
+
+#[test]
+fn a_segment_that_was_given_up_is_gone_and_its_file_becomes_another_one() {
+    each(|log, path| {
+        used(log, 1);
+        used(log, 2);
+        let file = |name: &str| {
+            use std::os::unix::fs::MetadataExt;
+            path.map(|path| fs::metadata(path.join(name)).expect("a file").ino())
+        };
+        let first = file("0000000000000001.log");
+        log.retire(1).expect("given up");
+        assert_eq!(log.retire(1).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(log.read(1, 0, &mut [0]).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(log.segments().expect("a list"), [(2, BYTES)]);
+        log.create(3, BYTES).expect("room");
+        assert_eq!(log.segments().expect("a list"), [(2, BYTES), (3, BYTES)]);
+        assert_eq!(file("0000000000000003.log"), first, "the same file");
+        assert_eq!(whole(log, 3), [0; BYTES as usize]);
+        assert_eq!(whole(log, 2), [2; BYTES as usize]);
+        // Again, after it was used by a handle that knows the file.
+        log.retire(2).expect("given up");
+        log.retire(3).expect("given up");
+        used(log, 4);
+        assert_eq!(whole(log, 4), [4; BYTES as usize]);
+        assert_eq!(log.segments().expect("a list"), [(4, BYTES)]);
+    });
+}
+
+#[test]
+fn room_that_no_segment_needs_goes_back_to_the_device() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("log");
+    let log = open_log(IoKind::Threads, &path).expect("a log");
+    let files = || fs::read_dir(&path).expect("a directory").count();
+    (1..=20).for_each(|number| used(&*log, number));
+    (1..=19).for_each(|number| log.retire(number).expect("given up"));
+    assert_eq!(files(), 20);
+    assert!(!log.give_back(false).expect("nothing was there before"));
+    // Four are needed again: of the other fifteen, one in eight was of no use.
+    (21..=24).for_each(|number| used(&*log, number));
+    (20..=23).for_each(|number| log.retire(number).expect("given up"));
+    assert!(log.give_back(false).expect("some"));
+    assert_eq!(files(), 20 - 2 + 4 - 4);
+    // Slowly all of them.
+    for _ in 0..20 {
+        log.give_back(false).expect("some");
+    }
+    assert_eq!(files(), 4 - 3);
+    log.create(25, BYTES).expect("room");
+    log.retire(24).expect("given up");
+    // Another process finds what is to spare.
+    let log = open_log(IoKind::Threads, &path).expect("a log");
+    assert_eq!(files(), 2);
+    assert!(log.give_back(true).expect("all of it") && !log.give_back(true).expect("nothing"));
+    assert_eq!((files(), log.segments().expect("a list")), (1, vec![(25, BYTES)]));
 }
 
 #[test]
