@@ -70,6 +70,7 @@ pub fn run<T>(cx: &Context, mut step: impl FnMut(u32) -> Step<T>) -> Result<T> {
 #[cold]
 fn run_again<T>(cx: &Context, mut stop: Stop, mut step: impl FnMut(u32) -> Step<T>) -> Result<T> {
     let mut restarts = 0;
+    cx.worker.begin_waiting();
     loop {
         match stop {
             Stop::Restart => restarted(&cx.worker, &mut restarts),
@@ -130,6 +131,7 @@ impl Tree {
         id: TreeId,
         record: impl FnOnce(PageId, &mut dyn FnMut(&mut dyn Attachment)) -> Result<()>,
     ) -> Result<Tree> {
+        cx.worker.begin_waiting();
         cx.worker.resolve(Fault::Pages(1))?;
         let pool = cx.worker.pool();
         let (mut guard, root_page) = pool.new_page(&cx.worker, id);

@@ -125,7 +125,7 @@ pub enum Error {
     PoolExhausted {
         /// Frames of the pool.
         frames: usize,
-        /// How long the caller waited, milliseconds.
+        /// How long the caller waited, milliseconds, or the limit for a pool that frees none.
         waited_ms: u64,
         /// What holds the frames.
         why: String,

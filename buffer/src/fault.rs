@@ -97,6 +97,10 @@ impl InFlight {
         }
     }
 
+    fn is_loaded(&self, page: PageId) -> bool {
+        matches!(self.shard(page).lock().get(&page), Some(Entry::Loaded(_)))
+    }
+
     /// Registers a waiter; false when the page is no longer being read.
     fn wait(&self, page: PageId, waker: &Waker) -> bool {
         match self.shard(page).lock().get_mut(&page) {
@@ -255,6 +259,9 @@ impl Pool {
     /// Verifies what was read and hands the page to whoever wants it.
     fn finish_read(&self, target: ReadTarget, tree: TreeId) -> Result<()> {
         let (page, frame) = (target.page(), target.frame());
+        if let Some(why) = self.distrusted.get() {
+            return Err(Error::Poisoned(format!("page {page} is not read: {why}")));
+        }
         // On failure the target is dropped, which gives the frame and the entry back.
         page::verify(target.bytes(), page, tree)
             .and_then(|()| {
@@ -291,6 +298,7 @@ impl Worker {
     /// # Errors
     /// As [`Worker::resolve`].
     pub fn load_root(&self, page: PageId, tree: TreeId) -> Result<FrameId> {
+        self.begin_waiting();
         let frame = loop {
             let previous =
                 self.pool().in_flight.shard(page).lock().insert(page, Entry::Reading(Vec::new()));
@@ -332,10 +340,12 @@ impl Worker {
             }
             Fault::Wait(page) => {
                 self.counters().faults.add(1);
+                let failures = self.pool().frame_failures();
+                self.note_wait();
                 if self.pool().in_flight.wait(page, self.waker()) {
                     self.park();
                 }
-                Ok(())
+                self.ended_wait(page, failures)
             }
             Fault::Pages(count) => {
                 while !self.reserve(count)? {
@@ -369,6 +379,8 @@ impl Worker {
             }
             Fault::Wait(page) => {
                 self.counters().faults.add(1);
+                let failures = self.pool().frame_failures();
+                self.note_wait();
                 let mut registered = false;
                 std::future::poll_fn(|context| {
                     // Woken once, or not registered any more: the operation looks again.
@@ -379,7 +391,7 @@ impl Worker {
                     Poll::Pending
                 })
                 .await;
-                Ok(())
+                self.ended_wait(page, failures)
             }
             Fault::Pages(count) => {
                 while !self.reserve(count)? {
@@ -388,6 +400,16 @@ impl Worker {
                 Ok(())
             }
         }
+    }
+
+    /// The wait for a page that another reads has ended. When that one found no frame, we would not
+    /// find one either, and whoever waits for us neither.
+    fn ended_wait(&self, page: PageId, failures: u64) -> Result<()> {
+        let pool = self.pool();
+        if failures != pool.frame_failures() && !pool.in_flight.is_loaded(page) {
+            return Err(self.exhausted());
+        }
+        Ok(())
     }
 
     fn wait_frame(&self) -> Result<FrameId> {
@@ -404,10 +426,11 @@ impl Worker {
         let (waiting, failures) = self.pool().wait_for_frames(self.waker(), count);
         if waiting {
             self.counters().frame_waits.add(1);
+            self.note_wait();
             if self.pool().frame_failures() == failures {
                 self.park();
             }
-            if self.pool().frame_failures() != failures {
+            if self.pool().frame_failures() != failures || self.waited_too_long() {
                 return Err(self.exhausted());
             }
         }
@@ -424,13 +447,14 @@ impl Worker {
             failures = Some(seen);
             if waiting && self.pool().frame_failures() == seen {
                 self.counters().frame_waits.add(1);
+                self.note_wait();
                 Poll::Pending
             } else {
                 Poll::Ready(())
             }
         })
         .await;
-        if failures != Some(self.pool().frame_failures()) {
+        if failures != Some(self.pool().frame_failures()) || self.waited_too_long() {
             return Err(self.exhausted());
         }
         Ok(())

@@ -36,6 +36,7 @@ pub use ids::{FrameId, Gsn, PageId, TreeId};
 pub use latch::{Latch, Version};
 pub use page::{PAGE_SIZE, PageImage, PageKind, PageMut, PageRef, Restart};
 pub use pool::{MIN_FRAMES, MIN_POOL_BYTES, Pool, PoolOptions};
+pub use racy::prefetch_write;
 pub use swip::{Swip, Target};
 pub use trace::{PageAccess, PageTrace, TraceSink, Way};
 pub use upcalls::{LogBarrier, NoLog, PageOwner};

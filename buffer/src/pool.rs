@@ -20,7 +20,10 @@ use crate::{
     writeback::WriteQueue,
 };
 use crossbeam::utils::CachePadded;
-use std::{sync::Arc, time::Duration, time::Instant};
+use std::{
+    sync::{Arc, OnceLock},
+    time::{Duration, Instant},
+};
 
 /// Fewest frames of a pool: every tree needs its root, a path and a sibling, and the evictor some
 /// choice. The model checker wants a pool that one small tree fills.
@@ -65,6 +68,8 @@ pub struct Pool {
     pub(crate) storage: Arc<dyn Storage>,
     owner: Arc<dyn PageOwner>,
     pub(crate) barrier: Arc<dyn LogBarrier>,
+    /// See [`Pool::distrust_storage`].
+    pub(crate) distrusted: OnceLock<String>,
     pub(crate) signal: Signal,
     pub(crate) writes: WriteQueue,
     pub(crate) options: PoolOptions,
@@ -139,6 +144,7 @@ impl Pool {
             storage,
             owner,
             barrier,
+            distrusted: OnceLock::new(),
             signal: Signal::default(),
             writes: WriteQueue::new(options.write_concurrency),
             options,
@@ -453,7 +459,12 @@ impl Pool {
     /// # Errors
     /// [`Error::DiskFull`] when the device has no room.
     pub fn allocate_page(&self) -> Result<PageId> {
-        self.allocator.allocate(&*self.storage)
+        match self.allocator.allocate(&*self.storage) {
+            Err(Error::DiskFull { .. }) if self.barrier.give_room_back() => {
+                self.allocator.allocate(&*self.storage)
+            }
+            other => other,
+        }
     }
 
     pub(crate) fn free_page_id(&self, page: PageId) {
@@ -491,19 +502,27 @@ impl Pool {
         self.free.failures()
     }
 
+    /// What was written to storage may be lost: from now on no page is believed that is read from there,
+    /// because it may be an older one, with a good checksum. Pages in memory are right.
+    pub fn distrust_storage(&self, why: &str) {
+        // Whoever was first has said why.
+        let _ = self.distrusted.set(why.to_string());
+    }
+
     /// A background thread has ended by a panic: without it nothing may be waited for any more.
     pub(crate) fn poison(&self, why: &str) {
         tracing::error!(why, "the pool is poisoned");
         self.free.fail_for_ever(why);
     }
 
-    pub(crate) fn exhausted(&self) -> Error {
+    /// The error of an operation that waited for that long.
+    pub(crate) fn exhausted(&self, waited: Duration) -> Error {
         if let Some(why) = self.free.failed_for_ever() {
             return Error::Poisoned(why);
         }
         Error::PoolExhausted {
             frames: self.frames(),
-            waited_ms: self.options.stall_timeout.as_millis() as u64,
+            waited_ms: waited.max(self.options.stall_timeout).as_millis() as u64,
             why: match self.writes.last_error() {
                 Some(error) => format!("writes fail: {error}"),
                 None => "every frame is in use by operations or by open trees".to_string(),

@@ -431,6 +431,24 @@ pub fn prefetch(ptr: *const u8) {
     let _ = ptr;
 }
 
+/// Asks the processor to bring the cache line of `ptr` near in order to write it: another core that
+/// wrote it last need not be asked again. Any address is allowed. Worth it some hundred nanoseconds ahead.
+#[inline(always)]
+pub fn prefetch_write(ptr: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no effect on memory and faults on no address. Processors that do not
+    // have this one take it for no operation.
+    unsafe {
+        std::arch::asm!(
+            "prefetchw [{}]",
+            in(reg) ptr,
+            options(nostack, preserves_flags, readonly)
+        );
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = ptr;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

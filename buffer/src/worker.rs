@@ -11,10 +11,14 @@ use std::{
     cell::{Cell, RefCell},
     sync::Arc,
     task::{Wake, Waker},
+    time::{Duration, Instant},
 };
 
 /// Most frames that an operation may ask for at once: a root split needs two.
 pub const MAX_RESERVE: usize = 4;
+
+/// How many times as long as a stall an operation waits for its turn to have a frame.
+const FAIR_TURNS: u32 = 4;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
@@ -126,6 +130,8 @@ pub struct Worker {
     random: Cell<u64>,
     parker: Arc<Parker>,
     waker: Waker,
+    /// When the operation at hand waited first, for a frame or for another that reads its page.
+    waits_since: Cell<Option<Instant>>,
 }
 
 impl Worker {
@@ -140,6 +146,7 @@ impl Worker {
             random: Cell::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             waker: Waker::from(parker.clone()),
             parker,
+            waits_since: Cell::new(None),
             pool,
         }
     }
@@ -165,6 +172,28 @@ impl Worker {
         x ^= x << 17;
         self.random.set(x);
         x
+    }
+
+    /// An operation that cannot go on at once begins to wait, for whatever it lacks until its end.
+    pub fn begin_waiting(&self) {
+        self.waits_since.set(None);
+    }
+
+    pub(crate) fn note_wait(&self) {
+        if self.waits_since.get().is_none() {
+            self.waits_since.set(Some(Instant::now()));
+        }
+    }
+
+    fn waited(&self) -> Duration {
+        self.waits_since.get().map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    /// Frames come free, but others take them, or with them what the operation had before.
+    pub(crate) fn waited_too_long(&self) -> bool {
+        let (limit, waited) = (self.pool.options.stall_timeout, self.waited());
+        // While pages can be written it is a matter of turns.
+        waited > limit && (self.pool.writes.last_error().is_some() || waited > FAIR_TURNS * limit)
     }
 
     pub(crate) fn waker(&self) -> &Waker {
@@ -245,7 +274,7 @@ impl Worker {
 
     /// The error of an operation that cannot have a frame.
     pub(crate) fn exhausted(&self) -> Error {
-        self.pool.exhausted()
+        self.pool.exhausted(self.waited())
     }
 }
 

@@ -257,14 +257,16 @@ struct State {
     tree: Arc<btree::Tree>,
     next_tree: Arc<AtomicU32>,
     open: BTreeMap<String, Arc<OpenTree>>,
+    /// What is left of trees of which the drop failed on the way, with their entries.
+    half_dropped: BTreeMap<String, (Entry, OpenTree)>,
 }
 
 impl Catalog {
     pub fn new(forest: Arc<Forest>, tree: btree::Tree, next: TreeId) -> Catalog {
         let tree = Arc::new(tree);
         let next_tree = Arc::new(AtomicU32::new(next.0));
-        let open = BTreeMap::new();
-        let state = State { tree: tree.clone(), next_tree: next_tree.clone(), open };
+        let (open, half_dropped) = (BTreeMap::new(), BTreeMap::new());
+        let state = State { tree: tree.clone(), next_tree: next_tree.clone(), open, half_dropped };
         Catalog { state: Mutex::new(state), tree, forest, next_tree }
     }
 
@@ -383,6 +385,13 @@ impl Catalog {
         state.finish_drop(cx, &name, entry, open)
     }
 
+    /// Ends drops that failed while the store was open.
+    pub fn go_on_dropping(&self, cx: &Context) -> Result<()> {
+        let mut state = self.state.lock();
+        let names: Vec<String> = state.half_dropped.keys().cloned().collect();
+        names.iter().try_for_each(|name| state.go_on_dropping(cx, name))
+    }
+
     /// Ends drops that a crash interrupted.
     pub fn finish_drops(&self, core: &Core, cx: &Context) -> Result<()> {
         let mut state = self.state.lock();
@@ -473,7 +482,7 @@ impl Catalog {
         let mut garbage = Vec::new();
         for (chunks, large, owner) in listed {
             let Some(tree) = self.owner_of(core, cx, chunks)? else {
-                // A drop was interrupted when the chunks were gone and the list was not cleared yet.
+                // Earlier versions dropped the chunks first, and could be interrupted before the list.
                 let key = garbage_key(chunks, large);
                 run(cx, |_| self.tree.remove_step(cx, &key, &mut System))?;
                 continue;
@@ -657,9 +666,8 @@ impl State {
         }
         let Some(entry) = self.entry(cx, name)? else { return Ok(None) };
         if entry.dropping {
-            let what =
-                format!("the tree {name:?} could not be dropped completely; reopen the store");
-            return Err(Error::Limit(what));
+            self.go_on_dropping(cx, name)?;
+            return Ok(None);
         }
         let open = self.load(core, cx, forest, name, entry)?;
         Ok(Some(self.opened(open)))
@@ -739,37 +747,60 @@ impl State {
         mut entry: Entry,
         open: OpenTree,
     ) -> Result<()> {
-        if let Some(large) = open.large.into_inner() {
+        let OpenTree { tree, large, closed, .. } = open;
+        if let Some(LargeStore { tree: chunks, next_id }) = large.into_inner() {
             let without = Entry { chunks: TreeId(0), chunks_root: PageId(0), ..entry };
-            let id = large.tree.id();
-            let dropped = large.tree.drop_pages(cx, |above, attach| {
-                let mut author = Together { attach, above };
-                self.record_as(cx, name, without, Mode::Update, &mut author)
-            });
-            dropped.map_err(|(_, error)| error)?;
-            entry = without;
-            // What was to be cleared away is gone with the rest.
-            for (_, large, _) in
-                self.listed(cx, &self.tree)?.into_iter().filter(|(chunks, ..)| *chunks == id)
-            {
-                let key = garbage_key(id, large);
-                run(cx, |_| self.tree.remove_step(cx, &key, &mut System))?;
+            // First, because nobody knows of them when the tree of the chunks is gone.
+            let dropped = match self.unlist(cx, chunks.id()) {
+                Ok(()) => chunks.drop_pages(cx, |above, attach| {
+                    let mut author = Together { attach, above };
+                    self.record_as(cx, name, without, Mode::Update, &mut author)
+                }),
+                Err(error) => Err((chunks, error)),
+            };
+            if let Err((chunks, error)) = dropped {
+                let large = OnceLock::from(LargeStore { tree: chunks, next_id });
+                let left = OpenTree { name: name.to_string(), tree, large, closed };
+                self.half_dropped.insert(name.to_string(), (entry, left));
+                return Err(error);
             }
+            entry = without;
         }
-        let _ = entry;
         let key = tree_key(name);
-        let dropped = open.tree.drop_pages(cx, |above, attach| {
+        let dropped = tree.drop_pages(cx, |above, attach| {
             let mut author = Together { attach, above };
             let removed = run(cx, |_| self.tree.remove_step(cx, &key, &mut author))?;
             assert!(removed.0.existed, "a tree that is dropped is in the catalog");
             Ok(())
         });
-        dropped.map_err(|(_, error)| error)?;
+        if let Err((tree, error)) = dropped {
+            let left = OpenTree { name: name.to_string(), tree, large: OnceLock::new(), closed };
+            self.half_dropped.insert(name.to_string(), (entry, left));
+            return Err(error);
+        }
         // The record is gone already; a merge that fails only leaves a leaf emptier.
         if let Err(error) = run(cx, |_| self.tree.merge_step(cx, &key, 0)) {
             tracing::warn!(%error, "a leaf of the catalog could not be merged");
         }
         tracing::info!(tree = name, "dropped");
+        Ok(())
+    }
+
+    /// Ends the drop of a tree that has failed before.
+    fn go_on_dropping(&mut self, cx: &Context, name: &str) -> Result<()> {
+        let Some((entry, open)) = self.half_dropped.remove(name) else {
+            let what = format!("the tree {name:?} is being dropped, but is not in memory");
+            return Err(Error::corruption(self.tree.root_page(), what));
+        };
+        self.finish_drop(cx, name, entry, open)
+    }
+
+    /// Takes the large values of a tree off the list of those to be cleared away.
+    fn unlist(&self, cx: &Context, chunks: TreeId) -> Result<()> {
+        for (_, large, _) in self.listed(cx, &self.tree)?.into_iter().filter(|of| of.0 == chunks) {
+            let key = garbage_key(chunks, large);
+            run(cx, |_| self.tree.remove_step(cx, &key, &mut System))?;
+        }
         Ok(())
     }
 

@@ -377,7 +377,9 @@ impl Core {
     pub fn sync_pages(&self) -> Result<()> {
         let synced = self.file.sync();
         if let Err(error) = &synced {
-            self.poison(&format!("what was written may be lost: {error}"));
+            let why = format!("what was written may be lost: {error}");
+            self.pool.distrust_storage(&why);
+            self.poison(&why);
         }
         synced
     }

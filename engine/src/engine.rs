@@ -16,7 +16,7 @@ use crate::{
     stats::{Stats, TreeStat},
     store::{InUse, StoreFile, StoreState, Superblock},
     transaction::Transaction,
-    txn::{Durability, TxnOptions},
+    txn::{Durability, Registry, TxnOptions},
     verify::{self, VerifyReport},
 };
 use parking_lot::{Mutex, RwLock};
@@ -25,7 +25,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
 };
 use wattle_btree::{self as btree, Context, Forest, Journal};
@@ -61,7 +61,7 @@ pub(crate) struct Core {
     pub idle: Mutex<Vec<Box<SessionState>>>,
     pub file: Arc<StoreFile>,
     pub barrier: Arc<Barrier>,
-    numbers: AtomicU64,
+    pub handles: Registry,
     undo_directory: Option<PathBuf>,
     poisoned: AtomicBool,
     why_poisoned: Mutex<Option<String>>,
@@ -85,6 +85,10 @@ impl LogBarrier for Barrier {
 
     fn is_log(&self) -> bool {
         self.log.get().is_some()
+    }
+
+    fn give_room_back(&self) -> bool {
+        self.log.get().is_some_and(|log| log.give_room_back())
     }
 }
 
@@ -174,11 +178,6 @@ impl Core {
     /// The error of a snapshot whose versions were given up.
     pub fn too_old(&self) -> Error {
         crate::txn::too_old(self)
-    }
-
-    /// A number for a transaction.
-    pub fn next_number(&self) -> u64 {
-        self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
     /// An undo buffer, which goes to a file beside the store when it gets large.
@@ -458,7 +457,7 @@ impl Engine {
             undo_directory: file.directory(),
             file,
             barrier,
-            numbers: AtomicU64::new(1),
+            handles: Registry::default(),
             poisoned: AtomicBool::new(false),
             why_poisoned: Mutex::default(),
             background: Mutex::new(opening.done()),
@@ -522,7 +521,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::TreeInUse`], [`Error::ForeignTree`], failed I/O: what is left of the tree is dropped
-    /// when the store is opened again.
+    /// when its name is used next, by [`Engine::verify`], or when the store is opened again.
     pub fn drop_tree(&self, tree: Tree) -> Result<()> {
         self.core.check_tree(&tree)?;
         self.core.check_alive()?;
@@ -728,8 +727,8 @@ impl Core {
         }
     }
 
-    /// Before a tree is dropped or renamed: the janitor must not hold on to it. Gives what it is to
-    /// clear away in the tree.
+    /// Before a tree is dropped or renamed: neither janitor nor sessions must hold on to it. Gives what
+    /// the janitor is to clear away in the tree.
     fn let_go(&self, cx: &Context, tree: &Arc<OpenTree>) -> Kept {
         if self.janitor.is_stuck() {
             // Perhaps with a transaction that changed the tree.
@@ -738,6 +737,7 @@ impl Core {
             // The last round may still hold on to what it took from the list.
             drop(self.janitor.pause());
         }
+        self.handles.release(tree);
         self.janitor.take_of(tree)
     }
 }

@@ -95,6 +95,7 @@ pub(crate) async fn run_again<R: Resolve, T>(
     mut step: impl FnMut(u32) -> Step<T>,
 ) -> Result<T> {
     let mut restarts = 0u32;
+    session.cx().worker.begin_waiting();
     loop {
         match stop {
             Stop::Restart => btree::restarted(&session.cx().worker, &mut restarts),
@@ -206,7 +207,7 @@ async fn auto_record<R: Resolve>(
     mode: Mode,
 ) -> Result<Auto> {
     let (core, cx) = (session.core(), session.cx());
-    let mut author = AutoAuthor::new(core, tree, session.take_before());
+    let mut author = AutoAuthor::new(core, tree, key, session.take_before());
     let mut attempt = 0;
     let mut since: Option<Instant> = None;
     let outcome = loop {
@@ -267,7 +268,7 @@ pub(crate) async fn modify<R: Resolve>(
     session.core().check_change(tree)?;
     check_key(key)?;
     let (core, cx) = (session.core(), session.cx());
-    let mut author = AutoAuthor::new(core, &tree.open, session.take_before());
+    let mut author = AutoAuthor::new(core, &tree.open, key, session.take_before());
     let modified = persist(session, async || {
         run(session, |restarts| {
             tree.open.tree.modify_step(cx, key, buffer, change, &mut author, restarts)
@@ -519,7 +520,7 @@ async fn record_in<R: Resolve>(
     mode: Mode,
 ) -> Result<Written> {
     let (core, cx) = (session.core(), session.cx());
-    let mut author = TxnAuthor::new(core, txn, tree);
+    let mut author = TxnAuthor::new(core, txn, tree, key);
     let outcome =
         run(session, |restarts| tree.tree.write_step(cx, key, value, mode, &mut author, restarts))
             .await;
@@ -565,7 +566,7 @@ pub(crate) async fn modify_in<R: Resolve>(
     check_key(key)?;
     note_point(txn, tree, key);
     let (core, cx) = (session.core(), session.cx());
-    let mut author = TxnAuthor::new(core, txn, &tree.open);
+    let mut author = TxnAuthor::new(core, txn, &tree.open, key);
     let modified = run(session, |restarts| {
         tree.open.tree.modify_step(cx, key, buffer, change, &mut author, restarts)
     })

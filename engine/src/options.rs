@@ -94,8 +94,9 @@ impl Options {
         self
     }
 
-    /// How long an operation may wait for a frame without any progress before it fails with
-    /// [`crate::Error::PoolExhausted`]. Default 10 s.
+    /// How long an operation waits for frames before it fails with [`crate::Error::PoolExhausted`],
+    /// when none comes free or when pages cannot be written. Where frames come free, but others
+    /// take them, it waits four times as long for its turn. Default 10 s.
     pub fn stall_timeout(mut self, limit: Duration) -> Self {
         self.stall_timeout = limit;
         self

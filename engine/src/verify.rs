@@ -53,6 +53,7 @@ impl Reached {
 pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
     let cx = core.context();
     // Garbage goes before it is counted as lost, as far as no snapshot holds it.
+    core.catalog.go_on_dropping(&cx)?;
     core.sync_log()?;
     core.janitor_round(&cx);
     let (_paused, _quiet) = (core.janitor.pause(), core.pool.quiet());

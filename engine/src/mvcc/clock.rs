@@ -25,9 +25,11 @@ use std::sync::{
     Arc,
     atomic::{
         AtomicU64,
-        Ordering::{Release, SeqCst},
+        Ordering::{Relaxed, Release, SeqCst},
     },
 };
+
+use wattle_buffer::prefetch_write;
 
 /// Time before the first commit.
 const START: u64 = 1;
@@ -49,6 +51,12 @@ impl Clock {
     #[inline]
     pub fn now(&self) -> u64 {
         self.now.load(SeqCst)
+    }
+
+    /// A commit time will be drawn in a moment.
+    #[inline]
+    pub fn approach(&self) {
+        prefetch_write(std::ptr::from_ref(self).cast());
     }
 
     /// Draws a commit time: unique, and above every snapshot opened before.
@@ -84,9 +92,23 @@ pub(crate) struct Slot {
     writer_since: AtomicU64,
     /// Log epoch before the first record, 0 for none.
     first_epoch: AtomicU64,
+    /// Which slot it is, and how many transactions had it: a number that no other transaction has,
+    /// without a line that all of them share.
+    index: u64,
+    used: AtomicU64,
 }
 
+/// Transactions of one slot that can be told apart.
+const USED_BITS: u32 = 40;
+
 impl Slot {
+    /// A number for a transaction of this slot; for its owner.
+    pub fn next_number(&self) -> u64 {
+        let used = self.used.load(Relaxed);
+        self.used.store(used + 1, Relaxed);
+        self.index << USED_BITS | used
+    }
+
     /// Opens a snapshot and gives its time: all commits up to it are visible.
     #[inline]
     pub fn open(&self, clock: &Clock) -> u64 {
@@ -221,7 +243,7 @@ impl Snapshots {
         if let Some(slot) = slots.free.pop() {
             return slot;
         }
-        let slot = Arc::new(Slot::default());
+        let slot = Arc::new(Slot { index: slots.all.len() as u64, ..Slot::default() });
         slots.all.push(slot.clone());
         slot
     }

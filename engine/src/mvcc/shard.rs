@@ -7,6 +7,9 @@
 //! cannot be dropped before the oldest snapshot has passed that time, so a pass takes from the heap
 //! only what is due. Most chains go the first time they are looked at.
 //!
+//! Most shards have a handful of chains. The first few are named beside the lock, on the same two cache
+//! lines, which another core mostly wrote last; the others are in a table.
+//!
 //! Items name a chain by its hash. One whose chain is gone, or is not young or due at that time any
 //! more, is stale and skipped; one that meets a chain which came later under the same hash only
 //! makes that one be looked at once more.
@@ -17,8 +20,8 @@ use super::{
     state::TxnState,
     versions::{ConflictWith, WriteCheck},
 };
-use hashbrown::{HashTable, hash_table::Entry};
-use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
+use hashbrown::{HashTable, hash_table::OccupiedEntry};
+use std::{cmp::Reverse, collections::BinaryHeap, mem::offset_of, sync::Arc};
 use wattle_buffer::TreeId;
 
 /// Tables and queues with room for more than this give memory back when it is little used.
@@ -33,23 +36,110 @@ struct Young {
     writer: u64,
 }
 
-/// A place in the table. The hash is here as well as beside the chain's items, so that the table
-/// grows without looking at its chains.
-#[derive(Debug)]
+/// A place for a chain. The hash is here as well as beside the chain's items, so that a table grows
+/// without looking at its chains.
+#[derive(Debug, Default)]
 struct Place {
     hash: u64,
-    chain: Box<Chain>,
+    /// None only in a place beside the lock.
+    chain: Option<Box<Chain>>,
 }
 
-/// What the lock of a shard guards.
+/// Places beside the lock.
+const NEAR: usize = 4;
+
+/// The chains of a shard.
 #[derive(Debug, Default)]
-pub(super) struct Shard {
+#[repr(C)]
+struct Places {
+    /// Number of those in the table.
+    far: usize,
+    near: [Place; NEAR],
     table: HashTable<Place>,
+}
+
+/// Where a chain is.
+enum Found<'p> {
+    Near(&'p mut Option<Box<Chain>>),
+    Far(OccupiedEntry<'p, Place>, &'p mut usize),
+}
+
+impl Found<'_> {
+    fn chain(&mut self) -> &mut Chain {
+        let chain = match self {
+            Found::Near(chain) => &mut **chain,
+            Found::Far(entry, _) => &mut entry.get_mut().chain,
+        };
+        chain.as_mut().expect("it was found")
+    }
+
+    fn remove(self) -> Box<Chain> {
+        let chain = match self {
+            Found::Near(chain) => chain.take(),
+            Found::Far(entry, far) => {
+                *far -= 1;
+                entry.remove().0.chain
+            }
+        };
+        chain.expect("it was found")
+    }
+}
+
+impl Places {
+    fn len(&self) -> usize {
+        self.far + self.near.iter().filter(|place| place.chain.is_some()).count()
+    }
+
+    #[inline]
+    fn get(&self, hash: u64, is: impl Fn(&Chain) -> bool) -> Option<&Chain> {
+        let here = |place: &Place| place.hash == hash && place.chain.as_deref().is_some_and(&is);
+        let near = self.near.iter().find(|place| here(place));
+        let place = match near {
+            None if self.far > 0 => self.table.find(hash, here),
+            near => near,
+        };
+        place?.chain.as_deref()
+    }
+
+    #[inline]
+    fn find(&mut self, hash: u64, is: impl Fn(&Chain) -> bool) -> Option<Found<'_>> {
+        let here = |place: &Place| place.hash == hash && place.chain.as_deref().is_some_and(&is);
+        if let Some(place) = self.near.iter_mut().find(|place| here(place)) {
+            return Some(Found::Near(&mut place.chain));
+        }
+        if self.far == 0 {
+            return None;
+        }
+        let entry = self.table.find_entry(hash, here).ok()?;
+        Some(Found::Far(entry, &mut self.far))
+    }
+
+    /// Adds a chain that is not there.
+    #[inline]
+    fn insert(&mut self, hash: u64, chain: Box<Chain>) {
+        let place = Place { hash, chain: Some(chain) };
+        if let Some(free) = self.near.iter_mut().find(|place| place.chain.is_none()) {
+            *free = place;
+        } else {
+            self.far += 1;
+            self.table.insert_unique(hash, place, |place| place.hash);
+        }
+    }
+}
+
+/// What the lock of a shard guards; what each write needs comes first.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(super) struct Shard {
     young: Vec<Young>,
+    bytes: u64,
+    places: Places,
     /// Time and hash, smallest time first.
     heap: BinaryHeap<Reverse<(u64, u64)>>,
-    bytes: u64,
 }
+
+/// In front of it are 16 bytes: the copy of its sum, and the lock.
+const _: () = assert!(16 + offset_of!(Shard, places) + offset_of!(Places, table) <= 2 * 64);
 
 impl Shard {
     /// Memory that the chains take.
@@ -59,12 +149,12 @@ impl Shard {
 
     /// Number of chains.
     pub fn len(&self) -> usize {
-        self.table.len()
+        self.places.len()
     }
 
     #[inline]
     pub fn find(&self, hash: u64, tree: TreeId, key: &[u8]) -> Option<&Chain> {
-        self.table.find(hash, is(hash, tree, key)).map(|place| &*place.chain)
+        self.places.get(hash, |chain| chain.is_of(tree, key))
     }
 
     /// Checks, and if the record is free stores that `writer` changed it. `active` is asked for
@@ -82,15 +172,18 @@ impl Shard {
         active: impl FnOnce() -> Arc<Active>,
         spare: &mut Spare,
     ) -> WriteCheck {
-        let Shard { table, young, bytes, .. } = self;
-        let chain = match table.entry(hash, is(hash, tree, key), |place| place.hash) {
-            Entry::Vacant(entry) => {
-                let chain = Chain::new(tree, key, writer, before, spare);
+        let Shard { places, young, bytes, .. } = self;
+        let item = || Young { hash, writer: writer.id() };
+        match places.find(hash, |chain| chain.is_of(tree, key)) {
+            None => {
+                let mut chain = Chain::new(tree, key, writer, before, spare);
                 *bytes += chain.bytes();
-                &mut entry.insert(Place { hash, chain }).into_mut().chain
+                chain.young = true;
+                young.push(item());
+                places.insert(hash, chain);
             }
-            Entry::Occupied(entry) => {
-                let chain = &mut entry.into_mut().chain;
+            Some(mut found) => {
+                let chain = found.chain();
                 let me = match writer {
                     By::Txn(state) => Some(state),
                     By::Done(_) => None,
@@ -105,12 +198,10 @@ impl Shard {
                     chain.prune(Rule { horizon, active: &active() }, spare);
                 }
                 *bytes = *bytes + chain.bytes() - old_bytes;
-                chain
+                if !std::mem::replace(&mut chain.young, true) {
+                    young.push(item());
+                }
             }
-        };
-        if !chain.young {
-            chain.young = true;
-            young.push(Young { hash, writer: writer.id() });
         }
         WriteCheck::Free
     }
@@ -124,10 +215,10 @@ impl Shard {
         writer: &TxnState,
         spare: &mut Spare,
     ) {
-        let Shard { table, bytes, .. } = self;
-        let entry = table.find_entry(hash, is(hash, tree, key));
-        let mut entry = entry.unwrap_or_else(|_| panic!("no version of {key:02x?} to take back"));
-        let chain = &mut entry.get_mut().chain;
+        let Shard { places, bytes, .. } = self;
+        let found = places.find(hash, |chain| chain.is_of(tree, key));
+        let mut found = found.unwrap_or_else(|| panic!("no version of {key:02x?} to take back"));
+        let chain = found.chain();
         assert!(
             chain.newest.writer.is(writer),
             "the newest version of {key:02x?} is of another transaction than {}",
@@ -138,30 +229,31 @@ impl Shard {
             *bytes = *bytes + chain.bytes() - old_bytes;
         } else {
             *bytes -= old_bytes;
-            spare.give_chain(entry.remove().0.chain);
+            spare.give_chain(found.remove());
         }
     }
 
     /// Drops the chain under a hash if nobody needs anything of it. Its item in a queue gets stale.
     #[inline]
     pub fn drop_if_old(&mut self, hash: u64, horizon: u64, spare: &mut Spare) {
-        if let Ok(entry) = self.table.find_entry(hash, |place| place.hash == hash)
-            && entry.get().chain.is_old(horizon)
+        if let Some(mut found) = self.places.find(hash, |_| true)
+            && found.chain().is_old(horizon)
         {
-            self.bytes -= entry.get().chain.bytes();
-            spare.give_chain(entry.remove().0.chain);
+            self.bytes -= found.chain().bytes();
+            spare.give_chain(found.remove());
         }
     }
 
     /// Drops what nobody needs; gives how many versions. `pass` is not 0 and differs from
     /// that of the calls before.
     pub fn collect(&mut self, rule: Rule<'_>, pass: u64, spare: &mut Spare) -> usize {
-        let used = self.table.len();
+        let used = self.places.far;
         let (young, due) = (self.young.len(), self.heap.len());
         let dropped = self.collect_young(rule, pass, spare) + self.collect_due(rule, spare);
         // What was little used since the last pass gets smaller.
-        if self.table.capacity() > KEEP_ROOM.max(LITTLE_USED * used) {
-            self.table.shrink_to(2 * used, |place| place.hash);
+        let table = &mut self.places.table;
+        if table.capacity() > KEEP_ROOM.max(LITTLE_USED * used) {
+            table.shrink_to(2 * used, |place| place.hash);
         }
         if self.young.capacity() > KEEP_ROOM.max(LITTLE_USED * young) {
             self.young.shrink_to(2 * young);
@@ -173,7 +265,7 @@ impl Shard {
     }
 
     fn collect_young(&mut self, rule: Rule<'_>, pass: u64, spare: &mut Spare) -> usize {
-        let Shard { table, young, heap, bytes } = self;
+        let Shard { places, young, heap, bytes } = self;
         let mut dropped = 0;
         // The changes of a large transaction stand together: one look at its state is enough.
         let mut undecided = None;
@@ -181,18 +273,17 @@ impl Shard {
             if undecided == Some(item.writer) {
                 return true;
             }
-            let is = |place: &Place| place.hash == item.hash && place.chain.young;
-            let Ok(mut entry) = table.find_entry(item.hash, is) else {
+            let Some(mut found) = places.find(item.hash, |chain| chain.young) else {
                 return false;
             };
-            let chain = &mut entry.get_mut().chain;
+            let chain = found.chain();
             if chain.pass == pass {
                 return false;
             }
             if chain.is_old(rule.horizon) {
                 dropped += chain.len();
                 *bytes -= chain.bytes();
-                spare.give_chain(entry.remove().0.chain);
+                spare.give_chain(found.remove());
                 return false;
             }
             let ts = chain.newest.writer.committed_ts();
@@ -217,23 +308,22 @@ impl Shard {
     }
 
     fn collect_due(&mut self, rule: Rule<'_>, spare: &mut Spare) -> usize {
-        let Shard { table, heap, bytes, .. } = self;
+        let Shard { places, heap, bytes, .. } = self;
         let mut dropped = 0;
         while let Some(top) = heap.peek()
             && let Reverse((due, hash)) = *top
             && due <= rule.horizon
         {
             heap.pop();
-            let is = |place: &Place| place.hash == hash && place.chain.due == due;
-            let Ok(mut entry) = table.find_entry(hash, is) else {
+            let Some(mut found) = places.find(hash, |chain| chain.due == due) else {
                 continue;
             };
-            let chain = &mut entry.get_mut().chain;
+            let chain = found.chain();
             chain.due = 0;
             if chain.is_old(rule.horizon) {
                 dropped += chain.len();
                 *bytes -= chain.bytes();
-                spare.give_chain(entry.remove().0.chain);
+                spare.give_chain(found.remove());
                 continue;
             }
             let old_bytes = chain.bytes();
@@ -245,11 +335,6 @@ impl Shard {
         }
         dropped
     }
-}
-
-/// Whether a place has the chain of a record.
-fn is(hash: u64, tree: TreeId, key: &[u8]) -> impl Fn(&Place) -> bool {
-    move |place| place.hash == hash && place.chain.is_of(tree, key)
 }
 
 /// Puts a chain of committed versions into the heap.

@@ -62,10 +62,13 @@ impl Stored {
     /// Somebody looked: drops what is not needed any more.
     pub fn drop_old(&mut self, versions: &Versions) {
         let (horizon, before) = (versions.horizon(), self.records.len());
+        let mut due = 0;
         // Times are nearly in order; one that is not only waits a little longer.
         while let Some((_, count)) = self.commits.pop_front_if(|(time, _)| *time <= horizon) {
-            versions.drop_old(self.records.drain(..count));
+            due += count;
         }
+        versions.drop_old(&mut self.records.make_contiguous()[..due]);
+        self.records.drain(..due);
         let left = self.records.len();
         self.look_at = if left < before { left + WORTH_A_LOOK } else { 2 * left };
     }

@@ -31,7 +31,7 @@ use std::{
         },
     },
 };
-use wattle_buffer::TreeId;
+use wattle_buffer::{TreeId, prefetch_write};
 
 /// Shards for each core, so that two threads hardly ever want the same one. Not more: all of them pass
 /// through the caches of a core.
@@ -121,11 +121,21 @@ pub(crate) enum Changed {
 
 /// A shard, alone on its cache lines.
 #[derive(Debug, Default)]
-#[repr(align(128))]
+#[repr(C, align(128))]
 struct Padded {
-    shard: Mutex<Shard>,
     /// Copy of the shard's sum, stored under its lock.
     bytes: AtomicU64,
+    shard: Mutex<Shard>,
+}
+
+impl Padded {
+    /// Brings near what most writes of the shard need: two lines.
+    #[inline]
+    fn approach(&self) {
+        let start = std::ptr::from_ref(self).cast::<u8>();
+        prefetch_write(start);
+        prefetch_write(start.wrapping_add(64));
+    }
 }
 
 /// The version index of an engine.
@@ -166,6 +176,12 @@ impl Versions {
     #[inline]
     fn padded(&self, hash: u64) -> &Padded {
         &self.shards[(hash >> SHARD_SHIFT) as usize & (self.shards.len() - 1)]
+    }
+
+    /// A version of the record will be stored in a moment.
+    #[inline]
+    pub fn approach(&self, tree: TreeId, key: &[u8]) {
+        self.locate(tree, key).1.approach();
     }
 
     #[inline]
@@ -382,14 +398,23 @@ impl Versions {
         self.horizon.fetch_max(time, AcqRel).max(time)
     }
 
-    /// Drops versions that are stored under these hashes, as far as nobody needs them.
-    pub fn drop_old(&self, hashes: impl Iterator<Item = u64>) {
+    /// Drops versions that are stored under these hashes, as far as nobody needs them. Brings the hashes
+    /// into the order of the shards, each of which is locked once.
+    pub fn drop_old(&self, hashes: &mut [u64]) {
         let horizon = self.horizon();
         let mut spare = Spare::of_thread();
-        for hash in hashes {
-            let padded = self.padded(hash);
+        let of = |hash: &u64| std::ptr::from_ref(self.padded(*hash));
+        hashes.sort_unstable_by_key(of);
+        let mut groups = hashes.chunk_by(|a, b| of(a) == of(b)).peekable();
+        while let Some(group) = groups.next() {
+            if let Some(next) = groups.peek() {
+                self.padded(next[0]).approach();
+            }
+            let padded = self.padded(group[0]);
             let mut shard = padded.shard.lock();
-            shard.drop_if_old(hash, horizon, &mut spare);
+            for hash in group {
+                shard.drop_if_old(*hash, horizon, &mut spare);
+            }
             padded.bytes.store(shard.bytes(), Relaxed);
         }
         spare.keep();

@@ -84,7 +84,13 @@ pub(crate) struct TxnAuthor<'t> {
 }
 
 impl<'t> TxnAuthor<'t> {
-    pub fn new(core: &'t Core, txn: &'t mut Txn, tree: &'t Arc<OpenTree>) -> TxnAuthor<'t> {
+    pub fn new(
+        core: &'t Core,
+        txn: &'t mut Txn,
+        tree: &'t Arc<OpenTree>,
+        key: &[u8],
+    ) -> TxnAuthor<'t> {
+        core.versions.approach(tree.tree.id(), key);
         let id = txn.start_writing(core, tree);
         TxnAuthor { core, txn, tree, id, first: false, pending: None }
     }
@@ -250,7 +256,13 @@ pub(crate) struct AutoAuthor<'t> {
 }
 
 impl<'t> AutoAuthor<'t> {
-    pub fn new(core: &'t Core, tree: &'t Arc<OpenTree>, buffer: Vec<u8>) -> AutoAuthor<'t> {
+    pub fn new(
+        core: &'t Core,
+        tree: &'t Arc<OpenTree>,
+        key: &[u8],
+        buffer: Vec<u8>,
+    ) -> AutoAuthor<'t> {
+        core.versions.approach(tree.tree.id(), key);
         let before = Before { bytes: buffer, special: None };
         AutoAuthor { core, tree, before, outcome: Done::default(), met_large: false }
     }
@@ -269,6 +281,7 @@ impl Author for AutoAuthor<'_> {
         key: &[u8],
         before: Option<(&[u8], bool)>,
     ) -> Result<(), Stop> {
+        self.core.clock.approach();
         if self.tree.closed.is_closed_to(0) {
             return Err(conflict(self.tree, ConflictWith::Active));
         }

@@ -1,6 +1,6 @@
 //! A transaction: its snapshot, its state, what it would take to put everything back.
 
-use super::{LogHandle, ReadSet, Ticket, view};
+use super::{LogHandle, ReadSet, Ticket, handles::Handles, view};
 use crate::{
     catalog::OpenTree,
     engine::Core,
@@ -76,6 +76,7 @@ pub(crate) struct Parts {
     undo: UndoBuffer,
     frames: Vec<FrameId>,
     trees: Vec<Arc<OpenTree>>,
+    handles: Arc<Handles>,
     stored: Vec<u64>,
 }
 
@@ -87,6 +88,7 @@ impl Parts {
             undo: core.undo_buffer(),
             frames: Vec::new(),
             trees: Vec::new(),
+            handles: core.handles.register(),
             stored: Vec::new(),
         }
     }
@@ -104,6 +106,7 @@ pub(crate) struct Txn {
     pub frames: Vec<FrameId>,
     /// Trees that were changed: they must stay open until the end.
     pub trees: Vec<Arc<OpenTree>>,
+    handles: Arc<Handles>,
     /// The newest commit that was read and may not be durable.
     pub seen: Cell<u64>,
     pub reads: Option<RefCell<ReadSet>>,
@@ -127,7 +130,7 @@ pub(crate) struct Txn {
 impl Txn {
     /// Begins a transaction. `own` is the newest commit of the session.
     pub fn begin(core: &Core, parts: Parts, options: TxnOptions, own: u64) -> Txn {
-        let Parts { slot, undo, frames, trees, mut stored } = parts;
+        let Parts { slot, undo, frames, trees, handles, mut stored } = parts;
         stored.clear();
         let snapshot = match options.read_only {
             true => slot.open_at(|| core.durable().min(core.clock.now()).max(own)),
@@ -135,13 +138,14 @@ impl Txn {
         };
         let serializable = options.isolation == Isolation::Serializable && !options.read_only;
         Txn {
-            number: core.next_number(),
+            number: slot.next_number(),
             slot,
             snapshot,
             state: None,
             undo,
             frames,
             trees,
+            handles,
             seen: Cell::new(0),
             reads: serializable.then(RefCell::default),
             garbage: Vec::new(),
@@ -158,10 +162,10 @@ impl Txn {
 
     /// What the next one can use, at the end.
     pub fn into_parts(self) -> Parts {
-        let Txn { slot, undo, mut frames, mut trees, stored, .. } = self;
+        let Txn { slot, undo, mut frames, mut trees, handles, stored, .. } = self;
         frames.clear();
         trees.clear();
-        Parts { slot, undo, frames, trees, stored }
+        Parts { slot, undo, frames, trees, handles, stored }
     }
 
     /// Fails when the transaction can do nothing but abort.
@@ -183,7 +187,7 @@ impl Txn {
     /// Before a change: announces the transaction to everyone, if that is the first. Gives its number.
     pub fn start_writing(&mut self, core: &Core, tree: &Arc<OpenTree>) -> u64 {
         if !self.trees.iter().any(|open| Arc::ptr_eq(open, tree)) {
-            self.trees.push(tree.clone());
+            self.trees.push(self.handles.take(tree));
         }
         if self.state.is_none() {
             self.start_system(core);
@@ -329,7 +333,7 @@ impl Txn {
     pub fn end(&mut self, _core: &Core) {
         self.slot.close();
         self.state = None;
-        self.trees.clear();
+        self.handles.give(&mut self.trees);
         self.undo.clear();
         self.frames.clear();
         self.garbage.clear();

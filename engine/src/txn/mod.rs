@@ -15,6 +15,7 @@
 
 mod author;
 mod core;
+mod handles;
 mod rollback;
 mod ticket;
 mod validate;
@@ -27,6 +28,7 @@ pub(crate) use ticket::LogHandle;
 
 pub(crate) use self::core::{Garbage, Parts, Txn};
 pub(crate) use author::{AutoAuthor, Done, SystemOf, TxnAuthor};
+pub(crate) use handles::Registry;
 pub(crate) use rollback::{UndoAuthor, rollback};
 pub(crate) use validate::{ReadSet, validate};
 pub(crate) use view::{AutoView, too_old};
