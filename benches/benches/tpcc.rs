@@ -1,7 +1,8 @@
 //! Performance bars of TPC-C: in memory, in look-ups of a `std::collections::BTreeMap` that are measured
-//! in between; and from a pool of a fraction of the data, `watt` and `random` in turn.
+//! in between; from a pool of a fraction of the data, `watt` and `random` in turn; and from a pool of a fifth
+//! of it, in pages of what the device does with the same mix of reads and writes.
 //!
-//! `cargo bench -p wattle-benches --bench tpcc -- [part=memory|larger] [rounds=5] [seconds=10]
+//! `cargo bench -p wattle-benches --bench tpcc -- [part=memory|larger|fifth] [rounds=5] [seconds=10]
 //! [records=10000000] [warehouses=5|15] [pool=600MiB] [log=LIMIT|off] [dir=.]`
 //!
 //! `log` is for the second part: the limit of the log instead of the default, as `16GiB`, or `off`.
@@ -15,9 +16,11 @@ use std::{
     hint::black_box,
     path::Path,
     process::{Command, ExitCode},
-    time::Instant,
+    sync::{Arc, atomic::AtomicBool},
+    time::{Duration, Instant},
 };
 use wattle_benches::{argument, median, text};
+use wattle_buffer::io::probe::{ProbeOptions, probe};
 use wattle_workloads::{key::fnv1a, rng::Rng};
 
 /// First argument of a process that is a run.
@@ -154,6 +157,66 @@ fn larger_than_memory(rounds: usize, seconds: usize, dir: &Path) {
     );
 }
 
+/// Random reads and writes per second that the device under `dir` does at best, when so many of them are
+/// reads.
+fn mixed(dir: &Path, reads: f64) -> f64 {
+    let at = |depth| {
+        let options = ProbeOptions {
+            file_bytes: 512 << 20,
+            point_time: Duration::from_secs(1),
+            depths: vec![depth],
+            mixed_depth: depth,
+            mixed_reads: reads,
+            syncs: 1,
+            ..ProbeOptions::new(dir)
+        };
+        let report = probe(&options, &Arc::new(AtomicBool::new(false)), &mut |_, _| {});
+        let report = report.expect("a device that can be probed");
+        report.mixed_reads.per_second + report.mixed_writes.per_second
+    };
+    [32, 64, 128].into_iter().map(at).fold(0.0, f64::max)
+}
+
+fn a_fifth(rounds: usize, seconds: usize, dir: &Path) {
+    // 85 MiB of pages for each warehouse.
+    let warehouses = argument("warehouses", 5);
+    let pool = text("pool", &format!("{}MiB", 16 * warehouses));
+    println!(
+        "{warehouses} warehouses, pool {pool}, 2 threads of 64 tasks, group, {seconds} s; {rounds} rounds, \
+         medians"
+    );
+    let (mut speeds, mut pages, mut devices, mut shares) = (vec![], vec![], vec![], vec![]);
+    let mut reads = 0.6;
+    for _ in 0..rounds {
+        // The device of the moment: before and after the run.
+        let before = mixed(dir, reads);
+        let run = Run::of(
+            &format!(
+                "--warehouses {warehouses} --pool {pool} --threads 2 --tasks 64 --affinity \
+                 --duration {seconds}s"
+            ),
+            dir,
+        );
+        let of = ["pages_read", "pages_written"].map(|counter| run.per_transaction(counter));
+        reads = of[0] / (of[0] + of[1]);
+        let device = (before + mixed(dir, reads)) / 2.0;
+        let rate = (of[0] + of[1]) * run.speed();
+        speeds.push(run.speed());
+        pages.push(rate);
+        devices.push(device);
+        shares.push(rate / device);
+    }
+    println!(
+        "{:.0} transactions/s, {:.0} pages/s, {:.0} % of them reads; the device does {:.0}: {:.2} of it (bar \
+         0.85)",
+        median(speeds),
+        median(pages),
+        100.0 * reads,
+        median(devices),
+        median(shares)
+    );
+}
+
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     if arguments.first().is_some_and(|first| first == RUN) {
@@ -163,6 +226,7 @@ fn main() -> ExitCode {
     let dir = text("dir", ".");
     match text("part", "memory").as_str() {
         "larger" => larger_than_memory(rounds, seconds, Path::new(&dir)),
+        "fifth" => a_fifth(rounds, seconds, Path::new(&dir)),
         _ => in_memory(rounds, seconds, Path::new(&dir)),
     }
     ExitCode::SUCCESS

@@ -1,7 +1,7 @@
 //! Performance bars of transactions and of the log. What is compared runs alternately in one process,
 //! on stores on a real device; medians of the rounds are printed.
 //!
-//! `cargo bench -p wattle-benches --bench transactions -- [records=1000000] [rounds=5] [dir=PATH] [part=all|reads|updates|mixed|sync|group]`
+//! `cargo bench -p wattle-benches --bench transactions -- [records=1000000] [rounds=5] [dir=PATH] [part=all|reads|updates|mixed|sync|checkpoints] [seconds=120]`
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -399,6 +399,72 @@ fn bench_sync(dir: &Path, records: u64, rounds: usize) {
     );
 }
 
+/// Processor time that the machine did not give, in seconds since it started.
+fn stolen() -> f64 {
+    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let ticks = text.split_whitespace().nth(8).and_then(|ticks| ticks.parse::<f64>().ok());
+    ticks.unwrap_or(0.0) / 100.0
+}
+
+/// Whether checkpoints show: samples of a second of a long run.
+fn bench_checkpoints(dir: &Path, records: u64, _: usize) {
+    let seconds = argument("seconds", 120);
+    let store = Store::new(dir, records, Options::default().durability(Durability::Group));
+    let (done, ended) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (mut samples, before) = (Vec::new(), store.engine.stats());
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (store, done, ended) = (&store, &done, &ended);
+            scope.spawn(move || {
+                let (session, mut window) = (store.session(), Window::default());
+                let numbers = numbers(records, thread, true);
+                let mut value = [thread as u8; VALUE];
+                for (at, i) in numbers.iter().cycle().enumerate() {
+                    if at % 2 == 0 {
+                        let found =
+                            session.get_with(&store.tree, &key(*i), |v| value.copy_from_slice(v));
+                        assert!(found.expect("get").is_some());
+                    } else {
+                        let updated = session.update_async(&store.tree, &key(*i), &value);
+                        window.push(Instant::now(), updated.expect("update").1);
+                        window.latencies.clear();
+                    }
+                    if at % 64 == 0 {
+                        done.fetch_add(64, Ordering::Relaxed);
+                        if ended.load(Ordering::Relaxed) != 0 {
+                            break;
+                        }
+                    }
+                }
+                window.finish();
+            });
+        }
+        std::thread::sleep(Duration::from_secs(3));
+        let (mut last, mut steal) = (done.load(Ordering::Relaxed), stolen());
+        let mut begun = Instant::now();
+        for _ in 0..seconds {
+            std::thread::sleep(Duration::from_secs(1));
+            let (now, taken, passed) = (done.load(Ordering::Relaxed), stolen(), begun.elapsed());
+            begun = Instant::now();
+            samples.push(((now - last) as f64 / passed.as_secs_f64(), taken - steal));
+            (last, steal) = (now, taken);
+        }
+        ended.store(1, Ordering::Relaxed);
+    });
+    let middle = median(samples.iter().map(|sample| sample.0).collect());
+    let low: Vec<_> = samples.iter().filter(|sample| sample.0 < 0.6 * middle).collect();
+    let least = samples.iter().map(|sample| sample.0).fold(f64::MAX, f64::min);
+    println!(
+        "YCSB A, group, 2 threads, {seconds} s with {} checkpoints: median {:.3} M/s, least second {:.2} of it; \
+         {} of {seconds} below 0.60 (bar 0), in which the machine took {:?} s of its 2 processors away",
+        store.engine.stats().checkpoints - before.checkpoints,
+        middle / 1e6,
+        least / middle,
+        low.len(),
+        low.iter().map(|sample| (sample.1 * 100.0).round() / 100.0).collect::<Vec<_>>(),
+    );
+}
+
 fn main() {
     let (records, rounds) = (argument("records", 1_000_000) as u64, argument("rounds", 5));
     let (dir, part) = (PathBuf::from(text("dir", ".")), text("part", "all"));
@@ -410,6 +476,7 @@ fn main() {
         ("updates", bench_updates),
         ("mixed", bench_mixed),
         ("sync", bench_sync),
+        ("checkpoints", bench_checkpoints),
     ] {
         if part == "all" || part == name {
             bench(&dir, records, rounds);

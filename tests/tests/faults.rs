@@ -16,7 +16,7 @@ use std::{
 };
 use wattle::{
     Engine, Error, Session, Tree,
-    io::{Fault, FaultPlan, MemoryStorage, Op, SimStorage, Unit},
+    io::{Fault, FaultPlan, MemoryStorage, Op, SimStorage, Storage, Unit},
 };
 use wattle_tests::harness::{Device, Watchdog, assert_verified, rounds, unlogged_pool};
 
@@ -146,11 +146,12 @@ fn assert_clear(error: &Error) {
     assert!(text.len() > 20 && !text.contains('\n'), "{text:?} is no sentence");
 }
 
-/// Runs clients on a healthy store, then under `plan`, then heals the device: everything that was
-/// acknowledged is there, and nothing else. Gives how many operations failed.
+/// Runs clients on a healthy store, then under `plan` (of a seed and of the pages that the device has
+/// room for so far), then heals the device: everything that was acknowledged is there, and nothing
+/// else. Gives how many operations failed.
 fn run(
     name: &'static str,
-    plan: &dyn Fn(u64) -> FaultPlan,
+    plan: &dyn Fn(u64, u64) -> FaultPlan,
     threads: u8,
     steps: u64,
     seed: u64,
@@ -179,7 +180,7 @@ fn run(
     work(&mut clients, 2000);
     assert_eq!(clients.iter().map(|client| client.failed).sum::<u64>(), 0, "nothing fails yet");
     for turn in 0..3 {
-        storage.set_plan(plan(seed + turn));
+        storage.set_plan(plan(seed + turn, storage.capacity_pages()));
         work(&mut clients, steps);
         storage.heal();
         let session = engine.session().expect("session");
@@ -206,10 +207,10 @@ const IO: Fault = Fault::Error(ErrorKind::Other);
 #[test]
 fn failing_and_short_reads_lose_nothing() {
     for threads in [1, 4] {
-        let errors = |seed| FaultPlan::new(seed).sometimes(Op::Read, 0.05, IO);
+        let errors = |seed, _| FaultPlan::new(seed).sometimes(Op::Read, 0.05, IO);
         assert!(run("read errors", &errors, threads, 2000 * rounds(), 1) > 0);
         let short =
-            |seed| FaultPlan::new(seed).sometimes(Op::Read, 0.05, Fault::Short(Unit::Sector));
+            |seed, _| FaultPlan::new(seed).sometimes(Op::Read, 0.05, Fault::Short(Unit::Sector));
         assert!(run("short reads", &short, threads, 2000 * rounds(), 2) > 0);
     }
 }
@@ -217,7 +218,7 @@ fn failing_and_short_reads_lose_nothing() {
 #[test]
 fn flipped_bits_on_reading_are_errors_and_lose_nothing() {
     for threads in [1, 4] {
-        let flips = |seed| FaultPlan::new(seed).sometimes(Op::Read, 0.05, Fault::BitFlip);
+        let flips = |seed, _| FaultPlan::new(seed).sometimes(Op::Read, 0.05, Fault::BitFlip);
         assert!(run("bit flips", &flips, threads, 2000 * rounds(), 3) > 0);
     }
 }
@@ -226,9 +227,9 @@ fn flipped_bits_on_reading_are_errors_and_lose_nothing() {
 fn failing_and_short_writes_lose_nothing() {
     for threads in [1, 4] {
         for share in [0.1, 0.6] {
-            let errors = |seed| FaultPlan::new(seed).sometimes(Op::Write, share, IO);
+            let errors = |seed, _| FaultPlan::new(seed).sometimes(Op::Write, share, IO);
             run("write errors", &errors, threads, 1500 * rounds(), 4);
-            let short = |seed| {
+            let short = |seed, _| {
                 let (sector, page) = (Fault::Short(Unit::Sector), Fault::Short(Unit::Page));
                 FaultPlan::new(seed).sometimes(Op::Write, share / 2.0, sector).sometimes(
                     Op::Write,
@@ -243,7 +244,8 @@ fn failing_and_short_writes_lose_nothing() {
 
 #[test]
 fn a_device_without_room_and_with_failing_reservations_loses_nothing() {
-    let full = |seed| FaultPlan::new(seed).sometimes(Op::Reserve, 0.5, IO).limit(400);
+    let full =
+        |seed, capacity| FaultPlan::new(seed).sometimes(Op::Reserve, 0.5, IO).limit(capacity + 20);
     for threads in [1, 4] {
         run("reservations", &full, threads, 2000 * rounds(), 6);
     }
@@ -251,7 +253,7 @@ fn a_device_without_room_and_with_failing_reservations_loses_nothing() {
 
 #[test]
 fn slow_reads_and_writes_with_all_kinds_of_errors_lose_nothing() {
-    let everything = |seed| {
+    let everything = |seed, _| {
         FaultPlan::new(seed)
             .sometimes(Op::Any, 0.02, Fault::Latency(Duration::from_millis(1)))
             .sometimes(Op::Any, 0.02, IO)
@@ -293,6 +295,108 @@ fn a_device_that_stops_writing_fails_operations_in_time_and_goes_on_when_it_writ
     let tree = engine.tree("tree").expect("tree");
     client.check_all(&engine.session().expect("session"), &tree);
     assert_verified(&engine);
+}
+
+#[test]
+fn operations_that_take_each_other_the_last_frames_fail_in_time() {
+    let watchdog = Watchdog::start("crowd", Duration::from_secs(60));
+    let storage = Arc::new(SimStorage::new(FaultPlan::new(11)));
+    let engine = Device::sim(&storage).open(unlogged_pool(FRAMES)).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    let mut clients: Vec<_> = (0..4).map(|number| Client::new(number, 11, false)).collect();
+    let work = |clients: &mut Vec<Client>, steps: usize, until: Option<Instant>| {
+        let longest = |client: &mut Client| {
+            let session = engine.session().expect("session");
+            let mut longest = Duration::ZERO;
+            for _ in 0..steps {
+                if until.is_some_and(|until| Instant::now() > until) {
+                    break;
+                }
+                let started = Instant::now();
+                client.step(&session, &tree);
+                longest = longest.max(started.elapsed());
+                watchdog.step();
+            }
+            longest
+        };
+        std::thread::scope(|scope| {
+            let threads: Vec<_> =
+                clients.iter_mut().map(|client| scope.spawn(|| longest(client))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("client")).max()
+        })
+    };
+    work(&mut clients, 3000, None);
+    // Some pages can still be written, so that frames come free now and then.
+    storage.set_plan(FaultPlan::new(11).limit(400));
+    let (mut longest, mut failed) = (Duration::ZERO, 0u64);
+    // A few fail in each turn, seldom none.
+    for turn in 0..12 {
+        if failed > 0 && turn >= 3 {
+            break;
+        }
+        let until = Instant::now() + Duration::from_secs(5);
+        longest = longest.max(work(&mut clients, usize::MAX, Some(until)).expect("clients"));
+        failed = clients.iter().map(|client| client.failed).sum();
+    }
+    println!("the longest operation took {longest:?}; {failed} failed");
+    assert!(failed > 0, "every page finds a frame");
+    assert!(longest < Duration::from_secs(4), "an operation took {longest:?}");
+    storage.heal();
+    let session = engine.session().expect("session");
+    clients.iter().for_each(|client| client.check_all(&session, &tree));
+    drop(session);
+    assert_verified(&engine);
+}
+
+#[test]
+fn a_drop_that_fails_on_the_way_goes_on_when_the_device_works_again() {
+    let storage = Arc::new(SimStorage::new(FaultPlan::new(12)));
+    let engine = Device::sim(&storage).open(unlogged_pool(FRAMES)).expect("open");
+    let (session, other) =
+        (engine.session().expect("session"), engine.tree("other").expect("tree"));
+    let value = vec![7; 20_000];
+    (0..20u32).for_each(|key| session.put(&other, &key.to_be_bytes(), &value).expect("put"));
+    let (mut half, mut whole) = (0, 0);
+    let mut read = 0;
+    // What must be read depends on what was evicted.
+    while whole < 8 {
+        read += 1;
+        let tree = engine.tree("tree").expect("tree");
+        for key in 0..150u32 {
+            let len = if key % 3 == 0 { 100 } else { 20_000 };
+            session.put(&tree, &key.to_be_bytes(), &value[..len]).expect("put");
+        }
+        // Whatever was in memory of the tree is not any more.
+        (0..20u32).for_each(|key| drop(session.get(&other, &key.to_be_bytes()).expect("get")));
+        storage.set_plan(FaultPlan::new(12).from(Op::Read, read, IO));
+        let Err(error) = engine.drop_tree(tree) else {
+            storage.heal();
+            assert_verified(&engine);
+            (read, whole) = (0, whole + 1);
+            continue;
+        };
+        assert_clear(&error);
+        match engine.open_tree("tree") {
+            Ok(Some(tree)) => {
+                // It had not begun.
+                storage.heal();
+                engine.drop_tree(tree).expect("drop");
+            }
+            Ok(None) => panic!("the drop has failed"),
+            Err(error) => {
+                assert_clear(&error);
+                assert!(engine.verify(&mut |_| {}).is_err(), "pages cannot be read");
+                storage.heal();
+                half += 1;
+                if half % 2 == 0 {
+                    assert!(engine.open_tree("tree").expect("open").is_none(), "it is dropped");
+                }
+            }
+        }
+        assert_verified(&engine);
+    }
+    println!("{half} drops failed on the way");
+    assert!(half >= 2, "no drop fails on the way");
 }
 
 /// A store with acknowledged records, some of which are only in the pool.

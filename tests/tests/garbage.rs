@@ -129,8 +129,10 @@ fn aborted_large_values_leave_no_chunks() {
             assert_eq!(session.scan(tree).expect("scan").count(), 1);
         }
         assert!(session.get(tree, &0u32.to_be_bytes()).expect("get") == Some(large(0, 1)));
-        let after = engine.stats().used_pages;
-        assert!(after <= before + 10, "{before} pages before, {after} after");
+        // Some of them take a moment on a busy machine.
+        eventually("the pages of the chunks are free again", || {
+            engine.stats().used_pages <= before + 10
+        });
     });
 }
 

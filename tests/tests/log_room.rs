@@ -2,14 +2,22 @@
 //! back in the rest of the last segment, and everything goes on when there is room again.
 
 use std::{
-    io::ErrorKind,
-    sync::Arc,
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 use wattle::{
-    Durability, Engine, Error, MIN_LOG_BYTES, Session, Tree,
-    io::{Cut, Fault, FaultPlan, Op, SimStorage},
+    Durability, Engine, Error, IoKind, LOG_DIRECTORY, MIN_LOG_BYTES, Session, Tree,
+    io::{
+        Cut, Fault, FaultPlan, MemoryStorage, Op, PageWrite, ReadFuture, ReadTarget, SimStorage,
+        Storage,
+    },
 };
+use wattle_buffer::{PageId, PageImage};
 use wattle_tests::harness::{Device, Watchdog, assert_verified, small_pool};
 
 fn open(device: &Arc<SimStorage>) -> Engine {
@@ -135,4 +143,101 @@ fn a_store_whose_log_has_no_room_at_all_can_be_closed() {
         assert_eq!(engine.trees().expect("trees"), ["tree"]);
         assert_verified(&engine);
     }
+}
+
+/// Pages in memory, beside a log in files: while there are files that the log only keeps, there is no
+/// room for more pages.
+struct Crowded {
+    pages: Arc<MemoryStorage>,
+    log: PathBuf,
+    refused: AtomicU64,
+}
+
+/// Files in the directory of a log that are not segments.
+fn spares(log: &Path) -> usize {
+    let entries = std::fs::read_dir(log).expect("a directory");
+    let names = entries.map(|entry| entry.expect("an entry").path());
+    names.filter(|name| name.extension().is_none_or(|ending| ending != "log")).count()
+}
+
+impl Storage for Crowded {
+    fn name(&self) -> &'static str {
+        "crowded"
+    }
+
+    fn read_page(&self, target: &mut ReadTarget) -> io::Result<()> {
+        self.pages.read_page(target)
+    }
+
+    fn read_page_async(self: Arc<Self>, target: ReadTarget) -> ReadFuture {
+        self.pages.clone().read_page_async(target)
+    }
+
+    fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {
+        self.pages.read_image(page, image)
+    }
+
+    fn write_pages(&self, batch: &[PageWrite<'_>], results: &mut Vec<io::Result<()>>) {
+        self.pages.write_pages(batch, results);
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.pages.sync()
+    }
+
+    fn capacity_pages(&self) -> u64 {
+        self.pages.capacity_pages()
+    }
+
+    fn reserve(&self, pages: u64) -> io::Result<()> {
+        if spares(&self.log) > 1 {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            return Err(io::Error::new(ErrorKind::StorageFull, "no room for pages"));
+        }
+        self.pages.reserve(pages)
+    }
+}
+
+#[test]
+fn pages_get_the_room_that_the_log_only_keeps() {
+    let watchdog = Watchdog::start("a crowded device", Duration::from_secs(20));
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut device = Device::files(IoKind::Threads, directory.path());
+    let crowded = Arc::new(Crowded {
+        pages: Arc::new(MemoryStorage::new()),
+        log: directory.path().join(LOG_DIRECTORY),
+        refused: AtomicU64::new(0),
+    });
+    device.pages = crowded.clone();
+    let engine = {
+        let options = small_pool(256).log_bytes(MIN_LOG_BYTES).durability(Durability::Group);
+        device.open(options).expect("open")
+    };
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    let mut turn = 0;
+    // The file that the next segment is being made of does not count.
+    while spares(&crowded.log) < 4 {
+        put(&session, &tree, turn % 50).expect("put");
+        turn += 1;
+        if turn % 500 == 0 {
+            engine.checkpoint().expect("checkpoint");
+        }
+        watchdog.step();
+        assert!(turn < 100_000, "the log keeps nothing");
+    }
+    let mut key = 1_000;
+    while crowded.refused.load(Ordering::Relaxed) == 0 {
+        put(&session, &tree, key).expect("there is room");
+        key += 1;
+        assert!(key < 100_000, "no page was ever needed");
+    }
+    for key in 1_000..key {
+        let found = session.get(&tree, &key.to_be_bytes()).expect("get");
+        assert_eq!(found, Some(vec![key as u8; 500]));
+    }
+    drop((session, tree));
+    assert_verified(&engine);
+    engine.close().expect("close");
+    assert_eq!(spares(&crowded.log), 0, "a store that is closed keeps nothing");
 }

@@ -347,9 +347,13 @@ fn a_tree_cannot_be_dropped_while_a_transaction_holds_changes_of_it() {
             one.put(&doomed, b"large", &[1; 9000]).expect("put");
             assert!(one.remove(&doomed, b"large").expect("remove"));
             assert!(one.remove(&doomed, b"k").expect("remove"));
+            // Nor are transactions of other trees, whatever their session changed before.
+            let mut elsewhere = one.begin().expect("begin");
+            elsewhere.put(tree, b"elsewhere", b"1").expect("put");
             let renamed = engine.rename_tree(doomed, "renamed").expect("rename");
             assert_eq!(see(&old, &renamed, b"k"), value(b"1"));
             engine.drop_tree(renamed).expect("drop");
+            elsewhere.commit().expect("commit");
             drop(old);
             assert_eq!(engine.trees().expect("names"), ["tree"]);
         }

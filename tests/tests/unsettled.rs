@@ -72,11 +72,79 @@ fn after_a_failed_sync_of_the_pages_nothing_relies_on_them() {
     ] {
         assert!(matches!(changed, Some(Error::Poisoned(_))), "nor changed: {changed:?}");
     }
-    let found = session.get(&tree, &key).expect("reading goes on");
+    let found = session.get(&tree, &key).expect("what is in memory is right");
     assert_eq!(found, Some(value(7, 1)));
     drop((session, tree));
     assert!(matches!(engine.close(), Err(Error::Poisoned(_))));
     assert_left(&device, 1);
+}
+
+#[test]
+fn an_engine_whose_log_failed_gives_its_memory_back_with_all_transactions() {
+    let _watchdog = Watchdog::start("log with a transaction", Duration::from_secs(30));
+    let device = Arc::new(SimStorage::new(FaultPlan::new(2)));
+    let engine = open(&device);
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    put_all(&session, &tree, 1);
+    let mut txn = session.begin().expect("begin");
+    txn.put(&tree, b"key", b"value").expect("put");
+    device.set_plan(FaultPlan::new(2).always(Op::LogWrite, Fault::Error(ErrorKind::Other)));
+    engine.sync().expect_err("the log cannot be written");
+    // Nobody can roll it back any more.
+    drop(txn);
+    drop((session, tree));
+    assert!(matches!(engine.close(), Err(Error::Poisoned(_))));
+    assert_eq!(Arc::strong_count(&device), 1, "the pool is still there");
+}
+
+#[test]
+fn pages_that_may_be_lost_are_not_read_again() {
+    let _watchdog = Watchdog::start("pages after a failed sync", Duration::from_secs(30));
+    let device = Arc::new(SimStorage::new(FaultPlan::new(5)));
+    let engine = open(&device);
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    const MANY: u32 = 2_000;
+    for key in 0..MANY {
+        session.put(&tree, &key.to_be_bytes(), &value(key, 3)).expect("put");
+    }
+    let mut txn = session.begin().expect("begin");
+    for key in 0..MANY {
+        // As large as before: the tree stays larger than the pool.
+        txn.put(&tree, &key.to_be_bytes(), &value(key, 4)).expect("put");
+    }
+    device.set_plan(FaultPlan::new(5).nth(Op::Sync, 1, UNSETTLED));
+    engine.checkpoint().expect_err("the sync fails");
+    // What is in memory is right. Everything else could be older than it was.
+    let (mut right, mut refused) = (0, 0);
+    for key in 0..MANY {
+        match session.get(&tree, &key.to_be_bytes()) {
+            Ok(found) => {
+                assert!(found == Some(value(key, 3)), "record {key}");
+                right += 1;
+            }
+            Err(Error::Poisoned(why)) => {
+                assert!(why.contains("may be lost"), "{why}");
+                refused += 1;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!(right > 0 && refused > 0, "{right} right, {refused} refused");
+    assert!(matches!(txn.abort(), Err(Error::Poisoned(_))), "recovery takes it back");
+    drop((session, tree));
+    assert!(matches!(engine.close(), Err(Error::Poisoned(_))));
+    let left = Arc::new(device.crash_as(1, Cut::Nothing));
+    let engine = open(&left);
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    for key in 0..MANY {
+        let found = session.get(&tree, &key.to_be_bytes()).expect("get");
+        assert!(found == Some(value(key, 3)), "record {key}");
+    }
+    drop((session, tree));
+    assert_verified(&engine);
 }
 
 #[test]
