@@ -360,7 +360,9 @@ impl Core {
             self.pool.allocator().keep_changed_groups(groups.into_iter().map(|(group, _)| group));
             // Whether the superblock is on the device is not known: the numbers go on from it, and
             // the copies that it may name are not overwritten before the next one is known to be.
-            self.poison(&format!("a superblock could not be written: {error}"));
+            let why = format!("a superblock could not be written: {error}");
+            self.distrust_lost();
+            self.poison(&why);
             return Err(error);
         }
         (state.block, state.copies) = (block, copies);
@@ -376,12 +378,19 @@ impl Core {
     /// Makes all pages durable that were written. When that fails, nothing may be changed any more.
     pub fn sync_pages(&self) -> Result<()> {
         let synced = self.file.sync();
-        if let Err(error) = &synced {
-            let why = format!("what was written may be lost: {error}");
+        if synced.is_err() {
+            self.distrust_lost();
+        }
+        synced
+    }
+
+    /// After a failure: if one of a sync, then any page written since the one before may be lost, those
+    /// of evictors too, whatever it was to make durable.
+    fn distrust_lost(&self) {
+        if let Some(why) = self.file.lost() {
             self.pool.distrust_storage(&why);
             self.poison(&why);
         }
-        synced
     }
 
     /// Sleeps until it is time for more pages. The checkpoint began when the log had some bytes.

@@ -529,12 +529,17 @@ impl StoreFile {
     pub fn sync(&self) -> Result<()> {
         let mut failed = self.sync_failed.lock();
         if let Some(error) = &*failed {
-            return Err(Error::Poisoned(format!("what was written may be lost: {error}")));
+            return Err(Error::Poisoned(may_be_lost(error)));
         }
         self.storage.sync().map_err(|error| {
             let error = Error::io(format_args!("sync {}", self.path.display()), error);
             failed.insert(error).clone()
         })
+    }
+
+    /// Why what was written may be lost, if a sync has failed.
+    pub fn lost(&self) -> Option<String> {
+        self.sync_failed.lock().as_ref().map(may_be_lost)
     }
 
     /// Reads a page as it is.
@@ -553,6 +558,10 @@ impl StoreFile {
         }
         Ok(())
     }
+}
+
+fn may_be_lost(error: &Error) -> String {
+    format!("what was written may be lost: {error}")
 }
 
 /// The directories in which entries are new when a store is made at `path`: its own, and all others up to
