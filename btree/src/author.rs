@@ -16,7 +16,8 @@ use wattle_buffer::{Exclusive, FrameHeader, Gsn, Pool};
 /// and do no I/O.
 pub trait Author {
     /// May the record, which is `before` now (value, special), be changed? The leaf is in a frame
-    /// with this header.
+    /// with this header, and stays latched until [`Author::done`] or [`Author::undone`], if it is to be
+    /// changed (`change`). Otherwise somebody only wants to know.
     ///
     /// # Errors
     /// [`Stop::Error`] with [`wattle_buffer::Error::Conflict`], or [`Stop::Restart`] to look again.
@@ -25,6 +26,7 @@ pub trait Author {
         header: &FrameHeader,
         key: &[u8],
         before: Option<(&[u8], bool)>,
+        change: bool,
     ) -> Result<(), Stop>;
 
     /// Id of the transaction, or 0 for a change that stands for itself.
@@ -42,6 +44,9 @@ pub trait Author {
 
     /// The record was changed.
     fn done(&mut self, _leaf: &Exclusive<'_>, _key: &[u8]) {}
+
+    /// The record that was checked is not changed now, and its leaf is released next.
+    fn undone(&mut self, _key: &[u8]) {}
 
     /// No snapshot needs the ghost of `key` any more.
     fn may_purge(&self, _key: &[u8]) -> bool {
@@ -64,7 +69,13 @@ pub trait Author {
 pub struct System;
 
 impl Author for System {
-    fn check(&mut self, _: &FrameHeader, _: &[u8], _: Option<(&[u8], bool)>) -> Result<(), Stop> {
+    fn check(
+        &mut self,
+        _: &FrameHeader,
+        _: &[u8],
+        _: Option<(&[u8], bool)>,
+        _: bool,
+    ) -> Result<(), Stop> {
         Ok(())
     }
 

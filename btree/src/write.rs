@@ -82,17 +82,19 @@ impl Tree {
         let mut leaf = node.upgrade()?;
         let view = NodeView::from(leaf.bytes());
         let before = search.found.then(|| view.value(search.position));
-        author.check(leaf.header(), key, before)?;
         let ghost = before.is_some_and(is_ghost);
         let existed = search.found && !ghost;
-        match (existed, mode) {
-            (true, Mode::Insert) => return Err(Stop::Error(Error::KeyExists)),
-            (false, Mode::Update) => return Ok(Written::default()),
-            _ => {}
-        }
         let mut orphan = None;
         if let (Some((bytes, true)), false) = (before, ghost) {
             orphan = Some(LargeValue::decode(bytes, leaf.header().page_id())?);
+        }
+        let refused = matches!((existed, mode), (true, Mode::Insert) | (false, Mode::Update));
+        author.check(leaf.header(), key, before, !refused)?;
+        if refused {
+            return match mode {
+                Mode::Insert => Err(Stop::Error(Error::KeyExists)),
+                _ => Ok(Written::default()),
+            };
         }
         let descriptor;
         let (bytes, special) = match value {
@@ -216,6 +218,7 @@ impl Tree {
         author: &mut A,
     ) -> Step<T> {
         leaf.unchanged();
+        author.undone(key);
         if !self.purge_leaf(cx, &mut leaf, author) {
             drop(leaf);
             self.split_step(cx, key, 0)?;
@@ -293,7 +296,7 @@ impl Tree {
         let mut leaf = node.upgrade()?;
         let view = NodeView::from(leaf.bytes());
         let before = view.value(search.position);
-        author.check(leaf.header(), key, Some(before))?;
+        author.check(leaf.header(), key, Some(before), !before.1)?;
         if before.1 {
             return Ok(match Special::decode(before.0, leaf.header().page_id())? {
                 Special::Ghost => Ok(false),
@@ -302,7 +305,9 @@ impl Tree {
         }
         buffer.clear();
         buffer.extend_from_slice(before.0);
+        let unless_done = Undone(&mut *author, key);
         change(buffer);
+        std::mem::forget(unless_done);
         self.overwrite(cx, &mut leaf, search.position, key, buffer, author);
         author.done(&leaf, key);
         cx.note_leaf(self.id, &leaf);
@@ -331,11 +336,11 @@ impl Tree {
         }
         let mut leaf = path.node.upgrade()?;
         let before = NodeView::from(leaf.bytes()).value(search.position);
-        author.check(leaf.header(), key, Some(before))?;
         let mut orphan = None;
         if before.1 && !is_ghost(before) {
             orphan = Some(LargeValue::decode(before.0, leaf.header().page_id())?);
         }
+        author.check(leaf.header(), key, Some(before), true)?;
         let existed = !is_ghost(before);
         let underfull = self.remove_at(cx, &mut leaf, search.position, key, author);
         author.done(&leaf, key);
@@ -419,6 +424,15 @@ impl Tree {
         if self.contention_split_step(cx, key, between.position).is_ok() {
             cx.worker.counters().contention_splits.add(1);
         }
+    }
+}
+
+/// A change that its caller gives up by a panic, while the leaf is still latched.
+struct Undone<'a, A: Author>(&'a mut A, &'a [u8]);
+
+impl<A: Author> Drop for Undone<'_, A> {
+    fn drop(&mut self) {
+        self.0.undone(self.1);
     }
 }
 

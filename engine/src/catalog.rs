@@ -98,7 +98,13 @@ struct Together<'a> {
 }
 
 impl Author for Together<'_> {
-    fn check(&mut self, _: &FrameHeader, _: &[u8], _: Option<(&[u8], bool)>) -> Result<(), Stop> {
+    fn check(
+        &mut self,
+        _: &FrameHeader,
+        _: &[u8],
+        _: Option<(&[u8], bool)>,
+        _: bool,
+    ) -> Result<(), Stop> {
         Ok(())
     }
 

@@ -188,7 +188,7 @@ impl Core {
     /// Keeps what a session owned for the next one.
     pub fn keep_idle(&self, state: Box<SessionState>) {
         state.cx.worker.release();
-        state.forget_own();
+        state.forget_own(self);
         let mut idle = self.idle.lock();
         if idle.len() < MAX_IDLE && !*self.closed.lock() {
             idle.push(state);

@@ -52,8 +52,9 @@ impl Resolve for Internal<'_> {
     fn own(&self) -> u64 {
         0
     }
-    /// What it stored is left to the janitor.
-    fn committed(&self, _: u64, _: &[u64]) {}
+    fn committed(&self, _: u64, stored: &[u64]) {
+        self.core.versions.hand_over(&mut stored.to_vec());
+    }
     fn take_parts(&self) -> Parts {
         Parts::new(self.core)
     }

@@ -5,7 +5,8 @@
 //! One round:
 //! 1. look at who is active; publish the oldest writer, which lets readers settle page hints;
 //! 2. in every tenth round, drop versions that were replaced before the oldest snapshot and are
-//!    durable, as far as the sessions that stored them have not done it themselves;
+//!    durable, as far as the sessions that stored them have handed them over; now and then all, because
+//!    a session that does nothing drops nothing;
 //! 3. roll back abandoned transactions;
 //! 4. remove garbage of commits before the oldest snapshot.
 //!
@@ -42,6 +43,9 @@ const IDLE: Duration = Duration::from_millis(100);
 /// Rounds from one pass over all versions to the next, while there is something to do. A pass takes
 /// the shards of the version index away from the processors that use them.
 const PASS_EVERY: u64 = 10;
+
+/// Least time between sweeps of all versions, and how many times longer it is than a sweep takes.
+const SWEEP_EVERY: (Duration, u32) = (Duration::from_millis(500), 50);
 
 /// Pieces of garbage that are remembered one by one.
 const MAX_QUEUE: usize = 1 << 16;
@@ -200,6 +204,7 @@ impl Janitor {
 fn work(core: &Core, cx: &Context) {
     let janitor = &core.janitor;
     let mut any_versions = true;
+    let mut next_sweep = Instant::now();
     for number in 0_u64.. {
         let busy;
         {
@@ -214,7 +219,13 @@ fn work(core: &Core, cx: &Context) {
             }
         }
         let pass = !busy || number.is_multiple_of(PASS_EVERY);
-        core.round(cx, pass);
+        let begun = Instant::now();
+        let sweep = pass && begun >= next_sweep;
+        core.round(cx, pass, sweep);
+        if sweep {
+            let (least, times) = SWEEP_EVERY;
+            next_sweep = Instant::now() + least.max(times * begun.elapsed());
+        }
         if pass {
             any_versions = core.versions.bytes() > 0;
         }
@@ -225,10 +236,10 @@ impl Core {
     /// One round, see the module documentation. Gives who was active. One at a time, so that what was
     /// there when it began is cleared away when it ends, as far as nobody needs it.
     pub fn janitor_round(&self, cx: &Context) -> Active {
-        self.round(cx, true)
+        self.round(cx, true, true)
     }
 
-    fn round(&self, cx: &Context, pass: bool) -> Active {
+    fn round(&self, cx: &Context, pass: bool, sweep: bool) -> Active {
         let _round = self.janitor.round.lock();
         // Before the look at the snapshots: a snapshot that is opened at a durable commit after this
         // look is at this one or a later one.
@@ -238,7 +249,7 @@ impl Core {
         // Never back: what one thread concluded from it, another must not deny.
         self.janitor.oldest_writer.fetch_max(active.oldest_writer_since, Ordering::AcqRel);
         if pass {
-            self.versions.collect(&active, durable);
+            self.versions.collect(&active, durable, sweep);
             self.shed_versions(&active);
         } else {
             self.versions.publish(&active, durable);

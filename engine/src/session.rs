@@ -64,13 +64,14 @@ impl SessionState {
     pub fn committed(&self, core: &Core, time: u64, stored: &[u64]) {
         self.own.set(self.own.get().max(time));
         let mut all = self.stored.borrow_mut();
-        all.add(time, stored);
+        all.add(&core.versions, time, stored);
         core.drop_stored(&mut all);
     }
 
     /// The session has ended; another one goes on with this state.
-    pub fn forget_own(&self) {
+    pub fn forget_own(&self, core: &Core) {
         self.own.set(0);
+        self.stored.borrow_mut().give_up(&core.versions);
     }
 
     pub fn take_parts(&self, core: &Core) -> Parts {

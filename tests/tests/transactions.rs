@@ -487,3 +487,25 @@ fn sessions_read_their_own_commits_before_they_are_durable_and_others_do_not() {
         assert!(ticket.is_durable(), "what was read is durable when a commit returns");
     }
 }
+
+#[test]
+fn a_change_that_panics_leaves_the_record_to_others() {
+    each_mode(|engine, tree| {
+        let (one, other) = (engine.session().expect("session"), engine.session().expect("session"));
+        for key in [b"a", b"b"] {
+            one.put(tree, key, b"before").expect("put");
+        }
+        let mut txn = one.begin().expect("begin");
+        assert!(txn.modify(tree, b"a", |value| value[0] = b'B').expect("modify"));
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            txn.modify(tree, b"b", |_| panic!("on purpose"))
+        }));
+        assert!(panicked.is_err());
+        // Not changed, so nobody is in the way of an operation of its own.
+        other.put(tree, b"b", b"after").expect("put");
+        txn.abort().expect("abort");
+        for (key, value) in [(b"a", b"before".as_slice()), (b"b", b"after")] {
+            assert_eq!(other.get(tree, key).expect("get").as_deref(), Some(value));
+        }
+    });
+}

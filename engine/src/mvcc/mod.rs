@@ -33,4 +33,4 @@ pub(crate) use clock::{Active, Clock, Slot, Snapshots};
 pub(crate) use state::{Status, TxnState};
 pub(crate) use stored::{MAX_OF_ONE, Stored};
 pub(crate) use undo::{Savepoint, UndoBuffer, UndoEntry};
-pub(crate) use versions::{Changed, ConflictWith, Seen, Snapshot, Versions, WriteCheck};
+pub(crate) use versions::{Changed, ConflictWith, Record, Seen, Snapshot, Versions, WriteCheck};

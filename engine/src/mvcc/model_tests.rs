@@ -129,7 +129,10 @@ impl World {
             },
         };
         let (tree, name) = place(key);
-        assert_eq!(self.versions.check(tree, name, Some(&txn.state), snapshot), expected);
+        assert_eq!(
+            self.versions.check(self.versions.record(tree, name), Some(&txn.state), snapshot),
+            expected
+        );
         let before = bytes_of(self.page[key]);
         let before = before.as_ref().map(|(bytes, special)| (&bytes[..], *special));
         let check = self.versions.check_push(tree, name, &txn.state, snapshot, before);
@@ -254,7 +257,7 @@ impl World {
 
     fn collect_with(&mut self, active: &Active, durable: u64) {
         self.horizon = self.horizon.max(active.oldest.min(durable));
-        self.versions.collect(active, durable);
+        self.versions.collect(active, durable, false);
     }
 
     fn check(&self) {

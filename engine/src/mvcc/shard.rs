@@ -7,6 +7,10 @@
 //! cannot be dropped before the oldest snapshot has passed that time, so a pass takes from the heap
 //! only what is due. Most chains go the first time they are looked at.
 //!
+//! A writer may keep the hash of what it stored and drop it itself, which it mostly does before anybody
+//! else could. Such a chain is *kept*: it is in no queue until the writer hands it over, and only sweeps
+//! find it if the writer does not come back.
+//!
 //! Most shards have a handful of chains. The first few are named beside the lock, on the same two cache
 //! lines, which another core mostly wrote last; the others are in a table.
 //!
@@ -18,7 +22,7 @@ use super::{
     chain::{By, Chain, Rule, Spare},
     clock::Active,
     state::TxnState,
-    versions::{ConflictWith, WriteCheck},
+    versions::{ConflictWith, Record, WriteCheck},
 };
 use hashbrown::{HashTable, hash_table::OccupiedEntry};
 use std::{cmp::Reverse, collections::BinaryHeap, mem::offset_of, sync::Arc};
@@ -157,17 +161,16 @@ impl Shard {
         self.places.get(hash, |chain| chain.is_of(tree, key))
     }
 
-    /// Checks, and if the record is free stores that `writer` changed it. `active` is asked for
-    /// when a chain has become long.
+    /// Checks, and if the record is free stores that `writer` changed it; see [`super::Versions::store`].
+    /// `active` is asked for when a chain has become long.
     #[expect(clippy::too_many_arguments, reason = "one flat call on the path of every write")]
     pub fn check_push(
         &mut self,
-        hash: u64,
-        tree: TreeId,
-        key: &[u8],
+        Record { hash, tree, key }: Record<'_>,
         writer: By<'_>,
         snapshot: u64,
         before: Option<(&[u8], bool)>,
+        kept: bool,
         horizon: u64,
         active: impl FnOnce() -> Arc<Active>,
         spare: &mut Spare,
@@ -178,8 +181,10 @@ impl Shard {
             None => {
                 let mut chain = Chain::new(tree, key, writer, before, spare);
                 *bytes += chain.bytes();
-                chain.young = true;
-                young.push(item());
+                chain.young = !kept;
+                if !kept {
+                    young.push(item());
+                }
                 places.insert(hash, chain);
             }
             Some(mut found) => {
@@ -198,7 +203,7 @@ impl Shard {
                     chain.prune(Rule { horizon, active: &active() }, spare);
                 }
                 *bytes = *bytes + chain.bytes() - old_bytes;
-                if !std::mem::replace(&mut chain.young, true) {
+                if !kept && !std::mem::replace(&mut chain.young, true) {
                     young.push(item());
                 }
             }
@@ -215,7 +220,7 @@ impl Shard {
         writer: &TxnState,
         spare: &mut Spare,
     ) {
-        let Shard { places, bytes, .. } = self;
+        let Shard { places, young, bytes, .. } = self;
         let found = places.find(hash, |chain| chain.is_of(tree, key));
         let mut found = found.unwrap_or_else(|| panic!("no version of {key:02x?} to take back"));
         let chain = found.chain();
@@ -227,6 +232,10 @@ impl Shard {
         let old_bytes = chain.bytes();
         if chain.pop(spare) {
             *bytes = *bytes + chain.bytes() - old_bytes;
+            // Those who kept the older versions may have come for them when there was this one.
+            if !std::mem::replace(&mut chain.young, true) {
+                young.push(Young { hash, writer: chain.newest.writer.id() });
+            }
         } else {
             *bytes -= old_bytes;
             spare.give_chain(found.remove());
@@ -242,6 +251,41 @@ impl Shard {
             self.bytes -= found.chain().bytes();
             spare.give_chain(found.remove());
         }
+    }
+
+    /// The chain under a hash, if it is still there, is for the passes from here on.
+    pub fn take_over(&mut self, hash: u64) {
+        let Shard { places, young, .. } = self;
+        if let Some(mut found) = places.find(hash, |_| true) {
+            let chain = found.chain();
+            if !std::mem::replace(&mut chain.young, true) {
+                young.push(Young { hash, writer: chain.newest.writer.id() });
+            }
+        }
+    }
+
+    /// Drops what nobody needs of all chains; gives how many versions.
+    pub fn sweep(&mut self, rule: Rule<'_>, spare: &mut Spare) -> usize {
+        let Shard { places, bytes, .. } = self;
+        let mut dropped = 0;
+        let mut is_gone = |chain: &mut Option<Box<Chain>>| {
+            let Some(mut visited) = chain.take() else { return true };
+            let old_bytes = visited.bytes();
+            if visited.is_old(rule.horizon) {
+                dropped += visited.len();
+                *bytes -= old_bytes;
+                spare.give_chain(visited);
+                return true;
+            }
+            dropped += visited.prune(rule, spare);
+            *bytes = *bytes + visited.bytes() - old_bytes;
+            *chain = Some(visited);
+            false
+        };
+        places.near.iter_mut().for_each(|place| _ = is_gone(&mut place.chain));
+        places.table.retain(|place| !is_gone(&mut place.chain));
+        places.far = places.table.len();
+        dropped
     }
 
     /// Drops what nobody needs; gives how many versions. `pass` is not 0 and differs from
@@ -329,7 +373,8 @@ impl Shard {
             let old_bytes = chain.bytes();
             dropped += chain.prune(rule, spare);
             *bytes = *bytes + chain.bytes() - old_bytes;
-            if !chain.young {
+            // Whoever keeps a version that is undecided comes back for the chain, or takes it off.
+            if !chain.young && chain.newest.writer.committed_ts().is_some() {
                 queue(hash, chain, heap);
             }
         }

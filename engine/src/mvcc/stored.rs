@@ -1,6 +1,8 @@
 //! What the transactions of one session stored in the version index, so that the session drops it
 //! itself when nobody needs it any more: mostly at its next commit, when the memory is still in the
-//! caches of its processor. The janitor's passes find what sessions leave behind.
+//! caches of its processor. Nobody else looks at these versions but now and then, in a sweep of all
+//! versions; what is too much for a session, or left when it ends, it hands over to the passes of the
+//! janitor.
 //!
 //! Whether nobody needs a version is for the horizon to say. A session that has enough to drop asks
 //! who is active ([`super::Snapshots::try_oldest`]) and raises it. While an old snapshot, or a log
@@ -11,10 +13,10 @@ use std::collections::VecDeque;
 
 /// Versions that are worth a look at all snapshots.
 const WORTH_A_LOOK: usize = 32;
-/// More are left to the janitor.
-const MAX_RECORDS: usize = 1 << 14;
+/// More are handed over: memory that only this session would give back soon.
+const MAX_RECORDS: usize = 1 << 12;
 /// Of one transaction.
-pub(crate) const MAX_OF_ONE: usize = 1 << 12;
+pub(crate) const MAX_OF_ONE: usize = 1 << 10;
 
 /// See the module documentation.
 #[derive(Debug)]
@@ -37,14 +39,21 @@ impl Default for Stored {
 impl Stored {
     /// A commit at `time` stored versions under these hashes.
     #[inline]
-    pub fn add(&mut self, time: u64, hashes: &[u64]) {
+    pub fn add(&mut self, versions: &Versions, time: u64, hashes: &[u64]) {
         if self.records.len() + hashes.len() > MAX_RECORDS {
-            *self = Stored::default();
+            self.give_up(versions);
         }
         if !hashes.is_empty() {
             self.commits.push_back((time, hashes.len()));
             self.records.extend(hashes);
         }
+    }
+
+    /// The session has no more use for them.
+    #[cold]
+    pub fn give_up(&mut self, versions: &Versions) {
+        versions.hand_over(self.records.make_contiguous());
+        *self = Stored::default();
     }
 
     /// Time of the first commit whose versions are there.
@@ -76,7 +85,10 @@ impl Stored {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{Clock, Snapshots},
+        *,
+    };
     use wattle_buffer::TreeId;
 
     const TREE: TreeId = TreeId(3);
@@ -89,8 +101,8 @@ mod tests {
     fn versions_go_with_the_horizon_and_not_before() {
         let (versions, mut stored) = (Versions::new(), Stored::default());
         for i in 0..100 {
-            let hash = versions.push_done(TREE, &key(i), 10 + i, Some((b"before", false)));
-            stored.add(10 + i, &[hash]);
+            let hash = versions.push_done(TREE, &key(i), 10 + i, Some((b"before", false)), true);
+            stored.add(&versions, 10 + i, &[hash]);
             assert_eq!(stored.is_worth_a_look(), i + 1 >= WORTH_A_LOOK as u64);
         }
         versions.raise_horizon(9);
@@ -109,10 +121,10 @@ mod tests {
     #[test]
     fn a_record_that_was_changed_again_keeps_what_somebody_needs() {
         let (versions, mut stored) = (Versions::new(), Stored::default());
-        let first = versions.push_done(TREE, &key(1), 5, None);
-        let again = versions.push_done(TREE, &key(1), 8, Some((b"five", false)));
+        let first = versions.push_done(TREE, &key(1), 5, None, true);
+        let again = versions.push_done(TREE, &key(1), 8, Some((b"five", false)), true);
         assert_eq!(first, again);
-        stored.add(5, &[first]);
+        stored.add(&versions, 5, &[first]);
         versions.raise_horizon(6);
         stored.drop_old(&versions);
         assert!(versions.is_needed(TREE, &key(1)), "snapshots 6 and 7 need the value of 5");
@@ -123,14 +135,36 @@ mod tests {
     #[test]
     fn too_much_is_left_to_others() {
         let (versions, mut stored) = (Versions::new(), Stored::default());
-        let many: Vec<u64> = (0..MAX_RECORDS as u64).collect();
-        stored.add(1, &many);
+        let store = |i: usize| versions.push_done(TREE, &key(i as u64), 1, None, true);
+        let many: Vec<u64> = (0..MAX_RECORDS).map(store).collect();
+        stored.add(&versions, 1, &many);
         assert!(stored.is_worth_a_look());
-        let hash = versions.push_done(TREE, &key(1), 2, None);
-        stored.add(2, &[hash]);
+        let hash = versions.push_done(TREE, &key(u64::MAX), 2, None, true);
+        stored.add(&versions, 2, &[hash]);
         assert_eq!(stored.oldest(), Some(2));
-        versions.raise_horizon(2);
+        let (snapshots, clock) = (Snapshots::new(), Clock::new());
+        (0..3).for_each(|_| _ = clock.draw());
+        let active = snapshots.collect(&clock, &clock);
+        assert_eq!(versions.collect(&active, 2, false), MAX_RECORDS, "all that was handed over");
+        assert_eq!(versions.records(), 1);
         stored.drop_old(&versions);
         assert_eq!(versions.records(), 0);
+    }
+
+    #[test]
+    fn a_sweep_finds_what_nobody_comes_back_for() {
+        let versions = Versions::new();
+        let count = 1000;
+        for i in 0..count {
+            versions.push_done(TREE, &key(i), 1 + i, Some((b"before", false)), true);
+        }
+        let (snapshots, clock) = (Snapshots::new(), Clock::new());
+        (0..=count).for_each(|_| _ = clock.draw());
+        let active = snapshots.collect(&clock, &clock);
+        assert_eq!(versions.collect(&active, 300, false), 0, "they are kept");
+        assert_eq!(versions.collect(&active, 300, true), 300);
+        assert!((0..count).all(|i| versions.contains(TREE, &key(i)) == (i >= 300)));
+        assert_eq!(versions.collect(&active, count, true), count as usize - 300);
+        assert_eq!((versions.records(), versions.bytes()), (0, 0));
     }
 }

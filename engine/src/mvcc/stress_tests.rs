@@ -146,8 +146,16 @@ impl World {
             let amount = page.amount.load(SeqCst);
             let before = encode(amount);
             let before = before.as_deref().map(|bytes| (bytes, false));
-            let first = match self.versions.check_push(TREE, &key(record), &state, snapshot, before)
-            {
+            let name = key(record);
+            let name = self.versions.record(TREE, &name);
+            let store = |kept| self.versions.store(name, &state, snapshot, before, kept);
+            let mut check = store(hashes.len() % 2 == 0);
+            if check == WriteCheck::Free && amount.is_multiple_of(8) {
+                // It was not to be changed, and then it was.
+                self.versions.pop(TREE, name.key, &state);
+                check = store(amount.is_multiple_of(16));
+            }
+            let first = match check {
                 WriteCheck::Free => true,
                 WriteCheck::Own => false,
                 WriteCheck::Conflict(_) => return false,
@@ -183,7 +191,10 @@ impl World {
             }
             state.committed(ts);
             undo.clear();
-            stored.add(ts, &hashes);
+            stored.add(&self.versions, ts, &hashes);
+            if rng.random_range(0..200) == 0 {
+                stored.give_up(&self.versions);
+            }
             self.commits.fetch_add(1, SeqCst);
         } else {
             while let Some(entry) = undo.pop(start).unwrap() {
@@ -217,6 +228,9 @@ impl World {
         let (slot, mut stored) = (self.snapshots.acquire(), Stored::default());
         for _ in 0..transfers {
             self.transfer(&mut rng, &slot, &mut undo, &mut stored);
+        }
+        if seed.is_multiple_of(2) {
+            stored.give_up(&self.versions);
         }
         self.snapshots.retire(slot);
     }
@@ -253,10 +267,11 @@ impl World {
                 self.snapshots.cancel_below(self.clock.now().saturating_sub(20));
             }
             let durable = self.clock.now().saturating_sub(rng.random_range(0..10));
-            dropped += self.versions.collect(&known, durable);
+            let sweep = rng.random_range(0..20) == 0;
+            dropped += self.versions.collect(&known, durable, sweep);
             known = self.snapshots.collect(&self.clock, &self.clock);
             if rng.random_range(0..4) != 0 {
-                dropped += self.versions.collect(&known, durable);
+                dropped += self.versions.collect(&known, durable, false);
             }
         }
         dropped
@@ -292,7 +307,7 @@ fn every_snapshot_sees_all_of_each_transfer_or_nothing() {
     let sum: u64 = world.records.iter().map(|record| record.amount.load(SeqCst)).sum();
     assert_eq!(sum, RECORDS as u64 * START);
     assert!(!world.snapshots.any_active());
-    world.versions.collect(&world.snapshots.collect(&world.clock, &world.clock), u64::MAX);
+    world.versions.collect(&world.snapshots.collect(&world.clock, &world.clock), u64::MAX, true);
     assert_eq!((world.versions.records(), world.versions.bytes()), (0, 0));
 }
 
@@ -325,7 +340,7 @@ fn measure(keys: u64, batch: u64, size: u64) -> f64 {
                 snapshot = slot.open(&clock);
             }
             if i % batch == 0 {
-                versions.collect(&snapshots.collect(&clock, &clock), u64::MAX);
+                versions.collect(&snapshots.collect(&clock, &clock), u64::MAX, false);
             }
         }
         ended = start.elapsed().as_nanos() as f64 / updates as f64;

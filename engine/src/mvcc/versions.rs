@@ -1,9 +1,10 @@
 //! The version index: what records were before changes that somebody must not see yet, by tree and
 //! key, in memory only.
 //!
-//! Protocol. A writer holds the exclusive latch of the leaf from before [`Versions::check`]
-//! until the page is changed; a rollback holds it from before the page is put back until after
-//! [`Versions::pop`]. A reader reads the record in the page, asks [`Versions::read`], and only then
+//! Protocol. A writer holds the exclusive latch of the leaf from before [`Versions::store`] until the
+//! page is changed, or until it has taken the version back; a rollback holds it from before the page is
+//! put back until after [`Versions::pop`]. A version that is there before its change says what the page
+//! says. A reader reads the record in the page, asks [`Versions::read`], and only then
 //! validates the page (or holds its latch all the while). So page and index fit together: if the
 //! page changed in between, the reader starts again.
 //!
@@ -138,6 +139,14 @@ impl Padded {
     }
 }
 
+/// A record, and under which hash its versions are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Record<'k> {
+    pub hash: u64,
+    pub tree: TreeId,
+    pub key: &'k [u8],
+}
+
 /// The version index of an engine.
 #[derive(Debug)]
 pub(crate) struct Versions {
@@ -164,12 +173,18 @@ impl Versions {
         }
     }
 
+    /// Names a record for what follows.
     #[inline]
-    fn locate(&self, tree: TreeId, key: &[u8]) -> (u64, &Padded) {
+    pub fn record<'k>(&self, tree: TreeId, key: &'k [u8]) -> Record<'k> {
         let mut hasher = self.hasher.build_hasher();
         hasher.write_u32(tree.0);
         hasher.write(key);
-        let hash = hasher.finish();
+        Record { hash: hasher.finish(), tree, key }
+    }
+
+    #[inline]
+    fn locate(&self, tree: TreeId, key: &[u8]) -> (u64, &Padded) {
+        let hash = self.record(tree, key).hash;
         (hash, self.padded(hash))
     }
 
@@ -178,10 +193,10 @@ impl Versions {
         &self.shards[(hash >> SHARD_SHIFT) as usize & (self.shards.len() - 1)]
     }
 
-    /// A version of the record will be stored in a moment.
+    /// A version of the record with this hash will be stored in a moment.
     #[inline]
-    pub fn approach(&self, tree: TreeId, key: &[u8]) {
-        self.locate(tree, key).1.approach();
+    pub fn approach(&self, hash: u64) {
+        self.padded(hash).approach();
     }
 
     #[inline]
@@ -196,58 +211,75 @@ impl Versions {
     /// that is in its way may be gone then.
     pub fn check(
         &self,
-        tree: TreeId,
-        key: &[u8],
+        Record { hash, tree, key }: Record<'_>,
         me: Option<&Arc<TxnState>>,
         snapshot: u64,
     ) -> WriteCheck {
-        let (hash, shard) = self.lock(tree, key);
+        let shard = self.padded(hash).shard.lock();
         shard.find(hash, tree, key).map_or(WriteCheck::Free, |chain| chain.check(me, snapshot))
     }
 
-    /// Stores that `writer` changes the record, which is `before` (with the special flag) or absent.
-    /// Under the leaf latch, after [`Versions::check`] said free or own. Gives under which hash, for
-    /// [`Versions::drop_old`]; none, and nothing is stored, if the newest change is the writer's own
-    /// already.
-    ///
-    /// # Panics
-    /// If the newest change is of another transaction that is not committed.
-    pub fn push(
+    /// [`Versions::check`], and if the answer is [`WriteCheck::Free`] stores that `writer` changes the
+    /// record, which is `before` (with the special flag) or absent: under the leaf latch. `kept`: the
+    /// writer drops the version itself ([`Versions::drop_old`]) or hands it over ([`Versions::hand_over`]).
+    #[inline]
+    pub fn store(
         &self,
-        tree: TreeId,
-        key: &[u8],
+        record: Record<'_>,
         writer: &Arc<TxnState>,
+        snapshot: u64,
         before: Option<(&[u8], bool)>,
-    ) -> Option<u64> {
-        match self.check_push_by(tree, key, By::Txn(writer), u64::MAX, before) {
-            (WriteCheck::Free, hash) => Some(hash),
-            (WriteCheck::Own, _) => None,
-            (WriteCheck::Conflict(with), _) => {
-                panic!("transaction {} changes a record over {with:?}", writer.id())
-            }
-        }
+        kept: bool,
+    ) -> WriteCheck {
+        self.store_by(record, By::Txn(writer), snapshot, before, kept)
     }
 
-    /// As [`Versions::push`] for a change that is a whole transaction, and is committed at `ts`.
+    /// As [`Versions::store`] for a change that is a whole transaction, and is committed at `ts`.
     ///
     /// # Panics
     /// If the newest change is of a transaction that is not committed.
     #[inline]
-    pub fn push_done(
+    pub fn store_done(
         &self,
-        tree: TreeId,
-        key: &[u8],
+        record: Record<'_>,
         ts: u64,
         before: Option<(&[u8], bool)>,
-    ) -> u64 {
-        match self.check_push_by(tree, key, By::Done(ts), u64::MAX, before) {
-            (WriteCheck::Free, hash) => hash,
-            (check, _) => panic!("a change at {ts} changes a record over {check:?}"),
+        kept: bool,
+    ) {
+        match self.store_by(record, By::Done(ts), u64::MAX, before, kept) {
+            WriteCheck::Free => {}
+            check => panic!("a change at {ts} changes a record over {check:?}"),
         }
     }
 
-    /// [`Versions::check`] and [`Versions::push`] in one: the version is stored if the answer is
-    /// [`WriteCheck::Free`].
+    #[inline]
+    fn store_by(
+        &self,
+        record: Record<'_>,
+        writer: By<'_>,
+        snapshot: u64,
+        before: Option<(&[u8], bool)>,
+        kept: bool,
+    ) -> WriteCheck {
+        // A horizon that is too low only leaves more for later. Acquires, so that a reader whose
+        // snapshot was cancelled sees that after it took the lock of the shard after this thread.
+        let horizon = self.horizon.load(Acquire);
+        let padded = self.padded(record.hash);
+        let mut spare = Spare::of_thread();
+        let check = {
+            let mut shard = padded.shard.lock();
+            let active = || self.active.lock().clone();
+            let spare = &mut spare;
+            let check =
+                shard.check_push(record, writer, snapshot, before, kept, horizon, active, spare);
+            padded.bytes.store(shard.bytes(), Relaxed);
+            check
+        };
+        spare.keep();
+        check
+    }
+
+    /// [`Versions::store`] for tests, under the same name as there was when check and push were two.
     #[cfg(test)]
     pub fn check_push(
         &self,
@@ -257,34 +289,40 @@ impl Versions {
         snapshot: u64,
         before: Option<(&[u8], bool)>,
     ) -> WriteCheck {
-        self.check_push_by(tree, key, By::Txn(writer), snapshot, before).0
+        self.store(self.record(tree, key), writer, snapshot, before, false)
     }
 
-    #[inline]
-    fn check_push_by(
+    /// Stores a version that nothing is in the way of; gives its hash, or none if the newest change is
+    /// the writer's own already.
+    #[cfg(test)]
+    pub fn push(
         &self,
         tree: TreeId,
         key: &[u8],
-        writer: By<'_>,
-        snapshot: u64,
+        writer: &Arc<TxnState>,
         before: Option<(&[u8], bool)>,
-    ) -> (WriteCheck, u64) {
-        // A horizon that is too low only leaves more for later. Acquires, so that a reader whose
-        // snapshot was cancelled sees that after it took the lock of the shard after this thread.
-        let horizon = self.horizon.load(Acquire);
-        let (hash, padded) = self.locate(tree, key);
-        let mut spare = Spare::of_thread();
-        let check = {
-            let mut shard = padded.shard.lock();
-            let active = || self.active.lock().clone();
-            let spare = &mut spare;
-            let check =
-                shard.check_push(hash, tree, key, writer, snapshot, before, horizon, active, spare);
-            padded.bytes.store(shard.bytes(), Relaxed);
-            check
-        };
-        spare.keep();
-        (check, hash)
+    ) -> Option<u64> {
+        match self.check_push(tree, key, writer, u64::MAX, before) {
+            WriteCheck::Free => Some(self.hash(tree, key)),
+            WriteCheck::Own => None,
+            WriteCheck::Conflict(with) => {
+                panic!("transaction {} changes a record over {with:?}", writer.id())
+            }
+        }
+    }
+
+    /// The same for a change that is a transaction of its own.
+    #[cfg(test)]
+    pub fn push_done(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        ts: u64,
+        before: Option<(&[u8], bool)>,
+        kept: bool,
+    ) -> u64 {
+        self.store_done(self.record(tree, key), ts, before, kept);
+        self.hash(tree, key)
     }
 
     /// What `me` sees of a record that it read in the page, before the page is validated. Own
@@ -402,6 +440,17 @@ impl Versions {
     /// into the order of the shards, each of which is locked once.
     pub fn drop_old(&self, hashes: &mut [u64]) {
         let horizon = self.horizon();
+        self.for_each(hashes, |shard, hash, spare| shard.drop_if_old(hash, horizon, spare));
+    }
+
+    /// Versions stored under these hashes belong to the passes from here on: whoever kept them has no
+    /// more use for them.
+    pub fn hand_over(&self, hashes: &mut [u64]) {
+        self.for_each(hashes, |shard, hash, _| shard.take_over(hash));
+    }
+
+    #[inline]
+    fn for_each(&self, hashes: &mut [u64], mut visit: impl FnMut(&mut Shard, u64, &mut Spare)) {
         let mut spare = Spare::of_thread();
         let of = |hash: &u64| std::ptr::from_ref(self.padded(*hash));
         hashes.sort_unstable_by_key(of);
@@ -413,7 +462,7 @@ impl Versions {
             let padded = self.padded(group[0]);
             let mut shard = padded.shard.lock();
             for hash in group {
-                shard.drop_if_old(*hash, horizon, &mut spare);
+                visit(&mut shard, *hash, &mut spare);
             }
             padded.bytes.store(shard.bytes(), Relaxed);
         }
@@ -428,15 +477,20 @@ impl Versions {
     }
 
     /// Drops the versions that no snapshot needs: those of commits up to both the oldest snapshot
-    /// and `durable`, and those that were replaced between two snapshots. Gives how many.
-    pub fn collect(&self, active: &Active, durable: u64) -> usize {
+    /// and `durable`, and those that were replaced between two snapshots; of the chains that their
+    /// writers keep only in a `sweep`, which looks at every chain. Gives how many.
+    pub fn collect(&self, active: &Active, durable: u64, sweep: bool) -> usize {
         let horizon = self.publish(active, durable);
         let pass = self.pass.fetch_add(1, Relaxed) + 1;
         let mut spare = Spare::of_thread();
         let mut dropped = 0;
         for padded in &self.shards {
             let mut shard = padded.shard.lock();
-            dropped += shard.collect(Rule { horizon, active }, pass, &mut spare);
+            let rule = Rule { horizon, active };
+            dropped += shard.collect(rule, pass, &mut spare);
+            if sweep {
+                dropped += shard.sweep(rule, &mut spare);
+            }
             padded.bytes.store(shard.bytes(), Relaxed);
         }
         spare.keep();

@@ -66,7 +66,7 @@ impl Fixture {
     }
 
     fn collect(&self) -> usize {
-        self.versions.collect(&self.snapshots.collect(&self.clock, &self.clock), EVER)
+        self.versions.collect(&self.snapshots.collect(&self.clock, &self.clock), EVER, false)
     }
 
     fn len(&self) -> usize {
@@ -83,7 +83,7 @@ fn without_versions_the_page_is_right() {
     let f = Fixture::new();
     assert_eq!(f.read(None, Snapshot::At(1)), (Seen::Page { ts: 0 }, ">".into()));
     assert_eq!(f.read(None, Snapshot::Latest).0, Seen::Page { ts: 0 });
-    assert_eq!(f.versions.check(TREE, KEY, None, 1), WriteCheck::Free);
+    assert_eq!(f.versions.check(f.versions.record(TREE, KEY), None, 1), WriteCheck::Free);
     assert!(!f.versions.contains(TREE, KEY));
     assert_eq!((f.versions.bytes(), f.versions.records(), f.collect()), (0, 0, 0));
 }
@@ -108,7 +108,7 @@ fn a_second_change_by_the_same_transaction_stores_nothing() {
     let f = Fixture::new();
     let writer = f.begin();
     assert!(f.versions.push(TREE, KEY, &writer, value("first")).is_some());
-    assert_eq!(f.versions.check(TREE, KEY, Some(&writer), 1), WriteCheck::Own);
+    assert_eq!(f.versions.check(f.versions.record(TREE, KEY), Some(&writer), 1), WriteCheck::Own);
     assert!(f.versions.push(TREE, KEY, &writer, value("second")).is_none());
     assert_eq!(f.versions.check_push(TREE, KEY, &writer, 1, None), WriteCheck::Own);
     assert_eq!((f.len(), f.sees(1)), (1, "first".into()));
@@ -159,10 +159,10 @@ fn readers_wait_for_a_commit_that_may_be_in_their_snapshot() {
 fn write_checks_find_every_conflict() {
     let f = Fixture::new();
     let (writer, other) = (f.begin(), f.begin());
-    let check = |snapshot| f.versions.check(TREE, KEY, Some(&other), snapshot);
+    let check = |snapshot| f.versions.check(f.versions.record(TREE, KEY), Some(&other), snapshot);
     f.versions.push(TREE, KEY, &writer, None);
     assert_eq!(check(EVER), WriteCheck::Conflict(ConflictWith::Active));
-    assert_eq!(f.versions.check(TREE, KEY, None, EVER), check(EVER));
+    assert_eq!(f.versions.check(f.versions.record(TREE, KEY), None, EVER), check(EVER));
     writer.start_commit();
     assert_eq!(check(1), WriteCheck::Conflict(ConflictWith::Committing));
     let ts = f.clock.draw();
@@ -225,9 +225,9 @@ fn versions_go_when_the_oldest_snapshot_has_passed_them_and_they_are_durable() {
     assert_eq!((f.sees(1), f.sees(2)), ("one".into(), "page".into()));
     slot.close();
     let active = f.snapshots.collect(&f.clock, &f.clock);
-    assert_eq!(f.versions.collect(&active, 1), 0, "not durable yet");
+    assert_eq!(f.versions.collect(&active, 1, false), 0, "not durable yet");
     assert_eq!(f.read(None, Snapshot::At(2)).0, Seen::Page { ts: 2 });
-    assert_eq!(f.versions.collect(&active, 2), 1);
+    assert_eq!(f.versions.collect(&active, 2, false), 1);
     assert_eq!(f.read(None, Snapshot::At(2)).0, Seen::Page { ts: 0 });
     assert_eq!(f.versions.bytes(), 0);
 }

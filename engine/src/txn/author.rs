@@ -9,7 +9,7 @@ use super::Txn;
 use crate::{
     catalog::OpenTree,
     engine::Core,
-    mvcc::{ConflictWith, MAX_OF_ONE, Savepoint, TxnState, UndoEntry, WriteCheck},
+    mvcc::{ConflictWith, MAX_OF_ONE, Record, Savepoint, TxnState, UndoEntry, WriteCheck},
 };
 use std::sync::Arc;
 use wattle_btree::{Author, Hint, Stop, is_ghost};
@@ -69,15 +69,19 @@ fn conflict(tree: &OpenTree, with: ConflictWith) -> Stop {
     }))
 }
 
-/// A change by a transaction.
+/// A change of one record by a transaction.
 pub(crate) struct TxnAuthor<'t> {
     core: &'t Core,
     txn: &'t mut Txn,
     tree: &'t Arc<OpenTree>,
     /// Number of the transaction.
     id: u64,
-    /// The change will store the version of the record.
-    first: bool,
+    /// Under which hash versions of the record are.
+    hash: u64,
+    /// The version of the record was stored for this change, which may not be made yet.
+    stored: bool,
+    /// Memory of that version, about.
+    version_bytes: u64,
     /// Where the undo entry of a change that is not made yet begins. It is the last one, and holds
     /// the record before the change.
     pending: Option<Savepoint>,
@@ -90,9 +94,16 @@ impl<'t> TxnAuthor<'t> {
         tree: &'t Arc<OpenTree>,
         key: &[u8],
     ) -> TxnAuthor<'t> {
-        core.versions.approach(tree.tree.id(), key);
+        let hash = core.versions.record(tree.tree.id(), key).hash;
+        core.versions.approach(hash);
         let id = txn.start_writing(core, tree);
-        TxnAuthor { core, txn, tree, id, first: false, pending: None }
+        TxnAuthor { core, txn, tree, id, hash, stored: false, version_bytes: 0, pending: None }
+    }
+
+    fn record<'k>(&self, key: &'k [u8]) -> Record<'k> {
+        let record = Record { hash: self.hash, tree: self.tree.tree.id(), key };
+        debug_assert_eq!(record.hash, self.core.versions.record(record.tree, key).hash);
+        record
     }
 
     fn state(&self) -> &Arc<TxnState> {
@@ -110,9 +121,47 @@ impl<'t> TxnAuthor<'t> {
         }
     }
 
+    /// What else is in the way of a change that no other writer is, and its undo entry.
+    #[inline]
+    fn after_check(
+        &mut self,
+        is_newer: bool,
+        key: &[u8],
+        before: Option<(&[u8], bool)>,
+        change: bool,
+    ) -> Result<(), Stop> {
+        if is_newer {
+            if self.txn.slot.is_cancelled() {
+                // Whether a commit lies above the snapshot can no longer be known.
+                return Err(Stop::Error(super::view::too_old(self.core)));
+            }
+            if let Some(ts) = self.tree.closed.hidden_since(self.txn.snapshot) {
+                // Nor can it where changes left no versions.
+                return Err(conflict(self.tree, ConflictWith::Committed { ts }));
+            }
+        }
+        if change {
+            let mark = self.txn.undo.mark();
+            self.txn.undo.push(self.tree.tree.id(), self.stored, key, before)?;
+            self.pending = Some(mark);
+            let bytes = key.len() + before.map_or(0, |(bytes, _)| bytes.len()) + VERSION_OVERHEAD;
+            self.version_bytes = bytes as u64;
+        }
+        Ok(())
+    }
+
     /// Takes back the undo entry of a change that was not made.
     fn withdraw(&mut self) -> Result<(), Error> {
-        withdraw(self.txn, &mut self.pending)
+        let Some(mark) = self.pending else { return Ok(()) };
+        let entry = self.txn.undo.pop(mark)?;
+        self.pending = None;
+        if std::mem::take(&mut self.stored)
+            && let (Some(UndoEntry::Change { key, .. }), Some(state)) = (entry, &self.txn.state)
+        {
+            // Given up by a panic, where nobody said that it is undone.
+            self.core.versions.pop(self.tree.tree.id(), key, state);
+        }
+        Ok(())
     }
 
     /// The operation is over: an entry of a change that was not made is taken back.
@@ -124,7 +173,7 @@ impl<'t> TxnAuthor<'t> {
 impl Drop for TxnAuthor<'_> {
     fn drop(&mut self) {
         // An operation that was given up while it waited.
-        give_up(self.core, self.txn, &mut self.pending);
+        not_taken_back(self.core, self.withdraw());
     }
 }
 
@@ -137,8 +186,9 @@ fn withdraw(txn: &mut Txn, pending: &mut Option<Savepoint>) -> Result<(), Error>
     Ok(())
 }
 
-fn give_up(core: &Core, txn: &mut Txn, pending: &mut Option<Savepoint>) {
-    if let Err(error) = withdraw(txn, pending) {
+/// After [`withdraw`].
+fn not_taken_back(core: &Core, withdrawn: Result<(), Error>) {
+    if let Err(error) = withdrawn {
         // A roll-back would put something back that was never changed.
         core.poison(&format!("an undo entry could not be taken back: {error}"));
     }
@@ -150,47 +200,41 @@ impl Author for TxnAuthor<'_> {
         header: &FrameHeader,
         key: &[u8],
         before: Option<(&[u8], bool)>,
+        change: bool,
     ) -> Result<(), Stop> {
         self.withdraw()?;
+        debug_assert!(!self.stored, "the change before was neither made nor given up");
         self.close_tree_if_large()?;
         let id = self.id;
         if self.tree.closed.is_closed_to(id) {
             return Err(conflict(self.tree, ConflictWith::Active));
         }
-        let hint = header.version_hint();
-        self.first = !self.tree.closed.is_owned_by(id);
-        if hint > self.txn.snapshot {
-            let check = || {
-                let (versions, id) = (&self.core.versions, self.tree.tree.id());
-                versions.check(id, key, Some(self.state()), self.txn.snapshot)
-            };
-            // Who has changed a record and is not within every snapshot has left something in the
-            // page, a ghost at least.
-            let check = match before {
-                Some(_) => check(),
-                None => {
-                    debug_assert!(self.txn.slot.is_cancelled() || check() == WriteCheck::Free);
-                    WriteCheck::Free
-                }
-            };
-            match check {
-                WriteCheck::Free => {}
-                WriteCheck::Own => self.first = false,
-                WriteCheck::Conflict(with) => return Err(conflict(self.tree, with)),
-            }
-            if self.txn.slot.is_cancelled() {
-                // Whether a commit lies above the snapshot can no longer be known.
-                return Err(Stop::Error(super::view::too_old(self.core)));
-            }
-            if let Some(ts) = self.tree.closed.hidden_since(self.txn.snapshot) {
-                // Nor can it where changes left no versions.
-                return Err(conflict(self.tree, ConflictWith::Committed { ts }));
-            }
+        let is_newer = header.version_hint() > self.txn.snapshot;
+        // Who has changed a record and is not within every snapshot has left something in the page, a
+        // ghost at least.
+        let snapshot = match is_newer && before.is_some() {
+            true => self.txn.snapshot,
+            false => u64::MAX,
+        };
+        let (versions, record) = (&self.core.versions, self.record(key));
+        let check = if change && !self.tree.closed.is_owned_by(id) {
+            let kept = self.txn.stored.len() < MAX_OF_ONE;
+            let check = versions.store(record, self.state(), snapshot, before, kept);
+            self.stored = check == WriteCheck::Free;
+            check
+        } else if snapshot != u64::MAX {
+            versions.check(record, Some(self.state()), snapshot)
+        } else {
+            WriteCheck::Free
+        };
+        if let WriteCheck::Conflict(with) = check {
+            return Err(conflict(self.tree, with));
         }
-        let mark = self.txn.undo.mark();
-        self.txn.undo.push(self.tree.tree.id(), self.first, key, before)?;
-        self.pending = Some(mark);
-        Ok(())
+        let allowed = self.after_check(is_newer, key, before, change);
+        if allowed.is_err() {
+            self.undone(key);
+        }
+        allowed
     }
 
     fn txn(&self) -> u64 {
@@ -201,18 +245,19 @@ impl Author for TxnAuthor<'_> {
         false
     }
 
-    fn done(&mut self, leaf: &Exclusive<'_>, key: &[u8]) {
+    fn undone(&mut self, key: &[u8]) {
+        if std::mem::take(&mut self.stored) {
+            self.core.versions.pop(self.tree.tree.id(), key, self.state());
+        }
+    }
+
+    fn done(&mut self, leaf: &Exclusive<'_>, _: &[u8]) {
         self.pending = None;
         self.txn.last_gsn = self.txn.last_gsn.max(leaf.gsn());
-        if self.first {
-            let Some(UndoEntry::Change { before, .. }) = self.txn.undo.pushed() else {
-                unreachable!("the change was checked, which pushed its undo entry");
-            };
-            let bytes = key.len() + before.map_or(0, |(bytes, _)| bytes.len()) + VERSION_OVERHEAD;
-            let stored = self.core.versions.push(self.tree.tree.id(), key, self.state(), before);
-            self.txn.version_bytes += bytes as u64;
-            if let Some(hash) = stored.filter(|_| self.txn.stored.len() < MAX_OF_ONE) {
-                self.txn.stored.push(hash);
+        if std::mem::take(&mut self.stored) {
+            self.txn.version_bytes += self.version_bytes;
+            if self.txn.stored.len() < MAX_OF_ONE {
+                self.txn.stored.push(self.hash);
             }
         }
         let header = leaf.header();
@@ -249,6 +294,8 @@ pub(crate) struct Done {
 pub(crate) struct AutoAuthor<'t> {
     core: &'t Core,
     tree: &'t Arc<OpenTree>,
+    /// Under which hash versions of the record are.
+    hash: u64,
     before: Before,
     pub outcome: Done,
     /// The value before is large: replacing it takes more than one leaf, and a transaction.
@@ -262,9 +309,10 @@ impl<'t> AutoAuthor<'t> {
         key: &[u8],
         buffer: Vec<u8>,
     ) -> AutoAuthor<'t> {
-        core.versions.approach(tree.tree.id(), key);
+        let hash = core.versions.record(tree.tree.id(), key).hash;
+        core.versions.approach(hash);
         let before = Before { bytes: buffer, special: None };
-        AutoAuthor { core, tree, before, outcome: Done::default(), met_large: false }
+        AutoAuthor { core, tree, hash, before, outcome: Done::default(), met_large: false }
     }
 
     /// Gives the buffer back.
@@ -280,14 +328,15 @@ impl Author for AutoAuthor<'_> {
         header: &FrameHeader,
         key: &[u8],
         before: Option<(&[u8], bool)>,
+        _: bool,
     ) -> Result<(), Stop> {
         self.core.clock.approach();
         if self.tree.closed.is_closed_to(0) {
             return Err(conflict(self.tree, ConflictWith::Active));
         }
         if header.version_hint() & NO_TIME != 0 {
-            let id = self.tree.tree.id();
-            let check = self.core.versions.check(id, key, None, u64::MAX);
+            let record = Record { hash: self.hash, tree: self.tree.tree.id(), key };
+            let check = self.core.versions.check(record, None, u64::MAX);
             if let WriteCheck::Conflict(with) = check {
                 return Err(conflict(self.tree, with));
             }
@@ -318,7 +367,9 @@ impl Author for AutoAuthor<'_> {
     #[inline]
     fn done(&mut self, leaf: &Exclusive<'_>, key: &[u8]) {
         let (time, before) = (self.outcome.time, self.before.get());
-        self.outcome.stored = self.core.versions.push_done(self.tree.tree.id(), key, time, before);
+        let record = Record { hash: self.hash, tree: self.tree.tree.id(), key };
+        self.core.versions.store_done(record, time, before, true);
+        self.outcome.stored = self.hash;
         let header = leaf.header();
         let hint = match Hint::of(header.version_hint()) {
             // A transaction that changed the page may have drawn a later time than this commit, and
@@ -363,7 +414,7 @@ impl<'t> SystemOf<'t> {
 impl Drop for SystemOf<'_> {
     fn drop(&mut self) {
         if let Some(txn) = &mut self.txn {
-            give_up(self.core, txn, &mut self.pending);
+            not_taken_back(self.core, withdraw(txn, &mut self.pending));
         }
     }
 }
@@ -374,6 +425,7 @@ impl Author for SystemOf<'_> {
         _: &FrameHeader,
         key: &[u8],
         before: Option<(&[u8], bool)>,
+        _: bool,
     ) -> Result<(), Stop> {
         if let Some(txn) = &mut self.txn {
             withdraw(txn, &mut self.pending)?;

@@ -30,7 +30,13 @@ pub(crate) struct UndoAuthor<'t> {
 }
 
 impl Author for UndoAuthor<'_> {
-    fn check(&mut self, _: &FrameHeader, _: &[u8], _: Option<(&[u8], bool)>) -> Result<(), Stop> {
+    fn check(
+        &mut self,
+        _: &FrameHeader,
+        _: &[u8],
+        _: Option<(&[u8], bool)>,
+        _: bool,
+    ) -> Result<(), Stop> {
         Ok(())
     }
 

@@ -22,7 +22,11 @@ pub(crate) struct TxnView<'t> {
 
 impl<'t> TxnView<'t> {
     pub fn new(core: &'t Core, txn: &'t Txn, tree: &'t OpenTree) -> TxnView<'t> {
-        let bound = txn.snapshot.min(core.durable());
+        // Its own commit will be durable behind whatever it reads, once it has changed something.
+        let bound = match &txn.state {
+            Some(_) => txn.snapshot,
+            None => txn.snapshot.min(core.durable()),
+        };
         TxnView { core, txn, open: tree, tree: tree.tree.id(), bound }
     }
 }
