@@ -252,22 +252,44 @@ impl Tree {
         !gone.is_empty()
     }
 
-    /// Removes the ghost of `key` if there is one and nobody needs it. Gives whether its leaf should
-    /// be merged now ([`Tree::merge_step`]).
-    pub fn purge_step<A: Author>(&self, cx: &Context, key: &[u8], author: &mut A) -> Step<bool> {
+    /// Removes the ghosts of the first of these keys, which ascend, and of those behind it that are in the
+    /// same leaf: as far as there are any, and nobody needs them. Gives how many keys are done, one at
+    /// least, and whether the leaf should be merged now ([`Tree::merge_step`]).
+    pub fn purge_step<A: Author>(
+        &self,
+        cx: &Context,
+        keys: &[&[u8]],
+        author: &mut A,
+    ) -> Step<(usize, bool)> {
         cx.check_room(false)?;
-        let path = self.descend(key, 0)?;
-        let search = self.checked(&path.node, path.node_ref().search(key))?;
+        let path = self.descend(keys[0], 0)?;
+        let mut search = self.checked(&path.node, path.node_ref().search(keys[0]))?;
         if !search.found {
             path.node.validate()?;
-            return Ok(false);
+            return Ok((1, false));
         }
         let mut leaf = path.node.upgrade()?;
-        let view = NodeView::from(leaf.bytes());
-        if !is_ghost(view.value(search.position)) || !author.may_purge(key) {
-            return Ok(false);
+        let (mut done, mut underfull, mut changed) = (0, false, false);
+        loop {
+            let key = keys[done];
+            let is_ghost =
+                search.found && is_ghost(NodeView::from(leaf.bytes()).value(search.position));
+            if is_ghost && author.may_purge(key) {
+                underfull = self.remove_at(cx, &mut leaf, search.position, key, author);
+                changed = true;
+            }
+            done += 1;
+            let Some(next) = keys.get(done) else { break };
+            let node = NodeRef::from(leaf.page());
+            // Whatever is wrong with the leaf, the next step finds out.
+            let Ok(true) = node.covers(next) else { break };
+            let Ok(found) = node.search(next) else { break };
+            search = found;
         }
-        Ok(self.remove_at(cx, &mut leaf, search.position, key, author))
+        if !changed {
+            leaf.unchanged();
+        }
+        Ok((done, underfull))
     }
 
     /// Changes the value of a record in place through `change`, which gets the bytes of an inline

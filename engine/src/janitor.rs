@@ -8,7 +8,7 @@
 //!    durable, as far as the sessions that stored them have handed them over; now and then all, because
 //!    a session that does nothing drops nothing;
 //! 3. roll back abandoned transactions;
-//! 4. remove garbage of commits before the oldest snapshot.
+//! 4. in every fifth round, remove garbage of commits before the oldest snapshot.
 //!
 //! When versions take more than the limit of the engine, the oldest snapshot is cancelled: its owner
 //! gets [`wattle_buffer::Error::SnapshotTooOld`] at its next read, and nobody else notices. Again
@@ -45,7 +45,17 @@ const IDLE: Duration = Duration::from_millis(100);
 const PASS_EVERY: u64 = 10;
 
 /// Least time between sweeps of all versions, and how many times longer it is than a sweep takes.
-const SWEEP_EVERY: (Duration, u32) = (Duration::from_millis(500), 50);
+const SWEEP_EVERY: (Duration, u32) = (Duration::from_secs(1), 50);
+/// Rounds from one look at the memory of all versions to the next: the sums of all shards.
+const SUM_EVERY: u64 = 5 * PASS_EVERY;
+
+/// Rounds from one look at garbage to the next, while there is something to do. Ghosts that lie in the same
+/// leaf go together: each time the leaf is taken away from the processor that uses it.
+const GARBAGE_EVERY: u64 = 5;
+/// Pieces of garbage that are sorted together.
+const BATCH: usize = 4096;
+/// Ghosts that are removed under one latch at most.
+const AT_ONCE: usize = 32;
 
 /// Pieces of garbage that are remembered one by one.
 const MAX_QUEUE: usize = 1 << 16;
@@ -193,11 +203,33 @@ impl Janitor {
         self.round.lock()
     }
 
-    fn next_garbage(&self, before: u64) -> Option<(u64, Garbage)> {
+    /// Takes some of what nobody needs any more, ghosts first, by tree and key.
+    fn take_ready(&self, before: u64) -> Vec<(u64, Garbage)> {
         let mut queue = self.queue.lock();
         // Times are nearly in order; one that is not only waits a little longer.
-        let ready = queue.garbage.front().is_some_and(|(time, _)| *time <= before);
-        if ready { queue.garbage.pop_front() } else { None }
+        let ready =
+            queue.garbage.iter().take(BATCH).take_while(|(time, _)| *time <= before).count();
+        let mut ready: Vec<_> = queue.garbage.drain(..ready).collect();
+        drop(queue);
+        ready.sort_by(|(_, a), (_, b)| a.place().cmp(&b.place()));
+        ready
+    }
+}
+
+/// What a round does with versions.
+#[derive(Clone, Copy)]
+struct Pass {
+    /// Look at all of them.
+    sweep: bool,
+    /// Add up what they take.
+    sum: bool,
+}
+
+/// The key, if this is a ghost of the tree.
+fn ghost_of<'g>(tree: &Arc<OpenTree>, garbage: &'g Garbage) -> Option<&'g [u8]> {
+    match garbage {
+        Garbage::Ghost(open, key) if Arc::ptr_eq(open, tree) => Some(key),
+        _ => None,
     }
 }
 
@@ -218,16 +250,19 @@ fn work(core: &Core, cx: &Context) {
                 return;
             }
         }
-        let pass = !busy || number.is_multiple_of(PASS_EVERY);
         let begun = Instant::now();
-        let sweep = pass && begun >= next_sweep;
-        core.round(cx, pass, sweep);
-        if sweep {
+        let (sweep, sum) = (begun >= next_sweep, !busy || number.is_multiple_of(SUM_EVERY));
+        let pass = (!busy || number.is_multiple_of(PASS_EVERY)).then_some(Pass { sweep, sum });
+        core.round(cx, pass, !busy || number.is_multiple_of(GARBAGE_EVERY));
+        if pass.is_some() && sweep {
             let (least, times) = SWEEP_EVERY;
             next_sweep = Instant::now() + least.max(times * begun.elapsed());
         }
-        if pass {
-            any_versions = core.versions.bytes() > 0;
+        if pass.is_some() {
+            any_versions = match sum {
+                true => core.versions.bytes() > 0,
+                false => any_versions || core.versions.is_queued(),
+            };
         }
     }
 }
@@ -236,10 +271,10 @@ impl Core {
     /// One round, see the module documentation. Gives who was active. One at a time, so that what was
     /// there when it began is cleared away when it ends, as far as nobody needs it.
     pub fn janitor_round(&self, cx: &Context) -> Active {
-        self.round(cx, true, true)
+        self.round(cx, Some(Pass { sweep: true, sum: true }), true)
     }
 
-    fn round(&self, cx: &Context, pass: bool, sweep: bool) -> Active {
+    fn round(&self, cx: &Context, pass: Option<Pass>, garbage: bool) -> Active {
         let _round = self.janitor.round.lock();
         // Before the look at the snapshots: a snapshot that is opened at a durable commit after this
         // look is at this one or a later one.
@@ -248,9 +283,11 @@ impl Core {
         active.as_of = active.as_of.min(durable);
         // Never back: what one thread concluded from it, another must not deny.
         self.janitor.oldest_writer.fetch_max(active.oldest_writer_since, Ordering::AcqRel);
-        if pass {
+        if let Some(Pass { sweep, sum }) = pass {
             self.versions.collect(&active, durable, sweep);
-            self.shed_versions(&active);
+            if sum {
+                self.shed_versions(&active);
+            }
         } else {
             self.versions.publish(&active, durable);
         }
@@ -264,15 +301,47 @@ impl Core {
                 }
             }
         }
-        let before = active.oldest.min(durable);
-        while let Some((time, garbage)) = self.janitor.next_garbage(before) {
-            if let Err(error) = self.clear_away(cx, &garbage) {
+        let mut ready = Vec::new();
+        if garbage {
+            ready = self.janitor.take_ready(active.oldest.min(durable));
+        }
+        while !ready.is_empty() {
+            if let Err((error, left)) = self.clear_all(cx, ready) {
                 tracing::warn!(%error, "garbage stays for a while");
-                self.janitor.queue.lock().garbage.push_back((time, garbage));
+                self.janitor.queue.lock().garbage.extend(left);
                 break;
             }
+            ready = self.janitor.take_ready(active.oldest.min(durable));
         }
         active
+    }
+
+    /// Clears garbage away; gives what is left when that fails.
+    fn clear_all(
+        &self,
+        cx: &Context,
+        mut ready: Vec<(u64, Garbage)>,
+    ) -> Result<(), (Error, Vec<(u64, Garbage)>)> {
+        let mut at = 0;
+        let failed = loop {
+            let Some((_, garbage)) = ready.get(at) else { return Ok(()) };
+            let Garbage::Ghost(tree, _) = garbage else {
+                match self.clear_away(cx, garbage) {
+                    Ok(()) => at += 1,
+                    Err(error) => break error,
+                }
+                continue;
+            };
+            let mut keys: Vec<&[u8]> = Vec::new();
+            keys.extend(
+                ready[at..].iter().map_while(|(_, other)| ghost_of(tree, other)).take(AT_ONCE),
+            );
+            match self.purge(cx, tree, &keys) {
+                Ok(done) => at += done,
+                Err(error) => break error,
+            }
+        };
+        Err((failed, ready.split_off(at)))
     }
 
     /// Drops what a session stored, as far as nobody needs it.
@@ -311,7 +380,7 @@ impl Core {
 
     fn clear_away(&self, cx: &Context, garbage: &Garbage) -> Result<()> {
         match garbage {
-            Garbage::Ghost(tree, key) => self.purge(cx, tree, key),
+            Garbage::Ghost(tree, key) => self.purge(cx, tree, &[key]).map(drop),
             Garbage::Ghosts(tree) => self.purge_all(cx, tree),
             Garbage::Large(tree, large) => {
                 if let Some(store) = tree.large.get() {
@@ -330,14 +399,15 @@ impl Core {
         }
     }
 
-    /// Removes a ghost that no snapshot needs.
-    fn purge(&self, cx: &Context, tree: &OpenTree, key: &[u8]) -> Result<()> {
+    /// Removes the ghosts of the first of these keys and of those behind it in the same leaf, as far as
+    /// no snapshot needs them. Gives how many keys are done.
+    fn purge(&self, cx: &Context, tree: &OpenTree, keys: &[&[u8]]) -> Result<usize> {
         let mut author = SystemOf::purging(self, tree);
-        let underfull = run(cx, |_| tree.tree.purge_step(cx, key, &mut author))?;
+        let (done, underfull) = run(cx, |_| tree.tree.purge_step(cx, keys, &mut author))?;
         if underfull {
-            run(cx, |_| tree.tree.merge_step(cx, key, 0))?;
+            run(cx, |_| tree.tree.merge_step(cx, keys[0], 0))?;
         }
-        Ok(())
+        Ok(done)
     }
 
     /// Removes all ghosts of a tree that no snapshot needs.
@@ -348,7 +418,7 @@ impl Core {
             if !cursor.is_loaded() {
                 run(cx, |_| cursor.load_step(&tree.tree, &mut Newest))?;
             } else if cursor.take()?.is_none() {
-                self.purge(cx, tree, cursor.key())?;
+                self.purge(cx, tree, &[cursor.key()])?;
             }
         }
         Ok(())

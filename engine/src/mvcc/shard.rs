@@ -11,8 +11,8 @@
 //! else could. Such a chain is *kept*: it is in no queue until the writer hands it over, and only sweeps
 //! find it if the writer does not come back.
 //!
-//! Most shards have a handful of chains. The first few are named beside the lock, on the same two cache
-//! lines, which another core mostly wrote last; the others are in a table.
+//! There are many shards, and most have a few chains at a time or none. The first few are named beside the
+//! lock, on the same two cache lines; a table for the others, and the queues, are made when they are needed.
 //!
 //! Items name a chain by its hash. One whose chain is gone, or is not young or due at that time any
 //! more, is stale and skipped; one that meets a chain which came later under the same hash only
@@ -25,7 +25,7 @@ use super::{
     versions::{ConflictWith, Record, WriteCheck},
 };
 use hashbrown::{HashTable, hash_table::OccupiedEntry};
-use std::{cmp::Reverse, collections::BinaryHeap, mem::offset_of, sync::Arc};
+use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 use wattle_buffer::TreeId;
 
 /// Tables and queues with room for more than this give memory back when it is little used.
@@ -52,27 +52,27 @@ struct Place {
 /// Places beside the lock.
 const NEAR: usize = 4;
 
-/// The chains of a shard.
+/// What few shards have.
 #[derive(Debug, Default)]
-#[repr(C)]
-struct Places {
-    /// Number of those in the table.
-    far: usize,
-    near: [Place; NEAR],
+struct Rest {
+    /// Chains for which there was no place beside the lock.
     table: HashTable<Place>,
+    young: Vec<Young>,
+    /// Time and hash, smallest time first.
+    heap: BinaryHeap<Reverse<(u64, u64)>>,
 }
 
 /// Where a chain is.
 enum Found<'p> {
     Near(&'p mut Option<Box<Chain>>),
-    Far(OccupiedEntry<'p, Place>, &'p mut usize),
+    Far(OccupiedEntry<'p, Place>),
 }
 
 impl Found<'_> {
     fn chain(&mut self) -> &mut Chain {
         let chain = match self {
             Found::Near(chain) => &mut **chain,
-            Found::Far(entry, _) => &mut entry.get_mut().chain,
+            Found::Far(entry) => &mut entry.get_mut().chain,
         };
         chain.as_mut().expect("it was found")
     }
@@ -80,70 +80,37 @@ impl Found<'_> {
     fn remove(self) -> Box<Chain> {
         let chain = match self {
             Found::Near(chain) => chain.take(),
-            Found::Far(entry, far) => {
-                *far -= 1;
-                entry.remove().0.chain
-            }
+            Found::Far(entry) => entry.remove().0.chain,
         };
         chain.expect("it was found")
     }
 }
 
-impl Places {
-    fn len(&self) -> usize {
-        self.far + self.near.iter().filter(|place| place.chain.is_some()).count()
+/// Finds the chain under a hash.
+#[inline]
+fn find<'p>(
+    near: &'p mut [Place; NEAR],
+    table: Option<&'p mut HashTable<Place>>,
+    hash: u64,
+    is: impl Fn(&Chain) -> bool,
+) -> Option<Found<'p>> {
+    let here = |place: &Place| place.hash == hash && place.chain.as_deref().is_some_and(&is);
+    if let Some(place) = near.iter_mut().find(|place| here(place)) {
+        return Some(Found::Near(&mut place.chain));
     }
-
-    #[inline]
-    fn get(&self, hash: u64, is: impl Fn(&Chain) -> bool) -> Option<&Chain> {
-        let here = |place: &Place| place.hash == hash && place.chain.as_deref().is_some_and(&is);
-        let near = self.near.iter().find(|place| here(place));
-        let place = match near {
-            None if self.far > 0 => self.table.find(hash, here),
-            near => near,
-        };
-        place?.chain.as_deref()
-    }
-
-    #[inline]
-    fn find(&mut self, hash: u64, is: impl Fn(&Chain) -> bool) -> Option<Found<'_>> {
-        let here = |place: &Place| place.hash == hash && place.chain.as_deref().is_some_and(&is);
-        if let Some(place) = self.near.iter_mut().find(|place| here(place)) {
-            return Some(Found::Near(&mut place.chain));
-        }
-        if self.far == 0 {
-            return None;
-        }
-        let entry = self.table.find_entry(hash, here).ok()?;
-        Some(Found::Far(entry, &mut self.far))
-    }
-
-    /// Adds a chain that is not there.
-    #[inline]
-    fn insert(&mut self, hash: u64, chain: Box<Chain>) {
-        let place = Place { hash, chain: Some(chain) };
-        if let Some(free) = self.near.iter_mut().find(|place| place.chain.is_none()) {
-            *free = place;
-        } else {
-            self.far += 1;
-            self.table.insert_unique(hash, place, |place| place.hash);
-        }
-    }
+    table?.find_entry(hash, here).ok().map(Found::Far)
 }
 
-/// What the lock of a shard guards; what each write needs comes first.
+/// What the lock of a shard guards.
 #[derive(Debug, Default)]
-#[repr(C)]
 pub(super) struct Shard {
-    young: Vec<Young>,
     bytes: u64,
-    places: Places,
-    /// Time and hash, smallest time first.
-    heap: BinaryHeap<Reverse<(u64, u64)>>,
+    near: [Place; NEAR],
+    rest: Option<Box<Rest>>,
 }
 
-/// In front of it are 16 bytes: the copy of its sum, and the lock.
-const _: () = assert!(16 + offset_of!(Shard, places) + offset_of!(Places, table) <= 2 * 64);
+/// Beside it are 16 bytes: the copy of its sum, and the lock.
+const _: () = assert!(16 + size_of::<Shard>() <= 2 * 64);
 
 impl Shard {
     /// Memory that the chains take.
@@ -153,12 +120,49 @@ impl Shard {
 
     /// Number of chains.
     pub fn len(&self) -> usize {
-        self.places.len()
+        let near = self.near.iter().filter(|place| place.chain.is_some()).count();
+        near + self.rest.as_ref().map_or(0, |rest| rest.table.len())
+    }
+
+    /// Whether passes have something to look at.
+    pub fn is_queued(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| !rest.young.is_empty() || !rest.heap.is_empty())
     }
 
     #[inline]
     pub fn find(&self, hash: u64, tree: TreeId, key: &[u8]) -> Option<&Chain> {
-        self.places.get(hash, |chain| chain.is_of(tree, key))
+        let is = |chain: &Chain| chain.is_of(tree, key);
+        let here = |place: &Place| place.hash == hash && place.chain.as_deref().is_some_and(is);
+        let place = match (self.near.iter().find(|place| here(place)), &self.rest) {
+            (None, Some(rest)) => rest.table.find(hash, here),
+            (near, _) => near,
+        };
+        place?.chain.as_deref()
+    }
+
+    #[inline]
+    fn find_mut(&mut self, hash: u64, is: impl Fn(&Chain) -> bool) -> Option<Found<'_>> {
+        let table = self.rest.as_mut().map(|rest| &mut rest.table);
+        find(&mut self.near, table, hash, is)
+    }
+
+    /// Adds a chain that is not there.
+    #[inline]
+    fn insert(&mut self, hash: u64, chain: Box<Chain>) {
+        let place = Place { hash, chain: Some(chain) };
+        match self.near.iter_mut().find(|place| place.chain.is_none()) {
+            Some(free) => *free = place,
+            None => {
+                let rest = self.rest.get_or_insert_default();
+                rest.table.insert_unique(hash, place, |place| place.hash);
+            }
+        }
+    }
+
+    /// Passes have to look at the chain under a hash.
+    #[cold]
+    fn queue_young(&mut self, hash: u64, writer: u64) {
+        self.rest.get_or_insert_default().young.push(Young { hash, writer });
     }
 
     /// Checks, and if the record is free stores that `writer` changed it; see [`super::Versions::store`].
@@ -175,17 +179,14 @@ impl Shard {
         active: impl FnOnce() -> Arc<Active>,
         spare: &mut Spare,
     ) -> WriteCheck {
-        let Shard { places, young, bytes, .. } = self;
-        let item = || Young { hash, writer: writer.id() };
-        match places.find(hash, |chain| chain.is_of(tree, key)) {
+        let is_new_young;
+        match self.find_mut(hash, |chain| chain.is_of(tree, key)) {
             None => {
                 let mut chain = Chain::new(tree, key, writer, before, spare);
-                *bytes += chain.bytes();
+                self.bytes += chain.bytes();
                 chain.young = !kept;
-                if !kept {
-                    young.push(item());
-                }
-                places.insert(hash, chain);
+                is_new_young = !kept;
+                self.insert(hash, chain);
             }
             Some(mut found) => {
                 let chain = found.chain();
@@ -202,11 +203,13 @@ impl Shard {
                 if chain.is_long() {
                     chain.prune(Rule { horizon, active: &active() }, spare);
                 }
-                *bytes = *bytes + chain.bytes() - old_bytes;
-                if !kept && !std::mem::replace(&mut chain.young, true) {
-                    young.push(item());
-                }
+                is_new_young = !kept && !std::mem::replace(&mut chain.young, true);
+                let bytes = chain.bytes();
+                self.bytes = self.bytes + bytes - old_bytes;
             }
+        }
+        if is_new_young {
+            self.queue_young(hash, writer.id());
         }
         WriteCheck::Free
     }
@@ -220,8 +223,7 @@ impl Shard {
         writer: &TxnState,
         spare: &mut Spare,
     ) {
-        let Shard { places, young, bytes, .. } = self;
-        let found = places.find(hash, |chain| chain.is_of(tree, key));
+        let found = self.find_mut(hash, |chain| chain.is_of(tree, key));
         let mut found = found.unwrap_or_else(|| panic!("no version of {key:02x?} to take back"));
         let chain = found.chain();
         assert!(
@@ -230,43 +232,46 @@ impl Shard {
             writer.id()
         );
         let old_bytes = chain.bytes();
-        if chain.pop(spare) {
-            *bytes = *bytes + chain.bytes() - old_bytes;
-            // Those who kept the older versions may have come for them when there was this one.
-            if !std::mem::replace(&mut chain.young, true) {
-                young.push(Young { hash, writer: chain.newest.writer.id() });
-            }
-        } else {
-            *bytes -= old_bytes;
+        if !chain.pop(spare) {
             spare.give_chain(found.remove());
+            self.bytes -= old_bytes;
+            return;
+        }
+        // Those who kept the older versions may have come for them when there was this one.
+        let is_new_young = !std::mem::replace(&mut chain.young, true);
+        let (bytes, newest) = (chain.bytes(), chain.newest.writer.id());
+        self.bytes = self.bytes + bytes - old_bytes;
+        if is_new_young {
+            self.queue_young(hash, newest);
         }
     }
 
     /// Drops the chain under a hash if nobody needs anything of it. Its item in a queue gets stale.
     #[inline]
     pub fn drop_if_old(&mut self, hash: u64, horizon: u64, spare: &mut Spare) {
-        if let Some(mut found) = self.places.find(hash, |_| true)
+        if let Some(mut found) = self.find_mut(hash, |_| true)
             && found.chain().is_old(horizon)
         {
-            self.bytes -= found.chain().bytes();
-            spare.give_chain(found.remove());
+            let chain = found.remove();
+            self.bytes -= chain.bytes();
+            spare.give_chain(chain);
         }
     }
 
     /// The chain under a hash, if it is still there, is for the passes from here on.
     pub fn take_over(&mut self, hash: u64) {
-        let Shard { places, young, .. } = self;
-        if let Some(mut found) = places.find(hash, |_| true) {
+        if let Some(mut found) = self.find_mut(hash, |_| true) {
             let chain = found.chain();
             if !std::mem::replace(&mut chain.young, true) {
-                young.push(Young { hash, writer: chain.newest.writer.id() });
+                let newest = chain.newest.writer.id();
+                self.queue_young(hash, newest);
             }
         }
     }
 
     /// Drops what nobody needs of all chains; gives how many versions.
     pub fn sweep(&mut self, rule: Rule<'_>, spare: &mut Spare) -> usize {
-        let Shard { places, bytes, .. } = self;
+        let Shard { near, rest, bytes } = self;
         let mut dropped = 0;
         let mut is_gone = |chain: &mut Option<Box<Chain>>| {
             let Some(mut visited) = chain.take() else { return true };
@@ -282,34 +287,48 @@ impl Shard {
             *chain = Some(visited);
             false
         };
-        places.near.iter_mut().for_each(|place| _ = is_gone(&mut place.chain));
-        places.table.retain(|place| !is_gone(&mut place.chain));
-        places.far = places.table.len();
+        near.iter_mut().for_each(|place| _ = is_gone(&mut place.chain));
+        if let Some(rest) = rest {
+            rest.table.retain(|place| !is_gone(&mut place.chain));
+        }
         dropped
     }
 
     /// Drops what nobody needs; gives how many versions. `pass` is not 0 and differs from
     /// that of the calls before.
     pub fn collect(&mut self, rule: Rule<'_>, pass: u64, spare: &mut Spare) -> usize {
-        let used = self.places.far;
-        let (young, due) = (self.young.len(), self.heap.len());
-        let dropped = self.collect_young(rule, pass, spare) + self.collect_due(rule, spare);
+        let Some(mut rest) = self.rest.take() else { return 0 };
+        let used = rest.table.len();
+        let (young, due) = (rest.young.len(), rest.heap.len());
+        let dropped = self.collect_young(&mut rest, rule, pass, spare)
+            + self.collect_due(&mut rest, rule, spare);
+        if rest.table.is_empty() && rest.young.is_empty() && rest.heap.is_empty() {
+            return dropped;
+        }
         // What was little used since the last pass gets smaller.
-        let table = &mut self.places.table;
+        let Rest { table, young: list, heap } = &mut *rest;
         if table.capacity() > KEEP_ROOM.max(LITTLE_USED * used) {
             table.shrink_to(2 * used, |place| place.hash);
         }
-        if self.young.capacity() > KEEP_ROOM.max(LITTLE_USED * young) {
-            self.young.shrink_to(2 * young);
+        if list.capacity() > KEEP_ROOM.max(LITTLE_USED * young) {
+            list.shrink_to(2 * young);
         }
-        if self.heap.capacity() > KEEP_ROOM.max(LITTLE_USED * due) {
-            self.heap.shrink_to(2 * due);
+        if heap.capacity() > KEEP_ROOM.max(LITTLE_USED * due) {
+            heap.shrink_to(2 * due);
         }
+        self.rest = Some(rest);
         dropped
     }
 
-    fn collect_young(&mut self, rule: Rule<'_>, pass: u64, spare: &mut Spare) -> usize {
-        let Shard { places, young, heap, bytes } = self;
+    fn collect_young(
+        &mut self,
+        rest: &mut Rest,
+        rule: Rule<'_>,
+        pass: u64,
+        spare: &mut Spare,
+    ) -> usize {
+        let Shard { near, bytes, .. } = self;
+        let Rest { table, young, heap } = rest;
         let mut dropped = 0;
         // The changes of a large transaction stand together: one look at its state is enough.
         let mut undecided = None;
@@ -317,7 +336,7 @@ impl Shard {
             if undecided == Some(item.writer) {
                 return true;
             }
-            let Some(mut found) = places.find(item.hash, |chain| chain.young) else {
+            let Some(mut found) = find(near, Some(table), item.hash, |chain| chain.young) else {
                 return false;
             };
             let chain = found.chain();
@@ -351,15 +370,16 @@ impl Shard {
         dropped
     }
 
-    fn collect_due(&mut self, rule: Rule<'_>, spare: &mut Spare) -> usize {
-        let Shard { places, heap, bytes, .. } = self;
+    fn collect_due(&mut self, rest: &mut Rest, rule: Rule<'_>, spare: &mut Spare) -> usize {
+        let Shard { near, bytes, .. } = self;
+        let Rest { table, heap, .. } = rest;
         let mut dropped = 0;
         while let Some(top) = heap.peek()
             && let Reverse((due, hash)) = *top
             && due <= rule.horizon
         {
             heap.pop();
-            let Some(mut found) = places.find(hash, |chain| chain.due == due) else {
+            let Some(mut found) = find(near, Some(table), hash, |chain| chain.due == due) else {
                 continue;
             };
             let chain = found.chain();

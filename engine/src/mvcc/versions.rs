@@ -11,8 +11,11 @@
 //! Dropping versions needs no latch: what is dropped, no snapshot asks for. A reader whose snapshot
 //! was cancelled meanwhile must look at [`super::Slot::is_cancelled`] after the read.
 //!
-//! The index is cut into shards with a lock each. Which shard a record is in comes from bits of its
-//! hash that the table inside does not use. Nobody holds two of the locks.
+//! The index is cut into shards with a lock each. Nobody holds two of the locks. Records whose keys
+//! differ in the last byte only share a shard: they mostly share a leaf too, whose latch their writers
+//! take turns with anyway, so that they wait no longer; and a thread that has a part of the keys for
+//! itself also has the lines of its shards for itself, which to get from another processor takes as long
+//! as half of a write. For that to be so there are many more shards than threads.
 
 use super::{
     chain::{By, Look, Rule, Spare},
@@ -34,13 +37,14 @@ use std::{
 };
 use wattle_buffer::{TreeId, prefetch_write};
 
-/// Shards for each core, so that two threads hardly ever want the same one. Not more: all of them pass
-/// through the caches of a core.
-const SHARDS_PER_CORE: usize = 16;
+/// Shards for each core.
+const SHARDS_PER_CORE: usize = 1024;
 /// Fewest and most shards, powers of two.
-const SHARDS: (usize, usize) = (32, 512);
-/// The table tells chains apart by the top seven bits and finds their place by the low ones.
-const SHARD_SHIFT: u32 = 48;
+const SHARDS: (usize, usize) = (1 << 11, 1 << 16);
+/// Where in a hash the shard is. The table tells chains apart by the top seven bits and finds their place
+/// by the low ones.
+const SHARD_SHIFT: u32 = 41;
+const SHARD_BITS: u64 = (SHARDS.1 as u64 - 1) << SHARD_SHIFT;
 
 const _: () = assert!(SHARDS.0.is_power_of_two() && SHARDS.1.is_power_of_two());
 const _: () = assert!(SHARD_SHIFT + SHARDS.1.ilog2() <= 64 - 7);
@@ -151,6 +155,8 @@ pub(crate) struct Record<'k> {
 #[derive(Debug)]
 pub(crate) struct Versions {
     shards: Box<[Padded]>,
+    /// A bit for each shard in which passes have something to look at.
+    queued: Box<[AtomicU64]>,
     hasher: RandomState,
     /// Versions of commits up to this time are not needed any more. Only grows.
     horizon: AtomicU64,
@@ -166,6 +172,7 @@ impl Versions {
         let shards = (cores * SHARDS_PER_CORE).next_power_of_two().clamp(SHARDS.0, SHARDS.1);
         Versions {
             shards: (0..shards).map(|_| Padded::default()).collect(),
+            queued: (0..shards / 64).map(|_| AtomicU64::default()).collect(),
             hasher: RandomState::default(),
             horizon: AtomicU64::new(0),
             pass: AtomicU64::new(0),
@@ -176,10 +183,14 @@ impl Versions {
     /// Names a record for what follows.
     #[inline]
     pub fn record<'k>(&self, tree: TreeId, key: &'k [u8]) -> Record<'k> {
+        let (last, others) = key.split_last().unwrap_or((&0, &[]));
         let mut hasher = self.hasher.build_hasher();
         hasher.write_u32(tree.0);
-        hasher.write(key);
-        Record { hash: hasher.finish(), tree, key }
+        hasher.write(others);
+        let neighbours = hasher.finish();
+        hasher.write_u8(*last);
+        let hash = hasher.finish() & !SHARD_BITS | neighbours & SHARD_BITS;
+        Record { hash, tree, key }
     }
 
     #[inline]
@@ -190,7 +201,25 @@ impl Versions {
 
     #[inline]
     fn padded(&self, hash: u64) -> &Padded {
-        &self.shards[(hash >> SHARD_SHIFT) as usize & (self.shards.len() - 1)]
+        &self.shards[self.shard_of(hash)]
+    }
+
+    #[inline]
+    fn shard_of(&self, hash: u64) -> usize {
+        (hash >> SHARD_SHIFT) as usize & (self.shards.len() - 1)
+    }
+
+    /// After a change of the shard of `hash`, under its lock.
+    #[inline]
+    fn changed(&self, hash: u64, padded: &Padded, shard: &Shard) {
+        padded.bytes.store(shard.bytes(), Relaxed);
+        if shard.is_queued() {
+            let at = self.shard_of(hash);
+            let (word, bit) = (&self.queued[at / 64], 1 << (at % 64));
+            if word.load(Relaxed) & bit == 0 {
+                word.fetch_or(bit, Relaxed);
+            }
+        }
     }
 
     /// A version of the record with this hash will be stored in a moment.
@@ -272,7 +301,7 @@ impl Versions {
             let spare = &mut spare;
             let check =
                 shard.check_push(record, writer, snapshot, before, kept, horizon, active, spare);
-            padded.bytes.store(shard.bytes(), Relaxed);
+            self.changed(record.hash, padded, &shard);
             check
         };
         spare.keep();
@@ -388,7 +417,7 @@ impl Versions {
         {
             let mut shard = padded.shard.lock();
             shard.pop(hash, tree, key, writer, &mut spare);
-            padded.bytes.store(shard.bytes(), Relaxed);
+            self.changed(hash, padded, &shard);
         }
         spare.keep();
     }
@@ -464,7 +493,7 @@ impl Versions {
             for hash in group {
                 visit(&mut shard, *hash, &mut spare);
             }
-            padded.bytes.store(shard.bytes(), Relaxed);
+            self.changed(group[0], padded, &shard);
         }
         spare.keep();
     }
@@ -484,21 +513,37 @@ impl Versions {
         let pass = self.pass.fetch_add(1, Relaxed) + 1;
         let mut spare = Spare::of_thread();
         let mut dropped = 0;
-        for padded in &self.shards {
-            let mut shard = padded.shard.lock();
-            let rule = Rule { horizon, active };
-            dropped += shard.collect(rule, pass, &mut spare);
-            if sweep {
-                dropped += shard.sweep(rule, &mut spare);
+        let rule = Rule { horizon, active };
+        for (word, shards) in self.queued.iter().zip(self.shards.chunks(64)) {
+            let queued = word.load(Relaxed);
+            for (at, padded) in shards.iter().enumerate() {
+                let bit = 1 << at;
+                let sweep = sweep && padded.bytes.load(Relaxed) > 0;
+                if queued & bit == 0 && !sweep {
+                    continue;
+                }
+                let mut shard = padded.shard.lock();
+                dropped += shard.collect(rule, pass, &mut spare);
+                if sweep {
+                    dropped += shard.sweep(rule, &mut spare);
+                }
+                if !shard.is_queued() {
+                    word.fetch_and(!bit, Relaxed);
+                }
+                padded.bytes.store(shard.bytes(), Relaxed);
             }
-            padded.bytes.store(shard.bytes(), Relaxed);
         }
         spare.keep();
         dropped
     }
 
+    /// Whether passes have something to look at, besides what sweeps find.
+    pub fn is_queued(&self) -> bool {
+        self.queued.iter().any(|word| word.load(Relaxed) != 0)
+    }
+
     /// Memory that the versions take, bytes, with an estimate of the space between them in the
-    /// tables, without what threads keep for reuse (half a MiB each at most).
+    /// tables, without what threads keep for reuse (2 MiB each at most).
     pub fn bytes(&self) -> u64 {
         self.shards.iter().map(|padded| padded.bytes.load(Relaxed)).sum()
     }

@@ -70,6 +70,16 @@ pub(crate) enum Garbage {
     Large(Arc<OpenTree>, LargeValue),
 }
 
+impl Garbage {
+    /// Tree and key of a ghost; what is no ghost comes after all of them.
+    pub fn place(&self) -> (bool, u32, &[u8]) {
+        match self {
+            Garbage::Ghost(open, key) => (false, open.tree.id().0, key),
+            _ => (true, 0, &[]),
+        }
+    }
+}
+
 /// What a transaction needs and its session keeps for the next one.
 pub(crate) struct Parts {
     pub slot: Arc<Slot>,
