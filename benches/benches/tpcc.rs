@@ -3,9 +3,9 @@
 //! of it, in pages of what the device does with the same mix of reads and writes.
 //!
 //! `cargo bench -p wattle-benches --bench tpcc -- [part=memory|larger|fifth] [rounds=5] [seconds=10]
-//! [records=10000000] [warehouses=5|15] [pool=600MiB] [log=LIMIT|off] [dir=.]`
+//! [records=10000000] [warehouses=5|15] [pool=600MiB] [log=LIMIT|off] [home=no|yes] [dir=.]`
 //!
-//! `log` is for the second part: the limit of the log instead of the default, as `16GiB`, or `off`.
+//! `home` is for the first part: each thread stays at a warehouse and on a core. `log` is for the second: the limit of the log instead of the default, as `16GiB`, or `off`.
 //! Checkpoints write what they must, whatever the policy.
 //!
 //! Every run is a process of its own that loads a new store, as `wattle tpcc` does.
@@ -77,6 +77,10 @@ fn calibrate(map: &BTreeMap<[u8; 8], [u8; 120]>, round: usize) -> f64 {
 fn in_memory(rounds: usize, seconds: usize, dir: &Path) {
     let records = argument("records", 10_000_000) as u64;
     let warehouses = argument("warehouses", 5);
+    let others = match text("home", "no").as_str() {
+        "no" => "",
+        _ => " --affinity --pin",
+    };
     let cases = [
         ("group, 1 thread", "--threads 1", 0.058),
         ("group, 2 threads", "--threads 2", 0.105),
@@ -84,8 +88,8 @@ fn in_memory(rounds: usize, seconds: usize, dir: &Path) {
         ("log off, 2 threads", "--threads 2 --log off", 0.13),
     ];
     println!(
-        "{warehouses} warehouses, pool 2 GiB, {seconds} s; BTreeMap of {records} records of 8 + 120 \
-         bytes; {rounds} rounds, medians"
+        "{warehouses} warehouses, pool 2 GiB, {seconds} s{others}; BTreeMap of {records} records of 8 + \
+         120 bytes; {rounds} rounds, medians"
     );
     let map: BTreeMap<_, _> = (0..records).map(|i| (key(i), [i as u8; 120])).collect();
     let mut look_ups = Vec::new();
@@ -95,8 +99,9 @@ fn in_memory(rounds: usize, seconds: usize, dir: &Path) {
         for (case, (_, flags, _)) in cases.iter().enumerate() {
             // The machine of the moment: before and after the run.
             let before = calibrate(&map, 2 * round);
-            let flags =
-                format!("--warehouses {warehouses} --pool 2GiB --duration {seconds}s {flags}");
+            let flags = format!(
+                "--warehouses {warehouses} --pool 2GiB --duration {seconds}s {flags}{others}"
+            );
             let speed = Run::of(&flags, dir).speed();
             let now = (before + calibrate(&map, 2 * round + 1)) / 2.0;
             look_ups.push(now);

@@ -69,6 +69,9 @@ pub struct Context {
     /// Bytes that a change overwrites.
     pub(crate) scratch: RefCell<Vec<u8>>,
     last: Cell<Option<LastLeaf>>,
+    /// The write has recorded its way to the leaf in the trace of pages: it does not again when it runs
+    /// again, because somebody had latched the leaf for a moment.
+    pub(crate) way_recorded: Cell<bool>,
 }
 
 /// The leaf that a session changed last. Those who write ascending keys, or all records of a parent,
@@ -90,6 +93,7 @@ impl Context {
             image: RefCell::new(PageImage::zeroed()),
             scratch: RefCell::new(Vec::with_capacity(256)),
             last: Cell::new(None),
+            way_recorded: Cell::new(false),
         }
     }
 

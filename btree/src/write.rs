@@ -68,9 +68,13 @@ impl Tree {
         author: &mut A,
         restarts: u32,
     ) -> Step<Written> {
+        let traced = self.pool.is_traced();
+        if traced && restarts == 0 {
+            cx.way_recorded.set(false);
+        }
         cx.check_room(false)?;
         let node = self.leaf_of(cx, key)?;
-        if self.pool.is_traced() {
+        if traced && !cx.way_recorded.replace(true) {
             self.pool.record_way(|way| self.lead(Seek::At(key), way));
         }
         let search = self.checked(&node, NodeRef::from(node.page()).search(key))?;
@@ -304,9 +308,13 @@ impl Tree {
         author: &mut A,
         restarts: u32,
     ) -> Step<Result<bool, LargeValue>> {
+        let traced = self.pool.is_traced();
+        if traced && restarts == 0 {
+            cx.way_recorded.set(false);
+        }
         cx.check_room(false)?;
         let node = self.leaf_of(cx, key)?;
-        if self.pool.is_traced() {
+        if traced && !cx.way_recorded.replace(true) {
             self.pool.record_way(|way| self.lead(Seek::At(key), way));
         }
         let search = self.checked(&node, NodeRef::from(node.page()).search(key))?;

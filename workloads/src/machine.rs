@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::Serialize;
 
 /// The machine, as reports show it. A figure that the system does not tell is empty or 0.
@@ -40,6 +41,20 @@ impl Machine {
 /// Cores that this process may use; 1 if the system does not tell.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Binds the calling thread to one of the cores that it may use: thread `number` of several, which take
+/// turns if they are more than the cores.
+///
+/// # Errors
+/// The system refuses.
+pub fn pin_thread(number: usize) -> std::io::Result<()> {
+    let allowed = sched_getaffinity(None)?;
+    let nth = number % (allowed.count() as usize).max(1);
+    let core = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).nth(nth);
+    let mut only = CpuSet::new();
+    only.set(core.unwrap_or(0));
+    Ok(sched_setaffinity(None, &only)?)
 }
 
 /// Processor time of the whole process.
@@ -136,6 +151,23 @@ mod tests {
         let times = CpuTimes::parse(stat, 100).unwrap();
         assert_eq!(times, CpuTimes { user_seconds: 2.5, system_seconds: 0.5 });
         assert_eq!(CpuTimes::parse("", 100), None);
+    }
+
+    #[test]
+    fn a_pinned_thread_has_one_core_and_threads_take_turns() {
+        let all = sched_getaffinity(None).unwrap().count();
+        let core_of = |number| {
+            let thread = std::thread::spawn(move || {
+                pin_thread(number).unwrap();
+                let only = sched_getaffinity(None).unwrap();
+                assert_eq!(only.count(), 1);
+                (0..CpuSet::MAX_CPU).find(|&core| only.is_set(core))
+            });
+            thread.join().unwrap()
+        };
+        let cores: std::collections::BTreeSet<_> = (0..all as usize).map(core_of).collect();
+        assert_eq!(cores.len(), all as usize, "each has its own");
+        assert_eq!(core_of(0), core_of(all as usize));
     }
 
     #[test]

@@ -120,6 +120,7 @@ fn help_shows_units_and_defaults() {
         "--pool",
         "--threads",
         "--tasks",
+        "--pin",
         "--duration",
         "--operations",
         "--warmup",

@@ -34,7 +34,7 @@ pub fn load<S: Store, B: Benchmark>(
     progress: &ProgressBar,
 ) -> LoadEnd {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let crew = Crew { threads: threads.min(cores), tasks: TASKS };
+    let crew = Crew { threads: threads.min(cores), tasks: TASKS, pinned: false };
     let control = Control::new(crew.threads, interrupt);
     let job = Load { tables, bench, crew, control: &control, progress };
     let start = Instant::now();

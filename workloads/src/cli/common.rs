@@ -39,6 +39,11 @@ pub struct RunFlags {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=MAX_TASKS))]
     pub tasks: u64,
 
+    /// Bind each worker thread to a core. Where flushes and evictors want a core for a moment, the kernel
+    /// otherwise moves workers about, away from their caches.
+    #[arg(long)]
+    pub pin: bool,
+
     /// Length of the measured part, with ms, s or m. Default: 10s.
     #[arg(long, value_name = "TIME", value_parser = units::some_time, conflicts_with = "operations")]
     pub duration: Option<Duration>,
@@ -167,7 +172,7 @@ impl RunFlags {
     /// The workers.
     pub fn crew(&self) -> Crew {
         let threads = self.threads.map_or_else(machine::cores, |threads| threads as usize);
-        Crew { threads, tasks: self.tasks as usize }
+        Crew { threads, tasks: self.tasks as usize, pinned: self.pin }
     }
 
     /// The length of the measured part.
@@ -215,6 +220,7 @@ impl RunFlags {
             pool: self.pool,
             threads: crew.threads,
             tasks: crew.tasks,
+            pin: crew.pinned,
             duration,
             operations,
             warmup: self.warmup.as_secs_f64(),
@@ -240,6 +246,7 @@ pub struct RunSettings {
     pool: u64,
     threads: usize,
     tasks: usize,
+    pin: bool,
     duration: Option<f64>,
     operations: Option<u64>,
     warmup: f64,

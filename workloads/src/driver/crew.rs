@@ -13,6 +13,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use super::control::Control;
 use super::failure::Failure;
 use super::store::{Client, Store};
+use crate::machine;
 
 /// How many workers there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct Crew {
     pub threads: usize,
     /// Tasks on each thread; 0 for a blocking client on each thread.
     pub tasks: usize,
+    /// Each thread stays on a core.
+    pub pinned: bool,
 }
 
 impl Crew {
@@ -75,6 +78,11 @@ where
             let ready = &ready;
             scope.spawn(move || {
                 let _done = Done(control);
+                if crew.pinned
+                    && let Err(error) = machine::pin_thread(thread)
+                {
+                    control.fail(Failure::Pin(error));
+                }
                 let done = match crew.tasks {
                     0 => blocking(store, thread, ready, job),
                     tasks => asynchronous(store, thread, tasks, ready, job, control),

@@ -1,6 +1,6 @@
 //! Why a worker gave up.
 
-use std::fmt;
+use std::{fmt, io};
 
 use super::store::StoreError;
 
@@ -11,6 +11,8 @@ pub enum Failure {
     Wrong(String),
     /// The store returned an error.
     Store(StoreError),
+    /// A worker thread could not be pinned to a core.
+    Pin(io::Error),
 }
 
 impl Failure {
@@ -25,6 +27,9 @@ impl fmt::Display for Failure {
         match self {
             Failure::Wrong(sentence) => formatter.write_str(sentence),
             Failure::Store(error) => write!(formatter, "{error}"),
+            Failure::Pin(error) => {
+                write!(formatter, "a worker thread could not be pinned to a core: {error}")
+            }
         }
     }
 }
@@ -34,6 +39,7 @@ impl std::error::Error for Failure {
         match self {
             Failure::Wrong(_) => None,
             Failure::Store(error) => error.source(),
+            Failure::Pin(error) => Some(error),
         }
     }
 }

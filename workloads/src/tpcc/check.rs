@@ -49,7 +49,7 @@ pub fn check<S: Store>(
     interrupt: &Interrupt,
     progress: &ProgressBar,
 ) -> CheckEnd {
-    let crew = Crew { threads, tasks: TASKS };
+    let crew = Crew { threads, tasks: TASKS, pinned: false };
     let districts = usize::from(warehouses) * usize::from(DISTRICTS);
     progress.set_length(2 * districts as u64);
     let shared = Shared {

@@ -74,7 +74,11 @@ pub fn load<S: Store>(
     progress: &ProgressBar,
 ) -> LoadEnd {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let crew = Crew { threads: plan.crew.threads.min(cores), tasks: plan.crew.tasks.max(TASKS) };
+    let crew = Crew {
+        threads: plan.crew.threads.min(cores),
+        tasks: plan.crew.tasks.max(TASKS),
+        pinned: false,
+    };
     let control = Control::new(crew.threads, interrupt);
     let parts = parts(plan.warehouses);
     let job = Load {

@@ -58,7 +58,11 @@ pub fn load<S: Store>(
     progress: &ProgressBar,
 ) -> LoadEnd {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let crew = Crew { threads: plan.crew.threads.min(cores), tasks: plan.crew.tasks.max(TASKS) };
+    let crew = Crew {
+        threads: plan.crew.threads.min(cores),
+        tasks: plan.crew.tasks.max(TASKS),
+        pinned: false,
+    };
     let plan = LoadPlan { crew, ..plan };
     let control = Control::new(plan.crew.threads, interrupt);
     let job = Load { table, plan, control: &control, progress };
