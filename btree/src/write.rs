@@ -135,6 +135,10 @@ impl Tree {
             }
         }
         author.done(&leaf, key);
+        if traced {
+            // Of another task of the session it would be about another operation.
+            cx.way_recorded.set(false);
+        }
         cx.note_leaf(self.id, &leaf);
         self.sample_contention(cx, leaf, key, search, restarts);
         Ok(Written { existed, orphan })
@@ -340,6 +344,10 @@ impl Tree {
         std::mem::forget(unless_done);
         self.overwrite(cx, &mut leaf, search.position, key, buffer, author);
         author.done(&leaf, key);
+        if traced {
+            // Of another task of the session it would be about another operation.
+            cx.way_recorded.set(false);
+        }
         cx.note_leaf(self.id, &leaf);
         self.sample_contention(cx, leaf, key, search, restarts);
         Ok(Ok(true))
