@@ -5,8 +5,9 @@
 //! `cargo bench -p wattle-benches --bench tpcc -- [part=memory|larger|fifth] [rounds=5] [seconds=10]
 //! [records=10000000] [warehouses=5|15] [pool=600MiB] [log=LIMIT|off] [home=no|yes] [dir=.]`
 //!
-//! `home` is for the first part: each thread stays at a warehouse and on a core. `log` is for the second: the limit of the log instead of the default, as `16GiB`, or `off`.
-//! Checkpoints write what they must, whatever the policy.
+//! `home` is for the first part: each thread stays at a warehouse and on a core. `log` is for the second:
+//! the limit of the log instead of the default, as `16GiB`, or `off`. Checkpoints write what they must,
+//! whatever the policy.
 //!
 //! Every run is a process of its own that loads a new store, as `wattle tpcc` does.
 
