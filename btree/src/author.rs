@@ -17,17 +17,19 @@ use wattle_buffer::{Exclusive, FrameHeader, Gsn, Pool};
 pub trait Author {
     /// May the record, which is `before` now (value, special), be changed? The leaf is in a frame
     /// with this header, and stays latched until [`Author::done`] or [`Author::undone`], if it is to be
-    /// changed (`change`). Otherwise somebody only wants to know.
+    /// changed (`change`). Otherwise somebody only wants to know. By default it may.
     ///
     /// # Errors
     /// [`Stop::Error`] with [`wattle_buffer::Error::Conflict`], or [`Stop::Restart`] to look again.
     fn check(
         &mut self,
-        header: &FrameHeader,
-        key: &[u8],
-        before: Option<(&[u8], bool)>,
-        change: bool,
-    ) -> Result<(), Stop>;
+        _header: &FrameHeader,
+        _key: &[u8],
+        _before: Option<(&[u8], bool)>,
+        _change: bool,
+    ) -> Result<(), Stop> {
+        Ok(())
+    }
 
     /// Id of the transaction, or 0 for a change that stands for itself.
     fn txn(&self) -> u64;
@@ -69,16 +71,6 @@ pub trait Author {
 pub struct System;
 
 impl Author for System {
-    fn check(
-        &mut self,
-        _: &FrameHeader,
-        _: &[u8],
-        _: Option<(&[u8], bool)>,
-        _: bool,
-    ) -> Result<(), Stop> {
-        Ok(())
-    }
-
     fn txn(&self) -> u64 {
         0
     }

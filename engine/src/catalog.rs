@@ -22,9 +22,9 @@ use std::{
 };
 use wattle_btree::{
     self as btree, Attachment, Author, Context, Cursor, Direction, EntryVisitor, Forest, Found,
-    LargeValue, Mode, Newest, Stop, System, Taken, TreeReport, Value, chunk_id, prefix_range, run,
+    LargeValue, Mode, Newest, System, Taken, TreeReport, Value, chunk_id, prefix_range, run,
 };
-use wattle_buffer::{Error, Exclusive, FrameHeader, Gsn, PageId, Pool, Result, TreeId};
+use wattle_buffer::{Error, Exclusive, Gsn, PageId, Pool, Result, TreeId};
 
 /// Longest name of a tree, bytes.
 pub const MAX_TREE_NAME: usize = 255;
@@ -98,16 +98,6 @@ struct Together<'a> {
 }
 
 impl Author for Together<'_> {
-    fn check(
-        &mut self,
-        _: &FrameHeader,
-        _: &[u8],
-        _: Option<(&[u8], bool)>,
-        _: bool,
-    ) -> Result<(), Stop> {
-        Ok(())
-    }
-
     fn txn(&self) -> u64 {
         0
     }

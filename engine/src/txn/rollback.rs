@@ -14,8 +14,8 @@ use crate::{
     ops::{self, Resolve},
 };
 use std::sync::Arc;
-use wattle_btree::{Author, Before, Journal, Stop, Tree, Undo, is_ghost};
-use wattle_buffer::{Error, Exclusive, FrameHeader, Gsn, Result, TreeId};
+use wattle_btree::{Author, Before, Journal, Tree, Undo, is_ghost};
+use wattle_buffer::{Error, Exclusive, Gsn, Result, TreeId};
 use wattle_wal::Kind;
 
 /// Who puts records back.
@@ -30,16 +30,6 @@ pub(crate) struct UndoAuthor<'t> {
 }
 
 impl Author for UndoAuthor<'_> {
-    fn check(
-        &mut self,
-        _: &FrameHeader,
-        _: &[u8],
-        _: Option<(&[u8], bool)>,
-        _: bool,
-    ) -> Result<(), Stop> {
-        Ok(())
-    }
-
     fn txn(&self) -> u64 {
         self.txn
     }
