@@ -251,9 +251,10 @@ fn work(core: &Core, cx: &Context) {
             }
         }
         let begun = Instant::now();
-        let (sweep, sum) = (begun >= next_sweep, !busy || number.is_multiple_of(SUM_EVERY));
-        let pass = (!busy || number.is_multiple_of(PASS_EVERY)).then_some(Pass { sweep, sum });
-        core.round(cx, pass, !busy || number.is_multiple_of(GARBAGE_EVERY));
+        let is_due = |every: u64| !busy || number.is_multiple_of(every);
+        let (sweep, sum) = (begun >= next_sweep, is_due(SUM_EVERY));
+        let pass = is_due(PASS_EVERY).then_some(Pass { sweep, sum });
+        core.round(cx, pass, is_due(GARBAGE_EVERY));
         if pass.is_some() && sweep {
             let (least, times) = SWEEP_EVERY;
             next_sweep = Instant::now() + least.max(times * begun.elapsed());
@@ -301,17 +302,15 @@ impl Core {
                 }
             }
         }
-        let mut ready = Vec::new();
-        if garbage {
-            ready = self.janitor.take_ready(active.oldest.min(durable));
-        }
+        let take_ready = || self.janitor.take_ready(active.oldest.min(durable));
+        let mut ready = if garbage { take_ready() } else { Vec::new() };
         while !ready.is_empty() {
             if let Err((error, left)) = self.clear_all(cx, ready) {
                 tracing::warn!(%error, "garbage stays for a while");
                 self.janitor.queue.lock().garbage.extend(left);
                 break;
             }
-            ready = self.janitor.take_ready(active.oldest.min(durable));
+            ready = take_ready();
         }
         active
     }
@@ -323,25 +322,13 @@ impl Core {
         mut ready: Vec<(u64, Garbage)>,
     ) -> Result<(), (Error, Vec<(u64, Garbage)>)> {
         let mut at = 0;
-        let failed = loop {
-            let Some((_, garbage)) = ready.get(at) else { return Ok(()) };
-            let Garbage::Ghost(tree, _) = garbage else {
-                match self.clear_away(cx, garbage) {
-                    Ok(()) => at += 1,
-                    Err(error) => break error,
-                }
-                continue;
-            };
-            let mut keys: Vec<&[u8]> = Vec::new();
-            keys.extend(
-                ready[at..].iter().map_while(|(_, other)| ghost_of(tree, other)).take(AT_ONCE),
-            );
-            match self.purge(cx, tree, &keys) {
+        while at < ready.len() {
+            match self.clear_away(cx, &ready[at..]) {
                 Ok(done) => at += done,
-                Err(error) => break error,
+                Err(error) => return Err((error, ready.split_off(at))),
             }
-        };
-        Err((failed, ready.split_off(at)))
+        }
+        Ok(())
     }
 
     /// Drops what a session stored, as far as nobody needs it.
@@ -378,10 +365,15 @@ impl Core {
         }
     }
 
-    fn clear_away(&self, cx: &Context, garbage: &Garbage) -> Result<()> {
-        match garbage {
-            Garbage::Ghost(tree, key) => self.purge(cx, tree, &[key]).map(drop),
-            Garbage::Ghosts(tree) => self.purge_all(cx, tree),
+    /// Clears the first piece away, and those that go with it; gives how many.
+    fn clear_away(&self, cx: &Context, ready: &[(u64, Garbage)]) -> Result<usize> {
+        match &ready[0].1 {
+            Garbage::Ghost(tree, _) => {
+                let ghosts = ready.iter().map_while(|(_, garbage)| ghost_of(tree, garbage));
+                let keys: Vec<&[u8]> = ghosts.take(AT_ONCE).collect();
+                self.purge(cx, tree, &keys)
+            }
+            Garbage::Ghosts(tree) => self.purge_all(cx, tree).map(|()| 1),
             Garbage::Large(tree, large) => {
                 if let Some(store) = tree.large.get() {
                     for chunk in 0..large.chunks() {
@@ -394,7 +386,7 @@ impl Core {
                     }
                     self.catalog.unlist_garbage(cx, tree, *large)?;
                 }
-                Ok(())
+                Ok(1)
             }
         }
     }

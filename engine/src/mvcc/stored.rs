@@ -101,7 +101,7 @@ mod tests {
     fn versions_go_with_the_horizon_and_not_before() {
         let (versions, mut stored) = (Versions::new(), Stored::default());
         for i in 0..100 {
-            let hash = versions.push_done(TREE, &key(i), 10 + i, Some((b"before", false)), true);
+            let hash = versions.push_done(TREE, &key(i), 10 + i, Some((b"before", false)));
             stored.add(&versions, 10 + i, &[hash]);
             assert_eq!(stored.is_worth_a_look(), i + 1 >= WORTH_A_LOOK as u64);
         }
@@ -121,8 +121,8 @@ mod tests {
     #[test]
     fn a_record_that_was_changed_again_keeps_what_somebody_needs() {
         let (versions, mut stored) = (Versions::new(), Stored::default());
-        let first = versions.push_done(TREE, &key(1), 5, None, true);
-        let again = versions.push_done(TREE, &key(1), 8, Some((b"five", false)), true);
+        let first = versions.push_done(TREE, &key(1), 5, None);
+        let again = versions.push_done(TREE, &key(1), 8, Some((b"five", false)));
         assert_eq!(first, again);
         stored.add(&versions, 5, &[first]);
         versions.raise_horizon(6);
@@ -135,11 +135,11 @@ mod tests {
     #[test]
     fn too_much_is_left_to_others() {
         let (versions, mut stored) = (Versions::new(), Stored::default());
-        let store = |i: usize| versions.push_done(TREE, &key(i as u64), 1, None, true);
+        let store = |i: usize| versions.push_done(TREE, &key(i as u64), 1, None);
         let many: Vec<u64> = (0..MAX_RECORDS).map(store).collect();
         stored.add(&versions, 1, &many);
         assert!(stored.is_worth_a_look());
-        let hash = versions.push_done(TREE, &key(u64::MAX), 2, None, true);
+        let hash = versions.push_done(TREE, &key(u64::MAX), 2, None);
         stored.add(&versions, 2, &[hash]);
         assert_eq!(stored.oldest(), Some(2));
         let (snapshots, clock) = (Snapshots::new(), Clock::new());
@@ -156,7 +156,7 @@ mod tests {
         let versions = Versions::new();
         let count = 1000;
         for i in 0..count {
-            versions.push_done(TREE, &key(i), 1 + i, Some((b"before", false)), true);
+            versions.push_done(TREE, &key(i), 1 + i, Some((b"before", false)));
         }
         let (snapshots, clock) = (Snapshots::new(), Clock::new());
         (0..=count).for_each(|_| _ = clock.draw());

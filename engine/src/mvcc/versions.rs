@@ -263,19 +263,14 @@ impl Versions {
         self.store_by(record, By::Txn(writer), snapshot, before, kept)
     }
 
-    /// As [`Versions::store`] for a change that is a whole transaction, and is committed at `ts`.
+    /// As [`Versions::store`] for a change that is a whole transaction, and is committed at `ts`. The writer
+    /// keeps the version.
     ///
     /// # Panics
     /// If the newest change is of a transaction that is not committed.
     #[inline]
-    pub fn store_done(
-        &self,
-        record: Record<'_>,
-        ts: u64,
-        before: Option<(&[u8], bool)>,
-        kept: bool,
-    ) {
-        match self.store_by(record, By::Done(ts), u64::MAX, before, kept) {
+    pub fn store_done(&self, record: Record<'_>, ts: u64, before: Option<(&[u8], bool)>) {
+        match self.store_by(record, By::Done(ts), u64::MAX, before, true) {
             WriteCheck::Free => {}
             check => panic!("a change at {ts} changes a record over {check:?}"),
         }
@@ -348,9 +343,8 @@ impl Versions {
         key: &[u8],
         ts: u64,
         before: Option<(&[u8], bool)>,
-        kept: bool,
     ) -> u64 {
-        self.store_done(self.record(tree, key), ts, before, kept);
+        self.store_done(self.record(tree, key), ts, before);
         self.hash(tree, key)
     }
 

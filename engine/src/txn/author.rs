@@ -9,7 +9,9 @@ use super::Txn;
 use crate::{
     catalog::OpenTree,
     engine::Core,
-    mvcc::{ConflictWith, MAX_OF_ONE, Record, Savepoint, TxnState, UndoEntry, WriteCheck},
+    mvcc::{
+        ConflictWith, MAX_OF_ONE, Record, Savepoint, TxnState, UndoBuffer, UndoEntry, WriteCheck,
+    },
 };
 use std::sync::Arc;
 use wattle_btree::{Author, Hint, Stop, is_ghost};
@@ -152,9 +154,7 @@ impl<'t> TxnAuthor<'t> {
 
     /// Takes back the undo entry of a change that was not made.
     fn withdraw(&mut self) -> Result<(), Error> {
-        let Some(mark) = self.pending else { return Ok(()) };
-        let entry = self.txn.undo.pop(mark)?;
-        self.pending = None;
+        let entry = withdraw(&mut self.txn.undo, &mut self.pending)?;
         if std::mem::take(&mut self.stored)
             && let (Some(UndoEntry::Change { key, .. }), Some(state)) = (entry, &self.txn.state)
         {
@@ -177,13 +177,15 @@ impl Drop for TxnAuthor<'_> {
     }
 }
 
-/// Takes back the undo entry of a change that was not made.
-fn withdraw(txn: &mut Txn, pending: &mut Option<Savepoint>) -> Result<(), Error> {
-    if let Some(mark) = *pending {
-        txn.undo.pop(mark)?;
-        *pending = None;
-    }
-    Ok(())
+/// Takes back the undo entry of a change that was not made, if there is one, and gives it.
+fn withdraw<'u>(
+    undo: &'u mut UndoBuffer,
+    pending: &mut Option<Savepoint>,
+) -> Result<Option<UndoEntry<'u>>, Error> {
+    let Some(mark) = *pending else { return Ok(None) };
+    let entry = undo.pop(mark)?;
+    *pending = None;
+    Ok(entry)
 }
 
 /// After [`withdraw`].
@@ -368,7 +370,7 @@ impl Author for AutoAuthor<'_> {
     fn done(&mut self, leaf: &Exclusive<'_>, key: &[u8]) {
         let (time, before) = (self.outcome.time, self.before.get());
         let record = Record { hash: self.hash, tree: self.tree.tree.id(), key };
-        self.core.versions.store_done(record, time, before, true);
+        self.core.versions.store_done(record, time, before);
         self.outcome.stored = self.hash;
         let header = leaf.header();
         let hint = match Hint::of(header.version_hint()) {
@@ -414,7 +416,7 @@ impl<'t> SystemOf<'t> {
 impl Drop for SystemOf<'_> {
     fn drop(&mut self) {
         if let Some(txn) = &mut self.txn {
-            not_taken_back(self.core, withdraw(txn, &mut self.pending));
+            not_taken_back(self.core, withdraw(&mut txn.undo, &mut self.pending).map(drop));
         }
     }
 }
@@ -428,7 +430,7 @@ impl Author for SystemOf<'_> {
         _: bool,
     ) -> Result<(), Stop> {
         if let Some(txn) = &mut self.txn {
-            withdraw(txn, &mut self.pending)?;
+            withdraw(&mut txn.undo, &mut self.pending)?;
             let mark = txn.undo.mark();
             txn.undo.push(self.tree, false, key, before)?;
             self.pending = Some(mark);
