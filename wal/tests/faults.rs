@@ -103,7 +103,9 @@ fn a_panic_of_the_flusher_poisons_the_log() {
 #[test]
 fn a_full_device_refuses_new_changes_until_there_is_room() {
     let segment = small().segment_bytes;
-    let (_, storage) = device(FaultPlan::new(1).log_limit(3 * segment));
+    let late = Fault::Latency(Duration::from_millis(20));
+    let plan = FaultPlan::new(1).log_limit(3 * segment).always(Op::LogCreate, late);
+    let (_, storage) = device(plan);
     let log = start(&storage, LogStart::default());
     let appender = log.appender();
     let mut id = 0;
@@ -113,6 +115,12 @@ fn a_full_device_refuses_new_changes_until_there_is_room() {
                 id += 1;
                 append(&appender, id, 10_000);
                 log.flush_now().expect("there is room");
+                // The thread that makes segments may be late, and the flushes here take no time: without
+                // waiting the last segment may be full before anybody knows that there is no other.
+                until("the next segment, or no room for it", || {
+                    let made = storage.segments().expect("segments").len() as u64;
+                    made > log.stats().segments || appender.check_room().is_err()
+                });
             }
             Ok(false) => log.wait_flush().expect("a flush"),
             Err(error) => break error,
