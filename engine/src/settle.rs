@@ -6,7 +6,7 @@ use crate::{
     catalog::OpenTree,
     engine::Core,
     internal::Internal,
-    mvcc::{Savepoint, UndoEntry},
+    mvcc::Savepoint,
     ops,
     recover::{FoundGhosts, Loser},
     session::now,
@@ -84,9 +84,8 @@ impl Core {
         // Kept open to the end, so that each is opened once.
         let mut trees: Vec<(TreeId, Option<Arc<OpenTree>>)> = Vec::new();
         while let Some(entry) = loser.undo.pop(Savepoint::START)? {
-            let UndoEntry::Change { key, .. } = entry else { continue };
             bytes.clear();
-            bytes.extend_from_slice(key);
+            bytes.extend_from_slice(entry.key);
             let undo = Undo::decode(&bytes).map_err(|what| {
                 let what = format!("transaction {} cannot be rolled back: {what}", loser.txn);
                 Error::LogCorruption { segment: 0, offset: 0, what }

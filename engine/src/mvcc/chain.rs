@@ -14,7 +14,7 @@
 use super::{
     clock::Active,
     state::{Status, TxnState},
-    versions::{Changed, ConflictWith, Snapshot, WriteCheck},
+    versions::{Changed, ConflictWith, WriteCheck},
 };
 use smallvec::SmallVec;
 use std::{cell::Cell, sync::Arc};
@@ -138,8 +138,6 @@ impl Writer {
 pub(super) struct Version {
     pub writer: Writer,
     bytes: Bytes,
-    /// Commit time of the oldest change merged into this one, 0 if none was.
-    from: u64,
     kind: Kind,
 }
 
@@ -303,7 +301,6 @@ impl Version {
             Some((_, true)) => Kind::Special,
         };
         self.writer = writer.owned();
-        self.from = 0;
         spare.join(&mut self.bytes, key, before.map_or(&[][..], |(value, _)| value));
     }
 
@@ -316,10 +313,6 @@ impl Version {
     fn absorb(&mut self, below: &mut Version) {
         std::mem::swap(&mut self.bytes, &mut below.bytes);
         self.kind = below.kind;
-        self.from = match below.from {
-            0 => below.old_ts(),
-            from => from,
-        };
     }
 
     /// Commit time of a version that is not the newest.
@@ -450,27 +443,21 @@ impl Chain {
         true
     }
 
-    /// Finds what `me` sees of the record.
-    pub fn look(&self, me: Option<&TxnState>, at: Snapshot) -> Look<'_> {
+    /// Finds what `me` sees of the record: all commits up to the time `snapshot`, and its own changes.
+    pub fn look(&self, me: Option<&TxnState>, snapshot: u64) -> Look<'_> {
         let mut candidate: Option<&Version> = None;
         let mut found = 0;
         for version in std::iter::once(&self.newest).chain(self.older.iter().rev()) {
             if me.is_some_and(|me| version.writer.is(me)) {
                 break;
             }
-            match (version.writer.status(), at) {
-                (Status::Committed(ts), Snapshot::Latest) => {
+            match version.writer.status() {
+                Status::Committed(ts) if ts <= snapshot => {
                     found = ts;
                     break;
                 }
-                (Status::Committed(ts), Snapshot::At(snapshot)) if ts <= snapshot => {
-                    found = ts;
-                    break;
-                }
-                (Status::Drawing, Snapshot::At(_)) => return Look::Wait,
-                (Status::Committing(ts), Snapshot::At(snapshot)) if ts <= snapshot => {
-                    return Look::Wait;
-                }
+                Status::Drawing => return Look::Wait,
+                Status::Committing(ts) if ts <= snapshot => return Look::Wait,
                 _ => candidate = Some(version),
             }
         }
@@ -480,30 +467,22 @@ impl Chain {
         }
     }
 
-    /// Did others change the record at a time above `snapshot` and below `below`?
-    pub fn changed_since(&self, me: &TxnState, snapshot: u64, below: u64) -> Changed {
-        let mut undecided = None;
+    /// Did others change the record at a time above `snapshot`?
+    pub fn changed_since(&self, me: &TxnState, snapshot: u64) -> Changed {
+        let mut answer = Changed::Unchanged;
         for version in std::iter::once(&self.newest).chain(self.older.iter().rev()) {
             if version.writer.is(me) {
                 continue;
             }
             match version.writer.status() {
                 Status::Committed(ts) if ts <= snapshot => break,
-                Status::Committed(ts) if ts < below => return Changed::Changed { ts },
-                // Merged from changes of which one at least counts.
-                Status::Committed(_) if version.from != 0 && version.from < below => {
-                    return Changed::Changed { ts: version.from };
-                }
-                Status::Drawing => undecided = Some(&version.writer),
-                Status::Committing(ts) if ts < below => undecided = Some(&version.writer),
-                // An active one will draw a time above `below`, which was drawn before now.
-                _ => {}
+                Status::Committed(_) => return Changed::Changed,
+                Status::Drawing | Status::Committing(_) => answer = Changed::Undecided,
+                // An active one commits later: one at a time validates and commits.
+                Status::Active | Status::Aborted => {}
             }
         }
-        match undecided {
-            Some(Writer::Txn(state)) => Changed::Undecided(state.clone()),
-            _ => Changed::Unchanged,
-        }
+        answer
     }
 
     /// Commit time of the oldest version, if it is committed.

@@ -312,6 +312,7 @@ impl Snapshots {
     }
 
     /// Whether any transaction runs: has a snapshot, cancelled or not, or changes in pages.
+    #[cfg(test)]
     pub fn any_active(&self) -> bool {
         let slots = self.slots.lock();
         slots.all.iter().any(|slot| slot.snapshot.load(SeqCst) != 0 || slot.is_writing())

@@ -12,8 +12,6 @@
 //! Order of locks: leaf latch, then one shard of the version index, then the published [`Active`].
 //! No shard is locked while another one is, and nobody waits for a transaction with a shard locked.
 
-#![allow(dead_code, unused_imports)]
-
 mod chain;
 mod clock;
 mod shard;
@@ -30,7 +28,7 @@ mod stress_tests;
 mod versions_tests;
 
 pub(crate) use clock::{Active, Clock, Slot, Snapshots};
-pub(crate) use state::{Status, TxnState};
+pub(crate) use state::TxnState;
 pub(crate) use stored::{MAX_OF_ONE, Stored};
 pub(crate) use undo::{Savepoint, UndoBuffer, UndoEntry};
-pub(crate) use versions::{Changed, ConflictWith, Record, Seen, Snapshot, Versions, WriteCheck};
+pub(crate) use versions::{Changed, ConflictWith, Record, Seen, Versions, WriteCheck};

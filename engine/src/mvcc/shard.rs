@@ -22,7 +22,7 @@ use super::{
     chain::{By, Chain, Rule, Spare},
     clock::Active,
     state::TxnState,
-    versions::{ConflictWith, Record, WriteCheck},
+    versions::{Record, WriteCheck},
 };
 use hashbrown::{HashTable, hash_table::OccupiedEntry};
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
@@ -119,6 +119,7 @@ impl Shard {
     }
 
     /// Number of chains.
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         let near = self.near.iter().filter(|place| place.chain.is_some()).count();
         near + self.rest.as_ref().map_or(0, |rest| rest.table.len())

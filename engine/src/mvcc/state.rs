@@ -11,7 +11,7 @@
 //!   So a transaction never appears in the middle of a snapshot's life;
 //! - *drawing*: cannot tell, and looks again;
 //! - *committing* with a time above `s`: does not see it; with a time up to `s`: looks again until
-//!   it is decided;
+//!   it is committed;
 //! - *committed*: sees it if its time is up to `s`.
 //!
 //! Only the owner of the transaction changes the word; the transitions assert the old state.
@@ -50,7 +50,7 @@ pub(crate) enum Status {
     Active,
     /// About to be given its commit time.
     Drawing,
-    /// Would commit at this time; not decided.
+    /// About to be committed at this time.
     Committing(u64),
     /// Committed at this time; final.
     Committed(u64),
@@ -117,12 +117,6 @@ impl TxnState {
         self.change(COMMITTED | ts, |old| old == Status::Committing(ts));
     }
 
-    /// From drawing or committing back to active: a validation must wait, or failed and the
-    /// transaction rolls back. A later commit draws a new time.
-    pub fn back_to_active(&self) {
-        self.change(ACTIVE, |old| matches!(old, Status::Drawing | Status::Committing(_)));
-    }
-
     /// From active to aborted, after every change was put back.
     pub fn aborted(&self) {
         self.change(ABORTED, |old| old == Status::Active);
@@ -151,12 +145,16 @@ mod tests {
         assert_eq!(state.status(), Status::Drawing);
         state.set_ts(5);
         assert_eq!((state.status(), state.committed_ts()), (Status::Committing(5), None));
-        state.back_to_active();
-        assert_eq!(state.status(), Status::Active);
-        state.start_commit();
-        state.back_to_active();
+        state.committed(5);
+        assert_eq!((state.status(), state.committed_ts()), (Status::Committed(5), Some(5)));
+    }
+
+    #[test]
+    fn the_last_time_fits() {
+        let state = TxnState::new(MAX_TS - 1);
         state.start_commit();
         state.set_ts(MAX_TS - 1);
+        assert_eq!(state.status(), Status::Committing(MAX_TS - 1));
         state.committed(MAX_TS - 1);
         assert_eq!(state.committed_ts(), Some(MAX_TS - 1));
     }
@@ -174,14 +172,16 @@ mod tests {
         let state = TxnState::new(1);
         assert!(catch_unwind(|| state.set_ts(3)).is_err());
         assert!(catch_unwind(|| state.committed(3)).is_err());
-        assert!(catch_unwind(|| state.back_to_active()).is_err());
         state.start_commit();
+        assert!(catch_unwind(|| state.start_commit()).is_err());
+        assert!(catch_unwind(|| state.aborted()).is_err());
         assert!(catch_unwind(|| state.set_ts(0)).is_err());
         assert!(catch_unwind(|| state.set_ts(MAX_TS)).is_err());
         state.set_ts(3);
         assert!(catch_unwind(|| state.committed(4)).is_err());
         assert!(catch_unwind(|| state.aborted()).is_err());
         state.committed(3);
-        assert!(catch_unwind(|| state.back_to_active()).is_err());
+        assert!(catch_unwind(|| state.start_commit()).is_err());
+        assert!(catch_unwind(|| state.aborted()).is_err());
     }
 }

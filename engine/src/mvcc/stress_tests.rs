@@ -95,14 +95,14 @@ impl World {
     }
 
     /// Reads without a latch: the page, the index, then validates.
-    fn read(&self, record: usize, me: Option<&TxnState>, at: Snapshot) -> u64 {
+    fn read(&self, record: usize, me: Option<&TxnState>, snapshot: u64) -> u64 {
         let mut into = Vec::new();
         loop {
             let page = &self.records[record];
             let latch = page.latch.load(SeqCst);
             let amount = page.amount.load(SeqCst);
             into.clear();
-            let seen = self.versions.read(TREE, &key(record), me, at, &mut into);
+            let seen = self.versions.read(TREE, &key(record), me, snapshot, &mut into);
             if latch % 2 == 1 || page.latch.load(SeqCst) != latch || seen == Seen::Wait {
                 thread::yield_now();
                 continue;
@@ -124,7 +124,7 @@ impl World {
         }
         let mut amounts = [0; RECORDS];
         for record in order {
-            amounts[record] = self.read(record, me, Snapshot::At(snapshot));
+            amounts[record] = self.read(record, me, snapshot);
         }
         if !slot.is_cancelled() {
             let sum: u64 = amounts.iter().sum();
@@ -198,9 +198,7 @@ impl World {
             self.commits.fetch_add(1, SeqCst);
         } else {
             while let Some(entry) = undo.pop(start).unwrap() {
-                let UndoEntry::Change { tree, first, key, before } = entry else {
-                    panic!("{entry:?}")
-                };
+                let UndoEntry { tree, first, key, before } = entry;
                 let record = u64::from_be_bytes(key.try_into().unwrap()) as usize;
                 let _latched = self.records[record].lock();
                 let amount = before.map_or(ABSENT, |(bytes, _)| decode(bytes));

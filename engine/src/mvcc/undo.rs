@@ -23,21 +23,17 @@ const KEPT: usize = 64 << 10;
 /// Bytes of the length at the end of an entry. It counts the bytes before it.
 const LENGTH: usize = 4;
 
-// An entry of a change, in the order of its bytes:
+// An entry, in the order of its bytes:
 //   before  bytes of the value, if there was one
 //   key     bytes
 //   2       length of the key, u16
 //   4       tree, u32
-//   1       kind: CHANGE, and the flags below
-// Another one: 8 id, 8 len, 1 kind (below CHANGE). Integers are little-endian.
-const CHANGE: u8 = 0x80;
+//   1       flags, see below
+// Integers are little-endian.
 const FIRST: u8 = 1;
 const PRESENT: u8 = 2;
 const SPECIAL: u8 = 4;
-const CHANGE_TAIL: usize = 2 + 4 + 1;
-const OTHER: usize = 8 + 8 + 1;
-
-const _: () = assert!(CHANGE & (FIRST | PRESENT | SPECIAL) == 0, "the flags fit beside the kind");
+const TAIL: usize = 2 + 4 + 1;
 
 /// A position in the undo buffer: rolling back to it takes back everything after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,29 +44,17 @@ impl Savepoint {
     pub const START: Savepoint = Savepoint(0);
 }
 
-/// One thing to take back.
+/// A change of a record, to take back.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum UndoEntry<'u> {
-    /// A record was changed.
-    Change {
-        /// Tree of the record.
-        tree: TreeId,
-        /// The change stored the version of the record, which goes when it is taken back.
-        first: bool,
-        /// Key of the record.
-        key: &'u [u8],
-        /// Value before the change and its special flag, if there was one.
-        before: Option<(&'u [u8], bool)>,
-    },
-    /// Something else, of a kind that the caller gave a meaning.
-    Other {
-        /// Its kind, below 128.
-        kind: u8,
-        /// Whatever the caller gave.
-        id: u64,
-        /// Whatever the caller gave.
-        len: u64,
-    },
+pub(crate) struct UndoEntry<'u> {
+    /// Tree of the record.
+    pub tree: TreeId,
+    /// The change stored the version of the record, which goes when it is taken back.
+    pub first: bool,
+    /// Key of the record.
+    pub key: &'u [u8],
+    /// Value before the change and its special flag, if there was one.
+    pub before: Option<(&'u [u8], bool)>,
 }
 
 /// The undo entries of one transaction.
@@ -105,6 +89,7 @@ impl UndoBuffer {
     }
 
     /// Whether there is nothing to take back.
+    #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -128,40 +113,18 @@ impl UndoBuffer {
     ) -> Result<()> {
         self.make_room()?;
         let start = self.tail.len();
-        let mut kind = CHANGE | if first { FIRST } else { 0 };
+        let mut flags = if first { FIRST } else { 0 };
         if let Some((value, special)) = before {
-            kind |= PRESENT | if special { SPECIAL } else { 0 };
+            flags |= PRESENT | if special { SPECIAL } else { 0 };
             self.tail.extend_from_slice(value);
         }
         self.tail.extend_from_slice(key);
         let key_len = u16::try_from(key.len()).expect("keys are shorter than 64 KiB");
-        let mut end = [0; CHANGE_TAIL];
+        let mut end = [0; TAIL];
         end[..2].copy_from_slice(&key_len.to_le_bytes());
         end[2..6].copy_from_slice(&tree.0.to_le_bytes());
-        end[6] = kind;
+        end[6] = flags;
         self.tail.extend_from_slice(&end);
-        self.end_entry(start);
-        Ok(())
-    }
-
-    /// The entry that was pushed last, until anything else is done: it is in memory.
-    pub fn pushed(&self) -> Option<UndoEntry<'_>> {
-        let (rest, len) = self.tail.split_last_chunk::<LENGTH>()?;
-        let start = rest.len().checked_sub(u32::from_le_bytes(*len) as usize)?;
-        Some(decode(&rest[start..]))
-    }
-
-    /// Adds something else to take back. `kind` is below 128.
-    ///
-    /// # Errors
-    /// As [`UndoBuffer::push`].
-    pub fn push_other(&mut self, kind: u8, id: u64, len: u64) -> Result<()> {
-        assert!(kind < CHANGE, "kind {kind} is taken");
-        self.make_room()?;
-        let start = self.tail.len();
-        self.tail.extend_from_slice(&id.to_le_bytes());
-        self.tail.extend_from_slice(&len.to_le_bytes());
-        self.tail.push(kind);
         self.end_entry(start);
         Ok(())
     }
@@ -269,21 +232,16 @@ impl UndoBuffer {
 }
 
 fn decode(bytes: &[u8]) -> UndoEntry<'_> {
-    let (&kind, rest) = bytes.split_last().expect("an entry has a kind");
-    if kind & CHANGE == 0 {
-        let number = |at: usize| u64::from_le_bytes(rest[at..at + 8].try_into().expect("8 bytes"));
-        assert_eq!(bytes.len(), OTHER, "an undo entry has the wrong length");
-        return UndoEntry::Other { kind, id: number(0), len: number(8) };
-    }
-    let key_end = bytes.len() - CHANGE_TAIL;
+    let key_end = bytes.len() - TAIL;
     let key_len = u16::from_le_bytes(bytes[key_end..key_end + 2].try_into().expect("2 bytes"));
     let tree = u32::from_le_bytes(bytes[key_end + 2..key_end + 6].try_into().expect("4 bytes"));
+    let flags = bytes[key_end + 6];
     let (value, key) = bytes[..key_end].split_at(key_end - usize::from(key_len));
-    UndoEntry::Change {
+    UndoEntry {
         tree: TreeId(tree),
-        first: kind & FIRST != 0,
+        first: flags & FIRST != 0,
         key,
-        before: (kind & PRESENT != 0).then_some((value, kind & SPECIAL != 0)),
+        before: (flags & PRESENT != 0).then_some((value, flags & SPECIAL != 0)),
     }
 }
 

@@ -5,40 +5,23 @@ use proptest::prelude::*;
 
 /// An entry that owns its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Owned {
-    Change(u32, bool, Vec<u8>, Option<(Vec<u8>, bool)>),
-    Other(u8, u64, u64),
+struct Owned(u32, bool, Vec<u8>, Option<(Vec<u8>, bool)>);
+
+fn owned(UndoEntry { tree, first, key, before }: UndoEntry<'_>) -> Owned {
+    let before = before.map(|(value, special)| (value.to_vec(), special));
+    Owned(tree.0, first, key.to_vec(), before)
 }
 
-fn owned(entry: UndoEntry<'_>) -> Owned {
-    match entry {
-        UndoEntry::Change { tree, first, key, before } => {
-            let before = before.map(|(value, special)| (value.to_vec(), special));
-            Owned::Change(tree.0, first, key.to_vec(), before)
-        }
-        UndoEntry::Other { kind, id, len } => Owned::Other(kind, id, len),
-    }
-}
-
-fn push(undo: &mut UndoBuffer, entry: &Owned) {
-    match entry {
-        Owned::Change(tree, first, key, before) => {
-            let before = before.as_ref().map(|(value, special)| (&value[..], *special));
-            undo.push(TreeId(*tree), *first, key, before).unwrap();
-        }
-        Owned::Other(kind, id, len) => undo.push_other(*kind, *id, *len).unwrap(),
-    }
+fn push(undo: &mut UndoBuffer, Owned(tree, first, key, before): &Owned) {
+    let before = before.as_ref().map(|(value, special)| (&value[..], *special));
+    undo.push(TreeId(*tree), *first, key, before).unwrap();
 }
 
 fn entry() -> impl Strategy<Value = Owned> {
     let bytes = || prop::collection::vec(any::<u8>(), 0..60);
     let before = prop::option::of((bytes(), any::<bool>()));
-    prop_oneof![
-        4 => (any::<u32>(), any::<bool>(), bytes(), before)
-            .prop_map(|(tree, first, key, before)| Owned::Change(tree, first, key, before)),
-        1 => (0..CHANGE, any::<u64>(), any::<u64>())
-            .prop_map(|(kind, id, len)| Owned::Other(kind, id, len)),
-    ]
+    (any::<u32>(), any::<bool>(), bytes(), before)
+        .prop_map(|(tree, first, key, before)| Owned(tree, first, key, before))
 }
 
 #[derive(Debug, Clone)]
@@ -124,7 +107,7 @@ fn a_large_transaction_stays_within_the_limit() {
     assert!(undo.spilled > 10 << 20);
     for i in (0..entries).rev() {
         let value = [i as u8; 120];
-        let expected = UndoEntry::Change {
+        let expected = UndoEntry {
             tree: TreeId(3),
             first: i % 2 == 0,
             key: &i.to_be_bytes(),
@@ -134,7 +117,7 @@ fn a_large_transaction_stays_within_the_limit() {
         assert!(undo.tail.capacity() <= 2 * MEMORY_LIMIT + (64 << 10));
     }
     assert_eq!(undo.pop(start).unwrap(), None);
-    undo.push_other(1, 2, 3).unwrap();
+    undo.push(TreeId(3), true, b"key", None).unwrap();
     undo.clear();
     assert!(undo.is_empty() && undo.file.is_none() && undo.tail.capacity() <= KEPT);
 }
@@ -154,7 +137,7 @@ fn a_failing_file_is_reported_and_loses_nothing() {
     let message = error.to_string();
     assert!(message.starts_with("cannot make the temporary file in "), "{message}");
     assert!(message.contains("gone"), "{message}");
-    assert!(undo.push_other(1, 2, 3).is_err());
+    assert!(undo.push(TreeId(1), false, b"", None).is_err());
     for _ in 0..pushed {
         assert!(undo.pop(start).unwrap().is_some());
     }
@@ -165,7 +148,7 @@ fn a_failing_file_is_reported_and_loses_nothing() {
 #[should_panic(expected = "it was rolled back")]
 fn a_savepoint_behind_the_end_is_refused() {
     let mut undo = UndoBuffer::new(None);
-    undo.push_other(1, 2, 3).unwrap();
+    undo.push(TreeId(1), true, b"key", None).unwrap();
     let mark = undo.mark();
     undo.pop(Savepoint(0)).unwrap();
     let _ = undo.pop(mark);

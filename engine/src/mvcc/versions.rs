@@ -75,15 +75,6 @@ pub(crate) enum ConflictWith {
     },
 }
 
-/// Which state of the records is asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Snapshot {
-    /// That of all commits up to a time.
-    At(u64),
-    /// The newest committed one of each record.
-    Latest,
-}
-
 /// What a reader sees of a record. `ts` is the commit time of the change that made it so, 0 when
 /// that is no longer known (before every snapshot that is open, and durable) or the reader's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,18 +101,15 @@ pub(crate) enum Seen {
 }
 
 /// Whether others changed a record.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::enum_variant_names, reason = "the answers read as the question is put")]
 pub(crate) enum Changed {
     /// No.
     Unchanged,
     /// Yes.
-    Changed {
-        /// Commit time of one such change.
-        ts: u64,
-    },
-    /// This transaction is just committing and may have. Ask again when it is decided.
-    Undecided(Arc<TxnState>),
+    Changed,
+    /// A transaction that is just committing may have. Ask again in a moment.
+    Undecided,
 }
 
 /// A shard, alone on its cache lines.
@@ -348,22 +336,23 @@ impl Versions {
         self.hash(tree, key)
     }
 
-    /// What `me` sees of a record that it read in the page, before the page is validated. Own
-    /// changes are visible. A value is appended to `into`; with the other answers nothing is.
+    /// What `me` sees of a record that it read in the page, before the page is validated: all commits
+    /// up to the time `snapshot`, and its own changes. A value is appended to `into`; with the other
+    /// answers nothing is.
     #[inline]
     pub fn read(
         &self,
         tree: TreeId,
         key: &[u8],
         me: Option<&TxnState>,
-        at: Snapshot,
+        snapshot: u64,
         into: &mut Vec<u8>,
     ) -> Seen {
         let (hash, shard) = self.lock(tree, key);
         let Some(chain) = shard.find(hash, tree, key) else {
             return Seen::Page { ts: 0 };
         };
-        match chain.look(me, at) {
+        match chain.look(me, snapshot) {
             Look::Page { ts } => Seen::Page { ts },
             Look::Wait => Seen::Wait,
             Look::Before { value: None, ts } => Seen::Absent { ts },
@@ -389,7 +378,7 @@ impl Versions {
         let Some(chain) = shard.find(hash, tree, key) else {
             return Seen::Page { ts: 0 };
         };
-        match chain.look(None, Snapshot::At(time())) {
+        match chain.look(None, time()) {
             Look::Page { ts } => Seen::Page { ts },
             Look::Wait => Seen::Wait,
             Look::Before { value: None, ts } => Seen::Absent { ts },
@@ -416,20 +405,12 @@ impl Versions {
         spare.keep();
     }
 
-    /// Whether others changed the record at a time above `snapshot` and below `below`, for the
-    /// validation of a transaction that drew `below`, and whose snapshot is not cancelled when this
-    /// returns.
-    pub fn changed_since(
-        &self,
-        tree: TreeId,
-        key: &[u8],
-        me: &TxnState,
-        snapshot: u64,
-        below: u64,
-    ) -> Changed {
+    /// Whether others changed the record at a time above `snapshot`, for the validation of a
+    /// transaction whose snapshot is not cancelled when this returns.
+    pub fn changed_since(&self, tree: TreeId, key: &[u8], me: &TxnState, snapshot: u64) -> Changed {
         let (hash, shard) = self.lock(tree, key);
         let chain = shard.find(hash, tree, key);
-        chain.map_or(Changed::Unchanged, |chain| chain.changed_since(me, snapshot, below))
+        chain.map_or(Changed::Unchanged, |chain| chain.changed_since(me, snapshot))
     }
 
     /// No snapshot is below this time, now or later, and commits up to it are durable.
@@ -543,6 +524,7 @@ impl Versions {
     }
 
     /// Number of records that have versions.
+    #[cfg(test)]
     pub fn records(&self) -> usize {
         self.shards.iter().map(|padded| padded.shard.lock().len()).sum()
     }

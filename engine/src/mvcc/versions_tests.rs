@@ -49,15 +49,15 @@ impl Fixture {
         self.commit(&writer)
     }
 
-    fn read(&self, me: Option<&TxnState>, at: Snapshot) -> (Seen, String) {
+    fn read(&self, me: Option<&TxnState>, snapshot: u64) -> (Seen, String) {
         let mut into = b">".to_vec();
-        let seen = self.versions.read(TREE, KEY, me, at, &mut into);
+        let seen = self.versions.read(TREE, KEY, me, snapshot, &mut into);
         (seen, String::from_utf8(into).unwrap())
     }
 
     /// What a snapshot sees: `page`, `absent` or the value.
     fn sees(&self, at: u64) -> String {
-        match self.read(None, Snapshot::At(at)) {
+        match self.read(None, at) {
             (Seen::Page { .. }, _) => "page".into(),
             (Seen::Absent { .. }, _) => "absent".into(),
             (Seen::Value { .. }, bytes) => bytes[1..].into(),
@@ -81,8 +81,8 @@ fn value(text: &str) -> Option<(&[u8], bool)> {
 #[test]
 fn without_versions_the_page_is_right() {
     let f = Fixture::new();
-    assert_eq!(f.read(None, Snapshot::At(1)), (Seen::Page { ts: 0 }, ">".into()));
-    assert_eq!(f.read(None, Snapshot::Latest).0, Seen::Page { ts: 0 });
+    assert_eq!(f.read(None, 1), (Seen::Page { ts: 0 }, ">".into()));
+    assert_eq!(f.read(None, EVER).0, Seen::Page { ts: 0 });
     assert_eq!(f.versions.check(f.versions.record(TREE, KEY), None, 1), WriteCheck::Free);
     assert!(!f.versions.contains(TREE, KEY));
     assert_eq!((f.versions.bytes(), f.versions.records(), f.collect()), (0, 0, 0));
@@ -96,11 +96,11 @@ fn an_uncommitted_change_is_visible_to_its_writer_only() {
     assert!(f.versions.contains(TREE, KEY) && !f.versions.contains(TreeId(8), KEY));
     assert!(!f.versions.contains(TREE, b"kez") && !f.versions.contains(TREE, b""));
     let old = (Seen::Value { special: true, ts: 0 }, ">old".to_string());
-    assert_eq!(f.read(None, Snapshot::At(1)), old);
-    assert_eq!(f.read(None, Snapshot::Latest), old);
-    assert_eq!(f.read(Some(&f.begin()), Snapshot::At(EVER)), old);
-    assert_eq!(f.read(Some(&writer), Snapshot::At(1)), (Seen::Page { ts: 0 }, ">".into()));
-    assert_eq!(f.read(Some(&writer), Snapshot::Latest).0, Seen::Page { ts: 0 });
+    assert_eq!(f.read(None, 1), old);
+    assert_eq!(f.read(None, EVER), old);
+    assert_eq!(f.read(Some(&f.begin()), EVER), old);
+    assert_eq!(f.read(Some(&writer), 1), (Seen::Page { ts: 0 }, ">".into()));
+    assert_eq!(f.read(Some(&writer), EVER).0, Seen::Page { ts: 0 });
 }
 
 #[test]
@@ -123,16 +123,16 @@ fn committed_changes_are_visible_from_their_time_on() {
     assert_eq!(f.change("four"), 5);
     let seen: Vec<_> = (1..7).map(|at| f.sees(at)).collect();
     assert_eq!(seen, ["absent", "two", "two", "four", "page", "page"]);
-    assert_eq!(f.read(None, Snapshot::At(1)).0, Seen::Absent { ts: 0 });
-    assert_eq!(f.read(None, Snapshot::At(3)).0, Seen::Value { special: false, ts: 2 });
-    assert_eq!(f.read(None, Snapshot::At(9)).0, Seen::Page { ts: 5 });
-    assert_eq!(f.read(None, Snapshot::Latest).0, Seen::Page { ts: 5 });
+    assert_eq!(f.read(None, 1).0, Seen::Absent { ts: 0 });
+    assert_eq!(f.read(None, 3).0, Seen::Value { special: false, ts: 2 });
+    assert_eq!(f.read(None, 9).0, Seen::Page { ts: 5 });
+    assert_eq!(f.read(None, EVER).0, Seen::Page { ts: 5 });
     // Own changes hide the time of the record.
     let writer = f.begin();
     f.versions.push(TREE, KEY, &writer, value("five"));
-    assert_eq!(f.read(Some(&writer), Snapshot::At(1)).0, Seen::Page { ts: 0 });
+    assert_eq!(f.read(Some(&writer), 1).0, Seen::Page { ts: 0 });
     let latest = (Seen::Value { special: false, ts: 5 }, ">five".into());
-    assert_eq!(f.read(None, Snapshot::Latest), latest);
+    assert_eq!(f.read(None, EVER), latest);
 }
 
 #[test]
@@ -141,18 +141,18 @@ fn readers_wait_for_a_commit_that_may_be_in_their_snapshot() {
     let writer = f.begin();
     f.versions.push(TREE, KEY, &writer, value("old"));
     writer.start_commit();
-    assert_eq!(f.read(None, Snapshot::At(9)), (Seen::Wait, ">".into()));
-    assert_eq!(f.sees(1), "wait");
-    assert_eq!(f.read(None, Snapshot::Latest).1, ">old");
+    assert_eq!(f.read(None, 9), (Seen::Wait, ">".into()));
+    assert_eq!((f.sees(1), f.sees(EVER)), ("wait".into(), "wait".into()));
     let ts = f.clock.draw();
     writer.set_ts(ts);
     assert_eq!(
         (f.sees(ts - 1), f.sees(ts), f.sees(ts + 1)),
         ("old".into(), "wait".into(), "wait".into())
     );
-    assert_eq!(f.read(None, Snapshot::Latest).1, ">old");
+    assert_eq!(f.sees(EVER), "wait");
     writer.committed(ts);
     assert_eq!((f.sees(ts - 1), f.sees(ts)), ("old".into(), "page".into()));
+    assert_eq!(f.sees(EVER), "page");
 }
 
 #[test]
@@ -226,9 +226,9 @@ fn versions_go_when_the_oldest_snapshot_has_passed_them_and_they_are_durable() {
     slot.close();
     let active = f.snapshots.collect(&f.clock, &f.clock);
     assert_eq!(f.versions.collect(&active, 1, false), 0, "not durable yet");
-    assert_eq!(f.read(None, Snapshot::At(2)).0, Seen::Page { ts: 2 });
+    assert_eq!(f.read(None, 2).0, Seen::Page { ts: 2 });
     assert_eq!(f.versions.collect(&active, 2, false), 1);
-    assert_eq!(f.read(None, Snapshot::At(2)).0, Seen::Page { ts: 0 });
+    assert_eq!(f.read(None, 2).0, Seen::Page { ts: 0 });
     assert_eq!(f.versions.bytes(), 0);
 }
 
@@ -275,8 +275,8 @@ fn versions_between_two_snapshots_are_merged() {
     // At 1: "one". At 4: "four". Nobody is at 2, 3, 5 or 6.
     assert_eq!((f.collect(), f.len()), (4, 2));
     assert_eq!((f.sees(1), f.sees(4), f.sees(7)), ("one".into(), "four".into(), "page".into()));
-    assert_eq!(f.read(None, Snapshot::At(4)).0, Seen::Value { special: false, ts: 4 });
-    assert_eq!(f.read(None, Snapshot::At(7)).0, Seen::Page { ts: 7 });
+    assert_eq!(f.read(None, 4).0, Seen::Value { special: false, ts: 4 });
+    assert_eq!(f.read(None, 7).0, Seen::Page { ts: 7 });
     old.close();
     assert_eq!((f.collect(), f.len(), f.sees(4)), (1, 1, "four".into()));
     new.close();
@@ -308,46 +308,49 @@ fn a_merged_change_still_fails_a_validation() {
     let me = f.begin();
     let slot = f.snapshots.acquire();
     assert_eq!(slot.open(&f.clock), 1);
-    let changed = |below| f.versions.changed_since(TREE, KEY, &me, 1, below);
-    assert!(matches!(changed(EVER), Changed::Unchanged));
+    let changed = |snapshot| f.versions.changed_since(TREE, KEY, &me, snapshot);
+    // The time of the newest change.
+    let changed_until = |time| {
+        (1..time).for_each(|at| assert_eq!(changed(at), Changed::Changed, "since {at}"));
+        (time..9).for_each(|at| assert_eq!(changed(at), Changed::Unchanged, "since {at}"));
+    };
+    changed_until(1);
     f.change("one");
+    changed_until(2);
     f.clock.draw();
-    let below = f.clock.draw();
+    f.clock.draw();
     f.change("two");
     f.change("three");
-    assert!(matches!(changed(below), Changed::Changed { ts: 2 }));
-    assert!(matches!(changed(EVER), Changed::Changed { ts: 6 }));
+    changed_until(6);
     assert_eq!((f.collect(), f.len()), (2, 1));
-    assert!(matches!(changed(below), Changed::Changed { ts: 2 }));
-    assert!(matches!(changed(2), Changed::Unchanged));
-    // Merged once more, it is as old as before.
+    changed_until(6);
+    // Merged once more.
     f.change("four");
     assert_eq!((f.collect(), f.len()), (1, 1));
-    assert!(matches!(changed(3), Changed::Changed { ts: 2 }));
-    assert!(matches!(changed(2), Changed::Unchanged));
-    assert!(matches!(f.versions.changed_since(TREE, KEY, &me, 7, EVER), Changed::Unchanged));
+    changed_until(7);
 }
 
 #[test]
-fn a_validation_asks_for_undecided_writers_that_come_first_only() {
+fn a_validation_waits_for_writers_that_are_committing() {
     let f = Fixture::new();
     let (me, writer) = (f.begin(), f.begin());
     f.change("one");
-    let changed = |snapshot, below| f.versions.changed_since(TREE, KEY, &me, snapshot, below);
+    let changed = |snapshot| f.versions.changed_since(TREE, KEY, &me, snapshot);
     f.versions.push(TREE, KEY, &writer, value("two"));
-    assert!(matches!(changed(2, EVER), Changed::Unchanged), "active: will commit later");
-    assert!(matches!(changed(1, EVER), Changed::Changed { ts: 2 }));
+    assert_eq!(changed(2), Changed::Unchanged, "active: will commit later");
+    assert_eq!(changed(1), Changed::Changed);
     writer.start_commit();
-    assert!(matches!(changed(2, 3), Changed::Undecided(ref who) if Arc::ptr_eq(who, &writer)));
+    assert_eq!(changed(2), Changed::Undecided);
+    assert_eq!(changed(1), Changed::Changed, "the change before is enough");
     let ts = f.clock.draw();
     writer.set_ts(ts);
-    assert!(matches!(changed(2, ts), Changed::Unchanged));
-    assert!(matches!(changed(2, ts + 1), Changed::Undecided(_)));
+    assert_eq!(changed(2), Changed::Undecided);
+    assert_eq!(changed(1), Changed::Changed);
     writer.committed(ts);
-    assert!(matches!(changed(2, ts + 1), Changed::Changed { ts: 3 }));
+    assert_eq!((changed(2), changed(ts)), (Changed::Changed, Changed::Unchanged));
     // Own changes do not count.
-    let of_writer = f.versions.changed_since(TREE, KEY, &writer, 2, EVER);
-    assert!(matches!(of_writer, Changed::Unchanged));
+    let of_writer = f.versions.changed_since(TREE, KEY, &writer, 2);
+    assert_eq!(of_writer, Changed::Unchanged);
 }
 
 #[test]
@@ -448,7 +451,7 @@ fn keys_and_values_of_any_length_are_kept_apart() {
     for key in &keys {
         for tree in [TreeId(1), TreeId(2)] {
             let mut into = Vec::new();
-            let seen = f.versions.read(tree, key, None, Snapshot::Latest, &mut into);
+            let seen = f.versions.read(tree, key, None, EVER, &mut into);
             assert_eq!(seen, Seen::Value { special: tree.0 == 2, ts: 0 });
             assert_eq!(into, [key.as_slice(), &long[..key.len() * 4]].concat());
         }

@@ -156,10 +156,10 @@ impl<'t> TxnAuthor<'t> {
     fn withdraw(&mut self) -> Result<(), Error> {
         let entry = withdraw(&mut self.txn.undo, &mut self.pending)?;
         if std::mem::take(&mut self.stored)
-            && let (Some(UndoEntry::Change { key, .. }), Some(state)) = (entry, &self.txn.state)
+            && let (Some(entry), Some(state)) = (entry, &self.txn.state)
         {
             // Given up by a panic, where nobody said that it is undone.
-            self.core.versions.pop(self.tree.tree.id(), key, state);
+            self.core.versions.pop(self.tree.tree.id(), entry.key, state);
         }
         Ok(())
     }

@@ -293,8 +293,8 @@ impl Txn {
             Journal::On(_, appender) => {
                 appender.observe(self.last_gsn);
                 let mut section = appender.begin();
-                // Drawn inside of the section: see `Core::durable`. A validated transaction has
-                // drawn its time already, inside of this session's last section.
+                // Drawn inside of the section: see `Core::durable`. So is that of a validated
+                // transaction: nobody else validates before it has committed.
                 let time = self.draw(core, &state);
                 section.note_time(time);
                 section.start(Kind::Commit, 0, state.id(), Gsn(0));

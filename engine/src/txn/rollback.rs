@@ -66,9 +66,7 @@ pub(crate) async fn rollback<R: Resolve>(
     let (mut key, mut value) = (Vec::new(), Vec::new());
     loop {
         let entry = txn.undo.pop(until.unwrap_or(Savepoint::START))?;
-        let Some(UndoEntry::Change { tree, first, key: entry_key, before }) = entry else {
-            break;
-        };
+        let Some(UndoEntry { tree, first, key: entry_key, before }) = entry else { break };
         key.clear();
         key.extend_from_slice(entry_key);
         value.clear();

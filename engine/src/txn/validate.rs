@@ -69,11 +69,11 @@ pub(crate) fn validate(core: &Core, txn: &Txn) -> Step<()> {
 }
 
 fn check(core: &Core, tree: &OpenTree, key: &[u8], me: &TxnState, snapshot: u64) -> Step<()> {
-    match core.versions.changed_since(tree.tree.id(), key, me, snapshot, u64::MAX) {
+    match core.versions.changed_since(tree.tree.id(), key, me, snapshot) {
         // Where changes left no versions, nobody can say.
         Changed::Unchanged if tree.closed.hidden_since(snapshot).is_none() => Ok(()),
-        Changed::Undecided(_) => Err(Stop::Restart),
-        Changed::Unchanged | Changed::Changed { .. } => {
+        Changed::Undecided => Err(Stop::Restart),
+        Changed::Unchanged | Changed::Changed => {
             let what = "it changed what this transaction read, and committed first";
             Err(Stop::Error(Error::Conflict(what.to_string())))
         }

@@ -5,7 +5,7 @@ use super::Txn;
 use crate::{
     catalog::OpenTree,
     engine::Core,
-    mvcc::{self, Snapshot},
+    mvcc::{self, TxnState},
 };
 use wattle_btree::{Hint, Seen, Stop, View};
 use wattle_buffer::{Error, FrameHeader, Result, TreeId};
@@ -39,13 +39,13 @@ impl View for TxnView<'_> {
     }
 
     fn look(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<Seen, Stop> {
-        let (txn, at) = (self.txn, Snapshot::At(self.txn.snapshot));
-        let seen = self.core.versions.read(self.tree, key, txn.state.as_deref(), at, value);
+        let (txn, me) = (self.txn, self.txn.state.as_deref());
+        let seen = self.core.versions.read(self.tree, key, me, txn.snapshot, value);
         if txn.slot.is_cancelled() {
             return Err(Stop::Error(too_old(self.core)));
         }
         // After the look: the tree is closed before the first change without a version.
-        let me = txn.state.as_ref().map_or(0, |state| state.id());
+        let me = me.map_or(0, TxnState::id);
         if self.open.closed.hides_from(me, txn.snapshot) {
             return Err(Stop::Error(hidden(self.open)));
         }
