@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod allocate;
+mod brief;
 mod error;
 mod evictor;
 mod fault;
@@ -27,6 +28,7 @@ mod worker;
 mod writeback;
 
 pub use allocate::{BITMAP_GROUP, PageAllocator, bitmap_page, is_reserved_page};
+pub use brief::{BriefGuard, BriefMutex, RawBrief};
 pub use error::{Error, Result};
 pub use evictor::Background;
 pub use fault::{Fault, ReadTicket};

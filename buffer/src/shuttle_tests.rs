@@ -1,7 +1,8 @@
 //! Interleavings of the latch, under the model checker:
 //! `RUSTFLAGS="--cfg shuttle" cargo test -p wattle-buffer shuttle`.
 
-use crate::latch::Latch;
+use crate::{brief::RawBrief, latch::Latch};
+use parking_lot::lock_api::RawMutex;
 use shuttle::{sync::atomic::AtomicU64, thread};
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
@@ -132,5 +133,25 @@ fn shared_and_exclusive_holders_exclude_each_other() {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(pair.read(), [2, 2]);
         assert!(pair.latch.try_exclusive().is_some());
+    });
+}
+
+#[test]
+fn holders_of_a_brief_lock_exclude_each_other_and_see_what_was_done_before() {
+    explore(3000, || {
+        let lock = Arc::new((RawBrief::INIT, Pair::default()));
+        let threads = [3, 2, 1].map(|rounds| {
+            let lock = lock.clone();
+            thread::spawn(move || {
+                for _ in 0..rounds {
+                    lock.0.lock();
+                    lock.1.change();
+                    // SAFETY: held since the call above.
+                    unsafe { lock.0.unlock(()) };
+                }
+            })
+        });
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(lock.1.read(), [6, 6]);
     });
 }

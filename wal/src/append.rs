@@ -11,7 +11,6 @@ use crate::{
     record::{self, AUTO, Kind, MAX_OPS, MAX_RECORD, OPS_AT, UNDO_LEN_AT},
     shared::Shared,
 };
-use parking_lot::{Mutex, MutexGuard};
 use std::{
     cell::Cell,
     sync::{
@@ -19,10 +18,15 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
-use wattle_buffer::{Gsn, PageId, Result, TreeId};
+use wattle_buffer::{BriefGuard, BriefMutex, Gsn, PageId, Result, TreeId, prefetch_write};
 
 /// Bits of a GSN below the epoch.
 pub const GSN_COUNTER_BITS: u32 = 20;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+/// So many lines of a buffer are asked for before they are written: those of the next few records.
+const AHEAD_LINES: usize = 8;
 
 /// The epoch in a GSN.
 pub fn epoch_of(gsn: Gsn) -> u64 {
@@ -32,7 +36,7 @@ pub fn epoch_of(gsn: Gsn) -> u64 {
 /// What an appender and the flusher share.
 pub(crate) struct Slot {
     pub worker: u32,
-    pub buffer: Mutex<Buffer>,
+    pub buffer: BriefMutex<Buffer>,
     /// Bytes in the buffer, to be looked at without the lock.
     pub filled: AtomicUsize,
     /// The appender is gone: no record will come any more.
@@ -160,7 +164,7 @@ impl Drop for Appender {
 /// Records being appended in one epoch, under the lock of the appender's own buffer.
 pub struct Section<'a> {
     appender: &'a Appender,
-    buffer: MutexGuard<'a, Buffer>,
+    buffer: BriefGuard<'a, Buffer>,
     epoch: u64,
     image_epoch: u64,
     /// Bytes in the buffer when the section began.
@@ -281,6 +285,20 @@ impl Section<'_> {
     }
 }
 
+impl Section<'_> {
+    /// The flusher has read what lies behind `filled` the last time that the buffer was full. To get a line
+    /// back from its processor takes as long as all else about a record, and whoever releases a lock waits
+    /// for it; so each line is asked for some records ahead.
+    #[inline]
+    fn approach(&self, filled: usize) {
+        let lines = (filled / LINE).saturating_sub(self.filled / LINE).min(AHEAD_LINES);
+        let start = self.buffer.bytes.as_ptr().wrapping_add(filled);
+        for line in 0..lines {
+            prefetch_write(start.wrapping_add((AHEAD_LINES - line) * LINE));
+        }
+    }
+}
+
 impl Drop for Section<'_> {
     #[inline]
     fn drop(&mut self) {
@@ -288,6 +306,7 @@ impl Drop for Section<'_> {
             self.buffer.bytes.truncate(open.at);
         }
         let filled = self.buffer.bytes.len();
+        self.approach(filled);
         self.appender.slot.filled.store(filled, Ordering::Relaxed);
         // Only the section that crosses the line speaks to the flusher.
         let half = self.appender.shared.soft_limit() / 2;

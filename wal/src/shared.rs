@@ -132,7 +132,7 @@ impl Shared {
     pub(crate) fn new_slot(&self) -> Arc<Slot> {
         let slot = Arc::new(Slot {
             worker: self.next_worker.fetch_add(1, Ordering::Relaxed),
-            buffer: Mutex::default(),
+            buffer: Default::default(),
             filled: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
         });

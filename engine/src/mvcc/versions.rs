@@ -24,7 +24,7 @@ use super::{
     state::TxnState,
 };
 use foldhash::fast::RandomState;
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::{
     hash::{BuildHasher, Hasher},
     sync::{
@@ -35,7 +35,7 @@ use std::{
         },
     },
 };
-use wattle_buffer::{TreeId, prefetch_write};
+use wattle_buffer::{BriefGuard, BriefMutex, TreeId, prefetch_write};
 
 /// Shards for each core.
 const SHARDS_PER_CORE: usize = 1024;
@@ -118,7 +118,7 @@ pub(crate) enum Changed {
 struct Padded {
     /// Copy of the shard's sum, stored under its lock.
     bytes: AtomicU64,
-    shard: Mutex<Shard>,
+    shard: BriefMutex<Shard>,
 }
 
 impl Padded {
@@ -217,7 +217,7 @@ impl Versions {
     }
 
     #[inline]
-    fn lock(&self, tree: TreeId, key: &[u8]) -> (u64, MutexGuard<'_, Shard>) {
+    fn lock(&self, tree: TreeId, key: &[u8]) -> (u64, BriefGuard<'_, Shard>) {
         let (hash, padded) = self.locate(tree, key);
         (hash, padded.shard.lock())
     }

@@ -1,0 +1,114 @@
+//! A lock for what is held for a moment only and hardly ever contended for, and whose release costs
+//! nothing.
+//!
+//! A mutex that wakes those who sleep on it must look for them when it is released, with an atomic
+//! read-modify-write. That waits until all that the processor has still to write is in its cache. Who
+//! fills a buffer whose lines another processor had last, and releases the lock behind it, stands still
+//! for longer than it worked. Here the release is a plain store; so nobody is woken, and who waits looks
+//! again and again: it spins, then lets others run, then sleeps, each time for longer.
+//!
+//! To be held without waiting for anything, and for microseconds.
+
+use crate::sync::{AtomicBool, Ordering, sleep, yield_now};
+use parking_lot::lock_api;
+use std::time::Duration;
+
+/// Looks before who waits yields its core.
+const SPINS: u32 = 64;
+/// Looks before it sleeps.
+const YIELDS: u32 = SPINS + 16;
+/// How long it sleeps: first, and at most. The holder was taken off its core.
+const NAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
+
+/// See the module documentation.
+pub type BriefMutex<T> = lock_api::Mutex<RawBrief, T>;
+/// Guard of a [`BriefMutex`].
+pub type BriefGuard<'a, T> = lock_api::MutexGuard<'a, RawBrief, T>;
+
+/// The lock itself.
+pub struct RawBrief {
+    held: AtomicBool,
+}
+
+impl RawBrief {
+    #[cold]
+    fn wait(&self) {
+        let (mut looks, mut nap) = (0, NAPS[0]);
+        while self.held.load(Ordering::Relaxed) {
+            looks += 1;
+            if looks < SPINS && cfg!(not(shuttle)) {
+                std::hint::spin_loop();
+            } else if looks < YIELDS {
+                yield_now();
+            } else {
+                sleep(nap);
+                nap = (nap * 2).min(NAPS[1]);
+            }
+        }
+    }
+}
+
+// SAFETY: only who stored `held` over false, with acquire, is inside, until it stores false, with release.
+unsafe impl lock_api::RawMutex for RawBrief {
+    const INIT: RawBrief = RawBrief { held: AtomicBool::new(false) };
+    type Guard = ();
+
+    #[inline]
+    fn lock(&self) {
+        while self.try_lock().is_none() {
+            self.wait();
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> Option<()> {
+        // Partner: the store in `unlock`.
+        (!self.held.swap(true, Ordering::Acquire)).then_some(())
+    }
+
+    #[inline]
+    unsafe fn unlock(&self, (): ()) {
+        self.held.store(false, Ordering::Release);
+    }
+
+    #[inline]
+    fn is_locked(&self) -> bool {
+        self.held.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(all(test, not(shuttle)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_inside_with_another_and_holders_that_sleep_are_waited_for() {
+        let sum = BriefMutex::new((0u64, false));
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let sum = &sum;
+                scope.spawn(move || {
+                    for i in 0..2000 {
+                        let mut sum = sum.lock();
+                        assert!(!std::mem::replace(&mut sum.1, true), "two holders");
+                        if (i + thread) % 500 == 0 {
+                            std::thread::sleep(Duration::from_millis(2));
+                        }
+                        sum.0 += 1;
+                        sum.1 = false;
+                    }
+                });
+            }
+        });
+        assert_eq!(*sum.lock(), (16_000, false));
+    }
+
+    #[test]
+    fn a_lock_that_is_held_is_not_given_again_until_it_is_released() {
+        let lock = BriefMutex::new(());
+        let guard = lock.try_lock().expect("free");
+        assert!(lock.is_locked() && lock.try_lock().is_none());
+        drop(guard);
+        assert!(!lock.is_locked() && lock.try_lock().is_some());
+    }
+}
