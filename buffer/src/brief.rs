@@ -10,7 +10,7 @@
 //! To be held without waiting for anything, and for microseconds.
 
 use crate::sync::{AtomicBool, Ordering, sleep, yield_now};
-use parking_lot::lock_api;
+use parking_lot::lock_api::{self, RawMutex};
 use std::time::Duration;
 
 /// Looks before who waits yields its core.
@@ -18,7 +18,29 @@ const SPINS: u32 = 64;
 /// Looks before it sleeps.
 const YIELDS: u32 = SPINS + 16;
 /// How long it sleeps: first, and at most. The holder was taken off its core.
-const NAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(1)];
+const NAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_micros(320)];
+
+/// One wait for a holder who does not wake anybody.
+#[derive(Default)]
+pub(crate) struct Backoff {
+    looks: u32,
+}
+
+impl Backoff {
+    /// Before the next look: spins, then yields, then sleeps, each time for longer.
+    #[cold]
+    pub fn wait(&mut self) {
+        self.looks += 1;
+        if self.looks < SPINS && cfg!(not(shuttle)) {
+            std::hint::spin_loop();
+        } else if self.looks < YIELDS {
+            yield_now();
+        } else {
+            let doubled = NAPS[0] * (1 << (self.looks - YIELDS).min(8));
+            sleep(doubled.min(NAPS[1]));
+        }
+    }
+}
 
 /// See the module documentation.
 pub type BriefMutex<T> = lock_api::Mutex<RawBrief, T>;
@@ -33,17 +55,9 @@ pub struct RawBrief {
 impl RawBrief {
     #[cold]
     fn wait(&self) {
-        let (mut looks, mut nap) = (0, NAPS[0]);
-        while self.held.load(Ordering::Relaxed) {
-            looks += 1;
-            if looks < SPINS && cfg!(not(shuttle)) {
-                std::hint::spin_loop();
-            } else if looks < YIELDS {
-                yield_now();
-            } else {
-                sleep(nap);
-                nap = (nap * 2).min(NAPS[1]);
-            }
+        let mut backoff = Backoff::default();
+        while self.is_locked() {
+            backoff.wait();
         }
     }
 }

@@ -6,7 +6,7 @@
 //! | bits | meaning |
 //! |---|---|
 //! | 0..=13 | shared holders |
-//! | 14 | `PARKED`: a thread sleeps until the exclusive holder leaves |
+//! | 14 | 0 |
 //! | 15 | `EXCLUSIVE` |
 //! | 16..=63 | version, plus one at every exclusive release that changed something |
 //!
@@ -17,7 +17,9 @@
 //! | 0 | 1 | one exclusive holder: everyone else waits or restarts |
 //! | n > 0 | 1 | impossible: each side is entered by compare-and-swap from a word without the other |
 //!
-//! `PARKED` is set only together with `EXCLUSIVE` and is cleared by the release.
+//! While `EXCLUSIVE` is set only its holder changes the word, so the release is a plain store. An atomic
+//! read-modify-write would wait until all that was written to the page has reached the cache. It is also
+//! why nobody is woken: who waits looks again ([`Backoff`]).
 //!
 //! Orderings form a sequence lock. An optimistic reader loads the word with acquire (partner: the
 //! release in [`Latch::release`]), reads the page relaxed, and validates behind an acquire fence.
@@ -25,25 +27,18 @@
 //! visible before `EXCLUSIVE`; a reader that saw one of them sees the changed word as well.
 
 use crate::{
+    brief::Backoff,
     page::Restart,
     sync::{AtomicU64, Ordering, fence},
 };
 
 const SHARED_ONE: u64 = 1;
 const SHARED_MASK: u64 = (1 << 14) - 1;
-const PARKED: u64 = 1 << 14;
 const EXCLUSIVE: u64 = 1 << 15;
 const VERSION_ONE: u64 = 1 << 16;
 const VERSION_MASK: u64 = !(VERSION_ONE - 1);
-const _: () = assert!(SHARED_MASK | PARKED | EXCLUSIVE | VERSION_MASK == u64::MAX);
-const _: () = assert!(SHARED_MASK & PARKED == 0 && PARKED & EXCLUSIVE == 0);
-
-/// Spins before a waiting thread yields its core.
-#[cfg(not(shuttle))]
-const SPINS: u32 = 64;
-/// Yields before a waiting thread sleeps.
-#[cfg(not(shuttle))]
-const YIELDS: u32 = 4;
+const _: () = assert!(SHARED_MASK | 1 << 14 | EXCLUSIVE | VERSION_MASK == u64::MAX);
+const _: () = assert!(SHARED_MASK & EXCLUSIVE == 0);
 
 /// Version of a latch at the start of an optimistic read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,13 +78,12 @@ impl Latch {
 
     #[cold]
     fn wait_optimistic(&self) -> Version {
-        let mut attempt = 0;
+        let mut backoff = Backoff::default();
         loop {
-            let word = self.word.load(Ordering::Acquire);
-            if word & EXCLUSIVE == 0 {
-                return Version(word & VERSION_MASK);
+            if let Some(version) = self.try_optimistic() {
+                return version;
             }
-            self.wait(&mut attempt, word);
+            backoff.wait();
         }
     }
 
@@ -133,24 +127,20 @@ impl Latch {
 
     /// Enters exclusively, waiting for everyone inside to leave. Gives the version before.
     pub fn exclusive(&self) -> Version {
-        let mut attempt = 0;
+        let mut backoff = Backoff::default();
         loop {
             if let Some(version) = self.try_exclusive() {
                 return version;
             }
-            self.wait(&mut attempt, self.word.load(Ordering::Relaxed));
+            backoff.wait();
         }
     }
 
     /// Leaves exclusive mode; `changed` says whether optimistic readers must notice.
     #[inline(always)]
     pub fn release(&self, version: Version, changed: bool) {
-        // A swap, because a waiter may set PARKED at any moment before it.
-        let old = self.word.swap(version.next(changed).0, Ordering::Release);
-        debug_assert!(old & EXCLUSIVE != 0 && old & VERSION_MASK == version.0);
-        if old & PARKED != 0 {
-            self.unpark();
-        }
+        debug_assert_eq!(self.word.load(Ordering::Relaxed), version.0 | EXCLUSIVE);
+        self.word.store(version.next(changed).0, Ordering::Release);
     }
 
     /// Enters shared mode if no exclusive holder is inside.
@@ -178,64 +168,6 @@ impl Latch {
     pub fn release_shared(&self) {
         let old = self.word.fetch_sub(SHARED_ONE, Ordering::Release);
         debug_assert!(old & SHARED_MASK != 0);
-    }
-
-    /// Waits a little for `word` to change: spins first, then yields, then sleeps if an exclusive
-    /// holder is inside. Shared holders only copy a page, so they are never slept on.
-    #[cold]
-    fn wait(&self, attempt: &mut u32, word: u64) {
-        *attempt += 1;
-        #[cfg(shuttle)]
-        let _ = word;
-        #[cfg(not(shuttle))]
-        {
-            if *attempt < SPINS {
-                std::hint::spin_loop();
-                return;
-            }
-            if *attempt >= SPINS + YIELDS && word & EXCLUSIVE != 0 {
-                self.park(word);
-                return;
-            }
-        }
-        crate::sync::yield_now();
-    }
-
-    #[cfg(not(shuttle))]
-    fn park(&self, word: u64) {
-        if word & PARKED == 0
-            && self
-                .word
-                .compare_exchange(word, word | PARKED, Ordering::Relaxed, Ordering::Relaxed)
-                .is_err()
-        {
-            return;
-        }
-        let sleeping = EXCLUSIVE | PARKED;
-        // SAFETY: the address belongs to this latch and is used as a key by nothing else; the
-        // callbacks neither panic nor park.
-        unsafe {
-            parking_lot_core::park(
-                std::ptr::from_ref(self) as usize,
-                || self.word.load(Ordering::Relaxed) & sleeping == sleeping,
-                || {},
-                |_, _| {},
-                parking_lot_core::DEFAULT_PARK_TOKEN,
-                None,
-            );
-        }
-    }
-
-    #[cold]
-    fn unpark(&self) {
-        #[cfg(not(shuttle))]
-        // SAFETY: the same key as in `park`; nothing else parks on this address.
-        unsafe {
-            parking_lot_core::unpark_all(
-                std::ptr::from_ref(self) as usize,
-                parking_lot_core::DEFAULT_UNPARK_TOKEN,
-            );
-        }
     }
 }
 
@@ -274,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn sleeping_waiters_are_woken_and_no_increment_is_lost() {
+    fn holders_that_sleep_are_waited_for_and_no_increment_is_lost() {
         let latch = Latch::default();
         let sum = std::cell::UnsafeCell::new(0u64);
         struct Shared<'a>(&'a Latch, &'a std::cell::UnsafeCell<u64>);
