@@ -53,7 +53,7 @@ impl Resolve for Internal<'_> {
         0
     }
     fn committed(&self, _: u64, stored: &[u64]) {
-        self.core.versions.hand_over(&mut stored.to_vec());
+        self.core.versions.hand_over(stored);
     }
     fn take_parts(&self) -> Parts {
         Parts::new(self.core)

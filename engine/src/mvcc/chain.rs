@@ -432,6 +432,13 @@ impl Chain {
         self.len() > self.prune_above as usize
     }
 
+    /// What the record was before the newest change, if that is `writer`'s.
+    #[expect(clippy::option_option, reason = "no such version, and a version of no record")]
+    pub fn before(&self, writer: &TxnState) -> Option<Option<(&[u8], bool)>> {
+        let newest = Some(&self.newest).filter(|newest| newest.writer.is(writer))?;
+        Some(newest.before(self.key_len))
+    }
+
     /// Takes the newest version away; false if it is the only one, which the caller removes with
     /// the chain.
     pub fn pop(&mut self, spare: &mut Spare) -> bool {

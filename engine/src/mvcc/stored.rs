@@ -76,7 +76,7 @@ impl Stored {
         while let Some((_, count)) = self.commits.pop_front_if(|(time, _)| *time <= horizon) {
             due += count;
         }
-        versions.drop_old(&mut self.records.make_contiguous()[..due]);
+        versions.drop_old(&self.records.make_contiguous()[..due]);
         self.records.drain(..due);
         let left = self.records.len();
         self.look_at = if left < before { left + WORTH_A_LOOK } else { 2 * left };

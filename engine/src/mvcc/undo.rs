@@ -1,5 +1,6 @@
 //! The undo buffer of a transaction: what each of its changes replaced, newest last, so that it can
-//! be taken back exactly, wholly or to a savepoint, whatever its size.
+//! be taken back exactly, wholly or to a savepoint, whatever its size. A change that stored the version
+//! of its record needs no value here: the version has it, and stays until the change is taken back.
 //!
 //! Entries are bytes one after the other, each with its length at its end, so that they can be read
 //! from the back. Only the newest part is in memory. When that passes a limit, its older half goes to
@@ -49,11 +50,12 @@ impl Savepoint {
 pub(crate) struct UndoEntry<'u> {
     /// Tree of the record.
     pub tree: TreeId,
-    /// The change stored the version of the record, which goes when it is taken back.
+    /// The change stored the version of the record, which goes when it is taken back, and says what
+    /// the record was.
     pub first: bool,
     /// Key of the record.
     pub key: &'u [u8],
-    /// Value before the change and its special flag, if there was one.
+    /// Value before the change and its special flag, if there was one and no version has it.
     pub before: Option<(&'u [u8], bool)>,
 }
 

@@ -39,6 +39,8 @@ use wattle_buffer::{BriefGuard, BriefMutex, TreeId, prefetch_write};
 
 /// Shards for each core.
 const SHARDS_PER_CORE: usize = 1024;
+/// Whoever goes through many shards brings each of them near so many visits before.
+const VISITS_AHEAD: usize = 3;
 /// Fewest and most shards, powers of two.
 const SHARDS: (usize, usize) = (1 << 11, 1 << 16);
 /// Where in a hash the shard is. The table tells chains apart by the top seven bits and finds their place
@@ -389,6 +391,27 @@ impl Versions {
         }
     }
 
+    /// The value that a record had before `writer`'s first change of it, for its roll-back: appends it to
+    /// `into` and gives its special flag, or nothing if there was no record.
+    ///
+    /// # Panics
+    /// If the newest version of the record is not the writer's.
+    pub fn before(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        writer: &TxnState,
+        into: &mut Vec<u8>,
+    ) -> Option<bool> {
+        let (hash, shard) = self.lock(tree, key);
+        let before = shard.find(hash, tree, key).and_then(|chain| chain.before(writer));
+        let before = before.unwrap_or_else(|| panic!("no version of {key:02x?} to go back to"));
+        before.map(|(value, special)| {
+            into.extend_from_slice(value);
+            special
+        })
+    }
+
     /// Takes back `writer`'s version of a record: under the leaf latch, after the page was put
     /// back, for the change that stored the version.
     ///
@@ -440,28 +463,27 @@ impl Versions {
         self.horizon.fetch_max(time, AcqRel).max(time)
     }
 
-    /// Drops versions that are stored under these hashes, as far as nobody needs them. Brings the hashes
-    /// into the order of the shards, each of which is locked once.
-    pub fn drop_old(&self, hashes: &mut [u64]) {
+    /// Drops versions that are stored under these hashes, as far as nobody needs them.
+    pub fn drop_old(&self, hashes: &[u64]) {
         let horizon = self.horizon();
         self.for_each(hashes, |shard, hash, spare| shard.drop_if_old(hash, horizon, spare));
     }
 
     /// Versions stored under these hashes belong to the passes from here on: whoever kept them has no
     /// more use for them.
-    pub fn hand_over(&self, hashes: &mut [u64]) {
+    pub fn hand_over(&self, hashes: &[u64]) {
         self.for_each(hashes, |shard, hash, _| shard.take_over(hash));
     }
 
     #[inline]
-    fn for_each(&self, hashes: &mut [u64], mut visit: impl FnMut(&mut Shard, u64, &mut Spare)) {
+    fn for_each(&self, hashes: &[u64], mut visit: impl FnMut(&mut Shard, u64, &mut Spare)) {
         let mut spare = Spare::of_thread();
-        let of = |hash: &u64| std::ptr::from_ref(self.padded(*hash));
-        hashes.sort_unstable_by_key(of);
-        let mut groups = hashes.chunk_by(|a, b| of(a) == of(b)).peekable();
-        while let Some(group) = groups.next() {
-            if let Some(next) = groups.peek() {
-                self.padded(next[0]).approach();
+        let mut rest = hashes;
+        // Neighbours that were stored one after the other are dropped with one lock.
+        for group in hashes.chunk_by(|a, b| self.shard_of(*a) == self.shard_of(*b)) {
+            rest = &rest[group.len()..];
+            if let Some(ahead) = rest.get(VISITS_AHEAD) {
+                self.approach(*ahead);
             }
             let padded = self.padded(group[0]);
             let mut shard = padded.shard.lock();

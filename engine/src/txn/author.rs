@@ -84,8 +84,7 @@ pub(crate) struct TxnAuthor<'t> {
     stored: bool,
     /// Memory of that version, about.
     version_bytes: u64,
-    /// Where the undo entry of a change that is not made yet begins. It is the last one, and holds
-    /// the record before the change.
+    /// Where the undo entry of a change that is not made yet begins. It is the last one.
     pending: Option<Savepoint>,
 }
 
@@ -144,7 +143,9 @@ impl<'t> TxnAuthor<'t> {
         }
         if change {
             let mark = self.txn.undo.mark();
-            self.txn.undo.push(self.tree.tree.id(), self.stored, key, before)?;
+            // A version that the change has stored holds the record before it.
+            let kept = if self.stored { None } else { before };
+            self.txn.undo.push(self.tree.tree.id(), self.stored, key, kept)?;
             self.pending = Some(mark);
             let bytes = key.len() + before.map_or(0, |(bytes, _)| bytes.len()) + VERSION_OVERHEAD;
             self.version_bytes = bytes as u64;

@@ -70,11 +70,16 @@ pub(crate) async fn rollback<R: Resolve>(
         key.clear();
         key.extend_from_slice(entry_key);
         value.clear();
-        let before = match before {
+        let special = match before {
+            _ if first => core.versions.before(tree, &key, &state, &mut value),
             Some((bytes, special)) => {
                 value.extend_from_slice(bytes);
-                Before::Value { bytes: &value, special }
+                Some(special)
             }
+            None => None,
+        };
+        let before = match special {
+            Some(special) => Before::Value { bytes: &value, special },
             None => Before::Absent,
         };
         let version_of = first.then(|| state.clone());
