@@ -442,6 +442,16 @@ fn noted<T>(txn: &mut Txn, outcome: Result<T>) -> Result<T> {
     outcome
 }
 
+/// Before a change in a transaction.
+#[inline]
+fn check_change_in<R: Resolve>(session: &R, txn: &Txn, tree: &Tree, key: &[u8]) -> Result<()> {
+    session.core().check_tree(tree)?;
+    txn.check_write()?;
+    check_key(key)?;
+    note_point(txn, tree, key);
+    Ok(())
+}
+
 /// Writes one record in a transaction; gives whether there was one before.
 pub(crate) async fn write_in<R: Resolve>(
     session: &R,
@@ -451,16 +461,73 @@ pub(crate) async fn write_in<R: Resolve>(
     value: &[u8],
     mode: Mode,
 ) -> Result<bool> {
-    session.core().check_tree(tree)?;
-    txn.check_write()?;
-    check_key(key)?;
-    note_point(txn, tree, key);
+    match write_once(session, txn, tree, key, value, mode) {
+        Ok(Once::Done(existed)) => Ok(existed),
+        other => write_on(session, txn, tree, key, value, mode, other).await,
+    }
+}
+
+/// What came of the first attempt of a change.
+pub(crate) enum Once<T> {
+    /// It is made.
+    Done(bool),
+    /// The rest takes more steps.
+    Begun(T),
+}
+
+/// The first attempt of [`write_in`], which mostly is the only one: a blocking session needs no future
+/// for it, whose results are copied from one place to the next. [`write_on`] takes what it gives.
+#[inline]
+pub(crate) fn write_once<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Tree,
+    key: &[u8],
+    value: &[u8],
+    mode: Mode,
+) -> Step<Once<Option<Orphaned>>> {
+    check_change_in(session, txn, tree, key)?;
     if !fits_inline(key.len(), value.len()) {
-        check_value(value)?;
-        return write_large_in(session, txn, tree, key, value, mode).await;
+        return Ok(Once::Begun(None));
     }
     let mark = txn.savepoint();
-    let written = record_in(session, txn, &tree.open, key, Value::Inline(value), mode).await?;
+    let written = record_once(session, txn, &tree.open, key, Value::Inline(value), mode)?;
+    Ok(match written.orphan {
+        None => Once::Done(written.existed),
+        Some(_) => Once::Begun(Some(Orphaned { mark, written })),
+    })
+}
+
+/// A record was written over a large value, which is still to be discarded.
+pub(crate) struct Orphaned {
+    mark: (Savepoint, usize),
+    written: Written,
+}
+
+/// The rest of a write.
+#[cold]
+pub(crate) async fn write_on<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Tree,
+    key: &[u8],
+    value: &[u8],
+    mode: Mode,
+    first: Step<Once<Option<Orphaned>>>,
+) -> Result<bool> {
+    let Orphaned { mark, written } = match first {
+        Ok(Once::Done(existed)) => return Ok(existed),
+        Ok(Once::Begun(Some(orphaned))) => orphaned,
+        Ok(Once::Begun(None)) => {
+            check_value(value)?;
+            return write_large_in(session, txn, tree, key, value, mode).await;
+        }
+        Err(stop) => {
+            let (mark, value) = (txn.savepoint(), Value::Inline(value));
+            let written = record_on(session, txn, &tree.open, key, value, mode, stop).await?;
+            Orphaned { mark, written }
+        }
+    };
     if written.orphan.is_some() {
         let discard = async |txn: &mut Txn| discard_in(session, txn, tree, written.orphan).await;
         whole(session, txn, mark, discard).await?;
@@ -519,13 +586,63 @@ async fn record_in<R: Resolve>(
     value: Value<'_>,
     mode: Mode,
 ) -> Result<Written> {
+    match record_once(session, txn, tree, key, value, mode) {
+        Ok(written) => Ok(written),
+        Err(stop) => record_on(session, txn, tree, key, value, mode, stop).await,
+    }
+}
+
+#[inline]
+fn record_once<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Arc<OpenTree>,
+    key: &[u8],
+    value: Value<'_>,
+    mode: Mode,
+) -> Step<Written> {
     let (core, cx) = (session.core(), session.cx());
     let mut author = TxnAuthor::new(core, txn, tree, key);
-    let outcome =
-        run(session, |restarts| tree.tree.write_step(cx, key, value, mode, &mut author, restarts))
-            .await;
-    let finished = author.finish();
-    let outcome = finished.and(outcome);
+    let written = tree.tree.write_step(cx, key, value, mode, &mut author, 0)?;
+    cx.worker.counters().hits.add(1);
+    Ok(written)
+}
+
+/// The rest of [`record_in`], after a first step that stopped.
+#[cold]
+async fn record_on<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Arc<OpenTree>,
+    key: &[u8],
+    value: Value<'_>,
+    mode: Mode,
+    stop: Stop,
+) -> Result<Written> {
+    let cx = session.cx();
+    change_on(session, txn, tree, key, stop, |author, restarts| {
+        tree.tree.write_step(cx, key, value, mode, author, restarts)
+    })
+    .await
+}
+
+/// Goes on with a change of one record whose first step stopped.
+async fn change_on<R: Resolve, T>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Arc<OpenTree>,
+    key: &[u8],
+    stop: Stop,
+    mut step: impl FnMut(&mut TxnAuthor<'_>, u32) -> Step<T>,
+) -> Result<T> {
+    let outcome = match stop {
+        Stop::Error(error) => Err(error),
+        stop => {
+            let mut author = TxnAuthor::new(session.core(), txn, tree, key);
+            let outcome = run_again(session, stop, |restarts| step(&mut author, restarts)).await;
+            author.finish().and(outcome)
+        }
+    };
     noted(txn, outcome)
 }
 
@@ -536,10 +653,7 @@ pub(crate) async fn remove_in<R: Resolve>(
     tree: &Tree,
     key: &[u8],
 ) -> Result<bool> {
-    session.core().check_tree(tree)?;
-    txn.check_write()?;
-    check_key(key)?;
-    note_point(txn, tree, key);
+    check_change_in(session, txn, tree, key)?;
     let mark = txn.savepoint();
     let written = record_in(session, txn, &tree.open, key, Value::Ghost, Mode::Update).await?;
     if written.existed {
@@ -561,30 +675,61 @@ pub(crate) async fn modify_in<R: Resolve>(
     buffer: &mut Vec<u8>,
     change: &mut dyn FnMut(&mut [u8]),
 ) -> Result<bool> {
-    session.core().check_tree(tree)?;
-    txn.check_write()?;
-    check_key(key)?;
-    note_point(txn, tree, key);
+    match modify_once(session, txn, tree, key, buffer, change) {
+        Ok(Once::Done(found)) => Ok(found),
+        other => modify_on(session, txn, tree, key, buffer, change, other).await,
+    }
+}
+
+/// The first attempt of [`modify_in`]; see [`write_once`]. It has begun when the value is large.
+#[inline]
+pub(crate) fn modify_once<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Tree,
+    key: &[u8],
+    buffer: &mut Vec<u8>,
+    change: &mut dyn FnMut(&mut [u8]),
+) -> Step<Once<()>> {
+    check_change_in(session, txn, tree, key)?;
     let (core, cx) = (session.core(), session.cx());
     let mut author = TxnAuthor::new(core, txn, &tree.open, key);
-    let modified = run(session, |restarts| {
-        tree.open.tree.modify_step(cx, key, buffer, change, &mut author, restarts)
-    })
-    .await;
-    let finished = author.finish();
-    let modified = finished.and(modified);
-    match noted(txn, modified)? {
-        Ok(found) => Ok(found),
-        Err(_) => {
-            buffer.clear();
-            if !get_in(session, txn, tree, key, buffer).await? {
-                return Ok(false);
-            }
-            change(buffer);
-            let value = std::mem::take(buffer);
-            write_large_in(session, txn, tree, key, &value, Mode::Update).await
-        }
+    let modified = tree.open.tree.modify_step(cx, key, buffer, change, &mut author, 0)?;
+    cx.worker.counters().hits.add(1);
+    Ok(modified.map_or(Once::Begun(()), Once::Done))
+}
+
+/// The rest of a change in place.
+#[cold]
+pub(crate) async fn modify_on<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Tree,
+    key: &[u8],
+    buffer: &mut Vec<u8>,
+    change: &mut dyn FnMut(&mut [u8]),
+    first: Step<Once<()>>,
+) -> Result<bool> {
+    let cx = session.cx();
+    let modified = match first {
+        Ok(Once::Done(found)) => return Ok(found),
+        Ok(Once::Begun(())) => None,
+        Err(stop) => change_on(session, txn, &tree.open, key, stop, |author, restarts| {
+            tree.open.tree.modify_step(cx, key, buffer, change, author, restarts)
+        })
+        .await?
+        .ok(),
+    };
+    if let Some(found) = modified {
+        return Ok(found);
     }
+    buffer.clear();
+    if !get_in(session, txn, tree, key, buffer).await? {
+        return Ok(false);
+    }
+    change(buffer);
+    let value = std::mem::take(buffer);
+    write_large_in(session, txn, tree, key, &value, Mode::Update).await
 }
 
 /// Writes a record whose value does not fit a leaf.

@@ -3,7 +3,7 @@
 use crate::{
     engine::{Core, Tree},
     mvcc::Savepoint as Mark,
-    ops::{self, Begun, Entry, Resolve},
+    ops::{self, Begun, Entry, Once, Resolve},
     session::{Session, now},
     txn::{Ticket, Txn, TxnOptions},
     visit::visit_in,
@@ -90,8 +90,7 @@ impl<'s> Transaction<'s> {
     /// bytes, [`Error::ValueTooLong`] above 4 GiB - 1; [`Error::DiskFull`]; failed I/O. This
     /// operation changed nothing then.
     pub fn insert(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        let (session, txn) = self.parts();
-        now(ops::write_in(session, txn, tree, key, value, Mode::Insert)).map(|_| ())
+        self.write(tree, key, value, Mode::Insert).map(|_| ())
     }
 
     /// Sets the value of a key, whether or not it exists.
@@ -99,8 +98,7 @@ impl<'s> Transaction<'s> {
     /// # Errors
     /// As [`Transaction::insert`].
     pub fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        let (session, txn) = self.parts();
-        now(ops::write_in(session, txn, tree, key, value, Mode::Put)).map(|_| ())
+        self.write(tree, key, value, Mode::Put).map(|_| ())
     }
 
     /// Replaces the value of a key by one of any size; false when there is no such key.
@@ -108,8 +106,15 @@ impl<'s> Transaction<'s> {
     /// # Errors
     /// As [`Transaction::insert`].
     pub fn update(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.write(tree, key, value, Mode::Update)
+    }
+
+    fn write(&mut self, tree: &Tree, key: &[u8], value: &[u8], mode: Mode) -> Result<bool> {
         let (session, txn) = self.parts();
-        now(ops::write_in(session, txn, tree, key, value, Mode::Update))
+        match ops::write_once(session, txn, tree, key, value, mode) {
+            Ok(Once::Done(existed)) => Ok(existed),
+            other => now(ops::write_on(session, txn, tree, key, value, mode, other)),
+        }
     }
 
     /// Changes the bytes of a value without changing their number; false when there is no such key.
@@ -136,7 +141,12 @@ impl<'s> Transaction<'s> {
         change: &mut dyn FnMut(&mut [u8]),
     ) -> Result<bool> {
         let (session, txn) = self.parts();
-        session.with_buffer(|buffer| now(ops::modify_in(session, txn, tree, key, buffer, change)))
+        session.with_buffer(|buffer| {
+            match ops::modify_once(session, txn, tree, key, buffer, change) {
+                Ok(Once::Done(found)) => Ok(found),
+                other => now(ops::modify_on(session, txn, tree, key, buffer, change, other)),
+            }
+        })
     }
 
     /// Removes a record; false when there is no such key.
