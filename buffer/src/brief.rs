@@ -5,20 +5,20 @@
 //! read-modify-write. That waits until all that the processor has still to write is in its cache. Who
 //! fills a buffer whose lines another processor had last, and releases the lock behind it, stands still
 //! for longer than it worked. Here the release is a plain store; so nobody is woken, and who waits looks
-//! again and again: it spins, then lets others run, then sleeps, each time for longer.
+//! again and again: it spins, then sleeps, each time for longer. It does not yield, which would give its
+//! core to others for as long as they may have it: a sleeper is woken by its timer, and goes first.
 //!
 //! To be held without waiting for anything, and for microseconds.
 
-use crate::sync::{AtomicBool, Ordering, sleep, yield_now};
+use crate::sync::{AtomicBool, Ordering, sleep};
 use parking_lot::lock_api::{self, RawMutex};
 use std::time::Duration;
 
-/// Looks before who waits yields its core.
+/// Looks before who waits sleeps.
 const SPINS: u32 = 64;
-/// Looks before it sleeps.
-const YIELDS: u32 = SPINS + 16;
-/// How long it sleeps: first, and at most. The holder was taken off its core.
-const NAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_micros(320)];
+/// How long it sleeps: first, and at most. The holder was taken off its core, maybe by who waits. The
+/// kernel adds some 50 us.
+const NAPS: [Duration; 2] = [Duration::from_micros(5), Duration::from_micros(320)];
 
 /// One wait for a holder who does not wake anybody.
 #[derive(Default)]
@@ -27,16 +27,14 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// Before the next look: spins, then yields, then sleeps, each time for longer.
+    /// Before the next look: spins, then sleeps, each time for longer.
     #[cold]
     pub fn wait(&mut self) {
         self.looks += 1;
         if self.looks < SPINS && cfg!(not(shuttle)) {
             std::hint::spin_loop();
-        } else if self.looks < YIELDS {
-            yield_now();
         } else {
-            let doubled = NAPS[0] * (1 << (self.looks - YIELDS).min(8));
+            let doubled = NAPS[0] * (1 << self.looks.saturating_sub(SPINS).min(8));
             sleep(doubled.min(NAPS[1]));
         }
     }

@@ -15,6 +15,7 @@ use crate::{
     replacement::Replacement,
     swip::Swip,
     sync::{AtomicUsize, Builder, Condvar, JoinHandle, Mutex, Ordering, fence},
+    thread::cpu_time_ns,
     with_policy,
     worker::Counters,
     writeback::{WRITERS, Writer},
@@ -364,14 +365,6 @@ pub(crate) fn queue_write(pool: &Pool, frame: FrameId, threshold: f32) -> bool {
     drop(guard);
     pool.writes.push(frame, threshold);
     true
-}
-
-/// Processor time of the calling thread, nanoseconds.
-pub(crate) fn cpu_time_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes the one struct it is given.
-    let done = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    if done == 0 { time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 } else { 0 }
 }
 
 /// The evictor and writer threads of a pool. Dropping it stops and joins them.

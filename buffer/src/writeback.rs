@@ -9,7 +9,7 @@
 
 use crate::{
     error::{Error, Result},
-    evictor::{cpu_time_ns, evict, queue_write},
+    evictor::{evict, queue_write},
     frame::{FrameHeader, FrameState},
     ids::{FrameId, Gsn, PageId},
     io::PageWrite,
@@ -17,6 +17,7 @@ use crate::{
     pool::Pool,
     swip::{Swip, Target},
     sync::{Condvar, Mutex, Ordering},
+    thread::cpu_time_ns,
     worker::Counters,
 };
 use std::{collections::VecDeque, sync::Arc, time::Duration};

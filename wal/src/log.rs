@@ -15,7 +15,7 @@ use std::{
     thread::{self, JoinHandle},
     time::Duration,
 };
-use wattle_buffer::{Error, Gsn, LogBarrier, Result, io::LogStorage};
+use wattle_buffer::{Error, Gsn, LogBarrier, Result, ask_for_short_turns, io::LogStorage};
 
 /// Smallest size of a segment.
 pub const MIN_SEGMENT_BYTES: u64 = 128 << 10;
@@ -116,6 +116,8 @@ impl Log {
         })?;
         let flusher = Flusher::new(Arc::clone(&shared), &start);
         log.spawn("log-flusher", move || {
+            // All who commit wait for it, and it sleeps while the device works.
+            ask_for_short_turns();
             let result = catch_unwind(AssertUnwindSafe(|| flusher.run()));
             let why = match result {
                 Ok(Ok(())) => return,

@@ -24,9 +24,9 @@ use wattle_buffer::TreeId;
 pub(super) const PRUNE_ABOVE: usize = 8;
 
 /// Buffers that a thread keeps for reuse, bytes.
-const SPARE_BYTES: usize = 1 << 20;
+const SPARE_BYTES: usize = 2 << 20;
 /// Chains that a thread keeps for reuse.
-const SPARE_CHAINS: usize = 4096;
+const SPARE_CHAINS: usize = 8192;
 /// A chain is kept with its list of older versions if that has room for no more than this.
 const SPARE_LIST: usize = 2 * PRUNE_ABOVE;
 /// Buffers come in classes, each of twice the capacity of the one before, from this on, bytes.

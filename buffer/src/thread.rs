@@ -1,0 +1,66 @@
+//! What a thread asks of the kernel about itself.
+
+use std::time::Duration;
+
+/// The shortest turn that the kernel gives.
+const SHORT_TURN: Duration = Duration::from_micros(100);
+
+/// Processor time of the calling thread, nanoseconds.
+pub(crate) fn cpu_time_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes the one struct it is given.
+    let done = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    if done == 0 { time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 } else { 0 }
+}
+
+/// Asks that the calling thread has short turns on a core, and has them soon: for one that sleeps most of
+/// the time, and that others wait for when it wakes up. On a kernel without such turns (Linux before
+/// 6.12), or under another scheduling policy than the default, nothing happens.
+pub fn ask_for_short_turns() {
+    let Some(mut attr) = scheduling() else { return };
+    if attr.sched_policy != libc::SCHED_OTHER as u32 {
+        return;
+    }
+    attr.sched_runtime = SHORT_TURN.as_nanos() as u64;
+    // SAFETY: reads the struct, which says its size.
+    let set = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+    if set != 0 {
+        let error = std::io::Error::last_os_error();
+        tracing::debug!(%error, "no short turns for this thread");
+    }
+}
+
+/// How the calling thread is scheduled.
+fn scheduling() -> Option<libc::sched_attr> {
+    // SAFETY: a struct of numbers, for which zeroes are values.
+    let mut attr: libc::sched_attr = unsafe { std::mem::zeroed() };
+    let size = size_of::<libc::sched_attr>() as u32;
+    // SAFETY: writes at most `size` bytes of the struct; thread 0 is the calling one.
+    let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) };
+    (got == 0).then_some(attr)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_asks_for_short_turns_gets_them_where_there_are_any_and_stays_as_it_was() {
+        let thread = std::thread::spawn(|| {
+            let before = scheduling();
+            ask_for_short_turns();
+            before.zip(scheduling())
+        });
+        let Some((before, after)) = thread.join().unwrap() else {
+            return eprintln!("skipped: the kernel does not tell how threads are scheduled");
+        };
+        assert_eq!(
+            (after.sched_policy, after.sched_nice),
+            (before.sched_policy, before.sched_nice)
+        );
+        // A kernel that knows of turns tells how long they are.
+        let turns = before.sched_runtime != 0 && before.sched_policy == libc::SCHED_OTHER as u32;
+        let expected = if turns { SHORT_TURN.as_nanos() as u64 } else { before.sched_runtime };
+        assert_eq!(after.sched_runtime, expected);
+    }
+}
