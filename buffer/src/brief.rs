@@ -15,7 +15,7 @@ use parking_lot::lock_api::{self, RawMutex};
 use std::time::Duration;
 
 /// Looks before who waits sleeps.
-const SPINS: u32 = 64;
+const SPINS: u32 = 512;
 /// How long it sleeps: first, and at most. The holder was taken off its core, maybe by who waits. The
 /// kernel adds some 50 us.
 const NAPS: [Duration; 2] = [Duration::from_micros(5), Duration::from_micros(320)];
