@@ -207,11 +207,11 @@ impl Txn {
 
     /// Before the first change of records that only the engine reads.
     pub fn start_system(&mut self, core: &Core) {
-        self.slot.start_writing(&core.ids);
+        self.slot.start_writing(&core.rounds);
         if let Some(log) = &core.log {
             self.slot.start_logging(log.epoch());
         }
-        self.state = Some(Arc::new(TxnState::new(core.ids.draw())));
+        self.state = Some(Arc::new(TxnState::new(self.number)));
     }
 
     /// Its mark is on the page in `frame`. False: no more can be remembered.
