@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 0 0 | time | all changes are committed, the newest at this time |
 //! | 0 1 | transaction | the newest change is by this transaction, which may not be committed yet; all others are committed, at earlier times than it will be |
-//! | 1 0 | round | there may be changes by any transaction that began to write before this round, committed or not |
+//! | 1 0 | transaction | there may be changes by any transaction up to this one, committed or not |
 //!
 //! Written under the exclusive latch of the page, and by compare and swap from the second kind when
 //! that transaction has ended and from the third when all such transactions have: neither needs the
@@ -21,7 +21,7 @@ pub enum Hint {
     Committed(u64),
     /// Changed last by this transaction.
     Txn(u64),
-    /// Changed by any transactions that began to write before this round.
+    /// Changed by any transactions up to this one.
     Unknown(u64),
 }
 
@@ -44,15 +44,15 @@ impl Hint {
         match self {
             Hint::Committed(time) => time,
             Hint::Txn(id) => id | TXN,
-            Hint::Unknown(round) => round | UNKNOWN,
+            Hint::Unknown(time) => time | UNKNOWN,
         }
     }
 
-    /// For a page that takes over records of pages with these hints; `next` is the round that comes.
-    pub fn joined(a: u64, b: u64, next: impl FnOnce() -> u64) -> u64 {
+    /// For a page that takes over records of pages with these hints; `now` is the newest transaction.
+    pub fn joined(a: u64, b: u64, now: impl FnOnce() -> u64) -> u64 {
         match (Hint::of(a), Hint::of(b)) {
             (Hint::Committed(a), Hint::Committed(b)) => a.max(b),
-            _ => Hint::Unknown(next()).word(),
+            _ => Hint::Unknown(now()).word(),
         }
     }
 }

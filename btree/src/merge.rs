@@ -96,7 +96,7 @@ impl Tree {
             (&mut right_node, Op::Free { pages: &freed }),
         ]);
         let hints = (left_node.header().version_hint(), right_node.header().version_hint());
-        let hint = Hint::joined(hints.0, hints.1, || self.forest.next_round());
+        let hint = Hint::joined(hints.0, hints.1, || self.forest.now());
         left_node.header().set_version_hint(hint);
         self.adopt_children(&left_node);
         right_node.header().set_hot_children(0);
@@ -138,7 +138,7 @@ impl Tree {
         cx.log_group(&mut [(&mut root, Op::Image), (&mut child, Op::Free { pages: &freed })]);
         root.header().set_hot_children(0);
         let hint = child.header().version_hint();
-        root.header().set_version_hint(Hint::joined(hint, hint, || self.forest.next_round()));
+        root.header().set_version_hint(Hint::joined(hint, hint, || self.forest.now()));
         self.adopt_children(&root);
         child.header().set_hot_children(0);
         self.pool.free_page(child);
@@ -209,7 +209,7 @@ fn try_x_merge(forest: &Forest, cx: &Context, frame: FrameId) -> Option<()> {
         node.write_image(image);
     }
     let hints = nodes.iter().map(|node| node.header().version_hint());
-    let hint = hints.reduce(|a, b| Hint::joined(a, b, || forest.next_round())).expect("two leaves");
+    let hint = hints.reduce(|a, b| Hint::joined(a, b, || forest.now())).expect("two leaves");
     nodes.iter().for_each(|node| node.header().set_version_hint(hint));
     let mut last = nodes.pop().expect("a window has at least two leaves");
     let freed = [last.header().page_id()];

@@ -23,12 +23,12 @@ pub struct Forest {
     roots: RwLock<HashMap<TreeId, FrameId>>,
     /// For merges by the writers of the pool. Without it there are none.
     merges: Mutex<Option<Context>>,
-    /// Tells the round that comes, for version hints.
-    rounds: OnceLock<Rounds>,
+    /// Tells the newest transaction, for version hints.
+    clock: OnceLock<Clock>,
 }
 
-/// Tells the round that comes, see [`crate::Hint`].
-type Rounds = Box<dyn Fn() -> u64 + Send + Sync>;
+/// Tells the newest transaction.
+type Clock = Box<dyn Fn() -> u64 + Send + Sync>;
 
 impl Forest {
     /// No tree yet.
@@ -36,14 +36,14 @@ impl Forest {
         Arc::default()
     }
 
-    /// Sets what tells the round that comes: those who have begun to write did so before it. Once.
-    pub fn set_rounds(&self, rounds: impl Fn() -> u64 + Send + Sync + 'static) {
-        assert!(self.rounds.set(Box::new(rounds)).is_ok(), "the rounds are set once");
+    /// Sets what tells the newest transaction, once.
+    pub fn set_clock(&self, clock: impl Fn() -> u64 + Send + Sync + 'static) {
+        assert!(self.clock.set(Box::new(clock)).is_ok(), "the clock is set once");
     }
 
-    /// The round that comes; 0 when there are no transactions.
-    pub(crate) fn next_round(&self) -> u64 {
-        self.rounds.get().map_or(0, |rounds| rounds())
+    /// The newest transaction; 0 when there are none.
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.get().map_or(0, |clock| clock())
     }
 
     /// Lets the writers of the pool merge leaves, in this context; none: no longer.
@@ -137,8 +137,8 @@ impl PageOwner for Forest {
     }
 
     fn load_hint(&self) -> u64 {
-        match self.rounds.get() {
-            Some(rounds) => Hint::Unknown(rounds()).word(),
+        match self.clock.get() {
+            Some(clock) => Hint::Unknown(clock()).word(),
             None => 0,
         }
     }

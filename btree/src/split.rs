@@ -165,7 +165,7 @@ impl Tree {
 
     /// Version hint of a page that takes over records of a page with this one.
     fn inherited(&self, hint: u64) -> u64 {
-        Hint::joined(hint, hint, || self.forest.next_round())
+        Hint::joined(hint, hint, || self.forest.now())
     }
 
     /// After the children of an inner node changed: counts the hot ones and tells them where their

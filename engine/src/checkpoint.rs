@@ -295,7 +295,7 @@ impl Core {
     /// Whether segments of the log could go if a checkpoint began now.
     fn checkpoint_shortens(&self, log: &Log) -> bool {
         let epoch = log.epoch();
-        let active = self.snapshots.collect(&self.clock, &self.rounds);
+        let active = self.snapshots.collect(&self.clock, &self.ids);
         let needed = active.oldest_first_epoch.map_or(epoch, |first| first.min(epoch));
         self.checkpoints.keep(log.segment_of(needed)) > log.oldest_segment()
     }
@@ -309,7 +309,7 @@ impl Core {
         let begun = Instant::now();
         // 1. A new epoch. Nothing that a transaction logged from here on is older.
         let epoch = log.begin_checkpoint()?;
-        let active = self.snapshots.collect(&self.clock, &self.rounds);
+        let active = self.snapshots.collect(&self.clock, &self.ids);
         let undo_epoch = active.oldest_first_epoch.map_or(epoch, |first| first.min(epoch));
         // 2. Pages.
         let limit = Gsn(epoch << GSN_COUNTER_BITS);

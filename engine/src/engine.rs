@@ -44,9 +44,8 @@ pub(crate) struct Core {
     /// Where the log is, for reading it back.
     pub log_storage: Option<Arc<dyn LogStorage>>,
     pub clock: Arc<Clock>,
-    /// Rounds of the janitor. They tell who began to write before a moment, and unlike the clock no
-    /// transaction changes them: their line is in all caches.
-    pub rounds: Arc<Clock>,
+    /// Numbers of transactions that change something.
+    pub ids: Arc<Clock>,
     pub snapshots: Snapshots,
     pub versions: Versions,
     pub janitor: Janitor,
@@ -389,7 +388,7 @@ impl Engine {
         pool.allocator().keep_changed_groups(changed_groups);
         pool.allocator().keep_changed_groups(copies.to_be_written());
         // 3. The log goes on.
-        let (clock, rounds) = (Arc::new(Clock::new()), Arc::new(Clock::new()));
+        let (clock, ids) = (Arc::new(Clock::new()), Arc::new(Clock::new()));
         let log_storage = match options.log {
             true => Some(file.open_log(false)?),
             false => None,
@@ -417,8 +416,8 @@ impl Engine {
         if new && log.is_none() {
             barrier.in_use.get().expect("just set").mark()?;
         }
-        let newest = rounds.clone();
-        forest.set_rounds(move || newest.now() + 1);
+        let newest = ids.clone();
+        forest.set_clock(move || newest.now());
         opening.started(Background::start(&pool)?);
         let cx = Context::new(pool.worker(), Journal::new(log.as_ref()));
         let merges = Context::new(pool.worker(), Journal::new(log.as_ref()));
@@ -445,7 +444,7 @@ impl Engine {
             log,
             log_storage,
             clock,
-            rounds,
+            ids,
             snapshots: Snapshots::new(),
             versions: Versions::new(),
             janitor: Janitor::default(),

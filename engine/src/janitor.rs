@@ -280,9 +280,7 @@ impl Core {
         // Before the look at the snapshots: a snapshot that is opened at a durable commit after this
         // look is at this one or a later one.
         let durable = self.durable();
-        // Those who write from here on are told from those who did before.
-        self.rounds.draw();
-        let mut active = self.snapshots.collect(&self.clock, &self.rounds);
+        let mut active = self.snapshots.collect(&self.clock, &self.ids);
         active.as_of = active.as_of.min(durable);
         // Never back: what one thread concluded from it, another must not deny.
         self.janitor.oldest_writer.fetch_max(active.oldest_writer_since, Ordering::AcqRel);
@@ -418,15 +416,9 @@ impl Core {
         Ok(())
     }
 
-    /// All transactions that began to write before this round have ended, by what the janitor last saw.
+    /// All transactions up to this one have ended, by what the janitor last saw.
     #[inline]
     pub fn oldest_writer(&self) -> u64 {
         self.janitor.oldest_writer.load(Ordering::Acquire)
-    }
-
-    /// The round that comes: whoever has begun to write by now did so before it.
-    #[inline]
-    pub fn next_round(&self) -> u64 {
-        self.rounds.now() + 1
     }
 }

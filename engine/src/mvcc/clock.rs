@@ -53,7 +53,7 @@ impl Clock {
         self.now.load(SeqCst)
     }
 
-    /// A commit time will be drawn in a moment.
+    /// A time will be drawn in a moment.
     #[inline]
     pub fn approach(&self) {
         prefetch_write(std::ptr::from_ref(self).cast());
@@ -88,7 +88,7 @@ const _: () = assert!(CANCELLED | OPENING | TIME == u64::MAX && CANCELLED & OPEN
 #[repr(align(128))]
 pub(crate) struct Slot {
     snapshot: AtomicU64,
-    /// The janitor's round before the first change to a page, 0 for none.
+    /// The clock before the first change to a page, 0 for none.
     writer_since: AtomicU64,
     /// Log epoch before the first record, 0 for none.
     first_epoch: AtomicU64,
@@ -102,10 +102,10 @@ pub(crate) struct Slot {
 const USED_BITS: u32 = 40;
 
 impl Slot {
-    /// A number for a transaction of this slot, not 0; for its owner.
+    /// A number for a transaction of this slot; for its owner.
     pub fn next_number(&self) -> u64 {
-        let used = self.used.load(Relaxed) + 1;
-        self.used.store(used, Relaxed);
+        let used = self.used.load(Relaxed);
+        self.used.store(used + 1, Relaxed);
         self.index << USED_BITS | used
     }
 
@@ -160,11 +160,11 @@ impl Slot {
     }
 
     /// Announces changes to pages: before the first one of the transaction, again is harmless.
-    /// A collector that misses the store loaded the round before every change.
+    /// A collector that misses the store loaded its clock before every change.
     #[inline]
-    pub fn start_writing(&self, rounds: &Clock) {
+    pub fn start_writing(&self, clock: &Clock) {
         if self.writer_since.load(SeqCst) == 0 {
-            self.writer_since.store(rounds.now(), SeqCst);
+            self.writer_since.store(clock.now(), SeqCst);
         }
     }
 
@@ -203,7 +203,7 @@ pub(crate) struct Active {
     pub list: Vec<u64>,
     /// Snapshots below this, now or later, are all in `list`, except cancelled ones.
     pub as_of: u64,
-    /// Every change to a page by a transaction that runs now, or later, came in this round or after it.
+    /// Every change to a page by a transaction that runs now, or later, came after this time.
     pub oldest_writer_since: u64,
     /// The smallest log epoch of a first record. A caller that wants to drop log loads the epoch
     /// of the log before it calls [`Snapshots::collect`], and takes the smaller one.
@@ -255,11 +255,11 @@ impl Snapshots {
         self.slots.lock().free.push(slot);
     }
 
-    /// Looks at all slots. `rounds` is what [`Slot::start_writing`] is called with.
-    pub fn collect(&self, clock: &Clock, rounds: &Clock) -> Active {
+    /// Looks at all slots. `ids` is what [`Slot::start_writing`] is called with.
+    pub fn collect(&self, clock: &Clock, ids: &Clock) -> Active {
         // The clock before the slots, see the head of the file. A slot that is not registered yet
         // opens its first snapshot after this lock was released, so it is one that was missed.
-        let (now, newest) = (clock.now(), rounds.now());
+        let (now, newest) = (clock.now(), ids.now());
         let mut active = Active {
             oldest: now,
             list: Vec::new(),
@@ -407,40 +407,6 @@ mod tests {
         let active = snapshots.collect(&clock, &clock);
         assert_eq!((active.oldest_writer_since, active.oldest_first_epoch), (3, None));
         assert!(!snapshots.any_active());
-    }
-
-    #[test]
-    fn no_writer_that_runs_began_before_the_oldest_round_of_a_writer() {
-        let (clock, rounds, snapshots) = (Clock::new(), Clock::new(), Snapshots::new());
-        let over = AtomicU64::new(0);
-        let next = [const { AtomicU64::new(0) }; 3];
-        std::thread::scope(|scope| {
-            for next in &next {
-                let (rounds, over, slot) = (&rounds, &over, snapshots.acquire());
-                scope.spawn(move || {
-                    while over.load(SeqCst) == 0 {
-                        slot.start_writing(rounds);
-                        for _ in 0..3 {
-                            // What the hint of a page says that is changed now.
-                            next.store(rounds.now() + 1, SeqCst);
-                            std::hint::spin_loop();
-                        }
-                        next.store(0, SeqCst);
-                        slot.close();
-                    }
-                });
-            }
-            let mut oldest = 0;
-            for _ in 0..20_000 {
-                rounds.draw();
-                oldest = snapshots.collect(&clock, &rounds).oldest_writer_since.max(oldest);
-                for next in &next {
-                    let next = next.load(SeqCst);
-                    assert!(next == 0 || oldest < next, "a change before round {next} is over");
-                }
-            }
-            over.store(1, SeqCst);
-        });
     }
 
     #[test]

@@ -66,7 +66,7 @@ pub(crate) struct TxnState {
 }
 
 impl TxnState {
-    /// An active transaction. Ids are unique and below [`MAX_TS`].
+    /// An active transaction. Ids are unique, ascending and below [`MAX_TS`].
     pub fn new(id: u64) -> TxnState {
         assert!(id < MAX_TS, "transaction id {id} is above the limit");
         TxnState { word: AtomicU64::new(ACTIVE), id }

@@ -273,7 +273,7 @@ impl Author for TxnAuthor<'_> {
                 self.txn.remember_frame(leaf.frame()).then_some(mark)
             }
         };
-        let hint = hint.unwrap_or_else(|| Hint::Unknown(self.core.next_round()));
+        let hint = hint.unwrap_or_else(|| Hint::Unknown(self.core.ids.now()));
         header.set_version_hint(hint.word());
     }
 
@@ -381,7 +381,7 @@ impl Author for AutoAuthor<'_> {
             Hint::Unknown(changed) if self.core.oldest_writer() >= changed => {
                 Hint::Committed(self.core.clock.now())
             }
-            _ => Hint::Unknown(self.core.next_round()),
+            _ => Hint::Unknown(self.core.ids.now()),
         };
         header.set_version_hint(hint.word());
         self.outcome.epoch = epoch_of(leaf.gsn());

@@ -207,11 +207,13 @@ impl Txn {
 
     /// Before the first change of records that only the engine reads.
     pub fn start_system(&mut self, core: &Core) {
-        self.slot.start_writing(&core.rounds);
+        // Read and then drawn from: its line comes once, to be written.
+        core.ids.approach();
+        self.slot.start_writing(&core.ids);
         if let Some(log) = &core.log {
             self.slot.start_logging(log.epoch());
         }
-        self.state = Some(Arc::new(TxnState::new(self.number)));
+        self.state = Some(Arc::new(TxnState::new(core.ids.draw())));
     }
 
     /// Its mark is on the page in `frame`. False: no more can be remembered.
