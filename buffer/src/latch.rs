@@ -34,11 +34,12 @@ use crate::{
 
 const SHARED_ONE: u64 = 1;
 const SHARED_MASK: u64 = (1 << 14) - 1;
+const UNUSED: u64 = 1 << 14;
 const EXCLUSIVE: u64 = 1 << 15;
 const VERSION_ONE: u64 = 1 << 16;
 const VERSION_MASK: u64 = !(VERSION_ONE - 1);
-const _: () = assert!(SHARED_MASK | 1 << 14 | EXCLUSIVE | VERSION_MASK == u64::MAX);
-const _: () = assert!(SHARED_MASK & EXCLUSIVE == 0);
+const _: () = assert!(SHARED_MASK | UNUSED | EXCLUSIVE | VERSION_MASK == u64::MAX);
+const _: () = assert!(SHARED_MASK & UNUSED == 0 && UNUSED & EXCLUSIVE == 0);
 
 /// Version of a latch at the start of an optimistic read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

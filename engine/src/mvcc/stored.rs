@@ -23,7 +23,7 @@ pub(crate) const MAX_OF_ONE: usize = 1 << 10;
 pub(crate) struct Stored {
     /// Time of a commit, and how many of the hashes are its.
     commits: VecDeque<(u64, usize)>,
-    /// Hashes of records, see [`Versions::push`].
+    /// Hashes of records, see [`Versions::store`].
     records: VecDeque<u64>,
     /// Number of hashes at which to look at the snapshots again.
     look_at: usize,

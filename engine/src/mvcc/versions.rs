@@ -540,7 +540,7 @@ impl Versions {
     }
 
     /// Memory that the versions take, bytes, with an estimate of the space between them in the
-    /// tables, without what threads keep for reuse (2 MiB each at most).
+    /// tables, without what threads keep for reuse (4 MiB each at most).
     pub fn bytes(&self) -> u64 {
         self.shards.iter().map(|padded| padded.bytes.load(Relaxed)).sum()
     }
