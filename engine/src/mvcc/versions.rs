@@ -350,19 +350,7 @@ impl Versions {
         snapshot: u64,
         into: &mut Vec<u8>,
     ) -> Seen {
-        let (hash, shard) = self.lock(tree, key);
-        let Some(chain) = shard.find(hash, tree, key) else {
-            return Seen::Page { ts: 0 };
-        };
-        match chain.look(me, snapshot) {
-            Look::Page { ts } => Seen::Page { ts },
-            Look::Wait => Seen::Wait,
-            Look::Before { value: None, ts } => Seen::Absent { ts },
-            Look::Before { value: Some((value, special)), ts } => {
-                into.extend_from_slice(value);
-                Seen::Value { special, ts }
-            }
-        }
+        self.read_as(tree, key, me, || snapshot, into)
     }
 
     /// As [`Versions::read`] for the newest commits up to `time`, without an open snapshot. The time is
@@ -376,11 +364,23 @@ impl Versions {
         time: impl FnOnce() -> u64,
         into: &mut Vec<u8>,
     ) -> Seen {
+        self.read_as(tree, key, None, time, into)
+    }
+
+    #[inline]
+    fn read_as(
+        &self,
+        tree: TreeId,
+        key: &[u8],
+        me: Option<&TxnState>,
+        time: impl FnOnce() -> u64,
+        into: &mut Vec<u8>,
+    ) -> Seen {
         let (hash, shard) = self.lock(tree, key);
         let Some(chain) = shard.find(hash, tree, key) else {
             return Seen::Page { ts: 0 };
         };
-        match chain.look(None, time()) {
+        match chain.look(me, time()) {
             Look::Page { ts } => Seen::Page { ts },
             Look::Wait => Seen::Wait,
             Look::Before { value: None, ts } => Seen::Absent { ts },

@@ -286,12 +286,7 @@ impl Txn {
             return (ticket, 0);
         };
         let (epoch, time) = match &cx.journal {
-            Journal::Off => {
-                state.start_commit();
-                let time = core.clock.draw();
-                state.set_ts(time);
-                (0, time)
-            }
+            Journal::Off => (0, self.draw(core, &state)),
             Journal::On(_, appender) => {
                 appender.observe(self.last_gsn);
                 let mut section = appender.begin();

@@ -70,13 +70,13 @@ pub(crate) async fn rollback<R: Resolve>(
         key.clear();
         key.extend_from_slice(entry_key);
         value.clear();
-        let special = match before {
-            _ if first => core.versions.before(tree, &key, &state, &mut value),
-            Some((bytes, special)) => {
+        let special = if first {
+            core.versions.before(tree, &key, &state, &mut value)
+        } else {
+            before.map(|(bytes, special)| {
                 value.extend_from_slice(bytes);
-                Some(special)
-            }
-            None => None,
+                special
+            })
         };
         let before = match special {
             Some(special) => Before::Value { bytes: &value, special },
