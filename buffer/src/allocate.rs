@@ -131,7 +131,7 @@ impl FreeFrames {
         waiters.into_iter().for_each(Waker::wake);
     }
 
-    /// Declares waiting hopeless: everyone who waits now gets an error.
+    /// Declares waiting hopeless: everyone who waits now gets an error, unless it has just come.
     pub(crate) fn fail_waiters(&self) {
         let waiters = {
             let mut list = self.list.lock();

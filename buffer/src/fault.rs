@@ -38,6 +38,7 @@ use std::{
     collections::{HashMap, hash_map},
     sync::Arc,
     task::{Poll, Waker},
+    time::Instant,
 };
 
 const SHARDS: usize = 64;
@@ -291,6 +292,22 @@ impl Pool {
     }
 }
 
+/// One wait for a frame, or for a page that another finds a frame for.
+struct Wait {
+    since: Instant,
+    failures: u64,
+}
+
+impl Wait {
+    /// Waiting was declared hopeless meanwhile, for those who had waited for long. Who came late waits
+    /// again: no frame came free for a time of which it has seen the end only.
+    fn is_hopeless(&self, pool: &Pool) -> bool {
+        pool.frame_failures() != self.failures
+            && (self.since.elapsed() >= pool.options.stall_timeout / 2
+                || pool.free.failed_for_ever().is_some())
+    }
+}
+
 impl Worker {
     /// Reads a page that no swip names, the root of a tree, into a frame of its own and pins it
     /// there. The caller makes sure that this happens once for each root.
@@ -340,12 +357,11 @@ impl Worker {
             }
             Fault::Wait(page) => {
                 self.counters().faults.add(1);
-                let failures = self.pool().frame_failures();
-                self.note_wait();
+                let wait = self.begin_wait();
                 if self.pool().in_flight.wait(page, self.waker()) {
                     self.park();
                 }
-                self.ended_wait(page, failures)
+                self.ended_wait(page, wait)
             }
             Fault::Pages(count) => {
                 while !self.reserve(count)? {
@@ -379,8 +395,7 @@ impl Worker {
             }
             Fault::Wait(page) => {
                 self.counters().faults.add(1);
-                let failures = self.pool().frame_failures();
-                self.note_wait();
+                let wait = self.begin_wait();
                 let mut registered = false;
                 std::future::poll_fn(|context| {
                     // Woken once, or not registered any more: the operation looks again.
@@ -391,7 +406,7 @@ impl Worker {
                     Poll::Pending
                 })
                 .await;
-                self.ended_wait(page, failures)
+                self.ended_wait(page, wait)
             }
             Fault::Pages(count) => {
                 while !self.reserve(count)? {
@@ -402,11 +417,16 @@ impl Worker {
         }
     }
 
+    fn begin_wait(&self) -> Wait {
+        self.note_wait();
+        Wait { since: Instant::now(), failures: self.pool().frame_failures() }
+    }
+
     /// The wait for a page that another reads has ended. When that one found no frame, we would not
     /// find one either, and whoever waits for us neither.
-    fn ended_wait(&self, page: PageId, failures: u64) -> Result<()> {
+    fn ended_wait(&self, page: PageId, wait: Wait) -> Result<()> {
         let pool = self.pool();
-        if failures != pool.frame_failures() && !pool.in_flight.is_loaded(page) {
+        if wait.is_hopeless(pool) && !pool.in_flight.is_loaded(page) {
             return Err(self.exhausted());
         }
         Ok(())
@@ -423,6 +443,7 @@ impl Worker {
 
     /// Sleeps until `count` frames may be free.
     fn wait_free(&self, count: usize) -> Result<()> {
+        let since = Instant::now();
         let (waiting, failures) = self.pool().wait_for_frames(self.waker(), count);
         if waiting {
             self.counters().frame_waits.add(1);
@@ -430,7 +451,7 @@ impl Worker {
             if self.pool().frame_failures() == failures {
                 self.park();
             }
-            if self.pool().frame_failures() != failures || self.waited_too_long() {
+            if (Wait { since, failures }).is_hopeless(self.pool()) || self.waited_too_long() {
                 return Err(self.exhausted());
             }
         }
@@ -438,6 +459,7 @@ impl Worker {
     }
 
     async fn wait_free_async(&self, count: usize) -> Result<()> {
+        let since = Instant::now();
         let mut failures = None;
         std::future::poll_fn(|context| {
             if failures.is_some() {
@@ -454,7 +476,8 @@ impl Worker {
             }
         })
         .await;
-        if failures != Some(self.pool().frame_failures()) || self.waited_too_long() {
+        let failures = failures.expect("the wait has begun");
+        if (Wait { since, failures }).is_hopeless(self.pool()) || self.waited_too_long() {
             return Err(self.exhausted());
         }
         Ok(())

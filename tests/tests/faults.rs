@@ -11,7 +11,10 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     io::ErrorKind,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 use wattle::{
@@ -295,6 +298,54 @@ fn a_device_that_stops_writing_fails_operations_in_time_and_goes_on_when_it_writ
     let tree = engine.tree("tree").expect("tree");
     client.check_all(&engine.session().expect("session"), &tree);
     assert_verified(&engine);
+}
+
+/// An operation that began to wait when another had waited for almost as long as anybody may is not given
+/// up with that one.
+#[test]
+fn who_comes_late_on_a_device_that_writes_again_in_time_does_not_fail() {
+    let _watchdog = Watchdog::start("late", Duration::from_secs(60));
+    let storage = Arc::new(SimStorage::new(FaultPlan::new(12)));
+    let options = unlogged_pool(FRAMES).stall_timeout(Duration::from_secs(3));
+    let engine = Device::sim(&storage).open(options).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    storage.set_plan(FaultPlan::new(12).always(Op::Write, IO));
+    let steps = AtomicU64::new(0);
+    let healed = AtomicBool::new(false);
+    let key = |client: u64, step: u64| [client.to_be_bytes(), step.to_be_bytes()].concat();
+    std::thread::scope(|scope| {
+        let early = scope.spawn(|| {
+            let session = engine.session().expect("session");
+            loop {
+                let step = steps.fetch_add(1, Ordering::Relaxed);
+                if let Err(error) = session.put(&tree, &key(0, step), &[1; 1000]) {
+                    healed.store(true, Ordering::Relaxed);
+                    storage.heal();
+                    return error;
+                }
+            }
+        });
+        let mut last = (u64::MAX, Instant::now());
+        while last.1.elapsed() < Duration::from_secs(2) {
+            let now = steps.load(Ordering::Relaxed);
+            if now != last.0 {
+                last = (now, Instant::now());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let session = engine.session().expect("session");
+        for step in 0.. {
+            session.put(&tree, &key(1, step), &[2; 1000]).expect("there was time to wait");
+            if healed.load(Ordering::Relaxed) && step >= 100 {
+                break;
+            }
+        }
+        let error = early.join().expect("early");
+        assert!(matches!(error, Error::PoolExhausted { .. }), "{error}");
+    });
+    assert_verified(&engine);
+    drop(tree);
+    engine.close().expect("close");
 }
 
 #[test]
