@@ -190,8 +190,9 @@ impl Context {
         };
         let mut section = appender.begin();
         let gsn = section.start(Kind::Change, AUTO, 0, page.gsn().max(above));
+        let with_image = section.needs_image(page.gsn());
         let mut record = Record { section: &mut section, image: &self.image, gsn };
-        record.op(page, Op::Image, true);
+        record.op(page, Op::Image, with_image);
         attach(&mut record);
         section.finish();
     }
@@ -273,12 +274,16 @@ struct Record<'r, 's> {
 }
 
 impl Record<'_, '_> {
+    /// `with_image`: no record since the beginning of the last checkpoint has the page.
     #[inline(always)]
     fn op(&mut self, page: &mut Exclusive<'_>, op: Op<'_>, with_image: bool) {
         let whole = matches!(op, Op::Image | Op::NewImage);
         if op.changes_page() {
             page.stamp(self.gsn);
             if whole || with_image {
+                if with_image {
+                    page.logged_whole();
+                }
                 return self.log_image(page, op);
             }
         }
@@ -315,7 +320,8 @@ impl Record<'_, '_> {
 
 impl Attachment for Record<'_, '_> {
     fn new_page(&mut self, page: &mut Exclusive<'_>) {
-        self.op(page, Op::NewImage, true);
+        let with_image = self.section.needs_image(page.gsn());
+        self.op(page, Op::NewImage, with_image);
     }
 
     fn free(&mut self, pool: &Pool, pages: &[PageId]) {

@@ -58,8 +58,8 @@ pub struct FrameHeader {
     gsn: AtomicU64,
     /// Number of the last change that is in the durable image.
     written_gsn: AtomicU64,
-    /// Number of the first change since the page was clean; 0 when clean. Bounds what a checkpoint
-    /// must keep of the log.
+    /// Number of the first change that storage lacks, or of a later one whose record in the log is the
+    /// whole page; 0 when clean. Bounds what a checkpoint must keep of the log.
     first_gsn: AtomicU64,
     /// Which snapshots see the page as it is; a word of the transaction layer.
     version_hint: AtomicU64,
@@ -149,7 +149,8 @@ impl FrameHeader {
         Gsn(self.gsn.load(Ordering::Relaxed))
     }
 
-    /// Number of the first change since the page was clean, if it is dirty.
+    /// Number of the change from which on the log is needed for the page, if it is dirty: the first one
+    /// that storage lacks, unless a later record of the log has the whole page.
     pub fn first_gsn(&self) -> Option<Gsn> {
         let first = self.first_gsn.load(Ordering::Relaxed);
         (first != 0).then_some(Gsn(first))
@@ -169,9 +170,15 @@ impl FrameHeader {
     pub(crate) fn record_written(&self, gsn: Gsn) {
         self.written_gsn.store(gsn.0, Ordering::Relaxed);
         // A later change than the image is the first change now: its exact number is not known,
-        // the one after the image is a safe bound.
-        let first = if self.gsn() == gsn { 0 } else { gsn.0 + 1 };
-        self.first_gsn.store(first, Ordering::Relaxed);
+        // the one after the image is a safe bound. The log may have the page as a later change left it.
+        let first = self.first_gsn.load(Ordering::Relaxed).max(gsn.0 + 1);
+        self.first_gsn.store(if self.gsn() == gsn { 0 } else { first }, Ordering::Relaxed);
+    }
+
+    /// Records that the log has the whole page as the last change left it; the caller holds the exclusive
+    /// latch.
+    pub(crate) fn record_logged_whole(&self) {
+        self.first_gsn.store(self.gsn().0, Ordering::Relaxed);
     }
 
     /// The page has changes that are not on storage.

@@ -165,6 +165,13 @@ impl<'p> Exclusive<'p> {
         self.pool.page_mut(self).set_u64(header::GSN, gsn.0);
     }
 
+    /// The record of the change that was stamped is the whole page, and the first one of the page since
+    /// the last checkpoint began: that one need not write the page, see [`Pool::write_older`].
+    pub fn logged_whole(&mut self) {
+        debug_assert!(self.stamped, "there is no record");
+        self.header.record_logged_whole();
+    }
+
     /// Number of the last change of the page.
     #[inline(always)]
     pub fn gsn(&self) -> Gsn {

@@ -3,7 +3,7 @@
 //! One checkpoint:
 //! 1. The log begins a new epoch E, durably. From now on the first change of a page logs it whole.
 //! 2. Every page with a change before E that is not on storage is written, at a pace that leaves the
-//!    device to others.
+//!    device to others; unless it is changed before its turn comes, because the log then has all of it.
 //! 3. All pages written so far are made durable, and so is the log. Pages with changes before E that
 //!    a merge or a drop freed meanwhile were not written; what took their place is in the log. And
 //!    transactions that ended before step 1 looked at those that had not, but behind E, count as ended
@@ -21,12 +21,13 @@
 //! stops, and the store is recovered from the checkpoint before.
 //!
 //! A checkpoint begins when the log has grown by half of its limit since the last one began. Its pages
-//! are written evenly over half of the time until the next one begins, if that takes as long as the
+//! are written evenly over the last part of the time until the next one begins, if that takes as long as the
 //! last time; faster when the log grows faster, so that it does not grow beyond its limit. They are not
-//! written at once, because many will be evicted meanwhile and need no other write. An idle store
-//! is checkpointed once after a while, so that it does not keep a log. When the device has no room for
-//! more log before that, a checkpoint that makes room comes at once: changes are refused until then.
-//! Nor does a checkpoint that somebody waits for take its time.
+//! written at once, because many will be evicted meanwhile and need no other write, or changed again and
+//! need none: a page that is changed all the time goes to storage when it is evicted, and only then.
+//! An idle store is checkpointed once after a while, so that it does not keep a log. When the device has
+//! no room for more log before that, a checkpoint that makes room comes at once: changes are refused until
+//! then. Nor does a checkpoint that somebody waits for take its time.
 
 use crate::{
     engine::Core,
@@ -53,8 +54,8 @@ const INTERVAL: Duration = Duration::from_secs(300);
 const LONGEST: Duration = Duration::from_secs(60);
 /// Of the time, or the log, until the next one begins: what passes before pages are written, and until all
 /// of them are.
-const FROM: f64 = 0.35;
-const TO: f64 = 0.85;
+const FROM: f64 = 0.6;
+const TO: f64 = 0.95;
 
 /// When the pages of a checkpoint are written.
 #[derive(Clone, Copy, Debug)]

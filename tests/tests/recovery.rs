@@ -15,7 +15,7 @@ use std::{
 use wattle::{
     Durability, Engine, Error, IoKind, LOG_DIRECTORY, LogStorage, MIN_LOG_BYTES, Options, Session,
     Tree, dump_log,
-    io::{Fault, FaultPlan, Op, SimStorage},
+    io::{Cut, Fault, FaultPlan, Op, SimStorage},
 };
 use wattle_tests::{
     harness::{Context, Watchdog, assert_verified, rounds, small_pool},
@@ -128,6 +128,58 @@ fn a_device_that_writes_pages_whole_needs_no_images_of_them() {
         let value = session.get(&tree, &7_u32.to_be_bytes()).expect("get");
         assert_eq!(value.as_deref(), Some(&[3; 100][..]));
         assert_verified(&engine);
+    }
+}
+
+/// A page that is changed while a checkpoint is under way is in the log as a whole by then, so that the
+/// checkpoint need not write it. Without such images it must.
+#[test]
+fn checkpoints_write_no_page_that_the_log_has_whole() {
+    const RECORDS: u32 = 6000;
+    let _watchdog = Watchdog::start("whole pages", Duration::from_secs(60));
+    for (seed, cut) in [(1, Cut::Sectors), (2, Cut::Pages), (3, Cut::Nothing), (4, Cut::Prefix)] {
+        let whole = cut == Cut::Pages;
+        let _context = Context(("seed", seed));
+        let options = || small_pool(2000).log_bytes(64 << 20).atomic_page_writes(whole);
+        let device = device(seed);
+        let engine = open(&device, options().durability(Durability::None)).expect("open");
+        let (session, tree) = session(&engine);
+        let mut turn = 0_u32;
+        let mut put_all = || {
+            turn += 1;
+            for number in 0..RECORDS {
+                let value = [turn.to_be_bytes(), number.to_be_bytes()].concat().repeat(25);
+                session.put_async(&tree, &number.to_be_bytes(), &value).map(drop).expect("put");
+            }
+            turn
+        };
+        let mut last = put_all();
+        let dirty = engine.stats().used_pages;
+        let slow = Fault::Latency(Duration::from_millis(2));
+        device.set_plan(FaultPlan::new(seed).always(Op::Write, slow));
+        let written = thread::scope(|scope| {
+            let checkpoint = scope.spawn(|| engine.checkpoint().expect("checkpoint"));
+            while !checkpoint.is_finished() {
+                last = put_all();
+            }
+            engine.stats().pages_written
+        });
+        println!("seed {seed}: {written} pages of {dirty} were written in {last} turns");
+        assert_eq!(written < dirty / 2, !whole, "{written} of {dirty} pages");
+        engine.sync().expect("sync");
+        let left = Arc::new(device.crash_as(seed, cut));
+        let recovered = open(&left, options()).expect("open after the crash");
+        let (session, tree) = self::session(&recovered);
+        let mut found = 0_u32;
+        for record in session.scan(&tree).expect("scan") {
+            let (key, value) = record.expect("record");
+            assert_eq!(key, found.to_be_bytes(), "a record is lost");
+            let right = [last.to_be_bytes(), found.to_be_bytes()].concat().repeat(25);
+            assert!(value == right, "record {found} is not of turn {last}");
+            found += 1;
+        }
+        assert_eq!(found, RECORDS);
+        assert_verified(&recovered);
     }
 }
 
