@@ -27,8 +27,8 @@ use wattle_buffer::{
 
 /// Operations that found everything resident after which a task lets the others run.
 const TURN: u32 = 32;
-/// The same in the middle of a transaction that has changed something: all others that want to change
-/// the same would fail meanwhile.
+/// The same in the middle of a transaction that may change something: all others that want to change the
+/// same would fail meanwhile, or it would, as soon as they did. It lets the others run when it has ended.
 const LONG_TURN: u32 = 512;
 
 /// An asynchronous session. Clones share one worker and serve the tasks of one thread.
@@ -316,8 +316,8 @@ impl AsyncTransaction {
     }
 
     async fn take_turn(&self) {
-        let has_changes = self.txn().state.is_some();
-        self.session.end_turn_after(if has_changes { LONG_TURN } else { TURN }).await;
+        let may_change = !self.txn().options.read_only;
+        self.session.end_turn_after(if may_change { LONG_TURN } else { TURN }).await;
     }
 
     fn parts(&mut self) -> (&AsyncSession, &mut Txn) {
@@ -470,7 +470,9 @@ impl AsyncTransaction {
     /// As there.
     pub async fn commit_async(mut self) -> Result<Ticket> {
         let txn = self.txn.take().expect("not ended");
-        Begun::resume(&self.session, txn).commit().await
+        let ticket = Begun::resume(&self.session, txn).commit().await?;
+        self.session.take_turn().await;
+        Ok(ticket)
     }
 
     /// As [`crate::Transaction::abort`].
@@ -479,7 +481,9 @@ impl AsyncTransaction {
     /// As there.
     pub async fn abort(mut self) -> Result<()> {
         let txn = self.txn.take().expect("not ended");
-        Begun::resume(&self.session, txn).abort().await
+        Begun::resume(&self.session, txn).abort().await?;
+        self.session.take_turn().await;
+        Ok(())
     }
 }
 
