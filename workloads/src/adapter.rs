@@ -13,7 +13,7 @@ use wattle_buffer::Pool;
 
 use crate::driver::alarm;
 use crate::driver::store::{
-    Access, Client, Counters, Direction, NonePending, Pending, Queue, Stop, Store, StoreResult,
+    Access, Client, Counters, Direction, NonePending, Pending, Place, Stop, Store, StoreResult,
     Turn, Txn, TxnResult,
 };
 
@@ -247,8 +247,8 @@ impl Client for BlockingClient {
         std::thread::yield_now();
     }
 
-    async fn turn<'q>(&self, queue: &'q Queue) -> Turn<'q> {
-        queue.blocking_turn()
+    async fn turn<'q>(&self, place: Place<'q>) -> Turn<'q> {
+        place.blocking_turn()
     }
 }
 
@@ -324,8 +324,9 @@ impl Txn for BlockingTxn<'_> {
     }
 
     #[inline]
-    async fn commit(self) -> TxnResult<()> {
+    async fn commit_in_turn(self, turn: &mut Option<Turn<'_>>) -> TxnResult<()> {
         let ticket = self.txn.commit_async().map_err(stop)?;
+        *turn = None;
         self.client.settle(ticket).map_err(Stop::Failed)
     }
 
@@ -416,8 +417,8 @@ impl Client for TaskClient {
         alarm::pause().await;
     }
 
-    async fn turn<'q>(&self, queue: &'q Queue) -> Turn<'q> {
-        queue.turn().await
+    async fn turn<'q>(&self, place: Place<'q>) -> Turn<'q> {
+        place.turn().await
     }
 }
 
@@ -497,8 +498,10 @@ impl Txn for TaskTxn<'_> {
     }
 
     #[inline]
-    async fn commit(self) -> TxnResult<()> {
-        self.txn.commit().await.map_err(stop)
+    async fn commit_in_turn(self, turn: &mut Option<Turn<'_>>) -> TxnResult<()> {
+        let ticket = self.txn.commit_async().await.map_err(stop)?;
+        *turn = None;
+        ticket.await.map_err(stop)
     }
 
     async fn abort(self) -> StoreResult<()> {

@@ -7,6 +7,7 @@
 
 use std::future::{Future, poll_fn};
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
 use serde::Serialize;
@@ -103,29 +104,59 @@ pub trait Client {
     fn is_paging(&self) -> bool;
     /// Lets others run: the other tasks of this thread, or other threads for a blocking client.
     async fn pause(&self);
-    /// Waits behind everyone who came to the queue earlier. The next one's turn begins when this one's
-    /// is dropped.
-    async fn turn<'q>(&self, queue: &'q Queue) -> Turn<'q>;
+    /// Waits for the turn of a place in a queue. The next one's turn begins when this one's is dropped.
+    async fn turn<'q>(&self, place: Place<'q>) -> Turn<'q>;
 }
 
-/// Where workers wait for each other, in the order in which they come.
+/// Where workers wait for each other.
 #[derive(Debug, Default)]
-pub struct Queue(tokio::sync::Mutex<()>);
+pub struct Queue {
+    turn: tokio::sync::Mutex<()>,
+    places: AtomicUsize,
+}
+
+/// The place of one worker in a [`Queue`], until its turn ends.
+#[derive(Debug)]
+pub struct Place<'q> {
+    queue: &'q Queue,
+    ahead: usize,
+}
 
 /// The time that a [`Queue`] gives to one worker.
 #[derive(Debug)]
 #[must_use = "it ends when it is dropped"]
-pub struct Turn<'q>(#[expect(dead_code, reason = "held")] tokio::sync::MutexGuard<'q, ()>);
+pub struct Turn<'q>(
+    #[expect(dead_code, reason = "held")] tokio::sync::MutexGuard<'q, ()>,
+    #[expect(dead_code, reason = "held")] Place<'q>,
+);
 
 impl Queue {
+    /// Takes a place. Turns begin in the order in which they are asked for, which may be another.
+    pub fn enter(&self) -> Place<'_> {
+        Place { queue: self, ahead: self.places.fetch_add(1, Ordering::Relaxed) }
+    }
+}
+
+impl<'q> Place<'q> {
+    /// How many had a place already, one of whom has its turn.
+    pub fn ahead(&self) -> usize {
+        self.ahead
+    }
+
     /// Waits, without blocking the thread.
-    pub async fn turn(&self) -> Turn<'_> {
-        Turn(self.0.lock().await)
+    pub async fn turn(self) -> Turn<'q> {
+        Turn(self.queue.turn.lock().await, self)
     }
 
     /// Waits, blocking the thread, which runs no tasks.
-    pub fn blocking_turn(&self) -> Turn<'_> {
-        Turn(self.0.blocking_lock())
+    pub fn blocking_turn(self) -> Turn<'q> {
+        Turn(self.queue.turn.blocking_lock(), self)
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.queue.places.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -205,7 +236,16 @@ pub trait Txn {
     /// Commits. With a client that has many commits under way this returns before the commit is
     /// durable, and [`Client::take_pending`] has it. Otherwise it is durable when this returns, as far
     /// as the durability of the store asks for that.
-    async fn commit(self) -> TxnResult<()>;
+    #[inline]
+    async fn commit(self) -> TxnResult<()>
+    where
+        Self: Sized,
+    {
+        self.commit_in_turn(&mut None).await
+    }
+    /// Commits, and ends the turn as soon as others see the changes, which may be before they are
+    /// durable. Without success the turn goes on.
+    async fn commit_in_turn(self, turn: &mut Option<Turn<'_>>) -> TxnResult<()>;
     /// Takes everything back.
     async fn abort(self) -> StoreResult<()>;
 }

@@ -21,7 +21,7 @@ pub async fn run<X: Txn>(
 ) -> Result<(Outcome, u32), Halt> {
     let mut delivered = [None; DISTRICTS as usize];
     for (d, delivered) in (1..).zip(&mut delivered) {
-        *delivered = oldest_order(txn, tables, (w, d)).await?;
+        *delivered = oldest_order(txn, tables, (w, d), 0).await?;
         if let Some(o) = *delivered {
             deliver(txn, tables, (w, d, o), carrier, date).await?;
         }
@@ -40,14 +40,19 @@ pub async fn run<X: Txn>(
     Ok((Outcome::Commit, skipped))
 }
 
-/// The oldest order of a district that is not delivered yet.
+/// The oldest order of a district that is not delivered yet, once so many `ahead` of it are.
 pub async fn oldest_order<X: Txn>(
     txn: &X,
     tables: &Tables<X::Table>,
     (w, d): (u16, u8),
+    mut ahead: usize,
 ) -> Result<Option<u32>, Halt> {
     let mut oldest = None;
     let visit = |key: &[u8], _: &[u8]| {
+        if ahead > 0 {
+            ahead -= 1;
+            return ControlFlow::Continue(());
+        }
         oldest = order_of(key);
         ControlFlow::Break(())
     };

@@ -14,18 +14,18 @@ use super::schema::{DISTRICTS, Key, LINES, Table, Tables};
 use super::workload::Halt;
 use crate::driver::store::Txn;
 
-/// Reads what `request` will change, if it changes anything; `found` is memory to use. Rows that are
-/// missing are left to the transaction to find out about.
+/// Reads what `request` will change, if it changes anything, after `ahead` others of its kind and
+/// warehouse have; `found` is memory to use. Rows that are missing are left to the transaction to find out about.
 pub async fn bring_near<X: Txn>(
     txn: &X,
     tables: &Tables<X::Table>,
-    request: &Request,
+    (request, ahead): (&Request, usize),
     found: &mut Vec<u16>,
 ) -> Result<(), Halt> {
     match request {
         Request::NewOrder(request) => new_order(txn, tables, request).await,
         Request::Payment(request) => payment(txn, tables, request, found).await,
-        Request::Delivery(request) => delivery(txn, tables, request).await,
+        Request::Delivery(request) => delivery(txn, tables, request, ahead).await,
         Request::OrderStatus(_) | Request::StockLevel(_) => Ok(()),
     }
 }
@@ -59,11 +59,12 @@ async fn delivery<X: Txn>(
     txn: &X,
     tables: &Tables<X::Table>,
     &Delivery { w, .. }: &Delivery,
+    ahead: usize,
 ) -> Result<(), Halt> {
     // All districts at once: what has to be read from the device, is read at the same time.
     let mut orders = Vec::with_capacity(DISTRICTS.into());
     for d in 1..=DISTRICTS {
-        orders.extend(oldest_order(txn, tables, (w, d)).await?.map(|o| (d, o)));
+        orders.extend(oldest_order(txn, tables, (w, d), ahead).await?.map(|o| (d, o)));
     }
     let keys: Vec<_> = orders.iter().map(|&(d, o)| Key::order(w, d, o)).collect();
     let mut customers = Vec::with_capacity(keys.len());

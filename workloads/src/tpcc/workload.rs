@@ -10,7 +10,7 @@ use super::schema::{Table, Tables};
 use super::{delivery, near, new_order, order_status, payment, stock_level};
 use crate::driver::failure::Failure;
 use crate::driver::measure::{Done, Workload};
-use crate::driver::store::{Access, Client, Queue, Stop, StoreError, Txn};
+use crate::driver::store::{Access, Client, Place, Queue, Stop, StoreError, Turn, Txn};
 use crate::rng::Rng;
 
 /// Streams of random numbers below this belong to the load phase.
@@ -120,21 +120,26 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Tpcc<'_, T> {
         let date = now();
         let mut conflicts = 0;
         // Deliveries to one warehouse take the same orders: at once, all but one would fail.
-        let _turn = match &request {
+        let place = match &request {
             Request::Delivery(delivery) => {
-                Some(client.turn(&self.deliveries[usize::from(delivery.w) - 1]).await)
+                Some(self.deliveries[usize::from(delivery.w) - 1].enter())
             }
             _ => None,
         };
         if client.is_paging() && !request.only_reads() {
-            match self.bring_near(&request, terminal, client).await {
+            let ahead = place.as_ref().map_or(0, Place::ahead);
+            match self.bring_near(&request, ahead, terminal, client).await {
                 // A row is missing, or the snapshot is too old: the transaction will say so itself.
                 Ok(()) | Err(Halt::Wrong(_) | Halt::Stop(Stop::Conflict)) => {}
                 Err(Halt::Stop(Stop::Failed(error))) => return Err(error.into()),
             }
         }
+        let mut turn = match place {
+            Some(place) => Some(client.turn(place).await),
+            None => None,
+        };
         loop {
-            match self.attempt(&request, date, terminal, client).await {
+            match self.attempt(&request, date, terminal, client, &mut turn).await {
                 Ok(outcome) => {
                     let rolled_back = outcome == Outcome::RollBack;
                     return Ok(Done { kind, conflicts, rolled_back });
@@ -160,20 +165,22 @@ impl<T: Sync> Tpcc<'_, T> {
         (0..warehouses).map(|_| Queue::default()).collect()
     }
 
-    /// Reads the rows of a transaction before it begins.
+    /// Reads the rows of a transaction before it begins, and before so many others of its queue have ended.
     async fn bring_near<C: Client<Table = T>>(
         &self,
         request: &Request,
+        ahead: usize,
         terminal: &mut Terminal,
         client: &C,
     ) -> Result<(), Halt> {
         let txn = client.begin(Access::ReadOnly).await?;
-        let near = near::bring_near(&txn, self.tables, request, &mut terminal.customers).await;
+        let near =
+            near::bring_near(&txn, self.tables, (request, ahead), &mut terminal.customers).await;
         txn.abort().await?;
         near
     }
 
-    /// Tries a transaction once.
+    /// Tries a transaction once, in its turn if it has to wait for one.
     #[inline]
     async fn attempt<C: Client<Table = T>>(
         &self,
@@ -181,6 +188,7 @@ impl<T: Sync> Tpcc<'_, T> {
         date: u64,
         terminal: &mut Terminal,
         client: &C,
+        turn: &mut Option<Turn<'_>>,
     ) -> Result<Outcome, Halt> {
         let access = if request.only_reads() { Access::ReadOnly } else { Access::ReadWrite };
         let mut txn = client.begin(access).await?;
@@ -207,7 +215,7 @@ impl<T: Sync> Tpcc<'_, T> {
             }
         };
         match ended {
-            Ok(Outcome::Commit) => txn.commit().await?,
+            Ok(Outcome::Commit) => txn.commit_in_turn(turn).await?,
             Ok(Outcome::RollBack) | Err(_) => txn.abort().await?,
         }
         if skipped > 0 {

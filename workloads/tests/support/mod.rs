@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::task::{Context, Poll, Waker};
 
 use wattle_workloads::driver::store::{
-    Access, Client, Counters, Direction, NonePending, Queue, Stop, Store, StoreResult, Turn, Txn,
+    Access, Client, Counters, Direction, NonePending, Place, Stop, Store, StoreResult, Turn, Txn,
     TxnResult, one_turn,
 };
 
@@ -266,9 +266,10 @@ impl Txn for MapTxn<'_> {
         Ok(())
     }
 
-    async fn commit(mut self) -> TxnResult<()> {
+    async fn commit_in_turn(mut self, turn: &mut Option<Turn<'_>>) -> TxnResult<()> {
         assert!(!self.stopped, "a transaction commits after a conflict");
         self.undo.clear();
+        *turn = None;
         Ok(())
     }
 
@@ -371,8 +372,8 @@ impl Client for MapClient {
         }
     }
 
-    async fn turn<'q>(&self, queue: &'q Queue) -> Turn<'q> {
-        if self.takes_turns { queue.turn().await } else { queue.blocking_turn() }
+    async fn turn<'q>(&self, place: Place<'q>) -> Turn<'q> {
+        if self.takes_turns { place.turn().await } else { place.blocking_turn() }
     }
 }
 
