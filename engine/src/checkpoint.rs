@@ -431,15 +431,18 @@ mod tests {
 
     #[test]
     fn pages_are_written_evenly_but_before_the_log_has_no_room() {
-        let second = Duration::from_secs(1);
-        let pace = Pace { time: 100 * second, bytes: 1000 };
+        let pace = Pace { time: Duration::from_secs(100), bytes: 1000 };
+        let wait = |pages, seconds, grown| {
+            let wait = pace.wait(pages, Duration::from_secs(seconds), grown);
+            (wait.as_secs_f64() * 10.0).round() / 10.0
+        };
         // Nothing is written first.
-        assert_eq!(pace.wait((0, 100), Duration::ZERO, 0), 35 * second);
-        assert_eq!(pace.wait((0, 0), Duration::ZERO, 0), 35 * second);
-        assert_eq!(pace.wait((50, 100), 40 * second, 100), 20 * second);
-        assert_eq!(pace.wait((50, 100), 60 * second, 100), Duration::ZERO);
+        assert_eq!(wait((0, 100), 0, 0), 60.0);
+        assert_eq!(wait((0, 0), 0, 0), 60.0);
+        assert_eq!(wait((50, 100), 40, 100), 37.5);
+        assert_eq!(wait((50, 100), 78, 100), 0.0);
         // The log grows faster than it did.
-        assert_eq!(pace.wait((50, 100), 40 * second, 600), Duration::ZERO);
-        assert_eq!(pace.wait((100, 100), 40 * second, 840), 45 * second);
+        assert_eq!(wait((50, 100), 40, 776), 0.0);
+        assert_eq!(wait((100, 100), 40, 940), 55.0);
     }
 }
