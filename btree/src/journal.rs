@@ -281,10 +281,11 @@ impl Record<'_, '_> {
         if op.changes_page() {
             page.stamp(self.gsn);
             if whole || with_image {
+                self.log_image(page, op);
                 if with_image {
                     page.logged_whole();
                 }
-                return self.log_image(page, op);
+                return;
             }
         }
         self.log_op(page, op);

@@ -364,8 +364,9 @@ impl Worker {
                 self.ended_wait(page, wait)
             }
             Fault::Pages(count) => {
+                let since = Instant::now();
                 while !self.reserve(count)? {
-                    self.wait_free(count)?;
+                    self.wait_free(count, since)?;
                 }
                 Ok(())
             }
@@ -380,10 +381,11 @@ impl Worker {
         match fault {
             Fault::Read(ticket) => {
                 self.counters().faults.add(1);
+                let since = Instant::now();
                 let frame = loop {
                     match self.take_frame() {
                         Some(frame) => break frame,
-                        None => self.wait_free_async(1).await?,
+                        None => self.wait_free_async(1, since).await?,
                     }
                 };
                 let page = ticket.page();
@@ -409,8 +411,9 @@ impl Worker {
                 self.ended_wait(page, wait)
             }
             Fault::Pages(count) => {
+                let since = Instant::now();
                 while !self.reserve(count)? {
-                    self.wait_free_async(count).await?;
+                    self.wait_free_async(count, since).await?;
                 }
                 Ok(())
             }
@@ -433,17 +436,17 @@ impl Worker {
     }
 
     fn wait_frame(&self) -> Result<FrameId> {
+        let since = Instant::now();
         loop {
             match self.take_frame() {
                 Some(frame) => return Ok(frame),
-                None => self.wait_free(1)?,
+                None => self.wait_free(1, since)?,
             }
         }
     }
 
-    /// Sleeps until `count` frames may be free.
-    fn wait_free(&self, count: usize) -> Result<()> {
-        let since = Instant::now();
+    /// Sleeps until `count` frames may be free. They are lacking `since` then, through all sleeps.
+    fn wait_free(&self, count: usize, since: Instant) -> Result<()> {
         let (waiting, failures) = self.pool().wait_for_frames(self.waker(), count);
         if waiting {
             self.counters().frame_waits.add(1);
@@ -458,8 +461,7 @@ impl Worker {
         Ok(())
     }
 
-    async fn wait_free_async(&self, count: usize) -> Result<()> {
-        let since = Instant::now();
+    async fn wait_free_async(&self, count: usize, since: Instant) -> Result<()> {
         let mut failures = None;
         std::future::poll_fn(|context| {
             if failures.is_some() {

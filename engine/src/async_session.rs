@@ -184,6 +184,17 @@ impl AsyncSession {
         self.begin_with(ops::READ)
     }
 
+    /// Waits until a commit of this session is durable, as the ticket itself does, and lets the other
+    /// tasks of the thread run if it is their turn.
+    ///
+    /// # Errors
+    /// As awaiting the ticket.
+    pub async fn wait(&self, ticket: Ticket) -> Result<()> {
+        self.wait_ticket(ticket).await?;
+        self.take_turn().await;
+        Ok(())
+    }
+
     /// As [`crate::Session::insert`].
     ///
     /// # Errors
@@ -461,7 +472,7 @@ impl AsyncTransaction {
     pub async fn commit(self) -> Result<()> {
         let session = self.session.clone();
         let ticket = self.commit_async().await?;
-        session.wait_ticket(ticket).await
+        session.wait(ticket).await
     }
 
     /// As [`crate::Transaction::commit_async`].
@@ -470,9 +481,7 @@ impl AsyncTransaction {
     /// As there.
     pub async fn commit_async(mut self) -> Result<Ticket> {
         let txn = self.txn.take().expect("not ended");
-        let ticket = Begun::resume(&self.session, txn).commit().await?;
-        self.session.take_turn().await;
-        Ok(ticket)
+        Begun::resume(&self.session, txn).commit().await
     }
 
     /// As [`crate::Transaction::abort`].

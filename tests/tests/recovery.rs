@@ -155,7 +155,7 @@ fn checkpoints_write_no_page_that_the_log_has_whole() {
         };
         let mut last = put_all();
         let dirty = engine.stats().used_pages;
-        let slow = Fault::Latency(Duration::from_millis(2));
+        let slow = Fault::Latency(Duration::from_millis(10));
         device.set_plan(FaultPlan::new(seed).always(Op::Write, slow));
         let written = thread::scope(|scope| {
             let checkpoint = scope.spawn(|| engine.checkpoint().expect("checkpoint"));

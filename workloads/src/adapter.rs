@@ -501,7 +501,7 @@ impl Txn for TaskTxn<'_> {
     async fn commit_in_turn(self, turn: &mut Option<Turn<'_>>) -> TxnResult<()> {
         let ticket = self.txn.commit_async().await.map_err(stop)?;
         *turn = None;
-        ticket.await.map_err(stop)
+        self.client.session.wait(ticket).await.map_err(stop)
     }
 
     async fn abort(self) -> StoreResult<()> {
