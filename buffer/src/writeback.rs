@@ -331,9 +331,10 @@ impl Pool {
     }
 
     /// Writes every page that has a change numbered below `limit` which neither is on storage nor in a
-    /// record of the whole page from `limit` on ([`crate::Exclusive::logged_whole`]), through the background
-    /// writers, while everything else goes on. Such records may not be durable yet. `pace` is called now and then with how
-    /// many of how many pages are dealt with, and may sleep; it stops the work by an error.
+    /// record of the whole page from `limit` on ([`crate::Exclusive::logged_whole`]), through the
+    /// background writers, while everything else goes on. Such records may not be durable yet. `pace` is
+    /// called now and then with how many of how many pages are dealt with, and may sleep; it stops the
+    /// work by an error.
     ///
     /// # Errors
     /// The failure of the writers, when nothing can be written; what `pace` says.
