@@ -143,10 +143,9 @@ impl Context {
             section.note_time(time);
         }
         let flags = if author.is_auto() { AUTO } else { 0 };
-        let with_image = section.needs_image(page.gsn());
         let gsn = section.start(Kind::Change, flags, author.txn(), above);
         let mut record = Record { section: &mut section, image: &self.image, gsn };
-        record.op(page, op, with_image);
+        record.op(page, op);
         author.attach(&mut record);
         if let Some(undo) = undo.filter(|_| !author.is_auto()) {
             undo.encode(|parts| section.undo(parts));
@@ -190,9 +189,8 @@ impl Context {
         };
         let mut section = appender.begin();
         let gsn = section.start(Kind::Change, AUTO, 0, page.gsn().max(above));
-        let with_image = section.needs_image(page.gsn());
         let mut record = Record { section: &mut section, image: &self.image, gsn };
-        record.op(page, Op::Image, with_image);
+        record.op(page, Op::Image);
         attach(&mut record);
         section.finish();
     }
@@ -234,8 +232,7 @@ impl Context {
         let gsn = section.start(Kind::Change, AUTO, 0, above);
         let mut record = Record { section: &mut section, image: &self.image, gsn };
         for (page, op) in group.iter_mut() {
-            let with_image = record.section.needs_image(page.gsn());
-            record.op(page, *op, with_image);
+            record.op(page, *op);
         }
         section.finish();
     }
@@ -274,15 +271,16 @@ struct Record<'r, 's> {
 }
 
 impl Record<'_, '_> {
-    /// `with_image`: no record since the beginning of the last checkpoint has the page.
     #[inline(always)]
-    fn op(&mut self, page: &mut Exclusive<'_>, op: Op<'_>, with_image: bool) {
+    fn op(&mut self, page: &mut Exclusive<'_>, op: Op<'_>) {
         let whole = matches!(op, Op::Image | Op::NewImage);
         if op.changes_page() {
+            // No record since the beginning of the last checkpoint has the page.
+            let first = self.section.needs_image(page.gsn());
             page.stamp(self.gsn);
-            if whole || with_image {
+            if whole || first {
                 self.log_image(page, op);
-                if with_image {
+                if first {
                     page.logged_whole();
                 }
                 return;
@@ -321,8 +319,7 @@ impl Record<'_, '_> {
 
 impl Attachment for Record<'_, '_> {
     fn new_page(&mut self, page: &mut Exclusive<'_>) {
-        let with_image = self.section.needs_image(page.gsn());
-        self.op(page, Op::NewImage, with_image);
+        self.op(page, Op::NewImage);
     }
 
     fn free(&mut self, pool: &Pool, pages: &[PageId]) {

@@ -364,9 +364,9 @@ impl Worker {
                 self.ended_wait(page, wait)
             }
             Fault::Pages(count) => {
-                let since = Instant::now();
+                let mut since = None;
                 while !self.reserve(count)? {
-                    self.wait_free(count, since)?;
+                    self.wait_free(count, *since.get_or_insert_with(Instant::now))?;
                 }
                 Ok(())
             }
@@ -381,11 +381,13 @@ impl Worker {
         match fault {
             Fault::Read(ticket) => {
                 self.counters().faults.add(1);
-                let since = Instant::now();
+                let mut since = None;
                 let frame = loop {
                     match self.take_frame() {
                         Some(frame) => break frame,
-                        None => self.wait_free_async(1, since).await?,
+                        None => {
+                            self.wait_free_async(1, *since.get_or_insert_with(Instant::now)).await?
+                        }
                     }
                 };
                 let page = ticket.page();
@@ -411,9 +413,9 @@ impl Worker {
                 self.ended_wait(page, wait)
             }
             Fault::Pages(count) => {
-                let since = Instant::now();
+                let mut since = None;
                 while !self.reserve(count)? {
-                    self.wait_free_async(count, since).await?;
+                    self.wait_free_async(count, *since.get_or_insert_with(Instant::now)).await?;
                 }
                 Ok(())
             }
@@ -436,11 +438,11 @@ impl Worker {
     }
 
     fn wait_frame(&self) -> Result<FrameId> {
-        let since = Instant::now();
+        let mut since = None;
         loop {
             match self.take_frame() {
                 Some(frame) => return Ok(frame),
-                None => self.wait_free(1, since)?,
+                None => self.wait_free(1, *since.get_or_insert_with(Instant::now))?,
             }
         }
     }

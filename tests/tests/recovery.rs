@@ -144,12 +144,16 @@ fn checkpoints_write_no_page_that_the_log_has_whole() {
         let device = device(seed);
         let engine = open(&device, options().durability(Durability::None)).expect("open");
         let (session, tree) = session(&engine);
-        let mut turn = 0_u32;
+        let value =
+            |turn: u32, number: u32| [turn.to_be_bytes(), number.to_be_bytes()].concat().repeat(25);
+        let mut turn = 0;
         let mut put_all = || {
             turn += 1;
             for number in 0..RECORDS {
-                let value = [turn.to_be_bytes(), number.to_be_bytes()].concat().repeat(25);
-                session.put_async(&tree, &number.to_be_bytes(), &value).map(drop).expect("put");
+                session
+                    .put_async(&tree, &number.to_be_bytes(), &value(turn, number))
+                    .map(drop)
+                    .expect("put");
             }
             turn
         };
@@ -172,10 +176,9 @@ fn checkpoints_write_no_page_that_the_log_has_whole() {
         let (session, tree) = self::session(&recovered);
         let mut found = 0_u32;
         for record in session.scan(&tree).expect("scan") {
-            let (key, value) = record.expect("record");
+            let (key, held) = record.expect("record");
             assert_eq!(key, found.to_be_bytes(), "a record is lost");
-            let right = [last.to_be_bytes(), found.to_be_bytes()].concat().repeat(25);
-            assert!(value == right, "record {found} is not of turn {last}");
+            assert!(held == value(last, found), "record {found} is not of turn {last}");
             found += 1;
         }
         assert_eq!(found, RECORDS);

@@ -15,11 +15,13 @@ use super::workload::Halt;
 use crate::driver::store::Txn;
 
 /// Reads what `request` will change, if it changes anything, after `ahead` others of its kind and
-/// warehouse have; `found` is memory to use. Rows that are missing are left to the transaction to find out about.
+/// warehouse have; `found` is memory to use. Rows that are missing are left to the transaction to find
+/// out about.
 pub async fn bring_near<X: Txn>(
     txn: &X,
     tables: &Tables<X::Table>,
-    (request, ahead): (&Request, usize),
+    request: &Request,
+    ahead: usize,
     found: &mut Vec<u16>,
 ) -> Result<(), Halt> {
     match request {

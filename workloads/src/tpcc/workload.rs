@@ -175,7 +175,7 @@ impl<T: Sync> Tpcc<'_, T> {
     ) -> Result<(), Halt> {
         let txn = client.begin(Access::ReadOnly).await?;
         let near =
-            near::bring_near(&txn, self.tables, (request, ahead), &mut terminal.customers).await;
+            near::bring_near(&txn, self.tables, request, ahead, &mut terminal.customers).await;
         txn.abort().await?;
         near
     }
