@@ -347,6 +347,7 @@ impl Core {
             undo_epoch,
             segment: log.segment_of(undo_epoch),
             bitmaps: copies.fingerprint(),
+            durable_flush: log.durable_flush(),
             ..state.block
         };
         let stored = (|| {

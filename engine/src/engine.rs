@@ -705,6 +705,7 @@ impl Superblock {
             undo_epoch: 1,
             segment: 1,
             bitmaps: 0,
+            durable_flush: 0,
             log_end: LogEnd { store_id, ..LogEnd::default() },
         }
     }

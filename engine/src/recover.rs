@@ -198,16 +198,19 @@ pub(crate) fn redo(
     Ok(Recovered { ghosts, ..recovered })
 }
 
-/// The error of a log that ends before the checkpoint does, which waited for its epoch.
+/// The error of a log that ends before the checkpoint does: a checkpoint waits for its epoch, and
+/// writes no page that the log has whole by then.
 fn wrong_end(file: &StoreFile, block: &Superblock, end: &LogEnd) -> Option<Error> {
-    (end.epoch + 1 < block.redo_epoch).then(|| {
-        let why = format!(
-            "the last checkpoint began with epoch {}, and the log ends with epoch {}: the end of the \
-             log is missing",
-            block.redo_epoch, end.epoch
-        );
-        Error::WrongLog { path: file.path.clone(), why }
-    })
+    let ends = if end.epoch + 1 < block.redo_epoch {
+        format!("began with epoch {}, and the log ends with epoch {}", block.redo_epoch, end.epoch)
+    } else if end.flush < block.durable_flush {
+        let durable = block.durable_flush;
+        format!("ended when flush {durable} was durable, and the log ends with flush {}", end.flush)
+    } else {
+        return None;
+    };
+    let why = format!("the last checkpoint {ends}: the end of the log is missing");
+    Some(Error::WrongLog { path: file.path.clone(), why })
 }
 
 /// A panic goes on in the thread that recovers.

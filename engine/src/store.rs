@@ -57,7 +57,8 @@ pub(crate) mod at {
     pub const END_FLUSH: usize = 128;
     pub const END_SEQUENCE: usize = 136;
     pub const BITMAPS: usize = 144;
-    pub const END: usize = 152;
+    pub const DURABLE_FLUSH: usize = 152;
+    pub const END: usize = 160;
     /// In a page of a bitmap: the words.
     pub const BITMAP: usize = 64;
 }
@@ -98,6 +99,9 @@ pub struct Superblock {
     pub segment: u64,
     /// Which copies of the bitmaps are valid, see [`BitmapCopies::fingerprint`].
     pub bitmaps: u64,
+    /// The last flush of the log that was durable by then: a log that ends before it has lost
+    /// something. 0 where that was not written down yet.
+    pub durable_flush: u64,
     /// Closed: where the log ended that a new one goes on after.
     pub log_end: LogEnd,
 }
@@ -398,6 +402,7 @@ impl StoreFile {
             undo_epoch: image.u64_at(at::UNDO_EPOCH),
             segment: image.u64_at(at::SEGMENT),
             bitmaps: image.u64_at(at::BITMAPS),
+            durable_flush: image.u64_at(at::DURABLE_FLUSH),
             log_end: LogEnd {
                 store_id,
                 segment: image.u64_at(at::END_SEGMENT),
@@ -440,6 +445,7 @@ impl StoreFile {
             image.set_u64(at::END_FLUSH, block.log_end.flush);
             image.set_u64(at::END_SEQUENCE, block.log_end.sequence);
             image.set_u64(at::BITMAPS, block.bitmaps);
+            image.set_u64(at::DURABLE_FLUSH, block.durable_flush);
             image.seal();
             self.write(&[PageWrite { page, image: &image }])?;
             self.sync()?;
@@ -696,9 +702,10 @@ mod tests {
             (at::END_FLUSH, 8, "and its last flush"),
             (at::END_SEQUENCE, 8, "and its last block"),
             (at::BITMAPS, 8, "fingerprint"),
+            (at::DURABLE_FLUSH, 8, "last flush of the log that was durable"),
         ] {
             says(format!("| {offset} | {bytes} | {field}"));
         }
-        assert_eq!(at::END, at::BITMAPS + 8);
+        assert_eq!(at::END, at::DURABLE_FLUSH + 8);
     }
 }

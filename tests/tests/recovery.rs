@@ -467,6 +467,34 @@ fn a_log_without_its_end_is_refused() {
     assert!(error.to_string().contains("(sim storage)"), "{error}");
 }
 
+/// What was acknowledged while the checkpoint was under way is behind the epoch with which it began,
+/// and before its superblock.
+#[test]
+fn a_log_that_lost_what_came_during_the_checkpoint_is_refused() {
+    let device = device(5);
+    let engine = open(&device, options()).expect("open");
+    let (session, tree) = session(&engine);
+    session.put(&tree, b"key", b"old").expect("put");
+    // The device takes its time for the pages, and meanwhile acknowledges what it never writes.
+    device.set_plan(FaultPlan::new(5).nth(Op::Sync, 1, Fault::Latency(Duration::from_millis(500))));
+    let before = device.counters().syncs;
+    thread::scope(|scope| {
+        let checkpoint = scope.spawn(|| engine.checkpoint().expect("checkpoint"));
+        while device.counters().syncs == before {
+            thread::yield_now();
+        }
+        device.set_plan(FaultPlan::new(5).nth(Op::LogWrite, 1, Fault::Lost));
+        session.put(&tree, b"key", b"new").expect("put");
+        assert!(!checkpoint.is_finished(), "it was to be slower");
+    });
+    let left = Arc::new(device.crash_as(5, Cut::All));
+    let report = engine.verify(&mut |_| {}).expect("verify");
+    assert!(report.problems.iter().any(|problem| problem.contains("flush")), "{report:?}");
+    let error = open(&left, options()).err().expect("the log lacks its end");
+    assert!(matches!(error, Error::WrongLog { .. }), "{error}");
+    assert!(error.to_string().contains("flush"), "{error}");
+}
+
 #[test]
 fn verification_reads_the_log() {
     let device = device(4);

@@ -11,7 +11,10 @@ use crate::{
     record,
     shared::{Cut, Shared},
 };
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Instant,
+};
 use wattle_buffer::io::LogBuffer;
 
 /// Blocks that are gathered before they are written.
@@ -134,6 +137,7 @@ impl Flusher {
         self.seal(cut, true);
         self.write_out()?;
         self.sync()?;
+        self.shared.durable_flush.store(self.flush, Ordering::Release);
         self.flush += 1;
         self.shared.stats.lock().0.flushes += 1;
         Ok(())

@@ -152,6 +152,12 @@ impl Log {
         self.shared.durable_epoch.load(Ordering::Acquire)
     }
 
+    /// Number of the last flush that is durable, at least that of the records of every durable epoch;
+    /// 0 before the first one of a new store. A log that ends before it has lost something.
+    pub fn durable_flush(&self) -> u64 {
+        self.shared.durable_flush.load(Ordering::Acquire)
+    }
+
     /// Everything that was noted with a time up to this one ([`crate::Section::note_time`]) is
     /// durable; 0 before the first flush. A time that is noted in a durable epoch is below the mark
     /// then, or after the next flush.

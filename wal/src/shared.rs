@@ -58,6 +58,8 @@ pub(crate) struct Shared {
     checkpoint_epoch: AtomicU64,
     pub status: AtomicU32,
     pub durable_epoch: AtomicU64,
+    /// The last flush that is durable; stored before the epochs that it makes durable.
+    pub durable_flush: AtomicU64,
     pub durable_mark: AtomicU64,
     soft_limit: AtomicUsize,
     /// A GSN whose counter is about to run into the epoch.
@@ -109,6 +111,7 @@ impl Shared {
             checkpoint_epoch: AtomicU64::new(start.image_epoch),
             status: AtomicU32::new(0),
             durable_epoch: AtomicU64::new(start.epoch - 1),
+            durable_flush: AtomicU64::new(start.flush - 1),
             durable_mark: AtomicU64::new(0),
             soft_limit: AtomicUsize::new(MAX_BUFFER),
             running_over: AtomicU64::new(0),
