@@ -69,7 +69,7 @@ impl Options {
     }
 
     /// Replacement policy: `watt` (default) or `random`, with parameters as
-    /// `watt:epochs=4,write_weight=4`.
+    /// `watt:epochs=16,write_weight=4`.
     pub fn policy(mut self, policy: impl Into<String>) -> Self {
         self.policy = policy.into();
         self
