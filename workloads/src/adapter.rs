@@ -125,6 +125,7 @@ impl Store for EngineStore {
             evictor_cpu_seconds: stats.evictor_cpu_seconds,
             epochs: stats.epochs,
             restarts: stats.restarts,
+            frame_waits: stats.frame_waits,
             log_bytes: stats.log_bytes,
             log_record_bytes: stats.log_record_bytes.saturating_sub(stats.log_image_bytes),
             log_syncs: stats.log_syncs,

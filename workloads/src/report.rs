@@ -316,6 +316,7 @@ pub(crate) mod tests {
             "evictor_cpu_seconds",
             "epochs",
             "restarts",
+            "frame_waits",
         ];
         assert_eq!(keys(&json["buffer"]), buffer);
         let log = ["bytes", "syncs", "commits", "record_bytes", "sync_us", "checkpoints"];

@@ -310,6 +310,8 @@ pub struct Counters {
     pub epochs: u64,
     /// Operations started again because another thread changed a page under them.
     pub restarts: u64,
+    /// Times that an operation waited for a free frame.
+    pub frame_waits: u64,
     /// Bytes written to the log.
     #[serde(skip)]
     pub log_bytes: u64,
@@ -345,6 +347,7 @@ impl Counters {
             evictor_cpu_seconds: (self.evictor_cpu_seconds - earlier.evictor_cpu_seconds).max(0.0),
             epochs: self.epochs.saturating_sub(earlier.epochs),
             restarts: self.restarts.saturating_sub(earlier.restarts),
+            frame_waits: self.frame_waits.saturating_sub(earlier.frame_waits),
             log_bytes: self.log_bytes.saturating_sub(earlier.log_bytes),
             log_record_bytes: self.log_record_bytes.saturating_sub(earlier.log_record_bytes),
             log_syncs: self.log_syncs.saturating_sub(earlier.log_syncs),

@@ -154,6 +154,7 @@ pub fn buffer_rows(report: &Report) -> Vec<Vec<String>> {
         ("evictions", buffer.evictions),
         ("evictions of dirty pages", buffer.evictions_dirty),
         ("restarts", buffer.restarts),
+        ("waits for a frame", buffer.frame_waits),
         ("epochs", buffer.epochs),
     ];
     let cells = |(name, total): (&str, u64)| {

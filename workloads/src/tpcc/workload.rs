@@ -1,7 +1,7 @@
 //! Runs the transactions: a worker is a terminal that never thinks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::mix::{Deck, Mix};
 use super::random::{Constants, between};
@@ -19,6 +19,9 @@ const FIRST_RUN_STREAM: u64 = 1 << 32;
 /// Each conflict in a row doubles the number of pauses before the next try, up to two to this power:
 /// some milliseconds of a task. Whoever is in the way may be waiting for pages.
 const MAX_DOUBLINGS: u32 = 6;
+
+/// Some of the pages that were read before a turn are evicted again when it comes so much later.
+const EVICTED_AFTER: Duration = Duration::from_millis(10);
 
 /// How a transaction ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,18 +129,21 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Tpcc<'_, T> {
             }
             _ => None,
         };
-        if client.is_paging() && !request.only_reads() {
+        let reads_ahead = client.is_paging() && !request.only_reads();
+        if reads_ahead {
             let ahead = place.as_ref().map_or(0, Place::ahead);
-            match self.bring_near(&request, ahead, terminal, client).await {
-                // A row is missing, or the snapshot is too old: the transaction will say so itself.
-                Ok(()) | Err(Halt::Wrong(_) | Halt::Stop(Stop::Conflict)) => {}
-                Err(Halt::Stop(Stop::Failed(error))) => return Err(error.into()),
+            self.bring_near(&request, ahead, terminal, client).await?;
+        }
+        let mut turn = None;
+        if let Some(place) = place {
+            let since = Instant::now();
+            turn = Some(client.turn(place).await);
+            if reads_ahead && since.elapsed() > EVICTED_AFTER {
+                // Everybody in the queue waits for this turn: what is not there any more is read at once
+                // rather than one page after the other.
+                self.bring_near(&request, 0, terminal, client).await?;
             }
         }
-        let mut turn = match place {
-            Some(place) => Some(client.turn(place).await),
-            None => None,
-        };
         loop {
             match self.attempt(&request, date, terminal, client, &mut turn).await {
                 Ok(outcome) => {
@@ -172,12 +178,19 @@ impl<T: Sync> Tpcc<'_, T> {
         ahead: usize,
         terminal: &mut Terminal,
         client: &C,
-    ) -> Result<(), Halt> {
-        let txn = client.begin(Access::ReadOnly).await?;
-        let near =
-            near::bring_near(&txn, self.tables, request, ahead, &mut terminal.customers).await;
-        txn.abort().await?;
-        near
+    ) -> Result<(), Failure> {
+        let near = async {
+            let txn = client.begin(Access::ReadOnly).await?;
+            let found = &mut terminal.customers;
+            let near = near::bring_near(&txn, self.tables, request, ahead, found).await;
+            txn.abort().await?;
+            near
+        };
+        match near.await {
+            // A row is missing, or the snapshot is too old: the transaction will say so itself.
+            Ok(()) | Err(Halt::Wrong(_) | Halt::Stop(Stop::Conflict)) => Ok(()),
+            Err(Halt::Stop(Stop::Failed(error))) => Err(error.into()),
+        }
     }
 
     /// Tries a transaction once, in its turn if it has to wait for one.
