@@ -35,12 +35,15 @@ pub(crate) struct SessionState {
     before: Cell<Vec<u8>>,
     /// Reused by every look-up, so that a resident one allocates nothing.
     buffer: Cell<Vec<u8>>,
-    /// Reused by scans, whose copy of a page costs more to make than to fill.
-    cursor: Cell<Option<Cursor>>,
+    /// Reused by scans, whose copy of a page costs more to make than to fill. The tasks that share an
+    /// asynchronous session have several under way.
+    cursors: RefCell<Vec<Cursor>>,
 }
 
 /// A buffer above this is not kept: a large value must not stay in memory.
 const MAX_KEPT: usize = 1 << 16;
+/// Cursors that are kept, of some 5 KiB each.
+const MAX_CURSORS: usize = 16;
 
 impl SessionState {
     pub fn new(core: &Core) -> SessionState {
@@ -52,7 +55,7 @@ impl SessionState {
             own: Cell::new(0),
             before: Cell::default(),
             buffer: Cell::new(Vec::with_capacity(4096)),
-            cursor: Cell::default(),
+            cursors: RefCell::default(),
         }
     }
 
@@ -105,11 +108,14 @@ impl SessionState {
     }
 
     pub fn take_cursor(&self) -> Option<Cursor> {
-        self.cursor.take()
+        self.cursors.borrow_mut().pop()
     }
 
     pub fn give_cursor(&self, cursor: Cursor) {
-        self.cursor.set(Some(cursor));
+        let mut cursors = self.cursors.borrow_mut();
+        if cursors.len() < MAX_CURSORS {
+            cursors.push(cursor);
+        }
     }
 
     /// Gives back what belongs to the engine as a whole.
