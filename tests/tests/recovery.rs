@@ -476,7 +476,8 @@ fn a_log_that_lost_what_came_during_the_checkpoint_is_refused() {
     let (session, tree) = session(&engine);
     session.put(&tree, b"key", b"old").expect("put");
     // The device takes its time for the pages, and meanwhile acknowledges what it never writes.
-    device.set_plan(FaultPlan::new(5).nth(Op::Sync, 1, Fault::Latency(Duration::from_millis(500))));
+    let slow = Fault::Latency(Duration::from_millis(1500));
+    device.set_plan(FaultPlan::new(5).nth(Op::Sync, 1, slow));
     let before = device.counters().syncs;
     thread::scope(|scope| {
         let checkpoint = scope.spawn(|| engine.checkpoint().expect("checkpoint"));
