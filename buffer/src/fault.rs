@@ -366,7 +366,7 @@ impl Worker {
             Fault::Pages(count) => {
                 let mut since = None;
                 while !self.reserve(count)? {
-                    self.wait_free(count, *since.get_or_insert_with(Instant::now))?;
+                    self.wait_free(count, &mut since)?;
                 }
                 Ok(())
             }
@@ -385,9 +385,7 @@ impl Worker {
                 let frame = loop {
                     match self.take_frame() {
                         Some(frame) => break frame,
-                        None => {
-                            self.wait_free_async(1, *since.get_or_insert_with(Instant::now)).await?
-                        }
+                        None => self.wait_free_async(1, &mut since).await?,
                     }
                 };
                 let page = ticket.page();
@@ -415,7 +413,7 @@ impl Worker {
             Fault::Pages(count) => {
                 let mut since = None;
                 while !self.reserve(count)? {
-                    self.wait_free_async(count, *since.get_or_insert_with(Instant::now)).await?;
+                    self.wait_free_async(count, &mut since).await?;
                 }
                 Ok(())
             }
@@ -442,13 +440,14 @@ impl Worker {
         loop {
             match self.take_frame() {
                 Some(frame) => return Ok(frame),
-                None => self.wait_free(1, *since.get_or_insert_with(Instant::now))?,
+                None => self.wait_free(1, &mut since)?,
             }
         }
     }
 
-    /// Sleeps until `count` frames may be free. They are lacking `since` then, through all sleeps.
-    fn wait_free(&self, count: usize, since: Instant) -> Result<()> {
+    /// Sleeps until `count` frames may be free. They are lacking `since` the first sleep.
+    fn wait_free(&self, count: usize, since: &mut Option<Instant>) -> Result<()> {
+        let since = *since.get_or_insert_with(Instant::now);
         let (waiting, failures) = self.pool().wait_for_frames(self.waker(), count);
         if waiting {
             self.counters().frame_waits.add(1);
@@ -463,7 +462,8 @@ impl Worker {
         Ok(())
     }
 
-    async fn wait_free_async(&self, count: usize, since: Instant) -> Result<()> {
+    async fn wait_free_async(&self, count: usize, since: &mut Option<Instant>) -> Result<()> {
+        let since = *since.get_or_insert_with(Instant::now);
         let mut failures = None;
         std::future::poll_fn(|context| {
             if failures.is_some() {

@@ -471,6 +471,7 @@ fn a_log_without_its_end_is_refused() {
 /// and before its superblock.
 #[test]
 fn a_log_that_lost_what_came_during_the_checkpoint_is_refused() {
+    let _watchdog = Watchdog::start("a lost end of the log", Duration::from_secs(60));
     let device = device(5);
     let engine = open(&device, options()).expect("open");
     let (session, tree) = session(&engine);
