@@ -128,22 +128,35 @@ fn check_value(value: &[u8]) -> Result<()> {
 /// How long an auto operation waits for a transaction that changed the record and has not ended.
 const CONFLICT_WAIT: Duration = Duration::from_secs(1);
 
-/// Does an auto operation again while somebody is in its way.
+/// How long somebody has been in the way of an auto operation.
+#[derive(Default)]
+struct Patience {
+    since: Option<Instant>,
+    turn: u32,
+}
+
+impl Patience {
+    /// Waits a moment after a conflict; false: for too long already.
+    async fn wait<R: Resolve>(&mut self, session: &R) -> bool {
+        if self.since.get_or_insert_with(Instant::now).elapsed() > CONFLICT_WAIT {
+            return false;
+        }
+        session.pause(self.turn).await;
+        self.turn += 1;
+        true
+    }
+}
+
+/// Does an auto operation again while somebody is in its way, or when it took longer than the versions that
+/// its snapshot needs were kept.
 async fn persist<R: Resolve, T>(
     session: &R,
     mut operation: impl AsyncFnMut() -> Result<T>,
 ) -> Result<T> {
-    let mut since: Option<Instant> = None;
-    let mut turn = 0;
+    let mut patience = Patience::default();
     loop {
         match operation().await {
-            Err(error @ Error::Conflict(_)) => {
-                if since.get_or_insert_with(Instant::now).elapsed() > CONFLICT_WAIT {
-                    return Err(error);
-                }
-                session.pause(turn).await;
-                turn += 1;
-            }
+            Err(Error::Conflict(_) | Error::SnapshotTooOld(_)) if patience.wait(session).await => {}
             outcome => return outcome,
         }
     }
@@ -174,7 +187,7 @@ pub(crate) async fn write<R: Resolve>(
     if !fits_inline(key.len(), value.len()) {
         check_value(value)?;
         return auto_txn(session, async |txn| {
-            write_large_in(session, txn, tree, key, value, mode).await
+            write_large_in(session, txn, tree, key, value, mode, true).await
         })
         .await;
     }
@@ -208,20 +221,14 @@ async fn auto_record<R: Resolve>(
 ) -> Result<Auto> {
     let (core, cx) = (session.core(), session.cx());
     let mut author = AutoAuthor::new(core, tree, key, session.take_before());
-    let mut attempt = 0;
-    let mut since: Option<Instant> = None;
+    let mut patience = Patience::default();
     let outcome = loop {
         let outcome = run(session, |restarts| {
             tree.tree.write_step(cx, key, value, mode, &mut author, restarts)
         })
         .await;
         match outcome {
-            Err(Error::Conflict(_))
-                if since.get_or_insert_with(Instant::now).elapsed() <= CONFLICT_WAIT =>
-            {
-                session.pause(attempt).await;
-                attempt += 1;
-            }
+            Err(Error::Conflict(_)) if patience.wait(session).await => {}
             outcome => break outcome,
         }
     };
@@ -520,7 +527,7 @@ pub(crate) async fn write_on<R: Resolve>(
         Ok(Once::Begun(Some(orphaned))) => orphaned,
         Ok(Once::Begun(None)) => {
             check_value(value)?;
-            return write_large_in(session, txn, tree, key, value, mode).await;
+            return write_large_in(session, txn, tree, key, value, mode, false).await;
         }
         Err(stop) => {
             let (mark, value) = (txn.savepoint(), Value::Inline(value));
@@ -729,10 +736,11 @@ pub(crate) async fn modify_on<R: Resolve>(
     }
     change(buffer);
     let value = std::mem::take(buffer);
-    write_large_in(session, txn, tree, key, &value, Mode::Update).await
+    write_large_in(session, txn, tree, key, &value, Mode::Update, false).await
 }
 
-/// Writes a record whose value does not fit a leaf.
+/// Writes a record whose value does not fit a leaf. `alone`: nothing else belongs to the transaction, and
+/// the value does not depend on anything that it has read.
 async fn write_large_in<R: Resolve>(
     session: &R,
     txn: &mut Txn,
@@ -740,10 +748,38 @@ async fn write_large_in<R: Resolve>(
     key: &[u8],
     value: &[u8],
     mode: Mode,
+    alone: bool,
 ) -> Result<bool> {
     let mark = txn.savepoint();
-    let write = async |txn: &mut Txn| write_large_steps(session, txn, tree, key, value, mode).await;
+    let write =
+        async |txn: &mut Txn| write_large_steps(session, txn, tree, key, value, mode, alone).await;
     whole(session, txn, mark, write).await
+}
+
+/// The record of a large value. Whoever writes nothing else waits here for others that change it, and
+/// takes a later snapshot: with the whole operation done again, its chunks too, others would always be
+/// first.
+async fn large_record_in<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Arc<OpenTree>,
+    key: &[u8],
+    value: Value<'_>,
+    mode: Mode,
+    alone: bool,
+) -> Result<Written> {
+    let mut patience = Patience::default();
+    loop {
+        match record_in(session, txn, tree, key, value, mode).await {
+            Err(Error::Conflict(_) | Error::SnapshotTooOld(_))
+                if alone && patience.wait(session).await =>
+            {
+                txn.must_abort = None;
+                txn.renew_snapshot(session.core());
+            }
+            outcome => return outcome,
+        }
+    }
 }
 
 async fn write_large_steps<R: Resolve>(
@@ -753,6 +789,7 @@ async fn write_large_steps<R: Resolve>(
     key: &[u8],
     value: &[u8],
     mut mode: Mode,
+    alone: bool,
 ) -> Result<bool> {
     let mut known = None;
     // Before writing gigabytes for nothing.
@@ -762,7 +799,8 @@ async fn write_large_steps<R: Resolve>(
         if found.is_some() == (mode == Mode::Insert) {
             // The leaf says no, unless others are about to change that: a small write finds out.
             let probe = Value::Inline(&[]);
-            let written = record_in(session, txn, &tree.open, key, probe, mode).await?;
+            let written =
+                large_record_in(session, txn, &tree.open, key, probe, mode, alone).await?;
             if mode == Mode::Update && !written.existed {
                 return Ok(false);
             }
@@ -775,7 +813,8 @@ async fn write_large_steps<R: Resolve>(
     let large = LargeValue { id: store.next_id(), len: value.len() as u64 };
     txn.start_writing(session.core(), &tree.open);
     write_chunks(session, txn, store, large, value).await?;
-    let written = record_in(session, txn, &tree.open, key, Value::Large(large), mode).await?;
+    let (new, alone) = (Value::Large(large), alone && known.is_none());
+    let written = large_record_in(session, txn, &tree.open, key, new, mode, alone).await?;
     if !written.existed && mode == Mode::Update {
         // It was removed meanwhile, within what this transaction may see: the chunks are for nobody.
         discard_in(session, txn, tree, Some(large)).await?;
@@ -871,13 +910,18 @@ pub(crate) async fn get<R: Resolve>(
     session.core().check_tree(tree)?;
     check_key(key)?;
     let mut view = AutoView::new(session.core(), &tree.open, session.own());
+    let start = value.len();
     match look_up(session, &tree.open.tree, key, &mut view, value).await? {
         None => Ok(false),
         Some(Found::Inline) => Ok(true),
         // Its chunks stay only as long as a snapshot sees them.
         Some(Found::Large(_)) => {
-            let txn = Begun::new(session, READ)?;
-            get_in(session, txn.get(), tree, key, value).await
+            persist(session, async || {
+                value.truncate(start);
+                let txn = Begun::new(session, READ)?;
+                get_in(session, txn.get(), tree, key, value).await
+            })
+            .await
         }
     }
 }

@@ -279,7 +279,8 @@ impl Session {
     /// be short and must not use the engine.
     ///
     /// # Errors
-    /// As [`Session::insert`].
+    /// As [`Session::insert`]; [`Error::Conflict`] also when the value is large and others change the
+    /// record again and again for a second, each time before this change of it is written.
     pub fn modify(&self, tree: &Tree, key: &[u8], change: impl FnMut(&mut [u8])) -> Result<bool> {
         waited(self.modify_async(tree, key, change)?)
     }

@@ -4,7 +4,7 @@
 use std::{
     sync::{
         Arc, Barrier,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -248,6 +248,39 @@ fn inserts_of_a_key_that_exists_fail_without_an_end_to_the_transaction() {
         txn.commit().expect("commit");
         assert_eq!(get(&one, tree, b"small"), Some(vec![1; 7000]));
         assert_eq!(get(&one, tree, b"large"), Some(vec![7; 9000]));
+    });
+}
+
+#[test]
+fn a_large_value_that_takes_long_to_write_gets_its_turn_among_small_ones() {
+    let _watchdog = Watchdog::start("a large value among small ones", Duration::from_secs(120));
+    each_mode(|engine, tree| {
+        let (done, changes) = (AtomicBool::new(false), AtomicU64::new(0));
+        let (one, large) = (session(engine), vec![8; 8 << 20]);
+        let changed = thread::scope(|scope| {
+            scope.spawn(|| {
+                let session = session(engine);
+                while !done.load(Ordering::Relaxed) {
+                    let turn = changes.fetch_add(1, Ordering::Relaxed);
+                    drop(session.put_async(tree, b"key", &turn.to_le_bytes()).expect("put"));
+                }
+            });
+            while changes.load(Ordering::Relaxed) == 0 {
+                thread::yield_now();
+            }
+            let put = one.put(tree, b"key", &large);
+            let changed = changes.load(Ordering::Relaxed);
+            let updated = one.update(tree, b"key", &large);
+            let inserted = one.insert(tree, b"key", &large);
+            done.store(true, Ordering::Relaxed);
+            put.expect("put");
+            assert!(updated.expect("update"));
+            assert!(matches!(inserted, Err(Error::KeyExists)), "{inserted:?}");
+            changed
+        });
+        assert!(changed > 1, "nobody was in its way");
+        one.put(tree, b"key", &large).expect("put");
+        assert_eq!(get(&one, tree, b"key"), Some(large));
     });
 }
 

@@ -116,6 +116,12 @@ impl Slot {
         self.settle(clock)
     }
 
+    /// Closes the snapshot and opens one of now; changes stay announced.
+    pub fn reopen(&self, clock: &Clock) -> u64 {
+        self.snapshot.store(0, Release);
+        self.open(clock)
+    }
+
     /// First step of [`Slot::open`]: from closed to opening.
     #[inline]
     pub(super) fn announce(&self, clock: &Clock) {

@@ -194,6 +194,16 @@ impl Txn {
         if self.options.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
+    /// Takes a snapshot of now instead. Only for one that has changed no record and used nothing that it
+    /// has read.
+    pub fn renew_snapshot(&mut self, core: &Core) {
+        debug_assert!(
+            self.stored.is_empty() && self.reads.is_none(),
+            "it may be of both snapshots"
+        );
+        self.snapshot = self.slot.reopen(&core.clock);
+    }
+
     /// Before a change: announces the transaction to everyone, if that is the first. Gives its number.
     pub fn start_writing(&mut self, core: &Core, tree: &Arc<OpenTree>) -> u64 {
         if !self.trees.iter().any(|open| Arc::ptr_eq(open, tree)) {
