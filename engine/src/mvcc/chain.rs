@@ -209,19 +209,19 @@ impl Spare {
         }
     }
 
-    /// Takes back the memory of a chain that is gone.
+    /// Takes back the memory of a chain that is gone. There is no room for its buffer: the chain is not
+    /// kept either. It would be the next one to use, without a buffer, in front of those that have one.
     #[inline]
     pub fn give_chain(&mut self, mut chain: Box<Chain>) {
         chain.drop_older(self);
-        if self.chains.len() < SPARE_CHAINS && chain.older.capacity() <= SPARE_LIST {
+        let bytes = self.bytes + heap_bytes(&chain.newest.bytes);
+        if self.chains.len() < SPARE_CHAINS
+            && chain.older.capacity() <= SPARE_LIST
+            && bytes <= SPARE_BYTES
+        {
             // Lets go of the transaction.
             chain.newest.writer = Writer::Done(0);
-            let bytes = heap_bytes(&chain.newest.bytes);
-            if self.bytes + bytes <= SPARE_BYTES {
-                self.bytes += bytes;
-            } else {
-                chain.newest.bytes = Bytes::new();
-            }
+            self.bytes = bytes;
             self.chains.push(chain);
         }
     }
