@@ -50,7 +50,7 @@ struct Place {
 }
 
 /// Places beside the lock.
-const NEAR: usize = 4;
+const NEAR: usize = 5;
 
 /// What few shards have.
 #[derive(Debug, Default)]
@@ -62,17 +62,52 @@ struct Rest {
     heap: BinaryHeap<Reverse<(u64, u64)>>,
 }
 
+/// What is known beside the lock of what few shards have, so that mostly nobody goes there: that is two
+/// lines which are in no cache.
+#[derive(Debug, Default)]
+struct Far {
+    /// A bit for the hash of each chain in the table, and of some that were there.
+    filter: u64,
+    /// Number of chains in the table.
+    chains: u32,
+    /// Passes have something to look at.
+    queued: bool,
+}
+
+impl Far {
+    fn bit(hash: u64) -> u64 {
+        1 << (hash % 64)
+    }
+
+    #[inline]
+    fn may_have(&self, hash: u64) -> bool {
+        self.filter & Far::bit(hash) != 0
+    }
+
+    fn added(&mut self, hash: u64) {
+        self.chains += 1;
+        self.filter |= Far::bit(hash);
+    }
+
+    fn removed(&mut self) {
+        self.chains -= 1;
+        if self.chains == 0 {
+            self.filter = 0;
+        }
+    }
+}
+
 /// Where a chain is.
 enum Found<'p> {
     Near(&'p mut Option<Box<Chain>>),
-    Far(OccupiedEntry<'p, Place>),
+    Far(OccupiedEntry<'p, Place>, &'p mut Far),
 }
 
 impl Found<'_> {
     fn chain(&mut self) -> &mut Chain {
         let chain = match self {
             Found::Near(chain) => &mut **chain,
-            Found::Far(entry) => &mut entry.get_mut().chain,
+            Found::Far(entry, _) => &mut entry.get_mut().chain,
         };
         chain.as_mut().expect("it was found")
     }
@@ -80,7 +115,10 @@ impl Found<'_> {
     fn remove(self) -> Box<Chain> {
         let chain = match self {
             Found::Near(chain) => chain.take(),
-            Found::Far(entry) => entry.remove().0.chain,
+            Found::Far(entry, far) => {
+                far.removed();
+                entry.remove().0.chain
+            }
         };
         chain.expect("it was found")
     }
@@ -90,7 +128,8 @@ impl Found<'_> {
 #[inline]
 fn find<'p>(
     near: &'p mut [Place; NEAR],
-    table: Option<&'p mut HashTable<Place>>,
+    far: &'p mut Far,
+    table: impl FnOnce() -> Option<&'p mut HashTable<Place>>,
     hash: u64,
     is: impl Fn(&Chain) -> bool,
 ) -> Option<Found<'p>> {
@@ -98,7 +137,11 @@ fn find<'p>(
     if let Some(place) = near.iter_mut().find(|place| here(place)) {
         return Some(Found::Near(&mut place.chain));
     }
-    table?.find_entry(hash, here).ok().map(Found::Far)
+    if !far.may_have(hash) {
+        return None;
+    }
+    let entry = table()?.find_entry(hash, here).ok()?;
+    Some(Found::Far(entry, far))
 }
 
 /// What the lock of a shard guards.
@@ -106,6 +149,7 @@ fn find<'p>(
 pub(super) struct Shard {
     bytes: u64,
     near: [Place; NEAR],
+    far: Far,
     rest: Option<Box<Rest>>,
 }
 
@@ -127,24 +171,24 @@ impl Shard {
 
     /// Whether passes have something to look at.
     pub fn is_queued(&self) -> bool {
-        self.rest.as_ref().is_some_and(|rest| !rest.young.is_empty() || !rest.heap.is_empty())
+        self.far.queued
     }
 
     #[inline]
     pub fn find(&self, hash: u64, tree: TreeId, key: &[u8]) -> Option<&Chain> {
         let is = |chain: &Chain| chain.is_of(tree, key);
         let here = |place: &Place| place.hash == hash && place.chain.as_deref().is_some_and(is);
-        let place = match (self.near.iter().find(|place| here(place)), &self.rest) {
-            (None, Some(rest)) => rest.table.find(hash, here),
-            (near, _) => near,
+        let place = match self.near.iter().find(|place| here(place)) {
+            None if self.far.may_have(hash) => self.rest.as_ref()?.table.find(hash, here),
+            near => near,
         };
         place?.chain.as_deref()
     }
 
     #[inline]
     fn find_mut(&mut self, hash: u64, is: impl Fn(&Chain) -> bool) -> Option<Found<'_>> {
-        let table = self.rest.as_mut().map(|rest| &mut rest.table);
-        find(&mut self.near, table, hash, is)
+        let Shard { near, far, rest, .. } = self;
+        find(near, far, || rest.as_mut().map(|rest| &mut rest.table), hash, is)
     }
 
     /// Adds a chain that is not there.
@@ -156,6 +200,7 @@ impl Shard {
             None => {
                 let rest = self.rest.get_or_insert_default();
                 rest.table.insert_unique(hash, place, |place| place.hash);
+                self.far.added(hash);
             }
         }
     }
@@ -164,6 +209,7 @@ impl Shard {
     #[cold]
     fn queue_young(&mut self, hash: u64, writer: u64) {
         self.rest.get_or_insert_default().young.push(Young { hash, writer });
+        self.far.queued = true;
     }
 
     /// Checks, and if the record is free stores that `writer` changed it; see [`super::Versions::store`].
@@ -272,7 +318,7 @@ impl Shard {
 
     /// Drops what nobody needs of all chains; gives how many versions.
     pub fn sweep(&mut self, rule: Rule<'_>, spare: &mut Spare) -> usize {
-        let Shard { near, rest, bytes } = self;
+        let Shard { near, far, rest, bytes } = self;
         let mut dropped = 0;
         let mut is_gone = |chain: &mut Option<Box<Chain>>| {
             let Some(mut visited) = chain.take() else { return true };
@@ -290,7 +336,13 @@ impl Shard {
         };
         near.iter_mut().for_each(|place| _ = is_gone(&mut place.chain));
         if let Some(rest) = rest {
-            rest.table.retain(|place| !is_gone(&mut place.chain));
+            rest.table.retain(|place| {
+                let gone = is_gone(&mut place.chain);
+                if gone {
+                    far.removed();
+                }
+                !gone
+            });
         }
         dropped
     }
@@ -303,7 +355,8 @@ impl Shard {
         let (young, due) = (rest.young.len(), rest.heap.len());
         let dropped = self.collect_young(&mut rest, rule, pass, spare)
             + self.collect_due(&mut rest, rule, spare);
-        if rest.table.is_empty() && rest.young.is_empty() && rest.heap.is_empty() {
+        self.far.queued = !rest.young.is_empty() || !rest.heap.is_empty();
+        if rest.table.is_empty() && !self.far.queued {
             return dropped;
         }
         // What was little used since the last pass gets smaller.
@@ -328,7 +381,7 @@ impl Shard {
         pass: u64,
         spare: &mut Spare,
     ) -> usize {
-        let Shard { near, bytes, .. } = self;
+        let Shard { near, far, bytes, .. } = self;
         let Rest { table, young, heap } = rest;
         let mut dropped = 0;
         // The changes of a large transaction stand together: one look at its state is enough.
@@ -337,7 +390,8 @@ impl Shard {
             if undecided == Some(item.writer) {
                 return true;
             }
-            let Some(mut found) = find(near, Some(table), item.hash, |chain| chain.young) else {
+            let Some(mut found) = find(near, far, || Some(table), item.hash, |chain| chain.young)
+            else {
                 return false;
             };
             let chain = found.chain();
@@ -372,7 +426,7 @@ impl Shard {
     }
 
     fn collect_due(&mut self, rest: &mut Rest, rule: Rule<'_>, spare: &mut Spare) -> usize {
-        let Shard { near, bytes, .. } = self;
+        let Shard { near, far, bytes, .. } = self;
         let Rest { table, heap, .. } = rest;
         let mut dropped = 0;
         while let Some(top) = heap.peek()
@@ -380,7 +434,8 @@ impl Shard {
             && due <= rule.horizon
         {
             heap.pop();
-            let Some(mut found) = find(near, Some(table), hash, |chain| chain.due == due) else {
+            let Some(mut found) = find(near, far, || Some(table), hash, |chain| chain.due == due)
+            else {
                 continue;
             };
             let chain = found.chain();

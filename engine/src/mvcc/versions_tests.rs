@@ -457,3 +457,39 @@ fn keys_and_values_of_any_length_are_kept_apart() {
         }
     }
 }
+
+#[test]
+fn neighbours_beyond_the_places_of_their_shard_are_found_until_they_are_dropped() {
+    let versions = Versions::new();
+    let key = |i: u8| [9, i];
+    let found = |i: u8| versions.contains(TREE, &key(i));
+    // Up to 256 in one shard, dropped from either end, again and again in the same places.
+    for (round, count) in [3, 40, 255, 1, 120].into_iter().enumerate() {
+        let time = round as u64 + 1;
+        let mut hashes: Vec<_> = (0..count)
+            .map(|i| {
+                assert!(!found(i), "{i} of {count}");
+                versions.push_done(TREE, &key(i), time, Some((b"before", false)))
+            })
+            .collect();
+        assert!((0..count).all(found) && !found(count), "{count}");
+        versions.raise_horizon(time);
+        let late = hashes.split_off(hashes.len() / 2);
+        versions.drop_old(&late);
+        assert!((0..count).all(|i| found(i) == (i < count / 2)), "{count}");
+        // The others go by themselves, through the queue, or in a sweep.
+        match round % 3 {
+            0 => versions.drop_old(&hashes),
+            1 => {
+                versions.hand_over(&hashes);
+                assert!(versions.is_queued());
+                versions.collect(&Active { oldest: time, ..Active::default() }, time, false);
+            }
+            _ => {
+                versions.collect(&Active { oldest: time, ..Active::default() }, time, true);
+            }
+        }
+        assert!(!(0..count).any(found) && !versions.is_queued(), "{count}");
+        assert_eq!((versions.records(), versions.bytes()), (0, 0));
+    }
+}
