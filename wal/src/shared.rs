@@ -29,6 +29,8 @@ pub const IDLE_FLUSH: Duration = Duration::from_millis(100);
 /// Least time that a request for `Soon` waits for company, unless the option says less: a flush takes
 /// some 25 us of a core, whatever the device takes.
 const LEAST_DELAY: Duration = Duration::from_micros(150);
+/// The same when at least as many append as there are processors: that time is taken from theirs.
+const BUSY_DELAY: Duration = Duration::from_micros(400);
 /// A flush does not wait for fewer than this to come back.
 const LEAST_COMPANY: usize = 4;
 /// Nor for longer than this, or a sync.
@@ -62,6 +64,9 @@ pub(crate) struct Shared {
     pub durable_flush: AtomicU64,
     pub durable_mark: AtomicU64,
     soft_limit: AtomicUsize,
+    /// How many buffers the last cut found something in.
+    appending: AtomicUsize,
+    processors: usize,
     /// A GSN whose counter is about to run into the epoch.
     running_over: AtomicU64,
     requested_now: AtomicU64,
@@ -114,6 +119,8 @@ impl Shared {
             durable_flush: AtomicU64::new(start.flush - 1),
             durable_mark: AtomicU64::new(0),
             soft_limit: AtomicUsize::new(MAX_BUFFER),
+            appending: AtomicUsize::new(0),
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
             running_over: AtomicU64::new(0),
             requested_now: AtomicU64::new(0),
             requested_soon: AtomicU64::new(0),
@@ -230,7 +237,8 @@ impl Shared {
         if median.is_zero() {
             self.options.group_delay
         } else {
-            self.options.group_delay.min(median.max(LEAST_DELAY))
+            let busy = self.appending.load(Ordering::Relaxed) >= self.processors;
+            self.options.group_delay.min(median.max(if busy { BUSY_DELAY } else { LEAST_DELAY }))
         }
     }
 
@@ -370,6 +378,7 @@ impl Shared {
         });
         self.limit_for(slots.len());
         drop(slots);
+        self.appending.store(taken.len(), Ordering::Relaxed);
         let stats = &mut self.stats.lock().0;
         stats.record_bytes += bytes;
         stats.commits += commits;
