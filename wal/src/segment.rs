@@ -137,18 +137,20 @@ impl Segments {
         self.used.store(bytes, Ordering::Relaxed);
     }
 
-    /// Sleeps as long as `done` bytes of the next segment are enough for now.
-    fn pace(&self, done: u64) {
+    /// Sleeps as long as `done` bytes of the next segment are enough for now; gives how many more it can
+    /// have then.
+    fn pace(&self, done: u64) -> u64 {
         let mut nap = NAPS[0];
         let mut state = self.state.lock();
         while !(state.waited_for || state.last_flush || state.ending) {
-            let used = self.used.load(Ordering::Relaxed);
-            if done < AHEAD + 2 * used {
-                return;
+            let wanted = AHEAD + 2 * self.used.load(Ordering::Relaxed);
+            if done < wanted {
+                return wanted - done;
             }
             self.changed.wait_for(&mut state, nap);
             nap = (nap * 2).min(NAPS[1]);
         }
+        u64::MAX
     }
 
     /// The head of a segment is durable.

@@ -313,7 +313,7 @@ impl LogStorage for Panics {
     fn create(&self, segment: u64, bytes: u64) -> io::Result<()> {
         self.device.create(segment, bytes)
     }
-    fn create_beside(&self, _: u64, _: u64, _: &mut dyn FnMut(u64)) -> io::Result<()> {
+    fn create_beside(&self, _: u64, _: u64, _: &mut dyn FnMut(u64) -> u64) -> io::Result<()> {
         let told = self.wait.lock().expect("no panic yet").recv();
         panic!("making a segment: {told:?}");
     }

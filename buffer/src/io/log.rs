@@ -30,9 +30,14 @@ pub trait LogStorage: Send + Sync + 'static {
     fn create(&self, segment: u64, bytes: u64) -> io::Result<()>;
 
     /// As [`LogStorage::create`], beside others who want the device: where zeroes have to be written,
-    /// it is in small pieces, and `pace` is called between them with the bytes written so far. It may
-    /// sleep.
-    fn create_beside(&self, segment: u64, bytes: u64, pace: &mut dyn FnMut(u64)) -> io::Result<()> {
+    /// it is in small pieces, and `pace` is called before each with the bytes written so far. It may
+    /// sleep, and says how many more may be written now.
+    fn create_beside(
+        &self,
+        segment: u64,
+        bytes: u64,
+        pace: &mut dyn FnMut(u64) -> u64,
+    ) -> io::Result<()> {
         let _ = pace;
         self.create(segment, bytes)
     }

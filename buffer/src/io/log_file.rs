@@ -33,9 +33,10 @@ use tokio_uring::{Runtime, buf::IoBuf};
 
 /// Pieces in flight in the ring of a thread.
 const RING_ENTRIES: u32 = 64;
-/// Bytes that one write fills with zeroes: when nobody else wants the device, and beside others.
+/// Bytes that one write fills with zeroes: when nobody else wants the device, and beside others, at least
+/// and at most.
 const ZERO_BYTES: usize = 1 << 20;
-const ZERO_BYTES_BESIDE: usize = 64 << 10;
+const ZERO_BYTES_BESIDE: [usize; 2] = [64 << 10, 256 << 10];
 /// Segments kept open: the current one, the next one, and those being read.
 const MAX_OPEN: usize = 4;
 /// Ending of a file that is no segment, or not yet: its bytes mean nothing.
@@ -139,32 +140,33 @@ impl FileLog {
         &self,
         path: &Path,
         bytes: u64,
-        piece: usize,
-        pace: &mut dyn FnMut(u64),
+        most: usize,
+        pace: &mut dyn FnMut(u64) -> u64,
     ) -> io::Result<()> {
         let file = match self.reuse(path, bytes)? {
             Some(file) => file,
             None => File::create(path)?,
         };
         let (file, _) = direct_or(path, file)?;
-        let zeroes = LogBuffer::new(piece.min(bytes as usize));
+        let zeroes = LogBuffer::new(most.min(bytes as usize));
+        let least = ZERO_BYTES_BESIDE[0] as u64;
         let mut at = 0;
         while at < bytes {
-            pace(at);
-            let piece = (bytes - at).min(zeroes.len() as u64) as usize;
+            let piece = pace(at).max(least) / least * least;
+            let piece = piece.min(bytes - at).min(zeroes.len() as u64) as usize;
             file.write_all_at(&zeroes[..piece], at)?;
             at += piece as u64;
         }
         file.sync_all()
     }
 
-    /// Makes a segment out of pieces of `piece` bytes.
+    /// Makes a segment out of pieces of at most `most` bytes.
     fn make(
         &self,
         segment: u64,
         bytes: u64,
-        piece: usize,
-        pace: &mut dyn FnMut(u64),
+        most: usize,
+        pace: &mut dyn FnMut(u64) -> u64,
     ) -> io::Result<()> {
         assert_whole_pages(0, bytes as usize);
         let path = self.path(segment);
@@ -172,7 +174,7 @@ impl FileLog {
             return Err(exists(segment));
         }
         let unfinished = path.with_extension(UNFINISHED);
-        let filled = self.fill(&unfinished, bytes, piece, pace);
+        let filled = self.fill(&unfinished, bytes, most, pace);
         if let Err(error) = filled.and_then(|()| fs::rename(&unfinished, &path)) {
             // A full device needs the room back.
             let _ = fs::remove_file(&unfinished);
@@ -205,11 +207,16 @@ impl LogStorage for FileLog {
     }
 
     fn create(&self, segment: u64, bytes: u64) -> io::Result<()> {
-        self.make(segment, bytes, ZERO_BYTES, &mut |_| {})
+        self.make(segment, bytes, ZERO_BYTES, &mut |_| u64::MAX)
     }
 
-    fn create_beside(&self, segment: u64, bytes: u64, pace: &mut dyn FnMut(u64)) -> io::Result<()> {
-        self.make(segment, bytes, ZERO_BYTES_BESIDE, pace)
+    fn create_beside(
+        &self,
+        segment: u64,
+        bytes: u64,
+        pace: &mut dyn FnMut(u64) -> u64,
+    ) -> io::Result<()> {
+        self.make(segment, bytes, ZERO_BYTES_BESIDE[1], pace)
     }
 
     fn remove(&self, segment: u64) -> io::Result<()> {
