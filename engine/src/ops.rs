@@ -21,6 +21,7 @@ use crate::{
     },
 };
 use std::{
+    cell::Cell,
     future::Future,
     sync::Arc,
     time::{Duration, Instant},
@@ -128,21 +129,22 @@ fn check_value(value: &[u8]) -> Result<()> {
 /// How long an auto operation waits for a transaction that changed the record and has not ended.
 const CONFLICT_WAIT: Duration = Duration::from_secs(1);
 
-/// How long somebody has been in the way of an auto operation.
+/// How long somebody has been in the way of an auto operation, in all attempts.
 #[derive(Default)]
 struct Patience {
-    since: Option<Instant>,
-    turn: u32,
+    since: Cell<Option<Instant>>,
+    turn: Cell<u32>,
 }
 
 impl Patience {
     /// Waits a moment after a conflict; false: for too long already.
-    async fn wait<R: Resolve>(&mut self, session: &R) -> bool {
-        if self.since.get_or_insert_with(Instant::now).elapsed() > CONFLICT_WAIT {
+    async fn wait<R: Resolve>(&self, session: &R) -> bool {
+        let since = self.since.get().unwrap_or_else(Instant::now);
+        self.since.set(Some(since));
+        if since.elapsed() > CONFLICT_WAIT {
             return false;
         }
-        session.pause(self.turn).await;
-        self.turn += 1;
+        session.pause(self.turn.replace(self.turn.get() + 1)).await;
         true
     }
 }
@@ -151,9 +153,9 @@ impl Patience {
 /// its snapshot needs were kept.
 async fn persist<R: Resolve, T>(
     session: &R,
+    patience: &Patience,
     mut operation: impl AsyncFnMut() -> Result<T>,
 ) -> Result<T> {
-    let mut patience = Patience::default();
     loop {
         match operation().await {
             Err(Error::Conflict(_) | Error::SnapshotTooOld(_)) if patience.wait(session).await => {}
@@ -186,8 +188,9 @@ pub(crate) async fn write<R: Resolve>(
     check_key(key)?;
     if !fits_inline(key.len(), value.len()) {
         check_value(value)?;
-        return auto_txn(session, async |txn| {
-            write_large_in(session, txn, tree, key, value, mode, true).await
+        let patience = Patience::default();
+        return auto_txn(session, &patience, async |txn| {
+            write_large_in(session, txn, tree, key, value, mode, Some(&patience)).await
         })
         .await;
     }
@@ -196,8 +199,10 @@ pub(crate) async fn write<R: Resolve>(
         Auto::Done(existed, ticket) => Ok((existed, ticket)),
         // The value before is large.
         Auto::NeedsTransaction => {
-            auto_txn(session, async |txn| write_in(session, txn, tree, key, value, mode).await)
-                .await
+            auto_txn(session, &Patience::default(), async |txn| {
+                write_in(session, txn, tree, key, value, mode).await
+            })
+            .await
         }
     }
 }
@@ -221,7 +226,7 @@ async fn auto_record<R: Resolve>(
 ) -> Result<Auto> {
     let (core, cx) = (session.core(), session.cx());
     let mut author = AutoAuthor::new(core, tree, key, session.take_before());
-    let mut patience = Patience::default();
+    let patience = Patience::default();
     let outcome = loop {
         let outcome = run(session, |restarts| {
             tree.tree.write_step(cx, key, value, mode, &mut author, restarts)
@@ -259,7 +264,10 @@ pub(crate) async fn remove<R: Resolve>(
             Ok((existed, ticket))
         }
         Auto::NeedsTransaction => {
-            auto_txn(session, async |txn| remove_in(session, txn, tree, key).await).await
+            auto_txn(session, &Patience::default(), async |txn| {
+                remove_in(session, txn, tree, key).await
+            })
+            .await
         }
     }
 }
@@ -276,7 +284,7 @@ pub(crate) async fn modify<R: Resolve>(
     check_key(key)?;
     let (core, cx) = (session.core(), session.cx());
     let mut author = AutoAuthor::new(core, &tree.open, key, session.take_before());
-    let modified = persist(session, async || {
+    let modified = persist(session, &Patience::default(), async || {
         run(session, |restarts| {
             tree.open.tree.modify_step(cx, key, buffer, change, &mut author, restarts)
         })
@@ -290,8 +298,10 @@ pub(crate) async fn modify<R: Resolve>(
         Ok(Ok(found)) => Ok((found, auto_ticket(session, done))),
         Err(error) if !large => Err(error),
         Ok(Err(_)) | Err(_) => {
-            auto_txn(session, async |txn| modify_in(session, txn, tree, key, buffer, change).await)
-                .await
+            auto_txn(session, &Patience::default(), async |txn| {
+                modify_in(session, txn, tree, key, buffer, change).await
+            })
+            .await
         }
     }
 }
@@ -299,9 +309,10 @@ pub(crate) async fn modify<R: Resolve>(
 /// Runs an operation in a transaction of its own, again while it meets conflicts.
 async fn auto_txn<R: Resolve, T>(
     session: &R,
+    patience: &Patience,
     mut operation: impl AsyncFnMut(&mut Txn) -> Result<T>,
 ) -> Result<(T, Ticket)> {
-    persist(session, async || {
+    persist(session, patience, async || {
         let mut txn = Begun::new(session, TxnOptions::default())?;
         let outcome = operation(txn.txn()).await;
         match outcome {
@@ -527,7 +538,7 @@ pub(crate) async fn write_on<R: Resolve>(
         Ok(Once::Begun(Some(orphaned))) => orphaned,
         Ok(Once::Begun(None)) => {
             check_value(value)?;
-            return write_large_in(session, txn, tree, key, value, mode, false).await;
+            return write_large_in(session, txn, tree, key, value, mode, None).await;
         }
         Err(stop) => {
             let (mark, value) = (txn.savepoint(), Value::Inline(value));
@@ -736,11 +747,11 @@ pub(crate) async fn modify_on<R: Resolve>(
     }
     change(buffer);
     let value = std::mem::take(buffer);
-    write_large_in(session, txn, tree, key, &value, Mode::Update, false).await
+    write_large_in(session, txn, tree, key, &value, Mode::Update, None).await
 }
 
 /// Writes a record whose value does not fit a leaf. `alone`: nothing else belongs to the transaction, and
-/// the value does not depend on anything that it has read.
+/// the value does not depend on anything that it has read; how long it has waited for others.
 async fn write_large_in<R: Resolve>(
     session: &R,
     txn: &mut Txn,
@@ -748,7 +759,7 @@ async fn write_large_in<R: Resolve>(
     key: &[u8],
     value: &[u8],
     mode: Mode,
-    alone: bool,
+    alone: Option<&Patience>,
 ) -> Result<bool> {
     let mark = txn.savepoint();
     let write =
@@ -766,13 +777,13 @@ async fn large_record_in<R: Resolve>(
     key: &[u8],
     value: Value<'_>,
     mode: Mode,
-    alone: bool,
+    alone: Option<&Patience>,
 ) -> Result<Written> {
-    let mut patience = Patience::default();
     loop {
         match record_in(session, txn, tree, key, value, mode).await {
             Err(Error::Conflict(_) | Error::SnapshotTooOld(_))
-                if alone && patience.wait(session).await =>
+                if let Some(patience) = alone
+                    && patience.wait(session).await =>
             {
                 txn.must_abort = None;
                 txn.renew_snapshot(session.core());
@@ -789,7 +800,7 @@ async fn write_large_steps<R: Resolve>(
     key: &[u8],
     value: &[u8],
     mut mode: Mode,
-    alone: bool,
+    alone: Option<&Patience>,
 ) -> Result<bool> {
     let mut known = None;
     // Before writing gigabytes for nothing.
@@ -813,7 +824,7 @@ async fn write_large_steps<R: Resolve>(
     let large = LargeValue { id: store.next_id(), len: value.len() as u64 };
     txn.start_writing(session.core(), &tree.open);
     write_chunks(session, txn, store, large, value).await?;
-    let (new, alone) = (Value::Large(large), alone && known.is_none());
+    let (new, alone) = (Value::Large(large), alone.filter(|_| known.is_none()));
     let written = large_record_in(session, txn, &tree.open, key, new, mode, alone).await?;
     if !written.existed && mode == Mode::Update {
         // It was removed meanwhile, within what this transaction may see: the chunks are for nobody.
@@ -916,7 +927,7 @@ pub(crate) async fn get<R: Resolve>(
         Some(Found::Inline) => Ok(true),
         // Its chunks stay only as long as a snapshot sees them.
         Some(Found::Large(_)) => {
-            persist(session, async || {
+            persist(session, &Patience::default(), async || {
                 value.truncate(start);
                 let txn = Begun::new(session, READ)?;
                 get_in(session, txn.get(), tree, key, value).await

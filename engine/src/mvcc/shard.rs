@@ -66,10 +66,8 @@ struct Rest {
 /// lines which are in no cache.
 #[derive(Debug, Default)]
 struct Far {
-    /// A bit for the hash of each chain in the table, and of some that were there.
+    /// A bit for the hash of each chain in the table, and of some that were there since it was empty.
     filter: u64,
-    /// Number of chains in the table.
-    chains: u32,
     /// Passes have something to look at.
     queued: bool,
 }
@@ -85,13 +83,11 @@ impl Far {
     }
 
     fn added(&mut self, hash: u64) {
-        self.chains += 1;
         self.filter |= Far::bit(hash);
     }
 
-    fn removed(&mut self) {
-        self.chains -= 1;
-        if self.chains == 0 {
+    fn removed(&mut self, table: &HashTable<Place>) {
+        if table.is_empty() {
             self.filter = 0;
         }
     }
@@ -116,8 +112,9 @@ impl Found<'_> {
         let chain = match self {
             Found::Near(chain) => chain.take(),
             Found::Far(entry, far) => {
-                far.removed();
-                entry.remove().0.chain
+                let (place, rest) = entry.remove();
+                far.removed(rest.into_table());
+                place.chain
             }
         };
         chain.expect("it was found")
@@ -336,13 +333,8 @@ impl Shard {
         };
         near.iter_mut().for_each(|place| _ = is_gone(&mut place.chain));
         if let Some(rest) = rest {
-            rest.table.retain(|place| {
-                let gone = is_gone(&mut place.chain);
-                if gone {
-                    far.removed();
-                }
-                !gone
-            });
+            rest.table.retain(|place| !is_gone(&mut place.chain));
+            far.removed(&rest.table);
         }
         dropped
     }
