@@ -20,7 +20,8 @@ pub struct TpccFlags {
     #[arg(long, value_enum, default_value_t = Mix::Standard)]
     pub mix: Mix,
 
-    /// Every worker stays at one warehouse. Default: each transaction is at any of them.
+    /// Every worker stays at one warehouse, the workers of one thread at as few as possible. Default:
+    /// each transaction is at any of them.
     #[arg(long)]
     pub affinity: bool,
 

@@ -318,7 +318,7 @@ impl<S: Store> Session<'_, S> {
             tables,
             warehouses: flags.warehouses,
             mix: flags.mix,
-            affinity: flags.affinity,
+            homes_of: flags.affinity.then_some(run.crew().workers()),
             constants: Constants::of_run(meta.last_name_constant, &mut rng),
             seed: run.seed,
             deliveries: Tpcc::<S::Table>::queues(flags.warehouses),

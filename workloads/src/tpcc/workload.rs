@@ -73,8 +73,9 @@ pub struct Tpcc<'a, T> {
     pub warehouses: u16,
     /// Which transactions.
     pub mix: Mix,
-    /// Every worker stays at one warehouse; otherwise each transaction is at any of them.
-    pub affinity: bool,
+    /// Each of so many workers stays at one warehouse, its home; otherwise each transaction is at any of
+    /// them.
+    pub homes_of: Option<usize>,
     /// Constants of NURand.
     pub constants: Constants,
     /// Where randomness comes from.
@@ -90,6 +91,7 @@ pub struct Terminal {
     rng: Rng,
     deck: Deck,
     number: u16,
+    home: Option<u16>,
     /// Payments so far, to tell rows of HISTORY apart.
     payments: u16,
     customers: Vec<u16>,
@@ -104,6 +106,7 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Tpcc<'_, T> {
             rng: Rng::new(self.seed, FIRST_RUN_STREAM + number as u64),
             deck: Deck::new(self.mix),
             number: number as u16,
+            home: self.homes_of.map(|workers| home_of(number, workers, self.warehouses)),
             payments: 0,
             customers: Vec::with_capacity(256),
             items: Vec::with_capacity(512),
@@ -113,10 +116,8 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Tpcc<'_, T> {
     #[inline]
     async fn step(&self, terminal: &mut Terminal, client: &C) -> Result<Done, Failure> {
         let (kind, which) = terminal.deck.next(&mut terminal.rng);
-        let w = match self.affinity {
-            true => (u64::from(terminal.number) % u64::from(self.warehouses) + 1) as u16,
-            false => between(&mut terminal.rng, 1, self.warehouses.into()) as u16,
-        };
+        let anywhere = || between(&mut terminal.rng, 1, self.warehouses.into()) as u16;
+        let w = terminal.home.unwrap_or_else(anywhere);
         let inputs = Inputs { constants: self.constants, warehouses: self.warehouses };
         let request = inputs.draw(&mut terminal.rng, which, w);
         terminal.payments = terminal.payments.wrapping_add(1);
@@ -238,8 +239,34 @@ impl<T: Sync> Tpcc<'_, T> {
     }
 }
 
+/// The warehouse at which worker `number` of `workers` stays. Those of one thread have neighbouring
+/// numbers, and warehouses of their own as far as there are enough: others change the rows there as seldom
+/// as can be.
+fn home_of(number: usize, workers: usize, warehouses: u16) -> u16 {
+    1 + (number * usize::from(warehouses) / workers) as u16
+}
+
 /// Microseconds since 1970.
 pub fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.map_or(1, |since| since.as_micros() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::home_of;
+
+    #[test]
+    fn homes_are_shared_by_neighbours_and_all_warehouses_are_homes_of_about_as_many() {
+        for (workers, warehouses) in [(1, 1), (1, 5), (2, 5), (128, 5), (7, 7), (16, 3)] {
+            let homes: Vec<_> = (0..workers).map(|i| home_of(i, workers, warehouses)).collect();
+            assert!(homes.is_sorted(), "{homes:?}");
+            let least = workers / usize::from(warehouses);
+            for w in 1..=warehouses {
+                let of_it = homes.iter().filter(|home| **home == w).count();
+                assert!((least..=least + 1).contains(&of_it), "{of_it} workers at {w}: {homes:?}");
+            }
+            assert!(homes.iter().all(|home| (1..=warehouses).contains(home)), "{homes:?}");
+        }
+    }
 }
