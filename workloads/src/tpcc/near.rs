@@ -10,7 +10,7 @@ use super::delivery::oldest_order;
 use super::payment::find_customer;
 use super::request::{Delivery, NewOrder, Payment, Request};
 use super::rows::order;
-use super::schema::{DISTRICTS, Key, LINES, Table, Tables};
+use super::schema::{DISTRICTS, Key, LAST_ORDER, LINES, Table, Tables};
 use super::workload::Halt;
 use crate::driver::store::Txn;
 
@@ -37,11 +37,14 @@ async fn new_order<X: Txn>(
     tables: &Tables<X::Table>,
     request: &NewOrder,
 ) -> Result<(), Halt> {
-    let lines = request.lines();
-    txn.prefetch(tables.get(Table::Item), &request.item_keys()[..lines.len()]).await?;
-    txn.prefetch(tables.get(Table::Stock), &request.stock_keys()[..lines.len()]).await?;
+    let lines = request.lines().len();
+    txn.prefetch(tables.get(Table::Item), &request.item_keys()[..lines]).await?;
+    txn.prefetch(tables.get(Table::Stock), &request.stock_keys()[..lines]).await?;
     let key = Key::customer(request.w, request.d, request.c);
-    txn.read(tables.get(Table::Customer), &key, |_| ()).await?;
+    txn.prefetch(tables.get(Table::Customer), &[key]).await?;
+    // Where the order goes into the index: in front of the newest one of the customer.
+    let key = Key::order_customer(request.w, request.d, request.c, LAST_ORDER);
+    txn.prefetch(tables.get(Table::OrderCustomer), &[key]).await?;
     Ok(())
 }
 
