@@ -20,7 +20,7 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
-use wattle_benches::{argument, median, text};
+use wattle_benches::{NEAR_NS, argument, line_ns, median, text};
 use wattle_buffer::io::probe::{ProbeOptions, probe};
 use wattle_workloads::{key::fnv1a, rng::Rng};
 
@@ -96,24 +96,46 @@ fn in_memory(rounds: usize, seconds: usize, dir: &Path) {
     let mut look_ups = Vec::new();
     let mut speeds = vec![Vec::new(); cases.len()];
     let mut ratios = speeds.clone();
+    // Those while the cores were near each other.
+    let (mut lines, mut near) = (Vec::new(), ratios.clone());
     for round in 0..rounds {
         for (case, (_, flags, _)) in cases.iter().enumerate() {
             // The machine of the moment: before and after the run.
-            let before = calibrate(&map, 2 * round);
+            let before = (calibrate(&map, 2 * round), line_ns());
             let flags = format!(
                 "--warehouses {warehouses} --pool 2GiB --duration {seconds}s {flags}{others}"
             );
             let speed = Run::of(&flags, dir).speed();
-            let now = (before + calibrate(&map, 2 * round + 1)) / 2.0;
+            let line = before.1.max(line_ns());
+            let now = (before.0 + calibrate(&map, 2 * round + 1)) / 2.0;
             look_ups.push(now);
             speeds[case].push(speed);
             ratios[case].push(speed / now);
+            lines.push(line);
+            if line < NEAR_NS {
+                near[case].push(speed / now);
+            }
         }
     }
-    println!("BTreeMap             {:9.0} look-ups/s", median(look_ups));
-    for ((name, _, bar), (speed, ratio)) in cases.iter().zip(speeds.into_iter().zip(ratios)) {
-        let (speed, ratio) = (median(speed), median(ratio));
-        println!("{name:20} {speed:9.0} transactions/s = {ratio:.4} of a look-up each (bar {bar})");
+    lines.sort_by(f64::total_cmp);
+    println!(
+        "BTreeMap             {:9.0} look-ups/s; a cache line takes {:.0} to {:.0} ns from core to core, \
+         median {:.0}",
+        median(look_ups),
+        lines[0],
+        lines[lines.len() - 1],
+        median(lines.clone()),
+    );
+    for (case, (name, _, bar)) in cases.iter().enumerate() {
+        let (speed, ratio) = (median(speeds[case].clone()), median(ratios[case].clone()));
+        print!("{name:20} {speed:9.0} transactions/s = {ratio:.4} of a look-up each (bar {bar})");
+        match near[case].len() {
+            0 => println!(),
+            runs => {
+                let ratio = median(near[case].clone());
+                println!("; {ratio:.4} in {runs} runs with less than {NEAR_NS} ns");
+            }
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
+    fmt,
     hint::black_box,
     io::{Seek, Write},
     path::{Path, PathBuf},
@@ -12,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 use wattle::{Durability, Engine, Error, Options, Session, Ticket, Tree, TxnOptions};
-use wattle_benches::{argument, median, text};
+use wattle_benches::{NEAR_NS, argument, line_ns, median, text};
 use wattle_workloads::{key::fnv1a, rng::Rng, zipf::Zipfian};
 
 const VALUE: usize = 120;
@@ -229,6 +230,40 @@ fn on_two_threads(run: impl Fn(usize) -> f64 + Sync) -> f64 {
     })
 }
 
+/// What two threads do, against one in the same round.
+#[derive(Default)]
+struct Twice {
+    ratios: Vec<f64>,
+    /// Those while the cores were near each other.
+    near: Vec<f64>,
+}
+
+impl Twice {
+    fn add(&mut self, one: f64, two: impl FnOnce() -> f64) {
+        let before = line_ns();
+        let ratio = two() / one;
+        self.ratios.push(ratio);
+        if before.max(line_ns()) < NEAR_NS {
+            self.near.push(ratio);
+        }
+    }
+}
+
+impl fmt::Display for Twice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "2 threads {:.2} x (bar 1.7)", median(self.ratios.clone()))?;
+        if !self.near.is_empty() {
+            let (near, all) = (self.near.len(), self.ratios.len());
+            let ratio = median(self.near.clone());
+            write!(
+                f,
+                ", {ratio:.2} x in {near} of {all} rounds with lines of less than {NEAR_NS} ns"
+            )?;
+        }
+        Ok(())
+    }
+}
+
 /// Share of changed bytes and padding: log bytes without images for each transaction.
 fn log_bytes(store: &Store, run: impl FnOnce()) -> f64 {
     let before = store.engine.stats();
@@ -243,7 +278,8 @@ fn bench_updates(dir: &Path, records: u64, rounds: usize) {
     let off = Store::new(dir, records, Options::default().log(false));
     let on = Store::new(dir, records, Options::default());
     for in_transactions in [false, true] {
-        let mut rates = [vec![], vec![], vec![], vec![]];
+        let mut rates = [vec![], vec![]];
+        let (mut two_off, mut two) = (Twice::default(), Twice::default());
         let mut bytes = Vec::new();
         for round in 0..rounds {
             let numbers =
@@ -252,22 +288,19 @@ fn bench_updates(dir: &Path, records: u64, rounds: usize) {
             bytes.push(log_bytes(&on, || {
                 rates[1].push(updates(&on, &numbers[0], round, in_transactions));
             }));
-            rates[2].push(on_two_threads(|t| updates(&off, &numbers[t], round, in_transactions)));
-            rates[3].push(on_two_threads(|t| updates(&on, &numbers[t], round, in_transactions)));
+            let one = rates.each_ref().map(|rates| rates[round]);
+            let run = |store, t: usize| updates(store, &numbers[t], round, in_transactions);
+            two_off.add(one[0], || on_two_threads(|t| run(&off, t)));
+            two.add(one[1], || on_two_threads(|t| run(&on, t)));
         }
-        let [off, on, off2, on2] = rates.map(median);
+        let [off, on] = rates.map(median);
         println!(
             "durable updates, {}: log off {:.3} M/s | sync, {WINDOW} in flight {:.3} M/s = {:.2} (bar 0.60) \
-             | 2 threads off {:.3} = {:.2} x, sync {:.3} = {:.2} x (bar 1.7) | log {:.0} B each without \
-             images (bar {:.0})",
+             | off: {two_off} | sync: {two} | log {:.0} B each without images (bar {:.0})",
             if in_transactions { "transactions" } else { "auto-committed" },
             off / 1e6,
             on / 1e6,
             on / off,
-            off2 / 1e6,
-            off2 / off,
-            on2 / 1e6,
-            on2 / on,
             median(bytes),
             2.5 * VALUE as f64 + 100.0,
         );
@@ -277,7 +310,7 @@ fn bench_updates(dir: &Path, records: u64, rounds: usize) {
 fn bench_mixed(dir: &Path, records: u64, rounds: usize) {
     let off = Store::new(dir, records, Options::default().log(false));
     let group = Store::new(dir, records, Options::default().durability(Durability::Group));
-    let mut rates = [vec![], vec![], vec![]];
+    let (mut rates, mut two) = ([vec![], vec![]], Twice::default());
     let (mut tails, mut best, mut device) = (vec![], vec![], [vec![], vec![], vec![]]);
     for round in 0..rounds {
         let numbers =
@@ -291,20 +324,17 @@ fn bench_mixed(dir: &Path, records: u64, rounds: usize) {
         for (all, now) in device.iter_mut().zip(device_syncs(dir)) {
             all.push(now);
         }
-        rates[2].push(on_two_threads(|t| mixed(&group, &numbers[t], round).0));
+        two.add(rate, || on_two_threads(|t| mixed(&group, &numbers[t], round).0));
     }
-    let [off, group, two] = rates.map(median);
+    let [off, group] = rates.map(median);
     let (tail, device) = (median(tails), device.map(median));
     println!(
-        "YCSB A, Zipfian 0.99: log off {:.3} M/s | group {:.3} M/s = {:.2} (bar 0.55) | 2 threads {:.3} = \
-         {:.2} x (bar 1.7) | commit p99.9 {tail:.0} us = {:.1} x the device's sync of {:.0} us (bar 5), which \
+        "YCSB A, Zipfian 0.99: log off {:.3} M/s | group {:.3} M/s = {:.2} (bar 0.55) | {two} | commit p99.9 {tail:.0} us = {:.1} x the device's sync of {:.0} us (bar 5), which \
          takes {:.0} us, p99.9 {:.0} us, where the file does not grow, as in the log; a thread that only \
          waits, writes and syncs beside a busy one gives p99.9 {:.0} us",
         off / 1e6,
         group / 1e6,
         group / off,
-        two / 1e6,
-        two / group,
         tail / device[0],
         device[0],
         device[1],

@@ -1,4 +1,9 @@
-//! What the benchmarks share: arguments of the form `name=value`, and medians.
+//! What the benchmarks share: arguments of the form `name=value`, medians, and how far apart cores are.
+
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::Instant,
+};
 
 /// The text of argument `name=..`, or a default.
 pub fn text(name: &str, default: &str) -> String {
@@ -24,4 +29,31 @@ pub fn argument(name: &str, default: usize) -> usize {
 pub fn median(mut numbers: Vec<f64>) -> f64 {
     numbers.sort_by(f64::total_cmp);
     numbers[numbers.len() / 2]
+}
+
+/// Times that a line goes to and fro in one measurement, a few milliseconds.
+const TURNS: u32 = 20_000;
+/// Cores of one cache give each other a line within so many nanoseconds.
+pub const NEAR_NS: f64 = 100.0;
+
+/// Nanoseconds until another core sees what this one has written: a cache line goes from one thread to
+/// another. Where the processors are those of a virtual machine this may change from second to second. Two
+/// threads that change the same data cannot be faster than that.
+pub fn line_ns() -> f64 {
+    let turn = AtomicU32::new(0);
+    let play = |first: u32| {
+        for number in (first..2 * TURNS).step_by(2) {
+            while turn.load(Ordering::Acquire) != number {
+                std::hint::spin_loop();
+            }
+            turn.store(number + 1, Ordering::Release);
+        }
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| play(1));
+        // The other one runs from here on.
+        let start = Instant::now();
+        play(0);
+        start.elapsed().as_nanos() as f64 / f64::from(2 * TURNS)
+    })
 }
