@@ -8,6 +8,7 @@
 //! Written by the flusher, read by [`crate::LogReader`]; both use the functions of this file.
 
 use crate::record::{u16_at, u32_at, u64_at};
+use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
 use wattle_buffer::PAGE_SIZE;
 
 /// What a device writes as a whole or not at all.
@@ -74,7 +75,7 @@ impl BlockHeader {
         header.fill(0);
         for (sector, at) in rest[..masked].chunks_mut(SECTOR).zip((TABLE_AT..).step_by(4)) {
             mask(sector);
-            header[at..at + 4].copy_from_slice(&crc32c::crc32c(sector).to_le_bytes());
+            header[at..at + 4].copy_from_slice(&crc32_iscsi(sector).to_le_bytes());
         }
         header[0..4].copy_from_slice(&BLOCK_MAGIC);
         let page = (self.offset / BLOCK_ALIGN as u64) as u32;
@@ -128,7 +129,7 @@ pub(crate) fn open_payload(block: &mut [u8], payload_len: usize) -> Payload {
     let sectors = &mut rest[..payload_len.next_multiple_of(SECTOR)];
     let mut found = Payload::Whole;
     for (index, sector) in sectors.chunks_mut(SECTOR).enumerate() {
-        if crc32c::crc32c(sector) == u32_at(header, TABLE_AT + 4 * index) {
+        if crc32_iscsi(sector) == u32_at(header, TABLE_AT + 4 * index) {
             mask(sector);
         } else if is_zero(sector) {
             found = Payload::Torn;
@@ -210,14 +211,17 @@ fn mask(sector: &mut [u8]) {
 /// Stores the checksum of a sector at `at`, where it counts as zero.
 fn seal_crc(sector: &mut [u8], at: usize) {
     sector[at..at + 4].fill(0);
-    let crc = crc32c::crc32c(sector);
+    let crc = crc32_iscsi(sector);
     sector[at..at + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
 fn check_crc(sector: &[u8], at: usize) -> Result<(), String> {
     let stored = u32_at(sector, at);
-    let crc = crc32c::crc32c_append(crc32c::crc32c(&sector[..at]), &[0; 4]);
-    let crc = crc32c::crc32c_append(crc, &sector[at + 4..]);
+    let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
+    for part in [&sector[..at], &[0; 4], &sector[at + 4..]] {
+        digest.update(part);
+    }
+    let crc = digest.finalize() as u32;
     if crc == stored {
         return Ok(());
     }

@@ -192,7 +192,7 @@ fn run(device: &SimStorage, steps: &[Step]) -> Vec<String> {
         match *step {
             Step::Write(page) => format!("{:?}", write(device, page, version)),
             Step::Read(page) => {
-                format!("{:?}", read(device, page).map(|image| crc32c::crc32c(&image.0)))
+                format!("{:?}", read(device, page).map(|image| crc_fast::crc32_iscsi(&image.0)))
             }
             Step::Sync => format!("{:?}", Storage::sync(device)),
             Step::Reserve(pages) => format!("{:?}", device.reserve(pages)),
