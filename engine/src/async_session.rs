@@ -143,9 +143,11 @@ impl AsyncSession {
         self.shared.state.as_deref().expect("kept until the last clone is dropped")
     }
 
-    /// Lets the other tasks run after a while of operations that did not wait: reads are submitted, and
-    /// completed ones noticed, only between tasks.
-    async fn take_turn(&self) {
+    /// Lets the other tasks of the thread run after a while of operations that did not wait: reads are
+    /// submitted, and completed ones noticed, only between tasks. Each operation does so when it begins;
+    /// a task that does not wait for its commits may do so between its transactions, so that it does
+    /// not in the middle of one.
+    pub async fn take_turn(&self) {
         self.end_turn_after(TURN).await;
     }
 
@@ -200,8 +202,7 @@ impl AsyncSession {
     /// # Errors
     /// As there.
     pub async fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        self.take_turn().await;
-        let (_, ticket) = ops::write(self, tree, key, value, Mode::Insert).await?;
+        let ticket = self.insert_async(tree, key, value).await?;
         self.wait_ticket(ticket).await
     }
 
@@ -210,8 +211,7 @@ impl AsyncSession {
     /// # Errors
     /// As there.
     pub async fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        self.take_turn().await;
-        let (_, ticket) = ops::write(self, tree, key, value, Mode::Put).await?;
+        let ticket = self.put_async(tree, key, value).await?;
         self.wait_ticket(ticket).await
     }
 
@@ -220,8 +220,7 @@ impl AsyncSession {
     /// # Errors
     /// As there.
     pub async fn update(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.take_turn().await;
-        let (existed, ticket) = ops::write(self, tree, key, value, Mode::Update).await?;
+        let (existed, ticket) = self.update_async(tree, key, value).await?;
         self.wait_ticket(ticket).await.map(|()| existed)
     }
 
@@ -233,13 +232,9 @@ impl AsyncSession {
         &self,
         tree: &Tree,
         key: &[u8],
-        mut change: impl FnMut(&mut [u8]),
+        change: impl FnMut(&mut [u8]),
     ) -> Result<bool> {
-        self.take_turn().await;
-        let mut buffer = self.state().take_buffer();
-        let modified = ops::modify(self, tree, key, &mut buffer, &mut change).await;
-        self.state().give_buffer(buffer);
-        let (existed, ticket) = modified?;
+        let (existed, ticket) = self.modify_async(tree, key, change).await?;
         self.wait_ticket(ticket).await.map(|()| existed)
     }
 
@@ -248,9 +243,67 @@ impl AsyncSession {
     /// # Errors
     /// As there.
     pub async fn remove(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
-        self.take_turn().await;
-        let (existed, ticket) = ops::remove(self, tree, key).await?;
+        let (existed, ticket) = self.remove_async(tree, key).await?;
         self.wait_ticket(ticket).await.map(|()| existed)
+    }
+
+    /// As [`AsyncSession::insert`], without waiting for durability: the task goes on, and has as many
+    /// commits under way as it keeps tickets.
+    ///
+    /// # Errors
+    /// As [`AsyncSession::insert`].
+    pub async fn insert_async(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<Ticket> {
+        self.take_turn().await;
+        ops::write(self, tree, key, value, Mode::Insert).await.map(|(_, ticket)| ticket)
+    }
+
+    /// As [`AsyncSession::put`], without waiting for durability.
+    ///
+    /// # Errors
+    /// As [`AsyncSession::insert`].
+    pub async fn put_async(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<Ticket> {
+        self.take_turn().await;
+        ops::write(self, tree, key, value, Mode::Put).await.map(|(_, ticket)| ticket)
+    }
+
+    /// As [`AsyncSession::update`], without waiting for durability.
+    ///
+    /// # Errors
+    /// As [`AsyncSession::insert`].
+    pub async fn update_async(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(bool, Ticket)> {
+        self.take_turn().await;
+        ops::write(self, tree, key, value, Mode::Update).await
+    }
+
+    /// As [`AsyncSession::modify`], without waiting for durability.
+    ///
+    /// # Errors
+    /// As [`AsyncSession::insert`].
+    pub async fn modify_async(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        mut change: impl FnMut(&mut [u8]),
+    ) -> Result<(bool, Ticket)> {
+        self.take_turn().await;
+        let mut buffer = self.state().take_buffer();
+        let modified = ops::modify(self, tree, key, &mut buffer, &mut change).await;
+        self.state().give_buffer(buffer);
+        modified
+    }
+
+    /// As [`AsyncSession::remove`], without waiting for durability.
+    ///
+    /// # Errors
+    /// As [`AsyncSession::insert`].
+    pub async fn remove_async(&self, tree: &Tree, key: &[u8]) -> Result<(bool, Ticket)> {
+        self.take_turn().await;
+        ops::remove(self, tree, key).await
     }
 
     /// As [`crate::Session::get`].

@@ -512,3 +512,72 @@ fn the_reads_of_one_multi_get_or_prefetch_are_under_way_at_once() {
     drop((session, tree));
     assert_verified(&engine);
 }
+
+/// A log of which every sync takes 20 ms: a task with tickets does not wait for each of them, sees what it
+/// has done, and finds all of it after a crash once the tickets said so.
+#[test]
+fn a_task_goes_on_while_its_commits_are_under_way() {
+    const SYNC: Duration = Duration::from_millis(20);
+    const KEYS: u32 = 200;
+    for durability in [Durability::Sync, Durability::Group] {
+        let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
+        let options = small_pool(512).durability(durability);
+        let engine = Device::sim(&device).open(options.clone()).expect("open");
+        let tree = engine.tree("t").expect("tree");
+        device.set_plan(FaultPlan::new(1).always(Op::LogSync, Fault::Latency(SYNC)));
+        let session = engine.async_session().expect("session");
+        let begun = std::time::Instant::now();
+        let waited = wattle::run(8, async {
+            let mut tickets = Vec::new();
+            for key in (0..KEYS).map(u32::to_be_bytes) {
+                tickets.push(session.insert_async(&tree, &key, b"0").await.expect("insert"));
+                tickets.push(session.put_async(&tree, &key, b"1").await.expect("put"));
+                let (existed, ticket) =
+                    session.update_async(&tree, &key, b"2").await.expect("update");
+                assert!(existed);
+                tickets.push(ticket);
+                let change = |value: &mut [u8]| value[0] += 1;
+                let (existed, ticket) =
+                    session.modify_async(&tree, &key, change).await.expect("modify");
+                assert!(existed);
+                tickets.push(ticket);
+                if key[3].is_multiple_of(2) {
+                    let removed = session.remove_async(&tree, &key).await.expect("remove");
+                    assert!(removed.0);
+                    tickets.push(removed.1);
+                }
+                let expected = (!key[3].is_multiple_of(2)).then(|| b"3".to_vec());
+                assert_eq!(session.get(&tree, &key).await.expect("get"), expected);
+                let again = session.insert_async(&tree, &key, b"x").await;
+                match expected {
+                    Some(_) => assert!(matches!(again, Err(Error::KeyExists))),
+                    None => tickets.push(again.expect("insert")),
+                }
+                session.take_turn().await;
+            }
+            let under_way = tickets.iter().filter(|ticket| !ticket.is_durable()).count();
+            for ticket in tickets {
+                let copy = ticket.clone();
+                session.wait(ticket).await.expect("durable");
+                assert!(copy.is_durable());
+            }
+            under_way
+        });
+        assert!(waited.expect("run") > 1, "nothing was under way");
+        let took = begun.elapsed();
+        assert!(took < SYNC * KEYS, "{took:?}: as if it had waited for each commit");
+        device.heal();
+        // What is durable now is all that there is.
+        let crashed = Arc::new(device.crash(7));
+        drop((session, tree, engine));
+        let engine = Device::sim(&crashed).open(options).expect("recover");
+        let tree = engine.tree("t").expect("tree");
+        let session = engine.session().expect("session");
+        for key in (0..KEYS).map(u32::to_be_bytes) {
+            let expected = if key[3].is_multiple_of(2) { b"x" } else { b"3" };
+            assert_eq!(session.get(&tree, &key).expect("get").as_deref(), Some(&expected[..]));
+        }
+        drop((session, tree));
+        assert_verified(&engine);
+    }
+}

@@ -13,8 +13,8 @@ use wattle_buffer::Pool;
 
 use crate::driver::alarm;
 use crate::driver::store::{
-    Access, Client, Counters, Direction, NonePending, Pending, Place, Stop, Store, StoreResult,
-    Turn, Txn, TxnResult,
+    Access, Client, Counters, Direction, Pending, Place, Stop, Store, StoreResult, Turn, Txn,
+    TxnResult,
 };
 
 /// An open engine.
@@ -24,8 +24,7 @@ pub struct EngineStore {
 }
 
 impl EngineStore {
-    /// The store that `engine` has open. `pipelined`: blocking clients go on before a commit is
-    /// durable.
+    /// The store that `engine` has open. `pipelined`: clients go on before a commit is durable.
     pub fn new(engine: Engine, pipelined: bool) -> Self {
         Self { engine, pipelined }
     }
@@ -57,8 +56,22 @@ impl Pending for Ticket {
         Ticket::is_durable(self)
     }
 
-    fn wait(self) -> StoreResult<()> {
+    async fn wait(self) -> StoreResult<()> {
         Ok(Ticket::wait(self)?)
+    }
+}
+
+/// The commit of a task, which awaits it.
+pub struct TaskCommit(Ticket);
+
+impl Pending for TaskCommit {
+    #[inline]
+    fn is_durable(&self) -> bool {
+        self.0.is_durable()
+    }
+
+    async fn wait(self) -> StoreResult<()> {
+        Ok(self.0.await?)
     }
 }
 
@@ -66,8 +79,22 @@ impl Pending for Ticket {
 /// awaited while other tasks of the thread read theirs.
 pub struct TaskClient {
     session: AsyncSession,
+    pipelined: bool,
+    pending: Cell<Option<Ticket>>,
     buffer: Cell<Vec<u8>>,
     pool: Arc<Pool>,
+}
+
+impl TaskClient {
+    /// Waits for a commit, or leaves that to whoever asks for it.
+    #[inline]
+    async fn settle(&self, ticket: Ticket) -> Result<(), Error> {
+        if self.pipelined {
+            self.pending.set(Some(ticket));
+            return Ok(());
+        }
+        ticket.await
+    }
 }
 
 /// A pool whose evictors are at work has fewer free frames than one of this many.
@@ -101,6 +128,8 @@ impl Store for EngineStore {
         let session = self.engine.async_session()?;
         let client = |_| TaskClient {
             session: session.clone(),
+            pipelined: self.pipelined,
+            pending: Cell::new(None),
             buffer: Cell::new(Vec::new()),
             pool: self.engine.pool().clone(),
         };
@@ -338,7 +367,7 @@ impl Txn for BlockingTxn<'_> {
 
 impl Client for TaskClient {
     type Table = Tree;
-    type Pending = NonePending;
+    type Pending = TaskCommit;
     type Txn<'a> = TaskTxn<'a>;
 
     #[inline]
@@ -346,8 +375,9 @@ impl Client for TaskClient {
         Ok(TaskTxn { txn: self.session.begin_with(options(access))?, client: self })
     }
 
-    fn take_pending(&self) -> Option<NonePending> {
-        None
+    #[inline]
+    fn take_pending(&self) -> Option<TaskCommit> {
+        self.pending.take().filter(|ticket| !ticket.is_durable()).map(TaskCommit)
     }
 
     #[inline]
@@ -366,17 +396,21 @@ impl Client for TaskClient {
 
     #[inline]
     async fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> StoreResult<()> {
-        Ok(self.session.insert(tree, key, value).await?)
+        let ticket = self.session.insert_async(tree, key, value).await?;
+        Ok(self.settle(ticket).await?)
     }
 
     #[inline]
     async fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> StoreResult<()> {
-        Ok(self.session.put(tree, key, value).await?)
+        let ticket = self.session.put_async(tree, key, value).await?;
+        Ok(self.settle(ticket).await?)
     }
 
     #[inline]
     async fn update(&self, tree: &Tree, key: &[u8], value: &[u8]) -> StoreResult<bool> {
-        Ok(self.session.update(tree, key, value).await?)
+        let (existed, ticket) = self.session.update_async(tree, key, value).await?;
+        self.settle(ticket).await?;
+        Ok(existed)
     }
 
     #[inline]
@@ -386,7 +420,9 @@ impl Client for TaskClient {
         key: &[u8],
         change: impl FnMut(&mut [u8]),
     ) -> StoreResult<bool> {
-        Ok(self.session.modify(tree, key, change).await?)
+        let (existed, ticket) = self.session.modify_async(tree, key, change).await?;
+        self.settle(ticket).await?;
+        Ok(existed)
     }
 
     async fn scan(
@@ -502,7 +538,10 @@ impl Txn for TaskTxn<'_> {
     async fn commit_in_turn(self, turn: &mut Option<Turn<'_>>) -> TxnResult<()> {
         let ticket = self.txn.commit_async().await.map_err(stop)?;
         *turn = None;
-        self.client.session.wait(ticket).await.map_err(stop)
+        self.client.settle(ticket).await.map_err(stop)?;
+        // The best moment: no transaction of this task is under way.
+        self.client.session.take_turn().await;
+        Ok(())
     }
 
     async fn abort(self) -> StoreResult<()> {

@@ -57,7 +57,7 @@ pub struct RunFlags {
     pub warmup: Duration,
 
     /// What a commit waits for: sync, until it is durable, each operation for itself; group, the
-    /// same, but a blocking worker goes on meanwhile and has many commits under way; none, nothing.
+    /// same, but a worker goes on meanwhile and has many commits under way; none, nothing.
     #[arg(long, value_enum, default_value_t = Durability::Sync, hide_possible_values = true)]
     pub durability: Durability,
 
@@ -199,7 +199,7 @@ impl RunFlags {
             })
     }
 
-    /// Blocking workers go on before a commit is durable.
+    /// Workers go on before a commit is durable.
     pub fn pipelined(&self) -> bool {
         self.durability == Durability::Group
     }

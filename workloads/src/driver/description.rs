@@ -15,7 +15,7 @@ pub fn write<S: Store>(store: &S, name: &str, description: &impl Serialize) -> S
     let text = serde_json::to_vec(description)?;
     let session = store.session()?;
     at_once(session.put(&table, KEY, &text))?;
-    session.take_pending().map_or(Ok(()), Pending::wait)
+    session.take_pending().map_or(Ok(()), |commit| at_once(commit.wait()))
 }
 
 /// The description in the table `name`, if there is one.

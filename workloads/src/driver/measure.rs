@@ -362,7 +362,7 @@ impl Records<'_> {
     }
 }
 
-/// Commits of one worker that may be under way at once.
+/// Commits of one thread that may be under way at once.
 const MAX_WAITING: usize = 4096;
 
 /// An operation whose commit is not durable yet.
@@ -373,11 +373,35 @@ struct Waiting<P> {
     start: Instant,
 }
 
-impl<P: Pending> Waiting<P> {
-    /// Blocks until the commit is durable, and records it.
-    fn wait(self, local: &RefCell<Records<'_>>) -> Result<(), Failure> {
-        self.commit.wait()?;
-        local.borrow_mut().record(self.began, self.kind, self.start.elapsed());
+/// What the workers of a thread share.
+pub struct Local<'a, P> {
+    records: RefCell<Records<'a>>,
+    /// Operations of all of them that are done but for the durability of their commits, in order: so
+    /// none waits for its own worker to notice that it is durable.
+    waiting: RefCell<VecDeque<Waiting<P>>>,
+}
+
+impl<P: Pending> Local<'_, P> {
+    /// Records the operations whose commits are durable by now.
+    #[inline]
+    fn look(&self, now: Instant) {
+        let mut waiting = self.waiting.borrow_mut();
+        while waiting.front().is_some_and(|first| first.commit.is_durable()) {
+            let first = waiting.pop_front().expect("looked at");
+            self.records.borrow_mut().record(first.began, first.kind, now - first.start);
+        }
+    }
+
+    /// Waits for the oldest commits, until so many are under way at most, and records them.
+    async fn wait_for_all_but(&self, most: usize) -> Result<(), Failure> {
+        let oldest = || {
+            let mut waiting = self.waiting.borrow_mut();
+            if waiting.len() > most { waiting.pop_front() } else { None }
+        };
+        while let Some(first) = oldest() {
+            first.commit.wait().await?;
+            self.records.borrow_mut().record(first.began, first.kind, first.start.elapsed());
+        }
         Ok(())
     }
 }
@@ -396,27 +420,26 @@ impl<W> Stream<'_, W> {
 }
 
 impl<'a, C: Client, W: Workload<C>> Job<C> for Stream<'a, W> {
-    type Local = RefCell<Records<'a>>;
+    type Local = Local<'a, C::Pending>;
 
     fn local(&self, thread: usize) -> Self::Local {
-        RefCell::new(Records {
+        let records = Records {
             recorder: Recorder::new(&self.slots[thread], self.plan.kinds.len()),
             followed: self.control.signal(),
-        })
+        };
+        Local { records: RefCell::new(records), waiting: RefCell::default() }
     }
 
     async fn work(&self, local: &Self::Local, worker: Worker, client: C) -> Result<(), Failure> {
         let mut state = self.workload.state(worker.number);
         // What is recorded belongs to the signal that the thread follows, so a worker starts with it.
-        let mut seen = local.borrow().followed;
+        let mut seen = local.records.borrow().followed;
         let mut left = self.quota(worker.number, seen.phase());
         let mut start = Instant::now();
-        // Operations that are done but for the durability of their commits, in order.
-        let mut waiting: VecDeque<Waiting<C::Pending>> = VecDeque::new();
         loop {
             let signal = self.control.signal();
             if signal != seen {
-                local.borrow_mut().follow(signal);
+                local.records.borrow_mut().follow(signal);
                 if signal.phase() != seen.phase() {
                     left = self.quota(worker.number, signal.phase());
                 }
@@ -424,28 +447,25 @@ impl<'a, C: Client, W: Workload<C>> Job<C> for Stream<'a, W> {
                 start = Instant::now();
             }
             if seen.phase() == Phase::Stop || left == 0 {
-                while let Some(first) = waiting.pop_front() {
-                    first.wait(local)?;
-                }
-                return Ok(());
+                return local.wait_for_all_but(0).await;
             }
             let done = self.workload.step(&mut state, &client).await?;
             let kind = done.kind;
             // The end of an operation is the start of the next: one look at the clock for each.
             let end = Instant::now();
-            local.borrow_mut().note(seen, done);
+            local.records.borrow_mut().note(seen, done);
             match client.take_pending() {
                 _ if done.rolled_back => {}
-                None => local.borrow_mut().record(seen, kind, end - start),
-                Some(commit) => waiting.push_back(Waiting { commit, began: seen, kind, start }),
+                None => local.records.borrow_mut().record(seen, kind, end - start),
+                Some(commit) => {
+                    let waiting = Waiting { commit, began: seen, kind, start };
+                    local.waiting.borrow_mut().push_back(waiting);
+                }
             }
-            while waiting.front().is_some_and(|first| first.commit.is_durable()) {
-                let first = waiting.pop_front().expect("looked at");
-                local.borrow_mut().record(first.began, first.kind, end - first.start);
-            }
+            local.look(end);
             start = end;
-            if waiting.len() >= MAX_WAITING {
-                waiting.pop_front().expect("not empty").wait(local)?;
+            if local.waiting.borrow().len() > MAX_WAITING {
+                local.wait_for_all_but(MAX_WAITING).await?;
                 start = Instant::now();
             }
             left -= u64::from(!done.rolled_back);
@@ -453,7 +473,7 @@ impl<'a, C: Client, W: Workload<C>> Job<C> for Stream<'a, W> {
     }
 
     fn finish(&self, local: Self::Local) {
-        let mut records = local.into_inner();
+        let mut records = local.records.into_inner();
         records.recorder.hand_over(records.followed.phase());
     }
 }

@@ -251,11 +251,12 @@ pub trait Txn {
 }
 
 /// A commit whose durability somebody waits for.
+#[allow(async_fn_in_trait, reason = "commits stay on their thread, so futures need not be Send")]
 pub trait Pending {
     /// Whether it is durable.
     fn is_durable(&self) -> bool;
-    /// Blocks until it is durable.
-    fn wait(self) -> StoreResult<()>;
+    /// Waits until it is durable: the task, or the thread of a blocking client.
+    async fn wait(self) -> StoreResult<()>;
 }
 
 /// Of a client whose calls return when they are durable, or need not be.
@@ -267,7 +268,7 @@ impl Pending for NonePending {
         match *self {}
     }
 
-    fn wait(self) -> StoreResult<()> {
+    async fn wait(self) -> StoreResult<()> {
         match self {}
     }
 }
