@@ -396,8 +396,8 @@ impl Client for TaskClient {
 
     #[inline]
     async fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> StoreResult<()> {
-        let ticket = self.session.insert_async(tree, key, value).await?;
-        Ok(self.settle(ticket).await?)
+        // As a blocking client does.
+        Ok(self.session.insert(tree, key, value).await?)
     }
 
     #[inline]

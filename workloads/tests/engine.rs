@@ -27,6 +27,7 @@ fn every_core_workload_runs_larger_than_memory_in_both_modes() {
     for (shape, crew) in [
         ("--fields 10", "--threads 2"),
         ("--fields 10", "--threads 2 --tasks 8"),
+        ("--fields 10", "--threads 2 --tasks 16 --durability group"),
         ("--value-size 700 --key-size 8", "--threads 3"),
     ] {
         let folder = tempfile::tempdir().unwrap();

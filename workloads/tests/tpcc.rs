@@ -424,7 +424,12 @@ fn the_engine_is_consistent_in_memory_larger_than_memory_and_after_a_crash() {
     assert_eq!(first["load"]["reused"], false);
     assert_eq!(first["check"]["conditions"].as_array().unwrap().len(), 14 + 13);
     // A fifth of the data fits.
-    for crew in ["--threads 2", "--threads 2 --tasks 16", "--threads 16 --durability group"] {
+    for crew in [
+        "--threads 2",
+        "--threads 2 --tasks 16",
+        "--threads 2 --tasks 16 --durability group",
+        "--threads 16 --durability group",
+    ] {
         let run = run(&format!("--pool 16MiB --operations 2000 {crew}"));
         assert_eq!(
             (&run["load"]["reused"], &run["run"]["operations"]),
@@ -433,7 +438,7 @@ fn the_engine_is_consistent_in_memory_larger_than_memory_and_after_a_crash() {
         assert!(run["buffer"]["faults"].as_u64() > Some(1000), "{run}");
     }
     // Nothing that was committed is lost or torn when the process is killed.
-    for flags in ["--threads 4 --durability group", "--threads 2 --tasks 8"] {
+    for flags in ["--threads 4 --durability group", "--threads 2 --tasks 8 --durability group"] {
         let long = format!("{ONE} --pool 16MiB --duration 60s --samples DIR/samples.csv {flags}");
         let mut child = wattle(&long, folder.path()).spawn().unwrap();
         let start = Instant::now();
