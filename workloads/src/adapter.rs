@@ -93,7 +93,11 @@ impl TaskClient {
             self.pending.set(Some(ticket));
             return Ok(());
         }
-        ticket.await
+        // Nothing to wait for: it is not this task's turn to let others run.
+        if ticket.is_durable() {
+            return Ok(());
+        }
+        self.session.wait(ticket).await
     }
 }
 
