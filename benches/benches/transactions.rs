@@ -330,8 +330,9 @@ fn bench_mixed(dir: &Path, records: u64, rounds: usize) {
     let (tail, device) = (median(tails), device.map(median));
     println!(
         "YCSB A, Zipfian 0.99: log off {:.3} M/s | group {:.3} M/s = {:.2} (bar 0.55) | {two} | \
-         commit p99.9 {tail:.0} us = {:.1} x the device's sync of {:.0} us (bar 5), which takes {:.0} us, p99.9 {:.0} us, where the file does not grow, as in the log; a thread that only \
-         waits, writes and syncs beside a busy one gives p99.9 {:.0} us",
+         commit p99.9 {tail:.0} us = {:.1} x the device's sync of {:.0} us (bar 5), which takes {:.0} us, \
+         p99.9 {:.0} us, where the file does not grow, as in the log; a thread that only waits, \
+         writes and syncs beside a busy one gives p99.9 {:.0} us",
         off / 1e6,
         group / 1e6,
         group / off,
