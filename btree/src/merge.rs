@@ -15,11 +15,13 @@ use crate::{
     tree::{Step, Stop, Tree},
 };
 use wattle_buffer::{
-    FrameId, FrameState, PAGE_SIZE, PageImage, PageMut, Pool, Swip, Target, page::header,
+    Exclusive, FrameId, FrameState, PAGE_SIZE, PageImage, PageMut, Pool, Swip, Target, page::header,
 };
 
 /// A node that uses fewer bytes than this is merged when a record leaves it.
 const UNDERFULL: usize = PAGE_SIZE * 4 / 10;
+/// Two nodes that use more bytes than this together stay two: one of them would soon be split again.
+const MERGED: usize = PAGE_SIZE * 8 / 10;
 /// Most neighbours of an X-merge (LeanStore's default).
 const X: usize = 5;
 /// X-merge leaves the X - 1 nodes at most this full, so that the next insert does not split again.
@@ -32,8 +34,8 @@ pub(crate) fn is_underfull(node: NodeView<'_>) -> bool {
 
 impl Tree {
     /// Merges the node of `level` that contains `key` with a neighbour, if it is underfull and the
-    /// two fit into one. Goes on with the parent when that gets underfull. Gives whether anything
-    /// was merged.
+    /// two fit into one. Goes on with the parent when that gets underfull, and with the node while it
+    /// is empty. Gives whether anything was merged.
     pub fn merge_step(&self, cx: &Context, key: &[u8], level: u8) -> Step<bool> {
         cx.check_room(true)?;
         let path = self.descend(key, level)?;
@@ -43,56 +45,112 @@ impl Tree {
         // Looked at under the latch, because a view needs bytes that stand still.
         let node = path.node.upgrade()?;
         let view = NodeView::from(node.bytes());
-        if !is_underfull(view) {
-            return Ok(false);
-        }
-        let insist = view.count() == 0;
+        let (underfull, insist, used) = (is_underfull(view), view.count() == 0, view.used_bytes());
         let node = node.downgrade();
         let parent_node = NodeRef::from(parent.page());
         let siblings = parent_node.count();
         if siblings == 0 {
             parent.validate()?;
-            // An only child: its parent merges first.
-            return self.merge_step(cx, key, level + 1);
+            // An only child gets siblings when its parent merges, which may not have been possible
+            // when it lost the others.
+            let merged = self.merge_step(cx, key, level + 1)?;
+            if merged && underfull {
+                self.merge_step(cx, key, level)?;
+            }
+            return Ok(merged);
         }
-        let left = if position < siblings { position } else { position - 1 };
-        let sibling_position = if position < siblings { position + 1 } else { position - 1 };
-        let sibling = match Swip(parent_node.swip(sibling_position)).target() {
-            Target::Hot(frame) => frame,
-            Target::Evicted(_) if insist => {
-                // Swizzling changes the parent's version: latch everything in the next run.
-                self.child(parent, sibling_position)?;
-                return Err(Stop::Restart);
-            }
-            Target::Evicted(_) => {
-                parent.validate()?;
-                return Ok(false);
-            }
-        };
-        let mut parent = parent.upgrade()?;
-        let node = node.upgrade()?;
-        let Some(sibling) = self.pool.try_exclusive(sibling) else {
-            return if insist { Err(Stop::Restart) } else { Ok(false) };
-        };
-        let (mut left_node, right_node) =
-            if left == position { (node, sibling) } else { (sibling, node) };
-        let mut image = PageImage::zeroed();
-        let mut separator = Vec::new();
-        NodeView::from(parent.bytes()).key_to(left, &mut separator);
-        let merged =
-            merge_into(left_node.bytes().into(), right_node.bytes().into(), &separator, &mut image);
-        if merged.is_err() {
+        if !underfull {
             return Ok(false);
         }
+        // Behind it first. Most neighbours are too full, which costs no latch to see.
+        let neighbours = [Some(position + 1).filter(|at| *at <= siblings), position.checked_sub(1)];
+        let fits = |at: &usize| match Swip(parent_node.swip(*at)).target() {
+            Target::Hot(frame) => {
+                let sibling = self.pool.try_shared(frame);
+                let fits = |node: NodeRef<'_>| used + node.used_bytes() <= MERGED;
+                sibling.is_some_and(|sibling| fits(sibling.page().into()))
+            }
+            Target::Evicted(_) => false,
+        };
+        let neighbours = neighbours.map(|at| at.filter(|at| insist || fits(at)));
+        let Some(first) = neighbours.into_iter().flatten().next() else {
+            parent.validate()?;
+            return Ok(false);
+        };
+        if let Target::Evicted(_) = Swip(parent_node.swip(first)).target() {
+            // Swizzling changes the parent's version: latch everything in the next run.
+            self.child(parent, first)?;
+            return Err(Stop::Restart);
+        }
+        let mut parent = parent.upgrade()?;
+        let node = node.upgrade()?;
+        let mut image = PageImage::zeroed();
+        for at in neighbours.into_iter().flatten() {
+            let parent_view = NodeView::from(parent.bytes());
+            let sibling = match Swip(parent_view.swip(at)).target() {
+                Target::Hot(frame) => self.pool.try_exclusive(frame),
+                // The second one is not worth a read.
+                Target::Evicted(_) => continue,
+            };
+            let Some(sibling) = sibling else {
+                if insist {
+                    return Err(Stop::Restart);
+                }
+                continue;
+            };
+            let left = position.min(at);
+            let mut separator = Vec::new();
+            parent_view.key_to(left, &mut separator);
+            let is_left = left == position;
+            let (left_node, right_node) =
+                if is_left { (&node, &sibling) } else { (&sibling, &node) };
+            let (left_view, right_view) = (left_node.bytes().into(), right_node.bytes().into());
+            // Longer fences, and a shorter prefix, may take more than there is.
+            if merge_into(left_view, right_view, &separator, &mut image).is_err() {
+                continue;
+            }
+            let (left_node, right_node) = if is_left { (node, sibling) } else { (sibling, node) };
+            let merged = self.merge_nodes(cx, &mut parent, left, left_node, right_node, &mut image);
+            let parent_view = NodeView::from(parent.bytes());
+            let (underfull, alone) = (is_underfull(parent_view), parent_view.count() == 0);
+            drop(parent);
+            if underfull {
+                match self.merge_step(cx, key, level + 1) {
+                    // The merge that was asked for is done; a parent that cannot follow now follows
+                    // with the next merge below it.
+                    Ok(_) => {}
+                    Err(Stop::Restart) if !alone => {}
+                    // Or at once, because its only child may never be merged again.
+                    Err(stop) => return Err(stop),
+                }
+            }
+            if merged == 0 {
+                self.merge_step(cx, key, level)?;
+            }
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Puts the image of two nodes in place of the left one, and frees the right one. Gives the
+    /// number of keys.
+    fn merge_nodes<'p>(
+        &'p self,
+        cx: &Context,
+        parent: &mut Exclusive<'p>,
+        left: usize,
+        mut left_node: Exclusive<'p>,
+        mut right_node: Exclusive<'p>,
+        image: &mut PageImage,
+    ) -> usize {
         NodeMut::new(&mut parent.page_mut()).remove_child(left);
         let hot = parent.header().hot_children() - 1;
         parent.header().set_hot_children(hot);
-        left_node.write_image(&mut image);
-        let mut right_node = right_node;
+        left_node.write_image(image);
         let freed = [right_node.header().page_id()];
         cx.log_group(&mut [
             (&mut left_node, Op::Image),
-            (&mut parent, Op::RemoveChild { position: left }),
+            (parent, Op::RemoveChild { position: left }),
             (&mut right_node, Op::Free { pages: &freed }),
         ]);
         let hints = (left_node.header().version_hint(), right_node.header().version_hint());
@@ -102,17 +160,7 @@ impl Tree {
         right_node.header().set_hot_children(0);
         self.pool.free_page(right_node);
         cx.worker.counters().merges.add(1);
-        let parent_underfull = is_underfull(parent.bytes().into());
-        drop((left_node, parent));
-        if parent_underfull {
-            match self.merge_step(cx, key, level + 1) {
-                // The merge that was asked for is done; a parent that cannot follow now follows
-                // with the next merge below it.
-                Ok(_) | Err(Stop::Restart) => {}
-                Err(stop) => return Err(stop),
-            }
-        }
-        Ok(true)
+        NodeView::from(left_node.bytes()).count()
     }
 
     /// A root with one child takes over the contents of the child.

@@ -292,3 +292,37 @@ fn asynchronous_transactions_dropped_anywhere_are_rolled_back() {
         engine.close().expect("close");
     }
 }
+
+/// Two leaves that would fill a page stay two; a leaf whose right neighbour is full goes into the left one.
+#[test]
+fn an_underfull_leaf_goes_into_the_neighbour_that_has_room_for_it() {
+    let engine = Device::memory().open(small_pool(96).log(false)).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    // Each leaf is full when the next one begins.
+    let mut starts = vec![0];
+    for i in 0..500u32 {
+        let splits = engine.stats().splits;
+        session.insert(&tree, &i.to_be_bytes(), &[1; 85]).expect("insert");
+        if engine.stats().splits > splits {
+            starts.push(i);
+        }
+    }
+    // Keeps so many per cent of the records of a leaf, the last ones.
+    let keep = |leaf: usize, percent: u32| {
+        let (start, end) = (starts[leaf], starts[leaf + 1]);
+        for i in start..end - (end - start) * percent / 100 {
+            assert!(session.remove(&tree, &i.to_be_bytes()).expect("remove"));
+        }
+    };
+    keep(3, 52);
+    keep(2, 33);
+    keep(5, 45);
+    assert_eq!(engine.stats().merges, 0);
+    keep(6, 20);
+    eventually("leaf 6 goes into leaf 5", || engine.stats().merges > 0);
+    // What was removed first was cleared away first.
+    assert_eq!(engine.stats().merges, 1, "leaves 2 and 3 stay two");
+    assert_eq!(engine.tree_stats().expect("sizes")[0].leaf_pages as usize, starts.len() - 1);
+    assert_verified(&engine);
+}
