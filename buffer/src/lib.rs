@@ -18,6 +18,7 @@ pub mod page;
 mod pool;
 mod racy;
 pub mod replacement;
+mod share;
 #[cfg(all(test, shuttle))]
 mod shuttle_tests;
 mod swip;
@@ -40,6 +41,7 @@ pub use latch::{Latch, Version};
 pub use page::{PAGE_SIZE, PageImage, PageKind, PageMut, PageRef, Restart};
 pub use pool::{MIN_FRAMES, MIN_POOL_BYTES, Pool, PoolOptions};
 pub use racy::prefetch_write;
+pub use share::{Owner, Returned, Share};
 pub use swip::{Swip, Target};
 pub use thread::ask_for_short_turns;
 pub use trace::{PageAccess, PageTrace, TraceSink, Way};

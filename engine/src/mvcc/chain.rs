@@ -16,9 +16,8 @@ use super::{
     state::{Status, TxnState},
     versions::{Changed, ConflictWith, WriteCheck},
 };
-use smallvec::SmallVec;
-use std::{cell::Cell, sync::Arc};
-use wattle_buffer::TreeId;
+use std::cell::Cell;
+use wattle_buffer::{Owner, Returned, Share, TreeId};
 
 /// A chain that is longer is pruned by whoever makes it so.
 pub(super) const PRUNE_ABOVE: usize = 8;
@@ -35,13 +34,29 @@ const MIN_BUFFER: usize = 64;
 const CLASSES: usize = 7;
 
 /// Bytes of a version that need no buffer: a short key of a record that was absent before.
-const INLINE: usize = 24;
-/// The key, then the value before the change.
-type Bytes = SmallVec<[u8; INLINE]>;
+const INLINE: usize = 16;
 
-/// Memory besides the version itself.
-fn heap_bytes(bytes: &Bytes) -> usize {
-    if bytes.spilled() { bytes.capacity() } else { 0 }
+/// The key, then the value before the change: in the buffer, if there is one.
+#[derive(Debug, Default)]
+struct Bytes {
+    buffer: Vec<u8>,
+    inline: [u8; INLINE],
+    /// Of those bytes in use.
+    inline_len: u8,
+}
+
+impl Bytes {
+    /// Memory besides the version itself.
+    fn heap_bytes(&self) -> usize {
+        self.buffer.capacity()
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        match self.buffer.capacity() {
+            0 => &self.inline[..usize::from(self.inline_len)],
+            _ => &self.buffer,
+        }
+    }
 }
 
 /// The class whose buffers hold `size` bytes.
@@ -66,7 +81,7 @@ pub(super) enum Kind {
 #[derive(Debug)]
 pub(super) enum Writer {
     /// A transaction, whose state says whether it is committed.
-    Txn(Arc<TxnState>),
+    Txn(Share<TxnState>),
     /// One that had committed at this time when the change was stored.
     Done(u64),
 }
@@ -75,7 +90,7 @@ pub(super) enum Writer {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum By<'t> {
     /// A transaction.
-    Txn(&'t Arc<TxnState>),
+    Txn(&'t Owner<TxnState>),
     /// One that has committed at this time.
     Done(u64),
 }
@@ -83,7 +98,7 @@ pub(super) enum By<'t> {
 impl By<'_> {
     fn owned(self) -> Writer {
         match self {
-            By::Txn(state) => Writer::Txn(state.clone()),
+            By::Txn(state) => Writer::Txn(state.share()),
             By::Done(ts) => Writer::Done(ts),
         }
     }
@@ -151,6 +166,8 @@ pub(super) struct Spare {
     chains: Vec<Box<Chain>>,
     buffers: [Vec<Vec<u8>>; CLASSES],
     bytes: usize,
+    /// Of the transaction whose versions are being dropped.
+    returned: Returned<TxnState>,
 }
 
 thread_local! {
@@ -165,7 +182,8 @@ impl Spare {
     }
 
     /// The thread keeps it.
-    pub fn keep(self: Box<Spare>) {
+    pub fn keep(mut self: Box<Spare>) {
+        self.returned.release();
         // Nor does it keep anything.
         SPARE.try_with(|spare| spare.set(Some(self))).ok();
     }
@@ -173,14 +191,21 @@ impl Spare {
     /// Makes key and value the bytes of a version.
     #[inline]
     fn join(&mut self, bytes: &mut Bytes, key: &[u8], value: &[u8]) {
-        bytes.clear();
         let size = key.len() + value.len();
-        if size > bytes.capacity() {
-            let small = std::mem::replace(bytes, Bytes::from_vec(self.buffer(size)));
-            self.give(small);
+        if size > bytes.buffer.capacity() {
+            if size <= INLINE && bytes.buffer.capacity() == 0 {
+                let (front, back) = bytes.inline[..size].split_at_mut(key.len());
+                front.copy_from_slice(key);
+                back.copy_from_slice(value);
+                bytes.inline_len = size as u8;
+                return;
+            }
+            let buffer = self.buffer(size);
+            self.give(std::mem::replace(&mut bytes.buffer, buffer));
         }
-        bytes.extend_from_slice(key);
-        bytes.extend_from_slice(value);
+        bytes.buffer.clear();
+        bytes.buffer.extend_from_slice(key);
+        bytes.buffer.extend_from_slice(value);
     }
 
     /// An empty buffer for so many bytes.
@@ -195,11 +220,10 @@ impl Spare {
         }
     }
 
-    fn give(&mut self, bytes: Bytes) {
-        if !bytes.spilled() || self.bytes + bytes.capacity() > SPARE_BYTES {
+    fn give(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() == 0 || self.bytes + buffer.capacity() > SPARE_BYTES {
             return;
         }
-        let mut buffer = bytes.into_vec();
         buffer.clear();
         // One that has grown belongs to the class that it certainly suffices for.
         let class = (buffer.capacity() / MIN_BUFFER).checked_ilog2();
@@ -209,18 +233,32 @@ impl Spare {
         }
     }
 
+    /// Lets go of the transaction of a version, before [`Spare::keep`] at the latest.
+    #[inline]
+    fn let_go(&mut self, writer: Writer) {
+        if let Writer::Txn(state) = writer {
+            self.returned.take(state);
+        }
+    }
+
+    /// Takes back the memory of a version that is gone.
+    #[inline]
+    fn give_version(&mut self, version: Version) {
+        self.let_go(version.writer);
+        self.give(version.bytes.buffer);
+    }
+
     /// Takes back the memory of a chain that is gone. There is no room for its buffer: the chain is not
     /// kept either. It would be the next one to use, without a buffer, in front of those that have one.
     #[inline]
     pub fn give_chain(&mut self, mut chain: Box<Chain>) {
         chain.drop_older(self);
-        let bytes = self.bytes + heap_bytes(&chain.newest.bytes);
+        self.let_go(std::mem::take(&mut chain.newest.writer));
+        let bytes = self.bytes + chain.newest.bytes.heap_bytes();
         if self.chains.len() < SPARE_CHAINS
             && chain.older.capacity() <= SPARE_LIST
             && bytes <= SPARE_BYTES
         {
-            // Lets go of the transaction.
-            chain.newest.writer = Writer::Done(0);
             self.bytes = bytes;
             self.chains.push(chain);
         }
@@ -230,7 +268,7 @@ impl Spare {
     #[inline]
     fn chain(&mut self) -> Option<Box<Chain>> {
         let chain = self.chains.pop()?;
-        self.bytes -= heap_bytes(&chain.newest.bytes);
+        self.bytes -= chain.newest.bytes.heap_bytes();
         Some(chain)
     }
 }
@@ -300,12 +338,12 @@ impl Version {
             Some((_, false)) => Kind::Plain,
             Some((_, true)) => Kind::Special,
         };
-        self.writer = writer.owned();
+        spare.let_go(std::mem::replace(&mut self.writer, writer.owned()));
         spare.join(&mut self.bytes, key, before.map_or(&[][..], |(value, _)| value));
     }
 
     fn before(&self, key_len: u16) -> Option<(&[u8], bool)> {
-        let value = &self.bytes[usize::from(key_len)..];
+        let value = &self.bytes.as_slice()[usize::from(key_len)..];
         (self.kind != Kind::Absent).then_some((value, self.kind == Kind::Special))
     }
 
@@ -353,7 +391,7 @@ impl Chain {
     pub fn is_of(&self, tree: TreeId, key: &[u8]) -> bool {
         self.tree == tree
             && usize::from(self.key_len) == key.len()
-            && &self.newest.bytes[..key.len()] == key
+            && &self.newest.bytes.as_slice()[..key.len()] == key
     }
 
     pub fn len(&self) -> usize {
@@ -370,15 +408,15 @@ impl Chain {
     pub fn bytes(&self) -> u64 {
         debug_assert_eq!(self.older_bytes, self.sum_older());
         let list = self.older.capacity() * size_of::<Version>();
-        (CHAIN_BYTES + heap_bytes(&self.newest.bytes) + self.older_bytes + list) as u64
+        (CHAIN_BYTES + self.newest.bytes.heap_bytes() + self.older_bytes + list) as u64
     }
 
     fn sum_older(&self) -> usize {
-        self.older.iter().map(|version| heap_bytes(&version.bytes)).sum()
+        self.older.iter().map(|version| version.bytes.heap_bytes()).sum()
     }
 
     /// May `me` change the record?
-    pub fn check(&self, me: Option<&Arc<TxnState>>, snapshot: u64) -> WriteCheck {
+    pub fn check(&self, me: Option<&TxnState>, snapshot: u64) -> WriteCheck {
         let writer = &self.newest.writer;
         if me.is_some_and(|me| writer.is(me)) {
             return WriteCheck::Own;
@@ -413,7 +451,7 @@ impl Chain {
             return;
         }
         let version = Version::new(writer, key, before, spare);
-        self.older_bytes += heap_bytes(&self.newest.bytes);
+        self.older_bytes += self.newest.bytes.heap_bytes();
         self.older.push(std::mem::replace(&mut self.newest, version));
     }
 
@@ -421,7 +459,7 @@ impl Chain {
     #[inline]
     fn drop_older(&mut self, spare: &mut Spare) {
         if !self.older.is_empty() {
-            self.older.drain(..).for_each(|version| spare.give(version.bytes));
+            self.older.drain(..).for_each(|version| spare.give_version(version));
             self.older_bytes = 0;
         }
     }
@@ -445,8 +483,8 @@ impl Chain {
         let Some(version) = self.older.pop() else {
             return false;
         };
-        self.older_bytes -= heap_bytes(&version.bytes);
-        spare.give(std::mem::replace(&mut self.newest, version).bytes);
+        self.older_bytes -= version.bytes.heap_bytes();
+        spare.give_version(std::mem::replace(&mut self.newest, version));
         true
     }
 
@@ -528,7 +566,7 @@ impl Chain {
         }
         // 3. What is in front of them goes.
         for version in self.older.drain(..kept) {
-            spare.give(version.bytes);
+            spare.give_version(version);
         }
         self.older_bytes = self.sum_older();
         let len = self.len();

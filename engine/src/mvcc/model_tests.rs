@@ -7,7 +7,7 @@
 use super::{state::Status, *};
 use proptest::prelude::*;
 use std::sync::Arc;
-use wattle_buffer::TreeId;
+use wattle_buffer::{Owner, TreeId};
 
 const KEYS: usize = 3;
 const TXNS: usize = 4;
@@ -19,7 +19,7 @@ type Value = Option<u16>;
 
 /// A transaction of the model.
 struct Txn {
-    state: Arc<TxnState>,
+    state: Owner<TxnState>,
     slot: Arc<Slot>,
     snapshot: u64,
     undo: UndoBuffer,
@@ -102,7 +102,7 @@ impl World {
         let slot = self.snapshots.acquire();
         let snapshot = slot.open(&self.clock);
         self.next_id += 1;
-        let state = Arc::new(TxnState::new(self.next_id));
+        let state = Owner::new(TxnState::new(self.next_id));
         let undo = UndoBuffer::with_limit(None, 64);
         self.txns[who] = Some(Txn { state, slot, snapshot, undo, marks: Vec::new() });
     }

@@ -235,7 +235,7 @@ impl Shard {
             Some(mut found) => {
                 let chain = found.chain();
                 let me = match writer {
-                    By::Txn(state) => Some(state),
+                    By::Txn(state) => Some(&**state),
                     By::Done(_) => None,
                 };
                 match chain.check(me, snapshot) {

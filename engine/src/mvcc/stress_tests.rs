@@ -14,7 +14,7 @@ use std::{
     thread,
     time::Instant,
 };
-use wattle_buffer::TreeId;
+use wattle_buffer::{Owner, TreeId};
 
 const TREE: TreeId = TreeId(5);
 const RECORDS: usize = 12;
@@ -134,7 +134,7 @@ impl World {
 
     /// A transaction that moves amounts around.
     fn transfer(&self, rng: &mut StdRng, slot: &Slot, undo: &mut UndoBuffer, stored: &mut Stored) {
-        let state = Arc::new(TxnState::new(self.next_id.fetch_add(1, SeqCst)));
+        let state = Owner::new(TxnState::new(self.next_id.fetch_add(1, SeqCst)));
         let snapshot = slot.open(&self.clock);
         let start = undo.mark();
         slot.start_writing(&self.clock);
@@ -319,7 +319,7 @@ fn measure(keys: u64, batch: u64, size: u64) -> f64 {
     let (updates, mut ended) = (4_000_000, 0.0);
     for round in 0..2 {
         let start = Instant::now();
-        let mut state = Arc::new(TxnState::new(1));
+        let mut state = Owner::new(TxnState::new(1));
         let mut snapshot = slot.open(&clock);
         for i in 1..=updates {
             random ^= random << 13;
@@ -334,7 +334,7 @@ fn measure(keys: u64, batch: u64, size: u64) -> f64 {
                 state.set_ts(ts);
                 state.committed(ts);
                 slot.close();
-                state = Arc::new(TxnState::new(i));
+                state = Owner::new(TxnState::new(i));
                 snapshot = slot.open(&clock);
             }
             if i % batch == 0 {
@@ -357,7 +357,7 @@ fn measure_push_and_collect() {
     let (start, rounds) = (Instant::now(), 4_000_000);
     for i in 0..rounds {
         slot.open(&clock);
-        let state = std::hint::black_box(Arc::new(TxnState::new(i)));
+        let state = std::hint::black_box(Owner::new(TxnState::new(i)));
         state.start_commit();
         let ts = clock.draw();
         state.set_ts(ts);

@@ -35,7 +35,7 @@ use std::{
         },
     },
 };
-use wattle_buffer::{BriefGuard, BriefMutex, TreeId, prefetch_write};
+use wattle_buffer::{BriefGuard, BriefMutex, Owner, TreeId, prefetch_write};
 
 /// Shards for each core.
 const SHARDS_PER_CORE: usize = 1024;
@@ -231,7 +231,7 @@ impl Versions {
     pub fn check(
         &self,
         Record { hash, tree, key }: Record<'_>,
-        me: Option<&Arc<TxnState>>,
+        me: Option<&TxnState>,
         snapshot: u64,
     ) -> WriteCheck {
         let shard = self.padded(hash).shard.lock();
@@ -245,7 +245,7 @@ impl Versions {
     pub fn store(
         &self,
         record: Record<'_>,
-        writer: &Arc<TxnState>,
+        writer: &Owner<TxnState>,
         snapshot: u64,
         before: Option<(&[u8], bool)>,
         kept: bool,
@@ -299,7 +299,7 @@ impl Versions {
         &self,
         tree: TreeId,
         key: &[u8],
-        writer: &Arc<TxnState>,
+        writer: &Owner<TxnState>,
         snapshot: u64,
         before: Option<(&[u8], bool)>,
     ) -> WriteCheck {
@@ -313,7 +313,7 @@ impl Versions {
         &self,
         tree: TreeId,
         key: &[u8],
-        writer: &Arc<TxnState>,
+        writer: &Owner<TxnState>,
         before: Option<(&[u8], bool)>,
     ) -> Option<u64> {
         match self.check_push(tree, key, writer, u64::MAX, before) {

@@ -4,8 +4,7 @@ use super::{
     chain::{CHAIN_BYTES, PRUNE_ABOVE},
     *,
 };
-use std::sync::Arc;
-use wattle_buffer::TreeId;
+use wattle_buffer::{Owner, TreeId};
 
 const TREE: TreeId = TreeId(7);
 const KEY: &[u8] = b"key";
@@ -29,9 +28,9 @@ impl Fixture {
         }
     }
 
-    fn begin(&self) -> Arc<TxnState> {
+    fn begin(&self) -> Owner<TxnState> {
         self.next_id.set(self.next_id.get() + 1);
-        Arc::new(TxnState::new(self.next_id.get()))
+        Owner::new(TxnState::new(self.next_id.get()))
     }
 
     fn commit(&self, writer: &TxnState) -> u64 {
@@ -432,7 +431,7 @@ fn a_large_transaction_is_dropped_whole() {
     assert_eq!((f.collect(), f.versions.records()), (records as usize / 2, 0));
     assert_eq!(f.versions.bytes(), 0);
     f.collect();
-    assert_eq!(Arc::strong_count(&writer), 1, "no version is left");
+    assert_eq!(writer.shares(), 0, "no version is left");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::{
 };
 use std::sync::Arc;
 use wattle_btree::{Author, Hint, Stop, is_ghost};
-use wattle_buffer::{Error, Exclusive, FrameHeader, TreeId};
+use wattle_buffer::{Error, Exclusive, FrameHeader, Owner, TreeId};
 use wattle_wal::epoch_of;
 
 /// Memory of a version besides key and value, about.
@@ -107,7 +107,7 @@ impl<'t> TxnAuthor<'t> {
         record
     }
 
-    fn state(&self) -> &Arc<TxnState> {
+    fn state(&self) -> &Owner<TxnState> {
         self.txn.state.as_ref().expect("it is writing")
     }
 

@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 use wattle_btree::{Context, Hint, Journal, LargeValue};
-use wattle_buffer::{Error, FrameId, Gsn, Result};
+use wattle_buffer::{Error, FrameId, Gsn, Owner, Result};
 use wattle_wal::Kind;
 
 /// What a transaction must not see of others.
@@ -111,7 +111,7 @@ pub(crate) struct Txn {
     pub slot: Arc<Slot>,
     pub snapshot: u64,
     /// From the first change on.
-    pub state: Option<Arc<TxnState>>,
+    pub state: Option<Owner<TxnState>>,
     pub undo: UndoBuffer,
     pub frames: Vec<FrameId>,
     /// Trees that were changed: they must stay open until the end.
@@ -223,7 +223,7 @@ impl Txn {
         if let Some(log) = &core.log {
             self.slot.start_logging(log.epoch());
         }
-        self.state = Some(Arc::new(TxnState::new(core.ids.draw())));
+        self.state = Some(Owner::new(TxnState::new(core.ids.draw())));
     }
 
     /// Its mark is on the page in `frame`. False: no more can be remembered.
@@ -287,7 +287,7 @@ impl Txn {
             (Some(log), Some(urgency)) => Ticket::new(log, epoch, time, urgency),
             _ => Ticket::done(),
         };
-        let Some(state) = self.state.clone() else {
+        let Some(state) = self.state.as_ref().map(Owner::share) else {
             // What was read must be durable before anyone relies on it.
             let pending = self.seen.get() > core.durable();
             let epoch = core.log.as_ref().map_or(0, |log| log.epoch());

@@ -15,7 +15,7 @@ use crate::{
 };
 use std::sync::Arc;
 use wattle_btree::{Author, Before, Journal, Tree, Undo, is_ghost};
-use wattle_buffer::{Error, Exclusive, Gsn, Result, TreeId};
+use wattle_buffer::{Error, Exclusive, Gsn, Owner, Result, Share, TreeId};
 use wattle_wal::Kind;
 
 /// Who puts records back.
@@ -25,7 +25,7 @@ pub(crate) struct UndoAuthor<'t> {
     /// Id of the transaction.
     pub txn: u64,
     /// The version of the record goes with the change.
-    pub version_of: Option<Arc<TxnState>>,
+    pub version_of: Option<Share<TxnState>>,
     pub last_gsn: Gsn,
 }
 
@@ -57,7 +57,7 @@ pub(crate) async fn rollback<R: Resolve>(
     until: Option<Savepoint>,
 ) -> Result<()> {
     let core = session.core();
-    let Some(state) = txn.state.clone() else { return Ok(()) };
+    let Some(state) = txn.state.as_ref().map(Owner::share) else { return Ok(()) };
     if let Journal::On(_, appender) = &session.cx().journal {
         // Recovery takes off one entry for each record that says so: these come after the changes,
         // whichever session does this.
@@ -82,7 +82,7 @@ pub(crate) async fn rollback<R: Resolve>(
             Some(special) => Before::Value { bytes: &value, special },
             None => Before::Absent,
         };
-        let version_of = first.then(|| state.clone());
+        let version_of = txn.state.as_ref().filter(|_| first).map(Owner::share);
         let mut author = UndoAuthor { core, tree, txn: state.id(), version_of, last_gsn: Gsn(0) };
         let undo = Undo { tree, key: &key, before };
         let mut popped = Popped { undo: &mut txn.undo, put_back: false };
