@@ -20,7 +20,7 @@ use crate::{
     undo::Undo,
 };
 use std::{
-    cell::{Cell, RefCell},
+    cell::{Cell, RefCell, RefMut},
     sync::Arc,
 };
 use wattle_buffer::{
@@ -68,6 +68,8 @@ pub struct Context {
     image: RefCell<Box<PageImage>>,
     /// Bytes that a change overwrites.
     pub(crate) scratch: RefCell<Vec<u8>>,
+    /// The halves of a node that is split, and before that whatever was in them.
+    halves: RefCell<Option<[Box<PageImage>; 2]>>,
     last: Cell<Option<LastLeaf>>,
     /// The write has recorded its way to the leaf in the trace of pages: it does not again when it runs
     /// again, because somebody had latched the leaf for a moment.
@@ -92,9 +94,18 @@ impl Context {
             journal,
             image: RefCell::new(PageImage::zeroed()),
             scratch: RefCell::new(Vec::with_capacity(256)),
+            halves: RefCell::new(None),
             last: Cell::new(None),
             way_recorded: Cell::new(false),
         }
+    }
+
+    /// Room for the halves of a node, with whatever was in it.
+    pub(crate) fn halves(&self) -> RefMut<'_, [Box<PageImage>; 2]> {
+        let halves = self.halves.borrow_mut();
+        RefMut::map(halves, |halves| {
+            halves.get_or_insert_with(|| [(); 2].map(|()| PageImage::zeroed()))
+        })
     }
 
     /// The leaf that was changed last and before, unless somebody else has changed it since: as long as

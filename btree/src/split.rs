@@ -93,10 +93,10 @@ impl Tree {
             return self.split_step(cx, key, level + 1);
         }
         let (mut right, right_page) = self.pool.new_page(&cx.worker, self.id);
-        let (mut left_image, mut right_image) = (PageImage::zeroed(), PageImage::zeroed());
-        view.split_into(&split, &mut left_image, &mut right_image, view.page_id(), right_page);
-        node.write_image(&mut left_image);
-        right.write_image(&mut right_image);
+        let [left_image, right_image] = &mut *cx.halves();
+        view.split_into(&split, left_image, right_image, view.page_id(), right_page);
+        node.write_image(left_image);
+        right.write_image(right_image);
         self.adopt_children(&node);
         self.adopt_children(&right);
         let inserted = NodeMut::new(&mut parent.page_mut()).insert_child(
@@ -132,8 +132,8 @@ impl Tree {
         let split = choose(&root);
         let (mut left, left_page) = self.pool.new_page(&cx.worker, self.id);
         let (mut right, right_page) = self.pool.new_page(&cx.worker, self.id);
-        let (mut left_image, mut right_image) = (PageImage::zeroed(), PageImage::zeroed());
-        view.split_into(&split, &mut left_image, &mut right_image, left_page, right_page);
+        let [left_image, right_image] = &mut *cx.halves();
+        view.split_into(&split, left_image, right_image, left_page, right_page);
         let mut builder = NodeBuilder::inner(
             view.level() + 1,
             self.root_page,
@@ -146,8 +146,8 @@ impl Tree {
         assert!(taken, "a root takes one separator of any length");
         let mut image = PageImage::zeroed();
         builder.finish(&mut image).expect("a root takes one separator of any length");
-        left.write_image(&mut left_image);
-        right.write_image(&mut right_image);
+        left.write_image(left_image);
+        right.write_image(right_image);
         root.write_image(&mut image);
         cx.log_group(&mut [
             (&mut left, Op::NewImage),

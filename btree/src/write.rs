@@ -479,37 +479,56 @@ impl<A: Author> Drop for Undone<'_, A> {
     }
 }
 
-/// The range of bytes in which two values of the same length differ.
+/// Bytes that [`difference`] looks at together.
+const AT_ONCE: usize = 32;
+
+/// The range of bytes in which two values of the same length differ. Most of a row stays as it is, and where
+/// it does not is hard to guess: a loop over whole blocks from either end, and no branch within a block.
 fn difference(old: &[u8], new: &[u8]) -> (usize, usize) {
-    // Most of a row stays as it is: 32 bytes at a time, then eight, then one.
-    let mut from = 0;
-    let same = |pair: &(&[u8; 32], &[u8; 32])| pair.0 == pair.1;
-    from += 32 * old.as_chunks().0.iter().zip(new.as_chunks().0).take_while(same).count();
-    for (old, new) in old[from..].as_chunks().0.iter().zip(new[from..].as_chunks().0) {
-        let bits = u64::from_le_bytes(*old) ^ u64::from_le_bytes(*new);
-        from += bits.trailing_zeros() as usize / 8;
-        if bits != 0 {
-            break;
-        }
+    let len = new.len();
+    if len < AT_ONCE {
+        let (mut short_old, mut short_new) = ([0; AT_ONCE], [0; AT_ONCE]);
+        short_old[..len].copy_from_slice(old);
+        short_new[..len].copy_from_slice(new);
+        let (from, to) = in_block(&short_old, &short_new);
+        return if to == 0 { (0, 0) } else { (from, to) };
     }
-    from += old[from..].iter().zip(&new[from..]).take_while(|(old, new)| old == new).count();
-    if from == new.len() {
+    let same = |pair: &(&[u8; AT_ONCE], &[u8; AT_ONCE])| pair.0 == pair.1;
+    let blocks = old.as_chunks().0.iter().zip(new.as_chunks().0);
+    // If all blocks are the same, the bytes behind them are left, which the last block ends with.
+    let start = (AT_ONCE * blocks.take_while(same).count()).min(len - AT_ONCE);
+    let from = start + in_block(block_at(old, start), block_at(new, start)).0;
+    if from == start + AT_ONCE {
         return (0, 0);
     }
-    let (old, new) = (&old[from..], &new[from..]);
-    let chunks = old.as_rchunks().1.iter().rev().zip(new.as_rchunks().1.iter().rev());
-    let mut to = new.len() - 32 * chunks.take_while(same).count();
-    let words = old[..to].as_rchunks().1.iter().rev().zip(new[..to].as_rchunks().1.iter().rev());
-    for (old, new) in words {
-        let bits = u64::from_le_bytes(*old) ^ u64::from_le_bytes(*new);
-        to -= bits.leading_zeros() as usize / 8;
-        if bits != 0 {
-            break;
-        }
+    let blocks = old.as_rchunks().1.iter().rev().zip(new.as_rchunks().1.iter().rev());
+    let behind = AT_ONCE * blocks.take_while(same).count();
+    // Likewise the bytes in front of them, which the first block begins with.
+    let start = (len - behind).max(AT_ONCE) - AT_ONCE;
+    (from, start + in_block(block_at(old, start), block_at(new, start)).1)
+}
+
+fn block_at(bytes: &[u8], at: usize) -> &[u8; AT_ONCE] {
+    bytes[at..].first_chunk().expect("a whole block")
+}
+
+/// The range of bytes in which two blocks differ; from the end to the beginning if they do not.
+#[inline]
+fn in_block(old: &[u8; AT_ONCE], new: &[u8; AT_ONCE]) -> (usize, usize) {
+    let words = |block: &[u8; AT_ONCE]| -> [u64; AT_ONCE / 8] {
+        std::array::from_fn(|i| u64::from_le_bytes(*block[8 * i..].first_chunk().expect("8 bytes")))
+    };
+    let (old, new) = (words(old), words(new));
+    let (mut from, mut to) = (AT_ONCE, 0);
+    for i in 0..AT_ONCE / 8 {
+        let bits = old[i] ^ new[i];
+        to = if bits == 0 { to } else { 8 * i + 8 - bits.leading_zeros() as usize / 8 };
     }
-    let last = old[..to].iter().rev().zip(new[..to].iter().rev());
-    to -= last.take_while(|(old, new)| old == new).count();
-    (from, from + to)
+    for i in (0..AT_ONCE / 8).rev() {
+        let bits = old[i] ^ new[i];
+        from = if bits == 0 { from } else { 8 * i + bits.trailing_zeros() as usize / 8 };
+    }
+    (from, to)
 }
 
 /// One write in this many is sampled for contention ("Contention and Space Management in
