@@ -12,7 +12,7 @@ use crate::{
     tree::{Step, Stop, Tree},
     view::{Seen, View},
 };
-use wattle_buffer::{Fault, Optimistic, Swip, Target};
+use wattle_buffer::{Fault, Optimistic, PageId, Swip, Target};
 
 /// Where the value of a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +128,10 @@ impl Tree {
         report: &mut impl FnMut(usize, Option<(Found, &[u8])>),
     ) -> Step<()> {
         let mut round = Round::new(keys.len(), *done);
-        let nodes = self.descend_all(keys, &mut round)?;
+        if round.active == 0 {
+            return Ok(());
+        }
+        let nodes = descend_all(&|i| (self, keys[i].as_ref()), &mut round)?;
         for i in bits(round.active) {
             value.clear();
             if self.pool.is_traced() {
@@ -145,75 +148,99 @@ impl Tree {
         round.end()
     }
 
-    /// Brings up to [`MULTI_GET`] records near that will be wanted in a moment: their pages into memory
-    /// and what a search touches of them into the processor's cache. Interleaved as
-    /// [`Tree::multi_get_step`], with the same `done`. Nothing is read, so nothing is tracked.
+    /// Brings up to [`MULTI_GET`] records near that will be wanted in a moment, of one tree or of several of
+    /// a pool: their pages into memory and what a search touches of them into the processor's cache.
+    /// `wanted` gives tree and key of each of the `count`. Interleaved as [`Tree::multi_get_step`], with the
+    /// same `done`. Nothing is read, so nothing is tracked.
     ///
     /// # Panics
-    /// With more than [`MULTI_GET`] keys.
-    pub fn prefetch_step<K: AsRef<[u8]>>(&self, keys: &[K], done: &mut u32) -> Step<()> {
-        let mut round = Round::new(keys.len(), *done);
-        self.descend_all(keys, &mut round)?;
+    /// With more than [`MULTI_GET`] records.
+    pub fn prefetch_step<'k>(
+        count: usize,
+        wanted: &impl Fn(usize) -> (&'k Tree, &'k [u8]),
+        done: &mut u32,
+    ) -> Step<()> {
+        let mut round = Round::new(count, *done);
+        if round.active == 0 {
+            return Ok(());
+        }
+        descend_all(wanted, &mut round)?;
         *done |= round.active;
         round.end()
     }
+}
 
-    /// Takes the keys of a round from the root to their leaves, of which nothing is validated, and brings
-    /// their records near. What stops one of them is noted in the round.
-    #[inline(always)]
-    fn descend_all<'p, K: AsRef<[u8]>>(
-        &'p self,
-        keys: &[K],
-        round: &mut Round,
-    ) -> Step<[Optimistic<'p>; MULTI_GET]> {
-        let root = self.pool.optimistic(self.root)?;
+/// Takes the keys of a round, at least one, from the roots of their trees to their leaves, of which nothing
+/// is validated, and brings their records near. What stops one of them is noted in the round.
+#[inline(always)]
+fn descend_all<'p, 'k: 'p>(
+    wanted: &impl Fn(usize) -> (&'p Tree, &'k [u8]),
+    round: &mut Round,
+) -> Step<[Optimistic<'p>; MULTI_GET]> {
+    let root_of = |tree: &'p Tree| -> Step<(Optimistic<'p>, u8)> {
+        let root = tree.pool.optimistic(tree.root)?;
         let height = NodeRef::from(root.page()).level();
         root.validate()?;
-        let mut nodes = [root; MULTI_GET];
-        // Frames that wait for this step to run again must not be all that there are.
-        let most_reads = READS_AT_ONCE.min(self.pool.frames() / READ_SHARE).max(1);
-        for level in (0..height).rev() {
-            let mut next = [Swip(0); MULTI_GET];
-            for i in bits(round.active) {
-                let node = NodeRef::from(nodes[i].page());
-                match self.checked(&nodes[i], node.child_position(keys[i].as_ref())) {
-                    Ok(position) => {
-                        next[i] = Swip(node.swip(position));
-                        match next[i].target() {
-                            Target::Hot(frame) => self.prefetch_node(frame, level),
-                            Target::Evicted(_) if round.reads.len() >= most_reads => {
-                                round.stop(i, Stop::Restart);
-                            }
-                            Target::Evicted(_) => match self.child(nodes[i], position) {
-                                // Goes on at once: however fast it is evicted again, each read
-                                // serves one key. The others below this parent run again.
-                                Ok(path) if path.node_ref().level() == level => {
-                                    nodes[i] = path.node;
-                                }
-                                Ok(_) => round.stop(i, Stop::Restart),
-                                Err(why) => round.stop(i, why),
-                            },
-                        }
-                    }
-                    Err(why) => round.stop(i, why),
-                }
+        Ok((root, height))
+    };
+    let (first, _) = wanted(round.active.trailing_zeros() as usize);
+    let (root, mut highest) = root_of(first)?;
+    let (mut nodes, mut levels) = ([root; MULTI_GET], [highest; MULTI_GET]);
+    for i in bits(round.active) {
+        let (tree, _) = wanted(i);
+        if !std::ptr::eq(tree, first) {
+            (nodes[i], levels[i]) = root_of(tree)?;
+            highest = highest.max(levels[i]);
+        }
+    }
+    // Frames that wait for this step to run again must not be all that there are.
+    let most_reads = READS_AT_ONCE.min(first.pool.frames() / READ_SHARE).max(1);
+    for level in (0..highest).rev() {
+        // Of a lower tree, which joins in further down, there is nothing to go on to yet.
+        let mut next = [Swip::evicted(PageId(0)); MULTI_GET];
+        for i in bits(round.active) {
+            if levels[i] <= level {
+                continue;
             }
-            for i in bits(round.active) {
-                let Target::Hot(frame) = next[i].target() else { continue };
-                let child = self.pool.optimistic(frame);
-                match child.and_then(|child| nodes[i].validate().map(|()| child)) {
-                    Ok(child) if NodeRef::from(child.page()).level() == level => {
-                        nodes[i] = child;
+            let (tree, key) = wanted(i);
+            let node = NodeRef::from(nodes[i].page());
+            match tree.checked(&nodes[i], node.child_position(key)) {
+                Ok(position) => {
+                    next[i] = Swip(node.swip(position));
+                    match next[i].target() {
+                        Target::Hot(frame) => tree.prefetch_node(frame, level),
+                        Target::Evicted(_) if round.reads.len() >= most_reads => {
+                            round.stop(i, Stop::Restart);
+                        }
+                        Target::Evicted(_) => match tree.child(nodes[i], position) {
+                            // Goes on at once: however fast it is evicted again, each read
+                            // serves one key. The others below this parent run again.
+                            Ok(path) if path.node_ref().level() == level => {
+                                nodes[i] = path.node;
+                            }
+                            Ok(_) => round.stop(i, Stop::Restart),
+                            Err(why) => round.stop(i, why),
+                        },
                     }
-                    _ => round.stop(i, Stop::Restart),
                 }
+                Err(why) => round.stop(i, why),
             }
         }
         for i in bits(round.active) {
-            NodeRef::from(nodes[i].page()).prefetch_record(keys[i].as_ref());
+            let Target::Hot(frame) = next[i].target() else { continue };
+            let child = first.pool.optimistic(frame);
+            match child.and_then(|child| nodes[i].validate().map(|()| child)) {
+                Ok(child) if NodeRef::from(child.page()).level() == level => {
+                    nodes[i] = child;
+                }
+                _ => round.stop(i, Stop::Restart),
+            }
         }
-        Ok(nodes)
     }
+    for i in bits(round.active) {
+        NodeRef::from(nodes[i].page()).prefetch_record(wanted(i).1);
+    }
+    Ok(nodes)
 }
 
 /// Which keys of a batch are still on their way, and what stopped the others.

@@ -344,9 +344,9 @@ impl AsyncSession {
     ///
     /// # Errors
     /// As there.
-    pub async fn prefetch<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<()> {
+    pub async fn prefetch<K: AsRef<[u8]>>(&self, records: &[(&Tree, K)]) -> Result<()> {
         self.take_turn().await;
-        ops::prefetch(self, tree, keys).await
+        ops::prefetch(self, records).await
     }
 
     /// Calls `visit` with the records between two bounds as of this moment, in either direction,
@@ -483,9 +483,9 @@ impl AsyncTransaction {
     ///
     /// # Errors
     /// As there.
-    pub async fn prefetch<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<()> {
+    pub async fn prefetch<K: AsRef<[u8]>>(&self, records: &[(&Tree, K)]) -> Result<()> {
         self.take_turn().await;
-        ops::prefetch(&self.session, tree, keys).await
+        ops::prefetch(&self.session, records).await
     }
 
     /// As [`AsyncSession::scan`], as of the snapshot of the transaction.

@@ -28,7 +28,7 @@ use std::{
 };
 use wattle_btree::{
     self as btree, CHUNK, Context, Cursor, Found, LargeValue, MAX_KEY, MAX_VALUE, MULTI_GET, Mode,
-    Step, Stop, Taken, Value, View, Written, fits_inline,
+    Step, Stop, Taken, Tree as BTree, Value, View, Written, fits_inline,
 };
 use wattle_buffer::{Error, Fault, Result};
 
@@ -1029,16 +1029,19 @@ pub(crate) async fn multi_get_in<R: Resolve, K: AsRef<[u8]>>(
 /// Brings records near that will be wanted in a moment, batch by batch.
 pub(crate) async fn prefetch<R: Resolve, K: AsRef<[u8]>>(
     session: &R,
-    tree: &Tree,
-    keys: &[K],
+    records: &[(&Tree, K)],
 ) -> Result<()> {
-    session.core().check_tree(tree)?;
-    for key in keys {
+    for (tree, key) in records {
+        session.core().check_tree(tree)?;
         check_key(key.as_ref())?;
     }
-    for keys in keys.chunks(MULTI_GET) {
+    for records in records.chunks(MULTI_GET) {
         let mut done = 0;
-        run(session, |_| tree.open.tree.prefetch_step(keys, &mut done)).await?;
+        let wanted = |i: usize| {
+            let (tree, key) = &records[i];
+            (&tree.open.tree, key.as_ref())
+        };
+        run(session, |_| BTree::prefetch_step(records.len(), &wanted, &mut done)).await?;
     }
     Ok(())
 }

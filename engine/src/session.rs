@@ -387,14 +387,14 @@ impl Session {
         self.with_buffer(|buffer| now(ops::multi_get(self, tree, keys, buffer, read)))
     }
 
-    /// Brings records near that will be read or changed in a moment: their pages into memory, all reads
-    /// side by side, and what a search touches into the cache of the processor. Pays for some ten keys
-    /// in no order. Says nothing about the records; keys may be absent.
+    /// Brings records near that will be read or changed in a moment, of one tree or of several: their pages
+    /// into memory, all reads side by side, and what a search touches into the cache of the processor. Pays
+    /// for some ten keys in no order. Says nothing about the records; keys may be absent.
     ///
     /// # Errors
     /// As [`Session::get`].
-    pub fn prefetch<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<()> {
-        now(ops::prefetch(self, tree, keys))
+    pub fn prefetch<K: AsRef<[u8]>>(&self, records: &[(&Tree, K)]) -> Result<()> {
+        now(ops::prefetch(self, records))
     }
 
     /// The records of a range of keys in ascending order, as of this moment; [`Range::rev`] turns it

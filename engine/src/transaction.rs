@@ -212,8 +212,8 @@ impl<'s> Transaction<'s> {
     ///
     /// # Errors
     /// As [`Session::prefetch`].
-    pub fn prefetch<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<()> {
-        now(ops::prefetch(self.session.get(), tree, keys))
+    pub fn prefetch<K: AsRef<[u8]>>(&self, records: &[(&Tree, K)]) -> Result<()> {
+        now(ops::prefetch(self.session.get(), records))
     }
 
     /// The records of a range of keys in ascending order; [`Range::rev`] turns it round.

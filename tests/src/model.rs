@@ -212,7 +212,8 @@ impl Client {
         let keys: Vec<_> = (0..self.random.random_range(0..80)).map(|_| self.key()).collect();
         let mut seen = vec![0; keys.len()];
         if self.random.random_bool(0.5) {
-            session.prefetch(tree, &keys).expect("prefetch");
+            let records: Vec<_> = keys.iter().map(|key| (tree, key)).collect();
+            session.prefetch(&records).expect("prefetch");
         }
         session
             .multi_get(tree, &keys, |i, value| {

@@ -495,7 +495,8 @@ fn the_reads_of_one_multi_get_or_prefetch_are_under_way_at_once() {
             found += 1;
         };
         if prefetch {
-            wattle::run(64, session.prefetch(&tree, &keys)).expect("run").expect("prefetch");
+            let records: Vec<_> = keys.iter().map(|key| (&tree, key)).collect();
+            wattle::run(64, session.prefetch(&records)).expect("run").expect("prefetch");
         } else {
             wattle::run(64, session.multi_get(&tree, &keys, look)).expect("run").expect("get");
             assert_eq!(found, KEYS);
@@ -511,6 +512,42 @@ fn the_reads_of_one_multi_get_or_prefetch_are_under_way_at_once() {
     device.heal();
     drop((session, tree));
     assert_verified(&engine);
+}
+
+/// Trees of one leaf, of a root above leaves and of a level more: what a batch of their records brought near
+/// is there.
+#[test]
+fn records_of_trees_of_any_height_are_prefetched_together() {
+    let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
+    let options = small_pool(512).log(false);
+    let engine = Device::sim(&device).open(options.clone()).expect("open");
+    let sizes = [3000u32, 1, 40];
+    for size in sizes {
+        let tree = engine.tree(&size.to_string()).expect("tree");
+        let session = engine.session().expect("session");
+        for key in 0..size {
+            session.insert(&tree, &key.to_be_bytes(), &[size as u8; 1000]).expect("insert");
+        }
+    }
+    engine.close().expect("close");
+    let engine = Device::sim(&device).open(options).expect("open again");
+    let trees = sizes.map(|size| engine.tree(&size.to_string()).expect("tree"));
+    let session = engine.session().expect("session");
+    // More than one batch. Keys that are absent are brought near as well: where they would be.
+    let records: Vec<_> = (0..60u32)
+        .map(|i| (&trees[i as usize % 3], (i * 67 % (sizes[i as usize % 3] + 1)).to_be_bytes()))
+        .collect();
+    let before = engine.stats().faults;
+    session.prefetch(&records).expect("prefetch");
+    let after = engine.stats().faults;
+    assert!(after - before > 25, "{} pages were read", after - before);
+    for (at, (tree, key)) in records.iter().enumerate() {
+        let size = sizes[at % 3];
+        let expected = (u32::from_be_bytes(*key) < size).then(|| vec![size as u8; 1000]);
+        assert_eq!(session.get(tree, key).expect("get"), expected);
+    }
+    assert_eq!(engine.stats().faults, after, "all of it was there");
+    session.prefetch::<&[u8]>(&[]).expect("nothing");
 }
 
 /// A log of which every sync takes 20 ms: a task with tickets does not wait for each of them, sees what it

@@ -248,7 +248,7 @@ fn keys_and_values_above_the_limit_are_refused_and_the_longest_are_not() {
     too_long(session.remove(&tree, &long).map(|_| ()));
     too_long(session.get(&tree, &long).map(|_| ()));
     too_long(session.multi_get(&tree, &[&[][..], &long], |_, _| ()));
-    too_long(session.prefetch(&tree, &[&[][..], &long]));
+    too_long(session.prefetch(&[(&tree, &[][..]), (&tree, &long)]));
     too_long(session.bulk_load(&tree, [(&long, [1; 5000])]).map(|_| ()));
     too_long(session.bulk_load(&tree, [(&long, b"")]).map(|_| ()));
     // Zeroes that were never touched take no memory: 4 GiB of address space.
@@ -353,7 +353,7 @@ fn tree_names_that_are_bad_taken_or_in_use_are_refused() {
     check(session.remove(&foreign, b"k").expect_err("foreign"), foreign_tree);
     check(session.modify(&foreign, b"k", |_| ()).expect_err("foreign"), foreign_tree);
     check(session.multi_get(&foreign, &[b"k"], |_, _| ()).expect_err("foreign"), foreign_tree);
-    check(session.prefetch(&foreign, &[b"k"]).expect_err("foreign"), foreign_tree);
+    check(session.prefetch(&[(&foreign, b"k")]).expect_err("foreign"), foreign_tree);
     check(session.scan(&foreign).err().expect("foreign"), foreign_tree);
     check(session.bulk_load(&foreign, [(b"k", b"v")]).expect_err("foreign"), foreign_tree);
     check(engine.drop_tree(foreign).expect_err("foreign"), foreign_tree);

@@ -310,8 +310,8 @@ impl Txn for BlockingTxn<'_> {
     }
 
     #[inline]
-    async fn prefetch<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> TxnResult<()> {
-        self.txn.prefetch(tree, keys).map_err(stop)
+    async fn prefetch<K: AsRef<[u8]>>(&self, pairs: &[(&Tree, K)]) -> TxnResult<()> {
+        self.txn.prefetch(pairs).map_err(stop)
     }
 
     #[inline]
@@ -491,8 +491,8 @@ impl Txn for TaskTxn<'_> {
     }
 
     #[inline]
-    async fn prefetch<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> TxnResult<()> {
-        self.txn.prefetch(tree, keys).await.map_err(stop)
+    async fn prefetch<K: AsRef<[u8]>>(&self, pairs: &[(&Tree, K)]) -> TxnResult<()> {
+        self.txn.prefetch(pairs).await.map_err(stop)
     }
 
     #[inline]

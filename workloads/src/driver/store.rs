@@ -205,8 +205,8 @@ pub trait Txn {
         keys: &[K],
         look: impl FnMut(usize, Option<&[u8]>),
     ) -> TxnResult<()>;
-    /// Brings pairs near that will be looked up or changed in a moment, as far as the store can.
-    async fn prefetch<K: AsRef<[u8]>>(&self, table: &Self::Table, keys: &[K]) -> TxnResult<()>;
+    /// Brings pairs of any tables near that will be looked up or changed in a moment, as far as the store can.
+    async fn prefetch<K: AsRef<[u8]>>(&self, pairs: &[(&Self::Table, K)]) -> TxnResult<()>;
     /// Stores a new pair; [`Stop::Failed`] if the key exists.
     async fn insert(&mut self, table: &Self::Table, key: &[u8], value: &[u8]) -> TxnResult<()>;
     /// Stores a pair, whether or not the key exists.

@@ -22,9 +22,24 @@ pub async fn run<X: Txn>(
     let mut delivered = [None; DISTRICTS as usize];
     for (d, delivered) in (1..).zip(&mut delivered) {
         *delivered = oldest_order(txn, tables, (w, d), 0).await?;
-        if let Some(o) = *delivered {
-            deliver(txn, tables, (w, d, o), carrier, date).await?;
-        }
+    }
+    // Orders, their lines and customers lie far apart from district to district.
+    let mut rows = [(tables.get(Table::Order), Key::district(w, 1)); 2 * DISTRICTS as usize];
+    for ((d, o), [order, lines]) in orders(&delivered).zip(rows.as_chunks_mut().0) {
+        *order = (tables.get(Table::Order), Key::order(w, d, o));
+        *lines = (tables.get(Table::OrderLine), Key::order_line(w, d, o, 1));
+    }
+    txn.prefetch(&rows).await?;
+    let mut customers = [(0, 0); DISTRICTS as usize];
+    for ((d, o), customer) in orders(&delivered).zip(&mut customers) {
+        *customer = assign(txn, tables, (w, d, o), carrier).await?;
+    }
+    for ((d, _), ((c, _), row)) in orders(&delivered).zip(customers.iter().zip(&mut rows)) {
+        *row = (tables.get(Table::Customer), Key::customer(w, d, *c));
+    }
+    txn.prefetch(&rows[..DISTRICTS.into()]).await?;
+    for ((d, o), (c, lines)) in orders(&delivered).zip(customers) {
+        hand_over(txn, tables, (w, d, o), (c, lines), date).await?;
     }
     let mut skipped = 0;
     for (d, delivered) in (1..).zip(delivered) {
@@ -38,6 +53,11 @@ pub async fn run<X: Txn>(
         }
     }
     Ok((Outcome::Commit, skipped))
+}
+
+/// District and number of the orders that there are.
+fn orders(delivered: &[Option<u32>]) -> impl Iterator<Item = (u8, u32)> {
+    (1..).zip(delivered).filter_map(|(d, o)| Some((d, (*o)?)))
 }
 
 /// The oldest order of a district that is not delivered yet, once so many `ahead` of it are.
@@ -61,23 +81,33 @@ pub async fn oldest_order<X: Txn>(
     Ok(oldest)
 }
 
-/// Delivers one order, all but its row in NEW-ORDER.
-async fn deliver<X: Txn>(
+/// Assigns the carrier to an order; gives the number of its customer and how many lines it has.
+async fn assign<X: Txn>(
     txn: &mut X,
     tables: &Tables<X::Table>,
     (w, d, o): (u16, u8, u32),
     carrier: u8,
-    date: u64,
-) -> Result<(), Halt> {
+) -> Result<(u16, u8), Halt> {
     let key = Key::order(w, d, o);
-    let (mut c, mut lines) = (0, 0);
+    let mut customer_and_lines = (0, 0);
     let assign = |row: &mut [u8]| {
-        (c, lines) = (order::C_ID.get(row), order::OL_CNT.get(row));
+        customer_and_lines = (order::C_ID.get(row), order::OL_CNT.get(row));
         order::CARRIER_ID.set(row, carrier);
     };
     if !txn.modify(tables.get(Table::Order), &key, assign).await? {
         return Err(missing(Table::Order, &key));
     }
+    Ok(customer_and_lines)
+}
+
+/// Hands the lines of an order over to its customer.
+async fn hand_over<X: Txn>(
+    txn: &mut X,
+    tables: &Tables<X::Table>,
+    (w, d, o): (u16, u8, u32),
+    (c, lines): (u16, u8),
+    date: u64,
+) -> Result<(), Halt> {
     let mut total = 0;
     for line in 1..=lines {
         let key = Key::order_line(w, d, o, line);

@@ -7,10 +7,11 @@
 //! that nobody minds; the transaction itself then takes microseconds.
 
 use super::delivery::oldest_order;
+use super::new_order::{FEW, far_apart};
 use super::payment::find_customer;
 use super::request::{Delivery, NewOrder, Payment, Request};
 use super::rows::order;
-use super::schema::{DISTRICTS, Key, LAST_ORDER, LINES, Table, Tables};
+use super::schema::{DISTRICTS, Key, LINES, Table, Tables};
 use super::workload::Halt;
 use crate::driver::store::Txn;
 
@@ -37,14 +38,10 @@ async fn new_order<X: Txn>(
     tables: &Tables<X::Table>,
     request: &NewOrder,
 ) -> Result<(), Halt> {
-    let lines = request.lines().len();
-    txn.prefetch(tables.get(Table::Item), &request.item_keys()[..lines]).await?;
-    txn.prefetch(tables.get(Table::Stock), &request.stock_keys()[..lines]).await?;
-    let key = Key::customer(request.w, request.d, request.c);
-    txn.prefetch(tables.get(Table::Customer), &[key]).await?;
-    // Where the order goes into the index: in front of the newest one of the customer.
-    let key = Key::order_customer(request.w, request.d, request.c, LAST_ORDER);
-    txn.prefetch(tables.get(Table::OrderCustomer), &[key]).await?;
+    let items = request.lines().iter().map(|line| (tables.get(Table::Item), Key::item(line.item)));
+    let items: Vec<_> = items.collect();
+    txn.prefetch(&items).await?;
+    txn.prefetch(&far_apart(tables, request)[..FEW + items.len()]).await?;
     Ok(())
 }
 
@@ -79,8 +76,9 @@ async fn delivery<X: Txn>(
     txn.read_many(tables.get(Table::Order), &keys, look).await?;
     // The lines of an order are in one leaf or two.
     let ends = |&(d, o)| [1, LINES.1].map(|line| Key::order_line(w, d, o, line));
-    let lines: Vec<_> = orders.iter().flat_map(ends).collect();
-    txn.prefetch(tables.get(Table::OrderLine), &lines).await?;
-    txn.prefetch(tables.get(Table::Customer), &customers).await?;
+    let lines = orders.iter().flat_map(ends).map(|key| (tables.get(Table::OrderLine), key));
+    let customers = customers.into_iter().map(|key| (tables.get(Table::Customer), key));
+    let rows: Vec<_> = lines.chain(customers).collect();
+    txn.prefetch(&rows).await?;
     Ok(())
 }

@@ -16,6 +16,26 @@ struct Supplied {
     found: bool,
 }
 
+/// Rows that lie far apart besides those of the stock.
+pub const FEW: usize = 2;
+
+/// The rows that lie far apart and are neither items nor where orders are appended: [`FEW`], then the
+/// stock of each line. Those behind the last line say nothing.
+#[inline]
+pub fn far_apart<'t, T>(
+    tables: &'t Tables<T>,
+    request: &NewOrder,
+) -> [(&'t T, Key); FEW + LINES.1 as usize] {
+    let &NewOrder { w, d, c, .. } = request;
+    let all = request.all_lines();
+    std::array::from_fn(|i| match i {
+        0 => (tables.get(Table::Customer), Key::customer(w, d, c)),
+        // Where the order goes into the index: in front of the newest one of the customer.
+        1 => (tables.get(Table::OrderCustomer), Key::order_customer(w, d, c, LAST_ORDER)),
+        _ => (tables.get(Table::Stock), Key::stock(all[i - FEW].supplier, all[i - FEW].item)),
+    })
+}
+
 /// Runs the transaction at `date`; asks for a roll-back when an item does not exist.
 ///
 /// The district, where New-Orders meet, is changed when all rows that may have to be read from the
@@ -31,6 +51,13 @@ pub async fn run<X: Txn>(
     let key = Key::warehouse(w);
     let w_tax = txn.read(tables.get(Table::Warehouse), &key, |row| warehouse::TAX.get(row)).await?;
     let w_tax = w_tax.ok_or_else(|| missing(Table::Warehouse, &key))?;
+    txn.prefetch(&far_apart(tables, request)[..FEW + lines.len()]).await?;
+    let mut items = [None; LINES.1 as usize];
+    let look = |line: usize, row: Option<&[u8]>| {
+        let original = |row| is_original(string(row, item::STRINGS, 1));
+        items[line] = row.map(|row| (item::PRICE.get(row), original(row)));
+    };
+    txn.read_many(tables.get(Table::Item), &request.item_keys()[..lines.len()], look).await?;
     let key = Key::customer(w, d, c);
     let look = |row: &[u8]| {
         let last = string(row, customer::STRINGS, 1);
@@ -38,15 +65,6 @@ pub async fn run<X: Txn>(
     };
     let shown = txn.read(tables.get(Table::Customer), &key, look).await?;
     let (discount, credit, name) = shown.ok_or_else(|| missing(Table::Customer, &key))?;
-
-    // The rows that lie far apart, while the items are read.
-    txn.prefetch(tables.get(Table::Stock), &request.stock_keys()[..lines.len()]).await?;
-    let mut items = [None; LINES.1 as usize];
-    let look = |line: usize, row: Option<&[u8]>| {
-        let original = |row| is_original(string(row, item::STRINGS, 1));
-        items[line] = row.map(|row| (item::PRICE.get(row), original(row)));
-    };
-    txn.read_many(tables.get(Table::Item), &request.item_keys()[..lines.len()], look).await?;
 
     let mut supplied = [Supplied::default(); LINES.1 as usize];
     let mut branded = 0;

@@ -3,7 +3,7 @@
 
 use super::mix::Kind;
 use super::random::{Constants, LastName, between, percent};
-use super::schema::{DISTRICTS, ITEMS, Key, LINES, three};
+use super::schema::{DISTRICTS, ITEMS, LINES, three};
 use crate::rng::Rng;
 
 /// The number of no item: it makes a New-Order roll back (clause 2.4.1.5).
@@ -63,10 +63,10 @@ impl NewOrder {
         &self.lines[..usize::from(self.count)]
     }
 
-    /// The keys of the stock of all lines; those behind the last line say nothing.
+    /// The lines and what lies behind the last one, which says nothing.
     #[inline]
-    pub fn stock_keys(&self) -> [[u8; 5]; LINES.1 as usize] {
-        self.lines.map(|line| *Key::stock(line.supplier, line.item).first_chunk().expect("5 bytes"))
+    pub fn all_lines(&self) -> &[Line; LINES.1 as usize] {
+        &self.lines
     }
 
     /// The keys of the items of all lines; those behind the last line say nothing.

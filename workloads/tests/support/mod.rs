@@ -190,7 +190,7 @@ impl Txn for MapTxn<'_> {
         self.client.read(table, key, look).await.map_err(Stop::Failed)
     }
 
-    async fn prefetch<K: AsRef<[u8]>>(&self, _: &Arc<Map>, _: &[K]) -> TxnResult<()> {
+    async fn prefetch<K: AsRef<[u8]>>(&self, _: &[(&Arc<Map>, K)]) -> TxnResult<()> {
         Ok(())
     }
 
