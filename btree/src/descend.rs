@@ -9,7 +9,7 @@ use crate::{
     node::NodeRef,
     tree::{Step, Stop, Tree},
 };
-use wattle_buffer::{Error, FrameId, Optimistic, Restart, Swip, Target, Way};
+use wattle_buffer::{Error, For, FrameId, Optimistic, Restart, Swip, Target, Way};
 
 /// Cache lines of a leaf with header, hints, heads and slots of some thirty records.
 const LEAF_LINES: usize = 6;
@@ -58,15 +58,21 @@ impl Tree {
     /// Descends to the node of `level` that contains `key`.
     #[inline(always)]
     pub(crate) fn descend<'p>(&'p self, key: &[u8], level: u8) -> Step<Path<'p>> {
-        self.descend_by(level, |node| node.child_position(key))
+        self.descend_by(level, For::Read, |node| node.child_position(key))
+    }
+
+    /// Descends to the leaf that contains `key`, which will be changed.
+    #[inline(always)]
+    pub(crate) fn descend_to_change<'p>(&'p self, key: &[u8]) -> Step<Path<'p>> {
+        self.descend_by(0, For::Write, |node| node.child_position(key))
     }
 
     /// Descends to a node of `level`.
     pub(crate) fn seek<'p>(&'p self, seek: Seek<'_>, level: u8) -> Step<Path<'p>> {
         match seek {
             Seek::At(key) => self.descend(key, level),
-            Seek::Before(key) => self.descend_by(level, |node| child_before(node, key)),
-            Seek::Last => self.descend_by(level, |node| Ok(node.count())),
+            Seek::Before(key) => self.descend_by(level, For::Read, |node| child_before(node, key)),
+            Seek::Last => self.descend_by(level, For::Read, |node| Ok(node.count())),
         }
     }
 
@@ -74,6 +80,7 @@ impl Tree {
     fn descend_by<'p>(
         &'p self,
         level: u8,
+        what: For,
         choose: impl Fn(NodeRef<'p>) -> Result<usize, Restart>,
     ) -> Step<Path<'p>> {
         let mut path = Path { node: self.pool.optimistic(self.root)?, parent: None };
@@ -87,7 +94,7 @@ impl Tree {
             let node = path.node_ref();
             let position = self.checked(&path.node, choose(node))?;
             height -= 1;
-            path = self.child_at(path.node, position, height)?;
+            path = self.child_at(path.node, position, height, what)?;
             if path.node_ref().level() != height {
                 return Err(self.wrong_level(path.node, height));
             }
@@ -118,7 +125,7 @@ impl Tree {
             way.through(page);
             height -= 1;
             if height > 0 {
-                node = self.child_at(node, position, height)?.node;
+                node = self.child_at(node, position, height, For::Read)?.node;
                 if NodeRef::from(node.page()).level() != height {
                     return Err(self.wrong_level(node, height));
                 }
@@ -129,7 +136,7 @@ impl Tree {
 
     /// Goes from a node to its child at `position`.
     pub(crate) fn child<'p>(&'p self, parent: Optimistic<'p>, position: usize) -> Step<Path<'p>> {
-        self.child_at(parent, position, 1)
+        self.child_at(parent, position, 1, For::Read)
     }
 
     /// Goes from a node to its child at `position`, which is at `level`.
@@ -139,11 +146,12 @@ impl Tree {
         parent: Optimistic<'p>,
         position: usize,
         level: u8,
+        what: For,
     ) -> Step<Path<'p>> {
         let node = NodeRef::from(parent.page());
         match Swip(node.swip(position)).target() {
             Target::Hot(frame) => {
-                self.prefetch_node(frame, level);
+                self.prefetch_node(frame, level, what);
                 let child = self.pool.optimistic(frame)?;
                 parent.validate()?;
                 Ok(Path { node: child, parent: Some((parent, position)) })
@@ -164,9 +172,9 @@ impl Tree {
     /// their heads spread far; a leaf has header, hints, heads and slots in its first lines, and
     /// their misses should overlap.
     #[inline(always)]
-    pub(crate) fn prefetch_node(&self, frame: FrameId, level: u8) {
+    pub(crate) fn prefetch_node(&self, frame: FrameId, level: u8, what: For) {
         if level == 0 {
-            self.pool.prefetch_lines(frame, LEAF_LINES);
+            self.pool.prefetch_lines(frame, LEAF_LINES, what);
         } else {
             self.pool.prefetch(frame);
         }

@@ -12,7 +12,7 @@ use crate::{
     tree::{Step, Stop, Tree},
     view::{Seen, View},
 };
-use wattle_buffer::{Fault, Optimistic, PageId, Swip, Target};
+use wattle_buffer::{Fault, For, Optimistic, PageId, Swip, Target};
 
 /// Where the value of a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,7 +208,7 @@ fn descend_all<'p, 'k: 'p>(
                 Ok(position) => {
                     next[i] = Swip(node.swip(position));
                     match next[i].target() {
-                        Target::Hot(frame) => tree.prefetch_node(frame, level),
+                        Target::Hot(frame) => tree.prefetch_node(frame, level, For::Read),
                         Target::Evicted(_) if round.reads.len() >= most_reads => {
                             round.stop(i, Stop::Restart);
                         }

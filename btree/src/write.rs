@@ -20,7 +20,7 @@ use crate::{
     tree::{Step, Stop, Tree},
     undo::{Before, Undo},
 };
-use wattle_buffer::{Error, Exclusive, Optimistic};
+use wattle_buffer::{Error, Exclusive, For, Optimistic};
 
 /// Which records a write may meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,7 @@ impl Tree {
         if traced && !cx.way_recorded.replace(true) {
             self.pool.record_way(|way| self.lead(Seek::At(key), way));
         }
-        let search = self.checked(&node, NodeRef::from(node.page()).search(key))?;
+        let search = self.checked(&node, NodeRef::from(node.page()).search_for(key, For::Write))?;
         if !search.found && mode == Mode::Update {
             node.validate()?;
             self.track_absent(node);
@@ -152,7 +152,7 @@ impl Tree {
         {
             return Ok(node);
         }
-        Ok(self.descend(key, 0)?.node)
+        Ok(self.descend_to_change(key)?.node)
     }
 
     /// Replaces the value of a record, which may change its length. False: there is no room.
@@ -326,7 +326,7 @@ impl Tree {
         if traced && !cx.way_recorded.replace(true) {
             self.pool.record_way(|way| self.lead(Seek::At(key), way));
         }
-        let search = self.checked(&node, NodeRef::from(node.page()).search(key))?;
+        let search = self.checked(&node, NodeRef::from(node.page()).search_for(key, For::Write))?;
         if !search.found {
             node.validate()?;
             self.track_absent(node);

@@ -11,7 +11,7 @@ use crate::{
     ids::{FrameId, PageId},
     io::{ReadTarget, TargetOwner},
     page::{PAGE_SIZE, PageMut, PageRef},
-    racy,
+    racy::{self, For},
 };
 use std::{io, ptr::NonNull, sync::Arc};
 
@@ -153,23 +153,25 @@ impl FrameMemory {
         racy::prefetch(page.wrapping_add(64));
     }
 
-    /// Brings both header lines of a frame and the first `lines` cache lines of its page near. Any
+    /// Brings both header lines of a frame and the first `lines` cache lines of its page near; those
+    /// behind the first one of the page to be read, because most changes leave most of them alone. Any
     /// id is allowed.
     #[inline(always)]
-    pub fn prefetch_lines(&self, frame: FrameId, lines: usize) {
-        self.prefetch_header(frame);
+    pub fn prefetch_lines(&self, frame: FrameId, lines: usize, what: For) {
+        self.prefetch_header(frame, what);
         let page = self.pages.as_ptr().wrapping_add(frame.0 as usize * PAGE_SIZE);
-        for line in 0..lines {
+        what.prefetch(page);
+        for line in 1..lines {
             racy::prefetch(page.wrapping_add(64 * line));
         }
     }
 
     /// Brings both lines of the header of a frame near. Any id is allowed.
     #[inline(always)]
-    pub fn prefetch_header(&self, frame: FrameId) {
+    pub fn prefetch_header(&self, frame: FrameId, what: For) {
         let header = self.headers.as_ptr().wrapping_add(frame.0 as usize).cast::<u8>();
-        racy::prefetch(header);
-        racy::prefetch(header.wrapping_add(64));
+        what.prefetch(header);
+        what.prefetch(header.wrapping_add(64));
     }
 
     /// Makes the whole pool read-only or writable again, for the test that resident look-ups store

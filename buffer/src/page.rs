@@ -7,7 +7,7 @@
 use crate::{
     error::{Error, Result},
     ids::{PageId, TreeId},
-    racy,
+    racy::{self, For},
 };
 use crc_fast::crc32_iscsi;
 use std::{cmp::Ordering, marker::PhantomData};
@@ -282,10 +282,16 @@ impl<'p> PageRef<'p> {
         unsafe { racy::below_16(ptr, bound) }
     }
 
-    /// Brings the cache line at `at` near.
+    /// Brings the cache line at `at` near, to be read.
     #[inline(always)]
     pub fn prefetch(self, at: usize) {
-        racy::prefetch(self.ptr.wrapping_add(at & (PAGE_SIZE - 1)));
+        self.prefetch_for(at, For::Read);
+    }
+
+    /// Brings the cache line at `at` near.
+    #[inline(always)]
+    pub fn prefetch_for(self, at: usize, what: For) {
+        what.prefetch(self.ptr.wrapping_add(at & (PAGE_SIZE - 1)));
     }
 
     /// Copies the whole page.

@@ -12,6 +12,7 @@ use crate::{
     io::{ReadTarget, Storage, TargetOwner},
     memory::FrameMemory,
     page::{PAGE_SIZE, PageMut, PageRef, Restart},
+    racy::For,
     replacement::{FIRST_EPOCH, Policy},
     sync::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering},
     trace::{PageTrace, Way},
@@ -303,13 +304,13 @@ impl Pool {
     /// Brings the header of a frame and the first `lines` cache lines of its page near. The id may
     /// be any racy number.
     #[inline(always)]
-    pub fn prefetch_lines(&self, frame: FrameId, lines: usize) {
-        self.memory.prefetch_lines(frame, lines);
+    pub fn prefetch_lines(&self, frame: FrameId, lines: usize, what: For) {
+        self.memory.prefetch_lines(frame, lines, what);
     }
 
     #[inline(always)]
     pub(crate) fn prefetch_header(&self, frame: FrameId) {
-        self.memory.prefetch_header(frame);
+        self.memory.prefetch_header(frame, For::Read);
     }
 
     /// Starts an optimistic read of a frame, for a caller that holds a latch and may not wait. The

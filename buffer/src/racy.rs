@@ -511,6 +511,26 @@ pub fn prefetch_write(ptr: *const u8) {
     let _ = ptr;
 }
 
+/// What a cache line is brought near for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum For {
+    /// To be read: [`prefetch`].
+    Read,
+    /// To be written: [`prefetch_write`].
+    Write,
+}
+
+impl For {
+    /// Asks the processor to bring the cache line of `ptr` near. Any address is allowed.
+    #[inline(always)]
+    pub fn prefetch(self, ptr: *const u8) {
+        match self {
+            For::Read => prefetch(ptr),
+            For::Write => prefetch_write(ptr),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

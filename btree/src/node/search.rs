@@ -11,7 +11,7 @@
 use super::layout::*;
 use std::cmp::Ordering;
 use wattle_buffer::{
-    PAGE_SIZE, PageId, PageImage, PageKind, PageRef, Restart, TreeId, page::header,
+    For, PAGE_SIZE, PageId, PageImage, PageKind, PageRef, Restart, TreeId, page::header,
 };
 
 /// Where a key is, or would be inserted, in a leaf.
@@ -123,10 +123,10 @@ impl<'p> NodeRef<'p> {
 
     /// Brings value and tail of a record near, all at once.
     #[inline(always)]
-    fn prefetch_slot(self, slot: Slot) {
+    fn prefetch_slot(self, slot: Slot, what: For) {
         let (at, end) = (slot.offset(), slot.offset() + slot.value_len());
-        self.page.prefetch(at);
-        self.page.prefetch(at + 64);
+        self.page.prefetch_for(at, what);
+        self.page.prefetch_for(at + 64, what);
         self.page.prefetch(end);
     }
 
@@ -147,6 +147,12 @@ impl<'p> NodeRef<'p> {
     /// Position of the first record whose key is not below `key`, and whether it has that key.
     #[inline(always)]
     pub fn search(self, key: &[u8]) -> Result<Search, Restart> {
+        self.search_for(key, For::Read)
+    }
+
+    /// As [`NodeRef::search`]; says what the value of the record is wanted for.
+    #[inline(always)]
+    pub fn search_for(self, key: &[u8], what: For) -> Result<Search, Restart> {
         let count = self.count();
         let absent = |position| Ok(Search { position, found: false });
         let (prefix_len, head) = match self.relative(key)? {
@@ -160,7 +166,7 @@ impl<'p> NodeRef<'p> {
         }
         let suffix = key.get(prefix_len..).ok_or(Restart)?;
         // The tail is compared first and the value follows; their misses should overlap.
-        self.prefetch_slot(self.slot(position));
+        self.prefetch_slot(self.slot(position), what);
         match self.compare_suffix(position, suffix)? {
             Ordering::Equal => Ok(Search { position, found: true }),
             Ordering::Greater => absent(position),
