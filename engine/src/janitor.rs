@@ -361,7 +361,11 @@ impl Core {
         }
         if let Some(oldest) = active.list.first().filter(|oldest| **oldest < active.as_of) {
             let cancelled = self.snapshots.cancel_below(oldest + 1);
-            tracing::warn!(bytes, limit = self.version_bytes, cancelled, "old snapshots cancelled");
+            // They may have ended meanwhile.
+            if cancelled > 0 {
+                let limit = self.version_bytes;
+                tracing::warn!(bytes, limit, cancelled, "old snapshots cancelled");
+            }
         }
     }
 
