@@ -86,10 +86,10 @@ impl Resolve for AsyncSession {
         .await;
         outcome
     }
-    async fn wait_log(&self) -> Result<()> {
+    async fn wait_log(&self, since: &mut Option<u64>) -> Result<()> {
         self.shared.turn.set(0);
         match &self.cx().journal {
-            Journal::On(log, _) => log.next_flush().await,
+            Journal::On(log, _) => log.next_flush(since).await,
             Journal::Off => Ok(()),
         }
     }

@@ -34,7 +34,7 @@ impl Resolve for Internal<'_> {
     async fn resolve(&self, fault: Fault) -> Result<()> {
         self.cx.worker.resolve(fault)
     }
-    async fn wait_log(&self) -> Result<()> {
+    async fn wait_log(&self, _: &mut Option<u64>) -> Result<()> {
         match &self.cx.journal {
             Journal::On(log, _) => log.wait_flush(),
             Journal::Off => Ok(()),

@@ -47,8 +47,9 @@ pub(crate) trait Resolve {
             Ok(())
         }
     }
-    /// Waits until the log has taken what was logged.
-    fn wait_log(&self) -> impl Future<Output = Result<()>>;
+    /// Waits until the log has taken what was logged; `since` is none for an operation that has not waited
+    /// for it yet, and otherwise what the wait before made it.
+    fn wait_log(&self, since: &mut Option<u64>) -> impl Future<Output = Result<()>>;
     /// Waits for a commit to be durable.
     fn wait_ticket(&self, ticket: Ticket) -> impl Future<Output = Result<()>>;
     /// Lets others go on for a moment, the `turn`-th in a row.
@@ -95,14 +96,14 @@ pub(crate) async fn run_again<R: Resolve, T>(
     mut stop: Stop,
     mut step: impl FnMut(u32) -> Step<T>,
 ) -> Result<T> {
-    let mut restarts = 0u32;
+    let (mut restarts, mut log_since) = (0u32, None);
     session.cx().worker.begin_waiting();
     loop {
         match stop {
             Stop::Restart => btree::restarted(&session.cx().worker, &mut restarts),
             Stop::Fault(fault) => session.resolve(fault).await?,
             Stop::Faults(faults) => session.resolve_all(faults).await?,
-            Stop::Log => session.wait_log().await?,
+            Stop::Log => session.wait_log(&mut log_since).await?,
             Stop::Error(error) => return Err(error),
         }
         match step(restarts) {

@@ -10,6 +10,7 @@ use std::{
     future::{Future, poll_fn},
     ops::{Bound, ControlFlow},
     pin::pin,
+    rc::Rc,
     sync::Arc,
     task::Poll,
     time::Duration,
@@ -617,4 +618,46 @@ fn a_task_goes_on_while_its_commits_are_under_way() {
         drop((session, tree));
         assert_verified(&engine);
     }
+}
+
+/// What one task may log before it lets the others run is more than the log takes without a flush.
+#[test]
+fn tasks_that_wait_for_the_log_take_turns() {
+    const TASKS: u32 = 5;
+    const COMMITS: u32 = 100;
+    const CHANGES: u32 = 300;
+    let _watchdog = Watchdog::start("turns at the log", Duration::from_secs(120));
+    let options = Options::default().durability(Durability::Group).pool_bytes(32 << 20);
+    let engine = Device::memory().open(options).expect("open");
+    let tree = engine.tree("t").expect("tree");
+    let session = engine.async_session().expect("session");
+    let done = Rc::new([const { Cell::new(0) }; TASKS as usize]);
+    let sum = |done: &[Cell<u32>]| done.iter().map(Cell::get).sum::<u32>();
+    wattle::run(64, async {
+        let tasks = (0..TASKS).map(|task| {
+            let (session, tree, done) = (session.clone(), tree.clone(), Rc::clone(&done));
+            tokio::task::spawn_local(async move {
+                let commits = &done[task as usize];
+                while sum(&done[..]) < COMMITS {
+                    let mut txn = session.begin().expect("begin");
+                    for change in 0..CHANGES {
+                        let key = (task * CHANGES + change).to_be_bytes();
+                        let value = [commits.get() as u8; 1500];
+                        txn.put(&tree, &key, &value).await.expect("put");
+                    }
+                    let _ticket = txn.commit_async().await.expect("commit");
+                    commits.set(commits.get() + 1);
+                }
+            })
+        });
+        for task in tasks.collect::<Vec<_>>() {
+            task.await.expect("task");
+        }
+    })
+    .expect("run");
+    println!("{done:?}");
+    let least = done.iter().map(Cell::get).min().expect("there are tasks");
+    assert!(least >= COMMITS / TASKS / 4, "a task was kept waiting: {done:?}");
+    drop((session, tree));
+    assert_verified(&engine);
 }

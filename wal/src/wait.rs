@@ -46,8 +46,8 @@ struct State {
     sleeping: [usize; 2],
     /// How many waited for a durable epoch when the last flush was.
     company: usize,
-    /// Tasks that need room.
-    room: Vec<Waker>,
+    /// Tasks that need room, each with the number of the flush since which its operation waits.
+    room: Vec<(u64, Waker)>,
     /// How often the buffers were taken.
     taken: u64,
     /// Image epoch of the last checkpoint whose cut is durable.
@@ -72,10 +72,13 @@ impl Waits {
     pub(crate) fn buffers_taken(&self) {
         let mut state = self.state.lock();
         state.taken += 1;
-        let wakers = std::mem::take(&mut state.room);
+        let mut wakers = std::mem::take(&mut state.room);
         drop(state);
         self.changed.notify_all();
-        wakers.into_iter().for_each(Waker::wake);
+        // Whoever finds a buffer full has mostly filled it, before others who need it too look again. Woken
+        // first, it would fill it each time.
+        wakers.sort_by_key(|(since, _)| *since);
+        wakers.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
     pub(crate) fn publish(&self, cut: &Cut, durable_epoch: &AtomicU64) {
@@ -124,7 +127,7 @@ impl Waits {
         drop(state);
         self.durable.iter().chain([&self.changed]).for_each(|all| _ = all.notify_all());
         durable.into_iter().for_each(|(_, waker)| waker.wake());
-        room.into_iter().for_each(Waker::wake);
+        room.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
     /// How many wait for a durable epoch, and how many did when the last flush was.
@@ -241,8 +244,9 @@ impl Log {
     }
 
     /// The same for a task: ready when the buffers were taken more often than `seen`, which is
-    /// [`Log::buffers_taken`] of before the first call.
-    pub fn poll_flush(&self, seen: u64, waker: &Waker) -> Poll<Result<()>> {
+    /// [`Log::buffers_taken`] of before the first call. Of several tasks the one is woken first that waits
+    /// for the longest time: `since` is that number when it first found no room.
+    pub fn poll_flush(&self, seen: u64, since: u64, waker: &Waker) -> Poll<Result<()>> {
         let mut state = self.shared().waits.state.lock();
         if state.taken > seen {
             return Poll::Ready(Ok(()));
@@ -250,27 +254,31 @@ impl Log {
         if let Err(error) = state.check() {
             return Poll::Ready(Err(error));
         }
-        if !state.room.iter().rev().take(SAME_WAKER).any(|known| known.will_wake(waker)) {
-            state.room.push(waker.clone());
+        let mut recent = state.room.iter().rev().take(SAME_WAKER);
+        if !recent.any(|(_, known)| known.will_wake(waker)) {
+            state.room.push((since, waker.clone()));
         }
         drop(state);
         self.request(self.epoch(), Urgency::Now);
         Poll::Pending
     }
 
-    /// A future of [`Log::poll_flush`].
-    pub fn next_flush(self: &Arc<Self>) -> NextFlush {
-        NextFlush { log: Arc::clone(self), seen: self.buffers_taken() }
+    /// A future of [`Log::poll_flush`]. Whoever still finds no room afterwards gives the same `since`, which
+    /// is none at first.
+    pub fn next_flush(self: &Arc<Self>, since: &mut Option<u64>) -> NextFlush {
+        let seen = self.buffers_taken();
+        NextFlush { log: Arc::clone(self), seen, since: *since.get_or_insert(seen) }
     }
 
     /// Ready when `appender` has room for another operation.
     pub fn poll_room(&self, appender: &Appender, waker: &Waker) -> Poll<Result<()>> {
+        let mut since = None;
         loop {
             let seen = self.buffers_taken();
             if appender.check_room()? {
                 return Poll::Ready(Ok(()));
             }
-            match self.poll_flush(seen, waker) {
+            match self.poll_flush(seen, *since.get_or_insert(seen), waker) {
                 Poll::Ready(Ok(())) => {}
                 other => return other,
             }
@@ -282,11 +290,12 @@ impl Log {
 pub struct NextFlush {
     log: Arc<Log>,
     seen: u64,
+    since: u64,
 }
 
 impl Future for NextFlush {
     type Output = Result<()>;
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        self.log.poll_flush(self.seen, cx.waker())
+        self.log.poll_flush(self.seen, self.since, cx.waker())
     }
 }

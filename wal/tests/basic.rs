@@ -134,7 +134,7 @@ fn tasks_are_woken_by_what_they_wait_for() {
     log.request(epoch, Urgency::Soon);
     woken.recv_timeout(Duration::from_secs(10)).expect("woken");
     assert!(matches!(log.poll_durable(epoch, &waker), Poll::Ready(Ok(()))));
-    let mut room = std::pin::pin!(log.next_flush());
+    let mut room = std::pin::pin!(log.next_flush(&mut None));
     let mut context = Context::from_waker(&waker);
     if Future::poll(room.as_mut(), &mut context).is_pending() {
         woken.recv_timeout(Duration::from_secs(10)).expect("woken");
