@@ -62,17 +62,14 @@ impl Tree {
         if !underfull {
             return Ok(false);
         }
-        // Behind it first. Most neighbours are too full, which costs no latch to see.
-        let neighbours = [Some(position + 1).filter(|at| *at <= siblings), position.checked_sub(1)];
-        let fits = |at: &usize| match Swip(parent_node.swip(*at)).target() {
-            Target::Hot(frame) => {
-                let sibling = self.pool.try_shared(frame);
-                let fits = |node: NodeRef<'_>| used + node.used_bytes() <= MERGED;
-                sibling.is_some_and(|sibling| fits(sibling.page().into()))
-            }
-            Target::Evicted(_) => false,
-        };
-        let neighbours = neighbours.map(|at| at.filter(|at| insist || fits(at)));
+        // Behind it first. Most neighbours are too full, which is seen without keeping others out.
+        let mut neighbours =
+            [Some(position + 1).filter(|at| *at <= siblings), position.checked_sub(1)];
+        if !insist {
+            let theirs = |at: &usize| used_by(&self.pool, Swip(parent_node.swip(*at)));
+            let fits = |at: &usize| theirs(at).is_some_and(|theirs| used + theirs <= MERGED);
+            neighbours = [neighbours.into_iter().flatten().find(fits), None];
+        }
         let Some(first) = neighbours.into_iter().flatten().next() else {
             parent.validate()?;
             return Ok(false);
@@ -270,19 +267,21 @@ fn try_x_merge(forest: &Forest, cx: &Context, frame: FrameId) -> Option<()> {
     Some(())
 }
 
+/// Bytes that a child uses, if it is in memory and nobody is changing it.
+fn used_by(pool: &Pool, child: Swip) -> Option<usize> {
+    let Target::Hot(frame) = child.target() else { return None };
+    let child = pool.try_shared(frame)?;
+    Some(NodeRef::from(child.page()).used_bytes())
+}
+
 /// The neighbours to merge: first position and number of the smallest window around `position`
 /// whose records fit into one leaf less.
 fn window(pool: &Pool, parent: NodeView<'_>, position: usize) -> Option<(usize, usize)> {
-    let used = |at: usize| -> Option<usize> {
-        let Target::Hot(frame) = Swip(parent.swip(at)).target() else { return None };
-        let used = NodeRef::from(pool.try_shared(frame)?.page()).used_bytes();
-        Some(used.min(PAGE_SIZE))
-    };
     let low = position.saturating_sub(X - 1);
     let high = (position + X - 1).min(parent.count());
     let mut sizes = [None; 2 * X];
     for at in low..=high {
-        sizes[at - low] = used(at);
+        sizes[at - low] = used_by(pool, Swip(parent.swip(at)));
     }
     for count in 2..=X {
         for first in low..=position {

@@ -272,13 +272,12 @@ impl Log {
 
     /// Ready when `appender` has room for another operation.
     pub fn poll_room(&self, appender: &Appender, waker: &Waker) -> Poll<Result<()>> {
-        let mut since = None;
         loop {
             let seen = self.buffers_taken();
             if appender.check_room()? {
                 return Poll::Ready(Ok(()));
             }
-            match self.poll_flush(seen, *since.get_or_insert(seen), waker) {
+            match self.poll_flush(seen, seen, waker) {
                 Poll::Ready(Ok(())) => {}
                 other => return other,
             }
