@@ -65,15 +65,18 @@ fn fill(session: &Session, tree: &Tree, records: u64) {
     }
 }
 
-/// Runs `work` under a trace of its own engine and gives what was recorded.
+/// Runs `work` under a trace of its own engine and gives what was recorded. Nothing that it removes is
+/// cleared away meanwhile, which would be accesses as well.
 fn recorded(policy: &str, records: u64, work: impl FnOnce(&Session, &Tree)) -> Vec<(u64, bool)> {
     let (trace, kept) = (PageTrace::new(), Kept::default());
     let engine = open(policy, &trace);
     let (session, tree) = (engine.session().expect("session"), engine.tree("t").expect("tree"));
     fill(&session, &tree, records);
+    let snapshot = engine.begin().expect("begin");
     trace.start(Box::new(kept.clone())).expect("start");
     work(&session, &tree);
     let count = trace.finish().expect("finish");
+    drop(snapshot);
     // What comes later is not recorded any more.
     session.get(&tree, &key(0)).expect("get");
     let accesses = kept.take();
