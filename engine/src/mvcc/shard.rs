@@ -281,13 +281,12 @@ impl Shard {
             self.bytes -= old_bytes;
             return;
         }
-        // Those who kept the older versions may have come for them when there was this one.
-        let is_new_young = !std::mem::replace(&mut chain.young, true);
+        // Those who kept the older versions may have come for them when there was this one. An item that there
+        // is already can say that it is of this writer, who may go on with other records.
+        chain.young = true;
         let (bytes, newest) = (chain.bytes(), chain.newest.writer.id());
         self.bytes = self.bytes + bytes - old_bytes;
-        if is_new_young {
-            self.queue_young(hash, newest);
-        }
+        self.queue_young(hash, newest);
     }
 
     /// Drops the chain under a hash if nobody needs anything of it. Its item in a queue gets stale.

@@ -492,3 +492,25 @@ fn neighbours_beyond_the_places_of_their_shard_are_found_until_they_are_dropped(
         assert_eq!((versions.records(), versions.bytes()), (0, 0));
     }
 }
+
+/// A transaction that has taken back its change of one record and goes on with another one in the same shard
+/// does not keep the versions of the first from being dropped.
+#[test]
+fn versions_under_one_that_was_taken_back_are_dropped_while_its_writer_goes_on() {
+    let f = Fixture::new();
+    let keys = [&b"a"[..], b"b"];
+    let push = |key, writer: &Owner<TxnState>| {
+        assert!(f.versions.push(TREE, key, writer, value("before")).is_some());
+    };
+    let first = f.begin();
+    keys.iter().for_each(|key| push(key, &first));
+    f.commit(&first);
+    let second = f.begin();
+    keys.iter().for_each(|key| push(key, &second));
+    let active = f.snapshots.collect(&f.clock, &f.clock);
+    assert_eq!(f.versions.collect(&active, 1, false), 0, "not durable yet");
+    keys.iter().for_each(|key| f.versions.pop(TREE, key, &second));
+    push(keys[0], &second);
+    f.collect();
+    assert!(f.versions.contains(TREE, keys[0]) && !f.versions.contains(TREE, keys[1]));
+}
