@@ -10,6 +10,7 @@
 //! Nobody else can see the record between these steps.
 
 use crate::{journal::Attachment, tree::Stop};
+use std::ops::Range;
 use wattle_buffer::{Exclusive, FrameHeader, Gsn, Pool};
 
 /// Calls under the latch of a leaf, see the module documentation. They must be short, take no latch
@@ -29,6 +30,27 @@ pub trait Author {
         _change: bool,
     ) -> Result<(), Stop> {
         Ok(())
+    }
+
+    /// Whether [`Author::check`] only asks about a change in place, and [`Author::check_patch`] follows when
+    /// it is known.
+    fn keeps_patches(&self) -> bool {
+        false
+    }
+
+    /// May the bytes `range` of the record, which is `before` now, be changed? The others stay as they are,
+    /// and so does their number. As [`Author::check`] for a change.
+    ///
+    /// # Errors
+    /// As [`Author::check`].
+    fn check_patch(
+        &mut self,
+        header: &FrameHeader,
+        key: &[u8],
+        before: &[u8],
+        _range: Range<usize>,
+    ) -> Result<(), Stop> {
+        self.check(header, key, Some((before, false)), true)
     }
 
     /// Id of the transaction, or 0 for a change that stands for itself.

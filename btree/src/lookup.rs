@@ -77,19 +77,18 @@ impl Tree {
             return Ok(None);
         }
         let start = value.len();
+        let range = self.checked(&leaf, node.value_range(search.position))?;
+        let (offset, len, special) = range;
+        self.checked(&leaf, leaf.page().append_to(offset, len, value))?;
         let mut seen = Seen::Page;
         if !view.sees_all(leaf.header()) {
-            seen = look(&leaf, key, view, value)?;
+            seen = look(&leaf, key, view, value, start)?;
         }
         let special = match seen {
-            Seen::Page => {
-                let range = self.checked(&leaf, node.value_range(search.position))?;
-                let (offset, len, special) = range;
-                self.checked(&leaf, leaf.page().append_to(offset, len, value))?;
-                special
-            }
+            Seen::Page => special,
             Seen::Value { special } => special,
             Seen::Absent => {
+                value.truncate(start);
                 leaf.validate()?;
                 return Ok(None);
             }
@@ -290,9 +289,9 @@ fn look<V: View>(
     key: &[u8],
     view: &mut V,
     value: &mut Vec<u8>,
+    start: usize,
 ) -> Step<Seen> {
-    let start = value.len();
-    view.look(key, value).inspect_err(|_| value.truncate(start)).or_else(|stop| {
+    view.look(key, value, start).inspect_err(|_| value.truncate(start)).or_else(|stop| {
         // What was asked for may not be what the leaf holds.
         leaf.validate()?;
         Err(stop)

@@ -250,9 +250,14 @@ impl Cursor {
             self.key.clear();
             node.key_to(position, &mut self.key)?;
             let start = self.bytes.len();
-            match view.look(&self.key, &mut self.bytes)? {
-                Seen::Page => {}
-                Seen::Absent => self.older.push((position, Older::Absent)),
+            let (offset, len, _) = node.value_range(position)?;
+            node.page().append_to(offset, len, &mut self.bytes)?;
+            match view.look(&self.key, &mut self.bytes, start)? {
+                Seen::Page => self.bytes.truncate(start),
+                Seen::Absent => {
+                    self.bytes.truncate(start);
+                    self.older.push((position, Older::Absent));
+                }
                 Seen::Value { special } => {
                     let version = Older::Value(start, self.bytes.len(), special);
                     self.older.push((position, version));

@@ -14,7 +14,7 @@ use wattle_buffer::FrameHeader;
 pub enum Seen {
     /// What the leaf holds.
     Page,
-    /// An older version, which was appended to the caller's bytes.
+    /// An older version, which is in the caller's bytes now.
     Value {
         /// It is a special value.
         special: bool,
@@ -28,12 +28,13 @@ pub trait View {
     /// Everything in the page with this header is visible as it is, by its version hint.
     fn sees_all(&self, header: &FrameHeader) -> bool;
 
-    /// What is visible of the record `key`, which the leaf holds in some version. An older version
-    /// is appended to `value`.
+    /// What is visible of the record `key`, which the leaf holds in some version: that is in `value` from
+    /// `start` on, and is replaced by an older version, or goes if there was no record. What was read from a
+    /// leaf that is not validated can be anything.
     ///
     /// # Errors
     /// [`Stop::Restart`] to ask again; [`Stop::Error`] when the version is gone.
-    fn look(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<Seen, Stop>;
+    fn look(&mut self, key: &[u8], value: &mut Vec<u8>, start: usize) -> Result<Seen, Stop>;
 }
 
 /// Sees what the pages hold, committed or not.
@@ -46,7 +47,7 @@ impl View for Newest {
         true
     }
 
-    fn look(&mut self, _: &[u8], _: &mut Vec<u8>) -> Result<Seen, Stop> {
+    fn look(&mut self, _: &[u8], _: &mut Vec<u8>, _: usize) -> Result<Seen, Stop> {
         Ok(Seen::Page)
     }
 }

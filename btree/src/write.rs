@@ -111,7 +111,12 @@ impl Tree {
         };
         match before {
             Some((old, false)) if !special && old.len() == bytes.len() => {
-                self.overwrite(cx, &mut leaf, search.position, key, bytes, author);
+                let range = match cx.journal {
+                    // Nobody wants to know what differs.
+                    Journal::Off => (0, bytes.len()),
+                    Journal::On(..) => difference(old, bytes),
+                };
+                self.overwrite(cx, &mut leaf, search.position, key, bytes, range, author);
             }
             Some(_) => {
                 if !self.replace(cx, &mut leaf, search.position, key, (bytes, special), author) {
@@ -181,9 +186,10 @@ impl Tree {
         true
     }
 
-    /// Overwrites an inline value by one of the same length; logs only what differs when that is
-    /// less.
+    /// Overwrites an inline value by one of the same length, which differs from it in no bytes outside of a
+    /// range; logs only those when that is less.
     #[inline]
+    #[expect(clippy::too_many_arguments, reason = "one flat call on the path of every write")]
     fn overwrite<A: Author>(
         &self,
         cx: &Context,
@@ -191,17 +197,16 @@ impl Tree {
         position: usize,
         key: &[u8],
         value: &[u8],
+        (from, to): (usize, usize),
         author: &mut A,
     ) {
         if matches!(cx.journal, Journal::Off) {
-            // Nobody wants to know what differs.
-            NodeMut::new(&mut leaf.page_mut()).write_value(position, 0, value);
+            NodeMut::new(&mut leaf.page_mut()).write_value(position, from, &value[from..to]);
             return cx.log_change(leaf, Op::Replace { key, value, special: false }, None, author);
         }
         let mut old = cx.scratch.borrow_mut();
         old.clear();
         let (bytes, _) = NodeView::from(leaf.bytes()).value(position);
-        let (from, to) = difference(bytes, value);
         let (from, to) = match (to - from) * 100 < value.len() * PATCH_PERCENT {
             true => (from, to),
             false => (0, value.len()),
@@ -335,7 +340,8 @@ impl Tree {
         let mut leaf = node.upgrade()?;
         let view = NodeView::from(leaf.bytes());
         let before = view.value(search.position);
-        author.check(leaf.header(), key, Some(before), !before.1)?;
+        let late = author.keeps_patches();
+        author.check(leaf.header(), key, Some(before), !before.1 && !late)?;
         if before.1 {
             return Ok(match Special::decode(before.0, leaf.header().page_id())? {
                 Special::Ghost => Ok(false),
@@ -347,7 +353,12 @@ impl Tree {
         let unless_done = Undone(&mut *author, key);
         change(buffer);
         std::mem::forget(unless_done);
-        self.overwrite(cx, &mut leaf, search.position, key, buffer, author);
+        let before = NodeView::from(leaf.bytes()).value(search.position).0;
+        let range = difference(before, buffer);
+        if late {
+            author.check_patch(leaf.header(), key, before, range.0..range.1)?;
+        }
+        self.overwrite(cx, &mut leaf, search.position, key, buffer, range, author);
         author.done(&leaf, key);
         if traced {
             // Of another task of the session it would be about another operation.

@@ -1,7 +1,9 @@
 //! Snapshots that are held while writers go on: they stay consistent, nobody waits for them, and the
 //! memory for old versions has a limit, at which the oldest snapshot is given up.
 
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
+    collections::BTreeMap,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
@@ -136,5 +138,130 @@ fn the_oldest_snapshot_is_given_up_when_versions_take_all_their_memory() {
     assert!(refused > 0, "2 MB of versions do not fit 1 MiB");
     drop(reader);
     assert_eq!(session.get(&tree, &key(7)).expect("get").as_deref(), Some(&new[..]));
+    assert_verified(&engine);
+}
+
+const FIELDS: usize = 24;
+const ROWS: u32 = 300;
+
+/// Numbers, and some bytes behind them.
+fn row(fields: [u64; FIELDS], behind: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> = fields.iter().flat_map(|field| field.to_le_bytes()).collect();
+    bytes.resize(bytes.len() + behind, 7);
+    bytes
+}
+
+fn field(row: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(row[8 * at..8 * at + 8].try_into().expect("a field"))
+}
+
+/// Adds to a field.
+fn add(row: &mut [u8], at: usize, by: u64) {
+    let sum = field(row, at).wrapping_add(by);
+    row[8 * at..8 * at + 8].copy_from_slice(&sum.to_le_bytes());
+}
+
+/// One transaction that moves something from a row to another one, in one field or two, in place or by
+/// replacing the rows, and does or does not.
+fn move_something(session: &wattle::Session, tree: &Tree, random: &mut SmallRng) {
+    let mut txn = session.begin().expect("begin");
+    let mut work = || -> wattle::Result<()> {
+        for _ in 0..random.random_range(1..4) {
+            let (from, to) = (random.random_range(0..ROWS), random.random_range(0..ROWS));
+            let (at, by) = (random.random_range(0..FIELDS), random.random_range(0..1 << 40));
+            let mark = txn.savepoint();
+            for (account, by) in [(from, by), (to, 0u64.wrapping_sub(by))] {
+                if random.random_range(0..4) > 0 {
+                    assert!(txn.modify(tree, &key(account), |row| add(row, at, by))?);
+                    continue;
+                }
+                let mut row = txn.get(tree, &key(account))?.expect("a row");
+                add(&mut row, at, by);
+                row.resize(8 * FIELDS + random.random_range(0..3) * 20, 7);
+                if random.random_range(0..3) == 0 {
+                    assert!(txn.remove(tree, &key(account))?);
+                }
+                txn.put(tree, &key(account), &row)?;
+            }
+            if random.random_range(0..4) == 0 {
+                txn.rollback_to(&mark)?;
+            }
+        }
+        Ok(())
+    };
+    match work() {
+        Ok(()) if random.random_range(0..4) > 0 => drop(txn.commit_async().expect("commit")),
+        Ok(()) | Err(Error::Conflict(_)) => txn.abort().expect("abort"),
+        Err(error) => panic!("a writer failed: {error}"),
+    }
+}
+
+/// Stops the others, also when a check fails.
+struct Stop<'s>(&'s AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Snapshots of any age see rows as they were, whose bytes were changed here and there, again and again by
+/// one transaction or by many, while the pages go to the device and come back.
+#[test]
+fn rows_that_are_changed_in_a_few_bytes_stay_as_they_were_for_older_snapshots() {
+    let seed = u64::from(rand::random::<u32>());
+    println!("seed {seed}");
+    let watchdog = Watchdog::start("rows of fields", Duration::from_secs(60));
+    let options = small_pool(32).log_bytes(MIN_LOG_BYTES);
+    let engine = Device::memory().open(options).expect("open");
+    let tree = engine.tree("rows").expect("tree");
+    let session = engine.session().expect("session");
+    for i in 0..ROWS {
+        session.insert(&tree, &key(i), &row([FIRST; FIELDS], 0)).expect("insert");
+    }
+    let all = |txn: &Transaction<'_>| -> BTreeMap<Vec<u8>, Vec<u8>> {
+        txn.scan(&tree).expect("scan").map(|entry| entry.expect("entry")).collect()
+    };
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for writer in 0..2 {
+            let (engine, tree, stop) = (&engine, &tree, &stop);
+            scope.spawn(move || {
+                let session = engine.session().expect("session");
+                let mut random = SmallRng::seed_from_u64(seed + writer);
+                while !stop.load(Ordering::Relaxed) {
+                    move_something(&session, tree, &mut random);
+                }
+            });
+        }
+        let _stop = Stop(&stop);
+        let mut random = SmallRng::seed_from_u64(seed + 2);
+        let mut held = Vec::new();
+        let begun = Instant::now();
+        while begun.elapsed() < Duration::from_secs(3) {
+            if held.len() == 4 {
+                held.swap_remove(random.random_range(0..4));
+            }
+            let txn = session.begin_read().expect("begin");
+            let rows = all(&txn);
+            assert_eq!(rows.len(), ROWS as usize);
+            for at in 0..FIELDS {
+                let sum = rows.values().fold(0, |sum, row| field(row, at).wrapping_add(sum));
+                assert_eq!(sum, u64::from(ROWS) * FIRST, "field {at}");
+            }
+            held.push((txn, rows));
+            let (txn, rows) = &held[random.random_range(0..held.len())];
+            assert_eq!(all(txn), *rows);
+            let keys: Vec<_> = (0..20).map(|_| key(random.random_range(0..ROWS))).collect();
+            for key in &keys {
+                assert_eq!(txn.get(&tree, key).expect("get").as_ref(), rows.get(&key[..]));
+            }
+            let look = |i: usize, row: Option<&[u8]>| {
+                assert_eq!(row, rows.get(&keys[i][..]).map(|row| &row[..]));
+            };
+            txn.multi_get(&tree, &keys, look).expect("get");
+            watchdog.step();
+        }
+    });
     assert_verified(&engine);
 }

@@ -9,12 +9,17 @@
 //!   check lets nobody change a record over an undecided one;
 //! - commit times fall from the newest version to the oldest;
 //! - a transaction has one version per record, with the value before its first change;
-//! - every buffer starts with the key, so that a chain of one version needs one buffer.
+//! - every version starts with the key, so that a chain of one version needs one buffer at most;
+//! - a version of a change that left most bytes of a value alone has only the bytes that it changed: a
+//!   *patch*. The value after such a change is a plain one of the same length, and is known: it is the value
+//!   before the next newer change, or what the page holds. So whoever looks starts from the page and
+//!   applies patches on the way. A transaction that changes a record again makes a patch of its own whole
+//!   before, from the value that the record has then ([`Chain::make_whole`]).
 
 use super::{
     clock::Active,
     state::{Status, TxnState},
-    versions::{Changed, ConflictWith, WriteCheck},
+    versions::{Change, Changed, ConflictWith, WriteCheck},
 };
 use std::cell::Cell;
 use wattle_buffer::{Owner, Returned, Share, TreeId};
@@ -33,16 +38,22 @@ const MIN_BUFFER: usize = 64;
 /// Number of classes: key and value of a record that lies in a leaf fit the last one.
 const CLASSES: usize = 7;
 
-/// Bytes of a version that need no buffer: a short key of a record that was absent before.
-const INLINE: usize = 16;
+/// Bytes of a version that need no buffer: a short key of a record that was absent before, or of which a few
+/// bytes were changed. As many as fit a chain of two cache lines.
+const INLINE: usize = 30;
+/// Length of what lies in the buffer.
+const IN_BUFFER: u8 = u8::MAX;
+/// Bytes in front of each piece of a patch: where in the value it is, and its length.
+const PIECE_HEAD: usize = 4;
 
-/// The key, then the value before the change: in the buffer, if there is one.
+/// The key, then the value before the change or the pieces of a patch.
 #[derive(Debug, Default)]
 struct Bytes {
     buffer: Vec<u8>,
     inline: [u8; INLINE],
-    /// Of those bytes in use.
+    /// Of those bytes in use, or [`IN_BUFFER`].
     inline_len: u8,
+    kind: Kind,
 }
 
 impl Bytes {
@@ -52,11 +63,67 @@ impl Bytes {
     }
 
     fn as_slice(&self) -> &[u8] {
-        match self.buffer.capacity() {
-            0 => &self.inline[..usize::from(self.inline_len)],
-            _ => &self.buffer,
+        match self.inline_len {
+            IN_BUFFER => &self.buffer,
+            len => &self.inline[..usize::from(len)],
         }
     }
+
+    fn as_mut_slice(&mut self) -> &mut [u8] {
+        match self.inline_len {
+            IN_BUFFER => &mut self.buffer,
+            len => &mut self.inline[..usize::from(len)],
+        }
+    }
+}
+
+/// The pieces of a patch: where in the value each begins, and its bytes.
+fn pieces(mut patch: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    std::iter::from_fn(move || {
+        let (head, rest) = patch.split_first_chunk::<PIECE_HEAD>()?;
+        let [at, len] = [[head[0], head[1]], [head[2], head[3]]].map(u16::from_le_bytes);
+        let (bytes, rest) = rest.split_at_checked(len.into())?;
+        patch = rest;
+        Some((at.into(), bytes))
+    })
+}
+
+/// What stands in front of a piece of a patch.
+fn piece_head(at: usize, len: usize) -> [u8; PIECE_HEAD] {
+    let short =
+        |number| u16::try_from(number).expect("values with versions are shorter than 64 KiB");
+    let [[a, b], [c, d]] = [at, len].map(|number| short(number).to_le_bytes());
+    [a, b, c, d]
+}
+
+/// Applies a patch. False: it does not fit the value.
+fn apply(patch: &[u8], value: &mut [u8]) -> bool {
+    pieces(patch).all(|(at, bytes)| match value.get_mut(at..at + bytes.len()) {
+        Some(place) => {
+            place.copy_from_slice(bytes);
+            true
+        }
+        None => false,
+    })
+}
+
+/// One patch for two: the bytes of the older one, and those of the newer one that it does not have.
+#[cold]
+fn join_patches(newer: &[u8], older: &[u8]) -> Vec<u8> {
+    let mut all: Vec<Option<u8>> = Vec::new();
+    for (at, bytes) in pieces(newer).chain(pieces(older)) {
+        all.resize(all.len().max(at + bytes.len()), None);
+        all[at..at + bytes.len()].iter_mut().zip(bytes).for_each(|(to, byte)| *to = Some(*byte));
+    }
+    let (mut joined, mut at) = (Vec::new(), 0);
+    for run in all.chunk_by(|a, b| a.is_some() == b.is_some()) {
+        if run[0].is_some() {
+            joined.extend(piece_head(at, run.len()));
+            joined.extend(run.iter().flatten());
+        }
+        at += run.len();
+    }
+    joined
 }
 
 /// The class whose buffers hold `size` bytes.
@@ -75,6 +142,8 @@ pub(super) enum Kind {
     Absent,
     Plain,
     Special,
+    /// A plain value which was the one after the change but for some bytes.
+    Patch,
 }
 
 /// Who made a change.
@@ -153,7 +222,6 @@ impl Writer {
 pub(super) struct Version {
     pub writer: Writer,
     bytes: Bytes,
-    kind: Kind,
 }
 
 /// Memory for reuse, what was given last first: chains, which keep the buffer of their newest version,
@@ -188,23 +256,27 @@ impl Spare {
         SPARE.try_with(|spare| spare.set(Some(self))).ok();
     }
 
-    /// Makes key and value the bytes of a version.
+    /// Makes key, head and value the bytes of a version.
     #[inline]
-    fn join(&mut self, bytes: &mut Bytes, key: &[u8], value: &[u8]) {
-        let size = key.len() + value.len();
+    fn join(&mut self, bytes: &mut Bytes, key: &[u8], head: &[u8], value: &[u8]) {
+        let size = key.len() + head.len() + value.len();
+        if size <= INLINE {
+            let (front, rest) = bytes.inline[..size].split_at_mut(key.len());
+            let (middle, back) = rest.split_at_mut(head.len());
+            front.copy_from_slice(key);
+            middle.copy_from_slice(head);
+            back.copy_from_slice(value);
+            bytes.inline_len = size as u8;
+            return;
+        }
         if size > bytes.buffer.capacity() {
-            if size <= INLINE && bytes.buffer.capacity() == 0 {
-                let (front, back) = bytes.inline[..size].split_at_mut(key.len());
-                front.copy_from_slice(key);
-                back.copy_from_slice(value);
-                bytes.inline_len = size as u8;
-                return;
-            }
             let buffer = self.buffer(size);
             self.give(std::mem::replace(&mut bytes.buffer, buffer));
         }
+        bytes.inline_len = IN_BUFFER;
         bytes.buffer.clear();
         bytes.buffer.extend_from_slice(key);
+        bytes.buffer.extend_from_slice(head);
         bytes.buffer.extend_from_slice(value);
     }
 
@@ -286,21 +358,69 @@ pub(super) struct Rule<'a> {
 pub(super) enum Look<'c> {
     /// The page is right.
     Page { ts: u64 },
-    /// The value before this version is right; `None` if there was no record.
-    Before { value: Option<(&'c [u8], bool)>, ts: u64 },
+    /// What was before these versions is right.
+    Before { older: Passed<'c>, ts: u64 },
     /// A transaction that is about to commit decides.
     Wait,
 }
 
+/// Versions that are not visible, from the newest on; at least one.
+pub(super) struct Passed<'c> {
+    chain: &'c Chain,
+    count: usize,
+}
+
+impl Passed<'_> {
+    /// Makes the value that the page holds, which is in `value` from `start` on, what it was before all of
+    /// these versions. Gives its special flag, or nothing if there was no record, and nothing at all if the
+    /// value cannot be what the page holds: it was read while somebody changed it (or a transaction that is
+    /// too large for versions has changed it, and nobody may see the record).
+    #[expect(clippy::option_option, reason = "a value that cannot be, and no record")]
+    pub fn restore(&self, value: &mut Vec<u8>, start: usize) -> Option<Option<bool>> {
+        let Passed { chain, count } = *self;
+        let whole = (0..count).rev().find(|at| chain.version(*at).bytes.kind != Kind::Patch);
+        let mut special = false;
+        if let Some(whole) = whole {
+            value.truncate(start);
+            match chain.version(whole).whole(chain.key_len) {
+                None => return Some(None),
+                Some((bytes, is_special)) => {
+                    value.extend_from_slice(bytes);
+                    special = is_special;
+                }
+            }
+        }
+        for at in whole.map_or(0, |whole| whole + 1)..count {
+            if !apply(chain.version(at).payload(chain.key_len), &mut value[start..]) {
+                return None;
+            }
+            special = false;
+        }
+        Some(Some(special))
+    }
+}
+
+/// What a record was before the change of a transaction that takes it back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Restore<'c> {
+    /// There was no record.
+    Absent,
+    /// A value, and its special flag.
+    Whole(&'c [u8], bool),
+    /// The value from `at` on.
+    Patch { at: usize, bytes: &'c [u8] },
+}
+
 /// All versions of one record.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(super) struct Chain {
     pub tree: TreeId,
     key_len: u16,
     /// The shard has an item for the chain in its list of young ones.
     pub young: bool,
     /// Number of the last pass that left it young.
-    pub pass: u64,
+    pub pass: u32,
     /// Length above which a push prunes.
     prune_above: u32,
     /// Time under which the shard has the chain in its heap, 0 if it has not.
@@ -309,16 +429,13 @@ pub(super) struct Chain {
     /// The other versions, newest last. Holds no memory in a chain that was never longer than one.
     older: Vec<Version>,
     /// Memory of their buffers: a hot record has many, and each push wants to know.
-    older_bytes: usize,
+    older_bytes: u32,
 }
 
+const _: () = assert!(size_of::<Chain>() <= 2 * 64);
+
 impl Version {
-    fn new(
-        writer: By<'_>,
-        key: &[u8],
-        before: Option<(&[u8], bool)>,
-        spare: &mut Spare,
-    ) -> Version {
+    fn new(writer: By<'_>, key: &[u8], before: Change<'_>, spare: &mut Spare) -> Version {
         let mut version = Version::default();
         version.set(writer, key, before, spare);
         version
@@ -326,31 +443,58 @@ impl Version {
 
     /// Becomes another version, in the same memory.
     #[inline]
-    fn set(
-        &mut self,
-        writer: By<'_>,
-        key: &[u8],
-        before: Option<(&[u8], bool)>,
-        spare: &mut Spare,
-    ) {
-        self.kind = match before {
-            None => Kind::Absent,
-            Some((_, false)) => Kind::Plain,
-            Some((_, true)) => Kind::Special,
-        };
+    fn set(&mut self, writer: By<'_>, key: &[u8], before: Change<'_>, spare: &mut Spare) {
         spare.let_go(std::mem::replace(&mut self.writer, writer.owned()));
-        spare.join(&mut self.bytes, key, before.map_or(&[][..], |(value, _)| value));
+        match before {
+            Change::Insert => {
+                self.bytes.kind = Kind::Absent;
+                spare.join(&mut self.bytes, key, &[], &[]);
+            }
+            Change::Whole { before, special } => {
+                self.bytes.kind = if special { Kind::Special } else { Kind::Plain };
+                spare.join(&mut self.bytes, key, &[], before);
+            }
+            Change::Patch { before, from, to } => {
+                self.bytes.kind = Kind::Patch;
+                let bytes = &before[from..to];
+                spare.join(&mut self.bytes, key, &piece_head(from, bytes.len()), bytes);
+            }
+        }
     }
 
-    fn before(&self, key_len: u16) -> Option<(&[u8], bool)> {
-        let value = &self.bytes.as_slice()[usize::from(key_len)..];
-        (self.kind != Kind::Absent).then_some((value, self.kind == Kind::Special))
+    /// What stands behind the key.
+    fn payload(&self, key_len: u16) -> &[u8] {
+        &self.bytes.as_slice()[usize::from(key_len)..]
+    }
+
+    /// The value before a version that is no patch.
+    fn whole(&self, key_len: u16) -> Option<(&[u8], bool)> {
+        debug_assert_ne!(self.bytes.kind, Kind::Patch);
+        let special = self.bytes.kind == Kind::Special;
+        (self.bytes.kind != Kind::Absent).then(|| (self.payload(key_len), special))
     }
 
     /// The version becomes the change from before `below` to after itself.
-    fn absorb(&mut self, below: &mut Version) {
-        std::mem::swap(&mut self.bytes, &mut below.bytes);
-        self.kind = below.kind;
+    fn absorb(&mut self, below: &mut Version, key_len: u16, spare: &mut Spare) {
+        match (self.bytes.kind, below.bytes.kind) {
+            (_, Kind::Absent | Kind::Plain | Kind::Special) => {
+                std::mem::swap(&mut self.bytes, &mut below.bytes);
+            }
+            (Kind::Patch, Kind::Patch) => {
+                let joined = join_patches(self.payload(key_len), below.payload(key_len));
+                if joined == below.payload(key_len) {
+                    // All that changed later had changed before: the common case.
+                    return std::mem::swap(&mut self.bytes, &mut below.bytes);
+                }
+                let key = below.bytes.as_slice()[..usize::from(key_len)].to_vec();
+                spare.join(&mut self.bytes, &key, &[], &joined);
+            }
+            (_, Kind::Patch) => {
+                // It fits, unless a change in between left no version, and nobody may see the record.
+                let value = &mut self.bytes.as_mut_slice()[usize::from(key_len)..];
+                _ = apply(below.payload(key_len), value);
+            }
+        }
     }
 
     /// Commit time of a version that is not the newest.
@@ -364,7 +508,7 @@ impl Chain {
         tree: TreeId,
         key: &[u8],
         writer: By<'_>,
-        before: Option<(&[u8], bool)>,
+        before: Change<'_>,
         spare: &mut Spare,
     ) -> Box<Chain> {
         let key_len = u16::try_from(key.len()).expect("keys are shorter than 64 KiB");
@@ -406,9 +550,9 @@ impl Chain {
 
     /// Memory that it takes.
     pub fn bytes(&self) -> u64 {
-        debug_assert_eq!(self.older_bytes, self.sum_older());
+        debug_assert_eq!(self.older_bytes as usize, self.sum_older());
         let list = self.older.capacity() * size_of::<Version>();
-        (CHAIN_BYTES + self.newest.bytes.heap_bytes() + self.older_bytes + list) as u64
+        (CHAIN_BYTES + self.newest.bytes.heap_bytes() + self.older_bytes as usize + list) as u64
     }
 
     fn sum_older(&self) -> usize {
@@ -437,7 +581,7 @@ impl Chain {
         &mut self,
         key: &[u8],
         writer: By<'_>,
-        before: Option<(&[u8], bool)>,
+        before: Change<'_>,
         horizon: u64,
         spare: &mut Spare,
     ) {
@@ -451,7 +595,7 @@ impl Chain {
             return;
         }
         let version = Version::new(writer, key, before, spare);
-        self.older_bytes += self.newest.bytes.heap_bytes();
+        self.older_bytes += self.newest.bytes.heap_bytes() as u32;
         self.older.push(std::mem::replace(&mut self.newest, version));
     }
 
@@ -470,11 +614,43 @@ impl Chain {
         self.len() > self.prune_above as usize
     }
 
+    /// The version at a place of the walk: the newest is at 0.
+    #[inline]
+    fn version(&self, at: usize) -> &Version {
+        match at {
+            0 => &self.newest,
+            _ => &self.older[self.older.len() - at],
+        }
+    }
+
     /// What the record was before the newest change, if that is `writer`'s.
-    #[expect(clippy::option_option, reason = "no such version, and a version of no record")]
-    pub fn before(&self, writer: &TxnState) -> Option<Option<(&[u8], bool)>> {
+    pub fn before(&self, writer: &TxnState) -> Option<Restore<'_>> {
         let newest = Some(&self.newest).filter(|newest| newest.writer.is(writer))?;
-        Some(newest.before(self.key_len))
+        if newest.bytes.kind != Kind::Patch {
+            return Some(match newest.whole(self.key_len) {
+                None => Restore::Absent,
+                Some((bytes, special)) => Restore::Whole(bytes, special),
+            });
+        }
+        // Nothing is joined with the version of a transaction that is not committed: it has one piece.
+        pieces(newest.payload(self.key_len)).next().map(|(at, bytes)| Restore::Patch { at, bytes })
+    }
+
+    /// The writer of the newest version changes the record once more, which is `now`: if the version is a
+    /// patch, whose other bytes are those of `now`, it gets all of them.
+    pub fn make_whole(&mut self, key: &[u8], now: Change<'_>, spare: &mut Spare) {
+        if self.newest.bytes.kind != Kind::Patch {
+            return;
+        }
+        let (Change::Whole { before, .. } | Change::Patch { before, .. }) = now else {
+            debug_assert!(false, "the value after a patch is a plain one");
+            return;
+        };
+        let mut value = before.to_vec();
+        let fits = apply(self.newest.payload(self.key_len), &mut value);
+        debug_assert!(fits, "a patch does not fit the value after it");
+        self.newest.bytes.kind = Kind::Plain;
+        spare.join(&mut self.newest.bytes, key, &[], &value);
     }
 
     /// Takes the newest version away; false if it is the only one, which the caller removes with
@@ -483,15 +659,14 @@ impl Chain {
         let Some(version) = self.older.pop() else {
             return false;
         };
-        self.older_bytes -= version.bytes.heap_bytes();
+        self.older_bytes -= version.bytes.heap_bytes() as u32;
         spare.give_version(std::mem::replace(&mut self.newest, version));
         true
     }
 
     /// Finds what `me` sees of the record: all commits up to the time `snapshot`, and its own changes.
     pub fn look(&self, me: Option<&TxnState>, snapshot: u64) -> Look<'_> {
-        let mut candidate: Option<&Version> = None;
-        let mut found = 0;
+        let (mut count, mut found) = (0, 0);
         for version in std::iter::once(&self.newest).chain(self.older.iter().rev()) {
             if me.is_some_and(|me| version.writer.is(me)) {
                 break;
@@ -503,12 +678,12 @@ impl Chain {
                 }
                 Status::Drawing => return Look::Wait,
                 Status::Committing(ts) if ts <= snapshot => return Look::Wait,
-                _ => candidate = Some(version),
+                _ => count += 1,
             }
         }
-        match candidate {
-            None => Look::Page { ts: found },
-            Some(version) => Look::Before { value: version.before(self.key_len), ts: found },
+        match count {
+            0 => Look::Page { ts: found },
+            _ => Look::Before { older: Passed { chain: self, count }, ts: found },
         }
     }
 
@@ -558,7 +733,7 @@ impl Chain {
                 ts <= rule.active.as_of && !rule.active.any_in(below.old_ts(), ts)
             });
             if unneeded {
-                above.absorb(below);
+                above.absorb(below, self.key_len, spare);
             } else {
                 kept -= 1;
                 self.older.swap(at, kept);
@@ -568,7 +743,7 @@ impl Chain {
         for version in self.older.drain(..kept) {
             spare.give_version(version);
         }
-        self.older_bytes = self.sum_older();
+        self.older_bytes = self.sum_older() as u32;
         let len = self.len();
         self.prune_above = PRUNE_ABOVE.max(2 * len) as u32;
         if self.older.capacity() > 4 * PRUNE_ABOVE.max(len) {

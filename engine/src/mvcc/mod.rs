@@ -31,4 +31,6 @@ pub(crate) use clock::{Active, Clock, Slot, Snapshots};
 pub(crate) use state::TxnState;
 pub(crate) use stored::{MAX_OF_ONE, Stored};
 pub(crate) use undo::{Savepoint, UndoBuffer, UndoEntry};
-pub(crate) use versions::{Changed, ConflictWith, Record, Seen, Versions, WriteCheck};
+pub(crate) use versions::{
+    Change, Changed, ConflictWith, Record, Seen, Undone, Versions, WriteCheck,
+};

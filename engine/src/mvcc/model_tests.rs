@@ -15,7 +15,8 @@ const READERS: usize = 5;
 /// A time behind every commit.
 const EVER: u64 = u64::MAX;
 
-type Value = Option<u16>;
+/// A value and its special flag.
+type Value = Option<(Vec<u8>, bool)>;
 
 /// A transaction of the model.
 struct Txn {
@@ -57,10 +58,14 @@ fn place(key: usize) -> (TreeId, &'static [u8]) {
     [(TreeId(1), &b"a"[..]), (TreeId(2), b"a"), (TreeId(2), b"")][key]
 }
 
-fn bytes_of(value: Value) -> Option<(Vec<u8>, bool)> {
-    value.map(|number| {
-        (number.to_be_bytes().repeat(1 + usize::from(number % 40)), number.is_multiple_of(3))
-    })
+/// A value that no other number has.
+fn value(number: u16) -> Value {
+    let bytes = number.to_be_bytes().repeat(1 + usize::from(number % 40));
+    Some((bytes, number.is_multiple_of(3)))
+}
+
+fn borrowed(value: &Value) -> Option<(&[u8], bool)> {
+    value.as_ref().map(|(bytes, special)| (&bytes[..], *special))
 }
 
 impl World {
@@ -69,8 +74,8 @@ impl World {
             clock: Clock::new(),
             snapshots: Snapshots::new(),
             versions: Versions::new(),
-            page: [None, Some(1), Some(2)],
-            histories: [vec![(0, None)], vec![(0, Some(1))], vec![(0, Some(2))]],
+            page: [None, value(1), value(2)],
+            histories: [None, value(1), value(2)].map(|value| vec![(0, value)]),
             owners: [None; KEYS],
             txns: [const { None }; TXNS],
             readers: [const { None }; READERS],
@@ -134,26 +139,34 @@ impl World {
             self.versions.check(self.versions.record(tree, name), Some(&txn.state), snapshot),
             expected
         );
-        let before = bytes_of(self.page[key]);
-        let before = before.as_ref().map(|(bytes, special)| (&bytes[..], *special));
-        let check = self.versions.check_push(tree, name, &txn.state, snapshot, before);
+        self.next_value += 1;
+        let number = self.next_value;
+        let (mut change, mut after) = (Change::of(borrowed(&self.page[key])), value(number));
+        match (more % 4, &self.page[key]) {
+            (1, _) => after = None,
+            (2.., Some((before, false))) => {
+                // Here and there a few bytes, or all of them.
+                let from = usize::from(number) * 7 % before.len();
+                let to = (from + 1 + usize::from(more) % 13).min(before.len());
+                let mut bytes = before.clone();
+                bytes[from..to].fill(number as u8);
+                change = Change::Patch { before, from, to };
+                after = Some((bytes, false));
+            }
+            _ => {}
+        }
+        let record = self.versions.record(tree, name);
+        let check = self.versions.store(record, &txn.state, snapshot, change, false);
         assert_eq!(check, expected);
         if matches!(check, WriteCheck::Conflict(_)) {
             return;
         }
         let txn = self.txns[who].as_mut().unwrap();
-        // The undo entry carries the model's value.
-        let number = self.page[key].map(u16::to_be_bytes);
-        let before = number.as_ref().map(|bytes| (&bytes[..], false));
         let first = check == WriteCheck::Free;
+        let before = borrowed(&self.page[key]);
         txn.undo.push(TreeId(key as u32), first, name, before).unwrap();
         self.owners[key] = Some(who);
-        self.page[key] = if more % 4 == 1 {
-            None
-        } else {
-            self.next_value += 1;
-            Some(self.next_value)
-        };
+        self.page[key] = after;
     }
 
     fn go_on_committing(&mut self, who: usize) {
@@ -167,7 +180,7 @@ impl World {
                 for key in 0..KEYS {
                     if self.owners[key] == Some(who) {
                         self.owners[key] = None;
-                        self.histories[key].push((ts, self.page[key]));
+                        self.histories[key].push((ts, self.page[key].clone()));
                     }
                 }
                 self.end(who);
@@ -193,10 +206,24 @@ impl World {
         while let Some(entry) = txn.undo.pop(until).unwrap() {
             let UndoEntry { tree, first, before, .. } = entry;
             let key = tree.0 as usize;
-            self.page[key] = before.map(|(bytes, _)| u16::from_be_bytes(bytes.try_into().unwrap()));
+            let after = std::mem::replace(
+                &mut self.page[key],
+                before.map(|(bytes, special)| (bytes.to_vec(), special)),
+            );
             if first {
                 self.owners[key] = None;
                 let (tree, name) = place(key);
+                let mut bytes = Vec::new();
+                let undone = match self.versions.before(tree, name, &txn.state, &mut bytes) {
+                    Undone::Absent => None,
+                    Undone::Whole { special } => Some((bytes, special)),
+                    Undone::Patch { at } => {
+                        let (mut value, special) = after.expect("a patch is of a value");
+                        value[at..at + bytes.len()].copy_from_slice(&bytes);
+                        Some((value, special))
+                    }
+                };
+                assert_eq!(undone, self.page[key], "key {key}");
                 self.versions.pop(tree, name, &txn.state);
             }
         }
@@ -296,9 +323,10 @@ impl World {
 
     fn check_read(&self, key: usize, me: Option<usize>, snapshot: u64) {
         let (tree, name) = place(key);
-        let mut into = Vec::new();
+        let page = borrowed(&self.page[key]).unwrap_or_default();
+        let mut into = [b"in front", page.0].concat();
         let state = me.and_then(|me| self.txns[me].as_ref()).map(|txn| &*txn.state);
-        let seen = self.versions.read(tree, name, state, snapshot, &mut into);
+        let seen = self.versions.read(tree, name, state, snapshot, (&mut into, 8));
         let owner = self.owners[key];
         if owner.is_some() && owner == me {
             assert_eq!(seen, Seen::Page { ts: 0 });
@@ -315,15 +343,16 @@ impl World {
             return;
         }
         let visible = |change: &&(u64, Value)| change.0 <= snapshot;
-        let &(since, value) = self.histories[key].iter().rfind(visible).unwrap();
+        let (since, value) = self.histories[key].iter().rfind(visible).unwrap();
+        assert_eq!(into.drain(..8).as_slice(), b"in front");
         let (value_seen, ts) = match seen {
-            Seen::Page { ts } => (bytes_of(self.page[key]), ts),
+            Seen::Page { ts } => (self.page[key].clone(), ts),
             Seen::Value { special, ts } => (Some((into, special)), ts),
             Seen::Absent { ts } => (None, ts),
             Seen::Wait => panic!("nobody is committing"),
         };
-        assert_eq!(value_seen, bytes_of(value), "key {key}, {me:?} at {snapshot}");
-        assert!(ts == since || ts == 0 && since <= self.horizon, "{ts} is not {since}");
+        assert_eq!(value_seen, *value, "key {key}, {me:?} at {snapshot}");
+        assert!(ts == *since || ts == 0 && *since <= self.horizon, "{ts} is not {since}");
     }
 
     /// Everybody ends; then nothing may be left.

@@ -22,7 +22,7 @@ use super::{
     chain::{By, Chain, Rule, Spare},
     clock::Active,
     state::TxnState,
-    versions::{Record, WriteCheck},
+    versions::{Change, Record, WriteCheck},
 };
 use hashbrown::{HashTable, hash_table::OccupiedEntry};
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
@@ -217,7 +217,7 @@ impl Shard {
         Record { hash, tree, key }: Record<'_>,
         writer: By<'_>,
         snapshot: u64,
-        before: Option<(&[u8], bool)>,
+        change: Change<'_>,
         kept: bool,
         horizon: u64,
         active: impl FnOnce() -> Arc<Active>,
@@ -226,7 +226,7 @@ impl Shard {
         let is_new_young;
         match self.find_mut(hash, |chain| chain.is_of(tree, key)) {
             None => {
-                let mut chain = Chain::new(tree, key, writer, before, spare);
+                let mut chain = Chain::new(tree, key, writer, change, spare);
                 self.bytes += chain.bytes();
                 chain.young = !kept;
                 is_new_young = !kept;
@@ -240,10 +240,17 @@ impl Shard {
                 };
                 match chain.check(me, snapshot) {
                     WriteCheck::Free => {}
+                    WriteCheck::Own => {
+                        let old_bytes = chain.bytes();
+                        chain.make_whole(key, change, spare);
+                        let bytes = chain.bytes();
+                        self.bytes = self.bytes + bytes - old_bytes;
+                        return WriteCheck::Own;
+                    }
                     other => return other,
                 }
                 let old_bytes = chain.bytes();
-                chain.push(key, writer, before, horizon, spare);
+                chain.push(key, writer, change, horizon, spare);
                 if chain.is_long() {
                     chain.prune(Rule { horizon, active: &active() }, spare);
                 }
@@ -386,7 +393,7 @@ impl Shard {
                 return false;
             };
             let chain = found.chain();
-            if chain.pass == pass {
+            if chain.pass == pass as u32 {
                 return false;
             }
             if chain.is_old(rule.horizon) {
@@ -406,7 +413,7 @@ impl Shard {
                 queue(item.hash, chain, heap);
                 return false;
             }
-            chain.pass = pass;
+            chain.pass = pass as u32;
             item.writer = chain.newest.writer.id();
             if ts.is_none() {
                 undecided = Some(item.writer);

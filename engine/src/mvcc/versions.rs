@@ -18,7 +18,7 @@
 //! as half of a write. For that to be so there are many more shards than threads.
 
 use super::{
-    chain::{By, Look, Rule, Spare},
+    chain::{By, Look, Restore, Rule, Spare},
     clock::Active,
     shard::Shard,
     state::TxnState,
@@ -112,6 +112,49 @@ pub(crate) enum Changed {
     Changed,
     /// A transaction that is just committing may have. Ask again in a moment.
     Undecided,
+}
+
+/// A change that is about to be made: what the record is before it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Change<'b> {
+    /// There is no record.
+    Insert,
+    /// All of it may change.
+    Whole {
+        /// The value.
+        before: &'b [u8],
+        /// Its flag.
+        special: bool,
+    },
+    /// Only the bytes from `from` to `to` of a plain value change.
+    Patch {
+        /// The value.
+        before: &'b [u8],
+        from: usize,
+        to: usize,
+    },
+}
+
+impl<'b> Change<'b> {
+    /// Any change of a record.
+    #[inline]
+    pub fn of(before: Option<(&'b [u8], bool)>) -> Change<'b> {
+        match before {
+            None => Change::Insert,
+            Some((before, special)) => Change::Whole { before, special },
+        }
+    }
+}
+
+/// What [`Versions::before`] appended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Undone {
+    /// Nothing: there was no record.
+    Absent,
+    /// The value.
+    Whole { special: bool },
+    /// Bytes of the value from `at` on; the others are what they are.
+    Patch { at: usize },
 }
 
 /// A shard, alone on its cache lines.
@@ -238,8 +281,8 @@ impl Versions {
         shard.find(hash, tree, key).map_or(WriteCheck::Free, |chain| chain.check(me, snapshot))
     }
 
-    /// [`Versions::check`], and if the answer is [`WriteCheck::Free`] stores that `writer` changes the
-    /// record, which is `before` (with the special flag) or absent: under the leaf latch. `kept`: the
+    /// [`Versions::check`], and if the answer is [`WriteCheck::Free`] stores that `writer` makes a `change`
+    /// of the record: under the leaf latch. `kept`: the
     /// writer drops the version itself ([`Versions::drop_old`]) or hands it over ([`Versions::hand_over`]).
     #[inline]
     pub fn store(
@@ -247,10 +290,10 @@ impl Versions {
         record: Record<'_>,
         writer: &Owner<TxnState>,
         snapshot: u64,
-        before: Option<(&[u8], bool)>,
+        change: Change<'_>,
         kept: bool,
     ) -> WriteCheck {
-        self.store_by(record, By::Txn(writer), snapshot, before, kept)
+        self.store_by(record, By::Txn(writer), snapshot, change, kept)
     }
 
     /// As [`Versions::store`] for a change that is a whole transaction, and is committed at `ts`. The writer
@@ -260,7 +303,7 @@ impl Versions {
     /// If the newest change is of a transaction that is not committed.
     #[inline]
     pub fn store_done(&self, record: Record<'_>, ts: u64, before: Option<(&[u8], bool)>) {
-        match self.store_by(record, By::Done(ts), u64::MAX, before, true) {
+        match self.store_by(record, By::Done(ts), u64::MAX, Change::of(before), true) {
             WriteCheck::Free => {}
             check => panic!("a change at {ts} changes a record over {check:?}"),
         }
@@ -272,7 +315,7 @@ impl Versions {
         record: Record<'_>,
         writer: By<'_>,
         snapshot: u64,
-        before: Option<(&[u8], bool)>,
+        change: Change<'_>,
         kept: bool,
     ) -> WriteCheck {
         // A horizon that is too low only leaves more for later. Acquires, so that a reader whose
@@ -285,7 +328,7 @@ impl Versions {
             let active = || self.active.lock().clone();
             let spare = &mut spare;
             let check =
-                shard.check_push(record, writer, snapshot, before, kept, horizon, active, spare);
+                shard.check_push(record, writer, snapshot, change, kept, horizon, active, spare);
             self.changed(record.hash, padded, &shard);
             check
         };
@@ -303,7 +346,7 @@ impl Versions {
         snapshot: u64,
         before: Option<(&[u8], bool)>,
     ) -> WriteCheck {
-        self.store(self.record(tree, key), writer, snapshot, before, false)
+        self.store(self.record(tree, key), writer, snapshot, Change::of(before), false)
     }
 
     /// Stores a version that nothing is in the way of; gives its hash, or none if the newest change is
@@ -339,8 +382,8 @@ impl Versions {
     }
 
     /// What `me` sees of a record that it read in the page, before the page is validated: all commits
-    /// up to the time `snapshot`, and its own changes. A value is appended to `into`; with the other
-    /// answers nothing is.
+    /// up to the time `snapshot`, and its own changes. What it read is in the buffer, from the given place
+    /// on, which is replaced by the value of an older version; with other answers it can be anything.
     #[inline]
     pub fn read(
         &self,
@@ -348,7 +391,7 @@ impl Versions {
         key: &[u8],
         me: Option<&TxnState>,
         snapshot: u64,
-        into: &mut Vec<u8>,
+        into: (&mut Vec<u8>, usize),
     ) -> Seen {
         self.read_as(tree, key, me, || snapshot, into)
     }
@@ -362,7 +405,7 @@ impl Versions {
         tree: TreeId,
         key: &[u8],
         time: impl FnOnce() -> u64,
-        into: &mut Vec<u8>,
+        into: (&mut Vec<u8>, usize),
     ) -> Seen {
         self.read_as(tree, key, None, time, into)
     }
@@ -374,7 +417,7 @@ impl Versions {
         key: &[u8],
         me: Option<&TxnState>,
         time: impl FnOnce() -> u64,
-        into: &mut Vec<u8>,
+        (value, start): (&mut Vec<u8>, usize),
     ) -> Seen {
         let (hash, shard) = self.lock(tree, key);
         let Some(chain) = shard.find(hash, tree, key) else {
@@ -383,16 +426,17 @@ impl Versions {
         match chain.look(me, time()) {
             Look::Page { ts } => Seen::Page { ts },
             Look::Wait => Seen::Wait,
-            Look::Before { value: None, ts } => Seen::Absent { ts },
-            Look::Before { value: Some((value, special)), ts } => {
-                into.extend_from_slice(value);
-                Seen::Value { special, ts }
-            }
+            Look::Before { older, ts } => match older.restore(value, start) {
+                Some(Some(special)) => Seen::Value { special, ts },
+                Some(None) => Seen::Absent { ts },
+                // The page was changed while it was read.
+                None => Seen::Wait,
+            },
         }
     }
 
-    /// The value that a record had before `writer`'s first change of it, for its roll-back: appends it to
-    /// `into` and gives its special flag, or nothing if there was no record.
+    /// The value that a record had before `writer`'s first change of it, for its roll-back: appends to
+    /// `into` what there is of it.
     ///
     /// # Panics
     /// If the newest version of the record is not the writer's.
@@ -402,14 +446,17 @@ impl Versions {
         key: &[u8],
         writer: &TxnState,
         into: &mut Vec<u8>,
-    ) -> Option<bool> {
+    ) -> Undone {
         let (hash, shard) = self.lock(tree, key);
         let before = shard.find(hash, tree, key).and_then(|chain| chain.before(writer));
         let before = before.unwrap_or_else(|| panic!("no version of {key:02x?} to go back to"));
-        before.map(|(value, special)| {
-            into.extend_from_slice(value);
-            special
-        })
+        let (bytes, undone) = match before {
+            Restore::Absent => (&[][..], Undone::Absent),
+            Restore::Whole(bytes, special) => (bytes, Undone::Whole { special }),
+            Restore::Patch { at, bytes } => (bytes, Undone::Patch { at }),
+        };
+        into.extend_from_slice(bytes);
+        undone
     }
 
     /// Takes back `writer`'s version of a record: under the leaf latch, after the page was put

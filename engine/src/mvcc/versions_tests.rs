@@ -50,7 +50,7 @@ impl Fixture {
 
     fn read(&self, me: Option<&TxnState>, snapshot: u64) -> (Seen, String) {
         let mut into = b">".to_vec();
-        let seen = self.versions.read(TREE, KEY, me, snapshot, &mut into);
+        let seen = self.versions.read(TREE, KEY, me, snapshot, (&mut into, 1));
         (seen, String::from_utf8(into).unwrap())
     }
 
@@ -450,7 +450,7 @@ fn keys_and_values_of_any_length_are_kept_apart() {
     for key in &keys {
         for tree in [TreeId(1), TreeId(2)] {
             let mut into = Vec::new();
-            let seen = f.versions.read(tree, key, None, EVER, &mut into);
+            let seen = f.versions.read(tree, key, None, EVER, (&mut into, 0));
             assert_eq!(seen, Seen::Value { special: tree.0 == 2, ts: 0 });
             assert_eq!(into, [key.as_slice(), &long[..key.len() * 4]].concat());
         }

@@ -10,10 +10,11 @@ use crate::{
     catalog::OpenTree,
     engine::Core,
     mvcc::{
-        ConflictWith, MAX_OF_ONE, Record, Savepoint, TxnState, UndoBuffer, UndoEntry, WriteCheck,
+        Change, ConflictWith, MAX_OF_ONE, Record, Savepoint, TxnState, UndoBuffer, UndoEntry,
+        WriteCheck,
     },
 };
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 use wattle_btree::{Author, Hint, Stop, is_ghost};
 use wattle_buffer::{Error, Exclusive, FrameHeader, Owner, TreeId};
 use wattle_wal::epoch_of;
@@ -129,7 +130,7 @@ impl<'t> TxnAuthor<'t> {
         is_newer: bool,
         key: &[u8],
         before: Option<(&[u8], bool)>,
-        change: bool,
+        change: Option<Change<'_>>,
     ) -> Result<(), Stop> {
         if is_newer {
             if self.txn.slot.is_cancelled() {
@@ -141,14 +142,18 @@ impl<'t> TxnAuthor<'t> {
                 return Err(conflict(self.tree, ConflictWith::Committed { ts }));
             }
         }
-        if change {
+        if let Some(change) = change {
             let mark = self.txn.undo.mark();
             // A version that the change has stored holds the record before it.
             let kept = if self.stored { None } else { before };
             self.txn.undo.push(self.tree.tree.id(), self.stored, key, kept)?;
             self.pending = Some(mark);
-            let bytes = key.len() + before.map_or(0, |(bytes, _)| bytes.len()) + VERSION_OVERHEAD;
-            self.version_bytes = bytes as u64;
+            let bytes = match change {
+                Change::Insert => 0,
+                Change::Whole { before, .. } => before.len(),
+                Change::Patch { from, to, .. } => to - from,
+            };
+            self.version_bytes = (key.len() + bytes + VERSION_OVERHEAD) as u64;
         }
         Ok(())
     }
@@ -197,13 +202,15 @@ fn not_taken_back(core: &Core, withdrawn: Result<(), Error>) {
     }
 }
 
-impl Author for TxnAuthor<'_> {
-    fn check(
+impl TxnAuthor<'_> {
+    /// [`Author::check`]; of a change in place with the range of bytes that it changes.
+    #[inline]
+    fn check_change(
         &mut self,
         header: &FrameHeader,
         key: &[u8],
         before: Option<(&[u8], bool)>,
-        change: bool,
+        change: Option<Change<'_>>,
     ) -> Result<(), Stop> {
         self.withdraw()?;
         debug_assert!(!self.stored, "the change before was neither made nor given up");
@@ -220,9 +227,9 @@ impl Author for TxnAuthor<'_> {
             false => u64::MAX,
         };
         let (versions, record) = (&self.core.versions, self.record(key));
-        let check = if change && !self.tree.closed.is_owned_by(id) {
+        let check = if let Some(change) = change.filter(|_| !self.tree.closed.is_owned_by(id)) {
             let kept = self.txn.stored.len() < MAX_OF_ONE;
-            let check = versions.store(record, self.state(), snapshot, before, kept);
+            let check = versions.store(record, self.state(), snapshot, change, kept);
             self.stored = check == WriteCheck::Free;
             check
         } else if snapshot != u64::MAX {
@@ -238,6 +245,33 @@ impl Author for TxnAuthor<'_> {
             self.undone(key);
         }
         allowed
+    }
+}
+
+impl Author for TxnAuthor<'_> {
+    fn check(
+        &mut self,
+        header: &FrameHeader,
+        key: &[u8],
+        before: Option<(&[u8], bool)>,
+        change: bool,
+    ) -> Result<(), Stop> {
+        self.check_change(header, key, before, change.then(|| Change::of(before)))
+    }
+
+    fn keeps_patches(&self) -> bool {
+        true
+    }
+
+    fn check_patch(
+        &mut self,
+        header: &FrameHeader,
+        key: &[u8],
+        before: &[u8],
+        range: Range<usize>,
+    ) -> Result<(), Stop> {
+        let change = Change::Patch { before, from: range.start, to: range.end };
+        self.check_change(header, key, Some((before, false)), Some(change))
     }
 
     fn txn(&self) -> u64 {

@@ -10,7 +10,7 @@ use super::{Garbage, Txn};
 use crate::{
     catalog::OpenTree,
     engine::Core,
-    mvcc::{Savepoint, TxnState, UndoBuffer, UndoEntry},
+    mvcc::{Savepoint, TxnState, UndoBuffer, UndoEntry, Undone},
     ops::{self, Resolve},
 };
 use std::sync::Arc;
@@ -70,17 +70,18 @@ pub(crate) async fn rollback<R: Resolve>(
         key.clear();
         key.extend_from_slice(entry_key);
         value.clear();
-        let special = if first {
-            core.versions.before(tree, &key, &state, &mut value)
-        } else {
-            before.map(|(bytes, special)| {
+        let undone = match before {
+            _ if first => core.versions.before(tree, &key, &state, &mut value),
+            None => Undone::Absent,
+            Some((bytes, special)) => {
                 value.extend_from_slice(bytes);
-                special
-            })
+                Undone::Whole { special }
+            }
         };
-        let before = match special {
-            Some(special) => Before::Value { bytes: &value, special },
-            None => Before::Absent,
+        let before = match undone {
+            Undone::Absent => Before::Absent,
+            Undone::Whole { special } => Before::Value { bytes: &value, special },
+            Undone::Patch { at } => Before::Patch { offset: at, bytes: &value },
         };
         let version_of = txn.state.as_ref().filter(|_| first).map(Owner::share);
         let mut author = UndoAuthor { core, tree, txn: state.id(), version_of, last_gsn: Gsn(0) };

@@ -93,7 +93,7 @@ impl View for Unchanged<'_> {
         header.version_hint() <= self.snapshot
     }
 
-    fn look(&mut self, key: &[u8], _: &mut Vec<u8>) -> Result<Seen, Stop> {
+    fn look(&mut self, key: &[u8], _: &mut Vec<u8>, _: usize) -> Result<Seen, Stop> {
         check(self.core, self.tree, key, self.me, self.snapshot).map(|()| Seen::Page)
     }
 }

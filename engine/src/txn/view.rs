@@ -38,9 +38,9 @@ impl View for TxnView<'_> {
         hint <= self.bound || resolve(self.core, header, hint, self.bound)
     }
 
-    fn look(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<Seen, Stop> {
+    fn look(&mut self, key: &[u8], value: &mut Vec<u8>, start: usize) -> Result<Seen, Stop> {
         let (txn, me) = (self.txn, self.txn.state.as_deref());
-        let seen = self.core.versions.read(self.tree, key, me, txn.snapshot, value);
+        let seen = self.core.versions.read(self.tree, key, me, txn.snapshot, (value, start));
         if txn.slot.is_cancelled() {
             return Err(Stop::Error(too_old(self.core)));
         }
@@ -97,9 +97,9 @@ impl View for AutoView<'_> {
         hint <= self.bound || resolve(self.core, header, hint, self.bound)
     }
 
-    fn look(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<Seen, Stop> {
+    fn look(&mut self, key: &[u8], value: &mut Vec<u8>, start: usize) -> Result<Seen, Stop> {
         let time = || self.core.durable().max(self.own);
-        let seen = self.core.versions.read_at(self.tree, key, time, value);
+        let seen = self.core.versions.read_at(self.tree, key, time, (value, start));
         if self.open.closed.is_closed_to(0) {
             return Err(Stop::Error(hidden(self.open)));
         }
