@@ -141,6 +141,34 @@ fn the_oldest_snapshot_is_given_up_when_versions_take_all_their_memory() {
     assert_verified(&engine);
 }
 
+/// A transaction that changes a byte of each record, and another one: of the second time on the versions have
+/// whole records, and count as such.
+#[test]
+fn versions_that_grow_with_a_second_change_stay_within_their_memory() {
+    const RECORDS: u32 = 2000;
+    const VERSION_BYTES: u64 = 1 << 20;
+    let (engine, tree) = opened(VERSION_BYTES);
+    let session = engine.session().expect("session");
+    let old = [1u8; 1000];
+    session.bulk_load(&tree, (0..RECORDS).map(|i| (key(i), old))).expect("load");
+    let mut txn = session.begin().expect("begin");
+    for at in [10, 900] {
+        for i in 0..RECORDS {
+            assert!(txn.modify(&tree, &key(i), |value| value[at] = 2).expect("modify"));
+        }
+    }
+    let bytes = engine.stats().version_bytes;
+    assert!(bytes <= VERSION_BYTES, "{bytes} bytes of versions");
+    assert_eq!(txn.get(&tree, &key(7)).expect("get").map(|value| value[900]), Some(2));
+    txn.abort().expect("abort");
+    let mut range = session.scan(&tree).expect("scan");
+    while let Some((_, value)) = range.next_entry().expect("entry") {
+        assert_eq!(value, old);
+    }
+    drop(range);
+    assert_verified(&engine);
+}
+
 const FIELDS: usize = 24;
 const ROWS: u32 = 300;
 

@@ -209,7 +209,7 @@ impl Shard {
         self.far.queued = true;
     }
 
-    /// Checks, and if the record is free stores that `writer` changed it; see [`super::Versions::store`].
+    /// Checks, and if the record is free stores that `writer` changes it; see [`super::Versions::store`].
     /// `active` is asked for when a chain has become long.
     #[expect(clippy::too_many_arguments, reason = "one flat call on the path of every write")]
     pub fn check_push(
@@ -222,7 +222,7 @@ impl Shard {
         horizon: u64,
         active: impl FnOnce() -> Arc<Active>,
         spare: &mut Spare,
-    ) -> WriteCheck {
+    ) -> (WriteCheck, u64) {
         let is_new_young;
         match self.find_mut(hash, |chain| chain.is_of(tree, key)) {
             None => {
@@ -245,9 +245,9 @@ impl Shard {
                         chain.make_whole(key, change, spare);
                         let bytes = chain.bytes();
                         self.bytes = self.bytes + bytes - old_bytes;
-                        return WriteCheck::Own;
+                        return (WriteCheck::Own, bytes - old_bytes);
                     }
-                    other => return other,
+                    other => return (other, 0),
                 }
                 let old_bytes = chain.bytes();
                 chain.push(key, writer, change, horizon, spare);
@@ -262,7 +262,7 @@ impl Shard {
         if is_new_young {
             self.queue_young(hash, writer.id());
         }
-        WriteCheck::Free
+        (WriteCheck::Free, 0)
     }
 
     /// Takes back the newest version of the record, which is `writer`'s.

@@ -282,8 +282,9 @@ impl Versions {
     }
 
     /// [`Versions::check`], and if the answer is [`WriteCheck::Free`] stores that `writer` makes a `change`
-    /// of the record: under the leaf latch. `kept`: the
-    /// writer drops the version itself ([`Versions::drop_old`]) or hands it over ([`Versions::hand_over`]).
+    /// of the record: under the leaf latch. `kept`: the writer drops the version itself
+    /// ([`Versions::drop_old`]) or hands it over ([`Versions::hand_over`]). Also gives how many bytes its own
+    /// version has grown by if the answer is [`WriteCheck::Own`].
     #[inline]
     pub fn store(
         &self,
@@ -292,7 +293,7 @@ impl Versions {
         snapshot: u64,
         change: Change<'_>,
         kept: bool,
-    ) -> WriteCheck {
+    ) -> (WriteCheck, u64) {
         self.store_by(record, By::Txn(writer), snapshot, change, kept)
     }
 
@@ -303,7 +304,7 @@ impl Versions {
     /// If the newest change is of a transaction that is not committed.
     #[inline]
     pub fn store_done(&self, record: Record<'_>, ts: u64, before: Option<(&[u8], bool)>) {
-        match self.store_by(record, By::Done(ts), u64::MAX, Change::of(before), true) {
+        match self.store_by(record, By::Done(ts), u64::MAX, Change::of(before), true).0 {
             WriteCheck::Free => {}
             check => panic!("a change at {ts} changes a record over {check:?}"),
         }
@@ -317,7 +318,7 @@ impl Versions {
         snapshot: u64,
         change: Change<'_>,
         kept: bool,
-    ) -> WriteCheck {
+    ) -> (WriteCheck, u64) {
         // A horizon that is too low only leaves more for later. Acquires, so that a reader whose
         // snapshot was cancelled sees that after it took the lock of the shard after this thread.
         let horizon = self.horizon.load(Acquire);
@@ -346,7 +347,7 @@ impl Versions {
         snapshot: u64,
         before: Option<(&[u8], bool)>,
     ) -> WriteCheck {
-        self.store(self.record(tree, key), writer, snapshot, Change::of(before), false)
+        self.store(self.record(tree, key), writer, snapshot, Change::of(before), false).0
     }
 
     /// Stores a version that nothing is in the way of; gives its hash, or none if the newest change is

@@ -229,7 +229,8 @@ impl TxnAuthor<'_> {
         let (versions, record) = (&self.core.versions, self.record(key));
         let check = if let Some(change) = change.filter(|_| !self.tree.closed.is_owned_by(id)) {
             let kept = self.txn.stored.len() < MAX_OF_ONE;
-            let check = versions.store(record, self.state(), snapshot, change, kept);
+            let (check, grown) = versions.store(record, self.state(), snapshot, change, kept);
+            self.txn.version_bytes += grown;
             self.stored = check == WriteCheck::Free;
             check
         } else if snapshot != u64::MAX {
