@@ -7,7 +7,7 @@ use crate::{
     ops::{self, Begun, Resolve},
     session::SessionState,
     transaction::{Savepoint, savepoint},
-    txn::{LogHandle, Parts, Ticket, Txn, TxnOptions},
+    txn::{LogHandle, Ticket, Txn, TxnOptions},
     visit::visit_in,
 };
 use std::{
@@ -111,11 +111,11 @@ impl Resolve for AsyncSession {
     fn committed(&self, time: u64, stored: &[u64]) {
         self.state().committed(&self.shared.core, time, stored);
     }
-    fn take_parts(&self) -> Parts {
-        self.state().take_parts(&self.shared.core)
+    fn take_idle(&self) -> Box<Txn> {
+        self.state().take_idle(&self.shared.core)
     }
-    fn give_parts(&self, parts: Parts) {
-        self.state().give_parts(parts);
+    fn give_idle(&self, txn: Box<Txn>) {
+        self.state().give_idle(txn);
     }
     fn take_before(&self) -> Vec<u8> {
         self.state().take_before()
@@ -370,7 +370,7 @@ impl AsyncSession {
 /// An asynchronous transaction; see [`crate::Transaction`]. Dropped without a commit it is rolled
 /// back in the background.
 pub struct AsyncTransaction {
-    txn: Option<Txn>,
+    txn: Option<Box<Txn>>,
     session: AsyncSession,
 }
 

@@ -4,7 +4,7 @@ use crate::{
     engine::Core,
     ops::{Begun, Resolve},
     session::now,
-    txn::{LogHandle, Parts, Ticket, Txn, TxnOptions},
+    txn::{LogHandle, Ticket, Txn, TxnOptions},
 };
 use std::sync::Arc;
 use wattle_btree::{Context, Cursor, Journal};
@@ -55,11 +55,11 @@ impl Resolve for Internal<'_> {
     fn committed(&self, _: u64, stored: &[u64]) {
         self.core.versions.hand_over(stored);
     }
-    fn take_parts(&self) -> Parts {
-        Parts::new(self.core)
+    fn take_idle(&self) -> Box<Txn> {
+        Txn::idle(self.core)
     }
-    fn give_parts(&self, parts: Parts) {
-        self.core.snapshots.retire(parts.slot);
+    fn give_idle(&self, txn: Box<Txn>) {
+        self.core.snapshots.retire(txn.slot);
     }
     fn take_before(&self) -> Vec<u8> {
         Vec::new()

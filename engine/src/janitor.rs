@@ -75,9 +75,9 @@ pub(crate) struct Janitor {
 #[derive(Default)]
 struct Queue {
     garbage: VecDeque<(u64, Garbage)>,
-    abandoned: Vec<Txn>,
+    abandoned: Vec<Box<Txn>>,
     /// Transactions that could not be rolled back so far.
-    again: Vec<Txn>,
+    again: Vec<Box<Txn>>,
     stopping: bool,
 }
 
@@ -121,7 +121,7 @@ impl Janitor {
     }
 
     /// A transaction with changes that nobody will end.
-    pub fn abandon(&self, txn: Txn) {
+    pub fn abandon(&self, txn: Box<Txn>) {
         self.queue.lock().abandoned.push(txn);
         self.wake.notify_all();
     }
@@ -160,7 +160,7 @@ impl Janitor {
         !queue.abandoned.is_empty() || !queue.again.is_empty()
     }
 
-    fn take_abandoned(&self) -> Vec<Txn> {
+    fn take_abandoned(&self) -> Vec<Box<Txn>> {
         let mut queue = self.queue.lock();
         let mut abandoned = std::mem::take(&mut queue.abandoned);
         abandoned.append(&mut queue.again);
@@ -295,7 +295,7 @@ impl Core {
         for mut txn in self.janitor.take_abandoned() {
             let internal = Internal::new(self, cx);
             match now(rollback(&internal, &mut txn, None)) {
-                Ok(()) => internal.give_parts(txn.into_parts()),
+                Ok(()) => internal.give_idle(txn),
                 Err(error) => {
                     tracing::warn!(%error, "a transaction could not be rolled back yet");
                     self.janitor.queue.lock().again.push(txn);

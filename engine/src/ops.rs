@@ -16,7 +16,7 @@ use crate::{
     mvcc::Savepoint,
     transaction,
     txn::{
-        AutoAuthor, AutoView, Done, Durability, Garbage, LogHandle, Parts, SystemOf, Ticket, Txn,
+        AutoAuthor, AutoView, Done, Durability, Garbage, LogHandle, SystemOf, Ticket, Txn,
         TxnAuthor, TxnOptions, rollback, validate,
     },
 };
@@ -60,10 +60,10 @@ pub(crate) trait Resolve {
     fn own(&self) -> u64;
     /// The session has committed at `time`, and has stored versions under these hashes.
     fn committed(&self, time: u64, stored: &[u64]);
-    /// What a transaction needs.
-    fn take_parts(&self) -> Parts;
-    /// Gives it back.
-    fn give_parts(&self, parts: Parts);
+    /// A transaction to begin.
+    fn take_idle(&self) -> Box<Txn>;
+    /// Gives it back when it has ended.
+    fn give_idle(&self, txn: Box<Txn>);
     /// A buffer for the record before a change; given back at the end.
     fn take_before(&self) -> Vec<u8>;
     /// Gives it back.
@@ -330,13 +330,14 @@ async fn auto_txn<R: Resolve, T>(
 /// A transaction that a session has begun. Dropped before its end, it is rolled back by the engine.
 pub(crate) struct Begun<'s, R: Resolve> {
     session: &'s R,
-    txn: Option<Txn>,
+    txn: Option<Box<Txn>>,
 }
 
 impl<'s, R: Resolve> Begun<'s, R> {
     pub fn new(session: &'s R, options: TxnOptions) -> Result<Begun<'s, R>> {
         session.core().check_begin(&options)?;
-        let txn = Txn::begin(session.core(), session.take_parts(), options, session.own());
+        let mut txn = session.take_idle();
+        txn.begin(session.core(), options, session.own());
         Ok(Begun { session, txn: Some(txn) })
     }
 
@@ -421,12 +422,12 @@ impl<'s, R: Resolve> Begun<'s, R> {
     }
 
     /// Takes the transaction over.
-    pub fn into_txn(mut self) -> Txn {
+    pub fn into_txn(mut self) -> Box<Txn> {
         self.txn.take().expect("not ended")
     }
 
     /// Goes on with a transaction.
-    pub fn resume(session: &'s R, txn: Txn) -> Begun<'s, R> {
+    pub fn resume(session: &'s R, txn: Box<Txn>) -> Begun<'s, R> {
         Begun { session, txn: Some(txn) }
     }
 
@@ -436,7 +437,7 @@ impl<'s, R: Resolve> Begun<'s, R> {
             if time != 0 {
                 self.session.committed(time, &txn.stored);
             }
-            self.session.give_parts(txn.into_parts());
+            self.session.give_idle(txn);
         }
     }
 }
@@ -449,7 +450,7 @@ impl<R: Resolve> Drop for Begun<'_, R> {
             return core.janitor.abandon(txn);
         }
         txn.end(core);
-        self.session.give_parts(txn.into_parts());
+        self.session.give_idle(txn);
     }
 }
 

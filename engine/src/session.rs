@@ -5,7 +5,7 @@ use crate::{
     mvcc::Stored,
     ops::{self, Resolve},
     transaction::{Range, Transaction},
-    txn::{LogHandle, Parts, Ticket, TxnOptions},
+    txn::{LogHandle, Ticket, Txn, TxnOptions},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -26,8 +26,8 @@ use wattle_buffer::{Error, Fault, Result};
 pub(crate) struct SessionState {
     pub cx: Context,
     pub log: Option<Arc<LogHandle>>,
-    /// Of transactions that have ended.
-    parts: RefCell<Vec<Parts>>,
+    /// Transactions that have ended.
+    idle: RefCell<Vec<Box<Txn>>>,
     /// Versions that its commits left.
     stored: RefCell<Stored>,
     /// The newest commit.
@@ -50,7 +50,7 @@ impl SessionState {
         SessionState {
             cx: core.context(),
             log: core.log.clone().map(|log| Arc::new(LogHandle(log))),
-            parts: RefCell::default(),
+            idle: RefCell::default(),
             stored: RefCell::default(),
             own: Cell::new(0),
             before: Cell::default(),
@@ -77,13 +77,13 @@ impl SessionState {
         self.stored.borrow_mut().give_up(&core.versions);
     }
 
-    pub fn take_parts(&self, core: &Core) -> Parts {
-        let parts = self.parts.borrow_mut().pop();
-        parts.unwrap_or_else(|| Parts::new(core))
+    pub fn take_idle(&self, core: &Core) -> Box<Txn> {
+        let idle = self.idle.borrow_mut().pop();
+        idle.unwrap_or_else(|| Txn::idle(core))
     }
 
-    pub fn give_parts(&self, parts: Parts) {
-        self.parts.borrow_mut().push(parts);
+    pub fn give_idle(&self, txn: Box<Txn>) {
+        self.idle.borrow_mut().push(txn);
     }
 
     pub fn take_before(&self) -> Vec<u8> {
@@ -120,8 +120,8 @@ impl SessionState {
 
     /// Gives back what belongs to the engine as a whole.
     pub fn retire(&self, core: &Core) {
-        for parts in self.parts.borrow_mut().drain(..) {
-            core.snapshots.retire(parts.slot);
+        for txn in self.idle.borrow_mut().drain(..) {
+            core.snapshots.retire(txn.slot);
         }
     }
 }
@@ -173,11 +173,11 @@ impl Resolve for Session {
     fn committed(&self, time: u64, stored: &[u64]) {
         self.state().committed(&self.core, time, stored);
     }
-    fn take_parts(&self) -> Parts {
-        self.state().take_parts(&self.core)
+    fn take_idle(&self) -> Box<Txn> {
+        self.state().take_idle(&self.core)
     }
-    fn give_parts(&self, parts: Parts) {
-        self.state().give_parts(parts);
+    fn give_idle(&self, txn: Box<Txn>) {
+        self.state().give_idle(txn);
     }
     fn take_before(&self) -> Vec<u8> {
         self.state().take_before()

@@ -45,7 +45,7 @@ impl Held<'_> {
 /// ```
 pub struct Transaction<'s> {
     /// Before the session: it is ended first.
-    txn: Option<Txn>,
+    txn: Option<Box<Txn>>,
     session: Held<'s>,
 }
 

@@ -80,31 +80,8 @@ impl Garbage {
     }
 }
 
-/// What a transaction needs and its session keeps for the next one.
-pub(crate) struct Parts {
-    pub slot: Arc<Slot>,
-    undo: UndoBuffer,
-    frames: Vec<FrameId>,
-    trees: Vec<Arc<OpenTree>>,
-    handles: Arc<Handles>,
-    stored: Vec<u64>,
-}
-
-impl Parts {
-    /// New ones.
-    pub fn new(core: &Core) -> Parts {
-        Parts {
-            slot: core.snapshots.acquire(),
-            undo: core.undo_buffer(),
-            frames: Vec::new(),
-            trees: Vec::new(),
-            handles: core.handles.register(),
-            stored: Vec::new(),
-        }
-    }
-}
-
-/// See the module documentation.
+/// See the module documentation. In a box, which is all of it that ever moves: a session begins its next
+/// transaction in one that has ended.
 pub(crate) struct Txn {
     /// Tells this transaction from all others of the engine.
     pub number: u64,
@@ -138,26 +115,19 @@ pub(crate) struct Txn {
 }
 
 impl Txn {
-    /// Begins a transaction. `own` is the newest commit of the session.
-    pub fn begin(core: &Core, parts: Parts, options: TxnOptions, own: u64) -> Txn {
-        let Parts { slot, undo, frames, trees, handles, mut stored } = parts;
-        stored.clear();
-        let snapshot = match options.read_only {
-            true => slot.open_at(|| core.durable().min(core.clock.now()).max(own)),
-            false => slot.open(&core.clock),
-        };
-        let serializable = options.isolation == Isolation::Serializable && !options.read_only;
-        Txn {
-            number: slot.next_number(),
-            slot,
-            snapshot,
+    /// One that has not begun.
+    pub fn idle(core: &Core) -> Box<Txn> {
+        Box::new(Txn {
+            number: 0,
+            slot: core.snapshots.acquire(),
+            snapshot: 0,
             state: None,
-            undo,
-            frames,
-            trees,
-            handles,
+            undo: core.undo_buffer(),
+            frames: Vec::new(),
+            trees: Vec::new(),
+            handles: core.handles.register(),
             seen: Cell::new(0),
-            reads: serializable.then(RefCell::default),
+            reads: None,
             garbage: Vec::new(),
             must_abort: None,
             half_done: false,
@@ -165,17 +135,27 @@ impl Txn {
             next_rollback: 0,
             last_gsn: Gsn(0),
             version_bytes: 0,
-            stored,
-            options,
-        }
+            stored: Vec::new(),
+            options: TxnOptions::default(),
+        })
     }
 
-    /// What the next one can use, at the end.
-    pub fn into_parts(self) -> Parts {
-        let Txn { slot, undo, mut frames, mut trees, handles, stored, .. } = self;
-        frames.clear();
-        trees.clear();
-        Parts { slot, undo, frames, trees, handles, stored }
+    /// Begins, new or after an [`Txn::end`]. `own` is the newest commit of the session.
+    pub fn begin(&mut self, core: &Core, options: TxnOptions, own: u64) {
+        self.stored.clear();
+        self.snapshot = match options.read_only {
+            true => self.slot.open_at(|| core.durable().min(core.clock.now()).max(own)),
+            false => self.slot.open(&core.clock),
+        };
+        self.number = self.slot.next_number();
+        let serializable = options.isolation == Isolation::Serializable && !options.read_only;
+        self.reads = serializable.then(RefCell::default);
+        self.must_abort = None;
+        self.half_done = false;
+        self.next_rollback = 0;
+        self.last_gsn = Gsn(0);
+        self.version_bytes = 0;
+        self.options = options;
     }
 
     /// Fails when the transaction can do nothing but abort.
@@ -353,7 +333,10 @@ impl Txn {
         self.handles.give(&mut self.trees);
         self.undo.clear();
         self.frames.clear();
-        self.garbage.clear();
+        // Memory that only large transactions need.
+        self.garbage = Vec::new();
+        self.rollbacks = Vec::new();
+        self.reads = None;
         self.seen.set(0);
     }
 
