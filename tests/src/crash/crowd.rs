@@ -152,6 +152,14 @@ fn move_some(
     let amount = random.random_range(1..100);
     for (number, amount) in [(from, -amount), (to, amount)] {
         let key = account(number);
+        if random.random_range(0..2) == 0 {
+            let change = |value: &mut [u8]| {
+                let balance = i64::from_le_bytes(value[..8].try_into().expect("8 bytes")) + amount;
+                value[..8].copy_from_slice(&balance.to_le_bytes());
+            };
+            assert!(txn.modify(&trees.accounts, &key, change)?, "every account exists");
+            continue;
+        }
         let balance = txn.get(&trees.accounts, &key)?.expect("every account exists");
         let balance = i64::from_le_bytes(balance[..8].try_into().expect("8 bytes")) + amount;
         // Longer and shorter, so that leaves split and merge.

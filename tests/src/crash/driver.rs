@@ -302,7 +302,18 @@ impl Driver {
                 key.extend_from_slice(&self.key(&name));
                 key.truncate(1000);
                 // What it began with is all that it sees.
-                if self.one_in(3) {
+                let known = self.state.records(&name).get(&key).map(|value| value.to_vec());
+                let is_same = |change: &Change| match change {
+                    Change::Put(at, of, _) | Change::Remove(at, of) => *at == name && *of == key,
+                    _ => false,
+                };
+                let is_first = !changes.iter().any(is_same);
+                if let Some(mut value) = known.filter(|_| is_first && self.one_in(2)) {
+                    let change = self.change_of_bytes();
+                    change(&mut value);
+                    assert!(txn.modify(&tree, &key, change).expect("modify"));
+                    changes.push(Change::Put(name, key, value.into()));
+                } else if self.one_in(3) {
                     txn.remove(&tree, &key).expect("remove");
                     changes.push(Change::Remove(name, key));
                 } else {
@@ -347,11 +358,10 @@ impl Driver {
                 (number, ticket)
             }
             1 if exists => {
-                let mark: u8 = self.random.random();
                 let mut value = self.state.records(&name)[&key].to_vec();
-                value.iter_mut().for_each(|byte| *byte ^= mark);
+                let change = self.change_of_bytes();
+                change(&mut value);
                 let number = self.issue(vec![Change::Put(name, key.clone(), value.into())]);
-                let change = |value: &mut [u8]| value.iter_mut().for_each(|byte| *byte ^= mark);
                 let (found, ticket) = session.modify_async(&tree, &key, change).expect("modify");
                 assert!(found, "it was there");
                 (number, ticket)
@@ -524,10 +534,9 @@ impl Driver {
                 work.apply(Change::Remove(name, key));
             }
             dice if dice < removes + 10 && exists => {
-                let mark: u8 = self.random.random();
                 let mut value = records[&key].to_vec();
-                value.iter_mut().for_each(|byte| *byte ^= mark);
-                let change = |value: &mut [u8]| value.iter_mut().for_each(|byte| *byte ^= mark);
+                let change = self.change_of_bytes();
+                change(&mut value);
                 assert!(txn.modify(&tree, &key, change).expect("modify"));
                 work.apply(Change::Put(name, key, value.into()));
             }
@@ -573,6 +582,16 @@ impl Driver {
             let value = self.value_of(len);
             txn.put(&tree, &key, &value).expect("put");
             work.apply(Change::Put(name.clone(), key, value));
+        }
+    }
+
+    /// A change in place: of all bytes, or of a few that are next to each other.
+    fn change_of_bytes(&mut self) -> impl Fn(&mut [u8]) + use<> {
+        let (at, mark): (u16, u8) = self.random.random();
+        let len = [1, 8, 100, usize::MAX][self.below(4) as usize];
+        move |value: &mut [u8]| {
+            let from = if len == usize::MAX { 0 } else { usize::from(at) % value.len().max(1) };
+            value.iter_mut().skip(from).take(len).for_each(|byte| *byte ^= mark);
         }
     }
 
