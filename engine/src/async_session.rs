@@ -7,7 +7,7 @@ use crate::{
     ops::{self, Begun, Resolve},
     session::SessionState,
     transaction::{Savepoint, savepoint},
-    txn::{LogHandle, Ticket, Txn, TxnOptions},
+    txn::{BoxedTxn, LogHandle, Ticket, Txn, TxnOptions},
     visit::visit_in,
 };
 use std::{
@@ -111,10 +111,10 @@ impl Resolve for AsyncSession {
     fn committed(&self, time: u64, stored: &[u64]) {
         self.state().committed(&self.shared.core, time, stored);
     }
-    fn take_idle(&self) -> Box<Txn> {
+    fn take_idle(&self) -> BoxedTxn {
         self.state().take_idle(&self.shared.core)
     }
-    fn give_idle(&self, txn: Box<Txn>) {
+    fn give_idle(&self, txn: BoxedTxn) {
         self.state().give_idle(txn);
     }
     fn take_before(&self) -> Vec<u8> {
@@ -370,7 +370,7 @@ impl AsyncSession {
 /// An asynchronous transaction; see [`crate::Transaction`]. Dropped without a commit it is rolled
 /// back in the background.
 pub struct AsyncTransaction {
-    txn: Option<Box<Txn>>,
+    txn: Option<BoxedTxn>,
     session: AsyncSession,
 }
 

@@ -189,11 +189,13 @@ impl Core {
     pub fn keep_idle(&self, state: Box<SessionState>) {
         state.cx.worker.release();
         state.forget_own(self);
+        // In the order of `close`, which holds the one and takes the other.
+        let closed = self.closed.lock();
         let mut idle = self.idle.lock();
-        if idle.len() < MAX_IDLE && !*self.closed.lock() {
+        if idle.len() < MAX_IDLE && !*closed {
             idle.push(state);
         } else {
-            drop(idle);
+            drop((idle, closed));
             state.retire(self);
         }
     }

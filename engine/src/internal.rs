@@ -4,7 +4,7 @@ use crate::{
     engine::Core,
     ops::{Begun, Resolve},
     session::now,
-    txn::{LogHandle, Ticket, Txn, TxnOptions},
+    txn::{BoxedTxn, LogHandle, Ticket, Txn, TxnOptions},
 };
 use std::sync::Arc;
 use wattle_btree::{Context, Cursor, Journal};
@@ -55,10 +55,10 @@ impl Resolve for Internal<'_> {
     fn committed(&self, _: u64, stored: &[u64]) {
         self.core.versions.hand_over(stored);
     }
-    fn take_idle(&self) -> Box<Txn> {
+    fn take_idle(&self) -> BoxedTxn {
         Txn::idle(self.core)
     }
-    fn give_idle(&self, txn: Box<Txn>) {
+    fn give_idle(&self, txn: BoxedTxn) {
         self.core.snapshots.retire(txn.slot);
     }
     fn take_before(&self) -> Vec<u8> {

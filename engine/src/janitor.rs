@@ -21,7 +21,7 @@ use crate::{
     mvcc::{Active, Stored},
     ops::Resolve,
     session::now,
-    txn::{Garbage, SystemOf, Txn, rollback},
+    txn::{BoxedTxn, Garbage, SystemOf, rollback},
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{
@@ -75,9 +75,9 @@ pub(crate) struct Janitor {
 #[derive(Default)]
 struct Queue {
     garbage: VecDeque<(u64, Garbage)>,
-    abandoned: Vec<Box<Txn>>,
+    abandoned: Vec<BoxedTxn>,
     /// Transactions that could not be rolled back so far.
-    again: Vec<Box<Txn>>,
+    again: Vec<BoxedTxn>,
     stopping: bool,
 }
 
@@ -121,7 +121,7 @@ impl Janitor {
     }
 
     /// A transaction with changes that nobody will end.
-    pub fn abandon(&self, txn: Box<Txn>) {
+    pub fn abandon(&self, txn: BoxedTxn) {
         self.queue.lock().abandoned.push(txn);
         self.wake.notify_all();
     }
@@ -160,7 +160,7 @@ impl Janitor {
         !queue.abandoned.is_empty() || !queue.again.is_empty()
     }
 
-    fn take_abandoned(&self) -> Vec<Box<Txn>> {
+    fn take_abandoned(&self) -> Vec<BoxedTxn> {
         let mut queue = self.queue.lock();
         let mut abandoned = std::mem::take(&mut queue.abandoned);
         abandoned.append(&mut queue.again);

@@ -16,8 +16,8 @@ use crate::{
     mvcc::Savepoint,
     transaction,
     txn::{
-        AutoAuthor, AutoView, Done, Durability, Garbage, LogHandle, SystemOf, Ticket, Txn,
-        TxnAuthor, TxnOptions, rollback, validate,
+        AutoAuthor, AutoView, BoxedTxn, Done, Durability, Garbage, LogHandle, SystemOf, Ticket,
+        Txn, TxnAuthor, TxnOptions, rollback, validate,
     },
 };
 use std::{
@@ -61,9 +61,9 @@ pub(crate) trait Resolve {
     /// The session has committed at `time`, and has stored versions under these hashes.
     fn committed(&self, time: u64, stored: &[u64]);
     /// A transaction to begin.
-    fn take_idle(&self) -> Box<Txn>;
+    fn take_idle(&self) -> BoxedTxn;
     /// Gives it back when it has ended.
-    fn give_idle(&self, txn: Box<Txn>);
+    fn give_idle(&self, txn: BoxedTxn);
     /// A buffer for the record before a change; given back at the end.
     fn take_before(&self) -> Vec<u8>;
     /// Gives it back.
@@ -330,7 +330,7 @@ async fn auto_txn<R: Resolve, T>(
 /// A transaction that a session has begun. Dropped before its end, it is rolled back by the engine.
 pub(crate) struct Begun<'s, R: Resolve> {
     session: &'s R,
-    txn: Option<Box<Txn>>,
+    txn: Option<BoxedTxn>,
 }
 
 impl<'s, R: Resolve> Begun<'s, R> {
@@ -400,9 +400,7 @@ impl<'s, R: Resolve> Begun<'s, R> {
         if txn.state.is_none() {
             return Ok(());
         }
-        run(session, |_| session.cx().journal.check_room(false)).await?;
-        // Once without keeping others out, which waits for whatever must be read.
-        run(session, |_| validate(session.core(), txn)).await
+        run(session, |_| session.cx().journal.check_room(false)).await
     }
 
     /// Rolls back.
@@ -422,12 +420,12 @@ impl<'s, R: Resolve> Begun<'s, R> {
     }
 
     /// Takes the transaction over.
-    pub fn into_txn(mut self) -> Box<Txn> {
+    pub fn into_txn(mut self) -> BoxedTxn {
         self.txn.take().expect("not ended")
     }
 
     /// Goes on with a transaction.
-    pub fn resume(session: &'s R, txn: Box<Txn>) -> Begun<'s, R> {
+    pub fn resume(session: &'s R, txn: BoxedTxn) -> Begun<'s, R> {
         Begun { session, txn: Some(txn) }
     }
 

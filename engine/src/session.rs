@@ -5,7 +5,7 @@ use crate::{
     mvcc::Stored,
     ops::{self, Resolve},
     transaction::{Range, Transaction},
-    txn::{LogHandle, Ticket, Txn, TxnOptions},
+    txn::{BoxedTxn, LogHandle, Ticket, Txn, TxnOptions},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -27,7 +27,7 @@ pub(crate) struct SessionState {
     pub cx: Context,
     pub log: Option<Arc<LogHandle>>,
     /// Transactions that have ended.
-    idle: RefCell<Vec<Box<Txn>>>,
+    idle: RefCell<Vec<BoxedTxn>>,
     /// Versions that its commits left.
     stored: RefCell<Stored>,
     /// The newest commit.
@@ -77,12 +77,12 @@ impl SessionState {
         self.stored.borrow_mut().give_up(&core.versions);
     }
 
-    pub fn take_idle(&self, core: &Core) -> Box<Txn> {
+    pub fn take_idle(&self, core: &Core) -> BoxedTxn {
         let idle = self.idle.borrow_mut().pop();
         idle.unwrap_or_else(|| Txn::idle(core))
     }
 
-    pub fn give_idle(&self, txn: Box<Txn>) {
+    pub fn give_idle(&self, txn: BoxedTxn) {
         self.idle.borrow_mut().push(txn);
     }
 
@@ -173,10 +173,10 @@ impl Resolve for Session {
     fn committed(&self, time: u64, stored: &[u64]) {
         self.state().committed(&self.core, time, stored);
     }
-    fn take_idle(&self) -> Box<Txn> {
+    fn take_idle(&self) -> BoxedTxn {
         self.state().take_idle(&self.core)
     }
-    fn give_idle(&self, txn: Box<Txn>) {
+    fn give_idle(&self, txn: BoxedTxn) {
         self.state().give_idle(txn);
     }
     fn take_before(&self) -> Vec<u8> {

@@ -5,7 +5,7 @@ use crate::{
     mvcc::Savepoint as Mark,
     ops::{self, Begun, Entry, Once, Resolve},
     session::{Session, now},
-    txn::{Ticket, Txn, TxnOptions},
+    txn::{BoxedTxn, Ticket, Txn, TxnOptions},
     visit::visit_in,
 };
 use std::ops::{Bound, ControlFlow, RangeBounds};
@@ -45,7 +45,7 @@ impl Held<'_> {
 /// ```
 pub struct Transaction<'s> {
     /// Before the session: it is ended first.
-    txn: Option<Box<Txn>>,
+    txn: Option<BoxedTxn>,
     session: Held<'s>,
 }
 

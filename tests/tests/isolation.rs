@@ -2,6 +2,7 @@
 //! transactions, at both levels: snapshot isolation admits write skew on items (G2-item) and on
 //! predicates (G2) and nothing else, serializable admits none.
 
+use std::time::Duration;
 use wattle::{Engine, Error, Isolation, Session, Transaction, Tree, TxnOptions};
 use wattle_tests::harness::{Device, small_pool};
 
@@ -241,4 +242,47 @@ fn g2_write_skew_on_predicates_is_admitted_by_snapshots_alone() {
             }
         }
     });
+}
+
+/// Validation reads nothing from storage, so what was scanned need not fit the pool.
+#[test]
+fn ranges_larger_than_the_pool_are_validated() {
+    let options = small_pool(48).log(false).stall_timeout(Duration::from_secs(1));
+    let engine = Device::memory().open(options).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    let [session, other] = [(); 2].map(|()| engine.session().expect("session"));
+    let row = |i: u32| (2 * i).to_be_bytes();
+    session.bulk_load(&tree, (0..400).map(|i| (row(i), [i as u8; 1500]))).expect("load");
+    let within = 100..300;
+    // What somebody else does meanwhile, and whether it changes something in the range.
+    type Change<'c> = &'c dyn Fn(&Session) -> bool;
+    let changes: [(&str, Change<'_>, bool); 7] = [
+        ("nothing", &|_| true, false),
+        ("an update", &|other| other.update(&tree, &row(150), b"new").expect("update"), true),
+        ("in place", &|other| other.modify(&tree, &row(299), |v| v[7] += 1).expect("modify"), true),
+        ("a phantom", &|other| other.insert(&tree, &401u32.to_be_bytes(), b"").is_ok(), true),
+        ("a removal", &|other| other.remove(&tree, &row(100)).expect("remove"), true),
+        ("one before", &|other| other.remove(&tree, &row(99)).expect("remove"), false),
+        ("the one behind", &|other| other.update(&tree, &row(300), b"new").expect("update"), false),
+    ];
+    for level in LEVELS {
+        for (what, change, is_within) in changes {
+            let options = TxnOptions { isolation: level, ..TxnOptions::default() };
+            let mut txn = session.begin_with(options).expect("begin");
+            let (low, high) = (row(within.start), row(within.end));
+            assert!(txn.range(&tree, &low..&high).expect("range").all(|entry| entry.is_ok()));
+            txn.put(&tree, &row(0), what.as_bytes()).expect("put");
+            assert!(change(&other), "{what}");
+            let outcome = txn.commit();
+            if level == Isolation::Serializable && is_within {
+                assert!(matches!(outcome, Err(Error::Conflict(_))), "{what}: {outcome:?}");
+            } else {
+                outcome.unwrap_or_else(|error| panic!("{level:?}, {what}: {error}"));
+            }
+            for i in [99, 100] {
+                other.put(&tree, &row(i), &[1; 1500]).expect("put");
+            }
+            other.remove(&tree, &401u32.to_be_bytes()).expect("remove");
+        }
+    }
 }

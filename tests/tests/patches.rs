@@ -6,6 +6,7 @@
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    ops::Bound,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     rc::Rc,
     time::Duration,
@@ -56,6 +57,25 @@ fn value(random: &mut SmallRng, long: bool) -> Vec<u8> {
     value
 }
 
+type Range = (Bound<Key>, Bound<Key>);
+
+/// A range that is not empty for want of order.
+fn range(random: &mut SmallRng) -> Range {
+    let mut keys = [key(random), key(random)];
+    keys.sort();
+    let bound = |key: Key, how: u32| match how {
+        0 => Bound::Unbounded,
+        1..4 => Bound::Excluded(key),
+        _ => Bound::Included(key),
+    };
+    let [low, high] = keys;
+    let same = low == high;
+    (
+        bound(low, random.random_range(0..8)),
+        bound(high, if same { 7 } else { random.random_range(0..8) }),
+    )
+}
+
 /// Changes in place: ranges and what they are filled with.
 fn change(random: &mut SmallRng) -> impl Fn(&mut [u8]) + use<> {
     let count = random.random_range(0..4);
@@ -93,8 +113,8 @@ struct Writer<'s> {
     /// Commits before it.
     began: u64,
     wrote: bool,
-    /// What it read, if it is serializable; and whether that is everything.
-    reads: Option<(BTreeSet<Key>, bool)>,
+    /// Keys and ranges that it read, if it is serializable.
+    reads: Option<(BTreeSet<Key>, Vec<Range>)>,
     failed: bool,
 }
 
@@ -124,6 +144,15 @@ struct World<'s> {
     long: bool,
     given_up: u64,
     conflicts: u64,
+}
+
+/// Compares the records of a range.
+fn look_at(txn: &Transaction<'_>, tree: &Tree, map: &Map, range: Range) -> Result<(), Error> {
+    let bounds = (range.0.as_ref(), range.1.as_ref());
+    let found: Vec<(Key, Vec<u8>)> = txn.range(tree, bounds)?.collect::<Result<_, _>>()?;
+    let expected = map.range(range).map(|(key, value)| (key, &**value));
+    assert!(found.iter().map(|(key, value)| (key, value)).eq(expected), "a range differs");
+    Ok(())
 }
 
 fn get_all(txn: &Transaction<'_>, tree: &Tree) -> Result<BTreeMap<Key, Vec<u8>>, Error> {
@@ -390,8 +419,11 @@ impl<'s> World<'s> {
             return writer.txn.abort().expect("abort");
         }
         let is_later = |key: &Key| self.last.get(key).is_some_and(|last| *last > writer.began);
-        let conflict = writer.reads.is_some_and(|(points, all)| {
-            writer.wrote && (points.iter().any(is_later) || all && self.commits > writer.began)
+        let conflict = writer.reads.is_some_and(|(points, ranges)| {
+            let has_changed = |range: &Range| {
+                self.last.range(range.clone()).any(|(_, last)| *last > writer.began)
+            };
+            writer.wrote && (points.iter().any(is_later) || ranges.iter().any(has_changed))
         });
         let outcome = match self.durable {
             true => writer.txn.commit(),
@@ -477,14 +509,15 @@ impl<'s> World<'s> {
         if writer.failed {
             return;
         }
-        if let Some((_, all)) = &mut writer.reads {
-            // Of what it reads here, everything; as far as all of it fits the pool at its commit.
-            if how > 1 || self.scarce {
-                return;
+        let outcome = match &mut writer.reads {
+            Some((_, ranges)) => {
+                let range = range(&mut self.random);
+                ranges.push(range.clone());
+                look_at(&writer.txn, self.tree, &writer.seen.map, range)
             }
-            *all = true;
-        }
-        if let Err(error) = look(&writer.txn, self.tree, &writer.seen.map, how, &mut self.random) {
+            None => look(&writer.txn, self.tree, &writer.seen.map, how, &mut self.random),
+        };
+        if let Err(error) = outcome {
             assert!(self.scarce && matches!(error, Error::SnapshotTooOld(_)), "{error}");
             self.given_up += 1;
             writer.failed = true;

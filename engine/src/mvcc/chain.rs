@@ -533,9 +533,13 @@ impl Chain {
 
     #[inline]
     pub fn is_of(&self, tree: TreeId, key: &[u8]) -> bool {
-        self.tree == tree
-            && usize::from(self.key_len) == key.len()
-            && &self.newest.bytes.as_slice()[..key.len()] == key
+        self.tree == tree && usize::from(self.key_len) == key.len() && self.key() == key
+    }
+
+    /// The key of the record.
+    #[inline]
+    pub fn key(&self) -> &[u8] {
+        &self.newest.bytes.as_slice()[..usize::from(self.key_len)]
     }
 
     pub fn len(&self) -> usize {

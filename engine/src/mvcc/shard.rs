@@ -182,6 +182,12 @@ impl Shard {
         place?.chain.as_deref()
     }
 
+    /// All chains.
+    pub fn chains(&self) -> impl Iterator<Item = &Chain> {
+        let table = self.rest.iter().flat_map(|rest| rest.table.iter());
+        self.near.iter().chain(table).filter_map(|place| place.chain.as_deref())
+    }
+
     #[inline]
     fn find_mut(&mut self, hash: u64, is: impl Fn(&Chain) -> bool) -> Option<Found<'_>> {
         let Shard { near, far, rest, .. } = self;

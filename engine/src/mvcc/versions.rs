@@ -484,6 +484,28 @@ impl Versions {
         chain.map_or(Changed::Unchanged, |chain| chain.changed_since(me, snapshot))
     }
 
+    /// The same for all records that are `read`, by tree and key. Looks at every chain there is.
+    pub fn any_changed_since(
+        &self,
+        read: impl Fn(TreeId, &[u8]) -> bool,
+        me: &TxnState,
+        snapshot: u64,
+    ) -> Changed {
+        let mut answer = Changed::Unchanged;
+        for padded in self.shards.iter().filter(|padded| padded.bytes.load(Relaxed) > 0) {
+            for chain in padded.shard.lock().chains() {
+                let changed = chain.changed_since(me, snapshot);
+                if changed != Changed::Unchanged && read(chain.tree, chain.key()) {
+                    answer = changed;
+                }
+                if answer == Changed::Changed {
+                    return answer;
+                }
+            }
+        }
+        answer
+    }
+
     /// No snapshot is below this time, now or later, and commits up to it are durable.
     pub fn horizon(&self) -> u64 {
         self.horizon.load(Acquire)

@@ -80,8 +80,10 @@ impl Garbage {
     }
 }
 
-/// See the module documentation. In a box, which is all of it that ever moves: a session begins its next
-/// transaction in one that has ended.
+/// All of a transaction that ever moves. A session begins its next one in the box of one that has ended.
+pub(crate) type BoxedTxn = Box<Txn>;
+
+/// See the module documentation.
 pub(crate) struct Txn {
     /// Tells this transaction from all others of the engine.
     pub number: u64,
@@ -116,7 +118,7 @@ pub(crate) struct Txn {
 
 impl Txn {
     /// One that has not begun.
-    pub fn idle(core: &Core) -> Box<Txn> {
+    pub fn idle(core: &Core) -> BoxedTxn {
         Box::new(Txn {
             number: 0,
             slot: core.snapshots.acquire(),

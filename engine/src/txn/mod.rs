@@ -26,7 +26,7 @@ pub use ticket::Ticket;
 
 pub(crate) use ticket::LogHandle;
 
-pub(crate) use self::core::{Garbage, Txn};
+pub(crate) use self::core::{BoxedTxn, Garbage, Txn};
 pub(crate) use author::{AutoAuthor, Done, SystemOf, TxnAuthor};
 pub(crate) use handles::Registry;
 pub(crate) use rollback::{UndoAuthor, rollback};

@@ -6,6 +6,11 @@
 //! finds phantoms as well (Larson et al., VLDB 2011). What is looked at is who changed a record, not
 //! what it holds: a record that was changed and changed back counts as changed.
 //!
+//! Nobody waits for storage while others wait to validate, and a transaction may have scanned more
+//! pages than the pool holds. A range of which a page is not there is checked the other way round:
+//! whether anything that changed since the snapshot lies in it. The version index has all of that as
+//! long as the snapshot is open.
+//!
 //! A transaction without changes needs no validation: it could have run at its snapshot.
 
 use super::Txn;
@@ -16,7 +21,10 @@ use crate::{
 };
 use std::{ops::Bound, sync::Arc};
 use wattle_btree::{Cursor, Direction, Seen, Step, Stop, View};
-use wattle_buffer::{Error, FrameHeader};
+use wattle_buffer::{Error, FrameHeader, TreeId};
+
+/// How often a scan for one range starts a page again that somebody changes.
+const RESTARTS: usize = 32;
 
 /// What a transaction read.
 #[derive(Default)]
@@ -47,19 +55,19 @@ impl ReadSet {
 /// Checks everything once.
 ///
 /// # Errors
-/// [`Error::Conflict`] when something changed; a restart or a fault to resolve, with no lock held,
-/// before it is all checked again.
+/// [`Error::Conflict`] when something changed; a restart, after which it is all checked again. Nothing
+/// is read from storage: a transaction may have read more than the pool holds.
 pub(crate) fn validate(core: &Core, txn: &Txn) -> Step<()> {
     let (Some(reads), Some(me)) = (&txn.reads, &txn.state) else { return Ok(()) };
     let reads = reads.borrow();
     for (tree, key) in &reads.points {
-        check(core, tree, key, me, txn.snapshot)?;
+        let changed = core.versions.changed_since(tree.tree.id(), key, me, txn.snapshot);
+        decide(changed, tree, txn.snapshot)?;
     }
-    for KeyRange { tree, low, high } in &reads.ranges {
-        let mut view = Unchanged { core, tree, me, snapshot: txn.snapshot };
-        let mut cursor = Cursor::new(low.clone(), high.clone(), Direction::Forward);
-        while !cursor.is_at_end() {
-            cursor.load_step(&tree.tree, &mut view)?;
+    for (at, range) in reads.ranges.iter().enumerate() {
+        if !scan(core, range, me, txn.snapshot)? {
+            look_for_changes(core, &reads.ranges[at..], me, txn.snapshot)?;
+            break;
         }
     }
     if txn.slot.is_cancelled() {
@@ -68,8 +76,37 @@ pub(crate) fn validate(core: &Core, txn: &Txn) -> Step<()> {
     Ok(())
 }
 
-fn check(core: &Core, tree: &OpenTree, key: &[u8], me: &TxnState, snapshot: u64) -> Step<()> {
-    match core.versions.changed_since(tree.tree.id(), key, me, snapshot) {
+/// Checks a range by going through its records. False: that would have to wait.
+fn scan(core: &Core, range: &KeyRange, me: &TxnState, snapshot: u64) -> Step<bool> {
+    let KeyRange { tree, low, high } = range;
+    let mut view = Unchanged { core, tree, me, snapshot };
+    let mut cursor = Cursor::new(low.clone(), high.clone(), Direction::Forward);
+    let mut restarts = 0;
+    while !cursor.is_at_end() {
+        match cursor.load_step(&tree.tree, &mut view) {
+            Ok(_) => {}
+            Err(Stop::Restart) if restarts < RESTARTS => restarts += 1,
+            Err(Stop::Error(error)) => return Err(Stop::Error(error)),
+            Err(_) => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+/// Checks ranges by going through what changed, instead of through what is in them: the version index
+/// has each change since the snapshot, except where [`crate::catalog::Closed`] says so.
+#[cold]
+fn look_for_changes(core: &Core, ranges: &[KeyRange], me: &TxnState, snapshot: u64) -> Step<()> {
+    let spans =
+        Spans::of(ranges.iter().map(|range| (range.tree.tree.id(), span(&range.low, &range.high))));
+    let read = |tree: TreeId, key: &[u8]| spans.contain(tree, key);
+    let changed = core.versions.any_changed_since(read, me, snapshot);
+    ranges.iter().try_for_each(|range| decide(changed, &range.tree, snapshot))
+}
+
+/// What a transaction concludes that has read something of a tree.
+fn decide(changed: Changed, tree: &OpenTree, snapshot: u64) -> Step<()> {
+    match changed {
         // Where changes left no versions, nobody can say.
         Changed::Unchanged if tree.closed.hidden_since(snapshot).is_none() => Ok(()),
         Changed::Undecided => Err(Stop::Restart),
@@ -78,6 +115,60 @@ fn check(core: &Core, tree: &OpenTree, key: &[u8], me: &TxnState, snapshot: u64)
             Err(Stop::Error(Error::Conflict(what.to_string())))
         }
     }
+}
+
+/// Keys from the first on, and before the second, if there is one.
+type Span = (Vec<u8>, Option<Vec<u8>>);
+
+/// The keys of ranges: for each tree disjoint spans, ascending.
+struct Spans(Vec<(TreeId, Vec<Span>)>);
+
+impl Spans {
+    fn of(all: impl Iterator<Item = (TreeId, Span)>) -> Spans {
+        let mut all: Vec<_> = all.collect();
+        all.sort_unstable_by(|one, other| (one.0.0, &one.1.0).cmp(&(other.0.0, &other.1.0)));
+        let mut trees: Vec<(TreeId, Vec<Span>)> = Vec::new();
+        for (tree, span) in all {
+            if trees.last().is_none_or(|(last, _)| *last != tree) {
+                trees.push((tree, Vec::new()));
+            }
+            let spans = &mut trees.last_mut().expect("there is one").1;
+            match spans.last_mut() {
+                Some((_, end)) if end.as_ref().is_none_or(|end| span.0 <= *end) => {
+                    let further =
+                        end.is_some() && span.1.as_ref().is_none_or(|new| Some(new) > end.as_ref());
+                    if further {
+                        *end = span.1;
+                    }
+                }
+                _ => spans.push(span),
+            }
+        }
+        Spans(trees)
+    }
+
+    fn contain(&self, tree: TreeId, key: &[u8]) -> bool {
+        let Some((_, spans)) = self.0.iter().find(|(one, _)| *one == tree) else { return false };
+        let begun = spans.partition_point(|(low, _)| low.as_slice() <= key);
+        let last = begun.checked_sub(1).map(|at| &spans[at]);
+        last.is_some_and(|(_, end)| end.as_deref().is_none_or(|end| key < end))
+    }
+}
+
+/// The key that follows is the one with a zero more.
+fn span(low: &Bound<Vec<u8>>, high: &Bound<Vec<u8>>) -> Span {
+    let next = |key: &[u8]| [key, &[0]].concat();
+    let low = match low {
+        Bound::Included(key) => key.clone(),
+        Bound::Excluded(key) => next(key),
+        Bound::Unbounded => Vec::new(),
+    };
+    let end = match high {
+        Bound::Included(key) => Some(next(key)),
+        Bound::Excluded(key) => Some(key.clone()),
+        Bound::Unbounded => None,
+    };
+    (low, end)
 }
 
 /// A view that fails on records that others changed after the snapshot.
@@ -94,6 +185,41 @@ impl View for Unchanged<'_> {
     }
 
     fn look(&mut self, key: &[u8], _: &mut Vec<u8>, _: usize) -> Result<Seen, Stop> {
-        check(self.core, self.tree, key, self.me, self.snapshot).map(|()| Seen::Page)
+        let tree = self.tree.tree.id();
+        let changed = self.core.versions.changed_since(tree, key, self.me, self.snapshot);
+        decide(changed, self.tree, self.snapshot).map(|()| Seen::Page)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
+        let key = || proptest::collection::vec(0..3u8, 0..4);
+        prop_oneof![
+            4 => key().prop_map(Bound::Included),
+            4 => key().prop_map(Bound::Excluded),
+            1 => Just(Bound::Unbounded),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn spans_have_the_keys_of_all_ranges_and_no_others(
+            ranges in proptest::collection::vec((0..3u32, bound(), bound()), 0..8),
+            keys in proptest::collection::vec((0..3u32, proptest::collection::vec(0..3u8, 0..5)), 30),
+        ) {
+            let spans = Spans::of(
+                ranges.iter().map(|(tree, low, high)| (TreeId(*tree), span(low, high))),
+            );
+            for (tree, key) in keys {
+                let expected = ranges.iter().any(|(of, low, high)| {
+                    *of == tree && std::ops::RangeBounds::contains(&(low.as_ref(), high.as_ref()), &key)
+                });
+                prop_assert_eq!(spans.contain(TreeId(tree), &key), expected, "{:?}", key);
+            }
+        }
     }
 }
