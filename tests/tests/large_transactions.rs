@@ -95,6 +95,38 @@ fn a_transaction_larger_than_everything_aborts_exactly_and_others_are_told() {
     engine.close().expect("close");
 }
 
+/// What was taken back does not make a transaction large.
+#[test]
+fn a_transaction_that_tries_again_and_again_leaves_the_tree_to_others() {
+    let options = Options::default().io(IoKind::Memory).version_bytes(1 << 20);
+    let engine = Engine::open("m", options).expect("open");
+    let tree = engine.tree("t").expect("tree");
+    let [session, other] = [(); 2].map(|()| engine.session().expect("session"));
+    for i in 0..200 {
+        session.put(&tree, &key(i), &[1; 100]).expect("put");
+    }
+    let mut txn = session.begin().expect("begin");
+    assert!(txn.modify(&tree, &key(0), |value| value[0] = 7).expect("modify"));
+    let before = txn.savepoint();
+    // Versions of 4 MB in all, of 20 KB at a time.
+    for _ in 0..200 {
+        for i in 1..100 {
+            match i % 3 {
+                0 => assert!(txn.update(&tree, &key(i), &[2; 150]).expect("update")),
+                1 => assert!(txn.remove(&tree, &key(i)).expect("remove")),
+                _ => assert!(txn.modify(&tree, &key(i), |value| value.fill(3)).expect("modify")),
+            }
+        }
+        txn.rollback_to(&before).expect("roll back");
+        other.put(&tree, &key(150), b"other").expect("nobody has the tree for himself");
+    }
+    txn.commit().expect("commit");
+    for i in 0..150 {
+        let expected = [if i == 0 { 7 } else { 1 }, 1];
+        assert_eq!(other.get(&tree, &key(i)).expect("get").expect("there")[..2], expected);
+    }
+}
+
 fn tree_of(engine: &Engine) -> wattle::Tree {
     engine.open_tree("t").expect("open").expect("there")
 }

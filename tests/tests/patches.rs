@@ -390,7 +390,7 @@ impl<'s> World<'s> {
                 let other = self.random.random_range(0..WRITERS);
                 self.write(other);
             }
-            if self.random.random_range(0..50) == 0 {
+            if self.random.random_range(0..500) == 0 {
                 self.savepoint(who);
                 self.check();
             }

@@ -21,6 +21,12 @@ use wattle_wal::epoch_of;
 
 /// Memory of a version besides key and value, about.
 const VERSION_OVERHEAD: usize = 96;
+
+/// Memory of a version with so many bytes of key and value, about.
+pub(super) fn version_bytes(len: usize) -> u64 {
+    (len + VERSION_OVERHEAD) as u64
+}
+
 /// A transaction is too large for versions when its own would take more than this part of the limit.
 const LARGE_SHARE: u64 = 4;
 
@@ -117,6 +123,7 @@ impl<'t> TxnAuthor<'t> {
         if self.txn.version_bytes <= self.core.version_bytes / LARGE_SHARE {
             return Ok(());
         }
+        self.txn.closes = true;
         match self.tree.closed.close(self.id) {
             true => Ok(()),
             false => Err(conflict(self.tree, ConflictWith::Active)),
@@ -153,7 +160,7 @@ impl<'t> TxnAuthor<'t> {
                 Change::Whole { before, .. } => before.len(),
                 Change::Patch { from, to, .. } => to - from,
             };
-            self.version_bytes = (key.len() + bytes + VERSION_OVERHEAD) as u64;
+            self.version_bytes = version_bytes(key.len() + bytes);
         }
         Ok(())
     }

@@ -111,6 +111,8 @@ pub(crate) struct Txn {
     pub last_gsn: Gsn,
     /// Memory of the versions that it made, about.
     pub version_bytes: u64,
+    /// It may have taken trees for itself.
+    pub closes: bool,
     /// Hashes of the first [`crate::mvcc::MAX_OF_ONE`] versions that it stored.
     pub stored: Vec<u64>,
     pub options: TxnOptions,
@@ -137,6 +139,7 @@ impl Txn {
             next_rollback: 0,
             last_gsn: Gsn(0),
             version_bytes: 0,
+            closes: false,
             stored: Vec::new(),
             options: TxnOptions::default(),
         })
@@ -157,6 +160,7 @@ impl Txn {
         self.next_rollback = 0;
         self.last_gsn = Gsn(0);
         self.version_bytes = 0;
+        self.closes = false;
         self.options = options;
     }
 
@@ -323,7 +327,7 @@ impl Txn {
 
     /// Trees that it had for itself are open to others again.
     pub fn open_trees(&self, id: u64, time: u64) {
-        if self.version_bytes > 0 {
+        if self.closes {
             self.trees.iter().for_each(|tree| tree.closed.open(id, time));
         }
     }

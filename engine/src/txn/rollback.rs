@@ -6,7 +6,7 @@
 //! A record that was put back is open to others at once. The end of a complete roll-back is logged
 //! too.
 
-use super::{Garbage, Txn};
+use super::{Garbage, Txn, author::version_bytes};
 use crate::{
     catalog::OpenTree,
     engine::Core,
@@ -91,6 +91,10 @@ pub(crate) async fn rollback<R: Resolve>(
         let underfull = put_back(session, open, &undo, &mut author).await?;
         popped.put_back = true;
         drop(popped);
+        if first {
+            let bytes = version_bytes(key.len() + value.len());
+            txn.version_bytes = txn.version_bytes.saturating_sub(bytes);
+        }
         txn.last_gsn = txn.last_gsn.max(author.last_gsn);
         if let (Before::Value { bytes, special: true }, Some(open)) = (before, open)
             && is_ghost((bytes, true))
