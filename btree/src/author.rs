@@ -32,6 +32,15 @@ pub trait Author {
         Ok(())
     }
 
+    /// The leaf, which was validated, does not hold the record that was to be changed; see
+    /// [`crate::View::missed`].
+    ///
+    /// # Errors
+    /// As there.
+    fn missed(&mut self) -> Result<(), Stop> {
+        Ok(())
+    }
+
     /// Whether [`Author::check`] only asks about a change in place, and [`Author::check_patch`] follows when
     /// it is known.
     fn keeps_patches(&self) -> bool {

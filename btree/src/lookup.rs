@@ -74,6 +74,7 @@ impl Tree {
         leaf.track();
         if !search.found {
             leaf.validate()?;
+            view.missed()?;
             return Ok(None);
         }
         let start = value.len();

@@ -209,6 +209,7 @@ impl Cursor {
             // The versions belong to the copy only if the leaf is still what was copied.
             leaf.validate()?;
         }
+        view.missed()?;
         (self.from, self.to, self.next) = selected;
         self.unfinished = is_cut.then_some(page);
         if is_cut {

@@ -35,6 +35,15 @@ pub trait View {
     /// # Errors
     /// [`Stop::Restart`] to ask again; [`Stop::Error`] when the version is gone.
     fn look(&mut self, key: &[u8], value: &mut Vec<u8>, start: usize) -> Result<Seen, Stop>;
+
+    /// The leaf, which was validated, does not hold a record in any version, or may not hold all records
+    /// that the view should see: ghosts that nobody needs are removed. By default that means nothing.
+    ///
+    /// # Errors
+    /// [`Stop::Error`] when the view is one of those that nobody cares for any more.
+    fn missed(&mut self) -> Result<(), Stop> {
+        Ok(())
+    }
 }
 
 /// Sees what the pages hold, committed or not.

@@ -81,6 +81,7 @@ impl Tree {
         if !search.found && mode == Mode::Update {
             node.validate()?;
             self.track_absent(node);
+            author.missed()?;
             return Ok(Written::default());
         }
         let mut leaf = node.upgrade()?;
@@ -335,6 +336,7 @@ impl Tree {
         if !search.found {
             node.validate()?;
             self.track_absent(node);
+            author.missed()?;
             return Ok(Ok(false));
         }
         let mut leaf = node.upgrade()?;
@@ -386,6 +388,7 @@ impl Tree {
         if !search.found {
             path.node.validate()?;
             self.track_absent(path.node);
+            author.missed()?;
             return Ok((Written::default(), false));
         }
         let mut leaf = path.node.upgrade()?;

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 use wattle::{
-    Durability, Engine, Error, MIN_LOG_BYTES, Options, Session, Transaction, Tree,
+    Durability, Engine, Error, IoKind, MIN_LOG_BYTES, Options, Session, Transaction, Tree,
     io::{Fault, FaultPlan, Op, SimStorage},
 };
 use wattle_tests::harness::{Device, assert_verified, rounds, small_pool};
@@ -325,4 +325,53 @@ fn an_underfull_leaf_goes_into_the_neighbour_that_has_room_for_it() {
     assert_eq!(engine.stats().merges, 1, "leaves 2 and 3 stay two");
     assert_eq!(engine.tree_stats().expect("sizes")[0].leaf_pages as usize, starts.len() - 1);
     assert_verified(&engine);
+}
+
+/// Ghosts go when the snapshots that need them were given up. Whoever holds one is told, and not that
+/// there never was such a record.
+#[test]
+fn snapshots_that_were_given_up_do_not_miss_records_silently() {
+    const RECORDS: u32 = 2000;
+    let options = Options::default().io(IoKind::Memory).log(false).version_bytes(1 << 20);
+    let engine = Engine::open("m", options).expect("open");
+    let [tree, filler] = ["t", "filler"].map(|name| engine.tree(name).expect("tree"));
+    let [session, other] = [(); 2].map(|()| engine.session().expect("session"));
+    let key = |number: u32| number.to_be_bytes();
+    let empty = engine.stats().used_pages;
+    for number in 0..RECORDS {
+        session.put(&tree, &key(number), &[7; 100]).expect("put");
+    }
+    let old = session.begin().expect("begin");
+    let mut writers: [_; 4] = std::array::from_fn(|_| session.begin().expect("begin"));
+    let reader = session.begin_read().expect("begin");
+    for number in 0..RECORDS {
+        assert!(other.remove(&tree, &key(number)).expect("remove"));
+    }
+    // More versions than there is room for.
+    for number in 0..4000 {
+        other.put(&filler, &key(number % 40), &[number as u8; 1500]).expect("put");
+    }
+    eventually("the removed records are gone", || engine.stats().used_pages <= empty + 50);
+    let is_told = |what: &str, outcome: Result<(), Error>| {
+        assert!(matches!(outcome, Err(Error::SnapshotTooOld(_))), "{what}: {outcome:?}");
+    };
+    for txn in [&old, &reader] {
+        for number in [0, 1, RECORDS / 2, RECORDS - 1] {
+            is_told("get", txn.get(&tree, &key(number)).map(drop));
+            is_told("contains", txn.contains(&tree, &key(number)).map(drop));
+            let look = |_: usize, found: Option<&[u8]>| panic!("found {found:?}");
+            is_told("multi_get", txn.multi_get(&tree, &[key(number)], look));
+        }
+        let scan = || txn.scan(&tree).expect("scan");
+        is_told("scan", scan().try_for_each(|entry| entry.map(drop)));
+        is_told("scan", scan().rev().try_for_each(|entry| entry.map(drop)));
+        let (low, high) = (key(5), key(10));
+        let mut range = txn.range(&tree, &low..&high).expect("range");
+        is_told("range", range.try_for_each(|entry| entry.map(drop)));
+    }
+    let [a, b, c, d] = &mut writers;
+    is_told("update", a.update(&tree, &key(3), b"new").map(drop));
+    is_told("modify", b.modify(&tree, &key(3), |value| value.fill(1)).map(drop));
+    is_told("remove", c.remove(&tree, &key(3)).map(drop));
+    is_told("insert", d.insert(&tree, &key(3), b"new"));
 }

@@ -25,7 +25,9 @@ use wattle_tests::harness::{Device, Watchdog, assert_verified, rounds, seed, sma
 const FILLER: u32 = 200;
 
 fn pool() -> Options {
-    small_pool(48).log_bytes(MIN_LOG_BYTES).stall_timeout(Duration::from_secs(10))
+    // No snapshot is given up, however long the janitor waits for a processor.
+    let options = small_pool(48).log_bytes(MIN_LOG_BYTES).version_bytes(1 << 30);
+    options.stall_timeout(Duration::from_secs(10))
 }
 
 /// Rows that are changed two and two, and rows that are changed by themselves.

@@ -140,10 +140,8 @@ impl<'t> TxnAuthor<'t> {
         change: Option<Change<'_>>,
     ) -> Result<(), Stop> {
         if is_newer {
-            if self.txn.slot.is_cancelled() {
-                // Whether a commit lies above the snapshot can no longer be known.
-                return Err(Stop::Error(super::view::too_old(self.core)));
-            }
+            // Whether a commit lies above a snapshot that was given up can no longer be known.
+            super::view::check_open(self.core, self.txn)?;
             if let Some(ts) = self.tree.closed.hidden_since(self.txn.snapshot) {
                 // Nor can it where changes left no versions.
                 return Err(conflict(self.tree, ConflictWith::Committed { ts }));
@@ -265,6 +263,10 @@ impl Author for TxnAuthor<'_> {
         change: bool,
     ) -> Result<(), Stop> {
         self.check_change(header, key, before, change.then(|| Change::of(before)))
+    }
+
+    fn missed(&mut self) -> Result<(), Stop> {
+        super::view::check_open(self.core, self.txn)
     }
 
     fn keeps_patches(&self) -> bool {

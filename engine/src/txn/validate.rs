@@ -13,7 +13,7 @@
 //!
 //! A transaction without changes needs no validation: it could have run at its snapshot.
 
-use super::Txn;
+use super::{Txn, view::check_open};
 use crate::{
     catalog::OpenTree,
     engine::Core,
@@ -70,10 +70,7 @@ pub(crate) fn validate(core: &Core, txn: &Txn) -> Step<()> {
             break;
         }
     }
-    if txn.slot.is_cancelled() {
-        return Err(Stop::Error(super::view::too_old(core)));
-    }
-    Ok(())
+    check_open(core, txn)
 }
 
 /// Checks a range by going through its records. False: that would have to wait.

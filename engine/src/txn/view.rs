@@ -41,9 +41,7 @@ impl View for TxnView<'_> {
     fn look(&mut self, key: &[u8], value: &mut Vec<u8>, start: usize) -> Result<Seen, Stop> {
         let (txn, me) = (self.txn, self.txn.state.as_deref());
         let seen = self.core.versions.read(self.tree, key, me, txn.snapshot, (value, start));
-        if txn.slot.is_cancelled() {
-            return Err(Stop::Error(too_old(self.core)));
-        }
+        check_open(self.core, txn)?;
         // After the look: the tree is closed before the first change without a version.
         let me = me.map_or(0, TxnState::id);
         if self.open.closed.hides_from(me, txn.snapshot) {
@@ -54,6 +52,19 @@ impl View for TxnView<'_> {
         txn.seen.set(txn.seen.get().max(time));
         Ok(seen)
     }
+
+    fn missed(&mut self) -> Result<(), Stop> {
+        check_open(self.core, self.txn)
+    }
+}
+
+/// Fails when the versions of the snapshot were given up: ghosts of records that it should see may be gone
+/// as well. They are only removed after it was cancelled, so a look behind a read of their leaf is enough.
+pub(super) fn check_open(core: &Core, txn: &Txn) -> Result<(), Stop> {
+    if txn.slot.is_cancelled() {
+        return Err(Stop::Error(too_old(core)));
+    }
+    Ok(())
 }
 
 /// The error of a snapshot whose versions were given up.
