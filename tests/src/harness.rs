@@ -1,11 +1,14 @@
 //! What every suite needs: lengths, options of small pools, verification, and a watchdog.
 
 use std::{
+    future::poll_fn,
     path::Path,
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    task::Poll,
     time::Duration,
 };
 use wattle::{
@@ -123,6 +126,23 @@ impl<T: std::fmt::Debug> Drop for Context<T> {
             eprintln!("while testing {:?}", self.0);
         }
     }
+}
+
+/// Polls a future until it is ready or was pending `polls` times, then drops it.
+pub async fn give_up_after<T>(polls: u32, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    let mut left = polls;
+    poll_fn(|context| {
+        if let Poll::Ready(value) = future.as_mut().poll(context) {
+            return Poll::Ready(Some(value));
+        }
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        Poll::Pending
+    })
+    .await
 }
 
 /// Ends the process when the test makes no step for too long, so that a hang is a failure.

@@ -7,12 +7,10 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
     cell::Cell,
     collections::BTreeMap,
-    future::{Future, poll_fn},
+    future::Future,
     ops::{Bound, ControlFlow},
-    pin::pin,
     rc::Rc,
     sync::Arc,
-    task::Poll,
     time::Duration,
 };
 use wattle::{
@@ -20,7 +18,7 @@ use wattle::{
     Tree,
     io::{Fault, FaultPlan, Op, SimStorage},
 };
-use wattle_tests::harness::{Device, Watchdog, assert_verified, rounds, small_pool};
+use wattle_tests::harness::{Device, Watchdog, assert_verified, give_up_after, rounds, small_pool};
 
 /// One task: its keys end in its number.
 struct Task {
@@ -31,23 +29,6 @@ struct Task {
     cancel_every: u32,
     cancelled: u64,
     seed: u64,
-}
-
-/// Polls a future until it is ready or was pending `polls` times, then drops it.
-async fn give_up_after<T>(polls: u32, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    let left = Cell::new(polls);
-    poll_fn(|context| {
-        if let Poll::Ready(value) = future.as_mut().poll(context) {
-            return Poll::Ready(Some(value));
-        }
-        if left.get() == 0 {
-            return Poll::Ready(None);
-        }
-        left.set(left.get() - 1);
-        Poll::Pending
-    })
-    .await
 }
 
 impl Task {

@@ -4,13 +4,10 @@
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
-    future::{Future, poll_fn},
-    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    task::Poll,
     thread,
     time::{Duration, Instant},
 };
@@ -19,7 +16,9 @@ use wattle::{
     Tree, TxnOptions,
     io::{Fault, FaultPlan, Op, SimStorage},
 };
-use wattle_tests::harness::{Device, Watchdog, assert_verified, rounds, seed, small_pool};
+use wattle_tests::harness::{
+    Device, Watchdog, assert_verified, give_up_after, rounds, seed, small_pool,
+};
 
 /// Records of the filler, of 1500 bytes.
 const FILLER: u32 = 200;
@@ -268,23 +267,6 @@ impl Drop for Stop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
-}
-
-/// Polls a future until it is ready or was pending so many times, then drops it.
-async fn give_up_after<T>(polls: u32, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    let mut left = polls;
-    poll_fn(|context| {
-        if let Poll::Ready(value) = future.as_mut().poll(context) {
-            return Poll::Ready(Some(value));
-        }
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        Poll::Pending
-    })
-    .await
 }
 
 /// As [`change_pair`], by a task.

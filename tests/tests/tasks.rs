@@ -6,16 +6,12 @@
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
-    cell::Cell,
     collections::VecDeque,
-    future::{Future, poll_fn},
     ops::{Bound, ControlFlow},
-    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering::SeqCst},
     },
-    task::Poll,
     time::Duration,
 };
 use wattle::{
@@ -28,7 +24,7 @@ use wattle_tests::{
         check::{close, open, options, verify},
         device::{Bounds, Camera, Capturing, Image},
     },
-    harness::{Context, Device, Watchdog, rounds},
+    harness::{Context, Device, Watchdog, give_up_after, rounds},
 };
 
 const THREADS: usize = 2;
@@ -106,23 +102,6 @@ impl Trees {
     fn open(engine: &Engine) -> Result<Trees> {
         Ok(Trees { lines: engine.tree("lines")?, accounts: engine.tree("accounts")? })
     }
-}
-
-/// Polls a future until it is ready or was pending so often, then drops it.
-async fn give_up_after<T>(polls: u32, future: impl Future<Output = T>) -> Option<T> {
-    let mut future = pin!(future);
-    let left = Cell::new(polls);
-    poll_fn(|context| {
-        if let Poll::Ready(value) = future.as_mut().poll(context) {
-            return Poll::Ready(Some(value));
-        }
-        if left.get() == 0 {
-            return Poll::Ready(None);
-        }
-        left.set(left.get() - 1);
-        Poll::Pending
-    })
-    .await
 }
 
 /// Why a transaction goes no further.
