@@ -609,6 +609,8 @@ fn tasks_that_wait_for_the_log_take_turns() {
     const CHANGES: u32 = 300;
     let _watchdog = Watchdog::start("turns at the log", Duration::from_secs(120));
     let options = Options::default().durability(Durability::Group).pool_bytes(32 << 20);
+    // A task in the middle of a transaction keeps the versions of all that the others commit meanwhile.
+    let options = options.version_bytes(1 << 30);
     let engine = Device::memory().open(options).expect("open");
     let tree = engine.tree("t").expect("tree");
     let session = engine.async_session().expect("session");
