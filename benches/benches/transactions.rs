@@ -1,28 +1,92 @@
 //! Performance bars of transactions and of the log. What is compared runs alternately in one process,
 //! on stores on a real device; medians of the rounds are printed.
 //!
-//! `cargo bench -p wattle-benches --bench transactions -- [records=1000000] [rounds=5] [dir=PATH] [part=all|reads|updates|mixed|sync|checkpoints] [seconds=120]`
+//! `cargo bench -p wattle-benches --bench transactions -- [records=1000000] [rounds=5] [dir=PATH] [part=all|reads|updates|mixed|sync|checkpoints] [seconds=120] [window=2048] [sync_us=0]`
+//!
+//! `window`: commits under way at once. `sync_us`: a sync takes at least so long, as on devices that are
+//! slower than the one at hand.
 
 use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
     hint::black_box,
-    io::{Seek, Write},
+    io::{self, Seek, Write},
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
-use wattle::{Durability, Engine, Error, Options, Session, Ticket, Tree, TxnOptions};
+use wattle::{Durability, Engine, Error, IoKind, Options, Session, Ticket, Tree, TxnOptions};
 use wattle_benches::{NEAR_NS, argument, line_ns, median, text};
+use wattle_buffer::io::{self as device, LogStorage};
 use wattle_workloads::{key::fnv1a, rng::Rng, zipf::Zipfian};
 
 const VALUE: usize = 120;
-/// Commits under way at once.
-const WINDOW: usize = 2048;
 const OPERATIONS: usize = 600_000;
 
 fn key(i: u64) -> [u8; 8] {
     fnv1a(i).to_be_bytes()
+}
+
+/// A log whose syncs take at least so long.
+struct SlowLog(Arc<dyn LogStorage>, Duration);
+
+impl LogStorage for SlowLog {
+    fn segments(&self) -> io::Result<Vec<(u64, u64)>> {
+        self.0.segments()
+    }
+
+    fn create(&self, segment: u64, bytes: u64) -> io::Result<()> {
+        self.0.create(segment, bytes)
+    }
+
+    fn create_beside(
+        &self,
+        segment: u64,
+        bytes: u64,
+        pace: &mut dyn FnMut(u64) -> u64,
+    ) -> io::Result<()> {
+        self.0.create_beside(segment, bytes, pace)
+    }
+
+    fn remove(&self, segment: u64) -> io::Result<()> {
+        self.0.remove(segment)
+    }
+
+    fn retire(&self, segment: u64) -> io::Result<()> {
+        self.0.retire(segment)
+    }
+
+    fn give_back(&self, all: bool) -> io::Result<bool> {
+        self.0.give_back(all)
+    }
+
+    fn read(&self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<()> {
+        self.0.read(segment, offset, into)
+    }
+
+    fn write(&self, segment: u64, writes: &[(u64, &[u8])]) -> io::Result<()> {
+        self.0.write(segment, writes)
+    }
+
+    fn sync(&self, segment: u64) -> io::Result<()> {
+        let begun = Instant::now();
+        self.0.sync(segment)?;
+        std::thread::sleep(self.1.saturating_sub(begun.elapsed()));
+        Ok(())
+    }
+}
+
+/// Commits under way at once.
+fn window() -> usize {
+    argument("window", 2048)
+}
+
+/// How long a sync takes at least.
+fn least_sync() -> Duration {
+    Duration::from_micros(argument("sync_us", 0) as u64)
 }
 
 /// A store with all records, in a directory of its own.
@@ -37,7 +101,15 @@ impl Store {
         let directory = tempfile::tempdir_in(parent).expect("a directory for the store");
         let pool = (records * 330).max(64 << 20);
         let options = options.pool_bytes(pool);
-        let engine = Engine::open(directory.path().join("store"), options).expect("open");
+        let engine = if least_sync().is_zero() {
+            Engine::open(directory.path().join("store"), options)
+        } else {
+            let pages = device::open(IoKind::Uring, &directory.path().join("data"));
+            let log = device::open_log(IoKind::Uring, &directory.path().join("log"));
+            let log = SlowLog(log.expect("log"), least_sync());
+            Engine::open_on(pages.expect("pages"), Arc::new(log), options)
+        };
+        let engine = engine.expect("open");
         let tree = engine.tree("bench").expect("tree");
         let session = engine.session().expect("session");
         for first in (0..records).step_by(1000) {
@@ -58,20 +130,24 @@ impl Store {
 }
 
 /// Commits that are not known to be durable yet.
-#[derive(Default)]
 struct Window {
+    size: usize,
     tickets: VecDeque<(Instant, Ticket)>,
     latencies: Vec<f64>,
 }
 
 impl Window {
+    fn new() -> Window {
+        Window { size: window(), tickets: VecDeque::new(), latencies: Vec::new() }
+    }
+
     fn push(&mut self, begun: Instant, ticket: Ticket) {
         self.tickets.push_back((begun, ticket));
         while self.tickets.front().is_some_and(|(_, ticket)| ticket.is_durable()) {
             let (begun, _) = self.tickets.pop_front().expect("looked at");
             self.latencies.push(begun.elapsed().as_secs_f64() * 1e6);
         }
-        if self.tickets.len() >= WINDOW {
+        if self.tickets.len() >= self.size {
             self.wait_first();
         }
     }
@@ -102,7 +178,7 @@ fn numbers(records: u64, seed: u64, zipf: bool) -> Vec<u64> {
 /// Operations per second; every commit is durable at the end.
 fn updates(store: &Store, numbers: &[u64], round: usize, in_transactions: bool) -> f64 {
     let session = store.session();
-    let (mut window, value) = (Window::default(), [round as u8 + 1; VALUE]);
+    let (mut window, value) = (Window::new(), [round as u8 + 1; VALUE]);
     let start = Instant::now();
     for i in numbers {
         let begun = Instant::now();
@@ -140,7 +216,7 @@ fn device_syncs(dir: &Path) -> [f64; 3] {
         let begun = Instant::now();
         file.write_all(piece).expect("write");
         file.sync_data().expect("sync");
-        begun.elapsed().as_secs_f64() * 1e6
+        begun.elapsed().max(least_sync()).as_secs_f64() * 1e6
     };
     let growing = (0..GROWING).map(|_| timed(&mut file, &[1; 4096])).collect();
     file.write_all(&vec![0; BYTES]).expect("write");
@@ -170,7 +246,9 @@ fn best_tail(dir: &Path) -> f64 {
                 let begun = Instant::now();
                 file.seek(std::io::SeekFrom::Start(at as u64)).expect("seek");
                 file.write_all(&[1; FLUSH]).expect("write");
+                let written = Instant::now();
                 file.sync_data().expect("sync");
+                std::thread::sleep(least_sync().saturating_sub(written.elapsed()));
                 at = (at + FLUSH) % SPACE;
                 flushes.push((begun, Instant::now()));
             }
@@ -198,7 +276,7 @@ fn best_tail(dir: &Path) -> f64 {
 /// Half look-ups, half updates.
 fn mixed(store: &Store, numbers: &[u64], round: usize) -> (f64, Vec<f64>) {
     let session = store.session();
-    let (mut window, mut value) = (Window::default(), [round as u8; VALUE]);
+    let (mut window, mut value) = (Window::new(), [round as u8; VALUE]);
     let start = Instant::now();
     for (at, i) in numbers.iter().enumerate() {
         if at % 2 == 0 {
@@ -295,10 +373,11 @@ fn bench_updates(dir: &Path, records: u64, rounds: usize) {
         }
         let [off, on] = rates.map(median);
         println!(
-            "durable updates, {}: log off {:.3} M/s | sync, {WINDOW} in flight {:.3} M/s = {:.2} (bar 0.60) \
+            "durable updates, {}: log off {:.3} M/s | sync, {} in flight {:.3} M/s = {:.2} (bar 0.60) \
              | off: {two_off} | sync: {two} | log {:.0} B each without images (bar {:.0})",
             if in_transactions { "transactions" } else { "auto-committed" },
             off / 1e6,
+            window(),
             on / 1e6,
             on / off,
             median(bytes),
@@ -449,7 +528,7 @@ fn bench_checkpoints(dir: &Path, records: u64, _: usize) {
         for thread in 0..2 {
             let (store, done, ended) = (&store, &done, &ended);
             scope.spawn(move || {
-                let (session, mut window) = (store.session(), Window::default());
+                let (session, mut window) = (store.session(), Window::new());
                 let numbers = numbers(records, thread, true);
                 let mut value = [thread as u8; VALUE];
                 for (at, i) in numbers.iter().cycle().enumerate() {
