@@ -9,7 +9,7 @@
 
 use crate::{
     record::{self, AUTO, Kind, MAX_OPS, MAX_RECORD, OPS_AT, UNDO_LEN_AT},
-    shared::Shared,
+    shared::{FULL_ENOUGH, Shared},
 };
 use std::{
     cell::Cell,
@@ -309,7 +309,7 @@ impl Drop for Section<'_> {
         self.approach(filled);
         self.appender.slot.filled.store(filled, Ordering::Relaxed);
         // Only the section that crosses the line speaks to the flusher.
-        let half = self.appender.shared.soft_limit() / 2;
+        let half = (self.appender.shared.soft_limit() / 2).min(FULL_ENOUGH);
         if filled >= half && self.filled < half {
             self.appender.shared.wake_for(self.epoch);
         }

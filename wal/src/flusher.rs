@@ -1,29 +1,35 @@
 //! The flusher: one thread that gathers all buffers into one write, syncs once, and publishes.
 //!
 //! Invariants: one flush is in flight at a time; a block is written when everything of the flush
-//! before it is durable; the head of a segment is durable before its first block is written, and
-//! everything in the segment before is durable before that head is. Nothing that failed is tried
-//! again: the first error ends the thread, and the log is poisoned with it.
+//! before it is durable; the head of a segment is written when everything in the segment before is
+//! durable, and synced with the first blocks behind it. Nothing that failed is tried again: the first
+//! error ends the thread, and the log is poisoned with it.
 
 use crate::{
     block::{self, BlockHeader, CHUNK_HEADER, MAX_BLOCK, MAX_PAYLOAD, SECTOR, SegmentHeader},
     log::LogStart,
     record,
-    shared::{Cut, Shared},
+    shared::{BUFFER_BYTES, Cut, Shared},
 };
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Instant,
 };
-use wattle_buffer::io::LogBuffer;
+use wattle_buffer::{PAGE_SIZE, io::LogBuffer};
 
 /// Blocks that are gathered before they are written.
 const WRITE_BYTES: usize = 1 << 20;
 /// A write goes to the device in pieces of this size, all in flight at once.
 const PIECE_BYTES: usize = 256 << 10;
-/// Buffers that are kept for the next flush, and what each of them may hold on to.
+/// Buffers that are kept for the next flush, and what all of them may hold on to.
 const MAX_SPARES: usize = 64;
-const MAX_SPARE_BYTES: usize = 512 << 10;
+const MAX_SPARE_BYTES: usize = BUFFER_BYTES;
+
+/// A flush for which the rest of the segment seems too small begins the next one, because to begin here and
+/// go on there takes two syncs; but not if the rest is more than this part of a segment.
+const LARGEST_REST: u64 = 8;
+/// So much of its payload a block mostly lacks at most: what does not fit may be the image of a page.
+const UNUSED: usize = PAGE_SIZE + SECTOR;
 
 /// The segment that is being written.
 struct Current {
@@ -32,6 +38,8 @@ struct Current {
     at: u64,
     /// Something was written that no sync has covered.
     unsynced: bool,
+    /// What its head says of the epochs before, until that is durable.
+    entering: Option<u64>,
 }
 
 pub(crate) struct Flusher {
@@ -104,9 +112,11 @@ impl Flusher {
             self.write(&cut, &taken)?;
             self.last_epoch = cut.epoch;
         }
+        let mut kept: usize = self.spares.iter().map(Vec::capacity).sum();
         for (_, mut records) in taken.drain(..) {
             records.clear();
-            if self.spares.len() < MAX_SPARES && records.capacity() <= MAX_SPARE_BYTES {
+            if kept + records.capacity() <= MAX_SPARE_BYTES {
+                kept += records.capacity();
                 self.spares.push(records);
             }
         }
@@ -119,6 +129,9 @@ impl Flusher {
 
     fn write(&mut self, cut: &Cut, taken: &[(u32, Vec<u8>)]) -> Outcome {
         self.sealed_blocks = 0;
+        if self.begins_a_segment(taken) {
+            self.next_segment(cut)?;
+        }
         for (worker, records) in taken {
             let mut at = 0;
             while at < records.len() {
@@ -141,6 +154,16 @@ impl Flusher {
         self.flush += 1;
         self.shared.stats.lock().0.flushes += 1;
         Ok(())
+    }
+
+    /// Whether the flush is better begun in the next segment.
+    fn begins_a_segment(&self, taken: &[(u32, Vec<u8>)]) -> bool {
+        let Some(current) = &self.current else { return true };
+        let bytes = self.shared.options.segment_bytes;
+        let rest = bytes - current.at;
+        let payload: usize = taken.iter().map(|(_, records)| CHUNK_HEADER + records.len()).sum();
+        let (full, last) = (payload / (MAX_PAYLOAD - UNUSED), payload % (MAX_PAYLOAD - UNUSED));
+        rest <= bytes / LARGEST_REST && (full * MAX_BLOCK + block::block_bytes(last)) as u64 > rest
     }
 
     /// Where in the segment the open block lies.
@@ -230,6 +253,9 @@ impl Flusher {
         let result = self.shared.storage.sync(current.number);
         result.map_err(|error| format!("syncing log segment {}: {error}", current.number))?;
         current.unsynced = false;
+        if let Some(epoch_before) = current.entering.take() {
+            self.shared.segments.entered(current.number, epoch_before);
+        }
         let ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let mut stats = self.shared.stats.lock();
         stats.0.syncs += 1;
@@ -255,14 +281,11 @@ impl Flusher {
             epoch_before: if continues { cut.epoch } else { self.last_epoch },
             continues,
         };
-        self.current = Some(Current { number, at: 0, unsynced: false });
+        let entering = Some(header.epoch_before);
+        self.current = Some(Current { number, at: 0, unsynced: false, entering });
         let page = &mut self.buffer[..block::SEGMENT_HEADER];
         header.seal(page);
         self.sealed = page.len();
-        // 3. Durable before the first block.
-        self.write_out()?;
-        self.sync()?;
-        self.shared.segments.entered(number, header.epoch_before);
         Ok(())
     }
 }

@@ -9,6 +9,8 @@
 //!   have holes (sectors of zeroes), as a power cut leaves in the one flush that was not synced. A
 //!   sector that is neither what was written nor zero is damage, and so is any block of a later
 //!   flush behind a hole, because flushes are written one after the other.
+//! - The head of a segment is synced with the first blocks behind it. So the segment behind the last one
+//!   with a head may hold remains of the one flush that was not synced, and nothing later.
 //!
 //! Invariants: no bytes make the reader panic, or allocate more than the log has bytes; a flush is
 //! given out whole or not at all.
@@ -89,6 +91,8 @@ pub struct LogReader {
     /// The flush that is being read, and where it began.
     pending: Option<Pending>,
     finished: bool,
+    /// The segment behind the last one with a head, if there is one, and its bytes.
+    headless: Option<(u64, u64)>,
     /// Where in its segment the flush that is being read begins; 0 for the first one of a segment.
     flush_at: u64,
     /// The end of the last whole flush: its segment, and the bytes there.
@@ -155,7 +159,8 @@ impl LogReader {
             sequence: 0,
             end: LogEnd { store_id, ..LogEnd::default() },
             pending: None,
-            finished: segments.is_empty(),
+            finished: false,
+            headless: prepared.first().copied(),
             flush_at: 0,
             tail: None,
             segments,
@@ -164,7 +169,7 @@ impl LogReader {
             window_at: 0,
             window_len: 0,
         };
-        for (number, bytes) in prepared {
+        for (number, bytes) in prepared.into_iter().skip(1) {
             reader.check_empty(number, bytes)?;
         }
         match (reader.segments.first(), reader.segments.last()) {
@@ -184,7 +189,7 @@ impl LogReader {
                 let why = format!("segment {from_segment} of the log was never used");
                 return Err(wrong_log(why));
             }
-            _ => {}
+            _ => reader.finish()?,
         }
         Ok(reader)
     }
@@ -264,7 +269,7 @@ impl LogReader {
                 let what = format!("the segment ends with block {}", self.sequence);
                 return Err(damaged(header.segment, offset, what));
             }
-            self.finished = true;
+            self.finish()?;
             return Ok(None);
         }
         let left = (header.bytes - offset).min(MAX_BLOCK as u64) as usize;
@@ -400,21 +405,38 @@ impl LogReader {
     /// block of a later flush may be behind it.
     fn nothing_behind(&mut self, offset: u64) -> Result<()> {
         let header = self.segments[self.index];
-        let torn = self.end.flush + 1;
-        let mut at = offset;
-        while at < header.bytes {
-            let sector = self.bytes(header.segment, at, SECTOR)?;
-            if let Ok(block) = BlockHeader::parse(sector)
-                && (block.store_id, block.segment, block.offset)
-                    == (self.store_id, header.segment, at)
-                && block.flush > torn
-            {
-                let what = format!("flush {torn} is torn, but flush {} is behind it", block.flush);
-                return Err(damaged(header.segment, offset, what));
-            }
-            at += BLOCK_ALIGN as u64;
-        }
+        self.no_later_flush(header.segment, offset, header.bytes)?;
+        self.finish()
+    }
+
+    /// The log ends here: no block of a flush behind the one that may be torn is in a segment whose head
+    /// is not there.
+    fn finish(&mut self) -> Result<()> {
         self.finished = true;
+        match self.headless {
+            Some((segment, bytes)) => self.no_later_flush(segment, 0, bytes),
+            None => Ok(()),
+        }
+    }
+
+    fn no_later_flush(&mut self, segment: u64, from: u64, bytes: u64) -> Result<()> {
+        let (torn, store_id) = (self.end.flush + 1, self.store_id);
+        let mut at = from;
+        while at < bytes {
+            let len = (bytes - at).min(READ_BYTES as u64) as usize;
+            let pages = self.bytes(segment, at, len)?.chunks(BLOCK_ALIGN);
+            for (page, place) in pages.zip((at..).step_by(BLOCK_ALIGN)) {
+                if let Some(Ok(block)) = page.get(..SECTOR).map(BlockHeader::parse)
+                    && (block.store_id, block.segment, block.offset) == (store_id, segment, place)
+                    && block.flush > torn
+                {
+                    let what =
+                        format!("flush {torn} is torn, but flush {} is behind it", block.flush);
+                    return Err(damaged(segment, from, what));
+                }
+            }
+            at += len as u64;
+        }
         Ok(())
     }
 

@@ -12,7 +12,7 @@
 //! not be used, a power cut might take it; so it is removed before it is made again.
 //!
 //! Invariants: at most one segment is ready beside the current one; the list holds exactly the
-//! segments that have a head, ascending; the last of them is never removed.
+//! segments whose head is durable, ascending; the last of them is never removed.
 
 use crate::{
     reader,
@@ -50,6 +50,8 @@ struct State {
     list: Vec<Known>,
     /// Made and not yet in use.
     ready: Option<u64>,
+    /// In use, and its head not known to be durable.
+    taken: Option<u64>,
     /// Number of the next one to make.
     next: u64,
     /// Segments below are not needed any more.
@@ -111,7 +113,7 @@ impl Segments {
         let mut state = self.state.lock();
         loop {
             if let Some(number) = state.ready.take() {
-                state.waited_for = false;
+                (state.taken, state.waited_for) = (Some(number), false);
                 self.used(0);
                 self.changed.notify_all();
                 return Ok(number);
@@ -155,7 +157,9 @@ impl Segments {
 
     /// The head of a segment is durable.
     pub(crate) fn entered(&self, number: u64, epoch_before: u64) {
-        self.state.lock().list.push(Known { number, epoch_before });
+        let mut state = self.state.lock();
+        state.taken = None;
+        state.list.push(Known { number, epoch_before });
     }
 
     /// The segment in which reading must begin to see all records of `epoch` and later ones.
@@ -163,7 +167,7 @@ impl Segments {
         let state = self.state.lock();
         let found = state.list.iter().rev().find(|known| known.epoch_before < epoch);
         let first = found.or(state.list.first()).map(|known| known.number);
-        first.or(state.ready).unwrap_or(state.next)
+        first.or(state.taken).or(state.ready).unwrap_or(state.next)
     }
 
     pub(crate) fn truncate_before(&self, segment: u64) {

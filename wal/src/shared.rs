@@ -40,8 +40,10 @@ const COMPANY_DELAY: Duration = Duration::from_micros(200);
 pub const BUFFER_BYTES: usize = 4 << 20;
 /// Least soft limit of one buffer.
 pub const MIN_BUFFER: usize = 32 << 10;
-/// Largest soft limit of one buffer.
+/// Largest soft limit of one buffer, unless a quarter of a segment is more.
 pub const MAX_BUFFER: usize = 512 << 10;
+/// A buffer with so much in it, or half of what it may have, asks for a flush.
+pub(crate) const FULL_ENOUGH: usize = 256 << 10;
 
 /// Bits of the status word, which is 0 as long as everything is well.
 pub(crate) mod status {
@@ -173,7 +175,9 @@ impl Shared {
     }
 
     fn limit_for(&self, appenders: usize) {
-        let limit = (BUFFER_BYTES / appenders.max(1)).clamp(MIN_BUFFER, MAX_BUFFER);
+        // While a sync takes milliseconds a thread appends more than a megabyte.
+        let most = (self.options.segment_bytes as usize / 4).clamp(MAX_BUFFER, BUFFER_BYTES / 2);
+        let limit = (BUFFER_BYTES / appenders.max(1)).clamp(MIN_BUFFER, most);
         self.soft_limit.store(limit, Ordering::Relaxed);
     }
 

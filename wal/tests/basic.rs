@@ -196,6 +196,24 @@ fn old_segments_are_removed_and_the_rest_is_read() {
 }
 
 #[test]
+fn a_new_segment_takes_no_sync_of_its_own() {
+    let storage: Arc<dyn LogStorage> = Arc::new(MemoryLog::default());
+    let log = start(&storage, LogStart::default());
+    let appender = log.appender();
+    for id in 0..60 {
+        append(&appender, id, 12_000);
+        log.flush_now().expect("a flush");
+    }
+    let stats = log.stats();
+    assert!(stats.segments >= 5, "{} segments", stats.segments);
+    assert_eq!(stats.syncs, stats.flushes, "in {} segments", stats.segments);
+    drop(appender);
+    log.close().expect("closed");
+    let (flushes, _) = read(&storage, 1).expect("a good log");
+    assert_eq!(records(&flushes).len(), 60);
+}
+
+#[test]
 fn group_requests_wait_for_company_but_not_for_long() {
     let storage: Arc<dyn LogStorage> = Arc::new(MemoryLog::default());
     let options = LogOptions { group_delay: Duration::from_millis(30), ..small() };

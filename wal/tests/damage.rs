@@ -146,6 +146,58 @@ fn a_hole_in_front_of_a_later_flush_is_damage() {
 }
 
 #[test]
+fn behind_a_head_that_did_not_arrive_may_be_one_flush_and_no_later_one() {
+    let segments = small_log();
+    let storage: Arc<dyn LogStorage> = device_with(&segments);
+    let mut reader = LogReader::open(Arc::clone(&storage), STORE, 1).expect("a good log");
+    // Where each flush ends, and so which segments begin with one.
+    let (mut ends, mut count) = (vec![(1, 0, 0)], 0);
+    while let Some(flush) = reader.next_flush().expect("a good log") {
+        count += records(&[flush]).len();
+        let (segment, at) = reader.position();
+        ends.push((segment, at, count));
+    }
+    let mut outcomes = [0; 2];
+    for pair in ends.windows(2) {
+        let [(before, _, count), (segment, end, _)] = [pair[0], pair[1]];
+        if before == segment {
+            continue;
+        }
+        // All of the log up to this flush, without the head of its segment.
+        let bytes = &segments[&segment];
+        for (until, good) in [(end as usize, true), (bytes.len(), used(bytes) <= end as usize)] {
+            let mut torn = bytes.clone();
+            torn[..4096].fill(0);
+            torn[until..].fill(0);
+            let device =
+                device_with(&segments.range(..segment).map(|(&n, b)| (n, b.clone())).collect());
+            device.set_raw_segment(segment, torn.clone());
+            device.set_raw_segment(segment + 1, vec![0; bytes.len()]);
+            let storage: Arc<dyn LogStorage> = device.clone();
+            match read(&storage, 1) {
+                Ok((flushes, end)) => {
+                    assert!(good, "a later flush behind the missing head of {segment}");
+                    assert_eq!((records(&flushes).len(), end.segment + 1), (count, segment));
+                    // What is behind is not read when the log goes on there.
+                    let log = start(&storage, LogStart::after(end));
+                    append(&log.appender(), 100, 10);
+                    log.close().expect("closed");
+                    let (flushes, _) = read(&storage, 1).expect("a good log");
+                    assert_eq!(records(&flushes).len(), count + 1);
+                }
+                Err(_) => assert!(!good, "the flush in segment {segment} is torn, and no damage"),
+            }
+            outcomes[usize::from(good)] += 1;
+            // Anything in a segment behind that one is damage.
+            device.set_raw_segment(segment, torn);
+            device.set_raw_segment(segment + 1, bytes.clone());
+            assert!(read(&storage, 1).is_err(), "a segment behind {segment} is not empty");
+        }
+    }
+    assert!(outcomes[0] > 0 && outcomes[1] > 0, "{outcomes:?}");
+}
+
+#[test]
 fn zeroed_bits_of_nearly_empty_pages_are_found() {
     // Payloads that are zero but for one bit: were they stored as they are, a flip would make a
     // sector look as if it had never been written.
