@@ -343,6 +343,9 @@ impl Pool {
         limit: Gsn,
         pace: &mut dyn FnMut(usize, usize) -> Result<()>,
     ) -> Result<u64> {
+        // These looks are relaxed. A change below the limit was stamped inside its section of the log, which
+        // gave its buffer back before the flusher emptied that and said so: the lock of the buffer orders the
+        // stamp before them.
         let is_older = |frame: FrameId| {
             let header = self.header(frame);
             header.state() == FrameState::Hot && header.first_gsn().is_some_and(|gsn| gsn < limit)
