@@ -40,6 +40,8 @@ struct Current {
     unsynced: bool,
     /// What its head says of the epochs before, until that is durable.
     entering: Option<u64>,
+    /// The next one is being made.
+    succeeded: bool,
 }
 
 pub(crate) struct Flusher {
@@ -124,6 +126,11 @@ impl Flusher {
         self.taken = taken;
         // 5. Whoever waits for it.
         self.shared.publish(&cut, mark);
+        // 6. Only now who may want the device as well.
+        if let Some(current) = self.current.as_mut().filter(|current| !current.succeeded) {
+            let bytes = self.shared.options.segment_bytes;
+            current.succeeded = self.shared.segments.flushed(current.at, bytes);
+        }
         Ok(true)
     }
 
@@ -282,7 +289,7 @@ impl Flusher {
             continues,
         };
         let entering = Some(header.epoch_before);
-        self.current = Some(Current { number, at: 0, unsynced: false, entering });
+        self.current = Some(Current { number, at: 0, unsynced: false, entering, succeeded: false });
         let page = &mut self.buffer[..block::SEGMENT_HEADER];
         header.seal(page);
         self.sealed = page.len();

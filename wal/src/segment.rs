@@ -5,8 +5,9 @@
 //! still a segment's rest for those that roll back.
 //!
 //! Nor must it happen at once: zeroes at the full speed of the device make the syncs of commits wait
-//! for milliseconds. So the next segment grows with the current one, twice as fast: it is ready when
-//! that one is half full.
+//! for milliseconds, and a flush that begins a segment has enough to do. So the next segment is begun when
+//! a part of the current one is in use, and grows with it, twice as fast: it is ready when that one is a
+//! little more than half full.
 //!
 //! Making a segment can fail when it is there already, because its directory could not be synced. It must
 //! not be used, a power cut might take it; so it is removed before it is made again.
@@ -32,8 +33,8 @@ use wattle_buffer::{Error, Result, io::LogStorage};
 /// How often a segment that could not be made is tried again.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// How far the segment that is being made may always be ahead of twice the current one.
-const AHEAD: u64 = 1 << 20;
+/// The next segment is begun when this part of the current one is in use.
+const DUE: u64 = 16;
 /// How long making it sleeps between two looks at the current one: least and most.
 const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(16)];
 
@@ -56,6 +57,8 @@ struct State {
     next: u64,
     /// Segments below are not needed any more.
     keep: u64,
+    /// It is time to make it.
+    due: bool,
     /// Why no segment can be made just now.
     error: Option<Arc<io::Error>>,
     /// The flusher waits for the segment that is being made.
@@ -113,9 +116,8 @@ impl Segments {
         let mut state = self.state.lock();
         loop {
             if let Some(number) = state.ready.take() {
-                (state.taken, state.waited_for) = (Some(number), false);
+                (state.taken, state.waited_for, state.due) = (Some(number), false, false);
                 self.used(0);
-                self.changed.notify_all();
                 return Ok(number);
             }
             if state.ended {
@@ -139,13 +141,25 @@ impl Segments {
         self.used.store(bytes, Ordering::Relaxed);
     }
 
-    /// Sleeps as long as `done` bytes of the next segment are enough for now; gives how many more it can
-    /// have then.
-    fn pace(&self, done: u64) -> u64 {
+    /// Everything of the current segment, of which so much is in use, is durable. Gives whether the next one
+    /// is being made.
+    pub(crate) fn flushed(&self, used: u64, bytes: u64) -> bool {
+        let due = used >= bytes / DUE;
+        if due {
+            self.state.lock().due = true;
+            self.changed.notify_all();
+        }
+        due
+    }
+
+    /// Sleeps as long as `done` of the `bytes` of the next segment are enough for now; gives how many more it
+    /// can have then.
+    fn pace(&self, done: u64, bytes: u64) -> u64 {
         let mut nap = NAPS[0];
         let mut state = self.state.lock();
         while !(state.waited_for || state.last_flush || state.ending) {
-            let wanted = AHEAD + 2 * self.used.load(Ordering::Relaxed);
+            let used = self.used.load(Ordering::Relaxed);
+            let wanted = 2 * used.saturating_sub(bytes / DUE);
             if done < wanted {
                 return wanted - done;
             }
@@ -244,15 +258,15 @@ pub(crate) fn run(shared: &Shared) {
             parking_lot::MutexGuard::unlocked(&mut state, || give_back(storage, false));
             continue;
         }
-        // 2. The next one, unless it is there.
-        if state.ready.is_some() {
+        // 2. The next one, unless it is there or too early.
+        if state.ready.is_some() || !(state.due || state.waited_for) {
             segments.changed.wait(&mut state);
             continue;
         }
         let number = state.next;
         let made = parking_lot::MutexGuard::unlocked(&mut state, || {
             let bytes = shared.options.segment_bytes;
-            let made = storage.create_beside(number, bytes, &mut |done| segments.pace(done));
+            let made = storage.create_beside(number, bytes, &mut |done| segments.pace(done, bytes));
             if made.is_err()
                 && let Err(error) = remove(storage, number)
             {

@@ -214,6 +214,32 @@ fn a_new_segment_takes_no_sync_of_its_own() {
 }
 
 #[test]
+fn the_next_segment_is_begun_when_a_part_of_the_current_one_is_in_use() {
+    let storage: Arc<dyn LogStorage> = Arc::new(MemoryLog::default());
+    let options = LogOptions { segment_bytes: 1 << 20, ..LogOptions::default() };
+    let log = Log::start(Arc::clone(&storage), options, store(), Box::new(|| 0)).expect("a log");
+    let appender = log.appender();
+    let count = || storage.segments().expect("segments").len();
+    append(&appender, 1, 100);
+    log.flush_now().expect("a flush");
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(count(), 1, "a flush that begins a segment has enough to do");
+    let began = Instant::now();
+    for id in 2.. {
+        append(&appender, id, 20_000);
+        log.flush_now().expect("a flush");
+        if count() == 2 {
+            break;
+        }
+        assert_eq!(log.stats().segments, 1, "the second one was made when it was needed");
+        assert!(began.elapsed() < Duration::from_secs(10), "no second segment");
+        thread::sleep(Duration::from_millis(10));
+    }
+    drop(appender);
+    log.close().expect("closed");
+}
+
+#[test]
 fn group_requests_wait_for_company_but_not_for_long() {
     let storage: Arc<dyn LogStorage> = Arc::new(MemoryLog::default());
     let options = LogOptions { group_delay: Duration::from_millis(30), ..small() };
