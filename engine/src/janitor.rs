@@ -287,7 +287,7 @@ impl Core {
         if let Some(Pass { sweep, sum }) = pass {
             self.versions.collect(&active, durable, sweep);
             if sum {
-                self.shed_versions(&active);
+                self.shed_versions(&active, durable, sweep);
             }
         } else {
             self.versions.publish(&active, durable);
@@ -353,9 +353,14 @@ impl Core {
             .is_some()
     }
 
-    /// Cancels snapshots when versions take too much memory.
-    fn shed_versions(&self, active: &Active) {
-        let bytes = self.versions.bytes();
+    /// Cancels snapshots when versions take too much memory. `swept`: all versions were just looked at.
+    fn shed_versions(&self, active: &Active, durable: u64, swept: bool) {
+        let mut bytes = self.versions.bytes();
+        if bytes > self.version_bytes && !swept {
+            // Sessions that do nothing may keep many that nobody needs any more.
+            self.versions.collect(active, durable, true);
+            bytes = self.versions.bytes();
+        }
         if bytes <= self.version_bytes {
             return;
         }

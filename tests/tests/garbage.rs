@@ -375,3 +375,33 @@ fn snapshots_that_were_given_up_do_not_miss_records_silently() {
     is_told("remove", c.remove(&tree, &key(3)).map(drop));
     is_told("insert", d.insert(&tree, &key(3), b"new"));
 }
+
+#[test]
+fn versions_that_idle_sessions_keep_cost_nobody_the_snapshot() {
+    const RECORDS: u32 = 4000;
+    let latency = Fault::Latency(Duration::from_millis(100));
+    let storage = Arc::new(SimStorage::new(FaultPlan::new(1).always(Op::LogSync, latency)));
+    let device = Device::sim(&storage);
+    let options = Options::default().pool_bytes(16 << 20).version_bytes(1 << 20);
+    let engine = device.open(options).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    let [idle, reader, other] = [(); 3].map(|()| engine.session().expect("session"));
+    let key = |number: u32| number.to_be_bytes();
+    for number in 0..RECORDS {
+        idle.put_async(&tree, &key(number), &[0; 300]).expect("put");
+    }
+    for round in 1..4 {
+        // More than there is room for, of which nobody needs anything as soon as it is durable.
+        let last = (0..RECORDS)
+            .map(|number| idle.put_async(&tree, &key(number), &[round; 300]).expect("put"));
+        last.last().expect("some").wait().expect("durable");
+        let txn = reader.begin().expect("begin");
+        let see = || txn.get(&tree, &key(7)).expect("a snapshot that asks for little");
+        assert_eq!(see(), Some(vec![round; 300]));
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_millis(600) {
+            other.put(&tree, &key(7), &[99; 300]).expect("put");
+            assert_eq!(see(), Some(vec![round; 300]));
+        }
+    }
+}
