@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 /// Versions that are worth a look at all snapshots.
 const WORTH_A_LOOK: usize = 32;
 /// More are handed over: memory that only this session would give back soon.
-const MAX_RECORDS: usize = 1 << 13;
+const MAX_RECORDS: usize = 1 << 15;
 /// Of one transaction.
 pub(crate) const MAX_OF_ONE: usize = 1 << 10;
 
