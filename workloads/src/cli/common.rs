@@ -1,6 +1,6 @@
 //! Flags that several subcommands share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -151,6 +151,7 @@ impl RunFlags {
                 "--db goes with --io uring or threads; --io memory keeps nothing".to_owned(),
             ));
         }
+        self.check_outputs()?;
         let crew = self.crew();
         if crew.workers() > MAX_IN_FLIGHT {
             return Err(Exit::Usage(format!(
@@ -160,6 +161,36 @@ impl RunFlags {
                 crew.tasks,
                 crew.workers()
             )));
+        }
+        Ok(())
+    }
+
+    /// Refuses outputs that would be written over the store or over each other.
+    fn check_outputs(&self) -> Result<(), Exit> {
+        let outputs = [
+            ("--samples", &self.samples),
+            ("--report", &self.report),
+            ("--record-trace", &self.record_trace),
+        ];
+        let store = self.db.as_deref().map(resolved);
+        let mut seen: Vec<(&str, PathBuf)> = Vec::new();
+        for (flag, path) in
+            outputs.into_iter().filter_map(|(flag, path)| Some((flag, path.as_ref()?)))
+        {
+            let (shown, path) = (path.display(), resolved(path));
+            if store.as_ref().is_some_and(|store| path.starts_with(store)) {
+                return Err(Exit::Usage(format!(
+                    "{flag} {shown} is in the directory of the store; give a path outside of --db"
+                )));
+            }
+            // Devices, such as /dev/null, take all of them.
+            let is_file = std::fs::metadata(&path).map_or(true, |found| found.is_file());
+            if let Some((other, _)) = seen.iter().find(|(_, other)| is_file && *other == path) {
+                return Err(Exit::Usage(format!(
+                    "{other} and {flag} are both {shown}; give a file of its own to each"
+                )));
+            }
+            seen.push((flag, path));
         }
         Ok(())
     }
@@ -236,6 +267,20 @@ impl RunFlags {
             report: self.report.as_ref().map(|path| path.display().to_string()),
             record_trace: self.record_trace.as_ref().map(|path| path.display().to_string()),
         }
+    }
+}
+
+/// A path without links and relative parts, as far as it exists.
+fn resolved(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let there = |part: &Path| Some((std::fs::canonicalize(part).ok()?, part.to_owned()));
+    match absolute.ancestors().find_map(there) {
+        Some((real, part)) => match absolute.strip_prefix(part) {
+            Ok(rest) if rest.as_os_str().is_empty() => real,
+            Ok(rest) => real.join(rest),
+            Err(_) => absolute,
+        },
+        None => absolute,
     }
 }
 
