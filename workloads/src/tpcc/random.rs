@@ -105,17 +105,20 @@ impl LastName {
     }
 }
 
-const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-.";
+/// What a-strings are made of: letters and digits, and nothing else (clause 4.3.2.2).
+const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 
 /// Appends a random a-string of `len` characters.
 pub fn letters(rng: &mut Rng, len: usize, into: &mut Vec<u8>) {
     let end = into.len() + len;
     while into.len() < end {
-        // Ten characters of six bits from each number.
-        let mut bits = rng.next_u64();
+        // Ten characters from each number: its first digits as a fraction to the base of 62. The tenth
+        // is still as even as can be told in 2^64 / 62^10 = 22 parts.
+        let mut fraction = rng.next_u64();
         for _ in 0..(end - into.len()).min(10) {
-            into.push(LETTERS[bits as usize & 63]);
-            bits >>= 6;
+            let product = u128::from(fraction) * LETTERS.len() as u128;
+            into.push(LETTERS[(product >> 64) as usize]);
+            fraction = product as u64;
         }
     }
 }
@@ -238,6 +241,26 @@ mod tests {
         // 999 degrees of freedom at most: a mean of 999 and a deviation of 45.
         assert!(chi_squared < 1250.0, "{chi_squared}");
         assert!((0..1000).all(|_| (1..=3000).contains(&nurand(&mut rng, 1023, 7, 1, 3000))));
+    }
+
+    #[test]
+    fn letters_are_all_letters_and_digits_alike_at_every_place() {
+        let (mut rng, draws) = (Rng::new(5, 3), 62 * 1000);
+        let mut counts = [[0u32; 256]; 24];
+        for _ in 0..draws {
+            let mut text = Vec::new();
+            letters(&mut rng, 24, &mut text);
+            for (counts, letter) in counts.iter_mut().zip(text) {
+                counts[usize::from(letter)] += 1;
+            }
+        }
+        for (place, counts) in counts.iter().enumerate() {
+            for (letter, count) in (0..=u8::MAX).zip(counts) {
+                // A mean of 1000 and a deviation of 31.
+                let expected = if letter.is_ascii_alphanumeric() { 800..1200 } else { 0..1 };
+                assert!(expected.contains(count), "{count} of {letter} at {place}");
+            }
+        }
     }
 
     #[test]
