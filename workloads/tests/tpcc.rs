@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -19,17 +20,22 @@ use wattle_workloads::tpcc::rows::{self, customer, district, item, order, order_
 
 /// Runs a subcommand on stores of maps; gives how it ended, and its JSON object if it got that far.
 fn run(arguments: &str, folder: &Path) -> (Result<(), Exit>, Value) {
+    run_until(arguments, folder, &Interrupt::default())
+}
+
+/// The same, until `interrupt` is raised.
+fn run_until(arguments: &str, folder: &Path, interrupt: &Interrupt) -> (Result<(), Exit>, Value) {
     let arguments = arguments.replace("DIR", folder.to_str().unwrap());
     let words = ["wattle"].into_iter().chain(arguments.split_whitespace());
     let open = |path: &Path, _options| {
         std::fs::create_dir_all(path).unwrap();
         Ok(store_at(path))
     };
-    let (mut out, interrupt) = (Vec::new(), Interrupt::default());
+    let mut out = Vec::new();
     let command = arguments.clone();
     let end = match Cli::try_parse_from(words).unwrap().command {
-        Subcommand::Tpcc(flags) => tpcc_run::run(&flags, command, &interrupt, &mut out, open),
-        Subcommand::Ycsb(flags) => ycsb_run::run(&flags, command, &interrupt, &mut out, open),
+        Subcommand::Tpcc(flags) => tpcc_run::run(&flags, command, interrupt, &mut out, open),
+        Subcommand::Ycsb(flags) => ycsb_run::run(&flags, command, interrupt, &mut out, open),
         other => panic!("{other:?}"),
     };
     let result = if out.is_empty() { Value::Null } else { serde_json::from_slice(&out).unwrap() };
@@ -267,7 +273,7 @@ fn a_wrong_transaction_is_caught_by_the_conditions_that_speak_of_it() {
             "New-Order forgets a line",
             "new-order",
             lose("tpcc-order-line", |key| key[6] == 3),
-            &["4", "6"],
+            &["4", "6", "all"],
         ),
         ("New-Order forgets NEW-ORDER", "new-order", lose("tpcc-new-order", |_| true), &["2", "5"]),
         (
@@ -306,6 +312,141 @@ fn a_wrong_transaction_is_caught_by_the_conditions_that_speak_of_it() {
             "{what}"
         );
     }
+}
+
+/// The rows of a table.
+type Rows = BTreeMap<Vec<u8>, Vec<u8>>;
+
+fn first(rows: &mut Rows) -> &mut Vec<u8> {
+    rows.values_mut().next().unwrap()
+}
+
+fn last(rows: &mut Rows) -> &mut Vec<u8> {
+    rows.values_mut().next_back().unwrap()
+}
+
+/// Removes the row with one key and inserts it with another.
+fn rename(rows: &mut Rows, old: &[u8], new: &[u8]) {
+    let row = rows.remove(old).unwrap();
+    assert_eq!(rows.insert(new.to_vec(), row), None);
+}
+
+/// Inserts a row as sound as the first one.
+fn stray(rows: &mut Rows, key: &[u8]) {
+    let row = first(rows).clone();
+    assert_eq!(rows.insert(key.to_vec(), row), None);
+}
+
+/// A table, what happens to its rows, and the conditions that have to find it.
+type Damage = (&'static str, fn(&mut Rows), &'static [&'static str]);
+
+#[test]
+fn damage_of_any_row_is_found_by_the_conditions_that_speak_of_it() {
+    let damages: &[Damage] = &[
+        // One for each condition but 11, and both sides of those that compare two tables.
+        ("warehouse", |rows| _ = warehouse::YTD.add(first(rows), 1), &["1", "8"]),
+        ("district", |rows| _ = district::YTD.add(first(rows), -1), &["1", "9"]),
+        ("district", |rows| _ = district::NEXT_O_ID.add(last(rows), 1), &["2"]),
+        ("new-order", |rows| stray(rows, b"\x00\x01\x0a\x00\x0b\xb9"), &["2", "5"]),
+        ("order", |rows| _ = rows.pop_last(), &["2", "4", "5", "6", "indexes"]),
+        ("new-order", |rows| _ = rows.remove(&b"\x00\x01\x05\x00\x0b\x00"[..]), &["3", "5"]),
+        ("order-line", |rows| _ = rows.pop_last(), &["4", "6"]),
+        ("order", |rows| _ = order::OL_CNT.add(last(rows), 1), &["4", "6"]),
+        ("order", |rows| order::CARRIER_ID.set(first(rows), 0), &["5", "7"]),
+        ("order", |rows| order::CARRIER_ID.set(last(rows), 3), &["5", "7"]),
+        ("order-line", |rows| order_line::DELIVERY_D.set(first(rows), 0), &["7"]),
+        ("order-line", |rows| order_line::DELIVERY_D.set(last(rows), 1), &["7", "10", "12"]),
+        ("order-line", |rows| _ = order_line::AMOUNT.add(first(rows), 1), &["10", "12"]),
+        ("history", |rows| _ = rows::history::AMOUNT.add(first(rows), 1), &["8", "9", "10"]),
+        ("history", |rows| rows::history::C_ID.set(first(rows), 2), &["10"]),
+        ("customer", |rows| _ = customer::BALANCE.add(last(rows), 1), &["10", "12"]),
+        ("customer", |rows| customer::BALANCE.set(last(rows), i64::MAX), &["10", "12"]),
+        ("customer", |rows| _ = customer::YTD_PAYMENT.add(last(rows), 1), &["12"]),
+        // Rows that are missing, cut, too long, or whose strings are not as long as they may be.
+        ("warehouse", Rows::clear, &["1", "8", "all"]),
+        ("warehouse", |rows| first(rows).truncate(8), &["1", "8", "all"]),
+        ("district", |rows| first(rows)[district::STRINGS] = 255, &["1", "2", "9", "all"]),
+        ("customer", |rows| first(rows).truncate(3), &["all", "indexes"]),
+        ("customer", |rows| first(rows)[customer::STRINGS] = 255, &["all", "indexes"]),
+        ("customer", |rows| _ = first(rows).pop(), &["all", "indexes"]),
+        ("history", |rows| first(rows).push(0), &["8", "9", "10", "all"]),
+        ("order", |rows| first(rows).clear(), &["4", "6", "all", "indexes"]),
+        ("order-line", |rows| first(rows).push(0), &["4", "6", "all"]),
+        ("new-order", |rows| first(rows).push(0), &["5", "all"]),
+        ("item", |rows| _ = last(rows).pop(), &["all"]),
+        ("stock", |rows| last(rows)[rows::stock::STRINGS] = 25, &["all"]),
+        ("order-customer", |rows| first(rows).push(0), &["all"]),
+        // Rows that refer to nothing.
+        ("order", |rows| order::C_ID.set(first(rows), 0), &["all", "indexes"]),
+        ("order-line", |rows| order_line::I_ID.set(first(rows), 0), &["all"]),
+        ("order-line", |rows| order_line::I_ID.set(first(rows), 100_001), &["all"]),
+        ("order-line", |rows| order_line::SUPPLY_W_ID.set(first(rows), 2), &["all"]),
+        ("history", |rows| rows::history::C_D_ID.set(first(rows), 11), &["10", "all"]),
+        (
+            "customer",
+            |rows| rename(rows, b"\0\x01\x0a\x0b\xb8", b"\0\x01\x0a\x0b\xb9"),
+            &["all", "indexes"],
+        ),
+        ("order-customer", |rows| _ = rows.pop_first(), &["indexes"]),
+        ("customer-name", |rows| _ = rows.pop_last(), &["indexes"]),
+        // Rows where no transaction ever looks.
+        ("warehouse", |rows| stray(rows, b"\0\0"), &["all"]),
+        ("district", |rows| stray(rows, b"\0\x01\x0b"), &["all"]),
+        ("customer", |rows| stray(rows, b"\0\x01\x0b\0\x01"), &["all"]),
+        ("customer", |rows| stray(rows, b"\0\x01\x0a\x0b\xb8\0"), &["all"]),
+        ("history", |rows| stray(rows, b"\0\x02\x01\0\0\0\0\0\0\0\0\0\0\0\0"), &["all"]),
+        ("order", |rows| stray(rows, b"\0\0\x01\0\0\x01"), &["all"]),
+        ("order-line", |rows| stray(rows, b"\xff\xff\x01\0\0\x01\x01"), &["all"]),
+        ("new-order", |rows| stray(rows, b"\0\x01\0\0\0\x01"), &["all"]),
+        ("item", |rows| stray(rows, b"\x01\x86\xa1"), &["all"]),
+        ("stock", |rows| rename(rows, b"\0\x01\0\0\x01", b"\0\x01\0\0\0"), &["all"]),
+    ];
+    let folder = folder();
+    let store = loaded(folder.path());
+    let check = || {
+        let found = tpcc_run::check_store(&store, folder.path(), &Interrupt::default()).unwrap();
+        failed(&json!({ "check": found }))
+    };
+    assert_eq!(check(), Vec::<String>::new());
+    for (number, (table, damage, expected)) in damages.iter().enumerate() {
+        let map = store.shared.trees.lock().unwrap()[&format!("tpcc-{table}")].clone();
+        let sound = map.read().unwrap().clone();
+        damage(&mut map.write().unwrap());
+        assert_eq!(check(), *expected, "damage {number}, of {table}");
+        *map.write().unwrap() = sound;
+    }
+}
+
+#[test]
+fn an_interrupted_run_has_its_results_and_does_not_say_that_it_was_checked() {
+    let folder = folder();
+    let store = loaded(folder.path());
+    let interrupt = Interrupt::default();
+    let (raised, mut changes) = (interrupt.clone(), 0);
+    *store.shared.distort.lock().unwrap() = Some(Box::new(move |_, _, _, _| {
+        changes += 1;
+        if changes == 10_000 {
+            raised.raise();
+        }
+    }));
+    let arguments = format!("{ONE} --duration 60s --threads 2 --check");
+    let (end, result) = run_until(&arguments, folder.path(), &interrupt);
+    assert_eq!(end, Err(Exit::Reported));
+    assert_eq!(result["run"]["interrupted"], true);
+    assert!(result["run"]["operations"].as_u64() > Some(0), "{result:#}");
+    assert_eq!(result["check"]["passed"], false);
+    let last = result["check"]["conditions"].as_array().unwrap().last().unwrap();
+    assert_eq!(
+        last,
+        &json!({"name": "after the run, everything was checked", "passed": false,
+                "detail": "interrupted while checking"})
+    );
+    // The load and the check after it have no results.
+    let (end, result) = run_until(&arguments, folder.path(), &interrupt);
+    assert_eq!(end, Err(Exit::Failed("interrupted while checking".to_owned())));
+    assert_eq!(result, Value::Null);
+    let (end, _) = run_until(&arguments.replace("store", "new"), folder.path(), &interrupt);
+    assert_eq!(end, Err(Exit::Failed("interrupted while loading".to_owned())));
 }
 
 #[test]

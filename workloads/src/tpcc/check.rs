@@ -11,7 +11,7 @@ use std::sync::{Mutex, PoisonError};
 use indicatif::ProgressBar;
 
 use super::conditions::{Findings, Rule};
-use super::rows::{customer, district, history, item, order, order_line, stock, warehouse};
+use super::rows::{customer, district, history, is_whole, order, order_line, warehouse};
 use super::schema::{
     CUSTOMERS, DISTRICTS, ITEMS, Key, Table, Tables, customer_at_end, order_at_end, order_of,
 };
@@ -172,12 +172,13 @@ struct Order {
     lines: u32,
 }
 
-/// A row has at least `bytes` bytes; a shorter one is noted and must not be looked into.
-fn whole(findings: &mut Findings, table: Table, key: &[u8], row: &[u8], bytes: usize) -> bool {
-    let holds = row.len() >= bytes;
+/// A row and its key are laid out as those of its table; one that is not is noted and must not be looked
+/// into.
+fn whole(findings: &mut Findings, table: Table, key: &[u8], row: &[u8]) -> bool {
+    let holds = table.key_bytes().is_none_or(|bytes| key.len() == bytes) && is_whole(table, row);
     findings.expect(Rule::Rows, holds, || {
         let (name, key) = (table.name(), key.escape_ascii());
-        format!("the row of {name} with the key {key} has {} bytes, not {bytes}", row.len())
+        format!("the row of {name} with the key {key} has {} bytes and not its fields", row.len())
     });
     holds
 }
@@ -208,7 +209,7 @@ impl<T> Check<'_, T> {
     ) -> TxnResult<()> {
         let mut received = 0;
         let visit = |key: &[u8], row: &[u8]| {
-            if !whole(findings, Table::History, key, row, history::STRINGS) {
+            if !whole(findings, Table::History, key, row) {
                 return;
             }
             let amount = i64::from(history::AMOUNT.get(row));
@@ -238,7 +239,7 @@ impl<T> Check<'_, T> {
     ) -> TxnResult<()> {
         let place = || format!("district {d} of warehouse {w}");
         let ytd_and_next = |row: &[u8]| {
-            let whole = row.len() >= district::STRINGS;
+            let whole = is_whole(Table::District, row);
             whole.then(|| (district::YTD.get(row), district::NEXT_O_ID.get(row)))
         };
         let key = Key::district(w, d);
@@ -271,11 +272,15 @@ impl<T> Check<'_, T> {
     ) -> TxnResult<Vec<Order>> {
         let mut orders = Vec::new();
         let visit = |key: &[u8], row: &[u8]| {
-            let whole = whole(findings, Table::Order, key, row, order::BYTES);
+            let whole = whole(findings, Table::Order, key, row);
             if let (true, Some(o)) = (whole, order_of(key)) {
+                let c = order::C_ID.get(row);
+                findings.expect(Rule::Rows, (1..=CUSTOMERS).contains(&c), || {
+                    format!("order {o} of district {d} of warehouse {w} is of customer {c}")
+                });
                 orders.push(Order {
                     o,
-                    c: order::C_ID.get(row),
+                    c,
                     count: order::OL_CNT.get(row),
                     has_carrier: order::CARRIER_ID.get(row) != 0,
                     is_new: false,
@@ -298,8 +303,9 @@ impl<T> Check<'_, T> {
     ) -> TxnResult<()> {
         let place = || format!("district {d} of warehouse {w}");
         let (mut count, mut range) = (0u64, None);
-        let visit = |key: &[u8], _: &[u8]| {
-            let Some(o) = order_of(key) else { return };
+        let visit = |key: &[u8], row: &[u8]| {
+            let whole = whole(findings, Table::NewOrder, key, row);
+            let (true, Some(o)) = (whole, order_of(key)) else { return };
             count += 1;
             range = Some((range.map_or(o, |(first, _)| first), o));
             let order = orders.binary_search_by_key(&o, |order| order.o);
@@ -349,7 +355,7 @@ impl<T> Check<'_, T> {
         let mut delivered = vec![0; SLOTS];
         let (mut at, mut count) = (0, 0);
         let visit = |key: &[u8], row: &[u8]| {
-            let whole = whole(findings, Table::OrderLine, key, row, order_line::BYTES);
+            let whole = whole(findings, Table::OrderLine, key, row);
             let (true, Some(o)) = (whole, order_of(key)) else { return };
             count += 1;
             while orders.get(at).is_some_and(|order| order.o < o) {
@@ -361,6 +367,18 @@ impl<T> Check<'_, T> {
             });
             let Some(order) = order else { return };
             order.lines += 1;
+            let (line, i) = (u32::from(key[6]), order_line::I_ID.get(row));
+            let supplier = order_line::SUPPLY_W_ID.get(row);
+            let sound = line == order.lines
+                && (1..=ITEMS).contains(&i)
+                && (1..=self.warehouses).contains(&supplier);
+            findings.expect(Rule::Rows, sound, || {
+                format!(
+                    "{}: line {} of order {o} has the number {line}, item {i} and supplier {supplier}",
+                    place(),
+                    order.lines
+                )
+            });
             let is_delivered = order_line::DELIVERY_D.get(row) != 0;
             findings.expect(Rule::DeliveryDate, is_delivered == order.has_carrier, || {
                 let with =
@@ -395,8 +413,9 @@ impl<T> Check<'_, T> {
         findings: &mut Findings,
     ) -> TxnResult<()> {
         let mut entries = 0;
-        let visit = |key: &[u8], _: &[u8]| {
+        let visit = |key: &[u8], row: &[u8]| {
             entries += 1;
+            whole(findings, Table::OrderCustomer, key, row);
             let c = key.get(3..5).map(|c| u16::from_be_bytes([c[0], c[1]]));
             let o = order_at_end(key);
             let place = o.and_then(|o| orders.binary_search_by_key(&o, |order| order.o).ok());
@@ -427,9 +446,12 @@ impl<T> Check<'_, T> {
         // Where the names say the customers are.
         let mut names = BTreeMap::new();
         let visit = |key: &[u8], row: &[u8]| {
-            let whole = whole(findings, Table::Customer, key, row, customer::STRINGS + 7);
+            let whole = whole(findings, Table::Customer, key, row);
             let (true, Some(c)) = (whole, customer_at_end(key)) else { return };
             count += 1;
+            findings.expect(Rule::Rows, (1..=CUSTOMERS).contains(&c), || {
+                format!("district {d} of warehouse {w} has a customer {c}")
+            });
             let sums = delivered.get(usize::from(c)).zip(self.shared.payments_of(w, d, c));
             let Some((&delivered, paid)) = sums else { return };
             let paid = paid.load(Ordering::Relaxed);
@@ -441,7 +463,7 @@ impl<T> Check<'_, T> {
                 )
             });
             let payments = customer::YTD_PAYMENT.get(row);
-            findings.expect(Rule::BalanceAndPayments, balance + payments == delivered, || {
+            findings.expect(Rule::BalanceAndPayments, balance.wrapping_add(payments) == delivered, || {
                 format!(
                     "customer {c} of district {d} of warehouse {w} has C_BALANCE {balance}, C_YTD_PAYMENT \
                      {payments} and got goods of {delivered} cents"
@@ -456,8 +478,9 @@ impl<T> Check<'_, T> {
             format!("district {d} of warehouse {w} has {count} customers")
         });
         let mut entries = 0;
-        let visit = |key: &[u8], _: &[u8]| {
+        let visit = |key: &[u8], row: &[u8]| {
             entries += 1;
+            whole(findings, Table::CustomerName, key, row);
             let c = customer_at_end(key);
             let named = c.and_then(|c| names.get(&c)).is_some_and(|name| **name == *key);
             findings.expect(Rule::Indexes, named, || {
@@ -482,13 +505,45 @@ impl<T> Check<'_, T> {
     ) -> TxnResult<()> {
         let mut count = 0;
         let visit = |key: &[u8], row: &[u8]| {
-            if whole(findings, Table::Stock, key, row, stock::STRINGS) {
+            if whole(findings, Table::Stock, key, row) {
                 count += 1;
             }
         };
-        self.scan(txn, Table::Stock, (Key::warehouse(w), Key::warehouse(w + 1)), visit).await?;
+        let bounds = (Key::stock(w, 1), Key::stock(w, ITEMS + 1));
+        self.scan(txn, Table::Stock, bounds, visit).await?;
         findings
             .expect(Rule::Rows, count == ITEMS, || format!("warehouse {w} has {count} stock rows"));
+        Ok(())
+    }
+
+    /// No table has rows between or behind those of its warehouses, districts and items, where no other scan
+    /// sees them.
+    async fn strays<X: Txn<Table = T>>(&self, txn: &X, findings: &mut Findings) -> TxnResult<()> {
+        let warehouses = || 1..=self.warehouses;
+        for table in Table::ALL {
+            // Where rows may be, in order.
+            let places: Vec<(Key, Key)> = match table {
+                Table::Item => vec![(Key::item(1), Key::item(ITEMS + 1))],
+                Table::Warehouse => vec![(Key::warehouse(1), Key::warehouse(self.warehouses + 1))],
+                Table::Stock => {
+                    warehouses().map(|w| (Key::stock(w, 1), Key::stock(w, ITEMS + 1))).collect()
+                }
+                _ => warehouses()
+                    .map(|w| (Key::district(w, 1), Key::district(w, DISTRICTS + 1)))
+                    .collect(),
+            };
+            let lows = std::iter::once(Key::first()).chain(places.iter().map(|(_, high)| *high));
+            let highs = places.iter().map(|(low, _)| *low).chain([Key::last()]);
+            for gap in lows.zip(highs) {
+                let visit = |key: &[u8], _: &[u8]| {
+                    findings.expect(Rule::Rows, false, || {
+                        let (name, key) = (table.name(), key.escape_ascii());
+                        format!("{name} has a row with the key {key}, which belongs nowhere")
+                    });
+                };
+                self.scan(txn, table, gap, visit).await?;
+            }
+        }
         Ok(())
     }
 
@@ -496,12 +551,13 @@ impl<T> Check<'_, T> {
     async fn items<X: Txn<Table = T>>(&self, txn: &X, findings: &mut Findings) -> TxnResult<()> {
         let mut count = 0;
         let visit = |key: &[u8], row: &[u8]| {
-            if whole(findings, Table::Item, key, row, item::STRINGS) {
+            if whole(findings, Table::Item, key, row) {
                 count += 1;
             }
         };
-        self.scan(txn, Table::Item, (Key::item(0), Key::item(u32::MAX)), visit).await?;
+        self.scan(txn, Table::Item, (Key::item(1), Key::item(ITEMS + 1)), visit).await?;
         findings.expect(Rule::Rows, count == ITEMS, || format!("there are {count} items"));
+        self.strays(txn, findings).await?;
         for w in 1..=self.warehouses {
             let first = usize::from(w - 1) * usize::from(DISTRICTS);
             let districts = &self.shared.received[first..first + usize::from(DISTRICTS)];
@@ -509,14 +565,14 @@ impl<T> Check<'_, T> {
             let mut district_ytd = 0;
             for d in 1..=DISTRICTS {
                 let look = |row: &[u8]| {
-                    if row.len() >= district::STRINGS { district::YTD.get(row) } else { 0 }
+                    if is_whole(Table::District, row) { district::YTD.get(row) } else { 0 }
                 };
                 let key = Key::district(w, d);
                 let ytd = txn.read(self.tables.get(Table::District), &key, look).await?;
-                district_ytd += ytd.unwrap_or(0);
+                district_ytd = i64::wrapping_add(district_ytd, ytd.unwrap_or(0));
             }
             let look =
-                |row: &[u8]| (row.len() >= warehouse::STRINGS).then(|| warehouse::YTD.get(row));
+                |row: &[u8]| is_whole(Table::Warehouse, row).then(|| warehouse::YTD.get(row));
             let key = Key::warehouse(w);
             let ytd = txn.read(self.tables.get(Table::Warehouse), &key, look).await?.flatten();
             findings.expect(Rule::Rows, ytd.is_some(), || format!("warehouse {w} has no row"));

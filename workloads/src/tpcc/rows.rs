@@ -5,6 +5,8 @@
 //! length, each behind its length. Money is in cents, taxes and discounts in basis points (1/10000),
 //! dates are microseconds since 1970 and 0 is null.
 
+use super::schema::Table;
+
 /// Type and place of a number in a row.
 macro_rules! field {
     ($(#[$doc:meta])* $name:ident, $type:ty) => {
@@ -242,6 +244,49 @@ pub mod stock {
 pub fn string(row: &[u8], at: usize, number: usize) -> &[u8] {
     let at = (0..number).fold(at, |at, _| at + 1 + usize::from(row[at]));
     &row[at + 1..at + 1 + usize::from(row[at])]
+}
+
+/// Whether `row` is laid out as the rows of `table` are: with all fields, with strings as long as clause
+/// 4.3.3.1 lets them be, and with nothing behind them.
+pub fn is_whole(table: Table, row: &[u8]) -> bool {
+    const NAME: (u8, u8) = (6, 10);
+    const STREET_CITY: (u8, u8) = (10, 20);
+    const DATA: (u8, u8) = (26, 50);
+    let end = match table {
+        Table::Warehouse => {
+            end_of(row, warehouse::STRINGS, &[NAME, STREET_CITY, STREET_CITY, STREET_CITY])
+        }
+        Table::District => {
+            end_of(row, district::STRINGS, &[NAME, STREET_CITY, STREET_CITY, STREET_CITY])
+        }
+        Table::Customer => {
+            let (first, last) = ((8, 16), (9, 15));
+            let strings = [first, last, STREET_CITY, STREET_CITY, STREET_CITY];
+            end_of(row, customer::STRINGS, &strings).and_then(|at| end_of_data(row, at))
+        }
+        Table::History => end_of(row, history::STRINGS, &[(12, 24)]),
+        Table::Order => Some(order::BYTES),
+        Table::OrderLine => Some(order_line::BYTES),
+        Table::Item => end_of(row, item::STRINGS, &[(14, 24), DATA]),
+        Table::Stock => end_of(row, stock::STRINGS, &[DATA]),
+        Table::NewOrder | Table::CustomerName | Table::OrderCustomer => Some(0),
+    };
+    end == Some(row.len())
+}
+
+/// Where strings end that begin at `at` and are each as long as its bounds say.
+fn end_of(row: &[u8], at: usize, bounds: &[(u8, u8)]) -> Option<usize> {
+    bounds.iter().try_fold(at, |at, &(low, high)| {
+        let len = *row.get(at)?;
+        (low..=high).contains(&len).then_some(at + 1 + usize::from(len))
+    })
+}
+
+/// Where C_DATA ends whose length is at `at`: payments of a customer with bad credit write up to 500 bytes.
+fn end_of_data(row: &[u8], at: usize) -> Option<usize> {
+    let len = usize::from(u16::from_le_bytes(*row.get(at..)?.first_chunk()?));
+    let room = if customer::CREDIT.get(row) == customer::BAD { customer::MAX_DATA } else { len };
+    (300..=customer::MAX_DATA).contains(&len).then_some(at + 2 + room)
 }
 
 /// Whether I_DATA or S_DATA says "ORIGINAL" (clause 2.4.2.2).

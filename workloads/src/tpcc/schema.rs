@@ -89,6 +89,20 @@ impl Table {
             Table::Stock => "tpcc-stock",
         }
     }
+
+    /// Bytes of its keys, if all have as many.
+    pub fn key_bytes(self) -> Option<usize> {
+        Some(match self {
+            Table::Warehouse => 2,
+            Table::District | Table::Item => 3,
+            Table::Customer | Table::Stock => 5,
+            Table::CustomerName => return None,
+            Table::History => 15,
+            Table::NewOrder | Table::Order => 6,
+            Table::OrderCustomer => 8,
+            Table::OrderLine => 7,
+        })
+    }
 }
 
 /// The open tables of a store.
@@ -237,6 +251,16 @@ impl Key {
     #[inline(always)]
     pub fn stock(w: u16, i: u32) -> Self {
         Self::warehouse(w).with(&three(i))
+    }
+
+    /// In front of all keys.
+    pub fn first() -> Self {
+        Self::new()
+    }
+
+    /// Behind all keys: there is no warehouse with this number.
+    pub fn last() -> Self {
+        Self { bytes: [u8::MAX; MAX_KEY], len: MAX_KEY }
     }
 
     /// Bounds of all keys that begin with a district's.
