@@ -1,5 +1,6 @@
 //! How a subcommand ends when it does not succeed.
 
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 /// Why a subcommand ends.
@@ -33,6 +34,15 @@ impl Exit {
 /// A failure with what was being done.
 pub fn failed<E: std::fmt::Display>(doing: impl std::fmt::Display) -> impl FnOnce(E) -> Exit {
     move |error| Exit::Failed(format!("{doing}: {error}"))
+}
+
+/// Prints a result on standard output. A reader that has seen enough, such as `head`, is no failure.
+pub fn print(text: &str) -> Result<(), Exit> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        printed => printed.map_err(failed("writing the result")),
+    }
 }
 
 /// Why a store could not be opened: the path or the options are wrong, or the store is.

@@ -14,7 +14,7 @@ use wattle::PAGE_SIZE;
 use wattle::io::probe::{MAX_DEPTH, ProbeOptions, ProbePoint, ProbeReport, ProbeStep};
 
 use super::common::{FileBackend, Format};
-use super::exit::{Exit, failed};
+use super::exit::{Exit, failed, print};
 use super::units;
 use crate::driver::control::Interrupt;
 use crate::machine::{self, Machine};
@@ -120,11 +120,10 @@ pub fn probe(flags: &ProbeFlags, interrupt: &Interrupt) -> Result<(), Exit> {
         std::fs::write(path, html(&report, &options))
             .map_err(failed(format_args!("writing {}", path.display())))?;
     }
-    match flags.format {
-        Format::Text => print!("{}", text(&report, &options)),
-        Format::Json => println!("{}", json(&report, &flags.path)),
-    }
-    Ok(())
+    print(&match flags.format {
+        Format::Text => text(&report, &options),
+        Format::Json => format!("{}\n", json(&report, &flags.path)),
+    })
 }
 
 fn doing(step: ProbeStep) -> String {

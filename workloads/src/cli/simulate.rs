@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
 
-use super::exit::{Exit, failed};
+use super::exit::{Exit, failed, print};
 use crate::driver::control::Interrupt;
 use crate::simulate::bound::{self, Bound};
 use crate::simulate::experiment::{CacheSize, Run, combine, in_parallel, run_all};
@@ -185,8 +185,7 @@ impl SimulateFlags {
 /// Replays traces and prints the result.
 pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -> Result<(), Exit> {
     if flags.list_policies {
-        print!("{}", list_policies());
-        return Ok(());
+        return print(&list_policies());
     }
     let ((specs, policies), device) = (flags.specs()?, flags.device());
     if let Some(path) = &flags.report {
@@ -248,16 +247,14 @@ pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -
         std::fs::write(path, page)
             .map_err(failed(format!("writing --report {}", path.display())))?;
     }
-    match flags.format {
-        TableFormat::Text => {
-            print!("{}", table::text(&rows, &device, flags.normalise.as_deref()));
-        }
-        TableFormat::Csv => print!("{}", table::csv(&rows, &device, flags.normalise.is_some())),
+    print(&match flags.format {
+        TableFormat::Text => table::text(&rows, &device, flags.normalise.as_deref()),
+        TableFormat::Csv => table::csv(&rows, &device, flags.normalise.is_some()),
         TableFormat::Json => {
             let settings = flags.settings(&device, threads);
-            println!("{:#}", table::json(&rows, &device, settings, interrupted));
+            format!("{:#}\n", table::json(&rows, &device, settings, interrupted))
         }
-    }
+    })?;
     if interrupted {
         eprintln!("interrupted: {} of {} replays were finished", rows.len(), runs.len());
     }
