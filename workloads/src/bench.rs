@@ -10,6 +10,7 @@ pub mod scan;
 
 use std::ops::Range;
 
+use crate::driver::control::Interrupt;
 use crate::driver::failure::Failure;
 use crate::driver::measure::{Done, Workload};
 use crate::driver::store::{Client, Stop, StoreError, Txn, TxnResult};
@@ -66,11 +67,13 @@ pub trait Benchmark: Sized + Sync {
         client: &C,
     ) -> Result<Done, Failure>;
 
-    /// What must hold while no transaction is under way, and whether it does.
+    /// What must hold while no transaction is under way, and whether it does. Ends with
+    /// [`Failure::Interrupted`] when the user interrupts it.
     async fn check<C: Client>(
         &self,
         tables: &[C::Table],
         client: &C,
+        interrupt: &Interrupt,
     ) -> Result<Vec<Condition>, Failure>;
 }
 

@@ -29,6 +29,7 @@ mod transactions;
 use std::ops::Range;
 
 use crate::bench::{Benchmark, Ended};
+use crate::driver::control::Interrupt;
 use crate::driver::failure::Failure;
 use crate::driver::measure::Done;
 use crate::driver::store::{Client, Txn, TxnResult};
@@ -221,8 +222,9 @@ impl Benchmark for Tatp {
         &self,
         tables: &[C::Table],
         client: &C,
+        interrupt: &Interrupt,
     ) -> Result<Vec<Condition>, Failure> {
-        check::conditions(self, tables, client).await
+        check::conditions(self, tables, client, interrupt).await
     }
 }
 

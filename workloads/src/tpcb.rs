@@ -18,6 +18,7 @@ use std::ops::Range;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::bench::{Benchmark, Ended, wrong};
+use crate::driver::control::Interrupt;
 use crate::driver::failure::Failure;
 use crate::driver::measure::Done;
 use crate::driver::store::{Access, Client, Txn, TxnResult};
@@ -219,8 +220,9 @@ impl Benchmark for Tpcb {
         &self,
         tables: &[C::Table],
         client: &C,
+        interrupt: &Interrupt,
     ) -> Result<Vec<Condition>, Failure> {
-        check::conditions(self, tables, client).await
+        check::conditions(self, tables, client, interrupt).await
     }
 }
 

@@ -20,10 +20,15 @@ use wattle_workloads::report::Condition;
 /// Runs `wattle` with `arguments` over maps, in which `DIR` stands for `folder`. Returns how it ended,
 /// and the result that it printed, if any.
 fn over_maps(arguments: &str, folder: &Path) -> (Result<(), Exit>, Value) {
+    until(arguments, folder, &Interrupt::default())
+}
+
+/// The same, until `interrupt` is raised.
+fn until(arguments: &str, folder: &Path, interrupt: &Interrupt) -> (Result<(), Exit>, Value) {
     let arguments = arguments.replace("DIR", folder.to_str().unwrap());
     let words = ["wattle"].into_iter().chain(arguments.split_whitespace());
     let cli = Cli::try_parse_from(words.chain(["--format", "json"])).unwrap();
-    let (interrupt, mut out, command) = (Interrupt::default(), Vec::new(), arguments.clone());
+    let (mut out, command) = (Vec::new(), arguments.clone());
     let open = |path: &Path, _options| {
         std::fs::create_dir_all(path).unwrap();
         Ok(store_at(path))
@@ -32,12 +37,12 @@ fn over_maps(arguments: &str, folder: &Path) -> (Result<(), Exit>, Value) {
         Command::Tpcb(flags) => {
             let (bench, run, settings) = (&flags.bench(), &flags.run, flags.settings());
             let job = bench_run::Job { bench, run, check: flags.check, settings, command };
-            bench_run::run(job, &interrupt, &mut out, open)
+            bench_run::run(job, interrupt, &mut out, open)
         }
         Command::Tatp(flags) => {
             let (bench, run, settings) = (&flags.bench(), &flags.run, flags.settings());
             let job = bench_run::Job { bench, run, check: flags.check, settings, command };
-            bench_run::run(job, &interrupt, &mut out, open)
+            bench_run::run(job, interrupt, &mut out, open)
         }
         other => panic!("{other:?}"),
     };
@@ -133,8 +138,16 @@ fn damaged(run: &str, damage: impl Fn(&MapStore)) -> String {
     damage(&store);
     let (tpcb, path) = (run.starts_with("tpcb"), folder.path());
     let check = match tpcb {
-        true => bench_run::check_store::<wattle_workloads::tpcb::Tpcb, _>(&store, path),
-        false => bench_run::check_store::<wattle_workloads::tatp::Tatp, _>(&store, path),
+        true => bench_run::check_store::<wattle_workloads::tpcb::Tpcb, _>(
+            &store,
+            path,
+            &Interrupt::default(),
+        ),
+        false => bench_run::check_store::<wattle_workloads::tatp::Tatp, _>(
+            &store,
+            path,
+            &Interrupt::default(),
+        ),
     };
     let broken = check.unwrap().conditions.into_iter().filter(|one| !one.passed);
     let shown = |one: Condition| format!("{}: {}", one.name, one.detail.unwrap_or_default());
@@ -217,6 +230,33 @@ fn damaged_reads_and_failing_loads_end_a_run() {
     assert_eq!(end, Err(Exit::Failed("loading: the device is full".to_owned())));
     let (end, _) = over_maps(TPCB, &fresh);
     assert!(matches!(end, Err(Exit::Usage(why)) if why.contains("a load that was not finished")));
+}
+
+#[test]
+fn an_interrupted_run_has_its_results_and_does_not_say_that_it_was_checked() {
+    for run in [TPCB, TATP] {
+        let folder = folder();
+        assert_eq!(over_maps(run, folder.path()).0, Ok(()));
+        let store = store_at(&folder.path().join("store"));
+        let interrupt = Interrupt::default();
+        let (raised, mut changes) = (interrupt.clone(), 0);
+        *store.shared.distort.lock().unwrap() = Some(Box::new(move |_, _, _, _| {
+            changes += 1;
+            if changes == 20_000 {
+                raised.raise();
+            }
+        }));
+        let long =
+            run.split(" --operations").next().unwrap().to_owned() + " --duration 60s --check";
+        let (end, result) = until(&long, folder.path(), &interrupt);
+        assert_eq!(end, Err(Exit::Reported));
+        assert_eq!(result["run"]["interrupted"], true);
+        assert!(result["run"]["operations"].as_u64() > Some(10), "{result}");
+        assert_eq!(broken(&result), ["after the run, everything was checked"]);
+        let (end, result) = until(&long, folder.path(), &interrupt);
+        assert_eq!(end, Err(Exit::Failed("interrupted while checking".to_owned())));
+        assert_eq!(result, Value::Null);
+    }
 }
 
 #[test]

@@ -81,6 +81,96 @@ fn values_that_make_no_sense_together_are_refused() {
 }
 
 #[test]
+fn outputs_over_the_store_or_over_each_other_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let store = path("store");
+    let run = ["ycsb", "--db", &store, "--records", "10", "--operations", "10", "--warmup", "0"];
+    assert_eq!(wattle(&run).status.code(), Some(0));
+    std::os::unix::fs::symlink(&store, path("link")).unwrap();
+    std::os::unix::fs::symlink(path("store/data"), path("innocent.csv")).unwrap();
+    let before = std::fs::read(path("store/data")).unwrap();
+    for subcommand in ["ycsb", "tpcc", "tpcb", "tatp"] {
+        for flag in ["--samples", "--report", "--record-trace"] {
+            for output in
+                ["store/data", "store/new", "link/data", "link/../store/data", "innocent.csv"]
+            {
+                let output = path(output);
+                let words = [subcommand, "--db", &store, flag, &output];
+                refused(&words, &[flag, &output, "in the directory of the store"]);
+            }
+        }
+    }
+    assert!(std::fs::read(path("store/data")).unwrap() == before, "the data file has changed");
+    let (one, fresh) = (path("one"), path("fresh"));
+    refused(
+        &["tpcc", "--samples", &one, "--report", &one],
+        &["--samples and --report are both", &one, "file of its own"],
+    );
+    // A store that is not there yet.
+    refused(&["tpcc", "--db", &fresh, "--report", &path("fresh/x")], &["directory of the store"]);
+    assert!(!folder.path().join("one").exists() && !folder.path().join("fresh").exists());
+    let nowhere = ["--samples", "/dev/null", "--report", "/dev/null"];
+    assert_eq!(wattle(&[&run[..], &nowhere].concat()).status.code(), Some(0));
+}
+
+#[test]
+fn results_that_cannot_be_printed_are_told_in_a_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let store = store.to_str().unwrap();
+    let run = ["ycsb", "--db", store, "--records", "10", "--operations", "10", "--warmup", "0"];
+    assert_eq!(wattle(&run).status.code(), Some(0));
+    let (_folder, trace) = small_trace("1,R\n2,R\n");
+    for arguments in [
+        vec!["verify", store],
+        vec!["stat", store],
+        vec!["stat", "--format", "json", store],
+        vec!["simulate", "--list-policies"],
+        vec!["simulate", "--trace", &trace, "--policy", "lru", "--cache", "1"],
+        run.to_vec(),
+    ] {
+        let full = std::fs::File::create("/dev/full").unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_wattle"));
+        let output = command.args(&arguments).stdout(full).output().unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {error}");
+        assert!(error.contains("error: writing the result: No space left"), "{error}");
+    }
+    // The store was closed all the same.
+    assert_eq!(wattle(&["verify", store]).status.code(), Some(0));
+}
+
+#[test]
+fn loads_that_the_device_has_no_room_for_are_refused_before_they_begin() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let store = store.to_str().unwrap();
+    for (arguments, parts) in [
+        ("tpcb --scale 100000", ["100000 branches take about", "are free at"]),
+        ("tatp --subscribers 4294967296", ["4294967296 subscribers take about", "are free at"]),
+        (
+            "ycsb --records 4294967296 --value-size 1GiB",
+            ["4294967296 records take about", "are free"],
+        ),
+        ("tpcc --warehouses 65534", ["65534 warehouses take about", "are free at"]),
+    ] {
+        let words: Vec<_> = arguments.split(' ').chain(["--db", store]).collect();
+        refused(&words, &parts);
+    }
+}
+
+#[test]
+fn more_threads_than_the_pool_serves_are_refused_before_the_load() {
+    for subcommand in ["ycsb", "tpcc", "tpcb", "tatp"] {
+        refused(
+            &[subcommand, "--pool", "256KiB", "--threads", "600"],
+            &["--threads 600 are too many", "serves at most", "larger --pool"],
+        );
+    }
+}
+
+#[test]
 fn missing_and_unknown_subcommands_and_paths_are_refused() {
     refused(&["frobnicate"], &["frobnicate", "--help lists the subcommands"]);
     for subcommand in ["verify", "stat", "dump"] {

@@ -1,5 +1,6 @@
 //! Whole tables, read in parts: what checks are made of.
 
+use crate::driver::control::Interrupt;
 use crate::driver::failure::Failure;
 use crate::driver::store::Client;
 
@@ -7,13 +8,20 @@ use crate::driver::store::Client;
 const PART: usize = 4096;
 
 /// Calls `visit` with every pair of `table`, in key order. Nobody may change the table meanwhile.
+///
+/// # Errors
+/// Those of the store, and [`Failure::Interrupted`].
 pub async fn for_each<C: Client>(
     client: &C,
     table: &C::Table,
+    interrupt: &Interrupt,
     mut visit: impl FnMut(&[u8], &[u8]),
 ) -> Result<(), Failure> {
     let mut start = Vec::new();
     loop {
+        if interrupt.requested() {
+            return Err(Failure::Interrupted);
+        }
         let mut last = Vec::new();
         let found = client
             .scan(table, &start, PART, |key, value| {

@@ -11,12 +11,13 @@ use super::common::{IoBackend, RunFlags};
 use super::exit::{Exit, failed};
 use super::live::Live;
 use super::record::Recording;
-use super::stage::{Home, create_outputs, deliver};
+use super::stage::{Home, Room, check_threads, create_outputs, deliver};
 use crate::bench::load::{self, LoadEnd};
 use crate::bench::meta::{self, Found, Meta};
 use crate::bench::{Benchmark, Running};
 use crate::driver::control::Interrupt;
 use crate::driver::crew::at_once;
+use crate::driver::failure::Failure;
 use crate::driver::measure::{self, Measurement, Plan};
 use crate::driver::store::Store;
 use crate::machine::{self, Machine};
@@ -86,14 +87,23 @@ pub fn run<S: Store, B: Benchmark>(
 }
 
 /// Checks the data of `B` in `store`, which is at `path` and must have them.
-pub fn check_store<B: Benchmark, S: Store>(store: &S, path: &Path) -> Result<CheckReport, Exit> {
+pub fn check_store<B: Benchmark, S: Store>(
+    store: &S,
+    path: &Path,
+    interrupt: &Interrupt,
+) -> Result<CheckReport, Exit> {
     let sentence = match meta::find::<B, S>(store).map_err(failed("reading the store"))? {
         Found::Data(meta) => {
             let bench = B::with_size(meta.size);
             let tables = meta::tables::<B, S>(store).map_err(failed("opening the tables"))?;
             let session = store.session().map_err(failed("checking the data"))?;
-            let conditions =
-                at_once(bench.check(&tables, &session)).map_err(failed("checking the data"))?;
+            let conditions = match at_once(bench.check(&tables, &session, interrupt)) {
+                Ok(conditions) => conditions,
+                Err(Failure::Interrupted) => {
+                    return Err(Exit::Failed("interrupted while checking".to_owned()));
+                }
+                Err(failure) => return Err(failed("checking the data")(failure)),
+            };
             let passed = conditions.iter().all(|one| one.passed);
             return Ok(CheckReport { passed, conditions });
         }
@@ -119,6 +129,10 @@ impl<B: Benchmark, S: Store> Session<'_, B, S> {
         let (bench, run) = (self.job.bench, self.job.run);
         let found = self.find()?;
         let reused = found.is_some();
+        if !reused {
+            self.check_room()?;
+        }
+        check_threads(self.store, run.crew().threads)?;
         let mut live = Live::new(run.format, create_outputs(run)?);
         let trace = recording.create()?;
         let (mut meta, seconds) = match found {
@@ -157,7 +171,14 @@ impl<B: Benchmark, S: Store> Session<'_, B, S> {
         let wrong = measurement.failure.as_ref().is_some_and(|failure| failure.is_wrong_answer());
         let name = "every row asked for was there and as it was written".to_owned();
         conditions.push(Condition { name, passed: !wrong, detail: None });
-        conditions.extend(self.check("after the run")?);
+        // The results of the run are there all the same.
+        match self.check("after the run") {
+            Ok(checked) => conditions.extend(checked),
+            Err(Exit::Failed(why)) => {
+                conditions.push(Condition::not_checked("after the run", &why))
+            }
+            Err(exit) => return Err(exit),
+        }
         Ok((load, measurement, conditions))
     }
 
@@ -180,6 +201,19 @@ impl<B: Benchmark, S: Store> Session<'_, B, S> {
 
     fn describe(&self, meta: &Meta) -> Result<(), Exit> {
         meta::write::<B, S>(meta, self.store).map_err(failed("describing the data"))
+    }
+
+    /// Refuses a load that the device has no room for.
+    fn check_room(&self) -> Result<(), Exit> {
+        let bench = self.job.bench;
+        let (_, data_bytes) = bench.loaded();
+        let room = Room {
+            what: format!("{} {}", bench.size(), B::UNIT),
+            data: Room::of_data(data_bytes),
+            log: data_bytes,
+            flag: B::UNIT,
+        };
+        room.check(self.home, self.job.run)
     }
 
     /// Loads all, and gives the description and the seconds that it took.
@@ -214,7 +248,7 @@ impl<B: Benchmark, S: Store> Session<'_, B, S> {
             return Ok(Vec::new());
         }
         let named = |one: Condition| Condition { name: format!("{when}: {}", one.name), ..one };
-        let check = check_store::<B, S>(self.store, &self.home.path)?;
+        let check = check_store::<B, S>(self.store, &self.home.path, self.interrupt)?;
         Ok(check.conditions.into_iter().map(named).collect())
     }
 }

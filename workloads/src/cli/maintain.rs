@@ -9,7 +9,7 @@ use wattle::{PAGE_SIZE, Stats, TreeStat, VerifyReport};
 
 use super::bench_run;
 use super::common::{Format, StoreFlags};
-use super::exit::{Exit, failed, not_opened};
+use super::exit::{Exit, failed, not_opened, print};
 use super::tpcc_run;
 use crate::adapter::EngineStore;
 use crate::driver::control::Interrupt;
@@ -75,8 +75,8 @@ pub fn verify(flags: &VerifyFlags, interrupt: &Interrupt) -> Result<(), Exit> {
         let path = &flags.store.path;
         let found = match (flags.tpcc, flags.tpcb, flags.tatp) {
             (true, ..) => tpcc_run::check_store(&store, path, interrupt).map(Some),
-            (_, true, _) => bench_run::check_store::<Tpcb, _>(&store, path).map(Some),
-            (.., true) => bench_run::check_store::<Tatp, _>(&store, path).map(Some),
+            (_, true, _) => bench_run::check_store::<Tpcb, _>(&store, path, interrupt).map(Some),
+            (.., true) => bench_run::check_store::<Tatp, _>(&store, path, interrupt).map(Some),
             _ => Ok(None),
         };
         match found {
@@ -89,12 +89,12 @@ pub fn verify(flags: &VerifyFlags, interrupt: &Interrupt) -> Result<(), Exit> {
             }
         }
     }
-    match flags.format {
-        Format::Text => print!("{}", verdict.text()),
-        Format::Json => println!("{}", json(&verdict)),
-    }
+    let printed = match flags.format {
+        Format::Text => print(&verdict.text()),
+        Format::Json => print(&(json(&verdict) + "\n")),
+    };
     let closed = store.close().map_err(failed("closing the store"));
-    if verdict.passed { closed } else { Err(Exit::Reported) }
+    if verdict.passed { printed.and(closed) } else { Err(Exit::Reported) }
 }
 
 /// Shows the sizes of a store.
@@ -105,11 +105,11 @@ pub fn stat(flags: &StatFlags) -> Result<(), Exit> {
     let engine = flags.store.open(false)?;
     let trees = engine.tree_stats().map_err(failed("measuring the trees"))?;
     let sizes = Sizes::of(&engine.stats(), &trees);
-    match flags.format {
-        Format::Text => print!("{}", sizes.text()),
-        Format::Json => println!("{}", json(&sizes)),
-    }
-    engine.close().map_err(failed("closing the store"))
+    let printed = match flags.format {
+        Format::Text => print(&sizes.text()),
+        Format::Json => print(&(json(&sizes) + "\n")),
+    };
+    printed.and(engine.close().map_err(failed("closing the store")))
 }
 
 /// Prints the log.

@@ -1,14 +1,16 @@
-//! What every subcommand that runs a workload needs around it: a place for the store, files for the
-//! outputs, and the delivery of the result.
+//! What every subcommand that runs a workload needs around it: a place for the store, what has to be
+//! known before long work, files for the outputs, and the delivery of the result.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use super::common::{Format, RunFlags};
+use super::common::{Format, IoBackend, OnOff, RunFlags};
 use super::exit::{Exit, failed};
+use crate::driver::store::Store;
 use crate::machine;
 use crate::report::csv::SampleFile;
+use crate::report::figures::bytes;
 use crate::report::{self, Report};
 
 /// Where the store lives: a directory of the user, or a temporary one that goes with this value.
@@ -36,6 +38,61 @@ impl Home {
         let kind = if self.temporary.is_some() { "temporary store on " } else { "" };
         format!("{kind}{}", machine::file_system(&self.path))
     }
+}
+
+/// What a load takes.
+pub struct Room<'a> {
+    /// What is loaded, as `4 warehouses`.
+    pub what: String,
+    /// Bytes of the data file after loading, about.
+    pub data: u64,
+    /// Bytes of log that loading writes, about; checkpoints take it away again.
+    pub log: u64,
+    /// The flag that makes it smaller.
+    pub flag: &'a str,
+}
+
+impl Room<'_> {
+    /// Bytes of the data file for so many bytes of keys and values, at least: pages are not all full.
+    pub fn of_data(data_bytes: u64) -> u64 {
+        data_bytes.saturating_add(data_bytes / 4)
+    }
+
+    /// Refuses a load that the device has no room for.
+    pub fn check(&self, home: &Home, run: &RunFlags) -> Result<(), Exit> {
+        if run.io == IoBackend::Memory {
+            return Ok(());
+        }
+        let log = match run.log {
+            OnOff::On => run.log_limit().min(self.log),
+            OnOff::Off => 0,
+        };
+        let path = &home.path;
+        let free = machine::free_bytes(path)
+            .map_err(failed(format_args!("asking for the free space at {}", path.display())))?;
+        if self.data.saturating_add(log) <= free {
+            return Ok(());
+        }
+        Err(Exit::Usage(format!(
+            "{} take about {} and up to {} of log, but only {} are free at {}; give fewer {} or another --db",
+            self.what,
+            bytes(self.data),
+            bytes(log),
+            bytes(free),
+            path.display(),
+            self.flag
+        )))
+    }
+}
+
+/// Refuses more threads than `store` serves at a time, before they are needed.
+pub fn check_threads<S: Store>(store: &S, threads: usize) -> Result<(), Exit> {
+    let sessions: Result<Vec<_>, _> = (0..threads).map(|_| store.session()).collect();
+    sessions.map(drop).map_err(|error| {
+        Exit::Usage(format!(
+            "--threads {threads} are too many: {error}; give fewer --threads or a larger --pool"
+        ))
+    })
 }
 
 /// Creates the files of `--samples` and `--report` before the long work, so that a wrong path is known

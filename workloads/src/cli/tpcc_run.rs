@@ -7,19 +7,18 @@ use std::sync::atomic::AtomicU64;
 use indicatif::{ProgressBar, ProgressStyle};
 use wattle::Options;
 
-use super::common::{IoBackend, OnOff};
+use super::common::IoBackend;
 use super::exit::{Exit, failed};
 use super::live::Live;
 use super::record::{Recording, TraceFile};
-use super::stage::{Home, create_outputs, deliver};
+use super::stage::{Home, Room, check_threads, create_outputs, deliver};
 use super::tpcc::TpccFlags;
 use crate::driver::control::Interrupt;
 use crate::driver::measure::{self, Measurement, Plan};
 use crate::driver::store::Store;
 use crate::machine::{self, Machine};
-use crate::report::figures::bytes;
 use crate::report::{
-    CheckReport, Details, LoadReport, LogReport, ProcessReport, Report, RunReport,
+    CheckReport, Condition, Details, LoadReport, LogReport, ProcessReport, Report, RunReport,
     TransactionReport, per,
 };
 use crate::rng::Rng;
@@ -120,7 +119,8 @@ pub fn check_store<S: Store>(
         Found::Unusable(sentence) => return Err(unusable(path, &sentence)),
     };
     let tables = Tables::open(store).map_err(failed("opening the tables"))?;
-    let findings = check_tables(store, &tables, meta.warehouses, machine::cores(), interrupt)?;
+    let findings = check_tables(store, &tables, meta.warehouses, machine::cores(), interrupt);
+    let findings = findings.map_err(Exit::Failed)?;
     let conditions = findings.conditions("now", false);
     Ok(CheckReport { passed: conditions.iter().all(|found| found.passed), conditions })
 }
@@ -129,13 +129,15 @@ fn unusable(path: &Path, sentence: &str) -> Exit {
     Exit::Usage(format!("the store at {} {sentence}", path.display()))
 }
 
+/// What a check finds, or why it finds nothing: also that the user interrupts it, or has interrupted the run
+/// before it.
 fn check_tables<S: Store>(
     store: &S,
     tables: &Tables<S::Table>,
     warehouses: u16,
     threads: usize,
     interrupt: &Interrupt,
-) -> Result<Findings, Exit> {
+) -> Result<Findings, String> {
     let style = ProgressStyle::with_template("checking {bar:40} {percent} %, {eta} left")
         .expect("the template is a constant that indicatif accepts");
     let progress = ProgressBar::new(0).with_style(style);
@@ -143,8 +145,8 @@ fn check_tables<S: Store>(
     progress.finish_and_clear();
     match end {
         CheckEnd::Checked(findings) => Ok(*findings),
-        CheckEnd::Interrupted => Err(Exit::Failed("interrupted while checking".to_owned())),
-        CheckEnd::Failed(failure) => Err(Exit::Failed(format!("checking: {failure}"))),
+        CheckEnd::Interrupted => Err("interrupted while checking".to_owned()),
+        CheckEnd::Failed(failure) => Err(format!("checking: {failure}")),
     }
 }
 
@@ -181,6 +183,7 @@ impl<S: Store> Session<'_, S> {
                 None
             }
         };
+        check_threads(store, flags.run.crew().threads)?;
         let mut live = Live::new(flags.run.format, create_outputs(&flags.run)?);
         let trace = self.recording.create()?;
         let (meta, tables, seconds) = match found {
@@ -205,13 +208,18 @@ impl<S: Store> Session<'_, S> {
         if flags.check {
             let loaded = seconds.is_some();
             let when = if loaded { "after the load" } else { "before the run" };
-            conditions.extend(self.check(&tables)?.conditions(when, loaded));
+            let findings = self.check(&tables).map_err(Exit::Failed)?;
+            conditions.extend(findings.conditions(when, loaded));
         }
         let (measurement, skipped) = self.measure(&meta, &tables, &mut live, trace)?;
         // After an error of the store, its data would say little.
         if flags.check && measurement.failure.as_ref().is_none_or(|failed| failed.is_wrong_answer())
         {
-            conditions.extend(self.check(&tables)?.conditions("after the run", false));
+            // The results of the run are there all the same.
+            match self.check(&tables) {
+                Ok(findings) => conditions.extend(findings.conditions("after the run", false)),
+                Err(why) => conditions.push(Condition::not_checked("after the run", &why)),
+            }
         }
         let wrong = measurement.failure.as_ref().is_some_and(|failed| failed.is_wrong_answer());
         let passed = !wrong && conditions.iter().all(|condition| condition.passed);
@@ -223,37 +231,21 @@ impl<S: Store> Session<'_, S> {
         Tables::open(self.store).map_err(failed("opening the tables"))
     }
 
-    fn check(&self, tables: &Tables<S::Table>) -> Result<Findings, Exit> {
+    fn check(&self, tables: &Tables<S::Table>) -> Result<Findings, String> {
         let threads = self.flags.run.crew().threads.min(machine::cores());
         check_tables(self.store, tables, self.flags.warehouses, threads, self.interrupt)
     }
 
     /// Refuses a load that the device has no room for.
     fn check_room(&self) -> Result<(), Exit> {
-        let run = &self.flags.run;
-        if run.io == IoBackend::Memory {
-            return Ok(());
-        }
         let warehouses = u64::from(self.flags.warehouses);
-        let data = warehouses * BYTES_PER_WAREHOUSE;
-        let log = match run.log {
-            OnOff::On => run.log_limit().min(warehouses * LOG_BYTES_PER_WAREHOUSE),
-            OnOff::Off => 0,
+        let room = Room {
+            what: format!("{warehouses} warehouses"),
+            data: warehouses * BYTES_PER_WAREHOUSE,
+            log: warehouses * LOG_BYTES_PER_WAREHOUSE,
+            flag: "--warehouses",
         };
-        let path = &self.home.path;
-        let free = machine::free_bytes(path)
-            .map_err(failed(format_args!("asking for the free space at {}", path.display())))?;
-        if data + log <= free {
-            return Ok(());
-        }
-        Err(Exit::Usage(format!(
-            "{warehouses} warehouses take about {} and up to {} of log, but only {} are free at {}; give \
-             fewer --warehouses or another --db",
-            bytes(data),
-            bytes(log),
-            bytes(free),
-            path.display()
-        )))
+        room.check(self.home, &self.flags.run)
     }
 
     /// Fills the store; gives what is in it now, and how many seconds it took.

@@ -10,7 +10,7 @@ use super::common::IoBackend;
 use super::exit::{Exit, failed};
 use super::live::Live;
 use super::record::{Recording, TraceFile};
-use super::stage::{Home, create_outputs, deliver};
+use super::stage::{Home, Room, check_threads, create_outputs, deliver};
 use super::ycsb::{YcsbFlags, YcsbSpec};
 use crate::driver::control::Interrupt;
 use crate::driver::measure::{self, Measurement, Plan};
@@ -112,8 +112,12 @@ impl<S: Store> Session<'_, S> {
                 )));
             }
             Found::Data(meta) => Some(meta),
-            Found::Nothing => None,
+            Found::Nothing => {
+                self.check_room()?;
+                None
+            }
         };
+        check_threads(self.store, self.flags.run.crew().threads)?;
         let mut live = Live::new(self.flags.run.format, create_outputs(&self.flags.run)?);
         let trace = self.recording.create()?;
         let table = |name| self.store.table(name).map_err(failed("opening the table"));
@@ -142,6 +146,18 @@ impl<S: Store> Session<'_, S> {
         };
         let measurement = self.measure(&table(DATA_TABLE)?, &mut meta, &mut live, trace)?;
         Ok((load, measurement))
+    }
+
+    /// Refuses a load that the device has no room for.
+    fn check_room(&self) -> Result<(), Exit> {
+        let data_bytes = self.spec.data_bytes(self.spec.records);
+        let room = Room {
+            what: format!("{} records", self.spec.records),
+            data: Room::of_data(data_bytes),
+            log: data_bytes,
+            flag: "--records",
+        };
+        room.check(self.home, &self.flags.run)
     }
 
     fn load(&self, table: &S::Table) -> Result<f64, Exit> {

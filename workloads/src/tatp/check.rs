@@ -8,6 +8,7 @@ use super::rows::{
 use super::{Tatp, table};
 use crate::bench::condition;
 use crate::bench::scan::{First, for_each};
+use crate::driver::control::Interrupt;
 use crate::driver::failure::Failure;
 use crate::driver::store::Client;
 use crate::report::Condition;
@@ -40,10 +41,11 @@ pub async fn conditions<C: Client>(
     bench: &Tatp,
     tables: &[C::Table],
     client: &C,
+    interrupt: &Interrupt,
 ) -> Result<Vec<Condition>, Failure> {
     let all = bench.subscribers;
     let (mut subscribers, mut count) = (First::default(), 0);
-    for_each(client, &tables[table::SUBSCRIBER], |key, row| {
+    for_each(client, &tables[table::SUBSCRIBER], interrupt, |key, row| {
         count += 1;
         let right = key == u64::to_be_bytes(count) && Subscriber::decode(count, row).is_some();
         subscribers.expect(right, || format!("subscriber {count} is missing or damaged"));
@@ -52,7 +54,7 @@ pub async fn conditions<C: Client>(
     subscribers.expect(count == all, || format!("there are {count} rows, not {all}"));
 
     let (mut numbers, mut count) = (First::default(), 0);
-    for_each(client, &tables[table::NUMBER], |key, row| {
+    for_each(client, &tables[table::NUMBER], interrupt, |key, row| {
         count += 1;
         let right = key == number_of(count) && read_number(key, row) == Some(count);
         numbers.expect(right, || {
@@ -64,7 +66,7 @@ pub async fn conditions<C: Client>(
 
     let mut infos = First::default();
     let mut types = Types(vec![0; all as usize]);
-    for_each(client, &tables[table::ACCESS_INFO], |key, row| {
+    for_each(client, &tables[table::ACCESS_INFO], interrupt, |key, row| {
         let typed = split_typed_key(key).filter(|_| AccessInfo::is_row(key, row));
         let right = typed.is_some_and(|(id, ai_type)| types.note(id, ai_type));
         infos.expect(right, || format!("row {} is damaged or an orphan", key.escape_ascii()));
@@ -74,7 +76,7 @@ pub async fn conditions<C: Client>(
 
     let mut facilities = First::default();
     let mut types = Types(vec![0; all as usize]);
-    for_each(client, &tables[table::SPECIAL_FACILITY], |key, row| {
+    for_each(client, &tables[table::SPECIAL_FACILITY], interrupt, |key, row| {
         let found = SpecialFacility::decode(key, row);
         let right = found.is_some_and(|row| types.note(row.id, row.sf_type));
         facilities.expect(right, || format!("row {} is damaged or an orphan", key.escape_ascii()));
@@ -83,7 +85,7 @@ pub async fn conditions<C: Client>(
     types.expect_some("special facility", &mut facilities);
 
     let mut forwardings = First::default();
-    for_each(client, &tables[table::CALL_FORWARDING], |key, row| {
+    for_each(client, &tables[table::CALL_FORWARDING], interrupt, |key, row| {
         let found = CallForwarding::decode(key, row);
         let right = found.is_some_and(|row| types.has(row.id, row.sf_type));
         forwardings.expect(right, || format!("row {} is damaged or an orphan", key.escape_ascii()));

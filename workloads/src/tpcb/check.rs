@@ -5,6 +5,7 @@ use super::rows::{Entry, Kind, Row};
 use super::{ACCOUNTS, Input, TELLERS, Tpcb};
 use crate::bench::condition;
 use crate::bench::scan::{First, for_each};
+use crate::driver::control::Interrupt;
 use crate::driver::failure::Failure;
 use crate::driver::store::Client;
 use crate::report::Condition;
@@ -31,6 +32,7 @@ async fn balances<C: Client>(
     kind: Kind,
     tables: &[C::Table],
     client: &C,
+    interrupt: &Interrupt,
 ) -> Result<Balances, Failure> {
     let expected = match kind {
         Kind::Branch => bench.scale,
@@ -46,7 +48,7 @@ async fn balances<C: Client>(
         rows: 0,
         problems: First::default(),
     };
-    for_each(client, &tables[kind as usize], |key, value| {
+    for_each(client, &tables[kind as usize], interrupt, |key, value| {
         // Rows come in the order of their numbers, which have no gap.
         let number = found.rows;
         found.rows += 1;
@@ -76,16 +78,17 @@ pub async fn conditions<C: Client>(
     bench: &Tpcb,
     tables: &[C::Table],
     client: &C,
+    interrupt: &Interrupt,
 ) -> Result<Vec<Condition>, Failure> {
-    let branches = balances(bench, Kind::Branch, tables, client).await?;
-    let tellers = balances(bench, Kind::Teller, tables, client).await?;
-    let accounts = balances(bench, Kind::Account, tables, client).await?;
+    let branches = balances(bench, Kind::Branch, tables, client, interrupt).await?;
+    let tellers = balances(bench, Kind::Teller, tables, client, interrupt).await?;
+    let accounts = balances(bench, Kind::Account, tables, client, interrupt).await?;
 
     let mut by_branch = vec![0i64; bench.scale as usize];
     let mut by_teller = vec![0i64; (bench.scale * TELLERS) as usize];
     let (mut sum, mut fingerprint) = (0i64, 0u64);
     let mut entries = First::default();
-    for_each(client, &tables[super::HISTORY], |key, value| {
+    for_each(client, &tables[super::HISTORY], interrupt, |key, value| {
         let fits = |input: &Input| {
             input.teller < bench.scale * TELLERS
                 && input.branch == input.teller / TELLERS
