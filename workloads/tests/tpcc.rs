@@ -483,6 +483,29 @@ fn a_missing_or_wrong_row_ends_the_run_with_a_sentence() {
 }
 
 #[test]
+fn a_row_of_a_wrong_layout_ends_the_run_at_once_and_with_a_sentence() {
+    for (table, mix) in [
+        ("tpcc-warehouse", "payment"),
+        ("tpcc-item", "new-order"),
+        ("tpcc-stock", "stock-level"),
+        ("tpcc-customer", "order-status"),
+        ("tpcc-order-line", "delivery"),
+    ] {
+        let folder = folder();
+        let store = loaded(folder.path());
+        let map = store.shared.trees.lock().unwrap()[table].clone();
+        map.write().unwrap().values_mut().for_each(|row| row.truncate(1));
+        let start = Instant::now();
+        let arguments = format!("{ONE} --threads 2 --duration 60s --mix {mix}");
+        let (end, result) = run(&arguments, folder.path());
+        let Err(Exit::Failed(sentence)) = end else { panic!("{table}: {end:?}") };
+        assert!(sentence.starts_with("a worker stopped in the middle of an operation: "));
+        assert_eq!(result["error"], sentence);
+        assert!(start.elapsed() < Duration::from_secs(30), "the other workers went on");
+    }
+}
+
+#[test]
 fn bad_input_is_refused_with_a_sentence() {
     let folder = folder();
     let refused = |arguments: &str, parts: &[&str]| {

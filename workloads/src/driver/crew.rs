@@ -3,6 +3,7 @@
 //! With no tasks every thread runs the job once with a blocking client. With tasks every thread has
 //! an asynchronous runtime and runs the job once in each task. The job is the same code.
 
+use std::any::Any;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Barrier;
@@ -10,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::control::Control;
+use super::control::{Control, Phase};
 use super::failure::Failure;
 use super::store::{Client, Store};
 use crate::machine;
@@ -60,7 +61,7 @@ pub trait Job<C: Client>: Sync {
 
 /// Runs `job` with every worker of `crew`, and `supervise` on the calling thread once all of them
 /// have their clients. Returns what `supervise` returned, when the last worker is done. The first
-/// failure of a worker is in `control`.
+/// failure of a worker is in `control`; a panic, such as of a row that is not what it should be, is one.
 pub fn run<S, J, T>(
     store: &S,
     crew: Crew,
@@ -74,9 +75,9 @@ where
 {
     let ready = Barrier::new(crew.threads + 1);
     std::thread::scope(|scope| {
-        for thread in 0..crew.threads {
+        let work = |thread: usize| {
             let ready = &ready;
-            scope.spawn(move || {
+            move || {
                 let _done = Done(control);
                 if crew.pinned
                     && let Err(error) = machine::pin_thread(thread)
@@ -90,18 +91,35 @@ where
                 if let Err(failure) = done {
                     control.fail(failure);
                 }
-            });
-        }
+            }
+        };
+        let workers: Vec<_> = (0..crew.threads).map(|thread| scope.spawn(work(thread))).collect();
         ready.wait();
-        supervise()
+        let supervised = supervise();
+        for worker in workers {
+            if let Err(panic) = worker.join() {
+                control.fail(Failure::Panicked(words(&*panic)));
+            }
+        }
+        supervised
     })
 }
 
-/// Reports the end of a thread, also of one that panics: the supervisor must not wait for it.
+/// What a panic says.
+fn words(panic: &(dyn Any + Send)) -> String {
+    let words = panic.downcast_ref::<String>().map(String::as_str);
+    words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked").to_owned()
+}
+
+/// Reports the end of a thread, also of one that panics: the supervisor must not wait for it, and the others
+/// have nothing left to do.
 struct Done<'a>(&'a Control);
 
 impl Drop for Done<'_> {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.enter(Phase::Stop);
+        }
         self.0.thread_done();
     }
 }

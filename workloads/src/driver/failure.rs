@@ -11,6 +11,8 @@ pub enum Failure {
     Wrong(String),
     /// The store returned an error.
     Store(StoreError),
+    /// A worker panicked, with these words.
+    Panicked(String),
     /// The user interrupted it.
     Interrupted,
     /// A worker thread could not be pinned to a core.
@@ -29,6 +31,9 @@ impl fmt::Display for Failure {
         match self {
             Failure::Wrong(sentence) => formatter.write_str(sentence),
             Failure::Store(error) => write!(formatter, "{error}"),
+            Failure::Panicked(words) => {
+                write!(formatter, "a worker stopped in the middle of an operation: {words}")
+            }
             Failure::Interrupted => formatter.write_str("interrupted"),
             Failure::Pin(error) => {
                 write!(formatter, "a worker thread could not be pinned to a core: {error}")
@@ -40,7 +45,7 @@ impl fmt::Display for Failure {
 impl std::error::Error for Failure {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Failure::Wrong(_) | Failure::Interrupted => None,
+            Failure::Wrong(_) | Failure::Panicked(_) | Failure::Interrupted => None,
             Failure::Store(error) => error.source(),
             Failure::Pin(error) => Some(error),
         }

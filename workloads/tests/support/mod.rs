@@ -10,7 +10,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task::{Context, Poll, Waker};
 
 use wattle_workloads::driver::store::{
@@ -168,7 +168,8 @@ impl MapTxn<'_> {
 impl Drop for MapTxn<'_> {
     fn drop(&mut self) {
         for (table, key, before) in self.undo.drain(..).rev() {
-            let mut map = table.write().unwrap();
+            // A worker that panics takes its changes back, too.
+            let mut map = table.write().unwrap_or_else(PoisonError::into_inner);
             match before {
                 Some(before) => map.insert(key, before),
                 None => map.remove(&key),
