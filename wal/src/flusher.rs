@@ -26,7 +26,8 @@ const MAX_SPARES: usize = 64;
 const MAX_SPARE_BYTES: usize = BUFFER_BYTES;
 
 /// A flush for which the rest of the segment seems too small begins the next one, because to begin here and
-/// go on there takes two syncs; but not if the rest is more than this part of a segment.
+/// go on there takes two syncs; but not if the rest is more than this part of a segment, nor if the next
+/// one is not made yet: of a full log the rest is all there is.
 const LARGEST_REST: u64 = 8;
 /// So much of its payload a block mostly lacks at most: what does not fit may be the image of a page.
 const UNUSED: usize = PAGE_SIZE + SECTOR;
@@ -170,7 +171,9 @@ impl Flusher {
         let rest = bytes - current.at;
         let payload: usize = taken.iter().map(|(_, records)| CHUNK_HEADER + records.len()).sum();
         let (full, last) = (payload / (MAX_PAYLOAD - UNUSED), payload % (MAX_PAYLOAD - UNUSED));
-        rest <= bytes / LARGEST_REST && (full * MAX_BLOCK + block::block_bytes(last)) as u64 > rest
+        rest <= bytes / LARGEST_REST
+            && (full * MAX_BLOCK + block::block_bytes(last)) as u64 > rest
+            && self.shared.segments.is_ready()
     }
 
     /// Where in the segment the open block lies.

@@ -136,6 +136,11 @@ impl Segments {
         }
     }
 
+    /// Whether the next segment is made; it stays so until the flusher takes it.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.state.lock().ready.is_some()
+    }
+
     /// So much of the current segment is in use.
     pub(crate) fn used(&self, bytes: u64) {
         self.used.store(bytes, Ordering::Relaxed);

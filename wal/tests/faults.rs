@@ -15,7 +15,7 @@ use wattle_buffer::{
     Error, LogBarrier,
     io::{Fault, FaultPlan, LogStorage, Op, SimStorage, Unit},
 };
-use wattle_wal::{Log, LogReader, LogStart, Urgency};
+use wattle_wal::{Log, LogOptions, LogReader, LogStart, Urgency};
 
 fn device(plan: FaultPlan) -> (Arc<SimStorage>, Arc<dyn LogStorage>) {
     let device = Arc::new(SimStorage::new(plan));
@@ -145,6 +145,8 @@ fn a_full_device_refuses_new_changes_until_there_is_room() {
     // Three segments are full, and one of them must stay: the log is as full as it was, but goes on.
     until("durable", || log.durable_epoch() >= last);
     log.truncate(last + 1);
+    // The thread that makes segments may not have seen yet that there is no room for the next one.
+    until("the old ones are given up", || log.stats().segments == 1);
     until("room", || appender.check_room().is_ok());
     let first = storage.segments().expect("segments")[0].0;
     append(&appender, id + 1, 100);
@@ -167,6 +169,30 @@ fn closing_a_full_log_does_not_wait_for_ever() {
     assert!(matches!(error, Error::Poisoned(_)), "{error:?}");
     let (flushes, _) = read(&storage, 1).expect("a good log");
     assert!(flushes.is_empty(), "a flush is whole or not there");
+}
+
+#[test]
+fn a_full_log_takes_what_fits_into_the_rest_of_its_segment() {
+    let options = LogOptions { segment_bytes: 1 << 20, ..LogOptions::default() };
+    let (_, storage) = device(FaultPlan::new(1).log_limit(options.segment_bytes));
+    let log = Log::start(storage.clone(), options, store(), Box::new(|| 0)).expect("a log");
+    let appender = log.appender();
+    let rest = 31 * 4096;
+    let mut id = 0;
+    while log.bytes_written() + rest < options.segment_bytes {
+        id += 1;
+        append(&appender, id, 3000);
+        log.flush_now().expect("there is room");
+    }
+    until("full", || log.is_full());
+    // Two blocks of 15 and 14 pages. If the records were larger, they could need three.
+    for _ in 0..106 {
+        id += 1;
+        append(&appender, id, 1000);
+    }
+    log.close().expect("all of it fits");
+    let (flushes, _) = read(&storage, 1).expect("a good log");
+    assert_eq!(records(&flushes).len() as u64, id);
 }
 
 #[test]
