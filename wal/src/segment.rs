@@ -286,12 +286,18 @@ pub(crate) fn run(shared: &Shared) {
                 segments.changed.notify_all();
             }
             Err(error) => {
-                if state.error.is_none() {
+                let news = state.error.is_none();
+                if news {
                     tracing::warn!(%error, segment = number, "the log is full");
                 }
                 state.error = Some(Arc::new(error));
                 shared.set_status(status::FULL);
                 segments.changed.notify_all();
+                if news {
+                    parking_lot::MutexGuard::unlocked(&mut state, || shared.waits.full());
+                    // What was said meanwhile was not heard.
+                    continue;
+                }
                 // 3. A truncation wakes it earlier.
                 segments.changed.wait_for(&mut state, RETRY);
             }

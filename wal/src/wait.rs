@@ -81,6 +81,13 @@ impl Waits {
         wakers.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
+    /// The log is full, so no flush may come for long: whoever waits for room asks again, and hears that.
+    pub(crate) fn full(&self) {
+        let wakers = std::mem::take(&mut self.state.lock().room);
+        self.changed.notify_all();
+        wakers.into_iter().for_each(|(_, waker)| waker.wake());
+    }
+
     pub(crate) fn publish(&self, cut: &Cut, durable_epoch: &AtomicU64) {
         let mut state = self.state.lock();
         let before = durable_epoch.swap(cut.epoch, Ordering::Release);
@@ -230,13 +237,13 @@ impl Log {
         self.shared().waits.state.lock().taken
     }
 
-    /// Blocks until the next flush has taken the buffers, which it asks for.
+    /// Blocks until the next flush has taken the buffers, which it asks for; or the log is full.
     pub fn wait_flush(&self) -> Result<()> {
         let seen = self.buffers_taken();
         self.request(self.epoch(), Urgency::Now);
         let waits = &self.shared().waits;
         let mut state = waits.state.lock();
-        while state.taken == seen {
+        while state.taken == seen && !self.is_full() {
             state.check()?;
             waits.changed.wait(&mut state);
         }
@@ -248,7 +255,7 @@ impl Log {
     /// for the longest time: `since` is that number when it first found no room.
     pub fn poll_flush(&self, seen: u64, since: u64, waker: &Waker) -> Poll<Result<()>> {
         let mut state = self.shared().waits.state.lock();
-        if state.taken > seen {
+        if state.taken > seen || self.is_full() {
             return Poll::Ready(Ok(()));
         }
         if let Err(error) = state.check() {
@@ -285,7 +292,7 @@ impl Log {
     }
 }
 
-/// Completes when the next flush has taken the buffers.
+/// Completes when the next flush has taken the buffers, or the log is full.
 pub struct NextFlush {
     log: Arc<Log>,
     seen: u64,

@@ -196,6 +196,40 @@ fn a_full_log_takes_what_fits_into_the_rest_of_its_segment() {
 }
 
 #[test]
+fn who_waits_for_room_in_a_buffer_hears_that_the_log_is_full() {
+    // That takes a while to find out.
+    let late = Fault::Latency(Duration::from_millis(500));
+    let plan = FaultPlan::new(1).log_limit(small().segment_bytes).always(Op::LogCreate, late);
+    let (_, storage) = device(plan);
+    let log = start(&storage, LogStart::default());
+    let appender = log.appender();
+    for id in 0..20 {
+        append(&appender, id, 10_000);
+    }
+    log.request(log.epoch(), Urgency::Now);
+    until("a flush that waits for a segment", || log.buffers_taken() == 1);
+    let mut id = 20;
+    while appender.check_room().expect("nobody knows yet that it is full") {
+        append(&appender, id, 10_000);
+        id += 1;
+    }
+    let (seen, (sender, woken)) = (log.buffers_taken(), mpsc::channel());
+    let waker = Waker::from(Arc::new(Flag(sender.clone())));
+    assert!(log.poll_flush(seen, seen, &waker).is_pending());
+    let waiting = Arc::clone(&log);
+    thread::spawn(move || {
+        assert!(waiting.wait_flush().is_ok());
+        let _ = sender.send(());
+    });
+    for _ in 0..2 {
+        woken.recv_timeout(Duration::from_secs(10)).expect("a thread and a task go on");
+    }
+    assert!(log.poll_flush(seen, seen, &waker).is_ready());
+    assert!(matches!(appender.check_room(), Err(Error::DiskFull { .. })));
+    assert!(matches!(log.close(), Err(Error::Poisoned(_))), "not all of it fits");
+}
+
+#[test]
 fn a_log_that_cannot_begin_says_why() {
     let (_, storage) = device(FaultPlan::new(1).log_limit(1000));
     let error = Log::start(storage, small(), store(), Box::new(|| 0)).err();
