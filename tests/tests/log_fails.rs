@@ -1,0 +1,370 @@
+//! The log fails or is full in the middle of whatever is under way: changes in place, large values, splits
+//! and merges, roll-backs to savepoints and whole ones. What is refused has changed nothing, what is taken
+//! back is taken back exactly, and what a crash then leaves is what was committed, with the commits whose
+//! outcome is unknown up to one of them.
+
+use rand::{RngExt, SeedableRng, rngs::SmallRng};
+use std::{
+    collections::BTreeMap,
+    io::ErrorKind,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use wattle::{
+    Durability, Engine, Error, MIN_LOG_BYTES, Options, Session, Ticket, Transaction, Tree,
+    io::{Cut, Fault, FaultPlan, Op, SimStorage, Unit},
+};
+use wattle_tests::harness::{Context, Device, Watchdog, assert_verified, rounds, small_pool};
+
+type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+const RECORDS: u32 = 900;
+
+fn key_of(number: u32) -> Vec<u8> {
+    // Long keys make the tree deep, and many splits and merges.
+    let mut key = format!("{number:06}").into_bytes();
+    key.resize(6 + (number as usize * 37) % 200, b'k');
+    key
+}
+
+fn options() -> Options {
+    small_pool(96).log_bytes(MIN_LOG_BYTES).durability(Durability::Sync)
+}
+
+/// What comes of a step.
+#[derive(PartialEq, Eq)]
+enum Outcome {
+    Done,
+    /// The transaction can only be aborted.
+    Ended,
+}
+
+struct Run<'e> {
+    random: SmallRng,
+    session: &'e Session,
+    tree: &'e Tree,
+    device: &'e SimStorage,
+    /// What is committed, durably for all that is known; and after each later commit.
+    committed: Vec<Map>,
+    tickets: Vec<Ticket>,
+    /// The log takes nothing any more.
+    dead: bool,
+    /// Something is wrong with the device just now.
+    faulty: bool,
+    refused: u64,
+    not_taken_back: u64,
+}
+
+impl Run<'_> {
+    fn below(&mut self, bound: u32) -> u32 {
+        self.random.random_range(0..bound)
+    }
+
+    fn newest(&self) -> &Map {
+        self.committed.last().expect("there is always one")
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        let len = match self.below(40) {
+            0..2 => 2000 + self.below(20_000),
+            2..20 => self.below(300),
+            _ => 30 + self.below(30),
+        };
+        let start: u8 = self.random.random();
+        (0..len).map(|at| start.wrapping_add((at * 7) as u8)).collect()
+    }
+
+    /// An error that a device which fails explains.
+    fn explain(&mut self, error: &Error) {
+        // The log tries only now and then whether there is room again, and does not recover.
+        let says = error.to_string();
+        let late = says.contains("make log segment") || says.contains("injected into log");
+        assert!(self.faulty || late, "{error:?}");
+        match error {
+            Error::Poisoned(_) | Error::CommitUnknown(_) => self.dead = true,
+            Error::DiskFull { .. } | Error::Io { .. } | Error::PoolExhausted { .. } => {}
+            Error::MustAbort(_) => {}
+            error => panic!("{error:?}"),
+        }
+        self.refused += 1;
+    }
+
+    /// One change in a transaction that sees `map`.
+    fn change(&mut self, txn: &mut Transaction<'_>, map: &mut Map) -> Outcome {
+        let number = self.below(RECORDS);
+        let key = key_of(number);
+        let known = map.get(&key).cloned();
+        let tree = self.tree;
+        let (outcome, after) = match self.below(10) {
+            0..5 => {
+                let (at, len) = (self.below(60) as usize, 1 + self.below(50) as usize);
+                let mark = 1 + self.below(255) as u8;
+                let change = move |value: &mut [u8]| {
+                    value.iter_mut().skip(at).take(len).for_each(|byte| *byte ^= mark);
+                };
+                let outcome = txn.modify(tree, &key, change);
+                let after = known.clone().map(|mut value| {
+                    change(&mut value);
+                    value
+                });
+                (outcome, after)
+            }
+            5 => (txn.remove(tree, &key), None),
+            6 => {
+                let value = self.value();
+                let after = known.is_some().then(|| value.clone());
+                (txn.update(tree, &key, &value), after)
+            }
+            _ => {
+                let value = self.value();
+                let outcome = txn.put(tree, &key, &value).map(|()| known.is_some());
+                (outcome, Some(value))
+            }
+        };
+        match outcome {
+            Ok(there) => {
+                assert_eq!(there, known.is_some(), "record {number}");
+                match after {
+                    Some(value) => map.insert(key, value),
+                    None => map.remove(&key),
+                };
+            }
+            Err(error) => {
+                self.explain(&error);
+                match txn.get(tree, &key) {
+                    Ok(found) => assert!(found == known, "record {number}: it was refused"),
+                    Err(Error::MustAbort(_)) => return Outcome::Ended,
+                    Err(error) => self.explain(&error),
+                }
+            }
+        }
+        Outcome::Done
+    }
+
+    /// Many changes side by side, so that pages split and merge.
+    fn range(&mut self, txn: &mut Transaction<'_>, map: &mut Map) -> Outcome {
+        let (from, removes) = (self.below(RECORDS), self.below(2) == 0);
+        for number in from..(from + 20 + self.below(120)).min(RECORDS) {
+            let key = key_of(number);
+            let value = self.value();
+            let outcome = match removes {
+                true => txn.remove(self.tree, &key).map(drop),
+                false => txn.put(self.tree, &key, &value),
+            };
+            match outcome {
+                Ok(()) if removes => drop(map.remove(&key)),
+                Ok(()) => drop(map.insert(key, value)),
+                Err(error) => {
+                    self.explain(&error);
+                    match txn.get(self.tree, &key) {
+                        Ok(found) => assert!(found.as_ref() == map.get(&key), "record {number}"),
+                        Err(Error::MustAbort(_)) => return Outcome::Ended,
+                        Err(error) => self.explain(&error),
+                    }
+                    break;
+                }
+            }
+        }
+        Outcome::Done
+    }
+
+    /// Something goes wrong from now on, or no more.
+    fn break_or_mend(&mut self, seed: u64) {
+        if self.faulty && !self.dead {
+            self.device.heal();
+            self.faulty = false;
+            return;
+        }
+        let plan = FaultPlan::new(seed);
+        let nth = u64::from(1 + self.below(12));
+        let plan = match self.below(12) {
+            0 => plan.nth(Op::LogWrite, nth, Fault::Error(ErrorKind::Other)),
+            1 => plan.nth(Op::LogWrite, nth, Fault::Short(Unit::Sector)),
+            2 => plan.nth(Op::LogSync, nth, Fault::Error(ErrorKind::Other)),
+            3 => plan.nth(Op::LogSync, nth, Fault::Unsettled(ErrorKind::Other)),
+            4 => plan.sometimes(Op::LogCreate, 0.7, Fault::Unsettled(ErrorKind::Other)),
+            5..8 => plan.log_limit(MIN_LOG_BYTES / 4),
+            _ => plan.always(Op::LogCreate, Fault::Error(ErrorKind::StorageFull)),
+        };
+        self.device.set_plan(plan);
+        self.faulty = true;
+    }
+
+    fn transaction(&mut self) {
+        let mut txn = match self.session.begin() {
+            Ok(txn) => txn,
+            Err(error) => return self.explain(&error),
+        };
+        let (mut map, mut savepoints) = (self.newest().clone(), Vec::new());
+        let mut outcome = Outcome::Done;
+        let steps = [3, 20, 150][self.below(3) as usize];
+        for _ in 0..steps {
+            outcome = match self.below(100) {
+                0..4 => {
+                    savepoints.push((txn.savepoint(), map.clone()));
+                    Outcome::Done
+                }
+                4..8 if !savepoints.is_empty() => {
+                    let at = self.below(savepoints.len() as u32) as usize;
+                    savepoints.truncate(at + 1);
+                    match txn.rollback_to(&savepoints[at].0) {
+                        Ok(()) => {
+                            map = savepoints[at].1.clone();
+                            Outcome::Done
+                        }
+                        Err(error) => {
+                            self.explain(&error);
+                            Outcome::Ended
+                        }
+                    }
+                }
+                8..11 => self.range(&mut txn, &mut map),
+                11 => {
+                    let seed = self.random.random();
+                    self.break_or_mend(seed);
+                    Outcome::Done
+                }
+                _ => self.change(&mut txn, &mut map),
+            };
+            if outcome == Outcome::Ended {
+                break;
+            }
+        }
+        if outcome == Outcome::Ended || self.below(3) == 0 {
+            if let Err(error) = txn.abort() {
+                self.explain(&error);
+                self.not_taken_back += 1;
+            }
+            return;
+        }
+        // One that waits for room waits until there is some, which is here; others follow it.
+        match txn.commit_async() {
+            Ok(ticket) => {
+                self.committed.push(map);
+                self.tickets.push(ticket);
+            }
+            Err(error) => {
+                self.explain(&error);
+                self.not_taken_back += u64::from(!matches!(error, Error::DiskFull { .. }));
+            }
+        }
+        if self.below(2) == 0 {
+            self.settle();
+        }
+    }
+
+    /// Waits for all commits.
+    fn settle(&mut self) {
+        if self.faulty && !self.dead && self.below(3) > 0 {
+            self.device.heal();
+            self.faulty = false;
+        } else if self.faulty && !self.dead {
+            return;
+        }
+        for ticket in std::mem::take(&mut self.tickets) {
+            match ticket.wait() {
+                Ok(()) => drop(self.committed.remove(0)),
+                Err(error) => {
+                    self.faulty = true;
+                    self.explain(&error);
+                    assert!(self.dead, "{error:?}");
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn read(session: &Session, tree: &Tree) -> Result<Map, Error> {
+    session.scan(tree)?.collect()
+}
+
+fn run(seed: u64, watchdog: &Watchdog) -> (bool, u64) {
+    let device = Arc::new(SimStorage::new(FaultPlan::new(seed)));
+    let engine = Device::sim(&device).open(options()).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    let mut run = Run {
+        random: SmallRng::seed_from_u64(seed),
+        session: &session,
+        tree: &tree,
+        device: &device,
+        committed: vec![Map::new()],
+        tickets: Vec::new(),
+        dead: false,
+        faulty: false,
+        refused: 0,
+        not_taken_back: 0,
+    };
+    for _ in 0..40 {
+        run.transaction();
+        watchdog.step();
+        if run.dead {
+            break;
+        }
+    }
+    if !run.dead {
+        device.heal();
+        (run.faulty, run.not_taken_back) = (false, 0);
+        // Whatever could not be taken back is taken back now.
+        let since = Instant::now();
+        for number in 0..RECORDS {
+            while let Err(error) = session.modify(&tree, &key_of(number), |_| {}) {
+                let late = since.elapsed() > Duration::from_secs(10);
+                assert!(!late, "seed {seed}: it does not go on: {error:?}");
+                if let Error::Poisoned(_) = error {
+                    run.dead = true;
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+    }
+    if !run.dead {
+        run.settle();
+        let found = read(&session, &tree).expect("scan");
+        assert!(&found == run.newest(), "seed {seed}: records differ");
+    } else if run.not_taken_back == 0 {
+        // What is in memory is right, as far as it is there.
+        match read(&session, &tree) {
+            Ok(found) => {
+                let known = run.committed.contains(&found);
+                assert!(known, "seed {seed}: the log failed, and records differ");
+            }
+            Err(error) => run.explain(&error),
+        }
+    }
+    let (dead, refused) = (run.dead, run.refused);
+    let committed = if dead { run.committed } else { vec![run.newest().clone()] };
+    drop((session, tree));
+    let cut = [Cut::Sectors, Cut::Nothing, Cut::All, Cut::Process, Cut::Prefix][seed as usize % 5];
+    let before = Arc::new(device.crash_as(seed, cut));
+    let closed = engine.close();
+    assert_eq!(closed.is_err(), dead, "seed {seed}: {closed:?}");
+    device.heal();
+    for (device, what) in [(before, "crashed"), (device, "closed")] {
+        let engine: Engine = Device::sim(&device).open(options()).expect("open");
+        let tree = engine.open_tree("tree").expect("open").expect("there");
+        let session = engine.session().expect("session");
+        let found = read(&session, &tree).expect("scan");
+        assert!(committed.contains(&found), "seed {seed}: {what}, {cut:?}: records differ");
+        drop((session, tree));
+        assert_verified(&engine);
+        watchdog.step();
+    }
+    (dead, refused)
+}
+
+#[test]
+fn wherever_the_log_fails_or_is_full_nothing_is_half_done() {
+    let watchdog = Watchdog::start("a log that fails", Duration::from_secs(30));
+    let (mut dead, mut refused) = (0, 0);
+    for seed in 0..12 * rounds() {
+        let context = Context(("seed", seed));
+        let (died, more) = run(seed, &watchdog);
+        dead += u64::from(died);
+        refused += more;
+        drop(context);
+    }
+    assert!(dead > 0 && refused > 0, "{dead} logs failed, {refused} operations were refused");
+}
