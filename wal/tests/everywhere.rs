@@ -311,7 +311,7 @@ fn whenever_the_power_goes_and_however_often_nothing_durable_is_lost() {
         // Nobody relies on a log in which nothing was ever flushed.
         let storage: Arc<dyn LogStorage> = device.clone();
         start(&storage, LogStart::default()).begin_checkpoint().expect("a flush");
-        let camera = Camera::new(device.clone_at_rest(), nothing, seed, 24, 20);
+        let camera = Camera::new(device.clone_at_rest(), nothing, seed, 24, 13);
         let storage: Arc<dyn LogStorage> = camera.clone();
         let (_, begin) = Checker::new(seed).recover(&storage, nothing, &ids, "new").expect("a log");
         use_log(&camera, begin, plan, &mut ids, &mut random, 60);
