@@ -332,11 +332,15 @@ fn an_underfull_leaf_goes_into_the_neighbour_that_has_room_for_it() {
 #[test]
 fn snapshots_that_were_given_up_do_not_miss_records_silently() {
     const RECORDS: u32 = 2000;
+    const FILLERS: u32 = 1500;
     let options = Options::default().io(IoKind::Memory).log(false).version_bytes(1 << 20);
     let engine = Engine::open("m", options).expect("open");
     let [tree, filler] = ["t", "filler"].map(|name| engine.tree(name).expect("tree"));
     let [session, other] = [(); 2].map(|()| engine.session().expect("session"));
     let key = |number: u32| number.to_be_bytes();
+    for number in 0..FILLERS {
+        session.put(&filler, &key(number), &[7; 1500]).expect("put");
+    }
     let empty = engine.stats().used_pages;
     for number in 0..RECORDS {
         session.put(&tree, &key(number), &[7; 100]).expect("put");
@@ -347,9 +351,9 @@ fn snapshots_that_were_given_up_do_not_miss_records_silently() {
     for number in 0..RECORDS {
         assert!(other.remove(&tree, &key(number)).expect("remove"));
     }
-    // More versions than there is room for.
-    for number in 0..4000 {
-        other.put(&filler, &key(number % 40), &[number as u8; 1500]).expect("put");
+    // More versions than there is room for, all of which the snapshots need.
+    for number in 0..FILLERS {
+        other.put(&filler, &key(number), &[8; 1500]).expect("put");
     }
     eventually("the removed records are gone", || engine.stats().used_pages <= empty + 50);
     let is_told = |what: &str, outcome: Result<(), Error>| {
