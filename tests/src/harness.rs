@@ -13,6 +13,7 @@ use std::{
 };
 use wattle::{
     Engine, IoKind, LOG_DIRECTORY, LogStorage, MIN_POOL_BYTES, Options, Result, Storage,
+    Transaction, Tree,
     io::{MemoryLog, MemoryStorage, SimStorage},
 };
 
@@ -184,5 +185,59 @@ impl Watchdog {
 impl Drop for Watchdog {
     fn drop(&mut self) {
         self.done.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A change of one record.
+pub enum Change {
+    /// Flips bits of the value, as far as it goes.
+    Modify {
+        /// The first byte.
+        at: usize,
+        /// How many bytes.
+        len: usize,
+        /// Which bits of each.
+        mark: u8,
+    },
+    /// Removes it.
+    Remove,
+    /// Another value, if there is one.
+    Update(Vec<u8>),
+    /// Another value.
+    Put(Vec<u8>),
+}
+
+impl Change {
+    /// Makes the change in a transaction that knows the record as `known`. Gives whether the record was there,
+    /// or the error; and what it is after a change that was made.
+    pub fn make(
+        self,
+        txn: &mut Transaction<'_>,
+        tree: &Tree,
+        key: &[u8],
+        known: Option<Vec<u8>>,
+    ) -> (Result<bool>, Option<Vec<u8>>) {
+        match self {
+            Change::Modify { at, len, mark } => {
+                let change = move |value: &mut [u8]| {
+                    value.iter_mut().skip(at).take(len).for_each(|byte| *byte ^= mark);
+                };
+                let outcome = txn.modify(tree, key, change);
+                let after = known.map(|mut value| {
+                    change(&mut value);
+                    value
+                });
+                (outcome, after)
+            }
+            Change::Remove => (txn.remove(tree, key), None),
+            Change::Update(value) => {
+                let outcome = txn.update(tree, key, &value);
+                (outcome, known.and(Some(value)))
+            }
+            Change::Put(value) => {
+                let outcome = txn.put(tree, key, &value).map(|()| known.is_some());
+                (outcome, Some(value))
+            }
+        }
     }
 }

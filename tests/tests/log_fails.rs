@@ -14,7 +14,9 @@ use wattle::{
     Durability, Engine, Error, MIN_LOG_BYTES, Options, Session, Ticket, Transaction, Tree,
     io::{Cut, Fault, FaultPlan, Op, SimStorage, Unit},
 };
-use wattle_tests::harness::{Context, Device, Watchdog, assert_verified, rounds, small_pool};
+use wattle_tests::harness::{
+    Change, Context, Device, Watchdog, assert_verified, rounds, small_pool,
+};
 
 type Map = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -94,33 +96,18 @@ impl Run<'_> {
         let number = self.below(RECORDS);
         let key = key_of(number);
         let known = map.get(&key).cloned();
-        let tree = self.tree;
-        let (outcome, after) = match self.below(10) {
-            0..5 => {
-                let (at, len) = (self.below(60) as usize, 1 + self.below(50) as usize);
-                let mark = 1 + self.below(255) as u8;
-                let change = move |value: &mut [u8]| {
-                    value.iter_mut().skip(at).take(len).for_each(|byte| *byte ^= mark);
-                };
-                let outcome = txn.modify(tree, &key, change);
-                let after = known.clone().map(|mut value| {
-                    change(&mut value);
-                    value
-                });
-                (outcome, after)
-            }
-            5 => (txn.remove(tree, &key), None),
-            6 => {
-                let value = self.value();
-                let after = known.is_some().then(|| value.clone());
-                (txn.update(tree, &key, &value), after)
-            }
-            _ => {
-                let value = self.value();
-                let outcome = txn.put(tree, &key, &value).map(|()| known.is_some());
-                (outcome, Some(value))
-            }
+        let change = match self.below(10) {
+            0..5 => Change::Modify {
+                at: self.below(60) as usize,
+                len: 1 + self.below(50) as usize,
+                mark: 1 + self.below(255) as u8,
+            },
+            5 => Change::Remove,
+            6 => Change::Update(self.value()),
+            _ => Change::Put(self.value()),
         };
+        let tree = self.tree;
+        let (outcome, after) = change.make(txn, tree, &key, known.clone());
         match outcome {
             Ok(there) => {
                 assert_eq!(there, known.is_some(), "record {number}");
