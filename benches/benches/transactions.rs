@@ -46,7 +46,7 @@ impl LogStorage for SlowLog {
         &self,
         segment: u64,
         bytes: u64,
-        pace: &mut dyn FnMut(u64) -> u64,
+        pace: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> io::Result<()> {
         self.0.create_beside(segment, bytes, pace)
     }

@@ -460,11 +460,12 @@ impl Pool {
     /// # Errors
     /// [`Error::DiskFull`] when the device has no room.
     pub fn allocate_page(&self) -> Result<PageId> {
-        match self.allocator.allocate(&*self.storage) {
-            Err(Error::DiskFull { .. }) if self.barrier.give_room_back() => {
-                self.allocator.allocate(&*self.storage)
+        loop {
+            match self.allocator.allocate(&*self.storage) {
+                // Others may take that room, and give up more meanwhile.
+                Err(Error::DiskFull { .. }) if self.barrier.give_room_back() => {}
+                other => return other,
             }
-            other => other,
         }
     }
 

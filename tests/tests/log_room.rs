@@ -114,10 +114,43 @@ fn a_log_that_fills_its_device_is_shortened_by_a_checkpoint_before_its_limit() {
     assert_verified(&Device::sim(&device).open(options).expect("open"));
 }
 
+/// What is in the buffers when the log is full goes into the rest of its segment: the checkpoint that gives
+/// room back waits for it.
+#[test]
+fn buffers_that_are_full_when_the_log_is_do_not_keep_it_from_being_shortened() {
+    let watchdog = Watchdog::start("full buffers", Duration::from_secs(20));
+    for bytes in [8 * MIN_LOG_BYTES, 32 * MIN_LOG_BYTES] {
+        let device = Arc::new(SimStorage::new(FaultPlan::new(1).log_limit(bytes / 2)));
+        let options = small_pool(1024).log_bytes(2 * bytes).durability(Durability::None);
+        let engine = Device::sim(&device).open(options.clone()).expect("open");
+        let tree = engine.tree("tree").expect("tree");
+        std::thread::scope(|scope| {
+            for number in 0..3u8 {
+                let (engine, tree, watchdog) = (&engine, &tree, &watchdog);
+                scope.spawn(move || {
+                    let session = engine.session().expect("session");
+                    for turn in 0..(bytes / 1024) as u32 {
+                        let key = [&[number], &(turn % 200).to_be_bytes()[..]].concat();
+                        while let Err(error) = session.put(tree, &key, &[turn as u8; 1500]) {
+                            assert!(matches!(error, Error::DiskFull { .. }), "{error:?}");
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
+                        watchdog.step();
+                    }
+                });
+            }
+        });
+        assert!(engine.stats().checkpoints > 1, "it was never full");
+        drop(tree);
+        engine.close().expect("close");
+        assert_verified(&Device::sim(&device).open(options).expect("open"));
+    }
+}
+
 #[test]
 fn a_store_whose_log_has_no_room_at_all_can_be_closed() {
     let watchdog = Watchdog::start("closing without room", Duration::from_secs(20));
-    for segments in [2, 3] {
+    for segments in [4, 5] {
         let room = segments * (MIN_LOG_BYTES / 16);
         let device = Arc::new(SimStorage::new(FaultPlan::new(1).log_limit(room)));
         let options = small_pool(256).log_bytes(MIN_LOG_BYTES).durability(Durability::None);

@@ -4,6 +4,10 @@
 //! device has no room for another one the log is *full*: new changes are refused while there is
 //! still a segment's rest for those that roll back.
 //!
+//! That rest can be too small for what is in the buffers, and a checkpoint, which gives room back, begins
+//! behind it. So some segments are made ahead of the next one, and kept in *reserve*: the flusher takes one
+//! only while the log is full. How many is for [`Segments::keep_reserve`].
+//!
 //! Nor must it happen at once: zeroes at the full speed of the device make the syncs of commits wait
 //! for milliseconds, and a flush that begins a segment has enough to do. So the next segment is begun when
 //! a part of the current one is in use, and grows with it, twice as fast: it is ready when that one is a
@@ -12,8 +16,9 @@
 //! Making a segment can fail when it is there already, because its directory could not be synced. It must
 //! not be used, a power cut might take it; so it is removed before it is made again.
 //!
-//! Invariants: at most one segment is ready beside the current one; the list holds exactly the
-//! segments whose head is durable, ascending; the last of them is never removed.
+//! Invariants: the segments that are ready follow upon the current one without gaps; unless the log is full,
+//! the flusher leaves the reserve; the list holds exactly the segments whose head is durable, ascending;
+//! the last of them is never removed.
 
 use crate::{
     reader,
@@ -21,6 +26,7 @@ use crate::{
 };
 use parking_lot::{Condvar, Mutex};
 use std::{
+    collections::VecDeque,
     io,
     sync::{
         Arc,
@@ -37,6 +43,8 @@ const RETRY: Duration = Duration::from_millis(100);
 const DUE: u64 = 16;
 /// How long making it sleeps between two looks at the current one: least and most.
 const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(16)];
+/// What is missing of the reserve waits for nobody, but lets others have the device after so many bytes.
+const RESERVE_BYTES: u64 = 256 << 10;
 
 /// A segment with a head.
 #[derive(Clone, Copy, Debug)]
@@ -49,8 +57,14 @@ struct Known {
 #[derive(Default)]
 struct State {
     list: Vec<Known>,
-    /// Made and not yet in use.
-    ready: Option<u64>,
+    /// Made and not yet in use, ascending.
+    ready: VecDeque<u64>,
+    /// How many of those the flusher leaves while there is room for more.
+    reserve: usize,
+    /// It has taken one since the log was started.
+    begun: bool,
+    /// A flush is durable since then: what is missing of the reserve can be made.
+    flushed: bool,
     /// In use, and its head not known to be durable.
     taken: Option<u64>,
     /// Number of the next one to make.
@@ -107,16 +121,28 @@ impl Segments {
         unused.into_iter().rev().try_for_each(|number| remove(storage, number))?;
         let action = || format!("make log segment {first} of {bytes} bytes");
         storage.create(first, bytes).map_err(|error| Error::io(action(), error))?;
-        let state = State { list, ready: Some(first), next: first + 1, ..State::default() };
+        let ready = VecDeque::from([first]);
+        let state = State { list, ready, next: first + 1, ..State::default() };
         Ok(Segments { state: Mutex::new(state), changed: Condvar::new(), used: AtomicU64::new(0) })
     }
 
-    /// The flusher takes the segment that is ready, and waits for it if it must.
+    /// So many segments are kept in reserve from now on.
+    pub(crate) fn keep_reserve(&self, segments: usize) {
+        let mut state = self.state.lock();
+        if std::mem::replace(&mut state.reserve, segments) < segments {
+            self.changed.notify_all();
+        }
+    }
+
+    /// The flusher takes the next segment, and waits for it if it must.
     pub(crate) fn take_ready(&self) -> Result<u64, String> {
         let mut state = self.state.lock();
         loop {
-            if let Some(number) = state.ready.take() {
+            if (state.next_is_ready() || state.error.is_some())
+                && let Some(number) = state.ready.pop_front()
+            {
                 (state.taken, state.waited_for, state.due) = (Some(number), false, false);
+                state.begun = true;
                 self.used(0);
                 return Ok(number);
             }
@@ -136,9 +162,9 @@ impl Segments {
         }
     }
 
-    /// Whether the next segment is made; it stays so until the flusher takes it.
+    /// Whether the next segment is made. Unless the reserve grows, it stays so until the flusher takes it.
     pub(crate) fn is_ready(&self) -> bool {
-        self.state.lock().ready.is_some()
+        self.state.lock().next_is_ready()
     }
 
     /// So much of the current segment is in use.
@@ -150,28 +176,41 @@ impl Segments {
     /// is being made.
     pub(crate) fn flushed(&self, used: u64, bytes: u64) -> bool {
         let due = used >= bytes / DUE;
-        if due {
-            self.state.lock().due = true;
+        let mut state = self.state.lock();
+        let first = !std::mem::replace(&mut state.flushed, true);
+        state.due |= due;
+        if due || first {
             self.changed.notify_all();
         }
         due
     }
 
-    /// Sleeps as long as `done` of the `bytes` of the next segment are enough for now; gives how many more it
-    /// can have then.
-    fn pace(&self, done: u64, bytes: u64) -> u64 {
+    /// Sleeps as long as `done` of the `bytes` of the segment that is made are enough for now; gives how many
+    /// more it can have then. None: it is not needed any more.
+    fn pace(&self, done: u64, bytes: u64) -> Option<u64> {
         let mut nap = NAPS[0];
         let mut state = self.state.lock();
-        while !(state.waited_for || state.last_flush || state.ending) {
+        loop {
+            if state.waited_for {
+                return Some(u64::MAX);
+            }
+            if state.last_flush {
+                return None;
+            }
+            if state.ready.len() < state.reserve {
+                if done > 0 {
+                    self.changed.wait_for(&mut state, NAPS[0]);
+                }
+                return Some(RESERVE_BYTES);
+            }
             let used = self.used.load(Ordering::Relaxed);
             let wanted = 2 * used.saturating_sub(bytes / DUE);
             if done < wanted {
-                return wanted - done;
+                return Some(wanted - done);
             }
             self.changed.wait_for(&mut state, nap);
             nap = (nap * 2).min(NAPS[1]);
         }
-        u64::MAX
     }
 
     /// The head of a segment is durable.
@@ -186,7 +225,7 @@ impl Segments {
         let state = self.state.lock();
         let found = state.list.iter().rev().find(|known| known.epoch_before < epoch);
         let first = found.or(state.list.first()).map(|known| known.number);
-        first.or(state.taken).or(state.ready).unwrap_or(state.next)
+        first.or(state.taken).or(state.ready.front().copied()).unwrap_or(state.next)
     }
 
     pub(crate) fn truncate_before(&self, segment: u64) {
@@ -236,6 +275,21 @@ impl State {
         let (first, _) = (self.list.first()?, self.list.get(1)?);
         (first.number < self.keep).then_some(first.number)
     }
+
+    /// Whether the flusher can have a segment although the log is not full: the first one there is, and later
+    /// those beside the reserve.
+    fn next_is_ready(&self) -> bool {
+        self.ready.len() > if self.begun { self.reserve } else { 0 }
+    }
+
+    /// Whether a segment should be made now.
+    fn is_wanted(&self) -> bool {
+        if self.last_flush {
+            return self.waited_for && !self.next_is_ready();
+        }
+        let reserve = self.flushed && self.ready.len() < self.reserve;
+        reserve || (self.due || self.waited_for || self.error.is_some()) && !self.next_is_ready()
+    }
 }
 
 /// Body of the helper thread.
@@ -264,7 +318,7 @@ pub(crate) fn run(shared: &Shared) {
             continue;
         }
         // 2. The next one, unless it is there or too early.
-        if state.ready.is_some() || !(state.due || state.waited_for) {
+        if !state.is_wanted() {
             segments.changed.wait(&mut state);
             continue;
         }
@@ -281,10 +335,16 @@ pub(crate) fn run(shared: &Shared) {
         });
         match made {
             Ok(()) => {
-                (state.ready, state.next, state.error) = (Some(number), number + 1, None);
-                shared.clear_status(status::FULL);
+                state.ready.push_back(number);
+                state.next = number + 1;
+                if state.next_is_ready() {
+                    state.error = None;
+                    shared.clear_status(status::FULL);
+                }
                 segments.changed.notify_all();
             }
+            // It was given up, not needed any more when it was begun.
+            Err(error) if state.last_flush && error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
                 let news = state.error.is_none();
                 if news {
@@ -301,6 +361,17 @@ pub(crate) fn run(shared: &Shared) {
                 // 3. A truncation wakes it earlier.
                 segments.changed.wait_for(&mut state, RETRY);
             }
+        }
+    }
+    // What was made and is not needed; the last one first, as above. A log in which nothing was ever flushed
+    // keeps its first.
+    while state.begun
+        && let Some(number) = state.ready.pop_back()
+    {
+        let removed = parking_lot::MutexGuard::unlocked(&mut state, || remove(storage, number));
+        if let Err(error) = removed {
+            tracing::warn!(%error, "a segment of the log that is not needed stays");
+            break;
         }
     }
     drop(state);

@@ -1,7 +1,7 @@
 //! What appenders, flusher, helper and those who wait share.
 //!
-//! Order of locks: `slots`, the buffer of an appender, `signal`, `stats`; `waits` and the state of
-//! the segments by themselves. Wakers are called with nothing locked.
+//! Order of locks: `slots`, the buffer of an appender, `signal`, `stats`; `waits` by itself, the state of
+//! the segments by itself or under `slots`. Wakers are called with nothing locked.
 //!
 //! Invariants: only the flusher advances the epoch (poisoning does, when it is done for), and
 //! under `signal`; `durable_epoch` is below `epoch`, ascends, and is stored after the mark that
@@ -35,13 +35,18 @@ const BUSY_DELAY: Duration = Duration::from_micros(400);
 const LEAST_COMPANY: usize = 4;
 /// Nor for longer than this, or a sync.
 const COMPANY_DELAY: Duration = Duration::from_micros(200);
-/// Bytes of all buffers together before appenders are told to wait, as far as
-/// [`MIN_BUFFER`] and [`MAX_BUFFER`] for each allow it.
+/// Bytes of all buffers together before appenders are told to wait, or a quarter of a segment if that is less;
+/// as far as [`MIN_BUFFER`] and [`MAX_BUFFER`] for each allow it.
 pub const BUFFER_BYTES: usize = 4 << 20;
-/// Least soft limit of one buffer.
+/// Least soft limit of one buffer, or a sixteenth of a segment if that is less.
 pub const MIN_BUFFER: usize = 32 << 10;
-/// Largest soft limit of one buffer, unless a quarter of a segment is more.
-pub const MAX_BUFFER: usize = 512 << 10;
+/// Largest soft limit of one buffer.
+pub const MAX_BUFFER: usize = 2 << 20;
+/// An operation that begins just below the soft limit mostly takes no more than this: a split with the images
+/// of its pages.
+const OVERSHOOT: usize = 16 << 10;
+/// Most segments that are kept in reserve.
+const MAX_RESERVE: usize = 8;
 /// A buffer with so much in it, or half of what it may have, asks for a flush.
 pub(crate) const FULL_ENOUGH: usize = 256 << 10;
 
@@ -174,11 +179,17 @@ impl Shared {
         self.soft_limit.load(Ordering::Relaxed)
     }
 
+    /// Sets what depends on the number of appenders; the lock of `slots` is held.
     fn limit_for(&self, appenders: usize) {
         // While a sync takes milliseconds a thread appends more than a megabyte.
-        let most = (self.options.segment_bytes as usize / 4).clamp(MAX_BUFFER, BUFFER_BYTES / 2);
-        let limit = (BUFFER_BYTES / appenders.max(1)).clamp(MIN_BUFFER, most);
+        let (appenders, segment) = (appenders.max(1), self.options.segment_bytes as usize);
+        let all = BUFFER_BYTES.min(segment / 4);
+        let limit = (all / appenders).clamp(MIN_BUFFER.min(segment / 16), MAX_BUFFER);
         self.soft_limit.store(limit, Ordering::Relaxed);
+        // When the log is found full, a flush may be under way, and the buffers full again; and a checkpoint
+        // begins behind both.
+        let reserve = (2 * appenders * (limit + OVERSHOOT)).div_ceil(segment);
+        self.segments.keep_reserve(reserve.min(MAX_RESERVE));
     }
 
     pub(crate) fn set_status(&self, bit: u32) {
@@ -362,6 +373,7 @@ impl Shared {
         taken: &mut Vec<(u32, Vec<u8>)>,
     ) {
         let mut slots = self.slots.lock();
+        let before = slots.len();
         let (mut bytes, mut commits, mut images) = (0, 0, 0);
         slots.retain(|slot| {
             let closed = slot.closed.load(Ordering::Acquire);
@@ -380,7 +392,9 @@ impl Shared {
             }
             !(closed && empty)
         });
-        self.limit_for(slots.len());
+        if slots.len() != before {
+            self.limit_for(slots.len());
+        }
         drop(slots);
         self.appending.store(taken.len(), Ordering::Relaxed);
         let stats = &mut self.stats.lock().0;

@@ -5,13 +5,19 @@ mod common;
 
 use common::*;
 use proptest::prelude::*;
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 use wattle_buffer::io::{FaultPlan, LogStorage, SimStorage};
 use wattle_wal::{LogReader, LogStart, record};
 
 const RECORDS: u64 = 16;
 
-/// A log of two used segments and a prepared one: a few flushes, one of them across the segments.
+/// A log of two used segments and two prepared ones, as a crash leaves it: a few flushes, one of them across
+/// the segments.
 fn small_log() -> BTreeMap<u64, Vec<u8>> {
     let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
     let storage: Arc<dyn LogStorage> = device.clone();
@@ -23,9 +29,15 @@ fn small_log() -> BTreeMap<u64, Vec<u8>> {
             log.flush_now().expect("a flush");
         }
     }
-    log.close().expect("closed");
-    let numbers = device.segments().expect("segments");
-    assert!(numbers.len() >= 2, "{numbers:?}");
+    let since = Instant::now();
+    let numbers = loop {
+        let numbers = device.segments().expect("segments");
+        if numbers.len() == 4 {
+            break numbers;
+        }
+        assert!(since.elapsed() < Duration::from_secs(10), "{numbers:?}");
+        thread::sleep(Duration::from_millis(1));
+    };
     numbers
         .iter()
         .map(|&(number, _)| (number, device.raw_segment(number).expect("there")))

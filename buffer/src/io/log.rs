@@ -31,12 +31,13 @@ pub trait LogStorage: Send + Sync + 'static {
 
     /// As [`LogStorage::create`], beside others who want the device: where zeroes have to be written,
     /// it is in small pieces, and `pace` is called before each with the bytes written so far. It may
-    /// sleep, and says how many more may be written now.
+    /// sleep, and says how many more may be written now; or that none are wanted any more, and then there is
+    /// no segment, and the error is [`io::ErrorKind::Interrupted`].
     fn create_beside(
         &self,
         segment: u64,
         bytes: u64,
-        pace: &mut dyn FnMut(u64) -> u64,
+        pace: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> io::Result<()> {
         let _ = pace;
         self.create(segment, bytes)

@@ -141,7 +141,7 @@ impl FileLog {
         path: &Path,
         bytes: u64,
         most: usize,
-        pace: &mut dyn FnMut(u64) -> u64,
+        pace: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> io::Result<()> {
         let file = match self.reuse(path, bytes)? {
             Some(file) => file,
@@ -152,7 +152,9 @@ impl FileLog {
         let least = ZERO_BYTES_BESIDE[0] as u64;
         let mut at = 0;
         while at < bytes {
-            let piece = pace(at).max(least) / least * least;
+            let given_up =
+                || io::Error::new(io::ErrorKind::Interrupted, "the segment is not needed");
+            let piece = pace(at).ok_or_else(given_up)?.max(least) / least * least;
             let piece = piece.min(bytes - at).min(zeroes.len() as u64) as usize;
             file.write_all_at(&zeroes[..piece], at)?;
             at += piece as u64;
@@ -166,7 +168,7 @@ impl FileLog {
         segment: u64,
         bytes: u64,
         most: usize,
-        pace: &mut dyn FnMut(u64) -> u64,
+        pace: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> io::Result<()> {
         assert_whole_pages(0, bytes as usize);
         let path = self.path(segment);
@@ -207,14 +209,14 @@ impl LogStorage for FileLog {
     }
 
     fn create(&self, segment: u64, bytes: u64) -> io::Result<()> {
-        self.make(segment, bytes, ZERO_BYTES, &mut |_| u64::MAX)
+        self.make(segment, bytes, ZERO_BYTES, &mut |_| Some(u64::MAX))
     }
 
     fn create_beside(
         &self,
         segment: u64,
         bytes: u64,
-        pace: &mut dyn FnMut(u64) -> u64,
+        pace: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> io::Result<()> {
         self.make(segment, bytes, ZERO_BYTES_BESIDE[1], pace)
     }
