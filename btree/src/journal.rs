@@ -47,9 +47,10 @@ impl Journal {
     /// broken. `forced`: a rollback, which goes on in what is left of a full log.
     #[inline(always)]
     pub fn check_room(&self, forced: bool) -> Step<()> {
-        let Journal::On(_, appender) = self else { return Ok(()) };
+        let Journal::On(log, appender) = self else { return Ok(()) };
         match appender.check_room() {
             Ok(true) => Ok(()),
+            Ok(false) if forced && log.is_full() => Ok(()),
             Ok(false) => Err(Stop::Log),
             Err(error @ (Error::Poisoned(_) | Error::Closed)) => Err(Stop::Error(error)),
             // There is no next segment, for whatever reason.

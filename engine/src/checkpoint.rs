@@ -26,8 +26,10 @@
 //! written at once, because many will be evicted meanwhile and need no other write, or changed again and
 //! need none: a page that is changed all the time goes to storage when it is evicted, and only then.
 //! An idle store is checkpointed once after a while, so that it does not keep a log. When the device has
-//! no room for more log before that, a checkpoint that makes room comes at once: changes are refused until
-//! then. Nor does a checkpoint that somebody waits for take its time.
+//! no room for more log before that, a checkpoint that makes room comes at once: changes wait for it, and are
+//! refused when it has not come after the stall timeout, or could not make room. From then on the log has
+//! what there was room for as its limit, and a quarter more after each checkpoint for which there was enough.
+//! Nor does a checkpoint that somebody waits for take its time.
 
 use crate::{
     engine::Core,
@@ -251,14 +253,23 @@ fn work(core: &Core) {
     let checkpoints = &core.checkpoints;
     let Some(log) = &core.log else { return };
     let mut last = (0u64, Instant::now());
+    // What the device has room for, as far as that is known.
+    let mut limit = checkpoints.limit;
     while !checkpoints.sleep(LOOK) {
         let bytes = log.bytes_written();
         let grown = bytes - last.0;
-        let due = grown >= checkpoints.limit / 2;
+        let due = grown >= limit / 2;
         let idle = grown > 0 && last.1.elapsed() > INTERVAL;
         let full = log.is_full() && core.checkpoint_shortens(log);
+        if log.is_stuck() && !full {
+            log.refuse_changes();
+        }
         if (due || idle || full) && core.failure().is_none() {
-            let pace = Pace { time: last.1.elapsed().min(LONGEST), bytes: checkpoints.limit / 2 };
+            let pace = Pace { time: last.1.elapsed().min(LONGEST), bytes: limit / 2 };
+            limit = match full {
+                true => log.bytes_kept().min(limit),
+                false => limit.saturating_add(limit / 4).min(checkpoints.limit),
+            };
             last = (bytes, Instant::now());
             if let Err(error) = core.checkpoint((!full).then_some(pace), 0) {
                 if checkpoints.is_stopping() {
@@ -266,7 +277,7 @@ fn work(core: &Core) {
                 }
                 tracing::error!(%error, "a checkpoint failed; the log is kept");
                 // Again before long, but not in a loop.
-                last.0 = bytes.saturating_sub(checkpoints.limit / 2);
+                last.0 = bytes.saturating_sub(limit / 2);
                 if checkpoints.sleep(Duration::from_secs(1)) {
                     return;
                 }
@@ -409,7 +420,7 @@ impl Core {
                 return Err(Error::Closed);
             }
             self.pool.allocator().settle(log.durable_epoch());
-            // Changes are refused until it has ended, or somebody waits for that.
+            // Changes wait until it has ended, or somebody else does.
             let hurry = log.is_full() || checkpoints.waiting.load(Ordering::Relaxed) > 0;
             let wait = pace.wait(pages, begun.elapsed(), log.bytes_written() - bytes);
             if hurry || wait < Duration::from_millis(1) {

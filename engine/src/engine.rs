@@ -684,6 +684,8 @@ fn start_log(
         segment_bytes: options.segment_bytes(),
         // Images of whole pages are for devices that may tear one.
         page_images: !options.atomic_pages,
+        // A checkpoint can give room back.
+        patience: options.stall_timeout,
         ..LogOptions::default()
     };
     let clock = clock.clone();

@@ -96,7 +96,9 @@ impl Options {
 
     /// How long an operation waits for frames before it fails with [`crate::Error::PoolExhausted`],
     /// when none comes free or when pages cannot be written. Where frames come free, but others
-    /// take them, it waits four times as long for its turn. Default 10 s.
+    /// take them, it waits four times as long for its turn. And how long a change waits for the room that
+    /// a checkpoint gives back, when the device has none, before it fails with
+    /// [`crate::Error::DiskFull`]. Default 10 s.
     pub fn stall_timeout(mut self, limit: Duration) -> Self {
         self.stall_timeout = limit;
         self
@@ -123,7 +125,9 @@ impl Options {
 
     /// Bytes of log that the engine aims to stay below by checkpoints, and so about what recovery
     /// has to read: at least [`crate::MIN_LOG_BYTES`], default [`default_log_bytes`]. A transaction that
-    /// stays open keeps the log from its first change on beyond that.
+    /// stays open keeps the log from its first change on beyond that. Where the device has less room, the
+    /// engine stays below what there is; two segments, each a sixteenth of the limit and at most 16 MiB,
+    /// are made ahead.
     pub fn log_bytes(mut self, bytes: u64) -> Self {
         self.log_bytes = Some(bytes);
         self

@@ -122,11 +122,12 @@ impl Appender {
     /// flush take the buffers first ([`crate::Log::wait_flush`], [`crate::Log::poll_flush`]). Asked
     /// before any latch is taken; rolling back does not ask.
     ///
-    /// Fails when the log was poisoned or closed, or has no room on the device for new changes.
+    /// Fails when the log was poisoned or closed, or has no room on the device for new changes, and they have
+    /// waited for it as long as they should ([`crate::LogOptions::patience`]).
     #[inline]
     pub fn check_room(&self) -> Result<bool> {
-        if self.shared.status.load(Ordering::Relaxed) != 0 {
-            self.shared.check_status()?;
+        if self.shared.status.load(Ordering::Relaxed) != 0 && !self.shared.check_status()? {
+            return Ok(false);
         }
         Ok(self.slot.filled.load(Ordering::Relaxed) < self.shared.soft_limit())
     }

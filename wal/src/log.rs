@@ -5,7 +5,7 @@ use crate::{
     append::{Appender, epoch_of},
     flusher::Flusher,
     segment::{self, Segments},
-    shared::{Clock, Shared, status},
+    shared::{Clock, Shared},
     stats::LogStats,
 };
 use parking_lot::Mutex;
@@ -32,6 +32,9 @@ pub struct LogOptions {
     /// Pages are logged in full at their first change after a checkpoint
     /// ([`crate::Section::needs_image`]), against devices that may tear them. Default true.
     pub page_images: bool,
+    /// How long changes wait for room, while the device has none for another segment, before they are
+    /// refused. Default: not at all.
+    pub patience: Duration,
 }
 
 impl Default for LogOptions {
@@ -40,6 +43,7 @@ impl Default for LogOptions {
             segment_bytes: 16 << 20,
             group_delay: Duration::from_millis(1),
             page_images: true,
+            patience: Duration::ZERO,
         }
     }
 }
@@ -203,15 +207,30 @@ impl Log {
         self.shared.segments.truncate_before(segment);
     }
 
-    /// Whether there is no room on the device for another segment just now, so that new changes are
+    /// Whether there is no room on the device for another segment just now, so that new changes wait or are
     /// refused ([`Appender::check_room`]).
     pub fn is_full(&self) -> bool {
-        self.shared.status.load(Ordering::Relaxed) & status::FULL != 0
+        self.shared.is_full()
+    }
+
+    /// Whether the log is full, and was found so after all segments were given up that it was told to.
+    pub fn is_stuck(&self) -> bool {
+        self.shared.segments.is_stuck()
+    }
+
+    /// Refuses changes while the log is full, whatever the patience: for who knows that there will be no room.
+    pub fn refuse_changes(&self) {
+        self.shared.refuse_changes();
     }
 
     /// The oldest segment that is kept; 0 before the first flush.
     pub fn oldest_segment(&self) -> u64 {
         self.shared.segments.oldest()
+    }
+
+    /// Bytes of all segments that are kept.
+    pub fn bytes_kept(&self) -> u64 {
+        self.shared.segments.count() * self.shared.options.segment_bytes
     }
 
     /// What the log has done so far.
@@ -240,10 +259,11 @@ impl Log {
         &self.shared
     }
 
-    /// From now on a flush that finds no room fails, and the log with it, instead of waiting for room:
+    /// From now on a flush that finds no room fails, and the log with it, and changes are refused, instead of
+    /// waiting for room:
     /// for whoever is about to wait for others that may wait for that flush, and to close the log.
     pub fn stop_waiting(&self) {
-        self.shared.segments.no_more_waiting();
+        self.shared.stop_waiting();
     }
 
     /// Flushes everything and ends the threads. Fails if the log was poisoned before, or is by

@@ -1,8 +1,8 @@
 //! Segments: the next one is made ahead by a helper thread, old ones are given up by it.
 //!
 //! Making a segment means writing all of it, so it must not happen while commits wait. When the
-//! device has no room for another one the log is *full*: new changes are refused while there is
-//! still a segment's rest for those that roll back.
+//! device has no room for another one the log is *full*: new changes wait, and are refused after a while,
+//! when there is still a segment's rest for those that roll back.
 //!
 //! That rest can be too small for what is in the buffers, and a checkpoint, which gives room back, begins
 //! behind it. So some segments are made ahead of the next one, and kept in *reserve*: the flusher takes one
@@ -32,7 +32,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 use wattle_buffer::{Error, Result, io::LogStorage};
 
@@ -73,8 +73,10 @@ struct State {
     keep: u64,
     /// It is time to make it.
     due: bool,
-    /// Why no segment can be made just now.
-    error: Option<Arc<io::Error>>,
+    /// Why no segment can be made just now, and since when.
+    error: Option<(Arc<io::Error>, Instant)>,
+    /// None was given up since that was found.
+    stuck: bool,
     /// The flusher waits for the segment that is being made.
     waited_for: bool,
     /// The log is being closed: nobody waits for room.
@@ -151,7 +153,7 @@ impl Segments {
             }
             if state.last_flush
                 && state.doomed().is_none()
-                && let Some(error) = &state.error
+                && let Some((error, _)) = &state.error
             {
                 return Err(format!("there was no room for log segment {}: {error}", state.next));
             }
@@ -191,7 +193,7 @@ impl Segments {
         let mut nap = NAPS[0];
         let mut state = self.state.lock();
         loop {
-            if state.waited_for {
+            if state.waited_for || state.error.is_some() {
                 return Some(u64::MAX);
             }
             if state.last_flush {
@@ -231,6 +233,7 @@ impl Segments {
     pub(crate) fn truncate_before(&self, segment: u64) {
         let mut state = self.state.lock();
         state.keep = state.keep.max(segment);
+        state.stuck &= state.doomed().is_none();
         self.changed.notify_all();
     }
 
@@ -245,10 +248,26 @@ impl Segments {
     /// Why the log is full, if it is.
     pub(crate) fn error(&self) -> Option<Error> {
         let state = self.state.lock();
-        let error = state.error.as_ref()?;
+        let (error, _) = state.error.as_ref()?;
         let action = format!("make log segment {}", state.next);
         let copy = io::Error::new(error.kind(), error.to_string());
         Some(Error::io(action, copy))
+    }
+
+    /// Whether the log is full although all is given up that may be.
+    pub(crate) fn is_stuck(&self) -> bool {
+        let state = self.state.lock();
+        state.error.is_some() && state.stuck
+    }
+
+    /// Does something unless the log gets room meanwhile; gives whether it did.
+    pub(crate) fn while_full(&self, then: impl FnOnce()) -> bool {
+        let state = self.state.lock();
+        let full = state.error.is_some();
+        if full {
+            then();
+        }
+        full
     }
 
     /// The flush that comes is the last one.
@@ -337,24 +356,30 @@ pub(crate) fn run(shared: &Shared) {
             Ok(()) => {
                 state.ready.push_back(number);
                 state.next = number + 1;
-                if state.next_is_ready() {
-                    state.error = None;
-                    shared.clear_status(status::FULL);
-                }
                 segments.changed.notify_all();
+                if state.next_is_ready() && state.error.take().is_some() {
+                    tracing::info!(segment = number, "the log has room again");
+                    shared.clear_status(status::FULL | status::REFUSED);
+                    parking_lot::MutexGuard::unlocked(&mut state, || shared.waits.room_changed());
+                }
             }
             // It was given up, not needed any more when it was begun.
             Err(error) if state.last_flush && error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
-                let news = state.error.is_none();
-                if news {
+                let since = state.error.as_ref().map(|(_, since)| *since);
+                if since.is_none() {
                     tracing::warn!(%error, segment = number, "the log is full");
                 }
-                state.error = Some(Arc::new(error));
+                let since = since.unwrap_or_else(Instant::now);
+                state.error = Some((Arc::new(error), since));
+                state.stuck = state.doomed().is_none();
                 shared.set_status(status::FULL);
                 segments.changed.notify_all();
-                if news {
-                    parking_lot::MutexGuard::unlocked(&mut state, || shared.waits.full());
+                if shared.status.load(Ordering::Relaxed) & status::REFUSED == 0
+                    && (state.last_flush || since.elapsed() >= shared.options.patience)
+                {
+                    shared.set_status(status::REFUSED);
+                    parking_lot::MutexGuard::unlocked(&mut state, || shared.waits.room_changed());
                     // What was said meanwhile was not heard.
                     continue;
                 }

@@ -53,8 +53,11 @@ pub(crate) const FULL_ENOUGH: usize = 256 << 10;
 /// Bits of the status word, which is 0 as long as everything is well.
 pub(crate) mod status {
     pub const POISONED: u32 = 1;
+    /// There is no room for the next segment: changes wait.
     pub const FULL: u32 = 2;
     pub const CLOSED: u32 = 4;
+    /// Together with `FULL`: they are refused.
+    pub const REFUSED: u32 = 8;
 }
 
 pub(crate) type Clock = Box<dyn Fn() -> u64 + Send + Sync>;
@@ -172,7 +175,20 @@ impl Shared {
         self.set_status(status::CLOSED);
         self.signal.lock().closing = true;
         self.wake.notify_one();
+        self.stop_waiting();
+    }
+
+    /// Nobody waits for room of the device any more.
+    pub(crate) fn stop_waiting(&self) {
         self.segments.no_more_waiting();
+        self.refuse_changes();
+    }
+
+    /// While the log is full, changes are refused.
+    pub(crate) fn refuse_changes(&self) {
+        if self.segments.while_full(|| self.set_status(status::REFUSED)) {
+            self.waits.room_changed();
+        }
     }
 
     pub(crate) fn soft_limit(&self) -> usize {
@@ -200,16 +216,36 @@ impl Shared {
         self.status.fetch_and(!bit, Ordering::Relaxed);
     }
 
-    /// What a status that is not 0 means to new changes.
+    /// What a status that is not 0 means to new changes: whether there is room, as far as it is concerned.
     #[cold]
-    pub(crate) fn check_status(&self) -> Result<()> {
+    pub(crate) fn check_status(&self) -> Result<bool> {
         if let Some(why) = self.waits.poisoned() {
             return Err(Error::Poisoned(why));
         }
-        if self.status.load(Ordering::Relaxed) & status::CLOSED != 0 {
+        let status = self.status.load(Ordering::Relaxed);
+        if status & status::CLOSED != 0 {
             return Err(Error::Closed);
         }
-        self.segments.error().map_or(Ok(()), Err)
+        if status & status::REFUSED != 0
+            && let Some(error) = self.segments.error()
+        {
+            return Err(error);
+        }
+        Ok(status & status::FULL == 0)
+    }
+
+    /// Whether there is no room for the next segment.
+    pub(crate) fn is_full(&self) -> bool {
+        self.status.load(Ordering::Relaxed) & status::FULL != 0
+    }
+
+    /// Whether whoever waits for room need not wait: a flush has taken the buffers and the log is not full, or
+    /// it is and changes are refused.
+    pub(crate) fn goes_on(&self, taken: bool) -> bool {
+        match self.status.load(Ordering::Relaxed) & (status::FULL | status::REFUSED) {
+            0 => taken,
+            full => full & status::REFUSED != 0,
+        }
     }
 
     pub(crate) fn request(&self, epoch: u64, urgency: Urgency) {

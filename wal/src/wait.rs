@@ -81,8 +81,8 @@ impl Waits {
         wakers.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
-    /// The log is full, so no flush may come for long: whoever waits for room asks again, and hears that.
-    pub(crate) fn full(&self) {
+    /// The log is full, and changes are refused; or is not full any more: whoever waits for room asks again.
+    pub(crate) fn room_changed(&self) {
         let wakers = std::mem::take(&mut self.state.lock().room);
         self.changed.notify_all();
         wakers.into_iter().for_each(|(_, waker)| waker.wake());
@@ -237,13 +237,14 @@ impl Log {
         self.shared().waits.state.lock().taken
     }
 
-    /// Blocks until the next flush has taken the buffers, which it asks for; or the log is full.
+    /// Blocks until the next flush has taken the buffers, which it asks for, and while the log is full; or
+    /// changes are refused.
     pub fn wait_flush(&self) -> Result<()> {
         let seen = self.buffers_taken();
         self.request(self.epoch(), Urgency::Now);
         let waits = &self.shared().waits;
         let mut state = waits.state.lock();
-        while state.taken == seen && !self.is_full() {
+        while !self.shared().goes_on(state.taken != seen) {
             state.check()?;
             waits.changed.wait(&mut state);
         }
@@ -251,11 +252,11 @@ impl Log {
     }
 
     /// The same for a task: ready when the buffers were taken more often than `seen`, which is
-    /// [`Log::buffers_taken`] of before the first call. Of several tasks the one is woken first that waits
+    /// [`Log::buffers_taken`] of before the first call, and the log is not full; or changes are refused. Of several tasks the one is woken first that waits
     /// for the longest time: `since` is that number when it first found no room.
     pub fn poll_flush(&self, seen: u64, since: u64, waker: &Waker) -> Poll<Result<()>> {
         let mut state = self.shared().waits.state.lock();
-        if state.taken > seen || self.is_full() {
+        if self.shared().goes_on(state.taken > seen) {
             return Poll::Ready(Ok(()));
         }
         if let Err(error) = state.check() {
@@ -292,7 +293,7 @@ impl Log {
     }
 }
 
-/// Completes when the next flush has taken the buffers, or the log is full.
+/// Completes when the next flush has taken the buffers and the log is not full, or changes are refused.
 pub struct NextFlush {
     log: Arc<Log>,
     seen: u64,

@@ -6,7 +6,11 @@ mod common;
 use common::*;
 use std::{
     io::{self, ErrorKind},
-    sync::{Arc, Mutex, mpsc},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
     task::{Poll, Wake, Waker},
     thread,
     time::{Duration, Instant},
@@ -203,6 +207,94 @@ fn what_the_rest_of_a_full_log_has_no_room_for_goes_into_its_reserve() {
     log.close().expect("closed");
     let (flushes, _) = read(&storage, log.oldest_segment()).expect("a good log");
     assert_eq!(records(&flushes).last().expect("records").id, id);
+}
+
+#[test]
+fn a_full_log_that_nobody_writes_to_takes_the_room_that_comes() {
+    // Whether there is room is found out on the way, at the pace of those who write.
+    let full = Arc::new(AtomicBool::new(false));
+    let no_room = Arc::clone(&full);
+    let make = move |device: &SimStorage, segment: u64, bytes: u64, pace: Pace<'_>| {
+        let mut done = 0;
+        while done < bytes {
+            if no_room.load(Ordering::Relaxed) && done >= bytes / 16 {
+                return Err(ErrorKind::StorageFull.into());
+            }
+            let more = pace(done).ok_or(ErrorKind::Interrupted)?;
+            done += more.clamp(4096, 8192);
+        }
+        device.create(segment, bytes)
+    };
+    let device = SimStorage::new(FaultPlan::new(1));
+    let storage: Arc<dyn LogStorage> = Arc::new(Makes { device, make });
+    let log = start(&storage, LogStart::default());
+    let appender = log.appender();
+    append(&appender, 1, 100);
+    log.flush_now().expect("a flush");
+    until("a reserve", || storage.segments().expect("segments").len() == 2);
+    full.store(true, Ordering::Relaxed);
+    let mut id = 1;
+    while appender.check_room().is_ok() {
+        id += 1;
+        append(&appender, id, 3000);
+        log.flush_now().expect("a flush");
+        thread::sleep(Duration::from_millis(5));
+    }
+    full.store(false, Ordering::Relaxed);
+    until("room", || appender.check_room().is_ok());
+    assert!(!log.is_full() && id < 30, "{id} records");
+    log.close().expect("closed");
+}
+
+#[test]
+fn changes_wait_for_room_until_their_patience_is_over() {
+    for (patience, refused) in [(60_000, false), (60_000, true), (300, true)] {
+        let (_, storage) = device(FaultPlan::new(1).log_limit(4 * small().segment_bytes));
+        let options = LogOptions { patience: Duration::from_millis(patience), ..small() };
+        let log = Log::start(storage, options, store(), Box::new(|| 0)).expect("a log");
+        let appender = log.appender();
+        let (mut id, mut epoch) = (0, 0);
+        while !log.is_full() {
+            id += 1;
+            append(&appender, id, 3000);
+            epoch = log.flush_now().expect("a flush");
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!appender.check_room().expect("nothing is refused yet"));
+        let (sender, woken) = mpsc::channel();
+        let (seen, waker) = (log.buffers_taken(), Waker::from(Arc::new(Flag(sender.clone()))));
+        assert!(log.poll_flush(seen, seen, &waker).is_pending());
+        // A flush is not enough.
+        log.flush_now().expect("a flush");
+        let _ = woken.recv_timeout(Duration::from_millis(50));
+        let seen = seen.min(log.buffers_taken() - 1);
+        assert!(log.poll_flush(seen, seen, &waker).is_pending());
+        let waiting = Arc::clone(&log);
+        thread::spawn(move || {
+            assert!(waiting.wait_flush().is_ok());
+            let _ = sender.send(());
+        });
+        thread::sleep(Duration::from_millis(100));
+        match (refused, patience) {
+            (false, _) => log.truncate(epoch),
+            (true, 300) => {}
+            _ => {
+                until("stuck", || log.is_stuck());
+                log.refuse_changes();
+            }
+        }
+        for _ in 0..2 {
+            woken.recv_timeout(Duration::from_secs(10)).expect("a thread and a task go on");
+        }
+        assert!(log.poll_flush(seen, seen, &waker).is_ready());
+        match appender.check_room() {
+            Ok(room) => assert!(room && !refused),
+            Err(error) => assert!(refused && matches!(error, Error::DiskFull { .. }), "{error:?}"),
+        }
+        log.truncate(epoch);
+        until("room", || matches!(appender.check_room(), Ok(true)));
+        log.close().expect("closed");
+    }
 }
 
 #[test]
@@ -415,27 +507,26 @@ fn a_segment_that_is_gone_although_removing_it_failed_does_not_keep_the_others()
     }
 }
 
-/// A device whose segments are made until it is told to panic.
-struct Panics {
+/// A device whose segments, but for the first, are made in a way of its own.
+struct Makes<F> {
     device: SimStorage,
-    wait: Mutex<mpsc::Receiver<()>>,
+    make: F,
 }
 
-impl LogStorage for Panics {
+type Pace<'a> = &'a mut dyn FnMut(u64) -> Option<u64>;
+
+impl<F> LogStorage for Makes<F>
+where
+    F: Fn(&SimStorage, u64, u64, Pace<'_>) -> io::Result<()> + Send + Sync + 'static,
+{
     fn segments(&self) -> io::Result<Vec<(u64, u64)>> {
         self.device.segments()
     }
     fn create(&self, segment: u64, bytes: u64) -> io::Result<()> {
         self.device.create(segment, bytes)
     }
-    fn create_beside(
-        &self,
-        _: u64,
-        _: u64,
-        _: &mut dyn FnMut(u64) -> Option<u64>,
-    ) -> io::Result<()> {
-        let told = self.wait.lock().expect("no panic yet").recv();
-        panic!("making a segment: {told:?}");
+    fn create_beside(&self, segment: u64, bytes: u64, pace: Pace<'_>) -> io::Result<()> {
+        (self.make)(&self.device, segment, bytes, pace)
     }
     fn remove(&self, segment: u64) -> io::Result<()> {
         LogStorage::remove(&self.device, segment)
@@ -454,8 +545,13 @@ impl LogStorage for Panics {
 #[test]
 fn nothing_is_durable_that_came_after_the_log_failed() {
     let (sender, receiver) = mpsc::channel();
+    let receiver = Mutex::new(receiver);
+    let make = move |_: &SimStorage, _: u64, _: u64, _: Pace<'_>| {
+        let told = receiver.lock().expect("no panic yet").recv();
+        panic!("making a segment: {told:?}");
+    };
     let device = SimStorage::new(FaultPlan::new(1));
-    let storage: Arc<dyn LogStorage> = Arc::new(Panics { device, wait: Mutex::new(receiver) });
+    let storage: Arc<dyn LogStorage> = Arc::new(Makes { device, make });
     let log = start(&storage, LogStart::default());
     let appender = log.appender();
     append(&appender, 1, 100);

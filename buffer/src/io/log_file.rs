@@ -37,8 +37,8 @@ const RING_ENTRIES: u32 = 64;
 /// and at most.
 const ZERO_BYTES: usize = 1 << 20;
 const ZERO_BYTES_BESIDE: [usize; 2] = [64 << 10, 256 << 10];
-/// Segments kept open: the current one, the next one, and those being read.
-const MAX_OPEN: usize = 4;
+/// Segments kept open: the current one, those made ahead, and those being read.
+const MAX_OPEN: usize = 12;
 /// Ending of a file that is no segment, or not yet: its bytes mean nothing.
 const UNFINISHED: &str = "new";
 /// Of the files that no segment needed for a while, one in so many is removed at a time.
