@@ -162,7 +162,7 @@ fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
             tpcc_run::run(&flags, command, &interrupt, &mut std::io::stdout().lock(), open)
         }
         Command::Verify(flags) => maintain::verify(&flags, &interrupt),
-        Command::Stat(flags) => maintain::stat(&flags),
+        Command::Stat(flags) => maintain::stat(&flags, &interrupt),
         Command::Dump(flags) => dump::dump(&flags, &mut std::io::stdout().lock(), &interrupt),
         Command::Load(flags) => dump::load(&flags, &mut std::io::stdin().lock(), &interrupt),
         Command::Probe(flags) => probe::probe(&flags, &interrupt),

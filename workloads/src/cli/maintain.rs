@@ -9,7 +9,7 @@ use wattle::{PAGE_SIZE, Stats, TreeStat, VerifyReport};
 
 use super::bench_run;
 use super::common::{Format, StoreFlags};
-use super::exit::{Exit, failed, not_opened, print};
+use super::exit::{Exit, ended, failed, not_opened, print};
 use super::tpcc_run;
 use crate::adapter::EngineStore;
 use crate::driver::control::Interrupt;
@@ -66,9 +66,10 @@ pub fn verify(flags: &VerifyFlags, interrupt: &Interrupt) -> Result<(), Exit> {
     let style = ProgressStyle::with_template("checking: {human_pos} records, {per_sec}")
         .expect("the template is a constant that indicatif accepts");
     let progress = ProgressBar::no_length().with_style(style);
-    let report = engine.verify(&mut |records| progress.set_position(records));
+    let report =
+        engine.verify_until(interrupt.flag(), &mut |records| progress.set_position(records));
     progress.finish_and_clear();
-    let mut verdict = Verdict::of(report.map_err(failed("checking the store"))?);
+    let mut verdict = Verdict::of(report.map_err(ended("checking the store"))?);
     let store = EngineStore::new(engine, false);
     // A damaged store is not looked into any further.
     if verdict.passed {
@@ -98,12 +99,12 @@ pub fn verify(flags: &VerifyFlags, interrupt: &Interrupt) -> Result<(), Exit> {
 }
 
 /// Shows the sizes of a store.
-pub fn stat(flags: &StatFlags) -> Result<(), Exit> {
+pub fn stat(flags: &StatFlags, interrupt: &Interrupt) -> Result<(), Exit> {
     if flags.log {
         return log(flags);
     }
     let engine = flags.store.open(false)?;
-    let trees = engine.tree_stats().map_err(failed("measuring the trees"))?;
+    let trees = engine.tree_stats_until(interrupt.flag()).map_err(ended("measuring the trees"))?;
     let sizes = Sizes::of(&engine.stats(), &trees);
     let printed = match flags.format {
         Format::Text => print(&sizes.text()),
