@@ -1,6 +1,6 @@
 //! The binary refuses bad input with exit code 2 and one sentence that says what is accepted.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn wattle(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_wattle")).args(arguments).output().unwrap()
@@ -144,8 +144,12 @@ fn results_that_cannot_be_printed_are_told_in_a_sentence() {
 #[test]
 fn loads_that_the_device_has_no_room_for_are_refused_before_they_begin() {
     let folder = tempfile::tempdir().unwrap();
-    let store = folder.path().join("store");
-    let store = store.to_str().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (absent, empty, other) = (path("new/deep/store"), path("empty"), path("other"));
+    std::fs::create_dir(&empty).unwrap();
+    // A store that is there and has no data.
+    let mut load = Command::new(env!("CARGO_BIN_EXE_wattle"));
+    assert!(load.args(["load", &other]).stdin(Stdio::null()).status().unwrap().success());
     for (arguments, parts) in [
         ("tpcb --scale 100000", ["100000 branches take about", "are free at"]),
         ("tatp --subscribers 4294967296", ["4294967296 subscribers take about", "are free at"]),
@@ -155,8 +159,14 @@ fn loads_that_the_device_has_no_room_for_are_refused_before_they_begin() {
         ),
         ("tpcc --warehouses 65534", ["65534 warehouses take about", "are free at"]),
     ] {
-        let words: Vec<_> = arguments.split(' ').chain(["--db", store]).collect();
-        refused(&words, &parts);
+        for store in [&absent, &empty, &other] {
+            let words: Vec<_> = arguments.split(' ').chain(["--db", store]).collect();
+            refused(&words, &parts);
+        }
+        // What was there is there, and nothing else.
+        assert!(!folder.path().join("new").exists(), "{arguments} left a store behind");
+        assert_eq!(folder.path().join("empty").read_dir().unwrap().count(), 0, "{arguments}");
+        assert_eq!(wattle(&["verify", &other]).status.code(), Some(0), "{arguments}");
     }
 }
 

@@ -2,7 +2,7 @@
 //! known before long work, files for the outputs, and the delivery of the result.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use super::common::{Format, IoBackend, OnOff, RunFlags};
@@ -17,6 +17,8 @@ use crate::report::{self, Report};
 pub struct Home {
     /// The directory of the store.
     pub path: PathBuf,
+    /// There is no store yet: no such directory, or nothing in it.
+    is_new: bool,
     temporary: Option<tempfile::TempDir>,
 }
 
@@ -24,13 +26,17 @@ impl Home {
     /// At `db`, or in a new temporary directory.
     pub fn new(db: Option<&Path>) -> Result<Self, Exit> {
         if let Some(path) = db {
-            return Ok(Self { path: path.to_owned(), temporary: None });
+            let is_new = match std::fs::read_dir(path) {
+                Ok(mut entries) => entries.next().is_none(),
+                Err(error) => error.kind() == ErrorKind::NotFound,
+            };
+            return Ok(Self { path: path.to_owned(), is_new, temporary: None });
         }
         let folder = tempfile::Builder::new()
             .prefix("wattle-")
             .tempdir()
             .map_err(failed("creating a temporary directory"))?;
-        Ok(Self { path: folder.path().join("store"), temporary: Some(folder) })
+        Ok(Self { path: folder.path().join("store"), is_new: true, temporary: Some(folder) })
     }
 
     /// The file system that it is on.
@@ -58,8 +64,18 @@ impl Room<'_> {
         data_bytes.saturating_add(data_bytes / 4)
     }
 
-    /// Refuses a load that the device has no room for.
-    pub fn check(&self, home: &Home, run: &RunFlags) -> Result<(), Exit> {
+    /// Refuses a load that the device has no room for before the store is made for it, so that the
+    /// refusal leaves nothing behind.
+    pub fn check_before_opening(&self, home: &Home, run: &RunFlags) -> Result<(), Exit> {
+        if home.is_new { self.check(home, run) } else { Ok(()) }
+    }
+
+    /// The same for a store that was there before, which turned out to have no data.
+    pub fn check_before_loading(&self, home: &Home, run: &RunFlags) -> Result<(), Exit> {
+        if home.is_new { Ok(()) } else { self.check(home, run) }
+    }
+
+    fn check(&self, home: &Home, run: &RunFlags) -> Result<(), Exit> {
         if run.io == IoBackend::Memory {
             return Ok(());
         }
