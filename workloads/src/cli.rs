@@ -112,11 +112,8 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
         Command::Tpcb(flags) => flags.run.check()?,
         Command::Tatp(flags) => flags.run.check()?,
         Command::Probe(flags) => flags.check()?,
-        Command::Verify(_)
-        | Command::Stat(_)
-        | Command::Dump(_)
-        | Command::Load(_)
-        | Command::Simulate(_) => {}
+        Command::Simulate(flags) => flags.check()?,
+        Command::Verify(_) | Command::Stat(_) | Command::Dump(_) | Command::Load(_) => {}
     }
     Ok(Some(command))
 }

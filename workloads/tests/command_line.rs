@@ -103,6 +103,13 @@ fn outputs_over_the_store_or_over_each_other_are_refused() {
     }
     assert!(std::fs::read(path("store/data")).unwrap() == before, "the data file has changed");
     let (one, fresh) = (path("one"), path("fresh"));
+    std::fs::write(path("old"), "old").unwrap();
+    std::fs::hard_link(path("old"), path("same")).unwrap();
+    refused(
+        &["tatp", "--samples", &path("old"), "--record-trace", &path("same")],
+        &["--samples and --record-trace are both", &path("same")],
+    );
+    assert_eq!(std::fs::read_to_string(path("old")).unwrap(), "old");
     refused(
         &["tpcc", "--samples", &one, "--report", &one],
         &["--samples and --report are both", &one, "file of its own"],
@@ -298,6 +305,31 @@ fn simulate_refuses_bad_input_and_says_what_is_accepted() {
     refused(&["simulate", "--trace", &path], &["small.csv", "line 2", "page,R"]);
     let (_folder, path) = small_trace("");
     refused(&["simulate", "--trace", &path], &["small.csv", "no access"]);
+}
+
+#[test]
+fn simulate_does_not_write_its_report_over_a_trace() {
+    let text = "1,R\n2,W\n3,R\n";
+    let (folder, trace) = small_trace(text);
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::os::unix::fs::symlink(&trace, path("symbolic.html")).unwrap();
+    std::os::unix::fs::symlink(folder.path(), path("folder")).unwrap();
+    std::fs::hard_link(&trace, path("hard.html")).unwrap();
+    for report in ["small.csv", "folder/small.csv", "folder/symbolic.html", "hard.html"] {
+        // No other trace is read before.
+        let report = path(report);
+        let words = ["simulate", "--trace", "/no/such/trace.csv", &trace, "--report", &report];
+        refused(&words, &["--trace and --report are both", &report, "file of its own"]);
+        let link = ["simulate", "--trace", &report, "--cache", "1", "--report", &trace];
+        refused(&link, &["--trace and --report are both", &trace]);
+    }
+    assert_eq!(std::fs::read_to_string(&trace).unwrap(), text);
+    let report = path("report.html");
+    let good = ["simulate", "--trace", &trace, "--cache", "1", "--report", &report];
+    // Once more over the old report, and nowhere.
+    for report in [&report, &report, "/dev/null"] {
+        assert_eq!(wattle(&[&good[..6], &[report]].concat()).status.code(), Some(0));
+    }
 }
 
 #[test]
