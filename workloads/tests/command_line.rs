@@ -24,6 +24,7 @@ fn values_that_do_not_parse_are_refused() {
     for (arguments, parts) in [
         ("--pool 12MB", ["--pool", "12MB", "KiB, MiB or GiB"]),
         ("--pool 0", ["--pool", "above 0", "4KiB"]),
+        ("--pool 8000GiB", ["--pool", "8000GiB", "must fit into the"]),
         ("--duration 10", ["--duration", "10", "ms, s or m"]),
         ("--duration 0s", ["--duration", "above 0", "10s"]),
         ("--warmup soon", ["--warmup", "soon", "ms, s or m"]),
@@ -214,6 +215,7 @@ fn missing_and_unknown_subcommands_and_paths_are_refused() {
     );
     refused(&["probe", "/", "--size", "5"], &["--size 5", "at least 1MiB"]);
     refused(&["probe", "/", "--depths", "1,0"], &["--depths", "0", "1..=1024"]);
+    refused(&["verify", "/", "--pool", "8000GiB"], &["--pool", "8000GiB", "of memory"]);
     refused(&["verify", "/", "--io", "memory"], &["memory", "possible values: uring, threads"]);
 }
 

@@ -28,8 +28,8 @@ pub struct RunFlags {
     #[arg(long, value_name = "PATH")]
     pub db: Option<PathBuf>,
 
-    /// Size of the buffer pool, in bytes or with KiB, MiB or GiB.
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = units::some_size)]
+    /// Size of the buffer pool, in bytes or with KiB, MiB or GiB; no more than there is memory.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = units::pool_size)]
     pub pool: u64,
 
     /// Worker threads, 1 to 1024. Default: all cores.
@@ -345,8 +345,8 @@ pub struct StoreFlags {
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
 
-    /// Size of the buffer pool, in bytes or with KiB, MiB or GiB.
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = units::some_size)]
+    /// Size of the buffer pool, in bytes or with KiB, MiB or GiB; no more than there is memory.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = units::pool_size)]
     pub pool: u64,
 
     /// Storage back end.
