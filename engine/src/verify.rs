@@ -122,16 +122,16 @@ pub(crate) fn verify(
             }
         }
         if mistaken > 0 {
-            let what = format!("the log has a wrong idea of {mistaken} pages in use");
+            let what = format!("pages in use of which the log has a wrong idea: {mistaken}");
             report.problems.push(what);
         }
         // Sessions that are alive may hold page ids in reserve.
         lost = lost.saturating_sub(core.pool.reserved_pages() as u64);
         if lost > 0 {
-            report.problems.push(format!("{lost} pages in use belong to no tree"));
+            report.problems.push(format!("pages in use that belong to no tree: {lost}"));
         }
         if unmarked > 0 {
-            report.problems.push(format!("{unmarked} pages of trees are marked as free"));
+            report.problems.push(format!("pages of trees that are marked as free: {unmarked}"));
         }
     }
     report.problems.extend(log_problems);
@@ -209,11 +209,11 @@ fn verify_tree(
     if orphans > 0 {
         report
             .problems
-            .push(format!("tree {:?}: {orphans} chunks belong to no large value", open.name));
+            .push(format!("tree {:?}: chunks that belong to no large value: {orphans}", open.name));
     }
     for (id, missing) in large.into_iter().filter(|(_, missing)| *missing != 0) {
         report.problems.push(format!(
-            "tree {:?}: large value {id} does not have its length ({missing} bytes missing)",
+            "tree {:?}: large value {id} does not have its length (missing bytes: {missing})",
             open.name
         ));
     }

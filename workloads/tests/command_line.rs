@@ -123,6 +123,48 @@ fn outputs_over_the_store_or_over_each_other_are_refused() {
 }
 
 #[test]
+fn one_of_a_kind_is_in_the_singular() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let store = store.to_str().unwrap();
+    let (_folder, trace) = small_trace("1,R\n");
+    for (arguments, parts) in [
+        (
+            "ycsb --records 1 --fields 1 --field-size 1 --operations 1 --warmup 0 --threads 1",
+            ["1 record,", "1 operation,"],
+        ),
+        (
+            "ycsb --records 2",
+            ["holds 1 record with keys of 24 bytes and values of 1 byte,", "2 records"],
+        ),
+        ("verify", ["and 2 records", "with 2 trees"]),
+        ("stat", ["records", "leaf pages"]),
+        ("simulate --cache 1", ["1 access, 1 page, cache", "cache of 1 page ("]),
+        ("simulate --cache 2", ["a cache of 2 pages", "which has 1 different page"]),
+    ] {
+        let mut words: Vec<_> = arguments.split(' ').collect();
+        words.extend(match words[0] {
+            "ycsb" => vec!["--db", store],
+            "simulate" => vec!["--trace", &trace],
+            _ => vec![store],
+        });
+        let output = wattle(&words);
+        let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        let text = text.concat();
+        for part in parts {
+            assert!(text.contains(part), "{arguments}: \"{part}\" is not in: {text}");
+        }
+        let words: Vec<_> = text.split_whitespace().collect();
+        for pair in words.windows(2) {
+            let noun = pair[1].trim_end_matches(|letter: char| !letter.is_ascii_alphanumeric());
+            let many = noun.ends_with('s') && !noun.ends_with("ss") && noun.len() > 2;
+            let many = many && !noun.starts_with('-');
+            assert!(pair[0] != "1" || !many, "{arguments}: \"1 {noun}\" is in: {text}");
+        }
+    }
+}
+
+#[test]
 fn results_that_cannot_be_printed_are_told_in_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store");
@@ -159,13 +201,16 @@ fn loads_that_the_device_has_no_room_for_are_refused_before_they_begin() {
     let mut load = Command::new(env!("CARGO_BIN_EXE_wattle"));
     assert!(load.args(["load", &other]).stdin(Stdio::null()).status().unwrap().success());
     for (arguments, parts) in [
-        ("tpcb --scale 100000", ["100000 branches take about", "are free at"]),
-        ("tatp --subscribers 4294967296", ["4294967296 subscribers take about", "are free at"]),
+        ("tpcb --scale 100000", ["loading 100,000 branches takes about", "are free at"]),
+        (
+            "tatp --subscribers 4294967296",
+            ["loading 4,294,967,296 subscribers takes about", "are free at"],
+        ),
         (
             "ycsb --records 4294967296 --value-size 1GiB",
-            ["4294967296 records take about", "are free"],
+            ["loading 4,294,967,296 records takes about", "are free"],
         ),
-        ("tpcc --warehouses 65534", ["65534 warehouses take about", "are free at"]),
+        ("tpcc --warehouses 65534", ["loading 65,534 warehouses takes about", "are free at"]),
     ] {
         for store in [&absent, &empty, &other] {
             let words: Vec<_> = arguments.split(' ').chain(["--db", store]).collect();

@@ -21,6 +21,7 @@ use crate::driver::failure::Failure;
 use crate::driver::measure::{self, Measurement, Plan};
 use crate::driver::store::Store;
 use crate::machine::{self, Machine};
+use crate::report::figures::{count, plural};
 use crate::report::{
     CheckReport, Condition, Details, LoadReport, LogReport, ProcessReport, Report, RunReport,
 };
@@ -88,14 +89,9 @@ pub fn run<S: Store, B: Benchmark>(
 }
 
 /// What the load takes.
-fn room<B: Benchmark>(bench: &B) -> Room<'static> {
+fn room<B: Benchmark>(bench: &B) -> Room {
     let (_, data_bytes) = bench.loaded();
-    Room {
-        what: format!("{} {}", bench.size(), B::UNIT),
-        data: Room::of_data(data_bytes),
-        log: data_bytes,
-        flag: B::UNIT,
-    }
+    Room { number: bench.size(), unit: B::UNIT, data: Room::of_data(data_bytes), log: data_bytes }
 }
 
 /// Checks the data of `B` in `store`, which is at `path` and must have them.
@@ -201,7 +197,11 @@ impl<B: Benchmark, S: Store> Session<'_, B, S> {
             Found::Nothing => return Ok(None),
             Found::Data(meta) if meta.size == wanted => return Ok(Some(meta)),
             Found::Data(meta) => {
-                format!("holds {} {}, but {wanted} are asked for", meta.size, B::UNIT)
+                format!(
+                    "holds {}, and not the {} asked for",
+                    plural(meta.size, B::UNIT),
+                    count(wanted)
+                )
             }
             Found::Unusable(sentence) => sentence,
         };

@@ -14,7 +14,7 @@ use super::tpcc_run;
 use crate::adapter::EngineStore;
 use crate::driver::control::Interrupt;
 use crate::driver::store::Store;
-use crate::report::figures::{bytes, count, table};
+use crate::report::figures::{bytes, count, plural, table};
 use crate::report::{CheckReport, Condition};
 use crate::tatp::Tatp;
 use crate::tpcb::Tpcb;
@@ -173,10 +173,10 @@ impl Verdict {
 
     fn text(&self) -> String {
         let seen = format!(
-            "checked {} pages with {} trees and {} records, and {} of log",
-            count(self.pages),
-            count(self.trees),
-            count(self.records),
+            "checked {} with {} and {}, and {} of log",
+            plural(self.pages, "page"),
+            plural(self.trees, "tree"),
+            plural(self.records, "record"),
             bytes(self.log_bytes)
         );
         let conditions: String = self.conditions.iter().map(|found| found.text() + "\n").collect();

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::common::check_outputs;
 use super::exit::{Exit, failed, print};
 use crate::driver::control::Interrupt;
+use crate::report::figures::plural;
 use crate::simulate::bound::{self, Bound};
 use crate::simulate::experiment::{CacheSize, Run, combine, in_parallel, run_all};
 use crate::simulate::generate::KINDS;
@@ -261,7 +262,8 @@ pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -
         }
     })?;
     if interrupted {
-        eprintln!("interrupted: {} of {} replays were finished", rows.len(), runs.len());
+        let all = plural(runs.len() as u64, "replay");
+        eprintln!("interrupted: finished {} of {all}", rows.len());
     }
     Ok(())
 }

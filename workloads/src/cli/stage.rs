@@ -10,7 +10,7 @@ use super::exit::{Exit, failed};
 use crate::driver::store::Store;
 use crate::machine;
 use crate::report::csv::SampleFile;
-use crate::report::figures::bytes;
+use crate::report::figures::{bytes, many, plural};
 use crate::report::{self, Report};
 
 /// Where the store lives: a directory of the user, or a temporary one that goes with this value.
@@ -47,18 +47,18 @@ impl Home {
 }
 
 /// What a load takes.
-pub struct Room<'a> {
-    /// What is loaded, as `4 warehouses`.
-    pub what: String,
+pub struct Room {
+    /// How many of them are loaded.
+    pub number: u64,
+    /// What one of them is, as `warehouse`.
+    pub unit: &'static str,
     /// Bytes of the data file after loading, about.
     pub data: u64,
     /// Bytes of log that loading writes, about; checkpoints take it away again.
     pub log: u64,
-    /// The flag that makes it smaller.
-    pub flag: &'a str,
 }
 
-impl Room<'_> {
+impl Room {
     /// Bytes of the data file for so many bytes of keys and values, at least: pages are not all full.
     pub fn of_data(data_bytes: u64) -> u64 {
         data_bytes.saturating_add(data_bytes / 4)
@@ -90,13 +90,14 @@ impl Room<'_> {
             return Ok(());
         }
         Err(Exit::Usage(format!(
-            "{} take about {} and up to {} of log, but only {} are free at {}; give fewer {} or another --db",
-            self.what,
+            "loading {} takes about {} and up to {} of log, but only {} are free at {}; give fewer {} or \
+             another --db",
+            plural(self.number, self.unit),
             bytes(self.data),
             bytes(log),
             bytes(free),
             path.display(),
-            self.flag
+            many(self.unit)
         )))
     }
 }

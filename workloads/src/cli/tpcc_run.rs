@@ -94,13 +94,13 @@ pub fn run<S: Store>(
 }
 
 /// What the load takes.
-fn room(warehouses: u16) -> Room<'static> {
+fn room(warehouses: u16) -> Room {
     let warehouses = u64::from(warehouses);
     Room {
-        what: format!("{warehouses} warehouses"),
+        number: warehouses,
+        unit: "warehouse",
         data: warehouses * BYTES_PER_WAREHOUSE,
         log: warehouses * LOG_BYTES_PER_WAREHOUSE,
-        flag: "--warehouses",
     }
 }
 

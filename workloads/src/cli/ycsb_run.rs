@@ -85,14 +85,9 @@ pub fn run<S: Store>(
 }
 
 /// What the load takes.
-fn room(spec: &YcsbSpec) -> Room<'static> {
+fn room(spec: &YcsbSpec) -> Room {
     let data_bytes = spec.data_bytes(spec.records);
-    Room {
-        what: format!("{} records", spec.records),
-        data: Room::of_data(data_bytes),
-        log: data_bytes,
-        flag: "--records",
-    }
+    Room { number: spec.records, unit: "record", data: Room::of_data(data_bytes), log: data_bytes }
 }
 
 /// The one check of YCSB: all that was read is what was written.
