@@ -19,7 +19,7 @@
 //! | 10 | `Free` | pages u64 each; they are in no tree from here on. The page of the op itself does not change |
 //! | 11 | `Adopt` | pairs of u64, first page and number of pages that are in use from here on, written already. The page of the op itself does not change |
 
-use crate::node::{NodeMut, NodeRef, NodeView, Split, check};
+use crate::node::{NodeMut, NodeRef, NodeView, check};
 use wattle_buffer::{PAGE_SIZE, PageId, PageImage, PageMut, PageRef, Swip, page::header};
 
 /// Codes of the ops; the disk format.
@@ -232,10 +232,9 @@ pub fn redo(image: &mut PageImage, page: PageId, code: u8, payload: &[u8]) -> Re
         }
         code::TRUNCATE => {
             let position = u16_at(payload, 0)?;
-            let split = Split { position, separator: payload[2..].to_vec() };
-            if !view.may_split_at(&split) {
-                return Err("a split of the log does not fit the node".to_string());
-            }
+            let split = view
+                .split_at(position, &payload[2..])
+                .ok_or_else(|| "a split of the log does not fit the node".to_string())?;
             let (mut left, mut right) = (PageImage::zeroed(), PageImage::zeroed());
             view.split_into(&split, &mut left, &mut right, page, page);
             *image = *left;

@@ -105,7 +105,7 @@ impl Tree {
             Swip::hot(right.frame()).0,
         );
         inserted.expect("the parent has room, it was asked under the same latch");
-        let Split { position: at, separator } = &split;
+        let Split { position: at, separator, .. } = &split;
         let child = Op::InsertChild { position, separator, child: right_page };
         cx.log_group(&mut [
             (&mut right, Op::NewImage),

@@ -12,6 +12,7 @@ use crate::{
     node::{NodeRef, NodeView, check_full},
     tree::{Tree, run},
 };
+use std::sync::atomic::{AtomicBool, Ordering};
 use wattle_buffer::{Error, PageId, PageImage, PageOwner, Result, Swip, Target};
 
 /// Called for each record: its key, its value, and whether the value is a descriptor.
@@ -41,13 +42,14 @@ impl TreeReport {
 
 impl Tree {
     /// Checks every node and calls `leaf_entry` for each record (key, value, special) in key order
-    /// and `page` for each page of the tree.
+    /// and `page` for each page of the tree, until `stop` is set.
     ///
     /// # Errors
-    /// A failed read. Damage is reported in the result instead.
+    /// A failed read, or [`Error::Interrupted`]. Damage is reported in the result instead.
     pub fn verify(
         &self,
         cx: &Context,
+        stop: &AtomicBool,
         page: &mut dyn FnMut(PageId),
         entry: EntryVisitor<'_>,
     ) -> Result<TreeReport> {
@@ -55,7 +57,7 @@ impl Tree {
         let mut report = TreeReport { nodes: vec![0; levels], ..TreeReport::default() };
         page(self.root_page);
         for level in (0..levels).rev() {
-            match self.verify_level(cx, level as u8, page, entry, &mut report) {
+            match self.verify_level(cx, stop, level as u8, page, entry, &mut report) {
                 Ok(()) => {}
                 Err(error @ Error::Corruption { .. }) => {
                     report.problems.push(format!("tree {}: {error}", self.id));
@@ -69,6 +71,7 @@ impl Tree {
     fn verify_level(
         &self,
         cx: &Context,
+        stop: &AtomicBool,
         level: u8,
         page: &mut dyn FnMut(PageId),
         entry: EntryVisitor<'_>,
@@ -79,6 +82,9 @@ impl Tree {
         // A damaged fence could lead in circles.
         let limit = self.pool.allocator().counts().0;
         for _ in 0..=limit {
+            if stop.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted);
+            }
             let bounds = run(cx, |_| {
                 let path = self.seek(Seek::At(&fence), level)?;
                 path.node.page().copy_image(&mut image);

@@ -2,7 +2,10 @@
 //! not left to how the machine schedules threads.
 #![cfg(not(shuttle))]
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 use wattle_btree::{Context, Forest, Journal, Mode, System, Tree, Value, run};
 use wattle_buffer::{
     MIN_POOL_BYTES, NoLog, PageAllocator, Pool, PoolOptions, TreeId, io::MemoryStorage,
@@ -41,7 +44,8 @@ fn write(position: impl Fn(u64) -> u64, restarts: impl Fn(u64) -> u32) -> (u64, 
     };
     (0..KEYS).for_each(|key| put(key, 0, 0));
     (0..WRITES).for_each(|i| put(position(i), i, restarts(i)));
-    let report = tree.verify(&cx, &mut |_| {}, &mut |_, _, _| {}).expect("verify");
+    let report =
+        tree.verify(&cx, &AtomicBool::new(false), &mut |_| {}, &mut |_, _, _| {}).expect("verify");
     assert!(report.problems.is_empty(), "{:#?}", report.problems);
     (pool.counters().contention_splits, report.nodes)
 }

@@ -16,7 +16,7 @@ use std::{
     collections::BTreeMap,
     future::Future,
     ops::Bound,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     task::{Context as TaskContext, Waker},
     time::Duration,
 };
@@ -89,7 +89,7 @@ impl Store {
         let quiet = self.pool.quiet();
         let report = self
             .tree
-            .verify(&cx, &mut |_| pages += 1, &mut |key, value, _| {
+            .verify(&cx, &AtomicBool::new(false), &mut |_| pages += 1, &mut |key, value, _| {
                 found.insert(key.to_vec(), value.to_vec());
             })
             .expect("verify");

@@ -167,6 +167,9 @@ pub enum Error {
     /// decided when the store is opened again: all of it is there or nothing.
     #[error("whether the transaction is durable is unknown until the store is reopened: {0}")]
     CommitUnknown(String),
+    /// The caller ended the work before it was done.
+    #[error("interrupted before it was done")]
+    Interrupted,
     /// The engine was closed.
     #[error("the engine is closed")]
     Closed,

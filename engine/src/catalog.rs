@@ -17,7 +17,7 @@ use std::{
     ops::Bound,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
 };
 use wattle_btree::{
@@ -320,11 +320,12 @@ impl Catalog {
     pub fn verify_catalog(
         &self,
         cx: &Context,
+        stop: &AtomicBool,
         page: &mut dyn FnMut(PageId),
         entry: EntryVisitor<'_>,
     ) -> Result<TreeReport> {
         let _unchanged = self.state.lock();
-        self.tree.verify(cx, page, entry)
+        self.tree.verify(cx, stop, page, entry)
     }
 
     /// Gives a tree to which `tree` is the last handle another name.

@@ -634,7 +634,15 @@ impl Engine {
     /// # Errors
     /// Failed I/O.
     pub fn tree_stats(&self) -> Result<Vec<TreeStat>> {
-        verify::tree_stats(&self.core)
+        self.tree_stats_until(&AtomicBool::new(false))
+    }
+
+    /// As [`Engine::tree_stats`], until `stop` is set.
+    ///
+    /// # Errors
+    /// Failed I/O, or [`Error::Interrupted`].
+    pub fn tree_stats_until(&self, stop: &AtomicBool) -> Result<Vec<TreeStat>> {
+        verify::tree_stats(&self.core, stop)
     }
 
     /// Checks every page and every invariant of the store. Nothing may change it meanwhile.
@@ -643,7 +651,19 @@ impl Engine {
     /// # Errors
     /// Failed I/O. Damage is reported in the result.
     pub fn verify(&self, progress: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
-        verify::verify(&self.core, progress)
+        self.verify_until(&AtomicBool::new(false), progress)
+    }
+
+    /// As [`Engine::verify`], until `stop` is set, which is looked at before each page.
+    ///
+    /// # Errors
+    /// Failed I/O, or [`Error::Interrupted`]: nothing is said about what was checked by then.
+    pub fn verify_until(
+        &self,
+        stop: &AtomicBool,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<VerifyReport> {
+        verify::verify(&self.core, stop, progress)
     }
 
     /// Writes everything out and closes the store.

@@ -3,7 +3,7 @@
 //! nothing that recovery reads.
 
 use crate::{
-    recover::{Escaped, Located, Shape, Source},
+    recover::{Bytes, Escaped, Located, Shape, Source},
     store::{StoreFile, StoreState},
 };
 use std::{fmt::Write, path::Path};
@@ -72,7 +72,7 @@ impl std::fmt::Display for InWords<'_> {
         match record.kind {
             _ if record.undo.is_empty() => Ok(()),
             Kind::Change => write_undo(f, record.undo),
-            _ => write!(f, "; {} bytes", record.undo.len()),
+            _ => write!(f, "; {}", Bytes(record.undo.len())),
         }
     }
 }
@@ -85,10 +85,10 @@ fn write_undo(f: &mut std::fmt::Formatter<'_>, bytes: &[u8]) -> std::fmt::Result
     write!(f, "; undo tree {tree} {} to ", Escaped(key))?;
     match before {
         Before::Absent => write!(f, "absent"),
-        Before::Value { bytes, special: false } => write!(f, "value of {} bytes", bytes.len()),
+        Before::Value { bytes, special: false } => write!(f, "value of {}", Bytes(bytes.len())),
         Before::Value { bytes, special: true } => {
-            write!(f, "special value of {} bytes", bytes.len())
+            write!(f, "special value of {}", Bytes(bytes.len()))
         }
-        Before::Patch { offset, bytes } => write!(f, "patch of {} bytes at {offset}", bytes.len()),
+        Before::Patch { offset, bytes } => write!(f, "patch of {} at {offset}", Bytes(bytes.len())),
     }
 }

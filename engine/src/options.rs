@@ -63,6 +63,9 @@ impl Default for Options {
 impl Options {
     /// Budget of the buffer pool for pages and frame headers, bytes. Default 256 MiB, at least
     /// [`crate::MIN_POOL_BYTES`]. Everything else that the engine uses stays below 64 MiB.
+    ///
+    /// Memory is taken as pages come in, so a pool that the store never fills costs only what it holds. One
+    /// larger than memory is therefore not refused; the system may end a process that fills it.
     pub fn pool_bytes(mut self, bytes: u64) -> Self {
         self.pool_bytes = bytes;
         self

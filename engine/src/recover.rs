@@ -39,7 +39,7 @@ use worker::{Item, Payload, What};
 
 pub(crate) use cache::Ghosts as FoundGhosts;
 pub(crate) use check::check_log;
-pub(crate) use shape::{Escaped, Shape};
+pub(crate) use shape::{Bytes, Escaped, Shape};
 pub(crate) use source::{Located, Source};
 
 /// Most redo workers.

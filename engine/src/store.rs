@@ -220,7 +220,7 @@ impl StoreFile {
         match lock.metadata().map_err(|error| failed("look at the data file of", error))?.len() {
             0 if !create => return Err(not_a_store("the data file is empty")),
             len @ 1..FIRST_PAGE_END => {
-                let why = format!("the data file of {len} bytes ends before the first page does");
+                let why = format!("the data file ends at byte {len}, before the first page does");
                 return Err(not_a_store(&why));
             }
             _ => {}

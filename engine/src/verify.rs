@@ -2,7 +2,10 @@
 //! in use belongs to exactly one of them.
 
 use crate::{catalog::OpenTree, engine::Core, recover::check_log, stats::TreeStat};
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::HashMap,
+    sync::{Arc, atomic::AtomicBool},
+};
 use wattle_btree::{Context, LargeValue, TreeReport, chunk_id};
 use wattle_buffer::{Error, PAGE_SIZE, PageId, Result, TreeId, is_reserved_page};
 
@@ -50,7 +53,11 @@ impl Reached {
     }
 }
 
-pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64)) -> Result<VerifyReport> {
+pub(crate) fn verify(
+    core: &Core,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(u64),
+) -> Result<VerifyReport> {
     let cx = core.context();
     // Garbage goes before it is counted as lost, as far as no snapshot holds it.
     core.catalog.go_on_dropping(&cx)?;
@@ -64,8 +71,12 @@ pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64)) -> Result<Verif
     let logged = core.log.as_ref().map(|log| core.pool.allocator().logged(log.durable_epoch()));
     let mut reached = Reached::new(file_pages);
     let mut report = VerifyReport { file_pages, used_pages, log_bytes, ..VerifyReport::default() };
-    let catalog =
-        core.catalog.verify_catalog(&cx, &mut |page| reached.page(page), &mut |_, _, _| {})?;
+    let catalog = core.catalog.verify_catalog(
+        &cx,
+        stop,
+        &mut |page| reached.page(page),
+        &mut |_, _, _| {},
+    )?;
     report.problems.extend(catalog.problems);
     let listed = core.catalog.listed_ids(&cx)?;
     for chunks in core.catalog.listed_without_owner(&cx)? {
@@ -86,7 +97,8 @@ pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64)) -> Result<Verif
             }
             Err(error) => return Err(error),
         };
-        let checked = verify_tree(&cx, &tree, &listed, &mut reached, report.records, progress)?;
+        let checked =
+            verify_tree(&cx, stop, &tree, &listed, &mut reached, report.records, progress)?;
         report.problems.extend(checked.problems);
         report.records += checked.records;
         report.trees += 1;
@@ -110,16 +122,16 @@ pub(crate) fn verify(core: &Core, progress: &mut dyn FnMut(u64)) -> Result<Verif
             }
         }
         if mistaken > 0 {
-            let what = format!("the log has a wrong idea of {mistaken} pages in use");
+            let what = format!("pages in use of which the log has a wrong idea: {mistaken}");
             report.problems.push(what);
         }
         // Sessions that are alive may hold page ids in reserve.
         lost = lost.saturating_sub(core.pool.reserved_pages() as u64);
         if lost > 0 {
-            report.problems.push(format!("{lost} pages in use belong to no tree"));
+            report.problems.push(format!("pages in use that belong to no tree: {lost}"));
         }
         if unmarked > 0 {
-            report.problems.push(format!("{unmarked} pages of trees are marked as free"));
+            report.problems.push(format!("pages of trees that are marked as free: {unmarked}"));
         }
     }
     report.problems.extend(log_problems);
@@ -149,6 +161,7 @@ fn verify_log(core: &Core) -> Result<(u64, Vec<String>)> {
 
 fn verify_tree(
     cx: &Context,
+    stop: &AtomicBool,
     open: &Arc<OpenTree>,
     listed: &[(TreeId, u64)],
     reached: &mut Reached,
@@ -159,7 +172,7 @@ fn verify_tree(
     let (mut records, mut damaged) = (0u64, Vec::new());
     let root = open.tree.root_page();
     let mut report =
-        open.tree.verify(cx, &mut |page| reached.page(page), &mut |_, value, special| {
+        open.tree.verify(cx, stop, &mut |page| reached.page(page), &mut |_, value, special| {
             records += 1;
             if records.is_multiple_of(1 << 14) {
                 progress(before + records);
@@ -183,40 +196,41 @@ fn verify_tree(
         return Ok(report);
     };
     let (mut orphans, chunks_id) = (0u64, store.tree.id());
-    let chunks = store.tree.verify(cx, &mut |page| reached.page(page), &mut |key, value, _| {
-        match chunk_id(key).and_then(|id| large.get_mut(&id)) {
-            Some(missing) => *missing = missing.wrapping_sub(value.len() as u64),
-            // What a snapshot may still see, or what is cleared away just now.
-            None if chunk_id(key).is_some_and(|id| listed.contains(&(chunks_id, id))) => {}
-            None => orphans += 1,
-        }
-    })?;
+    let chunks =
+        store.tree.verify(cx, stop, &mut |page| reached.page(page), &mut |key, value, _| {
+            match chunk_id(key).and_then(|id| large.get_mut(&id)) {
+                Some(missing) => *missing = missing.wrapping_sub(value.len() as u64),
+                // What a snapshot may still see, or what is cleared away just now.
+                None if chunk_id(key).is_some_and(|id| listed.contains(&(chunks_id, id))) => {}
+                None => orphans += 1,
+            }
+        })?;
     report.problems.extend(chunks.problems);
     if orphans > 0 {
         report
             .problems
-            .push(format!("tree {:?}: {orphans} chunks belong to no large value", open.name));
+            .push(format!("tree {:?}: chunks that belong to no large value: {orphans}", open.name));
     }
     for (id, missing) in large.into_iter().filter(|(_, missing)| *missing != 0) {
         report.problems.push(format!(
-            "tree {:?}: large value {id} does not have its length ({missing} bytes missing)",
+            "tree {:?}: large value {id} does not have its length (missing bytes: {missing})",
             open.name
         ));
     }
     Ok(report)
 }
 
-pub(crate) fn tree_stats(core: &Core) -> Result<Vec<TreeStat>> {
+pub(crate) fn tree_stats(core: &Core, stop: &AtomicBool) -> Result<Vec<TreeStat>> {
     let cx = core.context();
     let mut stats = Vec::new();
     for name in core.catalog.names(&cx)? {
         let Some(open) = core.catalog.open(core, &cx, &name)? else { continue };
         let mut leaf_bytes = 0;
-        let report = open.tree.verify(&cx, &mut |_| {}, &mut |_, _, _| {})?;
+        let report = open.tree.verify(&cx, stop, &mut |_| {}, &mut |_, _, _| {})?;
         let leaf_pages = report.nodes.first().copied().unwrap_or(0);
         leaf_bytes += report.leaf_bytes;
         let large_pages = match open.large.get() {
-            Some(store) => store.tree.verify(&cx, &mut |_| {}, &mut |_, _, _| {})?.pages(),
+            Some(store) => store.tree.verify(&cx, stop, &mut |_| {}, &mut |_, _, _| {})?.pages(),
             None => 0,
         };
         if let Some(problem) = report.problems.first() {

@@ -23,7 +23,7 @@ pub trait Benchmark: Sized + Sync {
     const NAME: &'static str;
     /// Its name in sentences.
     const TITLE: &'static str;
-    /// What its size counts, in the plural.
+    /// What its size counts, in the singular.
     const UNIT: &'static str;
     /// The tables.
     const TABLES: &'static [&'static str];

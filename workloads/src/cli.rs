@@ -112,11 +112,8 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
         Command::Tpcb(flags) => flags.run.check()?,
         Command::Tatp(flags) => flags.run.check()?,
         Command::Probe(flags) => flags.check()?,
-        Command::Verify(_)
-        | Command::Stat(_)
-        | Command::Dump(_)
-        | Command::Load(_)
-        | Command::Simulate(_) => {}
+        Command::Simulate(flags) => flags.check()?,
+        Command::Verify(_) | Command::Stat(_) | Command::Dump(_) | Command::Load(_) => {}
     }
     Ok(Some(command))
 }
@@ -162,7 +159,7 @@ fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
             tpcc_run::run(&flags, command, &interrupt, &mut std::io::stdout().lock(), open)
         }
         Command::Verify(flags) => maintain::verify(&flags, &interrupt),
-        Command::Stat(flags) => maintain::stat(&flags),
+        Command::Stat(flags) => maintain::stat(&flags, &interrupt),
         Command::Dump(flags) => dump::dump(&flags, &mut std::io::stdout().lock(), &interrupt),
         Command::Load(flags) => dump::load(&flags, &mut std::io::stdin().lock(), &interrupt),
         Command::Probe(flags) => probe::probe(&flags, &interrupt),

@@ -140,7 +140,7 @@ impl Tatp {
 impl Benchmark for Tatp {
     const NAME: &'static str = "tatp";
     const TITLE: &'static str = "TATP";
-    const UNIT: &'static str = "subscribers";
+    const UNIT: &'static str = "subscriber";
     const TABLES: &'static [&'static str] =
         &["subscriber", "sub-nbr", "access-info", "special-facility", "call-forwarding"];
     const KINDS: &'static [&'static str] = Transaction::NAMES;

@@ -139,7 +139,7 @@ async fn add<X: Txn>(
 impl Benchmark for Tpcb {
     const NAME: &'static str = "tpcb";
     const TITLE: &'static str = "TPC-B";
-    const UNIT: &'static str = "branches";
+    const UNIT: &'static str = "branch";
     const TABLES: &'static [&'static str] = &["branches", "tellers", "accounts", "history"];
     const KINDS: &'static [&'static str] = &["transfer"];
     const BATCH: u64 = 100;

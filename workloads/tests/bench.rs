@@ -201,7 +201,7 @@ fn the_check_of_tatp_finds_what_is_wrong() {
         assert!(found.contains(part), "{table}: {found}");
     }
     let found = damaged(&run, |store| remove(store, "tatp-sub-nbr", 299));
-    assert!(found.contains("there are 299 numbers, not 300"), "{found}");
+    assert!(found.contains("it has 299 numbers, not 300"), "{found}");
     // Without its special facilities a call forwarding is an orphan.
     let found = damaged(&run, |store| {
         (0..300).for_each(|_| remove(store, "tatp-special-facility", 0));
@@ -264,7 +264,10 @@ fn data_of_another_size_or_workload_are_refused() {
     let folder = folder();
     assert_eq!(over_maps(TATP, folder.path()).0, Ok(()));
     for (run, parts) in [
-        (TATP.replace("3000", "4000"), vec!["holds 3000 subscribers, but 4000 are asked for"]),
+        (
+            TATP.replace("3000", "4000"),
+            vec!["holds 3,000 subscribers, and not the 4,000 asked for"],
+        ),
         (TPCB.to_owned(), vec!["holds other data", "tatp-subscriber", "no TPC-B data"]),
     ] {
         let (end, _) = over_maps(&run, folder.path());

@@ -1,6 +1,6 @@
 //! The binary refuses bad input with exit code 2 and one sentence that says what is accepted.
 
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn wattle(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_wattle")).args(arguments).output().unwrap()
@@ -24,6 +24,7 @@ fn values_that_do_not_parse_are_refused() {
     for (arguments, parts) in [
         ("--pool 12MB", ["--pool", "12MB", "KiB, MiB or GiB"]),
         ("--pool 0", ["--pool", "above 0", "4KiB"]),
+        ("--pool 8000GiB", ["--pool", "8000GiB", "must fit into the"]),
         ("--duration 10", ["--duration", "10", "ms, s or m"]),
         ("--duration 0s", ["--duration", "above 0", "10s"]),
         ("--warmup soon", ["--warmup", "soon", "ms, s or m"]),
@@ -103,6 +104,13 @@ fn outputs_over_the_store_or_over_each_other_are_refused() {
     }
     assert!(std::fs::read(path("store/data")).unwrap() == before, "the data file has changed");
     let (one, fresh) = (path("one"), path("fresh"));
+    std::fs::write(path("old"), "old").unwrap();
+    std::fs::hard_link(path("old"), path("same")).unwrap();
+    refused(
+        &["tatp", "--samples", &path("old"), "--record-trace", &path("same")],
+        &["--samples and --record-trace are both", &path("same")],
+    );
+    assert_eq!(std::fs::read_to_string(path("old")).unwrap(), "old");
     refused(
         &["tpcc", "--samples", &one, "--report", &one],
         &["--samples and --report are both", &one, "file of its own"],
@@ -112,6 +120,48 @@ fn outputs_over_the_store_or_over_each_other_are_refused() {
     assert!(!folder.path().join("one").exists() && !folder.path().join("fresh").exists());
     let nowhere = ["--samples", "/dev/null", "--report", "/dev/null"];
     assert_eq!(wattle(&[&run[..], &nowhere].concat()).status.code(), Some(0));
+}
+
+#[test]
+fn one_of_a_kind_is_in_the_singular() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let store = store.to_str().unwrap();
+    let (_folder, trace) = small_trace("1,R\n");
+    for (arguments, parts) in [
+        (
+            "ycsb --records 1 --fields 1 --field-size 1 --operations 1 --warmup 0 --threads 1",
+            ["1 record,", "1 operation,"],
+        ),
+        (
+            "ycsb --records 2",
+            ["holds 1 record with keys of 24 bytes and values of 1 byte,", "2 records"],
+        ),
+        ("verify", ["and 2 records", "with 2 trees"]),
+        ("stat", ["records", "leaf pages"]),
+        ("simulate --cache 1", ["1 access, 1 page, cache", "cache of 1 page ("]),
+        ("simulate --cache 2", ["a cache of 2 pages", "which has 1 different page"]),
+    ] {
+        let mut words: Vec<_> = arguments.split(' ').collect();
+        words.extend(match words[0] {
+            "ycsb" => vec!["--db", store],
+            "simulate" => vec!["--trace", &trace],
+            _ => vec![store],
+        });
+        let output = wattle(&words);
+        let text = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+        let text = text.concat();
+        for part in parts {
+            assert!(text.contains(part), "{arguments}: \"{part}\" is not in: {text}");
+        }
+        let words: Vec<_> = text.split_whitespace().collect();
+        for pair in words.windows(2) {
+            let noun = pair[1].trim_end_matches(|letter: char| !letter.is_ascii_alphanumeric());
+            let many = noun.ends_with('s') && !noun.ends_with("ss") && noun.len() > 2;
+            let many = many && !noun.starts_with('-');
+            assert!(pair[0] != "1" || !many, "{arguments}: \"1 {noun}\" is in: {text}");
+        }
+    }
 }
 
 #[test]
@@ -144,19 +194,32 @@ fn results_that_cannot_be_printed_are_told_in_a_sentence() {
 #[test]
 fn loads_that_the_device_has_no_room_for_are_refused_before_they_begin() {
     let folder = tempfile::tempdir().unwrap();
-    let store = folder.path().join("store");
-    let store = store.to_str().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (absent, empty, other) = (path("new/deep/store"), path("empty"), path("other"));
+    std::fs::create_dir(&empty).unwrap();
+    // A store that is there and has no data.
+    let mut load = Command::new(env!("CARGO_BIN_EXE_wattle"));
+    assert!(load.args(["load", &other]).stdin(Stdio::null()).status().unwrap().success());
     for (arguments, parts) in [
-        ("tpcb --scale 100000", ["100000 branches take about", "are free at"]),
-        ("tatp --subscribers 4294967296", ["4294967296 subscribers take about", "are free at"]),
+        ("tpcb --scale 100000", ["loading 100,000 branches takes about", "are free at"]),
+        (
+            "tatp --subscribers 4294967296",
+            ["loading 4,294,967,296 subscribers takes about", "are free at"],
+        ),
         (
             "ycsb --records 4294967296 --value-size 1GiB",
-            ["4294967296 records take about", "are free"],
+            ["loading 4,294,967,296 records takes about", "are free"],
         ),
-        ("tpcc --warehouses 65534", ["65534 warehouses take about", "are free at"]),
+        ("tpcc --warehouses 65534", ["loading 65,534 warehouses takes about", "are free at"]),
     ] {
-        let words: Vec<_> = arguments.split(' ').chain(["--db", store]).collect();
-        refused(&words, &parts);
+        for store in [&absent, &empty, &other] {
+            let words: Vec<_> = arguments.split(' ').chain(["--db", store]).collect();
+            refused(&words, &parts);
+        }
+        // What was there is there, and nothing else.
+        assert!(!folder.path().join("new").exists(), "{arguments} left a store behind");
+        assert_eq!(folder.path().join("empty").read_dir().unwrap().count(), 0, "{arguments}");
+        assert_eq!(wattle(&["verify", &other]).status.code(), Some(0), "{arguments}");
     }
 }
 
@@ -197,6 +260,7 @@ fn missing_and_unknown_subcommands_and_paths_are_refused() {
     );
     refused(&["probe", "/", "--size", "5"], &["--size 5", "at least 1MiB"]);
     refused(&["probe", "/", "--depths", "1,0"], &["--depths", "0", "1..=1024"]);
+    refused(&["verify", "/", "--pool", "8000GiB"], &["--pool", "8000GiB", "of memory"]);
     refused(&["verify", "/", "--io", "memory"], &["memory", "possible values: uring, threads"]);
 }
 
@@ -288,6 +352,31 @@ fn simulate_refuses_bad_input_and_says_what_is_accepted() {
     refused(&["simulate", "--trace", &path], &["small.csv", "line 2", "page,R"]);
     let (_folder, path) = small_trace("");
     refused(&["simulate", "--trace", &path], &["small.csv", "no access"]);
+}
+
+#[test]
+fn simulate_does_not_write_its_report_over_a_trace() {
+    let text = "1,R\n2,W\n3,R\n";
+    let (folder, trace) = small_trace(text);
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    std::os::unix::fs::symlink(&trace, path("symbolic.html")).unwrap();
+    std::os::unix::fs::symlink(folder.path(), path("folder")).unwrap();
+    std::fs::hard_link(&trace, path("hard.html")).unwrap();
+    for report in ["small.csv", "folder/small.csv", "folder/symbolic.html", "hard.html"] {
+        // No other trace is read before.
+        let report = path(report);
+        let words = ["simulate", "--trace", "/no/such/trace.csv", &trace, "--report", &report];
+        refused(&words, &["--trace and --report are both", &report, "file of its own"]);
+        let link = ["simulate", "--trace", &report, "--cache", "1", "--report", &trace];
+        refused(&link, &["--trace and --report are both", &trace]);
+    }
+    assert_eq!(std::fs::read_to_string(&trace).unwrap(), text);
+    let report = path("report.html");
+    let good = ["simulate", "--trace", &trace, "--cache", "1", "--report", &report];
+    // Once more over the old report, and nowhere.
+    for report in [&report, &report, "/dev/null"] {
+        assert_eq!(wattle(&[&good[..6], &[report]].concat()).status.code(), Some(0));
+    }
 }
 
 #[test]

@@ -28,6 +28,15 @@ fn load(mut text: &[u8], path: &Path) -> Result<(), Exit> {
     }
 }
 
+/// How `verify` or `stat` end.
+fn looked(arguments: &[&str], path: &Path, interrupt: &Interrupt) -> Result<(), Exit> {
+    match command(arguments, path) {
+        Command::Verify(flags) => maintain::verify(&flags, interrupt),
+        Command::Stat(flags) => maintain::stat(&flags, interrupt),
+        other => panic!("{other:?}"),
+    }
+}
+
 fn with_engine<T>(path: &Path, work: impl FnOnce(&Engine) -> T) -> T {
     let engine = Engine::open(path, Options::default().pool_bytes(16 << 20)).unwrap();
     let result = work(&engine);
@@ -86,15 +95,10 @@ fn verify_passes_a_good_store_and_fails_a_damaged_one() {
     let folder = tempfile::tempdir().unwrap();
     let lines: String = (0..20_000).map(|number| format!("t\t{number:08}\tvalue\n")).collect();
     load(lines.as_bytes(), folder.path()).unwrap();
-    let verify = || match command(&["verify"], folder.path()) {
-        Command::Verify(flags) => maintain::verify(&flags, &Interrupt::default()),
-        other => panic!("{other:?}"),
-    };
+    let interrupt = Interrupt::default();
+    let verify = || looked(&["verify"], folder.path(), &interrupt);
     assert_eq!(verify(), Ok(()));
-    match command(&["stat", "--format", "json"], folder.path()) {
-        Command::Stat(flags) => assert_eq!(maintain::stat(&flags), Ok(())),
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(looked(&["stat", "--format", "json"], folder.path(), &interrupt), Ok(()));
     let data = folder.path().join(wattle::DATA_FILE);
     let mut bytes = std::fs::read(&data).unwrap();
     let value = bytes.windows(5).rposition(|window| window == b"value").unwrap();
@@ -104,7 +108,7 @@ fn verify_passes_a_good_store_and_fails_a_damaged_one() {
 }
 
 #[test]
-fn an_interrupt_ends_a_dump_and_a_load_with_the_store_closed() {
+fn an_interrupt_ends_every_command_with_the_store_closed() {
     let folder = tempfile::tempdir().unwrap();
     let lines: String = (0..2_000).map(|number| format!("t\t{number:08}\tvalue\n")).collect();
     let interrupt = Interrupt::default();
@@ -116,4 +120,8 @@ fn an_interrupt_ends_a_dump_and_a_load_with_the_store_closed() {
     let dumped = dump::dump(&flags, &mut Vec::new(), &interrupt);
     assert!(matches!(&dumped, Err(Exit::Failed(sentence)) if sentence.contains("interrupted")));
     with_engine(folder.path(), |engine| assert_eq!(engine.trees().unwrap(), ["t"]));
+    for (subcommand, doing) in [("verify", "checking the store"), ("stat", "measuring the trees")] {
+        let ended = looked(&[subcommand], folder.path(), &interrupt);
+        assert_eq!(ended, Err(Exit::Failed(format!("interrupted while {doing}"))));
+    }
 }

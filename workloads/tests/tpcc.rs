@@ -519,7 +519,7 @@ fn bad_input_is_refused_with_a_sentence() {
     let store = loaded(folder.path());
     refused(
         "tpcc --db DIR/store --warehouses 2",
-        &["holds 1 TPC-C warehouses, but 2 are asked for", "--db"],
+        &["holds 1 TPC-C warehouse, and not the 2 asked for", "--db"],
     );
     refused("ycsb --db DIR/store --records 10", &["tpcc-customer", "no YCSB data"]);
     // Of a time when keys had no format yet.
@@ -551,7 +551,7 @@ fn bad_input_is_refused_with_a_sentence() {
     assert!(free < 5 << 40, "this test counts on a device with less than 5 TiB free");
     refused(
         "tpcc --db DIR/huge --warehouses 65534",
-        &["65534 warehouses take about 6.2 TiB", "are free"],
+        &["loading 65,534 warehouses takes about 6.2 TiB", "are free"],
     );
     for arguments in ["--warehouses 0", "--warehouses 65535", "--threads 0", "--mix nothing"] {
         let words = ["wattle", "tpcc"].into_iter().chain(arguments.split(' '));

@@ -105,7 +105,7 @@ fn a_store_with_other_data_is_refused_and_left_alone() {
         else {
             panic!("{other} was accepted");
         };
-        for part in ["2000 records", "24 bytes", "10 fields of 100 bytes", "are asked for"] {
+        for part in ["2,000 records", "24 bytes", "10 fields of 100 bytes", "as asked for"] {
             assert!(sentence.contains(part), "{part} is not in: {sentence}");
         }
     }

@@ -29,7 +29,7 @@ pub(crate) const FEW: usize = 4;
 /// has a good prefix already, and inserts that break the checked one rebuild the node.
 const CHECK_PENALTY: usize = 256;
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PrefixPlace {
     Lower,
     Upper,
@@ -37,7 +37,7 @@ enum PrefixPlace {
 }
 
 /// A layout that fits.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
     count: usize,
     prefix_len: usize,
@@ -127,8 +127,8 @@ impl Frame<'_> {
         best.map(|(_, plan)| plan).ok_or(Full)
     }
 
-    /// Writes everything behind the common header, and the flags. `children` are the swips of an
-    /// inner node, one more than entries.
+    /// Plans, and writes everything behind the common header, and the flags. `children` are the swips of
+    /// an inner node, one more than entries.
     pub fn lay_out<'i>(
         &self,
         image: &mut PageImage,
@@ -136,6 +136,19 @@ impl Frame<'_> {
         children: impl Iterator<Item = u64>,
     ) -> Result<(), Full> {
         let plan = self.plan(items.clone())?;
+        self.lay_out_as(&plan, image, items, children);
+        Ok(())
+    }
+
+    /// The same with the plan for these entries, made before.
+    pub fn lay_out_as<'i>(
+        &self,
+        plan: &Plan,
+        image: &mut PageImage,
+        items: impl Iterator<Item = Item<'i>> + Clone,
+        children: impl Iterator<Item = u64>,
+    ) {
+        debug_assert_eq!(self.plan(items.clone()), Ok(*plan), "the plan is of other entries");
         let count = plan.count + usize::from(self.pending.is_some());
         let entries = entries_len(count, self.inner);
         let free = PAGE_SIZE - HEADS - plan.frame - plan.records - entries;
@@ -187,7 +200,6 @@ impl Frame<'_> {
         page.set_u16(UPPER_OFF, upper_off as u16);
         page.set_u16(UPPER_LEN, self.upper.map_or(0, |upper| upper.len()) as u16);
         write_hints(&mut page, 0);
-        Ok(())
     }
 }
 

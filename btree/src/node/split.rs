@@ -7,7 +7,13 @@
 //! may still find no room in its half, when there are three large ones; then the tree splits again.
 //! A leaf with one record splits into that record and an empty leaf for the new one.
 
-use super::{Full, NodeMut, Piece, build::Frame, children, items, layout::*, view::NodeView};
+use super::{
+    Full, NodeMut, Piece,
+    build::{Frame, Plan},
+    children, items,
+    layout::*,
+    view::NodeView,
+};
 use wattle_buffer::{PageId, PageImage, PageKind, page::header};
 
 /// Where to split a node.
@@ -17,6 +23,8 @@ pub struct Split {
     pub position: usize,
     /// Fence between the halves, and separator for the parent.
     pub separator: Vec<u8>,
+    /// How the halves are laid out: that they fit is found out by planning them.
+    plans: [Plan; 2],
 }
 
 impl<'a> NodeView<'a> {
@@ -61,21 +69,19 @@ impl<'a> NodeView<'a> {
             };
         }
         assert!(count > 0, "an empty leaf takes any record");
-        let mut split = Split { position: insert_position, separator: Vec::new() };
         let mut neighbour = Vec::new();
-        if insert_position == count {
+        let separator = if insert_position == count {
             self.key_to(count - 1, &mut neighbour);
-            split.separator.extend_from_slice(shortest_separator(&neighbour, key));
+            shortest_separator(&neighbour, key)
         } else if insert_position == 0 {
             self.key_to(0, &mut neighbour);
-            split.separator.extend_from_slice(shortest_separator(key, &neighbour));
+            shortest_separator(key, &neighbour)
         } else {
             return self.choose_balanced_split();
-        }
-        if self.halves_fit(&split) {
-            return split;
-        }
-        self.nearest_fitting(if insert_position == 0 { first } else { last })
+        };
+        self.fitting(insert_position, separator.to_vec()).unwrap_or_else(|| {
+            self.nearest_fitting(if insert_position == 0 { first } else { last })
+        })
     }
 
     /// Split for a new entry with this key at `position`, which goes on with a run of ascending ones in
@@ -86,8 +92,7 @@ impl<'a> NodeView<'a> {
             let mut behind = Vec::new();
             self.key_to(position, &mut behind);
             let separator = shortest_separator(key, &behind).to_vec();
-            let split = Split { position, separator };
-            if self.halves_fit(&split) {
+            if let Some(split) = self.fitting(position, separator) {
                 return split;
             }
         }
@@ -122,8 +127,7 @@ impl<'a> NodeView<'a> {
             .flat_map(|distance| [start.checked_sub(distance), start.checked_add(distance)])
             .flatten()
             .filter(|position| (low..=high).contains(position))
-            .map(|position| Split { position, separator: self.separator_at(position) })
-            .find(|split| self.halves_fit(split))
+            .find_map(|position| self.fitting(position, self.separator_at(position)))
             .expect("a node can be split, see the head of the file")
     }
 
@@ -167,24 +171,25 @@ impl<'a> NodeView<'a> {
         (left, Frame { lower: separator, upper: self.upper(), ..left })
     }
 
-    fn halves_fit(self, split: &Split) -> bool {
-        let (left, right) = self.halves(split.position);
-        let (left_frame, right_frame) = self.frames(&split.separator);
-        left_frame.plan(left.items()).is_ok() && right_frame.plan(right.items()).is_ok()
+    /// The split there, if both halves fit.
+    fn fitting(self, position: usize, separator: Vec<u8>) -> Option<Split> {
+        let (left, right) = self.halves(position);
+        let (left_frame, right_frame) = self.frames(&separator);
+        let plans = [left_frame.plan(left.items()).ok()?, right_frame.plan(right.items()).ok()?];
+        Some(Split { position, separator, plans })
     }
 
-    /// A split from elsewhere, a log, suits this node.
-    pub(crate) fn may_split_at(self, split: &Split) -> bool {
-        let inner = usize::from(self.is_inner());
-        let separator = &split.separator[..];
-        split.position + inner <= self.count()
+    /// A split from elsewhere, a log, if it suits this node.
+    pub(crate) fn split_at(self, position: usize, separator: &[u8]) -> Option<Split> {
+        let suits = position + usize::from(self.is_inner()) <= self.count()
             && separator.len() <= MAX_KEY
             && self.lower() < separator
-            && self.upper().is_none_or(|upper| separator < upper)
-            && self.halves_fit(split)
+            && self.upper().is_none_or(|upper| separator < upper);
+        suits.then(|| self.fitting(position, separator.to_vec())).flatten()
     }
 
-    /// Builds both halves. Level and tree stay; sequence number and checksum are 0.
+    /// Builds both halves of a node that has not changed since the split was chosen. Level and tree stay;
+    /// sequence number and checksum are 0.
     pub fn split_into(
         self,
         split: &Split,
@@ -195,10 +200,13 @@ impl<'a> NodeView<'a> {
     ) {
         let (left_piece, right_piece) = self.halves(split.position);
         let (left_frame, right_frame) = self.frames(&split.separator);
-        let built = self
-            .build(left, left_page, left_frame, &[left_piece])
-            .and_then(|()| self.build(right, right_page, right_frame, &[right_piece]));
-        built.expect("the split was chosen such that both halves fit");
+        for (image, page, frame, piece, plan) in [
+            (left, left_page, left_frame, left_piece, &split.plans[0]),
+            (right, right_page, right_frame, right_piece, &split.plans[1]),
+        ] {
+            self.begin(image, page);
+            frame.lay_out_as(plan, image, piece.items(), children(&[piece]));
+        }
     }
 
     /// Builds a node like this one, with other page id, fences and entries.
@@ -209,11 +217,15 @@ impl<'a> NodeView<'a> {
         frame: Frame<'_>,
         pieces: &[Piece<'_>],
     ) -> Result<(), Full> {
+        self.begin(image, page);
+        frame.lay_out(image, items(pieces), children(pieces))
+    }
+
+    /// Begins the image of a node like this one: all but what laying it out writes.
+    fn begin(self, image: &mut PageImage, page: PageId) {
         let kind = if self.is_inner() { PageKind::Inner } else { PageKind::Leaf };
-        // The rest is laid out anew.
         image.0[..header::END].fill(0);
         image.format(kind, self.level(), page, self.tree_id());
-        frame.lay_out(image, items(pieces), children(pieces))
     }
 }
 

@@ -89,14 +89,14 @@ impl fmt::Display for Shape<'_> {
         match *self {
             Shape::Image { new, head, tail } => {
                 let name = if new { "new-image" } else { "image" };
-                write!(f, "{name} of {} bytes", head + tail)
+                write!(f, "{name} of {}", Bytes(head + tail))
             }
             Shape::Set { replace, key, value, special: is_special } => {
                 let name = if replace { "replace" } else { "insert" };
-                write!(f, "{name} {} with{} {value} bytes", Escaped(key), special(is_special))
+                write!(f, "{name} {} with{} {}", Escaped(key), special(is_special), Bytes(value))
             }
             Shape::Patch { key, offset, bytes } => {
-                write!(f, "patch {} at {offset} with {bytes} bytes", Escaped(key))
+                write!(f, "patch {} at {offset} with {}", Escaped(key), Bytes(bytes))
             }
             Shape::Remove { key } => write!(f, "remove {}", Escaped(key)),
             Shape::Truncate { position, separator } => {
@@ -118,6 +118,15 @@ pub(crate) struct Escaped<'a>(pub &'a [u8]);
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+/// A number of bytes, with the noun.
+pub(crate) struct Bytes(pub usize);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} byte{}", self.0, if self.0 == 1 { "" } else { "s" })
     }
 }
 
@@ -162,10 +171,11 @@ mod tests {
     fn every_op_that_is_cut_short_or_too_long_is_refused_or_another_op() {
         let mut image = vec![0; 4 + 100 + 60];
         (image[0], image[2]) = (100, 60);
-        let ops: [(u8, Vec<u8>, &str); 9] = [
+        let ops: [(u8, Vec<u8>, &str); 10] = [
             (code::IMAGE, image, "image of 160 bytes"),
             (code::INSERT, b"\x02\0\x01k\"value".to_vec(), r#"insert "k\"" with special 5 bytes"#),
             (code::PATCH, b"\x01\0\x07\0kxyz".to_vec(), r#"patch "k" at 7 with 3 bytes"#),
+            (code::PATCH, b"\x01\0\x07\0kx".to_vec(), r#"patch "k" at 7 with 1 byte"#),
             (code::REMOVE, b"\0\xff".to_vec(), r#"remove "\x00\xff""#),
             (code::TRUNCATE, b"\x03\0sep".to_vec(), r#"truncate at 3, below "sep""#),
             (

@@ -21,6 +21,7 @@ use crate::driver::failure::Failure;
 use crate::driver::measure::{self, Measurement, Plan};
 use crate::driver::store::Store;
 use crate::machine::{self, Machine};
+use crate::report::figures::{count, plural};
 use crate::report::{
     CheckReport, Condition, Details, LoadReport, LogReport, ProcessReport, Report, RunReport,
 };
@@ -47,6 +48,7 @@ pub fn run<S: Store, B: Benchmark>(
     open: impl FnOnce(&Path, Options) -> Result<S, Exit>,
 ) -> Result<(), Exit> {
     let home = Home::new(job.run.db.as_deref())?;
+    room(job.bench).check_before_opening(&home, job.run)?;
     let recording = Recording::new(job.run);
     let store = open(&home.path, recording.options(job.run.store_options()))?;
     let session = Session { job: &job, home: &home, store: &store, interrupt };
@@ -84,6 +86,12 @@ pub fn run<S: Store, B: Benchmark>(
         details: Details { samples: measurement.samples, latencies: measurement.latencies },
     };
     deliver(&report, run, out)
+}
+
+/// What the load takes.
+fn room<B: Benchmark>(bench: &B) -> Room {
+    let (_, data_bytes) = bench.loaded();
+    Room { number: bench.size(), unit: B::UNIT, data: Room::of_data(data_bytes), log: data_bytes }
 }
 
 /// Checks the data of `B` in `store`, which is at `path` and must have them.
@@ -130,7 +138,7 @@ impl<B: Benchmark, S: Store> Session<'_, B, S> {
         let found = self.find()?;
         let reused = found.is_some();
         if !reused {
-            self.check_room()?;
+            room(bench).check_before_loading(self.home, run)?;
         }
         check_threads(self.store, run.crew().threads)?;
         let mut live = Live::new(run.format, create_outputs(run)?);
@@ -189,7 +197,11 @@ impl<B: Benchmark, S: Store> Session<'_, B, S> {
             Found::Nothing => return Ok(None),
             Found::Data(meta) if meta.size == wanted => return Ok(Some(meta)),
             Found::Data(meta) => {
-                format!("holds {} {}, but {wanted} are asked for", meta.size, B::UNIT)
+                format!(
+                    "holds {}, and not the {} asked for",
+                    plural(meta.size, B::UNIT),
+                    count(wanted)
+                )
             }
             Found::Unusable(sentence) => sentence,
         };
@@ -201,19 +213,6 @@ impl<B: Benchmark, S: Store> Session<'_, B, S> {
 
     fn describe(&self, meta: &Meta) -> Result<(), Exit> {
         meta::write::<B, S>(meta, self.store).map_err(failed("describing the data"))
-    }
-
-    /// Refuses a load that the device has no room for.
-    fn check_room(&self) -> Result<(), Exit> {
-        let bench = self.job.bench;
-        let (_, data_bytes) = bench.loaded();
-        let room = Room {
-            what: format!("{} {}", bench.size(), B::UNIT),
-            data: Room::of_data(data_bytes),
-            log: data_bytes,
-            flag: B::UNIT,
-        };
-        room.check(self.home, self.job.run)
     }
 
     /// Loads all, and gives the description and the seconds that it took.

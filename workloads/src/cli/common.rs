@@ -1,5 +1,7 @@
 //! Flags that several subcommands share.
 
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -26,8 +28,8 @@ pub struct RunFlags {
     #[arg(long, value_name = "PATH")]
     pub db: Option<PathBuf>,
 
-    /// Size of the buffer pool, in bytes or with KiB, MiB or GiB.
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = units::some_size)]
+    /// Size of the buffer pool, in bytes or with KiB, MiB or GiB; no more than there is memory.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = units::pool_size)]
     pub pool: u64,
 
     /// Worker threads, 1 to 1024. Default: all cores.
@@ -151,7 +153,13 @@ impl RunFlags {
                 "--db goes with --io uring or threads; --io memory keeps nothing".to_owned(),
             ));
         }
-        self.check_outputs()?;
+        let outputs = [
+            ("--samples", &self.samples),
+            ("--report", &self.report),
+            ("--record-trace", &self.record_trace),
+        ];
+        let outputs = outputs.into_iter().filter_map(|(flag, path)| Some((flag, path.as_deref()?)));
+        check_outputs(outputs, &[], self.db.as_deref())?;
         let crew = self.crew();
         if crew.workers() > MAX_IN_FLIGHT {
             return Err(Exit::Usage(format!(
@@ -161,36 +169,6 @@ impl RunFlags {
                 crew.tasks,
                 crew.workers()
             )));
-        }
-        Ok(())
-    }
-
-    /// Refuses outputs that would be written over the store or over each other.
-    fn check_outputs(&self) -> Result<(), Exit> {
-        let outputs = [
-            ("--samples", &self.samples),
-            ("--report", &self.report),
-            ("--record-trace", &self.record_trace),
-        ];
-        let store = self.db.as_deref().map(resolved);
-        let mut seen: Vec<(&str, PathBuf)> = Vec::new();
-        for (flag, path) in
-            outputs.into_iter().filter_map(|(flag, path)| Some((flag, path.as_ref()?)))
-        {
-            let (shown, path) = (path.display(), resolved(path));
-            if store.as_ref().is_some_and(|store| path.starts_with(store)) {
-                return Err(Exit::Usage(format!(
-                    "{flag} {shown} is in the directory of the store; give a path outside of --db"
-                )));
-            }
-            // Devices, such as /dev/null, take all of them.
-            let is_file = std::fs::metadata(&path).map_or(true, |found| found.is_file());
-            if let Some((other, _)) = seen.iter().find(|(_, other)| is_file && *other == path) {
-                return Err(Exit::Usage(format!(
-                    "{other} and {flag} are both {shown}; give a file of its own to each"
-                )));
-            }
-            seen.push((flag, path));
         }
         Ok(())
     }
@@ -270,6 +248,58 @@ impl RunFlags {
     }
 }
 
+/// Refuses outputs that would be written over the store, over an input or over each other. Each file
+/// comes with the flag that names it.
+pub fn check_outputs<'a>(
+    outputs: impl IntoIterator<Item = (&'static str, &'a Path)>,
+    inputs: &[(&'static str, &Path)],
+    store: Option<&Path>,
+) -> Result<(), Exit> {
+    let store = store.map(resolved);
+    let mut seen: Vec<_> = inputs.iter().map(|(flag, path)| (*flag, Place::of(path))).collect();
+    for (flag, path) in outputs {
+        let (shown, place) = (path.display(), Place::of(path));
+        if store.as_ref().is_some_and(|store| place.path.starts_with(store)) {
+            return Err(Exit::Usage(format!(
+                "{flag} {shown} is in the directory of the store; give a path outside of --db"
+            )));
+        }
+        if let Some((other, _)) = seen.iter().find(|(_, other)| other.is_file_of(&place)) {
+            return Err(Exit::Usage(format!(
+                "{other} and {flag} are both {shown}; give a file of its own to each"
+            )));
+        }
+        seen.push((flag, place));
+    }
+    Ok(())
+}
+
+/// Where a path leads.
+struct Place {
+    /// Without links and relative parts.
+    path: PathBuf,
+    /// What is there.
+    found: Option<Metadata>,
+}
+
+impl Place {
+    fn of(path: &Path) -> Self {
+        let path = resolved(path);
+        let found = std::fs::metadata(&path).ok();
+        Self { path, found }
+    }
+
+    /// Both lead to one file, by whatever names. Devices, such as /dev/null, take more than one output.
+    fn is_file_of(&self, other: &Self) -> bool {
+        let number = |found: &Metadata| (found.dev(), found.ino());
+        match (&self.found, &other.found) {
+            (Some(this), Some(other)) => this.is_file() && number(this) == number(other),
+            (None, None) => self.path == other.path,
+            _ => false,
+        }
+    }
+}
+
 /// A path without links and relative parts, as far as it exists.
 fn resolved(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -315,8 +345,8 @@ pub struct StoreFlags {
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
 
-    /// Size of the buffer pool, in bytes or with KiB, MiB or GiB.
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = units::some_size)]
+    /// Size of the buffer pool, in bytes or with KiB, MiB or GiB; no more than there is memory.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = units::pool_size)]
     pub pool: u64,
 
     /// Storage back end.

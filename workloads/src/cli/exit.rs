@@ -36,6 +36,14 @@ pub fn failed<E: std::fmt::Display>(doing: impl std::fmt::Display) -> impl FnOnc
     move |error| Exit::Failed(format!("{doing}: {error}"))
 }
 
+/// As [`failed`], of work that the user may interrupt.
+pub fn ended(doing: &str) -> impl FnOnce(wattle::Error) -> Exit {
+    move |error| match error {
+        wattle::Error::Interrupted => Exit::Failed(format!("interrupted while {doing}")),
+        error => failed(doing)(error),
+    }
+}
+
 /// Prints a result on standard output. A reader that has seen enough, such as `head`, is no failure.
 pub fn print(text: &str) -> Result<(), Exit> {
     let mut out = std::io::stdout().lock();

@@ -9,12 +9,12 @@ use wattle::{PAGE_SIZE, Stats, TreeStat, VerifyReport};
 
 use super::bench_run;
 use super::common::{Format, StoreFlags};
-use super::exit::{Exit, failed, not_opened, print};
+use super::exit::{Exit, ended, failed, not_opened, print};
 use super::tpcc_run;
 use crate::adapter::EngineStore;
 use crate::driver::control::Interrupt;
 use crate::driver::store::Store;
-use crate::report::figures::{bytes, count, table};
+use crate::report::figures::{bytes, count, plural, table};
 use crate::report::{CheckReport, Condition};
 use crate::tatp::Tatp;
 use crate::tpcb::Tpcb;
@@ -66,9 +66,10 @@ pub fn verify(flags: &VerifyFlags, interrupt: &Interrupt) -> Result<(), Exit> {
     let style = ProgressStyle::with_template("checking: {human_pos} records, {per_sec}")
         .expect("the template is a constant that indicatif accepts");
     let progress = ProgressBar::no_length().with_style(style);
-    let report = engine.verify(&mut |records| progress.set_position(records));
+    let report =
+        engine.verify_until(interrupt.flag(), &mut |records| progress.set_position(records));
     progress.finish_and_clear();
-    let mut verdict = Verdict::of(report.map_err(failed("checking the store"))?);
+    let mut verdict = Verdict::of(report.map_err(ended("checking the store"))?);
     let store = EngineStore::new(engine, false);
     // A damaged store is not looked into any further.
     if verdict.passed {
@@ -98,12 +99,12 @@ pub fn verify(flags: &VerifyFlags, interrupt: &Interrupt) -> Result<(), Exit> {
 }
 
 /// Shows the sizes of a store.
-pub fn stat(flags: &StatFlags) -> Result<(), Exit> {
+pub fn stat(flags: &StatFlags, interrupt: &Interrupt) -> Result<(), Exit> {
     if flags.log {
         return log(flags);
     }
     let engine = flags.store.open(false)?;
-    let trees = engine.tree_stats().map_err(failed("measuring the trees"))?;
+    let trees = engine.tree_stats_until(interrupt.flag()).map_err(ended("measuring the trees"))?;
     let sizes = Sizes::of(&engine.stats(), &trees);
     let printed = match flags.format {
         Format::Text => print(&sizes.text()),
@@ -172,10 +173,10 @@ impl Verdict {
 
     fn text(&self) -> String {
         let seen = format!(
-            "checked {} pages with {} trees and {} records, and {} of log",
-            count(self.pages),
-            count(self.trees),
-            count(self.records),
+            "checked {} with {} and {}, and {} of log",
+            plural(self.pages, "page"),
+            plural(self.trees, "tree"),
+            plural(self.records, "record"),
             bytes(self.log_bytes)
         );
         let conditions: String = self.conditions.iter().map(|found| found.text() + "\n").collect();

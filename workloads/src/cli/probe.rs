@@ -18,7 +18,7 @@ use super::exit::{Exit, failed, print};
 use super::units;
 use crate::driver::control::Interrupt;
 use crate::machine::{self, Machine};
-use crate::report::figures::{bytes, rate, significant, table};
+use crate::report::figures::{bytes, plural, rate, significant, table};
 use crate::report::html::Page;
 use crate::report::plot::{Plot, Scale, Series};
 
@@ -129,8 +129,8 @@ pub fn probe(flags: &ProbeFlags, interrupt: &Interrupt) -> Result<(), Exit> {
 fn doing(step: ProbeStep) -> String {
     match step {
         ProbeStep::Fill(_) => "writing the file".to_owned(),
-        ProbeStep::Reads(depth) => format!("{depth} reads at once"),
-        ProbeStep::Writes(depth) => format!("{depth} writes at once"),
+        ProbeStep::Reads(depth) => plural(depth as u64, "read") + " at once",
+        ProbeStep::Writes(depth) => plural(depth as u64, "write") + " at once",
         ProbeStep::Mixed(depth) => format!("{depth} mixed at once"),
         ProbeStep::Syncs => "syncs".to_owned(),
     }
@@ -249,8 +249,8 @@ fn facts(report: &ProbeReport, options: &ProbeOptions) -> Vec<(&'static str, Str
                 significant(report.alpha_latency)
             ),
         ),
-        ("k_r", format!("{} reads at once reach 95 % of the most", report.k_r)),
-        ("k_w", format!("{} writes at once reach 95 % of the most", report.k_w)),
+        ("k_r", format!("{} at once for 95 % of the most", plural(report.k_r as u64, "read"))),
+        ("k_w", format!("{} at once for 95 % of the most", plural(report.k_w as u64, "write"))),
         ("sync", format!("{} us after one write (median)", significant(report.sync_p50_us))),
     ]
 }

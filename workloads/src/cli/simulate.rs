@@ -6,8 +6,10 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
 
+use super::common::check_outputs;
 use super::exit::{Exit, failed, print};
 use crate::driver::control::Interrupt;
+use crate::report::figures::plural;
 use crate::simulate::bound::{self, Bound};
 use crate::simulate::experiment::{CacheSize, Run, combine, in_parallel, run_all};
 use crate::simulate::generate::KINDS;
@@ -110,6 +112,20 @@ fn cost(text: &str) -> Result<f64, String> {
 }
 
 impl SimulateFlags {
+    /// Refuses a report that could not be written, or only over a trace: before the work, not after it.
+    pub fn check(&self) -> Result<(), Exit> {
+        let Some(report) = self.report.as_deref() else { return Ok(()) };
+        let folder = report.parent().filter(|folder| !folder.as_os_str().is_empty());
+        if folder.is_some_and(|folder| !folder.is_dir()) || report.is_dir() {
+            return Err(Exit::Usage(format!(
+                "--report {}: there is no folder for this file",
+                report.display()
+            )));
+        }
+        let traces: Vec<_> = self.trace.iter().map(|path| ("--trace", path.as_path())).collect();
+        check_outputs([("--report", report)], &traces, None)
+    }
+
     fn device(&self) -> Device {
         Device {
             read_us: self.read_cost,
@@ -188,16 +204,6 @@ pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -
         return print(&list_policies());
     }
     let ((specs, policies), device) = (flags.specs()?, flags.device());
-    if let Some(path) = &flags.report {
-        // Found out before the work, not after it.
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        if folder.is_some_and(|folder| !folder.is_dir()) || path.is_dir() {
-            return Err(Exit::Usage(format!(
-                "--report {}: there is no folder for this file",
-                path.display()
-            )));
-        }
-    }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = flags.threads.map_or(cores, |threads| threads as usize);
     let go_on = || !interrupt.requested();
@@ -256,7 +262,8 @@ pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -
         }
     })?;
     if interrupted {
-        eprintln!("interrupted: {} of {} replays were finished", rows.len(), runs.len());
+        let all = plural(runs.len() as u64, "replay");
+        eprintln!("interrupted: finished {} of {all}", rows.len());
     }
     Ok(())
 }

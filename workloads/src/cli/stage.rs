@@ -2,7 +2,7 @@
 //! known before long work, files for the outputs, and the delivery of the result.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use super::common::{Format, IoBackend, OnOff, RunFlags};
@@ -10,13 +10,15 @@ use super::exit::{Exit, failed};
 use crate::driver::store::Store;
 use crate::machine;
 use crate::report::csv::SampleFile;
-use crate::report::figures::bytes;
+use crate::report::figures::{bytes, many, plural};
 use crate::report::{self, Report};
 
 /// Where the store lives: a directory of the user, or a temporary one that goes with this value.
 pub struct Home {
     /// The directory of the store.
     pub path: PathBuf,
+    /// There is no store yet: no such directory, or nothing in it.
+    is_new: bool,
     temporary: Option<tempfile::TempDir>,
 }
 
@@ -24,13 +26,17 @@ impl Home {
     /// At `db`, or in a new temporary directory.
     pub fn new(db: Option<&Path>) -> Result<Self, Exit> {
         if let Some(path) = db {
-            return Ok(Self { path: path.to_owned(), temporary: None });
+            let is_new = match std::fs::read_dir(path) {
+                Ok(mut entries) => entries.next().is_none(),
+                Err(error) => error.kind() == ErrorKind::NotFound,
+            };
+            return Ok(Self { path: path.to_owned(), is_new, temporary: None });
         }
         let folder = tempfile::Builder::new()
             .prefix("wattle-")
             .tempdir()
             .map_err(failed("creating a temporary directory"))?;
-        Ok(Self { path: folder.path().join("store"), temporary: Some(folder) })
+        Ok(Self { path: folder.path().join("store"), is_new: true, temporary: Some(folder) })
     }
 
     /// The file system that it is on.
@@ -41,25 +47,35 @@ impl Home {
 }
 
 /// What a load takes.
-pub struct Room<'a> {
-    /// What is loaded, as `4 warehouses`.
-    pub what: String,
+pub struct Room {
+    /// How many of them are loaded.
+    pub number: u64,
+    /// What one of them is, as `warehouse`.
+    pub unit: &'static str,
     /// Bytes of the data file after loading, about.
     pub data: u64,
     /// Bytes of log that loading writes, about; checkpoints take it away again.
     pub log: u64,
-    /// The flag that makes it smaller.
-    pub flag: &'a str,
 }
 
-impl Room<'_> {
+impl Room {
     /// Bytes of the data file for so many bytes of keys and values, at least: pages are not all full.
     pub fn of_data(data_bytes: u64) -> u64 {
         data_bytes.saturating_add(data_bytes / 4)
     }
 
-    /// Refuses a load that the device has no room for.
-    pub fn check(&self, home: &Home, run: &RunFlags) -> Result<(), Exit> {
+    /// Refuses a load that the device has no room for before the store is made for it, so that the
+    /// refusal leaves nothing behind.
+    pub fn check_before_opening(&self, home: &Home, run: &RunFlags) -> Result<(), Exit> {
+        if home.is_new { self.check(home, run) } else { Ok(()) }
+    }
+
+    /// The same for a store that was there before, which turned out to have no data.
+    pub fn check_before_loading(&self, home: &Home, run: &RunFlags) -> Result<(), Exit> {
+        if home.is_new { Ok(()) } else { self.check(home, run) }
+    }
+
+    fn check(&self, home: &Home, run: &RunFlags) -> Result<(), Exit> {
         if run.io == IoBackend::Memory {
             return Ok(());
         }
@@ -74,13 +90,14 @@ impl Room<'_> {
             return Ok(());
         }
         Err(Exit::Usage(format!(
-            "{} take about {} and up to {} of log, but only {} are free at {}; give fewer {} or another --db",
-            self.what,
+            "loading {} takes about {} and up to {} of log, but only {} are free at {}; give fewer {} or \
+             another --db",
+            plural(self.number, self.unit),
             bytes(self.data),
             bytes(log),
             bytes(free),
             path.display(),
-            self.flag
+            many(self.unit)
         )))
     }
 }

@@ -50,6 +50,7 @@ pub fn run<S: Store>(
 ) -> Result<(), Exit> {
     flags.run.check()?;
     let home = Home::new(flags.run.db.as_deref())?;
+    room(flags.warehouses).check_before_opening(&home, &flags.run)?;
     let recording = Recording::new(&flags.run);
     let store = open(&home.path, recording.options(flags.run.store_options()))?;
     let session = Session { flags, home: &home, store: &store, interrupt, recording: &recording };
@@ -90,6 +91,17 @@ pub fn run<S: Store>(
         details: Details { samples: measurement.samples, latencies: measurement.latencies },
     };
     deliver(&report, &flags.run, out)
+}
+
+/// What the load takes.
+fn room(warehouses: u16) -> Room {
+    let warehouses = u64::from(warehouses);
+    Room {
+        number: warehouses,
+        unit: "warehouse",
+        data: warehouses * BYTES_PER_WAREHOUSE,
+        log: warehouses * LOG_BYTES_PER_WAREHOUSE,
+    }
 }
 
 /// What the report says about the transactions.
@@ -179,7 +191,7 @@ impl<S: Store> Session<'_, S> {
             }
             Found::Data(meta) => Some(meta),
             Found::Nothing => {
-                self.check_room()?;
+                room(self.flags.warehouses).check_before_loading(self.home, &self.flags.run)?;
                 None
             }
         };
@@ -234,18 +246,6 @@ impl<S: Store> Session<'_, S> {
     fn check(&self, tables: &Tables<S::Table>) -> Result<Findings, String> {
         let threads = self.flags.run.crew().threads.min(machine::cores());
         check_tables(self.store, tables, self.flags.warehouses, threads, self.interrupt)
-    }
-
-    /// Refuses a load that the device has no room for.
-    fn check_room(&self) -> Result<(), Exit> {
-        let warehouses = u64::from(self.flags.warehouses);
-        let room = Room {
-            what: format!("{warehouses} warehouses"),
-            data: warehouses * BYTES_PER_WAREHOUSE,
-            log: warehouses * LOG_BYTES_PER_WAREHOUSE,
-            flag: "--warehouses",
-        };
-        room.check(self.home, &self.flags.run)
     }
 
     /// Fills the store; gives what is in it now, and how many seconds it took.

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use crate::machine;
+use crate::report::figures::bytes;
+
 /// Units of sizes and their bytes.
 const SIZES: [(&str, u64); 3] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
 
@@ -57,6 +60,18 @@ pub fn some_time(text: &str) -> Result<Duration, String> {
 pub fn some_size(text: &str) -> Result<u64, String> {
     let size = size(text)?;
     if size == 0 { Err("the size must be above 0, as 100 or 4KiB".to_owned()) } else { Ok(size) }
+}
+
+/// Bytes of a buffer pool, which must not be more than there is memory: the pool takes what it was given
+/// as it fills, and in the middle of the work the kernel would end the process.
+pub fn pool_size(text: &str) -> Result<u64, String> {
+    let size = some_size(text)?;
+    match machine::memory() {
+        Some(memory) if size > memory => {
+            Err(format!("the pool must fit into the {} of memory that there are", bytes(memory)))
+        }
+        _ => Ok(size),
+    }
 }
 
 /// A number of digits with at most one point, without sign or exponent.

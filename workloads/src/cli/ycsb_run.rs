@@ -37,6 +37,7 @@ pub fn run<S: Store>(
 ) -> Result<(), Exit> {
     let spec = flags.spec()?;
     let home = Home::new(flags.run.db.as_deref())?;
+    room(&spec).check_before_opening(&home, &flags.run)?;
     let recording = Recording::new(&flags.run);
     let store = open(&home.path, recording.options(flags.run.store_options()))?;
     let session = Session {
@@ -83,6 +84,12 @@ pub fn run<S: Store>(
     deliver(&report, &flags.run, out)
 }
 
+/// What the load takes.
+fn room(spec: &YcsbSpec) -> Room {
+    let data_bytes = spec.data_bytes(spec.records);
+    Room { number: spec.records, unit: "record", data: Room::of_data(data_bytes), log: data_bytes }
+}
+
 /// The one check of YCSB: all that was read is what was written.
 fn check(measurement: &Measurement) -> CheckReport {
     let passed = !measurement.failure.as_ref().is_some_and(|failure| failure.is_wrong_answer());
@@ -113,7 +120,7 @@ impl<S: Store> Session<'_, S> {
             }
             Found::Data(meta) => Some(meta),
             Found::Nothing => {
-                self.check_room()?;
+                room(spec).check_before_loading(self.home, &self.flags.run)?;
                 None
             }
         };
@@ -146,18 +153,6 @@ impl<S: Store> Session<'_, S> {
         };
         let measurement = self.measure(&table(DATA_TABLE)?, &mut meta, &mut live, trace)?;
         Ok((load, measurement))
-    }
-
-    /// Refuses a load that the device has no room for.
-    fn check_room(&self) -> Result<(), Exit> {
-        let data_bytes = self.spec.data_bytes(self.spec.records);
-        let room = Room {
-            what: format!("{} records", self.spec.records),
-            data: Room::of_data(data_bytes),
-            log: data_bytes,
-            flag: "--records",
-        };
-        room.check(self.home, &self.flags.run)
     }
 
     fn load(&self, table: &S::Table) -> Result<f64, Exit> {

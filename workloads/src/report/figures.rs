@@ -53,12 +53,16 @@ pub fn seconds(value: f64) -> String {
 }
 
 /// A noun with its number.
-pub fn plural(number: usize, noun: &str) -> String {
-    let ending = if noun.ends_with('s') { "es" } else { "s" };
-    if number == 1 {
-        format!("1 {noun}")
-    } else {
-        format!("{} {noun}{ending}", count(number as u64))
+pub fn plural(number: u64, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{} {}", count(number), many(noun)) }
+}
+
+/// The plural of a noun.
+pub fn many(noun: &str) -> String {
+    match noun.strip_suffix('y') {
+        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{stem}ies"),
+        _ if noun.ends_with('s') || noun.ends_with("ch") => format!("{noun}es"),
+        _ => format!("{noun}s"),
     }
 }
 
@@ -95,6 +99,22 @@ mod tests {
         let counts: Vec<String> = [0, 999, 1000, 1_234_567].map(count).to_vec();
         assert_eq!(counts, ["0", "999", "1,000", "1,234,567"]);
         assert_eq!([rate(1234.5), rate(99.97), rate(0.5)], ["1,235", "100", "0.500"]);
+    }
+
+    #[test]
+    fn one_of_a_kind_is_in_the_singular() {
+        for (noun, many) in [
+            ("page", "pages"),
+            ("page access", "page accesses"),
+            ("branch", "branches"),
+            ("try", "tries"),
+            ("key", "keys"),
+            ("way", "ways"),
+        ] {
+            assert_eq!(plural(1, noun), format!("1 {noun}"));
+            assert_eq!(plural(0, noun), format!("0 {many}"));
+            assert_eq!(plural(1234, noun), format!("1,234 {many}"));
+        }
     }
 
     #[test]

@@ -60,7 +60,7 @@ pub fn summary(report: &Report) -> Vec<(&'static str, String)> {
             format!(
                 "{}, {}, {} memory, {}",
                 if machine.cpu.is_empty() { "unknown processor" } else { &machine.cpu },
-                plural(machine.cores, "core"),
+                plural(machine.cores as u64, "core"),
                 bytes(machine.memory_bytes),
                 machine.kernel
             ),
@@ -69,8 +69,8 @@ pub fn summary(report: &Report) -> Vec<(&'static str, String)> {
         (
             "data",
             format!(
-                "{} records, {} of keys and values, {} on disk after loading ({})",
-                count(load.records),
+                "{}, {} of keys and values, {} on disk after loading ({})",
+                plural(load.records, "record"),
                 bytes(load.data_bytes),
                 bytes(load.file_bytes),
                 load.file_system
@@ -87,26 +87,25 @@ pub fn summary(report: &Report) -> Vec<(&'static str, String)> {
     lines.push((
         "run",
         format!(
-            "{}, {} operations, {} operations/s{}",
+            "{}, {}, {} operations/s{}",
             seconds(run.seconds),
-            count(run.operations),
+            plural(run.operations, "operation"),
             rate(run.throughput),
             if run.interrupted { " (interrupted)" } else { "" }
         ),
     ));
     if let Some(accesses) = run.trace_accesses {
-        lines.push(("trace", format!("{} page accesses", count(accesses))));
+        lines.push(("trace", plural(accesses, "page access")));
     }
     if let Some(transactions) = &run.transactions {
         lines.push((
             "tpmC",
             format!(
-                "{}, {} tries aborted by conflicts, {} roll-backs of their own, {} districts without an \
-                 order to deliver",
+                "{}, {} aborted by conflicts, {} of their own, {} without an order to deliver",
                 rate(transactions.tpmc),
-                count(run.aborts),
-                count(transactions.rollbacks),
-                count(transactions.deliveries_skipped)
+                plural(run.aborts, "try"),
+                plural(transactions.rollbacks, "roll-back"),
+                plural(transactions.deliveries_skipped, "district")
             ),
         ));
     }

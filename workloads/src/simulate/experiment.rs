@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::registry::Spec;
 use super::replay::{Counts, Device};
 use super::trace::Trace;
+use crate::report::figures::plural;
 
 /// Fewest pages that a percentage gives, where the trace has so many.
 pub const LEAST_BY_PERCENT: usize = 10;
@@ -47,10 +48,11 @@ impl CacheSize {
         let all = trace.pages();
         match self {
             CacheSize::Pages(pages) if pages > all => Err(format!(
-                "a cache of {pages} pages is larger than trace {}, which has {all} different \
-                 pages: every policy would read each of them once and evict nothing; give at most \
-                 {all}, or a percentage",
-                trace.name()
+                "a cache of {} is larger than trace {}, which has {}: every policy would read each of \
+                 them once and evict nothing; give at most {all}, or a percentage",
+                plural(pages as u64, "page"),
+                trace.name(),
+                plural(all as u64, "different page")
             )),
             CacheSize::Pages(pages) => Ok(pages),
             CacheSize::Percent(percent) => {
@@ -163,7 +165,10 @@ mod tests {
             assert!(CacheSize::parse(text).unwrap_err().contains("5%"), "{text}");
         }
         let sentence = CacheSize::Pages(1000).of(&trace).unwrap_err();
-        assert!(sentence.contains("1000") && sentence.contains(&pages.to_string()), "{sentence}");
+        assert!(
+            sentence.contains("1,000 pages") && sentence.contains(&pages.to_string()),
+            "{sentence}"
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::registry::Spec;
 use super::replay::{Device, Replay};
 use super::table::Row;
 use super::trace::Trace;
-use crate::report::figures::{count, significant};
+use crate::report::figures::{count, plural, significant};
 use crate::report::html::Page;
 use crate::report::plot::{Plot, Scale, Series};
 
@@ -153,7 +153,7 @@ pub fn page(facts: &[(&str, String)], rows: &[Row], device: &Device, base: &str)
 }
 
 fn name(row: &Row) -> String {
-    format!("{}, {} pages, {}", row.trace, count(row.cache_pages as u64), row.policy)
+    format!("{}, {}, {}", row.trace, plural(row.cache_pages as u64, "page"), row.policy)
 }
 
 /// What no policy can go below in cost, where it was asked for.
@@ -161,7 +161,7 @@ fn bounds(page: &mut Page, rows: &[Row]) {
     let seconds = |cost: f64| significant(cost / 1e6);
     let line = |group: &[Row]| {
         let bound = group[0].bound?;
-        let name = format!("{}, {} pages", group[0].trace, count(group[0].cache_pages as u64));
+        let name = format!("{}, {}", group[0].trace, plural(group[0].cache_pages as u64, "page"));
         Some(vec![name, seconds(bound.lower), bound.feasible.map_or(String::new(), seconds)])
     };
     let lines: Vec<Vec<String>> = rows.chunk_by(Row::is_of_same_task).filter_map(line).collect();
@@ -233,7 +233,8 @@ fn matrix(
     let lines: Vec<Vec<String>> = rows
         .chunk_by(Row::is_of_same_task)
         .map(|group| {
-            let name = format!("{}, {} pages", group[0].trace, count(group[0].cache_pages as u64));
+            let name =
+                format!("{}, {}", group[0].trace, plural(group[0].cache_pages as u64, "page"));
             let of =
                 |policy: &&str| group.iter().find(|row| row.policy == **policy).and_then(&cell);
             let cells = policies.iter().map(|policy| of(policy).unwrap_or_default());
@@ -281,7 +282,7 @@ fn trade_offs(rows: &[Row]) -> Vec<Plot> {
             Series { name: (*name).to_owned(), points }
         };
         let plot = |names: &[&str]| Plot {
-            title: format!("{}, {} pages", group[0].trace, count(group[0].cache_pages as u64)),
+            title: format!("{}, {}", group[0].trace, plural(group[0].cache_pages as u64, "page")),
             x_label: "reads",
             x_scale: Scale::Logarithmic,
             y_label: "writes",

@@ -173,9 +173,9 @@ pub fn text(rows: &[Row], device: &Device, normalised: Option<&str>) -> String {
         text += &format!(
             "{}: {}, {}, cache of {} ({:.1} %)\n",
             first.trace,
-            figures::plural(first.counts.accesses as usize, "access"),
-            figures::plural(first.pages, "page"),
-            figures::plural(first.cache_pages, "page"),
+            figures::plural(first.counts.accesses, "access"),
+            figures::plural(first.pages as u64, "page"),
+            figures::plural(first.cache_pages as u64, "page"),
             100.0 * first.cache_pages as f64 / first.pages as f64,
         );
         let header = [
@@ -203,7 +203,7 @@ pub fn text(rows: &[Row], device: &Device, normalised: Option<&str>) -> String {
             text += &format!(
                 "  hit % at end: of the last {} before which a scan as long comes or does not; - \
                  reads, - writes: points lost to one that reads or writes\n",
-                figures::plural(first.cache_pages, "access")
+                figures::plural(first.cache_pages as u64, "access")
             );
         }
         for row in group.iter().filter(|row| looks_at_all(&row.complexity)) {

@@ -12,6 +12,7 @@ use crate::driver::control::Interrupt;
 use crate::driver::failure::Failure;
 use crate::driver::store::Client;
 use crate::report::Condition;
+use crate::report::figures::plural;
 
 /// Which of the types 1 to 4 each subscriber has, a bit for each; by subscriber, from 0.
 struct Types(Vec<u8>);
@@ -51,7 +52,7 @@ pub async fn conditions<C: Client>(
         subscribers.expect(right, || format!("subscriber {count} is missing or damaged"));
     })
     .await?;
-    subscribers.expect(count == all, || format!("there are {count} rows, not {all}"));
+    subscribers.expect(count == all, || format!("it has {}, not {all}", plural(count, "row")));
 
     let (mut numbers, mut count) = (First::default(), 0);
     for_each(client, &tables[table::NUMBER], interrupt, |key, row| {
@@ -62,7 +63,7 @@ pub async fn conditions<C: Client>(
         });
     })
     .await?;
-    numbers.expect(count == all, || format!("there are {count} numbers, not {all}"));
+    numbers.expect(count == all, || format!("it has {}, not {all}", plural(count, "number")));
 
     let mut infos = First::default();
     let mut types = Types(vec![0; all as usize]);

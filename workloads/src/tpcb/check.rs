@@ -9,6 +9,7 @@ use crate::driver::control::Interrupt;
 use crate::driver::failure::Failure;
 use crate::driver::store::Client;
 use crate::report::Condition;
+use crate::report::figures::plural;
 use crate::rng::mix;
 
 /// What the rows of one kind say.
@@ -68,7 +69,7 @@ async fn balances<C: Client>(
     .await?;
     let rows = found.rows;
     found.problems.expect(rows == expected, || {
-        format!("there are {rows} rows of the kind {}, not {expected}", kind.name())
+        format!("it has {} of the kind {}, not {expected}", plural(rows, "row"), kind.name())
     });
     Ok(found)
 }

@@ -19,6 +19,7 @@ use crate::driver::control::{Control, Interrupt, Phase};
 use crate::driver::crew::{self, Crew, Job, Worker};
 use crate::driver::failure::Failure;
 use crate::driver::store::{Access, Client, Direction, Stop, Store, StoreError, Txn, TxnResult};
+use crate::report::figures::plural;
 
 /// Tasks of each thread: scans wait for one page at a time.
 const TASKS: usize = 8;
@@ -178,7 +179,8 @@ fn whole(findings: &mut Findings, table: Table, key: &[u8], row: &[u8]) -> bool 
     let holds = table.key_bytes().is_none_or(|bytes| key.len() == bytes) && is_whole(table, row);
     findings.expect(Rule::Rows, holds, || {
         let (name, key) = (table.name(), key.escape_ascii());
-        format!("the row of {name} with the key {key} has {} bytes and not its fields", row.len())
+        let bytes = plural(row.len() as u64, "byte");
+        format!("the row of {name} with the key {key} has {bytes} and not its fields")
     });
     holds
 }
@@ -248,7 +250,7 @@ impl<T> Check<'_, T> {
         let (ytd, next_order) = row.unwrap_or_default();
         let received = self.shared.received[number].load(Ordering::Relaxed);
         findings.expect(Rule::DistrictHistory, ytd == received, || {
-            format!("{} has D_YTD {ytd} but received {received} cents", place())
+            format!("{} has D_YTD {ytd} but received {received}, in cents", place())
         });
 
         let mut orders = self.orders(txn, (w, d), findings).await?;
@@ -327,7 +329,7 @@ impl<T> Check<'_, T> {
         });
         let spanned = range.map_or(0, |(first, last)| u64::from(last - first) + 1);
         findings.expect(Rule::NewOrderRange, spanned == count, || {
-            format!("{}: {count} rows, numbers that span {spanned}", place())
+            format!("{}: {}, numbers that span {spanned}", place(), plural(count, "row"))
         });
         for Order { o, has_carrier, is_new, .. } in &*orders {
             findings.expect(Rule::CarrierOfNewOrder, has_carrier != is_new, || {
@@ -394,11 +396,12 @@ impl<T> Check<'_, T> {
         self.scan(txn, Table::OrderLine, Key::of_district(w, d), visit).await?;
         let expected: u64 = orders.iter().map(|order| u64::from(order.count)).sum();
         findings.expect(Rule::LinesOfDistrict, count == expected, || {
-            format!("{}: orders say {expected} lines, and there are {count}", place())
+            format!("{}: orders say {}, and {count} found", place(), plural(expected, "line"))
         });
         for Order { o, count, lines, .. } in &*orders {
             findings.expect(Rule::LinesOfOrder, *lines == u32::from(*count), || {
-                format!("{}: order {o} says {count} lines, and there are {lines}", place())
+                let says = plural(u64::from(*count), "line");
+                format!("{}: order {o} says {says}, and {lines} found", place())
             });
         }
         Ok(delivered)
@@ -428,8 +431,8 @@ impl<T> Check<'_, T> {
         };
         self.scan(txn, Table::OrderCustomer, Key::of_district(w, d), visit).await?;
         findings.expect(Rule::Indexes, entries == orders.len(), || {
-            let orders = orders.len();
-            format!("district {d} of warehouse {w} has {orders} orders and {entries} in the index")
+            let orders = plural(orders.len() as u64, "order");
+            format!("district {d} of warehouse {w} has {orders} and {entries} in the index")
         });
         Ok(())
     }
@@ -459,14 +462,14 @@ impl<T> Check<'_, T> {
             findings.expect(Rule::Balance, balance == delivered - paid, || {
                 format!(
                     "customer {c} of district {d} of warehouse {w} has C_BALANCE {balance}, got goods of \
-                     {delivered} and paid {paid} cents"
+                     {delivered} and paid {paid}, in cents"
                 )
             });
             let payments = customer::YTD_PAYMENT.get(row);
             findings.expect(Rule::BalanceAndPayments, balance.wrapping_add(payments) == delivered, || {
                 format!(
                     "customer {c} of district {d} of warehouse {w} has C_BALANCE {balance}, C_YTD_PAYMENT \
-                     {payments} and got goods of {delivered} cents"
+                     {payments} and got goods of {delivered}, in cents"
                 )
             });
             let string = |number| super::rows::string(row, customer::STRINGS, number);
@@ -475,7 +478,7 @@ impl<T> Check<'_, T> {
         let bounds = Key::of_district(w, d);
         self.scan(txn, Table::Customer, bounds, visit).await?;
         findings.expect(Rule::Rows, count == CUSTOMERS, || {
-            format!("district {d} of warehouse {w} has {count} customers")
+            format!("district {d} of warehouse {w} has {}", plural(count.into(), "customer"))
         });
         let mut entries = 0;
         let visit = |key: &[u8], row: &[u8]| {
@@ -489,9 +492,8 @@ impl<T> Check<'_, T> {
         };
         self.scan(txn, Table::CustomerName, bounds, visit).await?;
         findings.expect(Rule::Indexes, entries == count, || {
-            format!(
-                "district {d} of warehouse {w} has {count} customers and {entries} in the index"
-            )
+            let customers = plural(count.into(), "customer");
+            format!("district {d} of warehouse {w} has {customers} and {entries} in the index")
         });
         Ok(())
     }
@@ -511,8 +513,9 @@ impl<T> Check<'_, T> {
         };
         let bounds = (Key::stock(w, 1), Key::stock(w, ITEMS + 1));
         self.scan(txn, Table::Stock, bounds, visit).await?;
-        findings
-            .expect(Rule::Rows, count == ITEMS, || format!("warehouse {w} has {count} stock rows"));
+        findings.expect(Rule::Rows, count == ITEMS, || {
+            format!("warehouse {w} has {}", plural(count.into(), "stock row"))
+        });
         Ok(())
     }
 
@@ -556,7 +559,9 @@ impl<T> Check<'_, T> {
             }
         };
         self.scan(txn, Table::Item, (Key::item(1), Key::item(ITEMS + 1)), visit).await?;
-        findings.expect(Rule::Rows, count == ITEMS, || format!("there are {count} items"));
+        findings.expect(Rule::Rows, count == ITEMS, || {
+            format!("ITEM has {}", plural(count.into(), "row"))
+        });
         self.strays(txn, findings).await?;
         for w in 1..=self.warehouses {
             let first = usize::from(w - 1) * usize::from(DISTRICTS);
@@ -578,10 +583,10 @@ impl<T> Check<'_, T> {
             findings.expect(Rule::Rows, ytd.is_some(), || format!("warehouse {w} has no row"));
             let ytd = ytd.unwrap_or(0);
             findings.expect(Rule::WarehouseYtd, ytd == district_ytd, || {
-                format!("warehouse {w} has W_YTD {ytd}, and its districts {district_ytd} cents")
+                format!("warehouse {w} has W_YTD {ytd}, and its districts {district_ytd}, in cents")
             });
             findings.expect(Rule::WarehouseHistory, ytd == received, || {
-                format!("warehouse {w} has W_YTD {ytd} but received {received} cents")
+                format!("warehouse {w} has W_YTD {ytd} but received {received}, in cents")
             });
         }
         Ok(())

@@ -2,6 +2,7 @@
 //! are whole and that indexes agree with their tables.
 
 use crate::report::Condition;
+use crate::report::figures::plural;
 
 /// What must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +129,7 @@ impl Findings {
             name: format!("{when}, {}", rule.name()),
             passed: finding.failed == 0,
             detail: Some(match &finding.first {
-                None => format!("holds in {} cases", finding.checked),
+                None => format!("holds in {}", plural(finding.checked, "case")),
                 Some(first) if finding.failed == 1 => first.clone(),
                 Some(first) => format!("{first}; and {} more", finding.failed - 1),
             }),

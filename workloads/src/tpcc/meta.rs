@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::schema::{FORMAT, Table};
 use crate::driver::description;
 use crate::driver::store::{Store, StoreResult};
+use crate::report::figures::{count, plural};
 
 /// Table of the description.
 pub const META_TABLE: &str = "tpcc-meta";
@@ -71,8 +72,9 @@ pub fn find<S: Store>(store: &S, warehouses: Option<u16>) -> StoreResult<Found> 
             meta.format
         )),
         Some(wanted) if wanted != meta.warehouses => Found::Unusable(format!(
-            "holds {} TPC-C warehouses, but {wanted} are asked for",
-            meta.warehouses
+            "holds {}, and not the {} asked for",
+            plural(meta.warehouses.into(), "TPC-C warehouse"),
+            count(wanted.into())
         )),
         _ if !meta.loaded => Found::Unusable("holds a load that was not finished".to_owned()),
         _ => match Table::ALL.iter().find(|table| missing(table)) {

@@ -8,6 +8,7 @@ use super::rows::{customer, order, order_line, string};
 use super::schema::{Key, Table, Tables, order_at_end};
 use super::workload::{Halt, Outcome, missing, wrong};
 use crate::driver::store::{Direction, Txn};
+use crate::report::figures::plural;
 
 /// Runs the transaction, which only reads; `found` is memory to use.
 pub async fn run<X: Txn>(
@@ -63,7 +64,8 @@ pub async fn run<X: Txn>(
     txn.scan(tables.get(Table::OrderLine), &low, &high, Direction::Forward, visit).await?;
     if seen != u32::from(lines) {
         return Err(wrong(format!(
-            "order {o} of district {d} of warehouse {w} has {seen} lines, and says that it has {lines}"
+            "order {o} of district {d} of warehouse {w} has {}, and says that it has {lines}",
+            plural(seen.into(), "line")
         )));
     }
     // What the terminal shows.

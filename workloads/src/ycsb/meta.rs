@@ -10,6 +10,7 @@ use super::record::RecordShape;
 use crate::driver::description;
 use crate::driver::store::{Store, StoreResult};
 use crate::key::KeyFormat;
+use crate::report::figures::plural;
 
 /// Table of the records.
 pub const DATA_TABLE: &str = "ycsb";
@@ -70,13 +71,15 @@ impl Meta {
 
     fn sizes(&self) -> String {
         format!(
-            "{} records with keys of {} bytes and {}",
-            self.records,
-            self.key_size,
-            match self.fields {
-                1 => format!("values of {} bytes", self.field_size),
-                fields => format!("{fields} fields of {} bytes", self.field_size),
-            }
+            "{} with keys of {} and {} of {}",
+            plural(self.records, "record"),
+            plural(self.key_size as u64, "byte"),
+            if self.fields == 1 {
+                "values".to_owned()
+            } else {
+                plural(self.fields as u64, "field")
+            },
+            plural(self.field_size as u64, "byte")
         )
     }
 }
@@ -111,7 +114,7 @@ pub fn find<S: Store>(store: &S, wanted: &Meta) -> StoreResult<Found> {
     let same_sizes = Meta { present: 0, state: DataState::Loading, ..found.clone() } == *wanted;
     Ok(match found.state {
         _ if !same_sizes => Found::Unusable(format!(
-            "holds {}, but {} are asked for",
+            "holds {}, and not {} as asked for",
             found.sizes(),
             wanted.sizes()
         )),

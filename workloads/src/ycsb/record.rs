@@ -12,6 +12,7 @@
 
 use std::fmt;
 
+use crate::report::figures::plural;
 use crate::rng::{GOLDEN, Rng, mix};
 
 const VERSION_BYTES: usize = 4;
@@ -45,7 +46,7 @@ impl fmt::Display for Mismatch {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Mismatch::Size { found, expected } => {
-                write!(formatter, "it has {found} bytes and not {expected}")
+                write!(formatter, "it has {} and not {expected}", plural(*found as u64, "byte"))
             }
             Mismatch::Field { field } => {
                 write!(formatter, "its field {field} is damaged or belongs elsewhere")
