@@ -172,7 +172,7 @@ pub fn is_reserved_page(page: PageId) -> bool {
 }
 
 /// Smallest and largest step in which room on the device is reserved, in pages.
-const GROW_MIN: u64 = 256;
+pub(crate) const GROW_MIN: u64 = 256;
 const GROW_MAX: u64 = 16 * 1024;
 
 /// Which pages of the store are in use.
@@ -312,14 +312,15 @@ impl PageAllocator {
         self.pages.lock().set_capacity(capacity);
     }
 
-    /// Takes a page, reserving more room on the device when none is free.
+    /// Takes a page, reserving more room on the device when none is free: for `least` pages, which is 1 or
+    /// [`GROW_MIN`], or more.
     ///
     /// # Errors
     /// [`Error::DiskFull`] when the device has no room; nothing was changed.
-    pub(crate) fn allocate(&self, storage: &dyn Storage) -> Result<PageId> {
+    pub(crate) fn allocate(&self, storage: &dyn Storage, least: u64) -> Result<PageId> {
         let mut map = self.pages.lock();
         while map.used == map.capacity {
-            map.grow(storage)?;
+            map.grow(storage, least)?;
         }
         loop {
             let cursor = map.cursor;
@@ -414,10 +415,11 @@ impl PageMap {
         taken
     }
 
-    fn grow(&mut self, storage: &dyn Storage) -> Result<()> {
+    fn grow(&mut self, storage: &dyn Storage, least: u64) -> Result<()> {
         let step = (self.capacity / 8).clamp(GROW_MIN, GROW_MAX);
         // Nearly full devices may still take a smaller step.
-        let mut wanted = [step, GROW_MIN, 1].into_iter().map(|step| self.capacity + step);
+        let wanted = [step, GROW_MIN, 1].into_iter().filter(|step| *step >= least);
+        let mut wanted = wanted.map(|step| self.capacity + step);
         let capacity = loop {
             let Some(target) = wanted.next() else { unreachable!("the last step returns") };
             if target > PageId::MAX.0 {
@@ -427,7 +429,7 @@ impl PageMap {
                 Ok(()) => break target,
                 Err(error) => {
                     let error = Error::io(format_args!("reserve room for {target} pages"), error);
-                    if target == self.capacity + 1 || !matches!(error, Error::DiskFull { .. }) {
+                    if target == self.capacity + least || !matches!(error, Error::DiskFull { .. }) {
                         return Err(error);
                     }
                 }

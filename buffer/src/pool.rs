@@ -2,7 +2,7 @@
 //! tree builds everything. Faults are in `fault`, eviction in `evictor`, write-back in `writeback`.
 
 use crate::{
-    allocate::{FreeFrames, PageAllocator},
+    allocate::{FreeFrames, GROW_MIN, PageAllocator},
     error::{Error, Result},
     evictor::Signal,
     fault::InFlight,
@@ -460,10 +460,13 @@ impl Pool {
     /// # Errors
     /// [`Error::DiskFull`] when the device has no room.
     pub fn allocate_page(&self) -> Result<PageId> {
+        let mut least = GROW_MIN;
         loop {
-            match self.allocator.allocate(&*self.storage) {
-                // Others may take that room, and give up more meanwhile.
+            match self.allocator.allocate(&*self.storage, least) {
+                // Others may take that room, and give up more meanwhile. Room for single pages is the last
+                // resort: asking for it takes as long as for many.
                 Err(Error::DiskFull { .. }) if self.barrier.give_room_back() => {}
+                Err(Error::DiskFull { .. }) if least > 1 => least = 1,
                 other => return other,
             }
         }

@@ -29,10 +29,13 @@
 //! no room for more log before that, a checkpoint that makes room comes at once: changes wait for it, and are
 //! refused when it has not come after the stall timeout, or could not make room. From then on the log has
 //! what there was room for as its limit, and a quarter more after each checkpoint for which there was enough.
+//! The same when there is no room for more pages, except that all of it goes back to the device then, and the
+//! limit is a quarter less.
 //! Nor does a checkpoint that somebody waits for take its time.
 
 use crate::{
     engine::Core,
+    ops::Resolve,
     options::Options,
     store::{BitmapCopies, StoreState, Superblock},
 };
@@ -45,7 +48,7 @@ use std::{
     thread::JoinHandle,
     time::{Duration, Instant},
 };
-use wattle_buffer::{BITMAP_GROUP, Error, Gsn, Result};
+use wattle_buffer::{BITMAP_GROUP, Error, Gsn, LogBarrier, Result};
 use wattle_wal::{GSN_COUNTER_BITS, Log, LogEnd};
 
 /// How often the growth of the log is looked at.
@@ -89,10 +92,23 @@ pub(crate) struct Checkpoints {
     signal: Mutex<Signal>,
     wake: Condvar,
     limit: u64,
+    /// Least limit when the device has room for less.
+    least: u64,
+    room: Room,
     /// Segments that backups need the log from.
     pins: Mutex<Vec<u64>>,
     count: AtomicU64,
     thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// What operations wait for that find no room for pages on the device: room that the log gives back.
+struct Room {
+    /// How long they wait.
+    patience: Duration,
+    /// How often it was looked for since the store was opened, and how often there was some; stored in the
+    /// opposite order.
+    rounds: AtomicU64,
+    found: AtomicU64,
 }
 
 /// See [`Checkpoints::pin`].
@@ -130,6 +146,12 @@ impl Checkpoints {
             signal: Mutex::default(),
             wake: Condvar::new(),
             limit: options.log_limit(),
+            least: 4 * options.segment_bytes(),
+            room: Room {
+                patience: options.stall_timeout,
+                rounds: AtomicU64::new(0),
+                found: AtomicU64::new(0),
+            },
             pins: Mutex::default(),
             count: AtomicU64::new(0),
             thread: Mutex::default(),
@@ -174,6 +196,21 @@ impl Checkpoints {
         let deadline = Instant::now() + time;
         while !signal.stopping && !self.wake.wait_until(&mut signal, deadline).timed_out() {}
         signal.stopping
+    }
+
+    /// What the log does not need goes back to the device, for those who wait for room. `shortened`: it needs
+    /// less than before, so there is some.
+    fn give_room_back(&self, log: &Log, shortened: bool) {
+        let begun = Instant::now();
+        while !log.is_truncated() && begun.elapsed() < self.room.patience {
+            if self.sleep(Duration::from_millis(1)) {
+                return;
+            }
+        }
+        if log.give_room_back() || shortened {
+            self.room.found.fetch_add(1, Ordering::Relaxed);
+        }
+        self.room.rounds.fetch_add(1, Ordering::Release);
     }
 
     /// Waits for a checkpoint that is under way, which hurries.
@@ -264,14 +301,17 @@ fn work(core: &Core) {
         if log.is_stuck() && !full {
             log.refuse_changes();
         }
-        if (due || idle || full) && core.failure().is_none() {
+        let wanted = core.barrier.room_wanted.swap(false, Ordering::Relaxed);
+        let room = wanted && core.checkpoint_shortens(log);
+        if (due || idle || full || room) && core.failure().is_none() {
             let pace = Pace { time: last.1.elapsed().min(LONGEST), bytes: limit / 2 };
-            limit = match full {
-                true => log.bytes_kept().min(limit),
-                false => limit.saturating_add(limit / 4).min(checkpoints.limit),
+            limit = match (full, room) {
+                (_, true) => (log.bytes_kept() / 4 * 3).clamp(checkpoints.least.min(limit), limit),
+                (true, false) => log.bytes_kept().min(limit),
+                _ => limit.saturating_add(limit / 4).min(checkpoints.limit),
             };
             last = (bytes, Instant::now());
-            if let Err(error) = core.checkpoint((!full).then_some(pace), 0) {
+            if let Err(error) = core.checkpoint((!full && !room).then_some(pace), 0) {
                 if checkpoints.is_stopping() {
                     return;
                 }
@@ -283,11 +323,42 @@ fn work(core: &Core) {
                 }
             }
         }
+        if wanted {
+            checkpoints.give_room_back(log, room);
+        }
         core.pool.allocator().settle(log.durable_epoch());
     }
 }
 
 impl Core {
+    /// The device has no room for pages, says an operation that has changed nothing. Waits until the log has
+    /// given back what it can, at most for the stall timeout `since` the first time, and gives whether it is
+    /// worth to try again.
+    pub async fn wait_for_room<R: Resolve>(
+        &self,
+        session: &R,
+        since: &mut Option<Instant>,
+    ) -> bool {
+        let (checkpoints, room) = (&self.checkpoints, &self.checkpoints.room);
+        if self.log.as_ref().is_none_or(|log| log.refuses_changes()) {
+            return false;
+        }
+        let since = *since.get_or_insert_with(Instant::now);
+        let rounds = room.rounds.load(Ordering::Acquire);
+        let found = room.found.load(Ordering::Relaxed);
+        self.barrier.room_wanted.store(true, Ordering::Relaxed);
+        let mut turn = 0u32;
+        while room.rounds.load(Ordering::Acquire) == rounds {
+            let late = since.elapsed() > room.patience;
+            if late || self.failure().is_some() || checkpoints.is_stopping() {
+                return false;
+            }
+            session.pause(turn).await;
+            turn = turn.saturating_add(1);
+        }
+        room.found.load(Ordering::Relaxed) != found
+    }
+
     /// Makes a checkpoint at once; nothing without a log.
     pub fn checkpoint_now(&self) -> Result<()> {
         if self.log.is_none() {
@@ -421,7 +492,9 @@ impl Core {
             }
             self.pool.allocator().settle(log.durable_epoch());
             // Changes wait until it has ended, or somebody else does.
-            let hurry = log.is_full() || checkpoints.waiting.load(Ordering::Relaxed) > 0;
+            let wanted = self.barrier.room_wanted.load(Ordering::Relaxed);
+            let waiting = checkpoints.waiting.load(Ordering::Relaxed) > 0;
+            let hurry = log.is_full() || wanted || waiting;
             let wait = pace.wait(pages, begun.elapsed(), log.bytes_written() - bytes);
             if hurry || wait < Duration::from_millis(1) {
                 return Ok(());

@@ -71,6 +71,8 @@ pub(crate) struct Core {
 
 /// What comes before a page is written: the log, or the mark that there is none.
 pub(crate) struct Barrier {
+    /// There was no room for pages: the checkpoint thread looks at it.
+    pub room_wanted: AtomicBool,
     pub log: OnceLock<Arc<Log>>,
     pub in_use: OnceLock<InUse>,
 }
@@ -88,6 +90,7 @@ impl LogBarrier for Barrier {
     }
 
     fn give_room_back(&self) -> bool {
+        self.room_wanted.store(true, Ordering::Relaxed);
         self.log.get().is_some_and(|log| log.give_room_back())
     }
 }
@@ -350,7 +353,11 @@ impl Engine {
         let (words, copies) = file.read_bitmap(&block)?;
         let file = Arc::new(file);
         let forest = Forest::new();
-        let barrier = Arc::new(Barrier { log: OnceLock::new(), in_use: OnceLock::new() });
+        let barrier = Arc::new(Barrier {
+            room_wanted: AtomicBool::new(false),
+            log: OnceLock::new(),
+            in_use: OnceLock::new(),
+        });
         let pool = Pool::open(
             options.pool_options(),
             file.storage.clone(),

@@ -96,15 +96,24 @@ pub(crate) async fn run_again<R: Resolve, T>(
     mut stop: Stop,
     mut step: impl FnMut(u32) -> Step<T>,
 ) -> Result<T> {
-    let (mut restarts, mut log_since) = (0u32, None);
+    let (mut restarts, mut log_since, mut full_since) = (0u32, None, None);
     session.cx().worker.begin_waiting();
     loop {
-        match stop {
-            Stop::Restart => btree::restarted(&session.cx().worker, &mut restarts),
-            Stop::Fault(fault) => session.resolve(fault).await?,
-            Stop::Faults(faults) => session.resolve_all(faults).await?,
-            Stop::Log => session.wait_log(&mut log_since).await?,
-            Stop::Error(error) => return Err(error),
+        let outcome = match stop {
+            Stop::Restart => {
+                btree::restarted(&session.cx().worker, &mut restarts);
+                Ok(())
+            }
+            Stop::Fault(fault) => session.resolve(fault).await,
+            Stop::Faults(faults) => session.resolve_all(faults).await,
+            Stop::Log => session.wait_log(&mut log_since).await,
+            Stop::Error(error) => Err(error),
+        };
+        if let Err(error) = outcome {
+            let full = matches!(error, Error::DiskFull { .. });
+            if !full || !session.core().wait_for_room(session, &mut full_since).await {
+                return Err(error);
+            }
         }
         match step(restarts) {
             Ok(value) => return Ok(value),

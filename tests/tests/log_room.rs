@@ -3,7 +3,7 @@
 
 use std::{
     io::{self, ErrorKind},
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -17,7 +17,7 @@ use wattle::{
         Storage,
     },
 };
-use wattle_buffer::{PageId, PageImage};
+use wattle_buffer::{PAGE_SIZE, PageId, PageImage};
 use wattle_tests::harness::{Device, Watchdog, assert_verified, small_pool};
 
 fn open(device: &Arc<SimStorage>) -> Engine {
@@ -173,12 +173,11 @@ fn a_store_whose_log_has_no_room_at_all_can_be_closed() {
     }
 }
 
-/// Pages in memory, beside a log in files: while there are files that the log only keeps, there is no
-/// room for more pages.
-struct Crowded {
+/// Pages in memory, beside a log in files, on a device that is full for pages when somebody says so.
+struct Crowded<F> {
     pages: Arc<MemoryStorage>,
-    log: PathBuf,
     refused: AtomicU64,
+    is_full: F,
 }
 
 /// Files in the directory of a log that are not segments.
@@ -188,7 +187,7 @@ fn spares(log: &Path) -> usize {
     names.filter(|name| name.extension().is_none_or(|ending| ending != "log")).count()
 }
 
-impl Storage for Crowded {
+impl<F: Fn(u64) -> bool + Send + Sync + 'static> Storage for Crowded<F> {
     fn name(&self) -> &'static str {
         "crowded"
     }
@@ -218,7 +217,7 @@ impl Storage for Crowded {
     }
 
     fn reserve(&self, pages: u64) -> io::Result<()> {
-        if spares(&self.log) > 1 {
+        if (self.is_full)(pages) {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return Err(io::Error::new(ErrorKind::StorageFull, "no room for pages"));
         }
@@ -231,10 +230,13 @@ fn pages_get_the_room_that_the_log_only_keeps() {
     let watchdog = Watchdog::start("a crowded device", Duration::from_secs(20));
     let directory = tempfile::tempdir().expect("a directory");
     let mut device = Device::files(IoKind::Threads, directory.path());
+    let log = directory.path().join(LOG_DIRECTORY);
+    let directory_of_log = log.clone();
     let crowded = Arc::new(Crowded {
         pages: Arc::new(MemoryStorage::new()),
-        log: directory.path().join(LOG_DIRECTORY),
         refused: AtomicU64::new(0),
+        // While there are files that the log only keeps.
+        is_full: move |_| spares(&directory_of_log) > 1,
     });
     device.pages = crowded.clone();
     let engine = {
@@ -245,7 +247,7 @@ fn pages_get_the_room_that_the_log_only_keeps() {
     let session = engine.session().expect("session");
     let mut turn = 0;
     // The file that the next segment is being made of does not count.
-    while spares(&crowded.log) < 4 {
+    while spares(&log) < 4 {
         put(&session, &tree, turn % 50).expect("put");
         turn += 1;
         if turn % 500 == 0 {
@@ -267,5 +269,46 @@ fn pages_get_the_room_that_the_log_only_keeps() {
     drop((session, tree));
     assert_verified(&engine);
     engine.close().expect("close");
-    assert_eq!(spares(&crowded.log), 0, "a store that is closed keeps nothing");
+    assert_eq!(spares(&log), 0, "a store that is closed keeps nothing");
+}
+
+#[test]
+fn pages_get_the_room_that_a_checkpoint_makes() {
+    let watchdog = Watchdog::start("a shared device", Duration::from_secs(20));
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut device = Device::files(IoKind::Threads, directory.path());
+    let log = directory.path().join(LOG_DIRECTORY);
+    let crowded = Arc::new(Crowded {
+        pages: Arc::new(MemoryStorage::new()),
+        refused: AtomicU64::new(0),
+        // Ten times the least log, for pages and log together.
+        is_full: move |pages: u64| {
+            let files = std::fs::read_dir(&log).expect("a directory");
+            let bytes = |file: io::Result<std::fs::DirEntry>| Ok(file?.metadata()?.len());
+            // One that is gone meanwhile takes no room.
+            let bytes: u64 =
+                files.map(bytes).map(|bytes: io::Result<u64>| bytes.unwrap_or(0)).sum();
+            bytes + pages * PAGE_SIZE as u64 > 10 * MIN_LOG_BYTES
+        },
+    });
+    device.pages = crowded.clone();
+    let options = small_pool(256).log_bytes(8 * MIN_LOG_BYTES).durability(Durability::None);
+    let engine = device.open(options).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    // The pages need all but what the least log needs.
+    let records = (5 * MIN_LOG_BYTES / 1500) as u32;
+    for key in 0..records {
+        session.put(&tree, &key.to_be_bytes(), &[key as u8; 1200]).expect("there is room");
+        watchdog.step();
+    }
+    assert!(crowded.refused.load(Ordering::Relaxed) > 0, "the device was never full");
+    assert_eq!(session.scan(&tree).expect("scan").count() as u32, records);
+    // And then they need more.
+    let error = (records..100 * records)
+        .find_map(|key| session.put(&tree, &key.to_be_bytes(), &[key as u8; 1200]).err());
+    assert!(matches!(error, Some(Error::DiskFull { .. })), "{error:?}");
+    drop((session, tree));
+    assert_verified(&engine);
+    engine.close().expect("close");
 }

@@ -213,9 +213,19 @@ impl Log {
         self.shared.is_full()
     }
 
+    /// Whether all segments are given up that need not be kept.
+    pub fn is_truncated(&self) -> bool {
+        self.shared.segments.is_truncated()
+    }
+
     /// Whether the log is full, and was found so after all segments were given up that it was told to.
     pub fn is_stuck(&self) -> bool {
         self.shared.segments.is_stuck()
+    }
+
+    /// Whether the log is full and changes are refused.
+    pub fn refuses_changes(&self) -> bool {
+        self.shared.refuses_changes()
     }
 
     /// Refuses changes while the log is full, whatever the patience: for who knows that there will be no room.

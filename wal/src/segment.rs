@@ -254,6 +254,11 @@ impl Segments {
         Some(Error::io(action, copy))
     }
 
+    /// Whether nothing is left to give up.
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.state.lock().doomed().is_none()
+    }
+
     /// Whether the log is full although all is given up that may be.
     pub(crate) fn is_stuck(&self) -> bool {
         let state = self.state.lock();

@@ -239,6 +239,11 @@ impl Shared {
         self.status.load(Ordering::Relaxed) & status::FULL != 0
     }
 
+    /// Whether there is none and changes are refused.
+    pub(crate) fn refuses_changes(&self) -> bool {
+        self.status.load(Ordering::Relaxed) & status::REFUSED != 0
+    }
+
     /// Whether whoever waits for room need not wait: a flush has taken the buffers and the log is not full, or
     /// it is and changes are refused.
     pub(crate) fn goes_on(&self, taken: bool) -> bool {
