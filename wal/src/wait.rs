@@ -256,7 +256,8 @@ impl Log {
     /// for the longest time: `since` is that number when it first found no room.
     pub fn poll_flush(&self, seen: u64, since: u64, waker: &Waker) -> Poll<Result<()>> {
         let mut state = self.shared().waits.state.lock();
-        if self.shared().goes_on(state.taken > seen) {
+        let taken = state.taken > seen;
+        if self.shared().goes_on(taken) {
             return Poll::Ready(Ok(()));
         }
         if let Err(error) = state.check() {
@@ -267,7 +268,10 @@ impl Log {
             state.room.push((since, waker.clone()));
         }
         drop(state);
-        self.request(self.epoch(), Urgency::Now);
+        // Each flush wakes who waits: while the log is full, another one would be asked for without end.
+        if !taken {
+            self.request(self.epoch(), Urgency::Now);
+        }
         Poll::Pending
     }
 

@@ -247,6 +247,38 @@ fn a_full_log_that_nobody_writes_to_takes_the_room_that_comes() {
 }
 
 #[test]
+fn tasks_that_wait_for_a_full_log_do_not_keep_it_busy() {
+    let (_, storage) = device(FaultPlan::new(1).log_limit(4 * small().segment_bytes));
+    let options = LogOptions { patience: Duration::from_secs(60), ..small() };
+    let log = Log::start(storage, options, store(), Box::new(|| 0)).expect("a log");
+    let appender = log.appender();
+    let (mut id, mut epoch) = (0, 0);
+    while !log.is_full() {
+        id += 1;
+        append(&appender, id, 3000);
+        epoch = log.flush_now().expect("a flush");
+        thread::sleep(Duration::from_millis(1));
+    }
+    let (sender, woken) = mpsc::channel();
+    let waker = Waker::from(Arc::new(Flag(sender)));
+    let seen = log.buffers_taken();
+    let poll = || log.poll_flush(seen, seen, &waker).is_ready();
+    assert!(!poll());
+    // The task asks again as often as it is told to.
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(300) {
+        if woken.recv_timeout(Duration::from_millis(10)).is_ok() {
+            assert!(!poll());
+        }
+    }
+    let flushes = log.buffers_taken() - seen;
+    assert!(flushes < 20, "{flushes} flushes of nothing");
+    log.truncate(epoch);
+    until("room", poll);
+    log.close().expect("closed");
+}
+
+#[test]
 fn changes_wait_for_room_until_their_patience_is_over() {
     for (patience, refused) in [(60_000, false), (60_000, true), (300, true)] {
         let (_, storage) = device(FaultPlan::new(1).log_limit(4 * small().segment_bytes));
