@@ -43,8 +43,8 @@ const RETRY: Duration = Duration::from_millis(100);
 const DUE: u64 = 16;
 /// How long making it sleeps between two looks at the current one: least and most.
 const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(16)];
-/// What is missing of the reserve waits for nobody, but lets others have the device after so many bytes.
-const RESERVE_BYTES: u64 = 256 << 10;
+/// What waits for nobody who writes lets others have the device after so many bytes.
+const UNPACED_BYTES: u64 = 256 << 10;
 
 /// A segment with a head.
 #[derive(Clone, Copy, Debug)]
@@ -199,11 +199,12 @@ impl Segments {
             if state.last_flush {
                 return None;
             }
-            if state.ready.len() < state.reserve {
+            // Nor does who waits for the room of old segments write, and this is done before them.
+            if state.ready.len() < state.reserve || state.doomed().is_some() {
                 if done > 0 {
                     self.changed.wait_for(&mut state, NAPS[0]);
                 }
-                return Some(RESERVE_BYTES);
+                return Some(UNPACED_BYTES);
             }
             let used = self.used.load(Ordering::Relaxed);
             let wanted = 2 * used.saturating_sub(bytes / DUE);

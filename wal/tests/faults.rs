@@ -279,6 +279,41 @@ fn tasks_that_wait_for_a_full_log_do_not_keep_it_busy() {
 }
 
 #[test]
+fn segments_are_given_up_while_the_next_one_waits_for_those_who_write() {
+    let beside = Arc::new(AtomicBool::new(false));
+    let is_made = Arc::clone(&beside);
+    let make = move |device: &SimStorage, segment: u64, bytes: u64, pace: Pace<'_>| {
+        let mut done = 0;
+        while done < bytes {
+            done += pace(done).ok_or(ErrorKind::Interrupted)?.clamp(4096, 8192);
+            is_made.store(done < bytes, Ordering::Relaxed);
+        }
+        device.create(segment, bytes)
+    };
+    let device = SimStorage::new(FaultPlan::new(1));
+    let storage: Arc<dyn LogStorage> = Arc::new(Makes { device, make });
+    let log = start(&storage, LogStart::default());
+    let appender = log.appender();
+    let mut id = 0;
+    let mut write = || {
+        id += 1;
+        append(&appender, id, 3000);
+        let epoch = log.flush_now().expect("a flush");
+        thread::sleep(Duration::from_millis(2));
+        epoch
+    };
+    let mut epoch = 0;
+    while log.stats().segments < 4 || !beside.load(Ordering::Relaxed) {
+        epoch = write();
+    }
+    // Now everybody waits for the room that this gives back.
+    log.truncate(epoch);
+    until("one segment is left", || log.is_truncated());
+    assert_eq!(log.stats().segments, 1);
+    log.close().expect("closed");
+}
+
+#[test]
 fn changes_wait_for_room_until_their_patience_is_over() {
     for (patience, refused) in [(60_000, false), (60_000, true), (300, true)] {
         let (_, storage) = device(FaultPlan::new(1).log_limit(4 * small().segment_bytes));
