@@ -268,8 +268,9 @@ impl Log {
             state.room.push((since, waker.clone()));
         }
         drop(state);
-        // Each flush wakes who waits: while the log is full, another one would be asked for without end.
-        if !taken {
+        // Each flush wakes who waits: while the log is full, another one would be asked for without end. When
+        // it is not any more, whoever waits is woken as well.
+        if !taken && !self.is_full() {
             self.request(self.epoch(), Urgency::Now);
         }
         Poll::Pending
