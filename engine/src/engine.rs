@@ -409,6 +409,9 @@ impl Engine {
             }
             None => None,
         };
+        if let Some(log) = &log {
+            log.set_opening(true);
+        }
         let mut opening = Opening::new(&forest, log.as_ref());
         match &log {
             Some(log) => assert!(barrier.log.set(log.clone()).is_ok(), "set once"),
@@ -479,6 +482,9 @@ impl Engine {
             core.poison(&format!("the store could not be opened: {error}"));
             let _poisoned = core.close();
             return Err(error);
+        }
+        if let Some(log) = &core.log {
+            log.set_opening(false);
         }
         if let Err(error) = Janitor::start(&core).and_then(|()| Checkpoints::start(&core)) {
             core.close()?;

@@ -312,3 +312,48 @@ fn pages_get_the_room_that_a_checkpoint_makes() {
     assert_verified(&engine);
     engine.close().expect("close");
 }
+
+/// What had not ended is rolled back then, and that takes more log.
+#[test]
+fn a_store_that_finds_no_room_for_its_recovery_says_so() {
+    let watchdog = Watchdog::start("recovery without room", Duration::from_secs(20));
+    let full = FaultPlan::new(1).log_limit(12 * (MIN_LOG_BYTES / 16));
+    let device = Arc::new(SimStorage::new(full.clone()));
+    let engine = open(&device);
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    for key in 0..200 {
+        put(&session, &tree, key).expect("put");
+    }
+    engine.checkpoint().expect("checkpoint");
+    let mut txn = engine.begin().expect("begin");
+    let error = (0..2_000u32)
+        .find_map(|turn| txn.put(&tree, &(turn % 200).to_be_bytes(), &[turn as u8; 700]).err());
+    assert!(matches!(error, Some(Error::DiskFull { .. })), "{error:?}");
+    engine.sync().expect("sync");
+    let left = Arc::new(device.crash(1));
+    txn.abort().expect("abort");
+    drop((session, tree));
+    // Nor does it while the store is closed.
+    let error = engine.close().expect_err("there is no room").to_string();
+    assert!(error.contains("no room for log segment"), "{error}");
+    left.set_plan(full);
+    let options = small_pool(256).log_bytes(MIN_LOG_BYTES);
+    for _ in 0..2 {
+        watchdog.step();
+        let error = Device::sim(&left).open(options.clone()).err();
+        // The first one still found room to begin.
+        let error = error.expect("there is no room").to_string();
+        assert!(error.contains("log segment") && error.contains("all used"), "{error}");
+    }
+    left.heal();
+    let engine = open(&left);
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    for key in 0..200u32 {
+        let found = session.get(&tree, &key.to_be_bytes()).expect("get");
+        assert_eq!(found, Some(vec![key as u8; 500]), "record {key}");
+    }
+    drop((session, tree));
+    assert_verified(&engine);
+}

@@ -279,7 +279,7 @@ impl Flusher {
         // 1. What the new head builds upon must be durable before it.
         self.write_out()?;
         self.sync()?;
-        let number = self.shared.segments.take_ready()?;
+        let number = self.shared.segments.take_ready(self.shared.options.patience)?;
         // 2. The head says how the log goes on.
         let continues = self.sealed_blocks > 0;
         let header = SegmentHeader {

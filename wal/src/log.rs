@@ -276,6 +276,12 @@ impl Log {
         self.shared.stop_waiting();
     }
 
+    /// While a store is being opened, a flush that finds no room waits for it as long as changes do, and then
+    /// fails, and the log with it: nobody is there yet who could make room.
+    pub fn set_opening(&self, opening: bool) {
+        self.shared.segments.set_opening(opening);
+    }
+
     /// Flushes everything and ends the threads. Fails if the log was poisoned before, or is by
     /// this. Nothing may be appended any more; closing twice is fine.
     pub fn close(&self) -> Result<()> {

@@ -81,6 +81,8 @@ struct State {
     waited_for: bool,
     /// The log is being closed: nobody waits for room.
     last_flush: bool,
+    /// The store is being opened: a flush waits for room as long as changes do, and not for ever.
+    opening: bool,
     /// The helper has to end.
     ending: bool,
     /// The helper is gone.
@@ -136,8 +138,9 @@ impl Segments {
         }
     }
 
-    /// The flusher takes the next segment, and waits for it if it must.
-    pub(crate) fn take_ready(&self) -> Result<u64, String> {
+    /// The flusher takes the next segment, and waits for it if it must; while the store is being opened, no
+    /// longer than `patience`.
+    pub(crate) fn take_ready(&self, patience: Duration) -> Result<u64, String> {
         let mut state = self.state.lock();
         loop {
             if (state.next_is_ready() || state.error.is_some())
@@ -151,9 +154,10 @@ impl Segments {
             if state.ended {
                 return Err("the thread that makes segments of the log has ended".into());
             }
-            if state.last_flush
+            // The helper says so whenever it has tried again.
+            if let Some((error, since)) = &state.error
+                && (state.last_flush || state.opening && since.elapsed() >= patience)
                 && state.doomed().is_none()
-                && let Some((error, _)) = &state.error
             {
                 return Err(format!("there was no room for log segment {}: {error}", state.next));
             }
@@ -274,6 +278,11 @@ impl Segments {
             then();
         }
         full
+    }
+
+    /// Whether the store is being opened.
+    pub(crate) fn set_opening(&self, opening: bool) {
+        self.state.lock().opening = opening;
     }
 
     /// The flush that comes is the last one.
