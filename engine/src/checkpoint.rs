@@ -208,7 +208,7 @@ impl Checkpoints {
             }
         }
         if log.give_room_back() || shortened {
-            self.room.found.fetch_add(1, Ordering::Relaxed);
+            self.room.found.fetch_add(1, Ordering::Release);
         }
         self.room.rounds.fetch_add(1, Ordering::Release);
     }
@@ -297,8 +297,10 @@ fn work(core: &Core) {
         let grown = bytes - last.0;
         let due = grown >= limit / 2;
         let idle = grown > 0 && last.1.elapsed() > INTERVAL;
+        // In this order: a log that is found full in between is not one that no checkpoint can help.
+        let stuck = log.is_stuck();
         let full = log.is_full() && core.checkpoint_shortens(log);
-        if log.is_stuck() && !full {
+        if stuck && !full {
             log.refuse_changes();
         }
         let wanted = core.barrier.room_wanted.swap(false, Ordering::Relaxed);
@@ -344,8 +346,9 @@ impl Core {
             return false;
         }
         let since = *since.get_or_insert_with(Instant::now);
+        // In this order, the opposite of that of a round: what one finds meanwhile counts as found.
+        let found = room.found.load(Ordering::Acquire);
         let rounds = room.rounds.load(Ordering::Acquire);
-        let found = room.found.load(Ordering::Relaxed);
         self.barrier.room_wanted.store(true, Ordering::Relaxed);
         let mut turn = 0u32;
         while room.rounds.load(Ordering::Acquire) == rounds {

@@ -3,7 +3,7 @@
 use crate::{
     engine::Core,
     ops::{Begun, Resolve},
-    session::now,
+    session::{now, pause},
     txn::{BoxedTxn, LogHandle, Ticket, Txn, TxnOptions},
 };
 use std::sync::Arc;
@@ -43,8 +43,8 @@ impl Resolve for Internal<'_> {
     async fn wait_ticket(&self, ticket: Ticket) -> Result<()> {
         ticket.wait()
     }
-    async fn pause(&self, _: u32) {
-        std::thread::yield_now();
+    async fn pause(&self, turn: u32) {
+        pause(turn);
     }
     fn log(&self) -> Option<&Arc<LogHandle>> {
         self.log.as_ref()

@@ -158,10 +158,7 @@ impl Resolve for Session {
         ticket.wait()
     }
     async fn pause(&self, turn: u32) {
-        match turn {
-            0..8 => std::thread::yield_now(),
-            _ => std::thread::sleep(Duration::from_micros(50 << (turn - 8).min(5))),
-        }
+        pause(turn);
     }
     #[inline(always)]
     fn log(&self) -> Option<&Arc<LogHandle>> {
@@ -507,6 +504,14 @@ impl Session {
             load.push(key, BulkValue::Large(large))?;
         }
         Ok(())
+    }
+}
+
+/// Lets others go on for a moment, the `turn`-th in a row.
+pub(crate) fn pause(turn: u32) {
+    match turn {
+        0..8 => std::thread::yield_now(),
+        _ => std::thread::sleep(Duration::from_micros(50 << (turn - 8).min(5))),
     }
 }
 
