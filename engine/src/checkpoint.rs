@@ -304,7 +304,7 @@ fn work(core: &Core) {
             log.refuse_changes();
         }
         let wanted = core.barrier.room_wanted.swap(false, Ordering::Relaxed);
-        let room = wanted && core.checkpoint_shortens(log);
+        let mut room = wanted && core.checkpoint_shortens(log);
         if (due || idle || full || room) && core.failure().is_none() {
             let pace = Pace { time: last.1.elapsed().min(LONGEST), bytes: limit / 2 };
             limit = match (full, room) {
@@ -314,6 +314,7 @@ fn work(core: &Core) {
             };
             last = (bytes, Instant::now());
             if let Err(error) = core.checkpoint((!full && !room).then_some(pace), 0) {
+                room = false;
                 if checkpoints.is_stopping() {
                     return;
                 }
