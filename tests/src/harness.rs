@@ -1,6 +1,7 @@
 //! What every suite needs: lengths, options of small pools, verification, and a watchdog.
 
 use std::{
+    collections::BTreeMap,
     future::poll_fn,
     path::Path,
     pin::pin,
@@ -208,9 +209,30 @@ pub enum Change {
 }
 
 impl Change {
-    /// Makes the change in a transaction that knows the record as `known`. Gives whether the record was there,
-    /// or the error; and what it is after a change that was made.
+    /// Makes the change in a transaction that sees `map`, and in `map` unless it is refused.
+    ///
+    /// # Panics
+    /// If the record is there in one of the two only.
     pub fn make(
+        self,
+        txn: &mut Transaction<'_>,
+        tree: &Tree,
+        key: &[u8],
+        map: &mut BTreeMap<Vec<u8>, Vec<u8>>,
+    ) -> Result<()> {
+        let known = map.get(key).cloned();
+        let was_there = known.is_some();
+        let (outcome, after) = self.try_in(txn, tree, key, known);
+        assert_eq!(outcome?, was_there, "record {key:?}");
+        match after {
+            Some(value) => map.insert(key.to_vec(), value),
+            None => map.remove(key),
+        };
+        Ok(())
+    }
+
+    /// Gives whether the record was there, or the error; and what becomes of the one that is known.
+    fn try_in(
         self,
         txn: &mut Transaction<'_>,
         tree: &Tree,

@@ -252,8 +252,9 @@ impl Log {
     }
 
     /// The same for a task: ready when the buffers were taken more often than `seen`, which is
-    /// [`Log::buffers_taken`] of before the first call, and the log is not full; or changes are refused. Of several tasks the one is woken first that waits
-    /// for the longest time: `since` is that number when it first found no room.
+    /// [`Log::buffers_taken`] of before the first call, and the log is not full; or changes are refused.
+    /// Of several tasks the one is woken first that waits for the longest time: `since` is that number when
+    /// it first found no room.
     pub fn poll_flush(&self, seen: u64, since: u64, waker: &Waker) -> Poll<Result<()>> {
         let mut state = self.shared().waits.state.lock();
         let taken = state.taken > seen;

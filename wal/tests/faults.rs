@@ -19,7 +19,7 @@ use wattle_buffer::{
     Error, Gsn, LogBarrier, PageId, TreeId,
     io::{Fault, FaultPlan, LogStorage, Op, SimStorage, Unit},
 };
-use wattle_wal::{AUTO, Kind, Log, LogOptions, LogReader, LogStart, Urgency};
+use wattle_wal::{AUTO, Appender, Kind, Log, LogOptions, LogReader, LogStart, Urgency};
 
 fn device(plan: FaultPlan) -> (Arc<SimStorage>, Arc<dyn LogStorage>) {
     let device = Arc::new(SimStorage::new(plan));
@@ -215,15 +215,10 @@ fn a_full_log_that_nobody_writes_to_takes_the_room_that_comes() {
     let full = Arc::new(AtomicBool::new(false));
     let no_room = Arc::clone(&full);
     let make = move |device: &SimStorage, segment: u64, bytes: u64, pace: Pace<'_>| {
-        let mut done = 0;
-        while done < bytes {
-            if no_room.load(Ordering::Relaxed) && done >= bytes / 16 {
-                return Err(ErrorKind::StorageFull.into());
-            }
-            let more = pace(done).ok_or(ErrorKind::Interrupted)?;
-            done += more.clamp(4096, 8192);
-        }
-        device.create(segment, bytes)
+        make_paced(device, segment, bytes, pace, &mut |done| {
+            let full = no_room.load(Ordering::Relaxed) && done >= bytes / 16;
+            if full { Err(ErrorKind::StorageFull.into()) } else { Ok(()) }
+        })
     };
     let device = SimStorage::new(FaultPlan::new(1));
     let storage: Arc<dyn LogStorage> = Arc::new(Makes { device, make });
@@ -246,10 +241,10 @@ fn a_full_log_that_nobody_writes_to_takes_the_room_that_comes() {
     log.close().expect("closed");
 }
 
-#[test]
-fn tasks_that_wait_for_a_full_log_do_not_keep_it_busy() {
+/// A log that has just become full, and the last epoch that is durable.
+fn full_log(patience: Duration) -> (Arc<Log>, Appender, u64) {
     let (_, storage) = device(FaultPlan::new(1).log_limit(4 * small().segment_bytes));
-    let options = LogOptions { patience: Duration::from_secs(60), ..small() };
+    let options = LogOptions { patience, ..small() };
     let log = Log::start(storage, options, store(), Box::new(|| 0)).expect("a log");
     let appender = log.appender();
     let (mut id, mut epoch) = (0, 0);
@@ -259,6 +254,12 @@ fn tasks_that_wait_for_a_full_log_do_not_keep_it_busy() {
         epoch = log.flush_now().expect("a flush");
         thread::sleep(Duration::from_millis(1));
     }
+    (log, appender, epoch)
+}
+
+#[test]
+fn tasks_that_wait_for_a_full_log_do_not_keep_it_busy() {
+    let (log, _appender, epoch) = full_log(Duration::from_secs(60));
     let (sender, woken) = mpsc::channel();
     let waker = Waker::from(Arc::new(Flag(sender)));
     let seen = log.buffers_taken();
@@ -283,12 +284,12 @@ fn segments_are_given_up_while_the_next_one_waits_for_those_who_write() {
     let beside = Arc::new(AtomicBool::new(false));
     let is_made = Arc::clone(&beside);
     let make = move |device: &SimStorage, segment: u64, bytes: u64, pace: Pace<'_>| {
-        let mut done = 0;
-        while done < bytes {
-            done += pace(done).ok_or(ErrorKind::Interrupted)?.clamp(4096, 8192);
-            is_made.store(done < bytes, Ordering::Relaxed);
-        }
-        device.create(segment, bytes)
+        let made = make_paced(device, segment, bytes, pace, &mut |done| {
+            is_made.store(done > 0, Ordering::Relaxed);
+            Ok(())
+        });
+        is_made.store(false, Ordering::Relaxed);
+        made
     };
     let device = SimStorage::new(FaultPlan::new(1));
     let storage: Arc<dyn LogStorage> = Arc::new(Makes { device, make });
@@ -316,17 +317,7 @@ fn segments_are_given_up_while_the_next_one_waits_for_those_who_write() {
 #[test]
 fn changes_wait_for_room_until_their_patience_is_over() {
     for (patience, refused) in [(60_000, false), (60_000, true), (300, true)] {
-        let (_, storage) = device(FaultPlan::new(1).log_limit(4 * small().segment_bytes));
-        let options = LogOptions { patience: Duration::from_millis(patience), ..small() };
-        let log = Log::start(storage, options, store(), Box::new(|| 0)).expect("a log");
-        let appender = log.appender();
-        let (mut id, mut epoch) = (0, 0);
-        while !log.is_full() {
-            id += 1;
-            append(&appender, id, 3000);
-            epoch = log.flush_now().expect("a flush");
-            thread::sleep(Duration::from_millis(1));
-        }
+        let (log, appender, epoch) = full_log(Duration::from_millis(patience));
         assert!(!appender.check_room().expect("nothing is refused yet"));
         let (sender, woken) = mpsc::channel();
         let (seen, waker) = (log.buffers_taken(), Waker::from(Arc::new(Flag(sender.clone()))));
@@ -581,6 +572,22 @@ struct Makes<F> {
 }
 
 type Pace<'a> = &'a mut dyn FnMut(u64) -> Option<u64>;
+
+/// Makes a segment at that pace, in small steps; `look` comes before each, with the bytes that are done.
+fn make_paced(
+    device: &SimStorage,
+    segment: u64,
+    bytes: u64,
+    pace: Pace<'_>,
+    look: &mut dyn FnMut(u64) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut done = 0;
+    while done < bytes {
+        look(done)?;
+        done += pace(done).ok_or(ErrorKind::Interrupted)?.clamp(4096, 8192);
+    }
+    device.create(segment, bytes)
+}
 
 impl<F> LogStorage for Makes<F>
 where
