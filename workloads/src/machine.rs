@@ -23,12 +23,11 @@ impl Machine {
     /// This machine.
     pub fn this() -> Self {
         let cpu_info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let kernel = rustix::system::uname();
         Self {
             cpu: colon_value(&cpu_info, "model name").unwrap_or_default().to_owned(),
             cores: cores(),
-            memory_bytes: kib_value(&memory, "MemTotal"),
+            memory_bytes: total_memory(),
             kernel: format!(
                 "{} {}",
                 kernel.sysname().to_string_lossy(),
@@ -92,13 +91,17 @@ impl CpuTimes {
     }
 }
 
+/// Memory of the machine; 0 if the system does not tell.
+fn total_memory() -> u64 {
+    kib_value(&fs::read_to_string("/proc/meminfo").unwrap_or_default(), "MemTotal")
+}
+
 /// Memory that this process may use: that of the machine, or less where a control group limits it.
 /// `None` if the system does not tell.
 pub fn memory() -> Option<u64> {
-    let total = kib_value(&fs::read_to_string("/proc/meminfo").unwrap_or_default(), "MemTotal");
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limit = group_limit(&groups, Path::new("/sys/fs/cgroup"));
-    [Some(total).filter(|total| *total > 0), limit].into_iter().flatten().min()
+    [Some(total_memory()).filter(|total| *total > 0), limit].into_iter().flatten().min()
 }
 
 /// The least limit of memory of `groups`, lines as `4:memory:/a/b` of version 1 and `0::/a/b` of version
