@@ -300,6 +300,7 @@ pub(crate) struct Front {
 }
 
 impl Front {
+    #[inline(always)]
     fn with(mut self, bytes: &[u8]) -> Front {
         self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
@@ -319,6 +320,10 @@ impl Op<'_> {
 
     /// Code, front and further parts of the payload; images and lists of pages are encoded by the
     /// journal.
+    ///
+    /// Inlined where the kind of the op is known. A front that is returned in memory is copied in larger pieces
+    /// than it was made of, and such a load waits for all stores before it, those to pages among them.
+    #[inline(always)]
     pub(crate) fn parts(&self) -> (u8, Front, [&[u8]; 2]) {
         let front = Front::default();
         let u16 = |value: usize| (value as u16).to_le_bytes();

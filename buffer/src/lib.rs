@@ -40,7 +40,7 @@ pub use ids::{FrameId, Gsn, PageId, TreeId};
 pub use latch::{Latch, Version};
 pub use page::{PAGE_SIZE, PageImage, PageKind, PageMut, PageRef, Restart};
 pub use pool::{MIN_FRAMES, MIN_POOL_BYTES, Pool, PoolOptions};
-pub use racy::{For, prefetch_write};
+pub use racy::{For, prefetch, prefetch_write};
 pub use share::{Owner, Returned, Share};
 pub use swip::{Swip, Target};
 pub use thread::ask_for_short_turns;

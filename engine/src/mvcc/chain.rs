@@ -22,7 +22,7 @@ use super::{
     versions::{Change, Changed, ConflictWith, WriteCheck},
 };
 use std::cell::Cell;
-use wattle_buffer::{Owner, Returned, Share, TreeId};
+use wattle_buffer::{Owner, Returned, Share, TreeId, prefetch};
 
 /// A chain that is longer is pruned by whoever makes it so.
 pub(super) const PRUNE_ABOVE: usize = 8;
@@ -336,10 +336,17 @@ impl Spare {
         }
     }
 
-    /// A chain to use again, with whatever it held.
+    /// A chain to use again, with whatever it held. The next one is brought near, and the buffer of the one
+    /// before which came so.
     #[inline]
     fn chain(&mut self) -> Option<Box<Chain>> {
         let chain = self.chains.pop()?;
+        if let [.., later, next] = &self.chains[..] {
+            prefetch(next.newest.bytes.buffer.as_ptr());
+            let later = std::ptr::from_ref(&**later).cast::<u8>();
+            prefetch(later);
+            prefetch(later.wrapping_add(64));
+        }
         self.bytes -= chain.newest.bytes.heap_bytes();
         Some(chain)
     }
@@ -435,7 +442,7 @@ pub(super) struct Chain {
 const _: () = assert!(size_of::<Chain>() <= 2 * 64);
 
 impl Version {
-    fn new(writer: By<'_>, key: &[u8], before: Change<'_>, spare: &mut Spare) -> Version {
+    fn new(writer: By<'_>, key: &[u8], before: &Change<'_>, spare: &mut Spare) -> Version {
         let mut version = Version::default();
         version.set(writer, key, before, spare);
         version
@@ -443,9 +450,9 @@ impl Version {
 
     /// Becomes another version, in the same memory.
     #[inline]
-    fn set(&mut self, writer: By<'_>, key: &[u8], before: Change<'_>, spare: &mut Spare) {
+    fn set(&mut self, writer: By<'_>, key: &[u8], before: &Change<'_>, spare: &mut Spare) {
         spare.let_go(std::mem::replace(&mut self.writer, writer.owned()));
-        match before {
+        match *before {
             Change::Insert => {
                 self.bytes.kind = Kind::Absent;
                 spare.join(&mut self.bytes, key, &[], &[]);
@@ -508,7 +515,7 @@ impl Chain {
         tree: TreeId,
         key: &[u8],
         writer: By<'_>,
-        before: Change<'_>,
+        before: &Change<'_>,
         spare: &mut Spare,
     ) -> Box<Chain> {
         let key_len = u16::try_from(key.len()).expect("keys are shorter than 64 KiB");
@@ -585,7 +592,7 @@ impl Chain {
         &mut self,
         key: &[u8],
         writer: By<'_>,
-        before: Change<'_>,
+        before: &Change<'_>,
         horizon: u64,
         spare: &mut Spare,
     ) {
@@ -642,11 +649,11 @@ impl Chain {
 
     /// The writer of the newest version changes the record once more, which is `now`: if the version is a
     /// patch, whose other bytes are those of `now`, it gets all of them.
-    pub fn make_whole(&mut self, key: &[u8], now: Change<'_>, spare: &mut Spare) {
+    pub fn make_whole(&mut self, key: &[u8], now: &Change<'_>, spare: &mut Spare) {
         if self.newest.bytes.kind != Kind::Patch {
             return;
         }
-        let (Change::Whole { before, .. } | Change::Patch { before, .. }) = now else {
+        let (Change::Whole { before, .. } | Change::Patch { before, .. }) = *now else {
             debug_assert!(false, "the value after a patch is a plain one");
             return;
         };

@@ -12,7 +12,8 @@
 //! find it if the writer does not come back.
 //!
 //! There are many shards, and most have a few chains at a time or none. The first few are named beside the
-//! lock, on the same two cache lines; a table for the others, and the queues, are made when they are needed.
+//! lock, in as few cache lines as there are for so many; a table for the others, and the queues, are made when
+//! they are needed. That should be seldom: they lie somewhere else, in lines that are in no cache.
 //!
 //! Items name a chain by its hash. One whose chain is gone, or is not young or due at that time any
 //! more, is stale and skipped; one that meets a chain which came later under the same hash only
@@ -49,8 +50,8 @@ struct Place {
     chain: Option<Box<Chain>>,
 }
 
-/// Places beside the lock.
-const NEAR: usize = 5;
+/// Places beside the lock: enough for the records of most groups of neighbours that a transaction changes.
+const NEAR: usize = 13;
 
 /// What few shards have.
 #[derive(Debug, Default)]
@@ -67,14 +68,14 @@ struct Rest {
 #[derive(Debug, Default)]
 struct Far {
     /// A bit for the hash of each chain in the table, and of some that were there since it was empty.
-    filter: u64,
+    filter: u32,
     /// Passes have something to look at.
     queued: bool,
 }
 
 impl Far {
-    fn bit(hash: u64) -> u64 {
-        1 << (hash % 64)
+    fn bit(hash: u64) -> u32 {
+        1 << (hash % u64::from(u32::BITS))
     }
 
     #[inline]
@@ -93,16 +94,57 @@ impl Far {
     }
 }
 
+/// The first few chains.
+#[derive(Debug, Default)]
+#[repr(C)]
+struct Near {
+    /// Behind so many places there is nothing. The last one of them has a chain.
+    used: usize,
+    places: [Place; NEAR],
+}
+
+impl Near {
+    #[inline]
+    fn places(&self) -> &[Place] {
+        &self.places[..self.used]
+    }
+
+    #[inline]
+    fn places_mut(&mut self) -> &mut [Place] {
+        &mut self.places[..self.used]
+    }
+
+    /// Puts a chain into a free place; gives it back if there is none.
+    #[inline]
+    fn insert(&mut self, place: Place) -> Option<Place> {
+        if let Some(free) = self.places_mut().iter_mut().find(|place| place.chain.is_none()) {
+            *free = place;
+            return None;
+        }
+        let Some(free) = self.places.get_mut(self.used) else { return Some(place) };
+        *free = place;
+        self.used += 1;
+        None
+    }
+
+    /// After chains were taken out of their places.
+    #[inline]
+    fn removed(&mut self) {
+        let last = self.places().iter().rposition(|place| place.chain.is_some());
+        self.used = last.map_or(0, |last| last + 1);
+    }
+}
+
 /// Where a chain is.
 enum Found<'p> {
-    Near(&'p mut Option<Box<Chain>>),
+    Near(&'p mut Near, usize),
     Far(OccupiedEntry<'p, Place>, &'p mut Far),
 }
 
 impl Found<'_> {
     fn chain(&mut self) -> &mut Chain {
         let chain = match self {
-            Found::Near(chain) => &mut **chain,
+            Found::Near(near, at) => &mut near.places[*at].chain,
             Found::Far(entry, _) => &mut entry.get_mut().chain,
         };
         chain.as_mut().expect("it was found")
@@ -110,7 +152,11 @@ impl Found<'_> {
 
     fn remove(self) -> Box<Chain> {
         let chain = match self {
-            Found::Near(chain) => chain.take(),
+            Found::Near(near, at) => {
+                let chain = near.places[at].chain.take();
+                near.removed();
+                chain
+            }
             Found::Far(entry, far) => {
                 let (place, rest) = entry.remove();
                 far.removed(rest.into_table());
@@ -124,15 +170,15 @@ impl Found<'_> {
 /// Finds the chain under a hash.
 #[inline]
 fn find<'p>(
-    near: &'p mut [Place; NEAR],
+    near: &'p mut Near,
     far: &'p mut Far,
     table: impl FnOnce() -> Option<&'p mut HashTable<Place>>,
     hash: u64,
     is: impl Fn(&Chain) -> bool,
 ) -> Option<Found<'p>> {
     let here = |place: &Place| place.hash == hash && place.chain.as_deref().is_some_and(&is);
-    if let Some(place) = near.iter_mut().find(|place| here(place)) {
-        return Some(Found::Near(&mut place.chain));
+    if let Some(at) = near.places().iter().position(here) {
+        return Some(Found::Near(near, at));
     }
     if !far.may_have(hash) {
         return None;
@@ -141,17 +187,18 @@ fn find<'p>(
     Some(Found::Far(entry, far))
 }
 
-/// What the lock of a shard guards.
+/// What the lock of a shard guards, in the order in which it is needed.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(super) struct Shard {
     bytes: u64,
-    near: [Place; NEAR],
     far: Far,
     rest: Option<Box<Rest>>,
+    near: Near,
 }
 
 /// Beside it are 16 bytes: the copy of its sum, and the lock.
-const _: () = assert!(16 + size_of::<Shard>() <= 2 * 64);
+const _: () = assert!(16 + size_of::<Shard>() <= 4 * 64);
 
 impl Shard {
     /// Memory that the chains take.
@@ -162,7 +209,7 @@ impl Shard {
     /// Number of chains.
     #[cfg(test)]
     pub fn len(&self) -> usize {
-        let near = self.near.iter().filter(|place| place.chain.is_some()).count();
+        let near = self.near.places().iter().filter(|place| place.chain.is_some()).count();
         near + self.rest.as_ref().map_or(0, |rest| rest.table.len())
     }
 
@@ -175,7 +222,7 @@ impl Shard {
     pub fn find(&self, hash: u64, tree: TreeId, key: &[u8]) -> Option<&Chain> {
         let is = |chain: &Chain| chain.is_of(tree, key);
         let here = |place: &Place| place.hash == hash && place.chain.as_deref().is_some_and(is);
-        let place = match self.near.iter().find(|place| here(place)) {
+        let place = match self.near.places().iter().find(|place| here(place)) {
             None if self.far.may_have(hash) => self.rest.as_ref()?.table.find(hash, here),
             near => near,
         };
@@ -185,7 +232,7 @@ impl Shard {
     /// All chains.
     pub fn chains(&self) -> impl Iterator<Item = &Chain> {
         let table = self.rest.iter().flat_map(|rest| rest.table.iter());
-        self.near.iter().chain(table).filter_map(|place| place.chain.as_deref())
+        self.near.places().iter().chain(table).filter_map(|place| place.chain.as_deref())
     }
 
     #[inline]
@@ -198,13 +245,10 @@ impl Shard {
     #[inline]
     fn insert(&mut self, hash: u64, chain: Box<Chain>) {
         let place = Place { hash, chain: Some(chain) };
-        match self.near.iter_mut().find(|place| place.chain.is_none()) {
-            Some(free) => *free = place,
-            None => {
-                let rest = self.rest.get_or_insert_default();
-                rest.table.insert_unique(hash, place, |place| place.hash);
-                self.far.added(hash);
-            }
+        if let Some(place) = self.near.insert(place) {
+            let rest = self.rest.get_or_insert_default();
+            rest.table.insert_unique(hash, place, |place| place.hash);
+            self.far.added(hash);
         }
     }
 
@@ -223,7 +267,7 @@ impl Shard {
         Record { hash, tree, key }: Record<'_>,
         writer: By<'_>,
         snapshot: u64,
-        change: Change<'_>,
+        change: &Change<'_>,
         kept: bool,
         horizon: u64,
         active: impl FnOnce() -> Arc<Active>,
@@ -343,7 +387,8 @@ impl Shard {
             *chain = Some(visited);
             false
         };
-        near.iter_mut().for_each(|place| _ = is_gone(&mut place.chain));
+        near.places_mut().iter_mut().for_each(|place| _ = is_gone(&mut place.chain));
+        near.removed();
         if let Some(rest) = rest {
             rest.table.retain(|place| !is_gone(&mut place.chain));
             far.removed(&rest.table);

@@ -165,7 +165,7 @@ impl World {
             let before = before.as_deref().map(|bytes| (bytes, false));
             let name = key(record);
             let name = self.versions.record(TREE, &name);
-            let store = |kept| self.versions.store(name, &state, snapshot, change, kept).0;
+            let store = |kept| self.versions.store(name, &state, snapshot, &change, kept).0;
             let mut check = store(hashes.len() % 2 == 0);
             if check == WriteCheck::Free && amount.is_multiple_of(8) {
                 // It was not to be changed, and then it was.

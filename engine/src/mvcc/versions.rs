@@ -159,7 +159,7 @@ pub(crate) enum Undone {
 
 /// A shard, alone on its cache lines.
 #[derive(Debug, Default)]
-#[repr(C, align(128))]
+#[repr(C, align(256))]
 struct Padded {
     /// Copy of the shard's sum, stored under its lock.
     bytes: AtomicU64,
@@ -167,7 +167,7 @@ struct Padded {
 }
 
 impl Padded {
-    /// Brings near what most writes of the shard need: two lines.
+    /// Brings near what most writes of the shard need: two of its four lines.
     #[inline]
     fn approach(&self) {
         let start = std::ptr::from_ref(self).cast::<u8>();
@@ -291,7 +291,7 @@ impl Versions {
         record: Record<'_>,
         writer: &Owner<TxnState>,
         snapshot: u64,
-        change: Change<'_>,
+        change: &Change<'_>,
         kept: bool,
     ) -> (WriteCheck, u64) {
         self.store_by(record, By::Txn(writer), snapshot, change, kept)
@@ -304,7 +304,7 @@ impl Versions {
     /// If the newest change is of a transaction that is not committed.
     #[inline]
     pub fn store_done(&self, record: Record<'_>, ts: u64, before: Option<(&[u8], bool)>) {
-        match self.store_by(record, By::Done(ts), u64::MAX, Change::of(before), true).0 {
+        match self.store_by(record, By::Done(ts), u64::MAX, &Change::of(before), true).0 {
             WriteCheck::Free => {}
             check => panic!("a change at {ts} changes a record over {check:?}"),
         }
@@ -316,7 +316,7 @@ impl Versions {
         record: Record<'_>,
         writer: By<'_>,
         snapshot: u64,
-        change: Change<'_>,
+        change: &Change<'_>,
         kept: bool,
     ) -> (WriteCheck, u64) {
         // A horizon that is too low only leaves more for later. Acquires, so that a reader whose
@@ -347,7 +347,7 @@ impl Versions {
         snapshot: u64,
         before: Option<(&[u8], bool)>,
     ) -> WriteCheck {
-        self.store(self.record(tree, key), writer, snapshot, Change::of(before), false).0
+        self.store(self.record(tree, key), writer, snapshot, &Change::of(before), false).0
     }
 
     /// Stores a version that nothing is in the way of; gives its hash, or none if the newest change is

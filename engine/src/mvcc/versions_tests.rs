@@ -463,7 +463,7 @@ fn neighbours_beyond_the_places_of_their_shard_are_found_until_they_are_dropped(
     let key = |i: u8| [9, i];
     let found = |i: u8| versions.contains(TREE, &key(i));
     // Up to 256 in one shard, dropped from either end, again and again in the same places.
-    for (round, count) in [3, 40, 255, 1, 120].into_iter().enumerate() {
+    for (round, count) in [3, 40, 255, 1, 120, 13, 14].into_iter().enumerate() {
         let time = round as u64 + 1;
         let mut hashes: Vec<_> = (0..count)
             .map(|i| {

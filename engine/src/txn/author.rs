@@ -137,7 +137,7 @@ impl<'t> TxnAuthor<'t> {
         is_newer: bool,
         key: &[u8],
         before: Option<(&[u8], bool)>,
-        change: Option<Change<'_>>,
+        change: Option<&Change<'_>>,
     ) -> Result<(), Stop> {
         if is_newer {
             // Whether a commit lies above a snapshot that was given up can no longer be known.
@@ -153,7 +153,7 @@ impl<'t> TxnAuthor<'t> {
             let kept = if self.stored { None } else { before };
             self.txn.undo.push(self.tree.tree.id(), self.stored, key, kept)?;
             self.pending = Some(mark);
-            let bytes = match change {
+            let bytes = match *change {
                 Change::Insert => 0,
                 Change::Whole { before, .. } => before.len(),
                 Change::Patch { from, to, .. } => to - from,
@@ -215,7 +215,7 @@ impl TxnAuthor<'_> {
         header: &FrameHeader,
         key: &[u8],
         before: Option<(&[u8], bool)>,
-        change: Option<Change<'_>>,
+        change: Option<&Change<'_>>,
     ) -> Result<(), Stop> {
         self.withdraw()?;
         debug_assert!(!self.stored, "the change before was neither made nor given up");
@@ -232,7 +232,9 @@ impl TxnAuthor<'_> {
             false => u64::MAX,
         };
         let (versions, record) = (&self.core.versions, self.record(key));
-        let check = if let Some(change) = change.filter(|_| !self.tree.closed.is_owned_by(id)) {
+        let check = if let Some(change) = change
+            && !self.tree.closed.is_owned_by(id)
+        {
             let kept = self.txn.stored.len() < MAX_OF_ONE;
             let (check, grown) = versions.store(record, self.state(), snapshot, change, kept);
             self.txn.version_bytes += grown;
@@ -262,7 +264,7 @@ impl Author for TxnAuthor<'_> {
         before: Option<(&[u8], bool)>,
         change: bool,
     ) -> Result<(), Stop> {
-        self.check_change(header, key, before, change.then(|| Change::of(before)))
+        self.check_change(header, key, before, change.then(|| Change::of(before)).as_ref())
     }
 
     fn missed(&mut self) -> Result<(), Stop> {
@@ -281,7 +283,7 @@ impl Author for TxnAuthor<'_> {
         range: Range<usize>,
     ) -> Result<(), Stop> {
         let change = Change::Patch { before, from: range.start, to: range.end };
-        self.check_change(header, key, Some((before, false)), Some(change))
+        self.check_change(header, key, Some((before, false)), Some(&change))
     }
 
     fn txn(&self) -> u64 {
