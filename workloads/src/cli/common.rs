@@ -41,10 +41,12 @@ pub struct RunFlags {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=MAX_TASKS))]
     pub tasks: u64,
 
-    /// Bind each worker thread to a core. Where flushes and evictors want a core for a moment, the kernel
-    /// otherwise moves workers about, away from their caches.
-    #[arg(long)]
-    pub pin: bool,
+    /// Bind each worker thread to a core, to those last that take most of the devices' interrupts. Where
+    /// flushes and evictors want a core for a moment, the kernel otherwise moves workers about, away from
+    /// their caches, or leaves one where all interrupts go. `auto`: if there are fewer workers than cores.
+    #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_value_t = Pin::Auto,
+        default_missing_value = "on")]
+    pub pin: Pin,
 
     /// Length of the measured part, with ms, s or m. Default: 10s.
     #[arg(long, value_name = "TIME", value_parser = units::some_time, conflicts_with = "operations")]
@@ -118,6 +120,17 @@ pub enum Durability {
     None,
 }
 
+/// Whether workers are bound to cores.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Pin {
+    /// If they leave cores to others.
+    Auto,
+    /// Yes.
+    On,
+    /// No.
+    Off,
+}
+
 /// A switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -181,7 +194,12 @@ impl RunFlags {
     /// The workers.
     pub fn crew(&self) -> Crew {
         let threads = self.threads.map_or_else(machine::cores, |threads| threads as usize);
-        Crew { threads, tasks: self.tasks as usize, pinned: self.pin }
+        let pinned = match self.pin {
+            Pin::Auto => threads < machine::cores(),
+            Pin::On => true,
+            Pin::Off => false,
+        };
+        Crew { threads, tasks: self.tasks as usize, pinned }
     }
 
     /// The length of the measured part.

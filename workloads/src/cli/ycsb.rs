@@ -239,7 +239,7 @@ mod tests {
             "workload": "a", "read": 0.5, "update": 0.5, "insert": 0.0, "scan": 0.0, "rmw": 0.0,
             "records": 1000000, "fields": 10, "field_size": 100, "value_size": null,
             "key_size": 24, "distribution": "zipfian", "theta": 0.99, "db": null,
-            "pool": 268435456, "threads": 3, "tasks": 0, "pin": false, "duration": 10.0, "operations": null,
+            "pool": 268435456, "threads": 3, "tasks": 0, "pin": crate::machine::cores() > 3, "duration": 10.0, "operations": null,
             "warmup": 2.0, "durability": "sync", "log": "on",
             "log_limit": 1 << 30, "policy": "watt",
             "evictors": (crate::machine::cores() / 8).max(1), "io": "uring", "seed": 1,
