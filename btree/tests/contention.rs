@@ -2,14 +2,12 @@
 //! not left to how the machine schedules threads.
 #![cfg(not(shuttle))]
 
-use std::{
-    sync::{Arc, atomic::AtomicBool},
-    time::Duration,
-};
-use wattle_btree::{Context, Forest, Journal, Mode, System, Tree, Value, run};
-use wattle_buffer::{
-    MIN_POOL_BYTES, NoLog, PageAllocator, Pool, PoolOptions, TreeId, io::MemoryStorage,
-};
+mod support;
+
+use std::sync::atomic::AtomicBool;
+use support::new_tree;
+use wattle_btree::{Mode, System, Value, run};
+use wattle_buffer::MIN_POOL_BYTES;
 
 /// Records, which fit one leaf.
 const KEYS: u64 = 16;
@@ -19,20 +17,7 @@ const WRITES: u64 = 100_000;
 /// Writes the records whose positions `position` gives, each after so many restarts as `restarts` says.
 /// Gives contention splits, and nodes of each level.
 fn write(position: impl Fn(u64) -> u64, restarts: impl Fn(u64) -> u32) -> (u64, Vec<u64>) {
-    let options = PoolOptions {
-        pool_bytes: MIN_POOL_BYTES,
-        policy: "watt".to_string(),
-        evictors: 1,
-        write_concurrency: 4,
-        stall_timeout: Duration::from_secs(10),
-        trace: None,
-    };
-    let (storage, forest) = (Arc::new(MemoryStorage::new()), Forest::new());
-    let allocator = PageAllocator::new(Vec::new(), 64);
-    let pool =
-        Pool::open(options, storage, allocator, forest.clone(), Arc::new(NoLog)).expect("open");
-    let cx = Context::new(pool.worker(), Journal::Off);
-    let tree = Tree::create(&cx, &forest, TreeId(7)).expect("create");
+    let (cx, tree) = new_tree(MIN_POOL_BYTES);
     let put = |key: u64, value: u64, restarts: u32| {
         let (key, value) = (key.to_be_bytes(), value.to_le_bytes());
         let mut again = restarts;
@@ -47,7 +32,7 @@ fn write(position: impl Fn(u64) -> u64, restarts: impl Fn(u64) -> u32) -> (u64, 
     let report =
         tree.verify(&cx, &AtomicBool::new(false), &mut |_| {}, &mut |_, _, _| {}).expect("verify");
     assert!(report.problems.is_empty(), "{:#?}", report.problems);
-    (pool.counters().contention_splits, report.nodes)
+    (cx.worker.pool().counters().contention_splits, report.nodes)
 }
 
 #[test]
