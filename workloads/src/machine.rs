@@ -42,18 +42,26 @@ pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// Binds the calling thread to one of the cores that it may use: thread `number` of several, which take
-/// turns if they are more than the cores. Cores that most interrupts of devices go to have their turn last.
+/// The cores that the calling thread may use, in the order in which to bind threads to them: those that most
+/// interrupts of devices go to come last. To be asked once for all threads, because the next answer can be
+/// another one.
 ///
 /// # Errors
 /// The system refuses.
-pub fn pin_thread(number: usize) -> std::io::Result<()> {
+pub fn cores_to_pin() -> std::io::Result<Vec<usize>> {
     let allowed = sched_getaffinity(None)?;
-    let allowed: Vec<_> = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect();
+    let allowed = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect();
     let interrupts = fs::read_to_string("/proc/interrupts").unwrap_or_default();
-    let order = quiet_first(allowed, &interrupts);
+    Ok(quiet_first(allowed, &interrupts))
+}
+
+/// Binds the calling thread to one of `cores`: thread `number` of several, which take turns if they are more.
+///
+/// # Errors
+/// The system refuses.
+pub fn pin_thread(cores: &[usize], number: usize) -> std::io::Result<()> {
     let mut only = CpuSet::new();
-    only.set(order.get(number % order.len().max(1)).copied().unwrap_or(0));
+    only.set(cores.get(number % cores.len().max(1)).copied().unwrap_or(0));
     Ok(sched_setaffinity(None, &only)?)
 }
 
@@ -220,19 +228,21 @@ mod tests {
 
     #[test]
     fn a_pinned_thread_has_one_core_and_threads_take_turns() {
-        let all = sched_getaffinity(None).unwrap().count();
+        let all = cores_to_pin().unwrap();
+        assert_eq!(all.len(), sched_getaffinity(None).unwrap().count() as usize);
         let core_of = |number| {
+            let all = all.clone();
             let thread = std::thread::spawn(move || {
-                pin_thread(number).unwrap();
+                pin_thread(&all, number).unwrap();
                 let only = sched_getaffinity(None).unwrap();
                 assert_eq!(only.count(), 1);
                 (0..CpuSet::MAX_CPU).find(|&core| only.is_set(core))
             });
             thread.join().unwrap()
         };
-        let cores: std::collections::BTreeSet<_> = (0..all as usize).map(core_of).collect();
-        assert_eq!(cores.len(), all as usize, "each has its own");
-        assert_eq!(core_of(0), core_of(all as usize));
+        let cores: std::collections::BTreeSet<_> = (0..all.len()).map(core_of).collect();
+        assert_eq!(cores.len(), all.len(), "each has its own");
+        assert_eq!(core_of(0), core_of(all.len()));
     }
 
     #[test]

@@ -74,14 +74,19 @@ where
     J: Job<S::Session> + Job<S::Task>,
 {
     let ready = Barrier::new(crew.threads + 1);
+    // Whoever does not know the cores cannot be bound: each worker says so.
+    let cores = crew.pinned.then(machine::cores_to_pin);
+    let pin = |thread| match &cores {
+        None => Ok(()),
+        Some(Ok(cores)) => machine::pin_thread(cores, thread),
+        Some(Err(error)) => Err(std::io::Error::from(error.kind())),
+    };
     std::thread::scope(|scope| {
         let work = |thread: usize| {
-            let ready = &ready;
+            let (ready, pin) = (&ready, &pin);
             move || {
                 let _done = Done(control);
-                if crew.pinned
-                    && let Err(error) = machine::pin_thread(thread)
-                {
+                if let Err(error) = pin(thread) {
                     control.fail(Failure::Pin(error));
                 }
                 let done = match crew.tasks {
