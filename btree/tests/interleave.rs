@@ -505,3 +505,32 @@ fn a_cancelled_wait_for_a_frame_does_not_leave_another_asleep_beside_a_free_fram
         store.check(&BTreeMap::new());
     });
 }
+
+#[test]
+fn pages_that_were_freed_while_they_were_written_are_free_when_it_is_quiet() {
+    // The moment between two steps of the writer that matters is short.
+    explore(20_000, || {
+        let store = Store::new(40, "random");
+        let mut client = Client::new(&store, SHORT, 0..8);
+        fill(std::slice::from_mut(&mut client));
+        let pool = store.pool.clone();
+        let writer = thread::spawn(move || {
+            let mut stepper = Stepper::new(&pool, 1);
+            (0..pool.frames() as u32).for_each(|frame| stepper.evict(FrameId(frame)));
+            stepper.write();
+        });
+        client.keys.clone().into_iter().for_each(|i| client.remove(i));
+        let quiet = store.pool.quiet();
+        let (_, _, used) = store.pool.allocator().snapshot();
+        let mut pages = RESERVED + store.pool.reserved_pages() as u64;
+        let stop = AtomicBool::new(false);
+        let report = store
+            .tree
+            .verify(&client.cx, &stop, &mut |_| pages += 1, &mut |_, _, _| {})
+            .expect("verify");
+        assert!(report.problems.is_empty(), "{:#?}", report.problems);
+        assert_eq!(used, pages, "pages in use that belong to no tree");
+        drop(quiet);
+        writer.join().unwrap();
+    });
+}

@@ -284,13 +284,13 @@ impl Writer {
         }
     }
 
-    /// Frees a page that was freed by the tree while we held its image.
+    /// Frees a page that was freed by the tree while we held its image. The frame is a zombie until the page is
+    /// free: [`Pool::quiet`] waits for that.
     fn bury(&self, frame: FrameId) {
         let header = self.pool.header(frame);
-        let page = header.page_id();
         header.release_write();
+        self.pool.free_page_id(header.page_id());
         header.change_state(FrameState::Zombie, FrameState::Free);
-        self.pool.free_page_id(page);
         self.pool.give_frames(&[frame]);
     }
 }
