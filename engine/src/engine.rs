@@ -642,10 +642,11 @@ impl Engine {
         self.core.file.storage.name()
     }
 
-    /// Sizes of every tree. Reads all pages.
+    /// Sizes of every tree. Reads all pages. While others change a tree, what it tells of that is
+    /// not of one moment.
     ///
     /// # Errors
-    /// Failed I/O.
+    /// Failed I/O, or [`Error::Corruption`] of the first damage met.
     pub fn tree_stats(&self) -> Result<Vec<TreeStat>> {
         self.tree_stats_until(&AtomicBool::new(false))
     }

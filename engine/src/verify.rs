@@ -6,7 +6,7 @@ use std::{
     collections::HashMap,
     sync::{Arc, atomic::AtomicBool},
 };
-use wattle_btree::{Context, LargeValue, TreeReport, chunk_id};
+use wattle_btree::{Context, LargeValue, Tree, TreeReport, chunk_id};
 use wattle_buffer::{Error, PAGE_SIZE, PageId, Result, TreeId, is_reserved_page};
 
 /// What [`crate::Engine::verify`] found.
@@ -225,17 +225,20 @@ pub(crate) fn tree_stats(core: &Core, stop: &AtomicBool) -> Result<Vec<TreeStat>
     let mut stats = Vec::new();
     for name in core.catalog.names(&cx)? {
         let Some(open) = core.catalog.open(core, &cx, &name)? else { continue };
-        let mut leaf_bytes = 0;
-        let report = open.tree.verify(&cx, stop, &mut |_| {}, &mut |_, _, _| {})?;
+        let measure = |tree: &Tree| {
+            let report = tree.measure(&cx, stop, &mut |_| {}, &mut |_, _, _| {})?;
+            match report.problems.first() {
+                Some(problem) => Err(Error::corruption(tree.root_page(), problem)),
+                None => Ok(report),
+            }
+        };
+        let report = measure(&open.tree)?;
         let leaf_pages = report.nodes.first().copied().unwrap_or(0);
-        leaf_bytes += report.leaf_bytes;
+        let leaf_bytes = report.leaf_bytes;
         let large_pages = match open.large.get() {
-            Some(store) => store.tree.verify(&cx, stop, &mut |_| {}, &mut |_, _, _| {})?.pages(),
+            Some(store) => measure(&store.tree)?.pages(),
             None => 0,
         };
-        if let Some(problem) = report.problems.first() {
-            return Err(Error::corruption(open.tree.root_page(), problem));
-        }
         stats.push(TreeStat {
             name,
             records: report.records,
