@@ -50,6 +50,55 @@ pub struct PoolOptions {
     pub trace: Option<PageTrace>,
 }
 
+impl PoolOptions {
+    /// What [`Pool::open`] would refuse.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`].
+    pub fn check(&self) -> Result<()> {
+        Policy::parse(&self.policy)?;
+        if self.pool_bytes < MIN_POOL_BYTES {
+            return Err(Error::InvalidOption(format!(
+                "a pool of {} bytes is too small: the minimum is {MIN_POOL_BYTES} bytes \
+                 ({MIN_FRAMES} frames)",
+                self.pool_bytes
+            )));
+        }
+        if self.frames() > u32::MAX as usize / 2 {
+            return Err(Error::InvalidOption(format!(
+                "a pool of {} bytes is too large: the maximum is {} frames",
+                self.pool_bytes,
+                u32::MAX / 2
+            )));
+        }
+        for (name, value, max) in
+            [("evictors", self.evictors, 256), ("write concurrency", self.write_concurrency, 1024)]
+        {
+            if !(1..=max).contains(&value) {
+                return Err(Error::InvalidOption(format!(
+                    "{name} must be between 1 and {max}, not {value}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Workers that the pool serves at a time, those of the engine's own threads included: each may keep a
+    /// batch of free frames, and others must be left.
+    pub fn max_workers(&self) -> usize {
+        self.frames() / (4 * cache_batch(self.frames()))
+    }
+
+    fn frames(&self) -> usize {
+        self.pool_bytes as usize / FrameMemory::FRAME_BYTES
+    }
+}
+
+/// Free frames that a worker takes at a time.
+fn cache_batch(frames: usize) -> usize {
+    (frames / 2048).clamp(1, 32)
+}
+
 /// The pool. See the module documentation.
 pub struct Pool {
     memory: FrameMemory,
@@ -103,32 +152,9 @@ impl Pool {
         owner: Arc<dyn PageOwner>,
         barrier: Arc<dyn LogBarrier>,
     ) -> Result<Arc<Pool>> {
+        options.check()?;
         let (policy, epochs) = Policy::parse(&options.policy)?;
-        if options.pool_bytes < MIN_POOL_BYTES {
-            return Err(Error::InvalidOption(format!(
-                "a pool of {} bytes is too small: the minimum is {MIN_POOL_BYTES} bytes \
-                 ({MIN_FRAMES} frames)",
-                options.pool_bytes
-            )));
-        }
-        let frames = options.pool_bytes as usize / FrameMemory::FRAME_BYTES;
-        if frames > u32::MAX as usize / 2 {
-            return Err(Error::InvalidOption(format!(
-                "a pool of {} bytes is too large: the maximum is {} frames",
-                options.pool_bytes,
-                u32::MAX / 2
-            )));
-        }
-        for (name, value, max) in [
-            ("evictors", options.evictors, 256),
-            ("write concurrency", options.write_concurrency, 1024),
-        ] {
-            if !(1..=max).contains(&value) {
-                return Err(Error::InvalidOption(format!(
-                    "{name} must be between 1 and {max}, not {value}"
-                )));
-            }
-        }
+        let frames = options.frames();
         let low_water = (frames / 128).clamp(4, 512);
         Ok(Arc::new(Pool {
             memory: FrameMemory::map(frames)?,
@@ -139,7 +165,7 @@ impl Pool {
             free: FreeFrames::new(frames),
             low_water,
             high_water: 2 * low_water,
-            cache_batch: (frames / 2048).clamp(1, 32),
+            cache_batch: cache_batch(frames),
             in_flight: InFlight::new(),
             allocator,
             storage,
@@ -170,13 +196,13 @@ impl Pool {
         self.reserved_pages.load(Ordering::Relaxed)
     }
 
-    /// Fails when one more worker could leave the pool without frames: each may keep a batch of
-    /// free ones.
+    /// Fails when one more worker could leave the pool without frames; see
+    /// [`PoolOptions::max_workers`].
     ///
     /// # Errors
     /// [`Error::Limit`].
     pub fn check_workers(&self) -> Result<()> {
-        let limit = self.frames() / (4 * self.cache_batch);
+        let limit = self.options.max_workers();
         if self.workers.load(Ordering::Relaxed) < limit {
             return Ok(());
         }

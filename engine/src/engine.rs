@@ -328,6 +328,7 @@ impl Engine {
     /// A path that is not a store or a store of another version, already open, damaged or not
     /// closed cleanly; options out of their limits; failed I/O. Nothing on disk is changed then.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Engine> {
+        options.check()?;
         let file = StoreFile::open(path.as_ref(), options.io, options.create)?;
         Self::open_file(file, &options)
     }
@@ -342,12 +343,13 @@ impl Engine {
         log: Arc<dyn LogStorage>,
         options: Options,
     ) -> Result<Engine> {
+        options.check()?;
         Self::open_file(StoreFile::on(storage, log), &options)
     }
 
+    /// With options that were checked.
     fn open_file(file: StoreFile, options: &Options) -> Result<Engine> {
         // 1. Everything that can be refused is, before the first write.
-        options.check()?;
         let new = file.is_new()?;
         let mut block = if new { Superblock::first() } else { file.read_superblock()? };
         let (words, copies) = file.read_bitmap(&block)?;

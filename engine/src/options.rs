@@ -17,6 +17,9 @@ pub fn default_log_bytes(pool_bytes: u64) -> u64 {
     pool_bytes.saturating_mul(4).clamp(1 << 30, 16 << 30)
 }
 
+/// Workers of the pool that the engine has for itself: one of the janitor, and one for merges.
+const ENGINE_WORKERS: usize = 2;
+
 /// How to open an engine. Build it from [`Options::default`].
 ///
 /// ```
@@ -159,8 +162,18 @@ impl Options {
         self
     }
 
-    /// Limits that the pool does not check.
-    pub(crate) fn check(&self) -> Result<()> {
+    /// Sessions that an engine opened so serves at a time. Operations on the engine itself, as
+    /// [`crate::Engine::tree`], need one for a moment.
+    pub fn max_sessions(&self) -> usize {
+        self.pool_options().max_workers().saturating_sub(ENGINE_WORKERS)
+    }
+
+    /// Whether all are within their limits, as far as that can be said without the store.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`], as from [`crate::Engine::open`], which changes nothing then.
+    pub fn check(&self) -> Result<()> {
+        self.pool_options().check()?;
         if let Some(bytes) = self.log_bytes.filter(|bytes| *bytes < MIN_LOG_BYTES) {
             return Err(Error::InvalidOption(format!(
                 "log_bytes is at least {MIN_LOG_BYTES}, not {bytes}"

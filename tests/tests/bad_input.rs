@@ -149,6 +149,24 @@ fn a_store_that_is_open_is_refused_and_can_be_opened_after_closing() {
 }
 
 #[test]
+fn an_engine_serves_as_many_sessions_as_its_options_say() {
+    for frames in [48, 100, 4096, 5000] {
+        let options = unlogged_pool(frames);
+        let most = options.max_sessions();
+        assert!(options.check().is_ok() && most >= 10, "{most} sessions with {frames} frames");
+        let storage = Arc::new(SimStorage::new(FaultPlan::new(0)));
+        let engine = Device::sim(&storage).open(options).expect("open");
+        let sessions: Vec<_> =
+            (0..most).map(|_| engine.session().expect("one of those that it serves")).collect();
+        let error = engine.session().err().expect("one more than it serves");
+        assert_sentence(&error);
+        assert!(matches!(error, Error::Limit(_)), "{error:?}");
+        drop(sessions);
+        engine.close().expect("close");
+    }
+}
+
+#[test]
 fn a_store_whose_process_was_killed_is_refused() {
     let storage = Arc::new(SimStorage::new(FaultPlan::new(7)));
     let engine = Device::sim(&storage).open(unlogged_pool(64)).expect("open");
@@ -213,7 +231,12 @@ fn options_out_of_their_limits_are_refused_before_anything_is_created() {
     ];
     for options in bad {
         println!("{options:?}");
-        assert_refused(&path, options.clone(), |error| matches!(error, Error::InvalidOption(_)));
+        let invalid = |error: &Error| matches!(error, Error::InvalidOption(_));
+        assert!(options.check().is_err_and(|error| invalid(&error)));
+        assert_refused(&path, options.clone(), invalid);
+        let absent = directory.path().join("absent");
+        assert_refused(&absent, options.clone(), invalid);
+        assert!(!absent.exists(), "a store that was refused was created");
         let fresh = Arc::new(SimStorage::new(FaultPlan::new(0)));
         let error = Device::sim(&fresh).open(options).err().expect("refused");
         assert!(matches!(error, Error::InvalidOption(_)), "{error:?}");

@@ -224,12 +224,32 @@ fn loads_that_the_device_has_no_room_for_are_refused_before_they_begin() {
 }
 
 #[test]
-fn more_threads_than_the_pool_serves_are_refused_before_the_load() {
-    for subcommand in ["ycsb", "tpcc", "tpcb", "tatp"] {
-        refused(
-            &[subcommand, "--pool", "256KiB", "--threads", "600"],
-            &["--threads 600 are too many", "serves at most", "larger --pool"],
-        );
+fn what_is_refused_before_the_load_leaves_no_store_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (absent, empty) = (path("new/deep/store"), path("empty"));
+    std::fs::create_dir(&empty).unwrap();
+    for (arguments, parts) in [
+        (
+            "--pool 256KiB --threads 600",
+            ["--threads 600 are too many", "serves at most", "larger --pool"],
+        ),
+        ("--pool 4KiB", ["pool", "too small", "minimum"]),
+        ("--policy astrology", ["astrology", "watt", "random"]),
+        ("--policy watt:moons=3", ["moons=3", "epochs", "write_weight"]),
+        ("--report /no/such/folder/x", ["--report", "/no/such/folder/x", "cannot be created"]),
+        ("--samples /no/such/folder/x", ["--samples", "/no/such/folder/x", "cannot be created"]),
+        ("--record-trace /no/such/x", ["--record-trace", "/no/such/x", "cannot be created"]),
+    ] {
+        for subcommand in ["ycsb", "tpcc", "tpcb", "tatp"] {
+            for store in [&absent, &empty] {
+                let words = [subcommand].into_iter().chain(arguments.split(' '));
+                refused(&words.chain(["--db", store]).collect::<Vec<_>>(), &parts);
+            }
+            assert!(!folder.path().join("new").exists(), "{subcommand} {arguments}");
+            let left = folder.path().join("empty").read_dir().unwrap().count();
+            assert_eq!(left, 0, "{subcommand} {arguments}");
+        }
     }
 }
 
@@ -250,8 +270,6 @@ fn missing_and_unknown_subcommands_and_paths_are_refused() {
     std::fs::write(folder.path().join("notes"), "x").unwrap();
     let path = folder.path().to_str().unwrap();
     refused(&["ycsb", "--db", path], &[path, "not a Wattle store"]);
-    refused(&["ycsb", "--pool", "4KiB"], &["pool", "too small", "minimum"]);
-    refused(&["ycsb", "--policy", "astrology"], &["astrology", "watt", "random"]);
     refused(&["load"], &["PATH", "not provided"]);
     refused(&["probe", "/no/such/folder"], &["/no/such/folder", "not a directory"]);
     refused(

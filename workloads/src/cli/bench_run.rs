@@ -11,7 +11,7 @@ use super::common::{IoBackend, RunFlags};
 use super::exit::{Exit, failed};
 use super::live::Live;
 use super::record::Recording;
-use super::stage::{Home, Room, check_threads, create_outputs, deliver};
+use super::stage::{Home, Outputs, Room, Stage, deliver};
 use crate::bench::load::{self, LoadEnd};
 use crate::bench::meta::{self, Found, Meta};
 use crate::bench::{Benchmark, Running};
@@ -48,11 +48,11 @@ pub fn run<S: Store, B: Benchmark>(
     open: impl FnOnce(&Path, Options) -> Result<S, Exit>,
 ) -> Result<(), Exit> {
     let home = Home::new(job.run.db.as_deref())?;
-    room(job.bench).check_before_opening(&home, job.run)?;
     let recording = Recording::new(job.run);
+    let stage = Stage::set(&home, job.run, room(job.bench), &recording)?;
     let store = open(&home.path, recording.options(job.run.store_options()))?;
     let session = Session { job: &job, home: &home, store: &store, interrupt };
-    let (load, measurement, conditions) = match session.load_and_measure(&recording) {
+    let (load, measurement, conditions) = match session.load_and_measure(stage, &recording) {
         Ok(done) => done,
         Err(exit) => {
             // The first failure says more than what closing the store may add to it.
@@ -132,17 +132,14 @@ struct Session<'a, B, S> {
 impl<B: Benchmark, S: Store> Session<'_, B, S> {
     fn load_and_measure(
         &self,
+        stage: Stage<'_>,
         recording: &Recording,
     ) -> Result<(LoadReport, Measurement, Vec<Condition>), Exit> {
         let (bench, run) = (self.job.bench, self.job.run);
         let found = self.find()?;
         let reused = found.is_some();
-        if !reused {
-            room(bench).check_before_loading(self.home, run)?;
-        }
-        check_threads(self.store, run.crew().threads)?;
-        let mut live = Live::new(run.format, create_outputs(run)?);
-        let trace = recording.create()?;
+        let Outputs { samples, trace } = stage.outputs(reused)?;
+        let mut live = Live::new(run.format, samples);
         let (mut meta, seconds) = match found {
             Some(meta) => (meta, 0.0),
             None => self.load()?,

@@ -6,8 +6,8 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use super::common::{Format, IoBackend, OnOff, RunFlags};
-use super::exit::{Exit, failed};
-use crate::driver::store::Store;
+use super::exit::{Exit, failed, not_opened};
+use super::record::{Recording, TraceFile};
 use crate::machine;
 use crate::report::csv::SampleFile;
 use crate::report::figures::{bytes, many, plural};
@@ -64,17 +64,7 @@ impl Room {
         data_bytes.saturating_add(data_bytes / 4)
     }
 
-    /// Refuses a load that the device has no room for before the store is made for it, so that the
-    /// refusal leaves nothing behind.
-    pub fn check_before_opening(&self, home: &Home, run: &RunFlags) -> Result<(), Exit> {
-        if home.is_new { self.check(home, run) } else { Ok(()) }
-    }
-
-    /// The same for a store that was there before, which turned out to have no data.
-    pub fn check_before_loading(&self, home: &Home, run: &RunFlags) -> Result<(), Exit> {
-        if home.is_new { Ok(()) } else { self.check(home, run) }
-    }
-
+    /// Refuses a load that the device has no room for.
     fn check(&self, home: &Home, run: &RunFlags) -> Result<(), Exit> {
         if run.io == IoBackend::Memory {
             return Ok(());
@@ -102,29 +92,85 @@ impl Room {
     }
 }
 
-/// Refuses more threads than `store` serves at a time, before they are needed.
-pub fn check_threads<S: Store>(store: &S, threads: usize) -> Result<(), Exit> {
-    let sessions: Result<Vec<_>, _> = (0..threads).map(|_| store.session()).collect();
-    sessions.map(drop).map_err(|error| {
-        Exit::Usage(format!(
-            "--threads {threads} are too many: {error}; give fewer --threads or a larger --pool"
-        ))
-    })
+/// Refuses what the engine would, and more threads than it serves at a time.
+fn check_engine(run: &RunFlags) -> Result<(), Exit> {
+    let options = run.store_options();
+    options.check().map_err(not_opened)?;
+    let (threads, most) = (run.crew().threads, options.max_sessions());
+    if threads <= most {
+        return Ok(());
+    }
+    Err(Exit::Usage(format!(
+        "--threads {threads} are too many: a pool of {} serves at most {most}; give fewer --threads or a \
+         larger --pool",
+        bytes(run.pool)
+    )))
 }
 
-/// Creates the files of `--samples` and `--report` before the long work, so that a wrong path is known
-/// at once.
-pub fn create_outputs(flags: &RunFlags) -> Result<Option<SampleFile>, Exit> {
-    let refused = |flag: &str, path: &Path, error| {
-        Exit::Usage(format!("{flag} {} cannot be created: {error}", path.display()))
-    };
-    if let Some(path) = &flags.report {
-        File::create(path).map_err(|error| refused("--report", path, error))?;
+/// The files that a run writes as it goes on. They are created before the long work, so that a wrong path
+/// is known at once.
+pub struct Outputs {
+    /// That of `--samples`.
+    pub samples: Option<SampleFile>,
+    /// That of `--record-trace`.
+    pub trace: Option<TraceFile>,
+}
+
+impl Outputs {
+    /// Creates them, and that of `--report`.
+    fn create(run: &RunFlags, recording: &Recording) -> Result<Self, Exit> {
+        let refused = |flag: &str, path: &Path, error| {
+            Exit::Usage(format!("{flag} {} cannot be created: {error}", path.display()))
+        };
+        if let Some(path) = &run.report {
+            File::create(path).map_err(|error| refused("--report", path, error))?;
+        }
+        let create = |path: &PathBuf| {
+            SampleFile::create(path).map_err(|error| refused("--samples", path, error))
+        };
+        let samples = run.samples.as_ref().map(create).transpose()?;
+        Ok(Self { samples, trace: recording.create()? })
     }
-    let samples = flags.samples.as_ref();
-    samples
-        .map(|path| SampleFile::create(path).map_err(|error| refused("--samples", path, error)))
-        .transpose()
+}
+
+/// What is there before a run begins.
+pub struct Stage<'a> {
+    home: &'a Home,
+    run: &'a RunFlags,
+    room: Room,
+    recording: &'a Recording,
+    outputs: Option<Outputs>,
+}
+
+impl<'a> Stage<'a> {
+    /// Before the store is opened: refuses whatever can be refused without it. If it will be new, that is
+    /// everything, so that a refusal leaves nothing behind; files of an earlier run are not touched before
+    /// it is known that the store is the one that is asked for.
+    pub fn set(
+        home: &'a Home,
+        run: &'a RunFlags,
+        room: Room,
+        recording: &'a Recording,
+    ) -> Result<Self, Exit> {
+        check_engine(run)?;
+        let mut stage = Self { home, run, room, recording, outputs: None };
+        if home.is_new {
+            stage.room.check(home, run)?;
+            stage.outputs = Some(Outputs::create(run, recording)?);
+        }
+        Ok(stage)
+    }
+
+    /// With the store open, which `has_data` or not.
+    pub fn outputs(self, has_data: bool) -> Result<Outputs, Exit> {
+        if let Some(outputs) = self.outputs {
+            return Ok(outputs);
+        }
+        if !has_data {
+            self.room.check(self.home, self.run)?;
+        }
+        Outputs::create(self.run, self.recording)
+    }
 }
 
 /// Prints the report and writes the page.

@@ -11,7 +11,7 @@ use super::common::IoBackend;
 use super::exit::{Exit, failed};
 use super::live::Live;
 use super::record::{Recording, TraceFile};
-use super::stage::{Home, Room, check_threads, create_outputs, deliver};
+use super::stage::{Home, Outputs, Room, Stage, deliver};
 use super::tpcc::TpccFlags;
 use crate::driver::control::Interrupt;
 use crate::driver::measure::{self, Measurement, Plan};
@@ -50,11 +50,11 @@ pub fn run<S: Store>(
 ) -> Result<(), Exit> {
     flags.run.check()?;
     let home = Home::new(flags.run.db.as_deref())?;
-    room(flags.warehouses).check_before_opening(&home, &flags.run)?;
     let recording = Recording::new(&flags.run);
+    let stage = Stage::set(&home, &flags.run, room(flags.warehouses), &recording)?;
     let store = open(&home.path, recording.options(flags.run.store_options()))?;
     let session = Session { flags, home: &home, store: &store, interrupt, recording: &recording };
-    let done = match session.load_and_measure() {
+    let done = match session.load_and_measure(stage) {
         Ok(done) => done,
         Err(exit) => {
             // The first failure says more than what closing the store may add to it.
@@ -181,7 +181,7 @@ struct Finished {
 }
 
 impl<S: Store> Session<'_, S> {
-    fn load_and_measure(&self) -> Result<Finished, Exit> {
+    fn load_and_measure(&self, stage: Stage<'_>) -> Result<Finished, Exit> {
         let (flags, store) = (self.flags, self.store);
         let found = find(store, Some(flags.warehouses)).map_err(failed("reading the store"))?;
         let found = match found {
@@ -190,14 +190,10 @@ impl<S: Store> Session<'_, S> {
                 return Err(unusable(&self.home.path, &format!("{sentence}; {advice}")));
             }
             Found::Data(meta) => Some(meta),
-            Found::Nothing => {
-                room(self.flags.warehouses).check_before_loading(self.home, &self.flags.run)?;
-                None
-            }
+            Found::Nothing => None,
         };
-        check_threads(store, flags.run.crew().threads)?;
-        let mut live = Live::new(flags.run.format, create_outputs(&flags.run)?);
-        let trace = self.recording.create()?;
+        let Outputs { samples, trace } = stage.outputs(found.is_some())?;
+        let mut live = Live::new(flags.run.format, samples);
         let (meta, tables, seconds) = match found {
             Some(meta) => (meta, self.tables()?, None),
             None => {

@@ -10,7 +10,7 @@ use super::common::IoBackend;
 use super::exit::{Exit, failed};
 use super::live::Live;
 use super::record::{Recording, TraceFile};
-use super::stage::{Home, Room, check_threads, create_outputs, deliver};
+use super::stage::{Home, Outputs, Room, Stage, deliver};
 use super::ycsb::{YcsbFlags, YcsbSpec};
 use crate::driver::control::Interrupt;
 use crate::driver::measure::{self, Measurement, Plan};
@@ -37,8 +37,8 @@ pub fn run<S: Store>(
 ) -> Result<(), Exit> {
     let spec = flags.spec()?;
     let home = Home::new(flags.run.db.as_deref())?;
-    room(&spec).check_before_opening(&home, &flags.run)?;
     let recording = Recording::new(&flags.run);
+    let stage = Stage::set(&home, &flags.run, room(&spec), &recording)?;
     let store = open(&home.path, recording.options(flags.run.store_options()))?;
     let session = Session {
         flags,
@@ -48,7 +48,7 @@ pub fn run<S: Store>(
         interrupt,
         recording: &recording,
     };
-    let (load, measurement) = match session.load_and_measure() {
+    let (load, measurement) = match session.load_and_measure(stage) {
         Ok(done) => done,
         Err(exit) => {
             // The first failure says more than what closing the store may add to it.
@@ -108,7 +108,7 @@ struct Session<'a, S> {
 }
 
 impl<S: Store> Session<'_, S> {
-    fn load_and_measure(&self) -> Result<(LoadReport, Measurement), Exit> {
+    fn load_and_measure(&self, stage: Stage<'_>) -> Result<(LoadReport, Measurement), Exit> {
         let spec = self.spec;
         let wanted = Meta::of_load(spec.records, spec.keys, spec.shape);
         let found = match find(self.store, &wanted).map_err(failed("reading the store"))? {
@@ -119,14 +119,10 @@ impl<S: Store> Session<'_, S> {
                 )));
             }
             Found::Data(meta) => Some(meta),
-            Found::Nothing => {
-                room(spec).check_before_loading(self.home, &self.flags.run)?;
-                None
-            }
+            Found::Nothing => None,
         };
-        check_threads(self.store, self.flags.run.crew().threads)?;
-        let mut live = Live::new(self.flags.run.format, create_outputs(&self.flags.run)?);
-        let trace = self.recording.create()?;
+        let Outputs { samples, trace } = stage.outputs(found.is_some())?;
+        let mut live = Live::new(self.flags.run.format, samples);
         let table = |name| self.store.table(name).map_err(failed("opening the table"));
         let (mut meta, seconds) = match found {
             Some(meta) => (meta, None),
