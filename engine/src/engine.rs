@@ -326,7 +326,8 @@ impl Engine {
     ///
     /// # Errors
     /// A path that is not a store or a store of another version, already open, damaged or not
-    /// closed cleanly; options out of their limits; failed I/O. Nothing on disk is changed then.
+    /// closed cleanly; options out of their limits; failed I/O; [`Error::Interrupted`]. Nothing on disk is
+    /// changed then, beyond what the next opening would change first.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Engine> {
         options.check()?;
         let file = StoreFile::open(path.as_ref(), options.io, options.create)?;
@@ -478,7 +479,7 @@ impl Engine {
             closed: Mutex::new(false),
         });
         // 4. Transactions that had not ended, and drops.
-        let settled = core.settle(&cx, new, redone, losers);
+        let settled = core.settle(&cx, options, new, redone, losers);
         if let Err(error) = settled.and_then(|()| core.adopt_ghosts(&cx, ghosts)) {
             // What was read is not closed as if it were whole.
             core.poison(&format!("the store could not be opened: {error}"));

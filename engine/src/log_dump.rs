@@ -6,13 +6,14 @@ use crate::{
     recover::{Bytes, Escaped, Located, Shape, Source},
     store::{StoreFile, StoreState},
 };
-use std::{fmt::Write, path::Path};
+use std::{fmt::Write, ops::ControlFlow, path::Path};
 use wattle_btree::{Before, Undo};
 use wattle_buffer::{Gsn, Result, io::IoKind};
 use wattle_wal::{GSN_COUNTER_BITS, Kind, epoch_of, record::Record};
 
 /// Calls `visit` with a line for each flush of the log of the store in the directory `path` and each
-/// record in it, in the order in which recovery would read them, from where it would begin.
+/// record in it, in the order in which recovery would read them, from where it would begin, until it
+/// breaks.
 ///
 /// A flush: its number, epoch, and bytes of records. A record: worker, kind, transaction, number as
 /// epoch and counter, its ops with page and tree, and what it would take to undo it.
@@ -20,28 +21,37 @@ use wattle_wal::{GSN_COUNTER_BITS, Kind, epoch_of, record::Record};
 /// # Errors
 /// A path that is not a store, [`crate::Error::AlreadyOpen`] while it is in use, a log that is
 /// missing or damaged, after the lines of what lies before; failed I/O.
-pub fn dump_log(path: impl AsRef<Path>, visit: &mut dyn FnMut(&str)) -> Result<()> {
+pub fn dump_log(
+    path: impl AsRef<Path>,
+    visit: &mut dyn FnMut(&str) -> ControlFlow<()>,
+) -> Result<()> {
     let file = StoreFile::open(path.as_ref(), IoKind::Threads, false)?;
     let block = file.read_superblock()?;
     if block.state != StoreState::Logged {
-        visit("the store was closed without a log: recovery would read nothing");
+        let _last = visit("the store was closed without a log: recovery would read nothing");
         return Ok(());
     }
     let log = file.open_log(true)?;
     let mut source = Source::open(&file, &log, &block)?;
-    let mut line = String::new();
-    let mut write = |parts: std::fmt::Arguments<'_>, visit: &mut dyn FnMut(&str)| {
-        line.clear();
-        line.write_fmt(parts).expect("a string takes everything");
-        visit(&line);
+    let mut text = String::new();
+    let mut line = |parts: std::fmt::Arguments<'_>| {
+        text.clear();
+        text.write_fmt(parts).expect("a string takes everything");
+        visit(&text)
     };
     let (redo, undo) = (block.redo_epoch, block.undo_epoch);
-    write(format_args!("redo from epoch {redo}, undo from epoch {undo}"), visit);
-    while let Some(flush) = source.next()? {
+    let mut flow = line(format_args!("redo from epoch {redo}, undo from epoch {undo}"));
+    while flow.is_continue()
+        && let Some(flush) = source.next()?
+    {
         let Located { number, epoch, .. } = flush;
-        write(format_args!("flush {number}: epoch {epoch}, {} bytes", flush.bytes()), visit);
+        flow = line(format_args!("flush {number}: epoch {epoch}, {} bytes", flush.bytes()));
         for (chunk, record) in flush.records()? {
-            write(format_args!("  worker {} {}", flush.chunks[chunk].0, InWords(&record)), visit);
+            if flow.is_break() {
+                break;
+            }
+            let worker = flush.chunks[chunk].0;
+            flow = line(format_args!("  worker {worker} {}", InWords(&record)));
         }
     }
     Ok(())

@@ -1,7 +1,13 @@
 //! Options of an engine. Each has a unit, a default and limits; checked when the engine is opened.
 
 use crate::txn::Durability;
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use wattle_buffer::{Error, PageTrace, PoolOptions, Result, io::IoKind};
 
 /// Least limit of the log, bytes.
@@ -41,6 +47,7 @@ pub struct Options {
     pub(crate) version_bytes: u64,
     pub(crate) atomic_pages: bool,
     pub(crate) page_trace: Option<PageTrace>,
+    pub(crate) interrupt: Option<Arc<AtomicBool>>,
 }
 
 impl Default for Options {
@@ -59,6 +66,7 @@ impl Default for Options {
             version_bytes: 16 << 20,
             atomic_pages: false,
             page_trace: None,
+            interrupt: None,
         }
     }
 }
@@ -160,6 +168,22 @@ impl Options {
     pub fn page_trace(mut self, trace: PageTrace) -> Self {
         self.page_trace = Some(trace);
         self
+    }
+
+    /// Ends the opening of the store with [`crate::Error::Interrupted`] soon after the flag is set: recovery
+    /// reads up to the limit of the log. The store is as after a crash then, and can be opened again. Once it
+    /// is open the flag has no meaning. Default: none.
+    pub fn interrupted_by(mut self, flag: Arc<AtomicBool>) -> Self {
+        self.interrupt = Some(flag);
+        self
+    }
+
+    /// Whether the opening is to end.
+    pub(crate) fn check_interrupt(&self) -> Result<()> {
+        match &self.interrupt {
+            Some(flag) if flag.load(Ordering::Relaxed) => Err(Error::Interrupted),
+            _ => Ok(()),
+        }
     }
 
     /// Sessions that an engine opened so serves at a time. Operations on the engine itself, as

@@ -151,7 +151,7 @@ pub(crate) fn redo(
             queues.push((queue, Vec::new()));
         }
         let mut dispatcher =
-            Dispatcher { block, shared, analysis, queues, held: 0, bytes: 0, records: 0 };
+            Dispatcher { block, options, shared, analysis, queues, held: 0, bytes: 0, records: 0 };
         if let Err(error) = dispatcher.run(received) {
             shared.fail(error);
         }
@@ -221,6 +221,7 @@ fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 /// Looks at all records in order, and hands out their ops.
 struct Dispatcher<'r> {
     block: &'r Superblock,
+    options: &'r Options,
     shared: &'r Shared,
     analysis: Analysis,
     /// For each worker its queue, and what is to be sent next.
@@ -235,6 +236,7 @@ impl Dispatcher<'_> {
     /// Stops early, without an error of its own, when a worker has ended.
     fn run(&mut self, flushes: Receiver<Located>) -> Result<()> {
         for flush in flushes {
+            self.options.check_interrupt()?;
             self.flush(&flush)?;
             if self.held >= BATCH_LOG_BYTES {
                 self.send_all();

@@ -8,6 +8,7 @@ use crate::{
     internal::Internal,
     mvcc::Savepoint,
     ops,
+    options::Options,
     recover::{FoundGhosts, Loser},
     session::now,
     store::StoreState,
@@ -21,7 +22,14 @@ use wattle_wal::Kind;
 impl Core {
     /// See the module documentation. `new`: the store was just made; `redone`: the log said something
     /// that the pages did not hold.
-    pub fn settle(&self, cx: &Context, new: bool, redone: bool, losers: Vec<Loser>) -> Result<()> {
+    pub fn settle(
+        &self,
+        cx: &Context,
+        options: &Options,
+        new: bool,
+        redone: bool,
+        losers: Vec<Loser>,
+    ) -> Result<()> {
         let was = self.checkpoints.block().state;
         // The log counts from here on, before anything is changed.
         if was != StoreState::Logged {
@@ -29,7 +37,7 @@ impl Core {
         }
         let rolled_back = losers.len();
         for loser in losers {
-            self.roll_back(cx, loser)?;
+            self.roll_back(cx, options, loser)?;
         }
         // Numbers of transactions begin anew: those of the log so far must be behind them.
         self.sync_log()?;
@@ -77,13 +85,14 @@ impl Core {
     }
 
     /// Rolls a transaction back that a crash ended.
-    fn roll_back(&self, cx: &Context, mut loser: Loser) -> Result<()> {
+    fn roll_back(&self, cx: &Context, options: &Options, mut loser: Loser) -> Result<()> {
         let session = Internal::new(self, cx);
         let mut last = Gsn(0);
         let mut bytes = Vec::new();
         // Kept open to the end, so that each is opened once.
         let mut trees: Vec<(TreeId, Option<Arc<OpenTree>>)> = Vec::new();
         while let Some(entry) = loser.undo.pop(Savepoint::START)? {
+            options.check_interrupt()?;
             bytes.clear();
             bytes.extend_from_slice(entry.key);
             let undo = Undo::decode(&bytes).map_err(|what| {

@@ -64,7 +64,7 @@ pub(crate) fn verify(
     core.sync_log()?;
     core.janitor_round(&cx);
     let (_paused, _quiet) = (core.janitor.pause(), core.pool.quiet());
-    let (log_bytes, log_problems) = verify_log(core)?;
+    let (log_bytes, log_problems) = verify_log(core, stop)?;
     let (in_use, file_pages, used_pages) = core.pool.allocator().snapshot();
     // Merges that were under way when the log was made durable are not in it.
     core.sync_log()?;
@@ -142,7 +142,7 @@ pub(crate) fn verify(
 const LOG_ATTEMPTS: usize = 5;
 
 /// Reads the log that recovery would read; gives its bytes and what is wrong with it.
-fn verify_log(core: &Core) -> Result<(u64, Vec<String>)> {
+fn verify_log(core: &Core, stop: &AtomicBool) -> Result<(u64, Vec<String>)> {
     let Some(log) = &core.log_storage else { return Ok((0, Vec::new())) };
     core.sync_log()?;
     // Meanwhile no checkpoint takes segments away.
@@ -151,7 +151,7 @@ fn verify_log(core: &Core) -> Result<(u64, Vec<String>)> {
         loop {
             attempt += 1;
             let mut problems = Vec::new();
-            let bytes = check_log(&core.file, log, block, &mut problems)?;
+            let bytes = check_log(&core.file, log, block, stop, &mut problems)?;
             if problems.is_empty() || attempt == LOG_ATTEMPTS {
                 return Ok((bytes, problems));
             }

@@ -5,6 +5,7 @@
 
 use std::{
     io::ErrorKind,
+    ops::ControlFlow,
     sync::{
         Arc, Barrier,
         atomic::{AtomicBool, Ordering},
@@ -441,6 +442,57 @@ fn an_error_ends_recovery_and_the_next_one_succeeds() {
     assert!(failed >= 12, "{failed} of the faults were met");
 }
 
+/// Also in the middle of rolling back what had not ended.
+#[test]
+fn opening_ends_when_it_is_told_to_and_can_be_repeated() {
+    let watchdog = Watchdog::start("interrupts", Duration::from_secs(60));
+    let options = || small_pool(FRAMES).log_bytes(64 << 20);
+    let left = device(5);
+    let mut client = Client::new(PLAN, 5);
+    let engine = open(&left, options().durability(Durability::None)).expect("open");
+    let (session, tree) = session(&engine);
+    let open_one = engine.session().expect("session");
+    let mut left_open = open_one.begin().expect("begin");
+    let other = engine.tree("u").expect("tree");
+    for number in 0..20_000_u32 {
+        client.step(&session, &tree);
+        left_open.put(&other, &number.swap_bytes().to_be_bytes(), &[1; 50]).expect("put");
+    }
+    engine.sync().expect("sync");
+    let left = left.crash(5);
+    let mut interrupted = 0;
+    for turn in 0.. {
+        let _context = Context(("turn", turn));
+        let device = Arc::new(left.clone_at_rest());
+        device.set_plan(slow(turn));
+        let flag = Arc::new(AtomicBool::new(turn == 0));
+        let opened = thread::scope(|scope| {
+            scope.spawn(|| {
+                thread::sleep(Duration::from_millis((1 << turn) - 1));
+                flag.store(true, Ordering::Relaxed);
+            });
+            open(&device, options().interrupted_by(flag.clone()))
+        });
+        let whole = match opened {
+            Ok(_engine) => true,
+            Err(Error::Interrupted) => false,
+            Err(error) => panic!("{error}"),
+        };
+        interrupted += u32::from(!whole);
+        device.heal();
+        let engine = check(&Arc::new(device.crash(turn)), options(), &[&client]);
+        let session = engine.session().expect("session");
+        let other = engine.tree("u").expect("tree");
+        let found = session.scan(&other).expect("scan").count();
+        assert_eq!(found, 0, "records of a transaction that had not ended");
+        watchdog.step();
+        if whole {
+            break;
+        }
+    }
+    assert!(interrupted >= 2, "{interrupted} openings ended early");
+}
+
 #[test]
 fn a_log_without_its_end_is_refused() {
     let device = device(3);
@@ -540,7 +592,7 @@ fn the_log_of_a_store_that_was_not_closed_can_be_printed() {
         session.remove(&tree, b"one\n").expect("remove");
     }
     engine.sync().expect("sync");
-    let error = dump_log(&path, &mut |_| {}).expect_err("it is open");
+    let error = dump_log(&path, &mut |_| ControlFlow::Continue(())).expect_err("it is open");
     assert!(matches!(error, Error::AlreadyOpen { .. }), "{error}");
     for part in ["", LOG_DIRECTORY] {
         std::fs::create_dir(copy.join(part)).expect("create");
@@ -552,7 +604,14 @@ fn the_log_of_a_store_that_was_not_closed_can_be_printed() {
         }
     }
     let mut lines = Vec::new();
-    dump_log(&copy, &mut |line| lines.push(line.to_string())).expect("dump");
+    let mut push = |line: &str, most: usize| {
+        lines.push(line.to_string());
+        if lines.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    dump_log(&copy, &mut |line| push(line, 3)).expect("three lines");
+    dump_log(&copy, &mut |line| push(line, usize::MAX)).expect("dump");
+    let first: Vec<_> = lines.drain(..3).collect();
+    assert_eq!(first, lines[..3], "it ends where it is told to");
     let has = |parts: &[&str]| {
         let found = lines.iter().any(|line| parts.iter().all(|part| line.contains(part)));
         assert!(found, "{parts:?} in\n{}", lines.join("\n"));

@@ -26,7 +26,6 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use wattle::Engine;
 
 use crate::adapter::EngineStore;
 use crate::driver::control::Interrupt;
@@ -122,8 +121,9 @@ fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
     // An open store must be closed, or it counts as damaged: no interrupt may simply end the process.
     let interrupt = Interrupt::of_process().map_err(Exit::Failed)?;
     let open = |pipelined| {
+        let interrupt = &interrupt;
         move |path: &Path, options| {
-            let engine = Engine::open(path, options).map_err(exit::not_opened)?;
+            let engine = common::open(path, options, interrupt)?;
             Ok(EngineStore::new(engine, pipelined))
         }
     };

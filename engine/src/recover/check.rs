@@ -6,7 +6,10 @@ use super::{
     wrong_end,
 };
 use crate::store::{StoreFile, Superblock};
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 use wattle_btree::Undo;
 use wattle_buffer::{Error, Result, io::LogStorage};
 use wattle_wal::{Kind, epoch_of, record::Record};
@@ -18,11 +21,12 @@ const MOST_PROBLEMS: usize = 100;
 /// may be running, but nobody may append meanwhile.
 ///
 /// # Errors
-/// Failed I/O. Damage is added to `problems`.
+/// Failed I/O, or [`Error::Interrupted`] after `stop` was set. Damage is added to `problems`.
 pub(crate) fn check_log(
     file: &StoreFile,
     log: &Arc<dyn LogStorage>,
     block: &Superblock,
+    stop: &AtomicBool,
     problems: &mut Vec<String>,
 ) -> Result<u64> {
     let mut bytes = 0;
@@ -30,6 +34,9 @@ pub(crate) fn check_log(
     let outcome = (|| {
         let mut source = Source::open(file, log, block)?;
         while let Some(flush) = source.next()? {
+            if stop.load(Ordering::Relaxed) {
+                return Err(Error::Interrupted);
+            }
             bytes += flush.bytes();
             check_flush(&flush, &mut |problem| {
                 if problems.len() < most {

@@ -11,6 +11,7 @@ use wattle::{Engine, IoKind, Options};
 
 use super::exit::{Exit, not_opened};
 use super::units;
+use crate::driver::control::Interrupt;
 use crate::driver::crew::Crew;
 use crate::driver::measure::Length;
 use crate::machine;
@@ -412,10 +413,16 @@ impl From<FileBackend> for IoKind {
     }
 }
 
+/// Opens a store until the user interrupts that.
+pub fn open(path: &Path, options: Options, interrupt: &Interrupt) -> Result<Engine, Exit> {
+    let options = options.interrupted_by(interrupt.flag().clone());
+    Engine::open(path, options).map_err(not_opened)
+}
+
 impl StoreFlags {
     /// Opens the store, which has to exist unless `create` is set.
-    pub fn open(&self, create: bool) -> Result<Engine, Exit> {
+    pub fn open(&self, create: bool, interrupt: &Interrupt) -> Result<Engine, Exit> {
         let options = Options::default().pool_bytes(self.pool).io(self.io.into()).create(create);
-        Engine::open(&self.path, options).map_err(not_opened)
+        open(&self.path, options, interrupt)
     }
 }

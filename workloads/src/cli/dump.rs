@@ -43,7 +43,7 @@ pub struct LoadFlags {
 
 /// Writes the pairs of a store to `out`.
 pub fn dump(flags: &DumpFlags, out: &mut dyn Write, interrupt: &Interrupt) -> Result<(), Exit> {
-    let engine = flags.store.open(false)?;
+    let engine = flags.store.open(false, interrupt)?;
     let mut names = engine.trees().map_err(failed("listing the trees"))?;
     if let Some(tree) = &flags.tree {
         if !names.contains(tree) {
@@ -106,7 +106,7 @@ fn dump_tree(
 
 /// Reads lines from `input` and stores their pairs.
 pub fn load(flags: &LoadFlags, input: &mut dyn BufRead, interrupt: &Interrupt) -> Result<(), Exit> {
-    let engine = flags.store.open(true)?;
+    let engine = flags.store.open(true, interrupt)?;
     let progress = spinner("loading");
     let loaded = load_lines(&engine, input, &progress, interrupt);
     progress.finish_and_clear();
@@ -186,7 +186,7 @@ impl Line {
 
 /// Progress of work whose end is not known.
 fn spinner(doing: &'static str) -> ProgressBar {
-    let style = ProgressStyle::with_template("{msg} {human_pos} pairs, {per_sec}")
+    let style = ProgressStyle::with_template("{msg} pairs: {human_pos}, {per_sec}")
         .expect("the template is a constant that indicatif accepts");
     ProgressBar::no_length().with_style(style).with_message(doing)
 }

@@ -65,6 +65,9 @@ pub fn not_opened(error: wattle::Error) -> Exit {
         | InvalidOption(_)
         | Limit(_)
         | PoolExhausted { .. } => Exit::Usage(error.to_string()),
+        wattle::Error::Interrupted => {
+            Exit::Failed("interrupted while opening the store; it can be opened again".to_owned())
+        }
         _ => Exit::Failed(error.to_string()),
     }
 }

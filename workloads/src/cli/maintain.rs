@@ -1,6 +1,7 @@
 //! `wattle verify` and `wattle stat`: looking over a store.
 
 use std::io::Write;
+use std::ops::ControlFlow;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -62,8 +63,8 @@ pub struct StatFlags {
 
 /// Checks a store.
 pub fn verify(flags: &VerifyFlags, interrupt: &Interrupt) -> Result<(), Exit> {
-    let engine = flags.store.open(false)?;
-    let style = ProgressStyle::with_template("checking: {human_pos} records, {per_sec}")
+    let engine = flags.store.open(false, interrupt)?;
+    let style = ProgressStyle::with_template("checking records: {human_pos}, {per_sec}")
         .expect("the template is a constant that indicatif accepts");
     let progress = ProgressBar::no_length().with_style(style);
     let report =
@@ -101,9 +102,9 @@ pub fn verify(flags: &VerifyFlags, interrupt: &Interrupt) -> Result<(), Exit> {
 /// Shows the sizes of a store.
 pub fn stat(flags: &StatFlags, interrupt: &Interrupt) -> Result<(), Exit> {
     if flags.log {
-        return log(flags);
+        return log(flags, interrupt);
     }
-    let engine = flags.store.open(false)?;
+    let engine = flags.store.open(false, interrupt)?;
     let trees = engine.tree_stats_until(interrupt.flag()).map_err(ended("measuring the trees"))?;
     let sizes = Sizes::of(&engine.stats(), &trees);
     let printed = match flags.format {
@@ -114,18 +115,23 @@ pub fn stat(flags: &StatFlags, interrupt: &Interrupt) -> Result<(), Exit> {
 }
 
 /// Prints the log.
-fn log(flags: &StatFlags) -> Result<(), Exit> {
+fn log(flags: &StatFlags, interrupt: &Interrupt) -> Result<(), Exit> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let mut written = Ok(());
     let dumped = wattle::dump_log(&flags.store.path, &mut |line| {
-        if written.is_ok() {
-            written = writeln!(out, "{line}");
+        written = writeln!(out, "{line}");
+        match written.is_ok() && !interrupt.requested() {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
         }
     });
     match written.and_then(|()| out.flush()) {
         // Whoever reads has seen enough.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
         written => written.map_err(failed("writing the log"))?,
+    }
+    if interrupt.requested() {
+        return Err(Exit::Failed("interrupted while writing the log".to_owned()));
     }
     dumped.map_err(not_opened)
 }

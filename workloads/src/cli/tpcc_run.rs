@@ -267,7 +267,7 @@ impl<S: Store> Session<'_, S> {
             date: now(),
         };
         let style = ProgressStyle::with_template(
-            "loading {bar:40} {human_pos} of about {human_len} rows, {per_sec}, {eta} left",
+            "loading rows {bar:40} {human_pos} of about {human_len}, {per_sec}, {eta} left",
         )
         .expect("the template is a constant that indicatif accepts");
         let rows = u64::from(flags.warehouses) * ROWS_PER_WAREHOUSE;

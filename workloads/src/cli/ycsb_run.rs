@@ -161,7 +161,7 @@ impl<S: Store> Session<'_, S> {
             seed: self.flags.run.seed,
         };
         let style = ProgressStyle::with_template(
-            "loading {bar:40} {human_pos} of {human_len} records, {per_sec}, {eta} left",
+            "loading records {bar:40} {human_pos} of {human_len}, {per_sec}, {eta} left",
         )
         .expect("the template is a constant that indicatif accepts");
         let progress = ProgressBar::new(spec.records).with_style(style);
