@@ -6,13 +6,10 @@
 //! page, so a parent that validates proves that the child's version belongs to the right page.
 
 use crate::{
-    node::NodeRef,
+    node::{LEAF_LINES, NodeRef},
     tree::{Step, Stop, Tree},
 };
 use wattle_buffer::{Error, For, FrameId, Optimistic, Restart, Swip, Target, Way};
-
-/// Cache lines of a leaf with header, hints, heads and slots of some thirty records.
-const LEAF_LINES: usize = 6;
 
 /// Attempts to find the way to a leaf for the trace of page accesses.
 const LEAD_ATTEMPTS: usize = 8;

@@ -280,6 +280,31 @@ fn redo_image(image: &mut PageImage, page: PageId, payload: &[u8]) -> Result<(),
     check(&image.0, PageId::MAX)
 }
 
+/// Brings the lines of a page near that any op on it begins with.
+#[inline]
+pub fn approach_page(image: &PageImage) {
+    NodeRef::from(PageRef::of_image(image)).prefetch_lines();
+}
+
+/// Brings near what [`redo`] of an op will look at, in a page whose first lines have arrived. The page may
+/// be any other by then.
+#[inline]
+pub fn approach_record(image: &PageImage, code: u8, payload: &[u8]) {
+    let key = match code {
+        code::INSERT | code::REPLACE => keyed(payload, 1).map(|(key, _)| key),
+        code::PATCH => keyed(payload, 2).map(|(key, _)| key),
+        code::REMOVE => Ok(payload),
+        _ => return,
+    };
+    let node = NodeRef::from(PageRef::of_image(image));
+    if let Ok(key) = key
+        && node.is_leaf()
+    {
+        node.prefetch_fences();
+        node.prefetch_record(key);
+    }
+}
+
 /// Position of a key in a leaf and whether it is there.
 fn place(image: &PageImage, key: &[u8]) -> Result<(usize, bool), String> {
     let view = NodeView::from(image);

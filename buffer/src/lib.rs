@@ -38,6 +38,7 @@ pub use frame::{FrameHeader, FrameState};
 pub use guard::{Exclusive, Moment, Optimistic, Shared};
 pub use ids::{FrameId, Gsn, PageId, TreeId};
 pub use latch::{Latch, Version};
+pub use memory::ImageMemory;
 pub use page::{PAGE_SIZE, PageImage, PageKind, PageMut, PageRef, Restart};
 pub use pool::{MIN_FRAMES, MIN_POOL_BYTES, Pool, PoolOptions};
 pub use racy::{For, prefetch, prefetch_write};

@@ -10,17 +10,114 @@ use crate::{
     guard::Exclusive,
     ids::{FrameId, PageId},
     io::{ReadTarget, TargetOwner},
-    page::{PAGE_SIZE, PageMut, PageRef},
+    page::{PAGE_SIZE, PageImage, PageMut, PageRef},
     racy::{self, For},
 };
-use std::{io, ptr::NonNull, sync::Arc};
+use std::{
+    io,
+    ops::{Deref, DerefMut},
+    ptr::NonNull,
+    sync::Arc,
+};
 
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Frames and their headers. See the module documentation.
-pub struct FrameMemory {
+/// Anonymous memory, zeroed, that costs nothing before it is touched.
+struct Mapping {
     base: NonNull<u8>,
     mapped: usize,
+    /// What can be used begins here, aligned to a page at least.
+    start: NonNull<u8>,
+}
+
+impl Mapping {
+    /// Maps `bytes`, in huge pages where that is worth it. `what` it is for goes into the error.
+    fn new(bytes: usize, what: std::fmt::Arguments<'_>) -> Result<Mapping> {
+        let mapped = bytes + HUGE_PAGE; // room to align
+        // SAFETY: an anonymous mapping at an address of the kernel's choice.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                mapped,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if base == libc::MAP_FAILED {
+            let error = io::Error::last_os_error();
+            return Err(Error::io(format_args!("map {mapped} bytes for {what}"), error));
+        }
+        let base = NonNull::new(base.cast::<u8>()).expect("a mapping is not at zero");
+        // Little memory would be rounded up to whole huge pages, against its budget.
+        let align = if bytes >= 8 * HUGE_PAGE { HUGE_PAGE } else { PAGE_SIZE };
+        // SAFETY: the padding is less than a huge page, which was mapped on top of `bytes`.
+        let start = unsafe { base.add(base.align_offset(align)) };
+        if align == HUGE_PAGE {
+            let whole = bytes / HUGE_PAGE * HUGE_PAGE;
+            // SAFETY: inside the mapping; advice changes no contents. Failure only costs speed.
+            let advised =
+                unsafe { libc::madvise(start.as_ptr().cast(), whole, libc::MADV_HUGEPAGE) };
+            if advised != 0 {
+                tracing::debug!(error = %io::Error::last_os_error(), "huge pages not available");
+            }
+        }
+        Ok(Mapping { base, mapped, start })
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, and every user of it borrows or owns this value.
+        let done = unsafe { libc::munmap(self.base.as_ptr().cast(), self.mapped) };
+        debug_assert_eq!(done, 0);
+    }
+}
+
+/// Pages in private memory, many of them at once: zeroed, and no memory is taken before it is touched.
+pub struct ImageMemory {
+    mapping: Mapping,
+    pages: usize,
+}
+
+// SAFETY: plain bytes, owned by this value alone.
+unsafe impl Send for ImageMemory {}
+// SAFETY: as above; shared references only read.
+unsafe impl Sync for ImageMemory {}
+
+impl ImageMemory {
+    /// Maps memory for so many pages.
+    ///
+    /// # Errors
+    /// No address space.
+    pub fn map(pages: usize) -> Result<ImageMemory> {
+        let mapping =
+            Mapping::new(pages * PAGE_SIZE, format_args!("{pages} pages in private memory"))?;
+        Ok(ImageMemory { mapping, pages })
+    }
+}
+
+impl Deref for ImageMemory {
+    type Target = [PageImage];
+    #[inline(always)]
+    fn deref(&self) -> &[PageImage] {
+        // SAFETY: mapped for so many pages, aligned to one, and any bytes are an image.
+        unsafe { std::slice::from_raw_parts(self.mapping.start.as_ptr().cast(), self.pages) }
+    }
+}
+
+impl DerefMut for ImageMemory {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut [PageImage] {
+        // SAFETY: as above, and borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.mapping.start.as_ptr().cast(), self.pages) }
+    }
+}
+
+/// Frames and their headers. See the module documentation.
+pub struct FrameMemory {
+    mapping: Mapping,
     pages: NonNull<u8>,
     headers: NonNull<FrameHeader>,
     frames: usize,
@@ -38,39 +135,8 @@ impl FrameMemory {
     /// Maps memory for `frames` frames.
     pub fn map(frames: usize) -> Result<FrameMemory> {
         let bytes = frames * Self::FRAME_BYTES;
-        let mapped = bytes + HUGE_PAGE; // room to align
-        let failed = |what: &str| {
-            let error = io::Error::last_os_error();
-            Error::io(format_args!("{what} {mapped} bytes for a pool of {frames} frames"), error)
-        };
-        // SAFETY: an anonymous mapping at an address of the kernel's choice.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                mapped,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            return Err(failed("map"));
-        }
-        let base = NonNull::new(base.cast::<u8>()).expect("a mapping is not at zero");
-        // A small pool would be rounded up to whole huge pages, against its budget.
-        let align = if bytes >= 8 * HUGE_PAGE { HUGE_PAGE } else { PAGE_SIZE };
-        // SAFETY: the padding is less than a huge page, which was mapped on top of `bytes`.
-        let pages = unsafe { base.add(base.align_offset(align)) };
-        if align == HUGE_PAGE {
-            let whole = bytes / HUGE_PAGE * HUGE_PAGE;
-            // SAFETY: inside the mapping; advice changes no contents. Failure only costs speed.
-            let advised =
-                unsafe { libc::madvise(pages.as_ptr().cast(), whole, libc::MADV_HUGEPAGE) };
-            if advised != 0 {
-                tracing::debug!(error = %io::Error::last_os_error(), "huge pages not available");
-            }
-        }
+        let mapping = Mapping::new(bytes, format_args!("a pool of {frames} frames"))?;
+        let pages = mapping.start;
         // SAFETY: the headers follow the pages inside the mapping.
         let headers = unsafe { pages.add(frames * PAGE_SIZE) }.cast::<FrameHeader>();
         #[cfg(shuttle)]
@@ -81,7 +147,7 @@ impl FrameMemory {
             // zeroes.
             unsafe { header.write(FrameHeader::default()) };
         }
-        Ok(FrameMemory { base, mapped, pages, headers, frames })
+        Ok(FrameMemory { mapping, pages, headers, frames })
     }
 
     /// Number of frames.
@@ -180,9 +246,10 @@ impl FrameMemory {
     pub fn protect(&self, read_only: bool) -> Result<()> {
         let protection =
             if read_only { libc::PROT_READ } else { libc::PROT_READ | libc::PROT_WRITE };
+        let (base, mapped) = (self.mapping.base, self.mapping.mapped);
         // SAFETY: changes the protection of our own mapping; a store while it is read-only is the
         // fault that the test looks for.
-        let done = unsafe { libc::mprotect(self.base.as_ptr().cast(), self.mapped, protection) };
+        let done = unsafe { libc::mprotect(base.as_ptr().cast(), mapped, protection) };
         if done == 0 {
             return Ok(());
         }
@@ -190,17 +257,14 @@ impl FrameMemory {
     }
 }
 
+#[cfg(shuttle)]
 impl Drop for FrameMemory {
     fn drop(&mut self) {
-        #[cfg(shuttle)]
         for frame in 0..self.frames {
             // SAFETY: `frame` is in range.
             let header = unsafe { self.headers.add(frame) };
             // SAFETY: initialised in `map` and dropped once.
             unsafe { header.drop_in_place() };
         }
-        // SAFETY: our own mapping, and every user of it borrows or owns the pool.
-        let done = unsafe { libc::munmap(self.base.as_ptr().cast(), self.mapped) };
-        debug_assert_eq!(done, 0);
     }
 }

@@ -80,6 +80,7 @@ pub(crate) struct Recovered {
 /// What the threads of one recovery share.
 pub(crate) struct Shared {
     path: PathBuf,
+    options: Options,
     stopped: AtomicBool,
     error: Mutex<Option<Error>>,
     /// Set once all of the log was read.
@@ -87,9 +88,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    fn new(path: PathBuf) -> Shared {
+    fn new(path: PathBuf, options: &Options) -> Shared {
         Shared {
             path,
+            options: options.clone(),
             stopped: AtomicBool::new(false),
             error: Mutex::default(),
             end: OnceLock::new(),
@@ -106,7 +108,11 @@ impl Shared {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
+    /// Looked at before each step: after an error, or an interrupt, nobody goes on.
     fn is_stopped(&self) -> bool {
+        if let Err(interrupted) = self.options.check_interrupt() {
+            self.fail(interrupted);
+        }
         self.stopped.load(Ordering::Relaxed)
     }
 
@@ -127,7 +133,7 @@ pub(crate) fn redo(
     let begun = Instant::now();
     // 1. What is given out of the log is not lost again.
     let source = Source::open(file, log, block)?;
-    let shared = Shared::new(file.path.clone());
+    let shared = Shared::new(file.path.clone(), options);
     let reserving = Mutex::new(());
     let capacity = file.storage.capacity_pages().max(block.capacity);
     let analysis = Analysis::new(in_use, capacity, file.directory());
@@ -145,13 +151,13 @@ pub(crate) fn redo(
         let (mut queues, mut threads) = (Vec::new(), Vec::new());
         for _ in 0..workers {
             let (queue, batches) = sync_channel(QUEUE);
-            let cache = Cache::new(file, &reserving, pages);
+            let cache = Cache::new(file, shared, &reserving, pages)?;
             let run = move || worker::run(cache, batches, shared);
             threads.push(spawn("redo-worker").spawn_scoped(scope, run).map_err(failed)?);
             queues.push((queue, Vec::new()));
         }
         let mut dispatcher =
-            Dispatcher { block, options, shared, analysis, queues, held: 0, bytes: 0, records: 0 };
+            Dispatcher { block, shared, analysis, queues, held: 0, bytes: 0, records: 0 };
         if let Err(error) = dispatcher.run(received) {
             shared.fail(error);
         }
@@ -221,7 +227,6 @@ fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 /// Looks at all records in order, and hands out their ops.
 struct Dispatcher<'r> {
     block: &'r Superblock,
-    options: &'r Options,
     shared: &'r Shared,
     analysis: Analysis,
     /// For each worker its queue, and what is to be sent next.
@@ -236,7 +241,6 @@ impl Dispatcher<'_> {
     /// Stops early, without an error of its own, when a worker has ended.
     fn run(&mut self, flushes: Receiver<Located>) -> Result<()> {
         for flush in flushes {
-            self.options.check_interrupt()?;
             self.flush(&flush)?;
             if self.held >= BATCH_LOG_BYTES {
                 self.send_all();

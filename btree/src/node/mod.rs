@@ -28,6 +28,7 @@ pub use check::{check, check_full};
 pub use edit::NodeMut;
 pub use layout::{MAX_KEY, MAX_RECORD, fits_inline, shortest_separator};
 pub use merge::{merge_into, merged_size, redistribute};
+pub(crate) use search::LEAF_LINES;
 pub use search::{NodeRef, Search};
 pub use split::Split;
 pub use view::NodeView;

@@ -26,6 +26,9 @@ pub struct Search {
 /// Part of the entries of a node, as a fraction, above which copying the page is faster than copying them.
 const WHOLE_SHARE: (usize, usize) = (3, 4);
 
+/// Cache lines of a leaf with header, hints, heads and slots of some thirty records.
+pub(crate) const LEAF_LINES: usize = 6;
+
 /// Bytes of a record that are brought near at most.
 const RECORD_NEAR: usize = 640;
 
@@ -109,6 +112,20 @@ impl<'p> NodeRef<'p> {
         self.page.prefetch(0);
         self.page.prefetch(HINTS);
         self.page.prefetch(HEADS);
+    }
+
+    /// Brings the lines near that an op on a leaf begins with: header, hints, heads and slots of some thirty
+    /// records.
+    #[inline(always)]
+    pub fn prefetch_lines(self) {
+        (0..LEAF_LINES).for_each(|line| self.page.prefetch(64 * line));
+    }
+
+    /// Brings the fences near.
+    #[inline(always)]
+    pub fn prefetch_fences(self) {
+        self.page.prefetch(self.short(LOWER_OFF));
+        self.page.prefetch(self.short(UPPER_OFF));
     }
 
     /// Brings the record near that `key` probably has, or most of it.

@@ -11,12 +11,16 @@
 //! Invariants: a page that is written is sealed and its structure is sound; memory is that of the
 //! limit and of one batch of reads.
 
+use super::Shared;
 use crate::store::StoreFile;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use wattle_btree::{ghosts, node};
-use wattle_buffer::{Error, Gsn, PageId, PageImage, Result, TreeId, io::PageWrite, page::header};
+use wattle_buffer::{
+    Error, Gsn, ImageMemory, PAGE_SIZE, PageId, PageImage, Result, TreeId, io::PageWrite,
+    page::header,
+};
 
 /// Fewest pages of a cache.
 pub(super) const MIN_PAGES: usize = 64;
@@ -26,19 +30,23 @@ const READ_BATCH: usize = 64;
 const READ_THREADS: usize = 8;
 /// Pages written at once.
 const WRITE_BATCH: usize = 64;
-/// Pages for which memory is taken at once.
-const SLAB: usize = 64;
 
 /// See the module documentation.
 pub(super) struct Cache<'f> {
     file: &'f StoreFile,
+    shared: &'f Shared,
     /// Held while room on the device is reserved.
     reserving: &'f Mutex<()>,
     limit: usize,
-    pages: HashMap<PageId, Entry, RandomState>,
-    /// Memory of all pages.
-    slabs: Vec<Vec<PageImage>>,
-    free: Vec<u32>,
+    /// Slots of the pages in memory.
+    pages: HashMap<PageId, Slot, RandomState>,
+    /// By slot; as many as were ever taken.
+    entries: Vec<Entry>,
+    images: ImageMemory,
+    /// Slots without a page.
+    free: Vec<Slot>,
+    /// Where reads arrive.
+    arrived: Vec<PageImage>,
     /// Pages that are lost, and why.
     lost: BTreeMap<PageId, Error>,
     /// Rises with every use of a page.
@@ -76,8 +84,13 @@ impl Ghosts {
     }
 }
 
+/// A place for a page in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Slot(u32);
+
 struct Entry {
-    slot: u32,
+    /// None: the slot is free.
+    page: Option<PageId>,
     dirty: bool,
     used: u64,
 }
@@ -93,19 +106,28 @@ pub(super) struct Counts {
 
 impl<'f> Cache<'f> {
     /// An empty cache of up to `limit` pages.
-    pub fn new(file: &'f StoreFile, reserving: &'f Mutex<()>, limit: usize) -> Cache<'f> {
-        Cache {
+    pub fn new(
+        file: &'f StoreFile,
+        shared: &'f Shared,
+        reserving: &'f Mutex<()>,
+        limit: usize,
+    ) -> Result<Cache<'f>> {
+        let limit = limit.max(MIN_PAGES);
+        Ok(Cache {
             file,
+            shared,
             reserving,
-            limit: limit.max(MIN_PAGES),
+            limit,
             pages: HashMap::default(),
-            slabs: Vec::new(),
+            entries: Vec::new(),
+            images: ImageMemory::map(limit)?,
             free: Vec::new(),
+            arrived: Vec::new(),
             lost: BTreeMap::new(),
             clock: 0,
             counts: Counts::default(),
             ghosts: Ghosts::default(),
-        }
+        })
     }
 
     /// Pages that [`Cache::read_ahead`] takes at once.
@@ -113,22 +135,32 @@ impl<'f> Cache<'f> {
         READ_BATCH.min(self.limit / 4)
     }
 
-    /// Whether the page is in memory.
-    pub fn contains(&self, page: PageId) -> bool {
-        self.pages.contains_key(&page)
+    /// Where the page is in memory.
+    pub fn find(&self, page: PageId) -> Option<Slot> {
+        self.pages.get(&page).copied()
     }
 
-    /// The page, which is in memory.
-    pub fn get(&mut self, page: PageId) -> Option<&mut PageImage> {
+    /// As [`Cache::find`], of a page that was at `slot` a moment ago, if that is given.
+    pub fn find_again(&self, page: PageId, slot: Option<Slot>) -> Option<Slot> {
+        let still = |slot: &Slot| self.entries[slot.0 as usize].page == Some(page);
+        slot.filter(still).or_else(|| self.find(page))
+    }
+
+    /// The image in a slot, which may have got another page since it was found.
+    pub fn peek(&self, slot: Slot) -> &PageImage {
+        &self.images[slot.0 as usize]
+    }
+
+    /// The page in a slot, which is used now.
+    pub fn get(&mut self, slot: Slot) -> &mut PageImage {
         self.clock += 1;
-        let entry = self.pages.get_mut(&page)?;
-        entry.used = self.clock;
-        Some(image(&mut self.slabs, entry.slot))
+        self.entries[slot.0 as usize].used = self.clock;
+        &mut self.images[slot.0 as usize]
     }
 
     /// The page in memory is not what is on storage any more.
-    pub fn set_dirty(&mut self, page: PageId) {
-        self.pages.get_mut(&page).expect("the page was just changed").dirty = true;
+    pub fn set_dirty(&mut self, slot: Slot) {
+        self.entries[slot.0 as usize].dirty = true;
     }
 
     /// Whether changes of the page have nothing to start from.
@@ -143,20 +175,20 @@ impl<'f> Cache<'f> {
     }
 
     /// A page of zeroes, whatever is on storage.
-    pub fn make(&mut self, page: PageId) -> Result<()> {
+    pub fn make(&mut self, page: PageId) -> Result<Slot> {
         self.make_room(1)?;
         self.lost.remove(&page);
-        let slot = self.take_slot();
-        image(&mut self.slabs, slot).0.fill(0);
-        self.insert(page, slot);
-        Ok(())
+        let slot = self.insert(page);
+        self.images[slot.0 as usize].0.fill(0);
+        Ok(slot)
     }
 
     /// Forgets a page that is in no tree any more.
     pub fn forget(&mut self, page: PageId) {
         self.lost.remove(&page);
-        if let Some(entry) = self.pages.remove(&page) {
-            self.free.push(entry.slot);
+        if let Some(slot) = self.pages.remove(&page) {
+            self.entries[slot.0 as usize].page = None;
+            self.free.push(slot);
         }
     }
 
@@ -167,9 +199,10 @@ impl<'f> Cache<'f> {
         }
         wanted.sort_unstable();
         self.make_room(wanted.len())?;
-        let mut images = vec![PageImage([0; wattle_buffer::PAGE_SIZE]); wanted.len()];
-        let checked = read_all(self.file, wanted, &mut images)?;
-        for ((&page, read), checked) in wanted.iter().zip(&images).zip(checked) {
+        let mut arrived = std::mem::take(&mut self.arrived);
+        arrived.resize(arrived.len().max(wanted.len()), PageImage([0; PAGE_SIZE]));
+        let checked = read_all(self.file, wanted, &mut arrived[..wanted.len()])?;
+        for ((&page, read), checked) in wanted.iter().zip(&arrived).zip(checked) {
             self.counts.read += 1;
             if let Err(why) = checked {
                 self.lost.insert(page, why);
@@ -177,10 +210,10 @@ impl<'f> Cache<'f> {
             }
             let gsn = Gsn(read.u64_at(header::GSN));
             self.counts.newest = self.counts.newest.max((gsn, page));
-            let slot = self.take_slot();
-            image(&mut self.slabs, slot).0 = read.0;
-            self.insert(page, slot);
+            let slot = self.insert(page);
+            self.images[slot.0 as usize].0 = read.0;
         }
+        self.arrived = arrived;
         Ok(())
     }
 
@@ -197,8 +230,8 @@ impl<'f> Cache<'f> {
 
     /// Of pages that are sound, because they were read or written.
     fn look_for_ghosts(&mut self, pages: &[PageId]) {
-        for entry in pages.iter().filter_map(|page| self.pages.get(page)) {
-            self.ghosts.look(image(&mut self.slabs, entry.slot));
+        for slot in pages.iter().filter_map(|page| self.pages.get(page)) {
+            self.ghosts.look(&self.images[slot.0 as usize]);
         }
     }
 
@@ -208,8 +241,8 @@ impl<'f> Cache<'f> {
         if self.pages.len() + more <= self.limit {
             return Ok(());
         }
-        let mut old: Vec<(u64, PageId)> =
-            self.pages.iter().map(|(page, entry)| (entry.used, *page)).collect();
+        let used = self.entries.iter().filter_map(|entry| Some((entry.used, entry.page?)));
+        let mut old: Vec<(u64, PageId)> = used.collect();
         let half = old.len().div_ceil(2);
         if half < old.len() {
             old.select_nth_unstable(half);
@@ -224,10 +257,10 @@ impl<'f> Cache<'f> {
     /// Writes those of some pages that are not on storage. The log says what they hold and is
     /// durable, so this is allowed at any time.
     fn write_back(&mut self, mut pages: Vec<PageId>) -> Result<()> {
-        pages.retain(|page| self.pages[page].dirty);
+        pages.retain(|page| self.entries[self.pages[page].0 as usize].dirty);
         pages.sort_unstable();
         pages.retain(|&page| {
-            let image = image(&mut self.slabs, self.pages[&page].slot);
+            let image = &mut self.images[self.pages[&page].0 as usize];
             assert_eq!(image.u64_at(header::PAGE_ID), page.0, "a page is in its own place");
             match node::check(&image.0, PageId::MAX) {
                 Ok(()) => image.seal(),
@@ -239,43 +272,43 @@ impl<'f> Cache<'f> {
             !self.is_lost(page)
         });
         for batch in pages.chunks(WRITE_BATCH) {
+            if self.shared.is_stopped() {
+                // Why is known already.
+                return Err(Error::Interrupted);
+            }
             let last = batch.last().expect("chunks are not empty");
             reserve(self.file, self.reserving, last.0 + 1)?;
             let writes: Vec<PageWrite<'_>> = batch
                 .iter()
-                .map(|&page| {
-                    let slot = self.pages[&page].slot as usize;
-                    PageWrite { page, image: &self.slabs[slot / SLAB][slot % SLAB] }
-                })
+                .map(|&page| PageWrite { page, image: self.peek(self.pages[&page]) })
                 .collect();
             self.file.write(&writes)?;
             self.counts.written += batch.len() as u64;
             for page in batch {
-                self.pages.get_mut(page).expect("it was just written").dirty = false;
+                self.entries[self.pages[page].0 as usize].dirty = false;
             }
         }
         Ok(())
     }
 
-    fn insert(&mut self, page: PageId, slot: u32) {
+    /// A slot for a page that is not in memory; there is room for it.
+    fn insert(&mut self, page: PageId) -> Slot {
         self.clock += 1;
-        let entry = Entry { slot, dirty: false, used: self.clock };
-        let old = self.pages.insert(page, entry);
+        let entry = Entry { page: Some(page), dirty: false, used: self.clock };
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.entries[slot.0 as usize] = entry;
+                slot
+            }
+            None => {
+                self.entries.push(entry);
+                Slot(self.entries.len() as u32 - 1)
+            }
+        };
+        let old = self.pages.insert(page, slot);
         assert!(old.is_none(), "page {page} is in memory twice");
+        slot
     }
-
-    fn take_slot(&mut self) -> u32 {
-        if self.free.is_empty() {
-            let first = (self.slabs.len() * SLAB) as u32;
-            self.slabs.push(vec![PageImage([0; wattle_buffer::PAGE_SIZE]); SLAB]);
-            self.free.extend((first..first + SLAB as u32).rev());
-        }
-        self.free.pop().expect("just filled")
-    }
-}
-
-fn image(slabs: &mut [Vec<PageImage>], slot: u32) -> &mut PageImage {
-    &mut slabs[slot as usize / SLAB][slot as usize % SLAB]
 }
 
 /// Makes sure that the device has room for `pages` pages.

@@ -8,7 +8,7 @@
 
 use super::{
     Shared,
-    cache::{Cache, Counts, Ghosts},
+    cache::{Cache, Counts, Ghosts, Slot},
 };
 use foldhash::fast::RandomState;
 use std::{
@@ -85,58 +85,83 @@ pub(super) fn run(
     (cache.counts, std::mem::take(&mut cache.ghosts))
 }
 
+/// Items between asking for a page and for what lies in it, and between that and its turn.
+const PAGE_AHEAD: usize = 16;
+const RECORD_AHEAD: usize = 8;
+
 /// Applies a batch in order, in parts whose pages can be read together.
+///
+/// Where the log is random, so are the pages, and to wait for each line of them from memory is most of the
+/// work. So the lines of some items are on their way at once.
 fn apply(cache: &mut Cache<'_>, mut batch: &[Item]) -> Result<()> {
     let (mut missing, mut known) = (Vec::new(), HashSet::<_, RandomState>::default());
+    let mut slots = Vec::with_capacity(batch.len());
     while !batch.is_empty() {
         missing.clear();
         known.clear();
-        let mut len = 0;
+        slots.clear();
         for item in batch {
-            if let What::Op { code, .. } = item.what
-                && !cache.contains(item.page)
-                && !(needs_page(code).1 && cache.is_lost(item.page))
-                && !known.contains(&item.page)
-            {
-                if needs_page(code).1 {
-                    if missing.len() == cache.read_batch() {
-                        break;
+            let mut slot = None;
+            if let What::Op { code, .. } = item.what {
+                slot = cache.find(item.page);
+                if slot.is_none()
+                    && !(needs_page(code).1 && cache.is_lost(item.page))
+                    && !known.contains(&item.page)
+                {
+                    if needs_page(code).1 {
+                        if missing.len() == cache.read_batch() {
+                            break;
+                        }
+                        missing.push(item.page);
                     }
-                    missing.push(item.page);
+                    known.insert(item.page);
                 }
-                known.insert(item.page);
             }
-            len += 1;
+            slots.push(slot);
         }
         cache.read_ahead(&mut missing)?;
-        let (part, rest) = batch.split_at(len);
-        for item in part {
-            apply_one(cache, item)?;
+        let (part, rest) = batch.split_at(slots.len());
+        for (at, item) in part.iter().enumerate() {
+            if let Some(&Some(slot)) = slots.get(at + PAGE_AHEAD) {
+                record::approach_page(cache.peek(slot));
+            }
+            if let (Some(&Some(slot)), Some(item)) =
+                (slots.get(at + RECORD_AHEAD), part.get(at + RECORD_AHEAD))
+                && let What::Op { code, payload } = &item.what
+            {
+                record::approach_record(cache.peek(slot), *code, payload.bytes());
+            }
+            apply_one(cache, item, slots[at])?;
         }
         batch = rest;
     }
     Ok(())
 }
 
-fn apply_one(cache: &mut Cache<'_>, item: &Item) -> Result<()> {
+/// Applies an item whose page may be in `slot`.
+fn apply_one(cache: &mut Cache<'_>, item: &Item, slot: Option<Slot>) -> Result<()> {
     let &Item { page, tree, gsn, ref what } = item;
     let What::Op { code, payload } = what else {
         cache.forget(page);
         return Ok(());
     };
     let needs_page = needs_page(*code).1;
-    let known = cache.contains(page) || (needs_page && cache.is_lost(page));
-    if !known {
-        match needs_page {
-            false => cache.make(page)?,
+    let mut slot = cache.find_again(page, slot);
+    if slot.is_none() && !(needs_page && cache.is_lost(page)) {
+        slot = match needs_page {
+            false => Some(cache.make(page)?),
             // It had to go again to make room for others.
-            true => cache.read_ahead(&mut [page])?,
-        }
+            true => {
+                cache.read_ahead(&mut [page])?;
+                cache.find(page)
+            }
+        };
     }
-    let Some(image) = cache.get(page) else {
+    let Some(slot) = slot else {
         assert!(cache.is_lost(page), "a page that was read is there or lost");
         return Ok(());
     };
+    let image = cache.get(slot);
     if image.u64_at(header::GSN) >= gsn.0 {
         return Ok(());
     }
@@ -160,6 +185,6 @@ fn apply_one(cache: &mut Cache<'_>, item: &Item) -> Result<()> {
         return Err(lacks_tree(image.u32_at(header::TREE_ID)));
     }
     image.set_u64(header::GSN, gsn.0);
-    cache.set_dirty(page);
+    cache.set_dirty(slot);
     Ok(())
 }
