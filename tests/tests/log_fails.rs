@@ -346,3 +346,40 @@ fn wherever_the_log_fails_or_is_full_nothing_is_half_done() {
     }
     assert!(dead > 0 && refused > 0, "{dead} logs failed, {refused} operations were refused");
 }
+
+/// It has kept no versions, and what it did is not durable and never will be.
+#[test]
+fn reads_end_when_the_log_failed_behind_a_large_transaction() {
+    let _watchdog = Watchdog::start("reads behind a large transaction", Duration::from_secs(20));
+    // With room for all versions, and without.
+    for version_bytes in [64 << 20, 1 << 20] {
+        let device = Arc::new(SimStorage::new(FaultPlan::new(2)));
+        let options = small_pool(4000).log_bytes(8 * MIN_LOG_BYTES).version_bytes(version_bytes);
+        let engine = Device::sim(&device).open(options).expect("open");
+        let tree = engine.tree("tree").expect("tree");
+        let session = || engine.session().expect("session");
+        let (one, two) = (session(), session());
+        for number in 0..4000u32 {
+            one.put_async(&tree, &number.to_be_bytes(), &[1; 100]).map(drop).expect("put");
+        }
+        engine.sync().expect("sync");
+        let mut txn = one.begin().expect("begin");
+        for number in 0..4000u32 {
+            txn.update(&tree, &number.to_be_bytes(), &[2; 100]).expect("update");
+        }
+        let fault = Fault::Error(ErrorKind::Other);
+        device.set_plan(FaultPlan::new(2).always(Op::LogWrite, fault));
+        let ticket = txn.commit_async().expect("commit");
+        ticket.wait().expect_err("the log cannot be written");
+        let key = 7u32.to_be_bytes();
+        let told = |read: Result<(), Error>| match read {
+            Err(Error::Poisoned(_)) => assert!(version_bytes == 1 << 20, "there are versions"),
+            Err(error) => panic!("{error}"),
+            Ok(()) => assert!(version_bytes > 1 << 20, "nobody can know the value"),
+        };
+        told(two.get(&tree, &key).map(|value| assert_eq!(value.as_deref(), Some(&[1; 100][..]))));
+        let mut seen = None;
+        told(two.multi_get(&tree, &[key], |_, value| seen = value.map(<[u8]>::to_vec)));
+        assert!(seen.is_none_or(|value| value == [1; 100]));
+    }
+}

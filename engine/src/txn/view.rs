@@ -115,8 +115,8 @@ impl View for AutoView<'_> {
             return Err(Stop::Error(hidden(self.open)));
         }
         if self.open.closed.hides_from(0, time()) {
-            // It has committed, and will be durable in a moment.
-            return Err(Stop::Restart);
+            // It has committed, and will be durable in a moment, unless the log fails.
+            return Err(Stop::Log);
         }
         translate(seen).map(|(seen, _)| seen)
     }
