@@ -99,6 +99,20 @@ fn savepoints_behind_a_roll_back_and_of_other_transactions_are_refused() {
 }
 
 #[test]
+fn savepoints_of_another_engine_are_refused() {
+    for options in modes(64) {
+        let ((one, in_one), (two, in_two)) = (open(options.clone()), open(options));
+        let (mut a, mut b) = (one.begin().expect("begin"), two.begin().expect("begin"));
+        a.put(&in_one, b"key", b"v").expect("put");
+        b.put(&in_two, b"a longer key", b"v").expect("put");
+        b.put(&in_two, b"another key", b"v").expect("put");
+        let outcome = b.rollback_to(&a.savepoint());
+        assert!(matches!(outcome, Err(Error::Limit(_))), "{outcome:?}");
+        b.commit().expect("commit");
+    }
+}
+
+#[test]
 fn records_changed_only_after_a_savepoint_are_free_for_others_when_it_is_rolled_back_to() {
     for options in modes(64) {
         let (engine, tree) = open(options);

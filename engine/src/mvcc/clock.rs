@@ -92,11 +92,14 @@ pub(crate) struct Slot {
     writer_since: AtomicU64,
     /// Log epoch before the first record, 0 for none.
     first_epoch: AtomicU64,
-    /// Which slot it is, and how many transactions had it: a number that no other transaction has,
-    /// without a line that all of them share.
+    /// Which slot it is, of all in the process, and how many transactions had it: a number that no other
+    /// transaction has, of whatever engine, without a line that all of them share.
     index: u64,
     used: AtomicU64,
 }
+
+/// Slots that were ever made.
+static SLOTS: AtomicU64 = AtomicU64::new(0);
 
 /// Transactions of one slot that can be told apart.
 const USED_BITS: u32 = 40;
@@ -249,7 +252,7 @@ impl Snapshots {
         if let Some(slot) = slots.free.pop() {
             return slot;
         }
-        let slot = Arc::new(Slot { index: slots.all.len() as u64, ..Slot::default() });
+        let slot = Arc::new(Slot { index: SLOTS.fetch_add(1, Relaxed), ..Slot::default() });
         slots.all.push(slot.clone());
         slot
     }
