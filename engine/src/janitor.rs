@@ -8,7 +8,8 @@
 //!    durable, as far as the sessions that stored them have handed them over; now and then all, because
 //!    a session that does nothing drops nothing;
 //! 3. roll back abandoned transactions;
-//! 4. in every fifth round, remove garbage of commits before the oldest snapshot.
+//! 4. in every fifth round, remove garbage of commits before the oldest snapshot. Ghosts of a tree that a
+//!    large transaction has for itself, or had, wait until that is over.
 //!
 //! When versions take more than the limit of the engine, the oldest snapshot is cancelled: its owner
 //! gets [`wattle_buffer::Error::SnapshotTooOld`] at its next read, and nobody else notices. Again
@@ -75,10 +76,42 @@ pub(crate) struct Janitor {
 #[derive(Default)]
 struct Queue {
     garbage: VecDeque<(u64, Garbage)>,
+    /// Ghosts that a large transaction keeps from being removed, by tree.
+    held: Vec<Held>,
     abandoned: Vec<BoxedTxn>,
     /// Transactions that could not be rolled back so far.
     again: Vec<BoxedTxn>,
     stopping: bool,
+}
+
+/// Ghosts of one tree.
+struct Held {
+    tree: Arc<OpenTree>,
+    ghosts: Vec<(u64, Garbage)>,
+}
+
+impl Queue {
+    /// Keeps ghosts of a tree until [`Queue::release`].
+    fn hold(&mut self, tree: &Arc<OpenTree>, mut ghosts: Vec<(u64, Garbage)>) {
+        let at = self.held.iter().position(|held| Arc::ptr_eq(&held.tree, tree));
+        let at = at.unwrap_or_else(|| {
+            self.held.push(Held { tree: tree.clone(), ghosts: Vec::new() });
+            self.held.len() - 1
+        });
+        let held = &mut self.held[at].ghosts;
+        held.append(&mut ghosts);
+        if held.len() > MAX_QUEUE {
+            let last = held.iter().map(|(time, _)| *time).max().unwrap_or(0);
+            *held = vec![(last, Garbage::Ghosts(tree.clone()))];
+        }
+    }
+
+    /// Lets those of some trees go on.
+    fn release(&mut self, is_over: impl Fn(&Arc<OpenTree>) -> bool) {
+        for held in self.held.extract_if(.., |held| is_over(&held.tree)) {
+            self.garbage.extend(held.ghosts);
+        }
+    }
 }
 
 /// Garbage of one tree, kept without it.
@@ -150,6 +183,7 @@ impl Janitor {
     pub fn forget(&self) {
         let mut queue = self.queue.lock();
         queue.garbage.clear();
+        queue.held.clear();
         queue.abandoned.clear();
         queue.again.clear();
     }
@@ -172,6 +206,7 @@ impl Janitor {
     pub fn take_of(&self, tree: &Arc<OpenTree>) -> Kept {
         let _between_rounds = self.round.lock();
         let mut queue = self.queue.lock();
+        queue.release(|open| Arc::ptr_eq(open, tree));
         let mut kept = Vec::new();
         queue.garbage.retain(|(time, garbage)| {
             let piece = match garbage {
@@ -223,6 +258,13 @@ struct Pass {
     sweep: bool,
     /// Add up what they take.
     sum: bool,
+}
+
+/// What became of the first pieces of garbage.
+struct Cleared {
+    pieces: usize,
+    /// A large transaction has this tree for itself, or had it, and they have to wait.
+    held: Option<Arc<OpenTree>>,
 }
 
 /// The key, if this is a ghost of the tree.
@@ -302,6 +344,10 @@ impl Core {
                 }
             }
         }
+        if garbage {
+            let horizon = self.versions.horizon();
+            self.janitor.queue.lock().release(|open| open.closed.is_over(horizon));
+        }
         let take_ready = || self.janitor.take_ready(active.oldest.min(durable));
         let mut ready = if garbage { take_ready() } else { Vec::new() };
         while !ready.is_empty() {
@@ -324,7 +370,11 @@ impl Core {
         let mut at = 0;
         while at < ready.len() {
             match self.clear_away(cx, &ready[at..]) {
-                Ok(done) => at += done,
+                Ok(Cleared { pieces, held: None }) => at += pieces,
+                Ok(Cleared { pieces, held: Some(tree) }) => {
+                    let held = ready.drain(at..at + pieces).collect();
+                    self.janitor.queue.lock().hold(&tree, held);
+                }
                 Err(error) => return Err((error, ready.split_off(at))),
             }
         }
@@ -374,15 +424,19 @@ impl Core {
         }
     }
 
-    /// Clears the first piece away, and those that go with it; gives how many.
-    fn clear_away(&self, cx: &Context, ready: &[(u64, Garbage)]) -> Result<usize> {
+    /// Clears the first piece away, and those that go with it.
+    fn clear_away(&self, cx: &Context, ready: &[(u64, Garbage)]) -> Result<Cleared> {
         match &ready[0].1 {
             Garbage::Ghost(tree, _) => {
                 let ghosts = ready.iter().map_while(|(_, garbage)| ghost_of(tree, garbage));
                 let keys: Vec<&[u8]> = ghosts.take(AT_ONCE).collect();
-                self.purge(cx, tree, &keys)
+                let (pieces, refused) = self.purge(cx, tree, &keys)?;
+                Ok(Cleared { pieces, held: refused.then(|| tree.clone()) })
             }
-            Garbage::Ghosts(tree) => self.purge_all(cx, tree).map(|()| 1),
+            Garbage::Ghosts(tree) => {
+                let refused = self.purge_all(cx, tree)?;
+                Ok(Cleared { pieces: 1, held: refused.then(|| tree.clone()) })
+            }
             Garbage::Large(tree, large) => {
                 if let Some(store) = tree.large.get() {
                     for chunk in 0..large.chunks() {
@@ -395,34 +449,42 @@ impl Core {
                     }
                     self.catalog.unlist_garbage(cx, tree, *large)?;
                 }
-                Ok(1)
+                Ok(Cleared { pieces: 1, held: None })
             }
         }
     }
 
     /// Removes the ghosts of the first of these keys and of those behind it in the same leaf, as far as
-    /// no snapshot needs them. Gives how many keys are done.
-    fn purge(&self, cx: &Context, tree: &OpenTree, keys: &[&[u8]]) -> Result<usize> {
+    /// no snapshot needs them. Gives how many keys are done, and whether a large transaction keeps some of
+    /// them.
+    fn purge(&self, cx: &Context, tree: &OpenTree, keys: &[&[u8]]) -> Result<(usize, bool)> {
+        if !tree.closed.is_over(self.versions.horizon()) {
+            return Ok((keys.len(), true));
+        }
         let mut author = SystemOf::purging(self, tree);
         let (done, underfull) = run(cx, |_| tree.tree.purge_step(cx, keys, &mut author))?;
         if underfull {
             run(cx, |_| tree.tree.merge_step(cx, keys[0], 0))?;
         }
-        Ok(done)
+        Ok((done, author.was_refused()))
     }
 
-    /// Removes all ghosts of a tree that no snapshot needs.
-    fn purge_all(&self, cx: &Context, tree: &OpenTree) -> Result<()> {
+    /// Removes all ghosts of a tree that no snapshot needs. Gives whether a large transaction keeps some of
+    /// them.
+    fn purge_all(&self, cx: &Context, tree: &OpenTree) -> Result<bool> {
         let unbounded = std::ops::Bound::Unbounded;
         let mut cursor = Cursor::new(unbounded.clone(), unbounded, Direction::Forward);
         while cursor.is_loaded() || !cursor.is_at_end() {
             if !cursor.is_loaded() {
                 run(cx, |_| cursor.load_step(&tree.tree, &mut Newest))?;
             } else if cursor.take()?.is_none() {
-                self.purge(cx, tree, &[cursor.key()])?;
+                let (_, refused) = self.purge(cx, tree, &[cursor.key()])?;
+                if refused {
+                    return Ok(true);
+                }
             }
         }
-        Ok(())
+        Ok(false)
     }
 
     /// All transactions up to this one have ended, by what the janitor last saw.

@@ -185,6 +185,19 @@ fn auto_ticket<R: Resolve>(session: &R, Done { time, epoch, stored }: Done) -> T
     }
 }
 
+/// The ticket of an auto operation that changed nothing, because of a commit that a crash could take back
+/// if it `relies_on_log`: what it says is true when that is durable.
+#[inline]
+fn unchanged_ticket<R: Resolve>(session: &R, relies_on_log: bool) -> Ticket {
+    let core = session.core();
+    match (session.log(), core.durability.urgency()) {
+        (Some(log), Some(urgency)) if relies_on_log => {
+            Ticket::new(log, log.0.epoch(), core.clock.now(), urgency)
+        }
+        _ => Ticket::done(),
+    }
+}
+
 /// Writes one record as a transaction of its own; gives whether there was one before.
 #[inline]
 pub(crate) async fn write<R: Resolve>(
@@ -235,7 +248,7 @@ async fn auto_record<R: Resolve>(
     mode: Mode,
 ) -> Result<Auto> {
     let (core, cx) = (session.core(), session.cx());
-    let mut author = AutoAuthor::new(core, tree, key, session.take_before());
+    let mut author = AutoAuthor::new(core, tree, key, session.own(), session.take_before());
     let patience = Patience::default();
     let outcome = loop {
         let outcome = run(session, |restarts| {
@@ -247,12 +260,18 @@ async fn auto_record<R: Resolve>(
             outcome => break outcome,
         }
     };
-    let (done, large) = (author.outcome, author.met_large);
+    let (done, large, relies) = (author.outcome, author.met_large, author.relies_on_log);
     session.give_before(author.into_buffer());
     match outcome {
         Err(_) if large => Ok(Auto::NeedsTransaction),
+        Err(Error::KeyExists) => {
+            session.wait_ticket(unchanged_ticket(session, relies)).await?;
+            Err(Error::KeyExists)
+        }
         Err(error) => Err(error),
-        Ok(written) if done.time == 0 => Ok(Auto::Done(written.existed, Ticket::done())),
+        Ok(written) if done.time == 0 => {
+            Ok(Auto::Done(written.existed, unchanged_ticket(session, relies)))
+        }
         Ok(written) => Ok(Auto::Done(written.existed, auto_ticket(session, done))),
     }
 }
@@ -293,7 +312,7 @@ pub(crate) async fn modify<R: Resolve>(
     session.core().check_change(tree)?;
     check_key(key)?;
     let (core, cx) = (session.core(), session.cx());
-    let mut author = AutoAuthor::new(core, &tree.open, key, session.take_before());
+    let mut author = AutoAuthor::new(core, &tree.open, key, session.own(), session.take_before());
     let modified = persist(session, &Patience::default(), async || {
         run(session, |restarts| {
             tree.open.tree.modify_step(cx, key, buffer, change, &mut author, restarts)
@@ -301,10 +320,10 @@ pub(crate) async fn modify<R: Resolve>(
         .await
     })
     .await;
-    let (done, large) = (author.outcome, author.met_large);
+    let (done, large, relies) = (author.outcome, author.met_large, author.relies_on_log);
     session.give_before(author.into_buffer());
     match modified {
-        Ok(Ok(found)) if done.time == 0 => Ok((found, Ticket::done())),
+        Ok(Ok(found)) if done.time == 0 => Ok((found, unchanged_ticket(session, relies))),
         Ok(Ok(found)) => Ok((found, auto_ticket(session, done))),
         Err(error) if !large => Err(error),
         Ok(Err(_)) | Err(_) => {

@@ -290,7 +290,8 @@ impl Session {
         waited(self.remove_async(tree, key)?)
     }
 
-    /// As [`Session::insert`], without waiting for durability.
+    /// As [`Session::insert`], without waiting for durability; only that a key exists is not said before
+    /// that is durable.
     ///
     /// # Errors
     /// As [`Session::insert`].

@@ -8,7 +8,7 @@ use std::{
 };
 use wattle::{
     Durability, Engine, Error, IoKind, MIN_LOG_BYTES, Options, Session, Transaction, Tree,
-    io::{Fault, FaultPlan, Op, SimStorage},
+    io::{Cut, Fault, FaultPlan, Op, SimStorage},
 };
 use wattle_tests::harness::{Device, assert_verified, rounds, small_pool};
 
@@ -191,6 +191,97 @@ fn ghosts_that_a_roll_back_puts_back_vanish_too() {
         assert_eq!(session.scan(tree).expect("scan").count(), 0);
         eventually("the pages come back", || engine.stats().used_pages <= empty + 12);
     });
+}
+
+/// An engine whose transactions soon take their tree for themselves.
+fn few_versions(bytes: u64) -> (Engine, Tree, Session) {
+    let options = small_pool(16_000).version_bytes(bytes).durability(Durability::None);
+    let engine = Device::memory().open(options).expect("open");
+    let (tree, session) = (engine.tree("tree").expect("tree"), engine.session().expect("session"));
+    (engine, tree, session)
+}
+
+/// As a program makes them that clears old records away, many in each transaction.
+#[test]
+fn ghosts_of_large_transactions_that_follow_each_other_vanish() {
+    const EACH: u32 = 5000;
+    let (engine, tree, session) = few_versions(1 << 20);
+    let empty = engine.stats().used_pages;
+    for number in 0..20 * EACH {
+        session.put(&tree, &number.to_be_bytes(), &[1; 100]).expect("put");
+    }
+    for batch in 0..20 {
+        let mut txn = session.begin().expect("begin");
+        for number in batch * EACH..(batch + 1) * EACH {
+            assert!(txn.remove(&tree, &number.to_be_bytes()).expect("remove"));
+        }
+        txn.commit().expect("commit");
+    }
+    eventually("the pages come back", || engine.stats().used_pages <= empty + 12);
+    drop(session);
+    assert_verified(&engine);
+}
+
+/// Of commits before a large transaction, which the janitor comes to while that has the tree for itself.
+#[test]
+fn ghosts_vanish_although_a_large_transaction_has_the_tree_meanwhile() {
+    let (engine, tree, session) = few_versions(8 << 20);
+    let worker = engine.session().expect("session");
+    let key = |part: u8, number: u32| [&[part][..], &number.to_be_bytes()].concat();
+    for number in 0..6000 {
+        session.put(&tree, &key(1, number), &[1; 600]).expect("put");
+    }
+    let before = engine.stats().used_pages;
+    for number in 0..10_000 {
+        session.put(&tree, &key(0, number), &[1; 40]).expect("put");
+    }
+    let old = engine.begin().expect("begin");
+    for number in 0..10_000 {
+        session.remove(&tree, &key(0, number)).expect("remove");
+    }
+    let mut txn = worker.begin().expect("begin");
+    for number in 0..6000 {
+        txn.update(&tree, &key(1, number), &[2; 600]).expect("update");
+    }
+    drop(old);
+    // The janitor passes by.
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(engine.stats().used_pages > before + 12, "the transaction is not large");
+    txn.commit().expect("commit");
+    eventually("the pages come back", || engine.stats().used_pages <= before + 12);
+    drop((session, worker));
+    assert_verified(&engine);
+}
+
+#[test]
+fn ghosts_that_recovery_puts_back_vanish() {
+    const RECORDS: u32 = 5000;
+    let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
+    let options = || small_pool(2000).log_bytes(8 * MIN_LOG_BYTES);
+    let engine = Device::sim(&device).open(options()).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    let empty = engine.stats().used_pages;
+    for number in 0..RECORDS {
+        session.put_async(&tree, &number.to_be_bytes(), &[7; 100]).map(drop).expect("put");
+    }
+    let _old = engine.begin().expect("begin");
+    for number in 0..RECORDS {
+        session.remove_async(&tree, &number.to_be_bytes()).map(drop).expect("remove");
+    }
+    let mut txn = session.begin().expect("begin");
+    for number in 0..RECORDS {
+        txn.put(&tree, &number.to_be_bytes(), &[8; 100]).expect("put");
+    }
+    engine.sync().expect("sync");
+    let left = Arc::new(device.crash_as(1, Cut::Nothing));
+    let engine = Device::sim(&left).open(options()).expect("open after the crash");
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    assert_eq!(session.scan(&tree).expect("scan").count(), 0);
+    eventually("the pages come back", || engine.stats().used_pages <= empty + 12);
+    drop(session);
+    assert_verified(&engine);
 }
 
 #[test]

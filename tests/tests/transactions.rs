@@ -12,6 +12,7 @@ use std::{
 use wattle::{
     Durability, Engine, Error, Isolation, MIN_LOG_BYTES, Options, Session, Transaction, Tree,
     TxnOptions,
+    io::{Cut, FaultPlan, SimStorage},
 };
 use wattle_tests::harness::{Device, Watchdog, assert_verified, rounds, small_pool};
 
@@ -518,6 +519,41 @@ fn sessions_read_their_own_commits_before_they_are_durable_and_others_do_not() {
         assert!(see(&txn, &tree, &key).is_some());
         txn.commit().expect("commit");
         assert!(ticket.is_durable(), "what was read is durable when a commit returns");
+    }
+}
+
+/// That a record is there, or is not, is said because of a commit.
+#[test]
+fn operations_that_change_nothing_say_nothing_that_a_crash_takes_back() {
+    for durability in [Durability::Sync, Durability::Group] {
+        let device = Arc::new(SimStorage::new(FaultPlan::new(3)));
+        let options = || small_pool(128).log_bytes(MIN_LOG_BYTES).durability(durability);
+        let open = |device| Device::sim(device).open(options()).expect("open");
+        let engine = open(&device);
+        let tree = engine.tree("tree").expect("tree");
+        let (one, two) = (session(&engine), session(&engine));
+        let keys: [&[u8]; 3] = [b"update", b"modify", b"remove"];
+        for key in keys {
+            two.put(&tree, key, b"v").expect("put");
+        }
+        let tickets = [one.insert_async(&tree, b"insert", b"v").expect("insert")]
+            .into_iter()
+            .chain(keys.map(|key| one.remove_async(&tree, key).expect("remove").1));
+        let tickets: Vec<_> = tickets.collect();
+        // A ticket of what was not changed is one of the commit that it is said of.
+        let (found, ticket) = two.update_async(&tree, b"update", b"w").expect("update");
+        assert!(!found && (!ticket.is_durable() || tickets[1].is_durable()));
+        let outcome = two.insert(&tree, b"insert", b"w");
+        assert!(matches!(outcome, Err(Error::KeyExists)), "{outcome:?}");
+        assert!(tickets[0].is_durable(), "the key exists, and could vanish");
+        assert!(!two.update(&tree, b"update", b"w").expect("update"));
+        assert!(!two.modify(&tree, b"modify", |_| {}).expect("modify"));
+        assert!(!two.remove(&tree, b"remove").expect("remove"));
+        let again = open(&Arc::new(device.crash_as(1, Cut::Nothing)));
+        let tree = again.tree("tree").expect("tree");
+        let (session, all) =
+            (again.begin().expect("begin"), vec![(b"insert".to_vec(), b"v".to_vec())]);
+        assert_eq!(self::all(&session, &tree), all);
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
         WriteCheck,
     },
 };
-use std::{ops::Range, sync::Arc};
+use std::{cell::Cell, ops::Range, sync::Arc};
 use wattle_btree::{Author, Hint, Stop, is_ghost};
 use wattle_buffer::{Error, Exclusive, FrameHeader, Owner, TreeId};
 use wattle_wal::epoch_of;
@@ -345,8 +345,12 @@ pub(crate) struct AutoAuthor<'t> {
     tree: &'t Arc<OpenTree>,
     /// Under which hash versions of the record are.
     hash: u64,
+    /// What the session relies on: its own newest commit.
+    own: u64,
     before: Before,
     pub outcome: Done,
+    /// The operation changes nothing because of a commit that a crash could take back.
+    pub relies_on_log: bool,
     /// The value before is large: replacing it takes more than one leaf, and a transaction.
     pub met_large: bool,
 }
@@ -356,12 +360,33 @@ impl<'t> AutoAuthor<'t> {
         core: &'t Core,
         tree: &'t Arc<OpenTree>,
         key: &[u8],
+        own: u64,
         buffer: Vec<u8>,
     ) -> AutoAuthor<'t> {
         let hash = core.versions.record(tree.tree.id(), key).hash;
         core.versions.approach(hash);
-        let before = Before { bytes: buffer, special: None };
-        AutoAuthor { core, tree, hash, before, outcome: Done::default(), met_large: false }
+        AutoAuthor {
+            core,
+            tree,
+            hash,
+            own,
+            before: Before { bytes: buffer, special: None },
+            outcome: Done::default(),
+            relies_on_log: false,
+            met_large: false,
+        }
+    }
+
+    /// Whether a commit that a crash could take back has left the record as it is.
+    #[cold]
+    fn is_unsettled(&self, header: &FrameHeader, key: &[u8]) -> bool {
+        let bound = self.core.durable().max(self.own);
+        if header.version_hint() <= bound {
+            return false;
+        }
+        let record = Record { hash: self.hash, tree: self.tree.tree.id(), key };
+        let check = self.core.versions.check(record, None, bound);
+        matches!(check, WriteCheck::Conflict(_)) || self.tree.closed.hidden_since(bound).is_some()
     }
 
     /// Gives the buffer back.
@@ -377,7 +402,7 @@ impl Author for AutoAuthor<'_> {
         header: &FrameHeader,
         key: &[u8],
         before: Option<(&[u8], bool)>,
-        _: bool,
+        change: bool,
     ) -> Result<(), Stop> {
         self.core.clock.approach();
         if self.tree.closed.is_closed_to(0) {
@@ -389,6 +414,9 @@ impl Author for AutoAuthor<'_> {
             if let WriteCheck::Conflict(with) = check {
                 return Err(conflict(self.tree, with));
             }
+        }
+        if !change {
+            self.relies_on_log = self.is_unsettled(header, key);
         }
         if before.is_some_and(|before| before.1 && !is_ghost(before)) {
             self.met_large = true;
@@ -446,17 +474,26 @@ pub(crate) struct SystemOf<'t> {
     txn: Option<&'t mut Txn>,
     /// The tree, where ghosts are removed.
     open: Option<&'t OpenTree>,
+    /// A ghost stays because of a transaction that has the tree for itself, or had it.
+    refused: Cell<bool>,
     pending: Option<Savepoint>,
 }
 
 impl<'t> SystemOf<'t> {
     pub fn new(core: &'t Core, tree: TreeId, txn: Option<&'t mut Txn>) -> SystemOf<'t> {
-        SystemOf { core, tree, txn, open: None, pending: None }
+        SystemOf { core, tree, txn, open: None, refused: Cell::new(false), pending: None }
     }
 
     /// To remove ghosts.
     pub fn purging(core: &'t Core, open: &'t OpenTree) -> SystemOf<'t> {
-        SystemOf { core, tree: open.tree.id(), txn: None, open: Some(open), pending: None }
+        let mut author = SystemOf::new(core, open.tree.id(), None);
+        author.open = Some(open);
+        author
+    }
+
+    /// Whether a ghost was refused that nobody else will name again: the tree is closed, or was.
+    pub fn was_refused(&self) -> bool {
+        self.refused.get()
     }
 }
 
@@ -502,6 +539,11 @@ impl Author for SystemOf<'_> {
     }
 
     fn may_purge(&self, key: &[u8]) -> bool {
-        self.open.is_some_and(|open| self.core.may_purge(open, key))
+        let Some(open) = self.open else { return false };
+        let may = self.core.may_purge(open, key);
+        if !may && !open.closed.is_over(self.core.versions.horizon()) {
+            self.refused.set(true);
+        }
+        may
     }
 }
