@@ -30,6 +30,11 @@ const READS_AT_ONCE: usize = 16;
 /// Nor are they more than this part of the pool.
 const READ_SHARE: usize = 32;
 
+/// Most pages that are asked for at once.
+pub(crate) fn most_reads(tree: &Tree) -> usize {
+    READS_AT_ONCE.min(tree.pool.frames() / READ_SHARE).max(1)
+}
+
 impl Tree {
     /// Looks `key` up and copies its value, as `view` sees it, to the end of `value`.
     #[inline(always)]
@@ -194,7 +199,7 @@ fn descend_all<'p, 'k: 'p>(
         }
     }
     // Frames that wait for this step to run again must not be all that there are.
-    let most_reads = READS_AT_ONCE.min(first.pool.frames() / READ_SHARE).max(1);
+    let most_reads = most_reads(first);
     for level in (0..highest).rev() {
         // Of a lower tree, which joins in further down, there is nothing to go on to yet.
         let mut next = [Swip::evicted(PageId(0)); MULTI_GET];

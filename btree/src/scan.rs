@@ -39,6 +39,17 @@ enum Next {
     End,
 }
 
+impl Next {
+    fn seek(&self) -> Option<Seek<'_>> {
+        Some(match self {
+            Next::From(key, _) => Seek::At(key),
+            Next::Below(key) => Seek::Before(key),
+            Next::Last => Seek::Last,
+            Next::End => return None,
+        })
+    }
+}
+
 /// Position of a scan. Holds no latch and no frame.
 pub struct Cursor {
     /// Header, prefix, and the entries `from..to` of a leaf where they are in the leaf. What else is there
@@ -65,6 +76,8 @@ pub struct Cursor {
     batch: usize,
     /// The leaf of which more entries are to be copied.
     unfinished: Option<PageId>,
+    /// Leaves that were copied to their end.
+    leaves: usize,
 }
 
 /// Entries that are copied first. A scan that wants one entry should not have to copy hundreds; one that
@@ -72,6 +85,9 @@ pub struct Cursor {
 const FIRST_BATCH: usize = 16;
 /// How much more the next time.
 const BATCH_GROWTH: usize = 4;
+/// A scan of so many leaves will want so many more that their pages can be read together, without reading
+/// many in vain.
+const LONG: usize = 32;
 /// Where the versions of entries must be looked at, this part of them.
 const LOOK_SHARE: usize = 2;
 
@@ -141,6 +157,7 @@ impl Cursor {
             bytes: Vec::new(),
             batch: FIRST_BATCH,
             unfinished: None,
+            leaves: 0,
         }
     }
 
@@ -157,6 +174,7 @@ impl Cursor {
         self.bytes.clear();
         self.batch = FIRST_BATCH;
         self.unfinished = None;
+        self.leaves = 0;
     }
 
     /// The next entry is in the copy already.
@@ -174,12 +192,7 @@ impl Cursor {
     /// Copies the next entries of the next leaf. It may hold none of the range; then load again, until
     /// [`Cursor::is_at_end`].
     pub fn load_step<V: View>(&mut self, tree: &Tree, view: &mut V) -> Step<()> {
-        let seek = match &self.next {
-            Next::From(key, _) => Seek::At(key),
-            Next::Below(key) => Seek::Before(key),
-            Next::Last => Seek::Last,
-            Next::End => return Ok(()),
-        };
+        let Some(seek) = self.next.seek() else { return Ok(()) };
         let path = tree.seek(seek, 0)?;
         let (leaf, node) = (path.node, path.node_ref());
         let sees_all = view.sees_all(leaf.header());
@@ -212,10 +225,23 @@ impl Cursor {
         view.missed()?;
         (self.from, self.to, self.next) = selected;
         self.unfinished = is_cut.then_some(page);
-        if is_cut {
-            self.batch = self.batch.saturating_mul(BATCH_GROWTH);
+        match is_cut {
+            true => self.batch = self.batch.saturating_mul(BATCH_GROWTH),
+            false => self.leaves += 1,
         }
         Ok(())
+    }
+
+    /// It has come so far that it will probably go on, and goes on with another leaf.
+    #[inline]
+    pub fn is_long(&self) -> bool {
+        self.leaves >= LONG && self.unfinished.is_none()
+    }
+
+    /// Brings the next leaves into memory, unless the next one is there, with their reads under way at once.
+    /// A failure may be one of a leaf that the scan never comes to.
+    pub fn ahead_step(&self, tree: &Tree) -> Step<()> {
+        self.next.seek().map_or(Ok(()), |seek| tree.ahead_step(seek, 0, self.direction))
     }
 
     /// Leaves all but the next few entries to a later copy of the leaf; gives whether there are more.

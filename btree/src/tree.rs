@@ -75,9 +75,7 @@ fn run_again<T>(cx: &Context, mut stop: Stop, mut step: impl FnMut(u32) -> Step<
         match stop {
             Stop::Restart => restarted(&cx.worker, &mut restarts),
             Stop::Fault(fault) => cx.worker.resolve(fault)?,
-            Stop::Faults(faults) => {
-                faults.into_iter().try_for_each(|fault| cx.worker.resolve(fault))?;
-            }
+            Stop::Faults(faults) => cx.worker.resolve_all(faults)?,
             Stop::Log => wait_log(cx)?,
             Stop::Error(error) => return Err(error),
         }

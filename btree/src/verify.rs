@@ -127,9 +127,19 @@ impl Tree {
         let mut fence: Vec<u8> = Vec::new();
         // A damaged fence could lead in circles.
         let limit = self.pool.allocator().counts().0;
+        let faults = || cx.worker.counters().faults.get();
+        let mut known_faults = None;
         for _ in 0..=limit {
             if stop.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
+            }
+            if known_faults.replace(faults()) != Some(faults()) {
+                // Pages come from storage: the next ones together. Of one that cannot be read is told when
+                // its turn comes.
+                let _ahead = run(cx, |_| {
+                    self.ahead_step(Seek::At(&fence), level, crate::Direction::Forward)
+                });
+                known_faults = Some(faults());
             }
             let bounds = run(cx, |_| {
                 if self.depth()? <= usize::from(level) {

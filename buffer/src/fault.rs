@@ -37,7 +37,7 @@ use crate::{
 use std::{
     collections::{HashMap, hash_map},
     sync::Arc,
-    task::{Poll, Waker},
+    task::{Context, Poll, Waker},
     time::Instant,
 };
 
@@ -292,6 +292,15 @@ impl Pool {
     }
 }
 
+/// Who reads.
+#[derive(Clone, Copy)]
+enum Reader {
+    /// The runtime that the calling task is in.
+    Runtime,
+    /// Others, while the calling thread waits.
+    Beside,
+}
+
 /// One wait for a frame, or for a page that another finds a frame for.
 struct Wait {
     since: Instant,
@@ -373,11 +382,44 @@ impl Worker {
         }
     }
 
+    /// As [`Worker::resolve`] of each, with all reads under way at once. The others go on when one fails.
+    ///
+    /// # Errors
+    /// As [`Worker::resolve`]; the first one.
+    pub fn resolve_all(&self, mut faults: Vec<Fault>) -> Result<()> {
+        if faults.len() < 2 {
+            return faults.pop().map_or(Ok(()), |fault| self.resolve(fault));
+        }
+        let resolve = |fault| Box::pin(self.resolve_by(fault, Reader::Beside));
+        let mut reads: Vec<_> = faults.into_iter().map(resolve).collect();
+        let mut context = Context::from_waker(self.waker());
+        let mut outcome = Ok(());
+        loop {
+            reads.retain_mut(|read| match read.as_mut().poll(&mut context) {
+                Poll::Pending => true,
+                Poll::Ready(read) => {
+                    if outcome.is_ok() {
+                        outcome = read;
+                    }
+                    false
+                }
+            });
+            if reads.is_empty() {
+                return outcome;
+            }
+            self.park();
+        }
+    }
+
     /// As [`Worker::resolve`], awaiting instead of blocking. May be cancelled at any point.
     ///
     /// # Errors
     /// As [`Worker::resolve`].
     pub async fn resolve_async(&self, fault: Fault) -> Result<()> {
+        self.resolve_by(fault, Reader::Runtime).await
+    }
+
+    async fn resolve_by(&self, fault: Fault, reader: Reader) -> Result<()> {
         match fault {
             Fault::Read(ticket) => {
                 self.counters().faults.add(1);
@@ -391,7 +433,11 @@ impl Worker {
                 let page = ticket.page();
                 let (target, tree) = ticket.start(frame);
                 self.counters().pages_read.add(1);
-                let (target, read) = self.pool().storage.clone().read_page_async(target).await;
+                let storage = self.pool().storage.clone();
+                let (target, read) = match reader {
+                    Reader::Runtime => storage.read_page_async(target).await,
+                    Reader::Beside => storage.read_page_beside(target).await,
+                };
                 read.map_err(|error| self.pool().read_failed(page, error))?;
                 self.pool().finish_read(target, tree)
             }

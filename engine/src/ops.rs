@@ -38,14 +38,9 @@ pub(crate) trait Resolve {
     fn cx(&self) -> &Context;
     /// Waits for a page or for room.
     fn resolve(&self, fault: Fault) -> impl Future<Output = Result<()>>;
-    /// Waits for several pages that the operation reads itself: here for one after the other.
+    /// Waits for several pages that the operation reads itself, all at once.
     fn resolve_all(&self, faults: Vec<Fault>) -> impl Future<Output = Result<()>> {
-        async {
-            for fault in faults {
-                self.resolve(fault).await?;
-            }
-            Ok(())
-        }
+        async { self.cx().worker.resolve_all(faults) }
     }
     /// Waits until the log has taken what was logged; `since` is none for an operation that has not waited
     /// for it yet, and otherwise what the wait before made it.
@@ -1120,7 +1115,12 @@ pub(crate) async fn next_entry<R: Resolve>(
                 return Ok(None);
             }
             let mut view = txn.view(session.core(), &tree.open);
+            let faults = session.cx().worker.counters().faults.get();
             run(session, |_| cursor.load_step(&tree.open.tree, &mut view)).await?;
+            if session.cx().worker.counters().faults.get() != faults && cursor.is_long() {
+                // Whether it matters that one cannot be read is seen when its turn comes.
+                let _ahead = run(session, |_| cursor.ahead_step(&tree.open.tree)).await;
+            }
         }
         match cursor.take()? {
             None => {}

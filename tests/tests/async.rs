@@ -496,6 +496,59 @@ fn the_reads_of_one_multi_get_or_prefetch_are_under_way_at_once() {
     assert_verified(&engine);
 }
 
+/// The same for sessions that block, and for scans that have become long: their device takes 3 ms for each
+/// page, and they come to a hundred pages and more.
+#[test]
+fn blocking_look_ups_and_long_scans_read_many_pages_at_once() {
+    const READ: Duration = Duration::from_millis(3);
+    let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
+    let engine = Device::sim(&device).open(small_pool(512).log(false)).expect("open");
+    let tree = engine.tree("t").expect("tree");
+    let session = engine.session().expect("session");
+    for key in 0..4000u32 {
+        session.insert(&tree, &key.to_be_bytes(), &[key as u8; 1000]).expect("insert");
+    }
+    device.set_plan(FaultPlan::new(1).always(Op::Read, Fault::Latency(READ)));
+    // How many times faster the pages came than one after the other.
+    let speed_up = |work: &mut dyn FnMut()| {
+        let (faults, begun) = (engine.stats().faults, std::time::Instant::now());
+        work();
+        let faults = (engine.stats().faults - faults) as u32;
+        assert!(faults > 100, "{faults} pages were read");
+        (READ * faults).as_secs_f64() / begun.elapsed().as_secs_f64()
+    };
+    let look_ups = speed_up(&mut || {
+        for turn in 0..20u32 {
+            let keys: Vec<_> = (0..16).map(|i| (i * 240 + turn * 12).to_be_bytes()).collect();
+            let mut found = 0;
+            let look = |i: usize, value: Option<&[u8]>| {
+                assert_eq!(value, Some(&[keys[i][3]; 1000][..]));
+                found += 1;
+            };
+            session.multi_get(&tree, &keys, look).expect("multi_get");
+            assert_eq!(found, 16);
+        }
+    });
+    let scan = |backward: bool| {
+        let range = session.scan(&tree).expect("scan");
+        let mut range = if backward { range.rev() } else { range };
+        let mut next = 0;
+        while let Some((key, _)) = range.next_entry().expect("entry") {
+            let expected: u32 = if backward { 3999 - next } else { next };
+            assert_eq!(key, expected.to_be_bytes());
+            next += 1;
+        }
+        assert_eq!(next, 4000);
+    };
+    let forward = speed_up(&mut || scan(false));
+    let backward = speed_up(&mut || scan(true));
+    println!("look-ups {look_ups:.1}, forward {forward:.1}, backward {backward:.1}");
+    assert!(look_ups > 2.0 && forward > 2.0 && backward > 2.0);
+    let verify = speed_up(&mut || assert_verified(&engine));
+    assert!(verify > 2.0, "verify {verify:.1}");
+    device.heal();
+}
+
 /// Trees of one leaf, of a root above leaves and of a level more: what a batch of their records brought near
 /// is there.
 #[test]

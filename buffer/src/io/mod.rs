@@ -189,6 +189,12 @@ pub trait Storage: Send + Sync + 'static {
     /// back with the result; dropping the future leaves it with the operation until that ends.
     fn read_page_async(self: Arc<Self>, target: ReadTarget) -> ReadFuture;
 
+    /// As [`Storage::read_page_async`], for a thread without a runtime that waits for several reads at
+    /// once: they are under way together as far as the back end can.
+    fn read_page_beside(self: Arc<Self>, target: ReadTarget) -> ReadFuture {
+        self.read_page_async(target)
+    }
+
     /// Reads one page into private memory and blocks until it is there.
     fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()>;
 

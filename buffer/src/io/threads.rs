@@ -56,13 +56,7 @@ impl Storage for ThreadStorage {
     }
 
     fn read_page_async(self: Arc<Self>, target: ReadTarget) -> ReadFuture {
-        let reply = Reply::new();
-        let job = Job::Read(target, reply.clone());
-        if let Err(job) = self.pool.submit(job) {
-            // No thread can be had: better slow than an error.
-            run(&self.file, job);
-        }
-        Box::pin(reply)
+        Box::pin(self.pool.read(target))
     }
 
     fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {
@@ -225,7 +219,7 @@ fn run(file: &PageFile, job: Job) {
 }
 
 /// Threads that run jobs in order of arrival.
-struct Pool {
+pub(super) struct Pool {
     shared: Arc<PoolShared>,
 }
 
@@ -243,12 +237,23 @@ struct PoolState {
 }
 
 impl Pool {
-    fn new(file: Arc<PageFile>) -> Pool {
+    /// Threads for a file; none is started yet.
+    pub(super) fn new(file: Arc<PageFile>) -> Pool {
         let state =
             PoolState { jobs: VecDeque::new(), idle: 0, threads: Vec::new(), stopping: false };
         Pool {
             shared: Arc::new(PoolShared { file, state: Mutex::new(state), work: Condvar::new() }),
         }
+    }
+
+    /// Reads a page.
+    pub(super) fn read(&self, target: ReadTarget) -> Reply {
+        let reply = Reply::new();
+        if let Err(job) = self.submit(Job::Read(target, reply.clone())) {
+            // No thread can be had: better slow than an error.
+            run(&self.shared.file, job);
+        }
+        reply
     }
 
     /// Queues a job; gives it back when there is no thread to run it.

@@ -1,6 +1,8 @@
 //! Back end `uring`: O_DIRECT and tokio-uring.
 //!
-//! - Blocking reads are one `pread`: the cheapest way for a thread that waits for one page.
+//! - Blocking reads are one `pread`: the cheapest way for a thread that waits for one page. Several that it
+//!   waits for at once go to a few threads, as those of the back end `threads`: a ring of its own would have
+//!   to end with each thread that ever read.
 //! - Asynchronous reads go through the ring of the calling thread's session runtime
 //!   ([`super::start_runtime`]), straight into the target. Outside of one they block.
 //! - A batch of writes is put into the ring of a runtime that the writing thread owns, and waited
@@ -14,6 +16,7 @@ use super::{
     PageWrite, ReadFuture, ReadTarget, Storage,
     file::{PageFile, offset_of, whole_read, whole_write},
     runtime::{self, FileCache, Phase, Session},
+    threads::Pool,
 };
 use crate::{
     ids::PageId,
@@ -45,13 +48,17 @@ pub const WRITES_IN_FLIGHT: u32 = 256;
 pub struct UringStorage {
     file: Arc<PageFile>,
     warned: AtomicBool,
+    /// Reads of threads that have no runtime.
+    readers: Pool,
 }
 
 impl UringStorage {
     /// Opens or creates the data file at `path`. Fails when io_uring is refused.
     pub fn open(path: &Path) -> io::Result<UringStorage> {
         runtime::probe()?;
-        Ok(UringStorage { file: Arc::new(PageFile::open(path)?), warned: AtomicBool::new(false) })
+        let file = Arc::new(PageFile::open(path)?);
+        let readers = Pool::new(Arc::clone(&file));
+        Ok(UringStorage { file, warned: AtomicBool::new(false), readers })
     }
 
     /// Whether transfers go past the kernel's page cache.
@@ -91,6 +98,10 @@ impl Storage for UringStorage {
 
     fn read_page_async(self: Arc<Self>, target: ReadTarget) -> ReadFuture {
         Box::pin(UringRead { file: Arc::clone(&self.file), state: State::Start(target) })
+    }
+
+    fn read_page_beside(self: Arc<Self>, target: ReadTarget) -> ReadFuture {
+        Box::pin(self.readers.read(target))
     }
 
     fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {
