@@ -6,24 +6,33 @@
 //!    changed since the checkpoint is in the log, each page as a whole first, so it does not matter
 //!    which version of a page is copied, or whether half of one. (Where the device writes pages whole,
 //!    the log has no whole pages; then halves are read again.)
-//! 3. Make the log durable: the backup holds everything that was committed before this moment.
+//! 3. Make the log durable: the backup holds everything that was committed before this moment. If the log has
+//!    no room, it may stand still because of what is pinned: then the backup ends.
 //! 4. Copy the log, from its end to its beginning: whoever finds a flush in a later place finds all
-//!    flushes before it, because each is written after the one before is durable.
+//!    flushes before it, because each is written after the one before is durable. A page that was never
+//!    read as it was written is damaged, unless the log has it whole or says that it is free.
 //! 5. Write the superblock, last: a backup that was interrupted is not a store.
 //!
 //! Bulk loads write pages that the log does not know, so they wait for a backup and it for them.
 
 use crate::{
     engine::{Core, Engine},
+    recover::Located,
     store::{BitmapCopies, StoreFile, Superblock},
 };
-use std::{path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use wattle_btree::record::{needs_page, page_changes};
 use wattle_buffer::{
     Error, PAGE_SIZE, PageId, PageImage, Result,
     io::{IoKind, LogBuffer, LogStorage, PageWrite, Storage},
     is_reserved_page,
 };
-use wattle_wal::LogReader;
+use wattle_wal::{Log, LogReader, Urgency, epoch_of};
 
 /// Pages copied at once.
 const BATCH: usize = 64;
@@ -31,6 +40,10 @@ const BATCH: usize = 64;
 const CHUNK: usize = 1 << 20;
 /// A copy of a page, or of the log, that was caught in the middle of a write is made again this often.
 const ATTEMPTS: usize = 5;
+/// Time to the next attempt with a page, longer each time, and to the next look at the log.
+const PAUSE: Duration = Duration::from_millis(1);
+/// How long a log without room may stand still before the backup gives up.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a backup consists of.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -47,7 +60,9 @@ impl Engine {
     /// it ends. It is opened like any store.
     ///
     /// # Errors
-    /// A directory that is not empty, an engine without a log, a full device, failed I/O.
+    /// A directory that is not empty, an engine without a log, a full device, of the store or of the backup,
+    /// failed I/O; [`Error::Corruption`] of a page that is not as it was written, and that the log does not
+    /// have.
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<BackupReport> {
         let target = StoreFile::open(path.as_ref(), IoKind::Threads, true)?;
         if !target.is_new()? {
@@ -80,7 +95,7 @@ impl Core {
         let _no_bulk_load = self.unlogged_pages.write();
         // 1. Behind all bulk loads, and pinned before the superblock is looked at.
         self.checkpoint_now()?;
-        let _pin = self.checkpoints.pin();
+        let _pin = self.checkpoints.pin(log);
         let (block, words) = self
             .checkpoints
             .look(|block| self.file.read_bitmap(block).map(|(words, _)| (*block, words)))?;
@@ -89,12 +104,17 @@ impl Core {
         let reserved = target.storage.reserve(capacity);
         reserved
             .map_err(|e| Error::io(format_args!("reserve {capacity} pages for a backup"), e))?;
-        let pages = self.copy_pages(target, &words)?;
+        let (pages, damaged) = self.copy_pages(target, &words)?;
         target.sync()?;
         // 3. The end.
-        log.flush_now()?;
-        // 4. The log.
-        let log_bytes = copy_log(source_log, target_log, &block)?;
+        wait_durable(log)?;
+        // 4. The log. It has all that could not be read.
+        let end = log.durable_flush();
+        let path = &self.file.path;
+        let (log_bytes, damaged) = copy_log(source_log, target_log, path, &block, end, damaged)?;
+        if let Some(error) = damaged.into_values().next() {
+            return Err(error);
+        }
         // 5. Bitmaps and superblock.
         let groups: Vec<_> = words
             .chunks(GROUP_WORDS)
@@ -113,28 +133,33 @@ impl Core {
         Ok(BackupReport { pages, log_bytes })
     }
 
-    /// Copies all pages in use.
-    fn copy_pages(&self, target: &StoreFile, words: &[u64]) -> Result<u64> {
+    /// Copies all pages in use. Gives how many, and those that are not as they were written.
+    fn copy_pages(&self, target: &StoreFile, words: &[u64]) -> Result<(u64, Damaged)> {
         let in_use = |page: &PageId| {
             words[page.0 as usize / 64] >> (page.0 % 64) & 1 == 1 && !is_reserved_page(*page)
         };
         let mut pages = (0..words.len() as u64 * 64).map(PageId).filter(in_use);
         let mut images: Vec<_> = (0..BATCH).map(|_| PageImage::zeroed()).collect();
-        let mut copied = 0;
+        let (mut copied, mut damaged) = (0, Damaged::new());
         loop {
             let batch: Vec<PageId> = pages.by_ref().take(BATCH).collect();
             if batch.is_empty() {
-                return Ok(copied);
+                return Ok((copied, damaged));
             }
             for (page, image) in batch.iter().zip(&mut images) {
                 // One that is being written is caught as a whole the next time. One that never is was
-                // given up meanwhile, or the log has it.
-                for _ in 0..ATTEMPTS {
+                // given up meanwhile, or the log has it, or it is damaged.
+                let mut attempt = 0;
+                loop {
                     let read = self.file.storage.read_image(*page, image);
                     read.map_err(|e| Error::io(format_args!("read page {page} for a backup"), e))?;
-                    if image.verify_of_any_tree(*page).is_ok() {
+                    let Err(why) = image.verify_of_any_tree(*page) else { break };
+                    attempt += 1;
+                    if attempt == ATTEMPTS {
+                        damaged.insert(*page, why);
                         break;
                     }
+                    std::thread::sleep(PAUSE * attempt as u32);
                 }
             }
             let writes: Vec<_> = batch
@@ -156,12 +181,40 @@ impl Core {
 const GROUP_WORDS: usize = (wattle_buffer::BITMAP_GROUP / 64) as usize;
 const _: () = assert!(GROUP_WORDS * 8 + 64 == PAGE_SIZE);
 
-/// Copies the log from the segment where recovery begins, until the copy reads well.
+/// Pages that are not as they were written, and why.
+type Damaged = BTreeMap<PageId, Error>;
+
+/// Makes everything durable that was appended by now.
+///
+/// # Errors
+/// Also that a log without room stands still: it may wait for segments that only the backup keeps.
+fn wait_durable(log: &Log) -> Result<()> {
+    let epoch = log.epoch();
+    log.request(epoch, Urgency::Now);
+    let mut stuck = None;
+    while log.durable_epoch() < epoch && log.is_poisoned().is_none() {
+        let since = *stuck.get_or_insert_with(Instant::now);
+        if !log.is_stuck() {
+            stuck = None;
+        } else if since.elapsed() > PATIENCE {
+            let full = std::io::ErrorKind::StorageFull.into();
+            return Err(Error::io("make room for the log beside a backup", full));
+        }
+        std::thread::sleep(PAUSE);
+    }
+    log.wait_durable(epoch)
+}
+
+/// Copies the log from the segment where recovery begins, up to the flush `end` at least, until the copy reads
+/// well. Gives its bytes, and what of `damaged` it does not bring back.
 fn copy_log(
     source: &Arc<dyn LogStorage>,
     target: &Arc<dyn LogStorage>,
+    path: &Path,
     block: &Superblock,
-) -> Result<u64> {
+    end: u64,
+    damaged: Damaged,
+) -> Result<(u64, Damaged)> {
     let failed =
         |what: &'static str| move |error| Error::io(format_args!("{what} a backup"), error);
     let mut attempt = 0;
@@ -189,16 +242,51 @@ fn copy_log(
             }
             target.sync(segment).map_err(failed("sync the log of"))?;
         }
-        match read_through(target, block) {
-            Ok(()) => return Ok(bytes_copied),
+        let mut left = damaged.clone();
+        match read_through(target, path, block, end, &mut left) {
+            Ok(()) => return Ok((bytes_copied, left)),
             Err(error) if attempt == ATTEMPTS => return Err(error),
             Err(error) => tracing::debug!(%error, "the log is copied once more"),
         }
     }
 }
 
-fn read_through(log: &Arc<dyn LogStorage>, block: &Superblock) -> Result<()> {
+/// Reads a copy of the log as recovery would, and takes the pages from `damaged` that it does not need: the
+/// log has them whole, or they are free.
+fn read_through(
+    log: &Arc<dyn LogStorage>,
+    path: &Path,
+    block: &Superblock,
+    end: u64,
+    damaged: &mut Damaged,
+) -> Result<()> {
     let mut reader = LogReader::open(log.clone(), block.store_id, block.segment)?;
-    while reader.next_flush()?.is_some() {}
-    reader.end().map(|_| ())
+    while let Some(flush) = reader.next_flush()? {
+        if damaged.is_empty() {
+            continue;
+        }
+        let flush = Located::new(flush, reader.position());
+        for (_, record) in flush.records()? {
+            if epoch_of(record.gsn) < block.redo_epoch {
+                continue;
+            }
+            for op in record.ops() {
+                if needs_page(op.code) == (true, false) {
+                    damaged.remove(&op.page);
+                }
+                let changes = page_changes(op.page, op.code, op.payload, &mut |page, used| {
+                    if !used {
+                        damaged.remove(&page);
+                    }
+                });
+                changes.map_err(|what| flush.damage(&what))?;
+            }
+        }
+    }
+    let found = reader.end()?.flush;
+    if found < end {
+        let why = format!("its copy for a backup ends with flush {found}, and {end} is durable");
+        return Err(Error::WrongLog { path: path.to_path_buf(), why });
+    }
+    Ok(())
 }

@@ -97,6 +97,8 @@ pub(crate) struct Checkpoints {
     room: Room,
     /// Segments that backups need the log from.
     pins: Mutex<Vec<u64>>,
+    /// The segment that the last superblock begins with.
+    begins: AtomicU64,
     count: AtomicU64,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -114,6 +116,7 @@ struct Room {
 /// See [`Checkpoints::pin`].
 pub(crate) struct Pin<'c> {
     checkpoints: &'c Checkpoints,
+    log: &'c Log,
     segment: u64,
 }
 
@@ -123,6 +126,10 @@ impl Drop for Pin<'_> {
         if let Some(at) = pins.iter().position(|segment| *segment == self.segment) {
             pins.swap_remove(at);
         }
+        drop(pins);
+        // What was kept for this goes now: a later checkpoint may itself wait for that room.
+        let begins = self.checkpoints.begins.load(Ordering::Acquire);
+        self.log.truncate_before(self.checkpoints.keep(begins));
     }
 }
 
@@ -153,6 +160,7 @@ impl Checkpoints {
                 found: AtomicU64::new(0),
             },
             pins: Mutex::default(),
+            begins: AtomicU64::new(0),
             count: AtomicU64::new(0),
             thread: Mutex::default(),
         }
@@ -232,11 +240,11 @@ impl Checkpoints {
     }
 
     /// Keeps the log from where recovery begins now on, until the pin is dropped.
-    pub fn pin(&self) -> Pin<'_> {
+    pub fn pin<'c>(&'c self, log: &'c Log) -> Pin<'c> {
         let state = self.lock();
         let mut pins = self.pins.lock();
         pins.push(state.block.segment);
-        Pin { checkpoints: self, segment: state.block.segment }
+        Pin { checkpoints: self, log, segment: state.block.segment }
     }
 
     /// The first segment that is needed when recovery begins with this one.
@@ -456,6 +464,7 @@ impl Core {
         (state.block, state.copies) = (block, copies);
         // 6. The log.
         self.pool.allocator().forget_freed_before(epoch);
+        self.checkpoints.begins.store(block.segment, Ordering::Release);
         log.truncate_before(self.checkpoints.keep(block.segment));
         self.checkpoints.count.fetch_add(1, Ordering::Relaxed);
         let took = begun.elapsed().as_millis() as u64;

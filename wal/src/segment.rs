@@ -133,7 +133,7 @@ impl Segments {
     /// So many segments are kept in reserve from now on.
     pub(crate) fn keep_reserve(&self, segments: usize) {
         let mut state = self.state.lock();
-        if std::mem::replace(&mut state.reserve, segments) < segments {
+        if std::mem::replace(&mut state.reserve, segments) != segments {
             self.changed.notify_all();
         }
     }
@@ -351,7 +351,12 @@ pub(crate) fn run(shared: &Shared) {
             parking_lot::MutexGuard::unlocked(&mut state, || give_back(storage, false));
             continue;
         }
-        // 2. The next one, unless it is there or too early.
+        // 2. The next one, unless it is there or too early. It may be there because less is kept in reserve.
+        if state.next_is_ready() && state.error.take().is_some() {
+            shared.clear_status(status::FULL | status::REFUSED);
+            parking_lot::MutexGuard::unlocked(&mut state, || shared.waits.room_changed());
+            continue;
+        }
         if !state.is_wanted() {
             segments.changed.wait(&mut state);
             continue;

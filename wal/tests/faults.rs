@@ -641,3 +641,41 @@ fn nothing_is_durable_that_came_after_the_log_failed() {
     assert!(matches!(result, Err(Error::Poisoned(_))), "{result:?}");
     assert!(log.is_poisoned().expect("poisoned").contains("panicked"));
 }
+
+/// Appenders go while the log is full, so that less is kept in reserve than was made of it: the rest is the next
+/// segment.
+#[test]
+fn a_full_log_whose_reserve_shrinks_takes_the_room_that_comes() {
+    for shrinks in [false, true] {
+        let (sim, storage) = device(FaultPlan::new(1));
+        let log = start(&storage, LogStart::default());
+        let appender = log.appender();
+        let mut others: Vec<_> = (0..16).map(|_| log.appender()).collect();
+        append(&appender, 1, 100);
+        log.flush_now().expect("a flush");
+        // The device has room for some of the reserve.
+        until("some reserve", || storage.segments().expect("segments").len() >= 4);
+        let full = Fault::Error(ErrorKind::StorageFull);
+        sim.set_plan(FaultPlan::new(1).always(Op::LogCreate, full));
+        let mut txn = 1;
+        while !log.is_full() {
+            txn += 1;
+            append(&appender, txn, 3000);
+            log.flush_now().expect("a flush");
+            thread::sleep(Duration::from_millis(1));
+        }
+        if shrinks {
+            others.clear();
+        }
+        append(&appender, txn + 1, 100);
+        let epoch = log.flush_now().expect("a flush");
+        append(&appender, txn + 2, 100);
+        log.flush_now().expect("a flush");
+        // There is room again, on the device and of the log.
+        sim.heal();
+        log.truncate(epoch);
+        until("room", || matches!(appender.check_room(), Ok(true)));
+        assert!(!log.is_full());
+        log.close().expect("closed");
+    }
+}

@@ -250,7 +250,12 @@ impl<'f> Cache<'f> {
         let old: Vec<PageId> = old[..half].iter().map(|(_, page)| *page).collect();
         self.write_back(old.clone())?;
         self.look_for_ghosts(&old);
-        old.into_iter().for_each(|page| self.forget(page));
+        // Who was found to be no node on the way is lost, and remembered as that.
+        for page in old {
+            if !self.is_lost(page) {
+                self.forget(page);
+            }
+        }
         Ok(())
     }
 
@@ -359,4 +364,33 @@ fn read_all(
         }
         Ok(checked)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Options;
+    use std::sync::Arc;
+    use wattle_buffer::io::{MemoryLog, MemoryStorage, Storage};
+
+    #[test]
+    fn a_page_that_the_log_made_no_node_is_damage_also_when_it_has_to_go() {
+        for others in [0, 200] {
+            let pages = Arc::new(MemoryStorage::new());
+            pages.reserve(4096).expect("room");
+            let file = StoreFile::on(pages, Arc::new(MemoryLog::default()));
+            let (shared, reserving) =
+                (Shared::new("m".into(), &Options::default()), Mutex::new(()));
+            let mut cache = Cache::new(&file, &shared, &reserving, MIN_PAGES).expect("memory");
+            let bad = cache.make(PageId(10)).expect("made");
+            let image = cache.get(bad);
+            image.set_u64(header::PAGE_ID, 10);
+            image.set_u64(header::GSN, 7);
+            cache.set_dirty(bad);
+            for other in 0..others {
+                cache.make(PageId(100 + other)).expect("made");
+            }
+            assert!(cache.write_all().is_err(), "with {others} others the damage is forgotten");
+        }
+    }
 }

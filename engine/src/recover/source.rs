@@ -28,7 +28,8 @@ pub(crate) struct Located {
 }
 
 impl Located {
-    fn new(flush: Flush, position: (u64, u64)) -> Located {
+    /// A flush, and where it ends.
+    pub fn new(flush: Flush, position: (u64, u64)) -> Located {
         let chunks = flush.chunks.into_iter().map(|(worker, bytes)| (worker, Arc::new(bytes)));
         let (number, epoch) = (flush.flush_number, flush.epoch);
         Located { number, epoch, chunks: chunks.collect(), position }
