@@ -119,9 +119,18 @@ fn an_interrupt_ends_every_command_with_the_store_closed() {
     let Command::Dump(flags) = command(&["dump"], folder.path()) else { panic!() };
     let dumped = dump::dump(&flags, &mut Vec::new(), &interrupt);
     assert!(matches!(&dumped, Err(Exit::Failed(sentence)) if sentence.contains("interrupted")));
-    with_engine(folder.path(), |engine| assert_eq!(engine.trees().unwrap(), ["t"]));
-    for (subcommand, doing) in [("verify", "checking the store"), ("stat", "measuring the trees")] {
+    // Also when it comes after the store was opened.
+    with_engine(folder.path(), |engine| {
+        assert_eq!(engine.trees().unwrap(), ["t"]);
+        let verified = engine.verify_until(interrupt.flag(), &mut |_| {});
+        assert!(matches!(verified, Err(wattle::Error::Interrupted)), "{verified:?}");
+        let measured = engine.tree_stats_until(interrupt.flag());
+        assert!(matches!(measured, Err(wattle::Error::Interrupted)), "{measured:?}");
+    });
+    for subcommand in ["verify", "stat"] {
         let ended = looked(&[subcommand], folder.path(), &interrupt);
-        assert_eq!(ended, Err(Exit::Failed(format!("interrupted while {doing}"))));
+        let Err(Exit::Failed(sentence)) = ended else { panic!("{ended:?}") };
+        assert!(sentence.starts_with("interrupted while opening the store"), "{sentence}");
     }
+    assert_eq!(looked(&["verify"], folder.path(), &Interrupt::default()), Ok(()));
 }
