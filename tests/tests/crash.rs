@@ -11,12 +11,14 @@ use std::{
     time::{Duration, Instant},
 };
 use wattle::{
-    Engine, MIN_POOL_BYTES, Options,
+    Engine, MIN_LOG_BYTES, MIN_POOL_BYTES, Options,
     io::{Cut, Fault, FaultPlan, Op, SimStorage},
 };
 use wattle_tests::{
     crash::{
-        backup, check, crowd,
+        backup,
+        check::{self, Setting},
+        crowd,
         device::{Camera, Capturing, Image},
         history::State,
     },
@@ -25,6 +27,8 @@ use wattle_tests::{
 
 /// Images that a default run of the suite looks at, at least.
 const LEAST_IMAGES: u64 = 10_000;
+/// A device that writes pages whole.
+const WHOLE_PAGES: Setting = Setting { whole_pages: true, log_room: None };
 /// Threads that look at images.
 const THREADS: u64 = 2;
 
@@ -73,7 +77,7 @@ fn run_seeds(least: u64, watchdog: &Watchdog, run: impl Fn(u64) -> u64 + Sync) -
 fn a_power_cut_at_any_moment_leaves_what_was_acknowledged_and_nothing_half() {
     let watchdog = Watchdog::start("crash images", Duration::from_secs(120));
     let least = LEAST_IMAGES * rounds();
-    let checked = run_seeds(least, &watchdog, |seed| check::run(seed, 300, 40, false));
+    let checked = run_seeds(least, &watchdog, |seed| check::run(seed, 300, 40, Setting::default()));
     assert!(one_seed().is_some() || checked >= least, "only {checked} images");
 }
 
@@ -81,7 +85,7 @@ fn a_power_cut_at_any_moment_leaves_what_was_acknowledged_and_nothing_half() {
 fn of_several_threads_each_transaction_is_there_as_a_whole() {
     let watchdog = Watchdog::start("crash images of a crowd", Duration::from_secs(120));
     let least = LEAST_IMAGES * rounds() / 10;
-    let checked = run_seeds(least, &watchdog, |seed| crowd::run(seed, 12, 24));
+    let checked = run_seeds(least, &watchdog, |seed| crowd::run(seed, 12, 24, Setting::default()));
     assert!(one_seed().is_some() || checked >= least, "only {checked} images");
 }
 
@@ -89,7 +93,7 @@ fn of_several_threads_each_transaction_is_there_as_a_whole() {
 fn a_device_that_writes_pages_whole_needs_no_images_in_the_log() {
     let watchdog = Watchdog::start("crash images of whole pages", Duration::from_secs(120));
     let least = LEAST_IMAGES * rounds() / 10;
-    let checked = run_seeds(least, &watchdog, |seed| check::run(1000 + seed, 300, 40, true));
+    let checked = run_seeds(least, &watchdog, |seed| check::run(1000 + seed, 300, 40, WHOLE_PAGES));
     assert!(one_seed().is_some() || checked >= least, "only {checked} images");
 }
 
@@ -98,10 +102,21 @@ fn a_backup_is_the_store_of_a_moment_and_an_unfinished_one_is_no_store() {
     let watchdog = Watchdog::start("crash images of backups", Duration::from_secs(120));
     let least = LEAST_IMAGES * rounds() / 20;
     let checked = run_seeds(least, &watchdog, |seed| {
-        let (images, backups) = backup::run(seed, 6);
+        let setting = if seed % 4 == 3 { WHOLE_PAGES } else { Setting::default() };
+        let (images, backups) = backup::run(seed, 6, setting);
         assert_eq!(backups, 6);
         images
     });
+    assert!(one_seed().is_some() || checked >= least, "only {checked} images");
+}
+
+/// Changes wait for room again and again.
+#[test]
+fn a_device_with_little_room_for_the_log_loses_nothing_either() {
+    let watchdog = Watchdog::start("crash images of full devices", Duration::from_secs(120));
+    let least = LEAST_IMAGES * rounds() / 10;
+    let setting = Setting { log_room: Some(MIN_LOG_BYTES / 4 * 3), ..Setting::default() };
+    let checked = run_seeds(least, &watchdog, |seed| crowd::run(5000 + seed, 12, 24, setting));
     assert!(one_seed().is_some() || checked >= least, "only {checked} images");
 }
 
@@ -119,7 +134,7 @@ fn a_power_cut_while_a_store_gets_a_log_or_gives_it_up_loses_nothing() {
     for seed in 0..10 * rounds() {
         let _context = Context(("seed", seed));
         let sim = Arc::new(SimStorage::new(FaultPlan::new(seed)));
-        let logged = check::options(seed, false);
+        let logged = check::options(seed, Setting::default());
         let unlogged = logged.clone().log(false);
         {
             let engine = Engine::open_on(sim.clone(), sim.clone(), unlogged.clone()).expect("new");
@@ -167,7 +182,7 @@ fn a_power_cut_while_a_deep_tree_is_dropped_leaves_it_whole_or_not_at_all() {
     for seed in 0..rounds() {
         let _context = Context(("seed", seed));
         let sim = Arc::new(SimStorage::new(FaultPlan::new(seed)));
-        let options = check::options(seed, false).pool_bytes(MIN_POOL_BYTES);
+        let options = check::options(seed, Setting::default()).pool_bytes(MIN_POOL_BYTES);
         let quiet = Camera { one_in: 0, most: 60, whole_pages: false };
         let device = Capturing::new(sim, 1, seed, quiet);
         let engine = check::open(&device, &options).expect("open");
@@ -229,7 +244,7 @@ fn check_drop(device: &Arc<Capturing>, options: &Options, what: &str) -> bool {
 #[test]
 fn what_was_deleted_before_a_power_cut_takes_no_pages_after_it() {
     let sim = Arc::new(SimStorage::new(FaultPlan::new(1)));
-    let options = check::options(1, false);
+    let options = check::options(1, Setting::default());
     let open = |sim: &Arc<SimStorage>| {
         Engine::open_on(sim.clone(), sim.clone(), options.clone()).expect("open")
     };
@@ -260,7 +275,7 @@ fn what_was_deleted_before_a_power_cut_takes_no_pages_after_it() {
 fn what_a_transaction_took_back_itself_is_not_taken_back_again_from_others() {
     for (whole, seed) in [(false, 1), (true, 2)] {
         let sim = Arc::new(SimStorage::new(FaultPlan::new(seed)));
-        let options = check::options(seed, false);
+        let options = check::options(seed, Setting::default());
         let engine = Engine::open_on(sim.clone(), sim.clone(), options.clone()).expect("open");
         let (session, tree) = (engine.session().expect("session"), engine.tree("t").expect("tree"));
         session.put(&tree, b"taken back", b"first").expect("put");

@@ -21,7 +21,7 @@ use wattle::{
 };
 use wattle_tests::{
     crash::{
-        check::{close, open, options, verify},
+        check::{Setting, close, open, options, verify},
         device::{Bounds, Camera, Capturing, Image},
     },
     harness::{Context, Device, Watchdog, give_up_after, rounds},
@@ -539,7 +539,7 @@ fn run(seed: u64, rounds: u64, one_in: u64, count: u64) -> u64 {
     let camera = Camera { one_in: 0, most: 25, whole_pages: false };
     let device = Capturing::new(sim.clone(), 2 * LINES, seed, camera);
     let what = format!("tasks, seed {seed}");
-    let options = options(seed, false).stall_timeout(Duration::from_secs(20));
+    let options = options(seed, Setting::default()).stall_timeout(Duration::from_secs(20));
     let engine = open(&device, &options).expect("open");
     {
         let trees = Trees::open(&engine).expect("trees");
@@ -609,7 +609,7 @@ fn tickets_that_outlive_their_engine_say_that_their_commits_are_durable() {
         let slow = Fault::Latency(Duration::from_millis(5));
         sim.set_plan(FaultPlan::new(1).always(Op::LogSync, slow));
         let device = Device::sim(&sim);
-        let options = options(1, false).durability(durability);
+        let options = options(1, Setting::default()).durability(durability);
         let engine = device.open(options.clone()).expect("open");
         let tree = engine.tree("t").expect("tree");
         let session = engine.async_session().expect("session");
@@ -650,7 +650,7 @@ fn tickets_that_outlive_their_engine_say_that_their_commits_are_durable() {
 fn a_panic_in_a_change_of_a_task_leaves_the_record_and_the_log_as_they_were() {
     let _watchdog = Watchdog::start("a panic in a task", Duration::from_secs(60));
     let sim = Arc::new(SimStorage::new(FaultPlan::new(1)));
-    let options = options(1, false);
+    let options = options(1, Setting::default());
     let engine = Device::sim(&sim).open(options.clone()).expect("open");
     let tree = engine.tree("t").expect("tree");
     let session = engine.async_session().expect("session");

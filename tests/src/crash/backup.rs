@@ -1,7 +1,7 @@
 //! Backups of a store while a workload changes it, with images of the unfinished copy.
 
 use super::{
-    check::{Checker, close, open, verify},
+    check::{Checker, Setting, close, open, verify},
     device::{Bounds, Camera, Capturing, Image},
     driver::Driver,
     history::{History, State},
@@ -17,15 +17,16 @@ use wattle::io::{FaultPlan, SimStorage};
 ///
 /// # Panics
 /// If anything is wrong.
-pub fn run(seed: u64, backups: u64) -> (u64, u64) {
-    let mut checker = Checker::new(seed, false);
-    let sim = Arc::new(SimStorage::new(FaultPlan::new(seed)));
-    let quiet = Camera { one_in: 0, most: 24, whole_pages: false };
+pub fn run(seed: u64, backups: u64, setting: Setting) -> (u64, u64) {
+    let mut checker = Checker::new(seed, setting);
+    let sim = Arc::new(SimStorage::new(setting.plan(seed)));
+    let quiet = Camera { one_in: 0, most: 24, whole_pages: setting.whole_pages };
     let device = Capturing::new(sim, 1, seed, quiet);
     let history = History::from(0, State::default());
     let what = format!("backup, seed {seed}");
     let engine = open(&device, &checker.options).unwrap_or_else(|error| panic!("{what}: {error}"));
     let mut driver = Driver::new(engine, device.clone(), history.clone(), seed);
+    driver.holds = setting.log_room.is_none();
     let mut finished = Vec::new();
     for backup in 0..backups {
         (0..20).for_each(|_| driver.step());
@@ -83,7 +84,7 @@ fn check_unfinished(
     what: &str,
 ) {
     let what = format!("{what}, copy: {image:?}");
-    let camera = Camera { one_in: 0, most: 0, whole_pages: false };
+    let camera = Camera { one_in: 0, most: 0, whole_pages: checker.setting.whole_pages };
     let device = Capturing::new(Arc::new(image.sim), 1, 0, camera);
     let Ok(engine) = open(&device, &checker.options) else { return };
     let found = State::read(&engine).unwrap_or_else(|error| panic!("{what}: {error}"));

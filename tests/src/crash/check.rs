@@ -8,23 +8,44 @@ use super::{
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::sync::Arc;
-use wattle::{Durability, Engine, MIN_LOG_BYTES, MIN_POOL_BYTES, Options, io::SimStorage};
+use wattle::{
+    Durability, Engine, Error, MIN_LOG_BYTES, MIN_POOL_BYTES, Options,
+    io::{FaultPlan, SimStorage},
+};
 
 /// Images of images of images.
 const DEEPEST: u32 = 3;
 
+/// What a workload runs on.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Setting {
+    /// Pages are never torn.
+    pub whole_pages: bool,
+    /// Bytes that the device has for the log, if that is less than the log wants.
+    pub log_room: Option<u64>,
+}
+
+impl Setting {
+    /// The plan of its device.
+    pub fn plan(self, seed: u64) -> FaultPlan {
+        let plan = FaultPlan::new(seed);
+        self.log_room.map_or(plan.clone(), |bytes| plan.log_limit(bytes))
+    }
+}
+
 /// Options of a store, chosen by `seed`: small pools, most often the shortest log.
-pub fn options(seed: u64, whole_pages: bool) -> Options {
+pub fn options(seed: u64, setting: Setting) -> Options {
     let mut random = SmallRng::seed_from_u64(seed ^ 0x6f70_7469_6f6e);
     let pool = [MIN_POOL_BYTES, MIN_POOL_BYTES * 2, MIN_POOL_BYTES * 8][random.random_range(0..3)];
     let durability = [Durability::Sync, Durability::Group][random.random_range(0..2)];
+    let log_bytes = [MIN_LOG_BYTES, MIN_LOG_BYTES, 16 << 20][random.random_range(0..3)];
     Options::default()
         .pool_bytes(pool)
         .write_concurrency(8)
         .evictors(1)
-        .log_bytes([MIN_LOG_BYTES, MIN_LOG_BYTES, 16 << 20][random.random_range(0..3)])
+        .log_bytes(if setting.log_room.is_some() { MIN_LOG_BYTES } else { log_bytes })
         .durability(durability)
-        .atomic_page_writes(whole_pages)
+        .atomic_page_writes(setting.whole_pages)
 }
 
 /// Opens a store on a device.
@@ -41,8 +62,8 @@ pub struct Checker {
     pub seed: u64,
     /// Options of the store.
     pub options: Options,
-    /// Pages are never torn.
-    pub whole_pages: bool,
+    /// What it runs on.
+    pub setting: Setting,
     /// Images looked at.
     pub checked: u64,
     random: SmallRng,
@@ -50,10 +71,10 @@ pub struct Checker {
 
 impl Checker {
     /// For the workload with this seed.
-    pub fn new(seed: u64, whole_pages: bool) -> Checker {
-        let options = options(seed, whole_pages);
+    pub fn new(seed: u64, setting: Setting) -> Checker {
+        let options = options(seed, setting);
         let random = SmallRng::seed_from_u64(!seed);
-        Checker { seed, options, whole_pages, checked: 0, random }
+        Checker { seed, options, setting, checked: 0, random }
     }
 
     /// Looks at an image, and goes on with it now and then.
@@ -75,12 +96,22 @@ impl Checker {
         // 1. Open it, perhaps with images of that.
         let again = depth < DEEPEST && self.one_in(8);
         let one_in = if again { 4 } else { 0 };
-        let camera = Camera { one_in, most: 6, whole_pages: self.whole_pages };
+        let camera = Camera { one_in, most: 6, whole_pages: self.setting.whole_pages };
+        if self.setting.log_room.is_some() {
+            image.sim.set_plan(self.setting.plan(image.seed));
+        }
         let device = Capturing::new(Arc::new(image.sim), 1, image.seed, camera);
         device.set(&[bounds]);
         let options = self.options.clone();
-        let engine = open(&device, &options)
-            .unwrap_or_else(|error| panic!("{what}: it cannot be opened: {error}"));
+        let mut opened = open(&device, &options);
+        if self.setting.log_room.is_some()
+            && let Err(Error::DiskFull { .. } | Error::Poisoned(_)) = &opened
+        {
+            // Each recovery that is cut short takes one more segment, and at last there is none.
+            device.sim().heal();
+            opened = open(&device, &options);
+        }
+        let engine = opened.unwrap_or_else(|error| panic!("{what}: it cannot be opened: {error}"));
         // 2. Compare.
         let number = compare(&engine, history, bounds, &what);
         let exact = Bounds { acked: number, issued: number };
@@ -95,6 +126,7 @@ impl Checker {
             history = history.branch(number);
             let seed = self.random.random();
             let mut driver = Driver::new(engine, device.clone(), history.clone(), seed);
+            driver.holds = self.setting.log_room.is_none();
             for _ in 0..self.random.random_range(0..12) {
                 driver.step();
             }
@@ -151,10 +183,10 @@ pub fn close(engine: Engine, what: &str) {
 ///
 /// # Panics
 /// If anything is wrong.
-pub fn run(seed: u64, steps: u64, one_in: u64, whole_pages: bool) -> u64 {
-    let mut checker = Checker::new(seed, whole_pages);
-    let sim = Arc::new(SimStorage::new(wattle::io::FaultPlan::new(seed)));
-    let camera = Camera { one_in, most: 64, whole_pages };
+pub fn run(seed: u64, steps: u64, one_in: u64, setting: Setting) -> u64 {
+    let mut checker = Checker::new(seed, setting);
+    let sim = Arc::new(SimStorage::new(setting.plan(seed)));
+    let camera = Camera { one_in, most: 64, whole_pages: setting.whole_pages };
     let device = Capturing::new(sim, 1, seed, camera);
     let history = History::from(0, State::default());
     let what = format!("seed {seed}");
@@ -163,6 +195,7 @@ pub fn run(seed: u64, steps: u64, one_in: u64, whole_pages: bool) -> u64 {
         let newest = history.newest();
         compare(&engine, &history, Bounds { acked: newest, issued: newest }, &what);
         let mut driver = Driver::new(engine, device.clone(), history.clone(), seed * 2 + half);
+        driver.holds = setting.log_room.is_none();
         for step in 0..steps / 2 {
             driver.step();
             if step % 8 == 7 {

@@ -5,7 +5,7 @@
 //! other.
 
 use super::{
-    check::{close, open, options, verify},
+    check::{Setting, close, open, options, verify},
     device::{Bounds, Camera, Capturing, Image},
 };
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
@@ -16,10 +16,7 @@ use std::{
     },
     time::Duration,
 };
-use wattle::{
-    Engine, Error, Transaction, Tree,
-    io::{FaultPlan, SimStorage},
-};
+use wattle::{Engine, Error, Transaction, Tree, io::SimStorage};
 
 /// Lines that make transactions.
 const WRITERS: usize = 4;
@@ -279,7 +276,7 @@ fn check(image: Image, seed: u64, checked: &mut u64, again: bool) {
     let camera = Camera { one_in: if again { 6 } else { 0 }, most: 4, whole_pages: false };
     let device = Capturing::new(Arc::new(image.sim), LINES, image.seed, camera);
     device.set(&image.bounds);
-    let options = options(seed, false);
+    let options = options(seed, Setting::default());
     let engine = open(&device, &options).unwrap_or_else(|error| panic!("{what}: {error}"));
     let last = compare(&engine, &image.bounds, &what);
     verify(&engine, &what);
@@ -326,12 +323,12 @@ fn crowd(
 ///
 /// # Panics
 /// If anything is wrong.
-pub fn run(seed: u64, rounds: u64, one_in: u64) -> u64 {
-    let sim = Arc::new(SimStorage::new(FaultPlan::new(seed)));
+pub fn run(seed: u64, rounds: u64, one_in: u64, setting: Setting) -> u64 {
+    let sim = Arc::new(SimStorage::new(setting.plan(seed)));
     let camera = Camera { one_in: 0, most: 40, whole_pages: false };
     let device = Capturing::new(sim, LINES, seed, camera);
     let what = format!("crowd, seed {seed}");
-    let engine = open(&device, &options(seed, false)).expect("open");
+    let engine = open(&device, &options(seed, setting)).expect("open");
     {
         let trees = Trees::open(&engine).expect("trees");
         let mut txn = engine.begin().expect("begin");
