@@ -114,7 +114,7 @@ fn a_backup_is_the_store_of_a_moment_and_an_unfinished_one_is_no_store() {
 #[test]
 fn a_device_with_little_room_for_the_log_loses_nothing_either() {
     let watchdog = Watchdog::start("crash images of full devices", Duration::from_secs(120));
-    let least = LEAST_IMAGES * rounds() / 10;
+    let least = LEAST_IMAGES * rounds() / 20;
     let setting = Setting { log_room: Some(MIN_LOG_BYTES / 4 * 3), ..Setting::default() };
     let checked = run_seeds(least, &watchdog, |seed| crowd::run(5000 + seed, 12, 24, setting));
     assert!(one_seed().is_some() || checked >= least, "only {checked} images");

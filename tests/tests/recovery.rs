@@ -454,7 +454,7 @@ fn opening_ends_when_it_is_told_to_and_can_be_repeated() {
     let open_one = engine.session().expect("session");
     let mut left_open = open_one.begin().expect("begin");
     let other = engine.tree("u").expect("tree");
-    for number in 0..20_000_u32 {
+    for number in 0..8_000_u32 {
         client.step(&session, &tree);
         left_open.put(&other, &number.swap_bytes().to_be_bytes(), &[1; 50]).expect("put");
     }
@@ -468,7 +468,7 @@ fn opening_ends_when_it_is_told_to_and_can_be_repeated() {
         let flag = Arc::new(AtomicBool::new(turn == 0));
         let opened = thread::scope(|scope| {
             scope.spawn(|| {
-                thread::sleep(Duration::from_millis((1 << turn) - 1));
+                thread::sleep(Duration::from_millis((1 << (2 * turn)) - 1));
                 flag.store(true, Ordering::Relaxed);
             });
             open(&device, options().interrupted_by(flag.clone()))
