@@ -58,8 +58,8 @@ struct Place<'a> {
 }
 
 impl Tree {
-    /// Checks every node of a tree that nobody changes meanwhile, and calls `leaf_entry` for each record (key, value, special) in key order
-    /// and `page` for each page of the tree, until `stop` is set.
+    /// Checks every node of a tree that nobody changes meanwhile, and calls `leaf_entry` for each record (key,
+    /// value, special) in key order and `page` for each page of the tree, until `stop` is set.
     ///
     /// # Errors
     /// A failed read, or [`Error::Interrupted`]. Damage is reported in the result instead.
@@ -133,7 +133,7 @@ impl Tree {
             if stop.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
             }
-            if known_faults.replace(faults()) != Some(faults()) {
+            if known_faults != Some(faults()) {
                 // Pages come from storage: the next ones together. Of one that cannot be read is told when
                 // its turn comes.
                 let _ahead = run(cx, |_| {

@@ -36,6 +36,8 @@ use crate::{
 };
 use std::{
     collections::{HashMap, hash_map},
+    future::poll_fn,
+    pin::pin,
     sync::Arc,
     task::{Context, Poll, Waker},
     time::Instant,
@@ -390,12 +392,30 @@ impl Worker {
         if faults.len() < 2 {
             return faults.pop().map_or(Ok(()), |fault| self.resolve(fault));
         }
-        let resolve = |fault| Box::pin(self.resolve_by(fault, Reader::Beside));
-        let mut reads: Vec<_> = faults.into_iter().map(resolve).collect();
+        let mut all = pin!(self.resolve_each(faults, Reader::Beside));
         let mut context = Context::from_waker(self.waker());
-        let mut outcome = Ok(());
         loop {
-            reads.retain_mut(|read| match read.as_mut().poll(&mut context) {
+            match all.as_mut().poll(&mut context) {
+                Poll::Ready(outcome) => return outcome,
+                Poll::Pending => self.park(),
+            }
+        }
+    }
+
+    /// As [`Worker::resolve_all`], awaiting instead of blocking. May be cancelled at any point.
+    ///
+    /// # Errors
+    /// As [`Worker::resolve_all`].
+    pub async fn resolve_all_async(&self, faults: Vec<Fault>) -> Result<()> {
+        self.resolve_each(faults, Reader::Runtime).await
+    }
+
+    async fn resolve_each(&self, faults: Vec<Fault>, reader: Reader) -> Result<()> {
+        let resolve = |fault| Box::pin(self.resolve_by(fault, reader));
+        let mut reads: Vec<_> = faults.into_iter().map(resolve).collect();
+        let mut outcome = Ok(());
+        poll_fn(|context| {
+            reads.retain_mut(|read| match read.as_mut().poll(context) {
                 Poll::Pending => true,
                 Poll::Ready(read) => {
                     if outcome.is_ok() {
@@ -404,11 +424,10 @@ impl Worker {
                     false
                 }
             });
-            if reads.is_empty() {
-                return outcome;
-            }
-            self.park();
-        }
+            if reads.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        outcome
     }
 
     /// As [`Worker::resolve`], awaiting instead of blocking. May be cancelled at any point.
@@ -445,7 +464,7 @@ impl Worker {
                 self.counters().faults.add(1);
                 let wait = self.begin_wait();
                 let mut registered = false;
-                std::future::poll_fn(|context| {
+                poll_fn(|context| {
                     // Woken once, or not registered any more: the operation looks again.
                     if registered || !self.pool().in_flight.wait(page, context.waker()) {
                         return Poll::Ready(());
@@ -511,7 +530,7 @@ impl Worker {
     async fn wait_free_async(&self, count: usize, since: &mut Option<Instant>) -> Result<()> {
         let since = *since.get_or_insert_with(Instant::now);
         let mut failures = None;
-        std::future::poll_fn(|context| {
+        poll_fn(|context| {
             if failures.is_some() {
                 return Poll::Ready(());
             }

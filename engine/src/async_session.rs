@@ -12,12 +12,11 @@ use crate::{
 };
 use std::{
     cell::Cell,
-    future::{Future, poll_fn},
+    future::Future,
     io,
     ops::{Bound, ControlFlow},
     rc::Rc,
     sync::Arc,
-    task::Poll,
 };
 use wattle_btree::{Context, Cursor, Direction, Journal, Mode};
 use wattle_buffer::{
@@ -67,24 +66,7 @@ impl Resolve for AsyncSession {
     }
     async fn resolve_all(&self, faults: Vec<Fault>) -> Result<()> {
         self.shared.turn.set(0);
-        let worker = &self.cx().worker;
-        let mut reads: Vec<_> =
-            faults.into_iter().map(|fault| Box::pin(worker.resolve_async(fault))).collect();
-        let mut outcome = Ok(());
-        poll_fn(|context| {
-            reads.retain_mut(|read| match read.as_mut().poll(context) {
-                Poll::Pending => true,
-                Poll::Ready(read) => {
-                    if outcome.is_ok() {
-                        outcome = read;
-                    }
-                    false
-                }
-            });
-            if reads.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-        outcome
+        self.cx().worker.resolve_all_async(faults).await
     }
     async fn wait_log(&self, since: &mut Option<u64>) -> Result<()> {
         self.shared.turn.set(0);

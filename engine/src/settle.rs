@@ -15,7 +15,7 @@ use crate::{
     txn::{Garbage, UndoAuthor},
 };
 use std::sync::Arc;
-use wattle_btree::{Before, Context, Journal, Undo, is_ghost};
+use wattle_btree::{Context, Journal, Undo};
 use wattle_buffer::{Error, Gsn, Result, TreeId};
 use wattle_wal::Kind;
 
@@ -122,13 +122,7 @@ impl Core {
                 tree.restore_step(cx, undo.key, undo.before, &mut author)
             }))?;
             last = last.max(author.last_gsn);
-            if let (Before::Value { bytes, special: true }, Some(open)) = (undo.before, open)
-                && is_ghost((bytes, true))
-            {
-                // Redo found the record in its place.
-                let ghost = Garbage::Ghost(open.clone(), undo.key.to_vec());
-                self.janitor.add(0, vec![ghost]);
-            }
+            self.put_back_garbage(0, open, &undo);
             if underfull {
                 now(ops::merge(&session, tree, undo.key));
             }

@@ -46,6 +46,18 @@ impl Author for UndoAuthor<'_> {
     }
 }
 
+impl Core {
+    /// What was put back may be a ghost, as of `time`: whoever wanted to clear it away may have found the record
+    /// in its place.
+    pub fn put_back_garbage(&self, time: u64, open: Option<&Arc<OpenTree>>, undo: &Undo<'_>) {
+        if let (Before::Value { bytes, special: true }, Some(open)) = (undo.before, open)
+            && is_ghost((bytes, true))
+        {
+            self.janitor.add(time, vec![Garbage::Ghost(open.clone(), undo.key.to_vec())]);
+        }
+    }
+}
+
 /// Takes back everything after `until`.
 ///
 /// # Errors
@@ -96,12 +108,7 @@ pub(crate) async fn rollback<R: Resolve>(
             txn.version_bytes = txn.version_bytes.saturating_sub(bytes);
         }
         txn.last_gsn = txn.last_gsn.max(author.last_gsn);
-        if let (Before::Value { bytes, special: true }, Some(open)) = (before, open)
-            && is_ghost((bytes, true))
-        {
-            // Whoever wanted to clear it away may have found the record in its place.
-            core.janitor.add(core.clock.now(), vec![Garbage::Ghost(open.clone(), key.clone())]);
-        }
+        core.put_back_garbage(core.clock.now(), open, &undo);
         if underfull && let Some(tree) = find_tree(core, open, tree) {
             ops::merge(session, tree, &key).await;
         }
