@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     future::poll_fn,
+    io,
     path::Path,
     pin::pin,
     sync::{
@@ -10,13 +11,14 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::Poll,
-    time::Duration,
+    time::{Duration, Instant},
 };
 use wattle::{
     Engine, IoKind, LOG_DIRECTORY, LogStorage, MIN_POOL_BYTES, Options, Result, Storage,
     Transaction, Tree,
-    io::{MemoryLog, MemoryStorage, SimStorage},
+    io::{MemoryLog, MemoryStorage, PageWrite, ReadFuture, ReadTarget, SimStorage},
 };
+use wattle_buffer::{PageId, PageImage};
 
 /// Bytes of a frame: the page and its header.
 const FRAME: u64 = MIN_POOL_BYTES / 48;
@@ -107,6 +109,18 @@ impl Random {
     /// Below `bound`, which is not 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
+    }
+}
+
+/// Waits for something that others bring about.
+///
+/// # Panics
+/// If it does not come within 20 s.
+pub fn eventually(what: &str, mut is: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < Duration::from_secs(20), "never: {what}");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -261,5 +275,61 @@ impl Change {
                 (outcome, Some(value))
             }
         }
+    }
+}
+
+/// Pages in memory, after something else was asked: a device that is slow or full in its own way.
+pub struct Asked {
+    /// The pages.
+    pub pages: Arc<MemoryStorage>,
+    /// Asked before room for so many pages is reserved.
+    pub reserve: Box<dyn Fn(u64) -> io::Result<()> + Send + Sync>,
+    /// Asked before pages are written.
+    pub write: Box<dyn Fn() -> io::Result<()> + Send + Sync>,
+}
+
+impl Asked {
+    /// Pages of which nothing is asked.
+    pub fn nothing() -> Asked {
+        let pages = Arc::new(MemoryStorage::new());
+        Asked { pages, reserve: Box::new(|_| Ok(())), write: Box::new(|| Ok(())) }
+    }
+}
+
+impl Storage for Asked {
+    fn name(&self) -> &'static str {
+        "asked"
+    }
+
+    fn read_page(&self, target: &mut ReadTarget) -> io::Result<()> {
+        self.pages.read_page(target)
+    }
+
+    fn read_page_async(self: Arc<Self>, target: ReadTarget) -> ReadFuture {
+        self.pages.clone().read_page_async(target)
+    }
+
+    fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {
+        self.pages.read_image(page, image)
+    }
+
+    fn write_pages(&self, batch: &[PageWrite<'_>], results: &mut Vec<io::Result<()>>) {
+        match (self.write)() {
+            Ok(()) => self.pages.write_pages(batch, results),
+            Err(error) => results.extend(batch.iter().map(|_| Err(error.kind().into()))),
+        }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.pages.sync()
+    }
+
+    fn capacity_pages(&self) -> u64 {
+        self.pages.capacity_pages()
+    }
+
+    fn reserve(&self, pages: u64) -> io::Result<()> {
+        (self.reserve)(pages)?;
+        self.pages.reserve(pages)
     }
 }

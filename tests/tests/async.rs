@@ -450,12 +450,8 @@ fn a_task_that_never_waits_does_not_keep_others_from_their_pages() {
     engine.close().expect("close");
 }
 
-/// A device of which every read takes 20 ms: sixteen keys whose pages are not in memory take as long as
-/// a few reads, not sixteen.
-#[test]
-fn the_reads_of_one_multi_get_or_prefetch_are_under_way_at_once() {
-    const READ: Duration = Duration::from_millis(20);
-    const KEYS: u32 = 16;
+/// A store larger than its pool: 4000 records of 1000 bytes, each of which says its number.
+fn larger_than_its_pool() -> (Arc<SimStorage>, Engine, Tree) {
     let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
     let engine = Device::sim(&device).open(small_pool(512).log(false)).expect("open");
     let tree = engine.tree("t").expect("tree");
@@ -463,6 +459,17 @@ fn the_reads_of_one_multi_get_or_prefetch_are_under_way_at_once() {
     for key in 0..4000u32 {
         session.insert(&tree, &key.to_be_bytes(), &[key as u8; 1000]).expect("insert");
     }
+    drop(session);
+    (device, engine, tree)
+}
+
+/// A device of which every read takes 20 ms: sixteen keys whose pages are not in memory take as long as
+/// a few reads, not sixteen.
+#[test]
+fn the_reads_of_one_multi_get_or_prefetch_are_under_way_at_once() {
+    const READ: Duration = Duration::from_millis(20);
+    const KEYS: u32 = 16;
+    let (device, engine, tree) = larger_than_its_pool();
     device.set_plan(FaultPlan::new(1).always(Op::Read, Fault::Latency(READ)));
     let read_all = |turn: u32, prefetch: bool| {
         let keys: Vec<_> = (0..KEYS)
@@ -492,7 +499,7 @@ fn the_reads_of_one_multi_get_or_prefetch_are_under_way_at_once() {
         assert!(fastest < READ * KEYS / 3, "{fastest:?}, prefetch: {prefetch}");
     }
     device.heal();
-    drop((session, tree));
+    drop(tree);
     assert_verified(&engine);
 }
 
@@ -501,13 +508,8 @@ fn the_reads_of_one_multi_get_or_prefetch_are_under_way_at_once() {
 #[test]
 fn blocking_look_ups_and_long_scans_read_many_pages_at_once() {
     const READ: Duration = Duration::from_millis(3);
-    let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
-    let engine = Device::sim(&device).open(small_pool(512).log(false)).expect("open");
-    let tree = engine.tree("t").expect("tree");
+    let (device, engine, tree) = larger_than_its_pool();
     let session = engine.session().expect("session");
-    for key in 0..4000u32 {
-        session.insert(&tree, &key.to_be_bytes(), &[key as u8; 1000]).expect("insert");
-    }
     device.set_plan(FaultPlan::new(1).always(Op::Read, Fault::Latency(READ)));
     // How many times faster the pages came than one after the other.
     let speed_up = |work: &mut dyn FnMut()| {

@@ -2,76 +2,38 @@
 //! pages. (What crashes leave of backups is for the crash images.)
 
 use std::{
-    io::{self, ErrorKind},
+    io::ErrorKind,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 use wattle::{
-    Durability, Error, MIN_LOG_BYTES, Session, Storage, Tree,
-    io::{FaultPlan, MemoryLog, MemoryStorage, PageWrite, ReadFuture, ReadTarget, SimStorage},
+    Durability, Error, MIN_LOG_BYTES, Session, Tree,
+    io::{FaultPlan, MemoryLog, SimStorage},
 };
-use wattle_buffer::{PageId, PageImage};
-use wattle_tests::harness::{Device, Watchdog, assert_verified, small_pool};
+use wattle_tests::harness::{Asked, Device, Watchdog, assert_verified, eventually, small_pool};
 
-/// A target that takes no page until it may, or never.
+/// Whether a target takes pages, and whether somebody wants it to.
+#[derive(Default)]
 struct Gate {
-    pages: Arc<MemoryStorage>,
     is_open: AtomicBool,
-    is_full: bool,
     is_waiting: AtomicBool,
 }
 
-impl Storage for Gate {
-    fn name(&self) -> &'static str {
-        "gate"
-    }
-
-    fn read_page(&self, target: &mut ReadTarget) -> io::Result<()> {
-        self.pages.read_page(target)
-    }
-
-    fn read_page_async(self: Arc<Self>, target: ReadTarget) -> ReadFuture {
-        self.pages.clone().read_page_async(target)
-    }
-
-    fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {
-        self.pages.read_image(page, image)
-    }
-
-    fn write_pages(&self, batch: &[PageWrite<'_>], results: &mut Vec<io::Result<()>>) {
-        self.is_waiting.store(true, Ordering::SeqCst);
-        while !self.is_open.load(Ordering::SeqCst) {
+/// A target that takes no page until its gate is open, or never.
+fn behind(gate: &Arc<Gate>, is_full: bool) -> Arc<Asked> {
+    let gate = gate.clone();
+    let write = move || {
+        gate.is_waiting.store(true, Ordering::SeqCst);
+        while !gate.is_open.load(Ordering::SeqCst) {
             thread::sleep(Duration::from_millis(1));
         }
-        match self.is_full {
-            true => results.extend(batch.iter().map(|_| Err(ErrorKind::StorageFull.into()))),
-            false => self.pages.write_pages(batch, results),
-        }
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.pages.sync()
-    }
-
-    fn capacity_pages(&self) -> u64 {
-        self.pages.capacity_pages()
-    }
-
-    fn reserve(&self, pages: u64) -> io::Result<()> {
-        self.pages.reserve(pages)
-    }
-}
-
-fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is() {
-        assert!(began.elapsed() < Duration::from_secs(20), "never: {what}");
-        thread::sleep(Duration::from_millis(1));
-    }
+        if is_full { Err(ErrorKind::StorageFull.into()) } else { Ok(()) }
+    };
+    Arc::new(Asked { write: Box::new(write), ..Asked::nothing() })
 }
 
 fn put(session: &Session, tree: &Tree, key: u32) -> Result<(), Error> {
@@ -93,17 +55,12 @@ fn a_backup_does_not_keep_a_full_log_for_ever() {
         for key in 0..200 {
             put(&session, &tree, key).expect("put");
         }
-        let target = Arc::new(Gate {
-            pages: Arc::new(MemoryStorage::new()),
-            is_open: AtomicBool::new(false),
-            is_full,
-            is_waiting: AtomicBool::new(false),
-        });
+        let gate = Arc::<Gate>::default();
         let copying = {
-            let (engine, target) = (engine.clone(), target.clone());
+            let (engine, target) = (engine.clone(), behind(&gate, is_full));
             thread::spawn(move || engine.backup_on(target, Arc::new(MemoryLog::default())))
         };
-        until("the backup copies", || target.is_waiting.load(Ordering::SeqCst));
+        eventually("the backup copies", || gate.is_waiting.load(Ordering::SeqCst));
         // The log grows to some part of what there is room for, and then a transaction begins.
         let begin = engine.stats().log_bytes;
         for turn in 0.. {
@@ -122,11 +79,11 @@ fn a_backup_does_not_keep_a_full_log_for_ever() {
         txn.abort().expect("abort");
         // The backup ends, whatever becomes of it.
         thread::sleep(Duration::from_millis(300));
-        target.is_open.store(true, Ordering::SeqCst);
-        until("the backup ends", || copying.is_finished());
+        gate.is_open.store(true, Ordering::SeqCst);
+        eventually("the backup ends", || copying.is_finished());
         let outcome = copying.join().expect("no panic");
         assert!(!is_full || matches!(outcome, Err(Error::DiskFull { .. })), "{outcome:?}");
-        until("there is room", || put(&session, &tree, 1000).is_ok());
+        eventually("there is room", || put(&session, &tree, 1000).is_ok());
         drop((session, tree));
         assert_verified(&engine);
         engine.close().expect("close");
@@ -153,12 +110,9 @@ fn a_backup_of_a_damaged_page_says_so() {
         let pages = device.pages();
         let page = *pages.iter().filter(|page| page.0 > 50).nth(20).expect("a page");
         device.modify_raw(page, |bytes| bytes[2000] ^= 1);
-        let target = Arc::new(Gate {
-            pages: Arc::new(MemoryStorage::new()),
-            is_open: AtomicBool::new(!is_changed),
-            is_full: false,
-            is_waiting: AtomicBool::new(false),
-        });
+        let gate = Arc::<Gate>::default();
+        gate.is_open.store(!is_changed, Ordering::SeqCst);
+        let target = behind(&gate, false);
         let log = Arc::new(MemoryLog::default());
         let copying = {
             let (engine, target, log) = (engine.clone(), target.clone(), log.clone());
@@ -166,9 +120,9 @@ fn a_backup_of_a_damaged_page_says_so() {
         };
         if is_changed {
             // The engine has every page in memory, and the log gets each of them whole.
-            until("the backup copies", || target.is_waiting.load(Ordering::SeqCst));
+            eventually("the backup copies", || gate.is_waiting.load(Ordering::SeqCst));
             put_all(2);
-            target.is_open.store(true, Ordering::SeqCst);
+            gate.is_open.store(true, Ordering::SeqCst);
         }
         let outcome = copying.join().expect("no panic");
         match is_changed {

@@ -10,7 +10,7 @@ use wattle::{
     Durability, Engine, Error, IoKind, MIN_LOG_BYTES, Options, Session, Transaction, Tree,
     io::{Cut, Fault, FaultPlan, Op, SimStorage},
 };
-use wattle_tests::harness::{Device, assert_verified, rounds, small_pool};
+use wattle_tests::harness::{Device, assert_verified, eventually, rounds, small_pool};
 
 fn modes(frames: u64) -> [Options; 3] {
     let logged = small_pool(frames).log_bytes(MIN_LOG_BYTES).stall_timeout(Duration::from_secs(10));
@@ -38,14 +38,6 @@ fn large(number: u32, version: u8) -> Vec<u8> {
 
 fn see(txn: &Transaction<'_>, tree: &Tree, number: u32) -> Option<Vec<u8>> {
     txn.get(tree, &number.to_be_bytes()).expect("get")
-}
-
-fn eventually(what: &str, mut is: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is() {
-        assert!(began.elapsed() < Duration::from_secs(20), "never: {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 fn large_pages(engine: &Engine) -> u64 {

@@ -12,13 +12,10 @@ use std::{
 };
 use wattle::{
     Durability, Engine, Error, IoKind, LOG_DIRECTORY, MIN_LOG_BYTES, Session, Tree,
-    io::{
-        Cut, Fault, FaultPlan, MemoryStorage, Op, PageWrite, ReadFuture, ReadTarget, SimStorage,
-        Storage,
-    },
+    io::{Cut, Fault, FaultPlan, Op, SimStorage},
 };
-use wattle_buffer::{PAGE_SIZE, PageId, PageImage};
-use wattle_tests::harness::{Device, Watchdog, assert_verified, small_pool};
+use wattle_buffer::PAGE_SIZE;
+use wattle_tests::harness::{Asked, Device, Watchdog, assert_verified, eventually, small_pool};
 
 fn open(device: &Arc<SimStorage>) -> Engine {
     let options = small_pool(256).log_bytes(MIN_LOG_BYTES).durability(Durability::Group);
@@ -165,11 +162,7 @@ fn sessions_that_end_while_the_log_is_full_do_not_keep_it_full() {
     std::thread::sleep(Duration::from_millis(300));
     // There is room for all of it.
     txn.abort().expect("abort");
-    let began = Instant::now();
-    while let Err(error) = put(&session, &tree, 5000) {
-        assert!(began.elapsed() < Duration::from_secs(20), "refused for ever: {error}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually("there is room", || put(&session, &tree, 5000).is_ok());
     drop((session, tree));
     assert_verified(&engine);
     engine.close().expect("close");
@@ -206,11 +199,19 @@ fn a_store_whose_log_has_no_room_at_all_can_be_closed() {
     }
 }
 
-/// Pages in memory, beside a log in files, on a device that is full for pages when somebody says so.
-struct Crowded<F> {
-    pages: Arc<MemoryStorage>,
-    refused: AtomicU64,
-    is_full: F,
+/// Pages in memory, beside a log in files, on a device that is full for pages when somebody says so; and how often
+/// it was.
+fn crowded(is_full: impl Fn(u64) -> bool + Send + Sync + 'static) -> (Arc<Asked>, Arc<AtomicU64>) {
+    let refused = Arc::new(AtomicU64::new(0));
+    let count = refused.clone();
+    let reserve = move |pages| {
+        if is_full(pages) {
+            count.fetch_add(1, Ordering::Relaxed);
+            return Err(io::Error::new(ErrorKind::StorageFull, "no room for pages"));
+        }
+        Ok(())
+    };
+    (Arc::new(Asked { reserve: Box::new(reserve), ..Asked::nothing() }), refused)
 }
 
 /// Files in the directory of a log that are not segments.
@@ -220,44 +221,6 @@ fn spares(log: &Path) -> usize {
     names.filter(|name| name.extension().is_none_or(|ending| ending != "log")).count()
 }
 
-impl<F: Fn(u64) -> bool + Send + Sync + 'static> Storage for Crowded<F> {
-    fn name(&self) -> &'static str {
-        "crowded"
-    }
-
-    fn read_page(&self, target: &mut ReadTarget) -> io::Result<()> {
-        self.pages.read_page(target)
-    }
-
-    fn read_page_async(self: Arc<Self>, target: ReadTarget) -> ReadFuture {
-        self.pages.clone().read_page_async(target)
-    }
-
-    fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {
-        self.pages.read_image(page, image)
-    }
-
-    fn write_pages(&self, batch: &[PageWrite<'_>], results: &mut Vec<io::Result<()>>) {
-        self.pages.write_pages(batch, results);
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.pages.sync()
-    }
-
-    fn capacity_pages(&self) -> u64 {
-        self.pages.capacity_pages()
-    }
-
-    fn reserve(&self, pages: u64) -> io::Result<()> {
-        if (self.is_full)(pages) {
-            self.refused.fetch_add(1, Ordering::Relaxed);
-            return Err(io::Error::new(ErrorKind::StorageFull, "no room for pages"));
-        }
-        self.pages.reserve(pages)
-    }
-}
-
 #[test]
 fn pages_get_the_room_that_the_log_only_keeps() {
     let watchdog = Watchdog::start("a crowded device", Duration::from_secs(20));
@@ -265,13 +228,9 @@ fn pages_get_the_room_that_the_log_only_keeps() {
     let mut device = Device::files(IoKind::Threads, directory.path());
     let log = directory.path().join(LOG_DIRECTORY);
     let directory_of_log = log.clone();
-    let crowded = Arc::new(Crowded {
-        pages: Arc::new(MemoryStorage::new()),
-        refused: AtomicU64::new(0),
-        // While there are files that the log only keeps.
-        is_full: move |_| spares(&directory_of_log) > 1,
-    });
-    device.pages = crowded.clone();
+    // While there are files that the log only keeps.
+    let (crowded, refused) = crowded(move |_| spares(&directory_of_log) > 1);
+    device.pages = crowded;
     let engine = {
         let options = small_pool(256).log_bytes(MIN_LOG_BYTES).durability(Durability::Group);
         device.open(options).expect("open")
@@ -290,7 +249,7 @@ fn pages_get_the_room_that_the_log_only_keeps() {
         assert!(turn < 100_000, "the log keeps nothing");
     }
     let mut key = 1_000;
-    while crowded.refused.load(Ordering::Relaxed) == 0 {
+    while refused.load(Ordering::Relaxed) == 0 {
         put(&session, &tree, key).expect("there is room");
         key += 1;
         assert!(key < 100_000, "no page was ever needed");
@@ -311,20 +270,15 @@ fn pages_get_the_room_that_a_checkpoint_makes() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut device = Device::files(IoKind::Threads, directory.path());
     let log = directory.path().join(LOG_DIRECTORY);
-    let crowded = Arc::new(Crowded {
-        pages: Arc::new(MemoryStorage::new()),
-        refused: AtomicU64::new(0),
-        // Ten times the least log, for pages and log together.
-        is_full: move |pages: u64| {
-            let files = std::fs::read_dir(&log).expect("a directory");
-            let bytes = |file: io::Result<std::fs::DirEntry>| Ok(file?.metadata()?.len());
-            // One that is gone meanwhile takes no room.
-            let bytes: u64 =
-                files.map(bytes).map(|bytes: io::Result<u64>| bytes.unwrap_or(0)).sum();
-            bytes + pages * PAGE_SIZE as u64 > 10 * MIN_LOG_BYTES
-        },
+    // Ten times the least log, for pages and log together.
+    let (crowded, refused) = crowded(move |pages| {
+        let files = std::fs::read_dir(&log).expect("a directory");
+        let bytes = |file: io::Result<std::fs::DirEntry>| Ok(file?.metadata()?.len());
+        // One that is gone meanwhile takes no room.
+        let bytes: u64 = files.map(bytes).map(|bytes: io::Result<u64>| bytes.unwrap_or(0)).sum();
+        bytes + pages * PAGE_SIZE as u64 > 10 * MIN_LOG_BYTES
     });
-    device.pages = crowded.clone();
+    device.pages = crowded;
     let options = small_pool(256).log_bytes(8 * MIN_LOG_BYTES).durability(Durability::None);
     let engine = device.open(options).expect("open");
     let tree = engine.tree("tree").expect("tree");
@@ -335,7 +289,7 @@ fn pages_get_the_room_that_a_checkpoint_makes() {
         session.put(&tree, &key.to_be_bytes(), &[key as u8; 1200]).expect("there is room");
         watchdog.step();
     }
-    assert!(crowded.refused.load(Ordering::Relaxed) > 0, "the device was never full");
+    assert!(refused.load(Ordering::Relaxed) > 0, "the device was never full");
     assert_eq!(session.scan(&tree).expect("scan").count() as u32, records);
     // And then they need more.
     let error = (records..100 * records)

@@ -26,7 +26,6 @@ pub fn run(seed: u64, backups: u64, setting: Setting) -> (u64, u64) {
     let what = format!("backup, seed {seed}");
     let engine = open(&device, &checker.options).unwrap_or_else(|error| panic!("{what}: {error}"));
     let mut driver = Driver::new(engine, device.clone(), history.clone(), seed);
-    driver.holds = setting.log_room.is_none();
     let mut finished = Vec::new();
     for backup in 0..backups {
         (0..20).for_each(|_| driver.step());

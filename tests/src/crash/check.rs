@@ -9,7 +9,7 @@ use super::{
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::sync::Arc;
 use wattle::{
-    Durability, Engine, Error, MIN_LOG_BYTES, MIN_POOL_BYTES, Options,
+    Durability, Engine, MIN_LOG_BYTES, MIN_POOL_BYTES, Options,
     io::{FaultPlan, SimStorage},
 };
 
@@ -21,7 +21,8 @@ const DEEPEST: u32 = 3;
 pub struct Setting {
     /// Pages are never torn.
     pub whole_pages: bool,
-    /// Bytes that the device has for the log, if that is less than the log wants.
+    /// Bytes that the device has for the log, if that is less than the log wants. For workloads that take it
+    /// when a change is refused.
     pub log_room: Option<u64>,
 }
 
@@ -29,7 +30,10 @@ impl Setting {
     /// The plan of its device.
     pub fn plan(self, seed: u64) -> FaultPlan {
         let plan = FaultPlan::new(seed);
-        self.log_room.map_or(plan.clone(), |bytes| plan.log_limit(bytes))
+        match self.log_room {
+            Some(bytes) => plan.log_limit(bytes),
+            None => plan,
+        }
     }
 }
 
@@ -97,21 +101,11 @@ impl Checker {
         let again = depth < DEEPEST && self.one_in(8);
         let one_in = if again { 4 } else { 0 };
         let camera = Camera { one_in, most: 6, whole_pages: self.setting.whole_pages };
-        if self.setting.log_room.is_some() {
-            image.sim.set_plan(self.setting.plan(image.seed));
-        }
         let device = Capturing::new(Arc::new(image.sim), 1, image.seed, camera);
         device.set(&[bounds]);
         let options = self.options.clone();
-        let mut opened = open(&device, &options);
-        if self.setting.log_room.is_some()
-            && let Err(Error::DiskFull { .. } | Error::Poisoned(_)) = &opened
-        {
-            // Each recovery that is cut short takes one more segment, and at last there is none.
-            device.sim().heal();
-            opened = open(&device, &options);
-        }
-        let engine = opened.unwrap_or_else(|error| panic!("{what}: it cannot be opened: {error}"));
+        let engine = open(&device, &options)
+            .unwrap_or_else(|error| panic!("{what}: it cannot be opened: {error}"));
         // 2. Compare.
         let number = compare(&engine, history, bounds, &what);
         let exact = Bounds { acked: number, issued: number };
@@ -126,7 +120,6 @@ impl Checker {
             history = history.branch(number);
             let seed = self.random.random();
             let mut driver = Driver::new(engine, device.clone(), history.clone(), seed);
-            driver.holds = self.setting.log_room.is_none();
             for _ in 0..self.random.random_range(0..12) {
                 driver.step();
             }
@@ -195,7 +188,6 @@ pub fn run(seed: u64, steps: u64, one_in: u64, setting: Setting) -> u64 {
         let newest = history.newest();
         compare(&engine, &history, Bounds { acked: newest, issued: newest }, &what);
         let mut driver = Driver::new(engine, device.clone(), history.clone(), seed * 2 + half);
-        driver.holds = setting.log_room.is_none();
         for step in 0..steps / 2 {
             driver.step();
             if step % 8 == 7 {

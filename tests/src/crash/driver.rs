@@ -69,8 +69,6 @@ pub struct Driver {
     trees: BTreeMap<String, Tree>,
     held: Option<Held>,
     loads: bool,
-    /// Transactions stay open for some steps. They keep the log, which needs room.
-    pub holds: bool,
     session: Option<Session>,
     engine: Engine,
 }
@@ -102,7 +100,6 @@ impl Driver {
             trees: BTreeMap::new(),
             held: None,
             loads: true,
-            holds: true,
             session: None,
             engine,
         }
@@ -155,7 +152,7 @@ impl Driver {
                 50..60 => self.many(),
                 60..66 => self.aborted(),
                 66..74 => self.savepoint(),
-                74..82 if self.holds => self.hold(),
+                74..82 => self.hold(),
                 82..86 => self.wait_for(0),
                 86..88 => std::thread::sleep(Duration::from_millis(2)),
                 _ => self.transaction(),
