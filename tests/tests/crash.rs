@@ -210,6 +210,7 @@ fn a_power_cut_while_a_deep_tree_is_dropped_leaves_it_whole_or_not_at_all() {
         assert!(images.len() > 10, "{} images", images.len());
         for image in images {
             let what = format!("{image:?}");
+            let written_only = image.cut == Cut::Process;
             let again = Camera { one_in: 60, ..quiet };
             let again = Capturing::new(Arc::new(image.sim), 1, seed, again);
             let gone = check_drop(&again, &options, &what);
@@ -217,8 +218,12 @@ fn a_power_cut_while_a_deep_tree_is_dropped_leaves_it_whole_or_not_at_all() {
             assert!(!gone || image.bounds[0].issued == 1, "{what}: the drop had not begun");
             for image in again.take() {
                 let what = format!("{what}, then {image:?}");
+                // Where the process ended, the record of the drop may be in the log and not be safe: until
+                // recovery syncs that, nobody was told, and another power cut may take it away.
+                let open = written_only && gone && !image.log_synced;
                 let left = Capturing::new(Arc::new(image.sim), 1, seed, quiet);
-                assert_eq!(check_drop(&left, &options, &what), gone, "{what}");
+                let gone_now = check_drop(&left, &options, &what);
+                assert!(gone_now == gone || open, "{what}: gone {gone}, then {gone_now}");
             }
         }
     }

@@ -10,7 +10,7 @@ use std::{
     io,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
 };
 use wattle::io::{Cut, LogStorage, PageWrite, ReadFuture, ReadTarget, SimStorage, Storage};
@@ -45,6 +45,8 @@ pub struct Image {
     pub seed: u64,
     /// What was last done to the device.
     pub trail: Vec<Act>,
+    /// The device has synced the log: what the process before had only written is safe.
+    pub log_synced: bool,
 }
 
 impl std::fmt::Debug for Image {
@@ -97,6 +99,7 @@ pub struct Capturing {
     marks: Vec<Mark>,
     images: Mutex<Vec<Image>>,
     trail: Mutex<VecDeque<Act>>,
+    log_synced: AtomicBool,
 }
 
 impl Capturing {
@@ -109,6 +112,7 @@ impl Capturing {
             marks: (0..lines).map(|_| Mark::default()).collect(),
             images: Mutex::default(),
             trail: Mutex::default(),
+            log_synced: AtomicBool::new(false),
         })
     }
 
@@ -198,13 +202,14 @@ impl Capturing {
     /// Takes an image now.
     pub fn shoot(&self, point: &'static str, cut: Cut) {
         let seed = self.dice();
+        let log_synced = self.log_synced.load(SeqCst);
         let acked: Vec<u64> = self.marks.iter().map(|mark| mark.acked.load(SeqCst)).collect();
         let sim = self.sim.crash_as(seed, cut);
         let lines = acked.into_iter().zip(&self.marks);
         let bounds =
             lines.map(|(acked, mark)| Bounds { acked, issued: mark.issued.load(SeqCst) }).collect();
         let trail = self.trail.lock().iter().copied().collect();
-        self.images.lock().push(Image { sim, bounds, point, cut, seed, trail });
+        self.images.lock().push(Image { sim, bounds, point, cut, seed, trail, log_synced });
     }
 }
 
@@ -302,6 +307,9 @@ impl LogStorage for Capturing {
         self.moment("before a sync of the log");
         let result = LogStorage::sync(&*self.sim, segment);
         self.note(Act::LogSync(segment));
+        if result.is_ok() {
+            self.log_synced.store(true, SeqCst);
+        }
         self.moment("after a sync of the log");
         result
     }
