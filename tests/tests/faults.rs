@@ -231,7 +231,7 @@ fn failing_and_short_writes_lose_nothing() {
     for threads in [1, 4] {
         for share in [0.1, 0.6] {
             let errors = |seed, _| FaultPlan::new(seed).sometimes(Op::Write, share, IO);
-            run("write errors", &errors, threads, 1500 * rounds(), 4);
+            run("write errors", &errors, threads, 900 * rounds(), 4);
             let short = |seed, _| {
                 let (sector, page) = (Fault::Short(Unit::Sector), Fault::Short(Unit::Page));
                 FaultPlan::new(seed).sometimes(Op::Write, share / 2.0, sector).sometimes(
@@ -240,7 +240,7 @@ fn failing_and_short_writes_lose_nothing() {
                     page,
                 )
             };
-            run("short writes", &short, threads, 1500 * rounds(), 5);
+            run("short writes", &short, threads, 900 * rounds(), 5);
         }
     }
 }

@@ -50,7 +50,7 @@ fn allocations(work: impl FnOnce()) -> u64 {
     COUNT.with(Cell::get) - before
 }
 
-const KEYS: u64 = 100_000;
+const KEYS: u64 = 30_000;
 
 fn key(i: u64) -> [u8; 8] {
     i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()

@@ -381,7 +381,7 @@ mod tests {
 
     #[test]
     fn the_page_has_every_section_and_loads_nothing() {
-        let traces = [parse("dynZipfRW:pages=500,accesses=20000").unwrap()];
+        let traces = [parse("dynZipfRW:pages=300,accesses=5000").unwrap()];
         let texts =
             ["watt", "lru", "opt", "watt:write_weight=0", "watt:write_weight=8", "ace(lru):nw=8"];
         let specs: Vec<Spec> = texts.iter().map(|text| Spec::parse(text).unwrap()).collect();
