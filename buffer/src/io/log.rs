@@ -9,7 +9,10 @@
 //! thread, `read` while a store is opened.
 
 use super::{IoKind, log_file::FileLog, runtime};
-use crate::page::{PAGE_SIZE, PageImage};
+use crate::{
+    memory::ImageMemory,
+    page::{PAGE_SIZE, PageImage},
+};
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
@@ -84,37 +87,59 @@ pub fn open_log(kind: IoKind, directory: &Path) -> io::Result<Arc<dyn LogStorage
 }
 
 /// Bytes at an address that O_DIRECT accepts. Zero at first.
-pub struct LogBuffer {
-    pages: Vec<PageImage>,
+pub struct LogBuffer(Pages);
+
+enum Pages {
+    Few(Vec<PageImage>),
+    /// Takes no time and no memory before it is touched.
+    Many(ImageMemory),
 }
+
+/// From so many pages on a mapping of its own costs less than zeroes.
+const MANY_PAGES: usize = 64;
 
 impl LogBuffer {
     /// A buffer of at least `bytes`, rounded up to whole pages.
     pub fn new(bytes: usize) -> LogBuffer {
-        LogBuffer { pages: vec![PageImage([0; PAGE_SIZE]); bytes.div_ceil(PAGE_SIZE)] }
+        let pages = bytes.div_ceil(PAGE_SIZE);
+        let many = if pages < MANY_PAGES { None } else { ImageMemory::map(pages).ok() };
+        LogBuffer(
+            many.map_or_else(|| Pages::Few(vec![PageImage([0; PAGE_SIZE]); pages]), Pages::Many),
+        )
+    }
+
+    fn pages(&self) -> &[PageImage] {
+        match &self.0 {
+            Pages::Few(pages) => pages,
+            Pages::Many(pages) => pages,
+        }
     }
 }
 
 impl Deref for LogBuffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        let start = self.pages.as_ptr().cast::<u8>();
+        let pages = self.pages();
         // SAFETY: the pages, PAGE_SIZE bytes each without padding, lie side by side.
-        unsafe { std::slice::from_raw_parts(start, self.pages.len() * PAGE_SIZE) }
+        unsafe { std::slice::from_raw_parts(pages.as_ptr().cast(), size_of_val(pages)) }
     }
 }
 
 impl DerefMut for LogBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        let (start, len) = (self.pages.as_mut_ptr().cast::<u8>(), self.pages.len() * PAGE_SIZE);
+        let pages: &mut [PageImage] = match &mut self.0 {
+            Pages::Few(pages) => pages,
+            Pages::Many(pages) => pages,
+        };
+        let bytes = size_of_val(pages);
         // SAFETY: as above, and borrowed exclusively; any bytes are a page.
-        unsafe { std::slice::from_raw_parts_mut(start, len) }
+        unsafe { std::slice::from_raw_parts_mut(pages.as_mut_ptr().cast(), bytes) }
     }
 }
 
 impl fmt::Debug for LogBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LogBuffer({} bytes)", self.pages.len() * PAGE_SIZE)
+        write!(f, "LogBuffer({} bytes)", self.len())
     }
 }
 

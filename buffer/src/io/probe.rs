@@ -341,7 +341,7 @@ mod tests {
     fn quick(directory: &Path) -> ProbeOptions {
         ProbeOptions {
             file_bytes: 4 << 20,
-            point_time: Duration::from_millis(30),
+            point_time: Duration::from_millis(50),
             depths: vec![1, 8],
             mixed_depth: 4,
             mixed_reads: 0.75,

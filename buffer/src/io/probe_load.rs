@@ -112,8 +112,10 @@ impl Load {
         Schedule { counts_from: start + self.time / 10, ends: start + self.time }
     }
 
-    fn goes_on(&self, schedule: Schedule, now: Instant) -> bool {
-        now < schedule.ends && !self.stop.load(Ordering::Relaxed)
+    /// Whether a task or thread does another operation: for as long as the point takes, and longer on a
+    /// device that stood still, until one of its operations counts.
+    fn goes_on(&self, schedule: Schedule, now: Instant, counted: bool) -> bool {
+        (now < schedule.ends || !counted) && !self.stop.load(Ordering::Relaxed)
     }
 
     /// The next operation: whether it reads, and the page.
@@ -166,9 +168,10 @@ impl Load {
         schedule: Schedule,
         samples: &RefCell<Samples>,
     ) -> io::Result<()> {
+        let mut counted = false;
         loop {
             let start = Instant::now();
-            if !self.goes_on(schedule, start) {
+            if !self.goes_on(schedule, start, counted) {
                 return Ok(());
             }
             let (is_read, page) = self.next(&mut random);
@@ -182,6 +185,7 @@ impl Load {
             }
             if start >= schedule.counts_from {
                 samples.borrow_mut().record(is_read, start.elapsed());
+                counted = true;
             }
         }
     }
@@ -214,9 +218,10 @@ impl Load {
         let mut samples = Samples::new();
         let mut image = PageImage::zeroed();
         scramble(&mut image, &mut random);
+        let mut counted = false;
         loop {
             let start = Instant::now();
-            if !self.goes_on(schedule, start) {
+            if !self.goes_on(schedule, start, counted) {
                 samples.measured = schedule.counts_from.elapsed();
                 return Ok(samples);
             }
@@ -228,6 +233,7 @@ impl Load {
             }
             if start >= schedule.counts_from {
                 samples.record(is_read, start.elapsed());
+                counted = true;
             }
         }
     }
