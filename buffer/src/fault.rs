@@ -31,7 +31,7 @@ use crate::{
     page::{self, PageRef, Restart, header},
     pool::Pool,
     swip::{Swip, Target},
-    sync::Mutex,
+    sync::{AtomicUsize, Mutex, Ordering},
     worker::Worker,
 };
 use std::{
@@ -294,6 +294,19 @@ impl Pool {
     }
 }
 
+/// Threads that have several reads under way at once, each: with more of them the device is busy, and
+/// the threads that read for them only take processor time.
+const MAX_TOGETHER: usize = 4;
+
+/// Counts one less when it is dropped.
+struct Leave<'a>(&'a AtomicUsize);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Who reads.
 #[derive(Clone, Copy)]
 enum Reader {
@@ -384,13 +397,23 @@ impl Worker {
         }
     }
 
-    /// As [`Worker::resolve`] of each, with all reads under way at once. The others go on when one fails.
+    /// As [`Worker::resolve`] of each, with all reads under way at once, unless so many threads wait for
+    /// pages that the device has enough to do. The others go on when one fails.
     ///
     /// # Errors
     /// As [`Worker::resolve`]; the first one.
     pub fn resolve_all(&self, mut faults: Vec<Fault>) -> Result<()> {
         if faults.len() < 2 {
             return faults.pop().map_or(Ok(()), |fault| self.resolve(fault));
+        }
+        let pool = self.pool();
+        let others = pool.reading_together.fetch_add(1, Ordering::Relaxed);
+        let _here = Leave(&pool.reading_together);
+        if others >= MAX_TOGETHER {
+            // Its own reads first: others may wait for them.
+            faults.sort_by_key(|fault| !matches!(fault, Fault::Read(_)));
+            let resolve = |outcome: Result<()>, fault| outcome.and(self.resolve(fault));
+            return faults.into_iter().fold(Ok(()), resolve);
         }
         let mut all = pin!(self.resolve_each(faults, Reader::Beside));
         let mut context = Context::from_waker(self.waker());

@@ -133,6 +133,8 @@ pub struct Pool {
     pub(crate) reserved_pages: AtomicUsize,
     /// Live workers.
     pub(crate) workers: AtomicUsize,
+    /// Threads that wait for several reads at once ([`crate::Worker::resolve_all`]).
+    pub(crate) reading_together: AtomicUsize,
     opened: Instant,
     seeds: AtomicU64,
 }
@@ -181,6 +183,7 @@ impl Pool {
             merges_paused: AtomicUsize::new(0),
             reserved_pages: AtomicUsize::new(0),
             workers: AtomicUsize::new(0),
+            reading_together: AtomicUsize::new(0),
             opened: Instant::now(),
             seeds: AtomicU64::new(1),
         }))

@@ -551,6 +551,39 @@ fn blocking_look_ups_and_long_scans_read_many_pages_at_once() {
     device.heal();
 }
 
+/// More threads than read their batches together want the same pages in different orders.
+#[test]
+fn threads_that_want_the_same_pages_in_different_orders_all_get_them() {
+    let (device, engine, tree) = larger_than_its_pool();
+    let plan = FaultPlan::new(1).always(Op::Read, Fault::Latency(Duration::from_micros(200)));
+    device.set_plan(plan);
+    let watchdog = Watchdog::start("batches of many threads", Duration::from_secs(20));
+    std::thread::scope(|scope| {
+        for thread in 0..10u32 {
+            let (engine, tree, watchdog) = (&engine, &tree, &watchdog);
+            scope.spawn(move || {
+                let session = engine.session().expect("session");
+                for turn in 0..200u32 {
+                    // All threads are at about the same pages, each begins elsewhere, half of them backward.
+                    let order = |i: u32| if thread.is_multiple_of(2) { i } else { 15 - i };
+                    let place = |i| (order(i) + thread) % 16 * 240 + turn * 3 % 240;
+                    let keys: Vec<_> = (0..16).map(|i| place(i).to_be_bytes()).collect();
+                    let mut found = 0;
+                    let look = |i: usize, value: Option<&[u8]>| {
+                        assert_eq!(value, Some(&[keys[i][3]; 1000][..]));
+                        found += 1;
+                    };
+                    session.multi_get(tree, &keys, look).expect("multi_get");
+                    assert_eq!(found, 16);
+                    watchdog.step();
+                }
+            });
+        }
+    });
+    assert!(engine.stats().faults > 1280, "every page was read, and read again");
+    device.heal();
+}
+
 /// Trees of one leaf, of a root above leaves and of a level more: what a batch of their records brought near
 /// is there.
 #[test]
