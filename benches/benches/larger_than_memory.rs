@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 use wattle::{Engine, Options, Stats, Tree, io::probe};
-use wattle_benches::{argument, median, text};
+use wattle_benches::{argument, directory, median, text};
 use wattle_workloads::{key::fnv1a, rng::Rng, zipf::Zipfian};
 
 const VALUE: usize = 120;
@@ -190,7 +190,7 @@ fn device(directory: &Path, depth: usize) -> f64 {
 }
 
 fn main() {
-    let directory = tempfile::tempdir_in(text("dir", "/tmp")).expect("directory");
+    let directory = tempfile::tempdir_in(directory("/tmp")).expect("directory");
     let mut setup = Setup {
         path: directory.path().join("store"),
         records: argument("records", 10_000_000) as u64,

@@ -14,7 +14,7 @@ use std::{
     time::{Duration, Instant},
 };
 use wattle::{Durability, Engine, Options};
-use wattle_benches::{argument, median, text};
+use wattle_benches::{argument, directory, median};
 use wattle_workloads::{key::fnv1a, rng::Rng};
 
 const VALUE: usize = 120;
@@ -82,7 +82,7 @@ fn cpu() -> Duration {
 fn main() {
     let records = argument("records", 2_000_000) as u64;
     let log_bytes = (argument("log_mib", 1024) as u64) << 20;
-    let (rounds, dir) = (argument("rounds", 3), text("dir", "."));
+    let (rounds, dir) = (argument("rounds", 3), directory("."));
     if let Some(store) = std::env::var_os("WATTLE_RECOVERY_CHILD") {
         write_and_die(Path::new(&store), records, log_bytes);
     }

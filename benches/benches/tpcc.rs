@@ -20,7 +20,7 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
-use wattle_benches::{NEAR_NS, argument, line_ns, median, text};
+use wattle_benches::{NEAR_NS, argument, directory, line_ns, median, text};
 use wattle_buffer::io::probe::{ProbeOptions, probe};
 use wattle_workloads::{key::fnv1a, rng::Rng};
 
@@ -251,11 +251,11 @@ fn main() -> ExitCode {
         return wattle_workloads::cli::main(arguments);
     }
     let (rounds, seconds) = (argument("rounds", 5), argument("seconds", 10));
-    let dir = text("dir", ".");
+    let dir = directory(".");
     match text("part", "memory").as_str() {
-        "larger" => larger_than_memory(rounds, seconds, Path::new(&dir)),
-        "fifth" => a_fifth(rounds, seconds, Path::new(&dir)),
-        _ => in_memory(rounds, seconds, Path::new(&dir)),
+        "larger" => larger_than_memory(rounds, seconds, &dir),
+        "fifth" => a_fifth(rounds, seconds, &dir),
+        _ => in_memory(rounds, seconds, &dir),
     }
     ExitCode::SUCCESS
 }

@@ -11,7 +11,7 @@ use std::{
     fmt,
     hint::black_box,
     io::{self, Seek, Write},
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -19,7 +19,7 @@ use std::{
     time::{Duration, Instant},
 };
 use wattle::{Durability, Engine, Error, IoKind, Options, Session, Ticket, Tree, TxnOptions};
-use wattle_benches::{NEAR_NS, argument, line_ns, median, text};
+use wattle_benches::{NEAR_NS, argument, directory, line_ns, median, text};
 use wattle_buffer::io::{self as device, LogStorage};
 use wattle_workloads::{key::fnv1a, rng::Rng, zipf::Zipfian};
 
@@ -579,7 +579,7 @@ fn bench_checkpoints(dir: &Path, records: u64, _: usize) {
 
 fn main() {
     let (records, rounds) = (argument("records", 1_000_000) as u64, argument("rounds", 5));
-    let (dir, part) = (PathBuf::from(text("dir", ".")), text("part", "all"));
+    let (dir, part) = (directory("."), text("part", "all"));
     println!(
         "{records} records of 8 + {VALUE} B in memory, log on the device, medians of {rounds} rounds"
     );

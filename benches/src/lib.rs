@@ -1,6 +1,7 @@
 //! What the benchmarks share: arguments of the form `name=value`, medians, and how far apart cores are.
 
 use std::{
+    path::PathBuf,
     sync::atomic::{AtomicU32, Ordering},
     time::Instant,
 };
@@ -11,6 +12,17 @@ pub fn text(name: &str, default: &str) -> String {
         .filter_map(|argument| Some(argument.strip_prefix(name)?.strip_prefix('=')?.to_string()))
         .next()
         .unwrap_or_else(|| default.to_string())
+}
+
+/// The directory of argument `dir=..`, or a default, which is made if there is none.
+///
+/// # Panics
+/// If it cannot be made.
+pub fn directory(default: &str) -> PathBuf {
+    let directory = PathBuf::from(text("dir", default));
+    std::fs::create_dir_all(&directory)
+        .unwrap_or_else(|error| panic!("dir={}: {error}", directory.display()));
+    directory
 }
 
 /// The number of argument `name=..`, or a default.
