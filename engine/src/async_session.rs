@@ -344,7 +344,7 @@ impl AsyncSession {
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
         self.take_turn().await;
-        let txn = Begun::new(self, ops::READ)?;
+        let txn = ops::begin_reading(self, tree).await?;
         visit_in(self, txn.get(), tree, bounds, direction, visit).await
     }
 }

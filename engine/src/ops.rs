@@ -952,7 +952,7 @@ pub(crate) async fn get<R: Resolve>(
         Some(Found::Large(_)) => {
             persist(session, &Patience::default(), async || {
                 value.truncate(start);
-                let txn = Begun::new(session, READ)?;
+                let txn = begin_reading(session, tree).await?;
                 get_in(session, txn.get(), tree, key, value).await
             })
             .await
@@ -963,6 +963,25 @@ pub(crate) async fn get<R: Resolve>(
 /// A transaction that only reads.
 pub(crate) const READ: TxnOptions =
     TxnOptions { isolation: crate::Isolation::Snapshot, read_only: true, durability: None };
+
+/// Begins to read a tree, for an operation by itself. Behind the commit of a transaction that was too large
+/// for versions it waits until that is durable: nobody can be told what was there before.
+pub(crate) async fn begin_reading<'s, R: Resolve>(
+    session: &'s R,
+    tree: &Tree,
+) -> Result<Begun<'s, R>> {
+    session.core().check_tree(tree)?;
+    let (closed, mut log_since) = (&tree.open.closed, None);
+    loop {
+        let txn = Begun::new(session, READ)?;
+        // While one is active, reading says so.
+        if closed.is_closed_to(0) || !closed.hides_from(0, txn.get().snapshot) {
+            return Ok(txn);
+        }
+        drop(txn);
+        session.wait_log(&mut log_since).await?;
+    }
+}
 
 /// Reads the value of `key` to the end of `value`, in a transaction; gives whether there is one.
 #[inline]

@@ -391,7 +391,7 @@ impl<'s> Range<'s> {
         low: Bound<Vec<u8>>,
         high: Bound<Vec<u8>>,
     ) -> Result<Range<'s>> {
-        let source = Source::Own(Box::new(Begun::new(session, ops::READ)?));
+        let source = Source::Own(Box::new(now(ops::begin_reading(session, tree))?));
         Range::new(source, tree, low, high)
     }
 

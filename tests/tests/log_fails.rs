@@ -348,6 +348,59 @@ fn wherever_the_log_fails_or_is_full_nothing_is_half_done() {
 }
 
 /// It has kept no versions, and what it did is not durable and never will be.
+/// Behind the commit of a transaction that was too large for versions, an operation by itself waits until it
+/// is durable, whatever it reads; a transaction that was there before is told.
+#[test]
+fn operations_by_themselves_wait_for_a_large_commit_to_be_durable() {
+    let _watchdog = Watchdog::start("reads behind a large commit", Duration::from_secs(20));
+    let device = Arc::new(SimStorage::new(FaultPlan::new(3)));
+    let options = small_pool(4000).log_bytes(8 * MIN_LOG_BYTES).version_bytes(1 << 20);
+    let engine = Device::sim(&device).open(options).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    let (one, two) = (engine.session().expect("session"), engine.session().expect("session"));
+    for number in 0..4000u32 {
+        one.put_async(&tree, &number.to_be_bytes(), &[1; 100]).map(drop).expect("put");
+    }
+    engine.sync().expect("sync");
+    let before = two.begin_read().expect("begin");
+    let read: [&dyn Fn(u8); 4] = [
+        &|new| {
+            let value = two.get(&tree, &7u32.to_be_bytes()).expect("get");
+            assert_eq!(value.as_deref(), Some(&[new; 100][..]));
+        },
+        &|new| {
+            let mut range = two.scan(&tree).expect("scan");
+            let (_, value) = range.next_entry().expect("entry").expect("one");
+            assert_eq!(value, [new; 100]);
+        },
+        &|new| {
+            let from = 7u32.to_be_bytes();
+            let mut range = two.range(&tree, &from[..]..).expect("range").rev();
+            let (_, value) = range.next_entry().expect("entry").expect("one");
+            assert_eq!(value, [new; 100]);
+        },
+        &|new| {
+            let key = 9u32.to_be_bytes();
+            let look = |_: usize, value: Option<&[u8]>| assert_eq!(value, Some(&[new; 100][..]));
+            two.multi_get(&tree, &[key], look).expect("multi_get");
+        },
+    ];
+    for (new, read) in (2..).zip(read) {
+        let mut txn = one.begin().expect("begin");
+        for number in 0..4000u32 {
+            txn.update(&tree, &number.to_be_bytes(), &[new; 100]).expect("update");
+        }
+        let slow = Fault::Latency(Duration::from_millis(30));
+        device.set_plan(FaultPlan::new(3).always(Op::LogSync, slow));
+        let ticket = txn.commit_async().expect("commit");
+        read(new);
+        assert!(ticket.is_durable(), "it was seen, and could still be lost");
+        device.heal();
+    }
+    let told = before.get(&tree, &7u32.to_be_bytes());
+    assert!(matches!(told, Err(Error::SnapshotTooOld(_))), "{told:?}");
+}
+
 #[test]
 fn reads_end_when_the_log_failed_behind_a_large_transaction() {
     let _watchdog = Watchdog::start("reads behind a large transaction", Duration::from_secs(20));
@@ -381,5 +434,11 @@ fn reads_end_when_the_log_failed_behind_a_large_transaction() {
         let mut seen = None;
         told(two.multi_get(&tree, &[key], |_, value| seen = value.map(<[u8]>::to_vec)));
         assert!(seen.is_none_or(|value| value == [1; 100]));
+        let first = |mut range: wattle::Range<'_>| {
+            let (_, value) = range.next_entry()?.expect("an entry");
+            assert_eq!(value, [1; 100]);
+            Ok(())
+        };
+        told(two.scan(&tree).and_then(first));
     }
 }
