@@ -347,7 +347,6 @@ fn wherever_the_log_fails_or_is_full_nothing_is_half_done() {
     assert!(dead > 0 && refused > 0, "{dead} logs failed, {refused} operations were refused");
 }
 
-/// It has kept no versions, and what it did is not durable and never will be.
 /// Behind the commit of a transaction that was too large for versions, an operation by itself waits until it
 /// is durable, whatever it reads; a transaction that was there before is told.
 #[test]
@@ -401,6 +400,7 @@ fn operations_by_themselves_wait_for_a_large_commit_to_be_durable() {
     assert!(matches!(told, Err(Error::SnapshotTooOld(_))), "{told:?}");
 }
 
+/// It has kept no versions, and what it did is not durable and never will be.
 #[test]
 fn reads_end_when_the_log_failed_behind_a_large_transaction() {
     let _watchdog = Watchdog::start("reads behind a large transaction", Duration::from_secs(20));
