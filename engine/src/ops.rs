@@ -975,7 +975,7 @@ pub(crate) async fn begin_reading<'s, R: Resolve>(
     loop {
         let txn = Begun::new(session, READ)?;
         // While one is active, reading says so.
-        if closed.is_closed_to(0) || !closed.hides_from(0, txn.get().snapshot) {
+        if closed.is_closed_to(0) || closed.hidden_since(txn.get().snapshot).is_none() {
             return Ok(txn);
         }
         drop(txn);

@@ -347,20 +347,41 @@ fn wherever_the_log_fails_or_is_full_nothing_is_half_done() {
     assert!(dead > 0 && refused > 0, "{dead} logs failed, {refused} operations were refused");
 }
 
+/// Records of the stores below.
+const MANY: u32 = 4000;
+
+/// A store of many records, all of them 1s, with so much room for versions: a MiB is too little for a
+/// transaction that changes every record.
+fn ones(seed: u64, version_bytes: u64) -> (Arc<SimStorage>, Engine, Tree) {
+    let device = Arc::new(SimStorage::new(FaultPlan::new(seed)));
+    let options = small_pool(4000).log_bytes(8 * MIN_LOG_BYTES).version_bytes(version_bytes);
+    let engine = Device::sim(&device).open(options).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    for number in 0..MANY {
+        session.put_async(&tree, &number.to_be_bytes(), &[1; 100]).map(drop).expect("put");
+    }
+    engine.sync().expect("sync");
+    drop(session);
+    (device, engine, tree)
+}
+
+/// A transaction that has changed every record.
+fn change_all<'s>(session: &'s Session, tree: &Tree, new: u8) -> Transaction<'s> {
+    let mut txn = session.begin().expect("begin");
+    for number in 0..MANY {
+        txn.update(tree, &number.to_be_bytes(), &[new; 100]).expect("update");
+    }
+    txn
+}
+
 /// Behind the commit of a transaction that was too large for versions, an operation by itself waits until it
 /// is durable, whatever it reads; a transaction that was there before is told.
 #[test]
 fn operations_by_themselves_wait_for_a_large_commit_to_be_durable() {
     let _watchdog = Watchdog::start("reads behind a large commit", Duration::from_secs(20));
-    let device = Arc::new(SimStorage::new(FaultPlan::new(3)));
-    let options = small_pool(4000).log_bytes(8 * MIN_LOG_BYTES).version_bytes(1 << 20);
-    let engine = Device::sim(&device).open(options).expect("open");
-    let tree = engine.tree("tree").expect("tree");
+    let (device, engine, tree) = ones(3, 1 << 20);
     let (one, two) = (engine.session().expect("session"), engine.session().expect("session"));
-    for number in 0..4000u32 {
-        one.put_async(&tree, &number.to_be_bytes(), &[1; 100]).map(drop).expect("put");
-    }
-    engine.sync().expect("sync");
     let before = two.begin_read().expect("begin");
     let read: [&dyn Fn(u8); 4] = [
         &|new| {
@@ -385,10 +406,7 @@ fn operations_by_themselves_wait_for_a_large_commit_to_be_durable() {
         },
     ];
     for (new, read) in (2..).zip(read) {
-        let mut txn = one.begin().expect("begin");
-        for number in 0..4000u32 {
-            txn.update(&tree, &number.to_be_bytes(), &[new; 100]).expect("update");
-        }
+        let txn = change_all(&one, &tree, new);
         let slow = Fault::Latency(Duration::from_millis(30));
         device.set_plan(FaultPlan::new(3).always(Op::LogSync, slow));
         let ticket = txn.commit_async().expect("commit");
@@ -406,20 +424,9 @@ fn reads_end_when_the_log_failed_behind_a_large_transaction() {
     let _watchdog = Watchdog::start("reads behind a large transaction", Duration::from_secs(20));
     // With room for all versions, and without.
     for version_bytes in [64 << 20, 1 << 20] {
-        let device = Arc::new(SimStorage::new(FaultPlan::new(2)));
-        let options = small_pool(4000).log_bytes(8 * MIN_LOG_BYTES).version_bytes(version_bytes);
-        let engine = Device::sim(&device).open(options).expect("open");
-        let tree = engine.tree("tree").expect("tree");
-        let session = || engine.session().expect("session");
-        let (one, two) = (session(), session());
-        for number in 0..4000u32 {
-            one.put_async(&tree, &number.to_be_bytes(), &[1; 100]).map(drop).expect("put");
-        }
-        engine.sync().expect("sync");
-        let mut txn = one.begin().expect("begin");
-        for number in 0..4000u32 {
-            txn.update(&tree, &number.to_be_bytes(), &[2; 100]).expect("update");
-        }
+        let (device, engine, tree) = ones(2, version_bytes);
+        let (one, two) = (engine.session().expect("session"), engine.session().expect("session"));
+        let txn = change_all(&one, &tree, 2);
         let fault = Fault::Error(ErrorKind::Other);
         device.set_plan(FaultPlan::new(2).always(Op::LogWrite, fault));
         let ticket = txn.commit_async().expect("commit");

@@ -306,12 +306,18 @@ fn operations_by_themselves_wait_for_a_transaction_in_their_way_and_give_up_afte
             let mut txn = one.begin().expect("begin");
             txn.put(tree, b"k", b"2").expect("put");
             let began = Instant::now();
-            thread::scope(|scope| {
-                scope.spawn(|| assert_conflict(session(engine).put(tree, b"k", &new)));
-                assert_conflict(session(engine).remove(tree, b"k"));
+            let in_time = || {
                 let waited = began.elapsed();
                 let limits = Duration::from_millis(950)..Duration::from_secs(4);
                 assert!(limits.contains(&waited), "it gave up after {waited:?}");
+            };
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    assert_conflict(session(engine).put(tree, b"k", &new));
+                    in_time();
+                });
+                assert_conflict(session(engine).remove(tree, b"k"));
+                in_time();
             });
             // Reads never wait.
             assert_eq!(get(&session(engine), tree, b"k").as_ref(), Some(&new));
