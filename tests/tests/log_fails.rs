@@ -7,11 +7,13 @@ use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
     collections::BTreeMap,
     io::ErrorKind,
+    ops::{Bound, ControlFlow},
     sync::Arc,
     time::{Duration, Instant},
 };
 use wattle::{
-    Durability, Engine, Error, MIN_LOG_BYTES, Options, Session, Ticket, Transaction, Tree,
+    Direction, Durability, Engine, Error, MIN_LOG_BYTES, Options, Session, Ticket, Transaction,
+    Tree,
     io::{Cut, Fault, FaultPlan, Op, SimStorage, Unit},
 };
 use wattle_tests::harness::{
@@ -382,8 +384,11 @@ fn operations_by_themselves_wait_for_a_large_commit_to_be_durable() {
     let _watchdog = Watchdog::start("reads behind a large commit", Duration::from_secs(20));
     let (device, engine, tree) = ones(3, 1 << 20);
     let (one, two) = (engine.session().expect("session"), engine.session().expect("session"));
+    let task = engine.async_session().expect("session");
+    let (large_key, large) = (b"\0\0\0\x03 is behind it", vec![9; 50_000]);
+    one.put(&tree, large_key, &large).expect("put");
     let before = two.begin_read().expect("begin");
-    let read: [&dyn Fn(u8); 4] = [
+    let read: [&dyn Fn(u8); 7] = [
         &|new| {
             let value = two.get(&tree, &7u32.to_be_bytes()).expect("get");
             assert_eq!(value.as_deref(), Some(&[new; 100][..]));
@@ -403,6 +408,24 @@ fn operations_by_themselves_wait_for_a_large_commit_to_be_durable() {
             let key = 9u32.to_be_bytes();
             let look = |_: usize, value: Option<&[u8]>| assert_eq!(value, Some(&[new; 100][..]));
             two.multi_get(&tree, &[key], look).expect("multi_get");
+        },
+        &|_| {
+            let value = two.get(&tree, large_key).expect("get");
+            assert_eq!(value.as_ref(), Some(&large));
+        },
+        &|_| {
+            let value = wattle::run(8, task.get(&tree, large_key)).expect("run").expect("get");
+            assert_eq!(value.as_ref(), Some(&large));
+        },
+        &|new| {
+            let (all, mut seen) = ((Bound::Unbounded, Bound::Unbounded), 0);
+            let scan = task.scan(&tree, all, Direction::Backward, |_, value| {
+                assert_eq!(value, [new; 100]);
+                seen += 1;
+                if seen < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+            wattle::run(8, scan).expect("run").expect("scan");
+            assert_eq!(seen, 3);
         },
     ];
     for (new, read) in (2..).zip(read) {
