@@ -17,7 +17,7 @@ use crate::{
     author::Author,
     record::{Op, code, extent},
     tree::{Step, Stop},
-    undo::Undo,
+    undo::{OF_OP, Undo},
 };
 use std::{
     cell::{Cell, RefCell, RefMut},
@@ -154,13 +154,23 @@ impl Context {
         if let Some(time) = author.drawn() {
             section.note_time(time);
         }
-        let flags = if author.is_auto() { AUTO } else { 0 };
+        let undo = undo.filter(|_| !author.is_auto());
+        // The whole page instead of the op would not say which record it was.
+        let of_op = !section.needs_image(page.gsn())
+            && undo.is_some_and(|undo| undo.is_of(&op, page.header().tree_id()));
+        let flags = match author.is_auto() {
+            true => AUTO,
+            false if of_op => OF_OP,
+            false => 0,
+        };
         let gsn = section.start(Kind::Change, flags, author.txn(), above);
         let mut record = Record { section: &mut section, image: &self.image, gsn };
         record.op(page, op);
         author.attach(&mut record);
-        if let Some(undo) = undo.filter(|_| !author.is_auto()) {
-            undo.encode(|parts| section.undo(parts));
+        match undo {
+            Some(undo) if of_op => undo.encode_of_op(|parts| section.undo(parts)),
+            Some(undo) => undo.encode(|parts| section.undo(parts)),
+            None => {}
         }
         section.finish();
     }

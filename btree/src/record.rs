@@ -290,19 +290,26 @@ pub fn approach_page(image: &PageImage) {
 /// be any other by then.
 #[inline]
 pub fn approach_record(image: &PageImage, code: u8, payload: &[u8]) {
-    let key = match code {
-        code::INSERT | code::REPLACE => keyed(payload, 1).map(|(key, _)| key),
-        code::PATCH => keyed(payload, 2).map(|(key, _)| key),
-        code::REMOVE => Ok(payload),
-        _ => return,
-    };
     let node = NodeRef::from(PageRef::of_image(image));
-    if let Ok(key) = key
+    if let Ok(Some(key)) = key_of(code, payload)
         && node.is_leaf()
     {
         node.prefetch_fences();
         node.prefetch_record(key);
     }
+}
+
+/// The key of the record that an op changes, if it changes one.
+///
+/// # Errors
+/// A sentence, when the payload is not what its code promises.
+pub fn key_of(code: u8, payload: &[u8]) -> Result<Option<&[u8]>, String> {
+    Ok(Some(match code {
+        code::INSERT | code::REPLACE => keyed(payload, 1)?.0,
+        code::PATCH => keyed(payload, 2)?.0,
+        code::REMOVE => payload,
+        _ => return Ok(None),
+    }))
 }
 
 /// Position of a key in a leaf and whether it is there.
@@ -337,7 +344,19 @@ impl Front {
     }
 }
 
-impl Op<'_> {
+impl<'a> Op<'a> {
+    /// The key of the record that it changes, if it changes one.
+    #[inline(always)]
+    pub(crate) fn key(&self) -> Option<&'a [u8]> {
+        match *self {
+            Op::Insert { key, .. }
+            | Op::Replace { key, .. }
+            | Op::Patch { key, .. }
+            | Op::Remove { key } => Some(key),
+            _ => None,
+        }
+    }
+
     /// The page that the op names gets other bytes.
     pub(crate) fn changes_page(&self) -> bool {
         !matches!(self, Op::Free { .. })

@@ -6,16 +6,23 @@
 //! it stopped. It must not begin again: others may have changed records that were put back.
 //!
 //! Encoded: tree u32, kind u8, key length u16, key, then for kind 0 (was absent) nothing, 1 (value)
-//! and 2 (special value) the value, 3 (patch) offset u16 and the bytes that were there.
+//! and 2 (special value) the value, 3 (patch) offset u16 and the bytes that were there. In a record of the
+//! log with the flag [`OF_OP`] the kind comes first and the key after it is left out, and so is the tree:
+//! they are those of the first operation of the record. That is every change of a record whose page is
+//! not logged as a whole.
 
 use crate::{
     author::Author,
     journal::Context,
     node::{NodeMut, NodeView},
-    record::Op,
+    record::{Op, key_of},
     tree::{Step, Stop, Tree},
 };
 use wattle_buffer::TreeId;
+use wattle_wal::record::Record;
+
+/// Flag of a record of the log whose undo bytes leave out tree and key.
+pub const OF_OP: u8 = 2;
 
 /// A record before a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,12 +62,7 @@ const FRONT: usize = 7;
 impl<'a> Undo<'a> {
     /// Calls `write` with the parts of the encoding.
     pub fn encode<T>(&self, write: impl FnOnce(&[&[u8]]) -> T) -> T {
-        let (kind, bytes) = match self.before {
-            Before::Absent => (0, &[][..]),
-            Before::Value { bytes, special: false } => (1, bytes),
-            Before::Value { bytes, special: true } => (2, bytes),
-            Before::Patch { bytes, .. } => (3, bytes),
-        };
+        let (kind, bytes) = self.before.parts();
         let mut front = [0; FRONT];
         front[..4].copy_from_slice(&self.tree.0.to_le_bytes());
         front[4] = kind;
@@ -83,18 +85,73 @@ impl<'a> Undo<'a> {
         let tree = TreeId(u32::from_le_bytes(front[..4].try_into().expect("4 bytes")));
         let len = usize::from(u16::from_le_bytes([front[5], front[6]]));
         let (key, rest) = rest.split_at_checked(len).ok_or_else(short)?;
-        let before = match front[4] {
+        let before = Before::decode(front[4], rest)?;
+        Ok(Undo { tree, key, before })
+    }
+
+    /// Whether it is of the record that `op` changes in a page of `tree`, so that it may be written with
+    /// [`Undo::encode_of_op`].
+    #[inline(always)]
+    pub(crate) fn is_of(&self, op: &Op<'_>, tree: TreeId) -> bool {
+        self.tree == tree && op.key().is_some_and(|key| std::ptr::eq(key, self.key))
+    }
+
+    /// [`Undo::encode`] for a record with the flag [`OF_OP`].
+    #[inline(always)]
+    pub(crate) fn encode_of_op<T>(&self, write: impl FnOnce(&[&[u8]]) -> T) -> T {
+        let (kind, bytes) = self.before.parts();
+        match self.before {
+            Before::Patch { offset, .. } => {
+                let [low, high] = (offset as u16).to_le_bytes();
+                write(&[&[kind, low, high], bytes])
+            }
+            _ => write(&[&[kind], bytes]),
+        }
+    }
+
+    /// Reads the undo bytes of a record of the log, which has some.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn of(record: &Record<'a>) -> Result<Undo<'a>, String> {
+        if record.flags & OF_OP == 0 {
+            return Undo::decode(record.undo);
+        }
+        let (&kind, rest) = record.undo.split_first().ok_or("an undo entry is cut short")?;
+        let op = record.ops().next().ok_or("an undo entry is of an operation that is not there")?;
+        let key = key_of(op.code, op.payload)?.ok_or_else(|| {
+            format!("an undo entry is of operation {}, which changes no record", op.code)
+        })?;
+        Ok(Undo { tree: op.tree, key, before: Before::decode(kind, rest)? })
+    }
+}
+
+impl<'a> Before<'a> {
+    /// Its kind, and the bytes that were there.
+    #[inline(always)]
+    fn parts(&self) -> (u8, &'a [u8]) {
+        match *self {
+            Before::Absent => (0, &[]),
+            Before::Value { bytes, special: false } => (1, bytes),
+            Before::Value { bytes, special: true } => (2, bytes),
+            Before::Patch { bytes, .. } => (3, bytes),
+        }
+    }
+
+    /// What follows the key.
+    fn decode(kind: u8, rest: &'a [u8]) -> Result<Before<'a>, String> {
+        Ok(match kind {
             0 if rest.is_empty() => Before::Absent,
             1 => Before::Value { bytes: rest, special: false },
             2 => Before::Value { bytes: rest, special: true },
             3 => {
-                let (offset, bytes) = rest.split_at_checked(2).ok_or_else(short)?;
+                let (offset, bytes) =
+                    rest.split_at_checked(2).ok_or("an undo entry is cut short")?;
                 let offset = usize::from(u16::from_le_bytes([offset[0], offset[1]]));
                 Before::Patch { offset, bytes }
             }
             kind => return Err(format!("an undo entry has the unknown kind {kind}")),
-        };
-        Ok(Undo { tree, key, before })
+        })
     }
 }
 
@@ -157,5 +214,96 @@ impl Tree {
         let is_root = leaf.frame() == self.root;
         let removed = matches!(op, Op::Remove { .. });
         Ok(removed && !is_root && crate::merge::is_underfull(leaf.bytes().into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Before, OF_OP, Undo};
+    use crate::record::{Op, code};
+    use wattle_buffer::TreeId;
+    use wattle_wal::record::{OP_HEADER, RECORD_HEADER, parse};
+
+    const TREE: TreeId = TreeId(7);
+
+    /// Code and payload, if there is one.
+    type Operation<'a> = Option<(u8, &'a [u8])>;
+
+    /// A record of one operation, or none, with these undo bytes.
+    fn record(op: Operation<'_>, flags: u8, undo: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; RECORD_HEADER];
+        if let Some((code, payload)) = op {
+            bytes.extend_from_slice(&[0; 8]);
+            bytes.extend_from_slice(&TREE.0.to_le_bytes());
+            bytes.extend_from_slice(&(u32::from(code) | (payload.len() as u32) << 8).to_le_bytes());
+            assert_eq!(bytes.len(), RECORD_HEADER + OP_HEADER);
+            bytes.extend_from_slice(payload);
+        }
+        bytes.extend_from_slice(undo);
+        let len = bytes.len() as u16;
+        bytes[0..2].copy_from_slice(&len.to_le_bytes());
+        bytes[2..4].copy_from_slice(&(undo.len() as u16).to_le_bytes());
+        (bytes[4], bytes[5], bytes[6]) = (1, flags, u8::from(op.is_some()));
+        bytes
+    }
+
+    #[test]
+    fn what_is_read_from_a_record_is_what_was_written_in_either_form() {
+        let (key, value) = (&b"key"[..], &b"a value"[..]);
+        let ops = [
+            Op::Insert { key, value, special: false },
+            Op::Replace { key, value, special: true },
+            Op::Patch { key, offset: 300, bytes: value },
+            Op::Remove { key },
+        ];
+        let befores = [
+            Before::Absent,
+            Before::Value { bytes: b"", special: false },
+            Before::Value { bytes: b"before", special: true },
+            Before::Patch { offset: 300, bytes: b"was" },
+        ];
+        for op in &ops {
+            let (code, front, parts) = op.parts();
+            let payload = [front.bytes(), parts[0], parts[1]].concat();
+            for before in befores {
+                let undo = Undo { tree: TREE, key, before };
+                assert!(undo.is_of(op, TREE) && !undo.is_of(op, TreeId(8)));
+                let [long, short] = [
+                    undo.encode(|parts| parts.concat()),
+                    undo.encode_of_op(|parts| parts.concat()),
+                ];
+                assert!(!short.is_empty(), "a record without undo takes a change back");
+                assert_eq!(long.len(), short.len() + 6 + key.len());
+                for (flags, undo_bytes) in [(0, &long), (OF_OP, &short)] {
+                    let bytes = record(Some((code, &payload)), flags, undo_bytes);
+                    let (record, _) = parse(&bytes).expect("a record");
+                    assert_eq!(Undo::of(&record), Ok(undo), "{op:?}, {before:?}, flags {flags}");
+                }
+            }
+        }
+        // Another key of the same bytes is another one: it costs a few bytes.
+        let other = key.to_vec();
+        let undo = Undo { tree: TREE, key: &other, before: Before::Absent };
+        assert!(!undo.is_of(&ops[0], TREE));
+    }
+
+    #[test]
+    fn undo_of_an_operation_that_names_no_record_is_an_error() {
+        let image = (code::IMAGE, &[0; 4][..]);
+        let cut = (code::INSERT, &[9, 0, 0, b'k'][..]);
+        let remove = (code::REMOVE, &b"key"[..]);
+        let bad: [(Operation<'_>, &[u8]); 6] = [
+            (None, &[0]),
+            (Some(image), &[0]),
+            (Some(cut), &[0]),
+            (Some(remove), &[4]),
+            (Some(remove), &[0, 0]),
+            (Some(remove), &[3, 1]),
+        ];
+        for (op, undo) in bad {
+            let bytes = record(op, OF_OP, undo);
+            let (record, _) = parse(&bytes).expect("a record");
+            assert!(Undo::of(&record).is_err(), "{op:?}, {undo:?}");
+        }
     }
 }

@@ -81,14 +81,14 @@ impl std::fmt::Display for InWords<'_> {
         }
         match record.kind {
             _ if record.undo.is_empty() => Ok(()),
-            Kind::Change => write_undo(f, record.undo),
+            Kind::Change => write_undo(f, record),
             _ => write!(f, "; {}", Bytes(record.undo.len())),
         }
     }
 }
 
-fn write_undo(f: &mut std::fmt::Formatter<'_>, bytes: &[u8]) -> std::fmt::Result {
-    let Undo { tree, key, before } = match Undo::decode(bytes) {
+fn write_undo(f: &mut std::fmt::Formatter<'_>, record: &Record<'_>) -> std::fmt::Result {
+    let Undo { tree, key, before } = match Undo::of(record) {
         Ok(undo) => undo,
         Err(what) => return write!(f, "; undo that makes no sense: {what}"),
     };

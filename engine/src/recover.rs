@@ -262,7 +262,7 @@ impl Dispatcher<'_> {
                 continue;
             }
             self.records += 1;
-            self.analysis.record(&record)?;
+            self.analysis.record(&record, |what| flush.damage(&what))?;
             if epoch < self.block.redo_epoch {
                 continue;
             }

@@ -2,7 +2,7 @@
 //! all pages that are not zero of all files of the store.
 //!
 //! `cargo test -p wattle-tests --test golden -- --ignored` writes the file of this version anew; do that
-//! only when the format has a new version, and keep the old files.
+//! only when the format of the store or of the log has a new version, and keep the old files.
 
 use std::{fs, path::Path};
 use wattle::{Engine, IoKind, Options, STORE_VERSION};
@@ -89,16 +89,29 @@ fn write_the_golden_file_of_this_version() {
     open.put(&names, b"never", b"committed").expect("put");
     engine.sync().expect("sync");
     let packed = pack(&store);
-    let file = format!("{}/golden/version-{STORE_VERSION}.pages", env!("CARGO_MANIFEST_DIR"));
+    let segment = fs::read_dir(store.join("log")).expect("log").next().expect("a segment");
+    let head = fs::read(segment.expect("a segment").path()).expect("read");
+    let log = u32::from_le_bytes(head[12..16].try_into().expect("4 bytes"));
+    let name = format!("version-{STORE_VERSION}-log-{log}.pages");
+    let file = format!("{}/golden/{name}", env!("CARGO_MANIFEST_DIR"));
     fs::create_dir_all(Path::new(&file).parent().expect("parent")).expect("directory");
     fs::write(file, packed).expect("write");
 }
 
 #[test]
 fn a_store_of_version_2_that_was_not_closed_is_recovered_as_it_was() {
+    recover(include_bytes!("../golden/version-2.pages"));
+}
+
+#[test]
+fn so_is_one_whose_log_has_version_2() {
+    recover(include_bytes!("../golden/version-2-log-2.pages"));
+}
+
+fn recover(golden: &[u8]) {
     let directory = tempfile::tempdir().expect("a directory");
     let store = directory.path().join("store");
-    unpack(include_bytes!("../golden/version-2.pages"), &store);
+    unpack(golden, &store);
     for _ in 0..2 {
         let engine = Engine::open(&store, options()).expect("open");
         assert_eq!(engine.trees().expect("trees"), ["names", "numbers"]);

@@ -26,7 +26,9 @@ pub const CHUNK_HEADER: usize = 8;
 /// Bytes of the head of a segment; blocks begin behind it.
 pub const SEGMENT_HEADER: usize = BLOCK_ALIGN;
 /// Version of everything in this file and in `record`.
-pub const FORMAT_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 2;
+/// The oldest version that is read as well. It differs in what the layers above write only.
+pub const OLDEST_VERSION: u32 = 1;
 /// First bytes of a segment.
 pub const SEGMENT_MAGIC: [u8; 8] = *b"WATTLElg";
 /// First bytes of a block.

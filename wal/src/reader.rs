@@ -17,8 +17,8 @@
 
 use crate::{
     block::{
-        self, BLOCK_ALIGN, BlockHeader, CHUNK_HEADER, FORMAT_VERSION, MAX_BLOCK, Payload, SECTOR,
-        SEGMENT_HEADER, SegmentHeader, is_zero,
+        self, BLOCK_ALIGN, BlockHeader, CHUNK_HEADER, FORMAT_VERSION, MAX_BLOCK, OLDEST_VERSION,
+        Payload, SECTOR, SEGMENT_HEADER, SegmentHeader, is_zero,
     },
     log::LogStart,
     record::u32_at,
@@ -494,7 +494,7 @@ pub(crate) fn read_header(
     }
     let (header, version) =
         SegmentHeader::parse(&page).map_err(|what| damaged(segment, 0, what))?;
-    if version != FORMAT_VERSION {
+    if !(OLDEST_VERSION..=FORMAT_VERSION).contains(&version) {
         let path = PathBuf::from(format!("log segment {segment}"));
         return Err(Error::WrongVersion { path, found: version, expected: FORMAT_VERSION });
     }

@@ -76,7 +76,7 @@ fn the_bytes_lie_where_the_page_says() {
         crc32c::crc32c(&sector)
     };
     assert_eq!(&bytes[..8], b"WATTLElg");
-    assert_eq!((u32_at(8), u32_at(12)), (crc_without(0..512, 8), 1));
+    assert_eq!((u32_at(8), u32_at(12)), (crc_without(0..512, 8), format::FORMAT_VERSION));
     let head: Vec<u64> = (16..72).step_by(8).map(u64_at).collect();
     assert_eq!(head, [STORE, 3, 131072, 40, 20, 8, 0]);
 

@@ -9,8 +9,8 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     path::PathBuf,
 };
-use wattle_btree::record::page_changes;
-use wattle_buffer::{BITMAP_GROUP, PageId, Result, TreeId, is_reserved_page};
+use wattle_btree::{Undo, record::page_changes};
+use wattle_buffer::{BITMAP_GROUP, Error, PageId, Result, TreeId, is_reserved_page};
 use wattle_wal::{
     Kind, LogEnd,
     record::{Op, Record},
@@ -33,6 +33,8 @@ pub(super) struct Analysis {
     /// Pages from here on cannot be in the log.
     page_limit: u64,
     next_tree: u32,
+    /// An undo entry with tree and key.
+    entry: Vec<u8>,
 }
 
 impl Analysis {
@@ -46,11 +48,16 @@ impl Analysis {
             groups: BTreeSet::new(),
             page_limit,
             next_tree: 0,
+            entry: Vec::new(),
         }
     }
 
-    /// Follows transactions and trees.
-    pub fn record(&mut self, record: &Record<'_>) -> Result<()> {
+    /// Follows transactions and trees. `damaged` makes an error of a sentence about the record.
+    pub fn record(
+        &mut self,
+        record: &Record<'_>,
+        damaged: impl FnOnce(String) -> Error,
+    ) -> Result<()> {
         for op in record.ops() {
             // The last number stands for no tree.
             self.next_tree = self.next_tree.max(op.tree.0.checked_add(1).unwrap_or(0));
@@ -65,7 +72,13 @@ impl Analysis {
                     // record is open to others, whose changes would be lost.
                     undo.pop(Savepoint::START)?;
                 } else {
-                    undo.push(TreeId(0), false, record.undo, None)?;
+                    let entry = &mut self.entry;
+                    entry.clear();
+                    let found = Undo::of(record).map_err(damaged)?;
+                    found.encode(|parts| {
+                        parts.iter().for_each(|part| entry.extend_from_slice(part))
+                    });
+                    undo.push(TreeId(0), false, entry, None)?;
                 }
             }
             Kind::Commit | Kind::End => {

@@ -82,7 +82,7 @@ fn check_record(record: &Record<'_>, epoch: u64) -> Result<(), String> {
         Shape::parse(op.code, op.payload).map_err(|what| format!("page {}: {what}", op.page))?;
     }
     if record.kind == Kind::Change && !record.undo.is_empty() {
-        Undo::decode(record.undo)?;
+        Undo::of(record)?;
     }
     Ok(())
 }
