@@ -154,21 +154,16 @@ impl Context {
         if let Some(time) = author.drawn() {
             section.note_time(time);
         }
-        let undo = undo.filter(|_| !author.is_auto());
-        // The whole page instead of the op would not say which record it was.
-        let of_op = !section.needs_image(page.gsn())
-            && undo.is_some_and(|undo| undo.is_of(&op, page.header().tree_id()));
-        let flags = match author.is_auto() {
-            true => AUTO,
-            false if of_op => OF_OP,
-            false => 0,
-        };
+        let flags = if author.is_auto() { AUTO } else { 0 };
         let gsn = section.start(Kind::Change, flags, author.txn(), above);
         let mut record = Record { section: &mut section, image: &self.image, gsn };
-        record.op(page, op);
+        let says_record = record.op(page, op);
         author.attach(&mut record);
-        match undo {
-            Some(undo) if of_op => undo.encode_of_op(|parts| section.undo(parts)),
+        match undo.filter(|_| !author.is_auto()) {
+            Some(undo) if says_record && undo.is_of(&op, page.header().tree_id()) => {
+                section.add_flags(OF_OP);
+                undo.encode_of_op(|parts| section.undo(parts));
+            }
             Some(undo) => undo.encode(|parts| section.undo(parts)),
             None => {}
         }
@@ -293,8 +288,9 @@ struct Record<'r, 's> {
 }
 
 impl Record<'_, '_> {
+    /// Logs a change; gives whether as the op itself, and not as the whole page.
     #[inline(always)]
-    fn op(&mut self, page: &mut Exclusive<'_>, op: Op<'_>) {
+    fn op(&mut self, page: &mut Exclusive<'_>, op: Op<'_>) -> bool {
         let whole = matches!(op, Op::Image | Op::NewImage);
         if op.changes_page() {
             // No record since the beginning of the last checkpoint has the page.
@@ -305,10 +301,11 @@ impl Record<'_, '_> {
                 if first {
                     page.logged_whole();
                 }
-                return;
+                return false;
             }
         }
         self.log_op(page, op);
+        true
     }
 
     #[inline(always)]

@@ -33,7 +33,7 @@ pub use node::{MAX_KEY, fits_inline};
 pub use owner::Forest;
 pub use scan::{Cursor, Direction, Taken, prefix_range};
 pub use tree::{Step, Stop, Tree, restarted, run};
-pub use undo::{Before, OF_OP, Undo};
+pub use undo::{Before, Undo};
 pub use verify::{EntryVisitor, TreeReport};
 pub use view::{Newest, Seen, View};
 pub use write::{Mode, Value, Written};

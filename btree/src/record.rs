@@ -303,7 +303,7 @@ pub fn approach_record(image: &PageImage, code: u8, payload: &[u8]) {
 ///
 /// # Errors
 /// A sentence, when the payload is not what its code promises.
-pub fn key_of(code: u8, payload: &[u8]) -> Result<Option<&[u8]>, String> {
+pub(crate) fn key_of(code: u8, payload: &[u8]) -> Result<Option<&[u8]>, String> {
     Ok(Some(match code {
         code::INSERT | code::REPLACE => keyed(payload, 1)?.0,
         code::PATCH => keyed(payload, 2)?.0,

@@ -7,8 +7,8 @@
 //!
 //! Encoded: tree u32, kind u8, key length u16, key, then for kind 0 (was absent) nothing, 1 (value)
 //! and 2 (special value) the value, 3 (patch) offset u16 and the bytes that were there. In a record of the
-//! log with the flag [`OF_OP`] the kind comes first and the key after it is left out, and so is the tree:
-//! they are those of the first operation of the record. That is every change of a record whose page is
+//! log with the flag 2 the kind comes first, and tree and key are left out: they are those of the first
+//! operation of the record. That is every change of a record whose page is
 //! not logged as a whole.
 
 use crate::{
@@ -22,7 +22,7 @@ use wattle_buffer::TreeId;
 use wattle_wal::record::Record;
 
 /// Flag of a record of the log whose undo bytes leave out tree and key.
-pub const OF_OP: u8 = 2;
+pub(crate) const OF_OP: u8 = 2;
 
 /// A record before a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

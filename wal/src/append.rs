@@ -8,7 +8,7 @@
 //! begins the next but one; a record that was not finished is never in a buffer without a section.
 
 use crate::{
-    record::{self, AUTO, Kind, MAX_OPS, MAX_RECORD, OPS_AT, UNDO_LEN_AT},
+    record::{self, AUTO, FLAGS_AT, Kind, MAX_OPS, MAX_RECORD, OPS_AT, UNDO_LEN_AT},
     shared::{FULL_ENOUGH, Shared},
 };
 use std::{
@@ -250,6 +250,15 @@ impl Section<'_> {
         for part in payload {
             bytes.extend_from_slice(part);
         }
+    }
+
+    /// Adds flags to those that the record was started with: what they mean is the business of the layers
+    /// above.
+    #[inline]
+    pub fn add_flags(&mut self, flags: u8) {
+        let open = self.record.as_mut().expect("a record was started");
+        open.flags |= flags;
+        self.buffer.bytes[open.at + FLAGS_AT] = open.flags;
     }
 
     /// Adds undo bytes, the parts one after the other.

@@ -25,6 +25,7 @@ pub const AUTO: u8 = 1;
 
 /// Offsets of the fields that are known only when a record is finished.
 pub(crate) const UNDO_LEN_AT: usize = 2;
+pub(crate) const FLAGS_AT: usize = 5;
 pub(crate) const OPS_AT: usize = 6;
 
 /// What a record is.
@@ -138,7 +139,7 @@ pub fn parse(bytes: &[u8]) -> Result<(Record<'_>, usize), String> {
     }
     let record = Record {
         kind,
-        flags: bytes[5],
+        flags: bytes[FLAGS_AT],
         txn: u64_at(bytes, 8),
         gsn: Gsn(u64_at(bytes, 16)),
         undo: &bytes[undo_at..len],
@@ -172,7 +173,7 @@ pub(crate) fn length(bytes: &[u8]) -> usize {
 pub(crate) fn header(kind: Kind, flags: u8, txn: u64, gsn: Gsn) -> [u8; RECORD_HEADER] {
     let mut header = [0; RECORD_HEADER];
     header[4] = kind as u8;
-    header[5] = flags;
+    header[FLAGS_AT] = flags;
     header[8..16].copy_from_slice(&txn.to_le_bytes());
     header[16..24].copy_from_slice(&gsn.0.to_le_bytes());
     header

@@ -11,8 +11,15 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use wattle_buffer::io::{FaultPlan, LogStorage, SimStorage};
-use wattle_wal::{LogReader, LogStart, record};
+use wattle_buffer::{
+    Error,
+    io::{FaultPlan, LogStorage, SimStorage},
+};
+use wattle_wal::{
+    LogReader, LogStart,
+    format::{FORMAT_VERSION, OLDEST_VERSION},
+    record,
+};
 
 const RECORDS: u64 = 16;
 
@@ -324,6 +331,29 @@ proptest! {
         let storage: Arc<dyn LogStorage> = device;
         if let Ok(mut reader) = LogReader::open(storage, STORE, 1) {
             while let Ok(Some(_)) = reader.next_flush() {}
+        }
+    }
+}
+
+#[test]
+fn a_log_of_a_version_before_the_oldest_or_behind_this_one_is_refused() {
+    let segments = small_log();
+    for version in [0, OLDEST_VERSION, FORMAT_VERSION, FORMAT_VERSION + 1, u32::MAX] {
+        let mut bytes = segments[&1].clone();
+        bytes[12..16].copy_from_slice(&version.to_le_bytes());
+        bytes[8..12].fill(0);
+        let sector = forged_sector(&bytes[..512], 8);
+        bytes[..512].copy_from_slice(&sector);
+        let device = device_with(&segments);
+        device.set_raw_segment(1, bytes);
+        let storage: Arc<dyn LogStorage> = device;
+        match read(&storage, 1) {
+            Ok(_) => assert!((OLDEST_VERSION..=FORMAT_VERSION).contains(&version), "{version}"),
+            Err(Error::WrongVersion { found, expected, .. }) => {
+                assert_eq!((found, expected), (version, FORMAT_VERSION));
+                assert!(!(OLDEST_VERSION..=FORMAT_VERSION).contains(&version), "{version}");
+            }
+            Err(error) => panic!("version {version}: {error}"),
         }
     }
 }
