@@ -29,8 +29,9 @@ pub const IDLE_FLUSH: Duration = Duration::from_millis(100);
 /// Least time that a request for `Soon` waits for company, unless the option says less: a flush takes
 /// some 25 us of a core, whatever the device takes.
 const LEAST_DELAY: Duration = Duration::from_micros(150);
-/// The same when at least as many append as there are processors: that time is taken from theirs.
-const BUSY_DELAY: Duration = Duration::from_micros(400);
+/// The same when at least as many append as there are processors, divided by their number: that time is taken
+/// from theirs.
+const BUSY_DELAY: Duration = Duration::from_millis(2);
 /// A flush does not wait for fewer than this to come back.
 const LEAST_COMPANY: usize = 4;
 /// Nor for longer than this, or a sync.
@@ -293,8 +294,10 @@ impl Shared {
         if median.is_zero() {
             self.options.group_delay
         } else {
-            let busy = self.appending.load(Ordering::Relaxed) >= self.processors;
-            self.options.group_delay.min(median.max(if busy { BUSY_DELAY } else { LEAST_DELAY }))
+            let processors = self.processors;
+            let busy = self.appending.load(Ordering::Relaxed) >= processors;
+            let least = if busy { BUSY_DELAY / processors as u32 } else { Duration::ZERO };
+            self.options.group_delay.min(median.max(least.max(LEAST_DELAY)))
         }
     }
 
