@@ -222,7 +222,7 @@ mod tests {
     use super::{Before, OF_OP, Undo};
     use crate::record::{Op, code};
     use wattle_buffer::TreeId;
-    use wattle_wal::record::{OP_HEADER, RECORD_HEADER, parse};
+    use wattle_wal::record::{Base, parse};
 
     const TREE: TreeId = TreeId(7);
 
@@ -231,19 +231,15 @@ mod tests {
 
     /// A record of one operation, or none, with these undo bytes.
     fn record(op: Operation<'_>, flags: u8, undo: &[u8]) -> Vec<u8> {
-        let mut bytes = vec![0; RECORD_HEADER];
+        let mut bytes = vec![0, 0, 1 | flags << 4, u8::from(op.is_some()), 0, 0, 0, 0];
         if let Some((code, payload)) = op {
-            bytes.extend_from_slice(&[0; 8]);
-            bytes.extend_from_slice(&TREE.0.to_le_bytes());
-            bytes.extend_from_slice(&(u32::from(code) | (payload.len() as u32) << 8).to_le_bytes());
-            assert_eq!(bytes.len(), RECORD_HEADER + OP_HEADER);
+            let (code, len, tree) = (u64::from(code), payload.len() as u64, u64::from(TREE.0));
+            bytes.extend_from_slice(&(code | len << 8 | tree << 20).to_le_bytes());
             bytes.extend_from_slice(payload);
         }
         bytes.extend_from_slice(undo);
         let len = bytes.len() as u16;
         bytes[0..2].copy_from_slice(&len.to_le_bytes());
-        bytes[2..4].copy_from_slice(&(undo.len() as u16).to_le_bytes());
-        (bytes[4], bytes[5], bytes[6]) = (1, flags, u8::from(op.is_some()));
         bytes
     }
 
@@ -276,7 +272,7 @@ mod tests {
                 assert_eq!(long.len(), short.len() + 6 + key.len());
                 for (flags, undo_bytes) in [(0, &long), (OF_OP, &short)] {
                     let bytes = record(Some((code, &payload)), flags, undo_bytes);
-                    let (record, _) = parse(&bytes).expect("a record");
+                    let (record, _) = parse(&bytes, Base::default()).expect("a record");
                     assert_eq!(Undo::of(&record), Ok(undo), "{op:?}, {before:?}, flags {flags}");
                 }
             }
@@ -302,7 +298,7 @@ mod tests {
         ];
         for (op, undo) in bad {
             let bytes = record(op, OF_OP, undo);
-            let (record, _) = parse(&bytes).expect("a record");
+            let (record, _) = parse(&bytes, Base::default()).expect("a record");
             assert!(Undo::of(&record).is_err(), "{op:?}, {undo:?}");
         }
     }

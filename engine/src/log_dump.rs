@@ -50,7 +50,7 @@ pub fn dump_log(
             if flow.is_break() {
                 break;
             }
-            let worker = flush.chunks[chunk].0;
+            let worker = flush.chunks[chunk].worker;
             flow = line(format_args!("  worker {worker} {}", InWords(&record)));
         }
     }

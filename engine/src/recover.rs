@@ -34,7 +34,7 @@ use std::{
 };
 use wattle_btree::record::{needs_page, page_changes};
 use wattle_buffer::{Error, PAGE_SIZE, Result, TreeId, io::LogStorage};
-use wattle_wal::{LogEnd, epoch_of, record::Op};
+use wattle_wal::{Chunk, LogEnd, epoch_of, record::Op};
 use worker::{Item, Payload, What};
 
 pub(crate) use cache::Ghosts as FoundGhosts;
@@ -268,7 +268,7 @@ impl Dispatcher<'_> {
             }
             for op in record.ops() {
                 self.analysis.op(&op).map_err(|what| flush.damage(&what))?;
-                self.hand_out(&flush.chunks[chunk].1, &op, &record);
+                self.hand_out(&flush.chunks[chunk], &op, &record);
             }
         }
         Ok(())
@@ -276,7 +276,7 @@ impl Dispatcher<'_> {
 
     fn hand_out(
         &mut self,
-        chunk: &Arc<Vec<u8>>,
+        chunk: &Arc<Chunk>,
         op: &Op<'_>,
         record: &wattle_wal::record::Record<'_>,
     ) {

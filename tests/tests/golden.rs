@@ -108,6 +108,11 @@ fn so_is_one_whose_log_has_version_2() {
     recover(include_bytes!("../golden/version-2-log-2.pages"));
 }
 
+#[test]
+fn so_is_one_whose_log_has_version_3() {
+    recover(include_bytes!("../golden/version-2-log-3.pages"));
+}
+
 fn recover(golden: &[u8]) {
     let directory = tempfile::tempdir().expect("a directory");
     let store = directory.path().join("store");

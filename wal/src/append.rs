@@ -8,7 +8,7 @@
 //! begins the next but one; a record that was not finished is never in a buffer without a section.
 
 use crate::{
-    record::{self, AUTO, FLAGS_AT, Kind, MAX_OPS, MAX_RECORD, OPS_AT, UNDO_LEN_AT},
+    record::{self, AUTO, Base, Kind, MAX_OPS, MAX_RECORD},
     shared::{FULL_ENOUGH, Shared},
 };
 use std::{
@@ -47,10 +47,10 @@ pub(crate) struct Slot {
 #[derive(Default)]
 pub(crate) struct Buffer {
     pub bytes: Vec<u8>,
-    /// Epoch of the first byte.
-    epoch: u64,
-    /// Where the next epoch begins, if it has.
-    newer_from: Option<usize>,
+    /// Epoch of the first byte, and what the numbers of its records are relative to.
+    base: Base,
+    /// Where the next epoch begins, if it has, and the same of that.
+    newer: Option<(usize, Base)>,
     last_gsn: u64,
     pub counts: Counts,
     /// The first time that was noted in the newest epoch that has one, and that epoch.
@@ -68,10 +68,21 @@ impl Buffer {
     /// Notes that bytes of `epoch` follow.
     fn enter(&mut self, epoch: u64) {
         if self.bytes.is_empty() {
-            self.epoch = epoch;
-        } else if epoch > self.epoch && self.newer_from.is_none() {
-            self.newer_from = Some(self.bytes.len());
+            self.base = Base { epoch, txn: 0 };
+            self.newer = None;
+        } else if epoch > self.base.epoch && self.newer.is_none() {
+            self.newer = Some((self.bytes.len(), Base { epoch, txn: 0 }));
         }
+    }
+
+    /// What the numbers of a record of `txn` are written relative to.
+    #[inline(always)]
+    fn base_for(&mut self, txn: u64) -> Base {
+        let base = self.newer.as_mut().map_or(&mut self.base, |(_, base)| base);
+        if base.txn == 0 {
+            base.txn = txn;
+        }
+        *base
     }
 
     /// The first time that was noted in a section behind `cut`.
@@ -81,18 +92,20 @@ impl Buffer {
     }
 
     /// Takes all bytes of epochs up to `cut`, the epoch before the current one, in exchange for an
-    /// empty vector. Younger bytes stay.
-    pub(crate) fn take(&mut self, cut: u64, mut spare: Vec<u8>) -> Vec<u8> {
+    /// empty vector. Younger bytes stay. All that is taken is of one epoch.
+    pub(crate) fn take(&mut self, cut: u64, mut spare: Vec<u8>) -> (Base, Vec<u8>) {
         debug_assert!(spare.is_empty());
-        if self.bytes.is_empty() || self.epoch > cut {
-            return spare;
+        let base = self.base;
+        if self.bytes.is_empty() || base.epoch > cut {
+            return (base, spare);
         }
-        if let Some(from) = self.newer_from.take() {
+        if let Some((from, newer)) = self.newer.take() {
+            debug_assert_eq!(newer.epoch, cut + 1, "a cut empties all buffers");
             spare.extend_from_slice(&self.bytes[from..]);
             self.bytes.truncate(from);
-            self.epoch = cut + 1;
+            self.base = newer;
         }
-        std::mem::replace(&mut self.bytes, spare)
+        (base, std::mem::replace(&mut self.bytes, spare))
     }
 }
 
@@ -179,7 +192,7 @@ struct Open {
     kind: Kind,
     flags: u8,
     ops: usize,
-    undo_at: Option<usize>,
+    has_undo: bool,
 }
 
 impl Section<'_> {
@@ -227,8 +240,9 @@ impl Section<'_> {
         let gsn = Gsn(buffer.last_gsn.max(pages_gsn.0) + 1);
         buffer.last_gsn = gsn.0;
         let at = buffer.bytes.len();
-        buffer.bytes.extend_from_slice(&record::header(kind, flags, txn, gsn));
-        self.record = Some(Open { at, kind, flags, ops: 0, undo_at: None });
+        let base = buffer.base_for(txn);
+        record::header(&mut buffer.bytes, kind, flags, txn, gsn, base);
+        self.record = Some(Open { at, kind, flags, ops: 0, has_undo: false });
         if gsn.0 >= (self.epoch << GSN_COUNTER_BITS) + (1 << (GSN_COUNTER_BITS - 1)) {
             self.appender.shared.counter_runs_over(gsn);
         }
@@ -240,13 +254,13 @@ impl Section<'_> {
     #[inline]
     pub fn op(&mut self, page: PageId, tree: TreeId, code: u8, payload: &[&[u8]]) {
         let open = self.record.as_mut().expect("a record was started");
-        assert!(open.undo_at.is_none(), "operations come before the undo bytes");
+        assert!(!open.has_undo, "operations come before the undo bytes");
         assert!(open.ops < MAX_OPS, "a record has at most {MAX_OPS} operations");
         open.ops += 1;
         let len = payload.iter().map(|part| part.len()).sum();
         assert!(len <= MAX_RECORD, "a payload of {len} bytes is larger than a record");
         let bytes = &mut self.buffer.bytes;
-        bytes.extend_from_slice(&record::op_header(page, tree, code, len));
+        record::op_header(bytes, page, tree, code, len);
         for part in payload {
             bytes.extend_from_slice(part);
         }
@@ -258,15 +272,15 @@ impl Section<'_> {
     pub fn add_flags(&mut self, flags: u8) {
         let open = self.record.as_mut().expect("a record was started");
         open.flags |= flags;
-        self.buffer.bytes[open.at + FLAGS_AT] = open.flags;
+        record::add_flags(&mut self.buffer.bytes[open.at..], flags);
     }
 
     /// Adds undo bytes, the parts one after the other.
     #[inline]
     pub fn undo(&mut self, parts: &[&[u8]]) {
         let open = self.record.as_mut().expect("a record was started");
+        open.has_undo = true;
         let bytes = &mut self.buffer.bytes;
-        open.undo_at.get_or_insert(bytes.len());
         for part in parts {
             bytes.extend_from_slice(part);
         }
@@ -285,11 +299,7 @@ impl Section<'_> {
             buffer.bytes.truncate(open.at);
         }
         assert!(len <= MAX_RECORD, "a record of {len} bytes is above the limit of {MAX_RECORD}");
-        let undo_len = (end - open.undo_at.unwrap_or(end)) as u16;
-        let head = &mut buffer.bytes[open.at..];
-        head[0..2].copy_from_slice(&(len as u16).to_le_bytes());
-        head[UNDO_LEN_AT..UNDO_LEN_AT + 2].copy_from_slice(&undo_len.to_le_bytes());
-        head[OPS_AT] = open.ops as u8;
+        record::complete(&mut buffer.bytes[open.at..], open.ops);
         buffer.counts.commits += u64::from(open.kind == Kind::Commit || (open.flags & AUTO != 0));
         len
     }

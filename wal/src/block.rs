@@ -21,14 +21,17 @@ pub const MAX_SECTORS: usize = 112;
 pub const MAX_PAYLOAD: usize = MAX_SECTORS * SECTOR;
 /// Largest block on the device.
 pub const MAX_BLOCK: usize = (SECTOR + MAX_PAYLOAD).next_multiple_of(BLOCK_ALIGN);
-/// Bytes in front of the records of a chunk: worker u32, len u32.
-pub const CHUNK_HEADER: usize = 8;
+/// Bytes in front of the records of a chunk: worker u32, len u32, epoch u64, transaction u64.
+pub const CHUNK_HEADER: usize = 24;
 /// Bytes of the head of a segment; blocks begin behind it.
 pub const SEGMENT_HEADER: usize = BLOCK_ALIGN;
 /// Version of everything in this file and in `record`.
-pub const FORMAT_VERSION: u32 = 2;
-/// The oldest version that is read as well. It differs in what the layers above write only.
+pub const FORMAT_VERSION: u32 = 3;
+/// The oldest version that is read as well. Up to [`LAST_LONG_VERSION`] they differ in what the layers above
+/// write only.
 pub const OLDEST_VERSION: u32 = 1;
+/// The last version whose chunks and records have long heads, see `long`.
+pub(crate) const LAST_LONG_VERSION: u32 = 2;
 /// First bytes of a segment.
 pub const SEGMENT_MAGIC: [u8; 8] = *b"WATTLElg";
 /// First bytes of a block.
@@ -145,6 +148,8 @@ pub(crate) fn open_payload(block: &mut [u8], payload_len: usize) -> Payload {
 /// Head of a segment: how the log goes on in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
+    /// Version of the format of everything in the segment.
+    pub version: u32,
     pub store_id: u64,
     pub segment: u64,
     pub bytes: u64,
@@ -163,7 +168,7 @@ impl SegmentHeader {
     pub(crate) fn seal(&self, sector: &mut [u8]) {
         sector.fill(0);
         sector[0..8].copy_from_slice(&SEGMENT_MAGIC);
-        sector[12..16].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        sector[12..16].copy_from_slice(&self.version.to_le_bytes());
         let words = [
             self.store_id,
             self.segment,
@@ -179,13 +184,14 @@ impl SegmentHeader {
         seal_crc(&mut sector[..SECTOR], 8);
     }
 
-    /// The header in a sector with its version; the error says which check failed.
-    pub(crate) fn parse(sector: &[u8]) -> Result<(SegmentHeader, u32), String> {
+    /// The header in a sector, of any version; the error says which check failed.
+    pub(crate) fn parse(sector: &[u8]) -> Result<SegmentHeader, String> {
         if sector[0..8] != SEGMENT_MAGIC {
             return Err("the segment does not begin like one".into());
         }
         check_crc(&sector[..SECTOR], 8)?;
-        let header = SegmentHeader {
+        Ok(SegmentHeader {
+            version: u32_at(sector, 12),
             store_id: u64_at(sector, 16),
             segment: u64_at(sector, 24),
             bytes: u64_at(sector, 32),
@@ -193,8 +199,7 @@ impl SegmentHeader {
             flush: u64_at(sector, 48),
             epoch_before: u64_at(sector, 56),
             continues: u64_at(sector, 64) != 0,
-        };
-        Ok((header, u32_at(sector, 12)))
+        })
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     block::{self, BlockHeader, CHUNK_HEADER, MAX_BLOCK, MAX_PAYLOAD, SECTOR, SegmentHeader},
     log::LogStart,
     record,
-    shared::{BUFFER_BYTES, Cut, Shared},
+    shared::{BUFFER_BYTES, Cut, Shared, Taken},
 };
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -59,7 +59,7 @@ pub(crate) struct Flusher {
     buffer: LogBuffer,
     sealed: usize,
     payload: usize,
-    taken: Vec<(u32, Vec<u8>)>,
+    taken: Vec<Taken>,
     spares: Vec<Vec<u8>>,
 }
 
@@ -116,7 +116,7 @@ impl Flusher {
             self.last_epoch = cut.epoch;
         }
         let mut kept: usize = self.spares.iter().map(Vec::capacity).sum();
-        for (_, mut records) in taken.drain(..) {
+        for Taken { mut records, .. } in taken.drain(..) {
             records.clear();
             if kept + records.capacity() <= MAX_SPARE_BYTES {
                 kept += records.capacity();
@@ -135,20 +135,20 @@ impl Flusher {
         Ok(true)
     }
 
-    fn write(&mut self, cut: &Cut, taken: &[(u32, Vec<u8>)]) -> Outcome {
+    fn write(&mut self, cut: &Cut, taken: &[Taken]) -> Outcome {
         self.sealed_blocks = 0;
         if self.begins_a_segment(taken) {
             self.next_segment(cut)?;
         }
-        for (worker, records) in taken {
-            let mut at = 0;
+        for part in taken {
+            let (records, mut at) = (&part.records[..], 0);
             while at < records.len() {
                 let end = whole_records(records, at, self.room().saturating_sub(CHUNK_HEADER));
                 if end == at {
                     self.next_block(cut)?;
                     continue;
                 }
-                self.add_chunk(*worker, &records[at..end]);
+                self.add_chunk(part, &records[at..end]);
                 at = end;
             }
         }
@@ -165,11 +165,11 @@ impl Flusher {
     }
 
     /// Whether the flush is better begun in the next segment.
-    fn begins_a_segment(&self, taken: &[(u32, Vec<u8>)]) -> bool {
+    fn begins_a_segment(&self, taken: &[Taken]) -> bool {
         let Some(current) = &self.current else { return true };
         let bytes = self.shared.options.segment_bytes;
         let rest = bytes - current.at;
-        let payload: usize = taken.iter().map(|(_, records)| CHUNK_HEADER + records.len()).sum();
+        let payload: usize = taken.iter().map(|part| CHUNK_HEADER + part.records.len()).sum();
         let (full, last) = (payload / (MAX_PAYLOAD - UNUSED), payload % (MAX_PAYLOAD - UNUSED));
         rest <= bytes / LARGEST_REST
             && (full * MAX_BLOCK + block::block_bytes(last)) as u64 > rest
@@ -194,11 +194,13 @@ impl Flusher {
         MAX_PAYLOAD.min(left - SECTOR) - self.payload
     }
 
-    fn add_chunk(&mut self, worker: u32, records: &[u8]) {
+    fn add_chunk(&mut self, part: &Taken, records: &[u8]) {
         let start = self.sealed + SECTOR + self.payload;
         let (head, rest) = self.buffer[start..].split_at_mut(CHUNK_HEADER);
-        head[0..4].copy_from_slice(&worker.to_le_bytes());
+        head[0..4].copy_from_slice(&part.worker.to_le_bytes());
         head[4..8].copy_from_slice(&(records.len() as u32).to_le_bytes());
+        head[8..16].copy_from_slice(&part.base.epoch.to_le_bytes());
+        head[16..24].copy_from_slice(&part.base.txn.to_le_bytes());
         rest[..records.len()].copy_from_slice(records);
         self.payload += CHUNK_HEADER + records.len();
     }
@@ -283,6 +285,7 @@ impl Flusher {
         // 2. The head says how the log goes on.
         let continues = self.sealed_blocks > 0;
         let header = SegmentHeader {
+            version: block::FORMAT_VERSION,
             store_id: self.store_id,
             segment: number,
             bytes: self.shared.options.segment_bytes,

@@ -5,6 +5,7 @@ mod append;
 mod block;
 mod flusher;
 mod log;
+mod long;
 mod reader;
 pub mod record;
 mod segment;
@@ -14,7 +15,7 @@ mod wait;
 
 pub use append::{Appender, GSN_COUNTER_BITS, Section, epoch_of};
 pub use log::{Log, LogOptions, LogStart, Urgency};
-pub use reader::{Flush, LogEnd, LogReader};
+pub use reader::{Chunk, Flush, LogEnd, LogReader};
 pub use record::{AUTO, Kind, MAX_OPS, MAX_RECORD};
 pub use shared::{BUFFER_BYTES, IDLE_FLUSH, MAX_BUFFER, MIN_BUFFER};
 pub use stats::{LogStats, RECENT_SYNCS};
@@ -28,6 +29,6 @@ pub mod format {
             MAX_SECTORS, OLDEST_VERSION, SECTOR, SEGMENT_HEADER, SEGMENT_MAGIC,
         },
         log::{MAX_SEGMENT_BYTES, MIN_SEGMENT_BYTES},
-        record::{MAX_RECORD, OP_HEADER, RECORD_HEADER},
+        record::{LONG_OP_HEADER, LONG_RECORD_HEADER, MAX_RECORD, OP_HEADER, RECORD_HEADER},
     };
 }

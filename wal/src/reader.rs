@@ -17,11 +17,12 @@
 
 use crate::{
     block::{
-        self, BLOCK_ALIGN, BlockHeader, CHUNK_HEADER, FORMAT_VERSION, MAX_BLOCK, OLDEST_VERSION,
-        Payload, SECTOR, SEGMENT_HEADER, SegmentHeader, is_zero,
+        self, BLOCK_ALIGN, BlockHeader, CHUNK_HEADER, FORMAT_VERSION, LAST_LONG_VERSION, MAX_BLOCK,
+        OLDEST_VERSION, Payload, SECTOR, SEGMENT_HEADER, SegmentHeader, is_zero,
     },
     log::LogStart,
-    record::u32_at,
+    long,
+    record::{self, Base, Record, u32_at, u64_at},
 };
 use std::{path::PathBuf, sync::Arc};
 use wattle_buffer::{
@@ -40,7 +41,41 @@ pub struct Flush {
     /// Ascending by 1.
     pub flush_number: u64,
     /// Whole records, by worker; the records of one worker are in their order.
-    pub chunks: Vec<(u32, Vec<u8>)>,
+    pub chunks: Vec<Chunk>,
+}
+
+/// Records of one worker, side by side.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Chunk {
+    /// The worker.
+    pub worker: u32,
+    /// What the numbers of the records are relative to.
+    pub base: Base,
+    /// The records.
+    pub bytes: Vec<u8>,
+}
+
+impl Chunk {
+    /// The records in their order. The error of one says where it begins and what does not fit, and is the
+    /// last item.
+    pub fn records(&self) -> impl Iterator<Item = Result<Record<'_>, String>> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            let rest = self.bytes.get(at..).filter(|rest| !rest.is_empty())?;
+            Some(match record::parse(rest, self.base) {
+                Ok((record, len)) => {
+                    at += len;
+                    Ok(record)
+                }
+                Err(what) => {
+                    let worker = self.worker;
+                    let what = format!("at byte {at} of the records of worker {worker}: {what}");
+                    at = self.bytes.len();
+                    Err(what)
+                }
+            })
+        })
+    }
 }
 
 /// Where a log ends.
@@ -350,19 +385,30 @@ impl LogReader {
             Pending { flush, headless: false }
         });
         pending.flush.epoch = block.epoch;
+        let long = self.segments[self.index].version <= LAST_LONG_VERSION;
+        let head_len = if long { long::CHUNK_HEADER } else { CHUNK_HEADER };
         while !payload.is_empty() {
-            let len = payload.get(..CHUNK_HEADER).map(|head| u32_at(head, 4) as usize);
-            let records = len.and_then(|len| payload[CHUNK_HEADER..].get(..len));
-            let Some(records) = records else {
+            let head = payload.get(..head_len);
+            let records = head.and_then(|head| payload[head_len..].get(..u32_at(head, 4) as usize));
+            let (Some(head), Some(records)) = (head, records) else {
                 return Err(format!("a chunk does not fit into block {}", block.sequence));
             };
-            let worker = u32_at(payload, 0);
-            match pending.flush.chunks.last_mut() {
-                _ if pending.headless => {}
-                Some((last, bytes)) if *last == worker => bytes.extend_from_slice(records),
-                _ => pending.flush.chunks.push((worker, records.to_vec())),
+            payload = &payload[head_len + records.len()..];
+            if pending.headless {
+                continue;
             }
-            payload = &payload[CHUNK_HEADER + records.len()..];
+            let (worker, base) = match long {
+                true => (u32_at(head, 0), Base::default()),
+                false => (u32_at(head, 0), Base { epoch: u64_at(head, 8), txn: u64_at(head, 16) }),
+            };
+            let chunks = &mut pending.flush.chunks;
+            let last = chunks.pop_if(|last| (last.worker, last.base) == (worker, base));
+            let mut chunk = last.unwrap_or(Chunk { worker, base, bytes: Vec::new() });
+            match long {
+                true => long::shorten(records, &mut chunk.bytes)?,
+                false => chunk.bytes.extend_from_slice(records),
+            }
+            chunks.push(chunk);
         }
         if !block.last {
             return Ok(None);
@@ -492,11 +538,10 @@ pub(crate) fn read_header(
     if is_zero(&page) {
         return Ok(None);
     }
-    let (header, version) =
-        SegmentHeader::parse(&page).map_err(|what| damaged(segment, 0, what))?;
-    if !(OLDEST_VERSION..=FORMAT_VERSION).contains(&version) {
-        let path = PathBuf::from(format!("log segment {segment}"));
-        return Err(Error::WrongVersion { path, found: version, expected: FORMAT_VERSION });
+    let header = SegmentHeader::parse(&page).map_err(|what| damaged(segment, 0, what))?;
+    if !(OLDEST_VERSION..=FORMAT_VERSION).contains(&header.version) {
+        let (path, found) = (PathBuf::from(format!("log segment {segment}")), header.version);
+        return Err(Error::WrongVersion { path, found, expected: FORMAT_VERSION });
     }
     if header.store_id != store_id {
         let found = header.store_id;

@@ -5,16 +5,25 @@
 //! the business of the trees. Invariant: [`parse`] accepts any bytes and never looks outside of
 //! them; every length is checked before it is used.
 //!
+//! Heads are one word each where the numbers in them are as small as usual, those of a record relative to the
+//! [`Base`] of its chunk: they are a quarter of a log of small changes all the same.
+//!
 //! Written by [`crate::Section`]; parsed by recovery.
 
+use crate::append::GSN_COUNTER_BITS;
 use wattle_buffer::{Gsn, PageId, TreeId};
 
-/// Bytes in front of the operations: len u16, undo_len u16, kind u8, flags u8, ops u8, zero u8,
-/// txn u64, gsn u64.
-pub const RECORD_HEADER: usize = 24;
-/// Bytes in front of the payload of an operation: page u64, tree u32, and one u32 with the code in
-/// its lowest 8 bits and the payload length above.
-pub const OP_HEADER: usize = 16;
+/// Bytes in front of the operations: len u16, kind and flags u8, number of operations u8, and one u32 with the
+/// GSN in its lowest 18 bits and the transaction above, relative to the [`Base`] of the chunk.
+pub const RECORD_HEADER: usize = 8;
+/// The same where a number does not fit: the u32 is 0, then transaction u64 and GSN u64.
+pub const LONG_RECORD_HEADER: usize = 24;
+/// Bytes in front of the payload of an operation, one word: code in the lowest 8 bits, payload length in the
+/// next 12, tree in the next 12, page in the upper 32.
+pub const OP_HEADER: usize = 8;
+/// The same where a number does not fit: the length is that of [`LONG`], tree and page are 0, then page u64, tree
+/// u32, length u32.
+pub const LONG_OP_HEADER: usize = 24;
 /// Largest record, so that with the head of its chunk it fills a block.
 pub const MAX_RECORD: usize = crate::block::MAX_PAYLOAD - crate::block::CHUNK_HEADER;
 /// Most operations of a record.
@@ -22,11 +31,38 @@ pub const MAX_OPS: usize = u8::MAX as usize;
 
 /// Flag of a record that is a transaction of its own: it is committed by being in the log.
 pub const AUTO: u8 = 1;
+/// All flags that a record can have.
+pub const MAX_FLAGS: u8 = 15;
 
-/// Offsets of the fields that are known only when a record is finished.
-pub(crate) const UNDO_LEN_AT: usize = 2;
-pub(crate) const FLAGS_AT: usize = 5;
-pub(crate) const OPS_AT: usize = 6;
+/// Offset of kind and flags.
+const KIND_AT: usize = 2;
+/// Offset of the number of operations.
+const OPS_AT: usize = 3;
+/// Bits of the kind.
+const KIND_BITS: u8 = 0x07;
+/// The head is a long one.
+const LONG_RECORD: u8 = 0x08;
+/// The flags are above.
+const FLAGS_SHIFT: u32 = 4;
+/// Bits of a GSN in a head that is not long.
+const GSN_BITS: u32 = 18;
+/// Bits of a transaction there: a difference in two's complement, the least of which says that there is none.
+const TXN_BITS: u32 = u32::BITS - GSN_BITS;
+const NO_TXN: i64 = -1 << (TXN_BITS - 1);
+/// Bits of a length and of a tree in the head of an operation that is not long.
+const LEN_BITS: u32 = 12;
+const TREE_BITS: u32 = 12;
+/// The length in one that is.
+const LONG: u64 = (1 << LEN_BITS) - 1;
+
+/// What the numbers of records are written relative to; the head of each chunk has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Base {
+    /// The epoch that they were written in: no GSN is less.
+    pub epoch: u64,
+    /// The transaction of one of them; 0 if none has one.
+    pub txn: u64,
+}
 
 /// What a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,7 +96,7 @@ impl Kind {
 pub struct Record<'a> {
     /// What it is.
     pub kind: Kind,
-    /// [`AUTO`], and bits that mean nothing to the log.
+    /// [`AUTO`], and bits that mean nothing to the log, up to [`MAX_FLAGS`].
     pub flags: u8,
     /// The transaction; 0 where it belongs to none.
     pub txn: u64,
@@ -90,11 +126,7 @@ impl<'a> Record<'a> {
     pub fn ops(&self) -> impl Iterator<Item = Op<'a>> + use<'a> {
         let mut rest = self.ops;
         // `parse` has walked over them once.
-        std::iter::from_fn(move || {
-            let (op, len) = parse_op(rest)?;
-            rest = &rest[len..];
-            Some(op)
-        })
+        std::iter::from_fn(move || take_op(&mut rest))
     }
 
     /// Number of operations.
@@ -109,59 +141,60 @@ impl<'a> Record<'a> {
 }
 
 /// The record at the start of `bytes`, and its length. The error says what does not fit.
-pub fn parse(bytes: &[u8]) -> Result<(Record<'_>, usize), String> {
+pub fn parse(bytes: &[u8], base: Base) -> Result<(Record<'_>, usize), String> {
     if bytes.len() < RECORD_HEADER {
         return Err(format!("{} bytes are less than the head of a record", bytes.len()));
     }
-    let len = usize::from(u16_at(bytes, 0));
-    if !(RECORD_HEADER..=MAX_RECORD.min(bytes.len())).contains(&len) {
+    let (len, kind) = (length(bytes), bytes[KIND_AT]);
+    let long = kind & LONG_RECORD != 0;
+    let head = if long { LONG_RECORD_HEADER } else { RECORD_HEADER };
+    if !(head..=bytes.len()).contains(&len) {
         return Err(format!("a record of {len} bytes where {} are left", bytes.len()));
     }
-    let kind = Kind::from_u8(bytes[4]).ok_or_else(|| format!("no record has kind {}", bytes[4]))?;
-    if bytes[7] != 0 {
-        return Err(format!("the reserved byte of a record is {}", bytes[7]));
-    }
-    let undo_len = usize::from(u16_at(bytes, UNDO_LEN_AT));
-    let undo_at = len.checked_sub(undo_len).filter(|&at| at >= RECORD_HEADER);
-    let Some(undo_at) = undo_at else {
-        return Err(format!("{undo_len} undo bytes in a record of {len} bytes"));
-    };
-    let ops = &bytes[RECORD_HEADER..undo_at];
-    let (mut rest, count) = (ops, bytes[OPS_AT]);
-    for index in 0..count {
-        let Some((_, len)) = parse_op(rest) else {
-            return Err(format!("operation {index} of {count} does not fit into its record"));
+    let (flags, kind) = (kind >> FLAGS_SHIFT, kind & KIND_BITS);
+    let kind = Kind::from_u8(kind).ok_or_else(|| format!("no record has kind {kind}"))?;
+    let near = u32_at(bytes, 4);
+    let (txn, gsn) = if long {
+        if near != 0 {
+            return Err(format!("the reserved bytes of a record are {near:#x}"));
+        }
+        (u64_at(bytes, 8), u64_at(bytes, 16))
+    } else {
+        let above = u64::from(near & ((1 << GSN_BITS) - 1));
+        if base.epoch >> (u64::BITS - GSN_COUNTER_BITS) != 0 {
+            return Err(format!("a chunk has epoch {}", base.epoch));
+        }
+        let txn = match i64::from(near as i32 >> GSN_BITS) {
+            NO_TXN => 0,
+            difference => base.txn.wrapping_add_signed(difference),
         };
-        rest = &rest[len..];
-    }
-    if !rest.is_empty() {
-        return Err(format!("{} bytes after the last operation of a record", rest.len()));
-    }
-    let record = Record {
-        kind,
-        flags: bytes[FLAGS_AT],
-        txn: u64_at(bytes, 8),
-        gsn: Gsn(u64_at(bytes, 16)),
-        undo: &bytes[undo_at..len],
-        ops,
-        count,
+        (txn, (base.epoch << GSN_COUNTER_BITS) + above)
     };
-    Ok((record, len))
+    let rest = &bytes[head..len];
+    let (count, mut undo) = (bytes[OPS_AT], rest);
+    for index in 0..count {
+        if take_op(&mut undo).is_none() {
+            return Err(format!("operation {index} of {count} does not fit into its record"));
+        }
+    }
+    let ops = &rest[..rest.len() - undo.len()];
+    Ok((Record { kind, flags, txn, gsn: Gsn(gsn), undo, ops, count }, len))
 }
 
-fn parse_op(bytes: &[u8]) -> Option<(Op<'_>, usize)> {
-    if bytes.len() < OP_HEADER {
-        return None;
-    }
-    let code_and_len = u32_at(bytes, 12);
-    let end = OP_HEADER + (code_and_len >> 8) as usize;
-    let op = Op {
-        page: PageId(u64_at(bytes, 0)),
-        tree: TreeId(u32_at(bytes, 8)),
-        code: code_and_len as u8,
-        payload: bytes.get(OP_HEADER..end)?,
+/// The operation at the start of `bytes`, which are those behind it then.
+fn take_op<'a>(bytes: &mut &'a [u8]) -> Option<Op<'a>> {
+    let (head, rest) = bytes.split_first_chunk::<OP_HEADER>()?;
+    let head = u64::from_le_bytes(*head);
+    let (len, tree) = (head >> 8 & LONG, head >> (8 + LEN_BITS) & ((1 << TREE_BITS) - 1));
+    let (page, tree, len, rest) = if len == LONG {
+        let (long, rest) = rest.split_at_checked(LONG_OP_HEADER - OP_HEADER)?;
+        (u64_at(long, 0), u32_at(long, 8), u32_at(long, 12) as usize, rest)
+    } else {
+        (head >> 32, tree as u32, len as usize, rest)
     };
-    Some((op, end))
+    let (payload, rest) = rest.split_at_checked(len)?;
+    *bytes = rest;
+    Some(Op { page: PageId(page), tree: TreeId(tree), code: head as u8, payload })
 }
 
 /// Length of the record at the start of bytes that an appender wrote.
@@ -169,23 +202,62 @@ pub(crate) fn length(bytes: &[u8]) -> usize {
     usize::from(u16_at(bytes, 0))
 }
 
-/// Bytes of the head of a record without operations.
-pub(crate) fn header(kind: Kind, flags: u8, txn: u64, gsn: Gsn) -> [u8; RECORD_HEADER] {
-    let mut header = [0; RECORD_HEADER];
-    header[4] = kind as u8;
-    header[FLAGS_AT] = flags;
-    header[8..16].copy_from_slice(&txn.to_le_bytes());
-    header[16..24].copy_from_slice(&gsn.0.to_le_bytes());
-    header
+/// Appends the head of a record, whose length and number of operations are not known. `gsn` is not below the
+/// epoch of `base`.
+#[inline(always)]
+pub(crate) fn header(bytes: &mut Vec<u8>, kind: Kind, flags: u8, txn: u64, gsn: Gsn, base: Base) {
+    debug_assert!(flags <= MAX_FLAGS, "a record has {FLAGS_SHIFT} flags");
+    let kind = kind as u8 | flags << FLAGS_SHIFT;
+    let above = gsn.0 - (base.epoch << GSN_COUNTER_BITS);
+    let near = if txn == 0 { NO_TXN } else { txn.wrapping_sub(base.txn) as i64 };
+    let fits = above >> GSN_BITS == 0
+        && (txn == 0 || near.wrapping_sub(NO_TXN + 1) as u64 <= (-2 * NO_TXN - 2) as u64);
+    if !fits {
+        return long_header(bytes, kind, txn, gsn);
+    }
+    let numbers = above as u32 | (near as u32) << GSN_BITS;
+    let head = u64::from(kind) << (8 * KIND_AT) | u64::from(numbers) << 32;
+    bytes.extend_from_slice(&head.to_le_bytes());
 }
 
-/// Bytes of the head of an operation.
-pub(crate) fn op_header(page: PageId, tree: TreeId, code: u8, payload: usize) -> [u8; OP_HEADER] {
-    let mut header = [0; OP_HEADER];
-    header[0..8].copy_from_slice(&page.0.to_le_bytes());
-    header[8..12].copy_from_slice(&tree.0.to_le_bytes());
-    header[12..16].copy_from_slice(&(u32::from(code) | (payload as u32) << 8).to_le_bytes());
-    header
+#[cold]
+fn long_header(bytes: &mut Vec<u8>, kind: u8, txn: u64, gsn: Gsn) {
+    bytes.extend_from_slice(&[0, 0, kind | LONG_RECORD, 0, 0, 0, 0, 0]);
+    bytes.extend_from_slice(&txn.to_le_bytes());
+    bytes.extend_from_slice(&gsn.0.to_le_bytes());
+}
+
+/// Adds flags to a record.
+#[inline(always)]
+pub(crate) fn add_flags(record: &mut [u8], flags: u8) {
+    debug_assert!(flags <= MAX_FLAGS, "a record has {FLAGS_SHIFT} flags");
+    record[KIND_AT] |= flags << FLAGS_SHIFT;
+}
+
+/// Completes the head of a record, which ends with `record`.
+#[inline(always)]
+pub(crate) fn complete(record: &mut [u8], ops: usize) {
+    let len = record.len() as u16;
+    record[0..2].copy_from_slice(&len.to_le_bytes());
+    record[OPS_AT] = ops as u8;
+}
+
+/// Appends the head of an operation.
+#[inline(always)]
+pub(crate) fn op_header(bytes: &mut Vec<u8>, page: PageId, tree: TreeId, code: u8, payload: usize) {
+    if page.0 >> 32 != 0 || tree.0 >> TREE_BITS != 0 || payload as u64 >= LONG {
+        return long_op_header(bytes, page, tree, code, payload);
+    }
+    let numbers = (payload as u64) << 8 | u64::from(tree.0) << (8 + LEN_BITS) | page.0 << 32;
+    bytes.extend_from_slice(&(u64::from(code) | numbers).to_le_bytes());
+}
+
+#[cold]
+fn long_op_header(bytes: &mut Vec<u8>, page: PageId, tree: TreeId, code: u8, payload: usize) {
+    bytes.extend_from_slice(&(u64::from(code) | LONG << 8).to_le_bytes());
+    bytes.extend_from_slice(&page.0.to_le_bytes());
+    bytes.extend_from_slice(&tree.0.to_le_bytes());
+    bytes.extend_from_slice(&(payload as u32).to_le_bytes());
 }
 
 /// Little-endian u16 at `at`; panics outside.
@@ -199,4 +271,74 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
 /// Little-endian u64 at `at`; panics outside.
 pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        AUTO, Base, Kind, LONG_OP_HEADER, LONG_RECORD_HEADER, OP_HEADER, RECORD_HEADER, complete,
+        header, op_header, parse,
+    };
+    use crate::append::GSN_COUNTER_BITS;
+    use wattle_buffer::{Gsn, PageId, TreeId};
+
+    /// Length of the head of a record of no operation, which says what was written.
+    fn head(txn: u64, above: u64, base: Base) -> usize {
+        let gsn = Gsn((base.epoch << GSN_COUNTER_BITS) + above);
+        let mut bytes = Vec::new();
+        header(&mut bytes, Kind::Change, AUTO, txn, gsn, base);
+        complete(&mut bytes, 0);
+        let (record, len) = parse(&bytes, base).expect("a record");
+        assert_eq!((record.txn, record.gsn, record.flags, len), (txn, gsn, AUTO, bytes.len()));
+        len
+    }
+
+    #[test]
+    fn numbers_of_records_that_are_near_the_base_are_short() {
+        for (epoch, txn) in [(0, 0), (1, 5), (9, 8191), ((1 << 43) + 7, u64::MAX), (3, 1 << 40)] {
+            let base = Base { epoch, txn };
+            let near = [0u64, 1, 8191, 1u64.wrapping_neg(), 8191u64.wrapping_neg()];
+            for difference in near {
+                assert_eq!(head(txn.wrapping_add(difference), 1, base), RECORD_HEADER);
+            }
+            for difference in [8192u64, 8192u64.wrapping_neg(), 8193u64.wrapping_neg(), 1 << 63] {
+                let long = txn.wrapping_add(difference) != 0;
+                let expected = if long { LONG_RECORD_HEADER } else { RECORD_HEADER };
+                assert_eq!(head(txn.wrapping_add(difference), 1, base), expected);
+            }
+            assert_eq!(head(0, (1 << 18) - 1, base), RECORD_HEADER);
+            assert_eq!(head(0, 1 << 18, base), LONG_RECORD_HEADER);
+            assert_eq!(head(txn, 1 << 62, base), LONG_RECORD_HEADER);
+        }
+    }
+
+    #[test]
+    fn operations_of_large_pages_trees_and_payloads_are_long() {
+        let payload = vec![7; 5000];
+        let (page, tree) = (u64::from(u32::MAX), (1 << 12) - 1);
+        for (page, tree, len, head) in [
+            (page, tree, 4094, OP_HEADER),
+            (0, 0, 0, OP_HEADER),
+            (page + 1, tree, 0, LONG_OP_HEADER),
+            (page, tree + 1, 10, LONG_OP_HEADER),
+            (page, tree, 4095, LONG_OP_HEADER),
+            (u64::MAX, u32::MAX, 5000, LONG_OP_HEADER),
+        ] {
+            let mut bytes = Vec::new();
+            header(&mut bytes, Kind::Note, 0, 0, Gsn(1), Base::default());
+            for code in [255, 1] {
+                op_header(&mut bytes, PageId(page), TreeId(tree), code, len);
+                bytes.extend_from_slice(&payload[..len]);
+            }
+            bytes.push(9);
+            complete(&mut bytes, 2);
+            let (record, end) = parse(&bytes, Base::default()).expect("a record");
+            assert_eq!((end, record.undo), (bytes.len(), &[9][..]));
+            assert_eq!(end, RECORD_HEADER + 2 * (head + len) + 1);
+            for (op, code) in record.ops().zip([255, 1]) {
+                assert_eq!((op.page, op.tree, op.code), (PageId(page), TreeId(tree), code));
+                assert_eq!(op.payload, &payload[..len]);
+            }
+        }
+    }
 }

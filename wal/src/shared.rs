@@ -10,6 +10,7 @@
 use crate::{
     append::{Slot, epoch_of},
     log::{LogOptions, LogStart, Urgency},
+    record::Base,
     segment::Segments,
     stats::{LogStats, SyncTimes},
     wait::Waits,
@@ -111,6 +112,13 @@ pub(crate) struct Cut {
     pub epoch: u64,
     /// A checkpoint begins behind it.
     pub checkpoint: bool,
+}
+
+/// What a flush takes out of one buffer.
+pub(crate) struct Taken {
+    pub worker: u32,
+    pub base: Base,
+    pub records: Vec<u8>,
 }
 
 impl Shared {
@@ -410,19 +418,14 @@ impl Shared {
 
     /// Takes the records of all epochs up to `cut` out of all buffers, and forgets appenders that
     /// are gone.
-    pub(crate) fn take_buffers(
-        &self,
-        cut: u64,
-        spares: &mut Vec<Vec<u8>>,
-        taken: &mut Vec<(u32, Vec<u8>)>,
-    ) {
+    pub(crate) fn take_buffers(&self, cut: u64, spares: &mut Vec<Vec<u8>>, taken: &mut Vec<Taken>) {
         let mut slots = self.slots.lock();
         let before = slots.len();
         let (mut bytes, mut commits, mut images) = (0, 0, 0);
         slots.retain(|slot| {
             let closed = slot.closed.load(Ordering::Acquire);
             let mut buffer = slot.buffer.lock();
-            let records = buffer.take(cut, spares.pop().unwrap_or_default());
+            let (base, records) = buffer.take(cut, spares.pop().unwrap_or_default());
             slot.filled.store(buffer.bytes.len(), Ordering::Relaxed);
             let counts = std::mem::take(&mut buffer.counts);
             let empty = buffer.bytes.is_empty();
@@ -432,7 +435,7 @@ impl Shared {
             if records.is_empty() {
                 spares.push(records);
             } else {
-                taken.push((slot.worker, records));
+                taken.push(Taken { worker: slot.worker, base, records });
             }
             !(closed && empty)
         });

@@ -40,16 +40,17 @@ fn what_was_appended_is_read_back() {
     let (flushes, end) = read(&storage, 1).expect("a good log");
     assert_eq!(flushes.len(), 1);
     assert_eq!((end.epoch, end.segment, end.flush, end.sequence), (epoch, 1, 1, 1));
-    let (worker, chunk) = &flushes[0].chunks[0];
-    assert_eq!(*worker, appender.worker());
-    let (found, len) = record::parse(chunk).expect("a record");
+    let chunk = &flushes[0].chunks[0];
+    assert_eq!(chunk.worker, appender.worker());
+    assert_eq!((chunk.base.epoch, chunk.base.txn), (epoch, 7));
+    let (found, len) = record::parse(&chunk.bytes, chunk.base).expect("a record");
     assert_eq!(len, bytes);
     assert_eq!((found.kind, found.flags, found.txn, found.gsn), (Kind::Change, AUTO, 7, gsn));
     assert_eq!(found.undo, b"undo me");
     let ops: Vec<_> = found.ops().map(|op| (op.page.0, op.code, op.payload.to_vec())).collect();
     assert_eq!(ops, [(3, 9, b"abcd".to_vec()), (4, 10, Vec::new())]);
-    let (note, rest) = record::parse(&chunk[len..]).expect("a note");
-    assert_eq!((note.kind, note.undo, len + rest), (Kind::Note, &b"note"[..], chunk.len()));
+    let (note, rest) = record::parse(&chunk.bytes[len..], chunk.base).expect("a note");
+    assert_eq!((note.kind, note.undo, len + rest), (Kind::Note, &b"note"[..], chunk.bytes.len()));
 }
 
 #[test]

@@ -40,10 +40,12 @@ fn the_page_names_the_constants() {
         format::MAX_BLOCK
     ));
     says(format!("the eight bytes of {:#X}", format::MASK).replace("0X", "0x"));
-    says(format!("worker u32, length u32 ({} bytes)", format::CHUNK_HEADER));
-    says(format!("{} bytes, then the operations", format::RECORD_HEADER));
+    says(format!("| bytes of chunk head | {} |", format::CHUNK_HEADER));
+    let (short, long) = (format::RECORD_HEADER, format::LONG_RECORD_HEADER);
+    says(format!("{short} bytes, or {long} in the long form, then the operations"));
     says(format!("At most {} bytes.", format::MAX_RECORD));
-    says(format!("Operation: {} bytes", format::OP_HEADER));
+    let (short, long) = (format::OP_HEADER, format::LONG_OP_HEADER);
+    says(format!("Operation: {short} bytes, or {long} in the long form"));
     let counter = wattle_wal::GSN_COUNTER_BITS;
     says(format!("epoch in the upper {} bits, counter in the lower {counter}", 64 - counter));
     let kinds = [Kind::Change, Kind::Commit, Kind::End, Kind::Note].map(|kind| kind as u8);
@@ -61,9 +63,18 @@ fn the_bytes_lie_where_the_page_says() {
     let appender = log.appender();
     let mut section = appender.begin();
     let gsn = section.start(Kind::Change, 5, 77, Gsn(0));
-    section.op(PageId(11), TreeId(12), 13, &[b"payload"]);
+    section.op(PageId(300), TreeId(12), 13, &[b"payload"]);
     section.undo(&[b"undo"]);
     let len = section.finish();
+    // None, the one before the first, and a flag that is known later.
+    section.start(Kind::Note, 0, 0, Gsn((9 << 20) + 200));
+    section.add_flags(2);
+    let rest = section.finish();
+    section.start(Kind::Commit, 0, 76, Gsn(0));
+    let rest = rest + section.finish();
+    let far = section.start(Kind::Change, 0, 1 << 40, Gsn(0));
+    section.op(PageId(1 << 32), TreeId(9), 14, &[b"payload"]);
+    let rest = rest + section.finish();
     drop(section);
     log.close().expect("closed");
 
@@ -84,7 +95,10 @@ fn the_bytes_lie_where_the_page_says() {
     let block = 4096;
     assert_eq!(&bytes[block..block + 4], b"WLbk");
     assert_eq!(u32_at(block + 4), crc_without(block..block + 512, 4));
-    assert_eq!((u32_at(block + 8), u16_at(block + 12), u16_at(block + 14)), (1, 8 + len as u16, 1));
+    assert_eq!(
+        (u32_at(block + 8), u16_at(block + 12), u16_at(block + 14)),
+        (1, (24 + len + rest) as u16, 1)
+    );
     let words: Vec<u64> = (block + 16..block + 64).step_by(8).map(u64_at).collect();
     assert_eq!(words, [STORE, 40, 20, 9, 3, 0]);
     assert_eq!(u32_at(block + 64), crc32c::crc32c(&bytes[block + 512..block + 1024]));
@@ -95,16 +109,25 @@ fn the_bytes_lie_where_the_page_says() {
     let plain: Vec<u8> = plain.map(|(byte, mask)| byte ^ mask).collect();
     let mut expected = Vec::new();
     expected.extend_from_slice(&appender.worker().to_le_bytes());
-    expected.extend_from_slice(&(len as u32).to_le_bytes());
-    expected.extend_from_slice(&(len as u16).to_le_bytes());
-    expected.extend_from_slice(&4u16.to_le_bytes());
-    expected.extend_from_slice(&[1, 5, 1, 0]);
+    expected.extend_from_slice(&((len + rest) as u32).to_le_bytes());
+    expected.extend_from_slice(&9u64.to_le_bytes());
     expected.extend_from_slice(&77u64.to_le_bytes());
-    expected.extend_from_slice(&gsn.0.to_le_bytes());
-    expected.extend_from_slice(&11u64.to_le_bytes());
-    expected.extend_from_slice(&12u32.to_le_bytes());
-    expected.extend_from_slice(&(13u32 | 7 << 8).to_le_bytes());
+    // Length, kind with flags, operations; GSN above its epoch, transaction.
+    expected.extend_from_slice(&[len as u8, 0, 0x51, 1, 1, 0, 0, 0]);
+    // Code, length, tree, page.
+    let (code, payload_len, tree, page) = (13, 7, 12, 300);
+    let word: u64 = code | payload_len << 8 | tree << 20 | page << 32;
+    expected.extend_from_slice(&word.to_le_bytes());
     expected.extend_from_slice(b"payloadundo");
+    expected.extend_from_slice(&[8, 0, 0x24, 0, 201, 0, 0, 0x80]);
+    expected.extend_from_slice(&[8, 0, 0x02, 0, 202, 0, 0xFC, 0xFF]);
+    // The long forms.
+    expected.extend_from_slice(&[55, 0, 0x09, 1, 0, 0, 0, 0]);
+    expected.extend_from_slice(&[&(1u64 << 40).to_le_bytes()[..], &far.0.to_le_bytes()].concat());
+    expected.extend_from_slice(&[14, 0xFF, 0x0F, 0, 0, 0, 0, 0]);
+    expected.extend_from_slice(&(1u64 << 32).to_le_bytes());
+    expected.extend_from_slice(&[9, 0, 0, 0, 7, 0, 0, 0]);
+    expected.extend_from_slice(b"payload");
     assert_eq!(plain[..expected.len()], expected);
     assert!(plain[expected.len()..].iter().all(|byte| *byte == 0));
     assert_eq!(gsn, Gsn((9 << 20) + 1));

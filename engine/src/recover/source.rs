@@ -13,7 +13,7 @@ use std::{
     sync::{Arc, mpsc::SyncSender},
 };
 use wattle_buffer::{Error, Result, io::LogStorage};
-use wattle_wal::{Flush, LogEnd, LogReader, record, record::Record};
+use wattle_wal::{Chunk, Flush, LogEnd, LogReader, record::Record};
 
 /// One flush, and where the log goes on behind it.
 pub(crate) struct Located {
@@ -22,7 +22,7 @@ pub(crate) struct Located {
     /// Its epoch.
     pub epoch: u64,
     /// Whole records by worker. Shared with the operations that are taken from it.
-    pub chunks: Vec<(u32, Arc<Vec<u8>>)>,
+    pub chunks: Vec<Arc<Chunk>>,
     /// Segment and byte behind it.
     position: (u64, u64),
 }
@@ -30,29 +30,23 @@ pub(crate) struct Located {
 impl Located {
     /// A flush, and where it ends.
     pub fn new(flush: Flush, position: (u64, u64)) -> Located {
-        let chunks = flush.chunks.into_iter().map(|(worker, bytes)| (worker, Arc::new(bytes)));
+        let chunks = flush.chunks.into_iter().map(Arc::new);
         let (number, epoch) = (flush.flush_number, flush.epoch);
         Located { number, epoch, chunks: chunks.collect(), position }
     }
 
     /// Bytes of records.
     pub fn bytes(&self) -> u64 {
-        self.chunks.iter().map(|(_, bytes)| bytes.len() as u64).sum()
+        self.chunks.iter().map(|chunk| chunk.bytes.len() as u64).sum()
     }
 
     /// All records, each with the index of its chunk, ordered by their numbers. For each page and
     /// each transaction this is the order in which they were made.
     pub fn records(&self) -> Result<Vec<(usize, Record<'_>)>> {
         let mut records = Vec::new();
-        for (index, (worker, bytes)) in self.chunks.iter().enumerate() {
-            let mut rest = &bytes[..];
-            while !rest.is_empty() {
-                let (record, len) = record::parse(rest).map_err(|what| {
-                    let at = bytes.len() - rest.len();
-                    self.damage(&format!("at byte {at} of the records of worker {worker}: {what}"))
-                })?;
-                records.push((index, record));
-                rest = &rest[len..];
+        for (index, chunk) in self.chunks.iter().enumerate() {
+            for record in chunk.records() {
+                records.push((index, record.map_err(|what| self.damage(&what))?));
             }
         }
         // Stable, and fast on the ascending runs of the workers.

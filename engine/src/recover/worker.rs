@@ -17,7 +17,7 @@ use std::{
 };
 use wattle_btree::record::{self, needs_page};
 use wattle_buffer::{Error, Gsn, PageId, Result, TreeId, page::header};
-use wattle_wal::epoch_of;
+use wattle_wal::{Chunk, epoch_of};
 
 /// Something that the log says about one page.
 pub(super) struct Item {
@@ -36,21 +36,21 @@ pub(super) enum What {
 
 /// Bytes of a flush.
 pub(super) struct Payload {
-    chunk: Arc<Vec<u8>>,
+    chunk: Arc<Chunk>,
     start: u32,
     len: u32,
 }
 
 impl Payload {
     /// `bytes` lie in `chunk`.
-    pub fn new(chunk: &Arc<Vec<u8>>, bytes: &[u8]) -> Payload {
-        let start = bytes.as_ptr() as usize - chunk.as_ptr() as usize;
-        assert!(start + bytes.len() <= chunk.len(), "a payload lies in its chunk");
+    pub fn new(chunk: &Arc<Chunk>, bytes: &[u8]) -> Payload {
+        let start = bytes.as_ptr() as usize - chunk.bytes.as_ptr() as usize;
+        assert!(start + bytes.len() <= chunk.bytes.len(), "a payload lies in its chunk");
         Payload { chunk: chunk.clone(), start: start as u32, len: bytes.len() as u32 }
     }
 
     fn bytes(&self) -> &[u8] {
-        &self.chunk[self.start as usize..][..self.len as usize]
+        &self.chunk.bytes[self.start as usize..][..self.len as usize]
     }
 }
 

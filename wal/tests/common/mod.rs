@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 use wattle_buffer::{Gsn, PageId, Result, TreeId, io::LogStorage};
-use wattle_wal::{
-    AUTO, Appender, Flush, Kind, Log, LogEnd, LogOptions, LogReader, LogStart, record,
-};
+use wattle_wal::{AUTO, Appender, Flush, Kind, Log, LogEnd, LogOptions, LogReader, LogStart};
 
 /// Number of the store in all tests.
 pub const STORE: u64 = 0xABCD;
@@ -82,20 +80,18 @@ pub fn read(storage: &Arc<dyn LogStorage>, from: u64) -> Result<(Vec<Flush>, Log
 /// The numbered records of flushes; their contents are checked.
 pub fn records(flushes: &[Flush]) -> Vec<Found> {
     let mut found = Vec::new();
-    for (worker, bytes) in flushes.iter().flat_map(|flush| &flush.chunks) {
-        let mut rest = &bytes[..];
-        while !rest.is_empty() {
-            let (record, len) = record::parse(rest).expect("whole records");
+    for chunk in flushes.iter().flat_map(|flush| &flush.chunks) {
+        for record in chunk.records() {
+            let record = record.expect("whole records");
             let op = record.ops().next().expect("an operation");
             assert_eq!(op.payload, contents(record.txn, op.payload.len()), "record {}", record.txn);
             found.push(Found {
                 id: record.txn,
-                worker: *worker,
+                worker: chunk.worker,
                 gsn: record.gsn,
                 page: op.page,
                 bytes: op.payload.to_vec(),
             });
-            rest = &rest[len..];
         }
     }
     found
