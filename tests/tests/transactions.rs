@@ -586,3 +586,34 @@ fn a_change_that_panics_leaves_the_record_to_others() {
         }
     });
 }
+
+#[test]
+fn of_a_change_the_log_has_the_key_once_and_two_words_beside_the_values() {
+    const CHANGES: u64 = 200;
+    let (key_len, value_len) = (120, 60);
+    let options = small_pool(128).log_bytes(16 << 20);
+    let engine = Device::memory().open(options).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    let session = session(&engine);
+    let record =
+        |number: u64, byte: u8| (format!("{number:0key_len$}").into_bytes(), vec![byte; value_len]);
+    for number in 0..CHANGES {
+        let (key, value) = record(number, 1);
+        session.put(&tree, &key, &value).expect("put");
+    }
+    let logged = || {
+        engine.sync().expect("sync");
+        let stats = engine.stats();
+        stats.log_record_bytes - stats.log_image_bytes
+    };
+    let before = logged();
+    let mut txn = session.begin().expect("begin");
+    for number in 0..CHANGES {
+        let (key, value) = record(number, 2);
+        txn.put(&tree, &key, &value).expect("put");
+    }
+    txn.commit().expect("commit");
+    let bytes = (logged() - before) / CHANGES;
+    let (least, most) = (key_len + 2 * value_len, key_len + 2 * value_len + 16 + 8);
+    assert!((least as u64..=most as u64).contains(&bytes), "{bytes} bytes for each change");
+}
