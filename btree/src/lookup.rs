@@ -120,7 +120,7 @@ impl Tree {
     ///
     /// All look-ups take one level at a time, and each prefetches its next node before the others
     /// take their turn: the misses of one batch overlap instead of adding up. So do the reads of pages
-    /// that are not in memory, [`READS_AT_ONCE`] of them.
+    /// that are not in memory, sixteen of them.
     ///
     /// # Panics
     /// With more than [`MULTI_GET`] keys.
