@@ -69,7 +69,6 @@ impl Buffer {
     fn enter(&mut self, epoch: u64) {
         if self.bytes.is_empty() {
             self.base = Base { epoch, txn: 0 };
-            self.newer = None;
         } else if epoch > self.base.epoch && self.newer.is_none() {
             self.newer = Some((self.bytes.len(), Base { epoch, txn: 0 }));
         }

@@ -27,11 +27,9 @@ pub const CHUNK_HEADER: usize = 24;
 pub const SEGMENT_HEADER: usize = BLOCK_ALIGN;
 /// Version of everything in this file and in `record`.
 pub const FORMAT_VERSION: u32 = 3;
-/// The oldest version that is read as well. Up to [`LAST_LONG_VERSION`] they differ in what the layers above
+/// The oldest version that is read as well. Up to `old::LAST_VERSION` they differ in what the layers above
 /// write only.
 pub const OLDEST_VERSION: u32 = 1;
-/// The last version whose chunks and records have long heads, see `long`.
-pub(crate) const LAST_LONG_VERSION: u32 = 2;
 /// First bytes of a segment.
 pub const SEGMENT_MAGIC: [u8; 8] = *b"WATTLElg";
 /// First bytes of a block.

@@ -5,7 +5,7 @@ mod append;
 mod block;
 mod flusher;
 mod log;
-mod long;
+mod old;
 mod reader;
 pub mod record;
 mod segment;

@@ -17,11 +17,11 @@
 
 use crate::{
     block::{
-        self, BLOCK_ALIGN, BlockHeader, CHUNK_HEADER, FORMAT_VERSION, LAST_LONG_VERSION, MAX_BLOCK,
-        OLDEST_VERSION, Payload, SECTOR, SEGMENT_HEADER, SegmentHeader, is_zero,
+        self, BLOCK_ALIGN, BlockHeader, CHUNK_HEADER, FORMAT_VERSION, MAX_BLOCK, OLDEST_VERSION,
+        Payload, SECTOR, SEGMENT_HEADER, SegmentHeader, is_zero,
     },
     log::LogStart,
-    long,
+    old,
     record::{self, Base, Record, u32_at, u64_at},
 };
 use std::{path::PathBuf, sync::Arc};
@@ -385,8 +385,8 @@ impl LogReader {
             Pending { flush, headless: false }
         });
         pending.flush.epoch = block.epoch;
-        let long = self.segments[self.index].version <= LAST_LONG_VERSION;
-        let head_len = if long { long::CHUNK_HEADER } else { CHUNK_HEADER };
+        let is_old = self.segments[self.index].version <= old::LAST_VERSION;
+        let head_len = if is_old { old::CHUNK_HEADER } else { CHUNK_HEADER };
         while !payload.is_empty() {
             let head = payload.get(..head_len);
             let records = head.and_then(|head| payload[head_len..].get(..u32_at(head, 4) as usize));
@@ -397,15 +397,16 @@ impl LogReader {
             if pending.headless {
                 continue;
             }
-            let (worker, base) = match long {
-                true => (u32_at(head, 0), Base::default()),
-                false => (u32_at(head, 0), Base { epoch: u64_at(head, 8), txn: u64_at(head, 16) }),
+            let worker = u32_at(head, 0);
+            let base = match is_old {
+                true => Base::default(),
+                false => Base { epoch: u64_at(head, 8), txn: u64_at(head, 16) },
             };
             let chunks = &mut pending.flush.chunks;
             let last = chunks.pop_if(|last| (last.worker, last.base) == (worker, base));
             let mut chunk = last.unwrap_or(Chunk { worker, base, bytes: Vec::new() });
-            match long {
-                true => long::shorten(records, &mut chunk.bytes)?,
+            match is_old {
+                true => old::shorten(records, &mut chunk.bytes)?,
                 false => chunk.bytes.extend_from_slice(records),
             }
             chunks.push(chunk);

@@ -210,9 +210,8 @@ pub(crate) fn header(bytes: &mut Vec<u8>, kind: Kind, flags: u8, txn: u64, gsn: 
     let kind = kind as u8 | flags << FLAGS_SHIFT;
     let above = gsn.0 - (base.epoch << GSN_COUNTER_BITS);
     let near = if txn == 0 { NO_TXN } else { txn.wrapping_sub(base.txn) as i64 };
-    let fits = above >> GSN_BITS == 0
-        && (txn == 0 || near.wrapping_sub(NO_TXN + 1) as u64 <= (-2 * NO_TXN - 2) as u64);
-    if !fits {
+    let is_near = txn == 0 || (NO_TXN + 1..-NO_TXN).contains(&near);
+    if above >> GSN_BITS != 0 || !is_near {
         return long_header(bytes, kind, txn, gsn);
     }
     let numbers = above as u32 | (near as u32) << GSN_BITS;

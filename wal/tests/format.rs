@@ -40,7 +40,7 @@ fn the_page_names_the_constants() {
         format::MAX_BLOCK
     ));
     says(format!("the eight bytes of {:#X}", format::MASK).replace("0X", "0x"));
-    says(format!("| bytes of chunk head | {} |", format::CHUNK_HEADER));
+    says(format!("The head has {} bytes:", format::CHUNK_HEADER));
     let (short, long) = (format::RECORD_HEADER, format::LONG_RECORD_HEADER);
     says(format!("{short} bytes, or {long} in the long form, then the operations"));
     says(format!("At most {} bytes.", format::MAX_RECORD));

@@ -8,6 +8,8 @@
 use crate::record::{self, Base, Kind, MAX_FLAGS, u16_at, u32_at, u64_at};
 use wattle_buffer::{Gsn, PageId, TreeId};
 
+/// The last version of this form.
+pub(crate) const LAST_VERSION: u32 = 2;
 /// Bytes in front of the records of a chunk: worker u32, len u32.
 pub(crate) const CHUNK_HEADER: usize = 8;
 /// Bytes in front of the operations: len u16, undo_len u16, kind u8, flags u8, ops u8, zero u8, txn u64, gsn
