@@ -1,7 +1,8 @@
 //! Allocation: free frames of the pool and free pages of the store.
 //!
 //! Free frames form a stack through the headers; frames never used yet are counted, not listed, so
-//! that opening a large pool touches nothing. Workers take frames in batches ([`crate::Worker`]).
+//! that opening a large pool touches nothing; a thread has the memory of those next in line given
+//! by the kernel ahead of their use ([`FreeFrames::wait_unready`]). Workers take frames in batches ([`crate::Worker`]).
 //! Free pages are a bitmap, one bit for each page of the store: 32 KiB for each GiB of data,
 //! however fragmented. Room on the device is reserved before a page id is given out, so a device
 //! that is full refuses new pages and never a page that already has contents.
@@ -11,18 +12,29 @@ use crate::{
     frame::FrameHeader,
     ids::{FrameId, Gsn, PageId},
     io::Storage,
-    sync::{AtomicUsize, Mutex, Ordering},
+    sync::{AtomicUsize, Condvar, Mutex, Ordering},
 };
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
+    ops::Range,
     task::Waker,
 };
 
 const END: u32 = u32::MAX;
 
+/// Frames that are made ready at once: a huge page.
+const READY_STEP: u32 = 512;
+/// Most fresh frames that are ready; no more than were used already, so that a small store in a large
+/// pool takes little memory.
+const READY_AHEAD: u32 = 32 * READY_STEP;
+/// Pools with fewer frames are not made ready: they have no huge pages.
+const READY_MIN: usize = 8 * READY_STEP as usize;
+
 /// The stack of free frames and those who wait for one.
 pub(crate) struct FreeFrames {
     list: Mutex<FreeList>,
+    /// More fresh frames should be made ready, or none any more.
+    unready: Condvar,
     /// Copy of the length, for reading without the lock.
     len: AtomicUsize,
 }
@@ -33,11 +45,31 @@ struct FreeList {
     /// Frames from here on were never used.
     fresh: u32,
     frames: u32,
+    /// Fresh frames up to here have memory, or will in a moment.
+    ready: u32,
+    /// Nobody makes frames ready.
+    ready_stopped: bool,
     waiters: VecDeque<Waker>,
     /// Counts how often waiting was declared hopeless.
     failures: u64,
     /// Why waiting is hopeless from now on.
     dead: Option<String>,
+}
+
+impl FreeList {
+    /// The next huge page of fresh frames to make ready, if it is time.
+    fn unready(&self) -> Option<Range<u32>> {
+        let target = self.frames.min(self.fresh.saturating_add(self.fresh.min(READY_AHEAD)));
+        // Whoever is ahead of us has touched the huge page that it is in.
+        let start = self.ready.max(self.fresh.next_multiple_of(READY_STEP));
+        let end = start + READY_STEP;
+        (end <= target).then_some(start..end)
+    }
+
+    fn are_all_ready(&self) -> bool {
+        self.frames - self.ready.max(self.fresh.next_multiple_of(READY_STEP)).min(self.frames)
+            < READY_STEP
+    }
 }
 
 impl FreeFrames {
@@ -47,11 +79,17 @@ impl FreeFrames {
             listed: 0,
             fresh: 0,
             frames: frames as u32,
+            ready: if frames < READY_MIN { frames as u32 } else { 0 },
+            ready_stopped: true,
             waiters: VecDeque::new(),
             failures: 0,
             dead: None,
         };
-        FreeFrames { list: Mutex::new(list), len: AtomicUsize::new(frames) }
+        FreeFrames {
+            list: Mutex::new(list),
+            unready: Condvar::new(),
+            len: AtomicUsize::new(frames),
+        }
     }
 
     /// Free frames right now, those in the caches of workers not counted.
@@ -83,7 +121,40 @@ impl FreeFrames {
         }
         let left = list.listed + (list.frames - list.fresh) as usize;
         self.len.store(left, Ordering::Relaxed);
+        if !list.ready_stopped && list.unready().is_some() {
+            self.unready.notify_one();
+        }
         left
+    }
+
+    /// Waits until fresh frames should have memory that have none yet, and gives them to the caller to see
+    /// to it; none when it is to end.
+    pub(crate) fn wait_unready(&self) -> Option<Range<u32>> {
+        let mut list = self.list.lock();
+        while !list.ready_stopped && !list.are_all_ready() {
+            if let Some(frames) = list.unready() {
+                list.ready = frames.end;
+                return Some(frames);
+            }
+            self.unready.wait(&mut list);
+        }
+        None
+    }
+
+    /// There is nothing to do for [`FreeFrames::wait_unready`] any more.
+    pub(crate) fn are_all_ready(&self) -> bool {
+        self.list.lock().are_all_ready()
+    }
+
+    /// [`FreeFrames::wait_unready`] waits from now on.
+    pub(crate) fn start_ready(&self) {
+        self.list.lock().ready_stopped = false;
+    }
+
+    /// [`FreeFrames::wait_unready`] does not wait any more.
+    pub(crate) fn stop_ready(&self) {
+        self.list.lock().ready_stopped = true;
+        self.unready.notify_all();
     }
 
     /// Returns frames and wakes as many waiters.

@@ -9,8 +9,10 @@
 //! at once and comes from the child, so it only tries and never waits.
 
 use crate::{
+    allocate::FreeFrames,
     frame::FrameState,
     ids::FrameId,
+    memory::FrameMemory,
     pool::Pool,
     replacement::Replacement,
     swip::Swip,
@@ -367,11 +369,23 @@ pub(crate) fn queue_write(pool: &Pool, frame: FrameId, threshold: f32) -> bool {
     true
 }
 
-/// The evictor and writer threads of a pool. Dropping it stops and joins them.
+/// The evictor and writer threads of a pool, and the one that has memory given for its frames. Dropping it stops and joins them.
 pub struct Background {
     pool: Arc<Pool>,
     evictors: Vec<JoinHandle<()>>,
     writers: Vec<JoinHandle<()>>,
+    frames: Option<JoinHandle<()>>,
+}
+
+/// Body of the thread that has memory given for the frames that are used next: a huge page that is zeroed
+/// when it is first touched would make an operation wait for a millisecond or several.
+fn make_frames_ready(free: &FreeFrames, memory: &FrameMemory) {
+    while let Some(frames) = free.wait_unready() {
+        if let Err(error) = memory.populate(frames) {
+            tracing::debug!(%error, "frames get their memory when they are first used");
+            free.stop_ready();
+        }
+    }
 }
 
 impl Background {
@@ -382,8 +396,13 @@ impl Background {
     pub fn start(pool: &Arc<Pool>) -> crate::Result<Background> {
         pool.signal.state.lock().stopping = false;
         pool.writes.restart();
-        let mut background =
-            Background { pool: pool.clone(), evictors: Vec::new(), writers: Vec::new() };
+        pool.free.start_ready();
+        let mut background = Background {
+            pool: pool.clone(),
+            evictors: Vec::new(),
+            writers: Vec::new(),
+            frames: None,
+        };
         let spawn = |name: String, body: Box<dyn FnOnce() + Send>| {
             let pool = pool.clone();
             let guarded = move || {
@@ -412,19 +431,64 @@ impl Background {
                 .writers
                 .push(spawn(format!("wattle-write-{i}"), Box::new(move || writer.run()))?);
         }
+        if !pool.free.are_all_ready() {
+            let pool = pool.clone();
+            let frames = move || make_frames_ready(&pool.free, &pool.memory);
+            background.frames = Some(spawn("wattle-frames".to_string(), Box::new(frames))?);
+        }
         Ok(background)
     }
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
+        self.pool.free.stop_ready();
         // Evictors first: they feed the writers, who empty their queue before they end.
         self.pool.signal.stop();
         let evictors = self.evictors.drain(..).filter_map(|thread| thread.join().err()).count();
         self.pool.writes.stop();
         let writers = self.writers.drain(..).filter_map(|thread| thread.join().err()).count();
-        if evictors + writers > 0 && !std::thread::panicking() {
-            panic!("{evictors} evictor and {writers} writer threads panicked");
+        let frames = self.frames.take().and_then(|thread| thread.join().err()).iter().count();
+        if evictors + writers + frames > 0 && !std::thread::panicking() {
+            panic!("{evictors} evictor, {writers} writer and {frames} other threads panicked");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_next_in_line_get_memory_before_they_are_used() {
+        const FRAMES: usize = 16 * 1024;
+        let free = FreeFrames::new(FRAMES);
+        let memory = FrameMemory::map(FRAMES).expect("64 MiB");
+        if let Err(error) = memory.populate(0..1) {
+            return eprintln!("skipped: the kernel gives memory only when it is touched: {error}");
+        }
+        free.start_ready();
+        let mut taken = Vec::new();
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| make_frames_ready(&free, &memory));
+            for _ in 0..64 {
+                free.take(memory.headers(), 50, &mut taken);
+            }
+            let until = Instant::now() + Duration::from_secs(60);
+            while memory.populated(3584..6144) < 6144 - 3584 {
+                assert!(Instant::now() < until, "nobody sees to the frames behind those in use");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            // As many as are in use and no more.
+            assert_eq!(memory.populated(6656..FRAMES as u32), 0);
+            free.stop_ready();
+            thread.join().expect("ends");
+        });
+        free.start_ready();
+        while free.take(memory.headers(), 50, &mut taken) > 0 {}
+        while let Some(frames) = free.wait_unready() {
+            memory.populate(frames).expect("once more");
+        }
+        assert!(taken.iter().map(|frame| frame.0).eq(0..FRAMES as u32), "each once, in order");
     }
 }

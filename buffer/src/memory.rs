@@ -15,7 +15,7 @@ use crate::{
 };
 use std::{
     io,
-    ops::{Deref, DerefMut},
+    ops::{Deref, DerefMut, Range},
     ptr::NonNull,
     sync::Arc,
 };
@@ -238,6 +238,55 @@ impl FrameMemory {
         let header = self.headers.as_ptr().wrapping_add(frame.0 as usize).cast::<u8>();
         what.prefetch(header);
         what.prefetch(header.wrapping_add(64));
+    }
+
+    /// Has the kernel give memory for these frames and their headers, which it does otherwise when they are
+    /// first touched. What they hold stays.
+    ///
+    /// # Errors
+    /// No memory, or a kernel before Linux 5.14.
+    ///
+    /// # Panics
+    /// If a frame is outside of the pool.
+    pub fn populate(&self, frames: Range<u32>) -> io::Result<()> {
+        assert!(frames.start <= frames.end && frames.end as usize <= self.frames);
+        let (start, count) = (frames.start as usize, frames.len());
+        let headers_at = self.frames * PAGE_SIZE;
+        let header = |frame: usize| headers_at + frame * size_of::<FrameHeader>();
+        let (first, last) = (header(start), header(start + count));
+        let parts = [
+            start * PAGE_SIZE..(start + count) * PAGE_SIZE,
+            first / PAGE_SIZE * PAGE_SIZE..last.next_multiple_of(PAGE_SIZE),
+        ];
+        for part in parts {
+            // SAFETY: inside of the mapping, which ends behind the last header by a huge page less the
+            // alignment.
+            let start = unsafe { self.pages.add(part.start) };
+            // SAFETY: whole pages of the mapping. The kernel gives memory as a write would, and changes no
+            // contents, so it does not matter who else reads or writes there.
+            let done = unsafe {
+                libc::madvise(start.as_ptr().cast(), part.len(), libc::MADV_POPULATE_WRITE)
+            };
+            if done != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(())
+    }
+
+    /// How many of these frames have memory for their pages.
+    #[cfg(test)]
+    pub fn populated(&self, frames: Range<u32>) -> usize {
+        assert!(frames.start <= frames.end && frames.end as usize <= self.frames);
+        let mut resident = vec![0; frames.len()];
+        // SAFETY: inside of the mapping.
+        let start = unsafe { self.pages.add(frames.start as usize * PAGE_SIZE) };
+        // SAFETY: whole pages of the mapping, and a byte for each in the vector.
+        let done = unsafe {
+            libc::mincore(start.as_ptr().cast(), frames.len() * PAGE_SIZE, resident.as_mut_ptr())
+        };
+        assert_eq!(done, 0, "mincore: {}", io::Error::last_os_error());
+        resident.iter().filter(|byte| **byte & 1 != 0).count()
     }
 
     /// Makes the whole pool read-only or writable again, for the test that resident look-ups store

@@ -101,7 +101,7 @@ fn cache_batch(frames: usize) -> usize {
 
 /// The pool. See the module documentation.
 pub struct Pool {
-    memory: FrameMemory,
+    pub(crate) memory: FrameMemory,
     pub(crate) policy: Policy,
     epoch: CachePadded<AtomicU32>,
     /// Evictions since the epoch last advanced.
