@@ -1,8 +1,10 @@
 //! Allocation: free frames of the pool and free pages of the store.
 //!
 //! Free frames form a stack through the headers; frames never used yet are counted, not listed, so
-//! that opening a large pool touches nothing; a thread has the memory of those next in line given
-//! by the kernel ahead of their use ([`FreeFrames::wait_unready`]). Workers take frames in batches ([`crate::Worker`]).
+//! that opening a large pool touches nothing; a thread has the kernel give the memory of those next
+//! in line ahead of their use ([`FreeFrames::wait_unready`]). Workers take frames in batches
+//! ([`crate::Worker`]).
+//!
 //! Free pages are a bitmap, one bit for each page of the store: 32 KiB for each GiB of data,
 //! however fragmented. Room on the device is reserved before a page id is given out, so a device
 //! that is full refuses new pages and never a page that already has contents.
@@ -12,6 +14,8 @@ use crate::{
     frame::FrameHeader,
     ids::{FrameId, Gsn, PageId},
     io::Storage,
+    memory::{HUGE_PAGE, HUGE_PAGES_MIN},
+    page::PAGE_SIZE,
     sync::{AtomicUsize, Condvar, Mutex, Ordering},
 };
 use std::{
@@ -23,12 +27,12 @@ use std::{
 const END: u32 = u32::MAX;
 
 /// Frames that are made ready at once: a huge page.
-const READY_STEP: u32 = 512;
+const READY_STEP: u32 = (HUGE_PAGE / PAGE_SIZE) as u32;
 /// Most fresh frames that are ready; no more than were used already, so that a small store in a large
 /// pool takes little memory.
 const READY_AHEAD: u32 = 32 * READY_STEP;
 /// Pools with fewer frames are not made ready: they have no huge pages.
-const READY_MIN: usize = 8 * READY_STEP as usize;
+const READY_MIN: usize = HUGE_PAGES_MIN / PAGE_SIZE;
 
 /// The stack of free frames and those who wait for one.
 pub(crate) struct FreeFrames {
@@ -57,18 +61,22 @@ struct FreeList {
 }
 
 impl FreeList {
-    /// The next huge page of fresh frames to make ready, if it is time.
+    /// Where the next huge page of frames to make ready begins. Whoever is ahead of us has touched the one
+    /// that it is in.
+    fn first_unready(&self) -> u32 {
+        self.ready.max(self.fresh.next_multiple_of(READY_STEP))
+    }
+
+    /// The next huge page of frames to make ready, if it is time.
     fn unready(&self) -> Option<Range<u32>> {
-        let target = self.frames.min(self.fresh.saturating_add(self.fresh.min(READY_AHEAD)));
-        // Whoever is ahead of us has touched the huge page that it is in.
-        let start = self.ready.max(self.fresh.next_multiple_of(READY_STEP));
-        let end = start + READY_STEP;
-        (end <= target).then_some(start..end)
+        let start = self.first_unready();
+        let frames = start..start + READY_STEP;
+        let target = self.frames.min(self.fresh + self.fresh.min(READY_AHEAD));
+        (frames.end <= target).then_some(frames)
     }
 
     fn are_all_ready(&self) -> bool {
-        self.frames - self.ready.max(self.fresh.next_multiple_of(READY_STEP)).min(self.frames)
-            < READY_STEP
+        self.first_unready() + READY_STEP > self.frames
     }
 }
 

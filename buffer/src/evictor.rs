@@ -369,7 +369,8 @@ pub(crate) fn queue_write(pool: &Pool, frame: FrameId, threshold: f32) -> bool {
     true
 }
 
-/// The evictor and writer threads of a pool, and the one that has memory given for its frames. Dropping it stops and joins them.
+/// The evictor and writer threads of a pool, and the one that has the kernel give memory for its frames.
+/// Dropping it stops and joins them.
 pub struct Background {
     pool: Arc<Pool>,
     evictors: Vec<JoinHandle<()>>,
@@ -377,7 +378,7 @@ pub struct Background {
     frames: Option<JoinHandle<()>>,
 }
 
-/// Body of the thread that has memory given for the frames that are used next: a huge page that is zeroed
+/// Body of the thread that has the kernel give memory for the frames that are used next: a huge page that is zeroed
 /// when it is first touched would make an operation wait for a millisecond or several.
 fn make_frames_ready(free: &FreeFrames, memory: &FrameMemory) {
     while let Some(frames) = free.wait_unready() {
@@ -448,7 +449,7 @@ impl Drop for Background {
         let evictors = self.evictors.drain(..).filter_map(|thread| thread.join().err()).count();
         self.pool.writes.stop();
         let writers = self.writers.drain(..).filter_map(|thread| thread.join().err()).count();
-        let frames = self.frames.take().and_then(|thread| thread.join().err()).iter().count();
+        let frames = self.frames.take().map_or(0, |thread| usize::from(thread.join().is_err()));
         if evictors + writers + frames > 0 && !std::thread::panicking() {
             panic!("{evictors} evictor, {writers} writer and {frames} other threads panicked");
         }

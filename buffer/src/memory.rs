@@ -20,7 +20,10 @@ use std::{
     sync::Arc,
 };
 
-const HUGE_PAGE: usize = 2 << 20;
+/// Bytes of a huge page.
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
+/// Less memory, bytes, is not in huge pages: it would be rounded up to whole ones, against its budget.
+pub(crate) const HUGE_PAGES_MIN: usize = 8 * HUGE_PAGE;
 
 /// Anonymous memory, zeroed, that costs nothing before it is touched.
 struct Mapping {
@@ -50,8 +53,7 @@ impl Mapping {
             return Err(Error::io(format_args!("map {mapped} bytes for {what}"), error));
         }
         let base = NonNull::new(base.cast::<u8>()).expect("a mapping is not at zero");
-        // Little memory would be rounded up to whole huge pages, against its budget.
-        let align = if bytes >= 8 * HUGE_PAGE { HUGE_PAGE } else { PAGE_SIZE };
+        let align = if bytes >= HUGE_PAGES_MIN { HUGE_PAGE } else { PAGE_SIZE };
         // SAFETY: the padding is less than a huge page, which was mapped on top of `bytes`.
         let start = unsafe { base.add(base.align_offset(align)) };
         if align == HUGE_PAGE {
