@@ -4,6 +4,7 @@
 
 use crate::{
     engine::{Core, Handle, Tree},
+    mvcc::Kept,
     ops::{self, Begun, Resolve},
     session::SessionState,
     transaction::{Savepoint, savepoint},
@@ -90,7 +91,7 @@ impl Resolve for AsyncSession {
     fn own(&self) -> u64 {
         self.state().own()
     }
-    fn committed(&self, time: u64, stored: &[u64]) {
+    fn committed(&self, time: u64, stored: &[Kept]) {
         self.state().committed(&self.shared.core, time, stored);
     }
     fn take_idle(&self) -> BoxedTxn {

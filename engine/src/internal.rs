@@ -2,6 +2,7 @@
 
 use crate::{
     engine::Core,
+    mvcc::Kept,
     ops::{Begun, Resolve},
     session::{now, pause},
     txn::{BoxedTxn, LogHandle, Ticket, Txn, TxnOptions},
@@ -52,7 +53,7 @@ impl Resolve for Internal<'_> {
     fn own(&self) -> u64 {
         0
     }
-    fn committed(&self, _: u64, stored: &[u64]) {
+    fn committed(&self, _: u64, stored: &[Kept]) {
         self.core.versions.hand_over(stored);
     }
     fn take_idle(&self) -> BoxedTxn {

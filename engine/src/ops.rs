@@ -13,7 +13,7 @@
 use crate::{
     catalog::{LargeStore, OpenTree},
     engine::{Core, Tree},
-    mvcc::Savepoint,
+    mvcc::{Kept, Savepoint},
     transaction,
     txn::{
         AutoAuthor, AutoView, BoxedTxn, Done, Durability, Garbage, LogHandle, SystemOf, Ticket,
@@ -53,8 +53,8 @@ pub(crate) trait Resolve {
     fn log(&self) -> Option<&Arc<LogHandle>>;
     /// The newest commit of the session.
     fn own(&self) -> u64;
-    /// The session has committed at `time`, and has stored versions under these hashes.
-    fn committed(&self, time: u64, stored: &[u64]);
+    /// The session has committed at `time`, and has stored these versions.
+    fn committed(&self, time: u64, stored: &[Kept]);
     /// A transaction to begin.
     fn take_idle(&self) -> BoxedTxn;
     /// Gives it back when it has ended.

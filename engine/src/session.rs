@@ -2,7 +2,7 @@
 
 use crate::{
     engine::{Core, Handle, Tree},
-    mvcc::Stored,
+    mvcc::{Kept, Stored},
     ops::{self, Resolve},
     transaction::{Range, Transaction},
     txn::{BoxedTxn, LogHandle, Ticket, Txn, TxnOptions},
@@ -63,8 +63,8 @@ impl SessionState {
         self.own.get()
     }
 
-    /// The session has committed at `time` and stored versions under these hashes.
-    pub fn committed(&self, core: &Core, time: u64, stored: &[u64]) {
+    /// The session has committed at `time` and stored these versions.
+    pub fn committed(&self, core: &Core, time: u64, stored: &[Kept]) {
         self.own.set(self.own.get().max(time));
         let mut all = self.stored.borrow_mut();
         all.add(&core.versions, time, stored);
@@ -167,7 +167,7 @@ impl Resolve for Session {
     fn own(&self) -> u64 {
         self.state().own()
     }
-    fn committed(&self, time: u64, stored: &[u64]) {
+    fn committed(&self, time: u64, stored: &[Kept]) {
         self.state().committed(&self.core, time, stored);
     }
     fn take_idle(&self) -> BoxedTxn {

@@ -22,7 +22,7 @@ use super::{
     versions::{Change, Changed, ConflictWith, WriteCheck},
 };
 use std::cell::Cell;
-use wattle_buffer::{Owner, Returned, Share, TreeId, prefetch};
+use wattle_buffer::{Owner, Returned, Share, TreeId, prefetch, prefetch_write};
 
 /// A chain that is longer is pruned by whoever makes it so.
 pub(super) const PRUNE_ABOVE: usize = 8;
@@ -134,6 +134,14 @@ fn class_for(size: usize) -> usize {
 /// Memory that a chain takes: itself, its place in the table, which is two thirds full on average,
 /// and its item in a queue, bytes.
 pub(super) const CHAIN_BYTES: usize = size_of::<Chain>() + 16 * 3 / 2 + 16;
+
+/// Brings a chain near that was at a place ([`Chain::place`]), whatever is there now.
+#[inline]
+pub(super) fn approach(place: usize) {
+    let start = std::ptr::without_provenance::<u8>(place);
+    prefetch_write(start);
+    prefetch_write(start.wrapping_add(64));
+}
 
 /// What the record was before the change.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -536,6 +544,12 @@ impl Chain {
         (chain.pass, chain.prune_above, chain.due) = (0, PRUNE_ABOVE as u32, 0);
         chain.newest.set(writer, key, before, spare);
         chain
+    }
+
+    /// Where it lies, for [`approach`].
+    #[inline]
+    pub fn place(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     #[inline]

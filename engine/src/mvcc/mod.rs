@@ -32,5 +32,5 @@ pub(crate) use state::TxnState;
 pub(crate) use stored::{MAX_OF_ONE, Stored};
 pub(crate) use undo::{Savepoint, UndoBuffer, UndoEntry};
 pub(crate) use versions::{
-    Change, Changed, ConflictWith, Record, Seen, Undone, Versions, WriteCheck,
+    Change, Changed, ConflictWith, Kept, Record, Seen, Undone, Versions, WriteCheck,
 };

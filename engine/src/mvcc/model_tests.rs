@@ -156,7 +156,7 @@ impl World {
             _ => {}
         }
         let record = self.versions.record(tree, name);
-        let (check, _) = self.versions.store(record, &txn.state, snapshot, &change, false);
+        let check = self.versions.store(record, &txn.state, snapshot, &change, false).check;
         assert_eq!(check, expected);
         if matches!(check, WriteCheck::Conflict(_)) {
             return;

@@ -23,7 +23,7 @@ use super::{
     chain::{By, Chain, Rule, Spare},
     clock::Active,
     state::TxnState,
-    versions::{Change, Record, WriteCheck},
+    versions::{Change, Record, StoreOutcome, WriteCheck},
 };
 use hashbrown::{HashTable, hash_table::OccupiedEntry};
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
@@ -272,14 +272,16 @@ impl Shard {
         horizon: u64,
         active: impl FnOnce() -> Arc<Active>,
         spare: &mut Spare,
-    ) -> (WriteCheck, u64) {
-        let is_new_young;
+    ) -> StoreOutcome {
+        let refused = |check| StoreOutcome { check, grown: 0, chain: 0 };
+        let (is_new_young, place);
         match self.find_mut(hash, |chain| chain.is_of(tree, key)) {
             None => {
                 let mut chain = Chain::new(tree, key, writer, change, spare);
                 self.bytes += chain.bytes();
                 chain.young = !kept;
                 is_new_young = !kept;
+                place = chain.place();
                 self.insert(hash, chain);
             }
             Some(mut found) => {
@@ -295,9 +297,12 @@ impl Shard {
                         chain.make_whole(key, change, spare);
                         let bytes = chain.bytes();
                         self.bytes = self.bytes + bytes - old_bytes;
-                        return (WriteCheck::Own, bytes - old_bytes);
+                        return StoreOutcome {
+                            grown: bytes - old_bytes,
+                            ..refused(WriteCheck::Own)
+                        };
                     }
-                    other => return (other, 0),
+                    other => return refused(other),
                 }
                 let old_bytes = chain.bytes();
                 chain.push(key, writer, change, horizon, spare);
@@ -305,6 +310,7 @@ impl Shard {
                     chain.prune(Rule { horizon, active: &active() }, spare);
                 }
                 is_new_young = !kept && !std::mem::replace(&mut chain.young, true);
+                place = chain.place();
                 let bytes = chain.bytes();
                 self.bytes = self.bytes + bytes - old_bytes;
             }
@@ -312,7 +318,7 @@ impl Shard {
         if is_new_young {
             self.queue_young(hash, writer.id());
         }
-        (WriteCheck::Free, 0)
+        StoreOutcome { check: WriteCheck::Free, grown: 0, chain: place }
     }
 
     /// Takes back the newest version of the record, which is `writer`'s.

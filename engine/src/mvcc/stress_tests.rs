@@ -154,7 +154,7 @@ impl World {
         let start = undo.mark();
         slot.start_writing(&self.clock);
         let mut ok = true;
-        let mut hashes = Vec::new();
+        let mut kept = Vec::new();
         let mut change = |record: usize, by: &mut dyn FnMut(u64) -> u64| {
             let page = &self.records[record];
             let _latched = page.lock();
@@ -165,20 +165,20 @@ impl World {
             let before = before.as_deref().map(|bytes| (bytes, false));
             let name = key(record);
             let name = self.versions.record(TREE, &name);
-            let store = |kept| self.versions.store(name, &state, snapshot, &change, kept).0;
-            let mut check = store(hashes.len() % 2 == 0);
-            if check == WriteCheck::Free && amount.is_multiple_of(8) {
+            let store = |kept| self.versions.store(name, &state, snapshot, &change, kept);
+            let mut outcome = store(kept.len() % 2 == 0);
+            if outcome.check == WriteCheck::Free && amount.is_multiple_of(8) {
                 // It was not to be changed, and then it was.
                 self.versions.pop(TREE, name.key, &state);
-                check = store(amount.is_multiple_of(16));
+                outcome = store(amount.is_multiple_of(16));
             }
-            let first = match check {
+            let first = match outcome.check {
                 WriteCheck::Free => true,
                 WriteCheck::Own => false,
                 WriteCheck::Conflict(_) => return false,
             };
             undo.push(TREE, first, &key(record), before).unwrap();
-            hashes.push(self.versions.hash(TREE, &key(record)));
+            kept.push(Kept { hash: name.hash, chain: outcome.chain });
             page.amount.store(after, SeqCst);
             true
         };
@@ -208,7 +208,7 @@ impl World {
             }
             state.committed(ts);
             undo.clear();
-            stored.add(&self.versions, ts, &hashes);
+            stored.add(&self.versions, ts, &kept);
             if rng.random_range(0..200) == 0 {
                 stored.give_up(&self.versions);
             }

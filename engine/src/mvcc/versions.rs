@@ -18,7 +18,7 @@
 //! as half of a write. For that to be so there are many more shards than threads.
 
 use super::{
-    chain::{By, Look, Restore, Rule, Spare},
+    chain::{self, By, Look, Restore, Rule, Spare},
     clock::Active,
     shard::Shard,
     state::TxnState,
@@ -157,6 +157,27 @@ pub(crate) enum Undone {
     Patch { at: usize },
 }
 
+/// What [`Versions::store`] did.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct StoreOutcome {
+    /// Whether the record may be changed; if it is [`WriteCheck::Free`], the version is stored.
+    pub check: WriteCheck,
+    /// How many bytes the writer's own version has grown by if it is [`WriteCheck::Own`].
+    pub grown: u64,
+    /// Where the chain lies of a version that is stored.
+    pub chain: usize,
+}
+
+/// A version that its writer stored and will drop.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Kept {
+    /// The hash of its record.
+    pub hash: u64,
+    /// Where its chain lay then, so that it can be brought near before it is looked for. Somebody may have
+    /// dropped it meanwhile.
+    pub chain: usize,
+}
+
 /// A shard, alone on its cache lines.
 #[derive(Debug, Default)]
 #[repr(C, align(256))]
@@ -283,8 +304,7 @@ impl Versions {
 
     /// [`Versions::check`], and if the answer is [`WriteCheck::Free`] stores that `writer` makes a `change`
     /// of the record: under the leaf latch. `kept`: the writer drops the version itself
-    /// ([`Versions::drop_old`]) or hands it over ([`Versions::hand_over`]). Also gives how many bytes its own
-    /// version has grown by if the answer is [`WriteCheck::Own`].
+    /// ([`Versions::drop_old`]) or hands it over ([`Versions::hand_over`]).
     #[inline]
     pub fn store(
         &self,
@@ -293,19 +313,20 @@ impl Versions {
         snapshot: u64,
         change: &Change<'_>,
         kept: bool,
-    ) -> (WriteCheck, u64) {
+    ) -> StoreOutcome {
         self.store_by(record, By::Txn(writer), snapshot, change, kept)
     }
 
     /// As [`Versions::store`] for a change that is a whole transaction, and is committed at `ts`. The writer
-    /// keeps the version.
+    /// keeps the version, which is given.
     ///
     /// # Panics
     /// If the newest change is of a transaction that is not committed.
     #[inline]
-    pub fn store_done(&self, record: Record<'_>, ts: u64, before: Option<(&[u8], bool)>) {
-        match self.store_by(record, By::Done(ts), u64::MAX, &Change::of(before), true).0 {
-            WriteCheck::Free => {}
+    pub fn store_done(&self, record: Record<'_>, ts: u64, before: Option<(&[u8], bool)>) -> Kept {
+        let outcome = self.store_by(record, By::Done(ts), u64::MAX, &Change::of(before), true);
+        match outcome.check {
+            WriteCheck::Free => Kept { hash: record.hash, chain: outcome.chain },
             check => panic!("a change at {ts} changes a record over {check:?}"),
         }
     }
@@ -318,7 +339,7 @@ impl Versions {
         snapshot: u64,
         change: &Change<'_>,
         kept: bool,
-    ) -> (WriteCheck, u64) {
+    ) -> StoreOutcome {
         // A horizon that is too low only leaves more for later. Acquires, so that a reader whose
         // snapshot was cancelled sees that after it took the lock of the shard after this thread.
         let horizon = self.horizon.load(Acquire);
@@ -347,7 +368,7 @@ impl Versions {
         snapshot: u64,
         before: Option<(&[u8], bool)>,
     ) -> WriteCheck {
-        self.store(self.record(tree, key), writer, snapshot, &Change::of(before), false).0
+        self.store(self.record(tree, key), writer, snapshot, &Change::of(before), false).check
     }
 
     /// Stores a version that nothing is in the way of; gives its hash, or none if the newest change is
@@ -377,9 +398,8 @@ impl Versions {
         key: &[u8],
         ts: u64,
         before: Option<(&[u8], bool)>,
-    ) -> u64 {
-        self.store_done(self.record(tree, key), ts, before);
-        self.hash(tree, key)
+    ) -> Kept {
+        self.store_done(self.record(tree, key), ts, before)
     }
 
     /// What `me` sees of a record that it read in the page, before the page is validated: all commits
@@ -533,34 +553,38 @@ impl Versions {
         self.horizon.fetch_max(time, AcqRel).max(time)
     }
 
-    /// Drops versions that are stored under these hashes, as far as nobody needs them.
-    pub fn drop_old(&self, hashes: &[u64]) {
+    /// Drops these versions, as far as nobody needs them.
+    pub fn drop_old(&self, kept: &[Kept]) {
         let horizon = self.horizon();
-        self.for_each(hashes, |shard, hash, spare| shard.drop_if_old(hash, horizon, spare));
+        self.for_each(kept, |shard, hash, spare| shard.drop_if_old(hash, horizon, spare));
     }
 
-    /// Versions stored under these hashes belong to the passes from here on: whoever kept them has no
-    /// more use for them.
-    pub fn hand_over(&self, hashes: &[u64]) {
-        self.for_each(hashes, |shard, hash, _| shard.take_over(hash));
+    /// These versions belong to the passes from here on: whoever kept them has no more use for them.
+    pub fn hand_over(&self, kept: &[Kept]) {
+        self.for_each(kept, |shard, hash, _| shard.take_over(hash));
     }
 
     #[inline]
-    fn for_each(&self, hashes: &[u64], mut visit: impl FnMut(&mut Shard, u64, &mut Spare)) {
+    fn for_each(&self, kept: &[Kept], mut visit: impl FnMut(&mut Shard, u64, &mut Spare)) {
         let mut spare = Spare::of_thread();
-        let mut rest = hashes;
+        let mut ahead = kept.iter();
+        let mut approach = |versions: usize| {
+            for next in ahead.by_ref().take(versions) {
+                self.approach(next.hash);
+                chain::approach(next.chain);
+            }
+        };
+        approach(VISITS_AHEAD);
         // Neighbours that were stored one after the other are dropped with one lock.
-        for group in hashes.chunk_by(|a, b| self.shard_of(*a) == self.shard_of(*b)) {
-            rest = &rest[group.len()..];
-            if let Some(ahead) = rest.get(VISITS_AHEAD) {
-                self.approach(*ahead);
-            }
-            let padded = self.padded(group[0]);
+        for group in kept.chunk_by(|a, b| self.shard_of(a.hash) == self.shard_of(b.hash)) {
+            approach(group.len());
+            let hash = group[0].hash;
+            let padded = self.padded(hash);
             let mut shard = padded.shard.lock();
-            for hash in group {
-                visit(&mut shard, *hash, &mut spare);
+            for version in group {
+                visit(&mut shard, version.hash, &mut spare);
             }
-            self.changed(group[0], padded, &shard);
+            self.changed(hash, padded, &shard);
         }
         spare.keep();
     }

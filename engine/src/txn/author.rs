@@ -10,7 +10,7 @@ use crate::{
     catalog::OpenTree,
     engine::Core,
     mvcc::{
-        Change, ConflictWith, MAX_OF_ONE, Record, Savepoint, TxnState, UndoBuffer, UndoEntry,
+        Change, ConflictWith, Kept, MAX_OF_ONE, Record, Savepoint, TxnState, UndoBuffer, UndoEntry,
         WriteCheck,
     },
 };
@@ -89,6 +89,8 @@ pub(crate) struct TxnAuthor<'t> {
     hash: u64,
     /// The version of the record was stored for this change, which may not be made yet.
     stored: bool,
+    /// Where its chain lies.
+    chain: usize,
     /// Memory of that version, about.
     version_bytes: u64,
     /// Where the undo entry of a change that is not made yet begins. It is the last one.
@@ -105,7 +107,17 @@ impl<'t> TxnAuthor<'t> {
         let hash = core.versions.record(tree.tree.id(), key).hash;
         core.versions.approach(hash);
         let id = txn.start_writing(core, tree);
-        TxnAuthor { core, txn, tree, id, hash, stored: false, version_bytes: 0, pending: None }
+        TxnAuthor {
+            core,
+            txn,
+            tree,
+            id,
+            hash,
+            stored: false,
+            chain: 0,
+            version_bytes: 0,
+            pending: None,
+        }
     }
 
     fn record<'k>(&self, key: &'k [u8]) -> Record<'k> {
@@ -236,10 +248,11 @@ impl TxnAuthor<'_> {
             && !self.tree.closed.is_owned_by(id)
         {
             let kept = self.txn.stored.len() < MAX_OF_ONE;
-            let (check, grown) = versions.store(record, self.state(), snapshot, change, kept);
-            self.txn.version_bytes += grown;
-            self.stored = check == WriteCheck::Free;
-            check
+            let outcome = versions.store(record, self.state(), snapshot, change, kept);
+            self.txn.version_bytes += outcome.grown;
+            self.stored = outcome.check == WriteCheck::Free;
+            self.chain = outcome.chain;
+            outcome.check
         } else if snapshot != u64::MAX {
             versions.check(record, Some(self.state()), snapshot)
         } else {
@@ -306,7 +319,7 @@ impl Author for TxnAuthor<'_> {
         if std::mem::take(&mut self.stored) {
             self.txn.version_bytes += self.version_bytes;
             if self.txn.stored.len() < MAX_OF_ONE {
-                self.txn.stored.push(self.hash);
+                self.txn.stored.push(Kept { hash: self.hash, chain: self.chain });
             }
         }
         let header = leaf.header();
@@ -335,8 +348,8 @@ pub(crate) struct Done {
     pub time: u64,
     /// Epoch of its record in the log.
     pub epoch: u64,
-    /// The hash under which it stored a version.
-    pub stored: u64,
+    /// The version that it stored.
+    pub stored: Kept,
 }
 
 /// A change by an operation that is a transaction of its own: it commits under the latch.
@@ -445,8 +458,7 @@ impl Author for AutoAuthor<'_> {
     fn done(&mut self, leaf: &Exclusive<'_>, key: &[u8]) {
         let (time, before) = (self.outcome.time, self.before.get());
         let record = Record { hash: self.hash, tree: self.tree.tree.id(), key };
-        self.core.versions.store_done(record, time, before);
-        self.outcome.stored = self.hash;
+        self.outcome.stored = self.core.versions.store_done(record, time, before);
         let header = leaf.header();
         let hint = match Hint::of(header.version_hint()) {
             // A transaction that changed the page may have drawn a later time than this commit, and

@@ -4,7 +4,7 @@ use super::{LogHandle, ReadSet, Ticket, handles::Handles, view};
 use crate::{
     catalog::OpenTree,
     engine::Core,
-    mvcc::{Savepoint, Slot, TxnState, UndoBuffer},
+    mvcc::{Kept, Savepoint, Slot, TxnState, UndoBuffer},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -113,8 +113,8 @@ pub(crate) struct Txn {
     pub version_bytes: u64,
     /// It may have taken trees for itself.
     pub closes: bool,
-    /// Hashes of the first [`crate::mvcc::MAX_OF_ONE`] versions that it stored.
-    pub stored: Vec<u64>,
+    /// The first [`crate::mvcc::MAX_OF_ONE`] versions that it stored.
+    pub stored: Vec<Kept>,
     pub options: TxnOptions,
 }
 
