@@ -273,7 +273,6 @@ impl Shard {
         active: impl FnOnce() -> Arc<Active>,
         spare: &mut Spare,
     ) -> StoreOutcome {
-        let refused = |check| StoreOutcome { check, grown: 0, chain: 0 };
         let (is_new_young, place);
         match self.find_mut(hash, |chain| chain.is_of(tree, key)) {
             None => {
@@ -297,12 +296,10 @@ impl Shard {
                         chain.make_whole(key, change, spare);
                         let bytes = chain.bytes();
                         self.bytes = self.bytes + bytes - old_bytes;
-                        return StoreOutcome {
-                            grown: bytes - old_bytes,
-                            ..refused(WriteCheck::Own)
-                        };
+                        let grown = bytes - old_bytes;
+                        return StoreOutcome { check: WriteCheck::Own, grown, chain: 0 };
                     }
-                    other => return refused(other),
+                    check => return StoreOutcome { check, grown: 0, chain: 0 },
                 }
                 let old_bytes = chain.bytes();
                 chain.push(key, writer, change, horizon, spare);

@@ -23,9 +23,9 @@ pub(crate) const MAX_OF_ONE: usize = 1 << 10;
 pub(crate) struct Stored {
     /// Time of a commit, and how many of the versions are its.
     commits: VecDeque<(u64, usize)>,
-    /// See [`Versions::store`].
+    /// Their versions, in the same order.
     records: VecDeque<Kept>,
-    /// Number of hashes at which to look at the snapshots again.
+    /// Number of versions at which to look at the snapshots again.
     look_at: usize,
 }
 

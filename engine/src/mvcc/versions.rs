@@ -39,8 +39,9 @@ use wattle_buffer::{BriefGuard, BriefMutex, Owner, TreeId, prefetch_write};
 
 /// Shards for each core.
 const SHARDS_PER_CORE: usize = 1024;
-/// Whoever goes through many shards brings each of them near so many visits before.
-const VISITS_AHEAD: usize = 3;
+/// Whoever goes through many versions brings the shard and the chain of each near when so many others still
+/// come before it.
+const VERSIONS_AHEAD: usize = 3;
 /// Fewest and most shards, powers of two.
 const SHARDS: (usize, usize) = (1 << 11, 1 << 16);
 /// Where in a hash the shard is. The table tells chains apart by the top seven bits and finds their place
@@ -574,7 +575,7 @@ impl Versions {
                 chain::approach(next.chain);
             }
         };
-        approach(VISITS_AHEAD);
+        approach(VERSIONS_AHEAD);
         // Neighbours that were stored one after the other are dropped with one lock.
         for group in kept.chunk_by(|a, b| self.shard_of(a.hash) == self.shard_of(b.hash)) {
             approach(group.len());
