@@ -16,6 +16,10 @@ use wattle_buffer::{Exclusive, FrameHeader, Gsn, Pool};
 /// Calls under the latch of a leaf, see the module documentation. They must be short, take no latch
 /// and do no I/O.
 pub trait Author {
+    /// The next change is of this record: the one before is made, or will not be. Only authors of whole
+    /// transactions change more than one.
+    fn turn_to(&mut self, _key: &[u8]) {}
+
     /// May the record, which is `before` now (value, special), be changed? The leaf is in a frame
     /// with this header, and stays latched until [`Author::done`] or [`Author::undone`], if it is to be
     /// changed (`change`). Otherwise somebody only wants to know. By default it may.

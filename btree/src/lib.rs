@@ -36,4 +36,4 @@ pub use tree::{Step, Stop, Tree, restarted, run};
 pub use undo::{Before, Undo};
 pub use verify::{EntryVisitor, TreeReport};
 pub use view::{Newest, Seen, View};
-pub use write::{Mode, Value, Written};
+pub use write::{Mode, Progress, Value, Written};

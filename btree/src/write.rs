@@ -4,6 +4,10 @@
 //! only if nothing changed since the search. A leaf that has no room is split by a separate step,
 //! a leaf that gets empty enough is merged by one, and then the operation runs again or has ended.
 //!
+//! Several records of a transaction (a *run*) are changed in as few leaves as they lie in, each under one
+//! latch: every record is checked, changed and logged as it is alone, so that nothing but the searches,
+//! latches and calls in between is saved. A run that stops half way has done the records before that.
+//!
 //! A *delete* by a transaction leaves a ghost, which readers take for nothing; a *remove* takes the
 //! record away at once, for records that no snapshot can want.
 
@@ -53,6 +57,15 @@ pub struct Written {
     pub orphan: Option<LargeValue>,
 }
 
+/// How far [`Tree::modify_run_step`] has come.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Keys that are done: changed, or absent.
+    pub done: usize,
+    /// Those of them that were changed.
+    pub found: usize,
+}
+
 /// Shorter patches than this share of the value are logged instead of the value, percent.
 const PATCH_PERCENT: usize = 80;
 
@@ -68,6 +81,23 @@ impl Tree {
         author: &mut A,
         restarts: u32,
     ) -> Step<Written> {
+        self.write_run_step(cx, &[(key, value)], mode, author, restarts, &mut 0)
+    }
+
+    /// Writes the first of these records that is not done, and those behind it for which the same leaf is the
+    /// place and has room, under one latch. `done` is how many are, also when the step stops; one more at
+    /// least when it does not. The author is at the first one that is not done, before and after. Gives what
+    /// became of the last one; one that replaces a large value is the last one.
+    pub fn write_run_step<A: Author>(
+        &self,
+        cx: &Context,
+        run: &[(&[u8], Value<'_>)],
+        mode: Mode,
+        author: &mut A,
+        restarts: u32,
+        done: &mut usize,
+    ) -> Step<Written> {
+        let (mut key, mut value) = run[*done];
         let traced = self.pool.is_traced();
         if traced && restarts == 0 {
             cx.way_recorded.set(false);
@@ -77,77 +107,113 @@ impl Tree {
         if traced && !cx.way_recorded.replace(true) {
             self.pool.record_way(|way| self.lead(Seek::At(key), way));
         }
-        let search = self.checked(&node, NodeRef::from(node.page()).search_for(key, For::Write))?;
+        let mut search =
+            self.checked(&node, NodeRef::from(node.page()).search_for(key, For::Write))?;
         if !search.found && mode == Mode::Update {
             node.validate()?;
             self.track_absent(node);
             author.missed()?;
+            next_of(run, done, |next| author.turn_to(next.0));
             return Ok(Written::default());
         }
         let mut leaf = node.upgrade()?;
-        let view = NodeView::from(leaf.bytes());
-        let before = search.found.then(|| view.value(search.position));
-        let ghost = before.is_some_and(is_ghost);
-        let existed = search.found && !ghost;
-        let mut orphan = None;
-        if let (Some((bytes, true)), false) = (before, ghost) {
-            orphan = Some(LargeValue::decode(bytes, leaf.header().page_id())?);
-        }
-        let refused = matches!((existed, mode), (true, Mode::Insert) | (false, Mode::Update));
-        author.check(leaf.header(), key, before, !refused)?;
-        if refused {
-            return match mode {
-                Mode::Insert => Err(Stop::Error(Error::KeyExists)),
-                _ => Ok(Written::default()),
+        let mut written;
+        loop {
+            let view = NodeView::from(leaf.bytes());
+            let before = search.found.then(|| view.value(search.position));
+            let ghost = before.is_some_and(is_ghost);
+            let existed = search.found && !ghost;
+            written = Written { existed, orphan: None };
+            if let (Some((bytes, true)), false) = (before, ghost) {
+                written.orphan = Some(LargeValue::decode(bytes, leaf.header().page_id())?);
+            }
+            let refused = matches!((existed, mode), (true, Mode::Insert) | (false, Mode::Update));
+            author.check(leaf.header(), key, before, !refused)?;
+            if refused {
+                if mode == Mode::Insert {
+                    return Err(Stop::Error(Error::KeyExists));
+                }
+                next_of(run, done, |next| author.turn_to(next.0));
+                return Ok(Written::default());
+            }
+            let descriptor;
+            let (bytes, special) = match value {
+                Value::Inline(bytes) => (bytes, false),
+                Value::Large(large) => {
+                    descriptor = large.encode();
+                    (&descriptor[..], true)
+                }
+                Value::Ghost => (GHOST, true),
             };
-        }
-        let descriptor;
-        let (bytes, special) = match value {
-            Value::Inline(bytes) => (bytes, false),
-            Value::Large(large) => {
-                descriptor = large.encode();
-                (&descriptor[..], true)
-            }
-            Value::Ghost => (GHOST, true),
-        };
-        match before {
-            Some((old, false)) if !special && old.len() == bytes.len() => {
-                let range = match cx.journal {
-                    // Nobody wants to know what differs.
-                    Journal::Off => (0, bytes.len()),
-                    Journal::On(..) => difference(old, bytes),
-                };
-                self.overwrite(cx, &mut leaf, search.position, key, bytes, range, author);
-            }
-            Some(_) => {
-                if !self.replace(cx, &mut leaf, search.position, key, (bytes, special), author) {
-                    return self.make_room(cx, leaf, key, author);
+            match before {
+                Some((old, false)) if !special && old.len() == bytes.len() => {
+                    let range = match cx.journal {
+                        // Nobody wants to know what differs.
+                        Journal::Off => (0, bytes.len()),
+                        Journal::On(..) => difference(old, bytes),
+                    };
+                    self.overwrite(cx, &mut leaf, search.position, key, bytes, range, author);
+                }
+                Some(_) => {
+                    let new = (bytes, special);
+                    if !self.replace(cx, &mut leaf, search.position, key, new, author) {
+                        return self.make_room(cx, leaf, key, author);
+                    }
+                }
+                None => {
+                    let mut page = leaf.page_mut();
+                    let mut node = NodeMut::new(&mut page);
+                    if node.insert_leaf(search.position, key, bytes, special).is_err() {
+                        return self.make_room(cx, leaf, key, author);
+                    }
+                    leaf.header().note_insert(search.position);
+                    let undo = Undo { tree: self.id, key, before: Before::Absent };
+                    cx.log_change(
+                        &mut leaf,
+                        Op::Insert { key, value: bytes, special },
+                        Some(undo),
+                        author,
+                    );
                 }
             }
-            None => {
-                let mut page = leaf.page_mut();
-                let mut node = NodeMut::new(&mut page);
-                if node.insert_leaf(search.position, key, bytes, special).is_err() {
-                    return self.make_room(cx, leaf, key, author);
-                }
-                leaf.header().note_insert(search.position);
-                let undo = Undo { tree: self.id, key, before: Before::Absent };
-                cx.log_change(
-                    &mut leaf,
-                    Op::Insert { key, value: bytes, special },
-                    Some(undo),
-                    author,
-                );
+            author.done(&leaf, key);
+            if traced {
+                // Of another record it would be another way; and so it would of another task's.
+                cx.way_recorded.set(false);
             }
-        }
-        author.done(&leaf, key);
-        if traced {
-            // Of another task of the session it would be about another operation.
-            cx.way_recorded.set(false);
+            let next = next_of(run, done, |next| author.turn_to(next.0));
+            let Some(next) = next.filter(|_| written.orphan.is_none()) else { break };
+            let Some(place) = self.next_in_leaf(cx, &leaf, (key, search), next.0) else { break };
+            ((key, value), search) = (next, place);
+            if !search.found && mode == Mode::Update {
+                // A step of its own finds out whether that may be said.
+                break;
+            }
         }
         cx.note_leaf(self.id, &leaf);
         self.sample_contention(cx, leaf, key, search, restarts);
-        Ok(Written { existed, orphan })
+        Ok(written)
+    }
+
+    /// Where the record behind `last` in a run is or would be, if that is in the latched leaf. What may be in
+    /// the way, its own step finds out.
+    #[inline]
+    fn next_in_leaf(
+        &self,
+        cx: &Context,
+        leaf: &Exclusive<'_>,
+        last: (&[u8], Search),
+        key: &[u8],
+    ) -> Option<Search> {
+        cx.check_room(false).ok()?;
+        let node = NodeRef::from(leaf.page());
+        if last.0 < key {
+            return node.search_behind(last.1.position, key, For::Write).ok()?;
+        }
+        match node.covers(key) {
+            Ok(true) => node.search_for(key, For::Write).ok(),
+            _ => None,
+        }
     }
 
     /// The leaf for `key`, where a session that writes one leaf after the other need not descend.
@@ -311,18 +377,42 @@ impl Tree {
         Ok((done, underfull))
     }
 
-    /// Changes the value of a record in place through `change`, which gets the bytes of an inline
+    /// Changes the value of a record in place through `change`, which gets 0 and the bytes of an inline
     /// value in private memory (`buffer`) and cannot change their number. False when the key is
     /// absent; the descriptor when its value is large.
+    #[inline]
     pub fn modify_step<A: Author>(
         &self,
         cx: &Context,
         key: &[u8],
         buffer: &mut Vec<u8>,
-        change: &mut dyn FnMut(&mut [u8]),
+        change: &mut dyn FnMut(usize, &mut [u8]),
         author: &mut A,
         restarts: u32,
     ) -> Step<Result<bool, LargeValue>> {
+        let mut progress = Progress::default();
+        let all =
+            self.modify_run_step(cx, &[key], buffer, change, author, restarts, &mut progress)?;
+        Ok(all.map(|()| progress.found > 0))
+    }
+
+    /// As [`Tree::modify_step`] for the first of these keys that is not done, and those behind it that are in
+    /// the same leaf, under one latch; `change` gets the position of the key, too. What is done is noted in
+    /// `progress`, also when the step stops; one key more at least when it does not, unless the value of the
+    /// first one that is not done is large: then its descriptor is given. The author is at that key, before
+    /// and after.
+    #[expect(clippy::too_many_arguments, reason = "one flat call on the path of every change")]
+    pub fn modify_run_step<A: Author>(
+        &self,
+        cx: &Context,
+        run: &[&[u8]],
+        buffer: &mut Vec<u8>,
+        change: &mut dyn FnMut(usize, &mut [u8]),
+        author: &mut A,
+        restarts: u32,
+        progress: &mut Progress,
+    ) -> Step<Result<(), LargeValue>> {
+        let mut key = run[progress.done];
         let traced = self.pool.is_traced();
         if traced && restarts == 0 {
             cx.way_recorded.set(false);
@@ -332,43 +422,57 @@ impl Tree {
         if traced && !cx.way_recorded.replace(true) {
             self.pool.record_way(|way| self.lead(Seek::At(key), way));
         }
-        let search = self.checked(&node, NodeRef::from(node.page()).search_for(key, For::Write))?;
+        let mut search =
+            self.checked(&node, NodeRef::from(node.page()).search_for(key, For::Write))?;
         if !search.found {
             node.validate()?;
             self.track_absent(node);
             author.missed()?;
-            return Ok(Ok(false));
+            next_of(run, &mut progress.done, |next| author.turn_to(next));
+            return Ok(Ok(()));
         }
         let mut leaf = node.upgrade()?;
-        let view = NodeView::from(leaf.bytes());
-        let before = view.value(search.position);
-        let late = author.keeps_patches();
-        author.check(leaf.header(), key, Some(before), !before.1 && !late)?;
-        if before.1 {
-            return Ok(match Special::decode(before.0, leaf.header().page_id())? {
-                Special::Ghost => Ok(false),
-                Special::Large(large) => Err(large),
-            });
-        }
-        buffer.clear();
-        buffer.extend_from_slice(before.0);
-        let unless_done = Undone(&mut *author, key);
-        change(buffer);
-        std::mem::forget(unless_done);
-        let before = NodeView::from(leaf.bytes()).value(search.position).0;
-        let range = difference(before, buffer);
-        if late {
-            author.check_patch(leaf.header(), key, before, range.0..range.1)?;
-        }
-        self.overwrite(cx, &mut leaf, search.position, key, buffer, range, author);
-        author.done(&leaf, key);
-        if traced {
-            // Of another task of the session it would be about another operation.
-            cx.way_recorded.set(false);
+        loop {
+            let view = NodeView::from(leaf.bytes());
+            let before = view.value(search.position);
+            let late = author.keeps_patches();
+            author.check(leaf.header(), key, Some(before), !before.1 && !late)?;
+            if before.1 {
+                return Ok(match Special::decode(before.0, leaf.header().page_id())? {
+                    Special::Ghost => {
+                        next_of(run, &mut progress.done, |next| author.turn_to(next));
+                        Ok(())
+                    }
+                    Special::Large(large) => Err(large),
+                });
+            }
+            buffer.clear();
+            buffer.extend_from_slice(before.0);
+            let unless_done = Undone(&mut *author, key);
+            change(progress.done, buffer);
+            std::mem::forget(unless_done);
+            let before = NodeView::from(leaf.bytes()).value(search.position).0;
+            let range = difference(before, buffer);
+            if late {
+                author.check_patch(leaf.header(), key, before, range.0..range.1)?;
+            }
+            self.overwrite(cx, &mut leaf, search.position, key, buffer, range, author);
+            author.done(&leaf, key);
+            if traced {
+                // Of another record it would be another way; and so it would of another task's.
+                cx.way_recorded.set(false);
+            }
+            progress.found += 1;
+            let next = next_of(run, &mut progress.done, |next| author.turn_to(next));
+            let Some(next) = next else { break };
+            // Of one that is absent a step of its own finds out whether that may be said.
+            let place = self.next_in_leaf(cx, &leaf, (key, search), next);
+            let Some(place) = place.filter(|place| place.found) else { break };
+            (key, search) = (next, place);
         }
         cx.note_leaf(self.id, &leaf);
         self.sample_contention(cx, leaf, key, search, restarts);
-        Ok(Ok(true))
+        Ok(Ok(()))
     }
 
     /// Removes one record at once. Also tells whether its leaf is so empty now that
@@ -482,6 +586,14 @@ impl Tree {
             cx.worker.counters().contention_splits.add(1);
         }
     }
+}
+
+/// One more record of a run is done: goes to the next one, if there is one, and gives it.
+#[inline(always)]
+fn next_of<T: Copy>(run: &[T], done: &mut usize, turn_to: impl FnOnce(T)) -> Option<T> {
+    *done += 1;
+    let next = run.get(*done).copied();
+    next.inspect(|next| turn_to(*next))
 }
 
 /// A change that its caller gives up by a panic, while the leaf is still latched.

@@ -85,6 +85,9 @@ impl Resolve for AsyncSession {
     async fn pause(&self, _: u32) {
         breathe().await;
     }
+    async fn next_turn(&self) {
+        self.end_turn_after(LONG_TURN).await;
+    }
     fn log(&self) -> Option<&Arc<LogHandle>> {
         self.state().log.as_ref()
     }
@@ -274,6 +277,7 @@ impl AsyncSession {
         mut change: impl FnMut(&mut [u8]),
     ) -> Result<(bool, Ticket)> {
         self.take_turn().await;
+        let mut change = |_: usize, value: &mut [u8]| change(value);
         let mut buffer = self.state().take_buffer();
         let modified = ops::modify(self, tree, key, &mut buffer, &mut change).await;
         self.state().give_buffer(buffer);
@@ -413,8 +417,41 @@ impl AsyncTransaction {
     ) -> Result<bool> {
         self.take_turn().await;
         let (session, txn) = self.parts();
+        let mut change = |_: usize, value: &mut [u8]| change(value);
         let mut buffer = session.state().take_buffer();
         let found = ops::modify_in(session, txn, tree, key, &mut buffer, &mut change).await;
+        session.state().give_buffer(buffer);
+        found
+    }
+
+    /// As [`crate::Transaction::insert_many`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn insert_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        tree: &Tree,
+        records: &[(K, V)],
+    ) -> Result<()> {
+        self.take_turn().await;
+        let (session, txn) = self.parts();
+        ops::insert_many(session, txn, tree, records).await
+    }
+
+    /// As [`crate::Transaction::modify_many`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn modify_many<K: AsRef<[u8]>>(
+        &mut self,
+        tree: &Tree,
+        keys: &[K],
+        mut change: impl FnMut(usize, &mut [u8]),
+    ) -> Result<usize> {
+        self.take_turn().await;
+        let (session, txn) = self.parts();
+        let mut buffer = session.state().take_buffer();
+        let found = ops::modify_many(session, txn, tree, keys, &mut buffer, &mut change).await;
         session.state().give_buffer(buffer);
         found
     }

@@ -28,7 +28,7 @@ use std::{
 };
 use wattle_btree::{
     self as btree, CHUNK, Context, Cursor, Found, LargeValue, MAX_KEY, MAX_VALUE, MULTI_GET, Mode,
-    Step, Stop, Taken, Tree as BTree, Value, View, Written, fits_inline,
+    Progress, Step, Stop, Taken, Tree as BTree, Value, View, Written, fits_inline,
 };
 use wattle_buffer::{Error, Fault, Result};
 
@@ -49,6 +49,10 @@ pub(crate) trait Resolve {
     fn wait_ticket(&self, ticket: Ticket) -> impl Future<Output = Result<()>>;
     /// Lets others go on for a moment, the `turn`-th in a row.
     fn pause(&self, turn: u32) -> impl Future<Output = ()>;
+    /// Lets others go on in the middle of an operation on many records, if it is their turn.
+    fn next_turn(&self) -> impl Future<Output = ()> {
+        std::future::ready(())
+    }
     /// The session's reference to the log.
     fn log(&self) -> Option<&Arc<LogHandle>>;
     /// The newest commit of the session.
@@ -302,7 +306,7 @@ pub(crate) async fn modify<R: Resolve>(
     tree: &Tree,
     key: &[u8],
     buffer: &mut Vec<u8>,
-    change: &mut dyn FnMut(&mut [u8]),
+    change: &mut dyn FnMut(usize, &mut [u8]),
 ) -> Result<(bool, Ticket)> {
     session.core().check_change(tree)?;
     check_key(key)?;
@@ -577,14 +581,15 @@ pub(crate) async fn write_on<R: Resolve>(
 }
 
 /// The rest of an operation of several steps that began at `mark`: when it fails, all of the
-/// operation is taken back; when it is given up half way, the transaction can only be aborted.
+/// operation is taken back; when it is given up half way, the transaction can only be aborted. The
+/// operation may be a part of another one.
 async fn whole<R: Resolve, T>(
     session: &R,
     txn: &mut Txn,
     (mark, garbage): (Savepoint, usize),
     rest: impl AsyncFnOnce(&mut Txn) -> Result<T>,
 ) -> Result<T> {
-    txn.half_done = true;
+    let was = std::mem::replace(&mut txn.half_done, true);
     let outcome = rest(txn).await;
     if outcome.is_err() && txn.must_abort.is_none() {
         txn.garbage.truncate(garbage);
@@ -593,7 +598,7 @@ async fn whole<R: Resolve, T>(
             return outcome;
         }
     }
-    txn.half_done = false;
+    txn.half_done = was;
     outcome
 }
 
@@ -714,7 +719,7 @@ pub(crate) async fn modify_in<R: Resolve>(
     tree: &Tree,
     key: &[u8],
     buffer: &mut Vec<u8>,
-    change: &mut dyn FnMut(&mut [u8]),
+    change: &mut dyn FnMut(usize, &mut [u8]),
 ) -> Result<bool> {
     match modify_once(session, txn, tree, key, buffer, change) {
         Ok(Once::Done(found)) => Ok(found),
@@ -730,7 +735,7 @@ pub(crate) fn modify_once<R: Resolve>(
     tree: &Tree,
     key: &[u8],
     buffer: &mut Vec<u8>,
-    change: &mut dyn FnMut(&mut [u8]),
+    change: &mut dyn FnMut(usize, &mut [u8]),
 ) -> Step<Once<()>> {
     check_change_in(session, txn, tree, key)?;
     let (core, cx) = (session.core(), session.cx());
@@ -748,7 +753,7 @@ pub(crate) async fn modify_on<R: Resolve>(
     tree: &Tree,
     key: &[u8],
     buffer: &mut Vec<u8>,
-    change: &mut dyn FnMut(&mut [u8]),
+    change: &mut dyn FnMut(usize, &mut [u8]),
     first: Step<Once<()>>,
 ) -> Result<bool> {
     let cx = session.cx();
@@ -765,12 +770,150 @@ pub(crate) async fn modify_on<R: Resolve>(
         return Ok(found);
     }
     buffer.clear();
-    if !get_in(session, txn, tree, key, buffer).await? {
+    if !value_in(session, txn, tree, key, buffer).await? {
         return Ok(false);
     }
-    change(buffer);
+    change(0, buffer);
     let value = std::mem::take(buffer);
     write_large_in(session, txn, tree, key, &value, Mode::Update, None).await
+}
+
+/// Records that are changed under one latch, at most.
+const RUN: usize = 16;
+
+/// Adds several records in a transaction: all of them, or none.
+pub(crate) async fn insert_many<R: Resolve, K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Tree,
+    records: &[(K, V)],
+) -> Result<()> {
+    session.core().check_tree(tree)?;
+    txn.check_write()?;
+    for (key, value) in records {
+        check_key(key.as_ref())?;
+        check_value(value.as_ref())?;
+        note_point(txn, tree, key.as_ref());
+    }
+    let mark = txn.savepoint();
+    whole(session, txn, mark, async |txn: &mut Txn| {
+        let mut rest = records;
+        while let [(key, value), behind @ ..] = rest {
+            let (key, value) = (key.as_ref(), value.as_ref());
+            if !fits_inline(key.len(), value.len()) {
+                write_large_in(session, txn, tree, key, value, Mode::Insert, None).await?;
+                rest = behind;
+                continue;
+            }
+            let mut run = [(key, Value::Inline(value)); RUN];
+            let pairs = rest.iter().map(|(key, value)| (key.as_ref(), value.as_ref()));
+            let pairs = pairs.take_while(|(key, value)| fits_inline(key.len(), value.len()));
+            let mut len = 0;
+            for ((key, value), place) in pairs.zip(&mut run) {
+                *place = (key, Value::Inline(value));
+                len += 1;
+            }
+            insert_run(session, txn, &tree.open, &run[..len]).await?;
+            rest = &rest[len..];
+            if !rest.is_empty() {
+                session.next_turn().await;
+            }
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Adds records that fit leaves. When it fails, those in front of the one that it failed at are there.
+async fn insert_run<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Arc<OpenTree>,
+    run: &[(&[u8], Value<'_>)],
+) -> Result<()> {
+    let (core, cx) = (session.core(), session.cx());
+    let mut author = TxnAuthor::new(core, txn, tree, run[0].0);
+    let (mut done, mut outcome) = (0, Ok(()));
+    while done < run.len() && outcome.is_ok() {
+        let step = |restarts| {
+            tree.tree.write_run_step(cx, run, Mode::Insert, &mut author, restarts, &mut done)
+        };
+        outcome = self::run(session, step).await.map(|_| ());
+    }
+    let outcome = author.finish().and(outcome);
+    noted(txn, outcome)
+}
+
+/// Changes several values in place, in a transaction: all that there are, or none. Gives how many that was.
+pub(crate) async fn modify_many<R: Resolve, K: AsRef<[u8]>>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Tree,
+    keys: &[K],
+    buffer: &mut Vec<u8>,
+    change: &mut dyn FnMut(usize, &mut [u8]),
+) -> Result<usize> {
+    session.core().check_tree(tree)?;
+    txn.check_write()?;
+    for key in keys {
+        check_key(key.as_ref())?;
+        note_point(txn, tree, key.as_ref());
+    }
+    let mark = txn.savepoint();
+    whole(session, txn, mark, async |txn: &mut Txn| {
+        let (mut done, mut found) = (0, 0);
+        while let [key, ..] = &keys[done..] {
+            let mut run = [key.as_ref(); RUN];
+            let rest = &keys[done..];
+            let run = &mut run[..rest.len().min(RUN)];
+            rest.iter().zip(&mut *run).for_each(|(key, place)| *place = key.as_ref());
+            let first = done;
+            let mut change_one = |at: usize, value: &mut [u8]| change(first + at, value);
+            let all = modify_run(session, txn, &tree.open, run, buffer, &mut change_one);
+            let (progress, large) = all.await?;
+            done += progress.done;
+            found += progress.found;
+            if large {
+                let (key, at) = (run[progress.done], done);
+                let mut change = |_: usize, value: &mut [u8]| change(at, value);
+                let begun = Ok(Once::Begun(()));
+                let existed =
+                    modify_on(session, txn, tree, key, buffer, &mut change, begun).await?;
+                done += 1;
+                found += usize::from(existed);
+            }
+            if done < keys.len() {
+                session.next_turn().await;
+            }
+        }
+        Ok(found)
+    })
+    .await
+}
+
+/// Changes values in place, as far as the first large one; gives how far that was, and whether there is one.
+/// When it fails, those in front of the one that it failed at are changed.
+async fn modify_run<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Arc<OpenTree>,
+    run: &[&[u8]],
+    buffer: &mut Vec<u8>,
+    change: &mut dyn FnMut(usize, &mut [u8]),
+) -> Result<(Progress, bool)> {
+    let (core, cx) = (session.core(), session.cx());
+    let mut author = TxnAuthor::new(core, txn, tree, run[0]);
+    let mut progress = Progress::default();
+    let mut outcome = Ok(false);
+    while progress.done < run.len() && matches!(outcome, Ok(false)) {
+        let step = |restarts| {
+            let (author, progress) = (&mut author, &mut progress);
+            tree.tree.modify_run_step(cx, run, buffer, change, author, restarts, progress)
+        };
+        outcome = self::run(session, step).await.map(|all| all.is_err());
+    }
+    let outcome = author.finish().and(outcome);
+    noted(txn, outcome).map(|large| (progress, large))
 }
 
 /// Writes a record whose value does not fit a leaf. `alone`: nothing else belongs to the transaction, and
@@ -996,6 +1139,17 @@ pub(crate) async fn get_in<R: Resolve>(
     txn.check()?;
     check_key(key)?;
     note_point(txn, tree, key);
+    value_in(session, txn, tree, key, value).await
+}
+
+/// [`get_in`] in the middle of an operation.
+async fn value_in<R: Resolve>(
+    session: &R,
+    txn: &Txn,
+    tree: &Tree,
+    key: &[u8],
+    value: &mut Vec<u8>,
+) -> Result<bool> {
     let mut view = txn.view(session.core(), &tree.open);
     match look_up(session, &tree.open.tree, key, &mut view, value).await? {
         None => Ok(false),

@@ -325,6 +325,7 @@ impl Session {
         key: &[u8],
         mut change: impl FnMut(&mut [u8]),
     ) -> Result<(bool, Ticket)> {
+        let mut change = |_: usize, value: &mut [u8]| change(value);
         self.with_buffer(|buffer| now(ops::modify(self, tree, key, buffer, &mut change)))
     }
 

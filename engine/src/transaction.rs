@@ -129,7 +129,7 @@ impl<'s> Transaction<'s> {
         key: &[u8],
         mut change: impl FnMut(&mut [u8]),
     ) -> Result<bool> {
-        self.modify_by(tree, key, &mut change)
+        self.modify_by(tree, key, &mut |_, value| change(value))
     }
 
     /// One piece of code for all changes, so that a transaction of several finds it in the cache.
@@ -138,7 +138,7 @@ impl<'s> Transaction<'s> {
         &mut self,
         tree: &Tree,
         key: &[u8],
-        change: &mut dyn FnMut(&mut [u8]),
+        change: &mut dyn FnMut(usize, &mut [u8]),
     ) -> Result<bool> {
         let (session, txn) = self.parts();
         session.with_buffer(|buffer| {
@@ -146,6 +146,51 @@ impl<'s> Transaction<'s> {
                 Ok(Once::Done(found)) => Ok(found),
                 other => now(ops::modify_on(session, txn, tree, key, buffer, change, other)),
             }
+        })
+    }
+
+    /// Adds several records: all of them, or none. In any order, but those that lie next to each other
+    /// cost less one after the other, because they are added to their leaf together.
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`], for any of them.
+    ///
+    /// ```
+    /// # use wattle::{Engine, Error, IoKind, Options};
+    /// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// # let tree = engine.tree("t")?;
+    /// let mut txn = engine.begin()?;
+    /// txn.insert_many(&tree, &[("a1", "x"), ("a2", "y")])?;
+    /// let again = txn.insert_many(&tree, &[("a3", "z"), ("a1", "x")]);
+    /// assert!(matches!(again, Err(Error::KeyExists)) && !txn.contains(&tree, b"a3")?);
+    /// # Ok::<(), wattle::Error>(())
+    /// ```
+    pub fn insert_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        tree: &Tree,
+        records: &[(K, V)],
+    ) -> Result<()> {
+        let (session, txn) = self.parts();
+        now(ops::insert_many(session, txn, tree, records))
+    }
+
+    /// Changes the bytes of several values without changing their numbers, as [`Transaction::modify`] does:
+    /// of all keys that exist; gives how many do. `change` gets the position of the key, too; keys that are
+    /// there twice are changed twice. As with [`Transaction::insert_many`], keys that lie next to each other
+    /// should follow each other.
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`]; no value is changed then. After a panic of `change` the transaction can
+    /// only be aborted.
+    pub fn modify_many<K: AsRef<[u8]>>(
+        &mut self,
+        tree: &Tree,
+        keys: &[K],
+        mut change: impl FnMut(usize, &mut [u8]),
+    ) -> Result<usize> {
+        let (session, txn) = self.parts();
+        session.with_buffer(|buffer| {
+            now(ops::modify_many(session, txn, tree, keys, buffer, &mut change))
         })
     }
 

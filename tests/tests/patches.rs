@@ -378,6 +378,111 @@ impl<'s> World<'s> {
         }
     }
 
+    /// Many changes of a transaction at once, mostly of neighbours.
+    fn write_many(&mut self, who: usize) {
+        if self.writers[who].is_none() {
+            self.begin(who);
+        }
+        let random = &mut self.random;
+        let first = random.random_range(0..ALL);
+        let keys: Vec<Key> = match random.random_range(0..6) {
+            0 => (0..random.random_range(0..30)).map(|_| key(random)).collect(),
+            1 => (0..random.random_range(1..40)).rev().map(|i| key_of(first + i)).collect(),
+            _ => (0..random.random_range(1..40)).map(|i| key_of(first + i)).collect(),
+        };
+        let began = self.writers[who].as_ref().expect("begun").began;
+        let is_later = |key: &Key| self.last.get(key).is_some_and(|last| *last > began);
+        let conflicts: Vec<bool> =
+            keys.iter().map(|key| self.is_owned(key, who) || is_later(key)).collect();
+        let (tree, random) = (self.tree, &mut self.random);
+        let writer = self.writers[who].as_mut().expect("begun");
+        if writer.failed {
+            return;
+        }
+        writer.wrote = true;
+        if let Some((points, _)) = &mut writer.reads {
+            points.extend(keys.iter().cloned());
+        }
+        let (txn, mut map) = (&mut writer.txn, writer.seen.map.clone());
+        let mut own = BTreeSet::new();
+        // What one after the other would lead to: everything, or nothing from some key on.
+        let mut conflict = false;
+        let outcome = if random.random_range(0..3) == 0 {
+            let new: Vec<(Key, Vec<u8>)> =
+                keys.into_iter().map(|key| (key, value(random, false))).collect();
+            let mut exists = false;
+            for ((key, value), in_way) in new.iter().zip(conflicts) {
+                conflict = in_way;
+                exists = !conflict && map.contains_key(key);
+                if conflict || exists {
+                    break;
+                }
+                map.insert(key.clone(), Rc::new(value.clone()));
+                own.insert(key.clone());
+            }
+            match txn.insert_many(tree, &new) {
+                Err(Error::KeyExists) => {
+                    assert!(exists, "none of these was there");
+                    return;
+                }
+                outcome => outcome.inspect(|()| assert!(!exists)),
+            }
+        } else {
+            conflict = conflicts.contains(&true);
+            let changes: Vec<_> = keys.iter().map(|_| change(random)).collect();
+            for (key, change) in keys.iter().zip(&changes) {
+                if let Some(value) = map.get_mut(key) {
+                    *value = changed(value, change);
+                    own.insert(key.clone());
+                }
+            }
+            let there = keys.iter().filter(|key| map.contains_key(*key)).count();
+            let gives_up = random.random_range(0..20) == 0;
+            let many = AssertUnwindSafe(|| {
+                let mut seen = 0;
+                txn.modify_many(tree, &keys, |i, value| {
+                    changes[i](value);
+                    seen += 1;
+                    if gives_up && seen > 3 {
+                        resume_unwind(Box::new(()));
+                    }
+                })
+            });
+            match catch_unwind(many) {
+                Ok(outcome) => outcome.map(|found| assert_eq!(found, there)),
+                Err(_) => {
+                    // Some are changed.
+                    let next = txn.put(tree, &keys[0], b"");
+                    assert!(matches!(next, Err(Error::MustAbort(_))), "{next:?}");
+                    return self.give_up(who);
+                }
+            }
+        };
+        match outcome {
+            Ok(()) => {
+                assert!(!conflict, "one of many was changed over another change");
+                writer.seen.own.extend(own);
+                writer.seen.map = map;
+            }
+            Err(Error::Conflict(_)) => {
+                assert!(conflict || self.scarce, "nobody changed any of these");
+                self.conflicts += 1;
+                self.give_up(who);
+            }
+            Err(Error::SnapshotTooOld(_)) if self.scarce => {
+                self.given_up += 1;
+                self.give_up(who);
+            }
+            Err(error) => panic!("many changes: {error}"),
+        }
+    }
+
+    /// Aborts a transaction that has changed more than its map says.
+    fn give_up(&mut self, who: usize) {
+        let writer = self.writers[who].take().expect("begun");
+        writer.txn.abort().expect("abort");
+    }
+
     /// So many changes that its versions have no room.
     fn binge(&mut self, who: usize) {
         // Alone, or it would soon meet another one.
@@ -537,7 +642,8 @@ impl<'s> World<'s> {
         let who = self.random.random_range(0..WRITERS);
         match self.random.random_range(0..100) {
             0 if self.scarce => self.binge(who),
-            0..56 => self.write(who),
+            0..48 => self.write(who),
+            48..56 => self.write_many(who),
             56..61 => self.savepoint(who),
             61..71 => self.end(who),
             71..81 => self.single(),

@@ -340,6 +340,25 @@ impl Txn for BlockingTxn<'_> {
     }
 
     #[inline]
+    async fn insert_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        tree: &Tree,
+        pairs: &[(K, V)],
+    ) -> TxnResult<()> {
+        self.txn.insert_many(tree, pairs).map_err(stop)
+    }
+
+    #[inline]
+    async fn modify_many<K: AsRef<[u8]>>(
+        &mut self,
+        tree: &Tree,
+        keys: &[K],
+        change: impl FnMut(usize, &mut [u8]),
+    ) -> TxnResult<usize> {
+        self.txn.modify_many(tree, keys, change).map_err(stop)
+    }
+
+    #[inline]
     async fn remove(&mut self, tree: &Tree, key: &[u8]) -> TxnResult<bool> {
         self.txn.remove(tree, key).map_err(stop)
     }
@@ -518,6 +537,25 @@ impl Txn for TaskTxn<'_> {
         change: impl FnMut(&mut [u8]),
     ) -> TxnResult<bool> {
         self.txn.modify(tree, key, change).await.map_err(stop)
+    }
+
+    #[inline]
+    async fn insert_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        tree: &Tree,
+        pairs: &[(K, V)],
+    ) -> TxnResult<()> {
+        self.txn.insert_many(tree, pairs).await.map_err(stop)
+    }
+
+    #[inline]
+    async fn modify_many<K: AsRef<[u8]>>(
+        &mut self,
+        tree: &Tree,
+        keys: &[K],
+        change: impl FnMut(usize, &mut [u8]),
+    ) -> TxnResult<usize> {
+        self.txn.modify_many(tree, keys, change).await.map_err(stop)
     }
 
     #[inline]

@@ -150,15 +150,21 @@ impl<'p> NodeRef<'p> {
     /// Whether `key` lies between the fences.
     #[inline(always)]
     pub fn covers(self, key: &[u8]) -> Result<bool, Restart> {
-        let compare = |at: usize, len: usize| {
-            let order = self.page.compare(self.short(at), &key[..len.min(key.len())])?;
-            Ok(order.then(len.cmp(&key.len())))
-        };
-        if compare(LOWER_OFF, self.short(LOWER_LEN))? == Ordering::Greater {
-            return Ok(false);
-        }
+        let lower = self.compare_fence(LOWER_OFF, LOWER_LEN, key)?;
+        Ok(lower != Ordering::Greater && self.is_below_upper(key)?)
+    }
+
+    #[inline(always)]
+    fn is_below_upper(self, key: &[u8]) -> Result<bool, Restart> {
         Ok(self.is_upper_infinite()
-            || compare(UPPER_OFF, self.short(UPPER_LEN))? == Ordering::Greater)
+            || self.compare_fence(UPPER_OFF, UPPER_LEN, key)? == Ordering::Greater)
+    }
+
+    #[inline(always)]
+    fn compare_fence(self, at: usize, len: usize, key: &[u8]) -> Result<Ordering, Restart> {
+        let len = self.short(len);
+        let order = self.page.compare(self.short(at), &key[..len.min(key.len())])?;
+        Ok(order.then(len.cmp(&key.len())))
     }
 
     /// Position of the first record whose key is not below `key`, and whether it has that key.
@@ -188,6 +194,39 @@ impl<'p> NodeRef<'p> {
             Ordering::Equal => Ok(Search { position, found: true }),
             Ordering::Greater => absent(position),
             Ordering::Less => self.search_run(position + 1, count, head, suffix),
+        }
+    }
+
+    /// As [`NodeRef::search_for`] for a key above that of the record at `position`, and quick when it belongs
+    /// right behind that; `None` when the key lies above the fences.
+    #[inline]
+    pub fn search_behind(
+        self,
+        position: usize,
+        key: &[u8],
+        what: For,
+    ) -> Result<Option<Search>, Restart> {
+        if !self.is_below_upper(key)? {
+            return Ok(None);
+        }
+        let (count, next) = (self.count(), position + 1);
+        let absent = |position| Ok(Some(Search { position, found: false }));
+        let Relative::Inside { prefix_len, head } = self.relative(key)? else {
+            return self.search_for(key, what).map(Some);
+        };
+        if next >= count {
+            return absent(count);
+        }
+        match self.head(next).cmp(&head) {
+            Ordering::Greater => return absent(next),
+            Ordering::Less => return self.search_for(key, what).map(Some),
+            Ordering::Equal => {}
+        }
+        self.prefetch_slot(self.slot(next), what);
+        match self.compare_suffix(next, key.get(prefix_len..).ok_or(Restart)?)? {
+            Ordering::Equal => Ok(Some(Search { position: next, found: true })),
+            Ordering::Greater => absent(next),
+            Ordering::Less => self.search_for(key, what).map(Some),
         }
     }
 

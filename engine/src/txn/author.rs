@@ -270,6 +270,12 @@ impl TxnAuthor<'_> {
 }
 
 impl Author for TxnAuthor<'_> {
+    #[inline]
+    fn turn_to(&mut self, key: &[u8]) {
+        self.hash = self.core.versions.record(self.tree.tree.id(), key).hash;
+        self.core.versions.approach(self.hash);
+    }
+
     fn check(
         &mut self,
         header: &FrameHeader,

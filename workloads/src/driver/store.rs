@@ -221,6 +221,19 @@ pub trait Txn {
         key: &[u8],
         change: impl FnMut(&mut [u8]),
     ) -> TxnResult<bool>;
+    /// Stores new pairs, all or none; [`Stop::Failed`] if a key exists.
+    async fn insert_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        table: &Self::Table,
+        pairs: &[(K, V)],
+    ) -> TxnResult<()>;
+    /// As [`Txn::modify`] for many keys at once, with the index of each; gives how many there are.
+    async fn modify_many<K: AsRef<[u8]>>(
+        &mut self,
+        table: &Self::Table,
+        keys: &[K],
+        change: impl FnMut(usize, &mut [u8]),
+    ) -> TxnResult<usize>;
     /// Removes a pair; `false` if there is none.
     async fn remove(&mut self, table: &Self::Table, key: &[u8]) -> TxnResult<bool>;
     /// Calls `visit` with the pairs from `low` on and below `high`, ascending or descending, until it

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 
 use super::request::Delivery;
 use super::rows::{customer, order, order_line};
-use super::schema::{DISTRICTS, Key, Table, Tables, order_of};
-use super::workload::{Halt, Outcome, missing};
+use super::schema::{DISTRICTS, Key, LINES, Table, Tables, order_of};
+use super::workload::{Halt, Outcome, missing, wrong};
 use crate::driver::store::{Direction, Txn};
 
 /// Runs the transaction at `date`; gives also how many districts had nothing to deliver.
@@ -108,19 +108,20 @@ async fn hand_over<X: Txn>(
     (c, lines): (u16, u8),
     date: u64,
 ) -> Result<(), Halt> {
-    let mut total = 0;
-    for line in 1..=lines {
-        let key = Key::order_line(w, d, o, line);
-        let mut amount = 0;
-        let hand_over = |row: &mut [u8]| {
-            amount = order_line::AMOUNT.get(row);
-            order_line::DELIVERY_D.set(row, date);
-        };
-        if !txn.modify(tables.get(Table::OrderLine), &key, hand_over).await? {
-            return Err(missing(Table::OrderLine, &key));
-        }
-        total += i64::from(amount);
+    let mut amounts = [None; LINES.1 as usize];
+    let keys: [Key; LINES.1 as usize] =
+        std::array::from_fn(|line| Key::order_line(w, d, o, line as u8 + 1));
+    let keys = keys.get(..lines.into());
+    let keys = keys.ok_or_else(|| wrong(format!("order {o} of district {d} has {lines} lines")))?;
+    let hand_over = |line: usize, row: &mut [u8]| {
+        amounts[line] = Some(order_line::AMOUNT.get(row));
+        order_line::DELIVERY_D.set(row, date);
+    };
+    if txn.modify_many(tables.get(Table::OrderLine), keys, hand_over).await? < keys.len() {
+        let absent = keys.iter().zip(amounts).find(|(_, amount)| amount.is_none());
+        return Err(missing(Table::OrderLine, absent.map_or(&keys[0], |(key, _)| key)));
     }
+    let total: i64 = amounts.into_iter().flatten().map(i64::from).sum();
     let key = Key::customer(w, d, c);
     let charge = |row: &mut [u8]| {
         customer::BALANCE.add(row, total);

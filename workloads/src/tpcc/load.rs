@@ -305,14 +305,18 @@ impl<T: Sync, C: Client<Table = T>> Sink<'_, T, C> {
     async fn try_flush(&self) -> TxnResult<()> {
         let Batch { bytes, rows } = &self.batch;
         let mut txn = self.client.begin(Access::ReadWrite).await.map_err(Stop::Failed)?;
-        let mut start = 0;
-        for &(table, key_end, end) in rows {
-            let (key, value) = (&bytes[start..key_end], &bytes[key_end..end]);
-            if let Err(stop) = txn.insert(self.load.tables.get(table), key, value).await {
+        let (mut start, mut pairs) = (0, Vec::with_capacity(BATCH));
+        for rows in rows.chunk_by(|row, next| row.0 == next.0) {
+            pairs.clear();
+            for &(_, key_end, end) in rows {
+                pairs.push((&bytes[start..key_end], &bytes[key_end..end]));
+                start = end;
+            }
+            let table = self.load.tables.get(rows[0].0);
+            if let Err(stop) = txn.insert_many(table, &pairs).await {
                 txn.abort().await.map_err(Stop::Failed)?;
                 return Err(stop);
             }
-            start = end;
         }
         txn.commit().await
     }

@@ -116,20 +116,23 @@ pub async fn run<X: Txn>(
     txn.insert(tables.get(Table::OrderCustomer), &by_customer, &[]).await?;
 
     let mut total = 0;
+    let mut rows = [(Key::order_line(w, d, o, 0), [0; order_line::BYTES]); LINES.1 as usize];
+    let mut count = 0;
     for (number, (line, supplied)) in (1..).zip(lines.iter().zip(&supplied)) {
         if !supplied.found {
             continue;
         }
-        let mut row = [0; order_line::BYTES];
-        order_line::I_ID.set(&mut row, line.item);
-        order_line::AMOUNT.set(&mut row, supplied.amount);
-        order_line::SUPPLY_W_ID.set(&mut row, line.supplier);
-        order_line::QUANTITY.set(&mut row, line.quantity);
+        let (key, row) = &mut rows[count];
+        *key = Key::order_line(w, d, o, number);
+        order_line::I_ID.set(row, line.item);
+        order_line::AMOUNT.set(row, supplied.amount);
+        order_line::SUPPLY_W_ID.set(row, line.supplier);
+        order_line::QUANTITY.set(row, line.quantity);
         row[order_line::DIST_INFO..].copy_from_slice(&supplied.dist_info);
-        let key = Key::order_line(w, d, o, number);
-        txn.insert(tables.get(Table::OrderLine), &key, &row).await?;
         total += u64::from(supplied.amount);
+        count += 1;
     }
+    txn.insert_many(tables.get(Table::OrderLine), &rows[..count]).await?;
     // In cents: basis points of the discount and of both taxes.
     let total =
         total * u64::from(10_000 - discount) * u64::from(10_000 + w_tax + d_tax) / 100_000_000;

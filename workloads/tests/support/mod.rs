@@ -218,6 +218,32 @@ impl Txn for MapTxn<'_> {
         Ok(())
     }
 
+    async fn insert_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        table: &Arc<Map>,
+        pairs: &[(K, V)],
+    ) -> TxnResult<()> {
+        // The first that fails ends the transactions of this store anyway.
+        for (key, value) in pairs {
+            self.insert(table, key.as_ref(), value.as_ref()).await?;
+        }
+        Ok(())
+    }
+
+    async fn modify_many<K: AsRef<[u8]>>(
+        &mut self,
+        table: &Arc<Map>,
+        keys: &[K],
+        mut change: impl FnMut(usize, &mut [u8]),
+    ) -> TxnResult<usize> {
+        let mut found = 0;
+        for (number, key) in keys.iter().enumerate() {
+            let change = |value: &mut [u8]| change(number, value);
+            found += usize::from(self.modify(table, key.as_ref(), change).await?);
+        }
+        Ok(found)
+    }
+
     async fn put(&mut self, table: &Arc<Map>, key: &[u8], value: &[u8]) -> TxnResult<()> {
         self.change(table, key).await?;
         self.client.put(table, key, value).await.map_err(Stop::Failed)

@@ -46,6 +46,15 @@ impl Row {
                 let position = model.range::<Vec<u8>, _>(..near).count();
                 let found = model.contains_key(near);
                 assert_eq!(node.search(near), Ok(Search { position, found }), "{near:?}");
+                // From the record before it, and from the first one.
+                for from in [position.checked_sub(1), (position > 0).then_some(0)] {
+                    let Some(from) = from else { continue };
+                    let behind = node.search_behind(from, near, For::Read);
+                    assert_eq!(behind, Ok(Some(Search { position, found })), "{near:?}");
+                }
+            }
+            if let Some(upper) = &upper {
+                assert_eq!(node.search_behind(position, upper, For::Read), Ok(None));
             }
         }
     }

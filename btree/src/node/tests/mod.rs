@@ -11,7 +11,7 @@ mod leaf;
 
 use super::{layout::*, *};
 use std::collections::BTreeMap;
-use wattle_buffer::{PAGE_SIZE, PageId, PageImage, PageMut, PageRef, TreeId, page::header};
+use wattle_buffer::{For, PAGE_SIZE, PageId, PageImage, PageMut, PageRef, TreeId, page::header};
 
 type Records = BTreeMap<Vec<u8>, (Vec<u8>, bool)>;
 
