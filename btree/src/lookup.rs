@@ -136,7 +136,9 @@ impl Tree {
         if round.active == 0 {
             return Ok(());
         }
-        let nodes = descend_all(&|i| (self, keys[i].as_ref()), &mut round)?;
+        let mut wanted = [(self, &[][..]); MULTI_GET];
+        wanted.iter_mut().zip(keys).for_each(|(wanted, key)| wanted.1 = key.as_ref());
+        let nodes = descend_all(&wanted, &mut round)?;
         for i in bits(round.active) {
             value.clear();
             if self.pool.is_traced() {
@@ -155,17 +157,13 @@ impl Tree {
 
     /// Brings up to [`MULTI_GET`] records near that will be wanted in a moment, of one tree or of several of
     /// a pool: their pages into memory and what a search touches of them into the processor's cache.
-    /// `wanted` gives tree and key of each of the `count`. Interleaved as [`Tree::multi_get_step`], with the
+    /// `wanted` is tree and key of each. Interleaved as [`Tree::multi_get_step`], with the
     /// same `done`. Nothing is read, so nothing is tracked.
     ///
     /// # Panics
     /// With more than [`MULTI_GET`] records.
-    pub fn prefetch_step<'k>(
-        count: usize,
-        wanted: &impl Fn(usize) -> (&'k Tree, &'k [u8]),
-        done: &mut u32,
-    ) -> Step<()> {
-        let mut round = Round::new(count, *done);
+    pub fn prefetch_step(wanted: &[(&Tree, &[u8])], done: &mut u32) -> Step<()> {
+        let mut round = Round::new(wanted.len(), *done);
         if round.active == 0 {
             return Ok(());
         }
@@ -177,9 +175,12 @@ impl Tree {
 
 /// Takes the keys of a round, at least one, from the roots of their trees to their leaves, of which nothing
 /// is validated, and brings their records near. What stops one of them is noted in the round.
-#[inline(always)]
-fn descend_all<'p, 'k: 'p>(
-    wanted: &impl Fn(usize) -> (&'p Tree, &'k [u8]),
+///
+/// One piece of code for all kinds of keys and uses, so that an operation of several of them finds it in the
+/// cache.
+#[inline(never)]
+fn descend_all<'p>(
+    wanted: &[(&'p Tree, &[u8])],
     round: &mut Round,
 ) -> Step<[Optimistic<'p>; MULTI_GET]> {
     let root_of = |tree: &'p Tree| -> Step<(Optimistic<'p>, u8)> {
@@ -188,11 +189,11 @@ fn descend_all<'p, 'k: 'p>(
         root.validate()?;
         Ok((root, height))
     };
-    let (first, _) = wanted(round.active.trailing_zeros() as usize);
+    let (first, _) = wanted[round.active.trailing_zeros() as usize];
     let (root, mut highest) = root_of(first)?;
     let (mut nodes, mut levels) = ([root; MULTI_GET], [highest; MULTI_GET]);
     for i in bits(round.active) {
-        let (tree, _) = wanted(i);
+        let (tree, _) = wanted[i];
         if !std::ptr::eq(tree, first) {
             (nodes[i], levels[i]) = root_of(tree)?;
             highest = highest.max(levels[i]);
@@ -207,7 +208,7 @@ fn descend_all<'p, 'k: 'p>(
             if levels[i] <= level {
                 continue;
             }
-            let (tree, key) = wanted(i);
+            let (tree, key) = wanted[i];
             let node = NodeRef::from(nodes[i].page());
             match tree.checked(&nodes[i], node.child_position(key)) {
                 Ok(position) => {
@@ -243,7 +244,7 @@ fn descend_all<'p, 'k: 'p>(
         }
     }
     for i in bits(round.active) {
-        NodeRef::from(nodes[i].page()).prefetch_record(wanted(i).1);
+        NodeRef::from(nodes[i].page()).prefetch_record(wanted[i].1);
     }
     Ok(nodes)
 }

@@ -1232,12 +1232,13 @@ pub(crate) async fn prefetch<R: Resolve, K: AsRef<[u8]>>(
         check_key(key.as_ref())?;
     }
     for records in records.chunks(MULTI_GET) {
-        let mut done = 0;
-        let wanted = |i: usize| {
-            let (tree, key) = &records[i];
-            (&tree.open.tree, key.as_ref())
-        };
-        run(session, |_| BTree::prefetch_step(records.len(), &wanted, &mut done)).await?;
+        let Some((tree, _)) = records.first() else { break };
+        let mut wanted = [(&tree.open.tree, &[][..]); MULTI_GET];
+        for (wanted, (tree, key)) in wanted.iter_mut().zip(records) {
+            *wanted = (&tree.open.tree, key.as_ref());
+        }
+        let (wanted, mut done) = (&wanted[..records.len()], 0);
+        run(session, |_| BTree::prefetch_step(wanted, &mut done)).await?;
     }
     Ok(())
 }
