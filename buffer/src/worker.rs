@@ -213,7 +213,7 @@ impl Worker {
         frames.pop()
     }
 
-    /// Makes sure that `count` new pages can be had from [`Worker::new_page`]. `false` when frames
+    /// Makes sure that `count` new pages can be had from [`Pool::new_page`]. `false` when frames
     /// are lacking; the caller then waits with nothing held.
     pub(crate) fn reserve(&self, count: usize) -> Result<bool> {
         assert!(count <= MAX_RESERVE);

@@ -174,7 +174,8 @@ pub fn parse(bytes: &[u8], base: Base) -> Result<(Record<'_>, usize), String> {
     let (count, mut undo) = (bytes[OPS_AT], rest);
     for index in 0..count {
         if take_op(&mut undo).is_none() {
-            return Err(format!("operation {index} of {count} does not fit into its record"));
+            let what = format!("operation {index} of {count}");
+            return Err(format!("{what} has reserved bits, or does not fit into its record"));
         }
     }
     let ops = &rest[..rest.len() - undo.len()];
@@ -187,6 +188,10 @@ fn take_op<'a>(bytes: &mut &'a [u8]) -> Option<Op<'a>> {
     let head = u64::from_le_bytes(*head);
     let (len, tree) = (head >> 8 & LONG, head >> (8 + LEN_BITS) & ((1 << TREE_BITS) - 1));
     let (page, tree, len, rest) = if len == LONG {
+        // The numbers of the short form are not used.
+        if head >> (8 + LEN_BITS) != 0 {
+            return None;
+        }
         let (long, rest) = rest.split_at_checked(LONG_OP_HEADER - OP_HEADER)?;
         (u64_at(long, 0), u32_at(long, 8), u32_at(long, 12) as usize, rest)
     } else {
@@ -337,6 +342,14 @@ mod tests {
             for (op, code) in record.ops().zip([255, 1]) {
                 assert_eq!((op.page, op.tree, op.code), (PageId(page), TreeId(tree), code));
                 assert_eq!(op.payload, &payload[..len]);
+            }
+            // Behind code and length of payload there are page and tree, or nothing.
+            let at = RECORD_HEADER + 2;
+            for (byte, bit) in [(at, 0x10), (at + 1, 1), (at + 2, 1), (RECORD_HEADER + 7, 0x80)] {
+                let mut damaged = bytes.clone();
+                damaged[byte] ^= bit;
+                let refused = parse(&damaged, Base::default()).is_err();
+                assert_eq!(refused, head == LONG_OP_HEADER, "byte {byte}");
             }
         }
     }
