@@ -577,11 +577,46 @@ impl Driver {
         let (from, count) = (self.below(1000), 20 + self.below(120));
         let len = [10, 60, 300, 1200][self.below(4) as usize];
         let count = if len > 1000 { count / 4 } else { count };
+        if self.one_in(2) {
+            let keys = (from..from + count).map(|number| key_of(&name, number));
+            return self.at_once(txn, work, &name, keys.collect(), len);
+        }
         for number in from..from + count {
             let key = key_of(&name, number);
             let value = self.value_of(len);
             txn.put(&tree, &key, &value).expect("put");
             work.apply(Change::Put(name.clone(), key, value));
+        }
+    }
+
+    /// Changes those records of a range that there are, and adds the others.
+    fn at_once(
+        &mut self,
+        txn: &mut Transaction<'_>,
+        work: &mut Work,
+        name: &str,
+        keys: Vec<Vec<u8>>,
+        len: usize,
+    ) {
+        let tree = self.tree(name);
+        let records = work.state.records(name);
+        let (old, new): (Vec<_>, Vec<_>) =
+            keys.into_iter().partition(|key| records.contains_key(key));
+        let new: Vec<_> = new.into_iter().map(|key| (key, self.value_of(len))).collect();
+        let change = self.change_of_bytes();
+        let changed: Vec<_> = (old.iter())
+            .map(|key| {
+                let mut value = records[key].to_vec();
+                change(&mut value);
+                value
+            })
+            .collect();
+        let found = txn.modify_many(&tree, &old, |_, value| change(value)).expect("modify");
+        assert_eq!(found, old.len());
+        txn.insert_many(&tree, &new).expect("insert");
+        let changed = old.into_iter().zip(changed.into_iter().map(Bytes::from));
+        for (key, value) in changed.chain(new) {
+            work.apply(Change::Put(name.to_string(), key, value));
         }
     }
 
