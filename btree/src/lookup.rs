@@ -157,8 +157,8 @@ impl Tree {
 
     /// Brings up to [`MULTI_GET`] records near that will be wanted in a moment, of one tree or of several of
     /// a pool: their pages into memory and what a search touches of them into the processor's cache.
-    /// `wanted` is tree and key of each. Interleaved as [`Tree::multi_get_step`], with the
-    /// same `done`. Nothing is read, so nothing is tracked.
+    /// `wanted` is tree and key of each. Interleaved as [`Tree::multi_get_step`], with the same `done`.
+    /// Nothing is read, so nothing is tracked.
     ///
     /// # Panics
     /// With more than [`MULTI_GET`] records.

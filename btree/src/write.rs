@@ -183,12 +183,11 @@ impl Tree {
             }
             let next = next_of(run, done, |next| author.turn_to(next.0));
             let Some(next) = next.filter(|_| written.orphan.is_none()) else { break };
-            let Some(place) = self.next_in_leaf(cx, &leaf, (key, search), next.0) else { break };
+            // Of one that is absent a step of its own finds out whether that may be said.
+            let place = self.next_in_leaf(cx, &leaf, (key, search), next.0);
+            let place = place.filter(|place| place.found || mode != Mode::Update);
+            let Some(place) = place else { break };
             ((key, value), search) = (next, place);
-            if !search.found && mode == Mode::Update {
-                // A step of its own finds out whether that may be said.
-                break;
-            }
         }
         cx.note_leaf(self.id, &leaf);
         self.sample_contention(cx, leaf, key, search, restarts);

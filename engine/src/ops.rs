@@ -862,12 +862,10 @@ pub(crate) async fn modify_many<R: Resolve, K: AsRef<[u8]>>(
     let mark = txn.savepoint();
     whole(session, txn, mark, async |txn: &mut Txn| {
         let (mut done, mut found) = (0, 0);
-        while let [key, ..] = &keys[done..] {
+        while let rest @ [key, ..] = &keys[done..] {
             let mut run = [key.as_ref(); RUN];
-            let rest = &keys[done..];
-            let run = &mut run[..rest.len().min(RUN)];
-            rest.iter().zip(&mut *run).for_each(|(key, place)| *place = key.as_ref());
-            let first = done;
+            run.iter_mut().zip(rest).for_each(|(place, key)| *place = key.as_ref());
+            let (run, first) = (&run[..rest.len().min(RUN)], done);
             let mut change_one = |at: usize, value: &mut [u8]| change(first + at, value);
             let all = modify_run(session, txn, &tree.open, run, buffer, &mut change_one);
             let (progress, large) = all.await?;
@@ -1232,8 +1230,7 @@ pub(crate) async fn prefetch<R: Resolve, K: AsRef<[u8]>>(
         check_key(key.as_ref())?;
     }
     for records in records.chunks(MULTI_GET) {
-        let Some((tree, _)) = records.first() else { break };
-        let mut wanted = [(&tree.open.tree, &[][..]); MULTI_GET];
+        let mut wanted = [(&records[0].0.open.tree, &[][..]); MULTI_GET];
         for (wanted, (tree, key)) in wanted.iter_mut().zip(records) {
             *wanted = (&tree.open.tree, key.as_ref());
         }

@@ -183,7 +183,21 @@ impl<'p> NodeRef<'p> {
             Relative::Below => return absent(0),
             Relative::Above => return absent(count),
         };
-        let position = self.lower_bound(count, head);
+        self.search_at(self.lower_bound(count, head), count, (prefix_len, head), key, what)
+    }
+
+    /// The rest of a search, from the first record on whose head is not below that of the key, or from one
+    /// with the same head that is not above the key.
+    #[inline(always)]
+    fn search_at(
+        self,
+        position: usize,
+        count: usize,
+        (prefix_len, head): (usize, u32),
+        key: &[u8],
+        what: For,
+    ) -> Result<Search, Restart> {
+        let absent = |position| Ok(Search { position, found: false });
         if position >= count || self.head(position) != head {
             return absent(position);
         }
@@ -209,25 +223,16 @@ impl<'p> NodeRef<'p> {
         if !self.is_below_upper(key)? {
             return Ok(None);
         }
-        let (count, next) = (self.count(), position + 1);
-        let absent = |position| Ok(Some(Search { position, found: false }));
         let Relative::Inside { prefix_len, head } = self.relative(key)? else {
             return self.search_for(key, what).map(Some);
         };
-        if next >= count {
-            return absent(count);
-        }
-        match self.head(next).cmp(&head) {
-            Ordering::Greater => return absent(next),
-            Ordering::Less => return self.search_for(key, what).map(Some),
-            Ordering::Equal => {}
-        }
-        self.prefetch_slot(self.slot(next), what);
-        match self.compare_suffix(next, key.get(prefix_len..).ok_or(Restart)?)? {
-            Ordering::Equal => Ok(Some(Search { position: next, found: true })),
-            Ordering::Greater => absent(next),
-            Ordering::Less => self.search_for(key, what).map(Some),
-        }
+        let count = self.count();
+        let next = (position + 1).min(count);
+        let start = match next == count || self.head(next) >= head {
+            true => next,
+            false => self.lower_bound(count, head),
+        };
+        self.search_at(start, count, (prefix_len, head), key, what).map(Some)
     }
 
     /// Position of the child that covers `key`: the number of separators that are not above it.
