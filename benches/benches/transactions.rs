@@ -59,6 +59,10 @@ impl LogStorage for SlowLog {
         self.0.retire(segment)
     }
 
+    fn pass_on(&self, segment: u64) -> io::Result<()> {
+        self.0.pass_on(segment)
+    }
+
     fn give_back(&self, all: bool) -> io::Result<bool> {
         self.0.give_back(all)
     }

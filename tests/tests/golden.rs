@@ -113,6 +113,11 @@ fn so_is_one_whose_log_has_version_3() {
     recover(include_bytes!("../golden/version-2-log-3.pages"));
 }
 
+#[test]
+fn so_is_one_whose_log_has_version_4() {
+    recover(include_bytes!("../golden/version-2-log-4.pages"));
+}
+
 fn recover(golden: &[u8]) {
     let directory = tempfile::tempdir().expect("a directory");
     let store = directory.path().join("store");

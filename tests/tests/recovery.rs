@@ -559,15 +559,15 @@ fn verification_reads_the_log() {
     let report = engine.verify(&mut |_| {}).expect("verify");
     assert!(report.problems.is_empty(), "{:?}", report.problems);
     assert!(report.log_bytes > 10_000, "{report:?}");
-    // Behind the head of the log and its first blocks.
+    // In the first block behind the last head.
     let (segment, _) = *LogStorage::segments(&*device).expect("segments").last().expect("one");
     let segments = device.segments().expect("segments");
     let used = segments.iter().rev().find(|(number, _)| {
-        device.raw_segment(*number).is_some_and(|bytes| bytes.iter().any(|byte| *byte != 0))
+        device.raw_segment(*number).is_some_and(|bytes| bytes[..4096].iter().any(|byte| *byte != 0))
     });
     let used = used.map_or(segment, |(number, _)| *number);
     let mut bytes = device.raw_segment(used).expect("a segment");
-    bytes[4096 + 600] ^= 1;
+    bytes[4096 + 100] ^= 1;
     device.set_raw_segment(used, bytes);
     let report = engine.verify(&mut |_| {}).expect("verify");
     assert_eq!(report.problems.len(), 1, "{:?}", report.problems);

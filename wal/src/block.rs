@@ -1,9 +1,9 @@
 //! Blocks and heads of segments: how the log lies on the device. `FORMAT.md` has the tables.
 //!
-//! A block is one sector of header, with a checksum for every sector of payload behind it, so that
-//! a reader can tell a sector that never arrived (all zero) from one that was damaged. Payload is
-//! stored XORed with [`MASK`]: no payload that occurs is all zero on the device, nor nearly so, and
-//! hence no flipped bit makes a written sector look like one that was never written.
+//! A block is a header and its payload, laid out over sectors each of which ends with a *trailer*: the segment
+//! that it was written for, and a checksum. So a reader can tell, of every sector by itself, whether it was written
+//! where it lies, never arrived, or was damaged. One that never arrived is zero, or it is what the file held when it
+//! was an earlier segment of the same log: segments are made of old ones without a byte being written.
 //!
 //! Written by the flusher, read by [`crate::LogReader`]; both use the functions of this file.
 
@@ -13,39 +13,43 @@ use wattle_buffer::PAGE_SIZE;
 
 /// What a device writes as a whole or not at all.
 pub const SECTOR: usize = 512;
+/// Bytes at the end of each sector of a block: segment u32, checksum u32.
+pub const TRAILER: usize = 8;
 /// Places and lengths of blocks are multiples of this.
 pub const BLOCK_ALIGN: usize = PAGE_SIZE;
-/// Sectors of payload of a block.
-pub const MAX_SECTORS: usize = 112;
+/// Most sectors of a block.
+pub const MAX_SECTORS: usize = 120;
+/// Bytes of the header of a block; its payload begins behind it.
+pub const BLOCK_HEADER: usize = 64;
 /// Bytes of payload of a block.
-pub const MAX_PAYLOAD: usize = MAX_SECTORS * SECTOR;
+pub const MAX_PAYLOAD: usize = payload_room(MAX_SECTORS);
 /// Largest block on the device.
-pub const MAX_BLOCK: usize = (SECTOR + MAX_PAYLOAD).next_multiple_of(BLOCK_ALIGN);
+pub const MAX_BLOCK: usize = MAX_SECTORS * SECTOR;
 /// Bytes in front of the records of a chunk: worker u32, len u32, epoch u64, transaction u64.
 pub const CHUNK_HEADER: usize = 24;
 /// Bytes of the head of a segment; blocks begin behind it.
 pub const SEGMENT_HEADER: usize = BLOCK_ALIGN;
 /// Version of everything in this file and in `record`.
-pub const FORMAT_VERSION: u32 = 3;
-/// The oldest version that is read as well. Up to `old::LAST_VERSION` they differ in what the layers above
-/// write only.
+pub const FORMAT_VERSION: u32 = 4;
+/// The oldest version that is read as well.
 pub const OLDEST_VERSION: u32 = 1;
 /// First bytes of a segment.
 pub const SEGMENT_MAGIC: [u8; 8] = *b"WATTLElg";
 /// First bytes of a block.
 pub const BLOCK_MAGIC: [u8; 4] = *b"WLbk";
-/// What payload is XORed with, eight bytes at a time, little-endian.
-pub const MASK: u64 = 0x9D8B_A6F3_5C71_E24B;
+/// Makes a number of the place of a sector, see [`Origin::salt`].
+pub const SALT: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// Offset of the table of checksums in the header of a block.
-pub(crate) const TABLE_AT: usize = 64;
+/// Bytes of a sector in front of its trailer.
+const BODY: usize = SECTOR - TRAILER;
 /// Flag of the last block of a flush.
 const LAST: u16 = 1;
 
-const _: () = assert!(TABLE_AT + 4 * MAX_SECTORS <= SECTOR);
-const _: () = assert!(MAX_BLOCK == 61_440 && crate::record::MAX_RECORD <= u16::MAX as usize);
+const _: () = assert!(MAX_BLOCK.is_multiple_of(BLOCK_ALIGN));
+const _: () = assert!(MAX_PAYLOAD <= u16::MAX as usize);
+const _: () = assert!(crate::record::MAX_RECORD + CHUNK_HEADER <= MAX_PAYLOAD);
 
-/// Header of a block, without the table.
+/// Header of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct BlockHeader {
     pub store_id: u64,
@@ -63,42 +67,127 @@ pub(crate) struct BlockHeader {
     pub last: bool,
 }
 
+/// Bytes of payload that so many sectors have room for, at least one.
+pub(crate) const fn payload_room(sectors: usize) -> usize {
+    sectors * BODY - BLOCK_HEADER
+}
+
+/// Sectors of a block with that much payload.
+fn sectors(payload_len: usize) -> usize {
+    (BLOCK_HEADER + payload_len).div_ceil(BODY)
+}
+
 /// Bytes on the device of a block with that much payload.
 pub(crate) fn block_bytes(payload_len: usize) -> usize {
-    (SECTOR + payload_len).next_multiple_of(BLOCK_ALIGN)
+    (sectors(payload_len) * SECTOR).next_multiple_of(BLOCK_ALIGN)
+}
+
+/// Puts payload into a block, from byte `at` of the payload on.
+pub(crate) fn put(block: &mut [u8], at: usize, bytes: &[u8]) {
+    let at = BLOCK_HEADER + at;
+    let (first, skip) = (at / BODY, at % BODY);
+    let (front, rest) = bytes.split_at(bytes.len().min(BODY - skip));
+    let mut sectors = block[first * SECTOR..].chunks_mut(SECTOR);
+    if let Some(sector) = sectors.next() {
+        sector[skip..skip + front.len()].copy_from_slice(front);
+    }
+    for (sector, piece) in sectors.zip(rest.chunks(BODY)) {
+        sector[..piece.len()].copy_from_slice(piece);
+    }
+}
+
+/// What a sector of a segment holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sector {
+    /// What was written there for this segment.
+    Written,
+    /// Nothing of this segment: zeroes, or what an earlier segment had there.
+    Unwritten,
+    /// Neither.
+    Damaged,
+}
+
+/// The segment that sectors belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub store_id: u64,
+    pub segment: u64,
+}
+
+impl Origin {
+    /// What the checksum of the sector at that byte of the segment is XORed with: a sector elsewhere, or of
+    /// another store, is not taken for one.
+    fn salt(self, offset: u64) -> u32 {
+        ((self.store_id ^ offset).wrapping_mul(SALT) >> 32) as u32
+    }
+
+    /// Completes a sector whose other bytes are in place.
+    fn seal(self, sector: &mut [u8], offset: u64) {
+        sector[BODY..BODY + 4].copy_from_slice(&(self.segment as u32).to_le_bytes());
+        let crc = crc32_iscsi(&sector[..SECTOR - 4]) ^ self.salt(offset);
+        sector[SECTOR - 4..].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// Looks at the sector at that byte of the segment.
+    pub(crate) fn look(self, sector: &[u8], offset: u64) -> Sector {
+        if crc32_iscsi(&sector[..SECTOR - 4]) ^ self.salt(offset) == u32_at(sector, SECTOR - 4) {
+            // How many segments ago; a newer one was never there.
+            return match (self.segment as u32).wrapping_sub(u32_at(sector, BODY)) {
+                0 => Sector::Written,
+                ago if ago <= u32::MAX / 2 => Sector::Unwritten,
+                _ => Sector::Damaged,
+            };
+        }
+        if is_zero(sector) { Sector::Unwritten } else { Sector::Damaged }
+    }
 }
 
 impl BlockHeader {
-    /// Completes a block: `block` has [`block_bytes`] of it, with the payload in place.
-    pub(crate) fn seal(&self, block: &mut [u8]) {
-        assert_eq!(block.len(), block_bytes(self.payload_len), "a block has its exact length");
-        let (header, rest) = block.split_at_mut(SECTOR);
-        let masked = self.payload_len.next_multiple_of(SECTOR);
-        rest[self.payload_len..].fill(0);
-        header.fill(0);
-        for (sector, at) in rest[..masked].chunks_mut(SECTOR).zip((TABLE_AT..).step_by(4)) {
-            mask(sector);
-            header[at..at + 4].copy_from_slice(&crc32_iscsi(sector).to_le_bytes());
-        }
-        header[0..4].copy_from_slice(&BLOCK_MAGIC);
-        let page = (self.offset / BLOCK_ALIGN as u64) as u32;
-        header[8..12].copy_from_slice(&page.to_le_bytes());
-        header[12..14].copy_from_slice(&(self.payload_len as u16).to_le_bytes());
-        header[14..16].copy_from_slice(&(if self.last { LAST } else { 0 }).to_le_bytes());
-        let words = [self.store_id, self.sequence, self.flush, self.epoch, self.segment];
-        for (word, at) in words.into_iter().zip((16..).step_by(8)) {
-            header[at..at + 8].copy_from_slice(&word.to_le_bytes());
-        }
-        seal_crc(header, 4);
+    fn origin(&self) -> Origin {
+        Origin { store_id: self.store_id, segment: self.segment }
     }
 
-    /// The header in a sector; the error says which check failed.
+    /// Completes a block: `block` has [`block_bytes`] of it, with the payload in place ([`put`]).
+    pub(crate) fn seal(&self, block: &mut [u8]) {
+        assert_eq!(block.len(), block_bytes(self.payload_len), "a block has its exact length");
+        let (used, origin) = (sectors(self.payload_len), self.origin());
+        let (written, rest) = block.split_at_mut(used * SECTOR);
+        // A last sector that is full has no room.
+        let end = (BLOCK_HEADER + self.payload_len - 1) % BODY + 1;
+        written[(used - 1) * SECTOR + end..used * SECTOR - TRAILER].fill(0);
+        rest.fill(0);
+        let (first, others) = written.split_at_mut(SECTOR);
+        for (sector, at) in others.chunks_mut(SECTOR).zip((self.offset..).step_by(SECTOR).skip(1)) {
+            origin.seal(sector, at);
+        }
+        first[0..4].copy_from_slice(&BLOCK_MAGIC);
+        first[4..8].copy_from_slice(&checksum_of_all(others).to_le_bytes());
+        let page = (self.offset / BLOCK_ALIGN as u64) as u32;
+        first[8..12].copy_from_slice(&page.to_le_bytes());
+        first[12..14].copy_from_slice(&(self.payload_len as u16).to_le_bytes());
+        first[14..16].copy_from_slice(&(if self.last { LAST } else { 0 }).to_le_bytes());
+        let words = [self.store_id, self.sequence, self.flush, self.epoch, self.segment, 0];
+        for (word, at) in words.into_iter().zip((16..).step_by(8)) {
+            first[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        origin.seal(first, self.offset);
+    }
+
+    /// The header in a sector that was written; the error says which check failed.
     pub(crate) fn parse(sector: &[u8]) -> Result<BlockHeader, String> {
         if sector[0..4] != BLOCK_MAGIC {
             return Err("no block begins here, and it is not empty".into());
         }
-        check_crc(&sector[..SECTOR], 4)?;
-        let header = BlockHeader {
+        let header = BlockHeader::fields(sector);
+        if header.payload_len > MAX_PAYLOAD {
+            return Err(format!("{} bytes of payload in a block", header.payload_len));
+        }
+        Ok(header)
+    }
+
+    /// Its fields, whatever they are.
+    pub(crate) fn fields(sector: &[u8]) -> BlockHeader {
+        BlockHeader {
             store_id: u64_at(sector, 16),
             sequence: u64_at(sector, 24),
             flush: u64_at(sector, 32),
@@ -107,40 +196,54 @@ impl BlockHeader {
             offset: u64::from(u32_at(sector, 8)) * BLOCK_ALIGN as u64,
             payload_len: usize::from(u16_at(sector, 12)),
             last: u16_at(sector, 14) & LAST != 0,
-        };
-        if header.payload_len > MAX_PAYLOAD {
-            return Err(format!("{} bytes of payload in a block", header.payload_len));
         }
-        Ok(header)
     }
+
+    /// The payload of `block`, whose first sector the header is from.
+    pub(crate) fn payload(&self, block: &[u8]) -> Payload {
+        let (used, origin) = (sectors(self.payload_len), self.origin());
+        let written = block[..used * SECTOR].chunks(SECTOR);
+        let mut torn = false;
+        for (index, sector) in written.clone().enumerate().skip(1) {
+            match origin.look(sector, self.offset + (index * SECTOR) as u64) {
+                Sector::Written => {}
+                Sector::Unwritten => torn = true,
+                Sector::Damaged => return Payload::Damaged(index),
+            }
+        }
+        if torn {
+            return Payload::Torn;
+        }
+        if checksum_of_all(&block[SECTOR..used * SECTOR]) != u32_at(block, 4) {
+            return Payload::Damaged(0);
+        }
+        let mut payload = Vec::with_capacity(used * BODY);
+        written.for_each(|sector| payload.extend_from_slice(&sector[..BODY]));
+        payload.drain(..BLOCK_HEADER);
+        payload.truncate(self.payload_len);
+        Payload::Whole(payload)
+    }
+}
+
+/// The checksum of the checksums of sectors: those of one block belong together.
+fn checksum_of_all(sectors: &[u8]) -> u32 {
+    let mut all = [0; 4 * MAX_SECTORS];
+    let count = sectors.len() / SECTOR;
+    for (crc, sector) in all.chunks_mut(4).zip(sectors.chunks(SECTOR)) {
+        crc.copy_from_slice(&sector[SECTOR - 4..]);
+    }
+    crc32_iscsi(&all[..4 * count])
 }
 
 /// What became of the payload of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Payload {
-    /// All of it arrived; it is unmasked now.
-    Whole,
+    /// All of it arrived.
+    Whole(Vec<u8>),
     /// Sectors were never written.
     Torn,
-    /// This sector is neither what was written nor empty.
+    /// This sector of the block is neither what was written nor what was there before.
     Damaged(usize),
-}
-
-/// Checks the payload sectors of `block` against its header and unmasks them.
-pub(crate) fn open_payload(block: &mut [u8], payload_len: usize) -> Payload {
-    let (header, rest) = block.split_at_mut(SECTOR);
-    let sectors = &mut rest[..payload_len.next_multiple_of(SECTOR)];
-    let mut found = Payload::Whole;
-    for (index, sector) in sectors.chunks_mut(SECTOR).enumerate() {
-        if crc32_iscsi(sector) == u32_at(header, TABLE_AT + 4 * index) {
-            mask(sector);
-        } else if is_zero(sector) {
-            found = Payload::Torn;
-        } else {
-            return Payload::Damaged(index);
-        }
-    }
-    found
 }
 
 /// Head of a segment: how the log goes on in it.
@@ -207,12 +310,6 @@ pub(crate) fn is_zero(bytes: &[u8]) -> bool {
     words.iter().all(|word| *word == [0; 16]) && rest.iter().all(|byte| *byte == 0)
 }
 
-fn mask(sector: &mut [u8]) {
-    for word in sector.as_chunks_mut::<8>().0 {
-        *word = (u64::from_le_bytes(*word) ^ MASK).to_le_bytes();
-    }
-}
-
 /// Stores the checksum of a sector at `at`, where it counts as zero.
 fn seal_crc(sector: &mut [u8], at: usize) {
     sector[at..at + 4].fill(0);
@@ -220,7 +317,7 @@ fn seal_crc(sector: &mut [u8], at: usize) {
     sector[at..at + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
-fn check_crc(sector: &[u8], at: usize) -> Result<(), String> {
+pub(crate) fn check_crc(sector: &[u8], at: usize) -> Result<(), String> {
     let stored = u32_at(sector, at);
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
     for part in [&sector[..at], &[0; 4], &sector[at + 4..]] {
@@ -231,4 +328,102 @@ fn check_crc(sector: &[u8], at: usize) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("the checksum of the header is {stored:#010x}, its bytes give {crc:#010x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ORIGIN: Origin = Origin { store_id: 77, segment: (1 << 32) + 5 };
+    const OFFSET: u64 = 12 << 12;
+
+    /// A block with that payload, put into it in pieces.
+    fn block(payload: &[u8], piece: usize) -> Vec<u8> {
+        // What was there before.
+        let mut block = vec![0xAA; block_bytes(payload.len())];
+        for (part, at) in payload.chunks(piece).zip((0..).step_by(piece)) {
+            put(&mut block, at, part);
+        }
+        let header = BlockHeader {
+            store_id: ORIGIN.store_id,
+            sequence: 3,
+            flush: 2,
+            epoch: 1,
+            segment: ORIGIN.segment,
+            offset: OFFSET,
+            payload_len: payload.len(),
+            last: true,
+        };
+        header.seal(&mut block);
+        assert_eq!(ORIGIN.look(&block[..SECTOR], OFFSET), Sector::Written);
+        assert_eq!(BlockHeader::parse(&block), Ok(header));
+        block
+    }
+
+    fn payload(len: usize) -> Vec<u8> {
+        (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
+    }
+
+    fn open(block: &[u8]) -> Payload {
+        BlockHeader::parse(block).expect("a header").payload(block)
+    }
+
+    #[test]
+    fn payload_comes_back_whatever_its_length_and_the_pieces() {
+        let around = |len: usize| len.saturating_sub(2)..(len + 3).min(MAX_PAYLOAD + 1);
+        let lengths = (0..=16).map(payload_room_or_0).chain([MAX_PAYLOAD]).flat_map(around);
+        for len in lengths {
+            let payload = payload(len);
+            for piece in [1 + len / 3, 504, 24] {
+                let block = block(&payload, piece);
+                assert!(block.len().is_multiple_of(BLOCK_ALIGN) && block.len() <= MAX_BLOCK);
+                assert!(open(&block) == Payload::Whole(payload.clone()), "{len} bytes");
+                let rest = &block[sectors(len) * SECTOR..];
+                assert!(rest.len() < BLOCK_ALIGN && is_zero(rest));
+            }
+        }
+    }
+
+    fn payload_room_or_0(sectors: usize) -> usize {
+        if sectors == 0 { 0 } else { payload_room(sectors) }
+    }
+
+    #[test]
+    fn each_sector_tells_whether_it_was_written_for_this_segment() {
+        let payload = payload(3000);
+        let good = block(&payload, 3000);
+        let used = sectors(payload.len());
+        for (index, at) in (0..used).zip((OFFSET..).step_by(SECTOR)) {
+            let range = index * SECTOR..(index + 1) * SECTOR;
+            let sector = &good[range.clone()];
+            assert_eq!(ORIGIN.look(sector, at), Sector::Written);
+            assert_eq!(ORIGIN.look(&[0; SECTOR], at), Sector::Unwritten);
+            // As the segments before and behind it, another store, and another place see it.
+            let as_of = |origin: Origin, at| origin.look(sector, at);
+            for (ago, found) in [(1, Sector::Unwritten), (u64::MAX, Sector::Damaged)] {
+                let segment = ORIGIN.segment.wrapping_add(ago);
+                assert_eq!(as_of(Origin { segment, ..ORIGIN }, at), found);
+            }
+            assert_eq!(as_of(Origin { store_id: 78, ..ORIGIN }, at), Sector::Damaged);
+            assert_eq!(as_of(ORIGIN, at + SECTOR as u64), Sector::Damaged);
+            for bit in 0..SECTOR * 8 {
+                let mut flipped = sector.to_vec();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                assert_eq!(ORIGIN.look(&flipped, at), Sector::Damaged, "bit {bit}");
+            }
+            if index > 0 {
+                let mut torn = good.clone();
+                torn[range.clone()].fill(0);
+                assert_eq!(open(&torn), Payload::Torn);
+                torn[range].fill(1);
+                assert_eq!(open(&torn), Payload::Damaged(index));
+            }
+        }
+        // Sectors of two blocks that were written to the same place do not make one.
+        let mut other = payload.clone();
+        other[2000] ^= 1;
+        let mut mixed = block(&other, 3000);
+        mixed[..4 * SECTOR].copy_from_slice(&good[..4 * SECTOR]);
+        assert_eq!(open(&mixed), Payload::Damaged(0));
+    }
 }

@@ -55,7 +55,7 @@ pub(crate) struct Flusher {
     last_epoch: u64,
     /// Blocks of this flush that are sealed, whether written or not.
     sealed_blocks: u64,
-    /// Sealed blocks, then the open one: a sector of room for its header, and its payload.
+    /// Sealed blocks, then the open one, its payload in place.
     buffer: LogBuffer,
     sealed: usize,
     payload: usize,
@@ -191,17 +191,18 @@ impl Flusher {
     fn room(&self) -> usize {
         let Some(place) = self.place().filter(|_| self.block_fits()) else { return 0 };
         let left = (self.shared.options.segment_bytes - place) as usize;
-        MAX_PAYLOAD.min(left - SECTOR) - self.payload
+        MAX_PAYLOAD.min(block::payload_room(left / SECTOR)) - self.payload
     }
 
     fn add_chunk(&mut self, part: &Taken, records: &[u8]) {
-        let start = self.sealed + SECTOR + self.payload;
-        let (head, rest) = self.buffer[start..].split_at_mut(CHUNK_HEADER);
+        let mut head = [0; CHUNK_HEADER];
         head[0..4].copy_from_slice(&part.worker.to_le_bytes());
         head[4..8].copy_from_slice(&(records.len() as u32).to_le_bytes());
         head[8..16].copy_from_slice(&part.base.epoch.to_le_bytes());
         head[16..24].copy_from_slice(&part.base.txn.to_le_bytes());
-        rest[..records.len()].copy_from_slice(records);
+        let block = &mut self.buffer[self.sealed..];
+        block::put(block, self.payload, &head);
+        block::put(block, self.payload + CHUNK_HEADER, records);
         self.payload += CHUNK_HEADER + records.len();
     }
 

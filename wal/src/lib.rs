@@ -6,6 +6,7 @@ mod block;
 mod flusher;
 mod log;
 mod old;
+mod old_block;
 mod reader;
 pub mod record;
 mod segment;
@@ -25,8 +26,9 @@ pub use wait::NextFlush;
 pub mod format {
     pub use crate::{
         block::{
-            BLOCK_ALIGN, BLOCK_MAGIC, CHUNK_HEADER, FORMAT_VERSION, MASK, MAX_BLOCK, MAX_PAYLOAD,
-            MAX_SECTORS, OLDEST_VERSION, SECTOR, SEGMENT_HEADER, SEGMENT_MAGIC,
+            BLOCK_ALIGN, BLOCK_HEADER, BLOCK_MAGIC, CHUNK_HEADER, FORMAT_VERSION, MAX_BLOCK,
+            MAX_PAYLOAD, MAX_SECTORS, OLDEST_VERSION, SALT, SECTOR, SEGMENT_HEADER, SEGMENT_MAGIC,
+            TRAILER,
         },
         log::{MAX_SEGMENT_BYTES, MIN_SEGMENT_BYTES},
         record::{LONG_OP_HEADER, LONG_RECORD_HEADER, MAX_RECORD, OP_HEADER, RECORD_HEADER},

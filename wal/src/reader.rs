@@ -6,8 +6,9 @@
 //!   last one it is known which blocks must be there: all of them, whole, or the log is damaged.
 //!   Blocks beyond are the remains of a flush that a former recovery found torn; they are ignored.
 //! - In the last segment the log ends with the last flush that is whole. What comes behind it may
-//!   have holes (sectors of zeroes), as a power cut leaves in the one flush that was not synced. A
-//!   sector that is neither what was written nor zero is damage, and so is any block of a later
+//!   have holes (sectors that were not written for this segment), as a power cut leaves in the one flush
+//!   that was not synced. A sector that is neither what was written, nor zero, nor what an earlier
+//!   segment had there is damage, and so is any block of a later
 //!   flush behind a hole, because flushes are written one after the other.
 //! - The head of a segment is synced with the first blocks behind it. So the segment behind the last one
 //!   with a head may hold remains of the one flush that was not synced, and nothing later.
@@ -18,10 +19,10 @@
 use crate::{
     block::{
         self, BLOCK_ALIGN, BlockHeader, CHUNK_HEADER, FORMAT_VERSION, MAX_BLOCK, OLDEST_VERSION,
-        Payload, SECTOR, SEGMENT_HEADER, SegmentHeader, is_zero,
+        Origin, Payload, SECTOR, SEGMENT_HEADER, Sector, SegmentHeader, is_zero,
     },
     log::LogStart,
-    old,
+    old, old_block,
     record::{self, Base, Record, u32_at, u64_at},
 };
 use std::{path::PathBuf, sync::Arc};
@@ -308,25 +309,45 @@ impl LogReader {
             return Ok(None);
         }
         let left = (header.bytes - offset).min(MAX_BLOCK as u64) as usize;
-        let sector = self.bytes(header.segment, offset, SECTOR)?;
-        if is_zero(sector) {
-            if must_be_there {
-                let what = format!("block {} is missing", self.sequence + 1);
-                return Err(damaged(header.segment, offset, what));
-            }
-            self.nothing_behind(offset)?;
-            return Ok(None);
-        }
+        let origin = Origin { store_id: self.store_id, segment: header.segment };
+        let is_old = header.version <= old_block::LAST_VERSION;
         let damage = |what: String| damaged(header.segment, offset, what);
-        let block = BlockHeader::parse(sector).map_err(damage)?;
+        let sector = self.bytes(header.segment, offset, SECTOR)?;
+        let state = match is_old {
+            true if is_zero(sector) => Sector::Unwritten,
+            true => Sector::Written,
+            false => origin.look(sector, offset),
+        };
+        let block = match state {
+            Sector::Written if is_old => old_block::parse(sector).map_err(damage)?,
+            Sector::Written => BlockHeader::parse(sector).map_err(damage)?,
+            Sector::Unwritten if must_be_there => {
+                return Err(damage(format!("block {} is missing", self.sequence + 1)));
+            }
+            Sector::Unwritten => {
+                self.nothing_behind(offset)?;
+                return Ok(None);
+            }
+            Sector::Damaged => {
+                let what = "the checksum of a sector differs where a block may begin";
+                return Err(damage(what.into()));
+            }
+        };
         self.check_block(&block, &header, offset).map_err(damage)?;
-        let len = block::block_bytes(block.payload_len);
+        let len = match is_old {
+            true => old_block::block_bytes(block.payload_len),
+            false => block::block_bytes(block.payload_len),
+        };
         if len > left {
             return Err(damage(format!("a block of {len} bytes does not fit the segment")));
         }
-        let mut bytes = self.bytes(header.segment, offset, len)?.to_vec();
-        match block::open_payload(&mut bytes, block.payload_len) {
-            Payload::Whole => {}
+        let bytes = self.bytes(header.segment, offset, len)?;
+        let payload = match is_old {
+            true => old_block::payload(bytes, block.payload_len),
+            false => block.payload(bytes),
+        };
+        let payload = match payload {
+            Payload::Whole(payload) => payload,
             Payload::Torn if must_be_there => {
                 let what = format!("block {} has sectors that were never written", block.sequence);
                 return Err(damage(what));
@@ -336,14 +357,14 @@ impl LogReader {
                 return Ok(None);
             }
             Payload::Damaged(index) => {
-                let at = offset + ((index + 1) * SECTOR) as u64;
+                let at = offset + (index * SECTOR) as u64;
                 let what = format!("the checksum of a sector of block {} differs", block.sequence);
                 return Err(damaged(header.segment, at, what));
             }
-        }
+        };
         self.at = offset + len as u64;
         self.sequence = block.sequence;
-        self.add(&block, &bytes[SECTOR..SECTOR + block.payload_len]).map_err(damage)
+        self.add(&block, &payload).map_err(damage)
     }
 
     /// Whether a block is the one that has to come.
@@ -468,12 +489,19 @@ impl LogReader {
 
     fn no_later_flush(&mut self, segment: u64, from: u64, bytes: u64) -> Result<()> {
         let (torn, store_id) = (self.end.flush + 1, self.store_id);
+        let origin = Origin { store_id, segment };
         let mut at = from;
         while at < bytes {
             let len = (bytes - at).min(READ_BYTES as u64) as usize;
             let pages = self.bytes(segment, at, len)?.chunks(BLOCK_ALIGN);
             for (page, place) in pages.zip((at..).step_by(BLOCK_ALIGN)) {
-                if let Some(Ok(block)) = page.get(..SECTOR).map(BlockHeader::parse)
+                // Without a head nobody knows which version wrote it.
+                if let Some(sector) = page.get(..SECTOR)
+                    && let Some(block) = match origin.look(sector, place) {
+                        Sector::Written => BlockHeader::parse(sector).ok(),
+                        Sector::Unwritten => None,
+                        Sector::Damaged => old_block::parse(sector).ok(),
+                    }
                     && (block.store_id, block.segment, block.offset) == (store_id, segment, place)
                     && block.flush > torn
                 {
@@ -489,12 +517,18 @@ impl LogReader {
 
     /// A segment that was prepared holds nothing.
     fn check_empty(&mut self, segment: u64, bytes: u64) -> Result<()> {
+        let origin = Origin { store_id: self.store_id, segment };
         let mut at = 0;
         while at < bytes {
             let len = (bytes - at).min(READ_BYTES as u64) as usize;
-            if !is_zero(self.bytes(segment, at, len)?) {
-                let what = "the segment has no head, and is not empty";
-                return Err(damaged(segment, at, what));
+            let sectors = self.bytes(segment, at, len)?.chunks(SECTOR);
+            for (sector, place) in sectors.zip((at..).step_by(SECTOR)) {
+                let empty = is_zero(sector)
+                    || sector.len() == SECTOR && origin.look(sector, place) == Sector::Unwritten;
+                if !empty {
+                    let what = "the segment has no head, and is not empty";
+                    return Err(damaged(segment, place, what));
+                }
             }
             at += len as u64;
         }

@@ -24,8 +24,8 @@ pub const OP_HEADER: usize = 8;
 /// The same where a number does not fit: the length is that of [`LONG`], tree and page are 0, then page u64, tree
 /// u32, length u32.
 pub const LONG_OP_HEADER: usize = 24;
-/// Largest record, so that with the head of its chunk it fills a block.
-pub const MAX_RECORD: usize = crate::block::MAX_PAYLOAD - crate::block::CHUNK_HEADER;
+/// Largest record. With the head of its chunk it fits a block.
+pub const MAX_RECORD: usize = 57_320;
 /// Most operations of a record.
 pub const MAX_OPS: usize = u8::MAX as usize;
 

@@ -1,6 +1,7 @@
 //! Segments: the next one is made ahead by a helper thread, old ones are given up by it.
 //!
-//! Making a segment means writing all of it, so it must not happen while commits wait. When the
+//! Making a segment means writing all of it, unless it is made of one that this process has written and given up
+//! (see [`crate::block`]); so it must not happen while commits wait. When the
 //! device has no room for another one the log is *full*: new changes wait, and are refused after a while,
 //! when there is still a segment's rest for those that roll back.
 //!
@@ -52,6 +53,9 @@ struct Known {
     number: u64,
     /// All records in segments before it have this epoch or a smaller one.
     epoch_before: u64,
+    /// It was written since the log was started: all its sectors are those of a segment of this version, and were
+    /// synced.
+    passes_on: bool,
 }
 
 #[derive(Default)]
@@ -112,7 +116,8 @@ impl Segments {
         for (number, len) in found {
             match reader::read_header(storage, store_id, number, len)? {
                 Some(header) if number < first => {
-                    list.push(Known { number, epoch_before: header.epoch_before });
+                    let epoch_before = header.epoch_before;
+                    list.push(Known { number, epoch_before, passes_on: false });
                 }
                 Some(_) => {
                     let why = format!("segment {number} is in use, but the log ends before it");
@@ -224,7 +229,7 @@ impl Segments {
     pub(crate) fn entered(&self, number: u64, epoch_before: u64) {
         let mut state = self.state.lock();
         state.taken = None;
-        state.list.push(Known { number, epoch_before });
+        state.list.push(Known { number, epoch_before, passes_on: true });
     }
 
     /// The segment in which reading must begin to see all records of `epoch` and later ones.
@@ -305,9 +310,9 @@ impl Segments {
 
 impl State {
     /// The oldest segment, when nobody needs it any more. The last one always stays.
-    fn doomed(&self) -> Option<u64> {
+    fn doomed(&self) -> Option<Known> {
         let (first, _) = (self.list.first()?, self.list.get(1)?);
-        (first.number < self.keep).then_some(first.number)
+        (first.number < self.keep).then_some(*first)
     }
 
     /// Whether the flusher can have a segment although the log is not full: the first one there is, and later
@@ -333,8 +338,11 @@ pub(crate) fn run(shared: &Shared) {
     let mut state = segments.state.lock();
     while !state.ending {
         // 1. Old segments first: they may be the room for the next one.
-        if let Some(number) = state.doomed() {
-            let given_up = || gone(number, storage.retire(number));
+        if let Some(Known { number, passes_on, .. }) = state.doomed() {
+            let given_up = || match passes_on {
+                true => gone(number, storage.pass_on(number)),
+                false => gone(number, storage.retire(number)),
+            };
             match parking_lot::MutexGuard::unlocked(&mut state, given_up) {
                 Ok(()) => {
                     state.list.retain(|known| known.number != number);

@@ -5,27 +5,25 @@ mod common;
 
 use common::*;
 use proptest::prelude::*;
-use std::{
-    collections::BTreeMap,
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, sync::Arc};
 use wattle_buffer::{
     Error,
     io::{FaultPlan, LogStorage, SimStorage},
 };
 use wattle_wal::{
     LogReader, LogStart,
-    format::{FORMAT_VERSION, OLDEST_VERSION},
+    format::{FORMAT_VERSION, OLDEST_VERSION, SECTOR},
     record,
 };
 
 const RECORDS: u64 = 16;
 
+/// Bytes of segments by their numbers.
+type Segments = BTreeMap<u64, Vec<u8>>;
+
 /// A log of two used segments and two prepared ones, as a crash leaves it: a few flushes, one of them across
 /// the segments.
-fn small_log() -> BTreeMap<u64, Vec<u8>> {
+fn small_log() -> Segments {
     let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
     let storage: Arc<dyn LogStorage> = device.clone();
     let log = start(&storage, LogStart::default());
@@ -36,22 +34,18 @@ fn small_log() -> BTreeMap<u64, Vec<u8>> {
             log.flush_now().expect("a flush");
         }
     }
-    let since = Instant::now();
-    let numbers = loop {
-        let numbers = device.segments().expect("segments");
-        if numbers.len() == 4 {
-            break numbers;
-        }
-        assert!(since.elapsed() < Duration::from_secs(10), "{numbers:?}");
-        thread::sleep(Duration::from_millis(1));
-    };
-    numbers
-        .iter()
-        .map(|&(number, _)| (number, device.raw_segment(number).expect("there")))
-        .collect()
+    until("four are there", || device.segments().expect("segments").len() == 4);
+    all_from(1, &device)
 }
 
-fn device_with(segments: &BTreeMap<u64, Vec<u8>>) -> Arc<SimStorage> {
+/// The segments from that one on.
+fn all_from(first: u64, device: &SimStorage) -> Segments {
+    let numbers = device.segments().expect("segments").into_iter().map(|(number, _)| number);
+    let there = numbers.filter(|number| *number >= first);
+    there.map(|number| (number, device.raw_segment(number).expect("there"))).collect()
+}
+
+fn device_with(segments: &Segments) -> Arc<SimStorage> {
     let device = SimStorage::new(FaultPlan::new(1));
     for (&number, bytes) in segments {
         device.set_raw_segment(number, bytes.clone());
@@ -221,6 +215,90 @@ fn behind_a_head_that_did_not_arrive_may_be_one_flush_and_no_later_one() {
     assert!(outcomes[0] > 0 && outcomes[1] > 0, "{outcomes:?}");
 }
 
+/// A log in segments that are made of those before a checkpoint, which were full: the segments from `FROM` on, what
+/// each of them held before it was written, and how many records are in them.
+fn log_in_used_segments() -> (Segments, Segments, usize) {
+    let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
+    let storage: Arc<dyn LogStorage> = device.clone();
+    let log = start(&storage, LogStart::default());
+    let appender = log.appender();
+    let newest = || device.segments().expect("segments").last().expect("one").0;
+    let mut before = Segments::new();
+    let mut id = 0;
+    let mut fill_to = |segment: u64, len: usize| {
+        while log.segment_of(log.epoch()) < segment {
+            id += 1;
+            append(&appender, id, len);
+            log.flush_now().expect("a flush");
+            // Each is looked at when it is made.
+            until("the next one is made", || newest() > log.segment_of(log.epoch()));
+            for (number, _) in device.segments().expect("segments") {
+                let look = || device.raw_segment(number).expect("there");
+                before.entry(number).or_insert_with(look);
+            }
+        }
+    };
+    fill_to(5, 50_000);
+    log.truncate_before(5);
+    until("the old ones are given up", || device.segments().expect("segments")[0].0 == 5);
+    fill_to(FROM + 2, 3_000);
+    let segments = all_from(FROM, &device);
+    before.retain(|number, _| *number >= FROM);
+    for (number, bytes) in &before {
+        assert!(bytes[..4096].iter().all(|byte| *byte == 0), "the head of {number}");
+    }
+    let storage: Arc<dyn LogStorage> = device_with(&segments);
+    let (flushes, _) = read(&storage, FROM).expect("a good log");
+    (segments, before, records(&flushes).len())
+}
+
+/// Segments from this one on are made of used ones.
+const FROM: u64 = 8;
+
+#[test]
+fn what_a_segment_held_before_is_not_read_and_hides_no_damage() {
+    let (segments, before, count) = log_in_used_segments();
+    assert!(segments.len() >= 3 && count > 30, "{} segments, {count} records", segments.len());
+    let (mut harmless, mut torn) = (0, 0);
+    for (&number, bytes) in &segments {
+        let old = &before[&number];
+        let kept = bytes.chunks(SECTOR).zip(old.chunks(SECTOR)).filter(|(new, old)| new == old);
+        assert!(used(old) > 50_000 && kept.count() > 10, "segment {number} was made of zeroes");
+        let lost = |changed: Vec<u8>, what: String| {
+            let device = device_with(&segments);
+            device.set_raw_segment(number, changed);
+            let storage: Arc<dyn LogStorage> = device;
+            let found = read(&storage, FROM).map(|(flushes, _)| records(&flushes).len());
+            found.ok().map(|found| {
+                assert!(found <= count, "segment {number}, {what}: {found} records of {count}");
+                count - found
+            })
+        };
+        let places = |at: &usize| at % SECTOR > 503 || at % 4096 < 70 || at.is_multiple_of(211);
+        for at in (0..bytes.len()).filter(places) {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 1 << (at / 3 % 8);
+            let lost = lost(flipped, format!("byte {at}"));
+            assert!(lost.is_none_or(|lost| lost == 0), "{lost:?} lost with byte {at} of {number}");
+            harmless += usize::from(lost.is_some());
+        }
+        // Sectors that did not arrive: the last flush of all cannot be told from one that was never synced.
+        for at in (4096..bytes.len()).step_by(SECTOR) {
+            for len in [SECTOR, 4096] {
+                let mut holed = bytes.clone();
+                let end = (at + len).min(bytes.len());
+                holed[at..end].copy_from_slice(&old[at..end]);
+                if holed != *bytes {
+                    let lost = lost(holed, format!("hole of {len} at {at}"));
+                    assert!(lost.is_none_or(|lost| lost <= 1), "{lost:?} with {at} of {number}");
+                    torn += lost.unwrap_or(0);
+                }
+            }
+        }
+    }
+    assert!(harmless > 0 && torn > 0, "{harmless} harmless flips, {torn} times a torn flush");
+}
+
 #[test]
 fn zeroed_bits_of_nearly_empty_pages_are_found() {
     // Payloads that are zero but for one bit: were they stored as they are, a flip would make a
@@ -313,23 +391,27 @@ proptest! {
     #[test]
     fn forged_heads_give_errors(
         page in 0usize..6,
-        at in 0usize..508,
+        at in 0usize..504,
         value: u8,
         garbage in prop::collection::vec(any::<u8>(), 0..64),
     ) {
-        static LOG: std::sync::OnceLock<BTreeMap<u64, Vec<u8>>> = std::sync::OnceLock::new();
+        static LOG: std::sync::OnceLock<Segments> = std::sync::OnceLock::new();
         let segments = LOG.get_or_init(small_log);
         let mut bytes = segments[&1].clone();
         let start = page * 4096;
-        let crc_at = if page == 0 { 8 } else { 4 };
         let sector = &mut bytes[start..start + 512];
         sector[at] = value;
-        for (byte, garbage) in sector[(at / 2)..].iter_mut().zip(&garbage) {
+        for (byte, garbage) in sector[(at / 2)..504].iter_mut().zip(&garbage) {
             *byte = *garbage;
         }
-        sector[crc_at..crc_at + 4].fill(0);
-        let forged = forged_sector(sector, crc_at);
-        sector.copy_from_slice(&forged);
+        if page == 0 {
+            sector[8..12].fill(0);
+            let forged = forged_sector(sector, 8);
+            sector.copy_from_slice(&forged);
+        } else {
+            let crc = crc32c::crc32c(&sector[..508]) ^ salt(start);
+            sector[508..].copy_from_slice(&crc.to_le_bytes());
+        }
         let device = device_with(segments);
         device.set_raw_segment(1, bytes);
         let storage: Arc<dyn LogStorage> = device;

@@ -100,6 +100,29 @@ impl LogStorage for Camera {
         result
     }
 
+    fn create_beside(
+        &self,
+        segment: u64,
+        bytes: u64,
+        pace: &mut dyn FnMut(u64) -> Option<u64>,
+    ) -> io::Result<()> {
+        self.moment("before a segment is made");
+        let result = self.device.create_beside(segment, bytes, pace);
+        self.moment("after a segment was made");
+        result
+    }
+
+    fn pass_on(&self, segment: u64) -> io::Result<()> {
+        self.moment("before a segment is passed on");
+        let result = self.device.pass_on(segment);
+        self.moment("after a segment was passed on");
+        result
+    }
+
+    fn give_back(&self, all: bool) -> io::Result<bool> {
+        self.device.give_back(all)
+    }
+
     fn remove(&self, segment: u64) -> io::Result<()> {
         self.moment("before a segment is removed");
         let result = LogStorage::remove(&*self.device, segment);
@@ -197,11 +220,13 @@ struct Checker {
     checked: u64,
     /// Images in which the segment behind the last head is not empty.
     headless: u64,
+    /// Images in which segments have what they were made of.
+    used: u64,
 }
 
 impl Checker {
     fn new(seed: u64) -> Checker {
-        Checker { seed, random: StdRng::seed_from_u64(!seed), checked: 0, headless: 0 }
+        Checker { seed, random: StdRng::seed_from_u64(!seed), checked: 0, headless: 0, used: 0 }
     }
 
     /// Reads the log of a device; how many of `ids` are there, and where it goes on.
@@ -241,7 +266,9 @@ impl Checker {
         self.checked += 1;
         let Shot { device, mut known, point, cut } = shot;
         let what = format!("seed {}, depth {depth}, {cut:?} {point}, {known:?}", self.seed);
-        self.headless += u64::from(remains(&device));
+        let (headless, used) = remains(&device);
+        self.headless += u64::from(headless);
+        self.used += u64::from(used);
         let one_in = if depth < DEEPEST { 3 } else { 0 };
         let seed = self.random.random();
         let mut camera = Camera::new(device, known, seed, one_in, 3);
@@ -284,18 +311,27 @@ impl Checker {
     }
 }
 
-/// Whether the segment behind the last head has something in it.
-fn remains(device: &SimStorage) -> bool {
+/// Whether the segment behind the last head has something in it, and whether one has what it was made of.
+fn remains(device: &SimStorage) -> (bool, bool) {
     let segments = LogStorage::segments(device).expect("segments");
-    segments.into_iter().any(|(number, _)| {
+    let (mut headless, mut used) = (false, false);
+    for (number, _) in segments {
         let bytes = device.raw_segment(number).expect("a segment");
-        bytes[..4096].iter().all(|byte| *byte == 0) && bytes.iter().any(|byte| *byte != 0)
-    })
+        let empty = bytes[..4096].iter().all(|byte| *byte == 0);
+        for sector in bytes[4096..].chunks(512) {
+            match u32::from_le_bytes(sector[504..508].try_into().expect("4 bytes")) {
+                0 => {}
+                trailer if u64::from(trailer) == number => headless |= empty,
+                _ => used = true,
+            }
+        }
+    }
+    (headless, used)
 }
 
 #[test]
 fn whenever_the_power_goes_and_however_often_nothing_durable_is_lost() {
-    let (mut checked, mut headless) = (0, 0);
+    let (mut checked, mut headless, mut used) = (0, 0, 0);
     for seed in 0..4 * rounds() {
         let mut random = StdRng::seed_from_u64(seed);
         let nothing = Known { noted: Noted { segment: 1, first: 0, flush: 0 }, durable: 0 };
@@ -320,6 +356,8 @@ fn whenever_the_power_goes_and_however_often_nothing_durable_is_lost() {
         camera.take().into_iter().for_each(|shot| checker.check(shot, &ids, 1));
         checked += checker.checked;
         headless += checker.headless;
+        used += checker.used;
     }
+    assert!(used > 10, "{used} of {checked} images have segments made of used ones");
     assert!(headless > 10, "{headless} of {checked} images have remains behind the last head");
 }

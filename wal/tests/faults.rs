@@ -26,14 +26,6 @@ fn device(plan: FaultPlan) -> (Arc<SimStorage>, Arc<dyn LogStorage>) {
     (device.clone(), device)
 }
 
-fn until(what: &str, mut is: impl FnMut() -> bool) {
-    let began = Instant::now();
-    while !is() {
-        assert!(began.elapsed() < Duration::from_secs(20), "never: {what}");
-        thread::sleep(Duration::from_millis(1));
-    }
-}
-
 struct Flag(mpsc::Sender<()>);
 
 impl Wake for Flag {

@@ -33,13 +33,15 @@ fn the_page_names_the_constants() {
     says(format!("magic `{}`", str::from_utf8(&format::SEGMENT_MAGIC).expect("letters")));
     says(format!("magic `{}`", str::from_utf8(&format::BLOCK_MAGIC).expect("letters")));
     says(format!(
-        "0 to {} sectors of payload ({} bytes), then zeroes\nup to a multiple of {}, at most {} bytes",
+        "A block has up to {} sectors, {} bytes. It is a header of {} bytes and then 0 to {} bytes\nof \
+         payload",
         format::MAX_SECTORS,
-        format::MAX_PAYLOAD,
-        format::BLOCK_ALIGN,
-        format::MAX_BLOCK
+        format::MAX_BLOCK,
+        format::BLOCK_HEADER,
+        format::MAX_PAYLOAD
     ));
-    says(format!("the eight bytes of {:#X}", format::MASK).replace("0X", "0x"));
+    says(format!("{} bytes in each", format::SECTOR - format::TRAILER));
+    says(format!("times {:#X}, modulo 2^64", format::SALT).replace("0X", "0x"));
     says(format!("The head has {} bytes:", format::CHUNK_HEADER));
     let (short, long) = (format::RECORD_HEADER, format::LONG_RECORD_HEADER);
     says(format!("{short} bytes, or {long} in the long form, then the operations"));
@@ -94,19 +96,18 @@ fn the_bytes_lie_where_the_page_says() {
 
     let block = 4096;
     assert_eq!(&bytes[block..block + 4], b"WLbk");
-    assert_eq!(u32_at(block + 4), crc_without(block..block + 512, 4));
+    assert_eq!(u32_at(block + 4), crc32c::crc32c(&[]), "it is the only sector of the block");
     assert_eq!(
         (u32_at(block + 8), u16_at(block + 12), u16_at(block + 14)),
         (1, (24 + len + rest) as u16, 1)
     );
     let words: Vec<u64> = (block + 16..block + 64).step_by(8).map(u64_at).collect();
     assert_eq!(words, [STORE, 40, 20, 9, 3, 0]);
-    assert_eq!(u32_at(block + 64), crc32c::crc32c(&bytes[block + 512..block + 1024]));
-    assert_eq!(u32_at(block + 68), 0);
+    let checksum = |at: usize| crc32c::crc32c(&bytes[at..at + 508]) ^ salt(at);
+    assert_eq!((u32_at(block + 504), u32_at(block + 508)), (3, checksum(block)));
+    assert!(bytes[block + 512..].iter().all(|byte| *byte == 0));
 
-    let mask = format::MASK.to_le_bytes();
-    let plain = bytes[block + 512..block + 1024].iter().zip(mask.iter().cycle());
-    let plain: Vec<u8> = plain.map(|(byte, mask)| byte ^ mask).collect();
+    let plain = &bytes[block + 64..block + 504];
     let mut expected = Vec::new();
     expected.extend_from_slice(&appender.worker().to_le_bytes());
     expected.extend_from_slice(&((len + rest) as u32).to_le_bytes());

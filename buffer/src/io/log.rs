@@ -2,8 +2,8 @@
 //! one. A trait of its own beside [`super::Storage`], because a log is written from front to back by
 //! one thread and must be durable in steps, while pages are written anywhere.
 //!
-//! Invariants: a segment that [`LogStorage::segments`] names has its full size, was zero when it
-//! was created, and is there after a power cut; a transfer is whole or an error.
+//! Invariants: a segment that [`LogStorage::segments`] names has its full size and is there after a power cut;
+//! it was zero when it was created, or held what the caller had passed on; a transfer is whole or an error.
 //!
 //! Called by `wattle-wal` alone: writes by its flusher thread, `create` and `remove` by its helper
 //! thread, `read` while a store is opened.
@@ -36,6 +36,8 @@ pub trait LogStorage: Send + Sync + 'static {
     /// it is in small pieces, and `pace` is called before each with the bytes written so far. It may
     /// sleep, and says how many more may be written now; or that none are wanted any more, and then there is
     /// no segment, and the error is [`io::ErrorKind::Interrupted`].
+    ///
+    /// Behind its first page, which is zero, the segment may durably hold what another one held that was passed on.
     fn create_beside(
         &self,
         segment: u64,
@@ -53,6 +55,13 @@ pub trait LogStorage: Send + Sync + 'static {
     /// that are made later.
     fn retire(&self, segment: u64) -> io::Result<()> {
         self.remove(segment)
+    }
+
+    /// As [`LogStorage::retire`]. All of the segment is durable, and a segment that
+    /// [`LogStorage::create_beside`] makes may hold its bytes, at the same places: they need not be overwritten.
+    /// Only until the log is opened again.
+    fn pass_on(&self, segment: u64) -> io::Result<()> {
+        self.retire(segment)
     }
 
     /// Gives room back to the device that [`LogStorage::retire`] kept: all of it, or some of what no

@@ -3,7 +3,8 @@
 //!
 //! A segment is filled with zeroes under another name, synced, and only then renamed: a file with
 //! the name of a segment always has its full length. Overwriting zeroes is what makes a sync cheap
-//! later: neither blocks nor extents of the file change.
+//! later: neither blocks nor extents of the file change. Of a file whose bytes were passed on only the first page
+//! is overwritten.
 //!
 //! Files of segments that were given up become the next ones. Removing them would have the device
 //! discard their blocks: a gigabyte at the end of a checkpoint makes everybody's reads and writes wait
@@ -55,9 +56,15 @@ pub(super) struct FileLog {
 
 /// Files to make segments of: their names are durably not those of segments.
 struct Spares {
-    paths: Vec<PathBuf>,
+    files: Vec<Spare>,
     /// The least number of them since some were given back.
     least: usize,
+}
+
+struct Spare {
+    path: PathBuf,
+    /// Its bytes may be those of the next segment.
+    passed_on: bool,
 }
 
 struct SegmentFile {
@@ -73,18 +80,18 @@ impl FileLog {
             fs::create_dir(directory)?;
             sync_directory(directory.parent().unwrap_or(directory))?;
         }
-        let mut paths = Vec::new();
+        let mut files = Vec::new();
         for entry in fs::read_dir(directory)? {
             let path = entry?.path();
             if path.extension().is_some_and(|ending| ending == UNFINISHED) {
-                paths.push(path);
+                files.push(Spare { path, passed_on: false });
             }
         }
-        if !paths.is_empty() {
+        if !files.is_empty() {
             // A process that was killed may have renamed one and not made that durable.
             sync_directory(directory)?;
         }
-        let spares = Mutex::new(Spares { least: paths.len(), paths });
+        let spares = Mutex::new(Spares { least: files.len(), files });
         let (directory, open) = (directory.to_path_buf(), Mutex::new(Vec::new()));
         Ok(FileLog { directory, ring, open, spares })
     }
@@ -115,14 +122,15 @@ impl FileLog {
         Ok(Arc::clone(&open[open.len() - 1].1))
     }
 
-    /// A file `path` of `bytes` out of one that is to spare. Its bytes are anything.
-    fn reuse(&self, path: &Path, bytes: u64) -> io::Result<Option<File>> {
+    /// A file `path` of `bytes` out of one that is to spare, and whether its bytes were passed on: otherwise they
+    /// are anything.
+    fn reuse(&self, path: &Path, bytes: u64) -> io::Result<Option<(File, bool)>> {
         loop {
             let mut spares = self.spares.lock();
-            let same = spares.paths.iter().position(|spare| spare == path);
-            let Some(at) = same.or(spares.paths.len().checked_sub(1)) else { return Ok(None) };
-            let spare = spares.paths.swap_remove(at);
-            spares.least = spares.least.min(spares.paths.len());
+            let same = spares.files.iter().position(|spare| spare.path == path);
+            let Some(at) = same.or(spares.files.len().checked_sub(1)) else { return Ok(None) };
+            let Spare { path: spare, passed_on } = spares.files.swap_remove(at);
+            spares.least = spares.least.min(spares.files.len());
             drop(spares);
             // Whatever somebody did to it: there is always another way to make the segment.
             let Ok(metadata) = fs::symlink_metadata(&spare) else { continue };
@@ -131,23 +139,26 @@ impl FileLog {
                 continue;
             }
             fs::rename(&spare, path)?;
-            return fs::OpenOptions::new().write(true).open(path).map(Some);
+            let file = fs::OpenOptions::new().write(true).open(path)?;
+            return Ok(Some((file, passed_on)));
         }
     }
 
-    /// Fills and syncs a file that has no segment's name yet.
+    /// Fills and syncs a file that has no segment's name yet; `beside` others, what was passed on may stay.
     fn fill(
         &self,
         path: &Path,
         bytes: u64,
-        most: usize,
+        beside: bool,
         pace: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> io::Result<()> {
-        let file = match self.reuse(path, bytes)? {
-            Some(file) => file,
-            None => File::create(path)?,
+        let (file, passed_on) = match self.reuse(path, bytes)? {
+            Some((file, passed_on)) => (file, passed_on && beside),
+            None => (File::create(path)?, false),
         };
         let (file, _) = direct_or(path, file)?;
+        let most = if beside { ZERO_BYTES_BESIDE[1] } else { ZERO_BYTES };
+        let bytes = if passed_on { PAGE_SIZE as u64 } else { bytes };
         let zeroes = LogBuffer::new(most.min(bytes as usize));
         let least = ZERO_BYTES_BESIDE[0] as u64;
         let mut at = 0;
@@ -162,12 +173,11 @@ impl FileLog {
         file.sync_all()
     }
 
-    /// Makes a segment out of pieces of at most `most` bytes.
     fn make(
         &self,
         segment: u64,
         bytes: u64,
-        most: usize,
+        beside: bool,
         pace: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> io::Result<()> {
         assert_whole_pages(0, bytes as usize);
@@ -176,7 +186,7 @@ impl FileLog {
             return Err(exists(segment));
         }
         let unfinished = path.with_extension(UNFINISHED);
-        let filled = self.fill(&unfinished, bytes, most, pace);
+        let filled = self.fill(&unfinished, bytes, beside, pace);
         if let Err(error) = filled.and_then(|()| fs::rename(&unfinished, &path)) {
             // A full device needs the room back.
             let _ = fs::remove_file(&unfinished);
@@ -185,6 +195,18 @@ impl FileLog {
         sync_directory(&self.directory)?;
         // Opened now, when that may fail, and not by the first write.
         self.segment(segment).map(drop)
+    }
+
+    /// Keeps the file of a segment that is no more.
+    fn spare(&self, segment: u64, passed_on: bool) -> io::Result<()> {
+        self.open.lock().retain(|(number, _)| *number != segment);
+        let path = self.path(segment);
+        let spare = path.with_extension(UNFINISHED);
+        fs::rename(path, &spare)?;
+        // Before it is overwritten: a power cut must not bring the segment back with other bytes.
+        sync_directory(&self.directory)?;
+        self.spares.lock().files.push(Spare { path: spare, passed_on });
+        Ok(())
     }
 }
 
@@ -209,7 +231,7 @@ impl LogStorage for FileLog {
     }
 
     fn create(&self, segment: u64, bytes: u64) -> io::Result<()> {
-        self.make(segment, bytes, ZERO_BYTES, &mut |_| Some(u64::MAX))
+        self.make(segment, bytes, false, &mut |_| Some(u64::MAX))
     }
 
     fn create_beside(
@@ -218,7 +240,7 @@ impl LogStorage for FileLog {
         bytes: u64,
         pace: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> io::Result<()> {
-        self.make(segment, bytes, ZERO_BYTES_BESIDE[1], pace)
+        self.make(segment, bytes, true, pace)
     }
 
     fn remove(&self, segment: u64) -> io::Result<()> {
@@ -228,25 +250,22 @@ impl LogStorage for FileLog {
     }
 
     fn retire(&self, segment: u64) -> io::Result<()> {
-        self.open.lock().retain(|(number, _)| *number != segment);
-        let path = self.path(segment);
-        let spare = path.with_extension(UNFINISHED);
-        fs::rename(path, &spare)?;
-        // Before it is overwritten: a power cut must not bring the segment back with other bytes.
-        sync_directory(&self.directory)?;
-        self.spares.lock().paths.push(spare);
-        Ok(())
+        self.spare(segment, false)
+    }
+
+    fn pass_on(&self, segment: u64) -> io::Result<()> {
+        self.spare(segment, true)
     }
 
     fn give_back(&self, all: bool) -> io::Result<bool> {
         let mut spares = self.spares.lock();
-        let surplus = if all { spares.paths.len() } else { spares.least.div_ceil(SURPLUS) };
-        let kept = spares.paths.len() - surplus;
-        let gone = spares.paths.split_off(kept);
+        let surplus = if all { spares.files.len() } else { spares.least.div_ceil(SURPLUS) };
+        let kept = spares.files.len() - surplus;
+        let gone = spares.files.split_off(kept);
         spares.least = kept;
         drop(spares);
-        for path in &gone {
-            match fs::remove_file(path) {
+        for spare in &gone {
+            match fs::remove_file(&spare.path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }

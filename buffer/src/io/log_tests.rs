@@ -125,6 +125,43 @@ fn a_segment_that_was_given_up_is_gone_and_its_file_becomes_another_one() {
 }
 
 #[test]
+fn what_was_passed_on_is_found_again_behind_a_page_of_zeroes_or_nothing_is() {
+    each(|log, path| {
+        used(log, 1);
+        used(log, 2);
+        log.pass_on(1).expect("passed on");
+        assert_eq!(log.pass_on(1).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(log.read(1, 0, &mut [0]).unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(log.segments().expect("a list"), [(2, BYTES)]);
+        log.create_beside(3, BYTES, &mut |_| Some(u64::MAX)).expect("room");
+        let bytes = whole(log, 3);
+        let (page, rest) = bytes.split_at(PAGE_SIZE);
+        assert!(page.iter().all(|byte| *byte == 0));
+        let kept = rest.iter().all(|byte| *byte == 1);
+        assert!(kept || path.is_none() && rest.iter().all(|byte| *byte == 0));
+        // But not by who asks for zeroes, nor when it was not passed on, nor in a log that was opened again.
+        log.pass_on(2).expect("passed on");
+        log.create(4, BYTES).expect("room");
+        assert_eq!(whole(log, 4), [0; BYTES as usize]);
+        let Some(path) = path else { return };
+        used(log, 5);
+        log.retire(5).expect("given up");
+        log.create_beside(6, BYTES, &mut |_| Some(u64::MAX)).expect("room");
+        assert_eq!(whole(log, 6), [0; BYTES as usize]);
+        used(log, 7);
+        log.pass_on(7).expect("passed on");
+        let log = open_log(IoKind::Threads, path).expect("a log");
+        log.create_beside(8, BYTES, &mut |_| Some(u64::MAX)).expect("room");
+        assert_eq!(whole(&*log, 8), [0; BYTES as usize]);
+        // A segment that is not needed any more before its first page is written.
+        used(&*log, 9);
+        log.pass_on(9).expect("passed on");
+        let error = log.create_beside(10, BYTES, &mut |_| None).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Interrupted);
+    });
+}
+
+#[test]
 fn room_that_no_segment_needs_goes_back_to_the_device() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("log");

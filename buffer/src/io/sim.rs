@@ -61,6 +61,8 @@ pub(super) struct State {
     pub(super) log: BTreeMap<u64, Segment>,
     /// Segments whose creation or removal a power cut takes back, and what is there then.
     pub(super) unsettled: BTreeMap<u64, Option<Segment>>,
+    /// Segments that were passed on.
+    pub(super) log_spares: Vec<Segment>,
     pub(super) injector: Injector,
     pub(super) counters: SimCounters,
 }
@@ -105,8 +107,9 @@ impl SimStorage {
 
     fn with_media(medium: Medium, log: BTreeMap<u64, Segment>, plan: FaultPlan) -> SimStorage {
         let (injector, counters) = (Injector::new(plan), SimCounters::default());
-        let unsettled = BTreeMap::new();
-        SimStorage { state: Mutex::new(State { medium, log, unsettled, injector, counters }) }
+        let (unsettled, log_spares) = (BTreeMap::new(), Vec::new());
+        let state = State { medium, log, unsettled, log_spares, injector, counters };
+        SimStorage { state: Mutex::new(state) }
     }
 
     /// Replaces the faults; the counts that rules refer to begin anew.

@@ -1,7 +1,8 @@
 //! The log on the simulated device: each segment has a medium and a volatile cache of its own, with
 //! the same model of pages and sectors as the data.
 //!
-//! Creating and removing segments is durable at once, unless [`Fault::Unsettled`] says otherwise.
+//! Creating and removing segments is durable at once, unless [`Fault::Unsettled`] says otherwise. What was passed on
+//! is found in the next segment that may have it; it takes no room of the device until then.
 //! [`LogStorage::sync`] makes the writes to one
 //! segment durable and nothing else. Reads and writes are judged page by page, and the lock is free
 //! between two pages, so a crash can come in the middle of a batch.
@@ -122,6 +123,58 @@ impl SimStorage {
         (latency, result)
     }
 
+    /// Makes a segment of zeroes, or of one that was passed on.
+    fn make(
+        &self,
+        segment: u64,
+        bytes: u64,
+        spare: impl FnOnce(&mut Vec<Segment>) -> Option<Segment>,
+    ) -> io::Result<()> {
+        assert_whole_pages(0, bytes as usize);
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        state.counters.log_creations += 1;
+        let verdict = state.judge(Op::LogCreate, log_page(segment, 0));
+        let used: u64 = state.log.values().map(|segment| segment.bytes).sum();
+        let limit = state.injector.log_limit();
+        let result = match verdict.fault {
+            Some(Fault::Error(kind)) => Err(io::Error::new(kind, verdict.name)),
+            _ if state.log.contains_key(&segment) => Err(exists(segment)),
+            _ if used.saturating_add(bytes) > limit => {
+                let what = format!("the simulated device has {limit} bytes for the log, all used");
+                Err(io::Error::new(io::ErrorKind::StorageFull, what))
+            }
+            _ => {
+                let made = spare(&mut state.log_spares);
+                state.log.insert(segment, made.unwrap_or_else(|| Segment::zeroed(bytes)));
+                state.settle_directory(segment, None, &verdict)
+            }
+        };
+        drop(guard);
+        sleep(verdict.latency);
+        result
+    }
+
+    /// Removes a segment; `then` gets it when it is durably gone.
+    fn give_up(&self, segment: u64, then: impl FnOnce(Segment)) -> io::Result<()> {
+        let mut state = self.state.lock();
+        state.counters.log_removals += 1;
+        let verdict = state.judge(Op::LogRemove, log_page(segment, 0));
+        let result = match verdict.fault {
+            Some(Fault::Error(kind)) => Err(io::Error::new(kind, verdict.name)),
+            _ => match state.log.remove(&segment) {
+                Some(before) => {
+                    let settled = state.settle_directory(segment, Some(before.clone()), &verdict);
+                    settled.map(|()| before)
+                }
+                None => Err(absent(segment)),
+            },
+        };
+        drop(state);
+        sleep(verdict.latency);
+        result.map(then)
+    }
+
     fn log_bytes(&self, segment: u64) -> io::Result<u64> {
         let state = self.state.lock();
         state.log.get(&segment).map(|found| found.bytes).ok_or_else(|| absent(segment))
@@ -153,44 +206,38 @@ impl LogStorage for SimStorage {
     }
 
     fn create(&self, segment: u64, bytes: u64) -> io::Result<()> {
-        assert_whole_pages(0, bytes as usize);
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
-        state.counters.log_creations += 1;
-        let verdict = state.judge(Op::LogCreate, log_page(segment, 0));
-        let used: u64 = state.log.values().map(|segment| segment.bytes).sum();
-        let limit = state.injector.log_limit();
-        let result = match verdict.fault {
-            Some(Fault::Error(kind)) => Err(io::Error::new(kind, verdict.name)),
-            _ if state.log.contains_key(&segment) => Err(exists(segment)),
-            _ if used.saturating_add(bytes) > limit => {
-                let what = format!("the simulated device has {limit} bytes for the log, all used");
-                Err(io::Error::new(io::ErrorKind::StorageFull, what))
-            }
-            _ => {
-                state.log.insert(segment, Segment::zeroed(bytes));
-                state.settle_directory(segment, None, &verdict)
-            }
-        };
-        drop(guard);
-        sleep(verdict.latency);
-        result
+        self.make(segment, bytes, |_| None)
+    }
+
+    fn create_beside(
+        &self,
+        segment: u64,
+        bytes: u64,
+        _: &mut dyn FnMut(u64) -> Option<u64>,
+    ) -> io::Result<()> {
+        self.make(segment, bytes, |spares| {
+            let at = spares.iter().position(|spare| spare.bytes == bytes)?;
+            let mut spare = spares.swap_remove(at);
+            spare.medium.pages.remove(&0);
+            Some(spare)
+        })
     }
 
     fn remove(&self, segment: u64) -> io::Result<()> {
-        let mut state = self.state.lock();
-        state.counters.log_removals += 1;
-        let verdict = state.judge(Op::LogRemove, log_page(segment, 0));
-        let result = match verdict.fault {
-            Some(Fault::Error(kind)) => Err(io::Error::new(kind, verdict.name)),
-            _ => match state.log.remove(&segment) {
-                Some(before) => state.settle_directory(segment, Some(before), &verdict),
-                None => Err(absent(segment)),
-            },
-        };
-        drop(state);
-        sleep(verdict.latency);
-        result
+        self.give_up(segment, drop)
+    }
+
+    fn pass_on(&self, segment: u64) -> io::Result<()> {
+        self.give_up(segment, |before| self.state.lock().log_spares.push(before))
+    }
+
+    fn give_back(&self, all: bool) -> io::Result<bool> {
+        let spares = &mut self.state.lock().log_spares;
+        let some = all && !spares.is_empty();
+        if some {
+            spares.clear();
+        }
+        Ok(some)
     }
 
     fn read(&self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<()> {

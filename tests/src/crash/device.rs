@@ -276,6 +276,31 @@ impl LogStorage for Capturing {
         result
     }
 
+    fn create_beside(
+        &self,
+        segment: u64,
+        bytes: u64,
+        pace: &mut dyn FnMut(u64) -> Option<u64>,
+    ) -> io::Result<()> {
+        self.moment("before a segment is made");
+        let result = self.sim.create_beside(segment, bytes, pace);
+        self.note(Act::Create(segment));
+        self.moment("after a segment was made");
+        result
+    }
+
+    fn pass_on(&self, segment: u64) -> io::Result<()> {
+        self.moment("before a segment is passed on");
+        let result = self.sim.pass_on(segment);
+        self.note(Act::Remove(segment));
+        self.moment("after a segment was passed on");
+        result
+    }
+
+    fn give_back(&self, all: bool) -> io::Result<bool> {
+        self.sim.give_back(all)
+    }
+
     fn remove(&self, segment: u64) -> io::Result<()> {
         self.moment("before a segment is removed");
         let result = self.sim.remove(segment);

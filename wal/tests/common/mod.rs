@@ -1,12 +1,23 @@
 //! What the tests of the log share: small logs, numbered records, and reading them back.
 #![allow(dead_code)]
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
 use wattle_buffer::{Gsn, PageId, Result, TreeId, io::LogStorage};
-use wattle_wal::{AUTO, Appender, Flush, Kind, Log, LogEnd, LogOptions, LogReader, LogStart};
+use wattle_wal::{
+    AUTO, Appender, Flush, Kind, Log, LogEnd, LogOptions, LogReader, LogStart, format,
+};
 
 /// Number of the store in all tests.
 pub const STORE: u64 = 0xABCD;
+
+/// What the checksum of the sector at that byte of a segment is XORed with.
+pub fn salt(offset: usize) -> u32 {
+    ((STORE ^ offset as u64).wrapping_mul(format::SALT) >> 32) as u32
+}
 
 /// How much longer than usual the tests with seeds run (`WATTLE_ROUNDS`).
 pub fn rounds() -> u64 {
@@ -65,6 +76,15 @@ pub fn append_to(appender: &Appender, id: u64, len: usize, page: PageId, gsn: Gs
     section.op(page, TreeId(1), 1, &[&contents(id, len)]);
     section.finish();
     gsn
+}
+
+/// Waits for something that another thread does.
+pub fn until(what: &str, mut is: impl FnMut() -> bool) {
+    let began = Instant::now();
+    while !is() {
+        assert!(began.elapsed() < Duration::from_secs(20), "never: {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// All flushes of a log, and where it ends.
