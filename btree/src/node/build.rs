@@ -61,11 +61,17 @@ impl Frame<'_> {
         let mut count = 0;
         let mut shortest = MAX_KEY;
         let mut last = None;
+        // Of each entry, so that to weigh a prefix takes no look at them: lengths of key and value.
+        let mut lengths = [[0u16; 2]; COUNT_MASK + 1];
         items.clone().for_each(|item| {
+            if let Some(lengths) = lengths.get_mut(count) {
+                *lengths = [item.key_len() as u16, item.value.len() as u16];
+            }
             count += 1;
             shortest = shortest.min(item.key_len());
             last = Some(item);
         });
+        let Some(lengths) = lengths.get(..count) else { return Err(Full) };
         let mut implied = self.upper.map_or(0, |upper| common_prefix(self.lower, upper));
         if let Some((pending, _)) = self.pending {
             // A key between the fences has what they imply; a damaged node must not panic.
@@ -101,13 +107,18 @@ impl Frame<'_> {
         let mut best: Option<(usize, Plan)> = None;
         for (index, (prefix_len, place)) in candidates.into_iter().take(number).enumerate() {
             let (mut records, mut tails) = (0, 0);
-            let mut add = |key_len: usize, value_len| {
-                let tail = (key_len - prefix_len).saturating_sub(HEAD_LEN);
+            let head = (prefix_len + HEAD_LEN) as u32;
+            for [key_len, value_len] in lengths {
+                let tail = u32::from(*key_len).saturating_sub(head);
+                tails += tail;
+                records += (u32::from(*value_len) + tail + 7) & !7;
+            }
+            let (mut records, mut tails) = (records as usize, tails as usize);
+            if let Some((key, value_len)) = self.pending {
+                let tail = key.len().saturating_sub(head as usize);
                 tails += tail;
                 records += round8(value_len + tail);
-            };
-            items.clone().for_each(|item| add(item.key_len(), item.value.len()));
-            self.pending.iter().for_each(|(key, value_len)| add(key.len(), *value_len));
+            }
             let own = if place == PrefixPlace::Own { prefix_len } else { 0 };
             if entries + records + round8(own) > room {
                 continue;
