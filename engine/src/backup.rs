@@ -233,6 +233,8 @@ fn copy_log(
                 let start = (end - 1) / CHUNK as u64 * CHUNK as u64;
                 let piece = &mut buffer[..(end - start) as usize];
                 source.read(segment, start, piece).map_err(failed("read the log for"))?;
+                // What segments were made of is none of it.
+                wattle_wal::blank(block.store_id, segment, start, piece);
                 if piece.iter().any(|byte| *byte != 0) {
                     bytes_copied += piece.len() as u64;
                     let write = target.write(segment, &[(start, piece)]);

@@ -42,6 +42,8 @@ pub const SALT: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Bytes of a sector in front of its trailer.
 const BODY: usize = SECTOR - TRAILER;
+/// So many segments back at most are numbers of 32 bits earlier ones.
+const AGES_AGO: u32 = u32::MAX / 2;
 /// Flag of the last block of a flush.
 const LAST: u16 = 1;
 
@@ -107,6 +109,15 @@ pub(crate) enum Sector {
     Damaged,
 }
 
+/// Which sector of its block a sector is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// That of the header.
+    First,
+    /// Another one.
+    Other,
+}
+
 /// The segment that sectors belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
@@ -116,29 +127,55 @@ pub(crate) struct Origin {
 
 impl Origin {
     /// What the checksum of the sector at that byte of the segment is XORed with: a sector elsewhere, or of
-    /// another store, is not taken for one.
-    fn salt(self, offset: u64) -> u32 {
-        ((self.store_id ^ offset).wrapping_mul(SALT) >> 32) as u32
+    /// another store, is not taken for one, nor payload for a header.
+    fn salt(self, offset: u64, which: Which) -> u32 {
+        let first = u64::from(which == Which::First);
+        ((self.store_id ^ offset ^ first).wrapping_mul(SALT) >> 32) as u32
     }
 
     /// Completes a sector whose other bytes are in place.
-    fn seal(self, sector: &mut [u8], offset: u64) {
+    fn seal(self, sector: &mut [u8], offset: u64, which: Which) {
         sector[BODY..BODY + 4].copy_from_slice(&(self.segment as u32).to_le_bytes());
-        let crc = crc32_iscsi(&sector[..SECTOR - 4]) ^ self.salt(offset);
+        let crc = crc32_iscsi(&sector[..SECTOR - 4]) ^ self.salt(offset, which);
         sector[SECTOR - 4..].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// Looks at the sector at that byte of the segment.
-    pub(crate) fn look(self, sector: &[u8], offset: u64) -> Sector {
-        if crc32_iscsi(&sector[..SECTOR - 4]) ^ self.salt(offset) == u32_at(sector, SECTOR - 4) {
+    /// Looks at the sector at that byte of the segment, where such a one is expected.
+    pub(crate) fn look(self, sector: &[u8], offset: u64, which: Which) -> Sector {
+        let salt = crc32_iscsi(&sector[..SECTOR - 4]) ^ u32_at(sector, SECTOR - 4);
+        let expected = salt == self.salt(offset, which);
+        // Earlier segments had blocks elsewhere.
+        if expected || [Which::First, Which::Other].iter().any(|w| salt == self.salt(offset, *w)) {
             // How many segments ago; a newer one was never there.
             return match (self.segment as u32).wrapping_sub(u32_at(sector, BODY)) {
-                0 => Sector::Written,
-                ago if ago <= u32::MAX / 2 => Sector::Unwritten,
+                0 if expected => Sector::Written,
+                1..=AGES_AGO => Sector::Unwritten,
                 _ => Sector::Damaged,
             };
         }
         if is_zero(sector) { Sector::Unwritten } else { Sector::Damaged }
+    }
+
+    /// Whether the sector at that byte was written for this segment, whichever it is.
+    pub(crate) fn is_written(self, sector: &[u8], offset: u64) -> bool {
+        [Which::First, Which::Other]
+            .into_iter()
+            .any(|which| self.look(sector, offset, which) == Sector::Written)
+    }
+}
+
+/// Makes zeroes of those sectors of a segment, `bytes` from `offset` on, that hold what an earlier segment had
+/// there: for who copies a log, and wants no more than there is in it. Both are multiples of [`SECTOR`].
+pub fn blank(store_id: u64, segment: u64, offset: u64, bytes: &mut [u8]) {
+    let origin = Origin { store_id, segment };
+    for (sector, at) in bytes.chunks_exact_mut(SECTOR).zip((offset..).step_by(SECTOR)) {
+        // The head of the segment has no trailer.
+        if at >= SEGMENT_HEADER as u64
+            && !is_zero(sector)
+            && origin.look(sector, at, Which::Other) == Sector::Unwritten
+        {
+            sector.fill(0);
+        }
     }
 }
 
@@ -158,7 +195,7 @@ impl BlockHeader {
         rest.fill(0);
         let (first, others) = written.split_at_mut(SECTOR);
         for (sector, at) in others.chunks_mut(SECTOR).zip((self.offset..).step_by(SECTOR).skip(1)) {
-            origin.seal(sector, at);
+            origin.seal(sector, at, Which::Other);
         }
         first[0..4].copy_from_slice(&BLOCK_MAGIC);
         first[4..8].copy_from_slice(&checksum_of_all(others).to_le_bytes());
@@ -170,7 +207,7 @@ impl BlockHeader {
         for (word, at) in words.into_iter().zip((16..).step_by(8)) {
             first[at..at + 8].copy_from_slice(&word.to_le_bytes());
         }
-        origin.seal(first, self.offset);
+        origin.seal(first, self.offset, Which::First);
     }
 
     /// The header in a sector that was written; the error says which check failed.
@@ -205,7 +242,7 @@ impl BlockHeader {
         let written = block[..used * SECTOR].chunks(SECTOR);
         let mut torn = false;
         for (index, sector) in written.clone().enumerate().skip(1) {
-            match origin.look(sector, self.offset + (index * SECTOR) as u64) {
+            match origin.look(sector, self.offset + (index * SECTOR) as u64, Which::Other) {
                 Sector::Written => {}
                 Sector::Unwritten => torn = true,
                 Sector::Damaged => return Payload::Damaged(index),
@@ -355,7 +392,7 @@ mod tests {
             last: true,
         };
         header.seal(&mut block);
-        assert_eq!(ORIGIN.look(&block[..SECTOR], OFFSET), Sector::Written);
+        assert_eq!(ORIGIN.look(&block[..SECTOR], OFFSET, Which::First), Sector::Written);
         assert_eq!(BlockHeader::parse(&block), Ok(header));
         block
     }
@@ -396,10 +433,26 @@ mod tests {
         for (index, at) in (0..used).zip((OFFSET..).step_by(SECTOR)) {
             let range = index * SECTOR..(index + 1) * SECTOR;
             let sector = &good[range.clone()];
-            assert_eq!(ORIGIN.look(sector, at), Sector::Written);
-            assert_eq!(ORIGIN.look(&[0; SECTOR], at), Sector::Unwritten);
+            let (which, other) = match index {
+                0 => (Which::First, Which::Other),
+                _ => (Which::Other, Which::First),
+            };
+            assert_eq!(ORIGIN.look(sector, at, which), Sector::Written);
+            assert_eq!(ORIGIN.look(sector, at, other), Sector::Damaged);
+            assert_eq!(ORIGIN.look(&[0; SECTOR], at, which), Sector::Unwritten);
+            assert!(ORIGIN.is_written(sector, at) && !ORIGIN.is_written(&[0; SECTOR], at));
+            // Whoever copies the log leaves it, and what it was made of.
+            let mut copy = sector.to_vec();
+            blank(ORIGIN.store_id, ORIGIN.segment, at, &mut copy);
+            assert!(copy == sector);
+            blank(ORIGIN.store_id, ORIGIN.segment + 9, at, &mut copy);
+            assert!(is_zero(&copy));
             // As the segments before and behind it, another store, and another place see it.
-            let as_of = |origin: Origin, at| origin.look(sector, at);
+            let as_of = |origin: Origin, at| {
+                let [found, again] = [which, other].map(|which| origin.look(sector, at, which));
+                assert_eq!(found, again);
+                found
+            };
             for (ago, found) in [(1, Sector::Unwritten), (u64::MAX, Sector::Damaged)] {
                 let segment = ORIGIN.segment.wrapping_add(ago);
                 assert_eq!(as_of(Origin { segment, ..ORIGIN }, at), found);
@@ -409,7 +462,7 @@ mod tests {
             for bit in 0..SECTOR * 8 {
                 let mut flipped = sector.to_vec();
                 flipped[bit / 8] ^= 1 << (bit % 8);
-                assert_eq!(ORIGIN.look(&flipped, at), Sector::Damaged, "bit {bit}");
+                assert_eq!(ORIGIN.look(&flipped, at, which), Sector::Damaged, "bit {bit}");
             }
             if index > 0 {
                 let mut torn = good.clone();

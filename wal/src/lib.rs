@@ -15,6 +15,7 @@ mod stats;
 mod wait;
 
 pub use append::{Appender, GSN_COUNTER_BITS, Section, epoch_of};
+pub use block::blank;
 pub use log::{Log, LogOptions, LogStart, Urgency};
 pub use reader::{Chunk, Flush, LogEnd, LogReader};
 pub use record::{AUTO, Kind, MAX_OPS, MAX_RECORD};

@@ -17,9 +17,10 @@
 //! given out whole or not at all.
 
 use crate::{
+    append::GSN_COUNTER_BITS,
     block::{
         self, BLOCK_ALIGN, BlockHeader, CHUNK_HEADER, FORMAT_VERSION, MAX_BLOCK, OLDEST_VERSION,
-        Origin, Payload, SECTOR, SEGMENT_HEADER, Sector, SegmentHeader, is_zero,
+        Origin, Payload, SECTOR, SEGMENT_HEADER, Sector, SegmentHeader, Which, is_zero,
     },
     log::LogStart,
     old, old_block,
@@ -31,6 +32,9 @@ use wattle_buffer::{
     io::{LogBuffer, LogStorage},
 };
 
+/// No log has so many blocks or flushes, nor epochs: one that says so is forged, and must not make numbers run over.
+const MAX_NUMBER: u64 = 1 << 62;
+const MAX_EPOCH: u64 = (1 << (u64::BITS - GSN_COUNTER_BITS)) - (1 << 20);
 /// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
 
@@ -316,7 +320,7 @@ impl LogReader {
         let state = match is_old {
             true if is_zero(sector) => Sector::Unwritten,
             true => Sector::Written,
-            false => origin.look(sector, offset),
+            false => origin.look(sector, offset, Which::First),
         };
         let block = match state {
             Sector::Written if is_old => old_block::parse(sector).map_err(damage)?,
@@ -393,7 +397,8 @@ impl LogReader {
             return Err(format!("flush {} where flush {expected} belongs", block.flush));
         }
         let epoch = self.pending.as_ref().map_or(0, |pending| pending.flush.epoch);
-        if (epoch != 0 && block.epoch != epoch) || block.epoch < self.end.epoch {
+        let is_next = block.epoch >= self.end.epoch && block.epoch <= MAX_EPOCH;
+        if (epoch != 0 && block.epoch != epoch) || !is_next {
             return Err(format!("epoch {} after epoch {}", block.epoch, epoch.max(self.end.epoch)));
         }
         Ok(())
@@ -497,7 +502,7 @@ impl LogReader {
             for (page, place) in pages.zip((at..).step_by(BLOCK_ALIGN)) {
                 // Without a head nobody knows which version wrote it.
                 if let Some(sector) = page.get(..SECTOR)
-                    && let Some(block) = match origin.look(sector, place) {
+                    && let Some(block) = match origin.look(sector, place, Which::First) {
                         Sector::Written => BlockHeader::parse(sector).ok(),
                         Sector::Unwritten => None,
                         Sector::Damaged => old_block::parse(sector).ok(),
@@ -515,17 +520,22 @@ impl LogReader {
         Ok(())
     }
 
-    /// A segment that was prepared holds nothing.
+    /// A segment that was prepared holds nothing of its own. What else is in it may be of any age, and
+    /// damage to that is nobody's loss.
     fn check_empty(&mut self, segment: u64, bytes: u64) -> Result<()> {
-        let origin = Origin { store_id: self.store_id, segment };
+        let store_id = self.store_id;
+        let origin = Origin { store_id, segment };
         let mut at = 0;
         while at < bytes {
             let len = (bytes - at).min(READ_BYTES as u64) as usize;
             let sectors = self.bytes(segment, at, len)?.chunks(SECTOR);
             for (sector, place) in sectors.zip((at..).step_by(SECTOR)) {
-                let empty = is_zero(sector)
-                    || sector.len() == SECTOR && origin.look(sector, place) == Sector::Unwritten;
-                if !empty {
+                let is_old =
+                    |block: BlockHeader| (block.store_id, block.segment) == (store_id, segment);
+                if sector.len() == SECTOR
+                    && (origin.is_written(sector, place)
+                        || old_block::parse(sector).is_ok_and(is_old))
+                {
                     let what = "the segment has no head, and is not empty";
                     return Err(damaged(segment, place, what));
                 }
@@ -589,8 +599,16 @@ pub(crate) fn read_header(
         );
         return Err(damaged(segment, 0, what));
     }
-    if header.sequence == 0 || header.flush == 0 {
-        return Err(damaged(segment, 0, "the head goes on with block or flush 0"));
+    let numbers = [header.sequence, header.flush];
+    if numbers.contains(&0)
+        || header.epoch_before > MAX_EPOCH
+        || numbers.iter().any(|n| *n > MAX_NUMBER)
+    {
+        let what = format!(
+            "the head goes on with block {} of flush {}, after epoch {}",
+            header.sequence, header.flush, header.epoch_before
+        );
+        return Err(damaged(segment, 0, what));
     }
     if !is_zero(&page[SECTOR..]) {
         return Err(damaged(segment, SECTOR as u64, "the rest of the head is not empty"));

@@ -422,6 +422,91 @@ proptest! {
 }
 
 #[test]
+fn numbers_that_would_run_over_are_errors() {
+    let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
+    let storage: Arc<dyn LogStorage> = device.clone();
+    let log = start(&storage, LogStart::default());
+    append(&log.appender(), 1, 100);
+    log.close().expect("closed");
+    let good = device.raw_segment(1).expect("there");
+    // Sequence, flush and epoch, where the head and the first block have them.
+    for (in_head, in_block) in [(40, 24), (48, 32), (56, 40)] {
+        for value in [u64::MAX, u64::MAX - 1, 1 << 63] {
+            let mut bytes = good.clone();
+            bytes[in_head..in_head + 8].copy_from_slice(&value.to_le_bytes());
+            bytes[8..12].fill(0);
+            let head = forged_sector(&bytes[..SECTOR], 8);
+            bytes[..SECTOR].copy_from_slice(&head);
+            bytes[4096 + in_block..4096 + in_block + 8].copy_from_slice(&value.to_le_bytes());
+            let crc = crc32c::crc32c(&bytes[4096..4096 + 508]) ^ salt(4096);
+            bytes[4096 + 508..4096 + SECTOR].copy_from_slice(&crc.to_le_bytes());
+            device.set_raw_segment(1, bytes);
+            assert!(read(&storage, 1).is_err(), "{value} at {in_head}");
+        }
+    }
+}
+
+#[test]
+fn a_value_is_not_taken_for_a_block_of_a_later_flush() {
+    let written = |payload: &[u8]| {
+        let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
+        let storage: Arc<dyn LogStorage> = device.clone();
+        let log = start(&storage, LogStart::default());
+        let appender = log.appender();
+        append(&appender, 1, 100);
+        log.flush_now().expect("a flush");
+        let mut section = appender.begin();
+        section.start(wattle_wal::Kind::Change, 0, 1, wattle_buffer::Gsn(0));
+        section.op(wattle_buffer::PageId(1), wattle_buffer::TreeId(1), 1, &[payload]);
+        section.finish();
+        drop(section);
+        log.close().expect("closed");
+        device
+    };
+    // The second flush is one block of three pages. Its second page begins with what looks like the header
+    // of a flush that is to come.
+    let mut payload = vec![0x55; 10_000];
+    let bytes = written(&payload).raw_segment(1).expect("there");
+    let begins = bytes[8192..].iter().position(|byte| *byte == 0x55).expect("the payload");
+    let place = &mut payload[8 * 504 - begins..];
+    for (at, word) in
+        [(0, 0x6B62_4C57 | 0xABCD << 32), (8, 3), (16, STORE), (24, 9), (32, 1000), (48, 1)]
+    {
+        place[at..at + 8].copy_from_slice(&u64::to_le_bytes(word));
+    }
+    let device = written(&payload);
+    let storage: Arc<dyn LogStorage> = device.clone();
+    let mut torn = device.raw_segment(1).expect("there");
+    assert_eq!(&torn[12_288..12_292], b"WLbk");
+    assert_eq!(read(&storage, 1).expect("a good log").0.len(), 2);
+    torn[8192 + SECTOR..8192 + 2 * SECTOR].fill(0);
+    device.set_raw_segment(1, torn);
+    assert_eq!(read(&storage, 1).expect("a torn flush").0.len(), 1);
+}
+
+#[test]
+fn damage_to_what_a_prepared_segment_was_made_of_is_nobodys_loss() {
+    let mut segments = small_log();
+    let prepared: Vec<u64> =
+        segments.iter().filter(|(_, b)| used(b) == 0).map(|(&n, _)| n).collect();
+    assert!(prepared.len() >= 2, "{prepared:?}");
+    let last = segments.get_mut(&prepared[prepared.len() - 1]).expect("there");
+    last[50_000..50_100].fill(7);
+    let device = device_with(&segments);
+    assert!(error_or_everything(&device, || "damage behind the end".into()));
+    // But what was written for it says that its head is lost.
+    let (&from, _) = segments.iter().next().expect("one");
+    let mut block = segments[&from][4096..8192].to_vec();
+    let number = prepared[prepared.len() - 1];
+    block[48..56].copy_from_slice(&number.to_le_bytes());
+    block[504..508].copy_from_slice(&(number as u32).to_le_bytes());
+    let crc = crc32c::crc32c(&block[..508]) ^ salt(4096);
+    block[508..512].copy_from_slice(&crc.to_le_bytes());
+    segments.get_mut(&number).expect("there")[4096..8192].copy_from_slice(&block);
+    assert!(!error_or_everything(&device_with(&segments), || "a block of its own".into()));
+}
+
+#[test]
 fn a_log_of_a_version_before_the_oldest_or_behind_this_one_is_refused() {
     let segments = small_log();
     for version in [0, OLDEST_VERSION, FORMAT_VERSION, FORMAT_VERSION + 1, u32::MAX] {

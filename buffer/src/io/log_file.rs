@@ -14,7 +14,7 @@
 //! waits for its operations.
 
 use super::{
-    file::{accepts_direct_reads, open_with},
+    file::accepts_direct_reads,
     log::{LogBuffer, LogStorage, absent, assert_whole_pages, exists, range_within},
     runtime,
     uring::is_transient,
@@ -25,7 +25,7 @@ use std::{
     cell::RefCell,
     fs::{self, File},
     io,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
     rc::Rc,
     sync::{Arc, Weak},
@@ -158,19 +158,25 @@ impl FileLog {
         };
         let (file, _) = direct_or(path, file)?;
         let most = if beside { ZERO_BYTES_BESIDE[1] } else { ZERO_BYTES };
-        let bytes = if passed_on { PAGE_SIZE as u64 } else { bytes };
-        let zeroes = LogBuffer::new(most.min(bytes as usize));
+        let zeroed = if passed_on { PAGE_SIZE as u64 } else { bytes };
+        let zeroes = LogBuffer::new(most.min(zeroed as usize));
         let least = ZERO_BYTES_BESIDE[0] as u64;
         let mut at = 0;
-        while at < bytes {
+        while at < zeroed {
             let given_up =
                 || io::Error::new(io::ErrorKind::Interrupted, "the segment is not needed");
             let piece = pace(at).ok_or_else(given_up)?.max(least) / least * least;
-            let piece = piece.min(bytes - at).min(zeroes.len() as u64) as usize;
+            let piece = piece.min(zeroed - at).min(zeroes.len() as u64) as usize;
             file.write_all_at(&zeroes[..piece], at)?;
             at += piece as u64;
         }
-        file.sync_all()
+        file.sync_all()?;
+        let found = file.metadata()?.len();
+        if found != bytes {
+            let what = format!("{} has {found} bytes, not {bytes}", path.display());
+            return Err(io::Error::other(what));
+        }
+        Ok(())
     }
 
     fn make(
@@ -197,12 +203,19 @@ impl FileLog {
         self.segment(segment).map(drop)
     }
 
+    /// Takes a name away. Nobody who reads meanwhile opens the file once more, to be taken for that of a
+    /// segment which gets the number later.
+    fn forget(&self, segment: u64, gone: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let mut open = self.open.lock();
+        open.retain(|(number, _)| *number != segment);
+        gone()
+    }
+
     /// Keeps the file of a segment that is no more.
     fn spare(&self, segment: u64, passed_on: bool) -> io::Result<()> {
-        self.open.lock().retain(|(number, _)| *number != segment);
         let path = self.path(segment);
         let spare = path.with_extension(UNFINISHED);
-        fs::rename(path, &spare)?;
+        self.forget(segment, || fs::rename(path, &spare))?;
         // Before it is overwritten: a power cut must not bring the segment back with other bytes.
         sync_directory(&self.directory)?;
         self.spares.lock().files.push(Spare { path: spare, passed_on });
@@ -244,8 +257,7 @@ impl LogStorage for FileLog {
     }
 
     fn remove(&self, segment: u64) -> io::Result<()> {
-        self.open.lock().retain(|(number, _)| *number != segment);
-        fs::remove_file(self.path(segment))?;
+        self.forget(segment, || fs::remove_file(self.path(segment)))?;
         sync_directory(&self.directory)
     }
 
@@ -263,13 +275,14 @@ impl LogStorage for FileLog {
         let kept = spares.files.len() - surplus;
         let gone = spares.files.split_off(kept);
         spares.least = kept;
-        drop(spares);
+        // Under the lock: afterwards such a name may be that of a file which becomes a segment.
         for spare in &gone {
             match fs::remove_file(&spare.path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
         }
+        drop(spares);
         if !gone.is_empty() {
             // Only then others can have the blocks.
             sync_directory(&self.directory)?;
@@ -347,7 +360,8 @@ impl LogStorage for FileLog {
 
 /// Another handle of the same file that goes past the page cache, or the one given.
 fn direct_or(path: &Path, file: File) -> io::Result<(File, bool)> {
-    match open_with(path, libc::O_DIRECT) {
+    // Only what is there: somebody may have taken the name away.
+    match fs::OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(path) {
         // An empty file, as one that is being made, accepts the read of nothing.
         Ok(direct) if accepts_direct_reads(&direct)? => Ok((direct, true)),
         Ok(_) => Ok((file, false)),

@@ -4,7 +4,7 @@ use super::{
     tests::{Refused, refuse},
     *,
 };
-use std::{fs, io::ErrorKind};
+use std::{fs, io::ErrorKind, time::Duration};
 
 const BYTES: u64 = 64 * PAGE_SIZE as u64;
 
@@ -159,6 +159,61 @@ fn what_was_passed_on_is_found_again_behind_a_page_of_zeroes_or_nothing_is() {
         let error = log.create_beside(10, BYTES, &mut |_| None).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Interrupted);
     });
+}
+
+#[test]
+fn whoever_reads_while_segments_go_sees_no_file_of_before() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = open_log(IoKind::Threads, dir.path()).expect("a log");
+    let file = dir.path().join(format!("{:016}.log", 5));
+    let reader = std::thread::spawn({
+        let log = Arc::downgrade(&log);
+        move || {
+            let mut page = LogBuffer::new(PAGE_SIZE);
+            while let Some(log) = log.upgrade() {
+                let _ = log.read(5, 0, &mut page);
+            }
+        }
+    });
+    for turn in 0..60 {
+        log.create(5, BYTES).expect("room");
+        let mut page = LogBuffer::new(PAGE_SIZE);
+        page.fill(turn);
+        log.write(5, &[(0, &page)]).expect("written");
+        log.sync(5).expect("synced");
+        assert_eq!(fs::read(&file).expect("there")[0], turn, "it is in the file");
+        let gone = match turn % 3 {
+            0 => log.remove(5),
+            1 => log.retire(5),
+            _ => log.pass_on(5),
+        };
+        gone.expect("gone");
+        std::thread::sleep(Duration::from_micros(300));
+        assert!(!file.exists(), "it came back");
+    }
+    drop(log);
+    reader.join().expect("no panic");
+}
+
+#[test]
+fn a_segment_has_its_full_size_or_is_not_there_whatever_somebody_does_to_its_file() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let log = open_log(IoKind::Threads, dir.path()).expect("a log");
+    let unfinished = dir.path().join(format!("{:016}.new", 6));
+    let cut = || fs::write(&unfinished, []).expect("cut");
+    let removed = || fs::remove_file(&unfinished).expect("removed");
+    for meddle in [&cut as &dyn Fn(), &removed] {
+        log.create(5, BYTES).expect("room");
+        log.pass_on(5).expect("passed on");
+        let made = log.create_beside(6, BYTES, &mut |_| {
+            meddle();
+            Some(u64::MAX)
+        });
+        assert!(made.is_err());
+        assert_eq!(log.segments().expect("a list"), []);
+    }
+    log.create_beside(6, BYTES, &mut |_| Some(u64::MAX)).expect("room");
+    assert_eq!(log.segments().expect("a list"), [(6, BYTES)]);
 }
 
 #[test]

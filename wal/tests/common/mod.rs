@@ -14,9 +14,9 @@ use wattle_wal::{
 /// Number of the store in all tests.
 pub const STORE: u64 = 0xABCD;
 
-/// What the checksum of the sector at that byte of a segment is XORed with.
+/// What the checksum of the first sector of a block, at that byte of a segment, is XORed with.
 pub fn salt(offset: usize) -> u32 {
-    ((STORE ^ offset as u64).wrapping_mul(format::SALT) >> 32) as u32
+    ((STORE ^ offset as u64 ^ 1).wrapping_mul(format::SALT) >> 32) as u32
 }
 
 /// How much longer than usual the tests with seeds run (`WATTLE_ROUNDS`).
