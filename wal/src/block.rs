@@ -140,27 +140,29 @@ impl Origin {
         sector[SECTOR - 4..].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// Looks at the sector at that byte of the segment, where such a one is expected.
-    pub(crate) fn look(self, sector: &[u8], offset: u64, which: Which) -> Sector {
+    /// Which sector it is at that byte of a segment, and of how many segments before this one, if its checksum is
+    /// right. Those of earlier segments are where these had their blocks.
+    fn found(self, sector: &[u8], offset: u64) -> Option<(Which, u32)> {
         let salt = crc32_iscsi(&sector[..SECTOR - 4]) ^ u32_at(sector, SECTOR - 4);
-        let expected = salt == self.salt(offset, which);
-        // Earlier segments had blocks elsewhere.
-        if expected || [Which::First, Which::Other].iter().any(|w| salt == self.salt(offset, *w)) {
-            // How many segments ago; a newer one was never there.
-            return match (self.segment as u32).wrapping_sub(u32_at(sector, BODY)) {
-                0 if expected => Sector::Written,
-                1..=AGES_AGO => Sector::Unwritten,
-                _ => Sector::Damaged,
-            };
+        let which = [Which::First, Which::Other];
+        let which = which.into_iter().find(|which| salt == self.salt(offset, *which))?;
+        Some((which, (self.segment as u32).wrapping_sub(u32_at(sector, BODY))))
+    }
+
+    /// Looks at the sector at that byte of the segment, where such a one is expected.
+    pub(crate) fn look(self, sector: &[u8], offset: u64, expected: Which) -> Sector {
+        match self.found(sector, offset) {
+            Some((which, 0)) if which == expected => Sector::Written,
+            // A newer one was never there.
+            Some((_, 1..=AGES_AGO)) => Sector::Unwritten,
+            None if is_zero(sector) => Sector::Unwritten,
+            _ => Sector::Damaged,
         }
-        if is_zero(sector) { Sector::Unwritten } else { Sector::Damaged }
     }
 
     /// Whether the sector at that byte was written for this segment, whichever it is.
     pub(crate) fn is_written(self, sector: &[u8], offset: u64) -> bool {
-        [Which::First, Which::Other]
-            .into_iter()
-            .any(|which| self.look(sector, offset, which) == Sector::Written)
+        matches!(self.found(sector, offset), Some((_, 0)))
     }
 }
 

@@ -599,10 +599,10 @@ pub(crate) fn read_header(
         );
         return Err(damaged(segment, 0, what));
     }
-    let numbers = [header.sequence, header.flush];
-    if numbers.contains(&0)
+    let numbers = 1..=MAX_NUMBER;
+    if !numbers.contains(&header.sequence)
+        || !numbers.contains(&header.flush)
         || header.epoch_before > MAX_EPOCH
-        || numbers.iter().any(|n| *n > MAX_NUMBER)
     {
         let what = format!(
             "the head goes on with block {} of flush {}, after epoch {}",

@@ -410,8 +410,7 @@ proptest! {
             let forged = forged_sector(sector, 8);
             sector.copy_from_slice(&forged);
         } else {
-            let crc = crc32c::crc32c(&sector[..508]) ^ salt(start);
-            sector[508..].copy_from_slice(&crc.to_le_bytes());
+            seal_block(sector, start);
         }
         let device = device_with(segments);
         device.set_raw_segment(1, bytes);
@@ -439,8 +438,7 @@ fn numbers_that_would_run_over_are_errors() {
             let head = forged_sector(&bytes[..SECTOR], 8);
             bytes[..SECTOR].copy_from_slice(&head);
             bytes[4096 + in_block..4096 + in_block + 8].copy_from_slice(&value.to_le_bytes());
-            let crc = crc32c::crc32c(&bytes[4096..4096 + 508]) ^ salt(4096);
-            bytes[4096 + 508..4096 + SECTOR].copy_from_slice(&crc.to_le_bytes());
+            seal_block(&mut bytes[4096..], 4096);
             device.set_raw_segment(1, bytes);
             assert!(read(&storage, 1).is_err(), "{value} at {in_head}");
         }
@@ -501,8 +499,7 @@ fn damage_to_what_a_prepared_segment_was_made_of_is_nobodys_loss() {
     let number = prepared[prepared.len() - 1];
     block[48..56].copy_from_slice(&number.to_le_bytes());
     block[504..508].copy_from_slice(&(number as u32).to_le_bytes());
-    let crc = crc32c::crc32c(&block[..508]) ^ salt(4096);
-    block[508..512].copy_from_slice(&crc.to_le_bytes());
+    seal_block(&mut block, 4096);
     segments.get_mut(&number).expect("there")[4096..8192].copy_from_slice(&block);
     assert!(!error_or_everything(&device_with(&segments), || "a block of its own".into()));
 }

@@ -83,6 +83,13 @@ impl Camera {
         shots.push(Shot { device, known: *known, point, cut });
     }
 
+    fn making(&self, make: impl FnOnce(&SimStorage) -> io::Result<()>) -> io::Result<()> {
+        self.moment("before a segment is made");
+        let result = make(&self.device);
+        self.moment("after a segment was made");
+        result
+    }
+
     fn take(&self) -> Vec<Shot> {
         std::mem::take(&mut self.shots.lock())
     }
@@ -94,10 +101,7 @@ impl LogStorage for Camera {
     }
 
     fn create(&self, segment: u64, bytes: u64) -> io::Result<()> {
-        self.moment("before a segment is made");
-        let result = self.device.create(segment, bytes);
-        self.moment("after a segment was made");
-        result
+        self.making(|device| device.create(segment, bytes))
     }
 
     fn create_beside(
@@ -106,10 +110,7 @@ impl LogStorage for Camera {
         bytes: u64,
         pace: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> io::Result<()> {
-        self.moment("before a segment is made");
-        let result = self.device.create_beside(segment, bytes, pace);
-        self.moment("after a segment was made");
-        result
+        self.making(|device| device.create_beside(segment, bytes, pace))
     }
 
     fn pass_on(&self, segment: u64) -> io::Result<()> {

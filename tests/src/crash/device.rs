@@ -211,6 +211,18 @@ impl Capturing {
         let trail = self.trail.lock().iter().copied().collect();
         self.images.lock().push(Image { sim, bounds, point, cut, seed, trail, log_synced });
     }
+
+    fn making(
+        &self,
+        segment: u64,
+        make: impl FnOnce(&SimStorage) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.moment("before a segment is made");
+        let result = make(&self.sim);
+        self.note(Act::Create(segment));
+        self.moment("after a segment was made");
+        result
+    }
 }
 
 impl Storage for Capturing {
@@ -269,11 +281,7 @@ impl LogStorage for Capturing {
     }
 
     fn create(&self, segment: u64, bytes: u64) -> io::Result<()> {
-        self.moment("before a segment is made");
-        let result = self.sim.create(segment, bytes);
-        self.note(Act::Create(segment));
-        self.moment("after a segment was made");
-        result
+        self.making(segment, |sim| sim.create(segment, bytes))
     }
 
     fn create_beside(
@@ -282,11 +290,7 @@ impl LogStorage for Capturing {
         bytes: u64,
         pace: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> io::Result<()> {
-        self.moment("before a segment is made");
-        let result = self.sim.create_beside(segment, bytes, pace);
-        self.note(Act::Create(segment));
-        self.moment("after a segment was made");
-        result
+        self.making(segment, |sim| sim.create_beside(segment, bytes, pace))
     }
 
     fn pass_on(&self, segment: u64) -> io::Result<()> {

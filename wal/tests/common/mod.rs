@@ -19,6 +19,12 @@ pub fn salt(offset: usize) -> u32 {
     ((STORE ^ offset as u64 ^ 1).wrapping_mul(format::SALT) >> 32) as u32
 }
 
+/// Gives the first sector of a block, at that byte of a segment, the checksum that it ought to have.
+pub fn seal_block(sector: &mut [u8], offset: usize) {
+    let crc = crc32c::crc32c(&sector[..508]) ^ salt(offset);
+    sector[508..512].copy_from_slice(&crc.to_le_bytes());
+}
+
 /// How much longer than usual the tests with seeds run (`WATTLE_ROUNDS`).
 pub fn rounds() -> u64 {
     std::env::var("WATTLE_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
