@@ -1,10 +1,15 @@
 //! What the benchmarks share: arguments of the form `name=value`, medians, and how far apart cores are.
 
+use mimalloc::MiMalloc;
 use std::{
     path::PathBuf,
     sync::atomic::{AtomicU32, Ordering},
     time::Instant,
 };
+
+/// The allocator of the `wattle` binary.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// The text of argument `name=..`, or a default.
 pub fn text(name: &str, default: &str) -> String {
