@@ -5,9 +5,10 @@
 //! `cargo bench -p wattle-benches --bench tpcc -- [part=memory|larger|fifth] [rounds=5] [seconds=10]
 //! [records=10000000] [warehouses=5|15] [pool=600MiB] [log=LIMIT|off] [home=no|yes] [dir=.]`
 //!
-//! `home` is for the first part: each thread stays at a warehouse and on a core. `log` is for the second:
-//! the limit of the log instead of the default, as `16GiB`, or `off`. Checkpoints write what they must,
-//! whatever the policy.
+//! `home` is for the first part: each thread stays at a warehouse and on a core. Its last line is what the
+//! machine leaves to transactions without a log while a thread that does nothing else writes and syncs as
+//! much, and as often, as the log of the run with two threads. `log` is for the second part: the limit of
+//! the log instead of the default, as `16GiB`, or `off`. Checkpoints write what they must, whatever the policy.
 //!
 //! Every run is a process of its own that loads a new store, as `wattle tpcc` does.
 
@@ -17,11 +18,20 @@ use std::{
     hint::black_box,
     path::Path,
     process::{Command, ExitCode},
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 use wattle_benches::{NEAR_NS, argument, directory, line_ns, median, text};
-use wattle_buffer::io::probe::{ProbeOptions, probe};
+use wattle_buffer::{
+    PAGE_SIZE,
+    io::{
+        IoKind, LogBuffer, LogStorage, open_log,
+        probe::{ProbeOptions, probe},
+    },
+};
 use wattle_workloads::{key::fnv1a, rng::Rng};
 
 /// First argument of a process that is a run.
@@ -75,6 +85,66 @@ fn calibrate(map: &BTreeMap<[u8; 8], [u8; 120]>, round: usize) -> f64 {
     LOOKUPS as f64 / start.elapsed().as_secs_f64()
 }
 
+/// Seconds before the measured part of a run in memory.
+const WARM_UP: usize = 2;
+/// Place among the cases of the one whose writes the last one makes.
+const LOGGED: usize = 1;
+/// Bytes of the file that [`Writes`] goes around in.
+const RING_BYTES: u64 = 64 << 20;
+
+/// What a log asks of its device, without a log.
+#[derive(Debug, Clone, Copy)]
+struct Writes {
+    /// Between the beginnings of two writes.
+    every: Duration,
+    /// Of one, in whole pages.
+    bytes: usize,
+}
+
+impl Writes {
+    /// Those of a run with a log that took so long with its warm-up.
+    fn of(run: &Run, seconds: usize) -> Writes {
+        let (syncs, seconds) = (run.number("log", "syncs").max(1.0), seconds as f64);
+        let pages = (run.number("log", "bytes") / syncs / PAGE_SIZE as f64).ceil().max(1.0);
+        Writes {
+            every: Duration::from_secs_f64(seconds / syncs),
+            bytes: pages as usize * PAGE_SIZE,
+        }
+    }
+
+    /// Writes and syncs until `stop`, each time `every` has gone by, or at once if the device takes longer.
+    fn make(self, log: &dyn LogStorage, stop: &AtomicBool) -> std::io::Result<()> {
+        let buffer = LogBuffer::new(self.bytes);
+        let (mut at, mut next) = (0, Instant::now());
+        while !stop.load(Ordering::Relaxed) {
+            if at + self.bytes as u64 > RING_BYTES {
+                at = 0;
+            }
+            log.write(0, &[(at, &buffer[..])])?;
+            log.sync(0)?;
+            at += self.bytes as u64;
+            next = (next + self.every).max(Instant::now());
+            std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        }
+        Ok(())
+    }
+
+    /// Does so beside something else.
+    fn beside<T>(self, dir: &Path, what: impl FnOnce() -> T) -> T {
+        let folder = tempfile::tempdir_in(dir).expect("a folder for the writes");
+        let log = open_log(IoKind::Uring, folder.path()).expect("a log");
+        log.create(0, RING_BYTES).expect("a segment");
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| self.make(&*log, &stop));
+            let done = what();
+            stop.store(true, Ordering::Relaxed);
+            writer.join().expect("no panic").expect("writes");
+            done
+        })
+    }
+}
+
 fn in_memory(rounds: usize, seconds: usize, dir: &Path) {
     let records = argument("records", 10_000_000) as u64;
     let warehouses = argument("warehouses", 5);
@@ -83,11 +153,14 @@ fn in_memory(rounds: usize, seconds: usize, dir: &Path) {
         _ => " --affinity --pin",
     };
     let cases = [
-        ("group, 1 thread", "--threads 1", 0.058),
-        ("group, 2 threads", "--threads 2", 0.105),
-        ("log off, 1 thread", "--threads 1 --log off", 0.07),
-        ("log off, 2 threads", "--threads 2 --log off", 0.13),
+        ("group, 1 thread", "--threads 1", Some(0.058)),
+        ("group, 2 threads", "--threads 2", Some(0.105)),
+        ("log off, 1 thread", "--threads 1 --log off", Some(0.07)),
+        ("log off, 2 threads", "--threads 2 --log off", Some(0.13)),
+        ("log off, 2, beside writes", "--threads 2 --log off", None),
     ];
+    // What the log of the run with two threads wrote.
+    let mut writes = None;
     println!(
         "{warehouses} warehouses, pool 2 GiB, {seconds} s{others}; BTreeMap of {records} records of 8 + \
          120 bytes; {rounds} rounds, medians"
@@ -103,9 +176,17 @@ fn in_memory(rounds: usize, seconds: usize, dir: &Path) {
             // The machine of the moment: before and after the run.
             let before = (calibrate(&map, 2 * round), line_ns());
             let flags = format!(
-                "--warehouses {warehouses} --pool 2GiB --duration {seconds}s {flags}{others}"
+                "--warehouses {warehouses} --pool 2GiB --warmup {WARM_UP}s --duration {seconds}s \
+                 {flags}{others}"
             );
-            let speed = Run::of(&flags, dir).speed();
+            let run = match (cases[case].2, writes) {
+                (None, Some(writes)) => Writes::beside(writes, dir, || Run::of(&flags, dir)),
+                _ => Run::of(&flags, dir),
+            };
+            if case == LOGGED {
+                writes = Some(Writes::of(&run, WARM_UP + seconds));
+            }
+            let speed = run.speed();
             let line = before.1.max(line_ns());
             let now = (before.0 + calibrate(&map, 2 * round + 1)) / 2.0;
             look_ups.push(now);
@@ -119,7 +200,7 @@ fn in_memory(rounds: usize, seconds: usize, dir: &Path) {
     }
     lines.sort_by(f64::total_cmp);
     println!(
-        "BTreeMap             {:9.0} look-ups/s; a cache line takes {:.0} to {:.0} ns from core to core, \
+        "BTreeMap                  {:9.0} look-ups/s; a cache line takes {:.0} to {:.0} ns from core to core, \
          median {:.0}",
         median(look_ups),
         lines[0],
@@ -128,7 +209,10 @@ fn in_memory(rounds: usize, seconds: usize, dir: &Path) {
     );
     for (case, (name, _, bar)) in cases.iter().enumerate() {
         let (speed, ratio) = (median(speeds[case].clone()), median(ratios[case].clone()));
-        print!("{name:20} {speed:9.0} transactions/s = {ratio:.4} of a look-up each (bar {bar})");
+        print!("{name:25} {speed:9.0} transactions/s = {ratio:.4} of a look-up each");
+        if let Some(bar) = bar {
+            print!(" (bar {bar})");
+        }
         match near[case].len() {
             0 => println!(),
             runs => {
