@@ -20,7 +20,8 @@ use std::{
     process::{Command, ExitCode},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::AtomicBool,
+        mpsc::{Receiver, RecvTimeoutError, channel},
     },
     time::{Duration, Instant},
 };
@@ -112,11 +113,12 @@ impl Writes {
         }
     }
 
-    /// Writes and syncs until `stop`, each time `every` has gone by, or at once if the device takes longer.
-    fn make(self, log: &dyn LogStorage, stop: &AtomicBool) -> std::io::Result<()> {
+    /// Writes and syncs until the other end of `stop` is gone, each time `every` has gone by, or at once if
+    /// the device takes longer.
+    fn make(self, log: &dyn LogStorage, stop: &Receiver<()>) -> std::io::Result<()> {
         let buffer = LogBuffer::new(self.bytes);
         let (mut at, mut next) = (0, Instant::now());
-        while !stop.load(Ordering::Relaxed) {
+        loop {
             if at + self.bytes as u64 > RING_BYTES {
                 at = 0;
             }
@@ -124,21 +126,23 @@ impl Writes {
             log.sync(0)?;
             at += self.bytes as u64;
             next = (next + self.every).max(Instant::now());
-            std::thread::sleep(next.saturating_duration_since(Instant::now()));
+            let rest = next.saturating_duration_since(Instant::now());
+            if stop.recv_timeout(rest) == Err(RecvTimeoutError::Disconnected) {
+                return Ok(());
+            }
         }
-        Ok(())
     }
 
-    /// Does so beside something else.
+    /// Does so beside something else, which may panic.
     fn beside<T>(self, dir: &Path, what: impl FnOnce() -> T) -> T {
         let folder = tempfile::tempdir_in(dir).expect("a folder for the writes");
         let log = open_log(IoKind::Uring, folder.path()).expect("a log");
         log.create(0, RING_BYTES).expect("a segment");
-        let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
-            let writer = scope.spawn(|| self.make(&*log, &stop));
+            let (going, stop) = channel();
+            let writer = scope.spawn(move || self.make(&*log, &stop));
             let done = what();
-            stop.store(true, Ordering::Relaxed);
+            drop(going);
             writer.join().expect("no panic").expect("writes");
             done
         })
@@ -179,9 +183,12 @@ fn in_memory(rounds: usize, seconds: usize, dir: &Path) {
                 "--warehouses {warehouses} --pool 2GiB --warmup {WARM_UP}s --duration {seconds}s \
                  {flags}{others}"
             );
-            let run = match (cases[case].2, writes) {
-                (None, Some(writes)) => Writes::beside(writes, dir, || Run::of(&flags, dir)),
-                _ => Run::of(&flags, dir),
+            let run = match cases[case].2 {
+                Some(_) => Run::of(&flags, dir),
+                None => {
+                    let writes: Writes = writes.expect("the run with a log comes first");
+                    writes.beside(dir, || Run::of(&flags, dir))
+                }
             };
             if case == LOGGED {
                 writes = Some(Writes::of(&run, WARM_UP + seconds));

@@ -274,10 +274,7 @@ fn what_a_segment_held_before_is_not_read_and_hides_no_damage() {
                 count - found
             })
         };
-        // Trailers of every third sector, heads of pages, and some of the rest.
-        let has_trailer =
-            |at: usize| at % SECTOR > 503 && (at / SECTOR + number as usize).is_multiple_of(3);
-        let places = |at: &usize| has_trailer(*at) || at % 4096 < 70 || at.is_multiple_of(211);
+        let places = |at: &usize| at % SECTOR > 503 || at % 4096 < 70 || at.is_multiple_of(211);
         for at in (0..bytes.len()).filter(places) {
             let mut flipped = bytes.clone();
             flipped[at] ^= 1 << (at / 3 % 8);
