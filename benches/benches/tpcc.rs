@@ -5,6 +5,9 @@
 //! `cargo bench -p wattle-benches --bench tpcc -- [part=memory|larger|fifth] [rounds=5] [seconds=10]
 //! [records=10000000] [warehouses=5|15] [pool=600MiB] [log=LIMIT|off] [home=no|yes] [dir=.]`
 //!
+//! The last line of the last part is what the device does of that mix while every processor counts and does
+//! nothing else: with a quota of processor time that the device's work is taken from, no engine gets more.
+//!
 //! `home` is for the first part: each thread stays at a warehouse and on a core. Its last line is what the
 //! machine leaves to transactions without a log while a thread that does nothing else writes and syncs as
 //! much, and as often, as the log of the run with two threads. `log` is for the second part: the limit of
@@ -20,7 +23,7 @@ use std::{
     process::{Command, ExitCode},
     sync::{
         Arc,
-        atomic::AtomicBool,
+        atomic::{AtomicBool, Ordering::Relaxed},
         mpsc::{Receiver, RecvTimeoutError, channel},
     },
     time::{Duration, Instant},
@@ -296,6 +299,35 @@ fn mixed(dir: &Path, reads: f64) -> f64 {
     [32, 64, 128].into_iter().map(at).fold(0.0, f64::max)
 }
 
+/// Does something while all processors count. Where a virtual machine has a quota of processor time, what the
+/// device does is taken from it too.
+fn beside_counting<T>(what: impl FnOnce() -> T) -> T {
+    let stop = AtomicBool::new(false);
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let stop = StopAtEnd(&stop);
+        for _ in 0..processors {
+            let stop = stop.0;
+            scope.spawn(move || {
+                let mut count = 0_u64;
+                while !stop.load(Relaxed) {
+                    count = black_box(count + 1);
+                }
+            });
+        }
+        what()
+    })
+}
+
+/// Says so also when a panic ends what the others go on beside.
+struct StopAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 fn a_fifth(rounds: usize, seconds: usize, dir: &Path) {
     // 85 MiB of pages for each warehouse.
     let warehouses = argument("warehouses", 5);
@@ -305,6 +337,7 @@ fn a_fifth(rounds: usize, seconds: usize, dir: &Path) {
          medians"
     );
     let (mut speeds, mut pages, mut devices, mut shares) = (vec![], vec![], vec![], vec![]);
+    let (mut busy_devices, mut busy_shares) = (vec![], vec![]);
     let mut reads = 0.6;
     for _ in 0..rounds {
         // The device of the moment: before and after the run.
@@ -319,11 +352,14 @@ fn a_fifth(rounds: usize, seconds: usize, dir: &Path) {
         let of = ["pages_read", "pages_written"].map(|counter| run.per_transaction(counter));
         reads = of[0] / (of[0] + of[1]);
         let device = (before + mixed(dir, reads)) / 2.0;
+        let busy_device = beside_counting(|| mixed(dir, reads));
         let rate = (of[0] + of[1]) * run.speed();
         speeds.push(run.speed());
         pages.push(rate);
         devices.push(device);
         shares.push(rate / device);
+        busy_devices.push(busy_device);
+        busy_shares.push(rate / busy_device);
     }
     println!(
         "{:.0} transactions/s, {:.0} pages/s, {:.0} % of them reads; the device does {:.0}: {:.2} of it (bar \
@@ -333,6 +369,11 @@ fn a_fifth(rounds: usize, seconds: usize, dir: &Path) {
         100.0 * reads,
         median(devices),
         median(shares)
+    );
+    println!(
+        "beside processors that only count the device does {:.0}: {:.2} of it",
+        median(busy_devices),
+        median(busy_shares)
     );
 }
 
