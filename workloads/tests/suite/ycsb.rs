@@ -1,13 +1,11 @@
 //! YCSB from flags to report, over a store of maps.
 
-mod support;
-
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
+use crate::support::store_at;
 use clap::Parser;
 use serde_json::{Value, json};
-use support::store_at;
 use wattle_workloads::cli::exit::Exit;
 use wattle_workloads::cli::{Cli, Command, ycsb_run};
 use wattle_workloads::driver::control::Interrupt;

@@ -1,0 +1,31 @@
+//! The suites that need no process of their own, in one program: it is linked once, and its tests go on while a
+//! long one of another suite takes one of the processors. `cargo test -p wattle-tests --test suite crash::` runs
+//! one suite.
+
+mod asynchronous;
+mod backup;
+mod bad_input;
+mod bulk;
+mod catalog;
+mod corruption;
+mod crash;
+mod faults;
+mod garbage;
+mod golden;
+mod history;
+mod isolation;
+mod large_transactions;
+mod log_fails;
+mod log_room;
+mod long_readers;
+mod model;
+mod page_trace;
+mod patches;
+mod recovery;
+mod rows;
+mod savepoints;
+mod storm;
+mod tasks;
+mod transactions;
+mod unsettled;
+mod visit;
