@@ -94,7 +94,7 @@ impl Core {
         };
         let _no_bulk_load = self.unlogged_pages.write();
         // 1. Behind all bulk loads, and pinned before the superblock is looked at.
-        self.checkpoint_now()?;
+        self.checkpoint_asked()?;
         let _pin = self.checkpoints.pin(log);
         let (block, words) = self
             .checkpoints

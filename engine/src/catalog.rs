@@ -22,9 +22,9 @@ use std::{
 };
 use wattle_btree::{
     self as btree, Attachment, Author, Context, Cursor, Direction, EntryVisitor, Forest, Found,
-    LargeValue, Mode, Newest, System, Taken, TreeReport, Value, chunk_id, prefix_range, run,
+    LargeValue, Mode, Newest, Stop, System, Taken, TreeReport, Value, chunk_id, prefix_range, run,
 };
-use wattle_buffer::{Error, Exclusive, Gsn, PageId, Pool, Result, TreeId};
+use wattle_buffer::{Error, Exclusive, FrameHeader, Gsn, PageId, Pool, Result, TreeId};
 
 /// Longest name of a tree, bytes.
 pub const MAX_TREE_NAME: usize = 255;
@@ -37,6 +37,9 @@ pub const FIRST_TREE: TreeId = TreeId(2);
 const TREE: u8 = b't';
 /// First byte of the key of a large value to be cleared away.
 const GARBAGE: u8 = b'g';
+/// In the length of a large value on the list, where the key of the record that may refer to it is empty: without
+/// it there is no such record. Others are told by their keys.
+const EMPTY_KEY: u64 = 1 << 63;
 /// The state of a tree that is being dropped.
 const DROPPING: u8 = 1;
 
@@ -115,6 +118,39 @@ impl Author for Together<'_> {
     fn attach(&mut self, record: &mut dyn Attachment) {
         (self.attach)(record);
     }
+}
+
+/// Whether an entry of the list names a record that may refer to its large value.
+fn names_owner(entry: &[u8]) -> bool {
+    entry.len() > 8 || entry.last().is_some_and(|byte| byte & 0x80 != 0)
+}
+
+/// Takes entries off the list that name a record, and no others.
+struct Adopted;
+
+impl Author for Adopted {
+    fn check(
+        &mut self,
+        _: &FrameHeader,
+        _: &[u8],
+        before: Option<(&[u8], bool)>,
+        _: bool,
+    ) -> Result<(), Stop> {
+        match before {
+            Some((entry, _)) if !names_owner(entry) => Err(Error::KeyExists.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn txn(&self) -> u64 {
+        0
+    }
+
+    fn is_auto(&self) -> bool {
+        true
+    }
+
+    fn done(&mut self, _: &Exclusive<'_>, _: &[u8]) {}
 }
 
 /// Chunks of the large values of one tree.
@@ -454,7 +490,8 @@ impl Catalog {
         large: LargeValue,
     ) -> Result<()> {
         let (catalog, listed) = self.garbage_key(tree, large)?;
-        let value = [&large.len.to_le_bytes()[..], key].concat();
+        let flag = if key.is_empty() { EMPTY_KEY } else { 0 };
+        let value = [&(large.len | flag).to_le_bytes()[..], key].concat();
         let value = Value::Inline(&value);
         run(cx, |restarts| {
             catalog.write_step(cx, &listed, value, Mode::Put, &mut System, restarts)
@@ -470,6 +507,17 @@ impl Catalog {
             run(cx, |_| catalog.merge_step(cx, &key, 0))?;
         }
         Ok(())
+    }
+
+    /// Takes a large value off the list that a bulk load has put there and whose record is adopted. Whoever has
+    /// replaced or removed the record since has listed the value as garbage in the same place: that stays.
+    pub fn unlist_adopted(&self, cx: &Context, tree: &OpenTree, large: LargeValue) -> Result<()> {
+        let (catalog, key) = self.garbage_key(tree, large)?;
+        match run(cx, |_| catalog.remove_step(cx, &key, &mut Adopted)) {
+            Ok((_, true)) => run(cx, |_| catalog.merge_step(cx, &key, 0)).map(|_| ()),
+            Ok(_) | Err(Error::KeyExists) => Ok(()),
+            Err(error) => Err(error),
+        }
     }
 
     /// All large values that are listed, of trees that are open or can be opened; those that a
@@ -642,8 +690,9 @@ impl State {
             let id = key.get(5..13).ok_or_else(wrong)?.try_into().map_err(|_| wrong())?;
             let (len, owner) = value.split_at_checked(8).ok_or_else(wrong)?;
             let len = u64::from_le_bytes(len.try_into().map_err(|_| wrong())?);
-            let large = LargeValue { id: u64::from_be_bytes(id), len };
-            let owner = (!owner.is_empty()).then(|| owner.to_vec());
+            let has_owner = len & EMPTY_KEY != 0 || !owner.is_empty();
+            let large = LargeValue { id: u64::from_be_bytes(id), len: len & !EMPTY_KEY };
+            let owner = has_owner.then(|| owner.to_vec());
             listed.push((TreeId(u32::from_be_bytes(chunks)), large, owner));
             Ok(())
         })?;

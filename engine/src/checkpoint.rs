@@ -307,13 +307,16 @@ fn work(core: &Core) {
         let idle = grown > 0 && last.1.elapsed() > INTERVAL;
         // In this order: a log that is found full in between is not one that no checkpoint can help.
         let stuck = log.is_stuck();
-        let full = log.is_full() && core.checkpoint_shortens(log);
+        let is_full = log.is_full();
+        let full = is_full && core.checkpoint_shortens(log);
         if stuck && !full {
             log.refuse_changes();
         }
         let wanted = core.barrier.room_wanted.swap(false, Ordering::Relaxed);
         let mut room = wanted && core.checkpoint_shortens(log);
-        if (due || idle || full || room) && core.failure().is_none() {
+        // One that cannot shorten a full log takes of its last room.
+        let wanted_by_age = (due || idle) && !is_full;
+        if (wanted_by_age || full || room) && core.failure().is_none() {
             let pace = Pace { time: last.1.elapsed().min(LONGEST), bytes: limit / 2 };
             limit = match (full, room) {
                 (_, true) => (log.bytes_kept() / 4 * 3).clamp(checkpoints.least.min(limit), limit),
@@ -378,6 +381,19 @@ impl Core {
         }
         self.check_alive()?;
         self.checkpoint(None, 0).map(|_| ())
+    }
+
+    /// As [`Core::checkpoint_now`] for a caller who can do without: every checkpoint writes to the log, and one
+    /// that cannot shorten a full log leaves less of its reserve to the roll-backs that may.
+    pub fn checkpoint_asked(&self) -> Result<()> {
+        match &self.log {
+            Some(log) if log.is_full() && !self.checkpoint_shortens(log) => {
+                let what = "making a checkpoint while the log has no more room and a transaction that is open \
+                            needs all of it";
+                Err(Error::io(what, std::io::ErrorKind::StorageFull.into()))
+            }
+            _ => self.checkpoint_now(),
+        }
     }
 
     /// The last checkpoint, with the background threads stopped.

@@ -10,7 +10,7 @@ use crate::{
     janitor::{Janitor, Kept},
     mvcc::{Clock, Snapshots, UndoBuffer, Versions},
     opening::Opening,
-    options::Options,
+    options::{FRAMES_PER_TREE, Options},
     recover,
     session::{Session, SessionState},
     stats::{Stats, TreeStat},
@@ -101,7 +101,7 @@ const MAX_IDLE: usize = 16;
 impl Core {
     /// An open tree holds its root in memory: there must be frames left for everything else.
     pub fn check_open_trees(&self, more: usize) -> Result<()> {
-        let (open, limit) = (self.forest.len() + more, self.pool.frames() / 4);
+        let (open, limit) = (self.forest.len() + more, self.pool.frames() / FRAMES_PER_TREE);
         if open <= limit {
             return Ok(());
         }
@@ -629,9 +629,10 @@ impl Engine {
     /// a log this does nothing.
     ///
     /// # Errors
-    /// Failed I/O.
+    /// Failed I/O; [`Error::DiskFull`] when the log has no more room and is needed, all of it, by a transaction that
+    /// is open.
     pub fn checkpoint(&self) -> Result<()> {
-        self.core.checkpoint_now()
+        self.core.checkpoint_asked()
     }
 
     /// All counters, cumulative since the store was opened.

@@ -347,6 +347,10 @@ async fn auto_txn<R: Resolve, T>(
             Ok(value) => Ok((value, txn.commit().await?)),
             Err(error) => {
                 txn.abort().await?;
+                if let Error::KeyExists = error {
+                    // This acknowledges that it does, perhaps by a commit that a crash could take back.
+                    session.wait_ticket(unchanged_ticket(session, true)).await?;
+                }
                 Err(error)
             }
         }

@@ -8,7 +8,12 @@ use std::{
     },
     time::Duration,
 };
-use wattle_buffer::{Error, PageTrace, PoolOptions, Result, io::IoKind};
+use wattle_buffer::{
+    Error, MIN_FRAMES, MIN_POOL_BYTES, PageTrace, PoolOptions, Result, io::IoKind,
+};
+
+/// Frames of a pool for each tree that is open.
+pub(crate) const FRAMES_PER_TREE: usize = 4;
 
 /// Least limit of the log, bytes.
 pub const MIN_LOG_BYTES: u64 = 2 << 20;
@@ -190,6 +195,13 @@ impl Options {
     /// [`crate::Engine::tree`], need one for a moment.
     pub fn max_sessions(&self) -> usize {
         self.pool_options().max_workers().saturating_sub(ENGINE_WORKERS)
+    }
+
+    /// Least [`Options::pool_bytes`] with which so many trees can be open at a time: each of them, and the
+    /// catalog, holds its root in memory, and three quarters of the pool are for everything else.
+    pub fn min_pool_bytes(trees: usize) -> u64 {
+        let frame_bytes = MIN_POOL_BYTES / MIN_FRAMES as u64;
+        MIN_POOL_BYTES.max((trees as u64 + 1) * FRAMES_PER_TREE as u64 * frame_bytes)
     }
 
     /// Whether all are within their limits, as far as that can be said without the store.

@@ -1,6 +1,7 @@
 //! Blocking sessions: operations that return when they are done.
 
 use crate::{
+    catalog::OpenTree,
     engine::{Core, Handle, Tree},
     mvcc::{Kept, Stored},
     ops::{self, Resolve},
@@ -444,31 +445,26 @@ impl Session {
         self.core.check_begin(&TxnOptions::default())?;
         let _no_backup = self.core.unlogged_pages.read();
         let mut load = BulkLoad::new(&tree.open.tree)?;
-        let mut chunks: Option<BulkChunks> = None;
-        let outcome = self.fill(tree, &mut load, &mut chunks, entries);
-        match outcome.and_then(|()| load.finish(self.cx(), &|| self.core.sync_pages())) {
-            Ok(count) => {
-                for large in chunks.unwrap_or_default() {
-                    self.core.catalog.unlist_garbage(self.cx(), &tree.open, large)?;
-                }
-                if let Some(log) = &self.core.log {
-                    log.flush_now()?;
-                }
-                Ok(count)
-            }
-            Err(error) => {
-                let orphans = chunks.unwrap_or_default();
-                self.core.janitor.add_large(&tree.open, orphans);
-                Err(error)
+        let mut chunks = BulkChunks { core: &self.core, open: &tree.open, values: Vec::new() };
+        self.fill(tree, &mut load, &mut chunks, entries)?;
+        let count = load.finish(self.cx(), &|| self.core.sync_pages())?;
+        for large in std::mem::take(&mut chunks.values) {
+            if let Err(error) = self.core.catalog.unlist_adopted(self.cx(), &tree.open, large) {
+                // The tree is loaded. What is left on the list is found to be in use when the store is opened.
+                tracing::warn!(%error, "a large value of a bulk load stays listed until the store is opened");
             }
         }
+        if let Some(log) = &self.core.log {
+            log.flush_now()?;
+        }
+        Ok(count)
     }
 
     fn fill<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         tree: &Tree,
         load: &mut BulkLoad<'_>,
-        chunks: &mut Option<BulkChunks>,
+        chunks: &mut BulkChunks<'_>,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<()> {
         for (key, value) in entries {
@@ -488,7 +484,7 @@ impl Session {
             let large = LargeValue { id: store.next_id(), len: value.len() as u64 };
             // Listed before it exists, for the case that the load does not come to its end.
             self.core.catalog.list_garbage(self.cx(), &tree.open, key, large)?;
-            chunks.get_or_insert_default().push(large);
+            chunks.values.push(large);
             for (chunk, bytes) in value.chunks(CHUNK).enumerate() {
                 let key = large.chunk_key(chunk as u64);
                 now(ops::run(self, |restarts| {
@@ -517,8 +513,20 @@ pub(crate) fn pause(turn: u32) {
     }
 }
 
-/// Large values written by a bulk load that may still fail.
-type BulkChunks = Vec<LargeValue>;
+/// Large values written by a bulk load that may still fail, or whose entries may panic: they are cleared away then.
+struct BulkChunks<'a> {
+    core: &'a Core,
+    open: &'a Arc<OpenTree>,
+    values: Vec<LargeValue>,
+}
+
+impl Drop for BulkChunks<'_> {
+    fn drop(&mut self) {
+        if !self.values.is_empty() {
+            self.core.janitor.add_large(self.open, std::mem::take(&mut self.values));
+        }
+    }
+}
 
 fn waited((outcome, ticket): (bool, Ticket)) -> Result<bool> {
     ticket.wait().map(|()| outcome)

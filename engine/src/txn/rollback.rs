@@ -114,7 +114,11 @@ pub(crate) async fn rollback<R: Resolve>(
         }
     }
     if until.is_none() {
-        log_end(session, state.id(), txn.last_gsn);
+        // One that has logged nothing has nothing to end: a log that is full gets no longer by changes that it
+        // refuses.
+        if txn.last_gsn != Gsn(0) {
+            log_end(session, state.id(), txn.last_gsn);
+        }
         let now = core.clock.now();
         txn.resolve_hints(core, state.id(), now);
         txn.open_trees(state.id(), 0);

@@ -346,3 +346,52 @@ fn a_store_that_finds_no_room_for_its_recovery_says_so() {
     drop((session, tree));
     assert_verified(&engine);
 }
+
+/// An engine whose log has no more room because of a transaction that is open, and which has no other.
+fn full_because_of_a_transaction(then: impl FnOnce(&Engine, &Tree)) {
+    let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
+    let options = small_pool(200).log_bytes(MIN_LOG_BYTES).stall_timeout(Duration::from_millis(30));
+    let engine = Device::sim(&device).open(options).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    let (one, two) = (engine.session().expect("session"), engine.session().expect("session"));
+    put(&one, &tree, 0).expect("put");
+    device.set_plan(FaultPlan::new(1).log_limit(2_400_000));
+    let mut open = one.begin().expect("begin");
+    open.put(&tree, b"open", b"v").expect("put");
+    let refused = (1..).find_map(|key| put(&two, &tree, key).err());
+    assert!(matches!(refused, Some(Error::DiskFull { .. })), "{refused:?}");
+    then(&engine, &tree);
+    open.abort().expect("abort");
+    eventually("the log has room again", || put(&two, &tree, 1).is_ok());
+    assert_verified(&engine);
+}
+
+/// Those who are refused, and roll back, again and again, take nothing of the room that the log keeps.
+#[test]
+fn changes_that_a_full_log_refuses_do_not_keep_it_full() {
+    let watchdog = Watchdog::start("changes of a full log", Duration::from_secs(60));
+    full_because_of_a_transaction(|engine, tree| {
+        let session = engine.session().expect("session");
+        for _ in 0..300 {
+            let mut txn = session.begin().expect("begin");
+            let refused = txn.put(tree, b"other", &[1; 100]);
+            assert!(matches!(refused, Err(Error::DiskFull { .. })), "{refused:?}");
+            txn.abort().expect("abort");
+            engine.sync().expect("sync");
+            watchdog.step();
+        }
+    });
+}
+
+/// Nor do those who ask for checkpoints that cannot shorten it.
+#[test]
+fn checkpoints_of_a_full_log_do_not_keep_it_full() {
+    let watchdog = Watchdog::start("checkpoints of a full log", Duration::from_secs(60));
+    full_because_of_a_transaction(|engine, _| {
+        for _ in 0..400 {
+            let refused = engine.checkpoint();
+            assert!(matches!(refused, Err(Error::DiskFull { .. })), "{refused:?}");
+            watchdog.step();
+        }
+    });
+}

@@ -6,6 +6,7 @@ mod asynchronous;
 mod backup;
 mod bad_input;
 mod bulk;
+mod bulk_large;
 mod catalog;
 mod corruption;
 mod crash;

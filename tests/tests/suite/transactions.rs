@@ -12,7 +12,7 @@ use std::{
 use wattle::{
     Durability, Engine, Error, Isolation, MIN_LOG_BYTES, Options, Session, Transaction, Tree,
     TxnOptions,
-    io::{Cut, FaultPlan, SimStorage},
+    io::{Cut, Fault, FaultPlan, Op, SimStorage},
 };
 use wattle_tests::harness::{Device, Watchdog, assert_verified, rounds, small_pool};
 
@@ -531,6 +531,30 @@ fn sessions_read_their_own_commits_before_they_are_durable_and_others_do_not() {
 }
 
 /// That a record is there, or is not, is said because of a commit.
+/// Nor does one that needs a transaction, because its value or that of the other is large.
+#[test]
+fn an_insert_with_a_large_value_says_nothing_that_a_crash_takes_back() {
+    for (first, second) in [(10, 10_000), (10_000, 10), (10_000, 10_000)] {
+        let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
+        let options = || small_pool(128).log_bytes(MIN_LOG_BYTES).durability(Durability::Sync);
+        let engine = Device::sim(&device).open(options()).expect("open");
+        let tree = engine.tree("tree").expect("tree");
+        let (one, two) = (session(&engine), session(&engine));
+        one.insert(&tree, b"other", &[1; 3000]).expect("insert");
+        let late = Fault::Latency(Duration::from_millis(300));
+        device.set_plan(FaultPlan::new(1).always(Op::LogSync, late));
+        let ticket = one.insert_async(&tree, b"key", &vec![1; first]).expect("insert");
+        let outcome = two.insert(&tree, b"key", &vec![2; second]);
+        assert!(matches!(outcome, Err(Error::KeyExists)), "{outcome:?}");
+        let crashed = Arc::new(device.crash_as(7, Cut::Nothing));
+        let again = Device::sim(&crashed).open(options()).expect("open");
+        let tree = again.open_tree("tree").expect("open").expect("it is there");
+        let found = session(&again).get(&tree, b"key").expect("get");
+        assert_eq!(found, Some(vec![1; first]), "{first} and {second} bytes");
+        ticket.wait().expect("commit");
+    }
+}
+
 #[test]
 fn operations_that_change_nothing_say_nothing_that_a_crash_takes_back() {
     for durability in [Durability::Sync, Durability::Group] {
