@@ -20,7 +20,11 @@ use crate::{
     thread::cpu_time_ns,
     worker::Counters,
 };
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// Pages after which a checkpoint looks at its pace.
 const CHECKPOINT_STEP: usize = 32;
@@ -133,6 +137,30 @@ pub(crate) struct Writer {
     counters: Arc<Counters>,
     images: Vec<Box<PageImage>>,
     batch: Vec<Image>,
+    failures: Failures,
+}
+
+/// Failed writes that are told about: a device that fails may fail thousands a second.
+#[derive(Default)]
+struct Failures {
+    told: Option<Instant>,
+    /// How many were not, since then.
+    untold: u64,
+}
+
+impl Failures {
+    /// Between two that are told about.
+    const PAUSE: Duration = Duration::from_secs(1);
+
+    fn tell(&mut self, page: PageId, error: &Error) {
+        if self.told.is_some_and(|told| told.elapsed() < Failures::PAUSE) {
+            self.untold += 1;
+            return;
+        }
+        let others = std::mem::take(&mut self.untold);
+        tracing::error!(page = page.0, %error, others, "write-back failed");
+        self.told = Some(Instant::now());
+    }
 }
 
 impl Writer {
@@ -141,6 +169,7 @@ impl Writer {
         Writer {
             images: (0..batch).map(|_| PageImage::zeroed()).collect(),
             batch: Vec::with_capacity(batch),
+            failures: Failures::default(),
             counters,
             pool,
         }
@@ -216,7 +245,7 @@ impl Writer {
                 None => Err(outcome.clone().expect_err("no results without a log error")),
             };
             if let Err(error) = &written {
-                tracing::error!(page = image.page.0, %error, "write-back failed");
+                self.failures.tell(image.page, error);
                 outcome = Err(error.clone());
             } else {
                 self.counters.pages_written.add(1);

@@ -38,6 +38,9 @@ pub trait Benchmark: Sized + Sync {
     /// The benchmark of a store that holds data of this size, for checking them.
     fn with_size(size: u64) -> Self;
 
+    /// The largest size.
+    const MAX_SIZE: u64;
+
     /// Its size, in [`Benchmark::UNIT`].
     fn size(&self) -> u64;
 

@@ -4,9 +4,11 @@
 
 use std::io::{IsTerminal, stderr};
 use std::process::ExitCode;
+use std::sync::{Arc, atomic::AtomicBool};
 
 use mimalloc::MiMalloc;
 use tracing_subscriber::EnvFilter;
+use wattle_workloads::driver::control::say;
 
 /// Workers, log, janitor and evictors allocate and free side by side, and what one of them has allocated is
 /// often for another one to free. See `benches/README.md` for what that costs with the allocator of the
@@ -21,7 +23,16 @@ fn main() -> ExitCode {
         .with_env_filter(filter)
         .with_writer(stderr)
         .with_ansi(stderr().is_terminal())
+        // It would panic where standard error cannot be written, in whatever thread has something to say.
+        .log_internal_errors(false)
         .without_time()
         .init();
+    // A file that reaches the limit of the process is an error to be told, not a silent end.
+    let reached = Arc::new(AtomicBool::new(false));
+    if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, reached) {
+        say(format_args!(
+            "warning: a file that reaches the limit of the process will end it: {error}"
+        ));
+    }
     wattle_workloads::cli::main(std::env::args_os())
 }

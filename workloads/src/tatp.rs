@@ -148,6 +148,8 @@ impl Benchmark for Tatp {
 
     type State = State;
 
+    const MAX_SIZE: u64 = MAX_SUBSCRIBERS;
+
     fn with_size(subscribers: u64) -> Self {
         Self { subscribers, seed: 0 }
     }

@@ -146,6 +146,8 @@ impl Benchmark for Tpcb {
 
     type State = State;
 
+    const MAX_SIZE: u64 = MAX_SCALE;
+
     fn with_size(scale: u64) -> Self {
         Self { scale, seed: 0 }
     }

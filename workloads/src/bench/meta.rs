@@ -58,6 +58,9 @@ pub fn find<B: Benchmark, S: Store>(store: &S) -> StoreResult<Found> {
     }
     let meta: Option<Meta> = description::read(store, &table_name::<B>())?;
     Ok(match meta {
+        Some(meta) if !(1..=B::MAX_SIZE).contains(&meta.size) => {
+            Found::Unusable(format!("has a description of {} data that no load wrote", B::TITLE))
+        }
         Some(meta) if meta.loaded => Found::Data(meta),
         Some(_) => Found::Unusable("holds a load that was not finished".to_owned()),
         None => Found::Unusable("holds the beginning of a load only".to_owned()),

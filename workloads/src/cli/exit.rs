@@ -3,6 +3,8 @@
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
+use crate::driver::control::say;
+
 /// Why a subcommand ends.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -19,11 +21,11 @@ impl Exit {
     pub fn report(self) -> ExitCode {
         match self {
             Exit::Usage(sentence) => {
-                eprintln!("error: {sentence}");
+                say(format_args!("error: {sentence}"));
                 ExitCode::from(2)
             }
             Exit::Failed(sentence) => {
-                eprintln!("error: {sentence}");
+                say(format_args!("error: {sentence}"));
                 ExitCode::from(1)
             }
             Exit::Reported => ExitCode::from(1),
@@ -46,7 +48,11 @@ pub fn ended(doing: &str) -> impl FnOnce(wattle::Error) -> Exit {
 
 /// Prints a result on standard output. A reader that has seen enough, such as `head`, is no failure.
 pub fn print(text: &str) -> Result<(), Exit> {
-    let mut out = std::io::stdout().lock();
+    print_to(&mut std::io::stdout().lock(), text)
+}
+
+/// As [`print`], wherever results go.
+pub fn print_to(out: &mut dyn Write, text: &str) -> Result<(), Exit> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         printed => printed.map_err(failed("writing the result")),

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 
 use super::common::Format;
+use crate::driver::control::say;
 use crate::driver::failure::Failure;
 use crate::driver::measure::Sample;
 use crate::report::csv::SampleFile;
@@ -23,7 +24,7 @@ impl Live {
     /// Shows `sample`.
     pub fn show(&mut self, sample: &Sample) -> Result<(), Failure> {
         if self.lines {
-            eprintln!("{}", line(sample));
+            say(line(sample));
         }
         match &mut self.file {
             Some(file) if sample.measured => file

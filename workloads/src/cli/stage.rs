@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use super::common::{Format, IoBackend, OnOff, RunFlags};
-use super::exit::{Exit, failed, not_opened};
+use super::exit::{Exit, failed, not_opened, print_to};
 use super::record::{Recording, TraceFile};
 use crate::machine;
 use crate::report::csv::SampleFile;
@@ -58,6 +58,9 @@ pub struct Room {
     pub log: u64,
 }
 
+/// Bytes of log that a store has from the beginning, with segments of the largest size: the first one and one ahead.
+const FIRST_LOG: u64 = 32 << 20;
+
 impl Room {
     /// Bytes of the data file for so many bytes of keys and values, at least: pages are not all full.
     pub fn of_data(data_bytes: u64) -> u64 {
@@ -70,7 +73,7 @@ impl Room {
             return Ok(());
         }
         let log = match run.log {
-            OnOff::On => run.log_limit().min(self.log),
+            OnOff::On => run.log_limit().min(self.log.max(FIRST_LOG)),
             OnOff::Off => 0,
         };
         let path = &home.path;
@@ -173,19 +176,19 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// Prints the report and writes the page.
+/// Writes the page and prints the report.
 pub fn deliver(report: &Report, flags: &RunFlags, out: &mut dyn Write) -> Result<(), Exit> {
+    let page = match &flags.report {
+        Some(path) => std::fs::write(path, report::html::report(report))
+            .map_err(failed(format_args!("writing {}", path.display()))),
+        None => Ok(()),
+    };
     let text = match flags.format {
         Format::Json => report.json() + "\n",
         Format::Text => report::text::report(report),
     };
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(failed("writing the result"))?;
-    if let Some(path) = &flags.report {
-        std::fs::write(path, report::html::report(report))
-            .map_err(failed(format_args!("writing {}", path.display())))?;
-    }
+    print_to(out, &text)?;
+    page?;
     match &report.error {
         Some(error) => Err(Exit::Failed(error.clone())),
         None if !report.succeeded() => Err(Exit::Reported),

@@ -28,7 +28,7 @@ use crate::tpcc::load::{self, LoadEnd, LoadPlan, Loaded, ROWS_PER_WAREHOUSE};
 use crate::tpcc::meta::{Found, Meta, find};
 use crate::tpcc::mix::Kind;
 use crate::tpcc::random::Constants;
-use crate::tpcc::schema::{FORMAT, Tables};
+use crate::tpcc::schema::{FORMAT, ITEMS, Table, Tables};
 use crate::tpcc::workload::{Tpcc, now};
 
 /// Bytes of the data file for each warehouse after loading, about.
@@ -49,6 +49,14 @@ pub fn run<S: Store>(
     open: impl FnOnce(&Path, Options) -> Result<S, Exit>,
 ) -> Result<(), Exit> {
     flags.run.check()?;
+    // The tables, and the description of what they hold.
+    let least = Options::min_pool_bytes(Table::ALL.len() + 1);
+    if flags.run.pool < least {
+        return Err(Exit::Usage(format!(
+            "a --pool of {} bytes is too small for the tables of TPC-C; the minimum is {least}",
+            flags.run.pool
+        )));
+    }
     let home = Home::new(flags.run.db.as_deref())?;
     let recording = Recording::new(&flags.run);
     let stage = Stage::set(&home, &flags.run, room(flags.warehouses), &recording)?;
@@ -221,8 +229,11 @@ impl<S: Store> Session<'_, S> {
         }
         let (measurement, skipped) = self.measure(&meta, &tables, &mut live, trace)?;
         // After an error of the store, its data would say little.
-        if flags.check && measurement.failure.as_ref().is_none_or(|failed| failed.is_wrong_answer())
-        {
+        let failed = measurement.failure.as_ref().filter(|failed| !failed.is_wrong_answer());
+        if let (true, Some(failed)) = (flags.check, failed) {
+            let why = format!("the run failed: {failed}");
+            conditions.push(Condition::not_checked("after the run", &why));
+        } else if flags.check {
             // The results of the run are there all the same.
             match self.check(&tables) {
                 Ok(findings) => conditions.extend(findings.conditions("after the run", false)),
@@ -270,7 +281,7 @@ impl<S: Store> Session<'_, S> {
             "loading rows {bar:40} {human_pos} of about {human_len}, {per_sec}, {eta} left",
         )
         .expect("the template is a constant that indicatif accepts");
-        let rows = u64::from(flags.warehouses) * ROWS_PER_WAREHOUSE;
+        let rows = u64::from(flags.warehouses) * ROWS_PER_WAREHOUSE + u64::from(ITEMS);
         let progress = ProgressBar::new(rows).with_style(style);
         let end = load::load(store, &tables, plan, self.interrupt, &progress);
         progress.finish_and_clear();

@@ -10,6 +10,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use super::control::say;
+
 /// Length of a pause, about.
 const PAUSE: Duration = Duration::from_micros(50);
 
@@ -36,7 +38,7 @@ fn alarm() -> &'static Sender<Waker> {
         let started = std::thread::Builder::new().name("pauses".to_owned());
         if let Err(error) = started.spawn(move || ring(&receiver)) {
             // Without it, pauses end at once.
-            eprintln!("warning: no thread for pauses: {error}");
+            say(format_args!("warning: no thread for pauses: {error}"));
         }
         sender
     })

@@ -9,6 +9,7 @@
 //! | 0-1 | phase: 0 warm-up, 1 measured part, 2 stop |
 //! | 2-63 | number of hand-overs asked for so far |
 
+use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Thread;
@@ -140,6 +141,14 @@ impl Control {
     }
 }
 
+/// Tells people something, on standard error. Work goes on where nobody can be told: the other end of a pipe is
+/// gone, or the device is full.
+pub fn say(line: impl std::fmt::Display) {
+    // In one piece, between the lines of other threads.
+    let line = format!("{line}\n");
+    _ = std::io::stderr().write_all(line.as_bytes());
+}
+
 /// Whether the user asked for an early end. Cheap to clone; all clones are one flag.
 #[derive(Clone, Default)]
 pub struct Interrupt {
@@ -161,10 +170,10 @@ impl Interrupt {
         let raised = interrupt.clone();
         ctrlc::set_handler(move || {
             if raised.raise() {
-                eprintln!("interrupted again: ended without closing the store");
+                say("interrupted again: ended without closing the store");
                 std::process::exit(1);
             }
-            eprintln!("interrupted: finishing; a second time ends the process at once");
+            say("interrupted: finishing; a second time ends the process at once");
         })
         .map_err(|error| format!("cannot listen for interrupts: {error}"))?;
         Ok(interrupt)

@@ -6,7 +6,7 @@
 use std::any::Any;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Barrier;
+use std::sync::{Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
@@ -73,7 +73,7 @@ where
     S: Store,
     J: Job<S::Session> + Job<S::Task>,
 {
-    let ready = Barrier::new(crew.threads + 1);
+    let ready = Gate::new(crew.threads + 1);
     // Whoever does not know the cores cannot be bound: each worker says so.
     let cores = crew.pinned.then(machine::cores_to_pin);
     let pin = |thread| match &cores {
@@ -98,7 +98,19 @@ where
                 }
             }
         };
-        let workers: Vec<_> = (0..crew.threads).map(|thread| scope.spawn(work(thread))).collect();
+        // Also when what supervises panics: nobody else would ever tell the workers to stop.
+        let _stopped = StopAtPanic(control);
+        let mut workers = Vec::new();
+        for thread in 0..crew.threads {
+            match std::thread::Builder::new().spawn_scoped(scope, work(thread)) {
+                Ok(worker) => workers.push(worker),
+                Err(error) => {
+                    control.fail(Failure::Thread(error));
+                    ready.open();
+                    break;
+                }
+            }
+        }
         ready.wait();
         let supervised = supervise();
         for worker in workers {
@@ -108,6 +120,48 @@ where
         }
         supervised
     })
+}
+
+/// Where the threads of a crew wait for each other before they begin.
+struct Gate {
+    missing: Mutex<usize>,
+    opened: Condvar,
+}
+
+impl Gate {
+    /// One that opens when so many have come to it.
+    fn new(threads: usize) -> Gate {
+        Gate { missing: Mutex::new(threads), opened: Condvar::new() }
+    }
+
+    /// Comes to it, and waits until it is open.
+    fn wait(&self) {
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        *missing = missing.saturating_sub(1);
+        if *missing == 0 {
+            self.opened.notify_all();
+        }
+        while *missing > 0 {
+            missing = self.opened.wait(missing).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Opens it for all, whoever has not come.
+    fn open(&self) {
+        *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = 0;
+        self.opened.notify_all();
+    }
+}
+
+/// Stops the work of a crew when its supervisor panics.
+struct StopAtPanic<'a>(&'a Control);
+
+impl Drop for StopAtPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.enter(Phase::Stop);
+        }
+    }
 }
 
 /// What a panic says.
@@ -130,7 +184,7 @@ impl Drop for Done<'_> {
 }
 
 /// The life of a thread with a blocking client.
-fn blocking<S, J>(store: &S, thread: usize, ready: &Barrier, job: &J) -> Result<(), Failure>
+fn blocking<S, J>(store: &S, thread: usize, ready: &Gate, job: &J) -> Result<(), Failure>
 where
     S: Store,
     J: Job<S::Session>,
@@ -152,7 +206,7 @@ fn asynchronous<S, J>(
     store: &S,
     thread: usize,
     tasks: usize,
-    ready: &Barrier,
+    ready: &Gate,
     job: &J,
     control: &Control,
 ) -> Result<(), Failure>
@@ -198,5 +252,24 @@ pub fn at_once<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut context) {
         Poll::Ready(output) => output,
         Poll::Pending => panic!("a blocking client returned a future that waits"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gate_opens_for_all_when_the_last_has_come_or_when_one_cannot_come() {
+        for missing in [0, 2] {
+            let gate = Gate::new(3 + missing);
+            std::thread::scope(|scope| {
+                (0..3).for_each(|_| _ = scope.spawn(|| gate.wait()));
+                if missing > 0 {
+                    gate.open();
+                }
+            });
+            gate.wait();
+        }
     }
 }

@@ -17,6 +17,8 @@ pub enum Failure {
     Interrupted,
     /// A worker thread could not be pinned to a core.
     Pin(io::Error),
+    /// A worker thread could not be started.
+    Thread(io::Error),
 }
 
 impl Failure {
@@ -38,6 +40,9 @@ impl fmt::Display for Failure {
             Failure::Pin(error) => {
                 write!(formatter, "a worker thread could not be pinned to a core: {error}")
             }
+            Failure::Thread(error) => {
+                write!(formatter, "a worker thread could not be started: {error}")
+            }
         }
     }
 }
@@ -47,7 +52,7 @@ impl std::error::Error for Failure {
         match self {
             Failure::Wrong(_) | Failure::Panicked(_) | Failure::Interrupted => None,
             Failure::Store(error) => error.source(),
-            Failure::Pin(error) => Some(error),
+            Failure::Pin(error) | Failure::Thread(error) => Some(error),
         }
     }
 }

@@ -108,6 +108,8 @@ pub fn summary(report: &Report) -> Vec<(&'static str, String)> {
                 plural(transactions.deliveries_skipped, "district")
             ),
         ));
+    } else if run.aborts > 0 {
+        lines.push(("conflicts", format!("{} aborted by conflicts", plural(run.aborts, "try"))));
     }
     lines
 }

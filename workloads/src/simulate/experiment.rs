@@ -98,7 +98,7 @@ pub fn combine<'a>(
     Ok(runs)
 }
 
-/// Does `work` for each of `tasks` on `threads` threads, begun in their order. `go_on` is asked
+/// Does `work` for each of `tasks` on `threads` threads, the calling one among them, begun in their order. `go_on` is asked
 /// before each; what was not begun by then is `None`.
 pub fn in_parallel<T: Sync, R: Send>(
     tasks: &[T],
@@ -108,17 +108,22 @@ pub fn in_parallel<T: Sync, R: Send>(
 ) -> Vec<Option<R>> {
     let next = AtomicUsize::new(0);
     let results = Mutex::new(Vec::from_iter(tasks.iter().map(|_| None)));
-    std::thread::scope(|scope| {
-        for _ in 0..threads.min(tasks.len()) {
-            scope.spawn(|| {
-                while go_on() {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(task) = tasks.get(index) else { break };
-                    let result = work(task);
-                    results.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(result);
-                }
-            });
+    let work_on = || {
+        while go_on() {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(task) = tasks.get(index) else { break };
+            let result = work(task);
+            results.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(result);
         }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads.min(tasks.len()) {
+            // Without one that cannot be started the others have more to do.
+            if std::thread::Builder::new().spawn_scoped(scope, work_on).is_err() {
+                break;
+            }
+        }
+        work_on();
     });
     results.into_inner().unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,15 +5,16 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use indicatif::ProgressBar;
 
 use super::conditions::{Findings, Rule};
-use super::rows::{customer, district, history, is_whole, order, order_line, warehouse};
+use super::rows::{customer, district, history, is_whole, order, order_line, stock, warehouse};
 use super::schema::{
-    CUSTOMERS, DISTRICTS, ITEMS, Key, Table, Tables, customer_at_end, order_at_end, order_of,
+    CUSTOMERS, DISTRICTS, FIRST_UNDELIVERED, ITEMS, Key, ORDERS, Table, Tables, customer_at_end,
+    item_at_end, order_at_end, order_of,
 };
 use crate::driver::control::{Control, Interrupt, Phase};
 use crate::driver::crew::{self, Crew, Job, Worker};
@@ -29,6 +30,16 @@ const SLOTS: usize = CUSTOMERS as usize + 1;
 
 /// Orders that a district has delivered after the load (condition 11).
 const DELIVERED: u64 = 2_100;
+
+/// Largest O_CARRIER_ID.
+const CARRIERS: u8 = 10;
+
+/// What S_QUANTITY can be: New-Order adds 91 where fewer than 10 would be left.
+const QUANTITIES: std::ops::RangeInclusive<i16> = 10..=100;
+
+/// Most suppliers whose stock is compared each by itself, with 1.2 MB of counters; if there are more, some
+/// share theirs.
+const SUPPLIERS: usize = 50;
 
 /// How a check ended.
 #[derive(Debug)]
@@ -55,7 +66,11 @@ pub fn check<S: Store>(
     progress.set_length(2 * districts as u64);
     let shared = Shared {
         paid: (0..districts * SLOTS).map(|_| AtomicI64::new(0)).collect(),
+        payments: (0..districts * SLOTS).map(|_| AtomicU32::new(0)).collect(),
         received: (0..districts).map(|_| AtomicI64::new(0)).collect(),
+        supplied: (0..SUPPLIERS.min(warehouses.into()) * ITEMS as usize)
+            .map(|_| Supplied::default())
+            .collect(),
         findings: Mutex::default(),
     };
     for pass in [Pass::History, Pass::Rest] {
@@ -71,7 +86,10 @@ pub fn check<S: Store>(
             return CheckEnd::Interrupted;
         }
     }
-    let findings = shared.findings.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut findings = shared.findings.into_inner().unwrap_or_else(PoisonError::into_inner);
+    for (place, supplied) in shared.supplied.into_iter().enumerate() {
+        supplied.expect_equal(place, warehouses, &mut findings);
+    }
     CheckEnd::Checked(Box::new(findings))
 }
 
@@ -87,17 +105,71 @@ enum Pass {
 struct Shared {
     /// Payments of each customer, cents.
     paid: Vec<AtomicI64>,
+    /// How many they are.
+    payments: Vec<AtomicU32>,
     /// Payments received, cents.
     received: Vec<AtomicI64>,
+    /// For each item of each supplier, or of several.
+    supplied: Vec<Supplied>,
     findings: Mutex<Findings>,
 }
 
 impl Shared {
-    fn payments_of(&self, w: u16, d: u8, c: u16) -> Option<&AtomicI64> {
+    /// Sum and number of the payments of a customer.
+    fn payments_of(&self, w: u16, d: u8, c: u16) -> Option<(&AtomicI64, &AtomicU32)> {
         let (w, d) = (usize::from(w).checked_sub(1)?, usize::from(d).checked_sub(1)?);
         let (d, c) = ((d < DISTRICTS.into()).then_some(d)?, usize::from(c));
+        let place = (w * usize::from(DISTRICTS) + d) * SLOTS + c;
         let within = (1..SLOTS).contains(&c);
-        self.paid.get((w * usize::from(DISTRICTS) + d) * SLOTS + c).filter(|_| within)
+        self.paid.get(place).zip(self.payments.get(place)).filter(|_| within)
+    }
+
+    /// The counters of an item, from 1, of a supplier, from 1.
+    fn supplied(&self, w: u16, i: u32) -> &Supplied {
+        let item = i as usize - 1;
+        let suppliers = self.supplied.len() / ITEMS as usize;
+        &self.supplied[(usize::from(w) - 1) % suppliers * ITEMS as usize + item]
+    }
+}
+
+/// What lines of orders since the load say about a row of STOCK, minus what the row says.
+#[derive(Default)]
+struct Supplied {
+    ytd: AtomicU32,
+    orders: AtomicU32,
+    remote: AtomicU32,
+}
+
+impl Supplied {
+    /// A line that somebody orders.
+    fn ordered(&self, quantity: u32, remote: bool) {
+        self.ytd.fetch_add(quantity, Ordering::Relaxed);
+        self.orders.fetch_add(1, Ordering::Relaxed);
+        self.remote.fetch_add(remote.into(), Ordering::Relaxed);
+    }
+
+    /// The row.
+    fn stocked(&self, row: &[u8]) {
+        self.ytd.fetch_sub(stock::YTD.get(row), Ordering::Relaxed);
+        self.orders.fetch_sub(stock::ORDER_CNT.get(row), Ordering::Relaxed);
+        self.remote.fetch_sub(stock::REMOTE_CNT.get(row), Ordering::Relaxed);
+    }
+
+    /// Both say the same.
+    fn expect_equal(self, place: usize, warehouses: u16, findings: &mut Findings) {
+        let too_few = [self.ytd, self.orders, self.remote].map(|count| count.into_inner() as i32);
+        findings.expect(Rule::Counters, too_few == [0; 3], || {
+            let (w, i) = (place / ITEMS as usize + 1, place % ITEMS as usize + 1);
+            let [ytd, orders, remote] = too_few;
+            let others = match usize::from(warehouses) > SUPPLIERS {
+                true => format!(" or of one {SUPPLIERS} or more further on"),
+                false => String::new(),
+            };
+            format!(
+                "the stock of item {i} of warehouse {w}{others} lacks, of what lines of orders say, {ytd} in \
+                 S_YTD, {orders} in S_ORDER_CNT and {remote} in S_REMOTE_CNT"
+            )
+        });
     }
 }
 
@@ -170,7 +242,9 @@ struct Order {
     count: u8,
     has_carrier: bool,
     is_new: bool,
+    all_local: u8,
     lines: u32,
+    remote_lines: u32,
 }
 
 /// A row and its key are laid out as those of its table; one that is not is noted and must not be looked
@@ -222,8 +296,9 @@ impl<T> Check<'_, T> {
             findings.expect(Rule::Rows, paid.is_some(), || {
                 format!("a row of HISTORY of district {d} of warehouse {w} names the customer {customer:?}")
             });
-            if let Some(paid) = paid {
+            if let Some((paid, payments)) = paid {
                 paid.fetch_add(amount, Ordering::Relaxed);
+                payments.fetch_add(1, Ordering::Relaxed);
             }
         };
         self.scan(txn, Table::History, Key::of_district(w, d), visit).await?;
@@ -257,8 +332,18 @@ impl<T> Check<'_, T> {
         self.new_orders(txn, (w, d), &mut orders, next_order, findings).await?;
         let delivered = self.lines(txn, (w, d), &mut orders, findings).await?;
         self.order_index(txn, (w, d), &orders, findings).await?;
+        let mut deliveries = vec![0; SLOTS];
+        for order in &orders {
+            if let (true, true, Some(count)) = (
+                order.has_carrier,
+                order.o >= FIRST_UNDELIVERED,
+                deliveries.get_mut(usize::from(order.c)),
+            ) {
+                *count += 1;
+            }
+        }
         drop(orders);
-        self.customers(txn, (w, d), &delivered, findings).await?;
+        self.customers(txn, (w, d), &delivered, &deliveries, findings).await?;
         if d == DISTRICTS {
             self.stock(txn, w, findings).await?;
         }
@@ -286,7 +371,13 @@ impl<T> Check<'_, T> {
                     count: order::OL_CNT.get(row),
                     has_carrier: order::CARRIER_ID.get(row) != 0,
                     is_new: false,
+                    all_local: order::ALL_LOCAL.get(row),
                     lines: 0,
+                    remote_lines: 0,
+                });
+                let carrier = order::CARRIER_ID.get(row);
+                findings.expect(Rule::Counters, carrier <= CARRIERS, || {
+                    format!("order {o} of district {d} of warehouse {w} has the carrier {carrier}")
                 });
             }
         };
@@ -381,6 +472,14 @@ impl<T> Check<'_, T> {
                     order.lines
                 )
             });
+            let quantity = order_line::QUANTITY.get(row);
+            findings.expect(Rule::Counters, (1..=10).contains(&quantity), || {
+                format!("{}: line {line} of order {o} has the quantity {quantity}", place())
+            });
+            order.remote_lines += u32::from(supplier != w);
+            if sound && o > ORDERS {
+                self.shared.supplied(supplier, i).ordered(quantity.into(), supplier != w);
+            }
             let is_delivered = order_line::DELIVERY_D.get(row) != 0;
             findings.expect(Rule::DeliveryDate, is_delivered == order.has_carrier, || {
                 let with =
@@ -398,10 +497,17 @@ impl<T> Check<'_, T> {
         findings.expect(Rule::LinesOfDistrict, count == expected, || {
             format!("{}: orders say {}, and {count} found", place(), plural(expected, "line"))
         });
-        for Order { o, count, lines, .. } in &*orders {
+        for Order { o, count, lines, all_local, remote_lines, .. } in &*orders {
             findings.expect(Rule::LinesOfOrder, *lines == u32::from(*count), || {
                 let says = plural(u64::from(*count), "line");
                 format!("{}: order {o} says {says}, and {lines} found", place())
+            });
+            findings.expect(Rule::Counters, *all_local == u8::from(*remote_lines == 0), || {
+                let remote = plural((*remote_lines).into(), "line");
+                format!(
+                    "{}: order {o} has O_ALL_LOCAL {all_local} and {remote} from elsewhere",
+                    place()
+                )
             });
         }
         Ok(delivered)
@@ -424,8 +530,11 @@ impl<T> Check<'_, T> {
             let place = o.and_then(|o| orders.binary_search_by_key(&o, |order| order.o).ok());
             let agrees = place.is_some_and(|place| Some(orders[place].c) == c);
             findings.expect(Rule::Indexes, agrees, || {
+                let number = |number: Option<u32>| number.map_or("?".to_owned(), |n| n.to_string());
                 format!(
-                    "the index says that order {o:?} of district {d} of warehouse {w} is of {c:?}"
+                    "the index says that order {} of district {d} of warehouse {w} is of customer {}",
+                    number(o),
+                    number(c.map(u32::from))
                 )
             });
         };
@@ -437,12 +546,13 @@ impl<T> Check<'_, T> {
         Ok(())
     }
 
-    /// Conditions 10 and 12, and the index on names.
+    /// Conditions 10 and 12, the counters of customers, and the index on names.
     async fn customers<X: Txn<Table = T>>(
         &self,
         txn: &X,
         (w, d): (u16, u8),
         delivered: &[i64],
+        deliveries: &[u32],
         findings: &mut Findings,
     ) -> TxnResult<()> {
         let mut count = 0;
@@ -456,7 +566,7 @@ impl<T> Check<'_, T> {
                 format!("district {d} of warehouse {w} has a customer {c}")
             });
             let sums = delivered.get(usize::from(c)).zip(self.shared.payments_of(w, d, c));
-            let Some((&delivered, paid)) = sums else { return };
+            let Some((&delivered, (paid, paid_times))) = sums else { return };
             let paid = paid.load(Ordering::Relaxed);
             let balance = customer::BALANCE.get(row);
             findings.expect(Rule::Balance, balance == delivered - paid, || {
@@ -472,6 +582,26 @@ impl<T> Check<'_, T> {
                      {payments} and got goods of {delivered}, in cents"
                 )
             });
+            let (times, paid_times) =
+                (customer::PAYMENT_CNT.get(row), paid_times.load(Ordering::Relaxed));
+            let (got, deliveries) = (customer::DELIVERY_CNT.get(row), deliveries[usize::from(c)]);
+            let agree = times == paid_times && got == deliveries;
+            findings.expect(Rule::Counters, agree, || {
+                format!(
+                    "customer {c} of district {d} of warehouse {w} has C_PAYMENT_CNT {times} and \
+                     C_DELIVERY_CNT {got}, but paid {paid_times} times and got {deliveries} orders"
+                )
+            });
+            let credit = customer::CREDIT.get(row);
+            findings.expect(
+                Rule::Counters,
+                [customer::GOOD, customer::BAD].contains(&credit),
+                || {
+                    format!(
+                        "customer {c} of district {d} of warehouse {w} has the credit {credit:#06x}"
+                    )
+                },
+            );
             let string = |number| super::rows::string(row, customer::STRINGS, number);
             names.insert(c, Key::customer_name(w, d, string(1), string(0), c));
         };
@@ -498,7 +628,7 @@ impl<T> Check<'_, T> {
         Ok(())
     }
 
-    /// The stock of a warehouse is complete.
+    /// The stock of a warehouse is complete, and is added to what the orders say of it.
     async fn stock<X: Txn<Table = T>>(
         &self,
         txn: &X,
@@ -509,6 +639,15 @@ impl<T> Check<'_, T> {
         let visit = |key: &[u8], row: &[u8]| {
             if whole(findings, Table::Stock, key, row) {
                 count += 1;
+                let quantity = stock::QUANTITY.get(row);
+                findings.expect(Rule::Counters, QUANTITIES.contains(&quantity), || {
+                    let key = key.escape_ascii();
+                    format!("the stock row with the key {key} has S_QUANTITY {quantity}")
+                });
+                let item = item_at_end(key).filter(|i| (1..=ITEMS).contains(i));
+                if let Some(i) = item {
+                    self.shared.supplied(w, i).stocked(row);
+                }
             }
         };
         let bounds = (Key::stock(w, 1), Key::stock(w, ITEMS + 1));
@@ -563,6 +702,12 @@ impl<T> Check<'_, T> {
             format!("ITEM has {}", plural(count.into(), "row"))
         });
         self.strays(txn, findings).await?;
+        // Of the rows that are read one by one below, and of others between them.
+        for table in [Table::Warehouse, Table::District] {
+            let visit = |key: &[u8], row: &[u8]| _ = whole(findings, table, key, row);
+            self.scan(txn, table, (Key::warehouse(1), Key::warehouse(self.warehouses + 1)), visit)
+                .await?;
+        }
         for w in 1..=self.warehouses {
             let first = usize::from(w - 1) * usize::from(DISTRICTS);
             let districts = &self.shared.received[first..first + usize::from(DISTRICTS)];

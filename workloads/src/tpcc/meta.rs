@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::random::LAST_NAME_CONSTANT;
 use super::schema::{FORMAT, Table};
 use crate::driver::description;
 use crate::driver::store::{Store, StoreResult};
@@ -76,6 +77,9 @@ pub fn find<S: Store>(store: &S, warehouses: Option<u16>) -> StoreResult<Found> 
             plural(meta.warehouses.into(), "TPC-C warehouse"),
             count(wanted.into())
         )),
+        _ if meta.last_name_constant > LAST_NAME_CONSTANT || meta.warehouses == 0 => {
+            Found::Unusable("has a description of TPC-C data that no load wrote".to_owned())
+        }
         _ if !meta.loaded => Found::Unusable("holds a load that was not finished".to_owned()),
         _ => match Table::ALL.iter().find(|table| missing(table)) {
             Some(table) => Found::Unusable(format!("has lost the table {}", table.name())),

@@ -20,6 +20,9 @@ pub fn nurand(rng: &mut Rng, a: u64, c: u64, x: u64, y: u64) -> u64 {
     ((between(rng, 0, a) | between(rng, x, y)) + c) % (y - x + 1) + x
 }
 
+/// The largest constant C for C_LAST.
+pub const LAST_NAME_CONSTANT: u64 = 255;
+
 /// The constants C of NURand, one for each field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Constants {
@@ -34,14 +37,14 @@ pub struct Constants {
 impl Constants {
     /// C for C_LAST of the population.
     pub fn of_load(rng: &mut Rng) -> u64 {
-        between(rng, 0, 255)
+        between(rng, 0, LAST_NAME_CONSTANT)
     }
 
     /// Constants of a run on a population with `load` for C_LAST, from which that of the run has to
     /// differ by 65 to 119, but not by 96 or 112 (clause 2.1.6.1).
     pub fn of_run(load: u64, rng: &mut Rng) -> Self {
         let last = loop {
-            let last = between(rng, 0, 255);
+            let last = between(rng, 0, LAST_NAME_CONSTANT);
             if is_valid_for_run(load, last) {
                 break last;
             }

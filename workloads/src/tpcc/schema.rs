@@ -281,6 +281,12 @@ pub fn customer_at_end(key: &[u8]) -> Option<u16> {
     Some(u16::from_be_bytes(*key.last_chunk()?))
 }
 
+/// The number of an item at the end of a key of STOCK.
+#[inline]
+pub fn item_at_end(key: &[u8]) -> Option<u32> {
+    key.last_chunk().map(from_three)
+}
+
 /// The number of an order in a key of the index by customer.
 #[inline]
 pub fn order_at_end(key: &[u8]) -> Option<u32> {

@@ -1,5 +1,6 @@
 //! The binary refuses bad input with exit code 2 and one sentence that says what is accepted.
 
+use std::io::Read;
 use std::process::{Command, Output, Stdio};
 
 fn wattle(arguments: &[&str]) -> Output {
@@ -426,4 +427,62 @@ fn simulate_prints_one_line_for_each_trace_cache_and_policy() {
     assert!(least > 0.0 && least <= cost(&lines[2]) && least <= cost(&lines[1]), "{lines:?}");
     let output = wattle(&["simulate", "--list-policies"]);
     assert!(String::from_utf8(output.stdout).unwrap().contains("ref_at_load"));
+}
+
+/// Who reads the lines of a run may go away, or their device may be full: the run has its result all the same.
+#[test]
+fn a_run_goes_on_when_standard_error_cannot_be_written() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut errors: Vec<Stdio> = vec![writer.into()];
+    if let Ok(full) = std::fs::File::create("/dev/full") {
+        errors.push(full.into());
+    }
+    for error in errors {
+        let folder = tempfile::tempdir().unwrap();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_wattle"))
+            .args(["ycsb", "--records", "1000", "--pool", "16MiB", "--warmup", "0"])
+            .args(["--duration", "1500ms", "--report"])
+            .arg(folder.path().join("page.html"))
+            .env("TMPDIR", folder.path())
+            .stdout(Stdio::piped())
+            .stderr(error)
+            .spawn()
+            .unwrap();
+        let begun = std::time::Instant::now();
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break status;
+            }
+            if begun.elapsed() > std::time::Duration::from_secs(60) {
+                child.kill().unwrap();
+                panic!("the run does not end");
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        };
+        assert_eq!(status.code(), Some(0));
+        let mut text = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        assert!(text.contains("operations/s"), "{text}");
+        assert!(std::fs::metadata(folder.path().join("page.html")).unwrap().len() > 1000);
+    }
+}
+
+/// Nor is a reader who has seen enough of the result a failure, and the page of `--report` is there.
+#[test]
+fn a_report_is_written_although_nobody_reads_the_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let status = Command::new(env!("CARGO_BIN_EXE_wattle"))
+        .args(["ycsb", "--records", "1000", "--pool", "16MiB", "--warmup", "0"])
+        .args(["--duration", "100ms", "--report"])
+        .arg(folder.path().join("page.html"))
+        .env("TMPDIR", folder.path())
+        .stdout(writer)
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    assert_eq!(status.code(), Some(0));
+    assert!(std::fs::metadata(folder.path().join("page.html")).unwrap().len() > 1000);
 }

@@ -56,7 +56,7 @@ fn loaded(folder: &Path) -> MapStore {
         assert_eq!(end, Ok(()));
         assert_eq!(failed(&result), Vec::<String>::new());
         let names = result["check"]["conditions"].as_array().unwrap();
-        assert_eq!(names.len(), 14 + 13, "condition 11 counts after the load only");
+        assert_eq!(names.len(), 15 + 14, "condition 11 counts after the load only");
         store_at(&folder.path().join("store"))
     });
     copy_to(&folder.join("store"), store)
@@ -230,7 +230,12 @@ fn a_wrong_transaction_is_caught_by_the_conditions_that_speak_of_it() {
             forget!("tpcc-warehouse", warehouse::YTD, |_, _| true),
             &["1", "8"],
         ),
-        ("Payment forgets HISTORY", "payment", lose("tpcc-history", |_| true), &["8", "9", "10"]),
+        (
+            "Payment forgets HISTORY",
+            "payment",
+            lose("tpcc-history", |_| true),
+            &["8", "9", "10", "counters"],
+        ),
         (
             "Payment forgets C_YTD_PAYMENT",
             "payment",
@@ -255,7 +260,7 @@ fn a_wrong_transaction_is_caught_by_the_conditions_that_speak_of_it() {
             "Delivery forgets O_CARRIER_ID",
             "delivery",
             forget!("tpcc-order", order::CARRIER_ID, |_, _| true),
-            &["5", "7"],
+            &["5", "7", "counters"],
         ),
         (
             "Delivery forgets to delete from NEW-ORDER",
@@ -265,13 +270,25 @@ fn a_wrong_transaction_is_caught_by_the_conditions_that_speak_of_it() {
                     *after = before.map(<[u8]>::to_vec);
                 }
             }),
-            &["5", "10", "12"],
+            &["5", "10", "12", "counters"],
         ),
         (
             "New-Order forgets a line",
             "new-order",
             lose("tpcc-order-line", |key| key[6] == 3),
-            &["4", "6", "all"],
+            &["4", "6", "all", "counters"],
+        ),
+        (
+            "New-Order forgets S_YTD",
+            "new-order",
+            forget!("tpcc-stock", rows::stock::YTD, |_, _| true),
+            &["counters"],
+        ),
+        (
+            "Payment forgets C_PAYMENT_CNT",
+            "payment",
+            forget!("tpcc-customer", customer::PAYMENT_CNT, |_, _| true),
+            &["counters"],
         ),
         ("New-Order forgets NEW-ORDER", "new-order", lose("tpcc-new-order", |_| true), &["2", "5"]),
         (
@@ -351,15 +368,27 @@ fn damage_of_any_row_is_found_by_the_conditions_that_speak_of_it() {
         ("order-line", |rows| _ = rows.pop_last(), &["4", "6"]),
         ("order", |rows| _ = order::OL_CNT.add(last(rows), 1), &["4", "6"]),
         ("order", |rows| order::CARRIER_ID.set(first(rows), 0), &["5", "7"]),
-        ("order", |rows| order::CARRIER_ID.set(last(rows), 3), &["5", "7"]),
+        ("order", |rows| order::CARRIER_ID.set(last(rows), 3), &["5", "7", "counters"]),
         ("order-line", |rows| order_line::DELIVERY_D.set(first(rows), 0), &["7"]),
         ("order-line", |rows| order_line::DELIVERY_D.set(last(rows), 1), &["7", "10", "12"]),
         ("order-line", |rows| _ = order_line::AMOUNT.add(first(rows), 1), &["10", "12"]),
         ("history", |rows| _ = rows::history::AMOUNT.add(first(rows), 1), &["8", "9", "10"]),
-        ("history", |rows| rows::history::C_ID.set(first(rows), 2), &["10"]),
+        ("history", |rows| rows::history::C_ID.set(first(rows), 2), &["10", "counters"]),
         ("customer", |rows| _ = customer::BALANCE.add(last(rows), 1), &["10", "12"]),
         ("customer", |rows| customer::BALANCE.set(last(rows), i64::MAX), &["10", "12"]),
         ("customer", |rows| _ = customer::YTD_PAYMENT.add(last(rows), 1), &["12"]),
+        // Counters, and what has few values.
+        ("stock", |rows| _ = rows::stock::YTD.add(last(rows), 1), &["counters"]),
+        ("stock", |rows| _ = rows::stock::ORDER_CNT.add(first(rows), 5), &["counters"]),
+        ("stock", |rows| _ = rows::stock::REMOTE_CNT.add(first(rows), 1), &["counters"]),
+        ("stock", |rows| rows::stock::QUANTITY.set(first(rows), 9), &["counters"]),
+        ("stock", |rows| rows::stock::QUANTITY.set(last(rows), 101), &["counters"]),
+        ("customer", |rows| _ = customer::PAYMENT_CNT.add(last(rows), 9), &["counters"]),
+        ("customer", |rows| _ = customer::DELIVERY_CNT.add(first(rows), 1), &["counters"]),
+        ("customer", |rows| customer::CREDIT.set(first(rows), 0), &["counters"]),
+        ("order", |rows| order::ALL_LOCAL.set(first(rows), 78), &["counters"]),
+        ("order", |rows| order::CARRIER_ID.set(first(rows), 11), &["counters"]),
+        ("order-line", |rows| order_line::QUANTITY.set(first(rows), 11), &["counters"]),
         // Rows that are missing, cut, too long, or whose strings are not as long as they may be.
         ("warehouse", Rows::clear, &["1", "8", "all"]),
         ("warehouse", |rows| first(rows).truncate(8), &["1", "8", "all"]),
@@ -367,7 +396,7 @@ fn damage_of_any_row_is_found_by_the_conditions_that_speak_of_it() {
         ("customer", |rows| first(rows).truncate(3), &["all", "indexes"]),
         ("customer", |rows| first(rows)[customer::STRINGS] = 255, &["all", "indexes"]),
         ("customer", |rows| _ = first(rows).pop(), &["all", "indexes"]),
-        ("history", |rows| first(rows).push(0), &["8", "9", "10", "all"]),
+        ("history", |rows| first(rows).push(0), &["8", "9", "10", "all", "counters"]),
         ("order", |rows| first(rows).clear(), &["4", "6", "all", "indexes"]),
         ("order-line", |rows| first(rows).push(0), &["4", "6", "all"]),
         ("new-order", |rows| first(rows).push(0), &["5", "all"]),
@@ -378,8 +407,8 @@ fn damage_of_any_row_is_found_by_the_conditions_that_speak_of_it() {
         ("order", |rows| order::C_ID.set(first(rows), 0), &["all", "indexes"]),
         ("order-line", |rows| order_line::I_ID.set(first(rows), 0), &["all"]),
         ("order-line", |rows| order_line::I_ID.set(first(rows), 100_001), &["all"]),
-        ("order-line", |rows| order_line::SUPPLY_W_ID.set(first(rows), 2), &["all"]),
-        ("history", |rows| rows::history::C_D_ID.set(first(rows), 11), &["10", "all"]),
+        ("order-line", |rows| order_line::SUPPLY_W_ID.set(first(rows), 2), &["all", "counters"]),
+        ("history", |rows| rows::history::C_D_ID.set(first(rows), 11), &["10", "all", "counters"]),
         (
             "customer",
             |rows| rename(rows, b"\0\x01\x0a\x0b\xb8", b"\0\x01\x0a\x0b\xb9"),
@@ -390,6 +419,8 @@ fn damage_of_any_row_is_found_by_the_conditions_that_speak_of_it() {
         // Rows where no transaction ever looks.
         ("warehouse", |rows| stray(rows, b"\0\0"), &["all"]),
         ("district", |rows| stray(rows, b"\0\x01\x0b"), &["all"]),
+        ("district", |rows| stray(rows, b"\0\x01\x01\0"), &["all"]),
+        ("warehouse", |rows| stray(rows, b"\0\x01\0"), &["all"]),
         ("customer", |rows| stray(rows, b"\0\x01\x0b\0\x01"), &["all"]),
         ("customer", |rows| stray(rows, b"\0\x01\x0a\x0b\xb8\0"), &["all"]),
         ("history", |rows| stray(rows, b"\0\x02\x01\0\0\0\0\0\0\0\0\0\0\0\0"), &["all"]),
@@ -527,7 +558,17 @@ fn bad_input_is_refused_with_a_sentence() {
     old.as_object_mut().unwrap().remove("format").expect("a format");
     meta.write().unwrap().insert(b"data".to_vec(), old.to_string().into_bytes());
     refused("tpcc --db DIR/store --warehouses 1", &["TPC-C data of format 0", "writes format 2"]);
+    // Made up: its names would never end.
+    let mut wrong: Value = serde_json::from_slice(&new).unwrap();
+    wrong["last_name_constant"] = json!(99_999);
+    meta.write().unwrap().insert(b"data".to_vec(), wrong.to_string().into_bytes());
+    refused("tpcc --db DIR/store --warehouses 1", &["TPC-C data that no load wrote"]);
     meta.write().unwrap().insert(b"data".to_vec(), new);
+    refused(
+        "tpcc --db DIR/small --warehouses 1 --pool 202752",
+        &["202752 bytes is too small for the tables of TPC-C", "minimum is 219648"],
+    );
+    assert!(!folder.path().join("small").exists());
     assert_eq!(count(&store, "tpcc-stock"), 100_000);
     assert_eq!(
         run(
@@ -584,7 +625,7 @@ fn the_engine_is_consistent_in_memory_larger_than_memory_and_after_a_crash() {
     // In memory, and loaded with the conditions of the load.
     let first = run("--pool 256MiB --operations 4000 --threads 2 --durability group");
     assert_eq!(first["load"]["reused"], false);
-    assert_eq!(first["check"]["conditions"].as_array().unwrap().len(), 14 + 13);
+    assert_eq!(first["check"]["conditions"].as_array().unwrap().len(), 15 + 14);
     // A fifth of the data fits.
     for crew in [
         "--threads 2",
@@ -614,7 +655,7 @@ fn the_engine_is_consistent_in_memory_larger_than_memory_and_after_a_crash() {
         std::fs::remove_file(&samples).unwrap();
         let verified = on_engine("verify --tpcc --format json DIR/store", folder.path());
         assert_eq!(verified["passed"], true, "{verified}");
-        assert_eq!(verified["conditions"].as_array().unwrap().len(), 13);
+        assert_eq!(verified["conditions"].as_array().unwrap().len(), 14);
     }
     let other = wattle(
         "ycsb --db DIR/ycsb --records 10 --operations 10 --warmup 0 --format json",
