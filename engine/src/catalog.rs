@@ -120,9 +120,12 @@ impl Author for Together<'_> {
     }
 }
 
-/// Whether an entry of the list names a record that may refer to its large value.
-fn names_owner(entry: &[u8]) -> bool {
-    entry.len() > 8 || entry.last().is_some_and(|byte| byte & 0x80 != 0)
+/// Length of a large value on the list, and the key of the record that may refer to it, of the bytes of its entry.
+fn listed_value(entry: &[u8]) -> Option<(u64, Option<&[u8]>)> {
+    let (len, owner) = entry.split_first_chunk()?;
+    let len = u64::from_le_bytes(*len);
+    let has_owner = len & EMPTY_KEY != 0 || !owner.is_empty();
+    Some((len & !EMPTY_KEY, has_owner.then_some(owner)))
 }
 
 /// Takes entries off the list that name a record, and no others.
@@ -137,7 +140,9 @@ impl Author for Adopted {
         _: bool,
     ) -> Result<(), Stop> {
         match before {
-            Some((entry, _)) if !names_owner(entry) => Err(Error::KeyExists.into()),
+            Some((entry, _)) if !matches!(listed_value(entry), Some((_, Some(_)))) => {
+                Err(Error::KeyExists.into())
+            }
             _ => Ok(()),
         }
     }
@@ -501,23 +506,31 @@ impl Catalog {
 
     /// Takes a large value off the list.
     pub fn unlist_garbage(&self, cx: &Context, tree: &OpenTree, large: LargeValue) -> Result<()> {
-        let (catalog, key) = self.garbage_key(tree, large)?;
-        let (_, underfull) = run(cx, |_| catalog.remove_step(cx, &key, &mut System))?;
-        if underfull {
-            run(cx, |_| catalog.merge_step(cx, &key, 0))?;
-        }
-        Ok(())
+        self.unlist_as(cx, tree, large, &mut System)
     }
 
     /// Takes a large value off the list that a bulk load has put there and whose record is adopted. Whoever has
     /// replaced or removed the record since has listed the value as garbage in the same place: that stays.
     pub fn unlist_adopted(&self, cx: &Context, tree: &OpenTree, large: LargeValue) -> Result<()> {
-        let (catalog, key) = self.garbage_key(tree, large)?;
-        match run(cx, |_| catalog.remove_step(cx, &key, &mut Adopted)) {
-            Ok((_, true)) => run(cx, |_| catalog.merge_step(cx, &key, 0)).map(|_| ()),
-            Ok(_) | Err(Error::KeyExists) => Ok(()),
-            Err(error) => Err(error),
+        match self.unlist_as(cx, tree, large, &mut Adopted) {
+            Err(Error::KeyExists) => Ok(()),
+            unlisted => unlisted,
         }
+    }
+
+    fn unlist_as<A: Author>(
+        &self,
+        cx: &Context,
+        tree: &OpenTree,
+        large: LargeValue,
+        author: &mut A,
+    ) -> Result<()> {
+        let (catalog, key) = self.garbage_key(tree, large)?;
+        let (_, underfull) = run(cx, |_| catalog.remove_step(cx, &key, author))?;
+        if underfull {
+            run(cx, |_| catalog.merge_step(cx, &key, 0))?;
+        }
+        Ok(())
     }
 
     /// All large values that are listed, of trees that are open or can be opened; those that a
@@ -688,12 +701,9 @@ impl State {
             let wrong = || Error::corruption(root, "an entry of the catalog has a wrong size");
             let chunks = key.get(1..5).ok_or_else(wrong)?.try_into().map_err(|_| wrong())?;
             let id = key.get(5..13).ok_or_else(wrong)?.try_into().map_err(|_| wrong())?;
-            let (len, owner) = value.split_at_checked(8).ok_or_else(wrong)?;
-            let len = u64::from_le_bytes(len.try_into().map_err(|_| wrong())?);
-            let has_owner = len & EMPTY_KEY != 0 || !owner.is_empty();
-            let large = LargeValue { id: u64::from_be_bytes(id), len: len & !EMPTY_KEY };
-            let owner = has_owner.then(|| owner.to_vec());
-            listed.push((TreeId(u32::from_be_bytes(chunks)), large, owner));
+            let (len, owner) = listed_value(value).ok_or_else(wrong)?;
+            let large = LargeValue { id: u64::from_be_bytes(id), len };
+            listed.push((TreeId(u32::from_be_bytes(chunks)), large, owner.map(<[u8]>::to_vec)));
             Ok(())
         })?;
         Ok(listed)
