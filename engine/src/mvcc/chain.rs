@@ -22,7 +22,7 @@ use super::{
     versions::{Change, Changed, ConflictWith, WriteCheck},
 };
 use std::cell::Cell;
-use wattle_buffer::{Owner, Returned, Share, TreeId, prefetch, prefetch_write};
+use wattle_buffer::{Owner, Returned, Share, TreeId, prefetch_write};
 
 /// A chain that is longer is pruned by whoever makes it so.
 pub(super) const PRUNE_ABOVE: usize = 8;
@@ -31,7 +31,9 @@ pub(super) const PRUNE_ABOVE: usize = 8;
 const SPARE_BYTES: usize = 2 << 20;
 /// Chains that a thread keeps for reuse.
 const SPARE_CHAINS: usize = 8192;
-/// A chain is kept with its list of older versions if that has room for no more than this.
+/// Parts of long chains that a thread keeps for reuse, each with a list of older versions that has room for no
+/// more than [`SPARE_LIST`].
+const SPARE_LONG: usize = 64;
 const SPARE_LIST: usize = 2 * PRUNE_ABOVE;
 /// Buffers come in classes, each of twice the capacity of the one before, from this on, bytes.
 const MIN_BUFFER: usize = 64;
@@ -39,40 +41,53 @@ const MIN_BUFFER: usize = 64;
 const CLASSES: usize = 7;
 
 /// Bytes of a version that need no buffer: a short key of a record that was absent before, or of which a few
-/// bytes were changed. As many as fit a chain of two cache lines.
-const INLINE: usize = 30;
-/// Length of what lies in the buffer.
-const IN_BUFFER: u8 = u8::MAX;
+/// bytes were changed. As many as fit a chain of one cache line.
+const INLINE: usize = 29;
 /// Bytes in front of each piece of a patch: where in the value it is, and its length.
 const PIECE_HEAD: usize = 4;
 
 /// The key, then the value before the change or the pieces of a patch.
-#[derive(Debug, Default)]
-struct Bytes {
-    buffer: Vec<u8>,
-    inline: [u8; INLINE],
-    /// Of those bytes in use, or [`IN_BUFFER`].
-    inline_len: u8,
-    kind: Kind,
+#[derive(Debug)]
+enum Bytes {
+    Few { kind: Kind, len: u8, bytes: [u8; INLINE] },
+    Many { kind: Kind, buffer: Vec<u8> },
+}
+
+impl Default for Bytes {
+    fn default() -> Bytes {
+        Bytes::Few { kind: Kind::Absent, len: 0, bytes: [0; INLINE] }
+    }
 }
 
 impl Bytes {
-    /// Memory besides the version itself.
-    fn heap_bytes(&self) -> usize {
-        self.buffer.capacity()
+    #[inline]
+    fn kind(&self) -> Kind {
+        match self {
+            Bytes::Few { kind, .. } | Bytes::Many { kind, .. } => *kind,
+        }
     }
 
+    /// Memory besides the version itself.
+    #[inline]
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Bytes::Few { .. } => 0,
+            Bytes::Many { buffer, .. } => buffer.capacity(),
+        }
+    }
+
+    #[inline]
     fn as_slice(&self) -> &[u8] {
-        match self.inline_len {
-            IN_BUFFER => &self.buffer,
-            len => &self.inline[..usize::from(len)],
+        match self {
+            Bytes::Few { len, bytes, .. } => &bytes[..usize::from(*len)],
+            Bytes::Many { buffer, .. } => buffer,
         }
     }
 
     fn as_mut_slice(&mut self) -> &mut [u8] {
-        match self.inline_len {
-            IN_BUFFER => &mut self.buffer,
-            len => &mut self.inline[..usize::from(len)],
+        match self {
+            Bytes::Few { len, bytes, .. } => &mut bytes[..usize::from(*len)],
+            Bytes::Many { buffer, .. } => buffer,
         }
     }
 }
@@ -138,9 +153,7 @@ pub(super) const CHAIN_BYTES: usize = size_of::<Chain>() + 16 * 3 / 2 + 16;
 /// Brings a chain near that was at a place ([`Chain::place`]), whatever is there now.
 #[inline]
 pub(super) fn approach(place: usize) {
-    let start = std::ptr::without_provenance::<u8>(place);
-    prefetch_write(start);
-    prefetch_write(start.wrapping_add(64));
+    prefetch_write(std::ptr::without_provenance::<u8>(place));
 }
 
 /// What the record was before the change.
@@ -232,14 +245,14 @@ pub(super) struct Version {
     bytes: Bytes,
 }
 
-/// Memory for reuse, what was given last first: chains, which keep the buffer of their newest version,
-/// and buffers by class. Each thread has its own. A session drops most of the versions that it stored
-/// itself and soon (see [`super::Stored`]), so that its next ones lie in memory that its processor has at
-/// hand.
+/// Memory for reuse, what was given last first: chains, parts of long ones, and buffers by class. Each
+/// thread has its own. A session drops most of the versions that it stored itself and soon (see
+/// [`super::Stored`]), so that its next ones lie in memory that its processor has at hand.
 #[derive(Debug, Default)]
 #[expect(clippy::vec_box, reason = "the boxes are what is reused")]
 pub(super) struct Spare {
     chains: Vec<Box<Chain>>,
+    long: Vec<Box<Long>>,
     buffers: [Vec<Vec<u8>>; CLASSES],
     bytes: usize,
     /// Of the transaction whose versions are being dropped.
@@ -266,33 +279,46 @@ impl Spare {
 
     /// Makes key, head and value the bytes of a version.
     #[inline]
-    fn join(&mut self, bytes: &mut Bytes, key: &[u8], head: &[u8], value: &[u8]) {
+    fn join(&mut self, into: &mut Bytes, kind: Kind, key: &[u8], head: &[u8], value: &[u8]) {
         let size = key.len() + head.len() + value.len();
         if size <= INLINE {
-            let (front, rest) = bytes.inline[..size].split_at_mut(key.len());
+            if let Bytes::Many { buffer, .. } = std::mem::take(into) {
+                self.give(buffer);
+            }
+            let Bytes::Few { kind: of, len, bytes } = into else { unreachable!("it was taken") };
+            let (front, rest) = bytes[..size].split_at_mut(key.len());
             let (middle, back) = rest.split_at_mut(head.len());
             front.copy_from_slice(key);
             middle.copy_from_slice(head);
             back.copy_from_slice(value);
-            bytes.inline_len = size as u8;
+            (*of, *len) = (kind, size as u8);
             return;
         }
-        if size > bytes.buffer.capacity() {
-            let buffer = self.buffer(size);
-            self.give(std::mem::replace(&mut bytes.buffer, buffer));
-        }
-        bytes.inline_len = IN_BUFFER;
-        bytes.buffer.clear();
-        bytes.buffer.extend_from_slice(key);
-        bytes.buffer.extend_from_slice(head);
-        bytes.buffer.extend_from_slice(value);
+        let mut buffer = match std::mem::take(into) {
+            Bytes::Many { buffer, .. } if buffer.capacity() >= size => buffer,
+            other => {
+                if let Bytes::Many { buffer, .. } = other {
+                    self.give(buffer);
+                }
+                self.buffer(size)
+            }
+        };
+        buffer.clear();
+        buffer.extend_from_slice(key);
+        buffer.extend_from_slice(head);
+        buffer.extend_from_slice(value);
+        *into = Bytes::Many { kind, buffer };
     }
 
-    /// An empty buffer for so many bytes.
+    /// An empty buffer for so many bytes. The next one of its class is brought near.
     fn buffer(&mut self, size: usize) -> Vec<u8> {
         let class = class_for(size);
-        match self.buffers.get_mut(class).and_then(Vec::pop) {
-            Some(buffer) => {
+        let list = self.buffers.get_mut(class);
+        match list.and_then(|list| Some((list.pop()?, list.last()))) {
+            Some((buffer, next)) => {
+                if let Some(next) = next {
+                    prefetch_write(next.as_ptr());
+                }
                 self.bytes -= buffer.capacity();
                 buffer
             }
@@ -313,6 +339,12 @@ impl Spare {
         }
     }
 
+    fn give_bytes(&mut self, bytes: Bytes) {
+        if let Bytes::Many { buffer, .. } = bytes {
+            self.give(buffer);
+        }
+    }
+
     /// Lets go of the transaction of a version, before [`Spare::keep`] at the latest.
     #[inline]
     fn let_go(&mut self, writer: Writer) {
@@ -325,37 +357,41 @@ impl Spare {
     #[inline]
     fn give_version(&mut self, version: Version) {
         self.let_go(version.writer);
-        self.give(version.bytes.buffer);
+        self.give_bytes(version.bytes);
     }
 
-    /// Takes back the memory of a chain that is gone. There is no room for its buffer: the chain is not
-    /// kept either. It would be the next one to use, without a buffer, in front of those that have one.
+    /// Takes back the memory of a chain that is gone.
     #[inline]
     pub fn give_chain(&mut self, mut chain: Box<Chain>) {
-        chain.drop_older(self);
+        if let Some(long) = chain.long.take() {
+            self.give_long(long);
+        }
         self.let_go(std::mem::take(&mut chain.newest.writer));
-        let bytes = self.bytes + chain.newest.bytes.heap_bytes();
-        if self.chains.len() < SPARE_CHAINS
-            && chain.older.capacity() <= SPARE_LIST
-            && bytes <= SPARE_BYTES
-        {
-            self.bytes = bytes;
+        if let bytes @ Bytes::Many { .. } = std::mem::take(&mut chain.newest.bytes) {
+            self.give_bytes(bytes);
+        }
+        if self.chains.len() < SPARE_CHAINS {
             self.chains.push(chain);
         }
     }
 
-    /// A chain to use again, with whatever it held. The next one is brought near, and the buffer of the one
-    /// before which came so.
+    #[cold]
+    fn give_long(&mut self, mut long: Box<Long>) {
+        long.older.drain(..).for_each(|version| self.give_version(version));
+        if self.long.len() < SPARE_LONG && long.older.capacity() <= SPARE_LIST {
+            let older = std::mem::take(&mut long.older);
+            *long = Long { older, ..Long::default() };
+            self.long.push(long);
+        }
+    }
+
+    /// A chain to use again, with whatever it held. The one after the next is brought near.
     #[inline]
     fn chain(&mut self) -> Option<Box<Chain>> {
         let chain = self.chains.pop()?;
-        if let [.., later, next] = &self.chains[..] {
-            prefetch(next.newest.bytes.buffer.as_ptr());
-            let later = std::ptr::from_ref(&**later).cast::<u8>();
-            prefetch(later);
-            prefetch(later.wrapping_add(64));
+        if let [.., later, _] = &self.chains[..] {
+            prefetch_write(std::ptr::from_ref(&**later).cast::<u8>());
         }
-        self.bytes -= chain.newest.bytes.heap_bytes();
         Some(chain)
     }
 }
@@ -393,7 +429,7 @@ impl Passed<'_> {
     #[expect(clippy::option_option, reason = "a value that cannot be, and no record")]
     pub fn restore(&self, value: &mut Vec<u8>, start: usize) -> Option<Option<bool>> {
         let Passed { chain, count } = *self;
-        let whole = (0..count).rev().find(|at| chain.version(*at).bytes.kind != Kind::Patch);
+        let whole = (0..count).rev().find(|at| chain.version(*at).bytes.kind() != Kind::Patch);
         let mut special = false;
         if let Some(whole) = whole {
             value.truncate(start);
@@ -426,7 +462,7 @@ pub(crate) enum Restore<'c> {
     Patch { at: usize, bytes: &'c [u8] },
 }
 
-/// All versions of one record.
+/// All versions of one record, in a cache line if there is one version only.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(super) struct Chain {
@@ -434,20 +470,33 @@ pub(super) struct Chain {
     key_len: u16,
     /// The shard has an item for the chain in its list of young ones.
     pub young: bool,
-    /// Number of the last pass that left it young.
-    pub pass: u32,
-    /// Length above which a push prunes.
-    prune_above: u32,
-    /// Time under which the shard has the chain in its heap, 0 if it has not.
-    pub due: u64,
     pub newest: Version,
-    /// The other versions, newest last. Holds no memory in a chain that was never longer than one.
+    long: Option<Box<Long>>,
+}
+
+/// What a chain has besides, once it is longer or passes have looked at it.
+#[derive(Debug)]
+struct Long {
+    /// The versions but the newest, newest last.
     older: Vec<Version>,
     /// Memory of their buffers: a hot record has many, and each push wants to know.
     older_bytes: u32,
+    /// Length above which a push prunes.
+    prune_above: u32,
+    /// Number of the last pass that left the chain young.
+    pass: u32,
+    /// Time under which the shard has the chain in its heap, 0 if it has not.
+    due: u64,
 }
 
-const _: () = assert!(size_of::<Chain>() <= 2 * 64);
+impl Default for Long {
+    fn default() -> Long {
+        let (older, prune_above) = (Vec::new(), PRUNE_ABOVE as u32);
+        Long { older, older_bytes: 0, prune_above, pass: 0, due: 0 }
+    }
+}
+
+const _: () = assert!(size_of::<Chain>() == 64);
 
 impl Version {
     fn new(writer: By<'_>, key: &[u8], before: &Change<'_>, spare: &mut Spare) -> Version {
@@ -460,19 +509,16 @@ impl Version {
     #[inline]
     fn set(&mut self, writer: By<'_>, key: &[u8], before: &Change<'_>, spare: &mut Spare) {
         spare.let_go(std::mem::replace(&mut self.writer, writer.owned()));
+        let bytes = &mut self.bytes;
         match *before {
-            Change::Insert => {
-                self.bytes.kind = Kind::Absent;
-                spare.join(&mut self.bytes, key, &[], &[]);
-            }
+            Change::Insert => spare.join(bytes, Kind::Absent, key, &[], &[]),
             Change::Whole { before, special } => {
-                self.bytes.kind = if special { Kind::Special } else { Kind::Plain };
-                spare.join(&mut self.bytes, key, &[], before);
+                let kind = if special { Kind::Special } else { Kind::Plain };
+                spare.join(bytes, kind, key, &[], before);
             }
             Change::Patch { before, from, to } => {
-                self.bytes.kind = Kind::Patch;
-                let bytes = &before[from..to];
-                spare.join(&mut self.bytes, key, &piece_head(from, bytes.len()), bytes);
+                let piece = &before[from..to];
+                spare.join(bytes, Kind::Patch, key, &piece_head(from, piece.len()), piece);
             }
         }
     }
@@ -484,14 +530,14 @@ impl Version {
 
     /// The value before a version that is no patch.
     fn whole(&self, key_len: u16) -> Option<(&[u8], bool)> {
-        debug_assert_ne!(self.bytes.kind, Kind::Patch);
-        let special = self.bytes.kind == Kind::Special;
-        (self.bytes.kind != Kind::Absent).then(|| (self.payload(key_len), special))
+        debug_assert_ne!(self.bytes.kind(), Kind::Patch);
+        let special = self.bytes.kind() == Kind::Special;
+        (self.bytes.kind() != Kind::Absent).then(|| (self.payload(key_len), special))
     }
 
     /// The version becomes the change from before `below` to after itself.
     fn absorb(&mut self, below: &mut Version, key_len: u16, spare: &mut Spare) {
-        match (self.bytes.kind, below.bytes.kind) {
+        match (self.bytes.kind(), below.bytes.kind()) {
             (_, Kind::Absent | Kind::Plain | Kind::Special) => {
                 std::mem::swap(&mut self.bytes, &mut below.bytes);
             }
@@ -502,7 +548,7 @@ impl Version {
                     return std::mem::swap(&mut self.bytes, &mut below.bytes);
                 }
                 let key = below.bytes.as_slice()[..usize::from(key_len)].to_vec();
-                spare.join(&mut self.bytes, &key, &[], &joined);
+                spare.join(&mut self.bytes, Kind::Patch, &key, &[], &joined);
             }
             (_, Kind::Patch) => {
                 // It fits, unless a change in between left no version, and nobody may see the record.
@@ -528,20 +574,10 @@ impl Chain {
     ) -> Box<Chain> {
         let key_len = u16::try_from(key.len()).expect("keys are shorter than 64 KiB");
         let mut chain = spare.chain().unwrap_or_else(|| {
-            Box::new(Chain {
-                tree,
-                key_len,
-                young: false,
-                pass: 0,
-                prune_above: 0,
-                due: 0,
-                newest: Version::default(),
-                older: Vec::new(),
-                older_bytes: 0,
-            })
+            let newest = Version::default();
+            Box::new(Chain { tree, key_len, young: false, newest, long: None })
         });
         (chain.tree, chain.key_len, chain.young) = (tree, key_len, false);
-        (chain.pass, chain.prune_above, chain.due) = (0, PRUNE_ABOVE as u32, 0);
         chain.newest.set(writer, key, before, spare);
         chain
     }
@@ -564,7 +600,7 @@ impl Chain {
     }
 
     pub fn len(&self) -> usize {
-        1 + self.older.len()
+        1 + self.older().len()
     }
 
     /// Nobody needs any of it: its newest change is visible to every snapshot.
@@ -573,15 +609,39 @@ impl Chain {
         self.newest.writer.committed_ts().is_some_and(|ts| ts <= horizon)
     }
 
-    /// Memory that it takes.
-    pub fn bytes(&self) -> u64 {
-        debug_assert_eq!(self.older_bytes as usize, self.sum_older());
-        let list = self.older.capacity() * size_of::<Version>();
-        (CHAIN_BYTES + self.newest.bytes.heap_bytes() + self.older_bytes as usize + list) as u64
+    /// The versions but the newest, newest last.
+    #[inline]
+    fn older(&self) -> &[Version] {
+        self.long.as_ref().map_or(&[], |long| &long.older)
     }
 
-    fn sum_older(&self) -> usize {
-        self.older.iter().map(|version| version.bytes.heap_bytes()).sum()
+    fn long(&mut self, spare: &mut Spare) -> &mut Long {
+        self.long.get_or_insert_with(|| spare.long.pop().unwrap_or_default())
+    }
+
+    /// Number of the last pass that left it young; 0: none did.
+    pub fn pass(&self) -> u32 {
+        self.long.as_ref().map_or(0, |long| long.pass)
+    }
+
+    pub fn set_pass(&mut self, pass: u32, spare: &mut Spare) {
+        self.long(spare).pass = pass;
+    }
+
+    /// Time under which the shard has the chain in its heap, 0 if it has not.
+    pub fn due(&self) -> u64 {
+        self.long.as_ref().map_or(0, |long| long.due)
+    }
+
+    pub fn set_due(&mut self, due: u64, spare: &mut Spare) {
+        self.long(spare).due = due;
+    }
+
+    /// Memory that it takes.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        let long = self.long.as_ref().map_or(0, |long| long.bytes());
+        (CHAIN_BYTES + self.newest.bytes.heap_bytes() + long) as u64
     }
 
     /// May `me` change the record?
@@ -614,29 +674,22 @@ impl Chain {
         let newest = newest.expect("a record is not changed over an undecided change");
         if newest <= horizon {
             // Nobody needs any of the chain.
-            self.drop_older(spare);
-            self.newest.set(writer, key, before, spare);
-            self.prune_above = PRUNE_ABOVE as u32;
-            return;
+            if let Some(long) = &mut self.long {
+                long.drop_older(spare);
+            }
+            return self.newest.set(writer, key, before, spare);
         }
         let version = Version::new(writer, key, before, spare);
-        self.older_bytes += self.newest.bytes.heap_bytes() as u32;
-        self.older.push(std::mem::replace(&mut self.newest, version));
-    }
-
-    /// Drops all but the newest version.
-    #[inline]
-    fn drop_older(&mut self, spare: &mut Spare) {
-        if !self.older.is_empty() {
-            self.older.drain(..).for_each(|version| spare.give_version(version));
-            self.older_bytes = 0;
-        }
+        let last = std::mem::replace(&mut self.newest, version);
+        let long = self.long(spare);
+        long.older_bytes += last.bytes.heap_bytes() as u32;
+        long.older.push(last);
     }
 
     /// Whether a push has made the chain so long that it should be pruned. A chain that stays long
     /// is not pruned again before it has doubled.
     pub fn is_long(&self) -> bool {
-        self.len() > self.prune_above as usize
+        self.long.as_ref().is_some_and(|long| 1 + long.older.len() > long.prune_above as usize)
     }
 
     /// The version at a place of the walk: the newest is at 0.
@@ -644,14 +697,14 @@ impl Chain {
     fn version(&self, at: usize) -> &Version {
         match at {
             0 => &self.newest,
-            _ => &self.older[self.older.len() - at],
+            _ => &self.older()[self.older().len() - at],
         }
     }
 
     /// What the record was before the newest change, if that is `writer`'s.
     pub fn before(&self, writer: &TxnState) -> Option<Restore<'_>> {
         let newest = Some(&self.newest).filter(|newest| newest.writer.is(writer))?;
-        if newest.bytes.kind != Kind::Patch {
+        if newest.bytes.kind() != Kind::Patch {
             return Some(match newest.whole(self.key_len) {
                 None => Restore::Absent,
                 Some((bytes, special)) => Restore::Whole(bytes, special),
@@ -664,7 +717,7 @@ impl Chain {
     /// The writer of the newest version changes the record once more, which is `now`: if the version is a
     /// patch, whose other bytes are those of `now`, it gets all of them.
     pub fn make_whole(&mut self, key: &[u8], now: &Change<'_>, spare: &mut Spare) {
-        if self.newest.bytes.kind != Kind::Patch {
+        if self.newest.bytes.kind() != Kind::Patch {
             return;
         }
         let (Change::Whole { before, .. } | Change::Patch { before, .. }) = *now else {
@@ -674,17 +727,15 @@ impl Chain {
         let mut value = before.to_vec();
         let fits = apply(self.newest.payload(self.key_len), &mut value);
         debug_assert!(fits, "a patch does not fit the value after it");
-        self.newest.bytes.kind = Kind::Plain;
-        spare.join(&mut self.newest.bytes, key, &[], &value);
+        spare.join(&mut self.newest.bytes, Kind::Plain, key, &[], &value);
     }
 
     /// Takes the newest version away; false if it is the only one, which the caller removes with
     /// the chain.
     pub fn pop(&mut self, spare: &mut Spare) -> bool {
-        let Some(version) = self.older.pop() else {
-            return false;
-        };
-        self.older_bytes -= version.bytes.heap_bytes() as u32;
+        let Some(long) = &mut self.long else { return false };
+        let Some(version) = long.older.pop() else { return false };
+        long.older_bytes -= version.bytes.heap_bytes() as u32;
         spare.give_version(std::mem::replace(&mut self.newest, version));
         true
     }
@@ -692,7 +743,7 @@ impl Chain {
     /// Finds what `me` sees of the record: all commits up to the time `snapshot`, and its own changes.
     pub fn look(&self, me: Option<&TxnState>, snapshot: u64) -> Look<'_> {
         let (mut count, mut found) = (0, 0);
-        for version in std::iter::once(&self.newest).chain(self.older.iter().rev()) {
+        for version in std::iter::once(&self.newest).chain(self.older().iter().rev()) {
             if me.is_some_and(|me| version.writer.is(me)) {
                 break;
             }
@@ -715,7 +766,7 @@ impl Chain {
     /// Did others change the record at a time above `snapshot`?
     pub fn changed_since(&self, me: &TxnState, snapshot: u64) -> Changed {
         let mut answer = Changed::Unchanged;
-        for version in std::iter::once(&self.newest).chain(self.older.iter().rev()) {
+        for version in std::iter::once(&self.newest).chain(self.older().iter().rev()) {
             if version.writer.is(me) {
                 continue;
             }
@@ -732,7 +783,7 @@ impl Chain {
 
     /// Commit time of the oldest version, if it is committed.
     pub fn oldest_ts(&self) -> Option<u64> {
-        self.older.first().unwrap_or(&self.newest).writer.committed_ts()
+        self.older().first().unwrap_or(&self.newest).writer.committed_ts()
     }
 
     /// Drops the versions that nobody needs; the newest is needed. Gives how many.
@@ -743,37 +794,56 @@ impl Chain {
     /// record was what it was before `ts1`. Snapshots from `ts2` on end their walk there as they
     /// did; those below `ts1` pass it and find the same value one step earlier.
     pub fn prune(&mut self, rule: Rule<'_>, spare: &mut Spare) -> usize {
-        if self.older.is_empty() {
+        let Chain { newest, long: Some(long), key_len, .. } = self else { return 0 };
+        let Long { older, .. } = &mut **long;
+        if older.is_empty() {
             return 0;
         }
         // 1. Versions at the old end are dropped with the values before them.
-        let cut = self.older.partition_point(|version| version.old_ts() <= rule.horizon);
+        let cut = older.partition_point(|version| version.old_ts() <= rule.horizon);
         // 2. From the newest on, those that stay move to the end of the list, in their order.
-        let mut kept = self.older.len();
-        for at in (cut..self.older.len()).rev() {
-            let (low, high) = self.older.split_at_mut(kept);
-            let above = high.first_mut().unwrap_or(&mut self.newest);
+        let mut kept = older.len();
+        for at in (cut..older.len()).rev() {
+            let (low, high) = older.split_at_mut(kept);
+            let above = high.first_mut().unwrap_or(newest);
             let below = &mut low[at];
             let unneeded = above.writer.committed_ts().is_some_and(|ts| {
                 ts <= rule.active.as_of && !rule.active.any_in(below.old_ts(), ts)
             });
             if unneeded {
-                above.absorb(below, self.key_len, spare);
+                above.absorb(below, *key_len, spare);
             } else {
                 kept -= 1;
-                self.older.swap(at, kept);
+                older.swap(at, kept);
             }
         }
         // 3. What is in front of them goes.
-        for version in self.older.drain(..kept) {
+        for version in older.drain(..kept) {
             spare.give_version(version);
         }
-        self.older_bytes = self.sum_older() as u32;
-        let len = self.len();
-        self.prune_above = PRUNE_ABOVE.max(2 * len) as u32;
-        if self.older.capacity() > 4 * PRUNE_ABOVE.max(len) {
-            self.older.shrink_to(len);
+        let len = 1 + older.len();
+        if older.capacity() > 4 * PRUNE_ABOVE.max(len) {
+            older.shrink_to(len);
         }
+        long.older_bytes = long.sum_older() as u32;
+        long.prune_above = PRUNE_ABOVE.max(2 * len) as u32;
         kept
+    }
+}
+
+impl Long {
+    fn bytes(&self) -> usize {
+        debug_assert_eq!(self.older_bytes as usize, self.sum_older());
+        let list = self.older.capacity() * size_of::<Version>();
+        size_of::<Long>() + self.older_bytes as usize + list
+    }
+
+    fn sum_older(&self) -> usize {
+        self.older.iter().map(|version| version.bytes.heap_bytes()).sum()
+    }
+
+    fn drop_older(&mut self, spare: &mut Spare) {
+        self.older.drain(..).for_each(|version| spare.give_version(version));
+        (self.older_bytes, self.prune_above) = (0, PRUNE_ABOVE as u32);
     }
 }

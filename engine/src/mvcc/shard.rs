@@ -296,7 +296,8 @@ impl Shard {
                         chain.make_whole(key, change, spare);
                         let bytes = chain.bytes();
                         self.bytes = self.bytes + bytes - old_bytes;
-                        let grown = bytes - old_bytes;
+                        // A value can take less than a patch of all of it.
+                        let grown = bytes.saturating_sub(old_bytes);
                         return StoreOutcome { check: WriteCheck::Own, grown, chain: 0 };
                     }
                     check => return StoreOutcome { check, grown: 0, chain: 0 },
@@ -447,7 +448,7 @@ impl Shard {
                 return false;
             };
             let chain = found.chain();
-            if chain.pass == pass as u32 {
+            if chain.pass() == pass as u32 {
                 return false;
             }
             if chain.is_old(rule.horizon) {
@@ -459,15 +460,17 @@ impl Shard {
             let ts = chain.newest.writer.committed_ts();
             let old_bytes = chain.bytes();
             dropped += chain.prune(rule, spare);
-            *bytes = *bytes + chain.bytes() - old_bytes;
-            if let Some(ts) = ts
-                && ts <= rule.active.as_of
-            {
+            let decided = ts.is_some_and(|ts| ts <= rule.active.as_of);
+            if decided {
                 chain.young = false;
-                queue(item.hash, chain, heap);
+                queue(item.hash, chain, heap, spare);
+            } else {
+                chain.set_pass(pass as u32, spare);
+            }
+            *bytes = *bytes + chain.bytes() - old_bytes;
+            if decided {
                 return false;
             }
-            chain.pass = pass as u32;
             item.writer = chain.newest.writer.id();
             if ts.is_none() {
                 undecided = Some(item.writer);
@@ -486,12 +489,12 @@ impl Shard {
             && due <= rule.horizon
         {
             heap.pop();
-            let Some(mut found) = find(near, far, || Some(table), hash, |chain| chain.due == due)
+            let Some(mut found) = find(near, far, || Some(table), hash, |chain| chain.due() == due)
             else {
                 continue;
             };
             let chain = found.chain();
-            chain.due = 0;
+            chain.set_due(0, spare);
             if chain.is_old(rule.horizon) {
                 dropped += chain.len();
                 *bytes -= chain.bytes();
@@ -500,21 +503,26 @@ impl Shard {
             }
             let old_bytes = chain.bytes();
             dropped += chain.prune(rule, spare);
-            *bytes = *bytes + chain.bytes() - old_bytes;
             // Whoever keeps a version that is undecided comes back for the chain, or takes it off.
             if !chain.young && chain.newest.writer.committed_ts().is_some() {
-                queue(hash, chain, heap);
+                queue(hash, chain, heap, spare);
             }
+            *bytes = *bytes + chain.bytes() - old_bytes;
         }
         dropped
     }
 }
 
 /// Puts a chain of committed versions into the heap.
-fn queue(hash: u64, chain: &mut Chain, heap: &mut BinaryHeap<Reverse<(u64, u64)>>) {
+fn queue(
+    hash: u64,
+    chain: &mut Chain,
+    heap: &mut BinaryHeap<Reverse<(u64, u64)>>,
+    spare: &mut Spare,
+) {
     let oldest = chain.oldest_ts().expect("a chain that is not young is committed");
-    if chain.due != oldest {
-        chain.due = oldest;
+    if chain.due() != oldest {
+        chain.set_due(oldest, spare);
         heap.push(Reverse((oldest, hash)));
     }
 }

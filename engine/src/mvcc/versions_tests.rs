@@ -114,6 +114,24 @@ fn a_second_change_by_the_same_transaction_stores_nothing() {
 }
 
 #[test]
+fn a_patch_of_a_whole_value_may_shrink_when_the_record_is_changed_again() {
+    for len in 1..60 {
+        let f = Fixture::new();
+        let (writer, before) = (f.begin(), vec![7; len]);
+        let patch = Change::Patch { before: &before, from: 0, to: len };
+        let record = f.versions.record(TREE, KEY);
+        f.versions.store(record, &writer, EVER, &patch, false);
+        let bytes = f.versions.bytes();
+        let again = Change::Whole { before: &before, special: false };
+        let outcome = f.versions.store(record, &writer, EVER, &again, false);
+        assert_eq!(outcome.check, WriteCheck::Own);
+        assert_eq!(outcome.grown, f.versions.bytes().saturating_sub(bytes), "{len} bytes");
+        f.versions.pop(TREE, KEY, &writer);
+        assert_eq!(f.versions.bytes(), 0, "{len} bytes");
+    }
+}
+
+#[test]
 fn committed_changes_are_visible_from_their_time_on() {
     let f = Fixture::new();
     assert_eq!(f.change("absent"), 2);
