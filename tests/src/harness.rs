@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     future::poll_fn,
-    io,
+    io::{self, Write},
     path::Path,
     pin::pin,
     sync::{
@@ -183,7 +183,10 @@ impl Watchdog {
                 if now != last {
                     (looks, last) = (0, now);
                 } else if look * looks > limit {
-                    eprintln!("{what} hangs: no progress for {limit:?} after step {now}");
+                    // Not by `eprintln`, whose text would go with the output of the test that nobody shows then.
+                    let message =
+                        format!("{what} hangs: no progress for {limit:?} after step {now}\n");
+                    _ = std::io::stderr().write_all(message.as_bytes());
                     std::process::abort();
                 }
             }

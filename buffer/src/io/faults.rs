@@ -206,8 +206,35 @@ pub(super) struct Verdict {
     pub(super) latency: Duration,
     /// Decides the details of the fault.
     pub(super) random: Random,
+    op: Op,
+    /// What was given with the operation.
+    page: u64,
+    /// Its number among those of its kind, and among all.
+    numbers: (u64, u64),
+    seed: u64,
+}
+
+impl Verdict {
     /// Names the operation in messages.
-    pub(super) name: String,
+    #[cold]
+    pub(super) fn name(&self) -> String {
+        let Verdict { op, page, numbers: (this, any), seed, .. } = *self;
+        let name = match op {
+            Op::Read => format!("read {this} (page {page})"),
+            Op::Write => format!("write {this} (page {page})"),
+            Op::Reserve => format!("reservation {this} ({page} pages)"),
+            Op::LogRead | Op::LogWrite => {
+                let (segment, page) = (page >> 32, page & u64::from(u32::MAX));
+                let what = if op == Op::LogRead { "read" } else { "write" };
+                format!("log {what} {this} (segment {segment}, page {page})")
+            }
+            Op::LogSync => format!("log sync {this} (segment {})", page >> 32),
+            Op::LogCreate => format!("creation {this} of a log segment ({})", page >> 32),
+            Op::LogRemove => format!("removal {this} of a log segment ({})", page >> 32),
+            Op::Sync | Op::Any => format!("sync {this}"),
+        };
+        format!("injected into {name}, operation {any}, seed {seed}")
+    }
 }
 
 impl Injector {
@@ -258,22 +285,8 @@ impl Injector {
                 other => fault = fault.or(Some(other)),
             }
         }
-        let name = match op {
-            Op::Read => format!("read {this} (page {page})"),
-            Op::Write => format!("write {this} (page {page})"),
-            Op::Reserve => format!("reservation {this} ({page} pages)"),
-            Op::LogRead | Op::LogWrite => {
-                let (segment, page) = (page >> 32, page & u64::from(u32::MAX));
-                let what = if op == Op::LogRead { "read" } else { "write" };
-                format!("log {what} {this} (segment {segment}, page {page})")
-            }
-            Op::LogSync => format!("log sync {this} (segment {})", page >> 32),
-            Op::LogCreate => format!("creation {this} of a log segment ({})", page >> 32),
-            Op::LogRemove => format!("removal {this} of a log segment ({})", page >> 32),
-            Op::Sync | Op::Any => format!("sync {this}"),
-        };
-        let name = format!("injected into {name}, operation {any}, seed {}", self.plan.seed);
-        Verdict { fault, latency, random: base.mix(0), name }
+        let (numbers, seed) = ((this, any), self.plan.seed);
+        Verdict { fault, latency, random: base.mix(0), op, page, numbers, seed }
     }
 }
 

@@ -49,7 +49,7 @@ impl Medium {
     ) -> io::Result<()> {
         offset_of(page)?;
         if let Some(Fault::Error(kind)) = verdict.fault {
-            return Err(io::Error::new(kind, verdict.name));
+            return Err(io::Error::new(kind, verdict.name()));
         }
         if page.0 >= self.capacity {
             let what = format!("the device ends before page {page}");
@@ -61,7 +61,7 @@ impl Medium {
             Some(Fault::Short(unit)) => {
                 let len = verdict.short(unit);
                 into[..len].copy_from_slice(&current[..len]);
-                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, verdict.name));
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, verdict.name()));
             }
             Some(Fault::Stale) => {
                 *into = **stored.and_then(|page| page.previous.as_ref()).unwrap_or(current);
@@ -83,9 +83,12 @@ impl Medium {
         mut verdict: Verdict,
         order: u64,
     ) -> io::Result<()> {
-        let old = **self.pages.get(&page.0).and_then(Page::current).unwrap_or(zeroes());
+        // Only faults that leave something of it look at it.
+        let old = |medium: &Medium| {
+            **medium.pages.get(&page.0).and_then(Page::current).unwrap_or(zeroes())
+        };
         match verdict.fault {
-            Some(Fault::Error(kind)) => return Err(io::Error::new(kind, verdict.name)),
+            Some(Fault::Error(kind)) => return Err(io::Error::new(kind, verdict.name())),
             Some(Fault::Lost) => self.extend_to(page.0),
             Some(Fault::Misdirected) => {
                 self.extend_to(page.0);
@@ -95,17 +98,17 @@ impl Medium {
             Some(Fault::Short(unit)) => {
                 let len = verdict.short(unit);
                 if len > 0 {
-                    let mut bytes = old;
+                    let mut bytes = old(self);
                     bytes[..len].copy_from_slice(&image.0[..len]);
                     self.store(page.0, bytes, order);
                 }
-                return Err(io::Error::new(io::ErrorKind::WriteZero, verdict.name));
+                return Err(io::Error::new(io::ErrorKind::WriteZero, verdict.name()));
             }
             Some(Fault::Torn(unit)) => {
                 let units = PAGE_SIZE / unit.bytes();
                 // One unit is missing for certain, the others by the toss of a coin.
                 let missing = verdict.random.below(units as u64) as usize;
-                let mut bytes = old;
+                let mut bytes = old(self);
                 for index in (0..units).filter(|&index| index != missing) {
                     let range = index * unit.bytes()..(index + 1) * unit.bytes();
                     if verdict.random.below(2) == 0 {

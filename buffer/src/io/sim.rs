@@ -306,10 +306,10 @@ impl Storage for SimStorage {
         state.counters.syncs += 1;
         let verdict = state.judge(Op::Sync, 0);
         let result = match verdict.fault {
-            Some(Fault::Error(kind)) => Err(io::Error::new(kind, verdict.name)),
+            Some(Fault::Error(kind)) => Err(io::Error::new(kind, verdict.name())),
             Some(Fault::Unsettled(kind)) => {
                 state.medium.give_up_unsynced();
-                Err(io::Error::new(kind, verdict.name))
+                Err(io::Error::new(kind, verdict.name()))
             }
             _ => {
                 state.medium.sync();
@@ -330,7 +330,7 @@ impl Storage for SimStorage {
         state.counters.reservations += 1;
         let verdict = state.judge(Op::Reserve, pages);
         let result = match verdict.fault {
-            Some(Fault::Error(kind)) => Err(io::Error::new(kind, verdict.name)),
+            Some(Fault::Error(kind)) => Err(io::Error::new(kind, verdict.name())),
             _ => within(state.injector.limit(), pages),
         };
         if result.is_ok() {

@@ -71,7 +71,7 @@ impl SimStorage {
     pub fn set_raw_segment(&self, segment: u64, bytes: Vec<u8>) {
         let mut new = Segment::zeroed(bytes.len() as u64);
         for (chunk, number) in bytes.chunks(PAGE_SIZE).zip(0..) {
-            if chunk.iter().any(|byte| *byte != 0) {
+            if chunk != &[0; PAGE_SIZE][..chunk.len()] {
                 let mut page = [0; PAGE_SIZE];
                 page[..chunk.len()].copy_from_slice(chunk);
                 new.medium.pages.entry(number).or_default().synced = Some(Arc::new(page));
@@ -138,7 +138,7 @@ impl SimStorage {
         let used: u64 = state.log.values().map(|segment| segment.bytes).sum();
         let limit = state.injector.log_limit();
         let result = match verdict.fault {
-            Some(Fault::Error(kind)) => Err(io::Error::new(kind, verdict.name)),
+            Some(Fault::Error(kind)) => Err(io::Error::new(kind, verdict.name())),
             _ if state.log.contains_key(&segment) => Err(exists(segment)),
             _ if used.saturating_add(bytes) > limit => {
                 let what = format!("the simulated device has {limit} bytes for the log, all used");
@@ -161,7 +161,7 @@ impl SimStorage {
         state.counters.log_removals += 1;
         let verdict = state.judge(Op::LogRemove, log_page(segment, 0));
         let result = match verdict.fault {
-            Some(Fault::Error(kind)) => Err(io::Error::new(kind, verdict.name)),
+            Some(Fault::Error(kind)) => Err(io::Error::new(kind, verdict.name())),
             _ => match state.log.remove(&segment) {
                 Some(before) => {
                     let settled = state.settle_directory(segment, Some(before.clone()), &verdict);
@@ -195,7 +195,7 @@ impl State {
             return Ok(());
         };
         self.unsettled.entry(segment).or_insert(before);
-        Err(io::Error::new(kind, verdict.name.clone()))
+        Err(io::Error::new(kind, verdict.name()))
     }
 }
 
@@ -282,10 +282,10 @@ impl LogStorage for SimStorage {
         state.counters.log_syncs += 1;
         let verdict = state.judge(Op::LogSync, log_page(segment, 0));
         let result = match (verdict.fault, state.log.get_mut(&segment)) {
-            (Some(Fault::Error(kind)), _) => Err(io::Error::new(kind, verdict.name)),
+            (Some(Fault::Error(kind)), _) => Err(io::Error::new(kind, verdict.name())),
             (Some(Fault::Unsettled(kind)), Some(found)) => {
                 found.medium.give_up_unsynced();
-                Err(io::Error::new(kind, verdict.name))
+                Err(io::Error::new(kind, verdict.name()))
             }
             (_, Some(found)) => {
                 found.medium.sync();
