@@ -190,22 +190,21 @@ impl<B: Benchmark, S: Store> Session<'_, B, S> {
     /// The data in the store, if there are any.
     fn find(&self) -> Result<Option<Meta>, Exit> {
         let wanted = self.job.bench.size();
-        let problem = match meta::find::<B, S>(self.store).map_err(failed("reading the store"))? {
-            Found::Nothing => return Ok(None),
-            Found::Data(meta) if meta.size == wanted => return Ok(Some(meta)),
-            Found::Data(meta) => {
-                format!(
-                    "holds {}, and not the {} asked for",
-                    plural(meta.size, B::UNIT),
-                    count(wanted)
-                )
-            }
-            Found::Unusable(sentence) => sentence,
-        };
-        Err(Exit::Usage(format!(
-            "the store at {} {problem}; give another --db or the size it was loaded with",
-            self.home.path.display()
-        )))
+        let (problem, advice) =
+            match meta::find::<B, S>(self.store).map_err(failed("reading the store"))? {
+                Found::Nothing => return Ok(None),
+                Found::Data(meta) if meta.size == wanted => return Ok(Some(meta)),
+                Found::Data(meta) => {
+                    let problem = format!(
+                        "holds {}, and not the {} asked for",
+                        plural(meta.size, B::UNIT),
+                        count(wanted)
+                    );
+                    (problem, "give another --db or the size it was loaded with")
+                }
+                Found::Unusable(sentence) => (sentence, "give another --db"),
+            };
+        Err(Exit::Usage(format!("the store at {} {problem}; {advice}", self.home.path.display())))
     }
 
     fn describe(&self, meta: &Meta) -> Result<(), Exit> {

@@ -71,6 +71,9 @@ pub fn not_opened(error: wattle::Error) -> Exit {
         | InvalidOption(_)
         | Limit(_)
         | PoolExhausted { .. } => Exit::Usage(error.to_string()),
+        wattle::Error::Io { ref source, .. } if source.kind() == ErrorKind::NotADirectory => {
+            Exit::Usage(error.to_string())
+        }
         wattle::Error::Interrupted => {
             Exit::Failed("interrupted while opening the store; it can be opened again".to_owned())
         }

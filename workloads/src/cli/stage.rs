@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::common::{Format, IoBackend, OnOff, RunFlags};
 use super::exit::{Exit, failed, not_opened, print_to};
 use super::record::{Recording, TraceFile};
+use crate::driver::control;
 use crate::machine;
 use crate::report::csv::SampleFile;
 use crate::report::figures::{bytes, many, plural};
@@ -19,7 +20,24 @@ pub struct Home {
     pub path: PathBuf,
     /// There is no store yet: no such directory, or nothing in it.
     is_new: bool,
-    temporary: Option<tempfile::TempDir>,
+    temporary: Option<Temporary>,
+}
+
+/// A directory that goes with this value, or with the process when that is ended by an interrupt.
+struct Temporary(tempfile::TempDir);
+
+impl Temporary {
+    fn new() -> std::io::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("wattle-").tempdir()?;
+        control::remove_at_exit(folder.path());
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        control::keep_at_exit(self.0.path());
+    }
 }
 
 impl Home {
@@ -32,11 +50,8 @@ impl Home {
             };
             return Ok(Self { path: path.to_owned(), is_new, temporary: None });
         }
-        let folder = tempfile::Builder::new()
-            .prefix("wattle-")
-            .tempdir()
-            .map_err(failed("creating a temporary directory"))?;
-        Ok(Self { path: folder.path().join("store"), is_new: true, temporary: Some(folder) })
+        let folder = Temporary::new().map_err(failed("creating a temporary directory"))?;
+        Ok(Self { path: folder.0.path().join("store"), is_new: true, temporary: Some(folder) })
     }
 
     /// The file system that it is on.

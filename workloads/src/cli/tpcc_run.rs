@@ -136,7 +136,9 @@ pub fn check_store<S: Store>(
     let meta = match find(store, None).map_err(failed("reading the store"))? {
         Found::Data(meta) => meta,
         Found::Nothing => return Err(unusable(path, "holds no TPC-C data")),
-        Found::Unusable(sentence) => return Err(unusable(path, &sentence)),
+        Found::OtherSize(sentence) | Found::Unusable(sentence) => {
+            return Err(unusable(path, &sentence));
+        }
     };
     let tables = Tables::open(store).map_err(failed("opening the tables"))?;
     let findings = check_tables(store, &tables, meta.warehouses, machine::cores(), interrupt);
@@ -193,9 +195,12 @@ impl<S: Store> Session<'_, S> {
         let (flags, store) = (self.flags, self.store);
         let found = find(store, Some(flags.warehouses)).map_err(failed("reading the store"))?;
         let found = match found {
-            Found::Unusable(sentence) => {
+            Found::OtherSize(sentence) => {
                 let advice = "give another --db or the --warehouses that it was loaded with";
                 return Err(unusable(&self.home.path, &format!("{sentence}; {advice}")));
+            }
+            Found::Unusable(sentence) => {
+                return Err(unusable(&self.home.path, &format!("{sentence}; give another --db")));
             }
             Found::Data(meta) => Some(meta),
             Found::Nothing => None,

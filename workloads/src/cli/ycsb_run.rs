@@ -112,15 +112,17 @@ impl<S: Store> Session<'_, S> {
         let spec = self.spec;
         let wanted = Meta::of_load(spec.records, spec.keys, spec.shape);
         let found = match find(self.store, &wanted).map_err(failed("reading the store"))? {
-            Found::Unusable(sentence) => {
-                return Err(Exit::Usage(format!(
-                    "the store at {} {sentence}; give another --db or the sizes it was loaded with",
-                    self.home.path.display()
-                )));
+            Found::OtherSizes(sentence) => {
+                Err((sentence, "give another --db or the sizes it was loaded with"))
             }
-            Found::Data(meta) => Some(meta),
-            Found::Nothing => None,
+            Found::Unusable(sentence) => Err((sentence, "give another --db")),
+            Found::Data(meta) => Ok(Some(meta)),
+            Found::Nothing => Ok(None),
         };
+        let found = found.map_err(|(sentence, advice)| {
+            let path = self.home.path.display();
+            Exit::Usage(format!("the store at {path} {sentence}; {advice}"))
+        })?;
         let Outputs { samples, trace } = stage.outputs(found.is_some())?;
         let mut live = Live::new(self.flags.run.format, samples);
         let table = |name| self.store.table(name).map_err(failed("opening the table"));

@@ -10,8 +10,9 @@
 //! | 2-63 | number of hand-overs asked for so far |
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -161,6 +162,44 @@ struct InterruptState {
     waiting: Mutex<Option<Thread>>,
 }
 
+/// Directories that go when a second interrupt ends the process.
+static TEMPORARY: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+/// How often to try: threads that go on make files in a directory while it is being emptied.
+const TRIES: usize = 20;
+
+fn temporary() -> MutexGuard<'static, Vec<PathBuf>> {
+    TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A second interrupt removes this directory before it ends the process.
+pub fn remove_at_exit(path: &Path) {
+    temporary().push(path.to_owned());
+}
+
+/// Takes that back.
+pub fn keep_at_exit(path: &Path) {
+    temporary().retain(|other| other != path);
+}
+
+fn remove_all() {
+    for path in temporary().drain(..) {
+        let mut last = Ok(());
+        for _ in 0..TRIES {
+            last = match std::fs::remove_dir_all(&path) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+                other => other,
+            };
+            if last.is_ok() {
+                break;
+            }
+        }
+        if let Err(error) = last {
+            say(format_args!("{} is left behind: {error}", path.display()));
+        }
+    }
+}
+
 impl Interrupt {
     /// The interrupt of this process, raised by Ctrl-C or a polite request to terminate. A second
     /// one ends the process at once.
@@ -171,6 +210,7 @@ impl Interrupt {
         ctrlc::set_handler(move || {
             if raised.raise() {
                 say("interrupted again: ended without closing the store");
+                remove_all();
                 std::process::exit(1);
             }
             say("interrupted: finishing; a second time ends the process at once");

@@ -176,9 +176,7 @@ struct Done<'a>(&'a Control);
 
 impl Drop for Done<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.enter(Phase::Stop);
-        }
+        drop(StopAtPanic(self.0));
         self.0.thread_done();
     }
 }

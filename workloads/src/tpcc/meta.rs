@@ -47,6 +47,8 @@ pub enum Found {
     Nothing,
     /// A population.
     Data(Meta),
+    /// Another number of warehouses; the sentence says which, and the store must not be touched.
+    OtherSize(String),
     /// Something else; the sentence says what, and the store must not be touched.
     Unusable(String),
 }
@@ -72,7 +74,7 @@ pub fn find<S: Store>(store: &S, warehouses: Option<u16>) -> StoreResult<Found> 
             "holds TPC-C data of format {}, and this version reads and writes format {FORMAT}",
             meta.format
         )),
-        Some(wanted) if wanted != meta.warehouses => Found::Unusable(format!(
+        Some(wanted) if wanted != meta.warehouses => Found::OtherSize(format!(
             "holds {}, and not the {} asked for",
             plural(meta.warehouses.into(), "TPC-C warehouse"),
             count(wanted.into())

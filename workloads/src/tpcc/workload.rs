@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use super::mix::{Deck, Mix};
 use super::random::{Constants, between};
 use super::request::{Inputs, Request};
-use super::schema::{Table, Tables};
+use super::schema::{DISTRICTS, Table, Tables};
 use super::{delivery, near, new_order, order_status, payment, stock_level};
 use crate::driver::failure::Failure;
 use crate::driver::measure::{Done, Workload};
@@ -92,6 +92,8 @@ pub struct Terminal {
     deck: Deck,
     number: u16,
     home: Option<u16>,
+    /// Of a terminal that stays at one warehouse.
+    district: Option<u8>,
     /// Payments so far, to tell rows of HISTORY apart.
     payments: u16,
     customers: Vec<u16>,
@@ -107,6 +109,7 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Tpcc<'_, T> {
             deck: Deck::new(self.mix),
             number: number as u16,
             home: self.homes_of.map(|workers| home_of(number, workers, self.warehouses)),
+            district: self.homes_of.map(|_| district_of(number)),
             payments: 0,
             customers: Vec::with_capacity(256),
             items: Vec::with_capacity(512),
@@ -119,7 +122,10 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Tpcc<'_, T> {
         let anywhere = || between(&mut terminal.rng, 1, self.warehouses.into()) as u16;
         let w = terminal.home.unwrap_or_else(anywhere);
         let inputs = Inputs { constants: self.constants, warehouses: self.warehouses };
-        let request = inputs.draw(&mut terminal.rng, which, w);
+        let mut request = inputs.draw(&mut terminal.rng, which, w);
+        if let (Request::StockLevel(request), Some(d)) = (&mut request, terminal.district) {
+            request.d = d;
+        }
         terminal.payments = terminal.payments.wrapping_add(1);
         let date = now();
         let mut conflicts = 0;
@@ -246,6 +252,12 @@ fn home_of(number: usize, workers: usize, warehouses: u16) -> u16 {
     1 + (number * usize::from(warehouses) / workers) as u16
 }
 
+/// The district whose stock worker `number` looks at if it stays at one warehouse, as clause 2.8.1.1 wants it:
+/// always the same, and another one for each of ten neighbours.
+fn district_of(number: usize) -> u8 {
+    1 + (number % usize::from(DISTRICTS)) as u8
+}
+
 /// Microseconds since 1970.
 pub fn now() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -254,7 +266,8 @@ pub fn now() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::home_of;
+    use super::{district_of, home_of};
+    use std::collections::HashSet;
 
     #[test]
     fn homes_are_shared_by_neighbours_and_all_warehouses_are_homes_of_about_as_many() {
@@ -267,6 +280,9 @@ mod tests {
                 assert!((least..=least + 1).contains(&of_it), "{of_it} workers at {w}: {homes:?}");
             }
             assert!(homes.iter().all(|home| (1..=warehouses).contains(home)), "{homes:?}");
+            let places = homes.iter().enumerate().map(|(i, w)| (*w, district_of(i)));
+            let alone = places.collect::<HashSet<_>>().len();
+            assert_eq!(alone, workers.min(10 * usize::from(warehouses)), "{homes:?}");
         }
     }
 }

@@ -91,7 +91,9 @@ pub enum Found {
     Nothing,
     /// The data asked for.
     Data(Meta),
-    /// Something else; the sentence says what, and the store must not be touched.
+    /// Data of other sizes; the sentence says which, and the store must not be touched.
+    OtherSizes(String),
+    /// Something else; the same.
     Unusable(String),
 }
 
@@ -113,7 +115,7 @@ pub fn find<S: Store>(store: &S, wanted: &Meta) -> StoreResult<Found> {
     };
     let same_sizes = Meta { present: 0, state: DataState::Loading, ..found.clone() } == *wanted;
     Ok(match found.state {
-        _ if !same_sizes => Found::Unusable(format!(
+        _ if !same_sizes => Found::OtherSizes(format!(
             "holds {}, and not {} as asked for",
             found.sizes(),
             wanted.sizes()

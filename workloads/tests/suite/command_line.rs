@@ -271,6 +271,11 @@ fn missing_and_unknown_subcommands_and_paths_are_refused() {
     std::fs::write(folder.path().join("notes"), "x").unwrap();
     let path = folder.path().to_str().unwrap();
     refused(&["ycsb", "--db", path], &[path, "not a Wattle store"]);
+    // A place below a file.
+    let below = folder.path().join("notes/store");
+    let path = below.to_str().unwrap();
+    refused(&["ycsb", "--db", path], &[path, "Not a directory"]);
+    refused(&["verify", path], &[path]);
     refused(&["load"], &["PATH", "not provided"]);
     refused(&["probe", "/no/such/folder"], &["/no/such/folder", "not a directory"]);
     refused(

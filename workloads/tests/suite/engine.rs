@@ -71,19 +71,23 @@ fn a_run_in_memory_leaves_nothing_behind() {
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
 }
 
+/// Waits for the first row of samples, which appears after a second of the measured part.
+fn wait_for_a_sample(folder: &Path) {
+    let (start, samples) = (Instant::now(), folder.join("samples.csv"));
+    while std::fs::read_to_string(&samples).map_or(0, |text| text.lines().count()) < 2 {
+        assert!(start.elapsed() < Duration::from_secs(30), "the run has not begun");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn ctrl_c_ends_a_run_with_its_results_and_a_closed_store() {
     let folder = tempfile::tempdir().unwrap();
     let run = "ycsb --db DIR/store --records 2000 --duration 60s --warmup 0 --workload d \
                --samples DIR/samples.csv --format json";
     let child = wattle(run, folder.path()).spawn().unwrap();
-    // The first row appears after a second of the measured part.
     let start = Instant::now();
-    let samples = folder.path().join("samples.csv");
-    while std::fs::read_to_string(&samples).map_or(0, |text| text.lines().count()) < 2 {
-        assert!(start.elapsed() < Duration::from_secs(30), "the run has not begun");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for_a_sample(folder.path());
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(0));
@@ -94,6 +98,25 @@ fn ctrl_c_ends_a_run_with_its_results_and_a_closed_store() {
     assert_eq!(result("verify --format json DIR/store", folder.path())["passed"], true);
     let again = "ycsb --db DIR/store --records 2000 --operations 100 --warmup 0 --format json";
     assert_eq!(result(again, folder.path())["load"]["reused"], true);
+}
+
+#[test]
+fn a_second_interrupt_ends_the_process_at_once_without_its_temporary_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let temporary = folder.path().join("temporary");
+    std::fs::create_dir(&temporary).unwrap();
+    let run = "ycsb --records 20000 --duration 60s --warmup 0 --samples DIR/samples.csv";
+    let child = wattle(run, folder.path()).env("TMPDIR", &temporary).spawn().unwrap();
+    wait_for_a_sample(folder.path());
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 1, "the store is elsewhere");
+    // Two signals of one kind, one right behind the other, could arrive as one.
+    for signal in [Signal::INT, Signal::TERM] {
+        kill_process(Pid::from_child(&child), signal).unwrap();
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted again"), "{output:?}");
+    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "the store is left behind");
 }
 
 #[test]
