@@ -19,6 +19,7 @@ use crate::{
     catalog::OpenTree,
     engine::Core,
     internal::Internal,
+    limits::limit,
     mvcc::{Active, Stored},
     ops::Resolve,
     session::now,
@@ -46,7 +47,8 @@ const IDLE: Duration = Duration::from_millis(100);
 const PASS_EVERY: u64 = 10;
 
 /// Least time between sweeps of all versions, and how many times longer it is than a sweep takes.
-const SWEEP_EVERY: (Duration, u32) = (Duration::from_secs(1), 50);
+const SWEEP_EVERY: (Duration, u32) =
+    (Duration::from_millis(limit(1000, 20) as u64), limit(50, 2) as u32);
 /// Rounds from one look at the memory of all versions to the next: the sums of all shards.
 const SUM_EVERY: u64 = 5 * PASS_EVERY;
 
@@ -54,12 +56,12 @@ const SUM_EVERY: u64 = 5 * PASS_EVERY;
 /// leaf go together: each time the leaf is taken away from the processor that uses it.
 const GARBAGE_EVERY: u64 = 5;
 /// Pieces of garbage that are sorted together.
-const BATCH: usize = 4096;
+const BATCH: usize = limit(4096, 16);
 /// Ghosts that are removed under one latch at most.
-const AT_ONCE: usize = 32;
+const AT_ONCE: usize = limit(32, 5);
 
 /// Pieces of garbage that are remembered one by one.
-const MAX_QUEUE: usize = 1 << 16;
+const MAX_QUEUE: usize = limit(1 << 16, 24);
 
 /// What waits for the janitor.
 #[derive(Default)]

@@ -8,6 +8,7 @@ mod checkpoint;
 mod engine;
 mod internal;
 mod janitor;
+mod limits;
 mod log_dump;
 mod mvcc;
 mod opening;

@@ -13,6 +13,7 @@
 use crate::{
     catalog::{LargeStore, OpenTree},
     engine::{Core, Tree},
+    limits::limit,
     mvcc::{Kept, Savepoint},
     transaction,
     txn::{
@@ -136,7 +137,7 @@ fn check_value(value: &[u8]) -> Result<()> {
 }
 
 /// How long an auto operation waits for a transaction that changed the record and has not ended.
-const CONFLICT_WAIT: Duration = Duration::from_secs(1);
+const CONFLICT_WAIT: Duration = Duration::from_millis(limit(1000, 3) as u64);
 
 /// How long somebody has been in the way of an auto operation, in all attempts.
 #[derive(Default)]
@@ -783,7 +784,7 @@ pub(crate) async fn modify_on<R: Resolve>(
 }
 
 /// Records that are changed under one latch, at most.
-const RUN: usize = 16;
+const RUN: usize = limit(16, 4);
 
 /// Adds several records in a transaction: all of them, or none.
 pub(crate) async fn insert_many<R: Resolve, K: AsRef<[u8]>, V: AsRef<[u8]>>(

@@ -1,6 +1,6 @@
 //! Options of an engine. Each has a unit, a default and limits; checked when the engine is opened.
 
-use crate::txn::Durability;
+use crate::{limits::limit, txn::Durability};
 use std::{
     sync::{
         Arc,
@@ -17,6 +17,9 @@ pub(crate) const FRAMES_PER_TREE: usize = 4;
 
 /// Least limit of the log, bytes.
 pub const MIN_LOG_BYTES: u64 = 2 << 20;
+
+/// Least limit of the memory of versions, bytes.
+const MIN_VERSION_BYTES: u64 = limit(1 << 20, 1 << 10) as u64;
 
 /// Limit of the log of an engine with this pool, where none is given: four times the pool, at least
 /// 1 GiB and at most 16 GiB.
@@ -215,10 +218,9 @@ impl Options {
                 "log_bytes is at least {MIN_LOG_BYTES}, not {bytes}"
             )));
         }
-        if self.version_bytes < 1 << 20 {
+        if self.version_bytes < MIN_VERSION_BYTES {
             return Err(Error::InvalidOption(format!(
-                "version_bytes is at least {}, not {}",
-                1 << 20,
+                "version_bytes is at least {MIN_VERSION_BYTES}, not {}",
                 self.version_bytes
             )));
         }

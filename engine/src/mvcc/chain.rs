@@ -21,11 +21,12 @@ use super::{
     state::{Status, TxnState},
     versions::{Change, Changed, ConflictWith, WriteCheck},
 };
+use crate::limits::limit;
 use std::cell::Cell;
 use wattle_buffer::{Owner, Returned, Share, TreeId, prefetch_write};
 
 /// A chain that is longer is pruned by whoever makes it so.
-pub(super) const PRUNE_ABOVE: usize = 8;
+pub(super) const PRUNE_ABOVE: usize = limit(8, 2);
 
 /// Buffers that a thread keeps for reuse, bytes.
 const SPARE_BYTES: usize = 2 << 20;

@@ -25,12 +25,13 @@ use super::{
     state::TxnState,
     versions::{Change, Record, StoreOutcome, WriteCheck},
 };
+use crate::limits::limit;
 use hashbrown::{HashTable, hash_table::OccupiedEntry};
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 use wattle_buffer::TreeId;
 
 /// Tables and queues with room for more than this give memory back when it is little used.
-const KEEP_ROOM: usize = 256;
+const KEEP_ROOM: usize = limit(256, 4);
 /// Used to less than one part in this many, since the last pass.
 const LITTLE_USED: usize = 8;
 
@@ -51,7 +52,7 @@ struct Place {
 }
 
 /// Places beside the lock: enough for the records of most groups of neighbours that a transaction changes.
-const NEAR: usize = 13;
+const NEAR: usize = limit(13, 2);
 
 /// What few shards have.
 #[derive(Debug, Default)]

@@ -9,14 +9,15 @@
 //! that is not flushed, holds it back, the session asks again only when it has twice as much.
 
 use super::{Kept, Versions};
+use crate::limits::limit;
 use std::collections::VecDeque;
 
 /// Versions that are worth a look at all snapshots.
-const WORTH_A_LOOK: usize = 32;
+const WORTH_A_LOOK: usize = limit(32, 4);
 /// More are handed over: memory that only this session would give back soon.
-const MAX_RECORDS: usize = 1 << 15;
+const MAX_RECORDS: usize = limit(1 << 15, 64);
 /// Of one transaction.
-pub(crate) const MAX_OF_ONE: usize = 1 << 10;
+pub(crate) const MAX_OF_ONE: usize = limit(1 << 10, 12);
 
 /// See the module documentation.
 #[derive(Debug)]

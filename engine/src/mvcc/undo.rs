@@ -10,6 +10,7 @@
 //!
 //! After an error of the file, a push has changed nothing; a pop may be tried again.
 
+use crate::limits::limit;
 use std::{
     fs::File,
     io::{self, Read, Seek, SeekFrom, Write},
@@ -18,9 +19,9 @@ use std::{
 use wattle_buffer::{Error, Result, TreeId};
 
 /// Memory that a buffer takes before it goes to the file, bytes.
-const MEMORY_LIMIT: usize = 1 << 20;
+const MEMORY_LIMIT: usize = limit(1 << 20, 1 << 12);
 /// Memory that a cleared buffer keeps, bytes.
-const KEPT: usize = 64 << 10;
+const KEPT: usize = limit(64 << 10, 1 << 10);
 /// Bytes of the length at the end of an entry. It counts the bytes before it.
 const LENGTH: usize = 4;
 

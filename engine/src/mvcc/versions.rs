@@ -23,6 +23,7 @@ use super::{
     shard::Shard,
     state::TxnState,
 };
+use crate::limits::limit;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use std::{
@@ -38,12 +39,12 @@ use std::{
 use wattle_buffer::{BriefGuard, BriefMutex, Owner, TreeId, prefetch_write};
 
 /// Shards for each core.
-const SHARDS_PER_CORE: usize = 1024;
+const SHARDS_PER_CORE: usize = limit(1024, 16);
 /// Whoever goes through many versions brings the shard and the chain of each near when so many others still
 /// come before it.
 const VERSIONS_AHEAD: usize = 3;
 /// Fewest and most shards, powers of two.
-const SHARDS: (usize, usize) = (1 << 11, 1 << 16);
+const SHARDS: (usize, usize) = (limit(1 << 11, 1 << 6), 1 << 16);
 /// Where in a hash the shard is. The table tells chains apart by the top seven bits and finds their place
 /// by the low ones.
 const SHARD_SHIFT: u32 = 41;

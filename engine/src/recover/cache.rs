@@ -12,7 +12,7 @@
 //! limit and of one batch of reads.
 
 use super::Shared;
-use crate::store::StoreFile;
+use crate::{limits::limit, store::StoreFile};
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -66,7 +66,7 @@ pub(crate) struct Ghosts {
 }
 
 /// Ghosts that are remembered one by one.
-const MAX_GHOSTS: usize = 1 << 14;
+const MAX_GHOSTS: usize = limit(1 << 14, 16);
 
 impl Ghosts {
     fn look(&mut self, image: &PageImage) {

@@ -4,6 +4,7 @@ use super::{LogHandle, ReadSet, Ticket, handles::Handles, view};
 use crate::{
     catalog::OpenTree,
     engine::Core,
+    limits::limit,
     mvcc::{Kept, Savepoint, Slot, TxnState, UndoBuffer},
 };
 use std::{
@@ -56,9 +57,9 @@ pub struct TxnOptions {
 
 /// Frames of which a transaction remembers that its mark is on their pages. Pages beyond are found
 /// out about later.
-const MAX_FRAMES: usize = 4096;
+const MAX_FRAMES: usize = limit(4096, 6);
 /// Ghosts that a transaction remembers one by one.
-const MAX_GHOSTS: usize = 1 << 14;
+const MAX_GHOSTS: usize = limit(1 << 14, 6);
 
 /// What a commit leaves to be cleared away when no snapshot needs it any more.
 pub(crate) enum Garbage {

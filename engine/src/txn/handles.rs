@@ -5,12 +5,12 @@
 //! Kept handles belong to no transaction. Whoever drops or renames a tree takes its handles out of
 //! all sessions first ([`Registry::release`]); what is left then is in use.
 
-use crate::catalog::OpenTree;
+use crate::{catalog::OpenTree, limits::limit};
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
 
 /// Handles that a session keeps at most.
-const MAX_KEPT: usize = 16;
+const MAX_KEPT: usize = limit(16, 2);
 
 /// The handles that the transactions of a session take and give back, one after the other. Alone on its
 /// cache lines.

@@ -17,6 +17,7 @@ use super::{Txn, view::check_open};
 use crate::{
     catalog::OpenTree,
     engine::Core,
+    limits::limit,
     mvcc::{Changed, TxnState},
 };
 use std::{ops::Bound, sync::Arc};
@@ -24,7 +25,7 @@ use wattle_btree::{Cursor, Direction, Seen, Step, Stop, View};
 use wattle_buffer::{Error, FrameHeader, TreeId};
 
 /// How often a scan for one range starts a page again that somebody changes.
-const RESTARTS: usize = 32;
+const RESTARTS: usize = limit(32, 2);
 
 /// What a transaction read.
 #[derive(Default)]
