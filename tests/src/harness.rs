@@ -28,6 +28,11 @@ pub fn rounds() -> u64 {
     std::env::var("WATTLE_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
 }
 
+/// The seed that a suite is to run alone, from `WATTLE_CRASH_SEED`.
+pub fn one_seed() -> Option<u64> {
+    std::env::var("WATTLE_CRASH_SEED").ok().and_then(|seed| seed.parse().ok())
+}
+
 /// Options of a pool of that many frames (at least the minimum) that gives up soon.
 pub fn small_pool(frames: u64) -> Options {
     Options::default()

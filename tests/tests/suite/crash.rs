@@ -22,7 +22,7 @@ use wattle_tests::{
         device::{Camera, Capturing, Image},
         history::State,
     },
-    harness::{Context, Watchdog, rounds},
+    harness::{Context, Watchdog, one_seed, rounds},
 };
 
 /// Images that a default run of the suite looks at, at least.
@@ -31,10 +31,6 @@ const LEAST_IMAGES: u64 = 10_000;
 const WHOLE_PAGES: Setting = Setting { whole_pages: true, log_room: None };
 /// Threads that look at images.
 const THREADS: u64 = 2;
-
-fn one_seed() -> Option<u64> {
-    std::env::var("WATTLE_CRASH_SEED").ok().and_then(|seed| seed.parse().ok())
-}
 
 /// After a failure there is nothing more to be done.
 struct LastOne<'c>(&'c AtomicU64);

@@ -30,3 +30,4 @@ mod tasks;
 mod transactions;
 mod unsettled;
 mod visit;
+mod wide;

@@ -24,7 +24,7 @@ use wattle_tests::{
         check::{Setting, close, open, options, verify},
         device::{Bounds, Camera, Capturing, Image},
     },
-    harness::{Context, Device, Watchdog, give_up_after, rounds},
+    harness::{Context, Device, Watchdog, give_up_after, one_seed, rounds},
 };
 
 const THREADS: usize = 2;
@@ -589,8 +589,7 @@ fn run(seed: u64, rounds: u64, one_in: u64, count: u64) -> u64 {
 #[test]
 fn tasks_that_give_up_half_way_lose_nothing_when_the_power_is_cut() {
     let watchdog = Watchdog::start("images of tasks", Duration::from_secs(120));
-    let one = std::env::var("WATTLE_CRASH_SEED").ok().and_then(|seed| seed.parse().ok());
-    let seeds = one.map_or(0..6 * rounds(), |seed: u64| seed..seed + 1);
+    let seeds = one_seed().map_or(0..6 * rounds(), |seed| seed..seed + 1);
     let mut images = 0;
     for seed in seeds {
         let _context = Context(("seed", seed));
