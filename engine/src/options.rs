@@ -120,7 +120,9 @@ impl Options {
     /// when none comes free or when pages cannot be written. Where frames come free, but others
     /// take them, it waits four times as long for its turn. And how long a change waits for the room that
     /// a checkpoint gives back, when the device has none, before it fails with
-    /// [`crate::Error::DiskFull`]. Default 10 s.
+    /// [`crate::Error::DiskFull`]; commits that cannot be flushed then, because roll-backs have used up
+    /// what the log has in reserve, wait six times as long (5 s at least) before the log fails with
+    /// [`crate::Error::CommitUnknown`]. Default 10 s.
     pub fn stall_timeout(mut self, limit: Duration) -> Self {
         self.stall_timeout = limit;
         self

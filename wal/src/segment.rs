@@ -58,6 +58,10 @@ struct Known {
     passes_on: bool,
 }
 
+/// How long a flush waits for room when the reserve is used up, before the log fails: so many times the patience
+/// of changes, and at least so long.
+const STANDSTILL: (u32, Duration) = (6, Duration::from_secs(5));
+
 #[derive(Default)]
 struct State {
     list: Vec<Known>,
@@ -85,7 +89,7 @@ struct State {
     waited_for: bool,
     /// The log is being closed: nobody waits for room.
     last_flush: bool,
-    /// The store is being opened: a flush waits for room as long as changes do, and not for ever.
+    /// The store is being opened: a flush waits for room as long as changes do.
     opening: bool,
     /// The helper has to end.
     ending: bool,
@@ -144,8 +148,11 @@ impl Segments {
     }
 
     /// The flusher takes the next segment, and waits for it if it must; while the store is being opened, no
-    /// longer than `patience`.
+    /// longer than `patience`, and never longer than [`STANDSTILL`] says. No cut comes while it waits, so that
+    /// what is needed is room on the device, or the end of a checkpoint that has had its cut.
     pub(crate) fn take_ready(&self, patience: Duration) -> Result<u64, String> {
+        let (began, standstill) =
+            (Instant::now(), patience.saturating_mul(STANDSTILL.0).max(STANDSTILL.1));
         let mut state = self.state.lock();
         loop {
             if (state.next_is_ready() || state.error.is_some())
@@ -161,7 +168,9 @@ impl Segments {
             }
             // The helper says so whenever it has tried again.
             if let Some((error, since)) = &state.error
-                && (state.last_flush || state.opening && since.elapsed() >= patience)
+                && (state.last_flush
+                    || state.opening && since.elapsed() >= patience
+                    || began.elapsed() >= standstill)
                 && state.doomed().is_none()
             {
                 return Err(format!("there was no room for log segment {}: {error}", state.next));

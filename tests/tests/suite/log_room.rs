@@ -83,6 +83,44 @@ fn a_log_that_cannot_grow_refuses_changes_and_lets_transactions_roll_back() {
     }
 }
 
+/// What takes back a transaction of large values needs more than the reserve: nothing can be flushed any more, a
+/// checkpoint neither begins nor ends, and nobody may wait for that for ever.
+#[test]
+fn a_log_whose_reserve_is_used_up_fails_and_loses_nothing() {
+    let watchdog = Watchdog::start("a log without a reserve", Duration::from_secs(30));
+    let limit = MIN_LOG_BYTES + MIN_LOG_BYTES / 8;
+    let sim = Arc::new(SimStorage::new(FaultPlan::new(1).log_limit(limit)));
+    let engine = open(&sim);
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    put(&session, &tree, 0).expect("put");
+    let stopped = loop {
+        let mut txn = engine.begin().expect("begin");
+        let mut key = 1u32;
+        while txn.put(&tree, &key.to_be_bytes(), &[9; 100_000]).is_ok() {
+            key += 1;
+            assert!(key < 1000, "the log never ends");
+        }
+        let ended = txn.abort().and_then(|()| engine.sync());
+        watchdog.step();
+        match ended {
+            Ok(()) | Err(Error::DiskFull { .. }) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(stopped.to_string().contains("no room for log segment"), "{stopped}");
+    drop((session, tree, engine));
+    let left = Arc::new(sim.crash_as(1, Cut::Nothing));
+    left.heal();
+    let engine = open(&left);
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    assert_eq!(session.scan(&tree).expect("scan").count(), 1);
+    assert_eq!(session.get(&tree, &0u32.to_be_bytes()).expect("get"), Some(vec![0; 500]));
+    drop((session, tree));
+    assert_verified(&engine);
+}
+
 /// The device was full now and then.
 fn assert_more_checkpoints_than_of_a_limit(engine: &Engine, log_bytes: u64) {
     let stats = engine.stats();

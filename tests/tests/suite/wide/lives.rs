@@ -182,7 +182,7 @@ impl<'c> Lives<'c> {
     }
 
     /// Huge values are kept away from a device that is full for the log, too: together they can take more than the
-    /// reserve of the log, and then a flush waits for room as long as the device is full.
+    /// reserve of the log, which fails then (`log_room` tests that).
     fn sizes(&self) -> Sizes {
         match self.mode {
             Mode::FullDevice if self.seed.is_multiple_of(5) => Sizes::Huge,
