@@ -283,24 +283,20 @@ impl Spare {
     fn join(&mut self, into: &mut Bytes, kind: Kind, key: &[u8], head: &[u8], value: &[u8]) {
         let size = key.len() + head.len() + value.len();
         if size <= INLINE {
-            if let Bytes::Many { buffer, .. } = std::mem::take(into) {
-                self.give(buffer);
-            }
-            let Bytes::Few { kind: of, len, bytes } = into else { unreachable!("it was taken") };
+            let mut bytes = [0; INLINE];
             let (front, rest) = bytes[..size].split_at_mut(key.len());
             let (middle, back) = rest.split_at_mut(head.len());
             front.copy_from_slice(key);
             middle.copy_from_slice(head);
             back.copy_from_slice(value);
-            (*of, *len) = (kind, size as u8);
+            let few = Bytes::Few { kind, len: size as u8, bytes };
+            self.give_bytes(std::mem::replace(into, few));
             return;
         }
         let mut buffer = match std::mem::take(into) {
             Bytes::Many { buffer, .. } if buffer.capacity() >= size => buffer,
             other => {
-                if let Bytes::Many { buffer, .. } = other {
-                    self.give(buffer);
-                }
+                self.give_bytes(other);
                 self.buffer(size)
             }
         };
@@ -340,6 +336,7 @@ impl Spare {
         }
     }
 
+    #[inline]
     fn give_bytes(&mut self, bytes: Bytes) {
         if let Bytes::Many { buffer, .. } = bytes {
             self.give(buffer);
@@ -368,9 +365,7 @@ impl Spare {
             self.give_long(long);
         }
         self.let_go(std::mem::take(&mut chain.newest.writer));
-        if let bytes @ Bytes::Many { .. } = std::mem::take(&mut chain.newest.bytes) {
-            self.give_bytes(bytes);
-        }
+        self.give_bytes(std::mem::take(&mut chain.newest.bytes));
         if self.chains.len() < SPARE_CHAINS {
             self.chains.push(chain);
         }
@@ -378,10 +373,9 @@ impl Spare {
 
     #[cold]
     fn give_long(&mut self, mut long: Box<Long>) {
-        long.older.drain(..).for_each(|version| self.give_version(version));
+        long.drop_older(self);
         if self.long.len() < SPARE_LONG && long.older.capacity() <= SPARE_LIST {
-            let older = std::mem::take(&mut long.older);
-            *long = Long { older, ..Long::default() };
+            (long.pass, long.due) = (0, 0);
             self.long.push(long);
         }
     }

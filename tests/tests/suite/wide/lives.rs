@@ -20,7 +20,7 @@ use wattle_tests::crash::{
 
 /// Power cuts while a store is opened, one after the other.
 const DEEPEST: u32 = 4;
-/// The smallest limit of versions that the engine takes, bytes.
+/// The smallest limit of versions that is tried, bytes: without small limits, what the engine takes at least.
 const MIN_VERSION_BYTES: u64 = if cfg!(small_limits) { 1 << 12 } else { 1 << 20 };
 
 /// What is known of a store from life to life.
