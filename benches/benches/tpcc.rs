@@ -28,7 +28,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use wattle_benches::{NEAR_NS, argument, directory, line_ns, median, text};
+use wattle_benches::{NEAR_NS, argument, directory, line_ns, median, stolen, text};
 use wattle_buffer::{
     PAGE_SIZE,
     io::{
@@ -178,6 +178,8 @@ fn in_memory(rounds: usize, seconds: usize, dir: &Path) {
     let mut ratios = speeds.clone();
     // Those while the cores were near each other.
     let (mut lines, mut near) = (Vec::new(), ratios.clone());
+    let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    let mut lost = ratios.clone();
     for round in 0..rounds {
         for (case, (_, flags, _)) in cases.iter().enumerate() {
             // The machine of the moment: before and after the run.
@@ -186,6 +188,7 @@ fn in_memory(rounds: usize, seconds: usize, dir: &Path) {
                 "--warehouses {warehouses} --pool 2GiB --warmup {WARM_UP}s --duration {seconds}s \
                  {flags}{others}"
             );
+            let (began, stolen_before) = (Instant::now(), stolen());
             let run = match cases[case].2 {
                 Some(_) => Run::of(&flags, dir),
                 None => {
@@ -193,6 +196,8 @@ fn in_memory(rounds: usize, seconds: usize, dir: &Path) {
                     writes.beside(dir, || Run::of(&flags, dir))
                 }
             };
+            let passed = began.elapsed().as_secs_f64() * processors;
+            lost[case].push(100.0 * (stolen() - stolen_before) / passed);
             if case == LOGGED {
                 writes = Some(Writes::of(&run, WARM_UP + seconds));
             }
@@ -223,6 +228,7 @@ fn in_memory(rounds: usize, seconds: usize, dir: &Path) {
         if let Some(bar) = bar {
             print!(" (bar {bar})");
         }
+        print!(", {:.0} % of the processors stolen", median(lost[case].clone()));
         match near[case].len() {
             0 => println!(),
             runs => {

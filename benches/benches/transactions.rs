@@ -19,8 +19,8 @@ use std::{
     time::{Duration, Instant},
 };
 use wattle::{Durability, Engine, Error, IoKind, Options, Session, Ticket, Tree, TxnOptions};
-use wattle_benches::{NEAR_NS, argument, directory, line_ns, median, text};
-use wattle_buffer::io::{self as device, LogStorage};
+use wattle_benches::{NEAR_NS, argument, directory, line_ns, median, stolen, text};
+use wattle_buffer::io::{self as device, LogStorage, Zeroes};
 use wattle_workloads::{key::fnv1a, rng::Rng, zipf::Zipfian};
 
 const VALUE: usize = 120;
@@ -46,9 +46,10 @@ impl LogStorage for SlowLog {
         &self,
         segment: u64,
         bytes: u64,
+        zeroes: Zeroes,
         pace: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> io::Result<()> {
-        self.0.create_beside(segment, bytes, pace)
+        self.0.create_beside(segment, bytes, zeroes, pace)
     }
 
     fn remove(&self, segment: u64) -> io::Result<()> {
@@ -513,13 +514,6 @@ fn bench_sync(dir: &Path, records: u64, rounds: usize) {
         median(rates),
         median(shared)
     );
-}
-
-/// Processor time that the machine did not give, in seconds since it started.
-fn stolen() -> f64 {
-    let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
-    let ticks = text.split_whitespace().nth(8).and_then(|ticks| ticks.parse::<f64>().ok());
-    ticks.unwrap_or(0.0) / 100.0
 }
 
 /// Whether checkpoints show: samples of a second of a long run.

@@ -14,6 +14,9 @@
 //! a part of the current one is in use, and grows with it, twice as fast: it is ready when that one is a
 //! little more than half full.
 //!
+//! Where processors are short, and nobody waits for a flush, its zeroes are reserved and not written
+//! ([`Shared::zeroes`]).
+//!
 //! Making a segment can fail when it is there already, because its directory could not be synced. It must
 //! not be used, a power cut might take it; so it is removed before it is made again.
 //!
@@ -381,7 +384,9 @@ pub(crate) fn run(shared: &Shared) {
         let number = state.next;
         let made = parking_lot::MutexGuard::unlocked(&mut state, || {
             let bytes = shared.options.segment_bytes;
-            let made = storage.create_beside(number, bytes, &mut |done| segments.pace(done, bytes));
+            let zeroes = shared.zeroes();
+            let mut pace = |done| segments.pace(done, bytes);
+            let made = storage.create_beside(number, bytes, zeroes, &mut pace);
             if made.is_err()
                 && let Err(error) = remove(storage, number)
             {

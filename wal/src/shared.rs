@@ -23,7 +23,10 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use wattle_buffer::{Error, Gsn, Result, io::LogStorage};
+use wattle_buffer::{
+    Error, Gsn, Result,
+    io::{LogStorage, Zeroes},
+};
 
 /// Nothing stays in a buffer for longer, even if nobody asks.
 pub const IDLE_FLUSH: Duration = Duration::from_millis(100);
@@ -302,11 +305,23 @@ impl Shared {
         if median.is_zero() {
             self.options.group_delay
         } else {
-            let processors = self.processors;
-            let busy = self.appending.load(Ordering::Relaxed) >= processors;
-            let least = if busy { BUSY_DELAY / processors as u32 } else { Duration::ZERO };
+            let busy = self.is_busy();
+            let least = if busy { BUSY_DELAY / self.processors as u32 } else { Duration::ZERO };
             self.options.group_delay.min(median.max(least.max(LEAST_DELAY)))
         }
+    }
+
+    /// Whether threads of the log take their time from those who append.
+    fn is_busy(&self) -> bool {
+        self.appending.load(Ordering::Relaxed) >= self.processors
+    }
+
+    /// Where the zeroes of the next segment come from. To write them takes as much time of the device, and of
+    /// whoever moves the bytes there, as the log; that they were not written makes a sync take longer. So they are
+    /// not written when that time is taken from those who append, unless some of them wait for syncs.
+    pub(crate) fn zeroes(&self) -> Zeroes {
+        let (_, waited) = self.waits.company();
+        if self.is_busy() && waited == 0 { Zeroes::Reserved } else { Zeroes::Written }
     }
 
     /// A buffer is half full.

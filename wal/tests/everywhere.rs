@@ -8,7 +8,7 @@ use common::*;
 use parking_lot::Mutex;
 use rand::{RngExt, SeedableRng, rngs::StdRng, seq::SliceRandom};
 use std::{io, sync::Arc};
-use wattle_buffer::io::{Cut, Fault, FaultPlan, LogStorage, Op, SimStorage};
+use wattle_buffer::io::{Cut, Fault, FaultPlan, LogStorage, Op, SimStorage, Zeroes};
 use wattle_wal::{LogReader, LogStart};
 
 /// Crashes of recoveries of recoveries.
@@ -108,9 +108,10 @@ impl LogStorage for Camera {
         &self,
         segment: u64,
         bytes: u64,
+        zeroes: Zeroes,
         pace: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> io::Result<()> {
-        self.making(|device| device.create_beside(segment, bytes, pace))
+        self.making(|device| device.create_beside(segment, bytes, zeroes, pace))
     }
 
     fn pass_on(&self, segment: u64) -> io::Result<()> {

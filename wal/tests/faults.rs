@@ -17,7 +17,7 @@ use std::{
 };
 use wattle_buffer::{
     Error, Gsn, LogBarrier, PageId, TreeId,
-    io::{Fault, FaultPlan, LogStorage, Op, SimStorage, Unit},
+    io::{Fault, FaultPlan, LogStorage, Op, SimStorage, Unit, Zeroes},
 };
 use wattle_wal::{AUTO, Appender, Kind, Log, LogOptions, LogReader, LogStart, Urgency};
 
@@ -206,9 +206,9 @@ fn a_full_log_that_nobody_writes_to_takes_the_room_that_comes() {
     // Whether there is room is found out on the way, at the pace of those who write.
     let full = Arc::new(AtomicBool::new(false));
     let no_room = Arc::clone(&full);
-    let make = move |device: &SimStorage, segment: u64, bytes: u64, pace: Pace<'_>| {
-        make_paced(device, segment, bytes, pace, &mut |done| {
-            let full = no_room.load(Ordering::Relaxed) && done >= bytes / 16;
+    let make = move |device: &SimStorage, segment: (u64, u64), _: Zeroes, pace: Pace<'_>| {
+        make_paced(device, segment, pace, &mut |done| {
+            let full = no_room.load(Ordering::Relaxed) && done >= segment.1 / 16;
             if full { Err(ErrorKind::StorageFull.into()) } else { Ok(()) }
         })
     };
@@ -230,6 +230,52 @@ fn a_full_log_that_nobody_writes_to_takes_the_room_that_comes() {
     full.store(false, Ordering::Relaxed);
     until("room", || appender.check_room().is_ok());
     assert!(!log.is_full() && id < 30, "{id} records");
+    log.close().expect("closed");
+}
+
+#[test]
+fn zeroes_are_reserved_while_all_processors_append_and_nobody_waits_for_a_flush() {
+    let made = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&made);
+    let make =
+        move |device: &SimStorage, (segment, bytes): (u64, u64), how: Zeroes, _: Pace<'_>| {
+            seen.lock().expect("no panic").push(how);
+            device.create(segment, bytes)
+        };
+    let device = SimStorage::new(FaultPlan::new(1));
+    let storage: Arc<dyn LogStorage> = Arc::new(Makes { device, make });
+    let log = start(&storage, LogStart::default());
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let appenders: Vec<_> = (0..processors).map(|_| log.appender()).collect();
+    let mut id = 0;
+    // Goes on until some more segments are made; gives how the last of them was.
+    let mut last_made = |appenders: &[Appender], waits: bool| {
+        let some = made.lock().expect("no panic").len() + 4;
+        loop {
+            for appender in appenders {
+                id += 1;
+                append(appender, id, 3000);
+            }
+            let epoch = log.epoch();
+            match waits {
+                true => log.wait_durable(epoch).expect("a flush"),
+                false => {
+                    log.request(epoch, Urgency::Soon);
+                    until("a flush", || log.durable_epoch() >= epoch);
+                }
+            }
+            let made = made.lock().expect("no panic");
+            if made.len() >= some {
+                return made[made.len() - 1];
+            }
+        }
+    };
+    assert_eq!(last_made(&appenders, false), Zeroes::Reserved);
+    assert_eq!(last_made(&appenders, true), Zeroes::Written);
+    assert_eq!(last_made(&appenders, false), Zeroes::Reserved);
+    if processors > 1 {
+        assert_eq!(last_made(&appenders[1..], false), Zeroes::Written);
+    }
     log.close().expect("closed");
 }
 
@@ -275,8 +321,8 @@ fn tasks_that_wait_for_a_full_log_do_not_keep_it_busy() {
 fn segments_are_given_up_while_the_next_one_waits_for_those_who_write() {
     let beside = Arc::new(AtomicBool::new(false));
     let is_made = Arc::clone(&beside);
-    let make = move |device: &SimStorage, segment: u64, bytes: u64, pace: Pace<'_>| {
-        let made = make_paced(device, segment, bytes, pace, &mut |done| {
+    let make = move |device: &SimStorage, segment: (u64, u64), _: Zeroes, pace: Pace<'_>| {
+        let made = make_paced(device, segment, pace, &mut |done| {
             is_made.store(done > 0, Ordering::Relaxed);
             Ok(())
         });
@@ -568,8 +614,7 @@ type Pace<'a> = &'a mut dyn FnMut(u64) -> Option<u64>;
 /// Makes a segment at that pace, in small steps; `look` comes before each, with the bytes that are done.
 fn make_paced(
     device: &SimStorage,
-    segment: u64,
-    bytes: u64,
+    (segment, bytes): (u64, u64),
     pace: Pace<'_>,
     look: &mut dyn FnMut(u64) -> io::Result<()>,
 ) -> io::Result<()> {
@@ -583,7 +628,7 @@ fn make_paced(
 
 impl<F> LogStorage for Makes<F>
 where
-    F: Fn(&SimStorage, u64, u64, Pace<'_>) -> io::Result<()> + Send + Sync + 'static,
+    F: Fn(&SimStorage, (u64, u64), Zeroes, Pace<'_>) -> io::Result<()> + Send + Sync + 'static,
 {
     fn segments(&self) -> io::Result<Vec<(u64, u64)>> {
         self.device.segments()
@@ -591,8 +636,14 @@ where
     fn create(&self, segment: u64, bytes: u64) -> io::Result<()> {
         self.device.create(segment, bytes)
     }
-    fn create_beside(&self, segment: u64, bytes: u64, pace: Pace<'_>) -> io::Result<()> {
-        (self.make)(&self.device, segment, bytes, pace)
+    fn create_beside(
+        &self,
+        segment: u64,
+        bytes: u64,
+        how: Zeroes,
+        pace: Pace<'_>,
+    ) -> io::Result<()> {
+        (self.make)(&self.device, (segment, bytes), how, pace)
     }
     fn remove(&self, segment: u64) -> io::Result<()> {
         LogStorage::remove(&self.device, segment)
@@ -612,7 +663,7 @@ where
 fn nothing_is_durable_that_came_after_the_log_failed() {
     let (sender, receiver) = mpsc::channel();
     let receiver = Mutex::new(receiver);
-    let make = move |_: &SimStorage, _: u64, _: u64, _: Pace<'_>| {
+    let make = move |_: &SimStorage, _: (u64, u64), _: Zeroes, _: Pace<'_>| {
         let told = receiver.lock().expect("no panic yet").recv();
         panic!("making a segment: {told:?}");
     };

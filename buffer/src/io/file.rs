@@ -236,7 +236,7 @@ pub(super) fn accepts_direct_reads(file: &File) -> io::Result<bool> {
 }
 
 /// `fallocate` of `len` bytes at `start`, which makes the file that long.
-fn allocate(file: &File, start: u64, len: u64) -> io::Result<()> {
+pub(super) fn allocate(file: &File, start: u64, len: u64) -> io::Result<()> {
     loop {
         // SAFETY: no memory is involved; the descriptor is open.
         let failed = unsafe {

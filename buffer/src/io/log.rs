@@ -22,6 +22,16 @@ use std::{
     sync::Arc,
 };
 
+/// Where the zeroes of a new segment come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Zeroes {
+    /// They are written: what is written over them later is cheap to sync.
+    Written,
+    /// The file system says that they are there, if it can: nothing is written, but each sync of what is
+    /// written there later takes longer, because it has to note where that is.
+    Reserved,
+}
+
 /// Segments of a log. All methods may be called from any thread at once.
 pub trait LogStorage: Send + Sync + 'static {
     /// Numbers and sizes in bytes of all segments, ascending.
@@ -35,16 +45,17 @@ pub trait LogStorage: Send + Sync + 'static {
     /// As [`LogStorage::create`], beside others who want the device: where zeroes have to be written,
     /// it is in small pieces, and `pace` is called before each with the bytes written so far. It may
     /// sleep, and says how many more may be written now; or that none are wanted any more, and then there is
-    /// no segment, and the error is [`io::ErrorKind::Interrupted`].
+    /// no segment, and the error is [`io::ErrorKind::Interrupted`]. Of `zeroes` that are reserved it is not asked.
     ///
     /// Behind its first page, which is zero, the segment may durably hold what another one held that was passed on.
     fn create_beside(
         &self,
         segment: u64,
         bytes: u64,
+        zeroes: Zeroes,
         pace: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> io::Result<()> {
-        let _ = pace;
+        let _ = (zeroes, pace);
         self.create(segment, bytes)
     }
 

@@ -3,8 +3,9 @@
 //!
 //! A segment is filled with zeroes under another name, synced, and only then renamed: a file with
 //! the name of a segment always has its full length. Overwriting zeroes is what makes a sync cheap
-//! later: neither blocks nor extents of the file change. Of a file whose bytes were passed on only the first page
-//! is overwritten.
+//! later: neither blocks nor extents of the file change. But to write them costs as much as the log itself; so
+//! they can also be reserved ([`Zeroes`]): extents that the file system regards as unwritten, and reads as zeroes.
+//! Of a file whose bytes were passed on only the first page is overwritten.
 //!
 //! Files of segments that were given up become the next ones. Removing them would have the device
 //! discard their blocks: a gigabyte at the end of a checkpoint makes everybody's reads and writes wait
@@ -14,8 +15,8 @@
 //! waits for its operations.
 
 use super::{
-    file::accepts_direct_reads,
-    log::{LogBuffer, LogStorage, absent, assert_whole_pages, exists, range_within},
+    file::{accepts_direct_reads, allocate},
+    log::{LogBuffer, LogStorage, Zeroes, absent, assert_whole_pages, exists, range_within},
     runtime,
     uring::is_transient,
 };
@@ -149,16 +150,21 @@ impl FileLog {
         &self,
         path: &Path,
         bytes: u64,
-        beside: bool,
+        (beside, zeroes): (bool, Zeroes),
         pace: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> io::Result<()> {
-        let (file, passed_on) = match self.reuse(path, bytes)? {
-            Some((file, passed_on)) => (file, passed_on && beside),
-            None => (File::create(path)?, false),
+        let (file, zeroed) = match self.reuse(path, bytes)? {
+            Some((file, passed_on)) => {
+                (file, if passed_on && beside { PAGE_SIZE as u64 } else { bytes })
+            }
+            None => {
+                let file = File::create(path)?;
+                let reserved = zeroes == Zeroes::Reserved && reserve(&file, bytes)?;
+                (file, if reserved { 0 } else { bytes })
+            }
         };
         let (file, _) = direct_or(path, file)?;
         let most = if beside { ZERO_BYTES_BESIDE[1] } else { ZERO_BYTES };
-        let zeroed = if passed_on { PAGE_SIZE as u64 } else { bytes };
         let zeroes = LogBuffer::new(most.min(zeroed as usize));
         let least = ZERO_BYTES_BESIDE[0] as u64;
         let mut at = 0;
@@ -183,7 +189,7 @@ impl FileLog {
         &self,
         segment: u64,
         bytes: u64,
-        beside: bool,
+        how: (bool, Zeroes),
         pace: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> io::Result<()> {
         assert_whole_pages(0, bytes as usize);
@@ -192,7 +198,7 @@ impl FileLog {
             return Err(exists(segment));
         }
         let unfinished = path.with_extension(UNFINISHED);
-        let filled = self.fill(&unfinished, bytes, beside, pace);
+        let filled = self.fill(&unfinished, bytes, how, pace);
         if let Err(error) = filled.and_then(|()| fs::rename(&unfinished, &path)) {
             // A full device needs the room back.
             let _ = fs::remove_file(&unfinished);
@@ -244,16 +250,17 @@ impl LogStorage for FileLog {
     }
 
     fn create(&self, segment: u64, bytes: u64) -> io::Result<()> {
-        self.make(segment, bytes, false, &mut |_| Some(u64::MAX))
+        self.make(segment, bytes, (false, Zeroes::Written), &mut |_| Some(u64::MAX))
     }
 
     fn create_beside(
         &self,
         segment: u64,
         bytes: u64,
+        zeroes: Zeroes,
         pace: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> io::Result<()> {
-        self.make(segment, bytes, true, pace)
+        self.make(segment, bytes, (true, zeroes), pace)
     }
 
     fn remove(&self, segment: u64) -> io::Result<()> {
@@ -355,6 +362,16 @@ impl LogStorage for FileLog {
         // Not through the ring, which would hand it to another thread of the kernel: the flusher has
         // nothing else to do meanwhile.
         self.segment(segment)?.file.sync_data()
+    }
+}
+
+/// Makes a file without a byte that long; it reads as zeroes. False: the file system cannot do that without
+/// writing them.
+fn reserve(file: &File, bytes: u64) -> io::Result<bool> {
+    match allocate(file, 0, bytes) {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

@@ -133,7 +133,7 @@ fn what_was_passed_on_is_found_again_behind_a_page_of_zeroes_or_nothing_is() {
         assert_eq!(log.pass_on(1).unwrap_err().kind(), ErrorKind::NotFound);
         assert_eq!(log.read(1, 0, &mut [0]).unwrap_err().kind(), ErrorKind::NotFound);
         assert_eq!(log.segments().expect("a list"), [(2, BYTES)]);
-        log.create_beside(3, BYTES, &mut |_| Some(u64::MAX)).expect("room");
+        log.create_beside(3, BYTES, Zeroes::Written, &mut |_| Some(u64::MAX)).expect("room");
         let bytes = whole(log, 3);
         let (page, rest) = bytes.split_at(PAGE_SIZE);
         assert!(page.iter().all(|byte| *byte == 0));
@@ -146,18 +146,50 @@ fn what_was_passed_on_is_found_again_behind_a_page_of_zeroes_or_nothing_is() {
         let Some(path) = path else { return };
         used(log, 5);
         log.retire(5).expect("given up");
-        log.create_beside(6, BYTES, &mut |_| Some(u64::MAX)).expect("room");
+        log.create_beside(6, BYTES, Zeroes::Written, &mut |_| Some(u64::MAX)).expect("room");
         assert_eq!(whole(log, 6), [0; BYTES as usize]);
         used(log, 7);
         log.pass_on(7).expect("passed on");
         let log = open_log(IoKind::Threads, path).expect("a log");
-        log.create_beside(8, BYTES, &mut |_| Some(u64::MAX)).expect("room");
+        log.create_beside(8, BYTES, Zeroes::Written, &mut |_| Some(u64::MAX)).expect("room");
         assert_eq!(whole(&*log, 8), [0; BYTES as usize]);
         // A segment that is not needed any more before its first page is written.
         used(&*log, 9);
         log.pass_on(9).expect("passed on");
-        let error = log.create_beside(10, BYTES, &mut |_| None).unwrap_err();
+        let error = log.create_beside(10, BYTES, Zeroes::Written, &mut |_| None).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Interrupted);
+    });
+}
+
+#[test]
+fn zeroes_that_are_reserved_are_zeroes_like_those_that_are_written() {
+    each(|log, path| {
+        log.create_beside(3, BYTES, Zeroes::Reserved, &mut |_| Some(u64::MAX)).expect("room");
+        assert_eq!(log.segments().expect("a list"), [(3, BYTES)]);
+        assert_eq!(whole(log, 3), [0; BYTES as usize]);
+        let mut page = LogBuffer::new(PAGE_SIZE);
+        page.fill(7);
+        let at = BYTES - PAGE_SIZE as u64;
+        log.write(3, &[(at, &page)]).expect("written");
+        log.sync(3).expect("synced");
+        let bytes = whole(log, 3);
+        let (rest, last) = bytes.split_at(at as usize);
+        assert!(rest.iter().all(|byte| *byte == 0) && last.iter().all(|byte| *byte == 7));
+        // What a file held before does not become zeroes by being reserved.
+        log.retire(3).expect("given up");
+        log.create_beside(4, BYTES, Zeroes::Reserved, &mut |_| Some(u64::MAX)).expect("room");
+        assert_eq!(whole(log, 4), [0; BYTES as usize]);
+        used(log, 5);
+        log.pass_on(5).expect("passed on");
+        log.create_beside(6, BYTES, Zeroes::Reserved, &mut |_| Some(u64::MAX)).expect("room");
+        let bytes = whole(log, 6);
+        assert!(bytes[..PAGE_SIZE].iter().all(|byte| *byte == 0));
+        assert!(bytes[PAGE_SIZE..].iter().all(|byte| *byte == 5 || path.is_none() && *byte == 0));
+        // A file that a crash left under another name is none to reserve in: it is made anew.
+        let Some(path) = path else { return };
+        std::fs::write(path.join(format!("{:016}.new", 7)), [9; 3 * PAGE_SIZE]).expect("a file");
+        log.create_beside(7, BYTES, Zeroes::Reserved, &mut |_| Some(u64::MAX)).expect("room");
+        assert_eq!(whole(log, 7), [0; BYTES as usize]);
     });
 }
 
@@ -205,14 +237,14 @@ fn a_segment_has_its_full_size_or_is_not_there_whatever_somebody_does_to_its_fil
     for meddle in [&cut as &dyn Fn(), &removed] {
         log.create(5, BYTES).expect("room");
         log.pass_on(5).expect("passed on");
-        let made = log.create_beside(6, BYTES, &mut |_| {
+        let made = log.create_beside(6, BYTES, Zeroes::Written, &mut |_| {
             meddle();
             Some(u64::MAX)
         });
         assert!(made.is_err());
         assert_eq!(log.segments().expect("a list"), []);
     }
-    log.create_beside(6, BYTES, &mut |_| Some(u64::MAX)).expect("room");
+    log.create_beside(6, BYTES, Zeroes::Written, &mut |_| Some(u64::MAX)).expect("room");
     assert_eq!(log.segments().expect("a list"), [(6, BYTES)]);
 }
 

@@ -37,7 +37,7 @@ mod threads;
 mod uring;
 
 pub use faults::{Fault, FaultPlan, Op, Unit};
-pub use log::{LogBuffer, LogStorage, MemoryLog, open_log};
+pub use log::{LogBuffer, LogStorage, MemoryLog, Zeroes, open_log};
 pub use memory::{MAX_MEMORY_PAGES, MemoryStorage};
 pub use runtime::{breathe, start_runtime};
 pub use sim::{Cut, KEPT_VERSIONS, SimCounters, SimStorage};

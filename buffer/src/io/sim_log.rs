@@ -8,7 +8,7 @@
 //! between two pages, so a crash can come in the middle of a batch.
 
 use super::{
-    LogStorage, SimStorage,
+    LogStorage, SimStorage, Zeroes,
     faults::{Fault, Op, Random, Verdict, log_page},
     log::{absent, assert_whole_pages, exists, range_within},
     medium::Medium,
@@ -213,6 +213,7 @@ impl LogStorage for SimStorage {
         &self,
         segment: u64,
         bytes: u64,
+        _: Zeroes,
         _: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> io::Result<()> {
         self.make(segment, bytes, |spares| {

@@ -13,7 +13,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
 };
-use wattle::io::{Cut, LogStorage, PageWrite, ReadFuture, ReadTarget, SimStorage, Storage};
+use wattle::io::{Cut, LogStorage, PageWrite, ReadFuture, ReadTarget, SimStorage, Storage, Zeroes};
 use wattle_buffer::{Gsn, PageId, PageImage, page::header};
 
 /// Events of one line of a workload: how many are acknowledged, how many were begun.
@@ -288,9 +288,10 @@ impl LogStorage for Capturing {
         &self,
         segment: u64,
         bytes: u64,
+        zeroes: Zeroes,
         pace: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> io::Result<()> {
-        self.making(segment, |sim| sim.create_beside(segment, bytes, pace))
+        self.making(segment, |sim| sim.create_beside(segment, bytes, zeroes, pace))
     }
 
     fn pass_on(&self, segment: u64) -> io::Result<()> {
