@@ -49,7 +49,8 @@ pub struct TxnOptions {
     /// Default: snapshot isolation.
     pub isolation: Isolation,
     /// Changes are refused. Reads are as of the newest commit that is durable, so that nothing is
-    /// ever waited for.
+    /// ever waited for. (Others read the newest commits, which costs less where these are not durable yet; if they
+    /// change nothing their own commit waits until the pages that they have read are.)
     pub read_only: bool,
     /// Instead of the durability of the engine.
     pub durability: Option<Durability>,

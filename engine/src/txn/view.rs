@@ -16,7 +16,7 @@ pub(crate) struct TxnView<'t> {
     txn: &'t Txn,
     open: &'t OpenTree,
     tree: TreeId,
-    /// Pages with nothing newer need no second look.
+    /// Pages with nothing newer need no second look, nor does their commit have to be waited for.
     bound: u64,
 }
 
@@ -29,13 +29,27 @@ impl<'t> TxnView<'t> {
         };
         TxnView { core, txn, open: tree, tree: tree.tree.id(), bound }
     }
+
+    /// Whether everything in a page is visible that is not known to be durable. The newest change of the
+    /// page then counts as read, whichever record it was: to ask for that of the record itself takes longer
+    /// than the read, and the page is the only one that knows no older time.
+    fn sees_undurable(&self, header: &FrameHeader, hint: u64) -> bool {
+        let (txn, snapshot) = (self.txn, self.txn.snapshot);
+        let newest = match hint <= snapshot {
+            true => hint,
+            false if resolve(self.core, header, hint, snapshot) => snapshot,
+            false => return false,
+        };
+        txn.seen.set(txn.seen.get().max(newest));
+        true
+    }
 }
 
 impl View for TxnView<'_> {
     #[inline(always)]
     fn sees_all(&self, header: &FrameHeader) -> bool {
         let hint = header.version_hint();
-        hint <= self.bound || resolve(self.core, header, hint, self.bound)
+        hint <= self.bound || self.sees_undurable(header, hint)
     }
 
     fn look(&mut self, key: &[u8], value: &mut Vec<u8>, start: usize) -> Result<Seen, Stop> {

@@ -530,6 +530,43 @@ fn sessions_read_their_own_commits_before_they_are_durable_and_others_do_not() {
     }
 }
 
+#[test]
+fn transactions_that_change_nothing_wait_for_the_commits_of_others_that_they_scanned_or_saw_removed()
+ {
+    let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
+    let options = || small_pool(128).log_bytes(MIN_LOG_BYTES).durability(Durability::Group);
+    let engine = Device::sim(&device).open(options()).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    let (one, two) = (session(&engine), session(&engine));
+    for i in 0..200u32 {
+        one.put(&tree, &i.to_be_bytes(), &[1; 100]).expect("put");
+    }
+    let before = all(&two.begin().expect("begin"), &tree);
+    // Durable, and nothing newer: there is nothing to wait for.
+    let txn = two.begin().expect("begin");
+    assert_eq!(all(&txn, &tree), before);
+    assert!(txn.commit_async().expect("commit").is_durable());
+    let late = Fault::Latency(Duration::from_millis(300));
+    device.set_plan(FaultPlan::new(1).always(Op::LogSync, late));
+    let (found, removed) = one.remove_async(&tree, &7u32.to_be_bytes()).expect("remove");
+    let changed = one.put_async(&tree, &190u32.to_be_bytes(), b"new").expect("put");
+    let (scan, miss) = (two.begin().expect("begin"), session(&engine));
+    let miss = miss.begin().expect("begin");
+    assert!(found && see(&miss, &tree, &7u32.to_be_bytes()).is_none());
+    assert_eq!(all(&scan, &tree).len(), before.len() - 1);
+    let tickets = [miss.commit_async(), scan.commit_async()].map(|ticket| ticket.expect("commit"));
+    let waits = tickets.each_ref().map(|ticket| !ticket.is_durable());
+    assert!(waits == [true; 2] || removed.is_durable(), "{waits:?}");
+    for (ticket, of) in tickets.into_iter().zip([&removed, &changed]) {
+        ticket.wait().expect("durable");
+        assert!(of.is_durable(), "what was read could still be lost");
+    }
+    // Readers of what is durable see what was there before, or wait for nothing either.
+    let read = two.begin_read().expect("begin");
+    assert_eq!(all(&read, &tree).len(), before.len() - 1);
+    assert!(read.commit_async().expect("commit").is_durable());
+}
+
 /// That a record is there, or is not, is said because of a commit.
 /// Nor does one that needs a transaction, because its value or that of the other is large.
 #[test]

@@ -165,7 +165,7 @@ impl Drop for Place<'_> {
 pub enum Access {
     /// Read the newest commits, and change.
     ReadWrite,
-    /// Read the newest commits that are durable.
+    /// Read commits that are durable when its own commit is.
     ReadOnly,
 }
 
