@@ -175,17 +175,14 @@ impl PageFile {
             return Err(io::Error::new(io::ErrorKind::StorageFull, what));
         }
         let start = have * PAGE_SIZE as u64;
-        match allocate(&self.file, start, end - start) {
-            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-                tracing::warn!(
-                    from_page = have,
-                    to_page = pages,
-                    "the file system has no fallocate: room is reserved by writing zeroes, \
-                     which a copy-on-write file system does not honour"
-                );
-                self.write_zeroes(have, pages)?;
-            }
-            other => other?,
+        if !allocate(&self.file, start, end - start)? {
+            tracing::warn!(
+                from_page = have,
+                to_page = pages,
+                "the file system has no fallocate: room is reserved by writing zeroes, \
+                 which a copy-on-write file system does not honour"
+            );
+            self.write_zeroes(have, pages)?;
         }
         self.capacity.fetch_max(pages, Ordering::Relaxed);
         Ok(())
@@ -235,17 +232,22 @@ pub(super) fn accepts_direct_reads(file: &File) -> io::Result<bool> {
     }
 }
 
-/// `fallocate` of `len` bytes at `start`, which makes the file that long.
-pub(super) fn allocate(file: &File, start: u64, len: u64) -> io::Result<()> {
+/// `fallocate` of `len` bytes at `start`, which makes the file that long; where nothing was written it reads as
+/// zeroes. False: the file system cannot do that.
+pub(super) fn allocate(file: &File, start: u64, len: u64) -> io::Result<bool> {
     loop {
         // SAFETY: no memory is involved; the descriptor is open.
         let failed = unsafe {
             libc::fallocate(file.as_raw_fd(), 0, start as libc::off_t, len as libc::off_t)
         };
         if failed == 0 {
-            return Ok(());
+            return Ok(true);
         }
-        retry_if_interrupted(io::Error::last_os_error())?;
+        let error = io::Error::last_os_error();
+        if error.raw_os_error() == Some(libc::EOPNOTSUPP) {
+            return Ok(false);
+        }
+        retry_if_interrupted(error)?;
     }
 }
 

@@ -159,7 +159,7 @@ impl FileLog {
             }
             None => {
                 let file = File::create(path)?;
-                let reserved = zeroes == Zeroes::Reserved && reserve(&file, bytes)?;
+                let reserved = zeroes == Zeroes::Reserved && allocate(&file, 0, bytes)?;
                 (file, if reserved { 0 } else { bytes })
             }
         };
@@ -362,16 +362,6 @@ impl LogStorage for FileLog {
         // Not through the ring, which would hand it to another thread of the kernel: the flusher has
         // nothing else to do meanwhile.
         self.segment(segment)?.file.sync_data()
-    }
-}
-
-/// Makes a file without a byte that long; it reads as zeroes. False: the file system cannot do that without
-/// writing them.
-fn reserve(file: &File, bytes: u64) -> io::Result<bool> {
-    match allocate(file, 0, bytes) {
-        Ok(()) => Ok(true),
-        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(false),
-        Err(error) => Err(error),
     }
 }
 

@@ -561,7 +561,7 @@ fn transactions_that_change_nothing_wait_for_the_commits_of_others_that_they_sca
         ticket.wait().expect("durable");
         assert!(of.is_durable(), "what was read could still be lost");
     }
-    // Readers of what is durable see what was there before, or wait for nothing either.
+    // Now it is what readers of what is durable see, and they wait for nothing.
     let read = two.begin_read().expect("begin");
     assert_eq!(all(&read, &tree).len(), before.len() - 1);
     assert!(read.commit_async().expect("commit").is_durable());
