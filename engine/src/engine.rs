@@ -16,7 +16,7 @@ use crate::{
     stats::{Stats, TreeStat},
     store::{InUse, StoreFile, StoreState, Superblock},
     transaction::Transaction,
-    txn::{Durability, Registry, TxnOptions},
+    txn::{Durability, Reads, Registry, TxnOptions},
     verify::{self, VerifyReport},
 };
 use parking_lot::{Mutex, RwLock};
@@ -51,6 +51,7 @@ pub(crate) struct Core {
     pub janitor: Janitor,
     pub checkpoints: Checkpoints,
     pub durability: Durability,
+    pub reads: Reads,
     pub version_bytes: u64,
     /// Held by a serializable transaction while it validates and commits.
     pub validation: Mutex<()>,
@@ -175,6 +176,15 @@ impl Core {
         match &self.log {
             Some(log) if self.durability != Durability::None => log.durable_mark().max(1),
             _ => u64::MAX >> 2,
+        }
+    }
+
+    /// Reads by themselves and read-only transactions see the commits up to this time.
+    #[inline(always)]
+    pub fn visible(&self) -> u64 {
+        match self.reads {
+            Reads::Durable => self.durable(),
+            Reads::Newest => u64::MAX >> 2,
         }
     }
 
@@ -465,6 +475,7 @@ impl Engine {
             janitor: Janitor::default(),
             checkpoints: Checkpoints::new(block, copies, end, options),
             durability: options.durability,
+            reads: options.reads,
             version_bytes: options.version_bytes,
             validation: Mutex::new(()),
             unlogged_pages: RwLock::new(()),

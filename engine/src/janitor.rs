@@ -323,18 +323,18 @@ impl Core {
         let _round = self.janitor.round.lock();
         // Before the look at the snapshots: a snapshot that is opened at a durable commit after this
         // look is at this one or a later one.
-        let durable = self.durable();
+        let visible = self.visible();
         let mut active = self.snapshots.collect(&self.clock, &self.ids);
-        active.as_of = active.as_of.min(durable);
+        active.as_of = active.as_of.min(visible);
         // Never back: what one thread concluded from it, another must not deny.
         self.janitor.oldest_writer.fetch_max(active.oldest_writer_since, Ordering::AcqRel);
         if let Some(Pass { sweep, sum }) = pass {
-            self.versions.collect(&active, durable, sweep);
+            self.versions.collect(&active, visible, sweep);
             if sum {
-                self.shed_versions(&active, durable, sweep);
+                self.shed_versions(&active, visible, sweep);
             }
         } else {
-            self.versions.publish(&active, durable);
+            self.versions.publish(&active, visible);
         }
         for mut txn in self.janitor.take_abandoned() {
             let internal = Internal::new(self, cx);
@@ -350,7 +350,7 @@ impl Core {
             let horizon = self.versions.horizon();
             self.janitor.queue.lock().release(|open| open.closed.is_over(horizon));
         }
-        let take_ready = || self.janitor.take_ready(active.oldest.min(durable));
+        let take_ready = || self.janitor.take_ready(active.oldest.min(visible));
         let mut ready = if garbage { take_ready() } else { Vec::new() };
         while !ready.is_empty() {
             if let Err((error, left)) = self.clear_all(cx, ready) {
@@ -392,25 +392,25 @@ impl Core {
         }
     }
 
-    /// Looks at the snapshots, unless the commit at `oldest` is not durable or somebody else does.
+    /// Looks at the snapshots, unless the commit at `oldest` is not visible or somebody else does.
     fn look(&self, oldest: u64) -> bool {
         // In this order, as in a round.
-        let durable = self.durable();
-        if durable < oldest {
+        let visible = self.visible();
+        if visible < oldest {
             return false;
         }
         let snapshot = self.snapshots.try_oldest(&self.clock);
         snapshot
-            .inspect(|snapshot| _ = self.versions.raise_horizon(durable.min(*snapshot)))
+            .inspect(|snapshot| _ = self.versions.raise_horizon(visible.min(*snapshot)))
             .is_some()
     }
 
     /// Cancels snapshots when versions take too much memory. `swept`: all versions were just looked at.
-    fn shed_versions(&self, active: &Active, durable: u64, swept: bool) {
+    fn shed_versions(&self, active: &Active, visible: u64, swept: bool) {
         let mut bytes = self.versions.bytes();
         if bytes > self.version_bytes && !swept {
             // Sessions that do nothing may keep many that nobody needs any more.
-            self.versions.collect(active, durable, true);
+            self.versions.collect(active, visible, true);
             bytes = self.versions.bytes();
         }
         if bytes <= self.version_bytes {

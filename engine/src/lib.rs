@@ -34,7 +34,7 @@ pub use session::Session;
 pub use stats::{Stats, TreeStat};
 pub use store::{DATA_FILE, LOG_DIRECTORY, STORE_VERSION};
 pub use transaction::{Range, Savepoint, Transaction};
-pub use txn::{Durability, Isolation, Ticket, TxnOptions};
+pub use txn::{Durability, Isolation, Reads, Ticket, TxnOptions};
 pub use verify::VerifyReport;
 pub use wattle_btree::{Direction, MAX_KEY, MAX_VALUE};
 pub use wattle_buffer::{

@@ -1,6 +1,9 @@
 //! Options of an engine. Each has a unit, a default and limits; checked when the engine is opened.
 
-use crate::{limits::limit, txn::Durability};
+use crate::{
+    limits::limit,
+    txn::{Durability, Reads},
+};
 use std::{
     sync::{
         Arc,
@@ -51,6 +54,7 @@ pub struct Options {
     pub(crate) create: bool,
     pub(crate) log: bool,
     pub(crate) durability: Durability,
+    pub(crate) reads: Reads,
     pub(crate) log_bytes: Option<u64>,
     pub(crate) version_bytes: u64,
     pub(crate) atomic_pages: bool,
@@ -70,6 +74,7 @@ impl Default for Options {
             create: true,
             log: true,
             durability: Durability::Sync,
+            reads: Reads::Durable,
             log_bytes: None,
             version_bytes: 16 << 20,
             atomic_pages: false,
@@ -144,6 +149,12 @@ impl Options {
     /// What commits wait for. Default [`Durability::Sync`].
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
+        self
+    }
+
+    /// What reads by themselves and read-only transactions see. Default [`Reads::Durable`].
+    pub fn reads(mut self, reads: Reads) -> Self {
+        self.reads = reads;
         self
     }
 

@@ -130,8 +130,8 @@ impl SessionState {
 /// A blocking session. Its operations are transactions of their own; [`Session::begin`] makes one of
 /// several. Not shared between threads, but it may move between them.
 ///
-/// Reads by themselves see the newest commit that is durable, and the session's own commits, and
-/// never wait for a writer or for the log.
+/// Reads by themselves see the newest commit that is durable, or the newest one ([`crate::Options::reads`]),
+/// and the session's own commits, and never wait for a writer or for the log.
 pub struct Session {
     state: Option<Box<SessionState>>,
     core: Arc<Handle>,
@@ -236,7 +236,8 @@ impl Session {
         Transaction::of(self, options)
     }
 
-    /// Begins a transaction that only reads, as of the newest commit that is durable.
+    /// Begins a transaction that only reads, as of the newest commit that is durable, or of the newest one
+    /// ([`crate::Options::reads`]).
     ///
     /// # Errors
     /// As [`Session::begin`].

@@ -177,12 +177,9 @@ impl Store for EngineStore {
     }
 }
 
-/// How the engine begins a transaction of a client. One that only reads sees the newest commits that are
-/// durable, and waits for nothing; if nobody waits for a commit anyhow it sees the newest ones, for which
-/// its own commit waits, because where the two differ each record that is read takes longer.
-fn options(access: Access, pipelined: bool) -> TxnOptions {
-    let read_only = access == Access::ReadOnly && !pipelined;
-    TxnOptions { read_only, ..TxnOptions::default() }
+/// How the engine begins a transaction.
+fn options(access: Access) -> TxnOptions {
+    TxnOptions { read_only: access == Access::ReadOnly, ..TxnOptions::default() }
 }
 
 /// What an error of the engine means for a transaction.
@@ -213,10 +210,7 @@ impl Client for BlockingClient {
 
     #[inline]
     async fn begin(&self, access: Access) -> StoreResult<BlockingTxn<'_>> {
-        Ok(BlockingTxn {
-            txn: self.session.begin_with(options(access, self.pipelined))?,
-            client: self,
-        })
+        Ok(BlockingTxn { txn: self.session.begin_with(options(access))?, client: self })
     }
 
     #[inline]
@@ -401,7 +395,7 @@ impl Client for TaskClient {
 
     #[inline]
     async fn begin(&self, access: Access) -> StoreResult<TaskTxn<'_>> {
-        Ok(TaskTxn { txn: self.session.begin_with(options(access, self.pipelined))?, client: self })
+        Ok(TaskTxn { txn: self.session.begin_with(options(access))?, client: self })
     }
 
     #[inline]

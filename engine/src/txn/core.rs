@@ -43,14 +43,28 @@ pub enum Durability {
     None,
 }
 
+/// What reads by themselves and read-only transactions see of the commits of others. (Other transactions read
+/// the newest ones in any case.)
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Reads {
+    /// What is durable: they wait for nothing and show nothing that a crash could take back.
+    #[default]
+    Durable,
+    /// The newest, as soon as they are made. What a read by itself shows may not be durable yet; the commit of a
+    /// read-only transaction waits until all that it has read is. Versions of records need not be kept until what
+    /// replaced them is durable, so writers are faster, the more so the longer a flush takes.
+    Newest,
+}
+
 /// How to begin a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct TxnOptions {
     /// Default: snapshot isolation.
     pub isolation: Isolation,
     /// Changes are refused. Reads are as of the newest commit that is durable, so that nothing is
-    /// ever waited for. (Others read the newest commits, which costs less where these are not durable yet; if they
-    /// change nothing their own commit waits until the pages that they have read are.)
+    /// ever waited for, unless the engine was opened with [`Reads::Newest`]. (Others read the newest commits,
+    /// which costs less where these are not durable yet; if they change nothing their own commit waits until the
+    /// pages that they have read are.)
     pub read_only: bool,
     /// Instead of the durability of the engine.
     pub durability: Option<Durability>,
@@ -151,7 +165,7 @@ impl Txn {
     pub fn begin(&mut self, core: &Core, options: TxnOptions, own: u64) {
         self.stored.clear();
         self.snapshot = match options.read_only {
-            true => self.slot.open_at(|| core.durable().min(core.clock.now()).max(own)),
+            true => self.slot.open_at(|| core.visible().min(core.clock.now()).max(own)),
             false => self.slot.open(&core.clock),
         };
         self.number = self.slot.next_number();

@@ -21,7 +21,7 @@ mod ticket;
 mod validate;
 mod view;
 
-pub use self::core::{Durability, Isolation, TxnOptions};
+pub use self::core::{Durability, Isolation, Reads, TxnOptions};
 pub use ticket::Ticket;
 
 pub(crate) use ticket::LogHandle;

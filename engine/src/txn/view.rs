@@ -1,7 +1,7 @@
 //! What readers see: [`TxnView`] as of the snapshot of a transaction, with its own changes;
 //! [`AutoView`] the newest commit that is durable, for a read that stands for itself.
 
-use super::Txn;
+use super::{Reads, Txn};
 use crate::{
     catalog::OpenTree,
     engine::Core,
@@ -62,12 +62,20 @@ impl View for TxnView<'_> {
             return Err(Stop::Error(hidden(self.open)));
         }
         let (seen, time) = translate(seen)?;
-        let time = time.max(self.open.closed.last_within(txn.snapshot));
+        let time = match self.core.reads {
+            Reads::Durable => time.max(self.open.closed.last_within(txn.snapshot)),
+            // The version that knew it may be gone.
+            Reads::Newest => txn.snapshot,
+        };
         txn.seen.set(txn.seen.get().max(time));
         Ok(seen)
     }
 
     fn missed(&mut self) -> Result<(), Stop> {
+        if self.core.reads == Reads::Newest {
+            // The ghost that knew since when may be gone.
+            self.txn.seen.set(self.txn.snapshot);
+        }
         check_open(self.core, self.txn)
     }
 }
@@ -111,7 +119,7 @@ pub(crate) struct AutoView<'t> {
 
 impl<'t> AutoView<'t> {
     pub fn new(core: &'t Core, tree: &'t OpenTree, own: u64) -> AutoView<'t> {
-        AutoView { core, open: tree, tree: tree.tree.id(), own, bound: core.durable().max(own) }
+        AutoView { core, open: tree, tree: tree.tree.id(), own, bound: core.visible().max(own) }
     }
 }
 
@@ -123,7 +131,7 @@ impl View for AutoView<'_> {
     }
 
     fn look(&mut self, key: &[u8], value: &mut Vec<u8>, start: usize) -> Result<Seen, Stop> {
-        let time = || self.core.durable().max(self.own);
+        let time = || self.core.visible().max(self.own);
         let seen = self.core.versions.read_at(self.tree, key, time, (value, start));
         if self.open.closed.is_closed_to(0) {
             return Err(Stop::Error(hidden(self.open)));

@@ -12,8 +12,8 @@ use std::{
     time::Duration,
 };
 use wattle::{
-    Durability, Error, Isolation, MIN_LOG_BYTES, Options, Savepoint, Session, Transaction, Tree,
-    TxnOptions,
+    Durability, Error, Isolation, MIN_LOG_BYTES, Options, Reads, Savepoint, Session, Transaction,
+    Tree, TxnOptions,
 };
 use wattle_tests::harness::{Context, Device, assert_verified, rounds, small_pool};
 
@@ -734,6 +734,12 @@ fn snapshots_side_by_side_agree_with_their_maps() {
 #[test]
 fn snapshots_side_by_side_agree_with_their_maps_while_commits_are_not_durable() {
     run(pool().durability(Durability::None), false, seeds(2000), 6000, false);
+}
+
+#[test]
+fn snapshots_side_by_side_agree_with_their_maps_where_reads_see_the_newest_commits() {
+    let options = pool().durability(Durability::Group).reads(Reads::Newest);
+    run(options, false, seeds(4000), 3000, false);
 }
 
 /// Transactions soon take the tree for themselves.

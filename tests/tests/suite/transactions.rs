@@ -10,11 +10,11 @@ use std::{
     time::{Duration, Instant},
 };
 use wattle::{
-    Durability, Engine, Error, Isolation, MIN_LOG_BYTES, Options, Session, Transaction, Tree,
-    TxnOptions,
+    Durability, Engine, Error, Isolation, MIN_LOG_BYTES, Options, Reads, Session, Transaction,
+    Tree, TxnOptions,
     io::{Cut, Fault, FaultPlan, Op, SimStorage},
 };
-use wattle_tests::harness::{Device, Watchdog, assert_verified, rounds, small_pool};
+use wattle_tests::harness::{Device, Watchdog, assert_verified, eventually, rounds, small_pool};
 
 /// Without a log, and with one that commits wait for or not.
 fn modes() -> [Options; 3] {
@@ -530,6 +530,49 @@ fn sessions_read_their_own_commits_before_they_are_durable_and_others_do_not() {
     }
 }
 
+/// Where reads see the newest commits they do so at once, also of records whose versions are gone and in pages that
+/// carry the mark of somebody else; and a transaction that only reads is done when these are durable.
+#[test]
+fn with_reads_of_the_newest_commits_these_are_seen_at_once_and_waited_for_by_read_only_transactions()
+ {
+    let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
+    let options = small_pool(128).log_bytes(MIN_LOG_BYTES).durability(Durability::Group);
+    let engine = Device::sim(&device).open(options.reads(Reads::Newest)).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    let (one, two, other) = (session(&engine), session(&engine), session(&engine));
+    for key in [b"changed", b"removed", b"whoever"] {
+        one.put(&tree, key, b"old").expect("put");
+    }
+    let late = Fault::Latency(Duration::from_millis(400));
+    device.set_plan(FaultPlan::new(1).always(Op::LogSync, late));
+    for marked in [false, true] {
+        let value = format!("new {marked}").into_bytes();
+        let changed = one.put_async(&tree, b"changed", &value).expect("put");
+        let (found, removed) = one.remove_async(&tree, b"removed").expect("remove");
+        // Nobody else has the time of a commit that nobody needs a version of.
+        eventually("no version is left", || engine.stats().version_bytes == 0);
+        let mut writer = other.begin().expect("begin");
+        if marked {
+            writer.put(&tree, b"whoever", b"mark").expect("put");
+        }
+        assert!(found && get(&two, &tree, b"removed").is_none());
+        assert_eq!(get(&two, &tree, b"changed").as_ref(), Some(&value));
+        let tickets = [b"changed", b"removed"].map(|key| {
+            let read = two.begin_read().expect("begin");
+            assert_eq!(see(&read, &tree, key), (key == b"changed").then(|| value.clone()));
+            read.commit_async().expect("commit")
+        });
+        let waits = tickets.each_ref().map(|ticket| !ticket.is_durable());
+        assert!(waits == [true; 2] || removed.is_durable(), "{waits:?}, {marked}");
+        for (ticket, of) in tickets.into_iter().zip([&changed, &removed]) {
+            ticket.wait().expect("durable");
+            assert!(of.is_durable(), "what was read could still be lost: {marked}");
+        }
+        drop(writer);
+        one.put(&tree, b"removed", b"again").expect("put");
+    }
+}
+
 #[test]
 fn transactions_that_change_nothing_wait_for_the_commits_of_others_that_they_scanned_or_saw_removed()
  {
@@ -594,9 +637,13 @@ fn an_insert_with_a_large_value_says_nothing_that_a_crash_takes_back() {
 
 #[test]
 fn operations_that_change_nothing_say_nothing_that_a_crash_takes_back() {
-    for durability in [Durability::Sync, Durability::Group] {
+    let reads = [Reads::Durable, Reads::Newest];
+    let all =
+        [Durability::Sync, Durability::Group].map(|durability| reads.map(|of| (durability, of)));
+    for (durability, reads) in all.into_iter().flatten() {
         let device = Arc::new(SimStorage::new(FaultPlan::new(3)));
-        let options = || small_pool(128).log_bytes(MIN_LOG_BYTES).durability(durability);
+        let options =
+            || small_pool(128).log_bytes(MIN_LOG_BYTES).durability(durability).reads(reads);
         let open = |device| Device::sim(device).open(options()).expect("open");
         let engine = open(&device);
         let tree = engine.tree("tree").expect("tree");

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use wattle::{Engine, IoKind, Options};
+use wattle::{Engine, IoKind, Options, Reads};
 
 use super::exit::{Exit, not_opened};
 use super::units;
@@ -230,6 +230,15 @@ impl RunFlags {
     /// Workers go on before a commit is durable.
     pub fn pipelined(&self) -> bool {
         self.durability == Durability::Group
+    }
+
+    /// What transactions that only read see: where workers go on before a commit is durable, the newest
+    /// commits, and their own is done when these are durable.
+    pub fn transaction_reads(&self) -> Reads {
+        match self.pipelined() {
+            true => Reads::Newest,
+            false => Reads::Durable,
+        }
     }
 
     fn evictor_threads(&self) -> usize {

@@ -10,7 +10,7 @@ use super::{
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{collections::BTreeMap, rc::Rc, sync::Arc, time::Duration};
 use wattle::{
-    Durability, Engine, Error, MIN_LOG_BYTES, MIN_POOL_BYTES, Options, Session,
+    Durability, Engine, Error, MIN_LOG_BYTES, MIN_POOL_BYTES, Options, Reads, Session,
     io::{Cut, Fault, FaultPlan, Op, SimStorage},
 };
 use wattle_tests::crash::{
@@ -35,6 +35,7 @@ pub struct Lives<'c> {
     /// Reads take a while now and then.
     latency: bool,
     never_durable: bool,
+    reads: Reads,
     life: u64,
     next_tree: Id,
     history: History,
@@ -52,6 +53,7 @@ impl<'c> Lives<'c> {
         let durabilities = [Durability::Sync, Durability::Group, Durability::None];
         let durability = durabilities[random.random_range(0..3)];
         let version_bytes = [1 << 12, 1 << 14, 1 << 16, 1 << 20, 1 << 26];
+        let reads = [Reads::Durable, Reads::Newest][random.random_range(0..2)];
         let stall_timeout = match mode {
             Mode::FullDevice => Duration::from_millis(60),
             Mode::Plain | Mode::FailingReads => Duration::from_secs(20),
@@ -61,6 +63,7 @@ impl<'c> Lives<'c> {
             .evictors(1)
             .version_bytes(version_bytes[random.random_range(0..5)].max(MIN_VERSION_BYTES))
             .durability(durability)
+            .reads(reads)
             .stall_timeout(stall_timeout);
         Lives {
             seed,
@@ -69,6 +72,7 @@ impl<'c> Lives<'c> {
             whole_pages,
             latency: random.random(),
             never_durable: durability == Durability::None,
+            reads,
             random,
             counts,
             life: 0,
@@ -200,9 +204,11 @@ impl<'c> Lives<'c> {
         let steps = self.random.random_range(5..260);
         let sessions: Vec<Session> =
             (0..SESSIONS).map(|_| engine.session().expect("a session")).collect();
+        let never_durable = self.never_durable || !logged;
         let setting = Setting {
             mode: self.mode,
-            never_durable: self.never_durable || !logged,
+            never_durable,
+            sees_newest: never_durable || self.reads == Reads::Newest,
             logged,
             sizes: self.sizes(),
         };

@@ -23,6 +23,8 @@ pub struct Reader<'s> {
     txn: Transaction<'s>,
     /// States that it may see.
     candidates: Vec<u64>,
+    /// The newest change that it has found, for sure.
+    found: u64,
 }
 
 type Range = (Bound<Key>, Bound<Key>);
@@ -135,6 +137,8 @@ impl<'s> World<'s> {
             let reader = self.readers.swap_remove(at);
             if self.one_in(2) {
                 reader.txn.commit().expect("the end of a reader");
+                self.tell(|| format!("  a reader of {} commits", reader.found));
+                self.ack_if_durable(reader.found);
             }
             return;
         }
@@ -145,12 +149,12 @@ impl<'s> World<'s> {
             false => (self.sessions[session].begin(), newest),
         };
         let candidates = (oldest..=newest).collect();
-        self.readers.push(Reader { txn: txn.expect("begin"), candidates });
+        self.readers.push(Reader { txn: txn.expect("begin"), candidates, found: 0 });
     }
 
     /// The oldest state that a read of a session may see.
     fn oldest_seen(&self, session: usize) -> u64 {
-        match self.setting.never_durable {
+        match self.setting.sees_newest {
             true => self.history.newest(),
             false => self.acked.max(self.own[session]).max(self.history.first()),
         }
@@ -173,6 +177,10 @@ impl<'s> World<'s> {
         match collect(reader.txn.scan(&tree), back) {
             Ok(found) => {
                 reader.candidates = self.candidates(reader.candidates, id, &found, "a reader");
+                let changes = self.last.iter().filter(|((tree, _), _)| *tree == id);
+                let seen =
+                    changes.map(|(_, number)| *number).filter(|n| *n <= reader.candidates[0]);
+                reader.found = seen.max().unwrap_or(0).max(reader.found);
                 self.readers.push(reader);
             }
             Err(error) => self.expect_failed_read(&error, "a reader"),

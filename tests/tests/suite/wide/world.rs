@@ -38,6 +38,8 @@ pub struct Setting {
     pub mode: Mode,
     /// Nothing is acknowledged as durable.
     pub never_durable: bool,
+    /// Reads see the newest commits.
+    pub sees_newest: bool,
     /// There is a log.
     pub logged: bool,
     /// Of values.
