@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::sync::{Arc, atomic::AtomicBool};
 
 use mimalloc::MiMalloc;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::{layer::SubscriberExt, util::SubscriberInitExt};
 use wattle_workloads::driver::control::say;
 
 /// Workers, log, janitor and evictors allocate and free side by side, and what one of them has allocated is
@@ -17,16 +18,19 @@ use wattle_workloads::driver::control::say;
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    // Warnings of the engine go to standard error; RUST_LOG asks for more or less.
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    // Warnings of the engine go to standard error; RUST_LOG asks for more or less, as "wattle=debug,info".
+    let asked = std::env::var("RUST_LOG").unwrap_or_else(|_| "warn".to_string());
+    let filter = asked.parse().unwrap_or_else(|error| {
+        say(format_args!("warning: RUST_LOG={asked} is not understood: {error}"));
+        Targets::new().with_default(LevelFilter::WARN)
+    });
+    let lines = tracing_subscriber::fmt::layer()
         .with_writer(stderr)
         .with_ansi(stderr().is_terminal())
         // It would panic where standard error cannot be written, in whatever thread has something to say.
         .log_internal_errors(false)
-        .without_time()
-        .init();
+        .without_time();
+    tracing_subscriber::registry().with(filter).with(lines).init();
     // A file that reaches the limit of the process is an error to be told, not a silent end.
     let reached = Arc::new(AtomicBool::new(false));
     if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, reached) {
