@@ -34,12 +34,12 @@ fn every_core_workload_runs_larger_than_memory_in_both_modes() {
         for workload in ["a", "b", "c", "d", "e", "f"] {
             let run = result(
                 &format!(
-                    "ycsb --db DIR/store --records 5000 --pool 1MiB --warmup 0 --operations 3000 \
+                    "ycsb --db DIR/store --records 5000 --pool 1MiB --warmup 0 --operations 1200 \
                      --format json --workload {workload} {shape} {crew}"
                 ),
                 folder.path(),
             );
-            assert_eq!(run["run"]["operations"], 3000);
+            assert_eq!(run["run"]["operations"], 1200);
             assert_eq!(run["load"]["reused"], workload != "a");
             assert!(run["buffer"]["faults"].as_u64() > Some(100), "{workload}: {run}");
             assert!(run["buffer"]["frames"].as_u64() <= Some(256));
