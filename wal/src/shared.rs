@@ -36,6 +36,8 @@ const LEAST_DELAY: Duration = Duration::from_micros(150);
 /// The same when at least as many append as there are processors, divided by their number: that time is taken
 /// from theirs.
 const BUSY_DELAY: Duration = Duration::from_millis(2);
+/// And so many times as long, if nobody stands still meanwhile: what a flush costs them is the only thing that counts.
+const UNWAITED: u32 = 5;
 /// A flush does not wait for fewer than this to come back.
 const LEAST_COMPANY: usize = 4;
 /// Nor for longer than this, or a sync.
@@ -307,7 +309,8 @@ impl Shared {
         } else {
             let busy = self.is_busy();
             let least = if busy { BUSY_DELAY / self.processors as u32 } else { Duration::ZERO };
-            self.options.group_delay.min(median.max(least.max(LEAST_DELAY)))
+            let times = if self.is_unwaited() { UNWAITED } else { 1 };
+            times * self.options.group_delay.min(median.max(least.max(LEAST_DELAY)))
         }
     }
 
@@ -316,12 +319,16 @@ impl Shared {
         self.appending.load(Ordering::Relaxed) >= self.processors
     }
 
+    /// The same, and none of them waited for the last flush: their commits are pipelined.
+    fn is_unwaited(&self) -> bool {
+        self.is_busy() && self.waits.company().1 == 0
+    }
+
     /// Where the zeroes of the next segment come from. To write them takes as much time of the device, and of
     /// whoever moves the bytes there, as the log; that they were not written makes a sync take longer. So they are
     /// not written when that time is taken from those who append, unless some of them wait for syncs.
     pub(crate) fn zeroes(&self) -> Zeroes {
-        let (_, waited) = self.waits.company();
-        if self.is_busy() && waited == 0 { Zeroes::Reserved } else { Zeroes::Written }
+        if self.is_unwaited() { Zeroes::Reserved } else { Zeroes::Written }
     }
 
     /// A buffer is half full.

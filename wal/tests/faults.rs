@@ -279,6 +279,45 @@ fn zeroes_are_reserved_while_all_processors_append_and_nobody_waits_for_a_flush(
     log.close().expect("closed");
 }
 
+#[test]
+fn flushes_are_five_times_as_far_apart_while_all_processors_append_and_nobody_waits() {
+    const SYNC: Duration = Duration::from_millis(20);
+    let plan = FaultPlan::new(1).always(Op::LogSync, Fault::Latency(SYNC));
+    let (_, storage) = device(plan);
+    let options = LogOptions { group_delay: SYNC, ..small() };
+    let log = Log::start(storage, options, store(), Box::new(|| 0)).expect("a log");
+    let processors = thread::available_parallelism().map_or(1, usize::from);
+    let appenders: Vec<_> = (0..processors).map(|_| log.appender()).collect();
+    let mut id = 0;
+    let mut flush = |appenders: &[Appender], waits: bool| {
+        for appender in appenders {
+            id += 1;
+            append(appender, id, 10);
+        }
+        let (began, epoch) = (Instant::now(), log.epoch());
+        log.request(epoch, Urgency::Soon);
+        match waits {
+            true => log.wait_durable(epoch).expect("a flush"),
+            false => until("a flush", || log.durable_epoch() >= epoch),
+        }
+        began.elapsed()
+    };
+    let apart = 5 * SYNC;
+    for _ in 0..2 {
+        // The first one knows nothing of the appenders, or is behind one that was waited for.
+        flush(&appenders, false);
+        let took = flush(&appenders, false);
+        assert!(took >= apart, "{took:?}");
+        flush(&appenders, true);
+        until("a flush soon", || flush(&appenders, true) < apart);
+    }
+    if processors > 1 {
+        flush(&appenders[1..], false);
+        until("a flush soon", || flush(&appenders[1..], false) < apart);
+    }
+    log.close().expect("closed");
+}
+
 /// A log that has just become full, and the last epoch that is durable.
 fn full_log(patience: Duration) -> (Arc<Log>, Appender, u64) {
     let (_, storage) = device(FaultPlan::new(1).log_limit(4 * small().segment_bytes));
