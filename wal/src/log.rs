@@ -27,8 +27,8 @@ pub const MAX_SEGMENT_BYTES: u64 = 1 << 30;
 pub struct LogOptions {
     /// Bytes of a segment: a multiple of 4096, from 128 KiB to 1 GiB. Default 16 MiB.
     pub segment_bytes: u64,
-    /// Longest time that [`Urgency::Soon`] lets a request wait for company, if anyone waits for flushes or
-    /// processors are to spare; otherwise five times as long. Default 1 ms.
+    /// Longest time that [`Urgency::Soon`] lets a request wait for company; five times as long while nobody
+    /// waits for flushes and no processors are to spare. Default 1 ms.
     pub group_delay: Duration,
     /// Pages are logged in full at their first change after a checkpoint
     /// ([`crate::Section::needs_image`]), against devices that may tear them. Default true.

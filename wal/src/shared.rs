@@ -307,10 +307,13 @@ impl Shared {
         if median.is_zero() {
             self.options.group_delay
         } else {
-            let busy = self.is_busy();
-            let least = if busy { BUSY_DELAY / self.processors as u32 } else { Duration::ZERO };
-            let times = if self.is_unwaited() { UNWAITED } else { 1 };
-            times * self.options.group_delay.min(median.max(least.max(LEAST_DELAY)))
+            let least =
+                if self.is_busy() { BUSY_DELAY / self.processors as u32 } else { Duration::ZERO };
+            let group_delay = self.options.group_delay;
+            match self.is_unwaited() {
+                true => (UNWAITED * least).max(median.max(LEAST_DELAY)).min(UNWAITED * group_delay),
+                false => group_delay.min(median.max(least.max(LEAST_DELAY))),
+            }
         }
     }
 
