@@ -324,7 +324,7 @@ impl Shared {
 
     /// The same, and none of them waited for the last flush: their commits are pipelined.
     fn is_unwaited(&self) -> bool {
-        self.is_busy() && self.waits.company().1 == 0
+        self.is_busy() && self.waits.waited() == 0
     }
 
     /// Where the zeroes of the next segment come from. To write them takes as much time of the device, and of

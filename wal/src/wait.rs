@@ -19,7 +19,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll, Waker},
 };
@@ -30,7 +30,11 @@ const SAME_WAKER: usize = 32;
 
 /// Those who wait.
 pub(crate) struct Waits {
+    /// Those who hold it may take the lock of the signal (`Shared::came`), not the other way round.
     state: Mutex<State>,
+    /// How many waited for a durable epoch when the last flush was. Beside `state`, because it is asked for under
+    /// locks that are taken while that is held.
+    company: AtomicUsize,
     /// An epoch of this parity is durable.
     durable: [Condvar; 2],
     /// Anything else has happened.
@@ -44,8 +48,6 @@ struct State {
     /// Threads that wait for a durable epoch, by its parity. Those who were let go do not count,
     /// although they may not run yet.
     sleeping: [usize; 2],
-    /// How many waited for a durable epoch when the last flush was.
-    company: usize,
     /// Tasks that need room, each with the number of the flush since which its operation waits.
     room: Vec<(u64, Waker)>,
     /// How often the buffers were taken.
@@ -61,7 +63,12 @@ struct State {
 impl Waits {
     pub(crate) fn new(image_epoch: u64) -> Waits {
         let state = State { checkpoint: image_epoch, ..State::default() };
-        Waits { state: Mutex::new(state), durable: Default::default(), changed: Condvar::new() }
+        Waits {
+            state: Mutex::new(state),
+            company: AtomicUsize::new(0),
+            durable: Default::default(),
+            changed: Condvar::new(),
+        }
     }
 
     pub(crate) fn poisoned(&self) -> Option<String> {
@@ -91,7 +98,7 @@ impl Waits {
     pub(crate) fn publish(&self, cut: &Cut, durable_epoch: &AtomicU64) {
         let mut state = self.state.lock();
         let before = durable_epoch.swap(cut.epoch, Ordering::Release);
-        state.company = state.waiting();
+        self.company.store(state.waiting(), Ordering::Relaxed);
         // Usually it is one epoch, and one parity.
         let mut reached = [false; 2];
         for epoch in (before + 1..=cut.epoch).rev().take(2) {
@@ -139,8 +146,12 @@ impl Waits {
 
     /// How many wait for a durable epoch, and how many did when the last flush was.
     pub(crate) fn company(&self) -> (usize, usize) {
-        let state = self.state.lock();
-        (state.waiting(), state.company)
+        (self.state.lock().waiting(), self.waited())
+    }
+
+    /// How many waited for a durable epoch when the last flush was. Takes no lock.
+    pub(crate) fn waited(&self) -> usize {
+        self.company.load(Ordering::Relaxed)
     }
 
     pub(crate) fn for_checkpoint(&self, before: u64) -> Result<u64> {
