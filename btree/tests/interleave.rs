@@ -301,7 +301,7 @@ fn clients(store: &Store, count: u16, keys: u16, shape: Shape) -> Vec<Client> {
 
 #[test]
 fn a_leaf_that_is_evicted_and_read_again_keeps_every_record() {
-    explore(3000, || {
+    explore(1500, || {
         let store = Store::new(40, "random");
         let mut clients = clients(&store, 2, 16, SHORT);
         fill(&mut clients);
@@ -313,7 +313,7 @@ fn a_leaf_that_is_evicted_and_read_again_keeps_every_record() {
 
 #[test]
 fn inner_nodes_are_evicted_split_and_merged_under_descents() {
-    explore(2000, || {
+    explore(1000, || {
         let store = Store::new(60, "random");
         let mut clients = clients(&store, 3, 36, LONG);
         fill(&mut clients);
@@ -325,7 +325,7 @@ fn inner_nodes_are_evicted_split_and_merged_under_descents() {
 
 #[test]
 fn a_tree_grows_from_nothing_and_shrinks_to_nothing() {
-    explore(2000, || {
+    explore(1000, || {
         let store = Store::new(60, "watt");
         let model = race(
             &store,
@@ -365,7 +365,7 @@ fn a_pool_smaller_than_the_tree_never_stops_with_real_background_threads() {
 
 #[test]
 fn a_page_that_many_want_is_read_once() {
-    explore(2000, || {
+    explore(1000, || {
         let store = Store::new(30, "random");
         let mut clients = clients(&store, 3, 9, SHORT);
         fill(&mut clients);
@@ -454,7 +454,7 @@ fn give_up(client: &Client, i: u16) {
 
 #[test]
 fn a_page_that_changes_while_it_is_written_stays_dirty() {
-    explore(3000, || {
+    explore(1500, || {
         let store = Store::new(30, "random");
         let mut clients = clients(&store, 2, 8, SHORT);
         fill(&mut clients);
@@ -481,7 +481,7 @@ fn a_page_that_changes_while_it_is_written_stays_dirty() {
 
 #[test]
 fn a_cancelled_wait_for_a_frame_does_not_leave_another_asleep_beside_a_free_frame() {
-    explore(300, || {
+    explore(150, || {
         let store = Store::new(0, "watt");
         let background = Background::start(&store.pool).expect("start");
         // All frames but the root's are in the reserves of workers.
@@ -509,7 +509,7 @@ fn a_cancelled_wait_for_a_frame_does_not_leave_another_asleep_beside_a_free_fram
 #[test]
 fn pages_that_were_freed_while_they_were_written_are_free_when_it_is_quiet() {
     // The moment between two steps of the writer that matters is short.
-    explore(20_000, || {
+    explore(10_000, || {
         let store = Store::new(40, "random");
         let mut client = Client::new(&store, SHORT, 0..8);
         fill(std::slice::from_mut(&mut client));
