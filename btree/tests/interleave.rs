@@ -509,7 +509,7 @@ fn a_cancelled_wait_for_a_frame_does_not_leave_another_asleep_beside_a_free_fram
 #[test]
 fn pages_that_were_freed_while_they_were_written_are_free_when_it_is_quiet() {
     // The moment between two steps of the writer that matters is short.
-    explore(10_000, || {
+    explore(20_000, || {
         let store = Store::new(40, "random");
         let mut client = Client::new(&store, SHORT, 0..8);
         fill(std::slice::from_mut(&mut client));

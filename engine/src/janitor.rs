@@ -5,7 +5,7 @@
 //! One round:
 //! 1. look at who is active; publish the oldest writer, which lets readers settle page hints;
 //! 2. in every tenth round, drop versions that were replaced before the oldest snapshot and are
-//!    durable, as far as the sessions that stored them have handed them over; now and then all, because
+//!    visible ([`Core::visible`]), as far as the sessions that stored them have handed them over; now and then all, because
 //!    a session that does nothing drops nothing;
 //! 3. roll back abandoned transactions;
 //! 4. in every fifth round, remove garbage of commits before the oldest snapshot. Ghosts of a tree that a
@@ -321,7 +321,7 @@ impl Core {
 
     fn round(&self, cx: &Context, pass: Option<Pass>, garbage: bool) -> Active {
         let _round = self.janitor.round.lock();
-        // Before the look at the snapshots: a snapshot that is opened at a durable commit after this
+        // Before the look at the snapshots: a snapshot that is opened at a visible commit after this
         // look is at this one or a later one.
         let visible = self.visible();
         let mut active = self.snapshots.collect(&self.clock, &self.ids);

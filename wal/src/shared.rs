@@ -36,7 +36,8 @@ const LEAST_DELAY: Duration = Duration::from_micros(150);
 /// The same when at least as many append as there are processors, divided by their number: that time is taken
 /// from theirs.
 const BUSY_DELAY: Duration = Duration::from_millis(2);
-/// And so many times as long, if nobody stands still meanwhile: what a flush costs them is the only thing that counts.
+/// Both that and the option are so many times as long, if nobody stands still meanwhile: what a flush costs is then
+/// all that counts.
 const UNWAITED: u32 = 5;
 /// A flush does not wait for fewer than this to come back.
 const LEAST_COMPANY: usize = 4;
@@ -307,13 +308,10 @@ impl Shared {
         if median.is_zero() {
             self.options.group_delay
         } else {
-            let least =
-                if self.is_busy() { BUSY_DELAY / self.processors as u32 } else { Duration::ZERO };
-            let group_delay = self.options.group_delay;
-            match self.is_unwaited() {
-                true => (UNWAITED * least).max(median.max(LEAST_DELAY)).min(UNWAITED * group_delay),
-                false => group_delay.min(median.max(least.max(LEAST_DELAY))),
-            }
+            let busy = if self.is_busy() { BUSY_DELAY } else { Duration::ZERO };
+            let times = if self.is_unwaited() { UNWAITED } else { 1 };
+            let least = (times * busy / self.processors as u32).max(LEAST_DELAY);
+            (times * self.options.group_delay).min(median.max(least))
         }
     }
 

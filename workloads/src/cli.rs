@@ -26,7 +26,6 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use wattle::{Options, Reads};
 
 use crate::adapter::EngineStore;
 use crate::driver::control::Interrupt;
@@ -121,17 +120,16 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
 fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
     // An open store must be closed, or it counts as damaged: no interrupt may simply end the process.
     let interrupt = Interrupt::of_process().map_err(Exit::Failed)?;
-    let open = |pipelined, reads| {
+    let open = |pipelined| {
         let interrupt = &interrupt;
-        move |path: &Path, options: Options| {
-            let engine = common::open(path, options.reads(reads), interrupt)?;
+        move |path: &Path, options| {
+            let engine = common::open(path, options, interrupt)?;
             Ok(EngineStore::new(engine, pipelined))
         }
     };
     match command {
         Command::Ycsb(flags) => {
-            let (command, open) =
-                (command_line(arguments), open(flags.run.pipelined(), Reads::Durable));
+            let (command, open) = (command_line(arguments), open(flags.run.pipelined()));
             ycsb_run::run(&flags, command, &interrupt, &mut std::io::stdout().lock(), open)
         }
         Command::Tpcb(flags) => {
@@ -143,12 +141,7 @@ fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
                 command: command_line(arguments),
             };
             let mut out = std::io::stdout().lock();
-            bench_run::run(
-                job,
-                &interrupt,
-                &mut out,
-                open(flags.run.pipelined(), flags.run.transaction_reads()),
-            )
+            bench_run::run(job, &interrupt, &mut out, open(flags.run.pipelined()))
         }
         Command::Tatp(flags) => {
             let job = bench_run::Job {
@@ -159,18 +152,10 @@ fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
                 command: command_line(arguments),
             };
             let mut out = std::io::stdout().lock();
-            bench_run::run(
-                job,
-                &interrupt,
-                &mut out,
-                open(flags.run.pipelined(), flags.run.transaction_reads()),
-            )
+            bench_run::run(job, &interrupt, &mut out, open(flags.run.pipelined()))
         }
         Command::Tpcc(flags) => {
-            let (command, open) = (
-                command_line(arguments),
-                open(flags.run.pipelined(), flags.run.transaction_reads()),
-            );
+            let (command, open) = (command_line(arguments), open(flags.run.pipelined()));
             tpcc_run::run(&flags, command, &interrupt, &mut std::io::stdout().lock(), open)
         }
         Command::Verify(flags) => maintain::verify(&flags, &interrupt),

@@ -52,7 +52,7 @@ pub enum Reads {
     Durable,
     /// The newest, as soon as they are made. What a read by itself shows may not be durable yet; the commit of a
     /// read-only transaction waits until all that it has read is. Versions of records need not be kept until what
-    /// replaced them is durable, so writers are faster, the more so the longer a flush takes.
+    /// replaced them is durable, which saves memory, and time where processors are short.
     Newest,
 }
 

@@ -1,5 +1,5 @@
 //! What readers see: [`TxnView`] as of the snapshot of a transaction, with its own changes;
-//! [`AutoView`] the newest commit that is durable, for a read that stands for itself.
+//! [`AutoView`] the newest commit that is durable, or the newest one ([`Reads`]), for a read that stands for itself.
 
 use super::{Reads, Txn};
 use crate::{

@@ -637,10 +637,12 @@ fn an_insert_with_a_large_value_says_nothing_that_a_crash_takes_back() {
 
 #[test]
 fn operations_that_change_nothing_say_nothing_that_a_crash_takes_back() {
-    let reads = [Reads::Durable, Reads::Newest];
-    let all =
-        [Durability::Sync, Durability::Group].map(|durability| reads.map(|of| (durability, of)));
-    for (durability, reads) in all.into_iter().flatten() {
+    for (durability, reads) in [
+        (Durability::Sync, Reads::Durable),
+        (Durability::Sync, Reads::Newest),
+        (Durability::Group, Reads::Durable),
+        (Durability::Group, Reads::Newest),
+    ] {
         let device = Arc::new(SimStorage::new(FaultPlan::new(3)));
         let options =
             || small_pool(128).log_bytes(MIN_LOG_BYTES).durability(durability).reads(reads);

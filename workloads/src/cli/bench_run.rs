@@ -50,7 +50,7 @@ pub fn run<S: Store, B: Benchmark>(
     let home = Home::new(job.run.db.as_deref())?;
     let recording = Recording::new(job.run);
     let stage = Stage::set(&home, job.run, room(job.bench), &recording)?;
-    let store = open(&home.path, recording.options(job.run.store_options()))?;
+    let store = open(&home.path, recording.options(job.run.transaction_options()))?;
     let session = Session { job: &job, home: &home, store: &store, interrupt };
     let (load, measurement, conditions) = match session.load_and_measure(stage, &recording) {
         Ok(done) => done,

@@ -232,13 +232,11 @@ impl RunFlags {
         self.durability == Durability::Group
     }
 
-    /// What transactions that only read see: where workers go on before a commit is durable, the newest
-    /// commits, and their own is done when these are durable.
-    pub fn transaction_reads(&self) -> Reads {
-        match self.pipelined() {
-            true => Reads::Newest,
-            false => Reads::Durable,
-        }
+    /// How to open the store for clients all of whose reads are of transactions: where workers go on before a
+    /// commit is durable, these see the newest commits, and are done when what they have read is durable.
+    pub fn transaction_options(&self) -> Options {
+        let reads = if self.pipelined() { Reads::Newest } else { Reads::Durable };
+        self.store_options().reads(reads)
     }
 
     fn evictor_threads(&self) -> usize {

@@ -60,7 +60,7 @@ pub fn run<S: Store>(
     let home = Home::new(flags.run.db.as_deref())?;
     let recording = Recording::new(&flags.run);
     let stage = Stage::set(&home, &flags.run, room(flags.warehouses), &recording)?;
-    let store = open(&home.path, recording.options(flags.run.store_options()))?;
+    let store = open(&home.path, recording.options(flags.run.transaction_options()))?;
     let session = Session { flags, home: &home, store: &store, interrupt, recording: &recording };
     let done = match session.load_and_measure(stage) {
         Ok(done) => done,
