@@ -48,7 +48,7 @@ pub struct Options {
     pub(crate) pool_bytes: u64,
     pub(crate) policy: String,
     pub(crate) evictors: Option<usize>,
-    pub(crate) write_concurrency: usize,
+    pub(crate) write_concurrency: Option<usize>,
     pub(crate) io: IoKind,
     pub(crate) stall_timeout: Duration,
     pub(crate) create: bool,
@@ -68,7 +68,7 @@ impl Default for Options {
             pool_bytes: 256 << 20,
             policy: "watt".to_string(),
             evictors: None,
-            write_concurrency: 64,
+            write_concurrency: None,
             io: IoKind::Uring,
             stall_timeout: Duration::from_secs(10),
             create: true,
@@ -109,9 +109,9 @@ impl Options {
     }
 
     /// Page images in flight at once to storage (k_w of the device, see `wattle probe`), 1 to 1024.
-    /// Default 64.
+    /// Default 64, and 128 with a pool of at least 64 MiB.
     pub fn write_concurrency(mut self, pages: usize) -> Self {
-        self.write_concurrency = pages;
+        self.write_concurrency = Some(pages);
         self
     }
 
@@ -256,11 +256,13 @@ impl Options {
 
     pub(crate) fn pool_options(&self) -> PoolOptions {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
+        // Fewer where they are a large part of the frames.
+        let writes = if self.pool_bytes < 64 << 20 { 64 } else { 128 };
         PoolOptions {
             pool_bytes: self.pool_bytes,
             policy: self.policy.clone(),
             evictors: self.evictors.unwrap_or((cores / 8).max(1)),
-            write_concurrency: self.write_concurrency,
+            write_concurrency: self.write_concurrency.unwrap_or(writes),
             stall_timeout: self.stall_timeout,
             trace: self.page_trace.clone(),
         }

@@ -13,8 +13,8 @@ use wattle_buffer::Pool;
 
 use crate::driver::alarm;
 use crate::driver::store::{
-    Access, Client, Counters, Direction, Pending, Place, Stop, Store, StoreResult, Turn, Txn,
-    TxnResult,
+    Access, Client, Counters, Direction, Pending, Place, Queue, Stop, Store, StoreResult, Turn,
+    Txn, TxnResult,
 };
 
 /// An open engine.
@@ -281,6 +281,10 @@ impl Client for BlockingClient {
         std::thread::yield_now();
     }
 
+    async fn enter<'q>(&self, queue: &'q Queue) -> Place<'q> {
+        queue.blocking_enter()
+    }
+
     async fn turn<'q>(&self, place: Place<'q>) -> Turn<'q> {
         place.blocking_turn()
     }
@@ -475,6 +479,10 @@ impl Client for TaskClient {
 
     async fn pause(&self) {
         alarm::pause().await;
+    }
+
+    async fn enter<'q>(&self, queue: &'q Queue) -> Place<'q> {
+        queue.enter().await
     }
 
     async fn turn<'q>(&self, place: Place<'q>) -> Turn<'q> {

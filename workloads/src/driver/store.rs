@@ -104,15 +104,23 @@ pub trait Client {
     fn is_paging(&self) -> bool;
     /// Lets others run: the other tasks of this thread, or other threads for a blocking client.
     async fn pause(&self);
+    /// Waits for a place in a queue, of those whose turn is soon.
+    async fn enter<'q>(&self, queue: &'q Queue) -> Place<'q>;
     /// Waits for the turn of a place in a queue. The next one's turn begins when this one's is dropped.
     async fn turn<'q>(&self, place: Place<'q>) -> Turn<'q>;
 }
 
-/// Where workers wait for each other.
+/// Places of a [`Queue`]: what one worker prepares takes about as long as the turns of three others.
+const PLACES: usize = 4;
+
+/// Where workers wait for each other: for one of a few places first, in the order in which they come, and
+/// there for their turn, which they prepare meanwhile.
 #[derive(Debug, Default)]
 pub struct Queue {
+    tickets: AtomicUsize,
+    places: [tokio::sync::Mutex<()>; PLACES],
+    taken: AtomicUsize,
     turn: tokio::sync::Mutex<()>,
-    places: AtomicUsize,
 }
 
 /// The place of one worker in a [`Queue`], until its turn ends.
@@ -120,6 +128,8 @@ pub struct Queue {
 pub struct Place<'q> {
     queue: &'q Queue,
     ahead: usize,
+    #[expect(dead_code, reason = "held")]
+    place: tokio::sync::MutexGuard<'q, ()>,
 }
 
 /// The time that a [`Queue`] gives to one worker.
@@ -131,14 +141,29 @@ pub struct Turn<'q>(
 );
 
 impl Queue {
-    /// Takes a place. Turns begin in the order in which they are asked for, which may be another.
-    pub fn enter(&self) -> Place<'_> {
-        Place { queue: self, ahead: self.places.fetch_add(1, Ordering::Relaxed) }
+    /// The place that whoever comes now gets. Each is given to every fourth, in turn.
+    fn next(&self) -> &tokio::sync::Mutex<()> {
+        &self.places[self.tickets.fetch_add(1, Ordering::Relaxed) % PLACES]
+    }
+
+    fn take<'q>(&'q self, place: tokio::sync::MutexGuard<'q, ()>) -> Place<'q> {
+        Place { queue: self, ahead: self.taken.fetch_add(1, Ordering::Relaxed), place }
+    }
+
+    /// Waits for a place, without blocking the thread. Turns begin in the order in which they are asked for,
+    /// which may be another.
+    pub async fn enter(&self) -> Place<'_> {
+        self.take(self.next().lock().await)
+    }
+
+    /// As [`Queue::enter`], blocking the thread, which runs no tasks.
+    pub fn blocking_enter(&self) -> Place<'_> {
+        self.take(self.next().blocking_lock())
     }
 }
 
 impl<'q> Place<'q> {
-    /// How many had a place already, one of whom has its turn.
+    /// How many had a place already, 3 at most, one of whom has its turn.
     pub fn ahead(&self) -> usize {
         self.ahead
     }
@@ -156,7 +181,7 @@ impl<'q> Place<'q> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.queue.places.fetch_sub(1, Ordering::Relaxed);
+        self.queue.taken.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -369,5 +394,44 @@ impl Counters {
             checkpoints: self.checkpoints.saturating_sub(earlier.checkpoints),
             log_sync_us: self.log_sync_us,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+    use std::pin::{Pin, pin};
+    use std::task::{Context, Poll, Waker};
+
+    use super::Queue;
+    use crate::driver::crew::at_once;
+
+    fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+        future.poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn four_at_most_have_a_place_in_a_queue_and_one_of_them_its_turn() {
+        let queue = Queue::default();
+        let mut places: Vec<_> = (0..4).map(|_| at_once(queue.enter())).collect();
+        assert_eq!(places.iter().map(|place| place.ahead()).collect::<Vec<_>>(), [0, 1, 2, 3]);
+        let (mut fifth, mut sixth) = (pin!(queue.enter()), pin!(queue.enter()));
+        assert!(poll(fifth.as_mut()).is_pending());
+
+        let first = at_once(places.remove(0).turn());
+        let mut second = pin!(places.remove(0).turn());
+        assert!(poll(second.as_mut()).is_pending() && poll(fifth.as_mut()).is_pending());
+        drop(first);
+        let Poll::Ready(second) = poll(second) else { panic!("it is the turn of the second") };
+        let Poll::Ready(fifth) = poll(fifth) else { panic!("a place is free") };
+        assert_eq!(fifth.ahead(), 3);
+
+        // Whoever gives up lets the others through.
+        assert!(poll(sixth.as_mut()).is_pending());
+        drop(second);
+        assert!(poll(sixth).is_ready());
+        drop((places, fifth));
+        drop(queue.blocking_enter().blocking_turn());
+        assert_eq!(queue.blocking_enter().ahead(), 0);
     }
 }

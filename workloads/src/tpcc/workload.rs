@@ -1,7 +1,7 @@
 //! Runs the transactions: a worker is a terminal that never thinks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::mix::{Deck, Mix};
 use super::random::{Constants, between};
@@ -19,9 +19,6 @@ const FIRST_RUN_STREAM: u64 = 1 << 32;
 /// Each conflict in a row doubles the number of pauses before the next try, up to two to this power:
 /// some milliseconds of a task. Whoever is in the way may be waiting for pages.
 const MAX_DOUBLINGS: u32 = 6;
-
-/// Some of the pages that were read before a turn are evicted again when it comes so much later.
-const EVICTED_AFTER: Duration = Duration::from_millis(10);
 
 /// How a transaction ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -132,24 +129,17 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Tpcc<'_, T> {
         // Deliveries to one warehouse take the same orders: at once, all but one would fail.
         let place = match &request {
             Request::Delivery(delivery) => {
-                Some(self.deliveries[usize::from(delivery.w) - 1].enter())
+                Some(client.enter(&self.deliveries[usize::from(delivery.w) - 1]).await)
             }
             _ => None,
         };
-        let reads_ahead = client.is_paging() && !request.only_reads();
-        if reads_ahead {
+        if client.is_paging() && !request.only_reads() {
             let ahead = place.as_ref().map_or(0, Place::ahead);
             self.bring_near(&request, ahead, terminal, client).await?;
         }
         let mut turn = None;
         if let Some(place) = place {
-            let since = Instant::now();
             turn = Some(client.turn(place).await);
-            if reads_ahead && since.elapsed() > EVICTED_AFTER {
-                // Everybody in the queue waits for this turn: what is not there any more is read at once
-                // rather than one page after the other.
-                self.bring_near(&request, 0, terminal, client).await?;
-            }
         }
         loop {
             match self.attempt(&request, date, terminal, client, &mut turn).await {

@@ -14,8 +14,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task::{Context, Poll, Waker};
 
 use wattle_workloads::driver::store::{
-    Access, Client, Counters, Direction, NonePending, Place, Stop, Store, StoreResult, Turn, Txn,
-    TxnResult, one_turn,
+    Access, Client, Counters, Direction, NonePending, Place, Queue, Stop, Store, StoreResult, Turn,
+    Txn, TxnResult, one_turn,
 };
 
 pub type Map = RwLock<BTreeMap<Vec<u8>, Vec<u8>>>;
@@ -397,6 +397,10 @@ impl Client for MapClient {
         } else {
             std::thread::yield_now();
         }
+    }
+
+    async fn enter<'q>(&self, queue: &'q Queue) -> Place<'q> {
+        if self.takes_turns { queue.enter().await } else { queue.blocking_enter() }
     }
 
     async fn turn<'q>(&self, place: Place<'q>) -> Turn<'q> {
