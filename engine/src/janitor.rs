@@ -5,8 +5,8 @@
 //! One round:
 //! 1. look at who is active; publish the oldest writer, which lets readers settle page hints;
 //! 2. in every tenth round, drop versions that were replaced before the oldest snapshot and are
-//!    visible ([`Core::visible`]), as far as the sessions that stored them have handed them over; now and then all, because
-//!    a session that does nothing drops nothing;
+//!    visible ([`Core::visible`]), as far as the sessions that stored them have handed them over; now
+//!    and then all, because a session that does nothing drops nothing;
 //! 3. roll back abandoned transactions;
 //! 4. in every fifth round, remove garbage of commits before the oldest snapshot. Ghosts of a tree that a
 //!    large transaction has for itself, or had, wait until that is over.

@@ -115,6 +115,8 @@ const PLACES: usize = 4;
 
 /// Where workers wait for each other: for one of a few places first, in the order in which they come, and
 /// there for their turn, which they prepare meanwhile.
+///
+/// A lock for each place, and no semaphore, because threads without a runtime have to wait here too.
 #[derive(Debug, Default)]
 pub struct Queue {
     tickets: AtomicUsize,
