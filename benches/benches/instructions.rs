@@ -1,0 +1,186 @@
+//! Instructions for each operation, counted by callgrind: what a noisy machine cannot time, it can count.
+//!
+//! `cargo bench -p wattle-benches --bench instructions -- [work=NAME,..] [records=100000]`
+//!
+//! Needs `valgrind`. Each work runs in a process of its own, with one thread and the back end `memory`, and
+//! only the thread that runs the operations is counted: background threads are not. Two builds are compared
+//! by running this benchmark in both; the figures repeat within 0.1 % (TPC-C 0.3 %).
+//!
+//! | work | operation |
+//! |---|---|
+//! | `get` | look-up of a resident record, `Session::get_with` |
+//! | `multi-get` | one key of 32 of `Session::multi_get` |
+//! | `update` | auto-committed update in place, `Durability::None` |
+//! | `insert` | auto-committed insert of a new key at random, `Durability::None` |
+//! | `commit` | transaction of one look-up and one update, `Durability::None` |
+//! | `scan` | range of 100 records |
+//! | `new-order`, `payment`, `order-status`, `delivery`, `stock-level`, `standard` | a TPC-C transaction, one warehouse, `group` |
+
+use std::{
+    hint::black_box,
+    path::Path,
+    process::{Command, ExitCode, Stdio},
+};
+use wattle::{Durability, Engine, IoKind, Options, Session, Tree};
+use wattle_benches::{argument, text};
+use wattle_workloads::{key::fnv1a, rng::Rng};
+
+/// First argument of a process that runs operations of a tree.
+const TREE: &str = "tree";
+/// First argument of a process that runs the `wattle` binary.
+const WATTLE: &str = "wattle";
+/// Operations that are counted.
+const OPERATIONS: usize = 20_000;
+/// Those of TPC-C, which are a hundred times as long.
+const TRANSACTIONS: u64 = 1000;
+const VALUE: usize = 120;
+const TREE_WORK: [&str; 6] = ["get", "multi-get", "update", "insert", "commit", "scan"];
+const TPCC_WORK: [&str; 6] =
+    ["new-order", "payment", "order-status", "delivery", "stock-level", "standard"];
+
+fn key(i: usize) -> [u8; 8] {
+    fnv1a(i as u64).to_be_bytes()
+}
+
+/// What is counted: callgrind knows it by its name.
+#[inline(never)]
+fn measured(work: &str, session: &Session, tree: &Tree, keys: &[[u8; 8]]) -> wattle::Result<()> {
+    let mut value = [7; VALUE];
+    for (i, key) in keys.iter().enumerate() {
+        match work {
+            "get" => {
+                session.get_with(tree, key, |bytes| value.copy_from_slice(bytes))?;
+            }
+            "multi-get" if i % 32 == 0 => {
+                let batch = &keys[i..keys.len().min(i + 32)];
+                session.multi_get(tree, batch, |_, bytes| {
+                    black_box(bytes);
+                })?;
+            }
+            "multi-get" => {}
+            "update" => {
+                session.update(tree, key, &value)?;
+            }
+            "insert" => {
+                session.insert(tree, key, &value)?;
+            }
+            "commit" => {
+                let mut txn = session.begin()?;
+                txn.get_with(tree, key, |bytes| value.copy_from_slice(bytes))?;
+                txn.update(tree, key, &value)?;
+                txn.commit()?;
+            }
+            "scan" if i % 100 == 0 => {
+                for entry in session.range(tree, &key[..]..)?.take(100) {
+                    black_box(entry?);
+                }
+            }
+            "scan" => {}
+            _ => panic!("unknown work {work}"),
+        }
+        black_box(&value);
+    }
+    Ok(())
+}
+
+/// Runs the operations of one work in this process.
+fn run_tree(work: &str, records: usize) -> wattle::Result<()> {
+    let options = Options::default()
+        .io(IoKind::Memory)
+        .durability(Durability::None)
+        .pool_bytes((records * (VALUE + 8 + 40) * 2).max(64 << 20) as u64);
+    let engine = Engine::open("in memory", options)?;
+    let tree = engine.tree("bench")?;
+    let mut sorted: Vec<_> = (0..records).map(key).collect();
+    sorted.sort_unstable();
+    let session = engine.session()?;
+    for key in &sorted {
+        session.insert(&tree, key, &[5; VALUE])?;
+    }
+    engine.sync()?;
+    let mut rng = Rng::new(11, 0);
+    let first = if work == "insert" { records } else { 0 };
+    let keys: Vec<_> = (0..OPERATIONS)
+        .map(|i| match first {
+            0 => key((rng.next_u64() % records as u64) as usize),
+            first => key(first + i),
+        })
+        .collect();
+    measured(work, &session, &tree, &keys)?;
+    drop((session, tree));
+    engine.close()
+}
+
+/// Instructions of the functions of that name, run by this program with these arguments.
+fn count(function: &str, arguments: &[&str], scratch: &Path) -> u64 {
+    let out = scratch.join("callgrind.out");
+    let status = Command::new("valgrind")
+        .args(["--tool=callgrind", "--collect-atstart=no", "--error-exitcode=3"])
+        .arg(format!("--toggle-collect={function}"))
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .arg(std::env::current_exe().expect("own path"))
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap_or_else(|error| panic!("valgrind cannot be started: {error}; is it installed?"));
+    let messages = String::from_utf8_lossy(&status.stderr);
+    assert!(status.status.success(), "{arguments:?}: {messages}");
+    let profile = std::fs::read_to_string(&out).expect("callgrind wrote its profile");
+    let total = profile
+        .lines()
+        .find_map(|line| line.strip_prefix("totals: ").or_else(|| line.strip_prefix("summary: ")));
+    let total = total.expect("the profile has a total").trim().parse().expect("a number");
+    assert!(total > 0, "nothing was counted in {function}");
+    total
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    match arguments.get(1).map(String::as_str) {
+        Some(WATTLE) => {
+            return wattle_workloads::cli::main(std::env::args_os().skip(1));
+        }
+        Some(TREE) => {
+            run_tree(&arguments[2], arguments[3].parse().expect("records")).expect("run");
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
+    }
+    let records = argument("records", 100_000).to_string();
+    let wanted = text("work", "");
+    let is_wanted =
+        |work: &&&str| wanted.is_empty() || wanted.split(',').any(|name| name == **work);
+    let scratch = tempfile::tempdir().expect("a folder for profiles");
+    println!("work, instructions for each operation");
+    for work in TREE_WORK.iter().filter(is_wanted) {
+        let total = count("*instructions::measured*", &[TREE, work, &records], scratch.path());
+        println!("{work:<14} {:>10.1}", total as f64 / OPERATIONS as f64);
+    }
+    for work in TPCC_WORK.iter().filter(is_wanted) {
+        let operations = TRANSACTIONS.to_string();
+        let arguments = [
+            WATTLE,
+            "tpcc",
+            "--warehouses",
+            "1",
+            "--threads",
+            "1",
+            "--io",
+            "memory",
+            "--pool",
+            "1GiB",
+            "--durability",
+            "group",
+            "--warmup",
+            "0s",
+            "--mix",
+            work,
+            "--operations",
+            &operations,
+        ];
+        let total = count("*Tpcc*attempt*", &arguments, scratch.path());
+        println!("{work:<14} {:>10.0}", total as f64 / TRANSACTIONS as f64);
+    }
+    ExitCode::SUCCESS
+}
