@@ -81,3 +81,22 @@ fn a_merge_meanwhile_is_no_damage_and_counts_no_record_twice() {
         }
     }
 }
+
+#[test]
+fn a_tree_that_grows_as_fast_as_it_is_measured_is_no_damage() {
+    let (cx, tree) = filled();
+    let mut next = KEYS;
+    let grow: EntryVisitor<'_> = &mut |_, _, _| {
+        for _ in 0..2 {
+            let (key, value) = (next.to_be_bytes(), Value::Inline(&VALUE));
+            let step =
+                |restarts| tree.write_step(&cx, &key, value, Mode::Put, &mut System, restarts);
+            run(&cx, step).expect("put");
+            next += 1;
+        }
+    };
+    let report =
+        tree.measure(&cx, &AtomicBool::new(false), &mut |_| {}, grow).expect("nothing is wrong");
+    assert!(report.problems.is_empty(), "{:#?}", report.problems);
+    assert!(report.records >= u64::from(KEYS), "{} records", report.records);
+}
