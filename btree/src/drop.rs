@@ -42,6 +42,7 @@ impl Tree {
         if let Err(error) = recorded {
             return Err((self, error));
         }
+        self.forest.fell(self.id);
         let root = self.pool.exclusive(self.root);
         root.header().set_pinned(false);
         self.pool.free_page(root);
@@ -139,29 +140,5 @@ impl Tree {
         let leaf = NodeBuilder::leaf(page, self.id, lower, view.upper());
         leaf.finish(&mut image).expect("two fences fit");
         node.write_image(&mut image);
-    }
-
-    /// Closes a tree that was opened and never changed: gives its frames back.
-    ///
-    /// # Panics
-    /// If the tree was changed since it was opened.
-    pub fn unload(self) {
-        let root = self.pool.exclusive(self.root);
-        root.header().set_pinned(false);
-        self.unload_node(root);
-    }
-
-    /// Gives the frames of a latched node and of everything below it back.
-    fn unload_node(&self, node: Exclusive<'_>) {
-        let view = NodeView::from(node.bytes());
-        if view.is_inner() {
-            for position in 0..=view.count() {
-                if let Target::Hot(frame) = Swip(view.swip(position)).target() {
-                    self.unload_node(self.pool.exclusive(frame));
-                }
-            }
-        }
-        node.header().set_hot_children(0);
-        self.pool.unload_page(node);
     }
 }

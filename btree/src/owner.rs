@@ -1,5 +1,32 @@
 //! What the pool asks of the tree: where swips are ([`PageOwner`]). [`Forest`] knows the roots of
-//! all open trees, from which a lost parent is found by descent.
+//! all trees that are in memory, from which a lost parent is found by descent.
+//!
+//! # Open and closed trees
+//!
+//! A root has no parent whose swip would say where it is. The forest says it: for each tree whose
+//! root has a frame there is one entry, with that frame and whether the tree is open. The root of an
+//! open tree is pinned. To close a tree is to mark the entry and to unpin the root; nothing is
+//! written. From then on the root is a page like others: it becomes cold, the writers of the pool
+//! write it if it is dirty, and an evictor takes its frame, and the entry with it. A closed tree
+//! whose root was evicted takes no memory at all.
+//!
+//! - **No change is lost.** Only [`Forest::release_root`] takes the entry of a closed tree away, for
+//!   an evictor that holds the latch of the root and saw under it that the root is clean, is not
+//!   being written and has no child in memory. So what storage holds then is the root as the last
+//!   change left it, and its children were evicted by the same rule. Until then a tree that is opened
+//!   again finds the frame, with whatever it holds that storage lacks. Checkpoints look at frames,
+//!   not at trees: a dirty root holds the log as any dirty page does.
+//! - **A root never has two frames.** Opening and evicting a root meet at the lock of the entries.
+//!   Opening finds the entry, and marks it open under the lock: the evictor then finds that, and
+//!   leaves the page alone. Or the evictor was first: there is no entry, the frame is never looked
+//!   at again as that root, and the root is read from storage. Whoever opens trees makes sure that
+//!   one thread at a time opens or closes a tree (the lock of the catalog), so a root is read once.
+//! - **Nobody else looks at the frame of a root for its tree's sake.** Operations need an open
+//!   [`crate::Tree`]. [`Forest::find_parent`] may hold a frame from which the root was just evicted;
+//!   what it finds there is only a hint, which is checked under the latch of the parent.
+//!
+//! Evictors take the lock of the entries under the latch of a page; so nobody waits for a latch while
+//! holding the lock.
 
 use crate::{
     hint::Hint,
@@ -17,14 +44,28 @@ use wattle_buffer::{
     Target, TreeId, page::header,
 };
 
-/// The roots of all open trees of one pool.
+/// The roots of one pool that are in memory.
 #[derive(Default)]
 pub struct Forest {
-    roots: RwLock<HashMap<TreeId, FrameId>>,
+    roots: RwLock<Roots>,
     /// For merges by the writers of the pool. Without it there are none.
     merges: Mutex<Option<Context>>,
     /// Tells the newest transaction, for version hints.
     clock: OnceLock<Clock>,
+}
+
+#[derive(Default)]
+struct Roots {
+    by_tree: HashMap<TreeId, Root>,
+    /// Entries of open trees.
+    open: usize,
+}
+
+/// See the module documentation.
+#[derive(Clone, Copy)]
+struct Root {
+    frame: FrameId,
+    is_open: bool,
 }
 
 /// Tells the newest transaction.
@@ -53,7 +94,7 @@ impl Forest {
 
     /// Number of open trees.
     pub fn len(&self) -> usize {
-        self.roots.read().len()
+        self.roots.read().open
     }
 
     /// No tree is open.
@@ -61,13 +102,41 @@ impl Forest {
         self.len() == 0
     }
 
+    /// A tree is open from now on: its root is in `root`, pinned.
     pub(crate) fn plant(&self, tree: TreeId, root: FrameId) {
-        let old = self.roots.write().insert(tree, root);
+        let mut roots = self.roots.write();
+        let old = roots.by_tree.insert(tree, Root { frame: root, is_open: true });
         assert!(old.is_none(), "tree {tree} was opened twice");
+        roots.open += 1;
     }
 
+    /// Opens a closed tree whose root is still in memory, and gives its frame.
+    pub(crate) fn reopen(&self, pool: &Pool, tree: TreeId) -> Option<FrameId> {
+        let mut roots = self.roots.write();
+        let root = roots.by_tree.get_mut(&tree)?;
+        assert!(!root.is_open, "tree {tree} was opened twice");
+        root.is_open = true;
+        let frame = root.frame;
+        pool.pin_root(frame, true);
+        roots.open += 1;
+        Some(frame)
+    }
+
+    /// Closes a tree, unless it was dropped.
+    pub(crate) fn close(&self, pool: &Pool, tree: TreeId) {
+        let mut roots = self.roots.write();
+        let Some(root) = roots.by_tree.get_mut(&tree) else { return };
+        root.is_open = false;
+        pool.pin_root(root.frame, false);
+        roots.open -= 1;
+    }
+
+    /// An open tree is dropped, its root is about to be freed.
     pub(crate) fn fell(&self, tree: TreeId) {
-        self.roots.write().remove(&tree);
+        let mut roots = self.roots.write();
+        let root = roots.by_tree.remove(&tree);
+        assert!(root.is_some_and(|root| root.is_open), "tree {tree} is dropped, but not open");
+        roots.open -= 1;
     }
 }
 
@@ -88,7 +157,7 @@ impl PageOwner for Forest {
         let mut key = Vec::new();
         node.lower_fence_to(&mut key).ok()?;
         let tree = pool.header(child).tree_id();
-        let root = *self.roots.read().get(&tree)?;
+        let root = self.roots.read().by_tree.get(&tree)?.frame;
         // Never waits: the caller holds a latch that others may wait for.
         let mut guard = pool.try_optimistic(root).ok()?;
         // Bounded by the height of any tree; a racing change ends the search, the evictor has
@@ -110,6 +179,20 @@ impl PageOwner for Forest {
             guard = next;
         }
         None
+    }
+
+    fn release_root(&self, tree: TreeId, frame: FrameId) -> bool {
+        let is_closed = |root: &Root| root.frame == frame && !root.is_open;
+        // Mostly it is no root at all.
+        if !self.roots.read().by_tree.get(&tree).is_some_and(is_closed) {
+            return false;
+        }
+        let mut roots = self.roots.write();
+        let released = roots.by_tree.get(&tree).is_some_and(is_closed);
+        if released {
+            roots.by_tree.remove(&tree);
+        }
+        released
     }
 
     fn map_swips(&self, image: &mut PageImage, replace: &mut dyn FnMut(u64) -> u64) {

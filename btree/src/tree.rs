@@ -96,7 +96,8 @@ pub fn restarted(worker: &Worker, restarts: &mut u32) {
 }
 
 /// A B+-tree over pages of a pool. The root page never changes its id and is pinned in its frame
-/// while the tree is open, so a descent starts without any look-up.
+/// while the tree is open, so a descent starts without any look-up. Dropping the value closes the
+/// tree, which writes nothing (see `owner`).
 pub struct Tree {
     pub(crate) pool: Arc<Pool>,
     pub(crate) forest: Arc<Forest>,
@@ -151,13 +152,20 @@ impl Tree {
         Ok(Tree { pool: pool.clone(), forest: forest.clone(), id, root: frame, root_page })
     }
 
-    /// Opens the tree with the root page `root_page`. Only one [`Tree`] may exist for each root.
+    /// Opens the tree with the root page `root_page`. Only one [`Tree`] may exist for each root, and
+    /// only one thread at a time may open or close it.
     ///
     /// # Errors
     /// A failed read or a corrupt root.
     pub fn open(cx: &Context, forest: &Arc<Forest>, id: TreeId, root_page: PageId) -> Result<Tree> {
-        let root = cx.worker.load_root(root_page, id)?;
-        forest.plant(id, root);
+        let root = match forest.reopen(cx.worker.pool(), id) {
+            Some(root) => root,
+            None => {
+                let root = cx.worker.load_root(root_page, id)?;
+                forest.plant(id, root);
+                root
+            }
+        };
         let (pool, forest) = (cx.worker.pool().clone(), forest.clone());
         Ok(Tree { pool, forest, id, root, root_page })
     }
@@ -215,6 +223,6 @@ impl Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        self.forest.fell(self.id);
+        self.forest.close(&self.pool, self.id);
     }
 }

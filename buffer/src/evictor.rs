@@ -145,11 +145,18 @@ pub(crate) fn evict(pool: &Pool, frame: FrameId, threshold: f32) -> bool {
         header.set_parent_hint(parent, position);
         if parent == frame { None } else { find(parent) }
     });
-    let Some((mut parent, (offset, _))) = found else { return false };
-    // 4. Unswizzle. From here descents find the page evicted; those that already read the hot swip
-    //    fail to validate the parent.
-    parent.set_swip(offset, Swip::evicted(header.page_id()));
-    parent.header().child_cooled();
+    let _parent = match found {
+        // 4. Unswizzle. From here descents find the page evicted; those that already read the hot swip
+        //    fail to validate the parent.
+        Some((mut parent, (offset, _))) => {
+            parent.set_swip(offset, Swip::evicted(header.page_id()));
+            parent.header().child_cooled();
+            Some(parent)
+        }
+        // The root of a closed tree: the owner stands in for a parent.
+        None if pool.owner().release_root(header.tree_id(), frame) => None,
+        None => return false,
+    };
     // 5. Free the frame. The changed version turns away whoever still looks at it.
     header.change_state(FrameState::Hot, FrameState::Free);
     child.mark_changed();

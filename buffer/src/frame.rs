@@ -268,7 +268,7 @@ impl FrameHeader {
     }
 
     /// Keeps the page in memory until it is freed or unpinned; the caller holds the exclusive
-    /// latch.
+    /// latch, or makes sure in another way that no evictor takes the page.
     pub fn set_pinned(&self, pinned: bool) {
         if pinned {
             self.flags.fetch_or(flags::PINNED, Ordering::Relaxed);

@@ -451,20 +451,13 @@ impl Pool {
         self.give_frames(&[frame]);
     }
 
-    /// Gives up the frame of a clean page that stays on storage, and that no swip names: the root
-    /// of a tree that is being closed, or a page below it.
-    ///
-    /// # Panics
-    /// If the page is dirty or has a child in memory.
-    pub fn unload_page(&self, mut guard: Exclusive<'_>) {
-        let (header, frame) = (guard.header(), guard.frame());
-        let page = header.page_id();
-        assert_eq!(header.hot_children(), 0, "page {page} is unloaded above a child");
-        assert!(!header.is_dirty() && !header.is_writing(), "page {page} is unloaded dirty");
-        guard.mark_changed();
-        header.change_state(FrameState::Hot, FrameState::Free);
-        drop(guard);
-        self.give_frames(&[frame]);
+    /// Pins the root of a tree that is opened, or unpins that of one that is closed. For replacement it
+    /// counts as an access: those of an inner node are not counted otherwise. The caller makes sure that
+    /// no evictor takes the frame meanwhile ([`crate::PageOwner::release_root`]).
+    pub fn pin_root(&self, frame: FrameId, pinned: bool) {
+        let header = self.header(frame);
+        self.policy.on_access(&header.tracker, self.epoch());
+        header.set_pinned(pinned);
     }
 
     /// Frees a page that has no frame and that no swip names any more; for dropping a whole tree,

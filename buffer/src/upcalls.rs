@@ -2,7 +2,7 @@
 
 use crate::{
     error::Result,
-    ids::{FrameId, Gsn},
+    ids::{FrameId, Gsn, TreeId},
     page::{PAGE_SIZE, PageImage, PageRef},
     pool::Pool,
 };
@@ -43,6 +43,11 @@ pub trait PageOwner: Send + Sync {
     /// Finds the parent of a hot page by a descent with its fence key, without waiting for I/O. The
     /// answer may be stale by the time it is used; `None` when it could not be found just now.
     fn find_parent(&self, pool: &Pool, child: FrameId) -> Option<FrameId>;
+
+    /// An evictor, which holds the latch of a clean page without children in memory, found no parent of
+    /// it. Gives whether the page is the root of a closed tree; then the owner has forgotten its frame,
+    /// and reads the root from storage when it needs it again.
+    fn release_root(&self, tree: TreeId, frame: FrameId) -> bool;
 
     /// Replaces each swip of a node image by what `replace` makes of its bits.
     fn map_swips(&self, image: &mut PageImage, replace: &mut dyn FnMut(u64) -> u64);

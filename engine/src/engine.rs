@@ -5,12 +5,12 @@
 
 use crate::{
     async_session::AsyncSession,
-    catalog::{CATALOG, Catalog, FIRST_TREE, OpenTree},
+    catalog::{CATALOG, Catalog, FIRST_TREE, OpenTree, Room},
     checkpoint::Checkpoints,
     janitor::{Janitor, Kept},
     mvcc::{Clock, Snapshots, UndoBuffer, Versions},
     opening::Opening,
-    options::{FRAMES_PER_TREE, Options},
+    options::Options,
     recover,
     session::{Session, SessionState},
     stats::{Stats, TreeStat},
@@ -100,18 +100,6 @@ impl LogBarrier for Barrier {
 const MAX_IDLE: usize = 16;
 
 impl Core {
-    /// An open tree holds its root in memory: there must be frames left for everything else.
-    pub fn check_open_trees(&self, more: usize) -> Result<()> {
-        let (open, limit) = (self.forest.len() + more, self.pool.frames() / FRAMES_PER_TREE);
-        if open <= limit {
-            return Ok(());
-        }
-        Err(Error::Limit(format!(
-            "a pool of {} frames can keep at most {limit} trees open, this would be {open}",
-            self.pool.frames()
-        )))
-    }
-
     /// A context for a session.
     pub fn context(&self) -> Context {
         Context::new(self.pool.worker(), Journal::new(self.log.as_ref()))
@@ -319,7 +307,7 @@ pub struct Tree {
 impl Tree {
     /// The name it was created with.
     pub fn name(&self) -> &str {
-        &self.open.name
+        self.open.name()
     }
 }
 
@@ -510,10 +498,12 @@ impl Engine {
     /// Opens the tree `name` (1 to 255 bytes), creating it if there is none.
     ///
     /// # Errors
-    /// A bad name, too many open trees for the pool, a full device, failed I/O.
+    /// A bad name, a full device, failed I/O. [`Error::Limit`] when handles and open transactions hold as
+    /// many trees as the pool can keep open ([`Options::min_pool_bytes`]). A tree without handles does not
+    /// count: it is closed when there is no room for others.
     pub fn tree(&self, name: &str) -> Result<Tree> {
         let cx = self.core.context();
-        if let Some(open) = self.core.catalog.open(&self.core, &cx, name)? {
+        if let Some(open) = self.core.catalog.open(&self.core, &cx, name, Room::User)? {
             return Ok(Tree { open });
         }
         self.core.check_alive()?;
@@ -530,7 +520,7 @@ impl Engine {
         Ok(self
             .core
             .catalog
-            .open(&self.core, &self.core.context(), name)?
+            .open(&self.core, &self.core.context(), name, Room::User)?
             .map(|open| Tree { open }))
     }
 
@@ -555,11 +545,9 @@ impl Engine {
         self.core.check_tree(&tree)?;
         self.core.check_alive()?;
         let cx = self.core.context();
-        let (id, garbage) = (tree.open.tree.id(), self.core.let_go(&cx, &tree.open));
+        let (tag, garbage) = (tree.open.tag.clone(), self.core.let_go(&cx, &tree.open));
         if let Err(error) = self.core.catalog.drop_tree(&cx, tree.open) {
-            if let Some(open) = self.core.catalog.find(id) {
-                self.core.janitor.give_back(&open, garbage);
-            }
+            self.core.janitor.give_back(&tag, garbage);
             return Err(error);
         }
         self.core.sync_catalog()
@@ -574,11 +562,10 @@ impl Engine {
         self.core.check_tree(&tree)?;
         self.core.check_alive()?;
         let cx = self.core.context();
-        let (id, garbage) = (tree.open.tree.id(), self.core.let_go(&cx, &tree.open));
+        let (tag, garbage) = (tree.open.tag.clone(), self.core.let_go(&cx, &tree.open));
         let renamed = self.core.catalog.rename(&self.core, &cx, tree.open, name);
-        if let Some(open) = self.core.catalog.find(id) {
-            self.core.janitor.give_back(&open, garbage);
-        }
+        let tag = renamed.as_ref().map_or(&tag, |open| &open.tag);
+        self.core.janitor.give_back(tag, garbage);
         renamed.map(|open| Tree { open })
     }
 

@@ -16,7 +16,7 @@
 //! until it is enough, or only transactions with changes of their own are left.
 
 use crate::{
-    catalog::OpenTree,
+    catalog::{OpenTree, TreeTag},
     engine::Core,
     internal::Internal,
     limits::limit,
@@ -104,7 +104,7 @@ impl Queue {
         held.append(&mut ghosts);
         if held.len() > MAX_QUEUE {
             let last = held.iter().map(|(time, _)| *time).max().unwrap_or(0);
-            *held = vec![(last, Garbage::Ghosts(tree.clone()))];
+            *held = vec![(last, Garbage::Ghosts(tree.tag.clone()))];
         }
     }
 
@@ -139,7 +139,7 @@ impl Janitor {
                 Garbage::Ghost(tree, _) | Garbage::Ghosts(tree)
                     if queue.garbage.len() >= MAX_QUEUE =>
                 {
-                    let same = |(_, other): &&mut (u64, Garbage)| matches!(other, Garbage::Ghosts(open) if Arc::ptr_eq(open, &tree));
+                    let same = |(_, other): &&mut (u64, Garbage)| matches!(other, Garbage::Ghosts(tag) if tag.id == tree.id);
                     match queue.garbage.range_mut(MAX_QUEUE..).find(same) {
                         Some((since, _)) => *since = time.max(*since),
                         None => queue.garbage.push_back((time, Garbage::Ghosts(tree))),
@@ -152,7 +152,10 @@ impl Janitor {
 
     /// Large values that no record refers to, nor ever did.
     pub fn add_large(&self, tree: &Arc<OpenTree>, large: Vec<LargeValue>) {
-        self.add(0, large.into_iter().map(|large| Garbage::Large(tree.clone(), large)).collect());
+        self.add(
+            0,
+            large.into_iter().map(|large| Garbage::Large(tree.tag.clone(), large)).collect(),
+        );
     }
 
     /// A transaction with changes that nobody will end.
@@ -212,9 +215,9 @@ impl Janitor {
         let mut kept = Vec::new();
         queue.garbage.retain(|(time, garbage)| {
             let piece = match garbage {
-                Garbage::Ghost(open, key) if Arc::ptr_eq(open, tree) => Piece::Ghost(key.clone()),
-                Garbage::Ghosts(open) if Arc::ptr_eq(open, tree) => Piece::Ghosts,
-                Garbage::Large(open, large) if Arc::ptr_eq(open, tree) => Piece::Large(*large),
+                Garbage::Ghost(tag, key) if tag.id == tree.tag.id => Piece::Ghost(key.clone()),
+                Garbage::Ghosts(tag) if tag.id == tree.tag.id => Piece::Ghosts,
+                Garbage::Large(tag, large) if tag.id == tree.tag.id => Piece::Large(*large),
                 _ => return true,
             };
             kept.push((*time, piece));
@@ -224,7 +227,7 @@ impl Janitor {
     }
 
     /// The tree, perhaps under another name, is still there.
-    pub fn give_back(&self, tree: &Arc<OpenTree>, kept: Kept) {
+    pub fn give_back(&self, tree: &Arc<TreeTag>, kept: Kept) {
         for (time, piece) in kept.0 {
             let garbage = match piece {
                 Piece::Ghost(key) => Garbage::Ghost(tree.clone(), key),
@@ -270,9 +273,9 @@ struct Cleared {
 }
 
 /// The key, if this is a ghost of the tree.
-fn ghost_of<'g>(tree: &Arc<OpenTree>, garbage: &'g Garbage) -> Option<&'g [u8]> {
+fn ghost_of<'g>(tree: &TreeTag, garbage: &'g Garbage) -> Option<&'g [u8]> {
     match garbage {
-        Garbage::Ghost(open, key) if Arc::ptr_eq(open, tree) => Some(key),
+        Garbage::Ghost(tag, key) if tag.id == tree.id => Some(key),
         _ => None,
     }
 }
@@ -428,18 +431,23 @@ impl Core {
 
     /// Clears the first piece away, and those that go with it.
     fn clear_away(&self, cx: &Context, ready: &[(u64, Garbage)]) -> Result<Cleared> {
+        let tag = ready[0].1.tree();
+        let Some(tree) = &self.catalog.reopen(self, cx, tag)? else {
+            // It was dropped, with everything in it.
+            return Ok(Cleared { pieces: 1, held: None });
+        };
         match &ready[0].1 {
-            Garbage::Ghost(tree, _) => {
-                let ghosts = ready.iter().map_while(|(_, garbage)| ghost_of(tree, garbage));
+            Garbage::Ghost(..) => {
+                let ghosts = ready.iter().map_while(|(_, garbage)| ghost_of(tag, garbage));
                 let keys: Vec<&[u8]> = ghosts.take(AT_ONCE).collect();
                 let (pieces, refused) = self.purge(cx, tree, &keys)?;
                 Ok(Cleared { pieces, held: refused.then(|| tree.clone()) })
             }
-            Garbage::Ghosts(tree) => {
+            Garbage::Ghosts(_) => {
                 let refused = self.purge_all(cx, tree)?;
                 Ok(Cleared { pieces: 1, held: refused.then(|| tree.clone()) })
             }
-            Garbage::Large(tree, large) => {
+            Garbage::Large(_, large) => {
                 if let Some(store) = tree.large.get() {
                     for chunk in 0..large.chunks() {
                         let key = large.chunk_key(chunk);

@@ -287,7 +287,7 @@ pub(crate) async fn remove<R: Resolve>(
     match auto_record(session, &tree.open, key, Value::Ghost, Mode::Update).await? {
         Auto::Done(existed, ticket) => {
             if existed {
-                let ghost = Garbage::Ghost(tree.open.clone(), key.to_vec());
+                let ghost = Garbage::Ghost(tree.open.tag.clone(), key.to_vec());
                 session.core().janitor.add(session.own(), vec![ghost]);
             }
             Ok((existed, ticket))
@@ -1041,7 +1041,7 @@ async fn discard_in<R: Resolve>(
     })
     .await?;
     drop(author);
-    txn.garbage.push(Garbage::Large(tree.open.clone(), large));
+    txn.garbage.push(Garbage::Large(tree.open.tag.clone(), large));
     Ok(())
 }
 

@@ -59,6 +59,8 @@ pub(crate) struct Loser {
     pub txn: u64,
     /// Its undo entries as the log has them, each as the key of an entry; oldest first.
     pub undo: UndoBuffer,
+    /// The trees that these belong to.
+    pub trees: BTreeSet<TreeId>,
 }
 
 /// What redo found.

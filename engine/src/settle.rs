@@ -3,7 +3,7 @@
 //! to are found. Each of these is logged, so a crash in the middle is one more crash to recover from.
 
 use crate::{
-    catalog::OpenTree,
+    catalog::{CATALOG, OpenTree, Room, TreeTag},
     engine::Core,
     internal::Internal,
     mvcc::Savepoint,
@@ -14,7 +14,10 @@ use crate::{
     store::StoreState,
     txn::{Garbage, UndoAuthor},
 };
-use std::sync::Arc;
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 use wattle_btree::{Context, Journal, Undo};
 use wattle_buffer::{Error, Gsn, Result, TreeId};
 use wattle_wal::Kind;
@@ -36,9 +39,7 @@ impl Core {
             self.checkpoint_now()?;
         }
         let rolled_back = losers.len();
-        for loser in losers {
-            self.roll_back(cx, options, loser)?;
-        }
+        self.roll_back_all(cx, options, losers)?;
         // Numbers of transactions begin anew: those of the log so far must be behind them.
         self.sync_log()?;
         if !new {
@@ -57,40 +58,76 @@ impl Core {
     }
 
     /// Ghosts that were in the pages of the log when the store was opened: no snapshot needs them, and
-    /// the janitor of before is gone. Trees that cannot be opened keep theirs for now.
+    /// the janitor that knew of them is gone.
     pub fn adopt_ghosts(&self, cx: &Context, mut ghosts: FoundGhosts) -> Result<()> {
         ghosts.keys.retain(|(tree, _)| !ghosts.trees.contains(tree));
         ghosts.keys.sort_unstable();
         ghosts.keys.dedup();
+        let mut ids = ghosts.trees.clone();
+        ids.extend(ghosts.keys.iter().map(|(tree, _)| *tree));
+        // Those of trees that were dropped went with them.
+        let mut tags: HashMap<TreeId, Arc<TreeTag>> = HashMap::new();
+        for (id, name) in self.catalog.owners(cx, &ids, false)? {
+            tags.insert(id, TreeTag::new(id, &name));
+        }
         let whole = ghosts.trees.into_iter().map(|tree| (tree, None));
         let one_by_one = ghosts.keys.into_iter().map(|(tree, key)| (tree, Some(key)));
-        let mut last: Option<(TreeId, Option<Arc<OpenTree>>)> = None;
-        let mut garbage = Vec::new();
-        for (id, key) in whole.chain(one_by_one) {
-            if last.as_ref().is_none_or(|(of, _)| *of != id) {
-                let open = match self.catalog.open_id(self, cx, id) {
-                    Err(Error::Limit(_)) => None,
-                    open => open?,
-                };
-                last = Some((id, open));
-            }
-            let Some((_, Some(open))) = &last else { continue };
-            garbage.push(match key {
-                Some(key) => Garbage::Ghost(open.clone(), key),
-                None => Garbage::Ghosts(open.clone()),
-            });
-        }
-        self.janitor.add(0, garbage);
+        let garbage = whole.chain(one_by_one).filter_map(|(id, key)| {
+            let tag = tags.get(&id)?.clone();
+            Some(match key {
+                Some(key) => Garbage::Ghost(tag, key),
+                None => Garbage::Ghosts(tag),
+            })
+        });
+        self.janitor.add(0, garbage.collect());
         Ok(())
     }
 
-    /// Rolls a transaction back that a crash ended.
-    fn roll_back(&self, cx: &Context, options: &Options, mut loser: Loser) -> Result<()> {
+    /// Rolls all transactions back that a crash ended.
+    fn roll_back_all(&self, cx: &Context, options: &Options, losers: Vec<Loser>) -> Result<()> {
+        // Those first that changed names of trees: with them trees are found from then on.
+        let (of_names, others): (Vec<_>, Vec<_>) =
+            losers.into_iter().partition(|loser| loser.trees.contains(&CATALOG));
+        for loser in of_names {
+            let names = self.catalog.owners(cx, &loser.trees, false)?;
+            self.roll_back(cx, options, loser, &names)?;
+        }
+        let ids: BTreeSet<TreeId> =
+            others.iter().flat_map(|loser| loser.trees.iter().copied()).collect();
+        let names = self.catalog.owners(cx, &ids, false)?;
+        others.into_iter().try_for_each(|loser| self.roll_back(cx, options, loser, &names))
+    }
+
+    /// The tree with this number, or whose large values have it; none when it was dropped.
+    fn tree_to_undo(
+        &self,
+        cx: &Context,
+        id: TreeId,
+        names: &HashMap<TreeId, String>,
+    ) -> Result<Option<Arc<OpenTree>>> {
+        let Some(name) = names.get(&id) else { return Ok(None) };
+        match self.catalog.open(self, cx, name, Room::Engine)? {
+            Some(open) if open.tree_of(id).is_some() => Ok(Some(open)),
+            _ => {
+                let what = format!("the tree {name:?} no longer has the number {id}");
+                Err(Error::corruption(self.catalog.root_page(), what))
+            }
+        }
+    }
+
+    /// Rolls a transaction back that a crash ended. Of its trees one is open at a time, and others as long as
+    /// there is room.
+    fn roll_back(
+        &self,
+        cx: &Context,
+        options: &Options,
+        mut loser: Loser,
+        names: &HashMap<TreeId, String>,
+    ) -> Result<()> {
         let session = Internal::new(self, cx);
         let mut last = Gsn(0);
         let mut bytes = Vec::new();
-        // Kept open to the end, so that each is opened once.
-        let mut trees: Vec<(TreeId, Option<Arc<OpenTree>>)> = Vec::new();
+        let mut current: Option<(TreeId, Option<Arc<OpenTree>>)> = None;
         while let Some(entry) = loser.undo.pop(Savepoint::START)? {
             options.check_interrupt()?;
             bytes.clear();
@@ -99,15 +136,13 @@ impl Core {
                 let what = format!("transaction {} cannot be rolled back: {what}", loser.txn);
                 Error::LogCorruption { segment: 0, offset: 0, what }
             })?;
-            if !trees.iter().any(|(id, _)| *id == undo.tree) {
-                let open = match self.catalog.system_tree(undo.tree) {
-                    Some(_) => None,
-                    None => self.catalog.open_id(self, cx, undo.tree)?,
-                };
-                trees.push((undo.tree, open));
+            if current.as_ref().is_none_or(|(id, _)| *id != undo.tree) {
+                // In this order: the one before must not hold a place.
+                drop(current.take());
+                let open = self.tree_to_undo(cx, undo.tree, names)?;
+                current = Some((undo.tree, open));
             }
-            let open =
-                trees.iter().find(|(id, _)| *id == undo.tree).and_then(|(_, open)| open.as_ref());
+            let open = current.as_ref().and_then(|(_, open)| open.as_ref());
             let tree = open.and_then(|open| open.tree_of(undo.tree));
             // A tree that is not there was dropped, with everything in it.
             let Some(tree) = tree.or_else(|| self.catalog.system_tree(undo.tree)) else { continue };

@@ -1,7 +1,12 @@
 //! Verification of a whole store: every tree with its large values, the catalog, and that each page
 //! in use belongs to exactly one of them.
 
-use crate::{catalog::OpenTree, engine::Core, recover::check_log, stats::TreeStat};
+use crate::{
+    catalog::{OpenTree, Room},
+    engine::Core,
+    recover::check_log,
+    stats::TreeStat,
+};
 use std::{
     collections::HashMap,
     sync::{Arc, atomic::AtomicBool},
@@ -60,7 +65,7 @@ pub(crate) fn verify(
 ) -> Result<VerifyReport> {
     let cx = core.context();
     // Garbage goes before it is counted as lost, as far as no snapshot holds it.
-    core.catalog.go_on_dropping(&cx)?;
+    core.catalog.go_on_dropping(core, &cx)?;
     core.sync_log()?;
     core.janitor_round(&cx);
     let (_paused, _quiet) = (core.janitor.pause(), core.pool.quiet());
@@ -85,7 +90,7 @@ pub(crate) fn verify(
         report.problems.push(what);
     }
     for name in core.catalog.names(&cx)? {
-        let tree = match core.catalog.open(core, &cx, &name) {
+        let tree = match core.catalog.open(core, &cx, &name, Room::Engine) {
             Ok(Some(tree)) => tree,
             Ok(None) => {
                 report.problems.push(format!("the tree {name:?} is listed but not found"));
@@ -188,10 +193,10 @@ fn verify_tree(
                 }
             }
         })?;
-    report.problems.extend(damaged.into_iter().map(|p| format!("tree {:?}: {p}", open.name)));
+    report.problems.extend(damaged.into_iter().map(|p| format!("tree {:?}: {p}", open.name())));
     let Some(store) = open.large.get() else {
         if !large.is_empty() {
-            report.problems.push(format!("tree {:?} has lost its large values", open.name));
+            report.problems.push(format!("tree {:?} has lost its large values", open.name()));
         }
         return Ok(report);
     };
@@ -207,14 +212,15 @@ fn verify_tree(
         })?;
     report.problems.extend(chunks.problems);
     if orphans > 0 {
-        report
-            .problems
-            .push(format!("tree {:?}: chunks that belong to no large value: {orphans}", open.name));
+        report.problems.push(format!(
+            "tree {:?}: chunks that belong to no large value: {orphans}",
+            open.name()
+        ));
     }
     for (id, missing) in large.into_iter().filter(|(_, missing)| *missing != 0) {
         report.problems.push(format!(
             "tree {:?}: large value {id} does not have its length (missing bytes: {missing})",
-            open.name
+            open.name()
         ));
     }
     Ok(report)
@@ -224,7 +230,7 @@ pub(crate) fn tree_stats(core: &Core, stop: &AtomicBool) -> Result<Vec<TreeStat>
     let cx = core.context();
     let mut stats = Vec::new();
     for name in core.catalog.names(&cx)? {
-        let Some(open) = core.catalog.open(core, &cx, &name)? else { continue };
+        let Some(open) = core.catalog.open(core, &cx, &name, Room::Engine)? else { continue };
         let measure = |tree: &Tree| {
             let report = tree.measure(&cx, stop, &mut |_| {}, &mut |_, _, _| {})?;
             match report.problems.first() {

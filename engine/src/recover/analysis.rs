@@ -25,7 +25,7 @@ pub(super) struct Analysis {
     /// Where undo entries go that are too many for memory.
     directory: Option<PathBuf>,
     /// Transactions that have not ended, by id.
-    open: BTreeMap<u64, UndoBuffer>,
+    open: BTreeMap<u64, Open>,
     /// One bit for each page.
     in_use: Vec<u64>,
     /// Groups of pages whose bits may be others than at the checkpoint.
@@ -35,6 +35,13 @@ pub(super) struct Analysis {
     next_tree: u32,
     /// An undo entry with tree and key.
     entry: Vec<u8>,
+}
+
+/// A transaction that has not ended so far.
+struct Open {
+    undo: UndoBuffer,
+    /// The trees of its changes.
+    trees: BTreeSet<TreeId>,
 }
 
 impl Analysis {
@@ -65,8 +72,11 @@ impl Analysis {
         match record.kind {
             Kind::Change if record.txn != 0 && !record.is_auto() => {
                 let directory = &self.directory;
-                let undo = self.open.entry(record.txn);
-                let undo = undo.or_insert_with(|| UndoBuffer::new(directory.clone()));
+                let open = self.open.entry(record.txn);
+                let Open { undo, trees } = open.or_insert_with(|| Open {
+                    undo: UndoBuffer::new(directory.clone()),
+                    trees: BTreeSet::new(),
+                });
                 if record.undo.is_empty() {
                     // The newest change was taken back. It must not be once more: from then on the
                     // record is open to others, whose changes would be lost.
@@ -79,6 +89,7 @@ impl Analysis {
                         parts.iter().for_each(|part| entry.extend_from_slice(part))
                     });
                     undo.push(TreeId(0), false, entry, None)?;
+                    trees.insert(found.tree);
                 }
             }
             Kind::Commit | Kind::End => {
@@ -115,7 +126,8 @@ impl Analysis {
 
     /// What recovery gives, for a log that ends with `end`.
     pub fn finish(self, end: LogEnd) -> Recovered {
-        let losers = self.open.into_iter().map(|(txn, undo)| Loser { txn, undo });
+        let losers =
+            self.open.into_iter().map(|(txn, Open { undo, trees })| Loser { txn, undo, trees });
         Recovered {
             end,
             in_use: self.in_use,

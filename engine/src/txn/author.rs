@@ -66,7 +66,7 @@ impl Core {
 }
 
 fn conflict(tree: &OpenTree, with: ConflictWith) -> Stop {
-    let name = &tree.name;
+    let name = tree.name();
     Stop::Error(Error::Conflict(match with {
         ConflictWith::Committing => return Stop::Restart,
         ConflictWith::Active => {

@@ -2,7 +2,7 @@
 
 use super::{LogHandle, ReadSet, Ticket, handles::Handles, view};
 use crate::{
-    catalog::OpenTree,
+    catalog::{OpenTree, TreeTag},
     engine::Core,
     limits::limit,
     mvcc::{Kept, Savepoint, Slot, TxnState, UndoBuffer},
@@ -76,21 +76,29 @@ const MAX_FRAMES: usize = limit(4096, 6);
 /// Ghosts that a transaction remembers one by one.
 const MAX_GHOSTS: usize = limit(1 << 14, 6);
 
-/// What a commit leaves to be cleared away when no snapshot needs it any more.
+/// What a commit leaves to be cleared away when no snapshot needs it any more. It does not keep its tree
+/// open.
 pub(crate) enum Garbage {
     /// The ghost of a record.
-    Ghost(Arc<OpenTree>, Vec<u8>),
+    Ghost(Arc<TreeTag>, Vec<u8>),
     /// Ghosts somewhere in a tree.
-    Ghosts(Arc<OpenTree>),
+    Ghosts(Arc<TreeTag>),
     /// A large value that no record refers to, listed in the catalog.
-    Large(Arc<OpenTree>, LargeValue),
+    Large(Arc<TreeTag>, LargeValue),
 }
 
 impl Garbage {
+    /// Its tree.
+    pub fn tree(&self) -> &TreeTag {
+        match self {
+            Garbage::Ghost(tree, _) | Garbage::Ghosts(tree) | Garbage::Large(tree, _) => tree,
+        }
+    }
+
     /// Tree and key of a ghost; what is no ghost comes after all of them.
     pub fn place(&self) -> (bool, u32, &[u8]) {
         match self {
-            Garbage::Ghost(open, key) => (false, open.tree.id().0, key),
+            Garbage::Ghost(tree, key) => (false, tree.id.0, key),
             _ => (true, 0, &[]),
         }
     }
@@ -240,12 +248,12 @@ impl Txn {
     /// A record was deleted.
     pub fn add_ghost(&mut self, tree: &Arc<OpenTree>, key: &[u8]) {
         if self.garbage.len() < MAX_GHOSTS {
-            return self.garbage.push(Garbage::Ghost(tree.clone(), key.to_vec()));
+            return self.garbage.push(Garbage::Ghost(tree.tag.clone(), key.to_vec()));
         }
-        let known =
-            |garbage: &Garbage| matches!(garbage, Garbage::Ghosts(open) if Arc::ptr_eq(open, tree));
+        let id = tree.tag.id;
+        let known = |garbage: &Garbage| matches!(garbage, Garbage::Ghosts(tag) if tag.id == id);
         if !self.garbage[MAX_GHOSTS..].iter().any(known) {
-            self.garbage.push(Garbage::Ghosts(tree.clone()));
+            self.garbage.push(Garbage::Ghosts(tree.tag.clone()));
         }
     }
 

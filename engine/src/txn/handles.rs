@@ -2,8 +2,9 @@
 //! that has changes of theirs. To clone one is a store to a line that all sessions share, twice for
 //! each transaction; so a session keeps those of its last transactions for the next ones.
 //!
-//! Kept handles belong to no transaction. Whoever drops or renames a tree takes its handles out of
-//! all sessions first ([`Registry::release`]); what is left then is in use.
+//! Kept handles belong to no transaction. To drop or rename a tree, its handles are taken out of all
+//! sessions first ([`Registry::release`]); what is left then is in use. So are all of them when trees
+//! must be closed to make room for others ([`Registry::release_all`]).
 
 use crate::{catalog::OpenTree, limits::limit};
 use parking_lot::Mutex;
@@ -60,6 +61,13 @@ impl Registry {
         }
         all.push(Arc::downgrade(&handles));
         handles
+    }
+
+    /// Lets go of all handles that no transaction uses.
+    pub fn release_all(&self) {
+        for handles in self.all.lock().iter().filter_map(Weak::upgrade) {
+            handles.kept.lock().clear();
+        }
     }
 
     /// Lets go of all handles of `tree` that no transaction uses.

@@ -53,7 +53,7 @@ impl Core {
         if let (Before::Value { bytes, special: true }, Some(open)) = (undo.before, open)
             && is_ghost((bytes, true))
         {
-            self.janitor.add(time, vec![Garbage::Ghost(open.clone(), undo.key.to_vec())]);
+            self.janitor.add(time, vec![Garbage::Ghost(open.tag.clone(), undo.key.to_vec())]);
         }
     }
 }

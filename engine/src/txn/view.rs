@@ -103,7 +103,7 @@ fn hidden(tree: &OpenTree) -> Error {
     Error::SnapshotTooOld(format!(
         "a transaction that is too large for versions of records changes the tree {:?}, or did so \
          after the snapshot was taken",
-        tree.name
+        tree.name()
     ))
 }
 

@@ -19,6 +19,7 @@ mod large_transactions;
 mod log_fails;
 mod log_room;
 mod long_readers;
+mod many_trees;
 mod model;
 mod page_trace;
 mod patches;

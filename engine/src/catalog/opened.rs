@@ -1,0 +1,182 @@
+//! Open trees, and which of them can be closed.
+//!
+//! The root of an open tree is pinned in a frame, so a pool has room for so many open trees
+//! ([`crate::Options::min_pool_bytes`]). A tree stays open after its last handle was dropped,
+//! because it is likely to be opened again. When there is no room for one more, those go that were not
+//! asked for the longest time, some at once. What "close" means for the pages is told in the module
+//! `owner` of the tree; here is who holds a tree open:
+//!
+//! - handles of the user, and operations, scans and iterators, which borrow one or have their own;
+//! - transactions, from the first change or serializable read of a tree to their end;
+//! - sessions, of the trees that their last transactions changed ([`crate::txn::Registry`]): they let
+//!   go when room is needed;
+//! - the state of a large transaction that had the tree for itself ([`Closed`]), as long as a
+//!   snapshot may have to be told;
+//! - the janitor, verification and the like, while they work at a tree. They have a few places of
+//!   their own ([`Room::Engine`]), so that they can go on when the user holds as many trees as are
+//!   allowed.
+//!
+//! Everything else names a tree by its number and opens it again if need be: versions of records,
+//! the log with its undo entries, and what the janitor is to clear away ([`TreeTag`]).
+//!
+//! **Races.** A handle is cloned from the list under the lock of the list, or from another handle. A
+//! tree is taken off the list under the same lock, when the list has the only handle: so nobody has
+//! one, and nobody gets one. It is closed, and trees are opened, under the lock of the catalog:
+//! whoever wants to open it waits until it is closed.
+
+use super::{Closed, LargeStore};
+use parking_lot::Mutex;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, OnceLock},
+};
+use wattle_btree as btree;
+use wattle_buffer::TreeId;
+
+/// What names a tree, open or not. There may be several for one tree: the number tells.
+#[derive(Debug)]
+pub(crate) struct TreeTag {
+    pub id: TreeId,
+    pub name: String,
+}
+
+impl TreeTag {
+    pub fn new(id: TreeId, name: &str) -> Arc<TreeTag> {
+        Arc::new(TreeTag { id, name: name.to_string() })
+    }
+}
+
+/// An open tree.
+pub(crate) struct OpenTree {
+    pub tag: Arc<TreeTag>,
+    pub tree: btree::Tree,
+    pub large: OnceLock<LargeStore>,
+    pub closed: Closed,
+}
+
+impl OpenTree {
+    /// A tree that was just opened, without its large values.
+    pub(super) fn new(tag: Arc<TreeTag>, tree: btree::Tree) -> OpenTree {
+        OpenTree { tag, tree, large: OnceLock::new(), closed: Closed::default() }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.tag.name
+    }
+
+    /// The tree itself, or that of its large values.
+    pub fn tree_of(&self, id: TreeId) -> Option<&btree::Tree> {
+        if self.tree.id() == id {
+            return Some(&self.tree);
+        }
+        self.large.get().map(|large| &large.tree).filter(|tree| tree.id() == id)
+    }
+
+    /// Roots that it pins.
+    fn roots(&self) -> usize {
+        1 + usize::from(self.large.get().is_some())
+    }
+}
+
+/// For whom a tree is opened.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// A handle of the user.
+    User,
+    /// The engine itself, for a moment.
+    Engine,
+}
+
+impl Room {
+    /// Roots that may be pinned beyond the limit.
+    pub fn beyond(self) -> usize {
+        match self {
+            Room::User => 0,
+            Room::Engine => 4,
+        }
+    }
+}
+
+/// Of the open trees this part is closed at once.
+const CLOSED_AT_ONCE: usize = 8;
+
+/// The open trees, by name.
+#[derive(Default)]
+pub(super) struct Opened {
+    list: Mutex<List>,
+}
+
+#[derive(Default)]
+struct List {
+    trees: BTreeMap<String, Listed>,
+    /// Counts how often trees were asked for.
+    asked: u64,
+}
+
+struct Listed {
+    tree: Arc<OpenTree>,
+    /// When it was last asked for.
+    asked: u64,
+}
+
+impl Opened {
+    /// A handle of the tree `name`, if it is open.
+    pub fn get(&self, name: &str) -> Option<Arc<OpenTree>> {
+        let list = &mut *self.list.lock();
+        let listed = list.trees.get_mut(name)?;
+        list.asked += 1;
+        listed.asked = list.asked;
+        Some(listed.tree.clone())
+    }
+
+    /// Adds a tree that was just opened, and gives a handle.
+    pub fn add(&self, tree: OpenTree) -> Arc<OpenTree> {
+        let tree = Arc::new(tree);
+        self.put_back(tree.clone());
+        tree
+    }
+
+    /// Adds a tree that was taken off.
+    pub fn put_back(&self, tree: Arc<OpenTree>) {
+        let mut list = self.list.lock();
+        list.asked += 1;
+        let asked = list.asked;
+        let old = list.trees.insert(tree.name().to_string(), Listed { tree, asked });
+        assert!(old.is_none(), "a tree is opened twice");
+    }
+
+    /// Takes a tree off, to which `tree` is the last handle otherwise.
+    pub fn take(&self, tree: Arc<OpenTree>) -> Result<OpenTree, Arc<OpenTree>> {
+        let listed = self.list.lock().trees.remove(tree.name());
+        // Nobody can clone it now but who has a handle.
+        drop(listed);
+        Arc::try_unwrap(tree)
+    }
+
+    /// Takes trees off the list to which nobody has a handle, those first that were not asked for the
+    /// longest time: so many that at least `roots` roots, or a part of all, are no longer pinned when
+    /// they are dropped. Fewer if there are no more.
+    pub fn take_idle(&self, roots: usize, horizon: u64) -> Vec<Arc<OpenTree>> {
+        let trees = &mut self.list.lock().trees;
+        let is_idle = |listed: &Listed| {
+            Arc::strong_count(&listed.tree) == 1 && listed.tree.closed.is_over(horizon)
+        };
+        let idle = trees.iter().filter(|(_, listed)| is_idle(listed));
+        let mut idle: Vec<(u64, Arc<OpenTree>)> =
+            idle.map(|(_, listed)| (listed.asked, listed.tree.clone())).collect();
+        idle.sort_unstable_by_key(|(asked, _)| *asked);
+        let enough = roots.max(trees.len() / CLOSED_AT_ONCE);
+        let mut taken = Vec::new();
+        let mut unpinned = 0;
+        for (_, tree) in idle {
+            if unpinned >= enough {
+                break;
+            }
+            unpinned += tree.roots();
+            trees.remove(tree.name());
+            taken.push(tree);
+        }
+        taken
+    }
+}

@@ -1,0 +1,290 @@
+//! Changes of the catalog, under its lock.
+
+use super::{
+    LargeStore, OpenTree, Opened, Room, TreeTag,
+    entry::{Entry, Together, check_name, garbage_key, tree_key},
+    large::listed,
+};
+use crate::{
+    catalog::{CATALOG, visit_entries},
+    engine::Core,
+    options::FRAMES_PER_TREE,
+};
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
+};
+use wattle_btree::{
+    self as btree, Author, Context, Forest, Found, Mode, Newest, System, Value, run,
+};
+use wattle_buffer::{Error, Gsn, PageId, Result, TreeId};
+
+/// What the lock of the catalog is for.
+pub(super) struct State {
+    pub tree: Arc<btree::Tree>,
+    pub next_tree: Arc<AtomicU32>,
+    pub opened: Arc<Opened>,
+    /// Trees of which the drop failed on the way.
+    pub half_dropped: BTreeSet<String>,
+}
+
+impl State {
+    pub fn take_id(&mut self) -> Result<TreeId> {
+        let id = TreeId(self.next_tree.load(Ordering::Relaxed));
+        // The last id stands for pages without a tree.
+        if id.0 >= u32::MAX - 1 {
+            return Err(Error::Limit("the store has used up its 2^32 tree ids".to_string()));
+        }
+        self.next_tree.store(id.0 + 1, Ordering::Relaxed);
+        Ok(id)
+    }
+
+    pub fn record(&self, cx: &Context, name: &str, entry: Entry, mode: Mode) -> Result<()> {
+        self.record_as(cx, name, entry, mode, &mut System)
+    }
+
+    pub fn record_as<A: Author>(
+        &self,
+        cx: &Context,
+        name: &str,
+        entry: Entry,
+        mode: Mode,
+        author: &mut A,
+    ) -> Result<()> {
+        let (key, bytes) = (tree_key(name), entry.encode());
+        run(cx, |restarts| {
+            self.tree.write_step(cx, &key, Value::Inline(&bytes), mode, author, restarts)
+        })?;
+        Ok(())
+    }
+
+    pub fn entry(&self, cx: &Context, name: &str) -> Result<Option<Entry>> {
+        let (key, mut bytes) = (tree_key(name), Vec::new());
+        let found = run(cx, |_| {
+            bytes.clear();
+            self.tree.get_step(&key, &mut Newest, &mut bytes)
+        })?;
+        match found {
+            Some(Found::Inline) => Entry::decode(&bytes, self.tree.root_page()).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// The entry of a tree that is not being dropped; a drop that failed is ended.
+    fn entry_to_open(
+        &mut self,
+        core: &Core,
+        cx: &Context,
+        forest: &Arc<Forest>,
+        name: &str,
+    ) -> Result<Option<Entry>> {
+        match self.entry(cx, name)? {
+            Some(entry) if entry.dropping => {
+                self.go_on_dropping(core, cx, forest, name)?;
+                Ok(None)
+            }
+            entry => Ok(entry),
+        }
+    }
+
+    /// Opens the tree `name`; none when there is none.
+    pub fn open(
+        &mut self,
+        core: &Core,
+        cx: &Context,
+        forest: &Arc<Forest>,
+        name: &str,
+        room: Room,
+    ) -> Result<Option<Arc<OpenTree>>> {
+        check_name(name)?;
+        if let Some(tree) = self.opened.get(name) {
+            return Ok(Some(tree));
+        }
+        let Some(entry) = self.entry_to_open(core, cx, forest, name)? else { return Ok(None) };
+        let open = self.load(core, cx, forest, name, entry, room)?;
+        Ok(Some(self.opened.add(open)))
+    }
+
+    /// As [`State::open`], for the janitor: a tree that is being dropped is not there.
+    pub fn open_to_clear(
+        &mut self,
+        core: &Core,
+        cx: &Context,
+        forest: &Arc<Forest>,
+        name: &str,
+    ) -> Result<Option<Arc<OpenTree>>> {
+        match self.entry(cx, name)? {
+            Some(entry) if !entry.dropping => self.open(core, cx, forest, name, Room::Engine),
+            _ => Ok(None),
+        }
+    }
+
+    /// Makes room for so many more pinned roots, closing trees that nobody uses.
+    pub fn make_room(&self, core: &Core, more: usize, room: Room) -> Result<()> {
+        let limit = core.pool.frames() / FRAMES_PER_TREE;
+        let missing = || (core.forest.len() + more).saturating_sub(limit + room.beyond());
+        if missing() == 0 {
+            return Ok(());
+        }
+        core.handles.release_all();
+        let idle = self.opened.take_idle(missing(), core.versions.horizon());
+        tracing::debug!(trees = idle.len(), "closed, to make room for others");
+        drop(idle);
+        match missing() {
+            0 => Ok(()),
+            _ => Err(Error::Limit(format!(
+                "a pool of {} frames can keep at most {limit} trees open at a time, the catalog \
+                 included, and handles or transactions hold all of them",
+                core.pool.frames()
+            ))),
+        }
+    }
+
+    /// Opens a tree and that of its large values.
+    pub fn load(
+        &self,
+        core: &Core,
+        cx: &Context,
+        forest: &Arc<Forest>,
+        name: &str,
+        entry: Entry,
+        room: Room,
+    ) -> Result<OpenTree> {
+        self.make_room(core, 1 + usize::from(entry.chunks.0 != 0), room)?;
+        let tree = btree::Tree::open(cx, forest, entry.tree, entry.root)?;
+        let open = OpenTree::new(TreeTag::new(entry.tree, name), tree);
+        if entry.chunks.0 != 0 {
+            let chunks = btree::Tree::open(cx, forest, entry.chunks, entry.chunks_root)?;
+            let store = if entry.dropping {
+                // No value will be added, and what is left is no tree to be searched.
+                LargeStore { tree: chunks, next_id: AtomicU64::new(u64::MAX) }
+            } else {
+                let listed = listed(cx, &self.tree, Some(entry.chunks))?;
+                let last = listed.iter().map(|(_, large, _)| large.id).max().unwrap_or(0);
+                LargeStore::open(cx, chunks, last)?
+            };
+            assert!(open.large.set(store).is_ok(), "just made");
+        }
+        Ok(open)
+    }
+
+    pub fn create(
+        &mut self,
+        core: &Core,
+        cx: &Context,
+        forest: &Arc<Forest>,
+        name: &str,
+    ) -> Result<Arc<OpenTree>> {
+        self.make_room(core, 1, Room::User)?;
+        let id = self.take_id()?;
+        let tree = btree::Tree::create_with(cx, forest, id, |root, attach| {
+            let none = (TreeId(0), PageId(0));
+            let entry =
+                Entry { tree: id, root, chunks: none.0, chunks_root: none.1, dropping: false };
+            let mut author = Together { attach, above: Gsn(0) };
+            self.record_as(cx, name, entry, Mode::Insert, &mut author)
+        })?;
+        tracing::info!(tree = name, id = id.0, "created");
+        Ok(self.opened.add(OpenTree::new(TreeTag::new(id, name), tree)))
+    }
+
+    /// Frees the pages of a tree whose entry says that it is being dropped, and then the entry.
+    pub fn finish_drop(
+        &mut self,
+        cx: &Context,
+        name: &str,
+        entry: Entry,
+        open: OpenTree,
+    ) -> Result<()> {
+        let OpenTree { tree, large, .. } = open;
+        if let Some(LargeStore { tree: chunks, .. }) = large.into_inner() {
+            let without = Entry { chunks: TreeId(0), chunks_root: PageId(0), ..entry };
+            // First, because nobody knows of them when the tree of the chunks is gone.
+            let dropped = match self.unlist(cx, chunks.id()) {
+                Ok(()) => chunks.drop_pages(cx, |above, attach| {
+                    let mut author = Together { attach, above };
+                    self.record_as(cx, name, without, Mode::Update, &mut author)
+                }),
+                Err(error) => Err((chunks, error)),
+            };
+            if let Err((_closed, error)) = dropped {
+                self.half_dropped.insert(name.to_string());
+                return Err(error);
+            }
+        }
+        let key = tree_key(name);
+        let dropped = tree.drop_pages(cx, |above, attach| {
+            let mut author = Together { attach, above };
+            let removed = run(cx, |_| self.tree.remove_step(cx, &key, &mut author))?;
+            assert!(removed.0.existed, "a tree that is dropped is in the catalog");
+            Ok(())
+        });
+        if let Err((_closed, error)) = dropped {
+            self.half_dropped.insert(name.to_string());
+            return Err(error);
+        }
+        self.half_dropped.remove(name);
+        // The record is gone already; a merge that fails only leaves a leaf emptier.
+        if let Err(error) = run(cx, |_| self.tree.merge_step(cx, &key, 0)) {
+            tracing::warn!(%error, "a leaf of the catalog could not be merged");
+        }
+        tracing::info!(tree = name, "dropped");
+        Ok(())
+    }
+
+    /// Ends the drop of a tree that has failed before.
+    pub fn go_on_dropping(
+        &mut self,
+        core: &Core,
+        cx: &Context,
+        forest: &Arc<Forest>,
+        name: &str,
+    ) -> Result<()> {
+        let Some(entry) = self.entry(cx, name)?.filter(|entry| entry.dropping) else {
+            self.half_dropped.remove(name);
+            return Ok(());
+        };
+        let open = self.load(core, cx, forest, name, entry, Room::Engine)?;
+        self.finish_drop(cx, name, entry, open)
+    }
+
+    /// Names of trees that are being dropped.
+    pub fn dropping(&self, cx: &Context) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        visit_entries(cx, &self.tree, &mut |name, entry| {
+            if entry.dropping {
+                names.push(name.to_string());
+            }
+        })?;
+        Ok(names)
+    }
+
+    /// Takes the large values of a tree off the list of those to be cleared away.
+    pub fn unlist(&self, cx: &Context, chunks: TreeId) -> Result<()> {
+        for (_, large, _) in listed(cx, &self.tree, Some(chunks))? {
+            let key = garbage_key(chunks, large);
+            run(cx, |_| self.tree.remove_step(cx, &key, &mut System))?;
+        }
+        Ok(())
+    }
+
+    /// Moves the entry of a tree to another name, in a transaction.
+    pub fn rename(&self, core: &Core, cx: &Context, old: &str, new: &str) -> Result<()> {
+        let Some(entry) = self.entry(cx, old)? else {
+            return Err(Error::NoSuchTree(old.to_string()));
+        };
+        core.system_transaction(cx, |txn| {
+            let (key, bytes) = (tree_key(new), entry.encode());
+            let mut author = crate::txn::SystemOf::new(core, CATALOG, Some(txn));
+            run(cx, |restarts| {
+                let value = Value::Inline(&bytes);
+                self.tree.write_step(cx, &key, value, Mode::Insert, &mut author, restarts)
+            })?;
+            run(cx, |_| self.tree.remove_step(cx, &tree_key(old), &mut author))?;
+            Ok(())
+        })
+    }
+}
