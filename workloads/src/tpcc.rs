@@ -9,10 +9,10 @@
 pub mod check;
 pub mod conditions;
 pub mod delivery;
+pub mod hints;
 pub mod load;
 pub mod meta;
 pub mod mix;
-pub mod near;
 pub mod new_order;
 pub mod order_status;
 pub mod payment;

@@ -45,7 +45,7 @@ pub struct RunFlags {
     /// Bind each worker thread to a core, to those last that take most of the devices' interrupts. Where
     /// flushes and evictors want a core for a moment, the kernel otherwise moves workers about, away from
     /// their caches, or leaves one where all interrupts go. `auto`: if there are fewer workers than cores.
-    #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_value_t = Pin::Auto,
+    #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_value_t = Pin::Off,
         default_missing_value = "on")]
     pub pin: Pin,
 

@@ -4,7 +4,8 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::common::{RunFlags, RunSettings};
+use super::common::{OnOff, RunFlags, RunSettings};
+use crate::tpcc::hints::Hints;
 use crate::tpcc::mix::Mix;
 use crate::tpcc::schema::MAX_WAREHOUSES;
 
@@ -25,6 +26,16 @@ pub struct TpccFlags {
     #[arg(long)]
     pub affinity: bool,
 
+    /// Tell the store which rows a transaction will use: before it begins, while pages are read from the device,
+    /// and within it. Stores without such hints cannot be compared with.
+    #[arg(long, value_enum, default_value_t = Hints::None)]
+    pub hints: Hints,
+
+    /// Deliveries to one warehouse wait for each other outside of the store, and the next one begins before the
+    /// one before it is durable. Off: they run side by side, and those that take the same orders have conflicts.
+    #[arg(long, value_enum, default_value_t = OnOff::Off)]
+    pub delivery_queue: OnOff,
+
     /// Check the consistency conditions of clause 3.3.2, after the load and after the run.
     #[arg(long)]
     pub check: bool,
@@ -41,6 +52,8 @@ impl TpccFlags {
             warehouses: self.warehouses,
             mix: self.mix,
             affinity: self.affinity,
+            hints: self.hints,
+            delivery_queue: self.delivery_queue,
             check: self.check,
             run: self.run.settings(),
         };
@@ -56,6 +69,8 @@ struct TpccSettings {
     warehouses: u16,
     mix: Mix,
     affinity: bool,
+    hints: Hints,
+    delivery_queue: OnOff,
     check: bool,
     #[serde(flatten)]
     run: RunSettings,

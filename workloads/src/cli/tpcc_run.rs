@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use indicatif::{ProgressBar, ProgressStyle};
 use wattle::Options;
 
-use super::common::IoBackend;
+use super::common::{IoBackend, OnOff};
 use super::exit::{Exit, failed};
 use super::live::Live;
 use super::record::{Recording, TraceFile};
@@ -325,7 +325,9 @@ impl<S: Store> Session<'_, S> {
             homes_of: flags.affinity.then_some(run.crew().workers()),
             constants: Constants::of_run(meta.last_name_constant, &mut rng),
             seed: run.seed,
-            deliveries: Tpcc::<S::Table>::queues(flags.warehouses),
+            hints: flags.hints,
+            deliveries: (flags.delivery_queue == OnOff::On)
+                .then(|| Tpcc::<S::Table>::queues(flags.warehouses)),
             skipped: AtomicU64::new(0),
         };
         let mut observer = |sample: &_| live.show(sample);

@@ -1,9 +1,10 @@
 //! Delivery (clause 2.7): the oldest order of each district of a warehouse that is not delivered yet.
-//! All ten are one transaction. Those to one warehouse are run one after the other
+//! All ten are one transaction. With `--delivery-queue on`, those to one warehouse run one after the other
 //! ([`super::workload::Tpcc::queues`]), and latencies include the wait.
 
 use std::ops::ControlFlow;
 
+use super::hints::Hints;
 use super::request::Delivery;
 use super::rows::{customer, order, order_line};
 use super::schema::{DISTRICTS, Key, LINES, Table, Tables, order_of};
@@ -18,26 +19,34 @@ pub async fn run<X: Txn>(
     tables: &Tables<X::Table>,
     &Delivery { w, carrier }: &Delivery,
     date: u64,
+    hints: Hints,
 ) -> Result<(Outcome, u32), Halt> {
     let mut delivered = [None; DISTRICTS as usize];
     for (d, delivered) in (1..).zip(&mut delivered) {
         *delivered = oldest_order(txn, tables, (w, d), 0).await?;
     }
     // Orders, their lines and customers lie far apart from district to district.
-    let mut rows = [(tables.get(Table::Order), Key::district(w, 1)); 2 * DISTRICTS as usize];
-    for ((d, o), [order, lines]) in orders(&delivered).zip(rows.as_chunks_mut().0) {
-        *order = (tables.get(Table::Order), Key::order(w, d, o));
-        *lines = (tables.get(Table::OrderLine), Key::order_line(w, d, o, 1));
-    }
-    txn.prefetch(&rows).await?;
+    let rows = || {
+        let mut rows = [(tables.get(Table::Order), Key::district(w, 1)); 2 * DISTRICTS as usize];
+        for ((d, o), [order, lines]) in orders(&delivered).zip(rows.as_chunks_mut().0) {
+            *order = (tables.get(Table::Order), Key::order(w, d, o));
+            *lines = (tables.get(Table::OrderLine), Key::order_line(w, d, o, 1));
+        }
+        rows
+    };
+    hints.prefetch(txn, rows, 2 * DISTRICTS as usize).await?;
     let mut customers = [(0, 0); DISTRICTS as usize];
     for ((d, o), customer) in orders(&delivered).zip(&mut customers) {
         *customer = assign(txn, tables, (w, d, o), carrier).await?;
     }
-    for ((d, _), ((c, _), row)) in orders(&delivered).zip(customers.iter().zip(&mut rows)) {
-        *row = (tables.get(Table::Customer), Key::customer(w, d, *c));
-    }
-    txn.prefetch(&rows[..DISTRICTS.into()]).await?;
+    let rows = || {
+        let mut rows = [(tables.get(Table::Customer), Key::district(w, 1)); DISTRICTS as usize];
+        for ((d, _), ((c, _), row)) in orders(&delivered).zip(customers.iter().zip(&mut rows)) {
+            *row = (tables.get(Table::Customer), Key::customer(w, d, *c));
+        }
+        rows
+    };
+    hints.prefetch(txn, rows, DISTRICTS.into()).await?;
     for ((d, o), (c, lines)) in orders(&delivered).zip(customers) {
         hand_over(txn, tables, (w, d, o), (c, lines), date).await?;
     }

@@ -1,5 +1,6 @@
 //! New-Order (clause 2.4): a customer orders 5 to 15 items.
 
+use super::hints::Hints;
 use super::request::NewOrder;
 use super::rows::{
     customer, district, is_original, item, order, order_line, stock, string, warehouse,
@@ -45,13 +46,14 @@ pub async fn run<X: Txn>(
     tables: &Tables<X::Table>,
     request: &NewOrder,
     date: u64,
+    hints: Hints,
 ) -> Result<Outcome, Halt> {
     let &NewOrder { w, d, c, .. } = request;
     let lines = request.lines();
     let key = Key::warehouse(w);
     let w_tax = txn.read(tables.get(Table::Warehouse), &key, |row| warehouse::TAX.get(row)).await?;
     let w_tax = w_tax.ok_or_else(|| missing(Table::Warehouse, &key))?;
-    txn.prefetch(&far_apart(tables, request)[..FEW + lines.len()]).await?;
+    hints.prefetch(txn, || far_apart(tables, request), FEW + lines.len()).await?;
     let mut items = [None; LINES.1 as usize];
     let look = |line: usize, row: Option<&[u8]>| {
         let original = |row| is_original(string(row, item::STRINGS, 1));

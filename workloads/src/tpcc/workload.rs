@@ -3,11 +3,12 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::hints::Hints;
 use super::mix::{Deck, Mix};
 use super::random::{Constants, between};
 use super::request::{Inputs, Request};
 use super::schema::{DISTRICTS, Table, Tables};
-use super::{delivery, near, new_order, order_status, payment, stock_level};
+use super::{delivery, hints, new_order, order_status, payment, stock_level};
 use crate::driver::failure::Failure;
 use crate::driver::measure::{Done, Workload};
 use crate::driver::store::{Access, Client, Place, Queue, Stop, StoreError, Turn, Txn};
@@ -77,8 +78,11 @@ pub struct Tpcc<'a, T> {
     pub constants: Constants,
     /// Where randomness comes from.
     pub seed: u64,
-    /// For each warehouse, the Deliveries that wait for each other ([`Tpcc::queues`]).
-    pub deliveries: Box<[Queue]>,
+    /// Whether the store is told which rows come next.
+    pub hints: Hints,
+    /// For each warehouse, the Deliveries that wait for each other ([`Tpcc::queues`]); or they run side by side,
+    /// and all but one that take the same orders have a conflict.
+    pub deliveries: Option<Box<[Queue]>>,
     /// Districts in which a committed Delivery found nothing to deliver.
     pub skipped: AtomicU64,
 }
@@ -126,16 +130,15 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Tpcc<'_, T> {
         terminal.payments = terminal.payments.wrapping_add(1);
         let date = now();
         let mut conflicts = 0;
-        // Deliveries to one warehouse take the same orders: at once, all but one would fail.
-        let place = match &request {
-            Request::Delivery(delivery) => {
-                Some(client.enter(&self.deliveries[usize::from(delivery.w) - 1]).await)
+        let place = match (&request, &self.deliveries) {
+            (Request::Delivery(delivery), Some(queues)) => {
+                Some(client.enter(&queues[usize::from(delivery.w) - 1]).await)
             }
             _ => None,
         };
-        if client.is_paging() && !request.only_reads() {
+        if self.hints == Hints::Prefetch && client.is_paging() && !request.only_reads() {
             let ahead = place.as_ref().map_or(0, Place::ahead);
-            self.bring_near(&request, ahead, terminal, client).await?;
+            self.read_ahead(&request, ahead, terminal, client).await?;
         }
         let mut turn = None;
         if let Some(place) = place {
@@ -169,21 +172,21 @@ impl<T: Sync> Tpcc<'_, T> {
     }
 
     /// Reads the rows of a transaction before it begins, and before so many others of its queue have ended.
-    async fn bring_near<C: Client<Table = T>>(
+    async fn read_ahead<C: Client<Table = T>>(
         &self,
         request: &Request,
         ahead: usize,
         terminal: &mut Terminal,
         client: &C,
     ) -> Result<(), Failure> {
-        let near = async {
+        let reads = async {
             let txn = client.begin(Access::ReadOnly).await?;
             let found = &mut terminal.customers;
-            let near = near::bring_near(&txn, self.tables, request, ahead, found).await;
+            let read = hints::read_ahead(&txn, self.tables, request, ahead, found).await;
             txn.abort().await?;
-            near
+            read
         };
-        match near.await {
+        match reads.await {
             // A row is missing, or the snapshot is too old: the transaction will say so itself.
             Ok(()) | Err(Halt::Wrong(_) | Halt::Stop(Stop::Conflict)) => Ok(()),
             Err(Halt::Stop(Stop::Failed(error))) => Err(error.into()),
@@ -206,7 +209,9 @@ impl<T: Sync> Tpcc<'_, T> {
         let tables = self.tables;
         let mut skipped = 0;
         let ended = match request {
-            Request::NewOrder(request) => new_order::run(&mut txn, tables, request, date).await,
+            Request::NewOrder(request) => {
+                new_order::run(&mut txn, tables, request, date, self.hints).await
+            }
             Request::Payment(request) => {
                 payment::run(&mut txn, tables, request, (date, tie), &mut terminal.customers).await
             }
@@ -214,7 +219,7 @@ impl<T: Sync> Tpcc<'_, T> {
                 order_status::run(&txn, tables, request, &mut terminal.customers).await
             }
             Request::Delivery(request) => {
-                let done = delivery::run(&mut txn, tables, request, date).await;
+                let done = delivery::run(&mut txn, tables, request, date, self.hints).await;
                 done.map(|(outcome, districts)| {
                     skipped = districts;
                     outcome

@@ -152,6 +152,9 @@ fn everything_is_consistent_after_runs_with_threads_and_tasks() {
         ("--threads 3 --affinity", "--mix standard"),
         ("--threads 2 --tasks 4", "--mix standard"),
         ("--threads 2", "--mix delivery"),
+        ("--threads 2 --hints prefetch --delivery-queue on", "--mix delivery"),
+        ("--threads 2 --tasks 4 --hints prefetch --delivery-queue on", "--mix standard"),
+        ("--threads 3 --hints prefetch", "--mix standard"),
     ] {
         let folder = folder();
         let store = loaded(folder.path());
@@ -166,6 +169,16 @@ fn everything_is_consistent_after_runs_with_threads_and_tasks() {
         let latency = run["latency_us"].as_object().unwrap();
         let done = |kind: &str| latency[kind]["count"].as_u64().unwrap();
         assert_eq!(latency.keys().map(|kind| done(kind)).sum::<u64>(), 3000);
+        let settings = &result["settings"];
+        let (hints, queue) = match (crew.contains("--hints"), crew.contains("--delivery-queue")) {
+            (hints, queue) => {
+                (if hints { "prefetch" } else { "none" }, if queue { "on" } else { "off" })
+            }
+        };
+        assert_eq!(
+            (&settings["hints"], &settings["delivery_queue"]),
+            (&hints.into(), &queue.into())
+        );
         if mix == "--mix delivery" {
             // 900 undelivered orders of each of ten districts. Some transactions come before the
             // measured part.

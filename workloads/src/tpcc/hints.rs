@@ -1,10 +1,14 @@
-//! Brings the rows of a transaction into memory before it begins.
+//! Hints to the store, which `--hints prefetch` turns on: they are no part of TPC-C, and a store may ignore them.
 //!
-//! Under snapshot isolation a transaction fails when a row that it changes was changed by another
-//! after its snapshot was taken, and all Payments to a warehouse change one row. One that waits for
-//! the device between its snapshot and that change hardly ever wins, and makes others fail while it
-//! waits with rows changed. So with data larger than memory the rows are read first, as of a snapshot
-//! that nobody minds; the transaction itself then takes microseconds.
+//! - Within a transaction, the rows that it will use next are named together ([`Hints::prefetch`]).
+//! - Before a transaction, while the store reads pages, its rows are read in a throw-away read-only transaction
+//!   ([`read_ahead`]). Under snapshot isolation a transaction fails when a row that it changes was changed by
+//!   another after its snapshot was taken, and all Payments to a warehouse change one row. A transaction that waits
+//!   for the device between its snapshot and that change hardly ever wins, and makes others fail while it waits
+//!   with rows changed. With its rows in memory it takes microseconds.
+
+use clap::ValueEnum;
+use serde::Serialize;
 
 use super::delivery::oldest_order;
 use super::new_order::{FEW, far_apart};
@@ -13,12 +17,41 @@ use super::request::{Delivery, NewOrder, Payment, Request};
 use super::rows::order;
 use super::schema::{DISTRICTS, Key, LINES, Table, Tables};
 use super::workload::Halt;
-use crate::driver::store::Txn;
+use crate::driver::store::{Txn, TxnResult};
 
-/// Reads what `request` will change, if it changes anything, after `ahead` others of its kind and
-/// warehouse have; `found` is memory to use. Rows that are missing are left to the transaction to find
-/// out about.
-pub async fn bring_near<X: Txn>(
+/// Whether the store is told which rows a transaction will use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Hints {
+    /// It is not.
+    #[default]
+    None,
+    /// Before they are needed.
+    Prefetch,
+}
+
+impl Hints {
+    /// Names the rows that `txn` will use next.
+    #[inline]
+    pub async fn prefetch<'t, X: Txn, const N: usize>(
+        self,
+        txn: &X,
+        rows: impl FnOnce() -> [(&'t X::Table, Key); N],
+        len: usize,
+    ) -> TxnResult<()>
+    where
+        X::Table: 't,
+    {
+        match self {
+            Hints::None => Ok(()),
+            Hints::Prefetch => txn.prefetch(&rows()[..len]).await,
+        }
+    }
+}
+
+/// Reads the rows that `request` will change, if it changes any, once `ahead` others of its kind and
+/// warehouse have run; `found` is memory to use. The transaction itself reports rows that are missing.
+pub async fn read_ahead<X: Txn>(
     txn: &X,
     tables: &Tables<X::Table>,
     request: &Request,
