@@ -151,6 +151,14 @@ pub enum Error {
         /// What is missing or foreign.
         why: String,
     },
+    /// Somebody removed, replaced, cut or moved files of the store while it was open.
+    #[error("somebody else changed the files of {path} while it was open: {what}")]
+    FilesChanged {
+        /// The path that the store was opened with.
+        path: PathBuf,
+        /// Which file or directory, and what happened to it.
+        what: String,
+    },
     /// Another transaction changed the same record first.
     #[error("another transaction changed the record first: {0}; abort and retry")]
     Conflict(String),

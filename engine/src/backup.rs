@@ -61,7 +61,7 @@ impl Engine {
     ///
     /// # Errors
     /// A directory that is not empty, an engine without a log, a full device, of the store or of the backup,
-    /// failed I/O; [`Error::Corruption`] of a page that is not as it was written, and that the log does not
+    /// failed I/O; [`Error::FilesChanged`] when the directory was moved or removed meanwhile; [`Error::Corruption`] of a page that is not as it was written, and that the log does not
     /// have.
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<BackupReport> {
         let target = StoreFile::open(path.as_ref(), IoKind::Threads, true)?;
@@ -70,7 +70,8 @@ impl Engine {
             return Err(Error::NotAStore { path: path.as_ref().to_path_buf(), why });
         }
         let log = target.open_log(false)?;
-        self.core().backup(&target, &log)
+        let report = self.core().backup(&target, &log)?;
+        target.in_place(Ok(())).map(|()| report)
     }
 
     /// As [`Engine::backup`], to storages that the caller made; for tests with simulated devices.

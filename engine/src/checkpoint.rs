@@ -417,6 +417,7 @@ impl Core {
         let mut state = self.checkpoints.lock();
         // The one before may have failed in a way that cannot be undone.
         self.check_alive()?;
+        self.check_files().inspect_err(|error| self.poison(&error.to_string()))?;
         let begun = Instant::now();
         // 1. A new epoch. Nothing that a transaction logged from here on is older.
         let epoch = log.begin_checkpoint()?;
@@ -461,6 +462,7 @@ impl Core {
             ..state.block
         };
         let stored = (|| {
+            self.check_files()?;
             self.file.write_bitmap(&groups, sequence, &state.copies)?;
             if !groups.is_empty() {
                 self.file.sync()?;

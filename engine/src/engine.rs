@@ -22,7 +22,7 @@ use crate::{
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::BTreeSet,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -31,7 +31,7 @@ use std::{
 use wattle_btree::{self as btree, Context, Forest, Journal};
 use wattle_buffer::{
     Background, Error, Gsn, LogBarrier, PageAllocator, PageId, Pool, Result,
-    io::{LogStorage, Storage},
+    io::{Directory, LogStorage, Storage},
 };
 use wattle_wal::{Log, LogEnd, LogOptions, LogStart};
 
@@ -63,7 +63,7 @@ pub(crate) struct Core {
     pub file: Arc<StoreFile>,
     pub barrier: Arc<Barrier>,
     pub handles: Registry,
-    undo_directory: Option<PathBuf>,
+    undo_directory: Option<Arc<Directory>>,
     poisoned: AtomicBool,
     why_poisoned: Mutex<Option<String>>,
     background: Mutex<Option<Background>>,
@@ -202,12 +202,18 @@ impl Core {
     }
 
     /// Writes everything out and leaves the store so that opening it has nothing to do. Only without
-    /// other users.
+    /// other users. Others can open the store then, whatever came of it.
     fn close(&self) -> Result<()> {
         let mut closed = self.closed.lock();
         if std::mem::replace(&mut *closed, true) {
             return Ok(());
         }
+        let outcome = self.file.in_place(self.write_out());
+        self.file.release();
+        outcome
+    }
+
+    fn write_out(&self) -> Result<()> {
         // 1. Nothing changes any more. A checkpoint may wait for a flush that waits for room.
         if let Some(log) = &self.log {
             log.stop_waiting();
@@ -232,6 +238,10 @@ impl Core {
         if self.janitor.is_stuck() {
             return self.abandon("a transaction could not be rolled back".to_string());
         }
+        if let Err(error) = self.check_files() {
+            let _poisoned = self.abandon(error.to_string());
+            return Err(error);
+        }
         self.forest.merge_in(None);
         drop(self.background.lock().take());
         // 2. Every page, the bitmaps, and a superblock that says so.
@@ -242,6 +252,14 @@ impl Core {
         self.janitor.forget();
         let log = self.log.as_ref().map_or(Ok(()), |log| log.close());
         outcome.and(log)
+    }
+
+    /// Data file and log are there, and whole. A superblock that says so would make a store useless that can
+    /// be recovered, or whose log can be saved.
+    pub fn check_files(&self) -> Result<()> {
+        self.file.check_files()?;
+        let log = self.log.as_ref().map_or(Ok(()), |log| log.check_segments());
+        log.map_err(|error| self.file.changed(error))
     }
 
     /// Leaves the store as a crash would.
@@ -346,13 +364,21 @@ impl Engine {
         Self::open_file(StoreFile::on(storage, log), &options)
     }
 
-    /// With options that were checked.
+    /// With options that were checked. When it fails, others can open the store at once.
     fn open_file(file: StoreFile, options: &Options) -> Result<Engine> {
+        let file = Arc::new(file);
+        let opened = Engine::open_files(file.clone(), options);
+        if opened.is_err() {
+            file.release();
+        }
+        opened
+    }
+
+    fn open_files(file: Arc<StoreFile>, options: &Options) -> Result<Engine> {
         // 1. Everything that can be refused is, before the first write.
         let new = file.is_new()?;
         let mut block = if new { Superblock::first() } else { file.read_superblock()? };
         let (words, copies) = file.read_bitmap(&block)?;
-        let file = Arc::new(file);
         let forest = Forest::new();
         let barrier = Arc::new(Barrier {
             room_wanted: AtomicBool::new(false),
@@ -687,7 +713,8 @@ impl Engine {
     /// # Errors
     /// [`Error::Limit`] while sessions or other clones are alive; the store is then closed when
     /// the last of them is dropped. Failed I/O: what could not be written is lost with the engine,
-    /// and the store counts as not closed.
+    /// and the store counts as not closed. [`Error::FilesChanged`] when somebody removed, replaced or cut
+    /// files of the store: it is left as after a crash; or moved or removed its directory.
     pub fn close(self) -> Result<()> {
         let others = Arc::strong_count(&self.core) - 1;
         if others > 0 {

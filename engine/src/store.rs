@@ -9,16 +9,16 @@
 //! Each group of pages has two copies of its bitmap. A checkpoint overwrites the copy that is not
 //! the valid one: valid is the one with the largest sequence up to that of the superblock.
 
+use crate::{files::Files, leftovers};
 use parking_lot::Mutex;
 use std::{
-    fs::{File, TryLockError},
     path::{Path, PathBuf},
     sync::Arc,
 };
 use wattle_buffer::{
     BITMAP_GROUP, Error, Gsn, LogBarrier, PAGE_SIZE, PageId, PageImage, PageKind, Result, TreeId,
     bitmap_page,
-    io::{IoKind, LogStorage, PageWrite, Storage, open_log},
+    io::{Directory, IoKind, LogStorage, MemoryLog, PageWrite, Storage},
     page::header,
 };
 use wattle_wal::LogEnd;
@@ -31,13 +31,11 @@ pub const LOG_DIRECTORY: &str = "log";
 const NO_TREE: TreeId = TreeId(u32::MAX);
 /// Pages of a new store: superblocks, bitmaps and some room.
 const FIRST_PAGES: u64 = 256;
-/// Segments that the log has at most when the first superblock is written.
-const CREATION_SEGMENTS: u64 = 3;
 /// Format version of a store.
 pub const STORE_VERSION: u32 = 2;
 
 /// Bytes that any store has at least.
-const FIRST_PAGE_END: u64 = PAGE_SIZE as u64;
+pub(crate) const WHOLE_PAGE: u64 = PAGE_SIZE as u64;
 const MAGIC: &[u8; 8] = b"WATTLEdb";
 /// Offsets in a superblock; also listed in the format description.
 pub(crate) mod at {
@@ -145,133 +143,117 @@ impl LogBarrier for InUse {
 
 /// Where the log is.
 enum LogPlace {
-    /// In a directory.
-    Directory(IoKind, PathBuf),
+    /// In a directory of the store's.
+    Files(Files),
     /// On a storage that the caller made.
     Storage(Arc<dyn LogStorage>),
 }
 
-/// An open data file, locked against a second opening.
+/// An open store, locked against a second opening.
 pub struct StoreFile {
-    /// The directory, or a name for messages.
+    /// The directory as the caller named it, or a name; for messages.
     pub path: PathBuf,
     /// The pages.
     pub storage: Arc<dyn Storage>,
     /// Why pages cannot be made durable any more.
     sync_failed: Mutex<Option<Error>>,
-    /// The log.
     log: LogPlace,
-    /// Held for its lock.
-    _lock: Option<File>,
 }
 
 impl StoreFile {
     /// Opens or creates the files of a store. Nothing that exists is changed.
     pub fn open(path: &Path, io: IoKind, create: bool) -> Result<StoreFile> {
-        let storage = |data: &Path| {
-            wattle_buffer::io::open(io, data)
-                .map_err(|error| Error::io(format_args!("open {}", data.display()), error))
-        };
         if io == IoKind::Memory {
-            let log = LogPlace::Directory(io, path.join(LOG_DIRECTORY));
-            return Ok(StoreFile::new(path.into(), storage(path)?, log, None));
+            let storage = wattle_buffer::io::open(io, path);
+            let storage = storage.map_err(|error| Error::io("reserve memory", error))?;
+            let log = LogPlace::Storage(Arc::new(MemoryLog::default()));
+            return Ok(StoreFile::new(path.into(), storage, log));
         }
-        let not_a_store =
-            |why: &str| Error::NotAStore { path: path.to_path_buf(), why: why.to_string() };
-        let data = path.join(DATA_FILE);
-        let failed =
-            |what: &str, error| Error::io(format_args!("{what} {}", path.display()), error);
-        let directories = directories_to_sync(path);
-        match std::fs::metadata(path) {
-            Ok(meta) if !meta.is_dir() => return Err(not_a_store("it is not a directory")),
-            Ok(_) if data.is_file() => {}
-            Ok(_) => {
-                let mut entries = std::fs::read_dir(path).map_err(|e| failed("list", e))?;
-                if entries.next().is_some() {
-                    return Err(not_a_store("the directory has no data file but other contents"));
-                }
-                if !create {
-                    return Err(not_a_store("the directory is empty"));
-                }
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                if !create {
-                    return Err(not_a_store("there is no such directory"));
-                }
-                std::fs::create_dir_all(path).map_err(|e| failed("create the directory", e))?;
-            }
-            Err(error) => return Err(failed("look at", error)),
-        }
-        let lock = File::options()
-            .read(true)
-            .write(true)
-            .create(create)
-            .truncate(false)
-            .open(&data)
-            .map_err(|error| Error::io(format_args!("open {}", data.display()), error))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => {
-                return Err(Error::AlreadyOpen { path: path.to_path_buf() });
-            }
-            Err(TryLockError::Error(error)) => return Err(failed("lock", error)),
-        }
-        // An empty file is all that an interrupted creation leaves; anything else is not ours.
-        match lock.metadata().map_err(|error| failed("look at the data file of", error))?.len() {
-            0 if !create => return Err(not_a_store("the data file is empty")),
-            len @ 1..FIRST_PAGE_END => {
-                let why = format!("the data file ends at byte {len}, before the first page does");
-                return Err(not_a_store(&why));
-            }
-            _ => {}
-        }
-        // The new directory entries must survive a power cut as well.
-        for directory in directories {
-            File::open(&directory)
-                .and_then(|directory| directory.sync_all())
-                .map_err(|error| Error::io(format_args!("sync {}", directory.display()), error))?;
-        }
-        let log = LogPlace::Directory(io, path.join(LOG_DIRECTORY));
-        Ok(StoreFile::new(path.into(), storage(&data)?, log, Some(lock)))
+        let (files, storage) = Files::open(path, io, create)?;
+        Ok(StoreFile::new(path.into(), storage, LogPlace::Files(files)))
     }
 
-    fn new(path: PathBuf, storage: Arc<dyn Storage>, log: LogPlace, lock: Option<File>) -> Self {
-        StoreFile { path, storage, sync_failed: Mutex::default(), log, _lock: lock }
+    fn new(path: PathBuf, storage: Arc<dyn Storage>, log: LogPlace) -> Self {
+        StoreFile { path, storage, sync_failed: Mutex::default(), log }
     }
 
     /// A store on storages that the caller made, for tests.
     pub fn on(storage: Arc<dyn Storage>, log: Arc<dyn LogStorage>) -> StoreFile {
         let path = PathBuf::from(format!("({} storage)", storage.name()));
-        StoreFile::new(path, storage, LogPlace::Storage(log), None)
+        StoreFile::new(path, storage, LogPlace::Storage(log))
     }
 
-    /// Opens the log. `exists`: it must be there already.
+    /// Opens the log, once. `exists`: it must be there already.
     pub fn open_log(&self, exists: bool) -> Result<Arc<dyn LogStorage>> {
         match &self.log {
             LogPlace::Storage(log) => Ok(log.clone()),
-            LogPlace::Directory(kind, directory) => {
-                if exists && *kind != IoKind::Memory && !directory.is_dir() {
-                    let why = format!("the directory {} is missing", directory.display());
-                    return Err(Error::WrongLog { path: self.path.clone(), why });
-                }
-                open_log(*kind, directory).map_err(|error| {
-                    Error::io(format_args!("open the log in {}", directory.display()), error)
-                })
-            }
+            LogPlace::Files(files) => files.open_log(&self.path, exists),
+        }
+    }
+
+    /// The log, if there is a place for it. Makes none.
+    pub fn existing_log(&self) -> Result<Option<Arc<dyn LogStorage>>> {
+        match &self.log {
+            LogPlace::Files(files) if !files.has_log()? => Ok(None),
+            _ => self.open_log(true).map(Some),
         }
     }
 
     /// The directory of the store, where it has one.
-    pub fn directory(&self) -> Option<PathBuf> {
-        self._lock.as_ref().map(|_| self.path.clone())
+    pub fn directory(&self) -> Option<Arc<Directory>> {
+        match &self.log {
+            LogPlace::Files(files) => Some(files.directory.clone()),
+            LogPlace::Storage(_) => None,
+        }
     }
 
-    /// Whether there is nothing yet. A creation that was interrupted leaves no superblock, and no
-    /// more than the first pages.
+    /// The pages are where they were, and all of them. Asked before a superblock says so.
+    ///
+    /// # Errors
+    /// [`Error::FilesChanged`].
+    pub fn check_files(&self) -> Result<()> {
+        self.storage.check().map_err(|error| self.changed(error))
+    }
+
+    /// The error of files that somebody changed.
+    pub fn changed(&self, error: std::io::Error) -> Error {
+        Error::FilesChanged { path: self.path.clone(), what: error.to_string() }
+    }
+
+    /// The `outcome` of the work on the store, unless it is not where it was any more.
+    ///
+    /// # Errors
+    /// [`Error::FilesChanged`] says where it is now, or that it is gone.
+    pub fn in_place(&self, outcome: Result<()>) -> Result<()> {
+        let displaced = match &self.log {
+            LogPlace::Files(files) => files.displaced(),
+            LogPlace::Storage(_) => None,
+        };
+        match displaced {
+            None => outcome,
+            Some(displaced) => Err(Error::FilesChanged {
+                path: self.path.clone(),
+                what: displaced.explain(&outcome),
+            }),
+        }
+    }
+
+    /// Lets others open the store. Nothing is written any more.
+    pub fn release(&self) {
+        if let LogPlace::Files(files) = &self.log {
+            files.release();
+        }
+    }
+
+    /// Whether there is nothing yet. A creation that was interrupted leaves no superblock, no
+    /// more than the first pages, and next to nothing in the log.
+    ///
+    /// # Errors
+    /// [`Error::WrongLog`] for a log that has more: it belongs to a store whose superblocks are gone.
     pub fn is_new(&self) -> Result<bool> {
         let capacity = self.storage.capacity_pages();
-        if capacity == 0 || capacity > FIRST_PAGES {
-            return Ok(capacity == 0);
+        if capacity > FIRST_PAGES {
+            return Ok(false);
         }
         for page in (0..2.min(capacity)).map(PageId) {
             let mut image = PageImage::zeroed();
@@ -280,6 +262,7 @@ impl StoreFile {
                 return Ok(false);
             }
         }
+        leftovers::check_of_creation(self)?;
         Ok(true)
     }
 
@@ -289,25 +272,20 @@ impl StoreFile {
         self.storage.reserve(FIRST_PAGES).map_err(|error| Error::io(action(), error))
     }
 
-    /// Removes what an interrupted creation left of a log. Its number of the store is not that of the
-    /// next attempt.
-    ///
-    /// # Errors
-    /// [`Error::WrongLog`] for a log that has grown beyond that: it belongs to a store whose
-    /// superblocks are gone.
+    /// Removes what an interrupted creation left of a log ([`StoreFile::is_new`]). Its number of the store is
+    /// not that of the next attempt.
     pub fn clear_new_log(&self) -> Result<()> {
         let log = self.open_log(false)?;
-        let segments = log.segments().map_err(|error| Error::io("list the log", error))?;
-        if segments.iter().any(|(segment, _)| *segment > CREATION_SEGMENTS) {
-            let why = "it is that of a store, but the data file has no superblock".to_string();
-            return Err(Error::WrongLog { path: self.path.clone(), why });
-        }
         self.remove_segments(&log, 1)
     }
 
     /// Removes the segments of a store that was closed without a log which an interrupted opening
     /// left: nothing was changed then.
+    ///
+    /// # Errors
+    /// [`Error::WrongLog`] for a log that has changes.
     pub fn clear_log_behind(&self, end: &LogEnd) -> Result<()> {
+        leftovers::check_of_opening(self, end.segment + 1)?;
         let log = self.open_log(false)?;
         self.remove_segments(&log, end.segment + 1)
     }
@@ -570,23 +548,6 @@ fn may_be_lost(error: &Error) -> String {
     format!("what was written may be lost: {error}")
 }
 
-/// The directories in which entries are new when a store is made at `path`: its own, and all others up to
-/// the first that is there already.
-fn directories_to_sync(path: &Path) -> Vec<PathBuf> {
-    let mut directories = vec![path.to_path_buf()];
-    let mut at = path;
-    while let Some(parent) = at.parent() {
-        // That of a relative path of one part.
-        let here = parent.as_os_str().is_empty();
-        directories.push(if here { PathBuf::from(".") } else { parent.to_path_buf() });
-        if here || parent.exists() {
-            break;
-        }
-        at = parent;
-    }
-    directories
-}
-
 /// Which of the two copies of the bitmap of each group is the valid one, and its sequence.
 #[derive(Clone, Debug, Default)]
 pub struct BitmapCopies {
@@ -650,20 +611,6 @@ mod tests {
     use super::*;
 
     const PAGE: &str = include_str!("../../buffer/FORMAT.md");
-
-    #[test]
-    fn every_directory_that_is_made_for_a_store_is_synced_and_the_one_above() {
-        let list = |path: &Path| directories_to_sync(path);
-        assert_eq!(list(Path::new("orders.wattle")), [Path::new("orders.wattle"), Path::new(".")]);
-        let dir = tempfile::tempdir().expect("a directory");
-        let made = |parts: &[&str]| parts.iter().fold(dir.path().to_path_buf(), |at, p| at.join(p));
-        let path = made(&["a", "b", "c"]);
-        let all = [made(&["a", "b", "c"]), made(&["a", "b"]), made(&["a"]), made(&[])];
-        assert_eq!(list(&path), all);
-        StoreFile::open(&path, IoKind::Threads, true).expect("made");
-        assert_eq!(list(&path), all[..2]);
-        assert_eq!(list(Path::new("/")), [Path::new("/")]);
-    }
 
     #[test]
     fn the_format_page_has_the_numbers_of_the_code() {

@@ -239,6 +239,11 @@ impl Log {
         self.shared.segments.oldest()
     }
 
+    /// Looks whether the segments that are needed are there, and whole ([`LogStorage::check`]).
+    pub fn check_segments(&self) -> std::io::Result<()> {
+        self.shared.segments.check(&*self.shared.storage)
+    }
+
     /// Bytes of all segments that are kept.
     pub fn bytes_kept(&self) -> u64 {
         self.shared.segments.count() * self.shared.options.segment_bytes

@@ -166,7 +166,11 @@ impl LogReader {
         let mut prepared = Vec::new();
         for (&(number, bytes), expected) in found.iter().zip(from_segment..) {
             if number != expected {
-                return Err(damaged(expected, 0, "the segment is missing"));
+                let what = format!(
+                    "the segment is missing, but segment {number} is there, {}",
+                    unless_ours(number)
+                );
+                return Err(damaged(expected, 0, what));
             }
             match read_header(&*storage, store_id, number, bytes)? {
                 Some(header) => {
@@ -574,7 +578,8 @@ pub(crate) fn read_header(
     bytes: u64,
 ) -> Result<Option<SegmentHeader>> {
     if bytes < SEGMENT_HEADER as u64 {
-        return Err(damaged(segment, bytes, format!("the segment has {bytes} bytes")));
+        let what = format!("the segment has {bytes} bytes, {}", unless_ours(segment));
+        return Err(damaged(segment, bytes, what));
     }
     let mut page = LogBuffer::new(SEGMENT_HEADER);
     storage.read(segment, 0, &mut page).map_err(|error| {
@@ -614,6 +619,11 @@ pub(crate) fn read_header(
         return Err(damaged(segment, SECTOR as u64, "the rest of the head is not empty"));
     }
     Ok(Some(header))
+}
+
+/// What to do about a file that something else may have put there: the log never leaves one like it.
+pub(crate) fn unless_ours(segment: u64) -> String {
+    format!("which the log does not leave so: if {segment:016}.log is not its file, move it away")
 }
 
 /// An error of bytes in a segment.

@@ -267,6 +267,24 @@ impl Segments {
         self.state.lock().list.len() as u64
     }
 
+    /// Looks whether all segments that are needed are there and whole.
+    pub(crate) fn check(&self, storage: &dyn LogStorage) -> io::Result<()> {
+        let needed = |state: &State| {
+            let numbers = state.list.iter().map(|known| known.number);
+            numbers.filter(|number| *number >= state.keep).collect::<Vec<_>>()
+        };
+        let segments = needed(&self.state.lock());
+        for segment in segments {
+            if let Err(error) = storage.check(&[segment])
+                // It may have been given up meanwhile.
+                && needed(&self.state.lock()).contains(&segment)
+            {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
     /// Why the log is full, if it is.
     pub(crate) fn error(&self) -> Option<Error> {
         let state = self.state.lock();

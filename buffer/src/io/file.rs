@@ -5,22 +5,30 @@
 //! Invariants: a transfer is one whole page or an error; the file never shrinks; every page below
 //! [`PageFile::capacity_pages`] lies inside the file, with its blocks allocated where the file
 //! system can promise that.
+//!
+//! Somebody else may cut the file. Its length is looked at before each batch of writes, because a write
+//! after the new end would make the file as long as before, with zeroes for the pages that are lost; and
+//! before each sync. Once it was found too short, no write and no sync succeeds.
 
-use super::ReadTarget;
+use super::{Directory, FileId, ReadTarget, look_at};
 use crate::{
     ids::PageId,
     page::{PAGE_SIZE, PageImage},
 };
 use parking_lot::Mutex;
+use rustix::fs::OFlags;
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, Seek, SeekFrom},
     os::{
         fd::AsRawFd,
-        unix::fs::{FileExt, FileTypeExt, OpenOptionsExt},
+        unix::fs::{FileExt, FileTypeExt},
     },
-    path::Path,
-    sync::atomic::{AtomicU64, Ordering},
+    path::{Path, PathBuf},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// Pages that one write fills with zeroes where the file system cannot allocate without writing.
@@ -36,21 +44,21 @@ pub(super) struct PageFile {
     capacity: AtomicU64,
     /// Serialises growth, so that each range is allocated once.
     growth: Mutex<()>,
+    /// Where its name is.
+    directory: Arc<Directory>,
+    name: PathBuf,
+    id: FileId,
+    /// The length that it must have and the one it has, in bytes, once somebody was found to have cut it.
+    cut: OnceLock<(u64, u64)>,
 }
 
 impl PageFile {
-    /// Opens or creates the file at `path`, past the page cache where the file system allows it.
+    /// Opens or creates the file `name`, past the page cache where the file system allows it.
     ///
     /// Takes no lock: whoever owns the store keeps a second handle for that.
-    pub(super) fn open(path: &Path) -> io::Result<PageFile> {
-        let (mut file, direct) = match open_with(path, libc::O_DIRECT) {
-            Ok(file) if accepts_direct_reads(&file)? => (file, true),
-            Ok(_) => (open_with(path, 0)?, false),
-            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-                (open_with(path, 0)?, false)
-            }
-            Err(error) => return Err(error),
-        };
+    pub(super) fn open_in(directory: &Arc<Directory>, name: &Path) -> io::Result<PageFile> {
+        let (mut file, direct) = directory.open_direct(name, OFlags::RDWR | OFlags::CREATE)?;
+        let path = directory.path_of(name);
         if !direct {
             tracing::warn!(
                 path = %path.display(),
@@ -66,12 +74,46 @@ impl PageFile {
         // The end of a block device is not in its metadata.
         let bytes = file.seek(SeekFrom::End(0))?;
         Ok(PageFile {
+            id: look_at(&file)?.id,
             file,
             direct,
             fixed_size: kind.is_block_device(),
             capacity: AtomicU64::new(bytes / PAGE_SIZE as u64),
             growth: Mutex::new(()),
+            directory: directory.clone(),
+            name: name.to_path_buf(),
+            cut: OnceLock::new(),
         })
+    }
+
+    /// The file is as long as it must be.
+    pub(super) fn check_length(&self) -> io::Result<()> {
+        // Read first: the file grows before the number does.
+        let needed = self.capacity_pages() * PAGE_SIZE as u64;
+        if self.cut.get().is_none() {
+            if self.fixed_size {
+                return Ok(());
+            }
+            let bytes = look_at(&self.file)?.bytes;
+            if bytes >= needed {
+                return Ok(());
+            }
+            // Another thread may have found it just now.
+            let _first = self.cut.set((needed, bytes));
+        }
+        let (needed, bytes) = self.cut.get().copied().unwrap_or((needed, 0));
+        let path = self.directory.path_of(&self.name);
+        let what = format!(
+            "{} was cut to {bytes} bytes while it was in use; it had {needed}",
+            path.display()
+        );
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, what))
+    }
+
+    /// The file still has its name, and its length.
+    pub(super) fn check(&self) -> io::Result<()> {
+        self.check_length()?;
+        self.directory.check_file(&self.name, self.id)
     }
 
     /// Whether transfers go past the kernel's page cache.
@@ -149,6 +191,7 @@ impl PageFile {
     /// After an error the kernel may regard the lost pages as clean, so a second call that
     /// succeeds proves nothing: the caller must stop.
     pub(super) fn sync(&self) -> io::Result<()> {
+        self.check_length()?;
         self.file.sync_data()
     }
 
@@ -213,14 +256,13 @@ impl PageFile {
     }
 }
 
-pub(super) fn open_with(path: &Path, flags: i32) -> io::Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .custom_flags(flags | libc::O_CLOEXEC)
-        .open(path)
+/// The same error for each page of a batch of `pages`.
+pub(super) fn refuse_all(error: &io::Error, pages: usize, results: &mut Vec<io::Result<()>>) {
+    let copy = || match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(error.kind(), error.to_string()),
+    };
+    results.extend((0..pages).map(|_| Err(copy())));
 }
 
 /// Some file systems accept O_DIRECT and then refuse page-sized transfers.
@@ -284,20 +326,27 @@ fn retry_if_interrupted(error: io::Error) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{
+        super::{ThreadStorage, split},
+        *,
+    };
 
     #[test]
     fn room_can_be_reserved_by_writing_zeroes() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("data");
-        let file = PageFile::open(&path).expect("a file");
+        let open = |path: &Path| {
+            let (directory, name) = split(path)?;
+            PageFile::open_in(&directory, name)
+        };
+        let file = open(&path).expect("a file");
         file.write_zeroes(0, 3 * ZERO_PAGES + 1).expect("room");
-        assert_eq!(PageFile::open(&path).expect("a file").capacity_pages(), 3 * ZERO_PAGES + 1);
+        assert_eq!(open(&path).expect("a file").capacity_pages(), 3 * ZERO_PAGES + 1);
     }
 
     #[test]
     fn what_cannot_hold_pages_is_refused() {
-        let kind = |path: &Path| PageFile::open(path).err().expect("no file").kind();
+        let kind = |path: &Path| ThreadStorage::open(path).err().expect("no file").kind();
         assert_eq!(kind(Path::new("/dev/null")), io::ErrorKind::InvalidInput);
         let dir = tempfile::tempdir().expect("a directory");
         assert_eq!(kind(dir.path()), io::ErrorKind::IsADirectory);

@@ -8,7 +8,7 @@
 //! Called by `wattle-wal` alone: writes by its flusher thread, `create` and `remove` by its helper
 //! thread, `read` while a store is opened.
 
-use super::{IoKind, log_file::FileLog, runtime};
+use super::{Directory, IoKind, log_file::FileLog, runtime};
 use crate::{
     memory::ImageMemory,
     page::{PAGE_SIZE, PageImage},
@@ -94,11 +94,26 @@ pub trait LogStorage: Send + Sync + 'static {
     /// After an error the kernel may regard the lost bytes as clean, so a second call that succeeds
     /// proves nothing: the caller must stop.
     fn sync(&self, segment: u64) -> io::Result<()>;
+
+    /// Looks whether these segments are there, as large as they were made: an error if one was removed,
+    /// replaced or cut. Whoever writes down that the log has something asks before.
+    fn check(&self, segments: &[u64]) -> io::Result<()> {
+        let _ = segments;
+        Ok(())
+    }
 }
 
 /// Opens the log in `directory`, which is created, durably, if it is absent. `Memory` uses no
 /// directory; `Uring` falls back to `Threads` where io_uring is refused.
 pub fn open_log(kind: IoKind, directory: &Path) -> io::Result<Arc<dyn LogStorage>> {
+    match kind {
+        IoKind::Memory => Ok(Arc::new(MemoryLog::default())),
+        _ => open_log_in(kind, Directory::open_or_create(directory)?.into()),
+    }
+}
+
+/// As [`open_log`], in a directory that is open, and is kept open.
+pub fn open_log_in(kind: IoKind, directory: Arc<Directory>) -> io::Result<Arc<dyn LogStorage>> {
     Ok(match kind {
         IoKind::Memory => Arc::new(MemoryLog::default()),
         IoKind::Threads => Arc::new(FileLog::open(directory, false)?),

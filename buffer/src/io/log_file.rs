@@ -7,6 +7,10 @@
 //! they can also be reserved ([`Zeroes`]): extents that the file system regards as unwritten, and reads as zeroes.
 //! Of a file whose bytes were passed on only the first page is overwritten.
 //!
+//! All names are relative to the directory that was opened ([`Directory`]): what its path leads to later does
+//! not matter. Only names that a log gives are looked at, 16 digits with an ending; anything else in the
+//! directory is passed over. Something of such a name that is not a file is in the way, and an error says so.
+//!
 //! Files of segments that were given up become the next ones. Removing them would have the device
 //! discard their blocks: a gigabyte at the end of a checkpoint makes everybody's reads and writes wait
 //! for a second.
@@ -15,19 +19,23 @@
 //! waits for its operations.
 
 use super::{
-    file::{accepts_direct_reads, allocate},
+    Directory, FileId,
+    directory::look_at,
+    file::allocate,
     log::{LogBuffer, LogStorage, Zeroes, absent, assert_whole_pages, exists, range_within},
     runtime,
     uring::is_transient,
 };
 use crate::page::PAGE_SIZE;
 use parking_lot::Mutex;
+use rustix::fs::OFlags;
 use std::{
     cell::RefCell,
-    fs::{self, File},
+    ffi::OsStr,
+    fs::File,
     io,
-    os::unix::fs::{FileExt, OpenOptionsExt},
-    path::{Path, PathBuf},
+    os::unix::fs::FileExt,
+    path::Path,
     rc::Rc,
     sync::{Arc, Weak},
 };
@@ -41,14 +49,18 @@ const ZERO_BYTES: usize = 1 << 20;
 const ZERO_BYTES_BESIDE: [usize; 2] = [64 << 10, 256 << 10];
 /// Segments kept open: the current one, those made ahead, and those being read.
 const MAX_OPEN: usize = 12;
+/// Ending of the file of a segment.
+const SEGMENT: &str = "log";
 /// Ending of a file that is no segment, or not yet: its bytes mean nothing.
 const UNFINISHED: &str = "new";
+/// Digits of the number in a name.
+const DIGITS: usize = 16;
 /// Of the files that no segment needed for a while, one in so many is removed at a time.
 const SURPLUS: usize = 8;
 
 /// A directory of segment files.
 pub(super) struct FileLog {
-    directory: PathBuf,
+    directory: Arc<Directory>,
     ring: bool,
     /// Most recently used last.
     open: Mutex<Vec<(u64, Arc<SegmentFile>)>>,
@@ -63,7 +75,8 @@ struct Spares {
 }
 
 struct Spare {
-    path: PathBuf,
+    /// Of its name, which ends with [`UNFINISHED`].
+    number: u64,
     /// Its bytes may be those of the next segment.
     passed_on: bool,
 }
@@ -72,33 +85,54 @@ struct SegmentFile {
     file: File,
     direct: bool,
     bytes: u64,
+    id: FileId,
+}
+
+impl SegmentFile {
+    fn new(file: File, direct: bool) -> io::Result<SegmentFile> {
+        let found = look_at(&file)?;
+        Ok(SegmentFile { file, direct, bytes: found.bytes, id: found.id })
+    }
+}
+
+/// The name of a segment, or of its file before and after it is one.
+fn name(number: u64, ending: &str) -> String {
+    format!("{number:016}.{ending}")
+}
+
+/// The number in a name with this ending.
+fn number(name: &OsStr, ending: &str) -> Option<u64> {
+    let digits = name.to_str()?.strip_suffix(ending)?.strip_suffix('.')?;
+    let is_number = digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number { digits.parse().ok() } else { None }
 }
 
 impl FileLog {
-    /// Opens or creates the directory; `ring`: write and sync with tokio-uring.
-    pub(super) fn open(directory: &Path, ring: bool) -> io::Result<FileLog> {
-        if !directory.is_dir() {
-            fs::create_dir(directory)?;
-            sync_directory(directory.parent().unwrap_or(directory))?;
-        }
+    /// A log in the files of `directory`; `ring`: write and sync with tokio-uring.
+    pub(super) fn open(directory: Arc<Directory>, ring: bool) -> io::Result<FileLog> {
         let mut files = Vec::new();
-        for entry in fs::read_dir(directory)? {
-            let path = entry?.path();
-            if path.extension().is_some_and(|ending| ending == UNFINISHED) {
-                files.push(Spare { path, passed_on: false });
+        for entry in directory.names()? {
+            if let Some(number) = number(&entry, UNFINISHED)
+                && directory.find_entry(&entry)?.is_some_and(|found| found.is_file())
+            {
+                files.push(Spare { number, passed_on: false });
             }
         }
         if !files.is_empty() {
             // A process that was killed may have renamed one and not made that durable.
-            sync_directory(directory)?;
+            directory.sync()?;
         }
         let spares = Mutex::new(Spares { least: files.len(), files });
-        let (directory, open) = (directory.to_path_buf(), Mutex::new(Vec::new()));
-        Ok(FileLog { directory, ring, open, spares })
+        Ok(FileLog { directory, ring, open: Mutex::new(Vec::new()), spares })
     }
 
-    fn path(&self, segment: u64) -> PathBuf {
-        self.directory.join(format!("{segment:016}.log"))
+    /// The error of something that is in the way of a file.
+    fn in_the_way(&self, name: &str, kind: &str) -> io::Error {
+        let what = format!(
+            "{} is {kind} where a file of the log has its place: move it out of the directory",
+            self.directory.path_of(name).display()
+        );
+        io::Error::new(io::ErrorKind::AlreadyExists, what)
     }
 
     fn segment(&self, segment: u64) -> io::Result<Arc<SegmentFile>> {
@@ -107,63 +141,86 @@ impl FileLog {
             let found = open.remove(at);
             open.push(found);
         } else {
-            let path = self.path(segment);
-            let file = fs::OpenOptions::new().read(true).write(true).open(&path);
-            let file = file.map_err(|error| match error.kind() {
-                io::ErrorKind::NotFound => absent(segment),
+            let name = name(segment, SEGMENT);
+            let opened = self.directory.open_direct(Path::new(&name), OFlags::RDWR);
+            let (file, direct) = opened.map_err(|error| match error.kind() {
+                io::ErrorKind::NotFound if !self.directory.is_removed() => absent(segment),
+                io::ErrorKind::IsADirectory => self.in_the_way(&name, "a directory"),
                 _ => error,
             })?;
-            let bytes = file.metadata()?.len();
-            let (file, direct) = direct_or(&path, file)?;
+            let file = SegmentFile::new(file, direct)?;
             if open.len() == MAX_OPEN {
                 open.remove(0);
             }
-            open.push((segment, Arc::new(SegmentFile { file, direct, bytes })));
+            open.push((segment, Arc::new(file)));
         }
         Ok(Arc::clone(&open[open.len() - 1].1))
     }
 
-    /// A file `path` of `bytes` out of one that is to spare, and whether its bytes were passed on: otherwise they
-    /// are anything.
-    fn reuse(&self, path: &Path, bytes: u64) -> io::Result<Option<(File, bool)>> {
+    /// A file of `bytes`, named for `segment` and unfinished, out of one that is to spare, and whether its bytes
+    /// were passed on: otherwise they are anything.
+    fn reuse(&self, segment: u64, bytes: u64) -> io::Result<Option<bool>> {
         loop {
             let mut spares = self.spares.lock();
-            let same = spares.files.iter().position(|spare| spare.path == path);
+            let same = spares.files.iter().position(|spare| spare.number == segment);
             let Some(at) = same.or(spares.files.len().checked_sub(1)) else { return Ok(None) };
-            let Spare { path: spare, passed_on } = spares.files.swap_remove(at);
+            let Spare { number, passed_on } = spares.files.swap_remove(at);
             spares.least = spares.least.min(spares.files.len());
             drop(spares);
+            let spare = name(number, UNFINISHED);
             // Whatever somebody did to it: there is always another way to make the segment.
-            let Ok(metadata) = fs::symlink_metadata(&spare) else { continue };
-            if !metadata.is_file() || metadata.len() != bytes {
-                fs::remove_file(&spare)?;
+            let found = match self.directory.find_entry(&spare)? {
+                Some(found) if found.is_file() => found,
+                _ => continue,
+            };
+            if found.bytes != bytes {
+                self.directory.remove(&spare)?;
                 continue;
             }
-            fs::rename(&spare, path)?;
-            let file = fs::OpenOptions::new().write(true).open(path)?;
-            return Ok(Some((file, passed_on)));
+            if number != segment {
+                let unfinished = name(segment, UNFINISHED);
+                self.room_for(&unfinished)?;
+                self.directory.rename(&spare, &unfinished)?;
+            }
+            return Ok(Some(passed_on));
+        }
+    }
+
+    /// Nothing has the name of an unfinished file. What an attempt left that failed is removed.
+    fn room_for(&self, unfinished: &str) -> io::Result<()> {
+        match self.directory.find_entry(unfinished)? {
+            None => Ok(()),
+            Some(found) if found.is_file() => self.directory.remove(unfinished),
+            Some(found) => Err(self.in_the_way(unfinished, found.kind())),
         }
     }
 
     /// Fills and syncs a file that has no segment's name yet; `beside` others, what was passed on may stay.
     fn fill(
         &self,
-        path: &Path,
+        segment: u64,
         bytes: u64,
         (beside, zeroes): (bool, Zeroes),
         pace: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> io::Result<()> {
-        let (file, zeroed) = match self.reuse(path, bytes)? {
-            Some((file, passed_on)) => {
-                (file, if passed_on && beside { PAGE_SIZE as u64 } else { bytes })
+        let unfinished = name(segment, UNFINISHED);
+        let zeroed = match self.reuse(segment, bytes)? {
+            Some(passed_on) => {
+                if passed_on && beside {
+                    PAGE_SIZE as u64
+                } else {
+                    bytes
+                }
             }
             None => {
-                let file = File::create(path)?;
+                self.room_for(&unfinished)?;
+                let file = self.directory.create_file(&unfinished)?;
                 let reserved = zeroes == Zeroes::Reserved && allocate(&file, 0, bytes)?;
-                (file, if reserved { 0 } else { bytes })
+                if reserved { 0 } else { bytes }
             }
         };
-        let (file, _) = direct_or(path, file)?;
+        // Only what is there: somebody may have taken the name away.
+        let (file, _) = self.directory.open_direct(Path::new(&unfinished), OFlags::RDWR)?;
         let most = if beside { ZERO_BYTES_BESIDE[1] } else { ZERO_BYTES };
         let zeroes = LogBuffer::new(most.min(zeroed as usize));
         let least = ZERO_BYTES_BESIDE[0] as u64;
@@ -177,8 +234,9 @@ impl FileLog {
             at += piece as u64;
         }
         file.sync_all()?;
-        let found = file.metadata()?.len();
+        let found = look_at(&file)?.bytes;
         if found != bytes {
+            let path = self.directory.path_of(&unfinished);
             let what = format!("{} has {found} bytes, not {bytes}", path.display());
             return Err(io::Error::other(what));
         }
@@ -193,20 +251,34 @@ impl FileLog {
         pace: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> io::Result<()> {
         assert_whole_pages(0, bytes as usize);
-        let path = self.path(segment);
-        if path.exists() {
-            return Err(exists(segment));
+        let finished = name(segment, SEGMENT);
+        match self.directory.find_entry(&finished)? {
+            None => {}
+            Some(found) if found.is_file() => return Err(exists(segment)),
+            Some(found) => return Err(self.in_the_way(&finished, found.kind())),
         }
-        let unfinished = path.with_extension(UNFINISHED);
-        let filled = self.fill(&unfinished, bytes, how, pace);
-        if let Err(error) = filled.and_then(|()| fs::rename(&unfinished, &path)) {
-            // A full device needs the room back.
-            let _ = fs::remove_file(&unfinished);
-            return Err(error);
+        let unfinished = name(segment, UNFINISHED);
+        let filled = self.fill(segment, bytes, how, pace);
+        if let Err(error) = filled.and_then(|()| self.directory.rename(&unfinished, &finished)) {
+            // A full device needs the room back. Where it stays, the next attempt removes it.
+            let _ = self.directory.remove(&unfinished);
+            return Err(self.directory.explained(error));
         }
-        sync_directory(&self.directory)?;
+        self.directory.sync()?;
         // Opened now, when that may fail, and not by the first write.
         self.segment(segment).map(drop)
+    }
+
+    /// Somebody else may cut a segment: a write would make it as long as before, with zeroes for what is lost.
+    fn check_length(&self, segment: u64, open: &SegmentFile) -> io::Result<()> {
+        let found = look_at(&open.file)?.bytes;
+        if found >= open.bytes {
+            return Ok(());
+        }
+        let path = self.directory.path_of(name(segment, SEGMENT));
+        let (path, bytes) = (path.display(), open.bytes);
+        let what = format!("{path} was cut to {found} bytes while it was in use; it had {bytes}");
+        Err(io::Error::new(io::ErrorKind::UnexpectedEof, what))
     }
 
     /// Takes a name away. Nobody who reads meanwhile opens the file once more, to be taken for that of a
@@ -219,12 +291,12 @@ impl FileLog {
 
     /// Keeps the file of a segment that is no more.
     fn spare(&self, segment: u64, passed_on: bool) -> io::Result<()> {
-        let path = self.path(segment);
-        let spare = path.with_extension(UNFINISHED);
-        self.forget(segment, || fs::rename(path, &spare))?;
+        let spare = name(segment, UNFINISHED);
+        let rename = || self.directory.rename(name(segment, SEGMENT), spare);
+        self.forget(segment, rename)?;
         // Before it is overwritten: a power cut must not bring the segment back with other bytes.
-        sync_directory(&self.directory)?;
-        self.spares.lock().files.push(Spare { path: spare, passed_on });
+        self.directory.sync()?;
+        self.spares.lock().files.push(Spare { number: segment, passed_on });
         Ok(())
     }
 }
@@ -232,17 +304,13 @@ impl FileLog {
 impl LogStorage for FileLog {
     fn segments(&self) -> io::Result<Vec<(u64, u64)>> {
         let mut found = Vec::new();
-        for entry in fs::read_dir(&self.directory)? {
-            let entry = entry?;
-            let name = entry.file_name();
-            let number = name.to_str().and_then(|name| name.strip_suffix(".log"));
-            let Some(number) = number.filter(|digits| digits.len() == 16) else { continue };
-            let Ok(number) = number.parse() else { continue };
-            match entry.metadata() {
-                Ok(metadata) => found.push((number, metadata.len())),
+        for entry in self.directory.names()? {
+            let Some(number) = number(&entry, SEGMENT) else { continue };
+            match self.directory.find(&entry)? {
+                Some(file) if file.is_file() => found.push((number, file.bytes)),
+                Some(file) => return Err(self.in_the_way(&name(number, SEGMENT), file.kind())),
                 // The log may be shortened while it is listed.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error),
+                None => {}
             }
         }
         found.sort_unstable();
@@ -264,8 +332,8 @@ impl LogStorage for FileLog {
     }
 
     fn remove(&self, segment: u64) -> io::Result<()> {
-        self.forget(segment, || fs::remove_file(self.path(segment)))?;
-        sync_directory(&self.directory)
+        self.forget(segment, || self.directory.remove(name(segment, SEGMENT)))?;
+        self.directory.sync()
     }
 
     fn retire(&self, segment: u64) -> io::Result<()> {
@@ -284,7 +352,7 @@ impl LogStorage for FileLog {
         spares.least = kept;
         // Under the lock: afterwards such a name may be that of a file which becomes a segment.
         for spare in &gone {
-            match fs::remove_file(&spare.path) {
+            match self.directory.remove(name(spare.number, UNFINISHED)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
             }
@@ -292,7 +360,7 @@ impl LogStorage for FileLog {
         drop(spares);
         if !gone.is_empty() {
             // Only then others can have the blocks.
-            sync_directory(&self.directory)?;
+            self.directory.sync()?;
         }
         Ok(!gone.is_empty())
     }
@@ -319,6 +387,7 @@ impl LogStorage for FileLog {
 
     fn write(&self, segment: u64, writes: &[(u64, &[u8])]) -> io::Result<()> {
         let open = self.segment(segment)?;
+        self.check_length(segment, &open)?;
         for &(offset, piece) in writes {
             assert_whole_pages(offset, piece.len());
             range_within(segment, offset, piece.len(), open.bytes)?;
@@ -363,23 +432,26 @@ impl LogStorage for FileLog {
         // nothing else to do meanwhile.
         self.segment(segment)?.file.sync_data()
     }
-}
 
-/// Another handle of the same file that goes past the page cache, or the one given.
-fn direct_or(path: &Path, file: File) -> io::Result<(File, bool)> {
-    // Only what is there: somebody may have taken the name away.
-    match fs::OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(path) {
-        // An empty file, as one that is being made, accepts the read of nothing.
-        Ok(direct) if accepts_direct_reads(&direct)? => Ok((direct, true)),
-        Ok(_) => Ok((file, false)),
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok((file, false)),
-        Err(error) => Err(error),
+    fn check(&self, segments: &[u64]) -> io::Result<()> {
+        for &segment in segments {
+            let name = name(segment, SEGMENT);
+            let open = self.open.lock().iter().find(|(number, _)| *number == segment).cloned();
+            match open {
+                Some((_, open)) => {
+                    self.check_length(segment, &open)?;
+                    self.directory.check_file(&name, open.id)?;
+                }
+                None if self.directory.find(&name)?.is_some_and(|found| found.is_file()) => {}
+                None => {
+                    let path = self.directory.path_of(name);
+                    let what = format!("{} was removed while it was in use", path.display());
+                    return Err(io::Error::new(io::ErrorKind::NotFound, what));
+                }
+            }
+        }
+        Ok(())
     }
-}
-
-fn sync_directory(directory: &Path) -> io::Result<()> {
-    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
-    File::open(directory)?.sync_all()
 }
 
 /// The rest of a write that the kernel ended early or gave up without trying.

@@ -4,7 +4,12 @@ use super::{
     tests::{Refused, refuse},
     *,
 };
-use std::{fs, io::ErrorKind, time::Duration};
+use std::{
+    fs,
+    io::ErrorKind,
+    os::fd::{AsFd, AsRawFd},
+    time::Duration,
+};
 
 const BYTES: u64 = 64 * PAGE_SIZE as u64;
 
@@ -290,12 +295,14 @@ fn a_write_inside_a_runtime_does_without_a_ring() {
     let _ = start_runtime(4, body);
 }
 
-/// Makes segment 1 in a thread to which some system calls are refused; gives the error, after which the
-/// segment can be made here.
-fn made_in_spite_of(refused: Refused<'static>, errno: i32) -> io::Error {
+/// Makes segment 1 in a thread to which some system calls are refused, which may depend on the directory of the
+/// log; gives the error, after which the segment can be made here.
+fn made_in_spite_of(refused: impl FnOnce(&Directory) -> Refused<'static>, errno: i32) -> io::Error {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("log");
-    let log = open_log(IoKind::Threads, &path).expect("a log");
+    let directory = Arc::new(Directory::open_or_create(&path).expect("a directory"));
+    let refused = refused(&directory);
+    let log = open_log_in(IoKind::Threads, directory).expect("a log");
     let making = std::thread::spawn({
         let log = Arc::clone(&log);
         move || {
@@ -318,18 +325,14 @@ fn made_in_spite_of(refused: Refused<'static>, errno: i32) -> io::Error {
 
 #[test]
 fn a_segment_can_be_made_when_what_stopped_it_is_over() {
-    let writes = Refused::Calls(&[libc::SYS_pwrite64]);
+    let writes = |_: &Directory| Refused::Calls(&[libc::SYS_pwrite64]);
     assert_eq!(made_in_spite_of(writes, libc::ENOSPC).kind(), ErrorKind::StorageFull);
-    let syncs = Refused::Calls(&[libc::SYS_fsync]);
+    let syncs = |_: &Directory| Refused::Calls(&[libc::SYS_fsync]);
     assert_eq!(made_in_spite_of(syncs, libc::EIO).raw_os_error(), Some(libc::EIO));
-    let renames = Refused::Calls(&[
-        #[cfg(target_arch = "x86_64")]
-        libc::SYS_rename,
-        libc::SYS_renameat,
-        libc::SYS_renameat2,
-    ]);
+    let renames = |_: &Directory| Refused::Calls(&[libc::SYS_renameat, libc::SYS_renameat2]);
     assert_eq!(made_in_spite_of(renames, libc::EIO).raw_os_error(), Some(libc::EIO));
     // The segment is there then, and its directory is not synced.
-    let error = made_in_spite_of(Refused::OpeningToRead, libc::EMFILE);
-    assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
+    let of_directory = |directory: &Directory| Refused::SyncOf(directory.as_fd().as_raw_fd());
+    let error = made_in_spite_of(of_directory, libc::EIO);
+    assert_eq!(error.raw_os_error(), Some(libc::EIO));
 }

@@ -14,6 +14,9 @@
 //! Locks in here are real ones whatever the build: threads and the kernel are no part of what the
 //! model checker schedules.
 
+mod directory;
+#[cfg(test)]
+mod directory_tests;
 mod faults;
 mod file;
 mod log;
@@ -36,8 +39,9 @@ mod tests;
 mod threads;
 mod uring;
 
+pub use directory::{Directory, FileId, Found, Place, look_at, try_lock, unlock};
 pub use faults::{Fault, FaultPlan, Op, Unit};
-pub use log::{LogBuffer, LogStorage, MemoryLog, Zeroes, open_log};
+pub use log::{LogBuffer, LogStorage, MemoryLog, Zeroes, open_log, open_log_in};
 pub use memory::{MAX_MEMORY_PAGES, MemoryStorage};
 pub use runtime::{breathe, start_runtime};
 pub use sim::{Cut, KEPT_VERSIONS, SimCounters, SimStorage};
@@ -156,22 +160,45 @@ pub enum IoKind {
 /// Opens or creates the data file at `path` with the back end asked for, or with `threads` where
 /// io_uring is refused. `Memory` uses no path.
 pub fn open(kind: IoKind, path: &Path) -> io::Result<Arc<dyn Storage>> {
+    if kind == IoKind::Memory {
+        return Ok(Arc::new(MemoryStorage::new()));
+    }
+    let (directory, name) = split(path)?;
+    open_in(kind, &directory, name)
+}
+
+/// As [`open`], of the file `name` in an open directory, which it keeps open.
+pub fn open_in(
+    kind: IoKind,
+    directory: &Arc<Directory>,
+    name: &Path,
+) -> io::Result<Arc<dyn Storage>> {
     let storage: Arc<dyn Storage> = match kind {
         IoKind::Memory => Arc::new(MemoryStorage::new()),
-        IoKind::Threads => Arc::new(ThreadStorage::open(path)?),
+        IoKind::Threads => Arc::new(ThreadStorage::open_in(directory, name)?),
         IoKind::Uring => match runtime::probe() {
-            Ok(()) => Arc::new(UringStorage::open(path)?),
+            Ok(()) => Arc::new(UringStorage::open_in(directory, name)?),
             Err(error) => {
                 tracing::warn!(
                     %error,
                     "io_uring is refused here: falling back to a pool of I/O threads"
                 );
-                Arc::new(ThreadStorage::open(path)?)
+                Arc::new(ThreadStorage::open_in(directory, name)?)
             }
         },
     };
+    let path = directory.path_of(name);
     tracing::info!(back_end = storage.name(), path = %path.display(), "opened the data file");
     Ok(storage)
+}
+
+/// The directory of a file, opened, and the name of the file in it.
+fn split(path: &Path) -> io::Result<(Arc<Directory>, &Path)> {
+    let Some(name) = path.file_name() else {
+        return Err(io::ErrorKind::IsADirectory.into());
+    };
+    let directory = Directory::open(path.parent().unwrap_or(Path::new(".")))?;
+    Ok((Arc::new(directory), Path::new(name)))
 }
 
 /// A device of pages. All methods may be called from any thread at once.
@@ -204,6 +231,12 @@ pub trait Storage: Send + Sync + 'static {
 
     /// Makes every completed write durable.
     fn sync(&self) -> io::Result<()>;
+
+    /// Looks whether the device still is the one that was opened, and as large as it was: an error if its
+    /// file was removed, replaced or cut. Whoever writes down that pages are valid asks before.
+    fn check(&self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Pages that the device has room reserved for.
     fn capacity_pages(&self) -> u64;

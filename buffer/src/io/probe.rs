@@ -9,7 +9,7 @@
 //! without a name once it is open so that it vanishes with the process. Called by `wattle probe`.
 
 use super::{
-    IoKind,
+    Directory, IoKind,
     faults::Random,
     file::PageFile,
     probe_load::{Load, Samples},
@@ -20,7 +20,7 @@ use crate::{
     page::{PAGE_SIZE, PageImage},
 };
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -250,16 +250,17 @@ fn stopped() -> io::Error {
 /// A new file in `directory` whose name is gone already.
 fn temporary(directory: &Path) -> io::Result<PageFile> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let directory = Arc::new(Directory::open(directory)?);
     loop {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = directory.join(format!(".wattle-probe-{}-{number}", std::process::id()));
-        match fs::File::create_new(&path) {
+        let name = format!(".wattle-probe-{}-{number}", std::process::id());
+        match directory.create_file(&name) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
             Err(error) => return Err(error),
         }
-        let file = PageFile::open(&path);
-        fs::remove_file(&path)?;
+        let file = PageFile::open_in(&directory, Path::new(&name));
+        directory.remove(&name)?;
         return file;
     }
 }
@@ -371,7 +372,7 @@ mod tests {
             assert!(report.alpha > 0.0 && report.alpha_latency > 0.0 && report.sync_p50_us > 0.0);
             assert!([1, 8].contains(&report.k_r) && [1, 8].contains(&report.k_w));
             assert!(report.mixed_reads.operations > report.mixed_writes.operations);
-            assert_eq!(fs::read_dir(directory.path()).expect("a directory").count(), 0);
+            assert_eq!(std::fs::read_dir(directory.path()).expect("a directory").count(), 0);
         }
     }
 

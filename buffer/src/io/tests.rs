@@ -354,8 +354,8 @@ fn a_pool_may_be_dropped_on_one_of_its_own_threads() {
 pub(super) enum Refused<'c> {
     /// These, whatever they are asked.
     Calls(&'c [libc::c_long]),
-    /// Opening what is there, to read it only: a directory that is to be synced.
-    OpeningToRead,
+    /// Syncing what is open under this descriptor.
+    SyncOf(i32),
 }
 
 /// Lets the kernel refuse system calls to this thread, and to no other, from now on.
@@ -378,13 +378,11 @@ pub(super) fn refuse(what: &Refused<'_>, errno: i32) {
                 step(equal, left, allowed, *call as u32)
             }));
         }
-        Refused::OpeningToRead => {
-            let any = libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K;
-            let flags = (libc::O_ACCMODE | libc::O_CREAT) as u32;
-            steps.push(step(equal, 0, 3, libc::SYS_openat as u32));
-            // The third argument, of 8 bytes each behind the first 16.
-            steps.push(step(load, 0, 0, 16 + 2 * 8));
-            steps.push(step(any, 1, 0, flags));
+        Refused::SyncOf(descriptor) => {
+            steps.push(step(equal, 0, 3, libc::SYS_fsync as u32));
+            // The first argument, behind the first 16 bytes.
+            steps.push(step(load, 0, 0, 16));
+            steps.push(step(equal, 0, 1, *descriptor as u32));
         }
     }
     let refused = libc::SECCOMP_RET_ERRNO | errno as u32;

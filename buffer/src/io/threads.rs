@@ -7,7 +7,11 @@
 //! Invariant: images of a batch are borrowed, so `write_pages` returns only after the last
 //! claimed write has ended (see [`Batch`]).
 
-use super::{PageWrite, ReadFuture, ReadTarget, Storage, file::PageFile};
+use super::{
+    Directory, PageWrite, ReadFuture, ReadTarget, Storage,
+    file::{PageFile, refuse_all},
+    split,
+};
 use crate::{ids::PageId, page::PageImage};
 use parking_lot::{Condvar, Mutex};
 use std::{
@@ -36,7 +40,13 @@ pub struct ThreadStorage {
 impl ThreadStorage {
     /// Opens or creates the data file at `path`.
     pub fn open(path: &Path) -> io::Result<ThreadStorage> {
-        let file = Arc::new(PageFile::open(path)?);
+        let (directory, name) = split(path)?;
+        ThreadStorage::open_in(&directory, name)
+    }
+
+    /// As [`ThreadStorage::open`], of the file `name` in an open directory.
+    pub fn open_in(directory: &Arc<Directory>, name: &Path) -> io::Result<ThreadStorage> {
+        let file = Arc::new(PageFile::open_in(directory, name)?);
         Ok(ThreadStorage { pool: Pool::new(Arc::clone(&file)), file })
     }
 
@@ -64,6 +74,9 @@ impl Storage for ThreadStorage {
     }
 
     fn write_pages(&self, batch: &[PageWrite<'_>], results: &mut Vec<io::Result<()>>) {
+        if let Err(error) = self.file.check_length() {
+            return refuse_all(&error, batch.len(), results);
+        }
         let shared = Arc::new(Batch::new(batch));
         // The calling thread writes too, so the pool helps with the others only. A helper that
         // cannot be had leaves its share to the rest.
@@ -80,6 +93,10 @@ impl Storage for ThreadStorage {
 
     fn sync(&self) -> io::Result<()> {
         self.file.sync()
+    }
+
+    fn check(&self) -> io::Result<()> {
+        self.file.check()
     }
 
     fn capacity_pages(&self) -> u64 {

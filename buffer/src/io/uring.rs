@@ -13,9 +13,10 @@
 //! borrowed, and a runtime that is dropped, also by a panic, first waits for its operations.
 
 use super::{
-    PageWrite, ReadFuture, ReadTarget, Storage,
-    file::{PageFile, offset_of, whole_read, whole_write},
+    Directory, PageWrite, ReadFuture, ReadTarget, Storage,
+    file::{PageFile, offset_of, refuse_all, whole_read, whole_write},
     runtime::{self, FileCache, Phase, Session},
+    split,
     threads::Pool,
 };
 use crate::{
@@ -55,8 +56,14 @@ pub struct UringStorage {
 impl UringStorage {
     /// Opens or creates the data file at `path`. Fails when io_uring is refused.
     pub fn open(path: &Path) -> io::Result<UringStorage> {
+        let (directory, name) = split(path)?;
+        UringStorage::open_in(&directory, name)
+    }
+
+    /// As [`UringStorage::open`], of the file `name` in an open directory.
+    pub fn open_in(directory: &Arc<Directory>, name: &Path) -> io::Result<UringStorage> {
         runtime::probe()?;
-        let file = Arc::new(PageFile::open(path)?);
+        let file = Arc::new(PageFile::open_in(directory, name)?);
         let readers = Pool::new(Arc::clone(&file));
         Ok(UringStorage { file, warned: AtomicBool::new(false), readers })
     }
@@ -109,6 +116,9 @@ impl Storage for UringStorage {
     }
 
     fn write_pages(&self, batch: &[PageWrite<'_>], results: &mut Vec<io::Result<()>>) {
+        if let Err(error) = self.file.check_length() {
+            return refuse_all(&error, batch.len(), results);
+        }
         let Some(writer) = self.take_writer(batch) else {
             results.extend(batch.iter().map(|write| self.file.write(write.page, write.image)));
             return;
@@ -118,7 +128,7 @@ impl Storage for UringStorage {
             Ok(handle) => {
                 writer.runtime.block_on(write_all(&self.file, &handle, batch, results));
             }
-            Err(error) => results.extend(batch.iter().map(|_| Err(copy_of(&error)))),
+            Err(error) => refuse_all(&error, batch.len(), results),
         }
         // While the thread ends, its runtime ends here instead.
         let _ = WRITER.try_with(|slot| slot.replace(Some(writer)));
@@ -126,6 +136,10 @@ impl Storage for UringStorage {
 
     fn sync(&self) -> io::Result<()> {
         self.file.sync()
+    }
+
+    fn check(&self) -> io::Result<()> {
+        self.file.check()
     }
 
     fn capacity_pages(&self) -> u64 {
@@ -386,12 +400,4 @@ unsafe impl IoBufMut for TargetBuffer {
 /// The kernel gave the operation up without trying: it is done by a plain system call instead.
 pub(super) fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
-}
-
-/// The same error once more, for every page of a batch.
-fn copy_of(error: &io::Error) -> io::Error {
-    match error.raw_os_error() {
-        Some(code) => io::Error::from_raw_os_error(code),
-        None => io::Error::new(error.kind(), error.to_string()),
-    }
 }

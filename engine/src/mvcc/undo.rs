@@ -14,9 +14,9 @@ use crate::limits::limit;
 use std::{
     fs::File,
     io::{self, Read, Seek, SeekFrom, Write},
-    path::PathBuf,
+    sync::Arc,
 };
-use wattle_buffer::{Error, Result, TreeId};
+use wattle_buffer::{Error, Result, TreeId, io::Directory};
 
 /// Memory that a buffer takes before it goes to the file, bytes.
 const MEMORY_LIMIT: usize = limit(1 << 20, 1 << 12);
@@ -68,7 +68,7 @@ pub(crate) struct UndoBuffer {
     spilled: u64,
     file: Option<File>,
     /// Where the file is made; `None` for the directory of the system for temporary files.
-    dir: Option<PathBuf>,
+    dir: Option<Arc<Directory>>,
     limit: usize,
     /// The entry that was popped last.
     popped: Vec<u8>,
@@ -76,12 +76,12 @@ pub(crate) struct UndoBuffer {
 
 impl UndoBuffer {
     /// An empty buffer whose file, if it needs one, is made in `dir`.
-    pub fn new(dir: Option<PathBuf>) -> UndoBuffer {
+    pub fn new(dir: Option<Arc<Directory>>) -> UndoBuffer {
         UndoBuffer::with_limit(dir, MEMORY_LIMIT)
     }
 
     /// One that takes about `limit` bytes of memory.
-    pub fn with_limit(dir: Option<PathBuf>, limit: usize) -> UndoBuffer {
+    pub fn with_limit(dir: Option<Arc<Directory>>, limit: usize) -> UndoBuffer {
         let (tail, popped) = (Vec::new(), Vec::new());
         UndoBuffer { tail, spilled: 0, file: None, dir, limit: limit.max(2), popped }
     }
@@ -185,7 +185,7 @@ impl UndoBuffer {
             Some(file) => file,
             None => {
                 let made = match &self.dir {
-                    Some(dir) => tempfile::tempfile_in(dir),
+                    Some(dir) => dir.unnamed_file(),
                     None => tempfile::tempfile(),
                 };
                 self.file.insert(made.map_err(|error| self.failed("make", error))?)
@@ -222,7 +222,8 @@ impl UndoBuffer {
     }
 
     fn failed(&self, what: &str, error: io::Error) -> Error {
-        let dir = self.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let dir = self.dir.as_ref().map(|dir| dir.path().to_path_buf());
+        let dir = dir.unwrap_or_else(std::env::temp_dir);
         let action = format!(
             "{what} the temporary file in {} with the undo entries of a transaction \
              ({} bytes there, {} in memory)",

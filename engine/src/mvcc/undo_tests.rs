@@ -50,7 +50,8 @@ proptest! {
         actions in prop::collection::vec(action(), 0..200),
     ) {
         let dir = tempfile::tempdir().unwrap();
-        let mut undo = UndoBuffer::with_limit(Some(dir.path().to_path_buf()), limit);
+        let open = Arc::new(Directory::open(dir.path()).unwrap());
+        let mut undo = UndoBuffer::with_limit(Some(open), limit);
         let (mut model, mut marks) = (Vec::new(), vec![(undo.mark(), 0)]);
         for action in actions {
             match action {
@@ -125,7 +126,9 @@ fn a_large_transaction_stays_within_the_limit() {
 #[test]
 fn a_failing_file_is_reported_and_loses_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let mut undo = UndoBuffer::with_limit(Some(dir.path().join("gone")), 100);
+    let gone = Directory::open_or_create(&dir.path().join("gone")).unwrap();
+    std::fs::remove_dir(gone.path()).unwrap();
+    let mut undo = UndoBuffer::with_limit(Some(Arc::new(gone)), 100);
     let start = undo.mark();
     let mut pushed = 0;
     let error = loop {
@@ -136,7 +139,7 @@ fn a_failing_file_is_reported_and_loses_nothing() {
     };
     let message = error.to_string();
     assert!(message.starts_with("cannot make the temporary file in "), "{message}");
-    assert!(message.contains("gone"), "{message}");
+    assert!(message.contains("gone was removed while it was open"), "{message}");
     assert!(undo.push(TreeId(1), false, b"", None).is_err());
     for _ in 0..pushed {
         assert!(undo.pop(start).unwrap().is_some());

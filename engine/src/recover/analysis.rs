@@ -7,10 +7,10 @@ use super::{FoundGhosts, Loser, Recovered};
 use crate::mvcc::{Savepoint, UndoBuffer};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
+    sync::Arc,
 };
 use wattle_btree::{Undo, record::page_changes};
-use wattle_buffer::{BITMAP_GROUP, Error, PageId, Result, TreeId, is_reserved_page};
+use wattle_buffer::{BITMAP_GROUP, Error, PageId, Result, TreeId, io::Directory, is_reserved_page};
 use wattle_wal::{
     Kind, LogEnd,
     record::{Op, Record},
@@ -23,7 +23,7 @@ const MOST_NEW_PAGES: u64 = 1 << 30;
 /// What was found so far.
 pub(super) struct Analysis {
     /// Where undo entries go that are too many for memory.
-    directory: Option<PathBuf>,
+    directory: Option<Arc<Directory>>,
     /// Transactions that have not ended, by id.
     open: BTreeMap<u64, Open>,
     /// One bit for each page.
@@ -46,7 +46,7 @@ struct Open {
 
 impl Analysis {
     /// `in_use` is as of the checkpoint; `capacity` is the size of the data file in pages.
-    pub fn new(in_use: Vec<u64>, capacity: u64, directory: Option<PathBuf>) -> Analysis {
+    pub fn new(in_use: Vec<u64>, capacity: u64, directory: Option<Arc<Directory>>) -> Analysis {
         let page_limit = capacity.saturating_add(MOST_NEW_PAGES).min(PageId::MAX.0);
         Analysis {
             directory,

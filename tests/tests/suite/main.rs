@@ -11,6 +11,7 @@ mod catalog;
 mod corruption;
 mod crash;
 mod faults;
+mod files;
 mod garbage;
 mod golden;
 mod history;

@@ -1,0 +1,408 @@
+//! A directory that is opened once: every file in it is created, opened, renamed, removed and synced
+//! relative to its descriptor.
+//!
+//! A path names another directory as soon as somebody renames the directory, puts another one in its
+//! place, or the process changes its working directory. A descriptor does not. So a store touches only
+//! the directory that it was opened in, wherever that is by now, and [`Directory::place`] says when
+//! the path leads elsewhere.
+//!
+//! Invariant: the descriptor and the identity belong to the same directory for the life of the value.
+//!
+//! Used by the data file, the log, the probe, and by the engine for its store directories and its
+//! temporary files.
+
+use super::file::accepts_direct_reads;
+use rustix::{
+    fs::{self, AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat},
+    io::Errno,
+};
+use std::{
+    ffi::OsString,
+    fs::File,
+    io,
+    os::{
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStringExt,
+    },
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// Permissions of new files and directories, before the umask of the process.
+const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
+const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o777);
+
+/// What tells a file or directory from all others, as long as it exists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileId {
+    device: u64,
+    inode: u64,
+}
+
+impl FileId {
+    fn of(stat: &Stat) -> FileId {
+        FileId { device: stat.st_dev, inode: stat.st_ino }
+    }
+}
+
+/// What a name in a directory stands for. Symbolic links are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Which file it is.
+    pub id: FileId,
+    /// Its length in bytes.
+    pub bytes: u64,
+    kind: FileType,
+}
+
+impl Found {
+    fn of(stat: &Stat) -> Found {
+        Found {
+            id: FileId::of(stat),
+            bytes: stat.st_size as u64,
+            kind: FileType::from_raw_mode(stat.st_mode),
+        }
+    }
+
+    /// Whether it is a regular file.
+    pub fn is_file(&self) -> bool {
+        self.kind.is_file()
+    }
+
+    /// Whether it is a directory.
+    pub fn is_directory(&self) -> bool {
+        self.kind.is_dir()
+    }
+
+    /// What it is, for messages: "a file", "a directory" and so on.
+    pub fn kind(&self) -> &'static str {
+        match self.kind {
+            FileType::RegularFile => "a file",
+            FileType::Directory => "a directory",
+            FileType::Symlink => "a symbolic link",
+            FileType::Fifo => "a pipe",
+            FileType::Socket => "a socket",
+            FileType::CharacterDevice | FileType::BlockDevice => "a device",
+            FileType::Unknown => "of an unknown kind",
+        }
+    }
+}
+
+/// Where an open directory is now, see [`Directory::place`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Where it was opened.
+    Here,
+    /// Its path leads to another directory or nowhere. The system's name for where it is now.
+    Moved(PathBuf),
+    /// It was removed, with everything in it.
+    Removed,
+}
+
+/// An open directory.
+#[derive(Debug)]
+pub struct Directory {
+    fd: OwnedFd,
+    path: PathBuf,
+    id: FileId,
+}
+
+impl Directory {
+    /// Opens the directory `path`, following symbolic links.
+    ///
+    /// # Errors
+    /// As `open(2)`; [`io::ErrorKind::NotADirectory`] for a file.
+    pub fn open(path: &Path) -> io::Result<Directory> {
+        // That of a relative path of one part.
+        let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+        Directory::open_in(fs::CWD, path, std::path::absolute(path)?)
+    }
+
+    fn open_in(parent: BorrowedFd<'_>, name: &Path, path: PathBuf) -> io::Result<Directory> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = fs::openat(parent, name, flags, Mode::empty())?;
+        let id = FileId::of(&fs::fstat(&fd)?);
+        Ok(Directory { fd, path, id })
+    }
+
+    /// As [`Directory::open`]; creates the directory durably if it is absent. Its parent must exist.
+    ///
+    /// # Errors
+    /// As `mkdir(2)` and `open(2)`; [`io::ErrorKind::NotFound`] when the parent is absent.
+    pub fn open_or_create(path: &Path) -> io::Result<Directory> {
+        match Directory::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            opened => return opened,
+        }
+        let Some(name) = path.file_name() else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        Directory::open(path.parent().unwrap_or(Path::new(".")))?
+            .subdirectory(Path::new(name), true)
+    }
+
+    /// Opens the directory `name` in this one, following symbolic links; creates it durably if it is
+    /// absent and `create` is set.
+    ///
+    /// # Errors
+    /// As `mkdir(2)` and `open(2)`.
+    pub fn subdirectory(&self, name: impl AsRef<Path>, create: bool) -> io::Result<Directory> {
+        let (name, path) = (name.as_ref(), self.path.join(&name));
+        match Directory::open_in(self.fd.as_fd(), name, path.clone()) {
+            Err(error) if create && error.kind() == io::ErrorKind::NotFound => {}
+            opened => return opened,
+        }
+        match fs::mkdirat(&self.fd, name, DIRECTORY_MODE) {
+            // Somebody was faster.
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(self.explained(error.into())),
+        }
+        self.sync()?;
+        Directory::open_in(self.fd.as_fd(), name, path)
+    }
+
+    /// The path that it was opened with, absolute. For messages: the directory may be elsewhere now.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The path of a file in it, for messages.
+    pub fn path_of(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Where the directory is now.
+    ///
+    /// # Errors
+    /// The path cannot be looked at, for instance because a directory above it must not be searched.
+    pub fn place(&self) -> io::Result<Place> {
+        let found = match fs::statat(fs::CWD, &self.path, AtFlags::empty()) {
+            Ok(stat) => Some(FileId::of(&stat)),
+            Err(Errno::NOENT | Errno::NOTDIR) => None,
+            Err(error) => return Err(error.into()),
+        };
+        if found == Some(self.id) {
+            return Ok(Place::Here);
+        }
+        if self.is_removed() {
+            return Ok(Place::Removed);
+        }
+        // The kernel keeps the name of what is open.
+        let link = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+        let now = fs::readlinkat(fs::CWD, link, Vec::new());
+        let now = now.map(|path| PathBuf::from(OsString::from_vec(path.into_bytes())));
+        Ok(Place::Moved(now.unwrap_or_else(|_| PathBuf::from("a place that cannot be named"))))
+    }
+
+    /// Whether the directory was removed: nothing can be made in it any more.
+    pub fn is_removed(&self) -> bool {
+        fs::fstat(&self.fd).is_ok_and(|stat| stat.st_nlink == 0)
+    }
+
+    /// `error` of a call that makes something in the directory, in words when the directory was removed:
+    /// the system says "not found" or "not permitted" then.
+    pub fn explained(&self, error: io::Error) -> io::Error {
+        let of_removed = [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied];
+        if of_removed.contains(&error.kind()) && self.is_removed() {
+            let what =
+                format!("the directory {} was removed while it was open", self.path.display());
+            return io::Error::new(error.kind(), what);
+        }
+        error
+    }
+
+    /// Opens the file `name` for reading and writing, following symbolic links.
+    ///
+    /// # Errors
+    /// As `open(2)`.
+    pub fn open_file(&self, name: impl AsRef<Path>) -> io::Result<File> {
+        self.file(name, OFlags::RDWR)
+    }
+
+    /// As [`Directory::open_file`], for reading only.
+    ///
+    /// # Errors
+    /// As `open(2)`.
+    pub fn open_to_read(&self, name: impl AsRef<Path>) -> io::Result<File> {
+        self.file(name, OFlags::RDONLY)
+    }
+
+    /// As [`Directory::open_file`]; creates the file if it is absent, with the permissions of the umask.
+    ///
+    /// # Errors
+    /// As `open(2)`.
+    pub fn open_or_create_file(&self, name: impl AsRef<Path>) -> io::Result<File> {
+        self.file(name, OFlags::RDWR | OFlags::CREATE)
+    }
+
+    /// Creates the file `name`, for reading and writing.
+    ///
+    /// # Errors
+    /// As `open(2)`; [`io::ErrorKind::AlreadyExists`] when there is something of that name.
+    pub fn create_file(&self, name: impl AsRef<Path>) -> io::Result<File> {
+        self.file(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
+    }
+
+    /// Opens `name` past the page cache where the file system allows that, which the second value says.
+    pub(super) fn open_direct(&self, name: &Path, access: OFlags) -> io::Result<(File, bool)> {
+        match self.file(name, access | OFlags::DIRECT) {
+            // An empty file, as one that is being made, accepts the read of nothing.
+            Ok(file) if accepts_direct_reads(&file)? => Ok((file, true)),
+            Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(error),
+            _ => Ok((self.file(name, access)?, false)),
+        }
+    }
+
+    fn file(&self, name: impl AsRef<Path>, flags: OFlags) -> io::Result<File> {
+        let opened = fs::openat(&self.fd, name.as_ref(), flags | OFlags::CLOEXEC, FILE_MODE);
+        opened.map(File::from).map_err(|error| self.explained(error.into()))
+    }
+
+    /// A file for reading and writing that has no name and is gone when it is closed.
+    ///
+    /// # Errors
+    /// As `open(2)`.
+    pub fn unnamed_file(&self) -> io::Result<File> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        match self.file(".", OFlags::RDWR | OFlags::TMPFILE) {
+            // File systems, and kernels, that do not know such files.
+            Err(error)
+                if [libc::EOPNOTSUPP, libc::EISDIR, libc::EINVAL]
+                    .contains(&error.raw_os_error().unwrap_or(0)) => {}
+            made => return made,
+        }
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let name = format!(".wattle-{}-{number}", std::process::id());
+            match self.create_file(&name) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => {
+                    let file = made?;
+                    self.remove(&name)?;
+                    return Ok(file);
+                }
+            }
+        }
+    }
+
+    /// What `name` stands for, if there is something.
+    ///
+    /// # Errors
+    /// As `stat(2)`.
+    pub fn find(&self, name: impl AsRef<Path>) -> io::Result<Option<Found>> {
+        self.find_with(name.as_ref(), AtFlags::empty())
+    }
+
+    /// As [`Directory::find`], of a symbolic link itself.
+    ///
+    /// # Errors
+    /// As `lstat(2)`.
+    pub fn find_entry(&self, name: impl AsRef<Path>) -> io::Result<Option<Found>> {
+        self.find_with(name.as_ref(), AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    fn find_with(&self, name: &Path, flags: AtFlags) -> io::Result<Option<Found>> {
+        match fs::statat(&self.fd, name, flags) {
+            Ok(stat) => Ok(Some(Found::of(&stat))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// `name` still stands for the file `id`.
+    ///
+    /// # Errors
+    /// It was removed, or another file has its name; as `stat(2)`.
+    pub fn check_file(&self, name: impl AsRef<Path>, id: FileId) -> io::Result<()> {
+        let what = match self.find(&name)? {
+            Some(found) if found.id == id => return Ok(()),
+            Some(_) => "was replaced by another file while it was in use",
+            None => "was removed while it was in use",
+        };
+        let what = format!("{} {what}", self.path_of(name).display());
+        Err(io::Error::new(io::ErrorKind::NotFound, what))
+    }
+
+    /// Names of everything in it, in no order.
+    ///
+    /// # Errors
+    /// As `open(2)` and `getdents(2)`.
+    pub fn names(&self) -> io::Result<Vec<OsString>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(&self.fd)? {
+            let name = OsString::from_vec(entry?.file_name().to_bytes().to_vec());
+            if name != "." && name != ".." {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    /// Gives a file another name in the directory, which it takes away from another file that has it.
+    ///
+    /// # Errors
+    /// As `rename(2)`.
+    pub fn rename(&self, from: impl AsRef<Path>, to: impl AsRef<Path>) -> io::Result<()> {
+        Ok(fs::renameat(&self.fd, from.as_ref(), &self.fd, to.as_ref())?)
+    }
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// As `unlink(2)`.
+    pub fn remove(&self, name: impl AsRef<Path>) -> io::Result<()> {
+        Ok(fs::unlinkat(&self.fd, name.as_ref(), AtFlags::empty())?)
+    }
+
+    /// Makes its entries durable.
+    ///
+    /// # Errors
+    /// As `fsync(2)`.
+    pub fn sync(&self) -> io::Result<()> {
+        Ok(fs::fsync(&self.fd)?)
+    }
+
+    /// The directory that has the entry of this one.
+    ///
+    /// # Errors
+    /// As `open(2)`.
+    pub fn parent(&self) -> io::Result<Directory> {
+        Directory::open_in(self.fd.as_fd(), Path::new(".."), self.path.join(".."))
+    }
+}
+
+impl AsFd for Directory {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// What an open file is.
+///
+/// # Errors
+/// As `fstat(2)`.
+pub fn look_at(file: impl AsFd) -> io::Result<Found> {
+    Ok(Found::of(&fs::fstat(file)?))
+}
+
+/// Locks an open file or directory for this opening of it, without waiting; false: another opening has
+/// it. The lock ends with [`unlock`], or with the last copy of the descriptor.
+///
+/// # Errors
+/// As `flock(2)`.
+pub fn try_lock(file: impl AsFd) -> io::Result<bool> {
+    match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Ends a lock of [`try_lock`] at once, whatever copies of the descriptor there are: a process that is being
+/// started has some until it runs another program.
+///
+/// # Errors
+/// As `flock(2)`.
+pub fn unlock(file: impl AsFd) -> io::Result<()> {
+    Ok(fs::flock(file, FlockOperation::Unlock)?)
+}

@@ -1,0 +1,256 @@
+//! The files of a store: its directory, opened once, the lock, the directory of the log, and whether
+//! everything is still in its place.
+//!
+//! Everything goes through descriptors that are opened here ([`Directory`]). Whatever becomes of the path
+//! that the store was opened with, no other directory is changed: another store that lies there now is
+//! not touched. In return the owner must be told when the store closes that it is not where it was
+//! ([`Files::displaced`]), and no superblock may say that pages and log are there which somebody took away
+//! ([`StoreFile::check_files`](crate::store::StoreFile::check_files)).
+//!
+//! Two locks keep others out: one of the data file and one of the directory of the log, because a new data
+//! file can be put beside a log that is in use. Both are ended when the store closes. The last copy of a
+//! descriptor may close later: a process that another thread starts has copies for a moment.
+
+use crate::store::{DATA_FILE, LOG_DIRECTORY, WHOLE_PAGE};
+use parking_lot::Mutex;
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+use wattle_buffer::{
+    Error, Result,
+    io::{self, Directory, IoKind, LogStorage, Place, Storage, look_at, open_log_in, unlock},
+};
+
+/// A directory that file systems have where they are mounted, and that belongs to nobody.
+const LOST_AND_FOUND: &str = "lost+found";
+
+/// The open files of a store, besides its pages.
+pub(crate) struct Files {
+    /// The directory of the store.
+    pub directory: Arc<Directory>,
+    io: IoKind,
+    /// The data file, for its lock.
+    data: File,
+    log: Mutex<Option<OpenLog>>,
+    released: Mutex<bool>,
+}
+
+/// A directory that is not where it was opened.
+pub(crate) struct Displaced {
+    path: PathBuf,
+    /// Where it is; nowhere if it was removed.
+    now: Option<PathBuf>,
+}
+
+impl Displaced {
+    /// What is the case when the work in the directory ended like this.
+    pub fn explain(&self, outcome: &Result<()>) -> String {
+        let path = self.path.display();
+        match (&self.now, outcome) {
+            (None, _) => format!("{path} was removed, and everything in it is lost"),
+            (Some(now), Ok(())) => {
+                format!("{path} was moved to {}, where everything was written", now.display())
+            }
+            (Some(now), Err(error)) => {
+                format!("{path} was moved to {}, and there: {error}", now.display())
+            }
+        }
+    }
+}
+
+struct OpenLog {
+    directory: Arc<Directory>,
+    storage: Arc<dyn LogStorage>,
+}
+
+impl Files {
+    /// Opens or creates the directory and the data file, and locks it. Of a path that does not exist only
+    /// the last part is made.
+    pub fn open(path: &Path, io: IoKind, create: bool) -> Result<(Files, Arc<dyn Storage>)> {
+        let not_a_store = |why: String| Error::NotAStore { path: path.to_path_buf(), why };
+        let failed =
+            |what: &str, error| Error::io(format_args!("{what} {}", path.display()), error);
+        let directory = Arc::new(open_directory(path, create)?);
+        let found = directory.find(DATA_FILE).map_err(|error| failed("look into", error))?;
+        match found {
+            Some(found) if found.is_file() => {}
+            Some(found) => {
+                let kind = found.kind();
+                return Err(not_a_store(format!("its data file is {kind}, not a regular file")));
+            }
+            None => check_empty(path, &directory, create)?,
+        }
+        let data_path = directory.path_of(DATA_FILE);
+        let data = match create {
+            true => directory.open_or_create_file(DATA_FILE),
+            false => directory.open_file(DATA_FILE),
+        };
+        let opening = |error| Error::io(format_args!("open {}", data_path.display()), error);
+        let data = data.map_err(opening)?;
+        match io::try_lock(&data) {
+            Ok(true) => {}
+            Ok(false) => return Err(Error::AlreadyOpen { path: path.to_path_buf() }),
+            Err(error) => return Err(failed("lock", error)),
+        }
+        let files =
+            Files { directory, io, data, log: Mutex::default(), released: Mutex::new(false) };
+        // An empty file is all that an interrupted creation leaves; anything else is not ours.
+        let found = look_at(&files.data).map_err(|error| failed("look at the data file of", error));
+        match found?.bytes {
+            0 if !create => return Err(not_a_store("the data file is empty".to_string())),
+            0 => files.sync_names(path)?,
+            bytes @ 1..WHOLE_PAGE => {
+                let why = format!("the data file ends at byte {bytes}, before the first page does");
+                return Err(not_a_store(why));
+            }
+            _ => {}
+        }
+        let storage = io::open_in(io, &files.directory, Path::new(DATA_FILE)).map_err(opening)?;
+        Ok((files, storage))
+    }
+
+    /// The names of a new store must survive a power cut as well. Whoever made the data file longer
+    /// had done this.
+    fn sync_names(&self, path: &Path) -> Result<()> {
+        let synced = self.directory.sync();
+        synced.map_err(|error| Error::io(format_args!("sync {}", path.display()), error))?;
+        let synced = self.directory.parent().and_then(|parent| parent.sync());
+        let action = format_args!("sync the directory above {}", path.display()).to_string();
+        synced.map_err(|error| Error::io(action, error))
+    }
+
+    /// Whether there is a directory of the log.
+    pub fn has_log(&self) -> Result<bool> {
+        let found = self.directory.find(LOG_DIRECTORY);
+        let path = self.directory.path_of(LOG_DIRECTORY);
+        let found = found.map_err(|e| Error::io(format_args!("look at {}", path.display()), e))?;
+        Ok(found.is_some())
+    }
+
+    /// Opens the log of the store at `path`, once. `exists`: it must be there already.
+    pub fn open_log(&self, path: &Path, exists: bool) -> Result<Arc<dyn LogStorage>> {
+        let mut log = self.log.lock();
+        if let Some(open) = &*log {
+            return Ok(open.storage.clone());
+        }
+        let wrong = |why: String| Error::WrongLog { path: path.to_path_buf(), why };
+        let name = self.directory.path_of(LOG_DIRECTORY);
+        let failed = |error| Error::io(format_args!("open the log in {}", name.display()), error);
+        match self.directory.find(LOG_DIRECTORY).map_err(failed)? {
+            None if exists => {
+                return Err(wrong(format!("the directory {} is missing", name.display())));
+            }
+            Some(found) if !found.is_directory() => {
+                let (name, kind) = (name.display(), found.kind());
+                return Err(wrong(format!("{name} is {kind} where its directory has its place")));
+            }
+            _ => {}
+        }
+        let directory = self.directory.subdirectory(LOG_DIRECTORY, !exists).map_err(failed)?;
+        match io::try_lock(&directory) {
+            Ok(true) => {}
+            Ok(false) => return Err(Error::AlreadyOpen { path: path.to_path_buf() }),
+            // Network file systems lock only files that can be written.
+            Err(error) => tracing::debug!(%error, "the directory of the log cannot be locked"),
+        }
+        let directory = Arc::new(directory);
+        let storage = open_log_in(self.io, directory.clone()).map_err(failed)?;
+        *log = Some(OpenLog { directory, storage: storage.clone() });
+        Ok(storage)
+    }
+
+    /// What became of the directories of the store and of its log, if they are not where they were.
+    pub fn displaced(&self) -> Option<Displaced> {
+        let log = self.log.lock().as_ref().map(|open| open.directory.clone());
+        [Some(self.directory.clone()), log].into_iter().flatten().find_map(|directory| {
+            let path = directory.path().to_path_buf();
+            match directory.place() {
+                Ok(Place::Here) => None,
+                Ok(Place::Removed) => Some(Displaced { path, now: None }),
+                Ok(Place::Moved(now)) => Some(Displaced { path, now: Some(now) }),
+                // It may be there: nothing is known to be wrong.
+                Err(error) => {
+                    let path = path.display();
+                    tracing::warn!(%error, %path, "whether it was moved cannot be seen");
+                    None
+                }
+            }
+        })
+    }
+
+    /// Lets others open the store. Nothing is written any more.
+    pub fn release(&self) {
+        let mut released = self.released.lock();
+        if std::mem::replace(&mut *released, true) {
+            return;
+        }
+        let log = self.log.lock().as_ref().map(|open| unlock(&open.directory));
+        // The data file last: who finds it free finds the log free too.
+        for result in [log.unwrap_or(Ok(())), unlock(&self.data)] {
+            if let Err(error) = result {
+                let path = self.directory.path().display();
+                tracing::warn!(%path, %error, "the store could not be unlocked");
+            }
+        }
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
+fn open_directory(path: &Path, create: bool) -> Result<Directory> {
+    let not_a_store = |why: String| Error::NotAStore { path: path.to_path_buf(), why };
+    match Directory::open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        // Not a part of the path before the last.
+        Err(error) if error.kind() == std::io::ErrorKind::NotADirectory && path.exists() => {
+            return Err(not_a_store("it is not a directory".to_string()));
+        }
+        Err(error) => return Err(Error::io(format_args!("open {}", path.display()), error)),
+        Ok(directory) => return Ok(directory),
+    }
+    if !create {
+        return Err(not_a_store("there is no such directory".to_string()));
+    }
+    Directory::open_or_create(path).map_err(|error| match path.parent() {
+        Some(parent) if error.kind() == std::io::ErrorKind::NotFound => {
+            let parent = parent.display();
+            not_a_store(format!("there is no directory {parent} to create it in"))
+        }
+        _ => Error::io(format_args!("create the directory {}", path.display()), error),
+    })
+}
+
+/// A directory without a data file has nothing that a new store could be mixed up with.
+fn check_empty(path: &Path, directory: &Directory, create: bool) -> Result<()> {
+    let not_a_store = |why: String| Error::NotAStore { path: path.to_path_buf(), why };
+    let failed = |error| Error::io(format_args!("list {}", path.display()), error);
+    let names = directory.names().map_err(failed)?;
+    for name in &names {
+        let found = directory.find_entry(name).map_err(failed)?;
+        if name == LOST_AND_FOUND && found.is_some_and(|found| found.is_directory()) {
+            continue;
+        }
+        // Another device is mounted there for the log, or a link leads to one.
+        if name == LOG_DIRECTORY
+            && let Ok(log) = directory.subdirectory(LOG_DIRECTORY, false)
+            && log.names().map_err(failed)?.iter().all(|name| name == LOST_AND_FOUND)
+        {
+            continue;
+        }
+        let what = match name == LOG_DIRECTORY {
+            true => "the log of a store".to_string(),
+            false => format!("other contents, such as {}", name.display()),
+        };
+        return Err(not_a_store(format!("the directory has no data file but {what}")));
+    }
+    match create {
+        true => Ok(()),
+        false => Err(not_a_store("the directory is empty".to_string())),
+    }
+}
