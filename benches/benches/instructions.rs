@@ -108,7 +108,7 @@ fn run_tree(work: &str, records: usize) -> wattle::Result<()> {
         .collect();
     measured(work, &session, &tree, &keys)?;
     drop((session, tree));
-    engine.close()
+    Ok(engine.close()?)
 }
 
 /// Instructions of the functions of that name, run by this program with these arguments.

@@ -112,6 +112,9 @@ pub enum Error {
         /// The path.
         path: PathBuf,
     },
+    /// The engine cannot be closed while something of it is alive.
+    #[error("the store stays open because {0} of it is alive: drop that and close it again")]
+    StillInUse(String),
     /// The store was in use without a log when its process ended.
     #[error(
         "{path} was in use without a log when its process ended; its contents cannot be trusted"

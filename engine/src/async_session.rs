@@ -3,7 +3,8 @@
 //! others any executor will do.
 
 use crate::{
-    engine::{Core, Handle, Tree},
+    engine::{Core, Tree},
+    handle::Grip,
     mvcc::Kept,
     ops::{self, Begun, Resolve},
     session::SessionState,
@@ -31,7 +32,8 @@ const TURN: u32 = 32;
 /// same would fail meanwhile, or it would, as soon as they did. It lets the others run when it has ended.
 const LONG_TURN: u32 = 512;
 
-/// An asynchronous session. Clones share one worker and serve the tasks of one thread.
+/// An asynchronous session. Clones share one worker and serve the tasks of one thread: it is neither `Send`
+/// nor `Sync`, and neither are its transactions and futures.
 #[derive(Clone)]
 pub struct AsyncSession {
     shared: Rc<Shared>,
@@ -39,7 +41,7 @@ pub struct AsyncSession {
 
 struct Shared {
     state: Option<Box<SessionState>>,
-    core: Arc<Handle>,
+    core: Grip,
     /// Operations since a task last waited.
     turn: Cell<u32>,
 }
@@ -118,7 +120,7 @@ impl Resolve for AsyncSession {
 }
 
 impl AsyncSession {
-    pub(crate) fn new(core: Arc<Handle>) -> AsyncSession {
+    pub(crate) fn new(core: Grip) -> AsyncSession {
         let idle = core.idle.lock().pop();
         let state = idle.unwrap_or_else(|| Box::new(SessionState::new(&core)));
         AsyncSession { shared: Rc::new(Shared { state: Some(state), core, turn: Cell::new(0) }) }

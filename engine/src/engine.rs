@@ -1,12 +1,12 @@
 //! The engine: one open store with its pool, its log, its background threads and its catalog.
 //!
-//! Handles ([`Engine`], sessions) share one [`Core`]. The store is closed by [`Engine::close`], or
-//! when the last handle is dropped; only the former can report a failure.
+//! Handles ([`Engine`], sessions) share one [`Core`]; see `handle.rs`.
 
 use crate::{
     async_session::AsyncSession,
     catalog::{CATALOG, Catalog, FIRST_TREE, OpenTree, Room},
     checkpoint::Checkpoints,
+    handle::{CloseError, Grip, User},
     janitor::{Janitor, Kept},
     mvcc::{Clock, Snapshots, UndoBuffer, Versions},
     opening::Opening,
@@ -190,6 +190,7 @@ impl Core {
     pub fn keep_idle(&self, state: Box<SessionState>) {
         state.cx.worker.release();
         state.forget_own(self);
+        state.trim(self);
         // In the order of `close`, which holds the one and takes the other.
         let closed = self.closed.lock();
         let mut idle = self.idle.lock();
@@ -203,7 +204,7 @@ impl Core {
 
     /// Writes everything out and leaves the store so that opening it has nothing to do. Only without
     /// other users. Others can open the store then, whatever came of it.
-    fn close(&self) -> Result<()> {
+    pub fn close(&self) -> Result<()> {
         let mut closed = self.closed.lock();
         if std::mem::replace(&mut *closed, true) {
             return Ok(());
@@ -242,6 +243,10 @@ impl Core {
             let _poisoned = self.abandon(error.to_string());
             return Err(error);
         }
+        if self.snapshots.any_writing() {
+            // Nobody has it any longer. Its changes are in the pages, and only recovery takes them back.
+            return self.abandon("a transaction that has changed something was leaked".to_string());
+        }
         self.forest.merge_in(None);
         drop(self.background.lock().take());
         // 2. Every page, the bitmaps, and a superblock that says so.
@@ -273,6 +278,27 @@ impl Core {
         Err(Error::Poisoned(why))
     }
 
+    /// Leaves the store as a crash would, with all commits so far, although others use it.
+    fn abandon_in_use(&self) -> Result<()> {
+        let mut closed = self.closed.lock();
+        if std::mem::replace(&mut *closed, true) {
+            return Ok(());
+        }
+        self.why_poisoned.lock().get_or_insert_with(|| "the engine was abandoned".to_string());
+        self.poisoned.store(true, Ordering::Relaxed);
+        let flushed = self.sync_log();
+        if let Some(log) = &self.log {
+            log.stop_waiting();
+        }
+        self.checkpoints.stop();
+        self.janitor.stop();
+        self.idle.lock().drain(..).for_each(|state| state.retire(self));
+        let _always = self.abandon(String::new());
+        // From here on nothing writes: a new engine may.
+        self.file.release();
+        flushed
+    }
+
     /// The end of a store that was used without a log.
     fn close_unlogged(&self) -> Result<()> {
         let written = self.pool.flush()?;
@@ -287,36 +313,28 @@ impl Core {
     }
 }
 
-/// What engines and sessions hold; background threads hold the core alone. The store is closed when
-/// the last handle goes.
-pub(crate) struct Handle {
-    core: Arc<Core>,
-}
-
-impl std::ops::Deref for Handle {
-    type Target = Core;
-    #[inline(always)]
-    fn deref(&self) -> &Core {
-        &self.core
-    }
-}
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        if let Err(error) = self.core.close() {
-            let path = self.core.file.path.display();
-            tracing::error!(%path, %error, "the store was not closed");
-        }
-    }
-}
-
-/// An open store. Cheap to clone; all clones and sessions share it.
-#[derive(Clone)]
+/// An open store. Cheap to clone; all clones and sessions share it. It is `Send` and `Sync`.
+///
+/// When the last of engines and sessions is dropped the store is closed, too; but only
+/// [`Engine::close`] can report a failure.
 pub struct Engine {
-    core: Arc<Handle>,
+    core: Grip,
 }
 
-/// A tree of an engine: an ordered map from keys to values. Cheap to clone.
+impl Clone for Engine {
+    fn clone(&self) -> Engine {
+        Engine { core: self.core.share(User::Engine) }
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Engine({:?})", self.core.file.path)
+    }
+}
+
+/// A tree of an engine: an ordered map from keys to values. Cheap to clone. It is `Send` and `Sync`, and
+/// does not keep the store open: once that is closed it only holds memory.
 #[derive(Clone)]
 pub struct Tree {
     pub(crate) open: Arc<OpenTree>,
@@ -518,7 +536,7 @@ impl Engine {
             core.close()?;
             return Err(error);
         }
-        Ok(Engine { core: Arc::new(Handle { core }) })
+        Ok(Engine { core: Grip::first(core) })
     }
 
     /// Opens the tree `name` (1 to 255 bytes), creating it if there is none.
@@ -616,7 +634,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::begin`].
     pub fn begin_with(&self, options: TxnOptions) -> Result<Transaction<'static>> {
-        Transaction::owned(self.session()?, options)
+        Transaction::owned(Session::open(&self.core, User::Transaction)?, options)
     }
 
     /// A session whose operations block the calling thread. One for each thread.
@@ -624,10 +642,7 @@ impl Engine {
     /// # Errors
     /// [`Error::Limit`] when the pool is too small for another session.
     pub fn session(&self) -> Result<Session> {
-        if self.core.idle.lock().is_empty() {
-            self.core.pool.check_workers()?;
-        }
-        Ok(Session::new(self.core.clone()))
+        Session::open(&self.core, User::Session)
     }
 
     /// A session whose operations are awaited; clones of it serve the tasks of one thread.
@@ -638,7 +653,7 @@ impl Engine {
         if self.core.idle.lock().is_empty() {
             self.core.pool.check_workers()?;
         }
-        Ok(AsyncSession::new(self.core.clone()))
+        Ok(AsyncSession::new(self.core.share(User::AsyncSession)))
     }
 
     /// Makes everything durable that was committed so far, whatever the durability.
@@ -661,7 +676,7 @@ impl Engine {
 
     /// All counters, cumulative since the store was opened.
     pub fn stats(&self) -> Stats {
-        Stats::of(&self.core.core)
+        Stats::of(self.core.core())
     }
 
     /// The storage back end in use: `uring`, `threads`, `memory` or `sim`. `threads` may stand in
@@ -708,25 +723,53 @@ impl Engine {
         verify::verify(&self.core, stop, progress)
     }
 
-    /// Writes everything out and closes the store.
+    /// Writes everything out and closes the store. It is unlocked when this returns, unless the error is
+    /// [`Error::StillInUse`].
     ///
     /// # Errors
-    /// [`Error::Limit`] while sessions or other clones are alive; the store is then closed when
-    /// the last of them is dropped. Failed I/O: what could not be written is lost with the engine,
-    /// and the store counts as not closed. [`Error::FilesChanged`] when somebody removed, replaced or cut
-    /// files of the store: it is left as after a crash; or moved or removed its directory.
-    pub fn close(self) -> Result<()> {
-        let others = Arc::strong_count(&self.core) - 1;
-        if others > 0 {
-            return Err(Error::Limit(format!(
-                "the engine has {others} other handles or sessions: drop them before closing it"
-            )));
+    /// [`Error::StillInUse`] while clones of the engine, sessions, or transactions of [`Engine::begin`] are
+    /// alive, of which it says how many. Nothing was done then: [`CloseError::into_engine`] gives the engine
+    /// back, to close it later or to [`Engine::abandon`] it. If that is dropped, as `?` does, the store stays
+    /// open until the last of the others is dropped.
+    ///
+    /// [`Error::Poisoned`] after a failure, or when a transaction that has changed something was leaked
+    /// (`std::mem::forget`), and failed I/O: the engine has ended and the store is as after a crash.
+    /// [`Error::FilesChanged`] when somebody removed, replaced or cut files of the store: it is left as after a
+    /// crash; or moved or removed its directory.
+    ///
+    /// ```
+    /// # use wattle::{Engine, Error, IoKind, Options};
+    /// let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// let session = engine.session()?;
+    /// let refused = engine.close().expect_err("a session is alive");
+    /// assert!(matches!(refused.error(), Error::StillInUse(what) if what == "1 session"));
+    /// let engine = refused.into_engine().expect("not closed");
+    /// drop(session);
+    /// engine.close()?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn close(self) -> Result<(), CloseError> {
+        if let Some(alive) = self.core.others() {
+            return Err(CloseError { error: Error::StillInUse(alive), engine: Some(self) });
         }
-        self.core.close()
+        self.core.close().map_err(|error| CloseError { error, engine: None })
+    }
+
+    /// Ends the engine as a crash would, with everything that was committed so far, although sessions or
+    /// transactions of it are alive or were leaked. The store is unlocked when this returns; opening it
+    /// recovers it, and takes back what was not committed. Whatever is alive should be dropped: changes
+    /// and commits through it fail ([`Error::Poisoned`]), and reads of what is not in memory may.
+    ///
+    /// Without a log ([`Options::log`]) the store cannot be opened afterwards ([`Error::NotClosed`]).
+    ///
+    /// # Errors
+    /// The log could not be flushed: commits that were not durable by then may be lost.
+    pub fn abandon(self) -> Result<()> {
+        self.core.abandon_in_use()
     }
 
     pub(crate) fn core(&self) -> &Core {
-        &self.core.core
+        &self.core
     }
 
     /// The pool, for tests and experiments.

@@ -484,6 +484,15 @@ impl<R: Resolve> Drop for Begun<'_, R> {
     }
 }
 
+/// Ends a transaction without a session; the engine rolls back what it has changed.
+pub(crate) fn give_to_engine(core: &Core, mut txn: BoxedTxn) {
+    if txn.state.is_some() {
+        return core.janitor.abandon(txn);
+    }
+    txn.end(core);
+    core.snapshots.retire(txn.slot);
+}
+
 /// An error after which a transaction can only be aborted is remembered.
 fn noted<T>(txn: &mut Txn, outcome: Result<T>) -> Result<T> {
     if let Err(error @ (Error::Conflict(_) | Error::SnapshotTooOld(_))) = &outcome {
@@ -677,6 +686,25 @@ async fn record_on<R: Resolve>(
     .await
 }
 
+/// A transaction in the middle of an operation that takes its undo entry back when it is dropped.
+struct HalfDone<'t> {
+    txn: &'t mut Txn,
+    was: bool,
+}
+
+impl<'t> HalfDone<'t> {
+    fn begin(txn: &'t mut Txn) -> HalfDone<'t> {
+        let was = std::mem::replace(&mut txn.half_done, true);
+        HalfDone { txn, was }
+    }
+}
+
+impl Drop for HalfDone<'_> {
+    fn drop(&mut self) {
+        self.txn.half_done = self.was;
+    }
+}
+
 /// Goes on with a change of one record whose first step stopped.
 async fn change_on<R: Resolve, T>(
     session: &R,
@@ -689,7 +717,9 @@ async fn change_on<R: Resolve, T>(
     let outcome = match stop {
         Stop::Error(error) => Err(error),
         stop => {
-            let mut author = TxnAuthor::new(session.core(), txn, tree, key);
+            // A future that is leaked here may leave the undo entry of a change that it has not made.
+            let open = HalfDone::begin(txn);
+            let mut author = TxnAuthor::new(session.core(), open.txn, tree, key);
             let outcome = run_again(session, stop, |restarts| step(&mut author, restarts)).await;
             author.finish().and(outcome)
         }

@@ -2,7 +2,8 @@
 
 use crate::{
     catalog::OpenTree,
-    engine::{Core, Handle, Tree},
+    engine::{Core, Tree},
+    handle::{Grip, User},
     mvcc::{Kept, Stored},
     ops::{self, Resolve},
     transaction::{Range, Transaction},
@@ -43,6 +44,8 @@ pub(crate) struct SessionState {
 
 /// A buffer above this is not kept: a large value must not stay in memory.
 const MAX_KEPT: usize = 1 << 16;
+/// Transactions that a session leaves to the next one.
+const MAX_IDLE_TXNS: usize = 4;
 /// Cursors that are kept, of some 5 KiB each.
 const MAX_CURSORS: usize = 16;
 
@@ -87,6 +90,13 @@ impl SessionState {
         self.idle.borrow_mut().push(txn);
     }
 
+    /// Keeps few of the transactions that have ended: one may have come from another session.
+    pub fn trim(&self, core: &Core) {
+        let mut idle = self.idle.borrow_mut();
+        let kept = idle.len().min(MAX_IDLE_TXNS);
+        idle.drain(kept..).for_each(|txn| core.snapshots.retire(txn.slot));
+    }
+
     pub fn take_before(&self) -> Vec<u8> {
         self.before.take()
     }
@@ -128,13 +138,15 @@ impl SessionState {
 }
 
 /// A blocking session. Its operations are transactions of their own; [`Session::begin`] makes one of
-/// several. Not shared between threads, but it may move between them.
+/// several. It is `Send` and not `Sync`: it may move between threads, while no transaction and no range of it
+/// is alive, but threads do not share it. A session that is leaked counts as alive for
+/// [`crate::Engine::close`].
 ///
 /// Reads by themselves see the newest commit that is durable, or the newest one ([`crate::Options::reads`]),
 /// and the session's own commits, and never wait for a writer or for the log.
 pub struct Session {
     state: Option<Box<SessionState>>,
-    core: Arc<Handle>,
+    core: Grip,
 }
 
 impl Resolve for Session {
@@ -201,7 +213,27 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
 }
 
 impl Session {
-    pub(crate) fn new(core: Arc<Handle>) -> Session {
+    /// A session of an engine.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when the pool is too small for another one.
+    pub(crate) fn open(core: &Grip, user: User) -> Result<Session> {
+        if core.idle.lock().is_empty() {
+            core.pool.check_workers()?;
+        }
+        Ok(Session::new(core.share(user)))
+    }
+
+    #[inline(always)]
+    pub(crate) fn handle(&self) -> &Grip {
+        &self.core
+    }
+
+    pub(crate) fn journal(&self) -> &Journal {
+        &self.state().cx.journal
+    }
+
+    fn new(core: Grip) -> Session {
         let idle = core.idle.lock().pop();
         let state = idle.unwrap_or_else(|| Box::new(SessionState::new(&core)));
         Session { state: Some(state), core }

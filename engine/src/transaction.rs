@@ -2,38 +2,25 @@
 
 use crate::{
     engine::{Core, Tree},
+    held::Held,
     mvcc::Savepoint as Mark,
     ops::{self, Begun, Entry, Once, Resolve},
     session::{Session, now},
-    txn::{BoxedTxn, Ticket, Txn, TxnOptions},
+    txn::{BoxedTxn, ReadSet, Ticket, Txn, TxnOptions},
     visit::visit_in,
 };
-use std::ops::{Bound, ControlFlow, RangeBounds};
+use std::{
+    cell::RefCell,
+    ops::{Bound, ControlFlow, RangeBounds},
+};
 use wattle_btree::{Cursor, Direction, Mode, prefix_range};
 use wattle_buffer::{Error, Result};
-
-/// The session that a transaction runs in: that of the caller, or one of its own.
-enum Held<'s> {
-    Lent(&'s Session),
-    Own(Box<Session>),
-}
-
-impl Held<'_> {
-    #[inline(always)]
-    fn get(&self) -> &Session {
-        match self {
-            Held::Lent(session) => session,
-            Held::Own(session) => session,
-        }
-    }
-}
 
 /// A transaction: it reads everything as of one moment and its own changes, and all its changes
 /// become visible, and durable, at once or not at all.
 ///
 /// Dropped without [`Transaction::commit`] it is rolled back. After [`Error::Conflict`] it can only
-/// be aborted, and tried again from the start. It may move between threads but is not shared by
-/// them; a commit takes it away, so it cannot be used afterwards:
+/// be aborted, and tried again from the start. A commit takes it away, so it cannot be used afterwards:
 ///
 /// ```compile_fail
 /// # use wattle::{Engine, IoKind, Options};
@@ -43,6 +30,26 @@ impl Held<'_> {
 /// txn.commit().unwrap();
 /// txn.put(&tree, b"k", b"v").unwrap();
 /// ```
+///
+/// It is `Send` and not `Sync`: it may move between threads, but not while a [`Range`] of it is alive. One
+/// of [`Session::begin`] that is used on another thread than its session's takes a session of its own
+/// there, up to its end: its commit then counts among those of other sessions ([`crate::Options::reads`]).
+///
+/// ```
+/// # use wattle::{Engine, IoKind, Options};
+/// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+/// # let tree = engine.tree("t")?;
+/// let mut txn = engine.begin()?;
+/// txn.put(&tree, b"k", b"v")?;
+/// let commit = std::thread::spawn(move || txn.commit());
+/// commit.join().expect("no panic")?;
+/// assert!(engine.session()?.contains(&tree, b"k")?);
+/// # Ok::<(), wattle::Error>(())
+/// ```
+///
+/// A transaction that is leaked (`std::mem::forget`) stays open: what it changed stays closed to others,
+/// versions and log are kept for it as for any other, and its changes are taken back when the store is
+/// opened next.
 pub struct Transaction<'s> {
     /// Before the session: it is ended first.
     txn: Option<BoxedTxn>,
@@ -63,7 +70,7 @@ impl<'s> Transaction<'s> {
     #[inline]
     pub(crate) fn of(session: &'s Session, options: TxnOptions) -> Result<Transaction<'s>> {
         let txn = Begun::new(session, options)?.into_txn();
-        Ok(Transaction { txn: Some(txn), session: Held::Lent(session) })
+        Ok(Transaction { txn: Some(txn), session: Held::lent(session) })
     }
 
     pub(crate) fn owned(session: Session, options: TxnOptions) -> Result<Transaction<'static>> {
@@ -78,8 +85,16 @@ impl<'s> Transaction<'s> {
 
     /// Session and transaction, to change something.
     #[inline(always)]
-    fn parts(&mut self) -> (&Session, &mut Txn) {
-        (self.session.get(), self.txn.as_mut().expect("not ended"))
+    fn parts(&mut self) -> Result<(&Session, &mut Txn)> {
+        let txn = self.txn.as_mut().expect("not ended");
+        Ok((self.session.get(txn)?, txn))
+    }
+
+    /// Session and transaction, to read.
+    #[inline(always)]
+    fn reading(&self) -> Result<(&Session, &Txn)> {
+        let txn = self.txn();
+        Ok((self.session.get(txn)?, txn))
     }
 
     /// Adds a record.
@@ -110,7 +125,7 @@ impl<'s> Transaction<'s> {
     }
 
     fn write(&mut self, tree: &Tree, key: &[u8], value: &[u8], mode: Mode) -> Result<bool> {
-        let (session, txn) = self.parts();
+        let (session, txn) = self.parts()?;
         match ops::write_once(session, txn, tree, key, value, mode) {
             Ok(Once::Done(existed)) => Ok(existed),
             other => now(ops::write_on(session, txn, tree, key, value, mode, other)),
@@ -140,7 +155,7 @@ impl<'s> Transaction<'s> {
         key: &[u8],
         change: &mut dyn FnMut(usize, &mut [u8]),
     ) -> Result<bool> {
-        let (session, txn) = self.parts();
+        let (session, txn) = self.parts()?;
         session.with_buffer(|buffer| {
             match ops::modify_once(session, txn, tree, key, buffer, change) {
                 Ok(Once::Done(found)) => Ok(found),
@@ -170,7 +185,7 @@ impl<'s> Transaction<'s> {
         tree: &Tree,
         records: &[(K, V)],
     ) -> Result<()> {
-        let (session, txn) = self.parts();
+        let (session, txn) = self.parts()?;
         now(ops::insert_many(session, txn, tree, records))
     }
 
@@ -188,7 +203,7 @@ impl<'s> Transaction<'s> {
         keys: &[K],
         mut change: impl FnMut(usize, &mut [u8]),
     ) -> Result<usize> {
-        let (session, txn) = self.parts();
+        let (session, txn) = self.parts()?;
         session.with_buffer(|buffer| {
             now(ops::modify_many(session, txn, tree, keys, buffer, &mut change))
         })
@@ -199,7 +214,7 @@ impl<'s> Transaction<'s> {
     /// # Errors
     /// As [`Transaction::insert`].
     pub fn remove(&mut self, tree: &Tree, key: &[u8]) -> Result<bool> {
-        let (session, txn) = self.parts();
+        let (session, txn) = self.parts()?;
         now(ops::remove_in(session, txn, tree, key))
     }
 
@@ -223,9 +238,9 @@ impl<'s> Transaction<'s> {
         key: &[u8],
         read: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
-        let session = self.session.get();
+        let (session, txn) = self.reading()?;
         session.with_buffer(|buffer| {
-            let found = now(ops::get_in(session, self.txn(), tree, key, buffer))?;
+            let found = now(ops::get_in(session, txn, tree, key, buffer))?;
             Ok(found.then(|| read(buffer)))
         })
     }
@@ -248,7 +263,7 @@ impl<'s> Transaction<'s> {
         keys: &[K],
         read: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        let (session, txn) = (self.session.get(), self.txn());
+        let (session, txn) = self.reading()?;
         session.with_buffer(|buffer| now(ops::multi_get_in(session, txn, tree, keys, buffer, read)))
     }
 
@@ -258,7 +273,7 @@ impl<'s> Transaction<'s> {
     /// # Errors
     /// As [`Session::prefetch`].
     pub fn prefetch<K: AsRef<[u8]>>(&self, records: &[(&Tree, K)]) -> Result<()> {
-        now(ops::prefetch(self.session.get(), records))
+        now(ops::prefetch(self.reading()?.0, records))
     }
 
     /// The records of a range of keys in ascending order; [`Range::rev`] turns it round.
@@ -323,7 +338,8 @@ impl<'s> Transaction<'s> {
         direction: Direction,
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
-        now(visit_in(self.session.get(), self.txn(), tree, bounds, direction, visit))
+        let (session, txn) = self.reading()?;
+        now(visit_in(session, txn, tree, bounds, direction, visit))
     }
 
     fn range_of<'t>(
@@ -348,7 +364,7 @@ impl<'s> Transaction<'s> {
     /// A savepoint of another transaction, or one that lies behind a roll-back already; failed I/O,
     /// after which the transaction can only be aborted.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
-        let (session, txn) = self.parts();
+        let (session, txn) = self.parts()?;
         now(ops::rollback_to(session, txn, savepoint))
     }
 
@@ -367,8 +383,7 @@ impl<'s> Transaction<'s> {
     /// # Errors
     /// As [`Transaction::commit`], except for the log.
     pub fn commit_async(mut self) -> Result<Ticket> {
-        let txn = self.txn.take().expect("not ended");
-        now(Begun::resume(self.session.get(), txn).commit())
+        now(self.take()?.commit())
     }
 
     /// Takes back all changes.
@@ -377,18 +392,31 @@ impl<'s> Transaction<'s> {
     /// Failed I/O. The engine tries again in the background then; the records stay closed to others
     /// until it succeeds.
     pub fn abort(mut self) -> Result<()> {
-        let txn = self.txn.take().expect("not ended");
-        now(Begun::resume(self.session.get(), txn).abort())
+        now(self.take()?.abort())
+    }
+
+    /// Takes the transaction out, to end it.
+    fn take(&mut self) -> Result<Begun<'_, Session>> {
+        let session = self.session.get(self.txn.as_ref().expect("not ended"))?;
+        Ok(Begun::resume(session, self.txn.take().expect("not ended")))
     }
 }
 
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
+        if self.txn.is_none() {
+            return;
+        }
+        let aborted = match self.take() {
+            Ok(begun) => now(begun.abort()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = aborted {
+            tracing::error!(%error, "a transaction that was dropped could not be rolled back");
+        }
         if let Some(txn) = self.txn.take() {
-            let aborted = now(Begun::resume(self.session.get(), txn).abort());
-            if let Err(error) = aborted {
-                tracing::error!(%error, "a transaction that was dropped could not be rolled back");
-            }
+            // There is no session for it on this thread: the engine rolls it back.
+            ops::give_to_engine(self.session.core(), txn);
         }
     }
 }
@@ -427,6 +455,8 @@ pub struct Range<'s> {
     /// An entry was asked for, and the end was met: what serializability must know.
     read: bool,
     ended: bool,
+    /// Where it is among the reads of a serializable transaction.
+    noted: Option<usize>,
 }
 
 impl<'s> Range<'s> {
@@ -447,13 +477,13 @@ impl<'s> Range<'s> {
         high: Bound<Vec<u8>>,
     ) -> Result<Range<'s>> {
         let core: &Core = match &source {
-            Source::Txn(txn) => txn.session.get().core(),
+            Source::Txn(txn) => txn.session.core(),
             Source::Own(begun) => begun.session().core(),
         };
         core.check_tree(tree)?;
         let cursor = Cursor::new(low.clone(), high.clone(), Direction::Forward);
-        let value = Vec::new();
-        Ok(Range { source, tree, low, high, cursor, value, read: false, ended: false })
+        let (value, noted) = (Vec::new(), None);
+        Ok(Range { source, tree, low, high, cursor, value, read: false, ended: false, noted })
     }
 
     /// The same range in the other direction, from its beginning.
@@ -472,10 +502,12 @@ impl<'s> Range<'s> {
     /// # Errors
     /// Failed I/O, corruption; [`Error::SnapshotTooOld`] when the engine had to give up versions.
     pub fn next_entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        let Range { source, tree, cursor, value, read, ended, .. } = self;
-        *read = true;
+        if !self.read {
+            self.announce();
+        }
+        let Range { source, tree, cursor, value, ended, .. } = self;
         let (session, txn) = match source {
-            Source::Txn(txn) => (txn.session.get(), txn.txn()),
+            Source::Txn(txn) => txn.reading()?,
             Source::Own(begun) => (begun.session(), begun.get()),
         };
         Ok(match now(ops::next_entry(session, txn, tree, cursor, value))? {
@@ -488,20 +520,33 @@ impl<'s> Range<'s> {
         })
     }
 
-    /// Notes for serializability what was read so far.
+    /// The reads of a serializable transaction.
+    fn reads(&self) -> Option<&RefCell<ReadSet>> {
+        let Source::Txn(Transaction { txn: Some(txn), .. }) = &self.source else { return None };
+        txn.reads.as_ref()
+    }
+
+    /// Notes for serializability that the range is read. All of it counts for now: a range that is
+    /// leaked does not say how much of it was.
+    #[cold]
+    fn announce(&mut self) {
+        self.read = true;
+        let whole = || (self.low.clone(), self.high.clone());
+        self.noted = self.reads().map(|reads| {
+            let (low, high) = whole();
+            reads.borrow_mut().range(&self.tree.open, low, high)
+        });
+    }
+
+    /// Notes for serializability how much was read.
     fn note(&mut self) {
-        if !std::mem::take(&mut self.read) {
-            return;
+        self.read = false;
+        if let Some(at) = self.noted.take()
+            && !self.ended
+            && let Some(reads) = self.reads()
+        {
+            reads.borrow_mut().narrow(at, self.cursor.direction(), self.cursor.key());
         }
-        let Source::Txn(Transaction { txn: Some(txn), .. }) = &self.source else { return };
-        let Some(reads) = &txn.reads else { return };
-        let last = || Bound::Included(self.cursor.key().to_vec());
-        let (low, high) = match self.cursor.direction() {
-            _ if self.ended => (self.low.clone(), self.high.clone()),
-            Direction::Forward => (self.low.clone(), last()),
-            Direction::Backward => (last(), self.high.clone()),
-        };
-        reads.borrow_mut().range(&self.tree.open, low, high);
     }
 }
 

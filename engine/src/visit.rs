@@ -29,12 +29,15 @@ pub(crate) async fn visit_in<R: Resolve>(
         }
         None => Cursor::new(low.map(<[u8]>::to_vec), high.map(<[u8]>::to_vec), direction),
     };
-    let mut scan =
-        Visit { session, txn, tree, low, high, cursor: Some(cursor), read: false, ended: false };
+    // All of the range counts as read for now: a future that is leaked does not say how much was.
+    let noted = txn.reads.as_ref().map(|reads| {
+        let (low, high) = (low.map(<[u8]>::to_vec), high.map(<[u8]>::to_vec));
+        reads.borrow_mut().range(&tree.open, low, high)
+    });
+    let mut scan = Visit { session, txn, cursor: Some(cursor), ended: false, noted };
     let mut whole = Vec::new();
     loop {
         let cursor = scan.cursor.as_mut().expect("given back when the visit is dropped");
-        scan.read = true;
         let flow = match ops::next_entry(session, txn, tree, cursor, &mut whole).await? {
             None => {
                 scan.ended = true;
@@ -49,31 +52,21 @@ pub(crate) async fn visit_in<R: Resolve>(
     }
 }
 
-/// A visit. However it ends, serializability must know what was read, and the session gets its cursor
-/// back.
+/// A visit. When it ends, serializability learns how much was read, and the session gets its cursor back.
 struct Visit<'t, R: Resolve> {
     session: &'t R,
     txn: &'t Txn,
-    tree: &'t Tree,
-    low: Bound<&'t [u8]>,
-    high: Bound<&'t [u8]>,
     cursor: Option<Cursor>,
-    read: bool,
     ended: bool,
+    /// Where it is among the reads of a serializable transaction.
+    noted: Option<usize>,
 }
 
 impl<R: Resolve> Drop for Visit<'_, R> {
     fn drop(&mut self) {
         let Some(cursor) = self.cursor.take() else { return };
-        if let (Some(reads), true) = (&self.txn.reads, self.read) {
-            let last = Bound::Included(cursor.key().to_vec());
-            let (low, high) = (self.low.map(<[u8]>::to_vec), self.high.map(<[u8]>::to_vec));
-            let (low, high) = match cursor.direction() {
-                _ if self.ended => (low, high),
-                Direction::Forward => (low, last),
-                Direction::Backward => (last, high),
-            };
-            reads.borrow_mut().range(&self.tree.open, low, high);
+        if let (Some(reads), Some(at), false) = (&self.txn.reads, self.noted, self.ended) {
+            reads.borrow_mut().narrow(at, cursor.direction(), cursor.key());
         }
         self.session.give_cursor(cursor);
     }

@@ -320,6 +320,11 @@ impl Snapshots {
         self.slots.lock().all.iter().filter(cancel).count()
     }
 
+    /// Whether any transaction has changes in pages.
+    pub fn any_writing(&self) -> bool {
+        self.slots.lock().all.iter().any(|slot| slot.is_writing())
+    }
+
     /// Whether any transaction runs: has a snapshot, cancelled or not, or changes in pages.
     #[cfg(test)]
     pub fn any_active(&self) -> bool {

@@ -93,8 +93,6 @@ pub(crate) struct TxnAuthor<'t> {
     chain: usize,
     /// Memory of that version, about.
     version_bytes: u64,
-    /// Where the undo entry of a change that is not made yet begins. It is the last one.
-    pending: Option<Savepoint>,
 }
 
 impl<'t> TxnAuthor<'t> {
@@ -107,17 +105,7 @@ impl<'t> TxnAuthor<'t> {
         let hash = core.versions.record(tree.tree.id(), key).hash;
         core.versions.approach(hash);
         let id = txn.start_writing(core, tree);
-        TxnAuthor {
-            core,
-            txn,
-            tree,
-            id,
-            hash,
-            stored: false,
-            chain: 0,
-            version_bytes: 0,
-            pending: None,
-        }
+        TxnAuthor { core, txn, tree, id, hash, stored: false, chain: 0, version_bytes: 0 }
     }
 
     fn record<'k>(&self, key: &'k [u8]) -> Record<'k> {
@@ -164,7 +152,7 @@ impl<'t> TxnAuthor<'t> {
             // A version that the change has stored holds the record before it.
             let kept = if self.stored { None } else { before };
             self.txn.undo.push(self.tree.tree.id(), self.stored, key, kept)?;
-            self.pending = Some(mark);
+            self.txn.pending = Some(mark);
             let bytes = match *change {
                 Change::Insert => 0,
                 Change::Whole { before, .. } => before.len(),
@@ -177,7 +165,7 @@ impl<'t> TxnAuthor<'t> {
 
     /// Takes back the undo entry of a change that was not made.
     fn withdraw(&mut self) -> Result<(), Error> {
-        let entry = withdraw(&mut self.txn.undo, &mut self.pending)?;
+        let entry = withdraw(&mut self.txn.undo, &mut self.txn.pending)?;
         if std::mem::take(&mut self.stored)
             && let (Some(entry), Some(state)) = (entry, &self.txn.state)
         {
@@ -320,7 +308,7 @@ impl Author for TxnAuthor<'_> {
     }
 
     fn done(&mut self, leaf: &Exclusive<'_>, _: &[u8]) {
-        self.pending = None;
+        self.txn.pending = None;
         self.txn.last_gsn = self.txn.last_gsn.max(leaf.gsn());
         if std::mem::take(&mut self.stored) {
             self.txn.version_bytes += self.version_bytes;
@@ -498,12 +486,11 @@ pub(crate) struct SystemOf<'t> {
     open: Option<&'t OpenTree>,
     /// A ghost stays because of a transaction that has the tree for itself, or had it.
     refused: Cell<bool>,
-    pending: Option<Savepoint>,
 }
 
 impl<'t> SystemOf<'t> {
     pub fn new(core: &'t Core, tree: TreeId, txn: Option<&'t mut Txn>) -> SystemOf<'t> {
-        SystemOf { core, tree, txn, open: None, refused: Cell::new(false), pending: None }
+        SystemOf { core, tree, txn, open: None, refused: Cell::new(false) }
     }
 
     /// To remove ghosts.
@@ -522,7 +509,7 @@ impl<'t> SystemOf<'t> {
 impl Drop for SystemOf<'_> {
     fn drop(&mut self) {
         if let Some(txn) = &mut self.txn {
-            not_taken_back(self.core, withdraw(&mut txn.undo, &mut self.pending).map(drop));
+            not_taken_back(self.core, withdraw(&mut txn.undo, &mut txn.pending).map(drop));
         }
     }
 }
@@ -536,10 +523,10 @@ impl Author for SystemOf<'_> {
         _: bool,
     ) -> Result<(), Stop> {
         if let Some(txn) = &mut self.txn {
-            withdraw(&mut txn.undo, &mut self.pending)?;
+            withdraw(&mut txn.undo, &mut txn.pending)?;
             let mark = txn.undo.mark();
             txn.undo.push(self.tree, false, key, before)?;
-            self.pending = Some(mark);
+            txn.pending = Some(mark);
         }
         Ok(())
     }
@@ -554,8 +541,8 @@ impl Author for SystemOf<'_> {
     }
 
     fn done(&mut self, leaf: &Exclusive<'_>, _: &[u8]) {
-        self.pending = None;
         if let Some(txn) = &mut self.txn {
+            txn.pending = None;
             txn.last_gsn = txn.last_gsn.max(leaf.gsn());
         }
     }

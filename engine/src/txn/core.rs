@@ -116,6 +116,10 @@ pub(crate) struct Txn {
     /// From the first change on.
     pub state: Option<Owner<TxnState>>,
     pub undo: UndoBuffer,
+    /// Where the undo entry of a change that is not made yet begins. It is the last one.
+    pub pending: Option<Savepoint>,
+    /// An undo entry was taken off, and its record is not put back yet.
+    pub taken_off: bool,
     pub frames: Vec<FrameId>,
     /// Trees that were changed: they must stay open until the end.
     pub trees: Vec<Arc<OpenTree>>,
@@ -151,6 +155,8 @@ impl Txn {
             snapshot: 0,
             state: None,
             undo: core.undo_buffer(),
+            pending: None,
+            taken_off: false,
             frames: Vec::new(),
             trees: Vec::new(),
             handles: core.handles.register(),
@@ -255,6 +261,19 @@ impl Txn {
         if !self.garbage[MAX_GHOSTS..].iter().any(known) {
             self.garbage.push(Garbage::Ghosts(tree.tag.clone()));
         }
+    }
+
+    /// Makes the undo entries those of all changes that are made. They may not be when an operation was
+    /// leaked half way, after which the transaction can only abort, or when a roll-back was dropped.
+    pub fn settle_undo(&mut self) -> Result<()> {
+        if std::mem::take(&mut self.taken_off) {
+            self.undo.unpop();
+        }
+        if let Some(mark) = self.pending {
+            self.undo.pop(mark)?;
+            self.pending = None;
+        }
+        Ok(())
     }
 
     /// The position to which [`super::rollback`] can go back.
@@ -362,6 +381,7 @@ impl Txn {
         self.state = None;
         self.handles.give(&mut self.trees);
         self.undo.clear();
+        (self.pending, self.taken_off) = (None, false);
         self.frames.clear();
         // Memory that only large transactions need.
         self.garbage = Vec::new();

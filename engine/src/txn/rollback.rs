@@ -10,7 +10,7 @@ use super::{Garbage, Txn, author::version_bytes};
 use crate::{
     catalog::OpenTree,
     engine::Core,
-    mvcc::{Savepoint, TxnState, UndoBuffer, UndoEntry, Undone},
+    mvcc::{Savepoint, TxnState, UndoEntry, Undone},
     ops::{self, Resolve},
 };
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl Core {
 ///
 /// # Errors
 /// Failed I/O. What was taken back by then stays so, and the rest can be tried again; so it can when
-/// the future is dropped half way.
+/// the future is dropped or leaked half way.
 pub(crate) async fn rollback<R: Resolve>(
     session: &R,
     txn: &mut Txn,
@@ -75,6 +75,7 @@ pub(crate) async fn rollback<R: Resolve>(
         // whichever session does this.
         appender.observe(txn.last_gsn);
     }
+    txn.settle_undo()?;
     let (mut key, mut value) = (Vec::new(), Vec::new());
     loop {
         let entry = txn.undo.pop(until.unwrap_or(Savepoint::START))?;
@@ -98,11 +99,11 @@ pub(crate) async fn rollback<R: Resolve>(
         let version_of = txn.state.as_ref().filter(|_| first).map(Owner::share);
         let mut author = UndoAuthor { core, tree, txn: state.id(), version_of, last_gsn: Gsn(0) };
         let undo = Undo { tree, key: &key, before };
-        let mut popped = Popped { undo: &mut txn.undo, put_back: false };
+        // Until it is put back: the next attempt begins with it, however this one ends.
+        txn.taken_off = true;
         let open = txn.trees.iter().find(|open| open.tree_of(tree).is_some());
         let underfull = put_back(session, open, &undo, &mut author).await?;
-        popped.put_back = true;
-        drop(popped);
+        txn.taken_off = false;
         if first {
             let bytes = version_bytes(key.len() + value.len());
             txn.version_bytes = txn.version_bytes.saturating_sub(bytes);
@@ -126,20 +127,6 @@ pub(crate) async fn rollback<R: Resolve>(
         txn.end(core);
     }
     Ok(())
-}
-
-/// An undo entry that was taken off and goes back unless the record is put back.
-struct Popped<'t> {
-    undo: &'t mut UndoBuffer,
-    put_back: bool,
-}
-
-impl Drop for Popped<'_> {
-    fn drop(&mut self) {
-        if !self.put_back {
-            self.undo.unpop();
-        }
-    }
 }
 
 fn find_tree<'t>(

@@ -47,9 +47,25 @@ impl ReadSet {
         self.points.push((tree.clone(), key.to_vec()));
     }
 
-    /// A range was read.
-    pub fn range(&mut self, tree: &Arc<OpenTree>, low: Bound<Vec<u8>>, high: Bound<Vec<u8>>) {
+    /// A range is about to be read. All of it counts until [`ReadSet::narrow`] says how much was read:
+    /// a range or a future that is leaked never does. Gives its place.
+    pub fn range(
+        &mut self,
+        tree: &Arc<OpenTree>,
+        low: Bound<Vec<u8>>,
+        high: Bound<Vec<u8>>,
+    ) -> usize {
         self.ranges.push(KeyRange { tree: tree.clone(), low, high });
+        self.ranges.len() - 1
+    }
+
+    /// Of the range at a place nothing was read beyond `last`.
+    pub fn narrow(&mut self, at: usize, direction: Direction, last: &[u8]) {
+        let (range, last) = (&mut self.ranges[at], Bound::Included(last.to_vec()));
+        match direction {
+            Direction::Forward => range.high = last,
+            Direction::Backward => range.low = last,
+        }
     }
 }
 

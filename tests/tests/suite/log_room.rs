@@ -227,7 +227,8 @@ fn a_store_whose_log_has_no_room_at_all_can_be_closed() {
         drop((session, tree));
         // Whether there was room for all of it or not.
         if let Err(error) = engine.close() {
-            assert!(matches!(&error, Error::Poisoned(why) if why.contains("no room")), "{error:?}");
+            let why = error.error();
+            assert!(matches!(why, Error::Poisoned(why) if why.contains("no room")), "{error:?}");
         }
         watchdog.step();
         device.heal();

@@ -75,7 +75,7 @@ fn after_a_failed_sync_of_the_pages_nothing_relies_on_them() {
     let found = session.get(&tree, &key).expect("what is in memory is right");
     assert_eq!(found, Some(value(7, 1)));
     drop((session, tree));
-    assert!(matches!(engine.close(), Err(Error::Poisoned(_))));
+    assert!(matches!(engine.close().map_err(Error::from), Err(Error::Poisoned(_))));
     assert_left(&device, 1);
 }
 
@@ -94,7 +94,7 @@ fn an_engine_whose_log_failed_gives_its_memory_back_with_all_transactions() {
     // Nobody can roll it back any more.
     drop(txn);
     drop((session, tree));
-    assert!(matches!(engine.close(), Err(Error::Poisoned(_))));
+    assert!(matches!(engine.close().map_err(Error::from), Err(Error::Poisoned(_))));
     assert_eq!(Arc::strong_count(&device), 1, "the pool is still there");
 }
 
@@ -142,7 +142,7 @@ fn pages_are_not_read_again_after(sync: u64) {
     assert!(right > 0 && refused > 0, "sync {sync}: {right} right, {refused} refused");
     assert!(matches!(txn.abort(), Err(Error::Poisoned(_))), "recovery takes it back");
     drop((session, tree));
-    assert!(matches!(engine.close(), Err(Error::Poisoned(_))));
+    assert!(matches!(engine.close().map_err(Error::from), Err(Error::Poisoned(_))));
     let left = Arc::new(device.crash_as(1, Cut::Nothing));
     let engine = open(&left);
     let tree = engine.tree("tree").expect("tree");
@@ -170,7 +170,7 @@ fn a_failed_sync_of_a_bulk_load_is_one_of_all_pages() {
     assert_eq!(session.scan(&other).expect("scan").count(), 0, "the tree is empty");
     assert!(matches!(engine.checkpoint(), Err(Error::Poisoned(_))), "the engine has stopped");
     drop((session, tree, other));
-    assert!(matches!(engine.close(), Err(Error::Poisoned(_))));
+    assert!(matches!(engine.close().map_err(Error::from), Err(Error::Poisoned(_))));
     assert_left(&device, 1);
 }
 

@@ -1,0 +1,161 @@
+//! Handles of an open store: what engines and sessions hold. Background threads hold the core alone. The
+//! store is closed by [`crate::Engine::close`], or when its last handle goes.
+//!
+//! Handles are counted by kind, so that an engine that cannot be closed can say why.
+
+use crate::{engine::Core, engine::Engine};
+use std::{
+    fmt,
+    ops::Deref,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use wattle_buffer::Error;
+
+/// See the module documentation.
+pub(crate) struct Handle {
+    core: Arc<Core>,
+    users: [AtomicUsize; User::ALL.len()],
+}
+
+/// Who has a handle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum User {
+    Engine,
+    Session,
+    AsyncSession,
+    /// A transaction with a session of its own.
+    Transaction,
+}
+
+impl User {
+    const ALL: [User; 4] = [User::Engine, User::Session, User::AsyncSession, User::Transaction];
+
+    fn name(self) -> &'static str {
+        match self {
+            User::Engine => "clone of the engine",
+            User::Session => "session",
+            User::AsyncSession => "asynchronous session",
+            User::Transaction => "transaction",
+        }
+    }
+}
+
+/// A counted handle.
+pub(crate) struct Grip {
+    handle: Arc<Handle>,
+    user: User,
+}
+
+impl Grip {
+    /// The first handle of a store, that of its engine.
+    pub fn first(core: Arc<Core>) -> Grip {
+        let handle = Arc::new(Handle { core, users: Default::default() });
+        Grip::new(&handle, User::Engine)
+    }
+
+    fn new(handle: &Arc<Handle>, user: User) -> Grip {
+        handle.users[user as usize].fetch_add(1, Ordering::Relaxed);
+        Grip { handle: handle.clone(), user }
+    }
+
+    /// One more handle.
+    pub fn share(&self, user: User) -> Grip {
+        Grip::new(&self.handle, user)
+    }
+
+    pub fn core(&self) -> &Arc<Core> {
+        &self.handle.core
+    }
+
+    /// What else has a handle, in words; `None` for nothing. Without another handle nobody can make one.
+    pub fn others(&self) -> Option<String> {
+        let count = |user: User| {
+            // Partner: the release in `drop`.
+            let all = self.handle.users[user as usize].load(Ordering::Acquire);
+            (user, all - usize::from(user == self.user))
+        };
+        let alive = User::ALL.map(count).into_iter().filter(|(_, count)| *count > 0);
+        let names: Vec<String> = alive
+            .map(|(user, count)| match (user, count) {
+                (user, 1) => format!("1 {}", user.name()),
+                (User::Engine, count) => format!("{count} clones of the engine"),
+                (user, count) => format!("{count} {}s", user.name()),
+            })
+            .collect();
+        match names.as_slice() {
+            [] => None,
+            [one] => Some(one.clone()),
+            [first @ .., last] => Some(format!("{} and {last}", first.join(", "))),
+        }
+    }
+}
+
+impl Drop for Grip {
+    fn drop(&mut self) {
+        self.handle.users[self.user as usize].fetch_sub(1, Ordering::Release);
+    }
+}
+
+impl Deref for Grip {
+    type Target = Core;
+    #[inline(always)]
+    fn deref(&self) -> &Core {
+        &self.handle.core
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        if let Err(error) = self.core.close() {
+            let path = self.core.file.path.display();
+            tracing::error!(%path, %error, "the store was not closed");
+        }
+    }
+}
+
+/// Why [`Engine::close`] failed. Becomes its [`Error`] with `?`, which drops the engine.
+pub struct CloseError {
+    pub(crate) error: Error,
+    pub(crate) engine: Option<Engine>,
+}
+
+impl CloseError {
+    /// Why.
+    pub fn error(&self) -> &Error {
+        &self.error
+    }
+
+    /// The engine, as usable as before, if it was not closed because something of it is alive
+    /// ([`Error::StillInUse`]); `None` after any other error, with which the engine has ended.
+    pub fn into_engine(self) -> Option<Engine> {
+        self.engine
+    }
+}
+
+impl From<CloseError> for Error {
+    fn from(error: CloseError) -> Error {
+        error.error
+    }
+}
+
+impl fmt::Debug for CloseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let engine = if self.engine.is_some() { "open" } else { "ended" };
+        f.debug_struct("CloseError").field("error", &self.error).field("engine", &engine).finish()
+    }
+}
+
+impl fmt::Display for CloseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for CloseError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
