@@ -357,7 +357,8 @@ impl AsyncSession {
 }
 
 /// An asynchronous transaction; see [`crate::Transaction`]. Dropped without a commit it is rolled
-/// back in the background.
+/// back in the background. It is neither `Send` nor `Sync`. An operation whose future is leaked half way
+/// (`std::mem::forget`) leaves a transaction that can only be aborted.
 pub struct AsyncTransaction {
     txn: Option<BoxedTxn>,
     session: AsyncSession,

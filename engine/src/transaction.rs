@@ -56,7 +56,7 @@ pub struct Transaction<'s> {
     session: Held<'s>,
 }
 
-/// A point to which a transaction can be rolled back.
+/// A point to which a transaction can be rolled back. It is `Send` and `Sync`.
 #[derive(Debug, Clone, Copy)]
 pub struct Savepoint {
     pub(crate) txn: u64,
@@ -444,7 +444,8 @@ enum Source<'s> {
 }
 
 /// Records of a range, in key order. Read it with [`Range::next_entry`], which lends key and value,
-/// or as an iterator of owned pairs.
+/// or as an iterator of owned pairs. It is neither `Send` nor `Sync`: it stays on the thread of its session or
+/// transaction.
 pub struct Range<'s> {
     source: Source<'s>,
     tree: &'s Tree,

@@ -14,7 +14,7 @@ use wattle_wal::{Log, Urgency};
 pub(crate) struct LogHandle(pub Arc<Log>);
 
 /// A commit on its way to the device. Wait for it in a thread ([`Ticket::wait`]) or await it. Dropping
-/// it changes nothing: the commit goes on.
+/// it, or leaking it, changes nothing: the commit goes on. It is `Send` and `Sync`.
 ///
 /// A commit is done when its epoch is durable *and* its time is within what is known to be durable:
 /// from then on readers see it, which look at what is durable. The second nearly always comes with
