@@ -7,7 +7,6 @@ use serde_json::{Map, Value};
 use super::common::{RunFlags, RunSettings};
 use super::exit::Exit;
 use super::units;
-use crate::driver::measure::Length;
 use crate::key::{KeyFormat, MAX_RECORDS, MIN_DECIMAL_BYTES};
 use crate::ycsb::mix::{CoreWorkload, Kind, Mix};
 use crate::ycsb::record::RecordShape;
@@ -180,17 +179,6 @@ impl YcsbFlags {
 }
 
 impl YcsbSpec {
-    /// Inserts to expect: as many as the shares say, with some room; a timed run has no number, and
-    /// a tenth of the records stands for it.
-    pub fn expected_inserts(&self, length: Length) -> u64 {
-        let share = self.mix.share(Kind::Insert);
-        match length {
-            _ if share == 0.0 => 0,
-            Length::Operations(operations) => (operations as f64 * share * 2.0) as u64,
-            Length::Time(_) => self.records / 10,
-        }
-    }
-
     /// Bytes of the keys and values of `records` records.
     pub fn data_bytes(&self, records: u64) -> u64 {
         records * (self.keys.bytes() + self.shape.value_bytes()) as u64
@@ -265,14 +253,5 @@ mod tests {
         let settings = flags.settings(&spec);
         assert_eq!(settings["value_size"], 120);
         assert!(settings["fields"].is_null() && settings["theta"].is_null());
-    }
-
-    #[test]
-    fn inserts_are_expected_by_share_and_length() {
-        let spec = flags("--workload e --records 5000").spec().unwrap();
-        assert_eq!(spec.expected_inserts(Length::Operations(1000)), 100);
-        assert_eq!(spec.expected_inserts(flags("--duration 5s").run.length()), 500);
-        let reads = flags("--workload c").spec().unwrap();
-        assert_eq!(reads.expected_inserts(Length::Operations(1000)), 0);
     }
 }

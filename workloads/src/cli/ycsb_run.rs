@@ -171,7 +171,7 @@ impl<S: Store> Session<'_, S> {
         progress.finish_and_clear();
         match end {
             LoadEnd::Loaded(time) => Ok(time.as_secs_f64()),
-            LoadEnd::Interrupted => Err(Exit::Failed("interrupted while loading".to_owned())),
+            LoadEnd::Interrupted => Err(Exit::Interrupted("interrupted while loading".to_owned())),
             LoadEnd::Failed(failure) => Err(Exit::Failed(format!("loading: {failure}"))),
         }
     }
@@ -196,13 +196,12 @@ impl<S: Store> Session<'_, S> {
             kinds: spec.mix.kinds().map(Kind::name).collect(),
         };
         let growth = Growth::new(meta.present, plan.crew.workers());
-        let expected = spec.expected_inserts(plan.length);
         let workload = Ycsb {
             table,
             keys: spec.keys,
             shape: spec.shape,
             kinds: spec.mix.chooser(),
-            requests: Requests::new(spec.distribution, spec.theta, meta.present, expected),
+            requests: Requests::new(spec.distribution, spec.theta, meta.present),
             growth: &growth,
             seed: run.seed,
         };

@@ -32,6 +32,13 @@ pub trait Workload<C: Client>: Sync {
     /// The state of worker `number`.
     fn state(&self, number: usize) -> Self::State;
 
+    /// Makes sure that the next operation is drawn: what that takes is not part of its latency. Gives
+    /// whether it took any time.
+    #[inline]
+    fn prepare(&self, _state: &mut Self::State) -> bool {
+        false
+    }
+
     /// Does the next operation to its end. A transaction that meets a conflict is tried again until it
     /// succeeds, here, so that its latency is that of all its tries.
     async fn step(&self, state: &mut Self::State, client: &C) -> Result<Done, Failure>;
@@ -448,6 +455,9 @@ impl<'a, C: Client, W: Workload<C>> Job<C> for Stream<'a, W> {
             }
             if seen.phase() == Phase::Stop || left == 0 {
                 return local.wait_for_all_but(0).await;
+            }
+            if self.workload.prepare(&mut state) {
+                start = Instant::now();
             }
             let done = self.workload.step(&mut state, &client).await?;
             let kind = done.kind;

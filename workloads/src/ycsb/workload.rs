@@ -3,7 +3,7 @@
 use super::growth::Growth;
 use super::mix::{Kind, KindChooser};
 use super::record::{Mismatch, RecordShape};
-use super::requests::Requests;
+use super::requests::{Drawn, Requests};
 use crate::driver::failure::Failure;
 use crate::driver::measure::{Done, Workload};
 use crate::driver::store::Client;
@@ -35,11 +35,26 @@ pub struct Ycsb<'a, T> {
 pub struct State {
     rng: Rng,
     requests: Requests,
+    /// Operations drawn ahead, the next one last.
+    ahead: Vec<Operation>,
     key: Vec<u8>,
     value: Vec<u8>,
     /// The key before, while scanning.
     last_key: Vec<u8>,
 }
+
+/// An operation that was drawn.
+#[derive(Clone, Copy)]
+struct Operation {
+    /// Position of its kind in the mix.
+    position: usize,
+    kind: Kind,
+    /// Of an insert nothing, whose number is claimed when it begins.
+    record: Option<Drawn>,
+}
+
+/// Operations that are drawn at once: the clock is stopped for it, which takes a look at it.
+const AHEAD: usize = 16;
 
 /// Streams of random numbers below this belong to the load phase.
 const FIRST_RUN_STREAM: u64 = 1 << 32;
@@ -51,6 +66,7 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Ycsb<'_, T> {
         State {
             rng: Rng::new(self.seed, FIRST_RUN_STREAM + number as u64),
             requests: self.requests.clone(),
+            ahead: Vec::with_capacity(AHEAD),
             key: Vec::with_capacity(self.keys.bytes()),
             value: vec![0; self.shape.value_bytes()],
             last_key: Vec::with_capacity(self.keys.bytes()),
@@ -58,38 +74,45 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Ycsb<'_, T> {
     }
 
     #[inline]
-    async fn step(&self, state: &mut State, client: &C) -> Result<Done, Failure> {
-        let (position, kind) = self.kinds.next(&mut state.rng);
-        match kind {
-            Kind::Insert => self.insert(state, client).await?,
-            Kind::Read => {
-                self.choose(state);
-                self.read(state, client).await?;
-            }
-            Kind::Update => {
-                self.choose(state);
-                self.update(state, client).await?;
-            }
-            Kind::ReadModifyWrite => {
-                self.choose(state);
-                self.read(state, client).await?;
-                self.update(state, client).await?;
-            }
-            Kind::Scan => {
-                self.choose(state);
-                self.scan(state, client).await?;
-            }
+    fn prepare(&self, state: &mut State) -> bool {
+        let empty = state.ahead.is_empty();
+        if empty {
+            self.draw(state);
         }
-        Ok(position.into())
+        empty
+    }
+
+    #[inline]
+    async fn step(&self, state: &mut State, client: &C) -> Result<Done, Failure> {
+        let operation = state.ahead.pop().expect("prepared");
+        if let Some(record) = operation.record {
+            self.keys.write(record.number(self.growth.present()), &mut state.key);
+        }
+        match operation.kind {
+            Kind::Insert => self.insert(state, client).await?,
+            Kind::Read => self.read(state, client).await?,
+            Kind::Update => self.update(state, client).await?,
+            Kind::ReadModifyWrite => {
+                self.read(state, client).await?;
+                self.update(state, client).await?;
+            }
+            Kind::Scan => self.scan(state, client).await?,
+        }
+        Ok(operation.position.into())
     }
 }
 
 impl<T> Ycsb<'_, T> {
-    /// Puts the key of the next requested record into the state.
-    #[inline]
-    fn choose(&self, state: &mut State) {
-        let number = state.requests.next(&mut state.rng, self.growth.present());
-        self.keys.write(number, &mut state.key);
+    /// Draws the next operations.
+    fn draw(&self, state: &mut State) {
+        let State { rng, requests, ahead, .. } = state;
+        let present = self.growth.present();
+        for _ in 0..AHEAD {
+            let (position, kind) = self.kinds.next(rng);
+            let record = (kind != Kind::Insert).then(|| requests.draw(rng, present));
+            ahead.push(Operation { position, kind, record });
+        }
+        ahead.reverse();
     }
 
     #[inline]
