@@ -164,10 +164,20 @@ pub struct Condition {
     pub detail: Option<String>,
 }
 
+/// End of the name of a check without a result.
+const NOT_CHECKED: &str = ", everything was checked";
+
+impl CheckReport {
+    /// Whether the data are known to be wrong.
+    pub fn found_something(&self) -> bool {
+        self.conditions.iter().any(|one| !one.passed && !one.name.ends_with(NOT_CHECKED))
+    }
+}
+
 impl Condition {
     /// Stands for a check that was asked for and has no result: nobody knows whether the data are right.
     pub fn not_checked(when: &str, why: &str) -> Self {
-        let name = format!("{when}, everything was checked");
+        let name = format!("{when}{NOT_CHECKED}");
         Self { name, passed: false, detail: Some(why.to_owned()) }
     }
 
@@ -308,7 +318,7 @@ pub(crate) mod tests {
         assert_eq!(keys(&json["load"]), load);
         let run = ["seconds", "operations", "throughput", "aborts", "interrupted", "latency_us"];
         assert_eq!(keys(&json["run"]), run);
-        let latency = ["count", "mean", "p50", "p95", "p99", "p999", "max"];
+        let latency = ["count", "mean", "min", "p50", "p95", "p99", "p999", "max"];
         assert_eq!(keys(&json["run"]["latency_us"]["read"]), latency);
         let buffer = [
             "frames",

@@ -108,7 +108,7 @@ pub fn check_store<B: Benchmark, S: Store>(
             let conditions = match at_once(bench.check(&tables, &session, interrupt)) {
                 Ok(conditions) => conditions,
                 Err(Failure::Interrupted) => {
-                    return Err(Exit::Failed("interrupted while checking".to_owned()));
+                    return Err(Exit::Interrupted("interrupted while checking".to_owned()));
                 }
                 Err(failure) => return Err(failed("checking the data")(failure)),
             };
@@ -179,7 +179,7 @@ impl<B: Benchmark, S: Store> Session<'_, B, S> {
         // The results of the run are there all the same.
         match self.check("after the run") {
             Ok(checked) => conditions.extend(checked),
-            Err(Exit::Failed(why)) => {
+            Err(Exit::Failed(why) | Exit::Interrupted(why)) => {
                 conditions.push(Condition::not_checked("after the run", &why))
             }
             Err(exit) => return Err(exit),
@@ -232,7 +232,7 @@ impl<B: Benchmark, S: Store> Session<'_, B, S> {
                 self.describe(&meta)?;
                 Ok((meta, time.as_secs_f64()))
             }
-            LoadEnd::Interrupted => Err(Exit::Failed("interrupted while loading".to_owned())),
+            LoadEnd::Interrupted => Err(Exit::Interrupted("interrupted while loading".to_owned())),
             LoadEnd::Failed(failure) => Err(Exit::Failed(format!("loading: {failure}"))),
         }
     }

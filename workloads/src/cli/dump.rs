@@ -57,13 +57,50 @@ pub fn dump(flags: &DumpFlags, out: &mut dyn Write, interrupt: &Interrupt) -> Re
     }
     let progress =
         if io::stdout().is_terminal() { ProgressBar::hidden() } else { spinner("dumping") };
-    let mut out = BufWriter::new(out);
-    for name in names {
-        dump_tree(&engine, &name, &mut out, &progress, interrupt)?;
-    }
-    out.flush().map_err(output_failed)?;
+    let dumped = dump_trees(&engine, &names, out, &progress, interrupt);
     progress.finish_and_clear();
-    engine.close().map_err(failed("closing the store"))
+    let closed = engine.close().map_err(failed("closing the store"));
+    match dumped {
+        Err(End::Read) | Ok(()) => closed,
+        Err(End::Failed(exit)) => Err(exit),
+    }
+}
+
+/// Why a dump ends early.
+enum End {
+    /// Its reader has seen enough, such as `head`: that is a success.
+    Read,
+    /// It failed.
+    Failed(Exit),
+}
+
+impl From<Exit> for End {
+    fn from(exit: Exit) -> Self {
+        End::Failed(exit)
+    }
+}
+
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => End::Read,
+            _ => End::Failed(Exit::Failed(format!("writing the pairs: {error}"))),
+        }
+    }
+}
+
+fn dump_trees(
+    engine: &Engine,
+    names: &[String],
+    out: &mut dyn Write,
+    progress: &ProgressBar,
+    interrupt: &Interrupt,
+) -> Result<(), End> {
+    let mut out = BufWriter::new(out);
+    let dumped =
+        names.iter().try_for_each(|name| dump_tree(engine, name, &mut out, progress, interrupt));
+    // What was read before a failure is printed, too. The first failure is the one to tell.
+    dumped.and(out.flush().map_err(End::from))
 }
 
 fn dump_tree(
@@ -72,7 +109,7 @@ fn dump_tree(
     out: &mut impl Write,
     progress: &ProgressBar,
     interrupt: &Interrupt,
-) -> Result<(), Exit> {
+) -> Result<(), End> {
     let read_failed = || failed(format!("reading tree {name}"));
     let tree = engine.tree(name).map_err(read_failed())?;
     let session = engine.session().map_err(read_failed())?;
@@ -88,18 +125,18 @@ fn dump_tree(
         line.push(b'\t');
         escape(value, &mut line);
         line.push(b'\n');
-        out.write_all(&line).map_err(output_failed)?;
+        out.write_all(&line)?;
         pairs += 1;
         if pairs % BATCH == 0 {
             progress.inc(BATCH);
             if interrupt.requested() {
-                return Err(Exit::Failed("interrupted while dumping".to_owned()));
+                return Err(Exit::Interrupted("interrupted while dumping".to_owned()).into());
             }
         }
     }
     if pairs == 0 {
         prefix.push(b'\n');
-        out.write_all(&prefix).map_err(output_failed)?;
+        out.write_all(&prefix)?;
     }
     Ok(())
 }
@@ -153,7 +190,7 @@ fn load_lines(
         if number % BATCH == 0 {
             progress.inc(BATCH);
             if interrupt.requested() {
-                return Err(Exit::Failed(format!(
+                return Err(Exit::Interrupted(format!(
                     "interrupted; the first {number} lines are stored"
                 )));
             }
@@ -189,14 +226,6 @@ fn spinner(doing: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg} pairs: {human_pos}, {per_sec}")
         .expect("the template is a constant that indicatif accepts");
     ProgressBar::no_length().with_style(style).with_message(doing)
-}
-
-/// A reader that has seen enough, such as `head`, is no failure to tell about.
-fn output_failed(error: io::Error) -> Exit {
-    match error.kind() {
-        io::ErrorKind::BrokenPipe => Exit::Reported,
-        _ => Exit::Failed(format!("writing the pairs: {error}")),
-    }
 }
 
 /// Appends `bytes` to `text` as the format says.

@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
-use crate::driver::control::say;
+use crate::driver::control::{INTERRUPTED, say};
 
 /// Why a subcommand ends.
 #[derive(Debug, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub enum Exit {
     Failed(String),
     /// The work was done and its own output says what is wrong. Exit code 1.
     Reported,
+    /// The user ended the work early; what there is of results was printed. Exit code 130.
+    Interrupted(String),
 }
 
 impl Exit {
@@ -29,6 +31,10 @@ impl Exit {
                 ExitCode::from(1)
             }
             Exit::Reported => ExitCode::from(1),
+            Exit::Interrupted(sentence) => {
+                say(sentence);
+                ExitCode::from(INTERRUPTED)
+            }
         }
     }
 }
@@ -41,12 +47,13 @@ pub fn failed<E: std::fmt::Display>(doing: impl std::fmt::Display) -> impl FnOnc
 /// As [`failed`], of work that the user may interrupt.
 pub fn ended(doing: &str) -> impl FnOnce(wattle::Error) -> Exit {
     move |error| match error {
-        wattle::Error::Interrupted => Exit::Failed(format!("interrupted while {doing}")),
+        wattle::Error::Interrupted => Exit::Interrupted(format!("interrupted while {doing}")),
         error => failed(doing)(error),
     }
 }
 
-/// Prints a result on standard output. A reader that has seen enough, such as `head`, is no failure.
+/// Prints a result on standard output. A reader that has seen enough, such as `head`, is no failure: the
+/// command ends as if all had been read. Any other error is one, with exit code 1.
 pub fn print(text: &str) -> Result<(), Exit> {
     print_to(&mut std::io::stdout().lock(), text)
 }
@@ -75,7 +82,8 @@ pub fn not_opened(error: wattle::Error) -> Exit {
             Exit::Usage(error.to_string())
         }
         wattle::Error::Interrupted => {
-            Exit::Failed("interrupted while opening the store; it can be opened again".to_owned())
+            let sentence = "interrupted while opening the store; it can be opened again";
+            Exit::Interrupted(sentence.to_owned())
         }
         _ => Exit::Failed(error.to_string()),
     }

@@ -96,7 +96,9 @@ pub fn verify(flags: &VerifyFlags, interrupt: &Interrupt) -> Result<(), Exit> {
         Format::Json => print(&(json(&verdict) + "\n")),
     };
     let closed = store.close().map_err(failed("closing the store"));
-    if verdict.passed { printed.and(closed) } else { Err(Exit::Reported) }
+    // Without its list a verdict says too little.
+    printed?;
+    if verdict.passed { closed } else { Err(Exit::Reported) }
 }
 
 /// Shows the sizes of a store.
@@ -131,7 +133,7 @@ fn log(flags: &StatFlags, interrupt: &Interrupt) -> Result<(), Exit> {
         written => written.map_err(failed("writing the log"))?,
     }
     if interrupt.requested() {
-        return Err(Exit::Failed("interrupted while writing the log".to_owned()));
+        return Err(Exit::Interrupted("interrupted while writing the log".to_owned()));
     }
     dumped.map_err(not_opened)
 }

@@ -4,6 +4,7 @@
 //! depends on the device: `k_w` is where more of them only wait for each other.
 
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -115,7 +116,12 @@ pub fn probe(flags: &ProbeFlags, interrupt: &Interrupt) -> Result<(), Exit> {
     };
     let report = wattle::io::probe::probe(&options, interrupt.flag(), &mut progress);
     bar.finish_and_clear();
-    let report = report.map_err(failed("measuring the device"))?;
+    let report = report.map_err(|error| match error.kind() {
+        ErrorKind::Interrupted if interrupt.requested() => {
+            Exit::Interrupted("interrupted while measuring the device".to_owned())
+        }
+        _ => failed("measuring the device")(error),
+    })?;
     if let Some(path) = &flags.report {
         std::fs::write(path, html(&report, &options))
             .map_err(failed(format_args!("writing {}", path.display())))?;

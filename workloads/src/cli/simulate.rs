@@ -9,7 +9,6 @@ use serde_json::{Map, Value, json};
 use super::common::check_outputs;
 use super::exit::{Exit, failed, print};
 use crate::driver::control::Interrupt;
-use crate::driver::control::say;
 use crate::report::figures::plural;
 use crate::simulate::bound::{self, Bound};
 use crate::simulate::experiment::{CacheSize, Run, combine, in_parallel, run_all};
@@ -264,7 +263,7 @@ pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -
     })?;
     if interrupted {
         let all = plural(runs.len() as u64, "replay");
-        say(format_args!("interrupted: finished {} of {all}", rows.len()));
+        return Err(Exit::Interrupted(format!("interrupted: finished {} of {all}", rows.len())));
     }
     Ok(())
 }

@@ -206,6 +206,10 @@ pub fn deliver(report: &Report, flags: &RunFlags, out: &mut dyn Write) -> Result
     page?;
     match &report.error {
         Some(error) => Err(Exit::Failed(error.clone())),
+        // What is wrong counts more than that there could be more of it.
+        None if report.run.interrupted && !report.check.found_something() => {
+            Err(Exit::Interrupted("interrupted: these are the results so far".to_owned()))
+        }
         None if !report.succeeded() => Err(Exit::Reported),
         None => Ok(()),
     }

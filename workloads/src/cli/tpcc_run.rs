@@ -141,8 +141,7 @@ pub fn check_store<S: Store>(
         }
     };
     let tables = Tables::open(store).map_err(failed("opening the tables"))?;
-    let findings = check_tables(store, &tables, meta.warehouses, machine::cores(), interrupt);
-    let findings = findings.map_err(Exit::Failed)?;
+    let findings = check_tables(store, &tables, meta.warehouses, machine::cores(), interrupt)?;
     let conditions = findings.conditions("now", false);
     Ok(CheckReport { passed: conditions.iter().all(|found| found.passed), conditions })
 }
@@ -159,7 +158,7 @@ fn check_tables<S: Store>(
     warehouses: u16,
     threads: usize,
     interrupt: &Interrupt,
-) -> Result<Findings, String> {
+) -> Result<Findings, Exit> {
     let style = ProgressStyle::with_template("checking {bar:40} {percent} %, {eta} left")
         .expect("the template is a constant that indicatif accepts");
     let progress = ProgressBar::new(0).with_style(style);
@@ -167,8 +166,8 @@ fn check_tables<S: Store>(
     progress.finish_and_clear();
     match end {
         CheckEnd::Checked(findings) => Ok(*findings),
-        CheckEnd::Interrupted => Err("interrupted while checking".to_owned()),
-        CheckEnd::Failed(failure) => Err(format!("checking: {failure}")),
+        CheckEnd::Interrupted => Err(Exit::Interrupted("interrupted while checking".to_owned())),
+        CheckEnd::Failed(failure) => Err(Exit::Failed(format!("checking: {failure}"))),
     }
 }
 
@@ -229,7 +228,7 @@ impl<S: Store> Session<'_, S> {
         if flags.check {
             let loaded = seconds.is_some();
             let when = if loaded { "after the load" } else { "before the run" };
-            let findings = self.check(&tables).map_err(Exit::Failed)?;
+            let findings = self.check(&tables)?;
             conditions.extend(findings.conditions(when, loaded));
         }
         let (measurement, skipped) = self.measure(&meta, &tables, &mut live, trace)?;
@@ -242,7 +241,10 @@ impl<S: Store> Session<'_, S> {
             // The results of the run are there all the same.
             match self.check(&tables) {
                 Ok(findings) => conditions.extend(findings.conditions("after the run", false)),
-                Err(why) => conditions.push(Condition::not_checked("after the run", &why)),
+                Err(Exit::Failed(why) | Exit::Interrupted(why)) => {
+                    conditions.push(Condition::not_checked("after the run", &why));
+                }
+                Err(exit) => return Err(exit),
             }
         }
         let wrong = measurement.failure.as_ref().is_some_and(|failed| failed.is_wrong_answer());
@@ -255,7 +257,7 @@ impl<S: Store> Session<'_, S> {
         Tables::open(self.store).map_err(failed("opening the tables"))
     }
 
-    fn check(&self, tables: &Tables<S::Table>) -> Result<Findings, String> {
+    fn check(&self, tables: &Tables<S::Table>) -> Result<Findings, Exit> {
         let threads = self.flags.run.crew().threads.min(machine::cores());
         check_tables(self.store, tables, self.flags.warehouses, threads, self.interrupt)
     }
@@ -293,7 +295,7 @@ impl<S: Store> Session<'_, S> {
         let Loaded { time, records, bytes } = match end {
             LoadEnd::Loaded(loaded) => loaded,
             LoadEnd::Interrupted => {
-                return Err(Exit::Failed("interrupted while loading".to_owned()));
+                return Err(Exit::Interrupted("interrupted while loading".to_owned()));
             }
             LoadEnd::Failed(failure) => return Err(Exit::Failed(format!("loading: {failure}"))),
         };

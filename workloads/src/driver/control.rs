@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crossbeam::utils::CachePadded;
 
@@ -22,6 +22,13 @@ use super::failure::Failure;
 
 /// How often [`Control::supervise`] looks whether the work is over, if nothing wakes it.
 const SUPERVISION: Duration = Duration::from_millis(20);
+
+/// Signals within so much time of the first one are the same interrupt: `timeout` sends one to the process
+/// and one to its group, and a terminal's Ctrl-C reaches a script and the process that it runs.
+const ONE_INTERRUPT: Duration = Duration::from_millis(100);
+
+/// Exit code of a process that a signal asked to end, as shells have it for Ctrl-C.
+pub const INTERRUPTED: u8 = 130;
 
 /// What the workers are to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -200,20 +207,55 @@ fn remove_all() {
     }
 }
 
+/// What a signal means after those before it.
+#[derive(Debug, PartialEq, Eq)]
+enum Meaning {
+    /// The user wants an early end.
+    First,
+    /// It is the first interrupt once more.
+    Same,
+    /// The user wants the end at once.
+    Again,
+}
+
+/// The signals so far.
+#[derive(Debug, Default)]
+struct Signals {
+    first: Option<Instant>,
+}
+
+impl Signals {
+    /// Counts one that came at `now`.
+    fn count(&mut self, now: Instant) -> Meaning {
+        match self.first {
+            None => {
+                self.first = Some(now);
+                Meaning::First
+            }
+            Some(first) if now.saturating_duration_since(first) < ONE_INTERRUPT => Meaning::Same,
+            Some(_) => Meaning::Again,
+        }
+    }
+}
+
 impl Interrupt {
     /// The interrupt of this process, raised by Ctrl-C or a polite request to terminate. A second
-    /// one ends the process at once.
+    /// one, [`ONE_INTERRUPT`] later or more, ends the process at once.
     pub fn of_process() -> Result<Self, String> {
         let interrupt = Self::default();
         interrupt.wake_this_thread();
-        let raised = interrupt.clone();
-        ctrlc::set_handler(move || {
-            if raised.raise() {
+        let (raised, mut signals) = (interrupt.clone(), Signals::default());
+        ctrlc::set_handler(move || match signals.count(Instant::now()) {
+            Meaning::First => {
+                raised.raise();
+                say("interrupted: finishing; a second time ends the process at once");
+            }
+            Meaning::Same => {}
+            Meaning::Again => {
                 say("interrupted again: ended without closing the store");
                 remove_all();
-                std::process::exit(1);
+                std::process::exit(INTERRUPTED.into());
             }
-            say("interrupted: finishing; a second time ends the process at once");
         })
         .map_err(|error| format!("cannot listen for interrupts: {error}"))?;
         Ok(interrupt)
@@ -273,6 +315,17 @@ mod tests {
         control.enter(Phase::Measured);
         assert_eq!(control.signal().phase(), Phase::Stop);
         assert_eq!(control.take_failure().unwrap().to_string(), "first");
+    }
+
+    #[test]
+    fn signals_at_once_are_one_interrupt() {
+        let (mut signals, first) = (Signals::default(), Instant::now());
+        let at = |milliseconds| first + Duration::from_millis(milliseconds);
+        assert_eq!(signals.count(first), Meaning::First);
+        assert_eq!(signals.count(first), Meaning::Same);
+        assert_eq!(signals.count(at(99)), Meaning::Same);
+        assert_eq!(signals.count(at(100)), Meaning::Again);
+        assert_eq!(signals.count(at(101)), Meaning::Again);
     }
 
     #[test]

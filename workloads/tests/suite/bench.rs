@@ -247,12 +247,13 @@ fn an_interrupted_run_has_its_results_and_does_not_say_that_it_was_checked() {
         let long =
             run.split(" --operations").next().unwrap().to_owned() + " --duration 60s --check";
         let (end, result) = until(&long, folder.path(), &interrupt);
-        assert_eq!(end, Err(Exit::Reported));
+        let so_far = "interrupted: these are the results so far";
+        assert_eq!(end, Err(Exit::Interrupted(so_far.to_owned())));
         assert_eq!(result["run"]["interrupted"], true);
         assert!(result["run"]["operations"].as_u64() > Some(10), "{result}");
         assert_eq!(broken(&result), ["after the run, everything was checked"]);
         let (end, result) = until(&long, folder.path(), &interrupt);
-        assert_eq!(end, Err(Exit::Failed("interrupted while checking".to_owned())));
+        assert_eq!(end, Err(Exit::Interrupted("interrupted while checking".to_owned())));
         assert_eq!(result, Value::Null);
     }
 }

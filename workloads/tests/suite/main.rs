@@ -5,6 +5,7 @@
 mod bench;
 mod claims;
 mod command_line;
+mod ends;
 mod engine;
 mod policies;
 mod record_trace;

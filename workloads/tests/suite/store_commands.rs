@@ -115,10 +115,12 @@ fn an_interrupt_ends_every_command_with_the_store_closed() {
     interrupt.raise();
     let Command::Load(flags) = command(&["load"], folder.path()) else { panic!() };
     let loaded = dump::load(&flags, &mut lines.as_bytes(), &interrupt);
-    assert!(matches!(&loaded, Err(Exit::Failed(sentence)) if sentence.contains("256 lines")));
+    assert!(matches!(&loaded, Err(Exit::Interrupted(sentence)) if sentence.contains("256 lines")));
     let Command::Dump(flags) = command(&["dump"], folder.path()) else { panic!() };
     let dumped = dump::dump(&flags, &mut Vec::new(), &interrupt);
-    assert!(matches!(&dumped, Err(Exit::Failed(sentence)) if sentence.contains("interrupted")));
+    assert!(
+        matches!(&dumped, Err(Exit::Interrupted(sentence)) if sentence.contains("interrupted"))
+    );
     // Also when it comes after the store was opened.
     with_engine(folder.path(), |engine| {
         assert_eq!(engine.trees().unwrap(), ["t"]);
@@ -129,7 +131,7 @@ fn an_interrupt_ends_every_command_with_the_store_closed() {
     });
     for subcommand in ["verify", "stat"] {
         let ended = looked(&[subcommand], folder.path(), &interrupt);
-        let Err(Exit::Failed(sentence)) = ended else { panic!("{ended:?}") };
+        let Err(Exit::Interrupted(sentence)) = ended else { panic!("{ended:?}") };
         assert!(sentence.starts_with("interrupted while opening the store"), "{sentence}");
     }
     assert_eq!(looked(&["verify"], folder.path(), &Interrupt::default()), Ok(()));

@@ -473,7 +473,8 @@ fn an_interrupted_run_has_its_results_and_does_not_say_that_it_was_checked() {
     }));
     let arguments = format!("{ONE} --duration 60s --threads 2 --check");
     let (end, result) = run_until(&arguments, folder.path(), &interrupt);
-    assert_eq!(end, Err(Exit::Reported));
+    let so_far = "interrupted: these are the results so far";
+    assert_eq!(end, Err(Exit::Interrupted(so_far.to_owned())));
     assert_eq!(result["run"]["interrupted"], true);
     assert!(result["run"]["operations"].as_u64() > Some(0), "{result:#}");
     assert_eq!(result["check"]["passed"], false);
@@ -485,10 +486,10 @@ fn an_interrupted_run_has_its_results_and_does_not_say_that_it_was_checked() {
     );
     // The load and the check after it have no results.
     let (end, result) = run_until(&arguments, folder.path(), &interrupt);
-    assert_eq!(end, Err(Exit::Failed("interrupted while checking".to_owned())));
+    assert_eq!(end, Err(Exit::Interrupted("interrupted while checking".to_owned())));
     assert_eq!(result, Value::Null);
     let (end, _) = run_until(&arguments.replace("store", "new"), folder.path(), &interrupt);
-    assert_eq!(end, Err(Exit::Failed("interrupted while loading".to_owned())));
+    assert_eq!(end, Err(Exit::Interrupted("interrupted while loading".to_owned())));
 }
 
 #[test]
