@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
-use wattle::{Engine, Error, IoKind, MIN_LOG_BYTES, Options};
+use wattle::{CloseError, Engine, Error, IoKind, MIN_LOG_BYTES, Options};
 use wattle_tests::harness::{assert_verified, eventually, small_pool};
 
 const CHILD: &str = "WATTLE_FILES_CHILD";
@@ -77,8 +77,8 @@ fn segments(path: &Path) -> Vec<PathBuf> {
     files.filter(|file| file.extension().is_some_and(|ending| ending == "log")).collect()
 }
 
-fn says(closed: Result<(), Error>, what: &[&str]) {
-    let error = closed.expect_err("it must be told");
+fn says(closed: Result<(), CloseError>, what: &[&str]) {
+    let error = Error::from(closed.expect_err("it must be told"));
     assert!(matches!(error, Error::FilesChanged { .. }), "{error}");
     let text = error.to_string();
     println!("{text}");
