@@ -94,7 +94,7 @@ impl Store {
             })
             .expect("verify");
         // In this order: what merges meanwhile would not have been counted.
-        drop(background);
+        background.stop().expect("no thread panicked");
         drop((quiet, cx));
         assert!(report.problems.is_empty(), "{:#?}", report.problems);
         let short = |map: &BTreeMap<Vec<u8>, Vec<u8>>| {
@@ -358,7 +358,7 @@ fn a_pool_smaller_than_the_tree_never_stops_with_real_background_threads() {
             })
             .collect();
         let model = threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
-        drop(background);
+        background.stop().expect("no thread panicked");
         store.check(&model);
     });
 }
@@ -501,7 +501,8 @@ fn a_cancelled_wait_for_a_frame_does_not_leave_another_asleep_beside_a_free_fram
         let waiting = thread::spawn(move || waiting.resolve(Fault::Pages(1)).expect("reserve"));
         drop(holders.pop());
         waiting.join().unwrap();
-        drop((holders, cancelled, background));
+        drop((holders, cancelled));
+        background.stop().expect("no thread panicked");
         store.check(&BTreeMap::new());
     });
 }

@@ -448,8 +448,16 @@ impl Background {
     }
 }
 
-impl Drop for Background {
-    fn drop(&mut self) {
+impl Background {
+    /// Stops and joins the threads.
+    ///
+    /// # Errors
+    /// [`crate::Error::Poisoned`] when one of them had panicked.
+    pub fn stop(mut self) -> crate::Result<()> {
+        self.join()
+    }
+
+    fn join(&mut self) -> crate::Result<()> {
         self.pool.free.stop_ready();
         // Evictors first: they feed the writers, who empty their queue before they end.
         self.pool.signal.stop();
@@ -457,8 +465,19 @@ impl Drop for Background {
         self.pool.writes.stop();
         let writers = self.writers.drain(..).filter_map(|thread| thread.join().err()).count();
         let frames = self.frames.take().map_or(0, |thread| usize::from(thread.join().is_err()));
-        if evictors + writers + frames > 0 && !std::thread::panicking() {
-            panic!("{evictors} evictor, {writers} writer and {frames} other threads panicked");
+        if evictors + writers + frames == 0 {
+            return Ok(());
+        }
+        let what =
+            format!("{evictors} evictor, {writers} writer and {frames} other threads panicked");
+        Err(crate::Error::Poisoned(what))
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Err(error) = self.join() {
+            tracing::error!(%error, "background threads of the pool had ended early");
         }
     }
 }

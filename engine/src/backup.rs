@@ -198,8 +198,8 @@ fn wait_durable(log: &Log) -> Result<()> {
         if !log.is_stuck() {
             stuck = None;
         } else if since.elapsed() > PATIENCE {
-            let full = std::io::ErrorKind::StorageFull.into();
-            return Err(Error::io("make room for the log beside a backup", full));
+            let why = log.why_full().unwrap_or(std::io::ErrorKind::StorageFull.into());
+            return Err(Error::io("make room for the log beside a backup", why));
         }
         std::thread::sleep(PAUSE);
     }

@@ -388,9 +388,11 @@ impl Core {
     pub fn checkpoint_asked(&self) -> Result<()> {
         match &self.log {
             Some(log) if log.is_full() && !self.checkpoint_shortens(log) => {
-                let what = "making a checkpoint while the log has no more room and a transaction that is open \
-                            needs all of it";
-                Err(Error::io(what, std::io::ErrorKind::StorageFull.into()))
+                let what = "make a checkpoint while the log cannot grow and a transaction that is open needs \
+                            all of it";
+                // There may be room by now, and then it was that.
+                let why = log.why_full().unwrap_or(std::io::ErrorKind::StorageFull.into());
+                Err(Error::io(what, why))
             }
             _ => self.checkpoint_now(),
         }

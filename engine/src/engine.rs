@@ -248,7 +248,11 @@ impl Core {
             return self.abandon("a transaction that has changed something was leaked".to_string());
         }
         self.forest.merge_in(None);
-        drop(self.background.lock().take());
+        if let Some(background) = self.background.lock().take()
+            && let Err(error) = background.stop()
+        {
+            return self.abandon(error.to_string());
+        }
         // 2. Every page, the bitmaps, and a superblock that says so.
         let outcome = match &self.log {
             Some(_) => self.final_checkpoint(),

@@ -214,6 +214,11 @@ impl Log {
         self.shared.is_full()
     }
 
+    /// Why another segment cannot be made just now, if that is so: mostly there is no room on the device.
+    pub fn why_full(&self) -> Option<std::io::Error> {
+        self.shared.segments.refusal()
+    }
+
     /// Whether all segments are given up that need not be kept.
     pub fn is_truncated(&self) -> bool {
         self.shared.segments.is_truncated()

@@ -17,6 +17,10 @@
 //! Where processors are short, and nobody waits for a flush, its zeroes are reserved and not written
 //! ([`Shared::zeroes`]).
 //!
+//! It can fail for other reasons than room: the process has no file descriptor left, something else has the
+//! name. Then the log is not full as long as the reserve is whole and the flusher does not need the segment. Until
+//! then it is tried again, and changes go on in what the current segment has left.
+//!
 //! Making a segment can fail when it is there already, because its directory could not be synced. It must
 //! not be used, a power cut might take it; so it is removed before it is made again.
 //!
@@ -176,7 +180,11 @@ impl Segments {
                     || began.elapsed() >= standstill)
                 && state.doomed().is_none()
             {
-                return Err(format!("there was no room for log segment {}: {error}", state.next));
+                let next = state.next;
+                return Err(match is_of_room(error) {
+                    true => format!("there was no room for log segment {next}: {error}"),
+                    false => format!("log segment {next} could not be made: {error}"),
+                });
             }
             if !std::mem::replace(&mut state.waited_for, true) {
                 self.changed.notify_all();
@@ -289,9 +297,12 @@ impl Segments {
     pub(crate) fn error(&self) -> Option<Error> {
         let state = self.state.lock();
         let (error, _) = state.error.as_ref()?;
-        let action = format!("make log segment {}", state.next);
-        let copy = io::Error::new(error.kind(), error.to_string());
-        Some(Error::io(action, copy))
+        Some(Error::io(format_args!("make log segment {}", state.next), copy_of(error)))
+    }
+
+    /// As [`Segments::error`], the error of the system.
+    pub(crate) fn refusal(&self) -> Option<io::Error> {
+        self.state.lock().error.as_ref().map(|(error, _)| copy_of(error))
     }
 
     /// Whether nothing is left to give up.
@@ -351,6 +362,13 @@ impl State {
         self.ready.len() > if self.begun { self.reserve } else { 0 }
     }
 
+    /// Whether nobody needs the next segment yet, and what is in the buffers has its place, so that there is time
+    /// to try again.
+    fn can_wait(&self) -> bool {
+        let needed = self.waited_for || self.last_flush || self.ending || self.error.is_some();
+        !needed && self.ready.len() >= self.reserve.max(1)
+    }
+
     /// Whether a segment should be made now.
     fn is_wanted(&self) -> bool {
         if self.last_flush {
@@ -364,7 +382,7 @@ impl State {
 /// Body of the helper thread.
 pub(crate) fn run(shared: &Shared) {
     let (segments, storage) = (&shared.segments, &*shared.storage);
-    let mut retired = false;
+    let (mut retired, mut told) = (false, false);
     let mut state = segments.state.lock();
     while !state.ending {
         // 1. Old segments first: they may be the room for the next one.
@@ -414,6 +432,7 @@ pub(crate) fn run(shared: &Shared) {
         });
         match made {
             Ok(()) => {
+                told = false;
                 state.ready.push_back(number);
                 state.next = number + 1;
                 segments.changed.notify_all();
@@ -425,14 +444,24 @@ pub(crate) fn run(shared: &Shared) {
             }
             // It was given up, not needed any more when it was begun.
             Err(error) if state.last_flush && error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if !is_of_room(&error) && state.can_wait() => {
+                if !std::mem::replace(&mut told, true) {
+                    tracing::warn!(%error, segment = number, "the log gets no further segment for now");
+                }
+                let until = Instant::now() + RETRY;
+                while state.can_wait()
+                    && !segments.changed.wait_until(&mut state, until).timed_out()
+                {}
+            }
             Err(error) => {
                 let since = state.error.as_ref().map(|(_, since)| *since);
                 if since.is_none() {
                     tracing::warn!(%error, segment = number, "the log is full");
                 }
                 let since = since.unwrap_or_else(Instant::now);
+                // No room that the log gives back helps then.
+                state.stuck = is_of_room(&error) && state.doomed().is_none();
                 state.error = Some((Arc::new(error), since));
-                state.stuck = state.doomed().is_none();
                 shared.set_status(status::FULL);
                 segments.changed.notify_all();
                 if shared.status.load(Ordering::Relaxed) & status::REFUSED == 0
@@ -461,6 +490,19 @@ pub(crate) fn run(shared: &Shared) {
     }
     drop(state);
     give_back(storage, true);
+}
+
+/// Whether an error says that the device has no room. There are others, which no checkpoint can help.
+fn is_of_room(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}
+
+fn copy_of(error: &io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(code) => io::Error::from_raw_os_error(code),
+        None => io::Error::new(error.kind(), error.to_string()),
+    }
 }
 
 /// Gives room back that no segment needs. Whether there was any.

@@ -362,6 +362,11 @@ impl Directory {
         Ok(fs::fsync(&self.fd)?)
     }
 
+    /// Another descriptor of the directory: fails when the process has no more.
+    pub(super) fn open_itself(&self) -> io::Result<OwnedFd> {
+        self.fd.try_clone()
+    }
+
     /// The directory that has the entry of this one.
     ///
     /// # Errors
@@ -405,4 +410,9 @@ pub fn try_lock(file: impl AsFd) -> io::Result<bool> {
 /// As `flock(2)`.
 pub fn unlock(file: impl AsFd) -> io::Result<()> {
     Ok(fs::flock(file, FlockOperation::Unlock)?)
+}
+
+/// Whether a call failed because the process, or the system, has no more file descriptors.
+pub fn lacks_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }

@@ -20,7 +20,7 @@
 
 use super::{
     Directory, FileId,
-    directory::look_at,
+    directory::{lacks_descriptors, look_at},
     file::allocate,
     log::{LogBuffer, LogStorage, Zeroes, absent, assert_whole_pages, exists, range_within},
     runtime,
@@ -37,7 +37,10 @@ use std::{
     os::unix::fs::FileExt,
     path::Path,
     rc::Rc,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 use tokio_uring::{Runtime, buf::IoBuf};
 
@@ -63,7 +66,9 @@ pub(super) struct FileLog {
     directory: Arc<Directory>,
     ring: bool,
     /// Most recently used last.
-    open: Mutex<Vec<(u64, Arc<SegmentFile>)>>,
+    open: Mutex<OpenFiles>,
+    /// The last segment that was written. Those before it are only read; orders nothing, hence relaxed.
+    written: AtomicU64,
     spares: Mutex<Spares>,
 }
 
@@ -81,17 +86,21 @@ struct Spare {
     passed_on: bool,
 }
 
+type OpenFiles = Vec<(u64, Arc<SegmentFile>)>;
+
 struct SegmentFile {
     file: File,
     direct: bool,
     bytes: u64,
     id: FileId,
+    /// Made by this log, to be written; others were there and are read.
+    made: bool,
 }
 
 impl SegmentFile {
-    fn new(file: File, direct: bool) -> io::Result<SegmentFile> {
+    fn new((file, direct): (File, bool), made: bool) -> io::Result<SegmentFile> {
         let found = look_at(&file)?;
-        Ok(SegmentFile { file, direct, bytes: found.bytes, id: found.id })
+        Ok(SegmentFile { file, direct, bytes: found.bytes, id: found.id, made })
     }
 }
 
@@ -123,7 +132,8 @@ impl FileLog {
             directory.sync()?;
         }
         let spares = Mutex::new(Spares { least: files.len(), files });
-        Ok(FileLog { directory, ring, open: Mutex::new(Vec::new()), spares })
+        let (open, written) = (Mutex::default(), AtomicU64::new(0));
+        Ok(FileLog { directory, ring, open, written, spares })
     }
 
     /// The error of something that is in the way of a file.
@@ -142,19 +152,51 @@ impl FileLog {
             open.push(found);
         } else {
             let name = name(segment, SEGMENT);
-            let opened = self.directory.open_direct(Path::new(&name), OFlags::RDWR);
-            let (file, direct) = opened.map_err(|error| match error.kind() {
+            let opened = || self.directory.open_direct(Path::new(&name), OFlags::RDWR);
+            let opened = match opened() {
+                Err(error) if lacks_descriptors(&error) && self.close_old(&mut open) => opened(),
+                opened => opened,
+            };
+            let opened = opened.map_err(|error| match error.kind() {
                 io::ErrorKind::NotFound if !self.directory.is_removed() => absent(segment),
                 io::ErrorKind::IsADirectory => self.in_the_way(&name, "a directory"),
                 _ => error,
             })?;
-            let file = SegmentFile::new(file, direct)?;
-            if open.len() == MAX_OPEN {
-                open.remove(0);
-            }
-            open.push((segment, Arc::new(file)));
+            self.keep_open(&mut open, segment, SegmentFile::new(opened, false)?);
         }
         Ok(Arc::clone(&open[open.len() - 1].1))
+    }
+
+    fn keep_open(&self, open: &mut OpenFiles, segment: u64, file: SegmentFile) {
+        if open.len() == MAX_OPEN {
+            // Rather one that is only read than one that will be written.
+            let old = open.iter().position(|file| self.is_old(file));
+            open.remove(old.unwrap_or(0));
+        }
+        open.push((segment, Arc::new(file)));
+    }
+
+    /// Nothing will be written there: it is before the segment that is written, or was there before.
+    fn is_old(&self, (number, file): &(u64, Arc<SegmentFile>)) -> bool {
+        let written = self.written.load(Ordering::Relaxed);
+        *number < written || (!file.made && *number != written)
+    }
+
+    /// Closes segments that are only read: others may need the descriptors. Gives whether there were some.
+    fn close_old(&self, open: &mut OpenFiles) -> bool {
+        let before = open.len();
+        open.retain(|file| !self.is_old(file));
+        open.len() < before
+    }
+
+    /// Sees to it that there is a descriptor for another segment, where some can be closed: the log goes on
+    /// with as many as it has.
+    fn free_descriptor(&self) {
+        if let Err(error) = self.directory.open_itself()
+            && lacks_descriptors(&error)
+        {
+            self.close_old(&mut self.open.lock());
+        }
     }
 
     /// A file of `bytes`, named for `segment` and unfinished, out of one that is to spare, and whether its bytes
@@ -195,14 +237,15 @@ impl FileLog {
         }
     }
 
-    /// Fills and syncs a file that has no segment's name yet; `beside` others, what was passed on may stay.
+    /// Fills and syncs a file that has no segment's name yet, and gives it; `beside` others, what was passed on may
+    /// stay.
     fn fill(
         &self,
         segment: u64,
         bytes: u64,
         (beside, zeroes): (bool, Zeroes),
         pace: &mut dyn FnMut(u64) -> Option<u64>,
-    ) -> io::Result<()> {
+    ) -> io::Result<SegmentFile> {
         let unfinished = name(segment, UNFINISHED);
         let zeroed = match self.reuse(segment, bytes)? {
             Some(passed_on) => {
@@ -220,7 +263,7 @@ impl FileLog {
             }
         };
         // Only what is there: somebody may have taken the name away.
-        let (file, _) = self.directory.open_direct(Path::new(&unfinished), OFlags::RDWR)?;
+        let (file, direct) = self.directory.open_direct(Path::new(&unfinished), OFlags::RDWR)?;
         let most = if beside { ZERO_BYTES_BESIDE[1] } else { ZERO_BYTES };
         let zeroes = LogBuffer::new(most.min(zeroed as usize));
         let least = ZERO_BYTES_BESIDE[0] as u64;
@@ -234,13 +277,13 @@ impl FileLog {
             at += piece as u64;
         }
         file.sync_all()?;
-        let found = look_at(&file)?.bytes;
-        if found != bytes {
+        let file = SegmentFile::new((file, direct), true)?;
+        if file.bytes != bytes {
             let path = self.directory.path_of(&unfinished);
-            let what = format!("{} has {found} bytes, not {bytes}", path.display());
+            let what = format!("{} has {} bytes, not {bytes}", path.display(), file.bytes);
             return Err(io::Error::other(what));
         }
-        Ok(())
+        Ok(file)
     }
 
     fn make(
@@ -258,15 +301,23 @@ impl FileLog {
             Some(found) => return Err(self.in_the_way(&finished, found.kind())),
         }
         let unfinished = name(segment, UNFINISHED);
+        self.free_descriptor();
         let filled = self.fill(segment, bytes, how, pace);
-        if let Err(error) = filled.and_then(|()| self.directory.rename(&unfinished, &finished)) {
+        let renamed = filled.and_then(|file| {
+            self.directory.rename(&unfinished, &finished)?;
+            Ok(file)
+        });
+        let file = renamed.map_err(|error| {
             // A full device needs the room back. Where it stays, the next attempt removes it.
             let _ = self.directory.remove(&unfinished);
-            return Err(self.directory.explained(error));
-        }
+            self.directory.explained(error)
+        })?;
         self.directory.sync()?;
-        // Opened now, when that may fail, and not by the first write.
-        self.segment(segment).map(drop)
+        let mut open = self.open.lock();
+        self.close_old(&mut open);
+        // Stays open: the first write might not be able to open it.
+        self.keep_open(&mut open, segment, file);
+        Ok(())
     }
 
     /// Somebody else may cut a segment: a write would make it as long as before, with zeroes for what is lost.
@@ -387,6 +438,7 @@ impl LogStorage for FileLog {
 
     fn write(&self, segment: u64, writes: &[(u64, &[u8])]) -> io::Result<()> {
         let open = self.segment(segment)?;
+        self.written.fetch_max(segment, Ordering::Relaxed);
         self.check_length(segment, &open)?;
         for &(offset, piece) in writes {
             assert_whole_pages(offset, piece.len());

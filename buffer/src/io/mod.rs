@@ -28,6 +28,8 @@ mod memory;
 pub mod probe;
 mod probe_load;
 mod runtime;
+#[cfg(test)]
+mod runtime_tests;
 mod sim;
 mod sim_log;
 #[cfg(test)]

@@ -12,11 +12,15 @@
 //! ring, so that submission never meets a full ring (an error path of tokio-uring that panics).
 
 use super::{ReadTarget, file::PageFile};
+use parking_lot::Mutex;
+use rustix::fs::{Mode, OFlags};
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
     future::{Future, poll_fn},
     io,
+    os::fd::OwnedFd,
+    panic::{AssertUnwindSafe, catch_unwind},
     rc::Rc,
     sync::{Arc, Weak},
     task::{Poll, Waker},
@@ -120,7 +124,28 @@ fn with_setup<T>(
         ring.setup_cqsize(2 * entries);
         ring.build(submit)?;
     }
-    make(tokio_uring::builder().entries(submit).uring_builder(&ring))
+    let _one_at_a_time = MAKING.lock();
+    check_descriptors()?;
+    let mut builder = tokio_uring::builder();
+    let builder = builder.entries(submit).uring_builder(&ring);
+    // Others may have taken the descriptors meanwhile. What panics here has begun nothing.
+    let made = catch_unwind(AssertUnwindSafe(|| make(builder)));
+    made.unwrap_or_else(|_| Err(io::Error::other("a runtime for io_uring could not be made")))
+}
+
+/// Held while descriptors are counted and taken.
+static MAKING: Mutex<()> = Mutex::new(());
+
+/// Descriptors of a runtime, and one for the file that it works with.
+pub(super) const DESCRIPTORS: usize = 5;
+
+/// Whether the process has descriptors for a runtime. One that is refused half-way would leak those that it has
+/// got, or panic.
+fn check_descriptors() -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let open = |_| rustix::fs::openat(rustix::fs::CWD, "/", flags, Mode::empty());
+    let taken = (0..DESCRIPTORS).map(open).collect::<Result<Vec<OwnedFd>, _>>();
+    Ok(taken.map(drop)?)
 }
 
 /// How far a session's runtime is.

@@ -14,6 +14,7 @@
 
 use super::{
     Directory, PageWrite, ReadFuture, ReadTarget, Storage,
+    directory::lacks_descriptors,
     file::{PageFile, offset_of, refuse_all, whole_read, whole_write},
     runtime::{self, FileCache, Phase, Session},
     split,
@@ -128,7 +129,11 @@ impl Storage for UringStorage {
             Ok(handle) => {
                 writer.runtime.block_on(write_all(&self.file, &handle, batch, results));
             }
-            Err(error) => refuse_all(&error, batch.len(), results),
+            // Without another descriptor it takes longer.
+            Err(error) => {
+                tracing::debug!(%error, "no handle for the ring: pages are written one by one");
+                results.extend(batch.iter().map(|write| self.file.write(write.page, write.image)));
+            }
         }
         // While the thread ends, its runtime ends here instead.
         let _ = WRITER.try_with(|slot| slot.replace(Some(writer)));
@@ -258,7 +263,13 @@ impl UringRead {
                 if let Some(ticket) = ticket {
                     session.leave_queue(ticket);
                 }
-                return Poll::Ready((target, Err(error)));
+                // Without another descriptor the thread waits for the read.
+                let mut target = target;
+                let result = match lacks_descriptors(&error) {
+                    true => self.file.read_target(&mut target),
+                    false => Err(error),
+                };
+                return Poll::Ready((target, result));
             }
         };
         if !session.admit(&mut ticket, cx.waker()) {

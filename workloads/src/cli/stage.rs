@@ -45,7 +45,10 @@ impl Home {
     pub fn new(db: Option<&Path>) -> Result<Self, Exit> {
         if let Some(path) = db {
             let is_new = match std::fs::read_dir(path) {
-                Ok(mut entries) => entries.next().is_none(),
+                // A fresh mount point has one entry.
+                Ok(mut entries) => {
+                    entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == "lost+found"))
+                }
                 Err(error) => error.kind() == ErrorKind::NotFound,
             };
             return Ok(Self { path: path.to_owned(), is_new, temporary: None });
