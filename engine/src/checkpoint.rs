@@ -229,6 +229,11 @@ impl Checkpoints {
         state
     }
 
+    /// Waits for the checkpoint that is being made, if one is.
+    pub fn wait(&self) {
+        drop(self.lock());
+    }
+
     /// The last superblock.
     pub fn block(&self) -> Superblock {
         self.lock().block

@@ -27,6 +27,7 @@ use std::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 use wattle_btree::{self as btree, Context, Forest, Journal};
 use wattle_buffer::{
@@ -95,6 +96,9 @@ impl LogBarrier for Barrier {
         self.log.get().is_some_and(|log| log.give_room_back())
     }
 }
+
+/// How long an engine that is abandoned waits for bulk loads and backups.
+const ABANDON_WAIT: Duration = Duration::from_secs(5);
 
 /// Sessions that are kept for the next ones.
 const MAX_IDLE: usize = 16;
@@ -244,7 +248,7 @@ impl Core {
             return Err(error);
         }
         if self.snapshots.any_writing() {
-            // Nobody has it any longer. Its changes are in the pages, and only recovery takes them back.
+            // Its changes are in the pages, and only recovery takes them back.
             return self.abandon("a transaction that has changed something was leaked".to_string());
         }
         self.forest.merge_in(None);
@@ -283,22 +287,34 @@ impl Core {
     }
 
     /// Leaves the store as a crash would, with all commits so far, although others use it.
+    ///
+    /// Nothing may write to its files after it is unlocked. From step 1 on no change, checkpoint, bulk load or
+    /// backup begins; those under way end in steps 2 and 3. A closed log refuses the records of operations
+    /// that are still under way. Only background threads write pages otherwise, and they end in step 4.
     fn abandon_in_use(&self) -> Result<()> {
         let mut closed = self.closed.lock();
-        if std::mem::replace(&mut *closed, true) {
+        if *closed {
             return Ok(());
         }
+        // 1. As after a failure.
         self.why_poisoned.lock().get_or_insert_with(|| "the engine was abandoned".to_string());
-        self.poisoned.store(true, Ordering::Relaxed);
+        self.poisoned.store(true, Ordering::SeqCst);
+        // 2. Bulk loads and backups write pages, and truncate the log.
+        let Some(_no_other) = self.unlogged_pages.try_write_for(ABANDON_WAIT) else {
+            return Err(Error::StillInUse("a bulk load or a backup".to_string()));
+        };
+        *closed = true;
+        // 3. Commits so far are durable, and no checkpoint is under way.
         let flushed = self.sync_log();
         if let Some(log) = &self.log {
             log.stop_waiting();
         }
         self.checkpoints.stop();
+        self.checkpoints.wait();
         self.janitor.stop();
         self.idle.lock().drain(..).for_each(|state| state.retire(self));
+        // 4. It only says why.
         let _always = self.abandon(String::new());
-        // From here on nothing writes: a new engine may.
         self.file.release();
         flushed
     }
@@ -768,6 +784,8 @@ impl Engine {
     ///
     /// # Errors
     /// The log could not be flushed: commits that were not durable by then may be lost.
+    /// [`Error::StillInUse`] when a bulk load or a backup is under way and does not end within 5 s: the store
+    /// stays locked, until the last handle is dropped.
     pub fn abandon(self) -> Result<()> {
         self.core.abandon_in_use()
     }

@@ -1,4 +1,4 @@
-//! Handles of an open store: what engines and sessions hold. Background threads hold the core alone. The
+//! Handles of an open store. Engines and sessions hold one each; background threads hold the core alone. The
 //! store is closed by [`crate::Engine::close`], or when its last handle goes.
 //!
 //! Handles are counted by kind, so that an engine that cannot be closed can say why.
@@ -20,7 +20,7 @@ pub(crate) struct Handle {
     users: [AtomicUsize; User::ALL.len()],
 }
 
-/// Who has a handle.
+/// The kind of object that has a handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum User {
     Engine,
@@ -70,7 +70,7 @@ impl Grip {
         &self.handle.core
     }
 
-    /// What else has a handle, in words; `None` for nothing. Without another handle nobody can make one.
+    /// The other handles, in words; `None` if there are none. Only a handle can make another one.
     pub fn others(&self) -> Option<String> {
         let count = |user: User| {
             // Partner: the release in `drop`.

@@ -477,6 +477,8 @@ impl Session {
         self.core.check_tree(tree)?;
         self.core.check_begin(&TxnOptions::default())?;
         let _no_backup = self.core.unlogged_pages.read();
+        // Not after the engine was abandoned while this waited.
+        self.core.check_alive()?;
         let mut load = BulkLoad::new(&tree.open.tree)?;
         let mut chunks = BulkChunks { core: &self.core, open: &tree.open, values: Vec::new() };
         self.fill(tree, &mut load, &mut chunks, entries)?;

@@ -191,6 +191,14 @@ fn an_engine_that_is_abandoned_in_use_loses_no_acknowledged_commit() {
                 })
             })
             .collect();
+        let clone = engine.clone();
+        let checkpoints = std::thread::spawn(move || {
+            loop {
+                if let Err(error) = clone.checkpoint() {
+                    return error;
+                }
+            }
+        });
         eventually("commits", || acknowledged.iter().all(|n| n.load(Ordering::Relaxed) > 20));
         abandoned.store(true, Ordering::Relaxed);
         let begun = Instant::now();
@@ -199,6 +207,8 @@ fn an_engine_that_is_abandoned_in_use_loses_no_acknowledged_commit() {
         let engine = reopen(&path);
         assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
         workers.into_iter().for_each(|worker| worker.join().expect("no panic"));
+        let refused = checkpoints.join().expect("no panic");
+        println!("checkpoints: {refused}");
         let session = engine.session().expect("session");
         for (worker, last) in acknowledged.iter().enumerate() {
             for n in 1..=last.load(Ordering::Relaxed) {
@@ -210,4 +220,41 @@ fn an_engine_that_is_abandoned_in_use_loses_no_acknowledged_commit() {
         drop((session, tree));
         engine.close().expect("close");
     }
+}
+
+#[test]
+fn an_engine_is_not_abandoned_in_the_middle_of_a_bulk_load() {
+    let directory = tempfile::tempdir().expect("directory");
+    let path = directory.path().join("store");
+    let engine = reopen(&path);
+    let tree = engine.tree("tree").expect("tree");
+    engine.tree("other").expect("tree");
+    let session = engine.session().expect("session");
+    let mut handle = Some(engine.clone());
+    let entries = (0..30_000u32).map(|n| {
+        if let Some(engine) = handle.take_if(|_| n == 20_000) {
+            // Its pages are written, and would be those of a new engine.
+            let refused = engine.abandon();
+            let load = "a bulk load or a backup";
+            assert!(
+                matches!(&refused, Err(Error::StillInUse(what)) if what == load),
+                "{refused:?}"
+            );
+            assert!(matches!(Engine::open(&path, options()), Err(Error::AlreadyOpen { .. })));
+        }
+        (n.to_be_bytes(), [3; 100])
+    });
+    let loaded = session.bulk_load(&tree, entries);
+    assert!(matches!(loaded, Ok(30_000) | Err(Error::Poisoned(_))), "{loaded:?}");
+    // Once it has ended there is nothing in the way.
+    engine.abandon().expect("abandon");
+    let other = session.bulk_load(&tree, [(b"k", b"v")]);
+    assert!(matches!(other, Err(Error::Poisoned(_))), "{other:?}");
+    let engine = reopen(&path);
+    let tree = engine.tree("tree").expect("tree");
+    let found = engine.session().expect("session").scan(&tree).expect("scan").count();
+    assert_eq!(found, if loaded.is_ok() { 30_000 } else { 0 });
+    assert_verified(&engine);
+    drop((session, tree));
+    engine.close().expect("close");
 }

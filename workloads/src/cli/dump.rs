@@ -99,7 +99,7 @@ fn dump_trees(
     let mut out = BufWriter::new(out);
     let dumped =
         names.iter().try_for_each(|name| dump_tree(engine, name, &mut out, progress, interrupt));
-    // What was read before a failure is printed, too. The first failure is the one to tell.
+    // The pairs read before a failure are printed, too. The first failure is the one to tell.
     dumped.and(out.flush().map_err(End::from))
 }
 

@@ -209,7 +209,7 @@ pub fn deliver(report: &Report, flags: &RunFlags, out: &mut dyn Write) -> Result
     page?;
     match &report.error {
         Some(error) => Err(Exit::Failed(error.clone())),
-        // What is wrong counts more than that there could be more of it.
+        // A wrong answer is reported as such, also in a run that was interrupted.
         None if report.run.interrupted && !report.check.found_something() => {
             Err(Exit::Interrupted("interrupted: these are the results so far".to_owned()))
         }

@@ -32,8 +32,8 @@ pub trait Workload<C: Client>: Sync {
     /// The state of worker `number`.
     fn state(&self, number: usize) -> Self::State;
 
-    /// Makes sure that the next operation is drawn: what that takes is not part of its latency. Gives
-    /// whether it took any time.
+    /// Makes sure that the next operation is drawn; the time for that is not part of its latency. Gives
+    /// whether it took any.
     #[inline]
     fn prepare(&self, _state: &mut Self::State) -> bool {
         false

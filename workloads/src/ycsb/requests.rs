@@ -6,8 +6,8 @@
 //!   modulo the number of records. Unlike there, ranks go up to the number of records and not to ten
 //!   billion, so that the skew is the one that `--theta` says. And where the core package keeps room for
 //!   twice the inserts that it expects, and draws again until the record exists, here the records that
-//!   a run inserts take ranks over from others, each as many as the others keep ([`place`]): what is
-//!   drawn always exists, and popular records stay popular.
+//!   a run inserts take ranks over from others, each as many as the others keep ([`place`]): every
+//!   draw is a record that exists, and popular records stay popular.
 //! - `latest`: Zipfian ranks counted back from the newest record.
 //! - `hotspot`: 90 % of the requests go to the records in the first tenth of the key space, alike, the
 //!   others to the rest: the locality 90/10 of the ACE paper. It is a part of the key space and not any
