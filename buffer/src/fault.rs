@@ -266,20 +266,21 @@ impl Pool {
             return Err(Error::Poisoned(format!("page {page} is not read: {why}")));
         }
         // On failure the target is dropped, which gives the frame and the entry back.
+        let gsn = Gsn(PageRef::u64_at(self.page_ref(frame), header::GSN));
         page::verify(target.bytes(), page, tree)
             .and_then(|()| {
                 let (pages, _) = self.allocator.counts();
                 self.owner()
                     .check(target.bytes(), pages)
+                    .and_then(|()| self.barrier.check_read(gsn))
                     .map_err(|what| Error::corruption(page, what))
             })
             .inspect_err(
                 |error| tracing::error!(page = page.0, tree = tree.0, %error, "corruption"),
             )?;
-        let gsn = PageRef::u64_at(self.page_ref(frame), header::GSN);
         let frame = target.finish();
         let state = self.header(frame);
-        state.set_clean_at(Gsn(gsn));
+        state.set_clean_at(gsn);
         state.set_version_hint(self.owner().load_hint());
         state.set_link(self.elapsed_ms());
         self.policy.on_load(&state.tracker, self.epoch());

@@ -13,6 +13,13 @@ pub trait LogBarrier: Send + Sync {
     /// Returns once every change numbered up to `gsn` is durable in the log.
     fn ensure_durable(&self, gsn: Gsn) -> Result<()>;
 
+    /// Whether a page on storage can have this number. The error says why not: by the write-ahead rule it
+    /// would not have been written. Asked of every page that is read.
+    fn check_read(&self, gsn: Gsn) -> Result<(), String> {
+        let _ = gsn;
+        Ok(())
+    }
+
     /// Whether there is a log that must know of every change.
     fn is_log(&self) -> bool {
         false

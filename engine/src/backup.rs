@@ -28,9 +28,10 @@ use std::{
 };
 use wattle_btree::record::{needs_page, page_changes};
 use wattle_buffer::{
-    Error, PAGE_SIZE, PageId, PageImage, Result,
+    Error, Gsn, LogBarrier, PAGE_SIZE, PageId, PageImage, Result,
     io::{IoKind, LogBuffer, LogStorage, PageWrite, Storage},
     is_reserved_page,
+    page::header,
 };
 use wattle_wal::{Log, LogReader, Urgency, epoch_of};
 
@@ -154,7 +155,11 @@ impl Core {
                 loop {
                     let read = self.file.storage.read_image(*page, image);
                     read.map_err(|e| Error::io(format_args!("read page {page} for a backup"), e))?;
-                    let Err(why) = image.verify_of_any_tree(*page) else { break };
+                    let Err(why) = image.verify_of_any_tree(*page) else {
+                        let newer = self.barrier.check_read(Gsn(image.u64_at(header::GSN)));
+                        newer.map_err(|what| Error::corruption(*page, what))?;
+                        break;
+                    };
                     attempt += 1;
                     if attempt == ATTEMPTS {
                         damaged.insert(*page, why);

@@ -6,6 +6,7 @@ use crate::{
     async_session::AsyncSession,
     catalog::{CATALOG, Catalog, FIRST_TREE, OpenTree, Room},
     checkpoint::Checkpoints,
+    epochs::{self, Epochs, Gaps},
     handle::{CloseError, Grip, User},
     janitor::{Janitor, Kept},
     mvcc::{Clock, Snapshots, UndoBuffer, Versions},
@@ -77,6 +78,7 @@ pub(crate) struct Barrier {
     pub room_wanted: AtomicBool,
     pub log: OnceLock<Arc<Log>>,
     pub in_use: OnceLock<InUse>,
+    pub epochs: OnceLock<Epochs>,
 }
 
 impl LogBarrier for Barrier {
@@ -84,7 +86,14 @@ impl LogBarrier for Barrier {
         if let Some(log) = self.log.get() {
             return log.ensure_durable(gsn);
         }
+        if let Some(epochs) = self.epochs.get() {
+            epochs.written(gsn);
+        }
         self.in_use.get().map_or(Ok(()), |in_use| in_use.ensure_durable(gsn))
+    }
+
+    fn check_read(&self, gsn: Gsn) -> Result<(), String> {
+        self.epochs.get().map_or(Ok(()), |epochs| epochs.check(gsn))
     }
 
     fn is_log(&self) -> bool {
@@ -422,6 +431,7 @@ impl Engine {
             room_wanted: AtomicBool::new(false),
             log: OnceLock::new(),
             in_use: OnceLock::new(),
+            epochs: OnceLock::new(),
         });
         let pool = Pool::open(
             options.pool_options(),
@@ -447,6 +457,7 @@ impl Engine {
             block.next_tree = block.next_tree.max(recovered.next_tree);
             (end, in_use, losers) = (recovered.end, recovered.in_use, recovered.losers);
             changed_groups = recovered.changed_groups;
+            block.gaps = recovered.gaps;
             ghosts = recovered.ghosts;
         }
         if new {
@@ -469,14 +480,17 @@ impl Engine {
         };
         let log = match &log_storage {
             Some(storage) => {
-                let start = LogStart { image_epoch: block.redo_epoch, ..LogStart::after(end) };
+                let start = epochs::start_after(end, block.redo_epoch);
                 Some(start_log(storage.clone(), options, start, &clock)?)
             }
             None => None,
         };
         if let Some(log) = &log {
             log.set_opening(true);
+            block.gaps.add(end.epoch, log.epoch());
         }
+        let epochs = Epochs::new(block.gaps, end.epoch, log.as_ref());
+        assert!(barrier.epochs.set(epochs).is_ok(), "set once");
         let mut opening = Opening::new(&forest, log.as_ref());
         match &log {
             Some(log) => assert!(barrier.log.set(log.clone()).is_ok(), "set once"),
@@ -839,6 +853,7 @@ impl Superblock {
             bitmaps: 0,
             durable_flush: 0,
             log_end: LogEnd { store_id, ..LogEnd::default() },
+            gaps: Gaps::default(),
         }
     }
 }

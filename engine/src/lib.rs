@@ -6,6 +6,7 @@ mod backup;
 mod catalog;
 mod checkpoint;
 mod engine;
+mod epochs;
 mod files;
 mod handle;
 mod held;

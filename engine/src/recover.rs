@@ -14,6 +14,7 @@ mod source;
 mod worker;
 
 use crate::{
+    epochs::Gaps,
     mvcc::UndoBuffer,
     options::Options,
     store::{StoreFile, Superblock},
@@ -23,7 +24,6 @@ use cache::{Cache, Counts, Ghosts};
 use parking_lot::Mutex;
 use std::{
     collections::BTreeSet,
-    path::PathBuf,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, Ordering},
@@ -33,7 +33,7 @@ use std::{
     time::Instant,
 };
 use wattle_btree::record::{needs_page, page_changes};
-use wattle_buffer::{Error, PAGE_SIZE, Result, TreeId, io::LogStorage};
+use wattle_buffer::{Error, Gsn, PAGE_SIZE, PageId, Result, TreeId, io::LogStorage};
 use wattle_wal::{Chunk, LogEnd, epoch_of, record::Op};
 use worker::{Item, Payload, What};
 
@@ -77,11 +77,14 @@ pub(crate) struct Recovered {
     pub losers: Vec<Loser>,
     /// What the janitor is to clear away.
     pub ghosts: Ghosts,
+    /// Epochs that no page has.
+    pub gaps: Gaps,
 }
 
 /// What the threads of one recovery share.
 pub(crate) struct Shared {
-    path: PathBuf,
+    /// Epochs that no page has, as far as it is known by now.
+    gaps: Mutex<Gaps>,
     options: Options,
     stopped: AtomicBool,
     error: Mutex<Option<Error>>,
@@ -90,9 +93,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    fn new(path: PathBuf, options: &Options) -> Shared {
+    fn new(gaps: Gaps, options: &Options) -> Shared {
         Shared {
-            path,
+            gaps: Mutex::new(gaps),
             options: options.clone(),
             stopped: AtomicBool::new(false),
             error: Mutex::default(),
@@ -118,9 +121,10 @@ impl Shared {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    fn wrong_log(&self, what: String) -> Error {
-        let why = format!("{what}: the end of the log is missing");
-        Error::WrongLog { path: self.path.clone(), why }
+    /// A page that no life of the store before can have written. Whether it is newer than the log that is
+    /// read now is known at its end.
+    fn check_read(&self, page: PageId, gsn: Gsn) -> Result<()> {
+        self.gaps.lock().check(gsn).map_err(|what| Error::corruption(page, what))
     }
 }
 
@@ -135,7 +139,8 @@ pub(crate) fn redo(
     let begun = Instant::now();
     // 1. What is given out of the log is not lost again.
     let source = Source::open(file, log, block)?;
-    let shared = Shared::new(file.path.clone(), options);
+    let last = source.epoch_before();
+    let shared = Shared::new(block.gaps, options);
     let reserving = Mutex::new(());
     let capacity = file.storage.capacity_pages().max(block.capacity);
     let analysis = Analysis::new(in_use, capacity, file.directory());
@@ -159,7 +164,7 @@ pub(crate) fn redo(
             queues.push((queue, Vec::new()));
         }
         let mut dispatcher =
-            Dispatcher { block, shared, analysis, queues, held: 0, bytes: 0, records: 0 };
+            Dispatcher { block, shared, analysis, queues, last, held: 0, bytes: 0, records: 0 };
         if let Err(error) = dispatcher.run(received) {
             shared.fail(error);
         }
@@ -203,7 +208,7 @@ pub(crate) fn redo(
     );
     let mut ghosts = Ghosts::default();
     found.into_iter().for_each(|found| ghosts.merge(found));
-    Ok(Recovered { ghosts, ..recovered })
+    Ok(Recovered { ghosts, gaps: shared.gaps.into_inner(), ..recovered })
 }
 
 /// The error of a log that ends before the checkpoint does: a checkpoint waits for its epoch, and
@@ -233,6 +238,8 @@ struct Dispatcher<'r> {
     analysis: Analysis,
     /// For each worker its queue, and what is to be sent next.
     queues: Vec<(SyncSender<Vec<Item>>, Vec<Item>)>,
+    /// Epoch of the last flush.
+    last: u64,
     /// Bytes of flushes that the items to be sent may hold on to.
     held: u64,
     bytes: u64,
@@ -256,6 +263,8 @@ impl Dispatcher<'_> {
     }
 
     fn flush(&mut self, flush: &Located) -> Result<()> {
+        self.shared.gaps.lock().add_jump(self.last, flush.epoch);
+        self.last = flush.epoch;
         self.bytes += flush.bytes();
         self.held += flush.bytes();
         for (chunk, record) in flush.records()? {

@@ -9,7 +9,7 @@
 //! Each group of pages has two copies of its bitmap. A checkpoint overwrites the copy that is not
 //! the valid one: valid is the one with the largest sequence up to that of the superblock.
 
-use crate::{files::Files, leftovers};
+use crate::{epochs::Gaps, files::Files, leftovers};
 use parking_lot::Mutex;
 use std::{
     path::{Path, PathBuf},
@@ -56,7 +56,8 @@ pub(crate) mod at {
     pub const END_SEQUENCE: usize = 136;
     pub const BITMAPS: usize = 144;
     pub const DURABLE_FLUSH: usize = 152;
-    pub const END: usize = 160;
+    pub const GAPS: usize = 160;
+    pub const END: usize = GAPS + 16 * crate::epochs::KEPT;
     /// In a page of a bitmap: the words.
     pub const BITMAP: usize = 64;
 }
@@ -102,6 +103,8 @@ pub struct Superblock {
     pub durable_flush: u64,
     /// Closed: where the log ended that a new one goes on after.
     pub log_end: LogEnd,
+    /// Epochs that no page has.
+    pub gaps: Gaps,
 }
 
 /// Marks the store as in use without a log, durably, before the first page of it is overwritten. A
@@ -388,6 +391,10 @@ impl StoreFile {
                 flush: image.u64_at(at::END_FLUSH),
                 sequence: image.u64_at(at::END_SEQUENCE),
             },
+            gaps: Gaps(std::array::from_fn(|index| {
+                let at = at::GAPS + 16 * index;
+                (image.u64_at(at), image.u64_at(at + 8))
+            })),
         };
         if block.capacity > self.storage.capacity_pages() {
             return Err(Error::corruption(
@@ -424,6 +431,10 @@ impl StoreFile {
             image.set_u64(at::END_SEQUENCE, block.log_end.sequence);
             image.set_u64(at::BITMAPS, block.bitmaps);
             image.set_u64(at::DURABLE_FLUSH, block.durable_flush);
+            for (index, (end, start)) in block.gaps.0.iter().enumerate() {
+                image.set_u64(at::GAPS + 16 * index, *end);
+                image.set_u64(at::GAPS + 16 * index + 8, *start);
+            }
             image.seal();
             self.write(&[PageWrite { page, image: &image }])?;
             self.sync()?;
@@ -609,6 +620,7 @@ fn bitmap_sequence(page: PageId, image: &PageImage) -> Result<Option<u64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::epochs::KEPT;
 
     const PAGE: &str = include_str!("../../buffer/FORMAT.md");
 
@@ -650,9 +662,10 @@ mod tests {
             (at::END_SEQUENCE, 8, "and its last block"),
             (at::BITMAPS, 8, "fingerprint"),
             (at::DURABLE_FLUSH, 8, "last flush of the log that was durable"),
+            (at::GAPS, 16 * KEPT, "epochs that no page has"),
         ] {
             says(format!("| {offset} | {bytes} | {field}"));
         }
-        assert_eq!(at::END, at::DURABLE_FLUSH + 8);
+        assert_eq!(at::END, at::GAPS + 16 * KEPT);
     }
 }

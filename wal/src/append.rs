@@ -226,15 +226,13 @@ impl Section<'_> {
 
     /// Begins a record and gives its GSN, which is above that of every record of this appender and
     /// above `pages_gsn`, the largest GSN of the pages that it changes. Flags are up to [`record::MAX_FLAGS`].
+    ///
+    /// A page of an epoch after that of the section is not refused here, where nothing can be refused any
+    /// more: the next cut goes beyond its epoch, as for a counter that ran over. Whoever reads pages
+    /// refuses those from after the end of the log ([`wattle_buffer::LogBarrier::check_read`]).
     #[inline]
     pub fn start(&mut self, kind: Kind, flags: u8, txn: u64, pages_gsn: Gsn) -> Gsn {
         assert!(self.record.is_none(), "the record before it is not finished");
-        debug_assert!(
-            epoch_of(pages_gsn) <= self.epoch,
-            "a page changed in epoch {} is ahead of the section of epoch {}",
-            epoch_of(pages_gsn),
-            self.epoch
-        );
         let buffer = &mut *self.buffer;
         let gsn = Gsn(buffer.last_gsn.max(pages_gsn.0) + 1);
         buffer.last_gsn = gsn.0;

@@ -248,6 +248,11 @@ impl LogReader {
         Ok(None)
     }
 
+    /// The epoch that no record before what is read next is above.
+    pub fn epoch_before(&self) -> u64 {
+        self.end.epoch
+    }
+
     /// Segment and byte offset behind what was read so far, for messages.
     pub fn position(&self) -> (u64, u64) {
         let segment = self.segments.get(self.index).map_or(self.end.segment, |head| head.segment);

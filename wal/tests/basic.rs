@@ -319,3 +319,25 @@ fn a_foreign_log_and_wrong_starts_are_refused() {
     let odd = Log::start(storage, odd, store(), Box::new(|| 0)).err();
     assert!(matches!(odd, Some(Error::InvalidOption(_))));
 }
+
+/// The layers above refuse such pages when they read them; if one gets here nevertheless, the log stays one
+/// that can be read.
+#[test]
+fn a_page_of_a_later_epoch_is_written_over_and_the_log_goes_on_behind_it() {
+    let storage: Arc<dyn LogStorage> = Arc::new(MemoryLog::default());
+    let log = start(&storage, LogStart::default());
+    let appender = log.appender();
+    for ahead in [1, 600, 1 << 30] {
+        let page = Gsn((log.epoch() + ahead) << wattle_wal::GSN_COUNTER_BITS);
+        let gsn = append_to(&appender, ahead, 100, PageId(9), page);
+        assert!(gsn > page);
+        log.flush_now().expect("a flush");
+        log.ensure_durable(gsn).expect("the log has got there");
+        assert!(log.epoch() > epoch_of(gsn));
+    }
+    log.close().expect("closed");
+    let (flushes, end) = read(&storage, 1).expect("a good log");
+    let found = records(&flushes);
+    assert_eq!(found.len(), 3);
+    assert!(end.epoch > 1 << 30, "the end is behind all of them");
+}

@@ -4,6 +4,7 @@
 //! Invariant: records come in the order of their numbers, flush by flush.
 
 use super::{FoundGhosts, Loser, Recovered};
+use crate::epochs::Gaps;
 use crate::mvcc::{Savepoint, UndoBuffer};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -135,6 +136,7 @@ impl Analysis {
             next_tree: TreeId(self.next_tree),
             losers: losers.collect(),
             ghosts: FoundGhosts::default(),
+            gaps: Gaps::default(),
         }
     }
 }

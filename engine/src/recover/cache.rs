@@ -209,6 +209,7 @@ impl<'f> Cache<'f> {
                 continue;
             }
             let gsn = Gsn(read.u64_at(header::GSN));
+            self.shared.check_read(page, gsn)?;
             self.counts.newest = self.counts.newest.max((gsn, page));
             let slot = self.insert(page);
             self.images[slot.0 as usize].0 = read.0;
@@ -369,7 +370,7 @@ fn read_all(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Options;
+    use crate::{epochs::Gaps, options::Options};
     use std::sync::Arc;
     use wattle_buffer::io::{MemoryLog, MemoryStorage, Storage};
 
@@ -380,7 +381,7 @@ mod tests {
             pages.reserve(4096).expect("room");
             let file = StoreFile::on(pages, Arc::new(MemoryLog::default()));
             let (shared, reserving) =
-                (Shared::new("m".into(), &Options::default()), Mutex::new(()));
+                (Shared::new(Gaps::default(), &Options::default()), Mutex::new(()));
             let mut cache = Cache::new(&file, &shared, &reserving, MIN_PAGES).expect("memory");
             let bad = cache.make(PageId(10)).expect("made");
             let image = cache.get(bad);

@@ -80,6 +80,11 @@ impl<'f> Source<'f> {
         Ok(Source { reader, path: &file.path })
     }
 
+    /// No record before the first flush has a later epoch.
+    pub fn epoch_before(&self) -> u64 {
+        self.reader.epoch_before()
+    }
+
     /// The next whole flush, or `None` at the end.
     pub fn next(&mut self) -> Result<Option<Located>> {
         let flush = self.reader.next_flush().map_err(|error| named(error, self.path))?;

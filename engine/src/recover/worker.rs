@@ -10,6 +10,7 @@ use super::{
     Shared,
     cache::{Cache, Counts, Ghosts, Slot},
 };
+use crate::epochs::newer;
 use foldhash::fast::RandomState;
 use std::{
     collections::HashSet,
@@ -71,11 +72,7 @@ pub(super) fn run(
         let Some(end) = shared.end.get().filter(|_| !shared.is_stopped()) else { return Ok(()) };
         let (gsn, page) = cache.counts.newest;
         if epoch_of(gsn) > end.epoch {
-            return Err(shared.wrong_log(format!(
-                "page {page} was changed in epoch {}, and the log ends with epoch {}",
-                epoch_of(gsn),
-                end.epoch
-            )));
+            return Err(Error::corruption(page, newer(epoch_of(gsn), end.epoch)));
         }
         cache.write_all()
     })();

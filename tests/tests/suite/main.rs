@@ -34,6 +34,7 @@ mod sendable;
 mod storm;
 mod tasks;
 mod transactions;
+mod two_times;
 mod unsettled;
 mod visit;
 mod wide;
