@@ -171,8 +171,8 @@ pub enum Error {
     /// The versions that a snapshot would have to read were given up, see `Options::version_bytes`.
     #[error("the snapshot is too old: {0}")]
     SnapshotTooOld(String),
-    /// A change through a read-only transaction.
-    #[error("the transaction is read-only")]
+    /// A change through a read-only transaction, or in a store that was opened read-only.
+    #[error("nothing can be changed: the transaction, or the whole store, was opened read-only")]
     ReadOnly,
     /// Whether a transaction is durable is not known, because the log failed meanwhile. It is
     /// decided when the store is opened again: all of it is there or nothing.

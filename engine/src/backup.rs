@@ -13,6 +13,9 @@
 //!    read as it was written is damaged, unless the log has it whole or says that it is free.
 //! 5. Write the superblock, last: a backup that was interrupted is not a store.
 //!
+//! A store that is opened read-only does not change: all of it is copied as it is on the device, whether it was
+//! closed or has to be recovered, and so has the copy.
+//!
 //! Bulk loads write pages that the log does not know, so they wait for a backup and it for them.
 
 use crate::{
@@ -90,6 +93,9 @@ impl Engine {
 
 impl Core {
     fn backup(&self, target: &StoreFile, target_log: &Arc<dyn LogStorage>) -> Result<BackupReport> {
+        if self.read_only {
+            return self.backup_at_rest(target, target_log);
+        }
         let (Some(log), Some(source_log)) = (&self.log, &self.log_storage) else {
             let what = "a store that is used without a log cannot be backed up while it is open";
             return Err(Error::Limit(what.to_string()));
@@ -102,12 +108,7 @@ impl Core {
             .checkpoints
             .look(|block| self.file.read_bitmap(block).map(|(words, _)| (*block, words)))?;
         // 2. Pages.
-        let capacity = block.capacity;
-        let reserved = target.storage.reserve(capacity);
-        reserved
-            .map_err(|e| Error::io(format_args!("reserve {capacity} pages for a backup"), e))?;
-        let (pages, damaged) = self.copy_pages(target, &words)?;
-        target.sync()?;
+        let (pages, damaged) = self.copy_pages(target, &block, &words)?;
         // 3. The end.
         wait_durable(log)?;
         // 4. The log. It has all that could not be read.
@@ -118,25 +119,41 @@ impl Core {
             return Err(error);
         }
         // 5. Bitmaps and superblock.
-        let groups: Vec<_> = words
-            .chunks(GROUP_WORDS)
-            .enumerate()
-            .map(|(group, words)| {
-                let mut words = words.to_vec();
-                words.resize(GROUP_WORDS, 0);
-                (group as u64, words)
-            })
-            .collect();
-        let none = BitmapCopies::default();
-        target.write_bitmap(&groups, block.sequence, &none)?;
-        target.sync()?;
-        let bitmaps = none.with(&groups, block.sequence).fingerprint();
-        target.write_superblock(&Superblock { bitmaps, ..block })?;
+        complete(target, &block, &words)?;
         Ok(BackupReport { pages, log_bytes })
     }
 
-    /// Copies all pages in use. Gives how many, and those that are not as they were written.
-    fn copy_pages(&self, target: &StoreFile, words: &[u64]) -> Result<(u64, Damaged)> {
+    /// Of a store that nobody changes, on the device.
+    fn backup_at_rest(
+        &self,
+        target: &StoreFile,
+        target_log: &Arc<dyn LogStorage>,
+    ) -> Result<BackupReport> {
+        let (block, end) = self.checkpoints.opened();
+        let (words, _) = self.file.read_bitmap(&block)?;
+        let (pages, damaged) = self.copy_pages(target, &block, &words)?;
+        let (log_bytes, damaged) = match &self.log_storage {
+            Some(log) => copy_log(log, target_log, &self.file.path, &block, end.flush, damaged)?,
+            None => (0, damaged),
+        };
+        if let Some(error) = damaged.into_values().next() {
+            return Err(error);
+        }
+        complete(target, &block, &words)?;
+        Ok(BackupReport { pages, log_bytes })
+    }
+
+    /// Copies all pages in use, durably. Gives how many, and those that are not as they were written.
+    fn copy_pages(
+        &self,
+        target: &StoreFile,
+        block: &Superblock,
+        words: &[u64],
+    ) -> Result<(u64, Damaged)> {
+        let capacity = block.capacity;
+        let reserved = target.storage.reserve(capacity);
+        reserved
+            .map_err(|e| Error::io(format_args!("reserve {capacity} pages for a backup"), e))?;
         let in_use = |page: &PageId| {
             words[page.0 as usize / 64] >> (page.0 % 64) & 1 == 1 && !is_reserved_page(*page)
         };
@@ -146,6 +163,7 @@ impl Core {
         loop {
             let batch: Vec<PageId> = pages.by_ref().take(BATCH).collect();
             if batch.is_empty() {
+                target.sync()?;
                 return Ok((copied, damaged));
             }
             for (page, image) in batch.iter().zip(&mut images) {
@@ -153,7 +171,7 @@ impl Core {
                 // given up meanwhile, or the log has it, or it is damaged.
                 let mut attempt = 0;
                 loop {
-                    let read = self.file.storage.read_image(*page, image);
+                    let read = self.file.device().read_image(*page, image);
                     read.map_err(|e| Error::io(format_args!("read page {page} for a backup"), e))?;
                     let Err(why) = image.verify_of_any_tree(*page) else {
                         let newer = self.barrier.check_read(Gsn(image.u64_at(header::GSN)));
@@ -181,6 +199,24 @@ impl Core {
             copied += batch.len() as u64;
         }
     }
+}
+
+/// Writes what makes a store of the pages and the log in `target`.
+fn complete(target: &StoreFile, block: &Superblock, words: &[u64]) -> Result<()> {
+    let groups: Vec<_> = words
+        .chunks(GROUP_WORDS)
+        .enumerate()
+        .map(|(group, words)| {
+            let mut words = words.to_vec();
+            words.resize(GROUP_WORDS, 0);
+            (group as u64, words)
+        })
+        .collect();
+    let none = BitmapCopies::default();
+    target.write_bitmap(&groups, block.sequence, &none)?;
+    target.sync()?;
+    let bitmaps = none.with(&groups, block.sequence).fingerprint();
+    target.write_superblock(&Superblock { bitmaps, ..*block })
 }
 
 /// Words of the bitmap of a group of pages.

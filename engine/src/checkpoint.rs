@@ -239,6 +239,12 @@ impl Checkpoints {
         self.lock().block
     }
 
+    /// The superblock with which the store was opened, and where its log ended, if there was no checkpoint since.
+    pub fn opened(&self) -> (Superblock, LogEnd) {
+        let state = self.lock();
+        (state.block, state.end)
+    }
+
     /// Looks at the last superblock while no checkpoint replaces it.
     pub fn look<T>(&self, look: impl FnOnce(&Superblock) -> T) -> T {
         look(&self.lock().block)

@@ -55,6 +55,8 @@ pub(crate) struct Core {
     pub durability: Durability,
     pub reads: Reads,
     pub version_bytes: u64,
+    /// Nothing can be changed, see [`Options::read_only`].
+    pub read_only: bool,
     /// Held by a serializable transaction while it validates and commits.
     pub validation: Mutex<()>,
     /// Held, shared, by whoever writes pages that the log does not know; exclusively by a backup.
@@ -134,15 +136,16 @@ impl Core {
         self.check_alive()
     }
 
-    /// A transaction with these options may begin.
-    pub fn check_begin(&self, options: &TxnOptions) -> Result<()> {
-        if options.read_only {
-            return Ok(());
+    /// With these options a transaction may begin; it is read-only where nothing can be changed.
+    pub fn check_begin(&self, mut options: TxnOptions) -> Result<TxnOptions> {
+        options.read_only |= self.read_only;
+        if !options.read_only {
+            self.check_alive()?;
         }
-        self.check_alive()
+        Ok(options)
     }
 
-    /// Nothing has failed that cannot be undone.
+    /// Changes are possible: nothing has failed that cannot be undone, and the store is not only read.
     #[inline]
     pub fn check_alive(&self) -> Result<()> {
         match self.poisoned.load(Ordering::Relaxed) {
@@ -153,7 +156,17 @@ impl Core {
 
     #[cold]
     fn poison_error(&self) -> Error {
-        Error::Poisoned(self.why_poisoned.lock().clone().unwrap_or_default())
+        match self.why_poisoned.lock().clone() {
+            None if self.read_only => Error::ReadOnly,
+            why => Error::Poisoned(why.unwrap_or_default()),
+        }
+    }
+
+    /// From now on changes are refused, if the store is only read.
+    fn seal(&self) {
+        if self.read_only {
+            self.poisoned.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Nothing may be changed any more.
@@ -166,7 +179,8 @@ impl Core {
     /// Why the engine or its log takes no changes any more.
     pub fn failure(&self) -> Option<String> {
         let log = self.log.as_ref().and_then(|log| log.is_poisoned());
-        self.check_alive().err().map(|error| error.to_string()).or(log)
+        let error = self.check_alive().err().filter(|error| !matches!(error, Error::ReadOnly));
+        error.map(|error| error.to_string()).or(log)
     }
 
     /// All commits up to this time are durable, or need not be.
@@ -237,6 +251,13 @@ impl Core {
         self.idle.lock().drain(..).for_each(|state| state.retire(self));
         if let Some(why) = self.failure() {
             return self.abandon(why);
+        }
+        if self.read_only {
+            self.forest.merge_in(None);
+            drop(self.background.lock().take());
+            self.janitor.forget();
+            tracing::info!(path = %self.file.path.display(), "closed, after it was only read");
+            return Ok(());
         }
         {
             // Twice: what the first round rolls back or removes, the second clears away.
@@ -393,7 +414,11 @@ impl Engine {
     /// changed then, beyond what the next opening would change first.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Engine> {
         options.check()?;
-        let file = StoreFile::open(path.as_ref(), options.io, options.create)?;
+        let (path, io) = (path.as_ref(), options.io);
+        let file = match options.read_only {
+            true => StoreFile::open_read_only(path, io, options.overlay_pages())?,
+            false => StoreFile::open(path, io, options.create)?,
+        };
         Self::open_file(file, &options)
     }
 
@@ -408,7 +433,9 @@ impl Engine {
         options: Options,
     ) -> Result<Engine> {
         options.check()?;
-        Self::open_file(StoreFile::on(storage, log), &options)
+        let file = StoreFile::on(storage, log);
+        let file = if options.read_only { file.read_only(options.overlay_pages()) } else { file };
+        Self::open_file(file, &options)
     }
 
     /// With options that were checked. When it fails, others can open the store at once.
@@ -423,7 +450,7 @@ impl Engine {
 
     fn open_files(file: Arc<StoreFile>, options: &Options) -> Result<Engine> {
         // 1. Everything that can be refused is, before the first write.
-        let new = file.is_new()?;
+        let new = !options.read_only && file.is_new()?;
         let mut block = if new { Superblock::first() } else { file.read_superblock()? };
         let (words, copies) = file.read_bitmap(&block)?;
         let forest = Forest::new();
@@ -464,7 +491,7 @@ impl Engine {
             file.create()?;
         }
         match block.state {
-            _ if !options.log => {}
+            _ if !options.logs() => {}
             _ if new => file.clear_new_log()?,
             StoreState::Closed => file.clear_log_behind(&block.log_end)?,
             _ => {}
@@ -474,16 +501,20 @@ impl Engine {
         pool.allocator().keep_changed_groups(copies.to_be_written());
         // 3. The log goes on.
         let (clock, ids) = (Arc::new(Clock::new()), Arc::new(Clock::new()));
-        let log_storage = match options.log {
+        let log_storage = match options.logs() {
             true => Some(file.open_log(false)?),
+            // For who looks at the log.
+            false if options.read_only && block.state == StoreState::Logged => {
+                Some(file.open_log(true)?)
+            }
             false => None,
         };
         let log = match &log_storage {
-            Some(storage) => {
+            Some(storage) if options.logs() => {
                 let start = epochs::start_after(end, block.redo_epoch);
                 Some(start_log(storage.clone(), options, start, &clock)?)
             }
-            None => None,
+            _ => None,
         };
         if let Some(log) = &log {
             log.set_opening(true);
@@ -543,6 +574,7 @@ impl Engine {
             durability: options.durability,
             reads: options.reads,
             version_bytes: options.version_bytes,
+            read_only: options.read_only,
             validation: Mutex::new(()),
             unlogged_pages: RwLock::new(()),
             idle: Mutex::default(),
@@ -566,6 +598,7 @@ impl Engine {
         if let Some(log) = &core.log {
             log.set_opening(false);
         }
+        core.seal();
         if let Err(error) = Janitor::start(&core).and_then(|()| Checkpoints::start(&core)) {
             core.close()?;
             return Err(error);
@@ -705,6 +738,9 @@ impl Engine {
     /// Failed I/O; [`Error::DiskFull`] when the log has no more room and is needed, all of it, by a transaction that
     /// is open.
     pub fn checkpoint(&self) -> Result<()> {
+        if self.core.read_only {
+            return Err(Error::ReadOnly);
+        }
         self.core.checkpoint_asked()
     }
 

@@ -9,7 +9,8 @@
 //!
 //! Two locks keep others out: one of the data file and one of the directory of the log, because a new data
 //! file can be put beside a log that is in use. Both are ended when the store closes. The last copy of a
-//! descriptor may close later: a process that another thread starts has copies for a moment.
+//! descriptor may close later: a process that another thread starts has copies for a moment. Those who only
+//! read share the locks ([`Files::open_read_only`]), and nothing is made, written or synced for them.
 
 use crate::store::{DATA_FILE, LOG_DIRECTORY, WHOLE_PAGE};
 use parking_lot::Mutex;
@@ -20,7 +21,10 @@ use std::{
 };
 use wattle_buffer::{
     Error, Result,
-    io::{self, Directory, IoKind, LogStorage, Place, Storage, look_at, open_log_in, unlock},
+    io::{
+        self, Directory, IoKind, LogStorage, Place, Storage, look_at, open_log_in,
+        open_log_read_only_in, unlock,
+    },
 };
 
 /// A directory that file systems have where they are mounted, and that belongs to nobody.
@@ -35,6 +39,7 @@ pub(crate) struct Files {
     data: File,
     log: Mutex<Option<OpenLog>>,
     released: Mutex<bool>,
+    read_only: bool,
 }
 
 /// A directory that is not where it was opened.
@@ -94,8 +99,7 @@ impl Files {
             Ok(false) => return Err(Error::AlreadyOpen { path: path.to_path_buf() }),
             Err(error) => return Err(failed("lock", error)),
         }
-        let files =
-            Files { directory, io, data, log: Mutex::default(), released: Mutex::new(false) };
+        let files = Files::new(directory, io, data, false);
         // An empty file is all that an interrupted creation leaves; anything else is not ours.
         let found = look_at(&files.data).map_err(|error| failed("look at the data file of", error));
         match found?.bytes {
@@ -109,6 +113,38 @@ impl Files {
         }
         let storage = io::open_in(io, &files.directory, Path::new(DATA_FILE)).map_err(opening)?;
         Ok((files, storage))
+    }
+
+    fn new(directory: Arc<Directory>, io: IoKind, data: File, read_only: bool) -> Files {
+        let (log, released) = (Mutex::default(), Mutex::new(false));
+        Files { directory, io, data, log, released, read_only }
+    }
+
+    /// Opens the directory and the data file of a store, which must be there, for reading only, and locks it
+    /// beside others that only read.
+    pub fn open_read_only(path: &Path, io: IoKind) -> Result<(Files, Arc<dyn Storage>)> {
+        let not_a_store = |why: String| Error::NotAStore { path: path.to_path_buf(), why };
+        let directory = Arc::new(open_directory(path, false)?);
+        let data_path = directory.path_of(DATA_FILE);
+        let failed =
+            |what: &str, error| Error::io(format_args!("{what} {}", data_path.display()), error);
+        match directory.find(DATA_FILE).map_err(|error| failed("look at", error))? {
+            Some(found) if found.is_file() => {}
+            Some(found) => {
+                let kind = found.kind();
+                return Err(not_a_store(format!("its data file is {kind}, not a regular file")));
+            }
+            None => return Err(not_a_store("the directory has no data file".to_string())),
+        }
+        let data = directory.open_to_read(DATA_FILE).map_err(|error| failed("open", error))?;
+        match io::try_lock_shared(&data) {
+            Ok(true) => {}
+            Ok(false) => return Err(Error::AlreadyOpen { path: path.to_path_buf() }),
+            Err(error) => return Err(failed("lock", error)),
+        }
+        let storage = io::open_read_only_in(io, &directory, Path::new(DATA_FILE));
+        let storage = storage.map_err(|error| failed("open", error))?;
+        Ok((Files::new(directory, io, data, true), storage))
     }
 
     /// The names of a new store must survive a power cut as well. Whoever made the data file longer
@@ -149,14 +185,21 @@ impl Files {
             _ => {}
         }
         let directory = self.directory.subdirectory(LOG_DIRECTORY, !exists).map_err(failed)?;
-        match io::try_lock(&directory) {
+        let locked = match self.read_only {
+            true => io::try_lock_shared(&directory),
+            false => io::try_lock(&directory),
+        };
+        match locked {
             Ok(true) => {}
             Ok(false) => return Err(Error::AlreadyOpen { path: path.to_path_buf() }),
             // Network file systems lock only files that can be written.
             Err(error) => tracing::debug!(%error, "the directory of the log cannot be locked"),
         }
         let directory = Arc::new(directory);
-        let storage = open_log_in(self.io, directory.clone()).map_err(failed)?;
+        let storage = match self.read_only {
+            true => open_log_read_only_in(directory.clone()),
+            false => open_log_in(self.io, directory.clone()).map_err(failed)?,
+        };
         *log = Some(OpenLog { directory, storage: storage.clone() });
         Ok(storage)
     }

@@ -1,6 +1,5 @@
 //! The log in words: one line for each flush and each record, for people who look for what happened.
-//! Works on a store that is closed, or was not closed; changes
-//! nothing that recovery reads.
+//! Works on a store that is closed, or was not closed, beside others that read it; changes nothing.
 
 use crate::{
     recover::{Bytes, Escaped, Located, Shape, Source},
@@ -25,7 +24,7 @@ pub fn dump_log(
     path: impl AsRef<Path>,
     visit: &mut dyn FnMut(&str) -> ControlFlow<()>,
 ) -> Result<()> {
-    let file = StoreFile::open(path.as_ref(), IoKind::Threads, false)?;
+    let file = StoreFile::open_read_only(path.as_ref(), IoKind::Threads, 0)?;
     let block = file.read_superblock()?;
     if block.state != StoreState::Logged {
         let _last = visit("the store was closed without a log: recovery would read nothing");

@@ -367,7 +367,7 @@ pub(crate) struct Begun<'s, R: Resolve> {
 
 impl<'s, R: Resolve> Begun<'s, R> {
     pub fn new(session: &'s R, options: TxnOptions) -> Result<Begun<'s, R>> {
-        session.core().check_begin(&options)?;
+        let options = session.core().check_begin(options)?;
         let mut txn = session.take_idle();
         txn.begin(session.core(), options, session.own());
         Ok(Begun { session, txn: Some(txn) })

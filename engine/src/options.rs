@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 use wattle_buffer::{
-    Error, MIN_FRAMES, MIN_POOL_BYTES, PageTrace, PoolOptions, Result, io::IoKind,
+    Error, MIN_FRAMES, MIN_POOL_BYTES, PAGE_SIZE, PageTrace, PoolOptions, Result, io::IoKind,
 };
 
 /// Frames of a pool for each tree that is open.
@@ -52,6 +52,7 @@ pub struct Options {
     pub(crate) io: IoKind,
     pub(crate) stall_timeout: Duration,
     pub(crate) create: bool,
+    pub(crate) read_only: bool,
     pub(crate) log: bool,
     pub(crate) durability: Durability,
     pub(crate) reads: Reads,
@@ -72,6 +73,7 @@ impl Default for Options {
             io: IoKind::Uring,
             stall_timeout: Duration::from_secs(10),
             create: true,
+            read_only: false,
             log: true,
             durability: Durability::Sync,
             reads: Reads::Durable,
@@ -136,6 +138,18 @@ impl Options {
     /// Whether to create the store when there is none. Default true.
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
+        self
+    }
+
+    /// Whether the store is only read: nothing is written to its files, not even their times as far as the system
+    /// allows that, so it may lie on a read-only or full device, or belong to somebody else. A store that needs
+    /// recovery is read as that would leave it, in memory: up to [`Options::pool_bytes`] beside the pool, and
+    /// above that opening fails. Several engines may read a store at a time, also of other processes, but
+    /// not while one writes. Every change fails with [`crate::Error::ReadOnly`], and
+    /// [`crate::Engine::begin`] gives read-only transactions. The store must exist, whatever
+    /// [`Options::create`] says. Default false.
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
         self
     }
 
@@ -238,6 +252,16 @@ impl Options {
             )));
         }
         Ok(())
+    }
+
+    /// Pages that an engine keeps in memory which only reads and has to recover, beside the pool.
+    pub(crate) fn overlay_pages(&self) -> usize {
+        self.pool_bytes as usize / PAGE_SIZE
+    }
+
+    /// Changes are logged.
+    pub(crate) fn logs(&self) -> bool {
+        self.log && !self.read_only
     }
 
     /// The limit of the log. One that is kept in memory takes no more of it than need be.

@@ -475,7 +475,7 @@ impl Session {
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64> {
         self.core.check_tree(tree)?;
-        self.core.check_begin(&TxnOptions::default())?;
+        self.core.check_alive()?;
         let _no_backup = self.core.unlogged_pages.read();
         // Not after the engine was abandoned while this waited.
         self.core.check_alive()?;

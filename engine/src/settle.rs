@@ -44,6 +44,8 @@ impl Core {
         self.sync_log()?;
         if !new {
             self.catalog.finish_drops(self, cx)?;
+        }
+        if !new && !self.read_only {
             let garbage = self.catalog.listed_garbage(self, cx)?;
             self.janitor.add(0, garbage);
         }
@@ -60,6 +62,9 @@ impl Core {
     /// Ghosts that were in the pages of the log when the store was opened: no snapshot needs them, and
     /// the janitor that knew of them is gone.
     pub fn adopt_ghosts(&self, cx: &Context, mut ghosts: FoundGhosts) -> Result<()> {
+        if self.read_only {
+            return Ok(());
+        }
         ghosts.keys.retain(|(tree, _)| !ghosts.trees.contains(tree));
         ghosts.keys.sort_unstable();
         ghosts.keys.dedup();

@@ -18,7 +18,7 @@ use std::{
 use wattle_buffer::{
     BITMAP_GROUP, Error, Gsn, LogBarrier, PAGE_SIZE, PageId, PageImage, PageKind, Result, TreeId,
     bitmap_page,
-    io::{Directory, IoKind, LogStorage, MemoryLog, PageWrite, Storage},
+    io::{Directory, FrozenLog, IoKind, LogStorage, MemoryLog, Overlay, PageWrite, Storage},
     page::header,
 };
 use wattle_wal::LogEnd;
@@ -158,6 +158,8 @@ pub struct StoreFile {
     pub path: PathBuf,
     /// The pages.
     pub storage: Arc<dyn Storage>,
+    /// The pages as they are on the device, if nothing is ever written there.
+    below: Option<Arc<dyn Storage>>,
     /// Why pages cannot be made durable any more.
     sync_failed: Mutex<Option<Error>>,
     log: LogPlace,
@@ -177,7 +179,30 @@ impl StoreFile {
     }
 
     fn new(path: PathBuf, storage: Arc<dyn Storage>, log: LogPlace) -> Self {
-        StoreFile { path, storage, sync_failed: Mutex::default(), log }
+        StoreFile { path, storage, below: None, sync_failed: Mutex::default(), log }
+    }
+
+    /// The files of a store that is there, to be read only. Writes to pages stay in memory, up to
+    /// `limit` pages. Several can be open at a time, but not beside one that is not read-only.
+    pub fn open_read_only(path: &Path, io: IoKind, limit: usize) -> Result<StoreFile> {
+        if io == IoKind::Memory {
+            let what = "a store in memory cannot be opened read-only: there is none before";
+            return Err(Error::InvalidOption(what.to_string()));
+        }
+        let (files, storage) = Files::open_read_only(path, io)?;
+        Ok(StoreFile::new(path.into(), storage, LogPlace::Files(files)).read_only(limit))
+    }
+
+    /// From now on nothing is written to the storage: pages stay in memory, up to `limit`.
+    pub fn read_only(self, limit: usize) -> StoreFile {
+        let below = self.storage;
+        let storage = Arc::new(Overlay::new(below.clone(), limit));
+        StoreFile { storage, below: Some(below), ..self }
+    }
+
+    /// The pages as they are on the device.
+    pub fn device(&self) -> &Arc<dyn Storage> {
+        self.below.as_ref().unwrap_or(&self.storage)
     }
 
     /// A store on storages that the caller made, for tests.
@@ -189,6 +214,7 @@ impl StoreFile {
     /// Opens the log, once. `exists`: it must be there already.
     pub fn open_log(&self, exists: bool) -> Result<Arc<dyn LogStorage>> {
         match &self.log {
+            LogPlace::Storage(log) if self.below.is_some() => Ok(Arc::new(FrozenLog(log.clone()))),
             LogPlace::Storage(log) => Ok(log.clone()),
             LogPlace::Files(files) => files.open_log(&self.path, exists),
         }
@@ -202,9 +228,10 @@ impl StoreFile {
         }
     }
 
-    /// The directory of the store, where it has one.
+    /// The directory of the store, where it has one in which files can be made.
     pub fn directory(&self) -> Option<Arc<Directory>> {
         match &self.log {
+            LogPlace::Files(_) if self.below.is_some() => None,
             LogPlace::Files(files) => Some(files.directory.clone()),
             LogPlace::Storage(_) => None,
         }

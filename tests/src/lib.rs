@@ -5,3 +5,4 @@ pub mod crash;
 pub mod harness;
 pub mod history;
 pub mod model;
+pub mod mounted;

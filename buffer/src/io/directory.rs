@@ -219,12 +219,18 @@ impl Directory {
         self.file(name, OFlags::RDWR)
     }
 
-    /// As [`Directory::open_file`], for reading only.
+    /// As [`Directory::open_file`], for reading only; without a new access time where the system allows that:
+    /// to the owner.
     ///
     /// # Errors
     /// As `open(2)`.
     pub fn open_to_read(&self, name: impl AsRef<Path>) -> io::Result<File> {
-        self.file(name, OFlags::RDONLY)
+        match self.file(&name, OFlags::RDONLY | OFlags::NOATIME) {
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+                self.file(name, OFlags::RDONLY)
+            }
+            opened => opened,
+        }
     }
 
     /// As [`Directory::open_file`]; creates the file if it is absent, with the permissions of the umask.
@@ -241,6 +247,16 @@ impl Directory {
     /// As `open(2)`; [`io::ErrorKind::AlreadyExists`] when there is something of that name.
     pub fn create_file(&self, name: impl AsRef<Path>) -> io::Result<File> {
         self.file(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
+    }
+
+    /// As [`Directory::open_direct`], for reading only, as [`Directory::open_to_read`].
+    pub(super) fn open_direct_to_read(&self, name: &Path) -> io::Result<(File, bool)> {
+        match self.open_direct(name, OFlags::RDONLY | OFlags::NOATIME) {
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+                self.open_direct(name, OFlags::RDONLY)
+            }
+            opened => opened,
+        }
     }
 
     /// Opens `name` past the page cache where the file system allows that, which the second value says.
@@ -396,7 +412,19 @@ pub fn look_at(file: impl AsFd) -> io::Result<Found> {
 /// # Errors
 /// As `flock(2)`.
 pub fn try_lock(file: impl AsFd) -> io::Result<bool> {
-    match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
+    lock(file, FlockOperation::NonBlockingLockExclusive)
+}
+
+/// As [`try_lock`], beside others that lock it like this.
+///
+/// # Errors
+/// As `flock(2)`.
+pub fn try_lock_shared(file: impl AsFd) -> io::Result<bool> {
+    lock(file, FlockOperation::NonBlockingLockShared)
+}
+
+fn lock(file: impl AsFd, how: FlockOperation) -> io::Result<bool> {
+    match fs::flock(file, how) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK) => Ok(false),
         Err(error) => Err(error.into()),

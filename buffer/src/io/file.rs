@@ -57,7 +57,19 @@ impl PageFile {
     ///
     /// Takes no lock: whoever owns the store keeps a second handle for that.
     pub(super) fn open_in(directory: &Arc<Directory>, name: &Path) -> io::Result<PageFile> {
-        let (mut file, direct) = directory.open_direct(name, OFlags::RDWR | OFlags::CREATE)?;
+        PageFile::of(directory.open_direct(name, OFlags::RDWR | OFlags::CREATE)?, directory, name)
+    }
+
+    /// Opens the file `name`, which must be there, for reading only.
+    pub(super) fn open_read_only(directory: &Arc<Directory>, name: &Path) -> io::Result<PageFile> {
+        PageFile::of(directory.open_direct_to_read(name)?, directory, name)
+    }
+
+    fn of(
+        (mut file, direct): (File, bool),
+        directory: &Arc<Directory>,
+        name: &Path,
+    ) -> io::Result<PageFile> {
         let path = directory.path_of(name);
         if !direct {
             tracing::warn!(

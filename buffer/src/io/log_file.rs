@@ -136,13 +136,8 @@ impl FileLog {
         Ok(FileLog { directory, ring, open, written, spares })
     }
 
-    /// The error of something that is in the way of a file.
     fn in_the_way(&self, name: &str, kind: &str) -> io::Error {
-        let what = format!(
-            "{} is {kind} where a file of the log has its place: move it out of the directory",
-            self.directory.path_of(name).display()
-        );
-        io::Error::new(io::ErrorKind::AlreadyExists, what)
+        in_the_way(&self.directory, name, kind)
     }
 
     fn segment(&self, segment: u64) -> io::Result<Arc<SegmentFile>> {
@@ -352,20 +347,39 @@ impl FileLog {
     }
 }
 
+/// The error of something that is in the way of a file.
+fn in_the_way(directory: &Directory, name: &str, kind: &str) -> io::Error {
+    let what = format!(
+        "{} is {kind} where a file of the log has its place: move it out of the directory",
+        directory.path_of(name).display()
+    );
+    io::Error::new(io::ErrorKind::AlreadyExists, what)
+}
+
+/// The name of the file of a segment.
+pub(super) fn segment_name(segment: u64) -> String {
+    name(segment, SEGMENT)
+}
+
+/// Numbers and sizes of the segments in a directory, ascending.
+pub(super) fn segments_in(directory: &Directory) -> io::Result<Vec<(u64, u64)>> {
+    let mut found = Vec::new();
+    for entry in directory.names()? {
+        let Some(number) = number(&entry, SEGMENT) else { continue };
+        match directory.find(&entry)? {
+            Some(file) if file.is_file() => found.push((number, file.bytes)),
+            Some(file) => return Err(in_the_way(directory, &segment_name(number), file.kind())),
+            // The log may be shortened while it is listed.
+            None => {}
+        }
+    }
+    found.sort_unstable();
+    Ok(found)
+}
+
 impl LogStorage for FileLog {
     fn segments(&self) -> io::Result<Vec<(u64, u64)>> {
-        let mut found = Vec::new();
-        for entry in self.directory.names()? {
-            let Some(number) = number(&entry, SEGMENT) else { continue };
-            match self.directory.find(&entry)? {
-                Some(file) if file.is_file() => found.push((number, file.bytes)),
-                Some(file) => return Err(self.in_the_way(&name(number, SEGMENT), file.kind())),
-                // The log may be shortened while it is listed.
-                None => {}
-            }
-        }
-        found.sort_unstable();
-        Ok(found)
+        segments_in(&self.directory)
     }
 
     fn create(&self, segment: u64, bytes: u64) -> io::Result<()> {

@@ -21,10 +21,12 @@ mod faults;
 mod file;
 mod log;
 mod log_file;
+mod log_read_only;
 #[cfg(test)]
 mod log_tests;
 mod medium;
 mod memory;
+mod overlay;
 pub mod probe;
 mod probe_load;
 mod runtime;
@@ -41,10 +43,12 @@ mod tests;
 mod threads;
 mod uring;
 
-pub use directory::{Directory, FileId, Found, Place, look_at, try_lock, unlock};
+pub use directory::{Directory, FileId, Found, Place, look_at, try_lock, try_lock_shared, unlock};
 pub use faults::{Fault, FaultPlan, Op, Unit};
 pub use log::{LogBuffer, LogStorage, MemoryLog, Zeroes, open_log, open_log_in};
+pub use log_read_only::open_log_read_only_in;
 pub use memory::{MAX_MEMORY_PAGES, MemoryStorage};
+pub use overlay::{FrozenLog, Overlay};
 pub use runtime::{breathe, start_runtime};
 pub use sim::{Cut, KEPT_VERSIONS, SimCounters, SimStorage};
 pub use threads::{MAX_THREADS, ThreadStorage};
@@ -175,23 +179,44 @@ pub fn open_in(
     directory: &Arc<Directory>,
     name: &Path,
 ) -> io::Result<Arc<dyn Storage>> {
-    let storage: Arc<dyn Storage> = match kind {
+    let storage: Arc<dyn Storage> = match allowed(kind) {
         IoKind::Memory => Arc::new(MemoryStorage::new()),
         IoKind::Threads => Arc::new(ThreadStorage::open_in(directory, name)?),
-        IoKind::Uring => match runtime::probe() {
-            Ok(()) => Arc::new(UringStorage::open_in(directory, name)?),
-            Err(error) => {
-                tracing::warn!(
-                    %error,
-                    "io_uring is refused here: falling back to a pool of I/O threads"
-                );
-                Arc::new(ThreadStorage::open_in(directory, name)?)
-            }
-        },
+        IoKind::Uring => Arc::new(UringStorage::open_in(directory, name)?),
     };
     let path = directory.path_of(name);
     tracing::info!(back_end = storage.name(), path = %path.display(), "opened the data file");
     Ok(storage)
+}
+
+/// As [`open_in`], of a data file that is there, for reading only: what is to be written needs an [`Overlay`].
+pub fn open_read_only_in(
+    kind: IoKind,
+    directory: &Arc<Directory>,
+    name: &Path,
+) -> io::Result<Arc<dyn Storage>> {
+    let storage: Arc<dyn Storage> = match allowed(kind) {
+        IoKind::Memory => Arc::new(MemoryStorage::new()),
+        IoKind::Threads => Arc::new(ThreadStorage::open_read_only(directory, name)?),
+        IoKind::Uring => Arc::new(UringStorage::open_read_only(directory, name)?),
+    };
+    let (back_end, path) = (storage.name(), directory.path_of(name));
+    tracing::info!(back_end, path = %path.display(), "opened the data file read-only");
+    Ok(storage)
+}
+
+/// The back end asked for, or `threads` where io_uring is refused.
+fn allowed(kind: IoKind) -> IoKind {
+    if kind != IoKind::Uring {
+        return kind;
+    }
+    match runtime::probe() {
+        Ok(()) => kind,
+        Err(error) => {
+            tracing::warn!(%error, "io_uring is refused here: falling back to a pool of I/O threads");
+            IoKind::Threads
+        }
+    }
 }
 
 /// The directory of a file, opened, and the name of the file in it.

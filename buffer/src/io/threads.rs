@@ -46,8 +46,17 @@ impl ThreadStorage {
 
     /// As [`ThreadStorage::open`], of the file `name` in an open directory.
     pub fn open_in(directory: &Arc<Directory>, name: &Path) -> io::Result<ThreadStorage> {
-        let file = Arc::new(PageFile::open_in(directory, name)?);
-        Ok(ThreadStorage { pool: Pool::new(Arc::clone(&file)), file })
+        Ok(ThreadStorage::on(PageFile::open_in(directory, name)?))
+    }
+
+    /// Opens the data file `name` in an open directory, which must be there, for reading only.
+    pub fn open_read_only(directory: &Arc<Directory>, name: &Path) -> io::Result<ThreadStorage> {
+        Ok(ThreadStorage::on(PageFile::open_read_only(directory, name)?))
+    }
+
+    fn on(file: PageFile) -> ThreadStorage {
+        let file = Arc::new(file);
+        ThreadStorage { pool: Pool::new(Arc::clone(&file)), file }
     }
 
     /// Whether transfers go past the kernel's page cache.

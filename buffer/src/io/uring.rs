@@ -64,9 +64,20 @@ impl UringStorage {
     /// As [`UringStorage::open`], of the file `name` in an open directory.
     pub fn open_in(directory: &Arc<Directory>, name: &Path) -> io::Result<UringStorage> {
         runtime::probe()?;
-        let file = Arc::new(PageFile::open_in(directory, name)?);
+        Ok(UringStorage::on(PageFile::open_in(directory, name)?))
+    }
+
+    /// Opens the data file `name` in an open directory, which must be there, for reading only. Fails when
+    /// io_uring is refused.
+    pub fn open_read_only(directory: &Arc<Directory>, name: &Path) -> io::Result<UringStorage> {
+        runtime::probe()?;
+        Ok(UringStorage::on(PageFile::open_read_only(directory, name)?))
+    }
+
+    fn on(file: PageFile) -> UringStorage {
+        let file = Arc::new(file);
         let readers = Pool::new(Arc::clone(&file));
-        Ok(UringStorage { file, warned: AtomicBool::new(false), readers })
+        UringStorage { file, warned: AtomicBool::new(false), readers }
     }
 
     /// Whether transfers go past the kernel's page cache.

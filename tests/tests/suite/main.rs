@@ -27,6 +27,7 @@ mod model;
 mod moving;
 mod page_trace;
 mod patches;
+mod read_only;
 mod recovery;
 mod rows;
 mod savepoints;

@@ -427,9 +427,17 @@ pub fn open(path: &Path, options: Options, interrupt: &Interrupt) -> Result<Engi
 }
 
 impl StoreFlags {
-    /// Opens the store, which has to exist unless `create` is set.
-    pub fn open(&self, create: bool, interrupt: &Interrupt) -> Result<Engine, Exit> {
-        let options = Options::default().pool_bytes(self.pool).io(self.io.into()).create(create);
-        open(&self.path, options, interrupt)
+    /// Opens the store, which is created if it is absent.
+    pub fn open(&self, interrupt: &Interrupt) -> Result<Engine, Exit> {
+        open(&self.path, self.options(), interrupt)
+    }
+
+    /// Opens the store, which has to exist, and changes nothing in it.
+    pub fn open_read_only(&self, interrupt: &Interrupt) -> Result<Engine, Exit> {
+        open(&self.path, self.options().read_only(true), interrupt)
+    }
+
+    fn options(&self) -> Options {
+        Options::default().pool_bytes(self.pool).io(self.io.into())
     }
 }

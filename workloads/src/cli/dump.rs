@@ -43,7 +43,7 @@ pub struct LoadFlags {
 
 /// Writes the pairs of a store to `out`.
 pub fn dump(flags: &DumpFlags, out: &mut dyn Write, interrupt: &Interrupt) -> Result<(), Exit> {
-    let engine = flags.store.open(false, interrupt)?;
+    let engine = flags.store.open_read_only(interrupt)?;
     let mut names = engine.trees().map_err(failed("listing the trees"))?;
     if let Some(tree) = &flags.tree {
         if !names.contains(tree) {
@@ -143,7 +143,7 @@ fn dump_tree(
 
 /// Reads lines from `input` and stores their pairs.
 pub fn load(flags: &LoadFlags, input: &mut dyn BufRead, interrupt: &Interrupt) -> Result<(), Exit> {
-    let engine = flags.store.open(true, interrupt)?;
+    let engine = flags.store.open(interrupt)?;
     let progress = spinner("loading");
     let loaded = load_lines(&engine, input, &progress, interrupt);
     progress.finish_and_clear();

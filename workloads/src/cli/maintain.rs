@@ -1,4 +1,4 @@
-//! `wattle verify` and `wattle stat`: looking over a store.
+//! `wattle verify` and `wattle stat`: looking over a store, without a change of it.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -51,8 +51,7 @@ pub struct StatFlags {
     #[command(flatten)]
     pub store: StoreFlags,
 
-    /// Print the log instead, one line for each flush and record. The store is not opened, and what
-    /// is in the log stays there.
+    /// Print the log instead, one line for each flush and record, from where recovery would begin.
     #[arg(long, conflicts_with = "format")]
     pub log: bool,
 
@@ -63,7 +62,7 @@ pub struct StatFlags {
 
 /// Checks a store.
 pub fn verify(flags: &VerifyFlags, interrupt: &Interrupt) -> Result<(), Exit> {
-    let engine = flags.store.open(false, interrupt)?;
+    let engine = flags.store.open_read_only(interrupt)?;
     let style = ProgressStyle::with_template("checking records: {human_pos}, {per_sec}")
         .expect("the template is a constant that indicatif accepts");
     let progress = ProgressBar::no_length().with_style(style);
@@ -106,7 +105,7 @@ pub fn stat(flags: &StatFlags, interrupt: &Interrupt) -> Result<(), Exit> {
     if flags.log {
         return log(flags, interrupt);
     }
-    let engine = flags.store.open(false, interrupt)?;
+    let engine = flags.store.open_read_only(interrupt)?;
     let trees = engine.tree_stats_until(interrupt.flag()).map_err(ended("measuring the trees"))?;
     let sizes = Sizes::of(&engine.stats(), &trees);
     let printed = match flags.format {

@@ -136,3 +136,37 @@ fn an_interrupt_ends_every_command_with_the_store_closed() {
     }
     assert_eq!(looked(&["verify"], folder.path(), &Interrupt::default()), Ok(()));
 }
+
+/// Names, bytes and times of the files of a store.
+fn files(path: &Path) -> Vec<(std::path::PathBuf, std::time::SystemTime, Vec<u8>)> {
+    let mut files = Vec::new();
+    for directory in [path.to_owned(), path.join(wattle::LOG_DIRECTORY)] {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let modified = path.metadata().unwrap().modified().unwrap();
+            let bytes = if path.is_file() { std::fs::read(&path).unwrap() } else { Vec::new() };
+            files.push((path, modified, bytes));
+        }
+    }
+    files.sort();
+    files
+}
+
+#[test]
+fn looking_at_a_store_changes_nothing_in_it_and_several_may() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines: String = (0..5_000).map(|number| format!("t\t{number:08}\tvalue\n")).collect();
+    load(lines.as_bytes(), folder.path()).unwrap();
+    let before = files(folder.path());
+    let read_only = Options::default().pool_bytes(1 << 20).read_only(true);
+    let reader = Engine::open(folder.path(), read_only).unwrap();
+    let interrupt = Interrupt::default();
+    for arguments in [&["verify"][..], &["stat"], &["stat", "--log"]] {
+        assert_eq!(looked(arguments, folder.path(), &interrupt), Ok(()), "{arguments:?}");
+    }
+    assert!(dumped(&["dump"], folder.path()).unwrap() == lines.as_bytes());
+    let refused = load(b"t\tk\tv\n", folder.path());
+    assert!(matches!(&refused, Err(Exit::Usage(sentence)) if sentence.contains("open already")));
+    reader.close().unwrap();
+    assert!(before == files(folder.path()), "the store was changed");
+}
