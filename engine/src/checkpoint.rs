@@ -146,14 +146,21 @@ struct Signal {
 }
 
 impl Checkpoints {
-    pub fn new(block: Superblock, copies: BitmapCopies, end: LogEnd, options: &Options) -> Self {
+    /// `segment_bytes`: of the log.
+    pub fn new(
+        block: Superblock,
+        copies: BitmapCopies,
+        end: LogEnd,
+        segment_bytes: u64,
+        options: &Options,
+    ) -> Self {
         Checkpoints {
             state: Mutex::new(State { block, copies, end }),
             waiting: AtomicUsize::new(0),
             signal: Mutex::default(),
             wake: Condvar::new(),
             limit: options.log_limit(),
-            least: 4 * options.segment_bytes(),
+            least: 4 * segment_bytes,
             room: Room {
                 patience: options.stall_timeout,
                 rounds: AtomicU64::new(0),

@@ -236,7 +236,10 @@ impl Core {
         if std::mem::replace(&mut *closed, true) {
             return Ok(());
         }
-        let outcome = self.file.in_place(self.write_out());
+        let outcome = match self.read_only {
+            true => self.write_out(),
+            false => self.file.in_place(self.write_out()),
+        };
         self.file.release();
         outcome
     }
@@ -452,7 +455,7 @@ impl Engine {
         // 1. Everything that can be refused is, before the first write.
         let new = !options.read_only && file.is_new()?;
         let mut block = if new { Superblock::first() } else { file.read_superblock()? };
-        let (words, copies) = file.read_bitmap(&block)?;
+        let (mut words, mut copies) = file.read_bitmap(&block)?;
         let forest = Forest::new();
         let barrier = Arc::new(Barrier {
             room_wanted: AtomicBool::new(false),
@@ -471,7 +474,13 @@ impl Engine {
         let recovered = match block.state {
             StoreState::Logged if !new => {
                 let log = file.open_log(true)?;
-                Some(recover::redo(&file, &log, &block, words.clone(), options)?)
+                let mut recovered = recover::redo(&file, &log, &block, words.clone(), options)?;
+                if options.logs()
+                    && recover::release(&file, &log, &mut block, &mut copies, &mut recovered)?
+                {
+                    words.clone_from(&recovered.in_use);
+                }
+                Some(recovered)
             }
             _ => None,
         };
@@ -559,6 +568,7 @@ impl Engine {
         );
         block.catalog_root = tree.root_page();
         let catalog = Catalog::new(forest.clone(), tree, block.next_tree);
+        let segment_bytes = log.as_ref().map_or(options.segment_bytes(), |log| log.segment_bytes());
         let core = Arc::new(Core {
             pool,
             forest,
@@ -570,7 +580,7 @@ impl Engine {
             snapshots: Snapshots::new(),
             versions: Versions::new(),
             janitor: Janitor::default(),
-            checkpoints: Checkpoints::new(block, copies, end, options),
+            checkpoints: Checkpoints::new(block, copies, end, segment_bytes, options),
             durability: options.durability,
             reads: options.reads,
             version_bytes: options.version_bytes,

@@ -27,7 +27,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 use wattle_buffer::Gsn;
-use wattle_wal::{GSN_COUNTER_BITS, Log, LogEnd, LogStart, epoch_of};
+use wattle_wal::{GSN_COUNTER_BITS, Log, LogEnd, LogStart, MAX_EPOCH, epoch_of};
 
 /// Least number of epochs in a gap.
 const LEAST_GAP: u64 = 1 << 20;
@@ -60,6 +60,13 @@ impl Gaps {
         if epoch > before.saturating_add(LEAST_GAP) {
             self.add(before, epoch - MARGIN);
         }
+    }
+
+    /// Whether each is one.
+    pub fn make_sense(&self) -> bool {
+        self.0
+            .iter()
+            .all(|&(end, start)| (end, start) == (0, 0) || (end < start && start <= MAX_EPOCH))
     }
 
     /// Fails for a number that no page can have, with the reason.

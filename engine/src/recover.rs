@@ -9,6 +9,7 @@
 mod analysis;
 mod cache;
 mod check;
+mod release;
 mod shape;
 mod source;
 mod worker;
@@ -39,6 +40,7 @@ use worker::{Item, Payload, What};
 
 pub(crate) use cache::Ghosts as FoundGhosts;
 pub(crate) use check::check_log;
+pub(crate) use release::release;
 pub(crate) use shape::{Bytes, Escaped, Shape};
 pub(crate) use source::{Located, Source};
 
@@ -75,6 +77,8 @@ pub(crate) struct Recovered {
     pub next_tree: TreeId,
     /// What is to be rolled back.
     pub losers: Vec<Loser>,
+    /// None of that has a record before this epoch.
+    pub undo_epoch: u64,
     /// What the janitor is to clear away.
     pub ghosts: Ghosts,
     /// Epochs that no page has.

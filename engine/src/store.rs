@@ -9,7 +9,7 @@
 //! Each group of pages has two copies of its bitmap. A checkpoint overwrites the copy that is not
 //! the valid one: valid is the one with the largest sequence up to that of the superblock.
 
-use crate::{epochs::Gaps, files::Files, leftovers};
+use crate::{catalog::FIRST_TREE, epochs::Gaps, files::Files, leftovers};
 use parking_lot::Mutex;
 use std::{
     path::{Path, PathBuf},
@@ -21,7 +21,7 @@ use wattle_buffer::{
     io::{Directory, FrozenLog, IoKind, LogStorage, MemoryLog, Overlay, PageWrite, Storage},
     page::header,
 };
-use wattle_wal::LogEnd;
+use wattle_wal::{LogEnd, MAX_EPOCH, MAX_NUMBER};
 
 /// Name of the data file in the directory of a store.
 pub const DATA_FILE: &str = "data";
@@ -105,6 +105,49 @@ pub struct Superblock {
     pub log_end: LogEnd,
     /// Epochs that no page has.
     pub gaps: Gaps,
+}
+
+impl Superblock {
+    /// Whether its numbers can belong together; the error says which do not. One that was not written like this
+    /// must not make the log wait for an epoch that never comes, nor numbers run over.
+    fn check(&self) -> Result<(), String> {
+        if self.state == StoreState::Unlogged {
+            // Nothing of it is used.
+            return Ok(());
+        }
+        let Superblock { redo_epoch, undo_epoch, segment, log_end, .. } = self;
+        let numbers = [
+            ("sequence", self.sequence),
+            ("segment", *segment),
+            ("last segment", log_end.segment),
+            ("last flush", self.durable_flush.max(log_end.flush)),
+            ("last block", log_end.sequence),
+        ];
+        if let Some((name, number)) = numbers.iter().find(|(_, number)| *number > MAX_NUMBER) {
+            return Err(format!("its {name} is {number}, which no store reaches"));
+        }
+        let epochs = 1..=MAX_EPOCH;
+        if !epochs.contains(redo_epoch) || !epochs.contains(undo_epoch) || log_end.epoch > MAX_EPOCH
+        {
+            let end = log_end.epoch;
+            return Err(format!("epochs {redo_epoch}, {undo_epoch} and {end} are none of a log"));
+        }
+        if *segment == 0 || !self.gaps.make_sense() || self.next_tree < FIRST_TREE {
+            return Err("segment, epochs without pages or next tree make no sense".to_string());
+        }
+        let closed = (log_end.epoch, log_end.epoch, log_end.segment + 1);
+        match self.state {
+            StoreState::Closed if (*redo_epoch, *undo_epoch, *segment) != closed => Err(format!(
+                "the store was closed without a log, which ended with epoch {} and segment {}, but redo begins with \
+                 epoch {redo_epoch}, undo with {undo_epoch}, in segment {segment}",
+                log_end.epoch, log_end.segment
+            )),
+            StoreState::Logged if undo_epoch > redo_epoch => Err(format!(
+                "undo begins with epoch {undo_epoch}, after redo with epoch {redo_epoch}"
+            )),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Marks the store as in use without a log, durably, before the first page of it is overwritten. A
@@ -423,6 +466,7 @@ impl StoreFile {
                 (image.u64_at(at), image.u64_at(at + 8))
             })),
         };
+        block.check().map_err(|what| Error::corruption(page, what))?;
         if block.capacity > self.storage.capacity_pages() {
             return Err(Error::corruption(
                 page,

@@ -25,7 +25,8 @@ pub const MAX_SEGMENT_BYTES: u64 = 1 << 30;
 /// How the log works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOptions {
-    /// Bytes of a segment: a multiple of 4096, from 128 KiB to 1 GiB. Default 16 MiB.
+    /// Bytes of a segment: a multiple of 4096, from 128 KiB to 1 GiB. Default 16 MiB. Segments are smaller where
+    /// the device has little room.
     pub segment_bytes: u64,
     /// Longest time that [`Urgency::Soon`] lets a request wait for company; five times as long while nobody
     /// waits for flushes and no processors are to spare. Default 1 ms.
@@ -108,7 +109,9 @@ impl Log {
         }
         let least = [start.segment, start.sequence, start.flush, start.epoch];
         assert!(!least.contains(&0), "numbers of the log begin with 1: {start:?}");
-        let segments = Segments::prepare(&*storage, start.store_id, start.segment, bytes)?;
+        let (segments, segment_bytes) =
+            Segments::prepare(&*storage, start.store_id, start.segment, bytes)?;
+        let options = LogOptions { segment_bytes, ..options };
         let shared = Arc::new(Shared::new(storage, options, &start, segments, clock));
         let log = Log { shared: Arc::clone(&shared), threads: Mutex::default() };
         let helper = Arc::clone(&shared);
@@ -237,6 +240,11 @@ impl Log {
     /// Refuses changes while the log is full, whatever the patience: for who knows that there will be no room.
     pub fn refuse_changes(&self) {
         self.shared.refuse_changes();
+    }
+
+    /// Bytes of a segment: as [`LogOptions::segment_bytes`] says, or less where the device has little room.
+    pub fn segment_bytes(&self) -> u64 {
+        self.shared.options.segment_bytes
     }
 
     /// The oldest segment that is kept; 0 before the first flush.

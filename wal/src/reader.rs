@@ -33,8 +33,9 @@ use wattle_buffer::{
 };
 
 /// No log has so many blocks or flushes, nor epochs: one that says so is forged, and must not make numbers run over.
-const MAX_NUMBER: u64 = 1 << 62;
-const MAX_EPOCH: u64 = (1 << (u64::BITS - GSN_COUNTER_BITS)) - (1 << 20);
+pub const MAX_NUMBER: u64 = 1 << 62;
+/// No epoch is above.
+pub const MAX_EPOCH: u64 = (1 << (u64::BITS - GSN_COUNTER_BITS)) - (1 << 20);
 /// Bytes read at once.
 const READ_BYTES: usize = 1 << 20;
 

@@ -24,12 +24,16 @@
 //! Making a segment can fail when it is there already, because its directory could not be synced. It must
 //! not be used, a power cut might take it; so it is removed before it is made again.
 //!
+//! Where the device has little room, segments are smaller: a sixteenth of what there is for the log when it is
+//! started, or the half, and again the half, of what cannot be made then. Each head says how long its segment is.
+//!
 //! Invariants: the segments that are ready follow upon the current one without gaps; unless the log is full,
 //! the flusher leaves the reserve; the list holds exactly the segments whose head is durable, ascending;
 //! the last of them is never removed.
 
 use crate::{
-    reader,
+    log::MIN_SEGMENT_BYTES,
+    reader::{self, LogEnd},
     shared::{Shared, status},
 };
 use parking_lot::{Condvar, Mutex};
@@ -42,15 +46,20 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use wattle_buffer::{Error, Result, io::LogStorage};
+use wattle_buffer::{Error, PAGE_SIZE, Result, io::LogStorage};
 
 /// How often a segment that could not be made is tried again.
 const RETRY: Duration = Duration::from_millis(100);
+
+/// How often it is looked whether somebody waits in vain.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The next segment is begun when this part of the current one is in use.
 const DUE: u64 = 16;
 /// How long making it sleeps between two looks at the current one: least and most.
 const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(16)];
+/// A segment is at most this part of the room that the device has for the log.
+const PART_OF_ROOM: u64 = 16;
 /// What waits for nobody who writes lets others have the device after so many bytes.
 const UNPACED_BYTES: u64 = 256 << 10;
 
@@ -68,6 +77,11 @@ struct Known {
 /// How long a flush waits for room when the reserve is used up, before the log fails: so many times the patience
 /// of changes, and at least so long.
 const STANDSTILL: (u32, Duration) = (6, Duration::from_secs(5));
+
+/// How long a flush waits for room at most, with this patience of changes.
+pub(crate) fn standstill(patience: Duration) -> Duration {
+    patience.saturating_mul(STANDSTILL.0).max(STANDSTILL.1)
+}
 
 #[derive(Default)]
 struct State {
@@ -114,13 +128,13 @@ pub(crate) struct Segments {
 
 impl Segments {
     /// Looks at what is there, removes what was prepared and never used, and makes the segment
-    /// `first`.
+    /// `first`. Gives the bytes of segments: `bytes`, or less where the device has little room.
     pub(crate) fn prepare(
         storage: &dyn LogStorage,
         store_id: u64,
         first: u64,
         bytes: u64,
-    ) -> Result<Segments> {
+    ) -> Result<(Segments, u64)> {
         let mut list = Vec::new();
         let found = storage.segments().map_err(|error| Error::io("list the log", error))?;
         let mut unused = Vec::new();
@@ -139,11 +153,11 @@ impl Segments {
         }
         // The last one first: a crash in between must not leave a gap in the numbers.
         unused.into_iter().rev().try_for_each(|number| remove(storage, number))?;
-        let action = || format!("make log segment {first} of {bytes} bytes");
-        storage.create(first, bytes).map_err(|error| Error::io(action(), error))?;
+        let bytes = make_first(storage, first, bytes)?;
         let ready = VecDeque::from([first]);
         let state = State { list, ready, next: first + 1, ..State::default() };
-        Ok(Segments { state: Mutex::new(state), changed: Condvar::new(), used: AtomicU64::new(0) })
+        let state = Mutex::new(state);
+        Ok((Segments { state, changed: Condvar::new(), used: AtomicU64::new(0) }, bytes))
     }
 
     /// So many segments are kept in reserve from now on.
@@ -158,8 +172,7 @@ impl Segments {
     /// longer than `patience`, and never longer than [`STANDSTILL`] says. No cut comes while it waits, so that
     /// what is needed is room on the device, or the end of a checkpoint that has had its cut.
     pub(crate) fn take_ready(&self, patience: Duration) -> Result<u64, String> {
-        let (began, standstill) =
-            (Instant::now(), patience.saturating_mul(STANDSTILL.0).max(STANDSTILL.1));
+        let (began, standstill) = (Instant::now(), standstill(patience));
         let mut state = self.state.lock();
         loop {
             if (state.next_is_ready() || state.error.is_some())
@@ -379,6 +392,56 @@ impl State {
     }
 }
 
+/// Makes the first segment, of `bytes`, or of less where they are more than a part of the room for the log or
+/// than there is. Gives its bytes. None is left when that fails.
+fn make_first(storage: &dyn LogStorage, first: u64, wanted: u64) -> Result<u64> {
+    let mut bytes = wanted;
+    if let Some(room) = storage.room() {
+        let segments = storage.segments().map_err(|error| Error::io("list the log", error))?;
+        let used: u64 = segments.iter().map(|(_, bytes)| bytes).sum();
+        // A power of two, so that files fit again when the store is opened the next time.
+        let part = (room.saturating_add(used) / PART_OF_ROOM).checked_ilog2().map_or(0, |n| 1 << n);
+        bytes = bytes.min(part).max(MIN_SEGMENT_BYTES.min(wanted));
+    }
+    loop {
+        let Err(error) = storage.create(first, bytes) else { break };
+        let error = Error::io(format_args!("make log segment {first} of {bytes} bytes"), error);
+        remove(storage, first)?;
+        if !matches!(error, Error::DiskFull { .. }) || bytes <= MIN_SEGMENT_BYTES {
+            return Err(error);
+        }
+        bytes = (bytes / 2 & !(PAGE_SIZE as u64 - 1)).max(MIN_SEGMENT_BYTES);
+    }
+    if bytes < wanted {
+        tracing::info!(
+            bytes,
+            wanted,
+            "segments of the log are smaller, because there is little room"
+        );
+    }
+    Ok(bytes)
+}
+
+/// The last segment from which on a log that ends with `end` has all records of `epoch` and later ones; not before
+/// the segment `from`, which has.
+///
+/// # Errors
+/// Failed I/O, damage.
+pub fn segment_for(storage: &dyn LogStorage, end: &LogEnd, from: u64, epoch: u64) -> Result<u64> {
+    let found = storage.segments().map_err(|error| Error::io("list the log", error))?;
+    // A head that continues a flush which was torn, or whose blocks a later one takes back, is none to begin with.
+    let mut next = end.sequence + 1;
+    for (number, len) in found.into_iter().rev().filter(|(number, _)| *number > from) {
+        let Some(head) = reader::read_header(storage, end.store_id, number, len)? else { continue };
+        let counts = head.sequence < next || (head.sequence == next && !head.continues);
+        if counts && head.epoch_before < epoch {
+            return Ok(number);
+        }
+        next = next.min(head.sequence);
+    }
+    Ok(from)
+}
+
 /// Body of the helper thread.
 pub(crate) fn run(shared: &Shared) {
     let (segments, storage) = (&shared.segments, &*shared.storage);
@@ -414,7 +477,9 @@ pub(crate) fn run(shared: &Shared) {
             continue;
         }
         if !state.is_wanted() {
-            segments.changed.wait(&mut state);
+            if segments.changed.wait_for(&mut state, LOOK).timed_out() {
+                parking_lot::MutexGuard::unlocked(&mut state, || shared.waits.look());
+            }
             continue;
         }
         let number = state.next;
@@ -479,7 +544,7 @@ pub(crate) fn run(shared: &Shared) {
     }
     // What was made and is not needed; the last one first, as above. A log in which nothing was ever flushed
     // keeps its first.
-    while state.begun
+    while (state.begun || !state.list.is_empty())
         && let Some(number) = state.ready.pop_back()
     {
         let removed = parking_lot::MutexGuard::unlocked(&mut state, || remove(storage, number));

@@ -11,7 +11,7 @@ use crate::{
     append::{Slot, epoch_of},
     log::{LogOptions, LogStart, Urgency},
     record::Base,
-    segment::Segments,
+    segment::{Segments, standstill},
     stats::{LogStats, SyncTimes},
     wait::Waits,
 };
@@ -152,7 +152,7 @@ impl Shared {
             enough: AtomicUsize::new(0),
             signal: Mutex::default(),
             wake: Condvar::new(),
-            waits: Waits::new(start.image_epoch),
+            waits: Waits::new(start.image_epoch, 2 * standstill(options.patience)),
             slots: Mutex::default(),
             next_worker: AtomicU32::new(0),
             segments,

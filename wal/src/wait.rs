@@ -5,6 +5,10 @@
 //! all threads wait for one and half for the other. So a thread that waits for an epoch sleeps on the
 //! condition of its parity.
 //!
+//! No wait is without a limit: twice as long as a flush waits for room before the log fails. A device may never
+//! answer. Threads look at the time themselves; for tasks the thread that makes segments does, and wakes
+//! them. The log has not failed then: what was waited for may still come.
+//!
 //! Invariants: nobody sleeps past the flush, the failure or the end that decides what they wait
 //! for; wakers are called with nothing locked.
 
@@ -22,6 +26,7 @@ use std::{
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll, Waker},
+    time::{Duration, Instant},
 };
 use wattle_buffer::{Error, Result};
 
@@ -35,6 +40,8 @@ pub(crate) struct Waits {
     /// How many waited for a durable epoch when the last flush was. Beside `state`, because it is asked for under
     /// locks that are taken while that is held.
     company: AtomicUsize,
+    /// How long anybody waits.
+    limit: Duration,
     /// An epoch of this parity is durable.
     durable: [Condvar; 2],
     /// Anything else has happened.
@@ -54,6 +61,10 @@ struct State {
     taken: u64,
     /// Image epoch of the last checkpoint whose cut is durable.
     checkpoint: u64,
+    /// Since when tasks wait without a flush.
+    since: Option<Instant>,
+    /// That is longer than they should.
+    stalled: bool,
     poisoned: Option<String>,
     /// Records up to this epoch may be durable although the log failed.
     unknown: u64,
@@ -61,11 +72,12 @@ struct State {
 }
 
 impl Waits {
-    pub(crate) fn new(image_epoch: u64) -> Waits {
+    pub(crate) fn new(image_epoch: u64, limit: Duration) -> Waits {
         let state = State { checkpoint: image_epoch, ..State::default() };
         Waits {
             state: Mutex::new(state),
             company: AtomicUsize::new(0),
+            limit,
             durable: Default::default(),
             changed: Condvar::new(),
         }
@@ -80,6 +92,7 @@ impl Waits {
         let mut state = self.state.lock();
         state.taken += 1;
         let mut wakers = std::mem::take(&mut state.room);
+        state.goes_on();
         drop(state);
         self.changed.notify_all();
         // Whoever finds a buffer full has mostly filled it, before others who need it too look again. Woken
@@ -110,6 +123,7 @@ impl Waits {
         }
         let wakers: Vec<_> =
             state.durable.extract_if(.., |(epoch, _)| *epoch <= cut.epoch).collect();
+        state.goes_on();
         drop(state);
         self.durable.iter().zip(reached).filter(|(_, reached)| *reached).for_each(|(all, _)| {
             all.notify_all();
@@ -155,18 +169,49 @@ impl Waits {
     }
 
     pub(crate) fn for_checkpoint(&self, before: u64) -> Result<u64> {
+        let until = self.until();
         let mut state = self.state.lock();
         while state.checkpoint <= before {
             state.check()?;
-            self.changed.wait(&mut state);
+            if Instant::now() >= until {
+                return Err(Error::io("begin a checkpoint", self.in_vain()));
+            }
+            self.changed.wait_until(&mut state, until);
         }
         Ok(state.checkpoint)
+    }
+
+    /// When who begins to wait now has waited for too long.
+    fn until(&self) -> Instant {
+        let now = Instant::now();
+        now.checked_add(self.limit).unwrap_or(now + Duration::from_secs(u32::MAX.into()))
+    }
+
+    /// Why somebody waits no more.
+    fn in_vain(&self) -> std::io::Error {
+        let what = format!("no flush of the log has ended within {} s", self.limit.as_secs());
+        std::io::Error::new(std::io::ErrorKind::TimedOut, what)
+    }
+
+    /// Now and then: wakes tasks that have waited for too long.
+    pub(crate) fn look(&self) {
+        let mut state = self.state.lock();
+        if state.since.is_some_and(|since| since.elapsed() >= self.limit) {
+            state.stalled = true;
+            self.wake_all(state);
+        }
     }
 }
 
 impl State {
     fn waiting(&self) -> usize {
         self.sleeping[0] + self.sleeping[1] + self.durable.len()
+    }
+
+    /// Something was flushed.
+    fn goes_on(&mut self) {
+        let waiting = !self.durable.is_empty() || !self.room.is_empty();
+        (self.stalled, self.since) = (false, waiting.then(Instant::now));
     }
 
     /// Fails when nothing will happen any more.
@@ -196,7 +241,8 @@ impl Log {
     /// ([`Log::request`]).
     ///
     /// Fails with `CommitUnknown` when the log fails, or failed after records of that epoch were
-    /// appended; with `Poisoned` when it failed before, and nothing of that epoch is durable.
+    /// appended, or no flush ends for too long; with `Poisoned` when it failed before, and nothing of that epoch
+    /// is durable.
     pub fn wait_durable(&self, epoch: u64) -> Result<()> {
         if self.durable_epoch() >= epoch {
             return Ok(());
@@ -209,12 +255,16 @@ impl Log {
         state.check_record(epoch, false)?;
         state.sleeping[parity(epoch)] += 1;
         self.shared().came(state.waiting());
+        let until = waits.until();
         loop {
-            waits.durable[parity(epoch)].wait(&mut state);
+            waits.durable[parity(epoch)].wait_until(&mut state, until);
             if self.durable_epoch() >= epoch {
                 return Ok(());
             }
-            if let Err(error) = state.check_record(epoch, true) {
+            let in_vain = || Err(Error::CommitUnknown(waits.in_vain().to_string()));
+            let late = Instant::now() >= until;
+            let waits_on = if late { in_vain() } else { Ok(()) };
+            if let Err(error) = state.check_record(epoch, true).and(waits_on) {
                 let sleeping = &mut state.sleeping[parity(epoch)];
                 *sleeping = sleeping.saturating_sub(1);
                 return Err(error);
@@ -234,6 +284,11 @@ impl Log {
         if let Err(error) = state.check_record(epoch, false) {
             return Poll::Ready(Err(error));
         }
+        if state.stalled {
+            let why = self.shared().waits.in_vain().to_string();
+            return Poll::Ready(Err(Error::CommitUnknown(why)));
+        }
+        state.since.get_or_insert_with(Instant::now);
         let entry = (epoch, waker.clone());
         let mut recent = state.durable.iter().rev().take(SAME_WAKER);
         if !recent.any(|(other, known)| *other == epoch && known.will_wake(waker)) {
@@ -254,10 +309,14 @@ impl Log {
         let seen = self.buffers_taken();
         self.request(self.epoch(), Urgency::Now);
         let waits = &self.shared().waits;
+        let until = waits.until();
         let mut state = waits.state.lock();
         while !self.shared().goes_on(state.taken != seen) {
             state.check()?;
-            waits.changed.wait(&mut state);
+            if Instant::now() >= until {
+                return Err(Error::io("make room in the buffers of the log", waits.in_vain()));
+            }
+            waits.changed.wait_until(&mut state, until);
         }
         Ok(())
     }
@@ -275,6 +334,11 @@ impl Log {
         if let Err(error) = state.check() {
             return Poll::Ready(Err(error));
         }
+        if state.stalled {
+            let why = self.shared().waits.in_vain();
+            return Poll::Ready(Err(Error::io("make room in the buffers of the log", why)));
+        }
+        state.since.get_or_insert_with(Instant::now);
         let mut recent = state.room.iter().rev().take(SAME_WAKER);
         if !recent.any(|(_, known)| known.will_wake(waker)) {
             state.room.push((since, waker.clone()));

@@ -761,3 +761,51 @@ fn a_full_log_whose_reserve_shrinks_takes_the_room_that_comes() {
         log.close().expect("closed");
     }
 }
+
+/// The device answers so late that nobody should wait for it: an error says so, and nothing has failed.
+#[test]
+fn who_waits_for_a_device_that_does_not_answer_hears_of_it() {
+    let (device, storage) = device(FaultPlan::new(4));
+    // Without patience a flush waits 5 s for room, so nobody waits for longer than 10 s for a flush.
+    let log = start(&storage, LogStart::default());
+    let appender = log.appender();
+    append(&appender, 1, 100);
+    log.flush_now().expect("a flush");
+    let late = Fault::Latency(Duration::from_secs(14));
+    device.set_plan(FaultPlan::new(4).nth(Op::LogSync, 1, late));
+    append(&appender, 2, 100);
+    let epoch = log.epoch();
+    let (sender, woken) = mpsc::channel();
+    let waker = Waker::from(Arc::new(Flag(sender)));
+    log.request(epoch, Urgency::Now);
+    assert!(log.poll_durable(epoch, &waker).is_pending());
+    let began = Instant::now();
+    thread::scope(|scope| {
+        let durable = scope.spawn(|| log.wait_durable(epoch));
+        // The flush under way has taken the buffers already.
+        thread::sleep(Duration::from_millis(200));
+        let room = scope.spawn(|| log.wait_flush());
+        let checkpoint = scope.spawn(|| log.begin_checkpoint());
+        let unknown =
+            |outcome| matches!(outcome, Err(Error::CommitUnknown(why)) if why.contains("10 s"));
+        assert!(unknown(durable.join().expect("no panic")));
+        woken.recv_timeout(Duration::from_secs(4)).expect("the task is woken");
+        match log.poll_durable(epoch, &waker) {
+            Poll::Ready(outcome) => assert!(unknown(outcome)),
+            Poll::Pending => panic!("the task waits on"),
+        }
+        let timed_out = |outcome: Result<(), Error>| match outcome {
+            Err(Error::Io { source, .. }) => source.kind() == ErrorKind::TimedOut,
+            _ => false,
+        };
+        assert!(timed_out(room.join().expect("no panic")));
+        assert!(timed_out(checkpoint.join().expect("no panic").map(drop)));
+    });
+    assert!(began.elapsed() < Duration::from_secs(13), "{:?}", began.elapsed());
+    // It was late, and that was all.
+    until("the flush ends", || log.durable_epoch() >= epoch);
+    append(&appender, 3, 100);
+    log.flush_now().expect("the log goes on");
+    assert!(log.is_poisoned().is_none());
+    assert!(log.poll_durable(log.durable_epoch(), &waker).is_ready());
+}

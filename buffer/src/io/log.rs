@@ -82,6 +82,12 @@ pub trait LogStorage: Send + Sync + 'static {
         Ok(false)
     }
 
+    /// Bytes that the device has room for beside the segments, as far as that is known: those that nobody uses and
+    /// those that are kept for segments.
+    fn room(&self) -> Option<u64> {
+        None
+    }
+
     /// Fills `into` with the bytes from `offset` on. Bytes beyond the end are an error.
     fn read(&self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<()>;
 

@@ -430,6 +430,15 @@ impl LogStorage for FileLog {
         Ok(!gone.is_empty())
     }
 
+    fn room(&self) -> Option<u64> {
+        let device = rustix::fs::fstatvfs(&*self.directory).ok()?;
+        let spares = self.spares.lock();
+        let kept = spares.files.iter().filter_map(|spare| {
+            Some(self.directory.find_entry(name(spare.number, UNFINISHED)).ok()??.bytes)
+        });
+        Some(device.f_bavail.saturating_mul(device.f_frsize).saturating_add(kept.sum()))
+    }
+
     fn read(&self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<()> {
         let open = self.segment(segment)?;
         range_within(segment, offset, into.len(), open.bytes)?;

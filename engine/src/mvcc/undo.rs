@@ -165,6 +165,11 @@ impl UndoBuffer {
         self.end_entry(start);
     }
 
+    /// From now on nothing more goes to the file, whatever that takes of memory.
+    pub fn stay_in_memory(&mut self) {
+        self.limit = usize::MAX;
+    }
+
     /// Forgets everything: the transaction is over. Keeps a little memory for the next one.
     pub fn clear(&mut self) {
         self.tail.clear();

@@ -13,7 +13,7 @@ use std::{
 use wattle_btree::{Undo, record::page_changes};
 use wattle_buffer::{BITMAP_GROUP, Error, PageId, Result, TreeId, io::Directory, is_reserved_page};
 use wattle_wal::{
-    Kind, LogEnd,
+    Kind, LogEnd, epoch_of,
     record::{Op, Record},
 };
 
@@ -41,6 +41,8 @@ pub(super) struct Analysis {
 /// A transaction that has not ended so far.
 struct Open {
     undo: UndoBuffer,
+    /// That of its first record.
+    first_epoch: u64,
     /// The trees of its changes.
     trees: BTreeSet<TreeId>,
 }
@@ -74,8 +76,9 @@ impl Analysis {
             Kind::Change if record.txn != 0 && !record.is_auto() => {
                 let directory = &self.directory;
                 let open = self.open.entry(record.txn);
-                let Open { undo, trees } = open.or_insert_with(|| Open {
+                let Open { undo, trees, .. } = open.or_insert_with(|| Open {
                     undo: UndoBuffer::new(directory.clone()),
+                    first_epoch: epoch_of(record.gsn),
                     trees: BTreeSet::new(),
                 });
                 if record.undo.is_empty() {
@@ -89,7 +92,12 @@ impl Analysis {
                     found.encode(|parts| {
                         parts.iter().for_each(|part| entry.extend_from_slice(part))
                     });
-                    undo.push(TreeId(0), false, entry, None)?;
+                    if let Err(error) = undo.push(TreeId(0), false, entry, None) {
+                        // A store must open on a full device. It is not more than the log has.
+                        tracing::warn!(%error, "undo entries stay in memory");
+                        undo.stay_in_memory();
+                        undo.push(TreeId(0), false, entry, None)?;
+                    }
                     trees.insert(found.tree);
                 }
             }
@@ -127,14 +135,16 @@ impl Analysis {
 
     /// What recovery gives, for a log that ends with `end`.
     pub fn finish(self, end: LogEnd) -> Recovered {
-        let losers =
-            self.open.into_iter().map(|(txn, Open { undo, trees })| Loser { txn, undo, trees });
+        let undo_epoch = self.open.values().map(|open| open.first_epoch).min();
+        let loser = |(txn, Open { undo, trees, .. })| Loser { txn, undo, trees };
+        let losers = self.open.into_iter().map(loser);
         Recovered {
             end,
             in_use: self.in_use,
             changed_groups: self.groups,
             next_tree: TreeId(self.next_tree),
             losers: losers.collect(),
+            undo_epoch: undo_epoch.unwrap_or(end.epoch + 1),
             ghosts: FoundGhosts::default(),
             gaps: Gaps::default(),
         }

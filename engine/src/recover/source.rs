@@ -77,6 +77,15 @@ impl<'f> Source<'f> {
     ) -> Result<Source<'f>> {
         let reader = LogReader::open(log.clone(), block.store_id, block.segment);
         let reader = reader.map_err(|error| named(error, &file.path))?;
+        let (before, undo) = (reader.epoch_before(), block.undo_epoch);
+        if before >= undo {
+            let segment = block.segment;
+            let why = format!(
+                "recovery needs records from epoch {undo} on, but segment {segment}, where it begins, comes after \
+                 epoch {before}"
+            );
+            return Err(Error::WrongLog { path: file.path.clone(), why });
+        }
         Ok(Source { reader, path: &file.path })
     }
 

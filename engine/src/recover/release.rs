@@ -1,0 +1,75 @@
+//! Gives the log up that recovery has read, before it goes on.
+//!
+//! The log goes on in a new segment, and a device may be full: then the room for it is that of segments which
+//! nobody needs any more. After redo all pages are durably as the log says. So a superblock says that redo
+//! begins behind the end of the log, and undo with the first record of what had not ended; it needs no
+//! room, nor do the bitmaps, which have their places in the data file. Then the segments before go.
+//!
+//! A crash in between is one more crash to recover from: with the superblock of before all is done again,
+//! with the new one there is nothing left to redo, and the same to undo.
+
+use super::Recovered;
+use crate::store::{BitmapCopies, StoreFile, StoreState, Superblock};
+use std::sync::Arc;
+use wattle_buffer::{BITMAP_GROUP, Error, Result, io::LogStorage};
+use wattle_wal::segment_for;
+
+/// Words of the bitmap of a group of pages.
+const GROUP_WORDS: usize = (BITMAP_GROUP / 64) as usize;
+
+/// See the module documentation. Does nothing, and says so, when no segment would go.
+pub(crate) fn release(
+    file: &StoreFile,
+    log: &Arc<dyn LogStorage>,
+    block: &mut Superblock,
+    copies: &mut BitmapCopies,
+    recovered: &mut Recovered,
+) -> Result<bool> {
+    let end = &recovered.end;
+    let segment = segment_for(&**log, end, block.segment, recovered.undo_epoch)?;
+    if segment <= block.segment {
+        return Ok(false);
+    }
+    // 1. The bitmaps, into their spare copies.
+    let capacity = file.storage.capacity_pages();
+    let changed = recovered.changed_groups.iter().copied().chain(copies.to_be_written());
+    let mut groups: Vec<u64> =
+        changed.filter(|group| *group < capacity.div_ceil(BITMAP_GROUP)).collect();
+    groups.sort_unstable();
+    groups.dedup();
+    let words_of = |group: u64| {
+        let words = recovered.in_use.iter().skip(group as usize * GROUP_WORDS);
+        let mut words: Vec<u64> = words.take(GROUP_WORDS).copied().collect();
+        words.resize(GROUP_WORDS, 0);
+        (group, words)
+    };
+    let groups: Vec<_> = groups.into_iter().map(words_of).collect();
+    let sequence = block.sequence + 1;
+    file.write_bitmap(&groups, sequence, copies)?;
+    file.sync()?;
+    // 2. The superblock.
+    let written = copies.with(&groups, sequence);
+    let behind = Superblock {
+        sequence,
+        state: StoreState::Logged,
+        capacity,
+        next_tree: block.next_tree.max(recovered.next_tree),
+        redo_epoch: end.epoch + 1,
+        undo_epoch: recovered.undo_epoch,
+        segment,
+        bitmaps: written.fingerprint(),
+        durable_flush: end.flush,
+        gaps: recovered.gaps,
+        ..*block
+    };
+    file.write_superblock(&behind)?;
+    (*block, *copies) = (behind, written);
+    recovered.changed_groups.clear();
+    // 3. The log before, the oldest segment first, so that there is never a gap.
+    let segments = log.segments().map_err(|error| Error::io("list the log", error))?;
+    for (number, _) in segments.into_iter().filter(|(number, _)| *number < segment) {
+        let action = || format!("remove log segment {number}");
+        log.retire(number).map_err(|error| Error::io(action(), error))?;
+    }
+    Ok(true)
+}
