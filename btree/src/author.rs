@@ -13,7 +13,7 @@ use crate::{journal::Attachment, tree::Stop};
 use std::ops::Range;
 use wattle_buffer::{Exclusive, FrameHeader, Gsn, Pool};
 
-/// Calls under the latch of a leaf, see the module documentation. They must be short, take no latch
+/// Calls under the latch of a leaf, see the module documentation. They must be short, wait for no latch
 /// and do no I/O.
 pub trait Author {
     /// The next change is of this record: the one before is made, or will not be. Only authors of whole

@@ -181,7 +181,7 @@ impl<'t> BulkLoad<'t> {
         self.levels[top].set_upper(None);
         self.levels[top].finish(&mut image).expect("the builder kept room for the fence");
         let spare = NodeView::from(&*image).page_id();
-        image.set_u64(header::PAGE_ID, self.tree.root_page.0);
+        image.set_u64(header::PAGE_ID, self.tree.root_page().0);
         self.pages.flush()?;
         sync()?;
         let adopted = self.pages.all_but(spare);

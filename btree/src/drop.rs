@@ -37,7 +37,7 @@ impl Tree {
                 Err(error) => return Err((self, error)),
             }
         }
-        let page = self.root_page;
+        let page = self.root_page();
         let recorded = record(self.root_gsn(), &mut |record| record.free(&self.pool, &[page]));
         if let Err(error) = recorded {
             return Err((self, error));

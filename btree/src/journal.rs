@@ -228,6 +228,15 @@ impl Context {
     /// Logs a change of several pages that happens as a whole: a structure change. Each page has
     /// been changed under its latch, unless its op leaves it alone.
     pub(crate) fn log_group<'p>(&self, group: &mut [(&mut Exclusive<'p>, Op<'_>)]) {
+        self.log_group_freeing(group, &[]);
+    }
+
+    /// As [`Context::log_group`]; and these pages, which no page of the group has any more, are free.
+    pub(crate) fn log_group_freeing<'p>(
+        &self,
+        group: &mut [(&mut Exclusive<'p>, Op<'_>)],
+        freed: &[PageId],
+    ) {
         let appender = match &self.journal {
             Journal::Off => {
                 for (page, op) in group.iter_mut().filter(|(_, op)| op.changes_page()) {
@@ -250,6 +259,9 @@ impl Context {
         let mut record = Record { section: &mut section, image: &self.image, gsn };
         for (page, op) in group.iter_mut() {
             record.op(page, *op);
+        }
+        if !freed.is_empty() {
+            record.free(self.worker.pool(), freed);
         }
         section.finish();
     }

@@ -14,6 +14,7 @@ mod merge;
 pub mod node;
 mod owner;
 pub mod record;
+mod renumber;
 mod scan;
 mod split;
 mod tree;
@@ -31,6 +32,7 @@ pub use large_value::{CHUNK, CHUNK_KEY, LargeValue, MAX_VALUE, chunk_id, chunk_k
 pub use lookup::{Found, MULTI_GET};
 pub use node::{MAX_KEY, fits_inline};
 pub use owner::Forest;
+pub use renumber::Renumbered;
 pub use scan::{Cursor, Direction, Taken, prefix_range};
 pub use tree::{Step, Stop, Tree, restarted, run};
 pub use undo::{Before, Undo};

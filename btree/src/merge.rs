@@ -177,7 +177,7 @@ impl Tree {
         let mut child = path.node.upgrade()?;
         let mut image = PageImage::zeroed();
         image.0.copy_from_slice(child.bytes());
-        image.set_u64(header::PAGE_ID, self.root_page.0);
+        image.set_u64(header::PAGE_ID, self.root_page().0);
         root.write_image(&mut image);
         let freed = [child.header().page_id()];
         cx.log_group(&mut [(&mut root, Op::Image), (&mut child, Op::Free { pages: &freed })]);

@@ -136,7 +136,7 @@ impl Tree {
         view.split_into(&split, left_image, right_image, left_page, right_page);
         let mut builder = NodeBuilder::inner(
             view.level() + 1,
-            self.root_page,
+            self.root_page(),
             self.id,
             &[],
             None,

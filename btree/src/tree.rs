@@ -16,8 +16,8 @@ use crate::{
 };
 use std::sync::Arc;
 use wattle_buffer::{
-    Error, Fault, FrameId, Gsn, Optimistic, PageId, PageImage, Pool, Restart, Result, TreeId,
-    Worker,
+    Error, Exclusive, Fault, FrameId, Gsn, Optimistic, PageId, PageImage, Pool, Restart, Result,
+    TreeId, Worker,
 };
 
 /// Why a step ended without a value.
@@ -95,15 +95,14 @@ pub fn restarted(worker: &Worker, restarts: &mut u32) {
     }
 }
 
-/// A B+-tree over pages of a pool. The root page never changes its id and is pinned in its frame
-/// while the tree is open, so a descent starts without any look-up. Dropping the value closes the
+/// A B+-tree over pages of a pool. The root is pinned in its frame while the tree is open, so a
+/// descent starts without any look-up. Its page changes its id only by [`Tree::try_latch_root`]. Dropping the value closes the
 /// tree, which writes nothing (see `owner`).
 pub struct Tree {
     pub(crate) pool: Arc<Pool>,
     pub(crate) forest: Arc<Forest>,
     pub(crate) id: TreeId,
     pub(crate) root: FrameId,
-    pub(crate) root_page: PageId,
 }
 
 impl Tree {
@@ -149,7 +148,7 @@ impl Tree {
         }
         drop(guard);
         forest.plant(id, frame);
-        Ok(Tree { pool: pool.clone(), forest: forest.clone(), id, root: frame, root_page })
+        Ok(Tree { pool: pool.clone(), forest: forest.clone(), id, root: frame })
     }
 
     /// Opens the tree with the root page `root_page`. Only one [`Tree`] may exist for each root, and
@@ -167,7 +166,7 @@ impl Tree {
             }
         };
         let (pool, forest) = (cx.worker.pool().clone(), forest.clone());
-        Ok(Tree { pool, forest, id, root, root_page })
+        Ok(Tree { pool, forest, id, root })
     }
 
     /// The pool of its pages.
@@ -183,7 +182,15 @@ impl Tree {
 
     /// Page of the root.
     pub fn root_page(&self) -> PageId {
-        self.root_page
+        self.pool.header(self.root).page_id()
+    }
+
+    /// Latches the root for a change of its page id ([`Pool::renumber`]), which goes into the record that
+    /// names the new one. None: somebody is inside, or a write of it is in flight. Never waits, but
+    /// others may wait for the latch.
+    pub fn try_latch_root(&self) -> Option<Exclusive<'_>> {
+        let root = self.pool.try_exclusive(self.root)?;
+        (!self.pool.is_being_written(&root)).then_some(root)
     }
 
     /// Number of the last change of the root.

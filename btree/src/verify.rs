@@ -99,7 +99,7 @@ impl Tree {
     ) -> Result<TreeReport> {
         let levels = run(cx, |_| self.depth())?;
         let mut report = TreeReport { nodes: vec![0; levels], ..TreeReport::default() };
-        page(self.root_page);
+        page(self.root_page());
         for level in (0..levels).rev() {
             match self.verify_level(cx, stop, (level as u8, others), page, entry, &mut report) {
                 Ok(()) => {}

@@ -18,6 +18,9 @@ use crate::{
     page::PAGE_SIZE,
     sync::{AtomicUsize, Condvar, Mutex, Ordering},
 };
+mod compact;
+
+use compact::Compaction;
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     ops::Range,
@@ -289,6 +292,8 @@ struct PageMap {
     used: u64,
     /// Word at which the next search starts.
     cursor: usize,
+    /// See [`PageAllocator::begin_compaction`].
+    compaction: Option<Compaction>,
 }
 
 impl PageAllocator {
@@ -301,7 +306,7 @@ impl PageAllocator {
             // Bits beyond the end name no page, whatever the bytes on disk say.
             *last &= (1 << used) - 1;
         }
-        let mut map = PageMap { words, capacity, used: 0, cursor: 0 };
+        let mut map = PageMap { words, capacity, used: 0, cursor: 0, compaction: None };
         map.take_reserved(0);
         map.used = map.words.iter().map(|w| u64::from(w.count_ones())).sum();
         let logged = LoggedMap { words: map.words.clone(), ..LoggedMap::default() };
@@ -317,8 +322,11 @@ impl PageAllocator {
             for group in 0..capacity.div_ceil(BITMAP_GROUP) {
                 let start = group as usize * GROUP_WORDS;
                 let words = logged.words.iter().skip(start).take(GROUP_WORDS);
+                // The file is longer than the superblock knows: copies there are not of this store any
+                // more, but could be taken for it.
+                let is_unknown = start >= stored.len();
                 let stored = stored.iter().skip(start).chain(std::iter::repeat(&0));
-                if words.zip(stored).any(|(word, stored)| word != stored) {
+                if is_unknown || words.zip(stored).any(|(word, stored)| word != stored) {
                     logged.dirty.insert(group);
                 }
             }
@@ -398,8 +406,15 @@ impl PageAllocator {
     /// [`Error::DiskFull`] when the device has no room; nothing was changed.
     pub(crate) fn allocate(&self, storage: &dyn Storage, least: u64) -> Result<PageId> {
         let mut map = self.pages.lock();
+        if let Some(page) = map.take_low() {
+            return Ok(page);
+        }
         while map.used == map.capacity {
+            let groups = map.capacity.div_ceil(BITMAP_GROUP);
             map.grow(storage, least)?;
+            // There may be copies of their bitmaps from before the file was cut off.
+            let new = groups..map.capacity.div_ceil(BITMAP_GROUP);
+            self.logged.lock().dirty.extend(new);
         }
         loop {
             let cursor = map.cursor;
@@ -427,6 +442,9 @@ impl PageAllocator {
         assert!(page.0 < map.capacity && map.words[word] & bit != 0, "page {page} was freed twice");
         map.words[word] &= !bit;
         map.used -= 1;
+        if let Some(compaction) = &mut map.compaction {
+            compaction.low = compaction.low.min(word);
+        }
         // Low pages first keeps the store dense, but only when the search comes round.
         if word < map.cursor && map.cursor - word > 1024 {
             map.cursor = word;

@@ -95,6 +95,11 @@ impl FrameHeader {
         PageId(self.page_id.load(Ordering::Relaxed))
     }
 
+    /// Replaces the id of the page; the caller holds the exclusive latch.
+    pub(crate) fn set_page_id(&self, page: PageId) {
+        self.page_id.store(page.0, Ordering::Relaxed);
+    }
+
     /// Tree that the page belongs to.
     #[inline(always)]
     pub fn tree_id(&self) -> TreeId {

@@ -139,6 +139,10 @@ impl Storage for ModelStorage {
     fn reserve(&self, pages: u64) -> io::Result<()> {
         self.memory.reserve(pages)
     }
+
+    fn shrink(&self, pages: u64) -> io::Result<()> {
+        self.memory.shrink(pages)
+    }
 }
 
 /// An evictor and a writer without threads of their own.

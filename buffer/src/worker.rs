@@ -121,12 +121,16 @@ impl Wake for Parker {
     }
 }
 
+/// Page ids that a worker holds in reserve. Locked by the worker for a moment, when it splits a page;
+/// and by a compaction, which replaces some of them.
+pub(crate) type Reserve = Arc<Mutex<Vec<PageId>>>;
+
 /// See the module documentation. Not shared between threads, but may move between them.
 pub struct Worker {
     pool: Arc<Pool>,
     counters: Arc<Counters>,
     frames: RefCell<Vec<FrameId>>,
-    pages: RefCell<Vec<PageId>>,
+    pages: Reserve,
     random: Cell<u64>,
     parker: Arc<Parker>,
     waker: Waker,
@@ -139,10 +143,12 @@ impl Worker {
         let parker = Arc::new(Parker::default());
         let counters = pool.register_counters();
         pool.workers.fetch_add(1, Ordering::Relaxed);
+        let pages = Arc::new(Mutex::new(Vec::with_capacity(MAX_RESERVE)));
+        pool.register_reserve(&pages);
         Worker {
             counters,
             frames: RefCell::new(Vec::with_capacity(pool.cache_batch() + MAX_RESERVE)),
-            pages: RefCell::new(Vec::with_capacity(MAX_RESERVE)),
+            pages,
             random: Cell::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             waker: Waker::from(parker.clone()),
             parker,
@@ -217,12 +223,10 @@ impl Worker {
     /// are lacking; the caller then waits with nothing held.
     pub(crate) fn reserve(&self, count: usize) -> Result<bool> {
         assert!(count <= MAX_RESERVE);
-        {
-            let mut pages = self.pages.borrow_mut();
-            while pages.len() < count {
-                pages.push(self.pool.allocate_page()?);
-                self.pool.reserved_pages.fetch_add(1, Ordering::Relaxed);
-            }
+        while self.pages.lock().len() < count {
+            let page = self.pool.allocate_page()?;
+            self.pages.lock().push(page);
+            self.pool.reserved_pages.fetch_add(1, Ordering::Relaxed);
         }
         let mut frames = self.frames.borrow_mut();
         if frames.len() < count {
@@ -248,7 +252,7 @@ impl Worker {
     /// `count` new pages can be had.
     #[inline]
     pub fn has_reserve(&self, count: usize) -> bool {
-        self.pages.borrow().len() >= count && self.frames.borrow().len() >= count
+        self.pages.lock().len() >= count && self.frames.borrow().len() >= count
     }
 
     /// Takes a frame and a page id out of the reserve.
@@ -258,7 +262,7 @@ impl Worker {
     pub(crate) fn take_reserved(&self) -> (FrameId, PageId) {
         let frame = self.frames.borrow_mut().pop().expect("reserved frame");
         self.pool.reserved_pages.fetch_sub(1, Ordering::Relaxed);
-        (frame, self.pages.borrow_mut().pop().expect("reserved page"))
+        (frame, self.pages.lock().pop().expect("reserved page"))
     }
 
     /// Gives everything back that the cache holds.
@@ -266,7 +270,7 @@ impl Worker {
         let mut frames = self.frames.borrow_mut();
         self.pool.return_frames(&frames);
         frames.clear();
-        for page in self.pages.borrow_mut().drain(..) {
+        for page in self.pages.lock().drain(..) {
             self.pool.free_page_id(page);
             self.pool.reserved_pages.fetch_sub(1, Ordering::Relaxed);
         }

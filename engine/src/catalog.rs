@@ -17,7 +17,7 @@ mod opened;
 mod state;
 
 use crate::engine::Core;
-use entry::{Entry, TREE, Together, check_name};
+use entry::{Entry, NewRoot, TREE, Together, check_name, tree_key};
 use opened::Opened;
 use parking_lot::Mutex;
 use state::State;
@@ -30,7 +30,7 @@ use std::{
 };
 use wattle_btree::{
     self as btree, Attachment, Context, Cursor, Direction, EntryVisitor, Forest, Mode, Newest,
-    Taken, TreeReport, prefix_range, run,
+    Taken, TreeReport, Value, prefix_range, run,
 };
 use wattle_buffer::{Error, Gsn, PageId, Result, TreeId};
 
@@ -229,6 +229,39 @@ impl Catalog {
         let mut state = self.state.lock();
         let names = state.dropping(cx)?;
         names.iter().try_for_each(|name| state.go_on_dropping(core, cx, &self.forest, name))
+    }
+
+    /// Gives the root of an open tree, or that of its large values, the page `to`, and gives the old one.
+    /// The caller has a handle, so the tree has its entry.
+    pub fn move_root(
+        &self,
+        cx: &Context,
+        open: &OpenTree,
+        tree: &btree::Tree,
+        to: PageId,
+    ) -> Result<PageId> {
+        let state = self.state.lock();
+        let entry = state.entry(cx, open.name())?.filter(|entry| entry.tree == open.tag.id);
+        let Some(mut entry) = entry else {
+            let what = format!("the open tree {:?} is not in it", open.name());
+            return Err(Error::corruption(self.root_page(), what));
+        };
+        match tree.id() == entry.tree {
+            true => entry.root = to,
+            false => entry.chunks_root = to,
+        }
+        let from = tree.root_page();
+        let mut author = NewRoot { tree, from, to, root: None };
+        let (key, bytes) = (tree_key(open.name()), entry.encode());
+        run(cx, |restarts| {
+            let value = Value::Inline(&bytes);
+            let step = self.tree.write_step(cx, &key, value, Mode::Update, &mut author, restarts);
+            // Whatever is waited for now: not with the latch of the root.
+            author.root = None;
+            step
+        })?;
+        cx.worker.pool().free_page_id(from);
+        Ok(from)
     }
 
     /// The store of large values of `tree`, created if need be.

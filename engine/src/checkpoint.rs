@@ -467,7 +467,8 @@ impl Core {
         let (groups, later): (Vec<_>, Vec<_>) = groups.into_iter().partition(known);
         self.pool.allocator().keep_changed_groups(later.into_iter().map(|(group, _)| group));
         let sequence = state.block.sequence + 1;
-        let copies = state.copies.with(&groups, sequence);
+        let copies =
+            state.copies.with(&groups, sequence).of_groups(capacity.div_ceil(BITMAP_GROUP));
         let block = Superblock {
             sequence,
             state: StoreState::Logged,

@@ -6,6 +6,7 @@ use crate::{
     async_session::AsyncSession,
     catalog::{CATALOG, Catalog, FIRST_TREE, OpenTree, Room},
     checkpoint::Checkpoints,
+    compact::CompactReport,
     epochs::{self, Epochs, Gaps},
     handle::{CloseError, Grip, User},
     janitor::{Janitor, Kept},
@@ -61,6 +62,8 @@ pub(crate) struct Core {
     pub validation: Mutex<()>,
     /// Held, shared, by whoever writes pages that the log does not know; exclusively by a backup.
     pub unlogged_pages: RwLock<()>,
+    /// Held during a compaction, and by whoever must find each page where it was.
+    pub compacting: Mutex<()>,
     /// What sessions that ended left for the next ones.
     #[expect(clippy::vec_box, reason = "sessions hold them in boxes")]
     pub idle: Mutex<Vec<Box<SessionState>>>,
@@ -587,6 +590,7 @@ impl Engine {
             read_only: options.read_only,
             validation: Mutex::new(()),
             unlogged_pages: RwLock::new(()),
+            compacting: Mutex::new(()),
             idle: Mutex::default(),
             undo_directory: file.directory(),
             file,
@@ -763,6 +767,26 @@ impl Engine {
     /// for `uring` where io_uring is refused.
     pub fn back_end(&self) -> &'static str {
         self.core.file.storage.name()
+    }
+
+    /// Gives room of the data file back to the file system: pages at its end move to free pages before
+    /// them, and the file is cut off behind the last page in use. Others read and change the store
+    /// meanwhile; backups and bulk loads wait until it has ended, and it waits for them. It writes each
+    /// page that it moves to the log, and ends with a checkpoint. [`Stats::compact_bytes`] says how much
+    /// it would give back.
+    ///
+    /// # Errors
+    /// An engine without a log, a full device, failed I/O. What was moved by then is moved.
+    pub fn compact(&self) -> Result<CompactReport> {
+        self.compact_until(&AtomicBool::new(false))
+    }
+
+    /// As [`Engine::compact`], until `stop` is set.
+    ///
+    /// # Errors
+    /// As [`Engine::compact`], and [`Error::Interrupted`]: the file keeps its length then.
+    pub fn compact_until(&self, stop: &AtomicBool) -> Result<CompactReport> {
+        self.core.compact(stop)
     }
 
     /// Sizes of every tree. Reads all pages. While others change a tree, what it tells of that is

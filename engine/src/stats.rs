@@ -44,6 +44,8 @@ pub struct Stats {
     pub used_pages: u64,
     /// Pages of the data file.
     pub pages: u64,
+    /// Bytes of the data file that [`crate::Engine::compact`] would give back, about.
+    pub compact_bytes: u64,
     /// Bytes written to the log, padding included.
     pub log_bytes: u64,
     /// Bytes of records in the log.
@@ -92,6 +94,7 @@ impl Stats {
             file_bytes: file.storage.capacity_pages() * PAGE_SIZE as u64,
             used_pages,
             pages,
+            compact_bytes: pool.allocator().surplus() * PAGE_SIZE as u64,
             log_bytes: log.bytes_written,
             log_record_bytes: log.record_bytes,
             log_image_bytes: log.image_bytes,

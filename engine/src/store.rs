@@ -662,6 +662,12 @@ impl BitmapCopies {
         BitmapCopies { valid, left: Vec::new() }
     }
 
+    /// Those of a store that has so many groups; it may have had more.
+    pub fn of_groups(mut self, groups: u64) -> BitmapCopies {
+        self.valid.truncate(groups as usize);
+        self
+    }
+
     /// A number that tells this set of valid copies from others: a sum over all groups that have
     /// one, of the group and its sequence mixed.
     pub fn fingerprint(&self) -> u64 {

@@ -63,6 +63,7 @@ pub(crate) fn verify(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(u64),
 ) -> Result<VerifyReport> {
+    let _each_where_it_was = core.compacting.lock();
     let cx = core.context();
     // Garbage goes before it is counted as lost, as far as no snapshot holds it.
     core.catalog.go_on_dropping(core, &cx)?;

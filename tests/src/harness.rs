@@ -340,4 +340,8 @@ impl Storage for Asked {
         (self.reserve)(pages)?;
         self.pages.reserve(pages)
     }
+
+    fn shrink(&self, pages: u64) -> io::Result<()> {
+        self.pages.shrink(pages)
+    }
 }

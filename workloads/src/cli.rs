@@ -68,6 +68,8 @@ pub enum Command {
     Verify(maintain::VerifyFlags),
     /// Shows the sizes of a store and its trees.
     Stat(maintain::StatFlags),
+    /// Moves pages from the end of the data file to free ones before them, and cuts the file off.
+    Compact(maintain::CompactFlags),
     /// Writes all key-value pairs of a store to standard output, one on a line.
     Dump(dump::DumpFlags),
     /// Reads lines as dump writes them from standard input and stores their pairs.
@@ -112,7 +114,11 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
         Command::Tatp(flags) => flags.run.check()?,
         Command::Probe(flags) => flags.check()?,
         Command::Simulate(flags) => flags.check()?,
-        Command::Verify(_) | Command::Stat(_) | Command::Dump(_) | Command::Load(_) => {}
+        Command::Verify(_)
+        | Command::Stat(_)
+        | Command::Compact(_)
+        | Command::Dump(_)
+        | Command::Load(_) => {}
     }
     Ok(Some(command))
 }
@@ -160,6 +166,7 @@ fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
         }
         Command::Verify(flags) => maintain::verify(&flags, &interrupt),
         Command::Stat(flags) => maintain::stat(&flags, &interrupt),
+        Command::Compact(flags) => maintain::compact(&flags, &interrupt),
         Command::Dump(flags) => dump::dump(&flags, &mut std::io::stdout().lock(), &interrupt),
         Command::Load(flags) => dump::load(&flags, &mut std::io::stdin().lock(), &interrupt),
         Command::Probe(flags) => probe::probe(&flags, &interrupt),

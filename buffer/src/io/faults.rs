@@ -28,6 +28,8 @@ pub enum Op {
     Sync,
     /// Reserving room.
     Reserve,
+    /// Giving room back.
+    Shrink,
     /// Reading one page of the log.
     LogRead,
     /// Writing one page of the log.
@@ -223,6 +225,7 @@ impl Verdict {
             Op::Read => format!("read {this} (page {page})"),
             Op::Write => format!("write {this} (page {page})"),
             Op::Reserve => format!("reservation {this} ({page} pages)"),
+            Op::Shrink => format!("cut {this} (to {page} pages)"),
             Op::LogRead | Op::LogWrite => {
                 let (segment, page) = (page >> 32, page & u64::from(u32::MAX));
                 let what = if op == Op::LogRead { "read" } else { "write" };

@@ -2,7 +2,7 @@
 //!
 //! What the back ends `uring` and `threads` share. Everything here blocks the calling thread.
 //!
-//! Invariants: a transfer is one whole page or an error; the file never shrinks; every page below
+//! Invariants: a transfer is one whole page or an error; every page below
 //! [`PageFile::capacity_pages`] lies inside the file, with its blocks allocated where the file
 //! system can promise that.
 //!
@@ -40,9 +40,9 @@ pub(super) struct PageFile {
     direct: bool,
     /// A block device has the size that it has.
     fixed_size: bool,
-    /// Whole pages inside the file. Grows only; a hint that orders nothing, hence relaxed.
+    /// Whole pages inside the file. A hint that orders nothing, hence relaxed.
     capacity: AtomicU64,
-    /// Serialises growth, so that each range is allocated once.
+    /// Serialises changes of the length, so that each range is allocated once.
     growth: Mutex<()>,
     /// Where its name is.
     directory: Arc<Directory>,
@@ -101,11 +101,17 @@ impl PageFile {
     /// The file is as long as it must be.
     pub(super) fn check_length(&self) -> io::Result<()> {
         // Read first: the file grows before the number does.
-        let needed = self.capacity_pages() * PAGE_SIZE as u64;
+        let mut needed = self.capacity_pages() * PAGE_SIZE as u64;
         if self.cut.get().is_none() {
             if self.fixed_size {
                 return Ok(());
             }
+            if look_at(&self.file)?.bytes >= needed {
+                return Ok(());
+            }
+            // Unless the file was shrunk since the number was read.
+            let _growth = self.growth.lock();
+            needed = self.capacity_pages() * PAGE_SIZE as u64;
             let bytes = look_at(&self.file)?.bytes;
             if bytes >= needed {
                 return Ok(());
@@ -243,6 +249,18 @@ impl PageFile {
         Ok(())
     }
 
+    /// Cuts the file off behind `pages`. A block device stays as it is.
+    pub(super) fn shrink(&self, pages: u64) -> io::Result<()> {
+        let end = offset_of(PageId(pages))?;
+        let _growth = self.growth.lock();
+        if self.fixed_size || pages >= self.capacity_pages() {
+            return Ok(());
+        }
+        self.file.set_len(end)?;
+        self.capacity.store(pages, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Writes images side by side, from page `first` on.
     pub(super) fn write_run(&self, first: PageId, images: &[PageImage]) -> io::Result<()> {
         let start = images.as_ptr().cast::<u8>();
@@ -354,6 +372,28 @@ mod tests {
         let file = open(&path).expect("a file");
         file.write_zeroes(0, 3 * ZERO_PAGES + 1).expect("room");
         assert_eq!(open(&path).expect("a file").capacity_pages(), 3 * ZERO_PAGES + 1);
+    }
+
+    #[test]
+    fn a_file_that_shrinks_is_not_taken_for_one_that_was_cut() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let (directory, name) =
+            split(&dir.path().join("data")).map(|(d, n)| (d, n.to_owned())).expect("a place");
+        let file = PageFile::open_in(&directory, &name).expect("a file");
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    file.check().expect("whole");
+                }
+            });
+            for _ in 0..3000 {
+                file.reserve(64).expect("room");
+                file.shrink(8).expect("shrunk");
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        file.check().expect("whole");
     }
 
     #[test]

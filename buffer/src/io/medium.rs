@@ -24,6 +24,8 @@ pub(super) struct Medium {
     pub(super) pages: BTreeMap<u64, Page>,
     pub(super) capacity: u64,
     pub(super) synced_capacity: u64,
+    /// Pages behind an end that came nearer since the last sync, as a sync made them durable.
+    pub(super) cut_off: BTreeMap<u64, Bytes>,
 }
 
 #[derive(Clone, Default)]
@@ -130,22 +132,41 @@ impl Medium {
         }
         let random = Random::new(seed);
         let mut left = Medium::default();
+        // The end is either the old or the new one, and behind the old one is what was there. So it is
+        // when a shorter end was made durable with a longer one that followed: nobody may rely on
+        // zeroes.
+        let mut dice = random.mix(u64::MAX);
+        let is_old = cut == Cut::Nothing || cut != Cut::All && dice.below(2) == 0;
+        if is_old {
+            for (&number, bytes) in &self.cut_off {
+                let page = Page { synced: Some(bytes.clone()), ..Page::default() };
+                left.pages.insert(number, page);
+            }
+        }
         for (&number, page) in &self.pages {
             if let Some(bytes) = page.after_power_cut(random.mix(number), cut, last) {
                 left.pages.insert(number, Page { synced: Some(bytes), ..Page::default() });
             }
         }
-        // The length is either the old or the new one, and covers what was kept.
-        let mut dice = random.mix(u64::MAX);
-        let length = if cut == Cut::Nothing || cut != Cut::All && dice.below(2) == 0 {
-            self.synced_capacity
-        } else {
-            self.capacity
-        };
+        // And it covers what was kept.
+        let length = if is_old { self.synced_capacity } else { self.capacity };
         let kept = left.pages.keys().next_back().map_or(0, |last| last + 1);
         left.capacity = length.max(kept);
         left.synced_capacity = left.capacity;
         left
+    }
+
+    /// The device ends before page `pages` from now on.
+    pub(super) fn shrink(&mut self, pages: u64) {
+        if pages >= self.capacity {
+            return;
+        }
+        for (number, page) in self.pages.split_off(&pages) {
+            if let Some(bytes) = page.synced {
+                self.cut_off.entry(number).or_insert(bytes);
+            }
+        }
+        self.capacity = pages;
     }
 
     /// The numbers of all writes since the last sync.
@@ -184,6 +205,7 @@ impl Medium {
             }
         }
         self.synced_capacity = self.capacity;
+        self.cut_off.clear();
     }
 
     /// A sync that fails: what it was to make durable is seen until a power cut, and never becomes so.
@@ -205,6 +227,7 @@ impl Medium {
             }
         }
         self.synced_capacity = self.capacity;
+        self.cut_off.clear();
     }
 }
 

@@ -35,7 +35,7 @@ type Chunk = RwLock<Vec<[u8; PAGE_SIZE]>>;
 /// Pages in memory.
 pub struct MemoryStorage {
     buckets: [OnceLock<Vec<Chunk>>; BUCKETS],
-    /// Grows only; orders nothing, hence relaxed.
+    /// Orders nothing, hence relaxed.
     capacity: AtomicU64,
     limit: u64,
 }
@@ -173,6 +173,23 @@ impl Storage for MemoryStorage {
             page += CHUNK_PAGES;
         }
         self.capacity.fetch_max(pages, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn shrink(&self, pages: u64) -> io::Result<()> {
+        let old = self.capacity_pages();
+        let mut page = pages;
+        while page < old {
+            if let Some((chunk, index)) = self.chunk(PageId(page)) {
+                let mut chunk = chunk.write();
+                match index {
+                    0 => *chunk = Vec::new(),
+                    _ => chunk.iter_mut().skip(index).for_each(|page| *page = [0; PAGE_SIZE]),
+                }
+            }
+            page = (page / CHUNK_PAGES + 1) * CHUNK_PAGES;
+        }
+        self.capacity.fetch_min(pages, Ordering::Relaxed);
         Ok(())
     }
 }

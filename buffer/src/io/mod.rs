@@ -271,4 +271,12 @@ pub trait Storage: Send + Sync + 'static {
     /// Reserves room for at least `pages` in total, so that later writes below cannot run out of
     /// space. Never shrinks.
     fn reserve(&self, pages: u64) -> io::Result<()>;
+
+    /// Gives the room of all pages from `pages` on back: nobody reads or writes them any more, and
+    /// nobody reserves room meanwhile. When it is reserved again, they read as zeroes. A power cut
+    /// before the next sync may take this back. A back end of a fixed size keeps its room; so does one
+    /// that does not implement this.
+    fn shrink(&self, _pages: u64) -> io::Result<()> {
+        Ok(())
+    }
 }

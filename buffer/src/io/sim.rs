@@ -340,6 +340,18 @@ impl Storage for SimStorage {
         sleep(verdict.latency);
         result
     }
+
+    fn shrink(&self, pages: u64) -> io::Result<()> {
+        let mut state = self.state.lock();
+        let verdict = state.judge(Op::Shrink, pages);
+        if let Some(Fault::Error(kind)) = verdict.fault {
+            return Err(io::Error::new(kind, verdict.name()));
+        }
+        state.medium.shrink(pages);
+        drop(state);
+        sleep(verdict.latency);
+        Ok(())
+    }
 }
 
 impl fmt::Debug for SimStorage {

@@ -166,6 +166,29 @@ fn over_many_seeds_a_crash_loses_keeps_and_tears() {
     assert_eq!(seen, BTreeSet::from(["kept", "lost", "shorter", "torn"]));
 }
 
+#[test]
+fn a_cut_is_lost_as_a_whole_or_not_until_it_is_synced() {
+    let device = device(FaultPlan::new(3));
+    device.reserve(30).expect("room");
+    write(&device, 20, 1).expect("no faults");
+    Storage::sync(&device).expect("no faults");
+    device.shrink(10).expect("no faults");
+    assert!(read(&device, 20).is_err());
+    // Longer again, and a write there.
+    device.reserve(25).expect("room");
+    assert!(read(&device, 20).expect("inside").0 == [0; PAGE_SIZE]);
+    let mut seen = BTreeSet::new();
+    for seed in 0..50 {
+        let crashed = device.crash(seed);
+        let old = crashed.raw_page(PageId(20)).is_some_and(|bytes| bytes == image(20, 1).0);
+        seen.insert((crashed.capacity_pages(), old));
+    }
+    assert_eq!(seen, BTreeSet::from([(25, false), (30, true)]));
+    Storage::sync(&device).expect("no faults");
+    assert!((0..50).all(|seed| device.crash(seed).capacity_pages() == 25));
+    assert!((0..50).all(|seed| device.crash(seed).raw_page(PageId(20)).is_none()));
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Write(u64),

@@ -137,6 +137,27 @@ fn reserved_pages_read_as_zeroes_and_reservations_never_shrink() {
 }
 
 #[test]
+fn room_that_was_given_back_reads_as_zeroes_when_it_is_reserved_again() {
+    on_each(|storage| {
+        write_range(&*storage, 0..150, 1);
+        storage.shrink(200).expect("nothing to do");
+        assert_eq!(storage.capacity_pages(), 150);
+        storage.shrink(70).expect("cut");
+        assert_eq!(storage.capacity_pages(), 70);
+        assert!(read(&*storage, 69).expect("inside").0 == image(69, 1).0);
+        if storage.name() != "memory" {
+            assert!(read(&*storage, 70).is_err(), "{}", storage.name());
+        }
+        storage.reserve(160).expect("room");
+        assert!(read(&*storage, 69).expect("inside").0 == image(69, 1).0);
+        for page in [70, 149, 159] {
+            assert!(read(&*storage, page).expect("inside").0 == [0; PAGE_SIZE], "page {page}");
+        }
+        storage.sync().expect("sync");
+    });
+}
+
+#[test]
 fn wild_page_ids_are_errors() {
     on_each(|storage| {
         let image = image(0, 0);

@@ -115,6 +115,10 @@ impl Storage for ThreadStorage {
     fn reserve(&self, pages: u64) -> io::Result<()> {
         self.file.reserve(pages)
     }
+
+    fn shrink(&self, pages: u64) -> io::Result<()> {
+        self.file.shrink(pages)
+    }
 }
 
 /// Writes that several threads share: each claims the next one until none is left.

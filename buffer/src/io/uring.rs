@@ -165,6 +165,10 @@ impl Storage for UringStorage {
     fn reserve(&self, pages: u64) -> io::Result<()> {
         self.file.reserve(pages)
     }
+
+    fn shrink(&self, pages: u64) -> io::Result<()> {
+        self.file.shrink(pages)
+    }
 }
 
 thread_local! {

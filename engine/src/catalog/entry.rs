@@ -1,8 +1,8 @@
 //! Records of the catalog: their keys and values.
 
 use super::Attach;
-use wattle_btree::{Attachment, Author, LargeValue};
-use wattle_buffer::{Error, Exclusive, Gsn, PageId, Pool, Result, TreeId};
+use wattle_btree::{self as btree, Attachment, Author, LargeValue, Stop};
+use wattle_buffer::{Error, Exclusive, FrameHeader, Gsn, PageId, Pool, Result, TreeId};
 
 /// Longest name of a tree, bytes.
 pub const MAX_TREE_NAME: usize = 255;
@@ -96,5 +96,53 @@ impl Author for Together<'_> {
 
     fn attach(&mut self, record: &mut dyn Attachment) {
         (self.attach)(record);
+    }
+}
+
+/// A change of an entry together with that of the page of a root, which is latched in between.
+pub(super) struct NewRoot<'t> {
+    pub tree: &'t btree::Tree,
+    pub from: PageId,
+    pub to: PageId,
+    pub root: Option<Exclusive<'t>>,
+}
+
+impl Author for NewRoot<'_> {
+    fn check(
+        &mut self,
+        _: &FrameHeader,
+        _: &[u8],
+        _: Option<(&[u8], bool)>,
+        change: bool,
+    ) -> Result<(), Stop> {
+        // Not waited for: the leaf of the catalog is latched.
+        self.root =
+            if change { Some(self.tree.try_latch_root().ok_or(Stop::Restart)?) } else { None };
+        Ok(())
+    }
+
+    fn txn(&self) -> u64 {
+        0
+    }
+
+    fn is_auto(&self) -> bool {
+        true
+    }
+
+    fn undone(&mut self, _: &[u8]) {
+        self.root = None;
+    }
+
+    fn attached_gsn(&self, pool: &Pool) -> Gsn {
+        let root = self.root.as_ref().map_or(Gsn(0), |root| root.gsn());
+        root.max(pool.allocator().freed_gsn())
+    }
+
+    fn attach(&mut self, record: &mut dyn Attachment) {
+        let root = self.root.as_mut().expect("latched by the check");
+        let pool = self.tree.pool();
+        pool.renumber(root, self.to);
+        record.new_page(root);
+        record.free(pool, &[self.from]);
     }
 }

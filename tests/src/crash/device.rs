@@ -273,6 +273,13 @@ impl Storage for Capturing {
         self.moment("after a reservation");
         result
     }
+
+    fn shrink(&self, pages: u64) -> io::Result<()> {
+        self.moment("before the device shrinks");
+        let result = self.sim.shrink(pages);
+        self.moment("after the device shrank");
+        result
+    }
 }
 
 impl LogStorage for Capturing {

@@ -9,6 +9,7 @@ mod bulk;
 mod bulk_large;
 mod catalog;
 mod closing;
+mod compact;
 mod corruption;
 mod crash;
 mod faults;

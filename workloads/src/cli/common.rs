@@ -432,6 +432,11 @@ impl StoreFlags {
         open(&self.path, self.options(), interrupt)
     }
 
+    /// Opens the store, which has to exist, to change it.
+    pub fn open_existing(&self, interrupt: &Interrupt) -> Result<Engine, Exit> {
+        open(&self.path, self.options().create(false), interrupt)
+    }
+
     /// Opens the store, which has to exist, and changes nothing in it.
     pub fn open_read_only(&self, interrupt: &Interrupt) -> Result<Engine, Exit> {
         open(&self.path, self.options().read_only(true), interrupt)

@@ -1,4 +1,4 @@
-//! `wattle verify` and `wattle stat`: looking over a store, without a change of it.
+//! `wattle verify` and `wattle stat`, which change nothing, and `wattle compact`, which makes a store smaller.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use wattle::{PAGE_SIZE, Stats, TreeStat, VerifyReport};
+use wattle::{CompactReport, PAGE_SIZE, Stats, TreeStat, VerifyReport};
 
 use super::bench_run;
 use super::common::{Format, StoreFlags};
@@ -115,6 +115,58 @@ pub fn stat(flags: &StatFlags, interrupt: &Interrupt) -> Result<(), Exit> {
     printed.and(engine.close().map_err(failed("closing the store")))
 }
 
+/// Flags of `compact`.
+#[derive(Args, Debug)]
+pub struct CompactFlags {
+    /// The store.
+    #[command(flatten)]
+    pub store: StoreFlags,
+
+    /// How to print the result.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+/// Gives free room at the end of the data file back.
+pub fn compact(flags: &CompactFlags, interrupt: &Interrupt) -> Result<(), Exit> {
+    let engine = flags.store.open_existing(interrupt)?;
+    let report = engine.compact_until(interrupt.flag());
+    let closed = engine.close().map_err(failed("closing the store"));
+    let compacted = Compacted::of(report.map_err(ended("compacting the store"))?);
+    let printed = match flags.format {
+        Format::Text => print(&compacted.text()),
+        Format::Json => print(&(json(&compacted) + "\n")),
+    };
+    printed.and(closed)
+}
+
+/// What a compaction did, as printed.
+#[derive(Serialize)]
+struct Compacted {
+    moved_pages: u64,
+    file_bytes_before: u64,
+    file_bytes: u64,
+}
+
+impl Compacted {
+    fn of(report: CompactReport) -> Self {
+        Self {
+            moved_pages: report.moved_pages,
+            file_bytes_before: report.bytes_before,
+            file_bytes: report.bytes_after,
+        }
+    }
+
+    fn text(&self) -> String {
+        format!(
+            "moved {}, the data file has {} and had {}\n",
+            plural(self.moved_pages, "page"),
+            bytes(self.file_bytes),
+            bytes(self.file_bytes_before)
+        )
+    }
+}
+
 /// Prints the log.
 fn log(flags: &StatFlags, interrupt: &Interrupt) -> Result<(), Exit> {
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
@@ -204,6 +256,8 @@ struct Sizes {
     pages: u64,
     used_pages: u64,
     free_pages: u64,
+    /// Bytes of the data file that `wattle compact` would give back.
+    compact_bytes: u64,
     trees: Vec<TreeSizes>,
 }
 
@@ -236,14 +290,16 @@ impl Sizes {
             pages: stats.pages,
             used_pages: stats.used_pages,
             free_pages: stats.pages - stats.used_pages,
+            compact_bytes: stats.compact_bytes,
             trees: trees.iter().map(tree).collect(),
         }
     }
 
     fn text(&self) -> String {
         let mut text = format!(
-            "file   {}\npages  {} of {}, {} of them free\n\n",
+            "file   {}, {} less after wattle compact\npages  {} of {}, {} of them free\n\n",
             bytes(self.file_bytes),
+            bytes(self.compact_bytes),
             count(self.pages),
             bytes(self.page_bytes),
             count(self.free_pages)
@@ -295,9 +351,19 @@ mod tests {
             fill: 0.705,
             ..TreeStat::default()
         };
-        let stats = Stats { file_bytes: 1 << 20, pages: 100, used_pages: 97, ..Stats::default() };
+        let stats = Stats {
+            file_bytes: 1 << 20,
+            pages: 100,
+            used_pages: 97,
+            compact_bytes: 3 << 12,
+            ..Stats::default()
+        };
         let text = Sizes::of(&stats, &[tree]).text();
-        assert!(text.starts_with("file   1 MiB\npages  100 of 4 KiB, 3 of them free\n"));
+        let file = "file   1 MiB, 12 KiB less after wattle compact\n";
+        assert!(
+            text.starts_with(&format!("{file}pages  100 of 4 KiB, 3 of them free\n")),
+            "{text}"
+        );
         assert!(text.contains("orders   12,345      3") && text.contains("70 %"), "{text}");
     }
 }

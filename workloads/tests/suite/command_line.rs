@@ -139,7 +139,8 @@ fn one_of_a_kind_is_in_the_singular() {
             ["holds 1 record with keys of 24 bytes and values of 1 byte,", "2 records"],
         ),
         ("verify", ["and 2 records", "with 2 trees"]),
-        ("stat", ["records", "leaf pages"]),
+        ("stat", ["records", "less after wattle compact"]),
+        ("compact", ["moved 0 pages", "the data file has 1 MiB"]),
         ("simulate --cache 1", ["1 access, 1 page, cache", "cache of 1 page ("]),
         ("simulate --cache 2", ["a cache of 2 pages", "which has 1 different page"]),
     ] {
@@ -257,7 +258,7 @@ fn what_is_refused_before_the_load_leaves_no_store_behind() {
 #[test]
 fn missing_and_unknown_subcommands_and_paths_are_refused() {
     refused(&["frobnicate"], &["frobnicate", "--help lists the subcommands"]);
-    for subcommand in ["verify", "stat", "dump"] {
+    for subcommand in ["verify", "stat", "dump", "compact"] {
         refused(&[subcommand], &["PATH", "not provided"]);
         refused(&[subcommand, "/no/such/store"], &["/no/such/store", "not a Wattle store"]);
         let folder = tempfile::tempdir().unwrap();
@@ -330,7 +331,7 @@ fn help_shows_units_and_defaults() {
     for default in ["256MiB", "[default: 2s]", "Default: 10s", "1000000", "Default: 0.99"] {
         assert!(help.contains(default), "{default} is not in the help");
     }
-    for subcommand in ["verify", "stat", "dump", "load", "probe"] {
+    for subcommand in ["verify", "stat", "compact", "dump", "load", "probe"] {
         assert_eq!(wattle(&[subcommand, "--help"]).status.code(), Some(0));
     }
     assert_eq!(wattle(&["--version"]).status.code(), Some(0));

@@ -1,0 +1,130 @@
+//! Pages get lower ids, so that the end of the data file can be cut off.
+//!
+//! A page that is in memory is known by its frame: to move it is to give it another id, under its
+//! latch and that of its parent, and to log both as a whole, the page as a new one, the old id as
+//! free. No bytes are copied, and what finds records, the way from the root, stays as it is:
+//! - the swip in the parent names the frame; on storage it names the id, and both pages are dirty now;
+//! - there is no read of the page under its old id, because it is in memory, and no write, which is
+//!   looked for. So nobody has a use for the old id when it is freed;
+//! - hints of sessions and frames name frames; versions of records, undo entries and ghosts name keys;
+//! - the record is one, so recovery finds the page under one of its ids, and the parent that names it.
+//!
+//! Readers restart, as after any other change.
+
+use crate::{
+    journal::Context,
+    lookup::most_reads,
+    node::{NodeRef, NodeView},
+    record::Op,
+    tree::{Step, Stop, Tree},
+};
+use wattle_buffer::{Exclusive, PageId, Swip, Target};
+
+/// Pages that get other ids by one record, which has all of them as a whole.
+const AT_ONCE: usize = 3;
+
+/// What a step found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Renumbered {
+    /// So many pages have other ids. There may be more below the same node.
+    Pages(usize),
+    /// There are some, but somebody is inside, or they are being written. The next node begins at this
+    /// key, if there is one.
+    Busy(Option<Vec<u8>>),
+    /// None below this node. The next one begins at this key.
+    Next(Vec<u8>),
+    /// None below the last node of the level.
+    End,
+}
+
+fn upper_of(node: &Exclusive<'_>) -> Option<Vec<u8>> {
+    NodeView::from(node.bytes()).upper().map(<[u8]>::to_vec)
+}
+
+impl Tree {
+    /// Gives children of a node at or above `from` ids out of `ids`, which are taken from its end. The
+    /// node is the one of `level`, at least 1, that contains `key`. Frees the old ids.
+    ///
+    /// # Errors
+    /// See [`Stop`].
+    pub fn renumber_step(
+        &self,
+        cx: &Context,
+        (level, key): (u8, &[u8]),
+        from: PageId,
+        ids: &mut Vec<PageId>,
+    ) -> Step<Renumbered> {
+        cx.check_room(false)?;
+        let root = self.pool.optimistic(self.root)?;
+        let height = NodeRef::from(root.page()).level();
+        root.validate()?;
+        if height < level {
+            return Ok(Renumbered::End);
+        }
+        let path = self.descend(key, level)?;
+        let (mut parent, node) = (path.node, path.node_ref());
+        let swips: Vec<u64> = (0..=node.count()).map(|position| node.swip(position)).collect();
+        parent.validate()?;
+        // What was read is of one moment. A child that is in memory may leave it: looked at again below.
+        let page_of = |swip: u64| match Swip(swip).target() {
+            Target::Hot(frame) => self.pool.header(frame).page_id(),
+            Target::Evicted(page) => page,
+        };
+        let high = swips.iter().enumerate().filter(|(_, swip)| page_of(**swip) >= from);
+        let most = AT_ONCE.min(ids.len()).min(most_reads(self));
+        let high: Vec<usize> = high.map(|(position, _)| position).take(most).collect();
+        if high.is_empty() {
+            return Ok(upper_of(&parent.upgrade()?).map_or(Renumbered::End, Renumbered::Next));
+        }
+        // All of them into memory, at once.
+        let mut faults = Vec::new();
+        for &position in &high {
+            let node = NodeRef::from(parent.page());
+            let Target::Evicted(page) = Swip(node.swip(position)).target() else { continue };
+            match self.pool.fault(parent, node.swip_offset(position), position, page)? {
+                Ok((again, _)) => parent = again,
+                Err(fault) => faults.push(fault),
+            }
+        }
+        if faults.len() > 1 {
+            return Err(Stop::Faults(faults));
+        }
+        if let Some(fault) = faults.pop() {
+            return Err(Stop::Fault(fault));
+        }
+        let mut parent = parent.upgrade()?;
+        let mut children = Vec::new();
+        for &position in &high {
+            let swip = Swip(NodeView::from(parent.bytes()).swip(position));
+            let Target::Hot(frame) = swip.target() else { continue };
+            let Some(child) = self.pool.try_exclusive(frame) else { continue };
+            if child.header().page_id() >= from && !self.pool.is_being_written(&child) {
+                children.push(child);
+            }
+        }
+        match children.is_empty() {
+            true => Ok(Renumbered::Busy(upper_of(&parent))),
+            false => Ok(Renumbered::Pages(self.renumber(cx, &mut parent, children, ids))),
+        }
+    }
+
+    fn renumber<'p>(
+        &'p self,
+        cx: &Context,
+        parent: &mut Exclusive<'p>,
+        mut children: Vec<Exclusive<'p>>,
+        ids: &mut Vec<PageId>,
+    ) -> usize {
+        let mut old = Vec::new();
+        for child in &mut children {
+            old.push(child.header().page_id());
+            self.pool.renumber(child, ids.pop().expect("no more children than ids"));
+        }
+        let mut group: Vec<_> = children.iter_mut().map(|child| (child, Op::NewImage)).collect();
+        group.insert(0, (parent, Op::Image));
+        cx.log_group_freeing(&mut group, &old);
+        drop(group);
+        old.iter().for_each(|page| self.pool.free_page_id(*page));
+        children.len()
+    }
+}
