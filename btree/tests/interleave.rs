@@ -21,12 +21,14 @@ use std::{
     time::Duration,
 };
 use wattle_btree::{
-    Context, Cursor, Direction, Forest, Journal, Mode, Newest, Stop, System, Tree, Value, run,
+    Context, Cursor, Direction, Forest, Journal, Mode, Newest, Renumbered, Stop, System, Tree,
+    Value, run,
 };
 use wattle_buffer::{
-    Background, Fault, FrameId, MIN_POOL_BYTES, NoLog, PageAllocator, Pool, PoolOptions, TreeId,
+    Background, Fault, FrameId, MIN_POOL_BYTES, NoLog, PageAllocator, PageId, Pool, PoolOptions,
+    TreeId,
     model::{Audit, ModelStorage, Stepper, audit},
-    sync::{AtomicUsize, Ordering, interleave, yield_now},
+    sync::{AtomicUsize, Mutex, Ordering, interleave, yield_now},
 };
 
 /// Pages that no tree uses: superblocks and both copies of the bitmap.
@@ -46,6 +48,7 @@ fn explore(schedules: usize, body: impl Fn() + Send + Sync + Clone + 'static) {
 struct Store {
     storage: Arc<ModelStorage>,
     pool: Arc<Pool>,
+    forest: Arc<Forest>,
     tree: Arc<Tree>,
 }
 
@@ -66,7 +69,7 @@ impl Store {
             .expect("open");
         let cx = Context::new(pool.worker(), Journal::Off);
         let tree = Tree::create(&cx, &forest, TreeId(7)).expect("create");
-        Store { storage, pool, tree: Arc::new(tree) }
+        Store { storage, pool, forest, tree: Arc::new(tree) }
     }
 
     /// Evicts what can be evicted; no thread may run.
@@ -132,6 +135,31 @@ impl Shape {
         let mut value = vec![version; len.max(3)];
         value[..2].copy_from_slice(&i.to_be_bytes());
         value
+    }
+}
+
+/// A tree that is open while somebody uses it, and perhaps longer; as the catalog of the engine does it.
+struct Shelf {
+    forest: Arc<Forest>,
+    id: TreeId,
+    root: PageId,
+    open: Mutex<Option<Arc<Tree>>>,
+}
+
+impl Shelf {
+    fn take(&self, cx: &Context) -> Arc<Tree> {
+        let mut open = self.open.lock();
+        let tree = open.take().unwrap_or_else(|| {
+            Arc::new(Tree::open(cx, &self.forest, self.id, self.root).expect("open"))
+        });
+        open.insert(tree).clone()
+    }
+
+    fn close(&self) {
+        let mut open = self.open.lock();
+        if open.as_ref().is_some_and(|tree| Arc::strong_count(tree) == 1) {
+            *open = None;
+        }
     }
 }
 
@@ -276,6 +304,19 @@ fn race(
     let models: Vec<_> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
     background.join().unwrap();
     models.into_iter().flatten().collect()
+}
+
+/// As [`race`], and `beside` runs in one more thread.
+fn race_beside(
+    store: &Store,
+    clients: Vec<Client>,
+    body: impl Fn(&mut Client) + Send + Sync + Copy + 'static,
+    beside: impl FnOnce() + Send + 'static,
+) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let thread = thread::spawn(beside);
+    let model = race(store, clients, body, evict_and_write);
+    thread.join().unwrap();
+    model
 }
 
 fn evict_and_write(stepper: &mut Stepper, frame: FrameId) {
@@ -533,5 +574,114 @@ fn pages_that_were_freed_while_they_were_written_are_free_when_it_is_quiet() {
         assert_eq!(used, pages, "pages in use that belong to no tree");
         drop(quiet);
         writer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_tree_that_is_closed_and_opened_again_keeps_every_record() {
+    explore(1000, || {
+        let store = Store::new(40, "random");
+        let cx = Context::new(store.pool.worker(), Journal::Off);
+        let tree = Tree::create(&cx, &store.forest, TreeId(8)).expect("create");
+        let (id, root) = (tree.id(), tree.root_page());
+        let open = Mutex::new(Some(Arc::new(tree)));
+        let shelf = Arc::new(Shelf { forest: store.forest.clone(), id, root, open });
+        let clients: Vec<_> = (0..2)
+            .map(|number| {
+                let mut client = Client::new(&store, SHORT, (0..16).filter(|i| i % 2 == number));
+                client.tree = shelf.take(&cx);
+                fill(std::slice::from_mut(&mut client));
+                client.tree = store.tree.clone();
+                client
+            })
+            .collect();
+        let (ours, running) = (shelf.clone(), Arc::new(AtomicUsize::new(clients.len())));
+        let threads: Vec<_> = clients
+            .into_iter()
+            .map(|mut client| {
+                let (shelf, running) = (shelf.clone(), running.clone());
+                thread::spawn(move || {
+                    let home = client.tree.clone();
+                    for _ in 0..6 {
+                        client.tree = shelf.take(&client.cx);
+                        client.step();
+                        client.tree = home.clone();
+                        shelf.close();
+                    }
+                    running.fetch_sub(1, Ordering::Relaxed);
+                    client.model
+                })
+            })
+            .collect();
+        let pool = store.pool.clone();
+        let background = thread::spawn(move || {
+            let mut stepper = Stepper::new(&pool, 1);
+            while running.load(Ordering::Relaxed) > 0 {
+                let frame = FrameId(thread_rng().gen_range(0..pool.frames() as u32));
+                evict_and_write(&mut stepper, frame);
+                (0..thread_rng().gen_range(0..100)).for_each(|_| interleave());
+                yield_now();
+            }
+            (0..pool.frames()).for_each(|_| stepper.write());
+        });
+        let models = threads.into_iter().map(|thread| thread.join().unwrap());
+        let model: BTreeMap<_, _> = models.flatten().collect();
+        background.join().unwrap();
+        // Out of memory, if it is closed, and there again.
+        ours.close();
+        store.cool();
+        let background = Background::start(&store.pool).expect("start");
+        let mut client = Client::new(&store, SHORT, 0..16);
+        (client.tree, client.model) = (ours.take(&cx), model);
+        client.scan(Direction::Forward);
+        client.tree = store.tree.clone();
+        let tree = ours.open.lock().take().and_then(Arc::into_inner).expect("the only handle");
+        tree.discard(&cx).expect("discard");
+        drop((background, cx, client));
+        store.check(&BTreeMap::new());
+    });
+}
+
+#[test]
+fn pages_get_other_ids_under_readers_writers_and_evictors() {
+    explore(700, || {
+        let store = Store::new(60, "random");
+        let mut clients = clients(&store, 2, 30, LONG);
+        fill(&mut clients);
+        let (tree, pool) = (store.tree.clone(), store.pool.clone());
+        let moved = Arc::new(AtomicUsize::new(0));
+        let count = moved.clone();
+        let mover = move || {
+            let cx = Context::new(pool.worker(), Journal::Off);
+            for from in [20, 12, 8] {
+                let mut ids = Vec::new();
+                for level in 1..3 {
+                    let mut key = Vec::new();
+                    loop {
+                        while ids.len() < 3 {
+                            ids.push(pool.allocate_page().expect("room"));
+                        }
+                        let step = run(&cx, |_| {
+                            tree.renumber_step(&cx, (level, &key), PageId(from), &mut ids)
+                        });
+                        key = match step.expect("no I/O fails") {
+                            Renumbered::Pages(pages) => {
+                                count.fetch_add(pages, Ordering::Relaxed);
+                                match thread_rng().gen_range(0..4) {
+                                    0 => break,
+                                    _ => continue,
+                                }
+                            }
+                            Renumbered::Next(next) | Renumbered::Busy(Some(next)) => next,
+                            Renumbered::Busy(None) | Renumbered::End => break,
+                        };
+                    }
+                }
+                ids.into_iter().for_each(|page| pool.free_page_id(page));
+            }
+        };
+        let step = |client: &mut Client| (0..5).for_each(|_| client.step());
+        let model = race_beside(&store, clients, step, mover);
+        store.check(&model);
     });
 }

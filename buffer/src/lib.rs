@@ -18,6 +18,7 @@ pub mod model;
 pub mod page;
 mod pool;
 mod racy;
+mod renumber;
 pub mod replacement;
 mod share;
 #[cfg(all(test, shuttle))]

@@ -11,7 +11,7 @@ use crate::{
     ids::{FrameId, Gsn, PageId, TreeId},
     io::{ReadTarget, Storage, TargetOwner},
     memory::FrameMemory,
-    page::{self, PAGE_SIZE, PageMut, PageRef, Restart},
+    page::{PAGE_SIZE, PageMut, PageRef, Restart},
     racy::For,
     replacement::{FIRST_EPOCH, Policy},
     sync::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering},
@@ -25,8 +25,6 @@ use std::{
     sync::{Arc, OnceLock, Weak},
     time::{Duration, Instant},
 };
-
-type WorkerReserve = Mutex<Vec<PageId>>;
 
 /// Fewest frames of a pool: every tree needs its root, a path and a sibling, and the evictor some
 /// choice. The model checker wants a pool that one small tree fills.
@@ -134,7 +132,7 @@ pub struct Pool {
     /// Page ids that workers hold in reserve.
     pub(crate) reserved_pages: AtomicUsize,
     /// Those page ids, worker by worker.
-    reserves: Mutex<Vec<Weak<WorkerReserve>>>,
+    pub(crate) reserves: Mutex<Vec<Weak<Mutex<Vec<PageId>>>>>,
     /// Live workers.
     pub(crate) workers: AtomicUsize,
     /// Threads that wait for several reads at once ([`crate::Worker::resolve_all`]).
@@ -202,27 +200,6 @@ impl Pool {
     /// Page ids that are allocated but in no tree, because workers hold them in reserve.
     pub fn reserved_pages(&self) -> usize {
         self.reserved_pages.load(Ordering::Relaxed)
-    }
-
-    pub(crate) fn register_reserve(&self, reserve: &Arc<WorkerReserve>) {
-        let mut reserves = self.reserves.lock();
-        if reserves.len() == reserves.capacity() {
-            reserves.retain(|reserve| reserve.strong_count() > 0);
-        }
-        reserves.push(Arc::downgrade(reserve));
-    }
-
-    /// Replaces page ids that workers hold in reserve, from `from` on, by low ones, as far as there are
-    /// any.
-    pub fn lower_reserves(&self, from: PageId) {
-        let reserves: Vec<_> = self.reserves.lock().iter().filter_map(Weak::upgrade).collect();
-        for reserve in reserves {
-            for page in reserve.lock().iter_mut().filter(|page| **page >= from) {
-                if let Some(low) = self.allocator.allocate_low() {
-                    self.allocator.free(std::mem::replace(page, low));
-                }
-            }
-        }
     }
 
     /// Fails when one more worker could leave the pool without frames; see
@@ -484,25 +461,6 @@ impl Pool {
         let header = self.header(frame);
         self.policy.on_access(&header.tracker, self.epoch());
         header.set_pinned(pinned);
-    }
-
-    /// A write of the latched page is in flight: its id cannot be replaced.
-    pub fn is_being_written(&self, guard: &Exclusive<'_>) -> bool {
-        guard.header().is_writing()
-    }
-
-    /// Gives the latched page another id, which no page has. The caller also holds the latch of its
-    /// parent, unless it is a root, and logs the page as a new one.
-    ///
-    /// While its latches are held nobody knows the page by its id: its swip names the frame, there is
-    /// no read of it, and no write either. So a change of the id needs no other frame and no I/O.
-    ///
-    /// # Panics
-    /// If a write of it is in flight ([`Pool::is_being_written`]).
-    pub fn renumber(&self, guard: &mut Exclusive<'_>, to: PageId) {
-        assert!(!guard.header().is_writing(), "page {to} gets its id while it is written");
-        guard.page_mut().set_u64(page::header::PAGE_ID, to.0);
-        guard.header().set_page_id(to);
     }
 
     /// Frees a page that has no frame and that no swip names any more; for dropping a whole tree,

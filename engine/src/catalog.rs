@@ -25,7 +25,7 @@ use std::{
     collections::{BTreeSet, HashMap},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
 };
 use wattle_btree::{
@@ -64,6 +64,7 @@ impl Catalog {
             tree: tree.clone(),
             next_tree: next_tree.clone(),
             opened: opened.clone(),
+            large_ids: AtomicU64::new(0),
             half_dropped: BTreeSet::new(),
         };
         Catalog { state: Mutex::new(state), opened, tree, forest, next_tree }

@@ -65,10 +65,10 @@ impl LargeStore {
         self.next_id.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Opens the tree; the next id is above all that are in it or are to be cleared away.
-    pub(super) fn open(cx: &Context, tree: btree::Tree, listed: u64) -> Result<LargeStore> {
+    /// Opens the tree; the next id is above `used`, and above all that are in it.
+    pub(super) fn open(cx: &Context, tree: btree::Tree, used: u64) -> Result<LargeStore> {
         let last = last_id(cx, &tree)?;
-        let next = last.map_or(1, |id| id.saturating_add(1)).max(listed + 1);
+        let next = last.map_or(1, |id| id.saturating_add(1)).max(used + 1);
         Ok(LargeStore { tree, next_id: AtomicU64::new(next) })
     }
 }

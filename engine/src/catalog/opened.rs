@@ -93,7 +93,7 @@ impl Room {
     pub fn beyond(self) -> usize {
         match self {
             Room::User => 0,
-            Room::Engine => 4,
+            Room::Engine => 6,
         }
     }
 }

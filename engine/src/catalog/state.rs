@@ -27,6 +27,9 @@ pub(super) struct State {
     pub tree: Arc<btree::Tree>,
     pub next_tree: Arc<AtomicU32>,
     pub opened: Arc<Opened>,
+    /// Ids of large values are below this in all trees that were closed. A tree that is opened again goes
+    /// on from here: so no id is used twice while the engine is open, whoever still has an old one.
+    pub large_ids: AtomicU64,
     /// Trees of which the drop failed on the way.
     pub half_dropped: BTreeSet<String>,
 }
@@ -132,6 +135,9 @@ impl State {
         core.handles.release_all();
         let idle = self.opened.take_idle(missing(), core.versions.horizon());
         tracing::debug!(trees = idle.len(), "closed, to make room for others");
+        for large in idle.iter().filter_map(|open| open.large.get()) {
+            self.large_ids.fetch_max(large.next_id(), Ordering::Relaxed);
+        }
         drop(idle);
         match missing() {
             0 => Ok(()),
@@ -164,7 +170,7 @@ impl State {
             } else {
                 let listed = listed(cx, &self.tree, Some(entry.chunks))?;
                 let last = listed.iter().map(|(_, large, _)| large.id).max().unwrap_or(0);
-                LargeStore::open(cx, chunks, last)?
+                LargeStore::open(cx, chunks, last.max(self.large_ids.load(Ordering::Relaxed)))?
             };
             assert!(open.large.set(store).is_ok(), "just made");
         }
