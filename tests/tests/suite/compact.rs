@@ -12,8 +12,9 @@ use std::{
 use wattle::{
     Durability, Engine, Error, IoKind, MIN_LOG_BYTES, MIN_POOL_BYTES, Options, PAGE_SIZE, Session,
     TxnOptions,
-    io::{Fault, FaultPlan, Op, SimStorage},
+    io::{Fault, FaultPlan, Op, SimStorage, Storage},
 };
+use wattle_buffer::BITMAP_GROUP;
 use wattle_tests::{
     crash::device::{Camera, Capturing},
     harness::{Context, Device, Random, Watchdog, assert_verified, rounds, seed, small_pool},
@@ -339,4 +340,52 @@ fn page_ids_that_an_idle_session_holds_do_not_keep_the_file_long() {
     drop((idle, other, tree));
     assert_holds(&engine, &contents, "in the end");
     assert_verified(&engine);
+}
+
+/// More pages than one bitmap describes.
+fn load_two_groups(engine: &Engine, name: &str) {
+    let tree = engine.create_tree(name).expect("create");
+    let session = engine.session().expect("session");
+    let entries = (0..72_000u64).map(|number| (number.to_be_bytes(), [7; 1900]));
+    session.bulk_load(&tree, entries).expect("load");
+    assert!(engine.stats().used_pages > BITMAP_GROUP + 1000, "{:?}", engine.stats());
+}
+
+#[test]
+fn bitmaps_behind_a_cut_that_was_lost_are_not_taken_for_valid_ones() {
+    let sim = Arc::new(SimStorage::new(FaultPlan::new(1)));
+    let open = || Device::sim(&sim).open(options(1000)).expect("open");
+    let engine = open();
+    load_two_groups(&engine, "first");
+    // Twice: both copies are written.
+    engine.checkpoint().expect("checkpoint");
+    engine.drop_tree(engine.tree("first").expect("tree")).expect("drop");
+    engine.checkpoint().expect("checkpoint");
+    sim.set_plan(FaultPlan::new(1).always(Op::Shrink, Fault::Error(std::io::ErrorKind::Other)));
+    engine.compact().expect_err("the cut fails");
+    sim.heal();
+    let capacity = engine.stats().pages;
+    assert!(capacity < BITMAP_GROUP && sim.capacity_pages() > BITMAP_GROUP, "{capacity} pages");
+    engine.close().expect("close");
+    // The file is longer than the superblock says; it grows again over what was cut off.
+    for name in ["second", "third"] {
+        let engine = open();
+        assert_verified(&engine);
+        load_two_groups(&engine, name);
+        engine.close().expect("close");
+        let engine = open();
+        assert_verified(&engine);
+        engine.drop_tree(engine.tree(name).expect("tree")).expect("drop");
+        // This time it works.
+        engine.compact().expect("compact");
+        assert!(sim.capacity_pages() < BITMAP_GROUP, "{} pages", sim.capacity_pages());
+        // And once more while it is open.
+        load_two_groups(&engine, "again");
+        engine.checkpoint().expect("checkpoint");
+        let left = Device::sim(&Arc::new(sim.crash(3))).open(options(1000)).expect("recover");
+        assert_verified(&left);
+        drop(left);
+        engine.drop_tree(engine.tree("again").expect("tree")).expect("drop");
+        engine.close().expect("close");
+    }
 }

@@ -200,7 +200,11 @@ impl Storm {
 
     fn checkpoints(&self, random: &mut Random) {
         while self.goes_on() {
-            self.passed(self.engine.checkpoint());
+            match random.below(4) {
+                // Pages get other ids, and the file other lengths.
+                0 => drop(self.passed(self.engine.compact())),
+                _ => drop(self.passed(self.engine.checkpoint())),
+            }
             std::thread::sleep(Duration::from_micros(random.below(3000)));
         }
     }
