@@ -383,12 +383,6 @@ impl Clone for Engine {
     }
 }
 
-impl std::fmt::Debug for Engine {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Engine({:?})", self.core.file.path)
-    }
-}
-
 /// A tree of an engine: an ordered map from keys to values. Cheap to clone. It is `Send` and `Sync`, and
 /// does not keep the store open: once that is closed it only holds memory.
 #[derive(Clone)]
