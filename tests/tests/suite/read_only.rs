@@ -285,7 +285,7 @@ fn what_is_no_store_is_refused_and_not_made() {
     assert!(refused(&data).contains("not a directory"));
     std::fs::remove_file(&data).expect("removed");
     std::fs::create_dir(&data).expect("a directory");
-    assert!(refused(dir.path()).contains("is no file"));
+    assert!(refused(dir.path()).contains("not a regular file"));
     let error = Engine::open("", Options::default().io(IoKind::Memory).read_only(true)).err();
     assert!(matches!(error, Some(Error::InvalidOption(_))), "{error:?}");
 }
