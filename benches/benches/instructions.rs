@@ -1,6 +1,8 @@
 //! Instructions for each operation, counted by callgrind: what a noisy machine cannot time, it can count.
 //!
-//! `cargo bench -p wattle-benches --bench instructions -- [work=NAME,..] [records=100000]`
+//! `cargo bench -p wattle-benches --bench instructions -- [work=NAME,..] [records=100000] [hints=on|off]`
+//!
+//! TPC-C runs with `--hints prefetch --delivery-queue on`, as the bars of `tpcc` do; `hints=off` leaves them out.
 //!
 //! Needs `valgrind`. Each work runs in a process of its own, with one thread and the back end `memory`, and
 //! only the thread that runs the operations is counted: background threads are not. Two builds are compared
@@ -159,7 +161,7 @@ fn main() -> ExitCode {
     }
     for work in TPCC_WORK.iter().filter(is_wanted) {
         let operations = TRANSACTIONS.to_string();
-        let arguments = [
+        let mut arguments = vec![
             WATTLE,
             "tpcc",
             "--warehouses",
@@ -179,6 +181,9 @@ fn main() -> ExitCode {
             "--operations",
             &operations,
         ];
+        if text("hints", "on") == "on" {
+            arguments.extend(["--hints", "prefetch", "--delivery-queue", "on"]);
+        }
         let total = count("*Tpcc*attempt*", &arguments, scratch.path());
         println!("{work:<14} {:>10.0}", total as f64 / TRANSACTIONS as f64);
     }

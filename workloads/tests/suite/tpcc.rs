@@ -170,11 +170,8 @@ fn everything_is_consistent_after_runs_with_threads_and_tasks() {
         let done = |kind: &str| latency[kind]["count"].as_u64().unwrap();
         assert_eq!(latency.keys().map(|kind| done(kind)).sum::<u64>(), 3000);
         let settings = &result["settings"];
-        let (hints, queue) = match (crew.contains("--hints"), crew.contains("--delivery-queue")) {
-            (hints, queue) => {
-                (if hints { "prefetch" } else { "none" }, if queue { "on" } else { "off" })
-            }
-        };
+        let hints = if crew.contains("--hints") { "prefetch" } else { "none" };
+        let queue = if crew.contains("--delivery-queue") { "on" } else { "off" };
         assert_eq!(
             (&settings["hints"], &settings["delivery_queue"]),
             (&hints.into(), &queue.into())
