@@ -256,7 +256,10 @@ impl Core {
         self.janitor.stop();
         self.idle.lock().drain(..).for_each(|state| state.retire(self));
         if let Some(why) = self.failure() {
-            return self.abandon(why);
+            // A checkpoint may have found what somebody did to the files.
+            let files = self.check_files();
+            let abandoned = self.abandon(why);
+            return files.and(abandoned);
         }
         if self.read_only {
             self.forest.merge_in(None);

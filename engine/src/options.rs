@@ -135,7 +135,8 @@ impl Options {
         self
     }
 
-    /// Whether to create the store when there is none. Default true.
+    /// Whether to create the store when there is none, in a directory that exists and is empty or that is
+    /// created; the directory above must exist. Default true.
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self

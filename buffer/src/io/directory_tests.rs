@@ -101,7 +101,8 @@ fn files_that_somebody_cut_removed_or_replaced_are_found_out() {
         cut_to(&path, 8 * PAGE_SIZE as u64);
         let said = pages.check().expect_err("cut").to_string();
         assert!(said.ends_with("was cut to 32768 bytes while it was in use; it had 262144"));
-        // A write would make it long enough.
+        // More room, or a write, would make it long enough.
+        assert!(pages.reserve(128).is_err());
         let one = image(63, 1);
         let mut results = Vec::new();
         let write = || PageWrite { page: PageId(63), image: &one };

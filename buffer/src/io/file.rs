@@ -235,6 +235,8 @@ impl PageFile {
             let what = format!("the block device has {have} pages, {pages} are needed");
             return Err(io::Error::new(io::ErrorKind::StorageFull, what));
         }
+        // What is allocated behind a cut would hide it.
+        self.check_length()?;
         let start = have * PAGE_SIZE as u64;
         if !allocate(&self.file, start, end - start)? {
             tracing::warn!(

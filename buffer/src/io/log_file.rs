@@ -564,14 +564,16 @@ fn with_ring<T>(
         None => Ring { runtime: runtime::new_runtime(RING_ENTRIES).ok()?, files: Vec::new() },
     };
     let known = ring.files.iter().find(|(weak, _)| weak.as_ptr() == Arc::as_ptr(segment));
-    let handle = match known {
-        Some((_, handle)) => Rc::clone(handle),
-        None => {
-            ring.files.retain(|(weak, _)| weak.strong_count() > 0);
-            let handle = Rc::new(tokio_uring::fs::File::from_std(segment.file.try_clone().ok()?));
-            ring.files.push((Arc::downgrade(segment), Rc::clone(&handle)));
-            handle
-        }
+    let handle = known.map(|(_, handle)| Rc::clone(handle)).or_else(|| {
+        ring.files.retain(|(weak, _)| weak.strong_count() > 0);
+        let handle = Rc::new(tokio_uring::fs::File::from_std(segment.file.try_clone().ok()?));
+        ring.files.push((Arc::downgrade(segment), Rc::clone(&handle)));
+        Some(handle)
+    });
+    let Some(handle) = handle else {
+        // No descriptor for this segment; the next one may get one.
+        let _ = RING.try_with(|slot| slot.replace(Some(ring)));
+        return None;
     };
     // A panic in here drops the runtime, which waits for the kernel before the pieces can end.
     let result = ring.runtime.block_on(work(&handle));

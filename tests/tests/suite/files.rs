@@ -367,6 +367,29 @@ fn strangers_in_the_directories_are_passed_over_or_named() {
 }
 
 #[test]
+fn a_backup_whose_directory_is_renamed_meanwhile_says_so_and_is_whole() {
+    let root = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| root.path().join(name);
+    let io = IoKind::Uring;
+    let source = filled(&path("source"), io, 5000);
+    fs::create_dir(path("backup")).expect("made");
+    let renaming = std::thread::spawn({
+        let (data, from, to) = (path("backup/data"), path("backup"), path("moved"));
+        move || {
+            eventually("the backup begins", || data.exists());
+            fs::rename(from, to).expect("renamed");
+        }
+    });
+    let outcome = source.backup(path("backup"));
+    renaming.join().expect("no panic");
+    let error = outcome.expect_err("it is not there");
+    assert!(matches!(error, Error::FilesChanged { .. }), "{error}");
+    assert!(error.to_string().contains("moved, where everything was written"), "{error}");
+    assert!(!path("backup").exists(), "nothing is made there again");
+    assert_has(&path("moved"), io, 5000);
+}
+
+#[test]
 fn only_the_last_directory_of_a_path_is_created() {
     let root = tempfile::tempdir().expect("a directory");
     let mistyped = root.path().join("stroes/orders");
