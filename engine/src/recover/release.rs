@@ -32,9 +32,11 @@ pub(crate) fn release(
     }
     // 1. The bitmaps, into their spare copies.
     let capacity = file.storage.capacity_pages();
+    let all = capacity.div_ceil(BITMAP_GROUP);
     let changed = recovered.changed_groups.iter().copied().chain(copies.to_be_written());
-    let mut groups: Vec<u64> =
-        changed.filter(|group| *group < capacity.div_ceil(BITMAP_GROUP)).collect();
+    // The file may be longer than the superblock says: copies there are those of an earlier time.
+    let unknown = block.capacity.div_ceil(BITMAP_GROUP)..all;
+    let mut groups: Vec<u64> = changed.filter(|group| *group < all).chain(unknown).collect();
     groups.sort_unstable();
     groups.dedup();
     let words_of = |group: u64| {
@@ -48,7 +50,7 @@ pub(crate) fn release(
     file.write_bitmap(&groups, sequence, copies)?;
     file.sync()?;
     // 2. The superblock.
-    let written = copies.with(&groups, sequence);
+    let written = copies.with(&groups, sequence).of_groups(all);
     let behind = Superblock {
         sequence,
         state: StoreState::Logged,

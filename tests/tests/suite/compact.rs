@@ -12,7 +12,7 @@ use std::{
 use wattle::{
     Durability, Engine, Error, IoKind, MIN_LOG_BYTES, MIN_POOL_BYTES, Options, PAGE_SIZE, Session,
     TxnOptions,
-    io::{Fault, FaultPlan, Op, SimStorage, Storage},
+    io::{Fault, FaultPlan, LogStorage, Op, SimStorage, Storage},
 };
 use wattle_buffer::BITMAP_GROUP;
 use wattle_tests::{
@@ -387,5 +387,35 @@ fn bitmaps_behind_a_cut_that_was_lost_are_not_taken_for_valid_ones() {
         drop(left);
         engine.drop_tree(engine.tree("again").expect("tree")).expect("drop");
         engine.close().expect("close");
+    }
+}
+
+#[test]
+fn nor_are_they_by_a_recovery_that_gives_the_log_up() {
+    let sim = Arc::new(SimStorage::new(FaultPlan::new(2)));
+    // Segments of 256 KiB: some of them go when the pages are as they say.
+    let options = || options(1000).log_bytes(4 << 20);
+    let engine = Device::sim(&sim).open(options()).expect("open");
+    load_two_groups(&engine, "first");
+    engine.checkpoint().expect("checkpoint");
+    engine.drop_tree(engine.tree("first").expect("tree")).expect("drop");
+    engine.checkpoint().expect("checkpoint");
+    sim.set_plan(FaultPlan::new(2).always(Op::Shrink, Fault::Error(std::io::ErrorKind::Other)));
+    engine.compact().expect_err("the cut fails");
+    sim.heal();
+    let (tree, session) = (engine.tree("t").expect("tree"), engine.session().expect("session"));
+    for number in 0..1200 {
+        session.put_async(&tree, &key(number), &[5; 1000]).map(drop).expect("put");
+    }
+    engine.sync().expect("durable");
+    let segments = sim.segments().expect("list").len();
+    let left = Arc::new(sim.crash(5));
+    assert!(segments > 3 && left.capacity_pages() > BITMAP_GROUP, "{segments} segments");
+    for life in ["recovered", "opened again"] {
+        let engine = Device::sim(&left).open(options()).expect(life);
+        let tree = engine.tree("t").expect("tree");
+        let session = engine.session().expect("session");
+        assert_eq!(session.scan(&tree).expect("scan").count(), 1200, "{life}");
+        assert_verified(&engine);
     }
 }

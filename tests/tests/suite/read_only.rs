@@ -89,6 +89,7 @@ fn assert_refuses_changes(engine: &Engine) {
     assert_read_only("tree", engine.tree("new"));
     assert_read_only("create_tree", engine.create_tree("new"));
     assert_read_only("checkpoint", engine.checkpoint());
+    assert_read_only("compact", engine.compact());
     engine.sync().expect("nothing to make durable");
     drop(session);
     assert_read_only("rename_tree", engine.rename_tree(tree, "other"));
