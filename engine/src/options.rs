@@ -76,7 +76,7 @@ impl Default for Options {
             read_only: false,
             log: true,
             durability: Durability::Sync,
-            reads: Reads::Durable,
+            reads: Reads::Newest,
             log_bytes: None,
             version_bytes: 16 << 20,
             atomic_pages: false,
@@ -167,7 +167,8 @@ impl Options {
         self
     }
 
-    /// What reads by themselves and read-only transactions see. Default [`Reads::Durable`].
+    /// What auto-committed reads and read-only transactions see. Default [`Reads::Newest`]: every commit that has
+    /// returned, from every session.
     pub fn reads(mut self, reads: Reads) -> Self {
         self.reads = reads;
         self

@@ -43,16 +43,20 @@ pub enum Durability {
     None,
 }
 
-/// What reads by themselves and read-only transactions see of the commits of others. (Other transactions read
-/// the newest ones in any case.)
+/// What auto-committed reads and read-only transactions see of the commits of other sessions. (Other transactions
+/// read the newest commits in any case.)
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Reads {
-    /// What is durable: they wait for nothing and show nothing that a crash could take back.
-    #[default]
+    /// Only what is durable: a read waits for nothing and shows nothing that a crash could take back. A commit
+    /// with [`Durability::None`], or whose ticket has not been waited for, becomes visible to other sessions
+    /// when its records are flushed, 100 ms later at most; its own session sees it at once. Versions of records
+    /// are kept until the change that replaced them is durable.
     Durable,
-    /// The newest, as soon as they are made. What a read by itself shows may not be durable yet; the commit of a
-    /// read-only transaction waits until all that it has read is. Versions of records need not be kept until what
-    /// replaced them is durable, which saves memory, and time where processors are short.
+    /// Every commit that has returned, from every session, whatever its durability. A crash may take back what a
+    /// read has shown, if it came with [`Durability::None`] or before its ticket was waited for. A read-only
+    /// transaction whose caller must rely on what it has read calls [`crate::Transaction::commit`], which waits
+    /// until that is durable; and a commit that depends on such a change is durable only together with it.
+    #[default]
     Newest,
 }
 
@@ -61,10 +65,9 @@ pub enum Reads {
 pub struct TxnOptions {
     /// Default: snapshot isolation.
     pub isolation: Isolation,
-    /// Changes are refused. Reads are as of the newest commit that is durable, so that nothing is
-    /// ever waited for, unless the engine was opened with [`Reads::Newest`]. (Others read the newest commits,
-    /// which costs less where these are not durable yet; if they change nothing their own commit waits until the
-    /// pages that they have read are.)
+    /// Changes are refused. With [`Reads::Durable`] reads are of the newest commit that is durable, so that
+    /// the commit waits for nothing; otherwise, as in other transactions that change nothing, they are of the
+    /// newest commit, and the commit waits until the pages that were read are durable.
     pub read_only: bool,
     /// Instead of the durability of the engine.
     pub durability: Option<Durability>,

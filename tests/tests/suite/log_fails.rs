@@ -12,8 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 use wattle::{
-    Direction, Durability, Engine, Error, MIN_LOG_BYTES, Options, Session, Ticket, Transaction,
-    Tree,
+    Direction, Durability, Engine, Error, MIN_LOG_BYTES, Options, Reads, Session, Ticket,
+    Transaction, Tree,
     io::{Cut, Fault, FaultPlan, Op, SimStorage, Unit},
 };
 use wattle_tests::harness::{
@@ -357,6 +357,7 @@ const MANY: u32 = 4000;
 fn ones(seed: u64, version_bytes: u64) -> (Arc<SimStorage>, Engine, Tree) {
     let device = Arc::new(SimStorage::new(FaultPlan::new(seed)));
     let options = small_pool(4000).log_bytes(8 * MIN_LOG_BYTES).version_bytes(version_bytes);
+    let options = options.reads(Reads::Durable);
     let engine = Device::sim(&device).open(options).expect("open");
     let tree = engine.tree("tree").expect("tree");
     let session = engine.session().expect("session");

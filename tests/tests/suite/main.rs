@@ -40,5 +40,6 @@ mod tasks;
 mod transactions;
 mod two_times;
 mod unsettled;
+mod visibility;
 mod visit;
 mod wide;

@@ -510,7 +510,7 @@ fn a_commit_that_was_acknowledged_is_seen_by_every_session() {
 #[test]
 fn sessions_read_their_own_commits_before_they_are_durable_and_others_do_not() {
     let device = Device::memory();
-    let options = small_pool(128).log_bytes(MIN_LOG_BYTES);
+    let options = small_pool(128).log_bytes(MIN_LOG_BYTES).reads(Reads::Durable);
     let engine = device.open(options).expect("open");
     let tree = engine.tree("tree").expect("tree");
     let (one, two) = (session(&engine), session(&engine));
