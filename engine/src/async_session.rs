@@ -19,6 +19,7 @@ use std::{
     ops::{Bound, ControlFlow},
     rc::Rc,
     sync::Arc,
+    time::Duration,
 };
 use wattle_btree::{Context, Cursor, Direction, Journal, Mode};
 use wattle_buffer::{
@@ -31,6 +32,10 @@ const TURN: u32 = 32;
 /// The same in the middle of a transaction that may change something: all others that want to change the
 /// same would fail meanwhile, or it would, as soon as they did. It lets the others run when it has ended.
 const LONG_TURN: u32 = 512;
+/// Times that a task that waits for another transaction only lets the other tasks run.
+const BREATHS: u32 = 8;
+/// The time that it waits after that, each time. Shorter ones the keeper does not tell apart.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// An asynchronous session. Clones share one worker and serve the tasks of one thread: it is neither `Send`
 /// nor `Sync`, and neither are its transactions and futures.
@@ -84,8 +89,17 @@ impl Resolve for AsyncSession {
         }
         ticket.await
     }
-    async fn pause(&self, _: u32) {
-        breathe().await;
+    async fn pause(&self, turn: u32) {
+        match turn {
+            0..BREATHS => breathe().await,
+            _ => self.core().keeper.sleep(PAUSE).await,
+        }
+    }
+    async fn sleep(&self, time: Duration) {
+        match time < PAUSE {
+            true => breathe().await,
+            false => self.core().keeper.sleep(time).await,
+        }
     }
     async fn next_turn(&self) {
         self.end_turn_after(LONG_TURN).await;

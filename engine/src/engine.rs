@@ -10,8 +10,10 @@ use crate::{
     epochs::{self, Epochs, Gaps},
     handle::{CloseError, Grip, User},
     janitor::{Janitor, Kept},
+    keeper::{HOLD, Keeper},
     mvcc::{Clock, Snapshots, UndoBuffer, Versions},
     opening::Opening,
+    ops::Resolve,
     options::Options,
     recover,
     session::{Session, SessionState},
@@ -27,7 +29,7 @@ use std::{
     path::Path,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU8, Ordering},
     },
     time::Duration,
 };
@@ -52,12 +54,18 @@ pub(crate) struct Core {
     pub snapshots: Snapshots,
     pub versions: Versions,
     pub janitor: Janitor,
+    pub keeper: Keeper,
     pub checkpoints: Checkpoints,
     pub durability: Durability,
     pub reads: Reads,
+    /// Limit of the memory of versions and of replaced large values, bytes.
     pub version_bytes: u64,
     /// Nothing can be changed, see [`Options::read_only`].
     pub read_only: bool,
+    /// How long an auto-committed change waits for a transaction that holds its record.
+    pub conflict_wait: Duration,
+    /// How long an operation waits for something that may never come.
+    pub stall_timeout: Duration,
     /// Held by a serializable transaction while it validates and commits.
     pub validation: Mutex<()>,
     /// Held, shared, by whoever writes pages that the log does not know; exclusively by a backup.
@@ -71,7 +79,8 @@ pub(crate) struct Core {
     pub barrier: Arc<Barrier>,
     pub handles: Registry,
     undo_directory: Option<Arc<Directory>>,
-    poisoned: AtomicBool,
+    /// Whether the engine may be changed, see [`POISONED`].
+    state: AtomicU8,
     why_poisoned: Mutex<Option<String>>,
     background: Mutex<Option<Background>>,
     closed: Mutex<bool>,
@@ -114,6 +123,17 @@ impl LogBarrier for Barrier {
 /// How long an engine that is abandoned waits for bulk loads and backups.
 const ABANDON_WAIT: Duration = Duration::from_secs(5);
 
+// The state of an engine:
+// | bits 7..1 | bit 0 | meaning                                                       |
+// |-----------|-------|---------------------------------------------------------------|
+// | 0         | 0     | may be changed                                                |
+// | level     | 0     | may be changed, and changes wait: versions are above the limit |
+// | any       | 1     | may not be changed                                            |
+const POISONED: u8 = 1;
+const THROTTLE_SHIFT: u32 = 1;
+
+const _: () = assert!(HOLD < u8::MAX >> THROTTLE_SHIFT);
+
 /// Sessions that are kept for the next ones.
 const MAX_IDLE: usize = 16;
 
@@ -132,13 +152,6 @@ impl Core {
         Err(Error::ForeignTree(tree.name().to_string()))
     }
 
-    /// The tree belongs to this engine, and may be changed.
-    #[inline(always)]
-    pub fn check_change(&self, tree: &Tree) -> Result<()> {
-        self.check_tree(tree)?;
-        self.check_alive()
-    }
-
     /// With these options a transaction may begin; it is read-only where nothing can be changed.
     pub fn check_begin(&self, mut options: TxnOptions) -> Result<TxnOptions> {
         options.read_only |= self.read_only;
@@ -151,9 +164,40 @@ impl Core {
     /// Changes are possible: nothing has failed that cannot be undone, and the store is not only read.
     #[inline]
     pub fn check_alive(&self) -> Result<()> {
-        match self.poisoned.load(Ordering::Relaxed) {
-            false => Ok(()),
-            true => Err(self.poison_error()),
+        match self.state.load(Ordering::Relaxed) & POISONED {
+            0 => Ok(()),
+            _ => Err(self.poison_error()),
+        }
+    }
+
+    /// Before a change that is a transaction of its own: the tree belongs to this engine and may be changed.
+    /// Waits while versions take more than their limit.
+    #[inline(always)]
+    pub async fn admit<R: Resolve>(&self, session: &R, tree: &Tree) -> Result<()> {
+        self.check_tree(tree)?;
+        if self.state.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
+        self.admit_late(session).await
+    }
+
+    #[cold]
+    async fn admit_late<R: Resolve>(&self, session: &R) -> Result<()> {
+        self.wait_throttled(session).await;
+        self.check_alive()
+    }
+
+    /// How long changes wait, see [`Keeper`]; 0: not at all.
+    #[inline]
+    pub fn throttle(&self) -> u8 {
+        self.state.load(Ordering::Relaxed) >> THROTTLE_SHIFT
+    }
+
+    /// From here on changes wait as this level says, 0 to [`HOLD`].
+    pub fn set_throttle(&self, level: u8) {
+        if self.throttle() != level {
+            let level = |state: u8| Some(state & POISONED | level << THROTTLE_SHIFT);
+            let _was = self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, level);
         }
     }
 
@@ -168,7 +212,7 @@ impl Core {
     /// From now on changes are refused, if the store is only read.
     fn seal(&self) {
         if self.read_only {
-            self.poisoned.store(true, Ordering::Relaxed);
+            self.state.fetch_or(POISONED, Ordering::Relaxed);
         }
     }
 
@@ -176,7 +220,7 @@ impl Core {
     pub fn poison(&self, why: &str) {
         tracing::error!(why, "the engine is poisoned");
         self.why_poisoned.lock().get_or_insert_with(|| why.to_string());
-        self.poisoned.store(true, Ordering::Relaxed);
+        self.state.fetch_or(POISONED, Ordering::Relaxed);
     }
 
     /// Why the engine or its log takes no changes any more.
@@ -197,7 +241,7 @@ impl Core {
         }
     }
 
-    /// Reads by themselves and read-only transactions see the commits up to this time.
+    /// Auto-committed reads and read-only transactions see the commits up to this time.
     #[inline(always)]
     pub fn visible(&self) -> u64 {
         match self.reads {
@@ -254,6 +298,7 @@ impl Core {
         }
         self.checkpoints.stop();
         self.janitor.stop();
+        self.keeper.stop();
         self.idle.lock().drain(..).for_each(|state| state.retire(self));
         if let Some(why) = self.failure() {
             // A checkpoint may have found what somebody did to the files.
@@ -337,7 +382,7 @@ impl Core {
         }
         // 1. As after a failure.
         self.why_poisoned.lock().get_or_insert_with(|| "the engine was abandoned".to_string());
-        self.poisoned.store(true, Ordering::SeqCst);
+        self.state.fetch_or(POISONED, Ordering::SeqCst);
         // 2. Bulk loads and backups write pages, and truncate the log.
         let Some(_no_other) = self.unlogged_pages.try_write_for(ABANDON_WAIT) else {
             return Err(Error::StillInUse("a bulk load or a backup".to_string()));
@@ -351,6 +396,7 @@ impl Core {
         self.checkpoints.stop();
         self.checkpoints.wait();
         self.janitor.stop();
+        self.keeper.stop();
         self.idle.lock().drain(..).for_each(|state| state.retire(self));
         // 4. It only says why.
         let _always = self.abandon(String::new());
@@ -383,6 +429,12 @@ pub struct Engine {
 impl Clone for Engine {
     fn clone(&self) -> Engine {
         Engine { core: self.core.share(User::Engine) }
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Engine({:?})", self.core.file.path)
     }
 }
 
@@ -580,11 +632,14 @@ impl Engine {
             snapshots: Snapshots::new(),
             versions: Versions::new(),
             janitor: Janitor::default(),
+            keeper: Keeper::new(options.version_bytes),
             checkpoints: Checkpoints::new(block, copies, end, segment_bytes, options),
             durability: options.durability,
             reads: options.reads,
             version_bytes: options.version_bytes,
             read_only: options.read_only,
+            conflict_wait: options.conflict_wait,
+            stall_timeout: options.stall_timeout,
             validation: Mutex::new(()),
             unlogged_pages: RwLock::new(()),
             compacting: Mutex::new(()),
@@ -593,7 +648,7 @@ impl Engine {
             file,
             barrier,
             handles: Registry::default(),
-            poisoned: AtomicBool::new(false),
+            state: AtomicU8::new(0),
             why_poisoned: Mutex::default(),
             background: Mutex::new(opening.done()),
             closed: Mutex::new(false),
@@ -610,7 +665,8 @@ impl Engine {
             log.set_opening(false);
         }
         core.seal();
-        if let Err(error) = Janitor::start(&core).and_then(|()| Checkpoints::start(&core)) {
+        let started = Janitor::start(&core).and_then(|()| Keeper::start(&core));
+        if let Err(error) = started.and_then(|()| Checkpoints::start(&core)) {
             core.close()?;
             return Err(error);
         }

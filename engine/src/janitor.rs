@@ -1,33 +1,30 @@
-//! The janitor: one background thread that clears away what no snapshot needs any more. Versions of
-//! records, ghosts, large values that were replaced; and transactions whose owner dropped them where
-//! it could not wait.
+//! The janitor: one background thread that clears away what no snapshot needs in the pages: ghosts, and
+//! large values that were replaced; and transactions whose owner dropped them where it could not wait.
+//! Versions in memory are the keeper's (`keeper.rs`).
 //!
-//! One round:
-//! 1. look at who is active; publish the oldest writer, which lets readers settle page hints;
-//! 2. in every tenth round, drop versions that were replaced before the oldest snapshot and are
-//!    visible ([`Core::visible`]), as far as the sessions that stored them have handed them over; now
-//!    and then all, because a session that does nothing drops nothing;
-//! 3. roll back abandoned transactions;
-//! 4. in every fifth round, remove garbage of commits before the oldest snapshot. Ghosts of a tree that a
-//!    large transaction has for itself, or had, wait until that is over.
+//! One round, of [`SLICE`] or a little more:
+//! 1. roll back abandoned transactions;
+//! 2. clear replaced large values away whose commit lies before the oldest snapshot;
+//! 3. remove ghosts of such commits. Those of a tree that a large transaction has for itself, or had, wait
+//!    until that is over. Where there were too many to remember, the tree is searched for them, a piece in
+//!    each round.
 //!
-//! When versions take more than the limit of the engine, the oldest snapshot is cancelled: its owner
-//! gets [`wattle_buffer::Error::SnapshotTooOld`] at its next read, and nobody else notices. Again
-//! until it is enough, or only transactions with changes of their own are left.
+//! The list of ghosts has a limit, in number and in bytes; replaced values have theirs in `replaced.rs`.
 
 use crate::{
     catalog::{OpenTree, TreeTag},
     engine::Core,
     internal::Internal,
     limits::limit,
-    mvcc::{Active, Stored},
     ops::Resolve,
+    replaced::Replaced,
     session::now,
     txn::{BoxedTxn, Garbage, SystemOf, rollback},
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{
     collections::VecDeque,
+    ops::Bound,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -38,38 +35,29 @@ use std::{
 use wattle_btree::{Context, Cursor, Direction, LargeValue, Newest, run};
 use wattle_buffer::{Error, Result};
 
-/// Time between rounds while there is something to do.
-const BUSY: Duration = Duration::from_millis(2);
+/// Time between rounds while there is something to do. Ghosts that lie in the same leaf go together: each time
+/// the leaf is taken away from the processor that uses it.
+const BUSY: Duration = Duration::from_millis(10);
 /// And while there is not.
 const IDLE: Duration = Duration::from_millis(100);
-/// Rounds from one pass over all versions to the next, while there is something to do. A pass takes
-/// the shards of the version index away from the processors that use them.
-const PASS_EVERY: u64 = 10;
+/// Time after which a round begins nothing new.
+const SLICE: Duration = Duration::from_millis(20);
 
-/// Least time between sweeps of all versions, and how many times longer it is than a sweep takes.
-const SWEEP_EVERY: (Duration, u32) =
-    (Duration::from_millis(limit(1000, 20) as u64), limit(50, 2) as u32);
-/// Rounds from one look at the memory of all versions to the next: the sums of all shards.
-const SUM_EVERY: u64 = 5 * PASS_EVERY;
-
-/// Rounds from one look at garbage to the next, while there is something to do. Ghosts that lie in the same
-/// leaf go together: each time the leaf is taken away from the processor that uses it.
-const GARBAGE_EVERY: u64 = 5;
 /// Pieces of garbage that are sorted together.
 const BATCH: usize = limit(4096, 16);
 /// Ghosts that are removed under one latch at most.
 const AT_ONCE: usize = limit(32, 5);
 
-/// Pieces of garbage that are remembered one by one.
-const MAX_QUEUE: usize = limit(1 << 16, 24);
+/// Ghosts that are remembered one by one, and bytes of their keys.
+const MAX_GHOSTS: (usize, usize) = (limit(1 << 16, 24), 4 << 20);
 
 /// What waits for the janitor.
 #[derive(Default)]
 pub(crate) struct Janitor {
     queue: Mutex<Queue>,
     wake: Condvar,
-    /// See [`Core::oldest_writer`].
-    pub oldest_writer: AtomicU64,
+    /// Bytes of large values that were replaced, until their chunks are gone.
+    replaced_bytes: AtomicU64,
     /// Held during a round.
     round: Mutex<()>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -77,7 +65,14 @@ pub(crate) struct Janitor {
 
 #[derive(Default)]
 struct Queue {
-    garbage: VecDeque<(u64, Garbage)>,
+    /// Ghosts with the times of their commits.
+    ghosts: VecDeque<(u64, Ghost)>,
+    /// Bytes of their keys.
+    key_bytes: usize,
+    /// Trees to search for ghosts.
+    searches: Vec<Search>,
+    /// Large values with the times of the commits that replaced them.
+    replaced: VecDeque<(u64, Arc<TreeTag>, LargeValue)>,
     /// Ghosts that a large transaction keeps from being removed, by tree.
     held: Vec<Held>,
     abandoned: Vec<BoxedTxn>,
@@ -86,43 +81,92 @@ struct Queue {
     stopping: bool,
 }
 
-/// Ghosts of one tree.
+/// The ghost of a record.
+struct Ghost {
+    tree: Arc<TreeTag>,
+    key: Vec<u8>,
+}
+
+/// A tree is searched for ghosts of commits up to a time.
+struct Search {
+    time: u64,
+    tree: Arc<TreeTag>,
+    /// Where to go on, once begun.
+    from: Option<Vec<u8>>,
+    /// Behind this search it begins anew, for commits up to this time.
+    again: Option<u64>,
+}
+
+/// Ghosts of one tree that wait for the end of a large transaction.
 struct Held {
     tree: Arc<OpenTree>,
-    ghosts: Vec<(u64, Garbage)>,
+    ghosts: Vec<(u64, Vec<u8>)>,
+    /// It is to be searched, for commits up to this time: there were more.
+    search: Option<u64>,
 }
 
 impl Queue {
-    /// Keeps ghosts of a tree until [`Queue::release`].
-    fn hold(&mut self, tree: &Arc<OpenTree>, mut ghosts: Vec<(u64, Garbage)>) {
+    fn has_work(&self) -> bool {
+        let garbage =
+            !self.ghosts.is_empty() || !self.searches.is_empty() || !self.replaced.is_empty();
+        garbage || !self.held.is_empty() || !self.again.is_empty()
+    }
+
+    /// Ghosts that wait for an old snapshot must not fill the memory: above the limit their trees are
+    /// searched for them instead.
+    fn add_ghost(&mut self, time: u64, tree: Arc<TreeTag>, key: Vec<u8>) {
+        let (ghosts, bytes) = MAX_GHOSTS;
+        if self.ghosts.len() >= ghosts || self.key_bytes + key.len() > bytes {
+            return self.add_search(time, tree);
+        }
+        self.key_bytes += key.len();
+        self.ghosts.push_back((time, Ghost { tree, key }));
+    }
+
+    fn add_search(&mut self, time: u64, tree: Arc<TreeTag>) {
+        match self.searches.iter_mut().find(|search| search.tree.id == tree.id) {
+            Some(Search { from: Some(_), again, .. }) => *again = (*again).max(Some(time)),
+            Some(search) => search.time = search.time.max(time),
+            None => self.searches.push(Search { time, tree, from: None, again: None }),
+        }
+    }
+
+    fn held(&mut self, tree: &Arc<OpenTree>) -> &mut Held {
         let at = self.held.iter().position(|held| Arc::ptr_eq(&held.tree, tree));
         let at = at.unwrap_or_else(|| {
-            self.held.push(Held { tree: tree.clone(), ghosts: Vec::new() });
+            self.held.push(Held { tree: tree.clone(), ghosts: Vec::new(), search: None });
             self.held.len() - 1
         });
-        let held = &mut self.held[at].ghosts;
-        held.append(&mut ghosts);
-        if held.len() > MAX_QUEUE {
-            let last = held.iter().map(|(time, _)| *time).max().unwrap_or(0);
-            *held = vec![(last, Garbage::Ghosts(tree.tag.clone()))];
+        &mut self.held[at]
+    }
+
+    /// Keeps ghosts of a tree until [`Queue::release`].
+    fn hold(&mut self, tree: &Arc<OpenTree>, ghosts: impl Iterator<Item = (u64, Vec<u8>)>) {
+        let held = self.held(tree);
+        held.ghosts.extend(ghosts);
+        let bytes: usize = held.ghosts.iter().map(|(_, key)| key.len()).sum();
+        if held.ghosts.len() > MAX_GHOSTS.0 || bytes > MAX_GHOSTS.1 {
+            let last = held.ghosts.drain(..).map(|(time, _)| time).max();
+            held.search = held.search.max(last);
         }
     }
 
     /// Lets those of some trees go on.
     fn release(&mut self, is_over: impl Fn(&Arc<OpenTree>) -> bool) {
-        for held in self.held.extract_if(.., |held| is_over(&held.tree)) {
-            self.garbage.extend(held.ghosts);
+        let released: Vec<_> = self.held.extract_if(.., |held| is_over(&held.tree)).collect();
+        for Held { tree, ghosts, search } in released {
+            ghosts.into_iter().for_each(|(time, key)| self.add_ghost(time, tree.tag.clone(), key));
+            search.into_iter().for_each(|time| self.add_search(time, tree.tag.clone()));
         }
     }
 }
 
 /// Garbage of one tree, kept without it.
-pub(crate) struct Kept(Vec<(u64, Piece)>);
-
-enum Piece {
-    Ghost(Vec<u8>),
-    Ghosts,
-    Large(LargeValue),
+#[derive(Default)]
+pub(crate) struct Kept {
+    ghosts: Vec<(u64, Vec<u8>)>,
+    search: Option<u64>,
+    replaced: Vec<(u64, LargeValue)>,
 }
 
 impl Janitor {
@@ -134,18 +178,12 @@ impl Janitor {
         let mut queue = self.queue.lock();
         for garbage in garbage {
             match garbage {
-                // Ghosts that wait for an old snapshot must not fill the memory: their trees are
-                // searched for them instead.
-                Garbage::Ghost(tree, _) | Garbage::Ghosts(tree)
-                    if queue.garbage.len() >= MAX_QUEUE =>
-                {
-                    let same = |(_, other): &&mut (u64, Garbage)| matches!(other, Garbage::Ghosts(tag) if tag.id == tree.id);
-                    match queue.garbage.range_mut(MAX_QUEUE..).find(same) {
-                        Some((since, _)) => *since = time.max(*since),
-                        None => queue.garbage.push_back((time, Garbage::Ghosts(tree))),
-                    }
+                Garbage::Ghost(tree, key) => queue.add_ghost(time, tree, key),
+                Garbage::Ghosts(tree) => queue.add_search(time, tree),
+                Garbage::Large(tree, large) => {
+                    self.replaced_bytes.fetch_add(large.len, Ordering::Relaxed);
+                    queue.replaced.push_back((time, tree, large));
                 }
-                garbage => queue.garbage.push_back((time, garbage)),
             }
         }
     }
@@ -158,8 +196,55 @@ impl Janitor {
         );
     }
 
+    /// Bytes of large values that were replaced, until their chunks are gone.
+    #[inline]
+    pub fn replaced_bytes(&self) -> u64 {
+        self.replaced_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Of these, bytes that were replaced after the time `from` and up to the time `to`.
+    pub fn replaced_between(&self, from: u64, to: u64) -> u64 {
+        if self.replaced_bytes() == 0 {
+            return 0;
+        }
+        let queue = self.queue.lock();
+        let held = queue.replaced.iter().filter(|(time, ..)| from < *time && *time <= to);
+        held.map(|(.., large)| large.len).sum()
+    }
+
+    /// Takes a value of `tree` that was replaced up to the time `before`; the caller makes a [`Replaced`] of it.
+    pub fn take_replaced_of(&self, tree: &Arc<OpenTree>, before: u64) -> Option<(u64, LargeValue)> {
+        let mut queue = self.queue.lock();
+        let ready = |(time, open, _): &(u64, Arc<TreeTag>, LargeValue)| {
+            *time <= before && open.id == tree.tag.id
+        };
+        let at = queue.replaced.iter().position(ready)?;
+        queue.replaced.remove(at).map(|(time, _, large)| (time, large))
+    }
+
+    fn take_replaced<'c>(&self, core: &'c Core, before: u64) -> Option<Replaced<'c>> {
+        let mut queue = self.queue.lock();
+        let at = queue.replaced.iter().position(|(time, ..)| *time <= before)?;
+        let (time, tree, large) = queue.replaced.remove(at)?;
+        Some(Replaced::new(core, time, tree, large))
+    }
+
+    /// A value that was taken is gone.
+    pub fn note_cleared(&self, large: LargeValue) {
+        self.replaced_bytes.fetch_sub(large.len, Ordering::Relaxed);
+    }
+
+    /// A value that was taken is not, or not wholly.
+    pub fn put_back(&self, time: u64, tree: Arc<TreeTag>, large: LargeValue) {
+        self.queue.lock().replaced.push_back((time, tree, large));
+    }
+
     /// A transaction with changes that nobody will end.
     pub fn abandon(&self, txn: BoxedTxn) {
+        txn.state.iter().for_each(|state| state.abandon());
+        txn.trees
+            .iter()
+            .for_each(|tree| tree.closed.abandon(txn.state.as_ref().map_or(0, |state| state.id())));
         self.queue.lock().abandoned.push(txn);
         self.wake.notify_all();
     }
@@ -174,7 +259,7 @@ impl Janitor {
         Ok(())
     }
 
-    /// Stops the thread and gives what was not cleared away.
+    /// Stops the thread.
     pub fn stop(&self) {
         self.queue.lock().stopping = true;
         self.wake.notify_all();
@@ -187,10 +272,9 @@ impl Janitor {
     /// Lets go of everything that is still to be done.
     pub fn forget(&self) {
         let mut queue = self.queue.lock();
-        queue.garbage.clear();
-        queue.held.clear();
-        queue.abandoned.clear();
-        queue.again.clear();
+        let stopping = queue.stopping;
+        *queue = Queue { stopping, ..Queue::default() };
+        self.replaced_bytes.store(0, Ordering::Relaxed);
     }
 
     /// Transactions are left that could not be rolled back.
@@ -212,30 +296,37 @@ impl Janitor {
         let _between_rounds = self.round.lock();
         let mut queue = self.queue.lock();
         queue.release(|open| Arc::ptr_eq(open, tree));
-        let mut kept = Vec::new();
-        queue.garbage.retain(|(time, garbage)| {
-            let piece = match garbage {
-                Garbage::Ghost(tag, key) if tag.id == tree.tag.id => Piece::Ghost(key.clone()),
-                Garbage::Ghosts(tag) if tag.id == tree.tag.id => Piece::Ghosts,
-                Garbage::Large(tag, large) if tag.id == tree.tag.id => Piece::Large(*large),
-                _ => return true,
-            };
-            kept.push((*time, piece));
-            false
+        let mut kept = Kept::default();
+        let Queue { ghosts, searches, replaced, key_bytes, .. } = &mut *queue;
+        ghosts.retain_mut(|(time, ghost)| {
+            let other = ghost.tree.id != tree.tag.id;
+            if !other {
+                *key_bytes -= ghost.key.len();
+                kept.ghosts.push((*time, std::mem::take(&mut ghost.key)));
+            }
+            other
         });
-        Kept(kept)
+        let of_tree = searches.extract_if(.., |search| search.tree.id == tree.tag.id);
+        kept.search = of_tree.map(|search| search.time.max(search.again.unwrap_or(0))).max();
+        replaced.retain(|(time, open, large)| {
+            let other = open.id != tree.tag.id;
+            if !other {
+                self.note_cleared(*large);
+                kept.replaced.push((*time, *large));
+            }
+            other
+        });
+        kept
     }
 
     /// The tree, perhaps under another name, is still there.
     pub fn give_back(&self, tree: &Arc<TreeTag>, kept: Kept) {
-        for (time, piece) in kept.0 {
-            let garbage = match piece {
-                Piece::Ghost(key) => Garbage::Ghost(tree.clone(), key),
-                Piece::Ghosts => Garbage::Ghosts(tree.clone()),
-                Piece::Large(large) => Garbage::Large(tree.clone(), large),
-            };
-            self.add(time, vec![garbage]);
+        for (time, large) in kept.replaced {
+            self.add(time, vec![Garbage::Large(tree.clone(), large)]);
         }
+        let mut queue = self.queue.lock();
+        kept.ghosts.into_iter().for_each(|(time, key)| queue.add_ghost(time, tree.clone(), key));
+        kept.search.into_iter().for_each(|time| queue.add_search(time, tree.clone()));
     }
 
     /// While it lives, nobody clears anything away. Waits for a round that is under way.
@@ -243,104 +334,109 @@ impl Janitor {
         self.round.lock()
     }
 
-    /// Takes some of what nobody needs any more, ghosts first, by tree and key.
-    fn take_ready(&self, before: u64) -> Vec<(u64, Garbage)> {
+    /// Takes some ghosts that nobody needs, by tree and key.
+    fn take_ghosts(&self, before: u64) -> Vec<(u64, Ghost)> {
         let mut queue = self.queue.lock();
         // Times are nearly in order; one that is not only waits a little longer.
-        let ready =
-            queue.garbage.iter().take(BATCH).take_while(|(time, _)| *time <= before).count();
-        let mut ready: Vec<_> = queue.garbage.drain(..ready).collect();
+        let ready = queue.ghosts.iter().take(BATCH).take_while(|(time, _)| *time <= before).count();
+        let mut ready: Vec<_> = queue.ghosts.drain(..ready).collect();
+        queue.key_bytes -= ready.iter().map(|(_, ghost)| ghost.key.len()).sum::<usize>();
         drop(queue);
         ready.sort_by(|(_, a), (_, b)| a.place().cmp(&b.place()));
         ready
     }
+
+    /// Those that were not cleared away come first the next time, or last after a failure.
+    fn give_ghosts_back(&self, ghosts: impl DoubleEndedIterator<Item = (u64, Ghost)>, first: bool) {
+        let mut queue = self.queue.lock();
+        for (time, ghost) in ghosts.rev() {
+            queue.key_bytes += ghost.key.len();
+            match first {
+                true => queue.ghosts.push_front((time, ghost)),
+                false => queue.ghosts.push_back((time, ghost)),
+            }
+        }
+    }
+
+    fn take_search(&self, before: u64) -> Option<Search> {
+        let mut queue = self.queue.lock();
+        let at = queue.searches.iter().position(|search| search.time <= before)?;
+        Some(queue.searches.swap_remove(at))
+    }
+
+    /// A search that has not come to its end goes on later; one that has begins anew when that was asked for.
+    fn give_search_back(&self, search: Search) {
+        let mut queue = self.queue.lock();
+        // Ghosts that came meanwhile.
+        let other = queue.searches.iter().position(|other| other.tree.id == search.tree.id);
+        let other = other.map(|at| queue.searches.swap_remove(at).time);
+        let again = search.again.max(other);
+        match (&search.from, again) {
+            (Some(_), _) => queue.searches.push(Search { again, ..search }),
+            (None, Some(time)) => queue.add_search(time, search.tree),
+            (None, None) => {}
+        }
+    }
 }
 
-/// What a round does with versions.
+impl Ghost {
+    fn place(&self) -> (u32, &[u8]) {
+        (self.tree.id.0, &self.key)
+    }
+}
+
+/// When a round begins nothing new.
 #[derive(Clone, Copy)]
-struct Pass {
-    /// Look at all of them.
-    sweep: bool,
-    /// Add up what they take.
-    sum: bool,
-}
+struct Until(Option<Instant>);
 
-/// What became of the first pieces of garbage.
-struct Cleared {
-    pieces: usize,
-    /// A large transaction has this tree for itself, or had it, and they have to wait.
-    held: Option<Arc<OpenTree>>,
-}
-
-/// The key, if this is a ghost of the tree.
-fn ghost_of<'g>(tree: &TreeTag, garbage: &'g Garbage) -> Option<&'g [u8]> {
-    match garbage {
-        Garbage::Ghost(tag, key) if tag.id == tree.id => Some(key),
-        _ => None,
+impl Until {
+    fn is_over(self) -> bool {
+        self.0.is_some_and(|end| Instant::now() >= end)
     }
 }
 
 fn work(core: &Core, cx: &Context) {
     let janitor = &core.janitor;
-    let mut any_versions = true;
-    let mut next_sweep = Instant::now();
-    for number in 0_u64.. {
-        let busy;
+    let mut is_done = true;
+    loop {
         {
             let mut queue = janitor.queue.lock();
-            busy = !queue.garbage.is_empty() || any_versions;
-            if queue.abandoned.is_empty() && !queue.stopping {
-                let pause = if busy { BUSY } else { IDLE };
-                janitor.wake.wait_until(&mut queue, Instant::now() + pause);
+            if is_done && queue.abandoned.is_empty() && !queue.stopping {
+                let pause = if queue.has_work() { BUSY } else { IDLE };
+                janitor.wake.wait_for(&mut queue, pause);
             }
             if queue.stopping {
                 return;
             }
         }
-        let begun = Instant::now();
-        let is_due = |every: u64| !busy || number.is_multiple_of(every);
-        let (sweep, sum) = (begun >= next_sweep, is_due(SUM_EVERY));
-        let pass = is_due(PASS_EVERY).then_some(Pass { sweep, sum });
-        core.round(cx, pass, is_due(GARBAGE_EVERY));
-        if pass.is_some() && sweep {
-            let (least, times) = SWEEP_EVERY;
-            next_sweep = Instant::now() + least.max(times * begun.elapsed());
-        }
-        if pass.is_some() {
-            any_versions = match sum {
-                true => core.versions.bytes() > 0,
-                false => any_versions || core.versions.is_queued(),
-            };
-        }
+        is_done = core.round(cx, Some(SLICE));
     }
 }
 
 impl Core {
-    /// One round, see the module documentation. Gives who was active. One at a time, so that what was
-    /// there when it began is cleared away when it ends, as far as nobody needs it.
-    pub fn janitor_round(&self, cx: &Context) -> Active {
-        self.round(cx, Some(Pass { sweep: true, sum: true }), true)
+    /// Looks at all versions, and clears all garbage away that was there when it began, as far as nobody needs
+    /// it.
+    pub fn janitor_round(&self, cx: &Context) {
+        self.tend();
+        self.round(cx, None);
     }
 
-    fn round(&self, cx: &Context, pass: Option<Pass>, garbage: bool) -> Active {
-        let _round = self.janitor.round.lock();
-        // Before the look at the snapshots: a snapshot that is opened at a visible commit after this
-        // look is at this one or a later one.
+    /// What was replaced or removed by commits up to this time, nobody needs.
+    pub fn ready_before(&self) -> u64 {
+        // In this order, as in a look of the keeper.
         let visible = self.visible();
-        let mut active = self.snapshots.collect(&self.clock, &self.ids);
-        active.as_of = active.as_of.min(visible);
-        // Never back: what one thread concluded from it, another must not deny.
-        self.janitor.oldest_writer.fetch_max(active.oldest_writer_since, Ordering::AcqRel);
-        if let Some(Pass { sweep, sum }) = pass {
-            self.versions.collect(&active, visible, sweep);
-            if sum {
-                self.shed_versions(&active, visible, sweep);
-            }
-        } else {
-            self.versions.publish(&active, visible);
-        }
+        let active = self.snapshots.collect(&self.clock, &self.ids);
+        self.versions.raise_horizon(active.oldest.min(visible))
+    }
+
+    /// One round, see the module documentation; one at a time. False: it ended because of its time.
+    fn round(&self, cx: &Context, time: Option<Duration>) -> bool {
+        let _round = self.janitor.round.lock();
+        let internal = Internal::new(self, cx);
+        let begun = Instant::now();
+        let until = |part: u32| Until(time.map(|time| begun + time / part));
+        // 1. Transactions.
         for mut txn in self.janitor.take_abandoned() {
-            let internal = Internal::new(self, cx);
             match now(rollback(&internal, &mut txn, None)) {
                 Ok(()) => internal.give_idle(txn),
                 Err(error) => {
@@ -349,119 +445,95 @@ impl Core {
                 }
             }
         }
-        if garbage {
-            let horizon = self.versions.horizon();
-            self.janitor.queue.lock().release(|open| open.closed.is_over(horizon));
-        }
-        let take_ready = || self.janitor.take_ready(active.oldest.min(visible));
-        let mut ready = if garbage { take_ready() } else { Vec::new() };
-        while !ready.is_empty() {
-            if let Err((error, left)) = self.clear_all(cx, ready) {
-                tracing::warn!(%error, "garbage stays for a while");
-                self.janitor.queue.lock().garbage.extend(left);
+        let before = self.ready_before();
+        self.janitor.queue.lock().release(|open| open.closed.is_over(before));
+        // 2. Large values, for half of the time: ghosts must not wait for them.
+        let mut is_done = true;
+        while let Some(replaced) = self.janitor.take_replaced(self, before) {
+            if let Err(error) = self.clear_replaced(&internal, replaced) {
+                tracing::warn!(%error, "a replaced value stays for a while");
                 break;
             }
-            ready = take_ready();
+            if until(2).is_over() {
+                is_done = false;
+                break;
+            }
         }
-        active
+        // 3. Ghosts.
+        match self.clear_ghosts(cx, before, until(1)) {
+            Ok(all) => is_done && all,
+            Err(error) => {
+                tracing::warn!(%error, "ghosts stay for a while");
+                true
+            }
+        }
     }
 
-    /// Clears garbage away; gives what is left when that fails.
-    fn clear_all(
+    fn clear_replaced(&self, internal: &Internal<'_>, replaced: Replaced<'_>) -> Result<()> {
+        match self.catalog.reopen(self, internal.cx, &replaced.tag)? {
+            Some(tree) => now(replaced.clear(internal, &tree)),
+            None => {
+                replaced.went_with_its_tree();
+                Ok(())
+            }
+        }
+    }
+
+    /// Removes ghosts; gives whether that was all.
+    fn clear_ghosts(&self, cx: &Context, before: u64, until: Until) -> Result<bool> {
+        loop {
+            let mut ready = self.janitor.take_ghosts(before);
+            if ready.is_empty() {
+                break;
+            }
+            let mut at = 0;
+            let cleared = self.clear_batch(cx, &mut ready, &mut at, until);
+            self.janitor.give_ghosts_back(ready.drain(at..), cleared.is_ok());
+            cleared?;
+            if until.is_over() {
+                return Ok(false);
+            }
+        }
+        while let Some(mut search) = self.janitor.take_search(before) {
+            let searched = self.search(cx, &mut search, until);
+            if searched.is_err() && search.from.is_none() {
+                search.again = search.again.max(Some(search.time));
+            }
+            self.janitor.give_search_back(search);
+            searched?;
+            if until.is_over() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Removes these ghosts, `at` of which are done, until the time is over.
+    fn clear_batch(
         &self,
         cx: &Context,
-        mut ready: Vec<(u64, Garbage)>,
-    ) -> Result<(), (Error, Vec<(u64, Garbage)>)> {
-        let mut at = 0;
-        while at < ready.len() {
-            match self.clear_away(cx, &ready[at..]) {
-                Ok(Cleared { pieces, held: None }) => at += pieces,
-                Ok(Cleared { pieces, held: Some(tree) }) => {
-                    let held = ready.drain(at..at + pieces).collect();
-                    self.janitor.queue.lock().hold(&tree, held);
-                }
-                Err(error) => return Err((error, ready.split_off(at))),
+        ready: &mut Vec<(u64, Ghost)>,
+        at: &mut usize,
+        until: Until,
+    ) -> Result<()> {
+        while *at < ready.len() && !until.is_over() {
+            let tag = ready[*at].1.tree.clone();
+            let same = ready[*at..].iter().take_while(|(_, ghost)| ghost.tree.id == tag.id);
+            let Some(tree) = self.catalog.reopen(self, cx, &tag)? else {
+                // It was dropped, with everything in it.
+                *at += same.count();
+                continue;
+            };
+            let keys: Vec<&[u8]> = same.map(|(_, ghost)| &*ghost.key).take(AT_ONCE).collect();
+            let (pieces, refused) = self.purge(cx, &tree, &keys)?;
+            if refused {
+                let held = ready.drain(*at..*at + pieces).map(|(time, ghost)| (time, ghost.key));
+                self.janitor.queue.lock().hold(&tree, held);
+            } else {
+                *at += pieces;
             }
         }
         Ok(())
-    }
-
-    /// Drops what a session stored, as far as nobody needs it.
-    #[inline]
-    pub fn drop_stored(&self, stored: &mut Stored) {
-        let Some(oldest) = stored.oldest() else { return };
-        if self.versions.horizon() >= oldest || (stored.is_worth_a_look() && self.look(oldest)) {
-            stored.drop_old(&self.versions);
-        }
-    }
-
-    /// Looks at the snapshots, unless the commit at `oldest` is not visible or somebody else does.
-    fn look(&self, oldest: u64) -> bool {
-        // In this order, as in a round.
-        let visible = self.visible();
-        if visible < oldest {
-            return false;
-        }
-        let snapshot = self.snapshots.try_oldest(&self.clock);
-        snapshot
-            .inspect(|snapshot| _ = self.versions.raise_horizon(visible.min(*snapshot)))
-            .is_some()
-    }
-
-    /// Cancels snapshots when versions take too much memory. `swept`: all versions were just looked at.
-    fn shed_versions(&self, active: &Active, visible: u64, swept: bool) {
-        let mut bytes = self.versions.bytes();
-        if bytes > self.version_bytes && !swept {
-            // Sessions that do nothing may keep many that nobody needs any more.
-            self.versions.collect(active, visible, true);
-            bytes = self.versions.bytes();
-        }
-        if bytes <= self.version_bytes {
-            return;
-        }
-        if let Some(oldest) = active.list.first().filter(|oldest| **oldest < active.as_of) {
-            let cancelled = self.snapshots.cancel_below(oldest + 1);
-            // They may have ended meanwhile.
-            if cancelled > 0 {
-                let limit = self.version_bytes;
-                tracing::warn!(bytes, limit, cancelled, "old snapshots cancelled");
-            }
-        }
-    }
-
-    /// Clears the first piece away, and those that go with it.
-    fn clear_away(&self, cx: &Context, ready: &[(u64, Garbage)]) -> Result<Cleared> {
-        let tag = ready[0].1.tree();
-        let Some(tree) = &self.catalog.reopen(self, cx, tag)? else {
-            // It was dropped, with everything in it.
-            return Ok(Cleared { pieces: 1, held: None });
-        };
-        match &ready[0].1 {
-            Garbage::Ghost(..) => {
-                let ghosts = ready.iter().map_while(|(_, garbage)| ghost_of(tag, garbage));
-                let keys: Vec<&[u8]> = ghosts.take(AT_ONCE).collect();
-                let (pieces, refused) = self.purge(cx, tree, &keys)?;
-                Ok(Cleared { pieces, held: refused.then(|| tree.clone()) })
-            }
-            Garbage::Ghosts(_) => {
-                let refused = self.purge_all(cx, tree)?;
-                Ok(Cleared { pieces: 1, held: refused.then(|| tree.clone()) })
-            }
-            Garbage::Large(_, large) => {
-                if let Some(store) = tree.large.get() {
-                    for chunk in 0..large.chunks() {
-                        let key = large.chunk_key(chunk);
-                        let mut author = SystemOf::new(self, store.tree.id(), None);
-                        let step = run(cx, |_| store.tree.remove_step(cx, &key, &mut author))?;
-                        if step.1 {
-                            run(cx, |_| store.tree.merge_step(cx, &key, 0))?;
-                        }
-                    }
-                    self.catalog.unlist_garbage(cx, tree, *large)?;
-                }
-                Ok(Cleared { pieces: 1, held: None })
-            }
-        }
     }
 
     /// Removes the ghosts of the first of these keys and of those behind it in the same leaf, as far as
@@ -479,27 +551,46 @@ impl Core {
         Ok((done, author.was_refused()))
     }
 
-    /// Removes all ghosts of a tree that no snapshot needs. Gives whether a large transaction keeps some of
-    /// them.
-    fn purge_all(&self, cx: &Context, tree: &OpenTree) -> Result<bool> {
-        let unbounded = std::ops::Bound::Unbounded;
-        let mut cursor = Cursor::new(unbounded.clone(), unbounded, Direction::Forward);
+    /// Removes all ghosts of a tree that no snapshot needs, from where it was left, until the time is over.
+    fn search(&self, cx: &Context, search: &mut Search, until: Until) -> Result<()> {
+        let Some(tree) = self.catalog.reopen(self, cx, &search.tree)? else {
+            // It was dropped, with everything in it.
+            (search.from, search.again) = (None, None);
+            return Ok(());
+        };
+        let low = search.from.clone().map_or(Bound::Unbounded, Bound::Included);
+        let mut cursor = Cursor::new(low, Bound::Unbounded, Direction::Forward);
+        let mut keys: Vec<Vec<u8>> = Vec::new();
         while cursor.is_loaded() || !cursor.is_at_end() {
             if !cursor.is_loaded() {
                 run(cx, |_| cursor.load_step(&tree.tree, &mut Newest))?;
-            } else if cursor.take()?.is_none() {
-                let (_, refused) = self.purge(cx, tree, &[cursor.key()])?;
-                if refused {
-                    return Ok(true);
+                continue;
+            }
+            while cursor.is_loaded() && keys.len() < AT_ONCE {
+                if cursor.take()?.is_none() {
+                    keys.push(cursor.key().to_vec());
                 }
             }
+            while !keys.is_empty() {
+                let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+                let (done, refused) = self.purge(cx, &tree, &refs)?;
+                if refused {
+                    // All of it again, when the large transaction is over.
+                    let time = search.again.unwrap_or(0).max(search.time);
+                    let mut queue = self.janitor.queue.lock();
+                    let held = queue.held(&tree);
+                    held.search = held.search.max(Some(time));
+                    (search.from, search.again) = (None, None);
+                    return Ok(());
+                }
+                keys.drain(..done);
+            }
+            search.from = Some(cursor.key().to_vec());
+            if until.is_over() {
+                return Ok(());
+            }
         }
-        Ok(false)
-    }
-
-    /// All transactions up to this one have ended, by what the janitor last saw.
-    #[inline]
-    pub fn oldest_writer(&self) -> u64 {
-        self.janitor.oldest_writer.load(Ordering::Acquire)
+        search.from = None;
+        Ok(())
     }
 }

@@ -20,9 +20,9 @@ use crate::{
         AutoAuthor, AutoView, BoxedTxn, Done, Durability, Garbage, LogHandle, SystemOf, Ticket,
         Txn, TxnAuthor, TxnOptions, rollback, validate,
     },
+    waits::{Waits, persist},
 };
 use std::{
-    cell::Cell,
     future::Future,
     sync::Arc,
     time::{Duration, Instant},
@@ -50,12 +50,21 @@ pub(crate) trait Resolve {
     fn wait_ticket(&self, ticket: Ticket) -> impl Future<Output = Result<()>>;
     /// Lets others go on for a moment, the `turn`-th in a row.
     fn pause(&self, turn: u32) -> impl Future<Output = ()>;
+    /// Waits for a time.
+    fn sleep(&self, time: Duration) -> impl Future<Output = ()> {
+        std::thread::sleep(time);
+        std::future::ready(())
+    }
     /// Lets others go on in the middle of an operation on many records, if it is their turn.
     fn next_turn(&self) -> impl Future<Output = ()> {
         std::future::ready(())
     }
     /// The session's reference to the log.
     fn log(&self) -> Option<&Arc<LogHandle>>;
+    /// Number of a session that one thread has for itself; 0 of others.
+    fn number(&self) -> u64 {
+        0
+    }
     /// The newest commit of the session.
     fn own(&self) -> u64;
     /// The session has committed at `time`, and has stored these versions.
@@ -136,44 +145,6 @@ fn check_value(value: &[u8]) -> Result<()> {
     Err(Error::ValueTooLong { len: value.len() as u64, max: MAX_VALUE })
 }
 
-/// How long an auto operation waits for a transaction that changed the record and has not ended.
-const CONFLICT_WAIT: Duration = Duration::from_millis(limit(1000, 3) as u64);
-
-/// How long somebody has been in the way of an auto operation, in all attempts.
-#[derive(Default)]
-struct Patience {
-    since: Cell<Option<Instant>>,
-    turn: Cell<u32>,
-}
-
-impl Patience {
-    /// Waits a moment after a conflict; false: for too long already.
-    async fn wait<R: Resolve>(&self, session: &R) -> bool {
-        let since = self.since.get().unwrap_or_else(Instant::now);
-        self.since.set(Some(since));
-        if since.elapsed() > CONFLICT_WAIT {
-            return false;
-        }
-        session.pause(self.turn.replace(self.turn.get() + 1)).await;
-        true
-    }
-}
-
-/// Does an auto operation again while somebody is in its way, or when it took longer than the versions that
-/// its snapshot needs were kept.
-async fn persist<R: Resolve, T>(
-    session: &R,
-    patience: &Patience,
-    mut operation: impl AsyncFnMut() -> Result<T>,
-) -> Result<T> {
-    loop {
-        match operation().await {
-            Err(Error::Conflict(_) | Error::SnapshotTooOld(_)) if patience.wait(session).await => {}
-            outcome => return outcome,
-        }
-    }
-}
-
 /// The ticket of an auto operation that changed something.
 #[inline]
 fn auto_ticket<R: Resolve>(session: &R, Done { time, epoch, stored }: Done) -> Ticket {
@@ -207,22 +178,22 @@ pub(crate) async fn write<R: Resolve>(
     value: &[u8],
     mode: Mode,
 ) -> Result<(bool, Ticket)> {
-    session.core().check_change(tree)?;
+    session.core().admit(session, tree).await?;
     check_key(key)?;
     if !fits_inline(key.len(), value.len()) {
         check_value(value)?;
-        let patience = Patience::default();
-        return auto_txn(session, &patience, async |txn| {
-            write_large_in(session, txn, tree, key, value, mode, Some(&patience)).await
+        let waits = Waits::of(tree, key);
+        return auto_txn(session, &waits, async |txn| {
+            write_large_in(session, txn, tree, key, value, mode, Some(&waits)).await
         })
         .await;
     }
-    let written = auto_record(session, &tree.open, key, Value::Inline(value), mode).await?;
+    let written = auto_record(session, tree, key, Value::Inline(value), mode).await?;
     match written {
         Auto::Done(existed, ticket) => Ok((existed, ticket)),
         // The value before is large.
         Auto::NeedsTransaction => {
-            auto_txn(session, &Patience::default(), async |txn| {
+            auto_txn(session, &Waits::of(tree, key), async |txn| {
                 write_in(session, txn, tree, key, value, mode).await
             })
             .await
@@ -242,21 +213,21 @@ enum Auto {
 #[inline]
 async fn auto_record<R: Resolve>(
     session: &R,
-    tree: &Arc<OpenTree>,
+    tree: &Tree,
     key: &[u8],
     value: Value<'_>,
     mode: Mode,
 ) -> Result<Auto> {
     let (core, cx) = (session.core(), session.cx());
-    let mut author = AutoAuthor::new(core, tree, key, session.own(), session.take_before());
-    let patience = Patience::default();
+    let mut author = AutoAuthor::new(core, &tree.open, key, session.own(), session.take_before());
+    let waits = Waits::of(tree, key);
     let outcome = loop {
         let outcome = run(session, |restarts| {
-            tree.tree.write_step(cx, key, value, mode, &mut author, restarts)
+            tree.open.tree.write_step(cx, key, value, mode, &mut author, restarts)
         })
         .await;
         match outcome {
-            Err(Error::Conflict(_)) if patience.wait(session).await => {}
+            Err(Error::Conflict(_)) if waits.wait(session).await => {}
             outcome => break outcome,
         }
     };
@@ -282,9 +253,9 @@ pub(crate) async fn remove<R: Resolve>(
     tree: &Tree,
     key: &[u8],
 ) -> Result<(bool, Ticket)> {
-    session.core().check_change(tree)?;
+    session.core().admit(session, tree).await?;
     check_key(key)?;
-    match auto_record(session, &tree.open, key, Value::Ghost, Mode::Update).await? {
+    match auto_record(session, tree, key, Value::Ghost, Mode::Update).await? {
         Auto::Done(existed, ticket) => {
             if existed {
                 let ghost = Garbage::Ghost(tree.open.tag.clone(), key.to_vec());
@@ -293,7 +264,7 @@ pub(crate) async fn remove<R: Resolve>(
             Ok((existed, ticket))
         }
         Auto::NeedsTransaction => {
-            auto_txn(session, &Patience::default(), async |txn| {
+            auto_txn(session, &Waits::of(tree, key), async |txn| {
                 remove_in(session, txn, tree, key).await
             })
             .await
@@ -309,11 +280,11 @@ pub(crate) async fn modify<R: Resolve>(
     buffer: &mut Vec<u8>,
     change: &mut dyn FnMut(usize, &mut [u8]),
 ) -> Result<(bool, Ticket)> {
-    session.core().check_change(tree)?;
+    session.core().admit(session, tree).await?;
     check_key(key)?;
     let (core, cx) = (session.core(), session.cx());
     let mut author = AutoAuthor::new(core, &tree.open, key, session.own(), session.take_before());
-    let modified = persist(session, &Patience::default(), async || {
+    let modified = persist(session, &Waits::of(tree, key), async || {
         run(session, |restarts| {
             tree.open.tree.modify_step(cx, key, buffer, change, &mut author, restarts)
         })
@@ -327,7 +298,7 @@ pub(crate) async fn modify<R: Resolve>(
         Ok(Ok(found)) => Ok((found, auto_ticket(session, done))),
         Err(error) if !large => Err(error),
         Ok(Err(_)) | Err(_) => {
-            auto_txn(session, &Patience::default(), async |txn| {
+            auto_txn(session, &Waits::of(tree, key), async |txn| {
                 modify_in(session, txn, tree, key, buffer, change).await
             })
             .await
@@ -338,10 +309,10 @@ pub(crate) async fn modify<R: Resolve>(
 /// Runs an operation in a transaction of its own, again while it meets conflicts.
 async fn auto_txn<R: Resolve, T>(
     session: &R,
-    patience: &Patience,
+    waits: &Waits<'_>,
     mut operation: impl AsyncFnMut(&mut Txn) -> Result<T>,
 ) -> Result<(T, Ticket)> {
-    persist(session, patience, async || {
+    persist(session, waits, async || {
         let mut txn = Begun::new(session, TxnOptions::default())?;
         let outcome = operation(txn.txn()).await;
         match outcome {
@@ -369,6 +340,7 @@ impl<'s, R: Resolve> Begun<'s, R> {
     pub fn new(session: &'s R, options: TxnOptions) -> Result<Begun<'s, R>> {
         let options = session.core().check_begin(options)?;
         let mut txn = session.take_idle();
+        txn.session = session.number();
         txn.begin(session.core(), options, session.own());
         Ok(Begun { session, txn: Some(txn) })
     }
@@ -416,6 +388,10 @@ impl<'s, R: Resolve> Begun<'s, R> {
         match outcome {
             Ok((ticket, time)) => {
                 self.finish(time);
+                if time != 0 && core.throttle() != 0 {
+                    // Here it holds nothing that others wait for.
+                    core.wait_throttled(session).await;
+                }
                 Ok(ticket)
             }
             Err(error) => {
@@ -958,7 +934,7 @@ async fn write_large_in<R: Resolve>(
     key: &[u8],
     value: &[u8],
     mode: Mode,
-    alone: Option<&Patience>,
+    alone: Option<&Waits<'_>>,
 ) -> Result<bool> {
     let mark = txn.savepoint();
     let write =
@@ -976,13 +952,13 @@ async fn large_record_in<R: Resolve>(
     key: &[u8],
     value: Value<'_>,
     mode: Mode,
-    alone: Option<&Patience>,
+    alone: Option<&Waits<'_>>,
 ) -> Result<Written> {
     loop {
         match record_in(session, txn, tree, key, value, mode).await {
             Err(Error::Conflict(_) | Error::SnapshotTooOld(_))
-                if let Some(patience) = alone
-                    && patience.wait(session).await =>
+                if let Some(waits) = alone
+                    && waits.wait(session).await =>
             {
                 txn.must_abort = None;
                 txn.renew_snapshot(session.core());
@@ -999,7 +975,7 @@ async fn write_large_steps<R: Resolve>(
     key: &[u8],
     value: &[u8],
     mut mode: Mode,
-    alone: Option<&Patience>,
+    alone: Option<&Waits<'_>>,
 ) -> Result<bool> {
     let mut known = None;
     // Before writing gigabytes for nothing.
@@ -1019,6 +995,7 @@ async fn write_large_steps<R: Resolve>(
             mode = Mode::Put;
         }
     }
+    session.core().make_room_for_large(session, &tree.open, alone.is_some()).await;
     let store = session.core().catalog.large(session.core(), session.cx(), &tree.open)?;
     let large = LargeValue { id: store.next_id(), len: value.len() as u64 };
     txn.start_writing(session.core(), &tree.open);
@@ -1126,7 +1103,7 @@ pub(crate) async fn get<R: Resolve>(
         Some(Found::Inline) => Ok(true),
         // Its chunks stay only as long as a snapshot sees them.
         Some(Found::Large(_)) => {
-            persist(session, &Patience::default(), async || {
+            persist(session, &Waits::of(tree, key), async || {
                 value.truncate(start);
                 let txn = begin_reading(session, tree).await?;
                 get_in(session, txn.get(), tree, key, value).await

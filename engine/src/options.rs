@@ -24,6 +24,9 @@ pub const MIN_LOG_BYTES: u64 = 2 << 20;
 /// Least limit of the memory of versions, bytes.
 const MIN_VERSION_BYTES: u64 = limit(1 << 20, 1 << 10) as u64;
 
+/// Longest time that a change waits for a transaction that is in its way.
+const MAX_CONFLICT_WAIT: Duration = Duration::from_secs(60);
+
 /// Limit of the log of an engine with this pool, where none is given: four times the pool, at least
 /// 1 GiB and at most 16 GiB.
 ///
@@ -56,6 +59,7 @@ pub struct Options {
     pub(crate) log: bool,
     pub(crate) durability: Durability,
     pub(crate) reads: Reads,
+    pub(crate) conflict_wait: Duration,
     pub(crate) log_bytes: Option<u64>,
     pub(crate) version_bytes: u64,
     pub(crate) atomic_pages: bool,
@@ -77,6 +81,7 @@ impl Default for Options {
             log: true,
             durability: Durability::Sync,
             reads: Reads::Newest,
+            conflict_wait: Duration::from_millis(10),
             log_bytes: None,
             version_bytes: 16 << 20,
             atomic_pages: false,
@@ -174,6 +179,17 @@ impl Options {
         self
     }
 
+    /// How long an auto-committed change waits for a transaction that has changed the same record and has not
+    /// ended, before it fails with [`crate::Error::Conflict`]: 0 (it fails at once) to 60 s, default 10 ms. A
+    /// transaction in memory takes 10 to 100 us, one that reads a few pages from a device 1 ms, and nobody waits
+    /// for its flush: whoever is in the way for longer waits for something else, perhaps for the caller. (RocksDB
+    /// waits 1 s, LeanStore not at all.) An asynchronous session waits without its thread. A change of a record
+    /// that an open transaction of the same [`crate::Session`] has changed fails at once.
+    pub fn conflict_wait(mut self, limit: Duration) -> Self {
+        self.conflict_wait = limit;
+        self
+    }
+
     /// Bytes of log that the engine aims to stay below by checkpoints, and so about what recovery
     /// has to read: at least [`crate::MIN_LOG_BYTES`], default [`default_log_bytes`]. A transaction that
     /// stays open keeps the log from its first change on beyond that. Where the device has less room, the
@@ -184,10 +200,15 @@ impl Options {
         self
     }
 
-    /// Memory for versions of records that open snapshots may need, bytes: at least 1 MiB, default
-    /// 16 MiB. At the limit the oldest snapshot is given up: its next read fails with
-    /// [`crate::Error::SnapshotTooOld`]. The limit is looked at every 2 to 100 ms, and may be exceeded
-    /// by what is changed meanwhile.
+    /// Limit of the memory for versions of records, and of the bytes of replaced large values, that open
+    /// snapshots may need: at least 1 MiB, default 16 MiB. Near the limit the oldest snapshot is cancelled: its
+    /// next read fails with [`crate::Error::SnapshotTooOld`]. It is looked at every 2 to 100 ms, by how fast the
+    /// memory grows, and may be exceeded by what is changed meanwhile, and by versions of open transactions: a
+    /// quarter of the limit each at most. Above it changes wait, up to 1 ms each, and above twice the limit until
+    /// it is over, for [`Options::stall_timeout`] at most.
+    ///
+    /// Large values that were replaced take file space until they are cleared away. Above this limit whoever writes
+    /// a large value clears others away first.
     pub fn version_bytes(mut self, bytes: u64) -> Self {
         self.version_bytes = bytes;
         self
@@ -245,6 +266,12 @@ impl Options {
         if let Some(bytes) = self.log_bytes.filter(|bytes| *bytes < MIN_LOG_BYTES) {
             return Err(Error::InvalidOption(format!(
                 "log_bytes is at least {MIN_LOG_BYTES}, not {bytes}"
+            )));
+        }
+        if self.conflict_wait > MAX_CONFLICT_WAIT {
+            return Err(Error::InvalidOption(format!(
+                "conflict_wait is at most {MAX_CONFLICT_WAIT:?}, not {:?}",
+                self.conflict_wait
             )));
         }
         if self.version_bytes < MIN_VERSION_BYTES {

@@ -14,7 +14,10 @@ use std::{
     future::Future,
     ops::{Bound, RangeBounds},
     pin::pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     task::{Context as TaskContext, Poll, Waker},
     time::Duration,
 };
@@ -34,6 +37,8 @@ pub(crate) struct SessionState {
     stored: RefCell<Stored>,
     /// The newest commit.
     own: Cell<u64>,
+    /// Number of the blocking session that has it.
+    number: Cell<u64>,
     before: Cell<Vec<u8>>,
     /// Reused by every look-up, so that a resident one allocates nothing.
     buffer: Cell<Vec<u8>>,
@@ -41,6 +46,9 @@ pub(crate) struct SessionState {
     /// asynchronous session have several under way.
     cursors: RefCell<Vec<Cursor>>,
 }
+
+/// The number of the next blocking session.
+static SESSIONS: AtomicU64 = AtomicU64::new(1);
 
 /// A buffer above this is not kept: a large value must not stay in memory.
 const MAX_KEPT: usize = 1 << 16;
@@ -57,6 +65,7 @@ impl SessionState {
             idle: RefCell::default(),
             stored: RefCell::default(),
             own: Cell::new(0),
+            number: Cell::new(0),
             before: Cell::default(),
             buffer: Cell::new(Vec::with_capacity(4096)),
             cursors: RefCell::default(),
@@ -142,8 +151,8 @@ impl SessionState {
 /// is alive, but threads do not share it. A session that is leaked counts as alive for
 /// [`crate::Engine::close`].
 ///
-/// Reads by themselves see the newest commit that is durable, or the newest one ([`crate::Options::reads`]),
-/// and the session's own commits, and never wait for a writer or for the log.
+/// Auto-committed reads see every commit that has returned, from every session, or only what is durable and the
+/// session's own commits ([`crate::Options::reads`]); they never wait for a writer or for the log.
 pub struct Session {
     state: Option<Box<SessionState>>,
     core: Grip,
@@ -176,6 +185,9 @@ impl Resolve for Session {
     #[inline(always)]
     fn log(&self) -> Option<&Arc<LogHandle>> {
         self.state().log.as_ref()
+    }
+    fn number(&self) -> u64 {
+        self.state().number.get()
     }
     fn own(&self) -> u64 {
         self.state().own()
@@ -236,6 +248,7 @@ impl Session {
     fn new(core: Grip) -> Session {
         let idle = core.idle.lock().pop();
         let state = idle.unwrap_or_else(|| Box::new(SessionState::new(&core)));
+        state.number.set(SESSIONS.fetch_add(1, Ordering::Relaxed));
         Session { state: Some(state), core }
     }
 
@@ -268,8 +281,8 @@ impl Session {
         Transaction::of(self, options)
     }
 
-    /// Begins a transaction that only reads, as of the newest commit that is durable, or of the newest one
-    /// ([`crate::Options::reads`]).
+    /// Begins a transaction that only reads, from a snapshot of the newest commit, or of the newest one that is
+    /// durable ([`crate::Options::reads`]).
     ///
     /// # Errors
     /// As [`Session::begin`].
@@ -283,7 +296,8 @@ impl Session {
     /// # Errors
     /// [`Error::KeyExists`]; [`Error::KeyTooLong`] above 1024 bytes, [`Error::ValueTooLong`] above
     /// 4 GiB - 1; [`Error::Conflict`] when a transaction that changed the record does not end within
-    /// a second; [`Error::DiskFull`]; failed I/O. The tree is unchanged then.
+    /// [`crate::Options::conflict_wait`], or is one of this session; [`Error::DiskFull`]; failed I/O. The tree is
+    /// unchanged then.
     /// [`Error::CommitUnknown`] when the log fails.
     pub fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
         self.insert_async(tree, key, value)?.wait()
@@ -311,7 +325,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::insert`]; [`Error::Conflict`] also when the value is large and others change the
-    /// record again and again for a second, each time before this change of it is written.
+    /// record again and again for the stall timeout, each time before this change of it is written.
     pub fn modify(&self, tree: &Tree, key: &[u8], change: impl FnMut(&mut [u8])) -> Result<bool> {
         waited(self.modify_async(tree, key, change)?)
     }

@@ -66,6 +66,8 @@ pub struct Stats {
     pub checkpoints: u64,
     /// Memory of versions of records that snapshots may need, bytes.
     pub version_bytes: u64,
+    /// Large values that were replaced or removed, and whose pages are not free yet, bytes.
+    pub replaced_bytes: u64,
 }
 
 impl Stats {
@@ -105,6 +107,7 @@ impl Stats {
             log_segments: log.segments,
             checkpoints: core.checkpoints.count(),
             version_bytes: core.versions.bytes(),
+            replaced_bytes: core.janitor.replaced_bytes(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Trees that one transaction has for itself.
 
+use crate::mvcc::ABANDONED;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A tree that one transaction has for itself, because it changes more than versions can be kept of.
@@ -13,15 +14,33 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Closed {
     /// The transaction, 0 for none.
     owner: AtomicU64,
+    /// The session of the transaction; 0 for none, and for a moment after it closed the tree.
+    session: AtomicU64,
     /// Snapshots below this time cannot be told what they would see.
     until: AtomicU64,
 }
 
 impl Closed {
     /// Closes the tree for others; false when it is closed by another.
-    pub fn close(&self, txn: u64) -> bool {
+    pub fn close(&self, txn: u64, session: u64) -> bool {
         let owner = self.owner.compare_exchange(0, txn, Ordering::SeqCst, Ordering::SeqCst);
+        if owner.is_ok() {
+            self.session.store(session, Ordering::SeqCst);
+        }
         owner.is_ok() || owner == Err(txn)
+    }
+
+    /// Number and session of the transaction that has the tree for itself, if one has.
+    pub fn holder(&self) -> Option<(u64, u64)> {
+        let owner = self.owner.load(Ordering::SeqCst);
+        (owner != 0).then(|| (owner, self.session.load(Ordering::SeqCst)))
+    }
+
+    /// The engine rolls the transaction back.
+    pub fn abandon(&self, txn: u64) {
+        if txn != 0 && self.is_owned_by(txn) {
+            self.session.store(ABANDONED, Ordering::SeqCst);
+        }
     }
 
     /// Whether another transaction than `txn` has the tree for itself.
@@ -63,6 +82,7 @@ impl Closed {
     pub fn open(&self, txn: u64, time: u64) {
         if self.is_owned_by(txn) {
             self.until.fetch_max(time, Ordering::SeqCst);
+            self.session.store(0, Ordering::SeqCst);
             self.owner.store(0, Ordering::SeqCst);
         }
     }

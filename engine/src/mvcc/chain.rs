@@ -656,6 +656,19 @@ impl Chain {
         }
     }
 
+    /// Number and session of the transaction that has changed the record and has not ended, if there is one.
+    pub fn holder(&self) -> Option<(u64, u64)> {
+        match &self.newest.writer {
+            Writer::Txn(state) => match state.status() {
+                Status::Active | Status::Drawing | Status::Committing(_) => {
+                    Some((state.id(), state.session()))
+                }
+                Status::Committed(_) | Status::Aborted => None,
+            },
+            Writer::Done(_) => None,
+        }
+    }
+
     /// Stacks a version on the chain, whose newest one is committed.
     pub fn push(
         &mut self,

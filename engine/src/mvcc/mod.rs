@@ -28,7 +28,7 @@ mod stress_tests;
 mod versions_tests;
 
 pub(crate) use clock::{Active, Clock, Slot, Snapshots};
-pub(crate) use state::TxnState;
+pub(crate) use state::{ABANDONED, TxnState};
 pub(crate) use stored::{MAX_OF_ONE, Stored};
 pub(crate) use undo::{Savepoint, UndoBuffer, UndoEntry};
 pub(crate) use versions::{

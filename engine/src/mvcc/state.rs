@@ -43,6 +43,9 @@ const _: () = assert!(TAG_MASK & (MAX_TS - 1) == 0, "tag and time do not overlap
 const _: () = assert!(COMMITTING & COMMITTED == 0 && COMMITTING | COMMITTED == ABORTED);
 const _: () = assert!(ABORTED & !TAG_MASK == 0, "tags are within the tag bits");
 
+/// In place of the number of a session: the engine rolls the transaction back.
+pub(crate) const ABANDONED: u64 = u64::MAX;
+
 /// A state that a transaction was seen in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
@@ -63,13 +66,31 @@ pub(crate) enum Status {
 pub(crate) struct TxnState {
     word: AtomicU64,
     id: u64,
+    /// Number of its session, 0 if that does not matter, or [`ABANDONED`].
+    session: AtomicU64,
 }
 
 impl TxnState {
     /// An active transaction. Ids are unique, ascending and below [`MAX_TS`].
+    #[cfg(test)]
     pub fn new(id: u64) -> TxnState {
+        TxnState::of_session(id, 0)
+    }
+
+    /// The same, in a session with this number; 0 where that does not matter.
+    pub fn of_session(id: u64, session: u64) -> TxnState {
         assert!(id < MAX_TS, "transaction id {id} is above the limit");
-        TxnState { word: AtomicU64::new(ACTIVE), id }
+        TxnState { word: AtomicU64::new(ACTIVE), id, session: AtomicU64::new(session) }
+    }
+
+    /// The number of its session, or [`ABANDONED`].
+    pub fn session(&self) -> u64 {
+        self.session.load(Ordering::Relaxed)
+    }
+
+    /// Its owner has left it, and the engine rolls it back.
+    pub fn abandon(&self) {
+        self.session.store(ABANDONED, Ordering::Relaxed);
     }
 
     /// The id given at creation.

@@ -2,11 +2,12 @@
 //! itself when nobody needs it any more: mostly at its next commit, when the memory is still in the
 //! caches of its processor. Nobody else looks at these versions but now and then, in a sweep of all
 //! versions; what is too much for a session, or left when it ends, it hands over to the passes of the
-//! janitor.
+//! keeper.
 //!
 //! Whether nobody needs a version is for the horizon to say. A session that has enough to drop asks
 //! who is active ([`super::Snapshots::try_oldest`]) and raises it. While an old snapshot, or a log
-//! that is not flushed, holds it back, the session asks again only when it has twice as much.
+//! that is not flushed, holds it back, the session asks again only when it has twice as much, or a thousand
+//! more; it also asks the keeper then to compare the memory of all versions with the limit.
 
 use super::{Kept, Versions};
 use crate::limits::limit;
@@ -14,6 +15,8 @@ use std::collections::VecDeque;
 
 /// Versions that are worth a look at all snapshots.
 const WORTH_A_LOOK: usize = limit(32, 4);
+/// So many more are worth another look when one was for nothing, at most: their memory counts.
+const MANY: usize = limit(1 << 10, 16);
 /// More are handed over: memory that only this session would give back soon.
 const MAX_RECORDS: usize = limit(1 << 15, 64);
 /// Of one transaction.
@@ -69,8 +72,8 @@ impl Stored {
         self.records.len() >= self.look_at
     }
 
-    /// Somebody looked: drops what is not needed any more.
-    pub fn drop_old(&mut self, versions: &Versions) {
+    /// Somebody looked: drops what nobody needs. Gives whether these are many, and all of them are needed.
+    pub fn drop_old(&mut self, versions: &Versions) -> bool {
         let (horizon, before) = (versions.horizon(), self.records.len());
         let mut due = 0;
         // Times are nearly in order; one that is not only waits a little longer.
@@ -80,7 +83,9 @@ impl Stored {
         versions.drop_old(&self.records.make_contiguous()[..due]);
         self.records.drain(..due);
         let left = self.records.len();
-        self.look_at = if left < before { left + WORTH_A_LOOK } else { 2 * left };
+        let for_nothing = left == before;
+        self.look_at = if for_nothing { left + left.min(MANY) } else { left + WORTH_A_LOOK };
+        for_nothing && left >= MANY
     }
 }
 

@@ -540,6 +540,12 @@ impl Versions {
         shard.find(hash, tree, key).is_some_and(|chain| !chain.is_old(horizon))
     }
 
+    /// Number and session of the transaction that has changed the record and has not ended, if there is one.
+    pub fn holder(&self, tree: TreeId, key: &[u8]) -> Option<(u64, u64)> {
+        let (hash, shard) = self.lock(tree, key);
+        shard.find(hash, tree, key).and_then(super::chain::Chain::holder)
+    }
+
     /// Whether there is any version of the record.
     #[cfg(test)]
     pub fn contains(&self, tree: TreeId, key: &[u8]) -> bool {

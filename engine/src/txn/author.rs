@@ -27,9 +27,6 @@ pub(super) fn version_bytes(len: usize) -> u64 {
     (len + VERSION_OVERHEAD) as u64
 }
 
-/// A transaction is too large for versions when its own would take more than this part of the limit.
-const LARGE_SHARE: u64 = 4;
-
 /// Bits of a hint that is no time.
 const NO_TIME: u64 = 0b11 << 62;
 
@@ -120,11 +117,11 @@ impl<'t> TxnAuthor<'t> {
 
     /// A transaction that has changed more than versions can be kept of takes the tree for itself.
     fn close_tree_if_large(&mut self) -> Result<(), Stop> {
-        if self.txn.version_bytes <= self.core.version_bytes / LARGE_SHARE {
+        if self.txn.version_bytes <= self.core.large_txn_bytes() {
             return Ok(());
         }
         self.txn.closes = true;
-        match self.tree.closed.close(self.id) {
+        match self.tree.closed.close(self.id, self.txn.session) {
             true => Ok(()),
             false => Err(conflict(self.tree, ConflictWith::Active)),
         }

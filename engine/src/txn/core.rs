@@ -76,8 +76,11 @@ pub struct TxnOptions {
 /// Frames of which a transaction remembers that its mark is on their pages. Pages beyond are found
 /// out about later.
 const MAX_FRAMES: usize = limit(4096, 6);
-/// Ghosts that a transaction remembers one by one.
-const MAX_GHOSTS: usize = limit(1 << 14, 6);
+/// Ghosts that a transaction remembers one by one, and bytes of their keys.
+const MAX_GHOSTS: (usize, usize) = (limit(1 << 14, 6), 1 << 20);
+
+/// So far back a transaction looks whether it has noted already that a tree has ghosts.
+const MAX_TREES: usize = 64;
 
 /// What a commit leaves to be cleared away when no snapshot needs it any more. It does not keep its tree
 /// open.
@@ -90,23 +93,6 @@ pub(crate) enum Garbage {
     Large(Arc<TreeTag>, LargeValue),
 }
 
-impl Garbage {
-    /// Its tree.
-    pub fn tree(&self) -> &TreeTag {
-        match self {
-            Garbage::Ghost(tree, _) | Garbage::Ghosts(tree) | Garbage::Large(tree, _) => tree,
-        }
-    }
-
-    /// Tree and key of a ghost; what is no ghost comes after all of them.
-    pub fn place(&self) -> (bool, u32, &[u8]) {
-        match self {
-            Garbage::Ghost(tree, key) => (false, tree.id.0, key),
-            _ => (true, 0, &[]),
-        }
-    }
-}
-
 /// All of a transaction that ever moves. A session begins its next one in the box of one that has ended.
 pub(crate) type BoxedTxn = Box<Txn>;
 
@@ -114,6 +100,8 @@ pub(crate) type BoxedTxn = Box<Txn>;
 pub(crate) struct Txn {
     /// Tells this transaction from all others of the engine.
     pub number: u64,
+    /// Number of its session, 0 if that does not matter.
+    pub session: u64,
     pub slot: Arc<Slot>,
     pub snapshot: u64,
     /// From the first change on.
@@ -131,6 +119,8 @@ pub(crate) struct Txn {
     pub seen: Cell<u64>,
     pub reads: Option<RefCell<ReadSet>>,
     pub garbage: Vec<Garbage>,
+    /// Bytes of the keys of ghosts among it, and of some that were taken back.
+    ghost_bytes: usize,
     /// Why it can only be aborted.
     pub must_abort: Option<String>,
     /// An operation of several steps is under way, or was given up in the middle.
@@ -154,6 +144,7 @@ impl Txn {
     pub fn idle(core: &Core) -> BoxedTxn {
         Box::new(Txn {
             number: 0,
+            session: 0,
             slot: core.snapshots.acquire(),
             snapshot: 0,
             state: None,
@@ -166,6 +157,7 @@ impl Txn {
             seen: Cell::new(0),
             reads: None,
             garbage: Vec::new(),
+            ghost_bytes: 0,
             must_abort: None,
             half_done: false,
             rollbacks: Vec::new(),
@@ -242,7 +234,7 @@ impl Txn {
         if let Some(log) = &core.log {
             self.slot.start_logging(log.epoch());
         }
-        self.state = Some(Owner::new(TxnState::new(core.ids.draw())));
+        self.state = Some(Owner::new(TxnState::of_session(core.ids.draw(), self.session)));
     }
 
     /// Its mark is on the page in `frame`. False: no more can be remembered.
@@ -256,12 +248,14 @@ impl Txn {
 
     /// A record was deleted.
     pub fn add_ghost(&mut self, tree: &Arc<OpenTree>, key: &[u8]) {
-        if self.garbage.len() < MAX_GHOSTS {
+        let (ghosts, bytes) = MAX_GHOSTS;
+        if self.garbage.len() < ghosts && self.ghost_bytes + key.len() <= bytes {
+            self.ghost_bytes += key.len();
             return self.garbage.push(Garbage::Ghost(tree.tag.clone(), key.to_vec()));
         }
         let id = tree.tag.id;
         let known = |garbage: &Garbage| matches!(garbage, Garbage::Ghosts(tag) if tag.id == id);
-        if !self.garbage[MAX_GHOSTS..].iter().any(known) {
+        if !self.garbage.iter().rev().take(MAX_TREES).any(known) {
             self.garbage.push(Garbage::Ghosts(tree.tag.clone()));
         }
     }
@@ -387,7 +381,7 @@ impl Txn {
         (self.pending, self.taken_off) = (None, false);
         self.frames.clear();
         // Memory that only large transactions need.
-        self.garbage = Vec::new();
+        (self.garbage, self.ghost_bytes) = (Vec::new(), 0);
         self.rollbacks = Vec::new();
         self.reads = None;
         self.seen.set(0);

@@ -406,7 +406,8 @@ fn a_session_dropped_with_operations_in_flight_leaves_a_working_store() {
 fn a_task_that_never_waits_does_not_keep_others_from_their_pages() {
     let _watchdog = Watchdog::start("a task that never waits", Duration::from_secs(60));
     let directory = tempfile::tempdir().expect("temporary directory");
-    let engine = uring(&directory)().open(small_pool(64)).expect("open");
+    let options = small_pool(64).conflict_wait(Duration::from_secs(30));
+    let engine = uring(&directory)().open(options).expect("open");
     let tree = engine.tree("tree").expect("tree");
     let session = engine.session().expect("session");
     for i in 0u32..3000 {

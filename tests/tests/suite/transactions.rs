@@ -19,6 +19,7 @@ use wattle_tests::harness::{Device, Watchdog, assert_verified, eventually, round
 /// Without a log, and with one that commits wait for or not.
 fn modes() -> [Options; 3] {
     let logged = small_pool(128).log_bytes(MIN_LOG_BYTES).stall_timeout(Duration::from_secs(10));
+    let logged = logged.conflict_wait(Duration::from_secs(1));
     [logged.clone().log(false), logged.clone(), logged.durability(Durability::None)]
 }
 
@@ -286,7 +287,7 @@ fn a_large_value_that_takes_long_to_write_gets_its_turn_among_small_ones() {
 }
 
 #[test]
-fn operations_by_themselves_wait_for_a_transaction_in_their_way_and_give_up_after_a_second() {
+fn auto_committed_changes_wait_for_a_transaction_in_their_way_for_as_long_as_they_may() {
     each_mode(|engine, tree| {
         let one = session(engine);
         one.put(tree, b"k", b"0").expect("put");

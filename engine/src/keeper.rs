@@ -1,0 +1,452 @@
+//! The keeper: one background thread that looks at the snapshots, drops the versions that none of them
+//! needs, and holds versions to their limit. It reads no page and waits for nobody, so that neither a
+//! slow device nor the janitor's work can keep it from its next look.
+//!
+//! One look ([`Core::tend`]):
+//! 1. look at who is active; publish the oldest writer, which lets readers settle page hints;
+//! 2. when that is due, drop versions that were replaced before the oldest snapshot and are visible
+//!    ([`Core::visible`]), as far as the sessions that stored them have handed them over; now and then
+//!    all of them (a *sweep*), because a session that does nothing drops nothing;
+//! 3. when that is due, add up what versions take, and compare it with the limit.
+//!
+//! **The limit.** Versions in memory and the chunks of replaced large values that a snapshot still needs
+//! count together. Above seven eighths of the limit, a sweep drops all versions that nobody needs. If more than
+//! three quarters are left, the oldest snapshot is cancelled, then the two oldest, then four, until it is
+//! less, or until none is left that is older than the newest commit: its owner gets
+//! [`wattle_buffer::Error::SnapshotTooOld`] at its next read.
+//!
+//! **When it is looked at.** The next look follows from how fast the memory grew lately: early enough that
+//! the limit is not passed at twice that rate, and 2 to 100 ms from now. A session that could not drop a
+//! thousand versions of its own asks for a look at once; if one was asked for and has not come, because others
+//! have the processors, it looks itself. So the memory passes the limit by what is written
+//! within one look, or by a thousand versions of each session.
+//!
+//! **Back-pressure.** While the memory is above the limit, auto-committed changes and commits of
+//! transactions wait, outside of all latches, before they begin or after they have committed: 50 us to 1 ms
+//! by how far above; above twice the limit until that is over, for the stall timeout at most. They see that
+//! in the word that says whether the engine may be changed at all, which they load in any case
+//! ([`Core::admit`]). What an open transaction has stored cannot be dropped before it ends, so nobody waits
+//! for that; instead, transactions take trees for themselves, and keep no more versions, at a sixteenth of
+//! the limit instead of a quarter ([`Core::large_txn_bytes`]). Nobody waits for itself: a snapshot is
+//! cancelled and not waited for, also one of the thread that waits.
+
+use crate::{
+    engine::Core,
+    mvcc::{Active, Stored},
+    ops::Resolve,
+};
+use parking_lot::{Condvar, Mutex};
+use std::{
+    future::poll_fn,
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool, AtomicU64,
+            Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
+        },
+    },
+    task::{Poll, Waker},
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+use wattle_buffer::{Error, Result};
+use wattle_wal::Urgency;
+
+use crate::limits::limit;
+
+/// Time between looks while there are versions.
+const BUSY: Duration = Duration::from_millis(2);
+/// And while there are none.
+const IDLE: Duration = Duration::from_millis(100);
+/// Time from one pass over the versions that sessions handed over to the next. A pass takes the shards of
+/// the version index away from the processors that use them.
+const PASS_EVERY: Duration = Duration::from_millis(20);
+/// Least time between sweeps of all versions, and how many times longer it is than a sweep takes.
+const SWEEP_EVERY: (Duration, u32) =
+    (Duration::from_millis(limit(1000, 20) as u64), limit(50, 2) as u32);
+/// Most time from one sum over all shards to the next.
+const SUM_EVERY: Duration = Duration::from_millis(100);
+
+/// How many times longer than a look that gave nothing back it is until the next one.
+const AFTER_NOTHING: u32 = 5;
+
+/// How long a session waits for a look that is under way and late.
+const HELP_WAIT: Duration = Duration::from_millis(5);
+
+/// Above the limit without this part of it versions are dropped, and snapshots cancelled.
+const NEAR: u64 = 8;
+/// Until versions take less than the limit without this part of it.
+const FAR: u64 = 4;
+/// A transaction is too large for versions when its own would take more than this part of the limit.
+const LARGE_SHARE: u64 = 4;
+/// The same while versions take more than the limit.
+const LARGE_SHARE_ABOVE: u64 = 16;
+
+/// How long a change waits while versions take more than the limit, by how far they are above.
+const DELAYS: [Duration; 3] =
+    [Duration::from_micros(50), Duration::from_micros(200), Duration::from_micros(1000)];
+/// The level at which changes wait until it is over.
+pub(crate) const HOLD: u8 = DELAYS.len() as u8 + 1;
+
+/// See the module documentation.
+pub(crate) struct Keeper {
+    signal: Mutex<Signal>,
+    wake: Condvar,
+    /// The thread waits for something to do.
+    is_idle: AtomicBool,
+    /// A session could not drop what it has stored.
+    is_asked: AtomicBool,
+    /// Versions of one transaction above which it takes trees for itself, bytes. Rarely stored.
+    large_txn_bytes: AtomicU64,
+    /// Held during a look.
+    looking: Mutex<Looks>,
+    /// All transactions up to this one have ended.
+    oldest_writer: AtomicU64,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Signal {
+    stopping: bool,
+    /// Tasks that wait until a time.
+    sleepers: Vec<(Instant, Waker)>,
+}
+
+/// What the looks so far found.
+struct Looks {
+    next_pass: Instant,
+    next_sweep: Instant,
+    next_sum: Instant,
+    /// No sum before this time: the last one led to work that was for nothing.
+    not_before: Instant,
+    /// When the memory was added up last, and what it was, bytes.
+    summed: Instant,
+    bytes: u64,
+    /// How fast it grew lately, bytes each second.
+    growth: u64,
+}
+
+/// What a look does with versions, besides publishing who is active.
+#[derive(Clone, Copy)]
+enum Extent {
+    /// What is due.
+    Due,
+    /// Everything.
+    All,
+    /// Compare the memory with the limit.
+    Sum,
+}
+
+impl Keeper {
+    pub fn new(version_bytes: u64) -> Keeper {
+        let now = Instant::now();
+        let looks = Looks {
+            next_pass: now,
+            next_sweep: now,
+            next_sum: now,
+            not_before: now,
+            summed: now,
+            bytes: 0,
+            growth: 0,
+        };
+        Keeper {
+            signal: Mutex::default(),
+            wake: Condvar::new(),
+            is_idle: AtomicBool::new(false),
+            is_asked: AtomicBool::new(false),
+            large_txn_bytes: AtomicU64::new(version_bytes / LARGE_SHARE),
+            looking: Mutex::new(looks),
+            oldest_writer: AtomicU64::new(0),
+            thread: Mutex::default(),
+        }
+    }
+
+    /// Starts the thread.
+    pub fn start(core: &Arc<Core>) -> Result<()> {
+        let thread = std::thread::Builder::new().name("keeper".to_string());
+        let ours = core.clone();
+        let thread = thread.spawn(move || work(&ours));
+        let thread = thread.map_err(|error| Error::io("start a thread", error))?;
+        *core.keeper.thread.lock() = Some(thread);
+        Ok(())
+    }
+
+    /// Stops the thread.
+    pub fn stop(&self) {
+        self.signal.lock().stopping = true;
+        self.wake.notify_all();
+        let thread = self.thread.lock().take();
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the keeper ended by a panic");
+        }
+        // Nobody else would.
+        self.signal.lock().sleepers.drain(..).for_each(|(_, waker)| waker.wake());
+    }
+
+    /// A session could not drop what it has stored: the limit should be looked at. False: somebody has asked
+    /// before, and got no answer yet.
+    #[cold]
+    fn ask(&self) -> bool {
+        // In this order, the opposite of that of the thread: one of the two sees the other.
+        if self.is_asked.swap(true, SeqCst) {
+            return false;
+        }
+        if self.is_idle.load(SeqCst) {
+            let _signal = self.signal.lock();
+            self.wake.notify_all();
+        }
+        true
+    }
+
+    /// Waits for a time without a thread: for tasks. Late by 2 ms at most while the thread lives.
+    pub async fn sleep(&self, time: Duration) {
+        let until = Instant::now() + time;
+        poll_fn(|context| {
+            if Instant::now() >= until {
+                return Poll::Ready(());
+            }
+            let mut signal = self.signal.lock();
+            if signal.stopping {
+                return Poll::Ready(());
+            }
+            signal.sleepers.push((until, context.waker().clone()));
+            self.wake.notify_all();
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Waits until the next look; false: the thread is to end.
+    fn wait(&self, busy: bool) -> bool {
+        let mut signal = self.signal.lock();
+        let busy = busy || !signal.sleepers.is_empty();
+        if !signal.stopping {
+            self.is_idle.store(!busy, SeqCst);
+            if busy || !self.is_asked.load(SeqCst) {
+                self.wake.wait_for(&mut signal, if busy { BUSY } else { IDLE });
+            }
+            self.is_idle.store(false, Relaxed);
+        }
+        let now = Instant::now();
+        let due = signal.sleepers.extract_if(.., |(until, _)| *until <= now);
+        due.for_each(|(_, waker)| waker.wake());
+        !signal.stopping
+    }
+}
+
+fn work(core: &Core) {
+    let mut busy = true;
+    while core.keeper.wait(busy) {
+        let mut looks = core.keeper.looking.lock();
+        core.look_around(&mut looks, Extent::Due);
+        busy = looks.bytes > 0 || core.versions.is_queued();
+    }
+}
+
+impl Core {
+    /// Looks at the snapshots and drops all versions that none of them needs. Gives who was active.
+    pub fn tend(&self) -> Active {
+        self.look_around(&mut self.keeper.looking.lock(), Extent::All)
+    }
+
+    /// Compares the memory with the limit now, unless somebody else does.
+    pub fn tend_limit(&self) {
+        if let Some(mut looks) = self.keeper.looking.try_lock() {
+            self.look_around(&mut looks, Extent::Sum);
+        }
+    }
+
+    /// The thread is late, because others have the processors: a session looks itself, or waits a moment for
+    /// whoever is at it.
+    #[cold]
+    fn help_to_look(&self) {
+        if let Some(mut looks) = self.keeper.looking.try_lock_for(HELP_WAIT) {
+            self.look_around(&mut looks, Extent::Due);
+        }
+    }
+
+    /// One look, see the module documentation.
+    fn look_around(&self, looks: &mut Looks, extent: Extent) -> Active {
+        let begun = Instant::now();
+        let asked = self.keeper.is_asked.load(Relaxed);
+        let (pass, sweep, sum) = match extent {
+            Extent::Due => {
+                let pass = begun >= looks.next_pass;
+                let sum = (begun >= looks.next_sum || asked) && begun >= looks.not_before;
+                (pass, pass && begun >= looks.next_sweep, sum)
+            }
+            Extent::All => (true, true, true),
+            Extent::Sum => (false, false, true),
+        };
+        let (active, visible) = self.look_at_snapshots();
+        if pass {
+            self.versions.collect(&active, visible, sweep);
+            looks.next_pass = begun + PASS_EVERY;
+        } else {
+            self.versions.publish(&active, visible);
+        }
+        if sweep {
+            let (least, times) = SWEEP_EVERY;
+            looks.next_sweep = begun + least.max(times * begun.elapsed());
+        }
+        if sum {
+            self.keeper.is_asked.store(false, Relaxed);
+            self.note_growth(looks, begun);
+            if self.needs_more_than(NEAR, looks.bytes, visible) {
+                let found = looks.bytes;
+                looks.bytes = self.shed(&active, visible, sweep);
+                if looks.bytes > found - found / NEAR {
+                    looks.not_before = Instant::now() + AFTER_NOTHING * begun.elapsed();
+                }
+            } else {
+                self.choose_throttle(looks.bytes, false);
+            }
+            looks.next_sum = Instant::now() + self.until_next_sum(looks);
+        }
+        active
+    }
+
+    /// Who is active, and up to which time commits are visible.
+    fn look_at_snapshots(&self) -> (Active, u64) {
+        // Before the look at the snapshots: a snapshot that is opened at a visible commit after this
+        // look is at this one or a later one.
+        let visible = self.visible();
+        let mut active = self.snapshots.collect(&self.clock, &self.ids);
+        active.as_of = active.as_of.min(visible);
+        // Never back: what one thread concluded from it, another must not deny.
+        let oldest = active.oldest_writer_since;
+        self.keeper.oldest_writer.fetch_max(oldest, AcqRel);
+        (active, visible)
+    }
+
+    /// Adds up what versions take.
+    fn note_growth(&self, looks: &mut Looks, now: Instant) {
+        let bytes = self.versions.bytes();
+        let seconds = now.duration_since(looks.summed).as_secs_f64().max(1e-3);
+        let growth = (bytes.saturating_sub(looks.bytes) as f64 / seconds) as u64;
+        // A burst is remembered for a while.
+        looks.growth = growth.max(looks.growth / 2);
+        (looks.summed, looks.bytes) = (now, bytes);
+    }
+
+    /// At twice the growth of lately the limit is not passed before that.
+    fn until_next_sum(&self, looks: &Looks) -> Duration {
+        let room = self.version_bytes.saturating_sub(self.version_bytes / NEAR + looks.bytes);
+        let seconds = room as f64 / (2 * looks.growth.max(1)) as f64;
+        Duration::from_secs_f64(seconds.min(SUM_EVERY.as_secs_f64())).max(BUSY)
+    }
+
+    /// Whether versions of so many bytes, and replaced values that snapshots hold, take more than the limit
+    /// without the given part of it. Values that wait for the log to be `visible` are not held by snapshots.
+    fn needs_more_than(&self, part: u64, bytes: u64, visible: u64) -> bool {
+        let limit = self.version_bytes - self.version_bytes / part;
+        bytes + self.janitor.replaced_between(self.versions.horizon(), visible) > limit
+    }
+
+    /// Drops versions, and cancels snapshots, until versions take so much less than the limit that the next
+    /// look is not for nothing. `swept`: all versions were just looked at. Gives what they take then, bytes.
+    fn shed(&self, active: &Active, visible: u64, swept: bool) -> u64 {
+        let limit = self.version_bytes;
+        let mut bytes = self.versions.bytes();
+        self.choose_throttle(bytes, true);
+        if !swept {
+            // Sessions that do nothing may keep many that nobody needs.
+            self.versions.collect(active, visible, true);
+            bytes = self.versions.bytes();
+        }
+        let (mut active, mut visible, mut cancel) = (active.clone(), visible, 1);
+        while self.needs_more_than(FAR, bytes, visible) {
+            let old = active.list.partition_point(|time| *time < active.as_of);
+            let Some(newest) = active.list[..old].get(cancel.min(old).saturating_sub(1)) else {
+                break;
+            };
+            let cancelled = self.snapshots.cancel_below(newest + 1);
+            // They may have ended meanwhile.
+            if cancelled > 0 {
+                tracing::warn!(bytes, limit, cancelled, "old snapshots cancelled");
+            }
+            (active, visible) = self.look_at_snapshots();
+            self.versions.collect(&active, visible, true);
+            bytes = self.versions.bytes();
+            cancel *= 2;
+        }
+        // What is left is of open transactions, or waits for the log.
+        let waits_for_log = visible < self.clock.now();
+        if bytes > limit
+            && waits_for_log
+            && let Some(log) = &self.log
+        {
+            log.request(log.epoch(), Urgency::Now);
+        }
+        self.choose_throttle(bytes, waits_for_log);
+        bytes
+    }
+
+    /// Says how long changes wait, by what versions take. `helps`: they become less while nobody changes
+    /// anything.
+    fn choose_throttle(&self, bytes: u64, helps: bool) {
+        let limit = self.version_bytes;
+        self.set_throttle(match bytes {
+            _ if bytes <= limit => 0,
+            _ if bytes <= limit + limit / 4 => 1,
+            _ if bytes <= limit + limit / 2 => 2,
+            _ if bytes <= 2 * limit || !helps => HOLD - 1,
+            _ => HOLD,
+        });
+        let share = if bytes > limit { LARGE_SHARE_ABOVE } else { LARGE_SHARE };
+        if self.large_txn_bytes() != limit / share {
+            self.keeper.large_txn_bytes.store(limit / share, Relaxed);
+        }
+    }
+
+    /// Versions of one transaction above which it takes the trees that it changes for itself, bytes.
+    #[inline]
+    pub fn large_txn_bytes(&self) -> u64 {
+        self.keeper.large_txn_bytes.load(Relaxed)
+    }
+
+    /// A change, or whoever has just made one, waits while versions take more than their limit.
+    #[cold]
+    pub async fn wait_throttled<R: Resolve>(&self, session: &R) {
+        let begun = Instant::now();
+        loop {
+            let throttle = self.throttle();
+            let Some(at) = throttle.checked_sub(1) else { return };
+            session.sleep(DELAYS[usize::from(at).min(DELAYS.len() - 1)]).await;
+            if throttle < HOLD || begun.elapsed() >= self.stall_timeout || self.failure().is_some()
+            {
+                return;
+            }
+        }
+    }
+
+    /// Drops what a session stored, as far as nobody needs it.
+    #[inline]
+    pub fn drop_stored(&self, stored: &mut Stored) {
+        let Some(oldest) = stored.oldest() else { return };
+        let may_drop =
+            self.versions.horizon() >= oldest || (stored.is_worth_a_look() && self.look(oldest));
+        if may_drop && stored.drop_old(&self.versions) && !self.keeper.ask() {
+            self.help_to_look();
+        }
+    }
+
+    /// Looks at the snapshots, unless the commit at `oldest` is not visible or somebody else does.
+    fn look(&self, oldest: u64) -> bool {
+        // In this order, as in a look of the keeper.
+        let visible = self.visible();
+        if visible < oldest {
+            return false;
+        }
+        let snapshot = self.snapshots.try_oldest(&self.clock);
+        snapshot
+            .inspect(|snapshot| _ = self.versions.raise_horizon(visible.min(*snapshot)))
+            .is_some()
+    }
+
+    /// All transactions up to this one have ended, by what the keeper last saw.
+    #[inline]
+    pub fn oldest_writer(&self) -> u64 {
+        self.keeper.oldest_writer.load(Acquire)
+    }
+}

@@ -1,0 +1,114 @@
+//! Large values that were replaced or removed: their chunks stay in the file until no snapshot needs them,
+//! and are cleared away then by the janitor. Where writers replace them faster than that, they help.
+//!
+//! The bytes of all of them are counted, from the commit that replaced them until the last chunk is gone.
+//! While that is above the limit of versions ([`crate::Options::version_bytes`]), whoever is about to write a
+//! large value first clears away what is ready of the same tree, and if nothing is, has the keeper cancel
+//! the snapshots that hold it ([`Core::tend_limit`]). An auto-committed write waits for others that are at
+//! it, for the stall timeout at most; a transaction does not wait, because others may wait for it. So what
+//! replaced values take stays below the limit, one value for each writer, and those of transactions.
+//!
+//! A value that was cleared away in part is cleared away again, by whoever comes next. Its id is not given to
+//! another value before it is off the list in the catalog, which is the last step: from then on it must not be
+//! cleared away once more.
+
+use crate::{
+    catalog::{OpenTree, TreeTag},
+    engine::Core,
+    ops::{Resolve, run},
+    txn::SystemOf,
+};
+use std::{sync::Arc, time::Instant};
+use wattle_btree::{LargeValue, System};
+use wattle_buffer::Result;
+
+/// A replaced value that was taken from the janitor's list, and goes back to it unless it is cleared away.
+pub(crate) struct Replaced<'c> {
+    core: &'c Core,
+    time: u64,
+    pub tag: Arc<TreeTag>,
+    large: LargeValue,
+    is_cleared: bool,
+}
+
+impl<'c> Replaced<'c> {
+    pub fn new(core: &'c Core, time: u64, tag: Arc<TreeTag>, large: LargeValue) -> Replaced<'c> {
+        Replaced { core, time, tag, large, is_cleared: false }
+    }
+
+    /// Its tree was dropped, with everything in it.
+    pub fn went_with_its_tree(mut self) {
+        self.is_cleared = true;
+    }
+
+    /// Removes its chunks, and takes it off the list in the catalog. `tree` is its tree.
+    pub async fn clear<R: Resolve>(mut self, session: &R, tree: &OpenTree) -> Result<()> {
+        let (core, cx, large) = (self.core, session.cx(), self.large);
+        if let Some(store) = tree.large.get() {
+            for chunk in 0..large.chunks() {
+                let key = large.chunk_key(chunk);
+                let mut author = SystemOf::new(core, store.tree.id(), None);
+                let step = |_| store.tree.remove_step(cx, &key, &mut author);
+                let (_, underfull) = run(session, step).await?;
+                if underfull {
+                    run(session, |_| store.tree.merge_step(cx, &key, 0)).await?;
+                }
+            }
+            let (catalog, key) = core.catalog.garbage_key(tree, large)?;
+            let step = |_| catalog.remove_step(cx, &key, &mut System);
+            let (_, underfull) = run(session, step).await?;
+            self.is_cleared = true;
+            if underfull {
+                run(session, |_| catalog.merge_step(cx, &key, 0)).await?;
+            }
+        }
+        self.is_cleared = true;
+        Ok(())
+    }
+}
+
+impl Drop for Replaced<'_> {
+    fn drop(&mut self) {
+        match self.is_cleared {
+            true => self.core.janitor.note_cleared(self.large),
+            false => self.core.janitor.put_back(self.time, self.tag.clone(), self.large),
+        }
+    }
+}
+
+impl Core {
+    /// Before a large value is written to a tree, see the module documentation.
+    #[inline]
+    pub async fn make_room_for_large<R: Resolve>(
+        &self,
+        session: &R,
+        tree: &Arc<OpenTree>,
+        may_wait: bool,
+    ) {
+        if self.janitor.replaced_bytes() > self.version_bytes {
+            self.help_to_clear(session, tree, may_wait).await;
+        }
+    }
+
+    #[cold]
+    async fn help_to_clear<R: Resolve>(&self, session: &R, tree: &Arc<OpenTree>, may_wait: bool) {
+        let (begun, mut turn) = (Instant::now(), 0);
+        while self.janitor.replaced_bytes() > self.version_bytes {
+            if let Some((time, large)) = self.janitor.take_replaced_of(tree, self.ready_before()) {
+                let replaced = Replaced::new(self, time, tree.tag.clone(), large);
+                if let Err(error) = replaced.clear(session, tree).await {
+                    // The janitor tries again.
+                    tracing::warn!(%error, "a replaced value stays for a while");
+                    return;
+                }
+                continue;
+            }
+            self.tend_limit();
+            if !may_wait || begun.elapsed() >= self.stall_timeout || self.failure().is_some() {
+                return;
+            }
+            session.pause(turn).await;
+            turn = turn.saturating_add(1);
+        }
+    }
+}
