@@ -354,6 +354,19 @@ impl Cursor {
         Ok((from, to, next))
     }
 
+    /// The entry taken last is to be taken again, as the view sees it then; the rest of the copy is left to a
+    /// later one.
+    pub fn take_again(&mut self) {
+        self.next = match self.direction {
+            Direction::Forward => Next::From(self.key.clone(), false),
+            // The smallest key above it.
+            Direction::Backward => Next::Below([&self.key[..], &[0]].concat()),
+        };
+        (self.from, self.to, self.unfinished) = (0, 0, None);
+        self.older.clear();
+        self.bytes.clear();
+    }
+
     /// Which way the scan goes.
     pub fn direction(&self) -> Direction {
         self.direction

@@ -10,7 +10,7 @@ use crate::{
     session::SessionState,
     transaction::{Savepoint, savepoint},
     txn::{BoxedTxn, LogHandle, Ticket, Txn, TxnOptions},
-    visit::visit_in,
+    visit::{visit_alone, visit_in},
 };
 use std::{
     cell::Cell,
@@ -352,8 +352,8 @@ impl AsyncSession {
         ops::prefetch(self, records).await
     }
 
-    /// Calls `visit` with the records between two bounds as of this moment, in either direction,
-    /// until it breaks.
+    /// Calls `visit` with the records between two bounds, in either direction, until it breaks. Of one snapshot, or
+    /// of several, one after the other, when that is cancelled: see [`crate::Session::range`].
     ///
     /// # Errors
     /// As [`crate::Session::range`] and reading the range.
@@ -365,8 +365,7 @@ impl AsyncSession {
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
         self.take_turn().await;
-        let txn = ops::begin_reading(self, tree).await?;
-        visit_in(self, txn.get(), tree, bounds, direction, visit).await
+        visit_alone(self, tree, bounds, direction, visit).await
     }
 }
 

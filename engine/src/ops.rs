@@ -427,6 +427,14 @@ impl<'s, R: Resolve> Begun<'s, R> {
         Ok(())
     }
 
+    /// Whether a newer snapshot may see what this one cannot: not while a large transaction has the tree for
+    /// itself, nor when new ones were cancelled again and again for the stall timeout.
+    #[cold]
+    fn may_renew(&self, tree: &Tree, since: &mut Option<Instant>) -> bool {
+        let since = *since.get_or_insert_with(Instant::now);
+        tree.open.closed.holder().is_none() && since.elapsed() <= self.session.core().stall_timeout
+    }
+
     /// Takes the transaction over.
     pub fn into_txn(mut self) -> BoxedTxn {
         self.txn.take().expect("not ended")
@@ -1310,9 +1318,39 @@ pub(crate) async fn next_entry<R: Resolve>(
             Some(Taken::Inline) => return Ok(Some(Entry::Inline)),
             Some(Taken::Large(large)) => {
                 whole.clear();
-                read_chunks(session, txn, tree, large, whole).await?;
+                let read = read_chunks(session, txn, tree, large, whole).await;
+                if let Err(Error::SnapshotTooOld(_)) = read {
+                    cursor.take_again();
+                }
+                read?;
                 return Ok(Some(Entry::Whole));
             }
+        }
+    }
+}
+
+/// As [`next_entry`] for a scan that stands for itself: when its snapshot is cancelled it goes on at the same
+/// place with a new one.
+///
+/// What it gives is a sequence of pieces, each of one snapshot, the snapshots ascending. The cursor goes on
+/// behind the last key that it has looked at, whether or not the snapshot had a record there, so keys ascend
+/// (or descend) and none comes twice. A record that was there all the time, from the beginning of the scan to
+/// its end, is in every snapshot, so the piece that passes its key has it.
+pub(crate) async fn next_of_pieces<R: Resolve>(
+    session: &R,
+    begun: &mut Begun<'_, R>,
+    tree: &Tree,
+    cursor: &mut Cursor,
+    whole: &mut Vec<u8>,
+) -> Result<Option<Entry>> {
+    let mut since = None;
+    loop {
+        match next_entry(session, begun.get(), tree, cursor, whole).await {
+            Err(Error::SnapshotTooOld(_)) if begun.may_renew(tree, &mut since) => {
+                let fresh = begin_reading(begun.session, tree).await?;
+                drop(std::mem::replace(begun, fresh));
+            }
+            outcome => return outcome,
         }
     }
 }

@@ -444,8 +444,13 @@ impl Session {
         now(ops::prefetch(self, records))
     }
 
-    /// The records of a range of keys in ascending order, as of this moment; [`Range::rev`] turns it
-    /// round.
+    /// The records of a range of keys in ascending order; [`Range::rev`] turns it round.
+    ///
+    /// It reads from a snapshot of now. If that is cancelled, because others change so much meanwhile that its
+    /// versions take more than [`crate::Options::version_bytes`], the scan goes on at the same place with a new
+    /// snapshot: it then gives a sequence of pieces, each consistent in itself, the later ones newer. Each record
+    /// was committed at the time of its piece; keys ascend, none comes twice, and no record is missed that was
+    /// there all the time. A scan in a transaction is of one snapshot or fails.
     ///
     /// # Errors
     /// [`Error::ForeignTree`]. Reading the range has errors of its own.
@@ -458,7 +463,7 @@ impl Session {
         Range::of_session(self, tree, owned(range.start_bound()), owned(range.end_bound()))
     }
 
-    /// The records whose keys begin with `prefix`, as of this moment.
+    /// The records whose keys begin with `prefix`; see [`Session::range`].
     ///
     /// # Errors
     /// As [`Session::range`].
@@ -467,7 +472,7 @@ impl Session {
         Range::of_session(self, tree, low, high)
     }
 
-    /// All records, as of this moment.
+    /// All records; see [`Session::range`].
     ///
     /// # Errors
     /// As [`Session::range`].

@@ -439,7 +439,7 @@ pub(crate) fn check_savepoint(txn: &Txn, savepoint: &Savepoint) -> Result<()> {
 enum Source<'s> {
     /// In a transaction.
     Txn(&'s Transaction<'s>),
-    /// In a snapshot of its own.
+    /// In a snapshot of its own, and in newer ones when that is cancelled.
     Own(Box<Begun<'s, Session>>),
 }
 
@@ -501,17 +501,23 @@ impl<'s> Range<'s> {
     /// The next record: its key and value, valid until the next call.
     ///
     /// # Errors
-    /// Failed I/O, corruption; [`Error::SnapshotTooOld`] when the engine had to give up versions.
+    /// Failed I/O, corruption; [`Error::SnapshotTooOld`] in a transaction whose snapshot was cancelled, or while
+    /// another transaction that is too large for versions changes the tree.
     pub fn next_entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         if !self.read {
             self.announce();
         }
         let Range { source, tree, cursor, value, ended, .. } = self;
-        let (session, txn) = match source {
-            Source::Txn(txn) => txn.reading()?,
-            Source::Own(begun) => (begun.session(), begun.get()),
+        let next = match source {
+            Source::Txn(txn) => {
+                let (session, txn) = txn.reading()?;
+                now(ops::next_entry(session, txn, tree, cursor, value))
+            }
+            Source::Own(begun) => {
+                now(ops::next_of_pieces(begun.session(), begun, tree, cursor, value))
+            }
         };
-        Ok(match now(ops::next_entry(session, txn, tree, cursor, value))? {
+        Ok(match next? {
             None => {
                 *ended = true;
                 None

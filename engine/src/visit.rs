@@ -5,9 +5,12 @@
 use crate::{
     engine::Tree,
     ops::{self, Entry, Resolve},
-    txn::Txn,
+    txn::{ReadSet, Txn},
 };
-use std::ops::{Bound, ControlFlow};
+use std::{
+    cell::RefCell,
+    ops::{Bound, ControlFlow},
+};
 use wattle_btree::{Cursor, Direction};
 use wattle_buffer::Result;
 
@@ -16,12 +19,42 @@ pub(crate) async fn visit_in<R: Resolve>(
     session: &R,
     txn: &Txn,
     tree: &Tree,
-    (low, high): (Bound<&[u8]>, Bound<&[u8]>),
+    bounds: (Bound<&[u8]>, Bound<&[u8]>),
     direction: Direction,
-    mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
 ) -> Result<()> {
     session.core().check_tree(tree)?;
     txn.check()?;
+    let next = async |cursor: &mut Cursor, whole: &mut Vec<u8>| {
+        ops::next_entry(session, txn, tree, cursor, whole).await
+    };
+    visit_by(session, txn.reads.as_ref(), tree, bounds, direction, visit, next).await
+}
+
+/// The same without a transaction of the caller's: see [`ops::next_of_pieces`].
+pub(crate) async fn visit_alone<R: Resolve>(
+    session: &R,
+    tree: &Tree,
+    bounds: (Bound<&[u8]>, Bound<&[u8]>),
+    direction: Direction,
+    visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+) -> Result<()> {
+    let mut begun = ops::begin_reading(session, tree).await?;
+    let next = async |cursor: &mut Cursor, whole: &mut Vec<u8>| {
+        ops::next_of_pieces(session, &mut begun, tree, cursor, whole).await
+    };
+    visit_by(session, None, tree, bounds, direction, visit, next).await
+}
+
+async fn visit_by<R: Resolve>(
+    session: &R,
+    reads: Option<&RefCell<ReadSet>>,
+    tree: &Tree,
+    (low, high): (Bound<&[u8]>, Bound<&[u8]>),
+    direction: Direction,
+    mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    mut next: impl AsyncFnMut(&mut Cursor, &mut Vec<u8>) -> Result<Option<Entry>>,
+) -> Result<()> {
     let cursor = match session.take_cursor() {
         Some(mut cursor) => {
             cursor.restart(low, high, direction);
@@ -30,15 +63,15 @@ pub(crate) async fn visit_in<R: Resolve>(
         None => Cursor::new(low.map(<[u8]>::to_vec), high.map(<[u8]>::to_vec), direction),
     };
     // All of the range counts as read for now: a future that is leaked does not say how much was.
-    let noted = txn.reads.as_ref().map(|reads| {
+    let noted = reads.map(|reads| {
         let (low, high) = (low.map(<[u8]>::to_vec), high.map(<[u8]>::to_vec));
         reads.borrow_mut().range(&tree.open, low, high)
     });
-    let mut scan = Visit { session, txn, cursor: Some(cursor), ended: false, noted };
+    let mut scan = Visit { session, reads, cursor: Some(cursor), ended: false, noted };
     let mut whole = Vec::new();
     loop {
         let cursor = scan.cursor.as_mut().expect("given back when the visit is dropped");
-        let flow = match ops::next_entry(session, txn, tree, cursor, &mut whole).await? {
+        let flow = match next(cursor, &mut whole).await? {
             None => {
                 scan.ended = true;
                 return Ok(());
@@ -55,7 +88,7 @@ pub(crate) async fn visit_in<R: Resolve>(
 /// A visit. When it ends, serializability learns how much was read, and the session gets its cursor back.
 struct Visit<'t, R: Resolve> {
     session: &'t R,
-    txn: &'t Txn,
+    reads: Option<&'t RefCell<ReadSet>>,
     cursor: Option<Cursor>,
     ended: bool,
     /// Where it is among the reads of a serializable transaction.
@@ -65,7 +98,7 @@ struct Visit<'t, R: Resolve> {
 impl<R: Resolve> Drop for Visit<'_, R> {
     fn drop(&mut self) {
         let Some(cursor) = self.cursor.take() else { return };
-        if let (Some(reads), Some(at), false) = (&self.txn.reads, self.noted, self.ended) {
+        if let (Some(reads), Some(at), false) = (self.reads, self.noted, self.ended) {
             reads.borrow_mut().narrow(at, cursor.direction(), cursor.key());
         }
         self.session.give_cursor(cursor);

@@ -31,6 +31,7 @@ mod model;
 mod moving;
 mod page_trace;
 mod patches;
+mod pieces;
 mod read_only;
 mod recovery;
 mod replaced;
