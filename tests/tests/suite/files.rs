@@ -238,13 +238,12 @@ fn files_that_are_removed_or_replaced_under_the_engine_are_told() {
             let files = match name {
                 "data" => vec![path.join("data")],
                 _ if !log => continue,
-                _ => contents(&path.join("log")).into_keys().collect(),
+                _ => segments(&path),
             };
-            for file in files.iter().filter(|file| file.extension().is_none_or(|end| end == "log"))
-            {
-                let bytes = fs::read(file).expect("there");
-                fs::remove_file(file).expect("removed");
-                if replaced {
+            for file in &files {
+                // A checkpoint may give some up meanwhile, and never the last one.
+                let Ok(bytes) = fs::read(file) else { continue };
+                if fs::remove_file(file).is_ok() && replaced {
                     fs::write(file, bytes).expect("written");
                 }
             }
