@@ -47,6 +47,8 @@ pub struct CompactReport {
 const PASSES: usize = 4;
 /// Another walk must give back more than this part of the file.
 const WORTH: u64 = 64;
+/// How long others are waited for that know pages by their ids.
+const WAIT: Duration = Duration::from_secs(60);
 /// Ids that are taken at a time.
 const IDS: usize = 8;
 /// How often, and how long, a page that is in use is waited for.
@@ -93,8 +95,19 @@ impl Core {
             let what = "a store that is used without a log cannot be compacted while it is open";
             return Err(Error::Limit(what.to_string()));
         }
-        let _alone = self.compacting.lock();
-        let _by_their_ids = self.unlogged_pages.write();
+        // Not for ever: the caller may be called by what it waits for.
+        let in_use = |what: &str| {
+            let what =
+                format!("no compaction: {what} is under way and did not end within {WAIT:?}");
+            Error::Limit(what)
+        };
+        let others = "a compaction or a verification";
+        let _alone = self.compacting.try_lock_for(WAIT).ok_or_else(|| in_use(others))?;
+        let others = "a bulk load or a backup";
+        let _by_their_ids =
+            self.unlogged_pages.try_write_for(WAIT).ok_or_else(|| in_use(others))?;
+        // Not after the engine was abandoned while this waited.
+        self.check_alive()?;
         let bytes = || self.file.storage.capacity_pages() * PAGE_SIZE as u64;
         let bytes_before = bytes();
         let allocator = self.pool.allocator();
@@ -144,6 +157,7 @@ impl Core {
             moved += move_below_root(cx, catalog, from, &mut ids, stop)?;
         }
         for name in self.catalog.names(cx)? {
+            self.check_alive()?;
             let Some(open) = self.catalog.open(self, cx, &name, Room::Engine)? else { continue };
             let large = open.large.get().map(|large| &large.tree);
             for tree in [Some(&open.tree), large].into_iter().flatten() {

@@ -68,7 +68,8 @@ pub(crate) struct Core {
     pub stall_timeout: Duration,
     /// Held by a serializable transaction while it validates and commits.
     pub validation: Mutex<()>,
-    /// Held, shared, by whoever writes pages that the log does not know; exclusively by a backup.
+    /// Held, shared, by whoever writes pages that the log does not know; exclusively by a backup or a
+    /// compaction.
     pub unlogged_pages: RwLock<()>,
     /// Held during a compaction, and by whoever must find each page where it was.
     pub compacting: Mutex<()>,
@@ -383,9 +384,10 @@ impl Core {
         // 1. As after a failure.
         self.why_poisoned.lock().get_or_insert_with(|| "the engine was abandoned".to_string());
         self.state.fetch_or(POISONED, Ordering::SeqCst);
-        // 2. Bulk loads and backups write pages, and truncate the log.
+        // 2. Bulk loads, backups and compactions write pages, truncate the log, and cut the data file off.
         let Some(_no_other) = self.unlogged_pages.try_write_for(ABANDON_WAIT) else {
-            return Err(Error::StillInUse("a bulk load or a backup".to_string()));
+            let what = "a bulk load, a backup or a compaction";
+            return Err(Error::StillInUse(what.to_string()));
         };
         *closed = true;
         // 3. Commits so far are durable, and no checkpoint is under way.
@@ -830,6 +832,8 @@ impl Engine {
     ///
     /// # Errors
     /// An engine without a log, a full device, failed I/O. What was moved by then is moved.
+    /// [`Error::Limit`] when a bulk load, a backup or a verification does not end within 60 s, as one
+    /// that waits for the caller.
     pub fn compact(&self) -> Result<CompactReport> {
         self.compact_until(&AtomicBool::new(false))
     }
@@ -921,8 +925,8 @@ impl Engine {
     ///
     /// # Errors
     /// The log could not be flushed: commits that were not durable by then may be lost.
-    /// [`Error::StillInUse`] when a bulk load or a backup is under way and does not end within 5 s: the store
-    /// stays locked, until the last handle is dropped.
+    /// [`Error::StillInUse`] when a bulk load, a backup or a compaction is under way and does not end within
+    /// 5 s: the store stays locked, until the last handle is dropped.
     pub fn abandon(self) -> Result<()> {
         self.core.abandon_in_use()
     }

@@ -235,7 +235,7 @@ fn an_engine_is_not_abandoned_in_the_middle_of_a_bulk_load() {
         if let Some(engine) = handle.take_if(|_| n == 20_000) {
             // Its pages are written, and would be those of a new engine.
             let refused = engine.abandon();
-            let load = "a bulk load or a backup";
+            let load = "a bulk load, a backup or a compaction";
             assert!(
                 matches!(&refused, Err(Error::StillInUse(what)) if what == load),
                 "{refused:?}"
@@ -257,4 +257,29 @@ fn an_engine_is_not_abandoned_in_the_middle_of_a_bulk_load() {
     assert_verified(&engine);
     drop((session, tree));
     engine.close().expect("close");
+}
+
+/// A compaction ends by cutting the data file off: that must not be done to the file of another engine.
+#[test]
+fn an_engine_that_was_abandoned_is_not_compacted() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("store");
+    let engine = reopen(&path);
+    let tree = engine.tree("tree").expect("tree");
+    let session = engine.session().expect("session");
+    for n in 0..20_000u32 {
+        session.put_async(&tree, &n.to_be_bytes(), &[3; 200]).map(drop).expect("put");
+    }
+    let other = engine.clone();
+    drop((session, tree));
+    engine.abandon().expect("abandon");
+    let again = reopen(&path);
+    let before = again.stats().file_bytes;
+    assert!(matches!(other.compact(), Err(Error::Poisoned(_))));
+    again.drop_tree(again.tree("tree").expect("tree")).expect("drop");
+    assert!(matches!(other.compact(), Err(Error::Poisoned(_))));
+    assert_eq!(again.stats().file_bytes, before);
+    let report = again.compact().expect("compact");
+    assert!(report.bytes_after < before, "{report:?}");
+    again.close().expect("close");
 }
