@@ -220,14 +220,15 @@ async fn auto_record<R: Resolve>(
 ) -> Result<Auto> {
     let (core, cx) = (session.core(), session.cx());
     let mut author = AutoAuthor::new(core, &tree.open, key, session.own(), session.take_before());
-    let waits = Waits::of(tree, key);
+    let mut waits = None;
     let outcome = loop {
         let outcome = run(session, |restarts| {
             tree.open.tree.write_step(cx, key, value, mode, &mut author, restarts)
         })
         .await;
         match outcome {
-            Err(Error::Conflict(_)) if waits.wait(session).await => {}
+            Err(Error::Conflict(_))
+                if Waits::in_place(&mut waits, tree, key).wait(session).await => {}
             outcome => break outcome,
         }
     };
@@ -1329,30 +1330,29 @@ pub(crate) async fn next_entry<R: Resolve>(
     }
 }
 
-/// As [`next_entry`] for a scan that stands for itself: when its snapshot is cancelled it goes on at the same
-/// place with a new one.
+/// After an error of [`next_entry`] in a scan that stands for itself: when its snapshot was cancelled it takes
+/// a new one and goes on at the same place. `since`: none unless it did so already without coming further.
 ///
-/// What it gives is a sequence of pieces, each of one snapshot, the snapshots ascending. The cursor goes on
-/// behind the last key that it has looked at, whether or not the snapshot had a record there, so keys ascend
+/// What such a scan gives is a sequence of pieces, each of one snapshot, the snapshots ascending. The cursor goes
+/// on behind the last key that it has looked at, whether or not the snapshot had a record there, so keys ascend
 /// (or descend) and none comes twice. A record that was there all the time, from the beginning of the scan to
 /// its end, is in every snapshot, so the piece that passes its key has it.
-pub(crate) async fn next_of_pieces<R: Resolve>(
-    session: &R,
+///
+/// # Errors
+/// `error`, where a new snapshot cannot help.
+#[cold]
+pub(crate) async fn next_piece<R: Resolve>(
     begun: &mut Begun<'_, R>,
     tree: &Tree,
-    cursor: &mut Cursor,
-    whole: &mut Vec<u8>,
-) -> Result<Option<Entry>> {
-    let mut since = None;
-    loop {
-        match next_entry(session, begun.get(), tree, cursor, whole).await {
-            Err(Error::SnapshotTooOld(_)) if begun.may_renew(tree, &mut since) => {
-                let fresh = begin_reading(begun.session, tree).await?;
-                drop(std::mem::replace(begun, fresh));
-            }
-            outcome => return outcome,
-        }
+    error: Error,
+    since: &mut Option<Instant>,
+) -> Result<()> {
+    if !matches!(error, Error::SnapshotTooOld(_)) || !begun.may_renew(tree, since) {
+        return Err(error);
     }
+    let fresh = begin_reading(begun.session, tree).await?;
+    drop(std::mem::replace(begun, fresh));
+    Ok(())
 }
 
 /// Where the value of a scanned entry is.

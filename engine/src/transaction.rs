@@ -508,16 +508,21 @@ impl<'s> Range<'s> {
             self.announce();
         }
         let Range { source, tree, cursor, value, ended, .. } = self;
-        let next = match source {
-            Source::Txn(txn) => {
-                let (session, txn) = txn.reading()?;
-                now(ops::next_entry(session, txn, tree, cursor, value))
-            }
-            Source::Own(begun) => {
-                now(ops::next_of_pieces(begun.session(), begun, tree, cursor, value))
+        let mut since = None;
+        let entry = loop {
+            let (session, txn) = match source {
+                Source::Txn(txn) => txn.reading()?,
+                Source::Own(begun) => (begun.session(), begun.get()),
+            };
+            match (now(ops::next_entry(session, txn, tree, cursor, value)), &mut *source) {
+                (Ok(entry), _) => break entry,
+                (Err(error), Source::Own(begun)) => {
+                    now(ops::next_piece(begun, tree, error, &mut since))?;
+                }
+                (Err(error), Source::Txn(_)) => return Err(error),
             }
         };
-        Ok(match next? {
+        Ok(match entry {
             None => {
                 *ended = true;
                 None

@@ -4,7 +4,7 @@
 
 use crate::{
     engine::Tree,
-    ops::{self, Entry, Resolve},
+    ops::{self, Begun, Entry, Resolve},
     txn::{ReadSet, Txn},
 };
 use std::{
@@ -25,13 +25,10 @@ pub(crate) async fn visit_in<R: Resolve>(
 ) -> Result<()> {
     session.core().check_tree(tree)?;
     txn.check()?;
-    let next = async |cursor: &mut Cursor, whole: &mut Vec<u8>| {
-        ops::next_entry(session, txn, tree, cursor, whole).await
-    };
-    visit_by(session, txn.reads.as_ref(), tree, bounds, direction, visit, next).await
+    visit_by(session, Source::Txn(txn), tree, bounds, direction, visit).await
 }
 
-/// The same without a transaction of the caller's: see [`ops::next_of_pieces`].
+/// The same without a transaction of the caller's: see [`ops::next_piece`].
 pub(crate) async fn visit_alone<R: Resolve>(
     session: &R,
     tree: &Tree,
@@ -39,22 +36,30 @@ pub(crate) async fn visit_alone<R: Resolve>(
     direction: Direction,
     visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
 ) -> Result<()> {
-    let mut begun = ops::begin_reading(session, tree).await?;
-    let next = async |cursor: &mut Cursor, whole: &mut Vec<u8>| {
-        ops::next_of_pieces(session, &mut begun, tree, cursor, whole).await
-    };
-    visit_by(session, None, tree, bounds, direction, visit, next).await
+    let begun = ops::begin_reading(session, tree).await?;
+    visit_by(session, Source::Own(begun), tree, bounds, direction, visit).await
+}
+
+/// Where a visit reads.
+enum Source<'t, 's, R: Resolve> {
+    /// In a transaction.
+    Txn(&'t Txn),
+    /// In a snapshot of its own, and in newer ones when that is cancelled.
+    Own(Begun<'s, R>),
 }
 
 async fn visit_by<R: Resolve>(
     session: &R,
-    reads: Option<&RefCell<ReadSet>>,
+    mut source: Source<'_, '_, R>,
     tree: &Tree,
     (low, high): (Bound<&[u8]>, Bound<&[u8]>),
     direction: Direction,
     mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    mut next: impl AsyncFnMut(&mut Cursor, &mut Vec<u8>) -> Result<Option<Entry>>,
 ) -> Result<()> {
+    let reads = match source {
+        Source::Txn(txn) => txn.reads.as_ref(),
+        Source::Own(_) => None,
+    };
     let cursor = match session.take_cursor() {
         Some(mut cursor) => {
             cursor.restart(low, high, direction);
@@ -71,7 +76,21 @@ async fn visit_by<R: Resolve>(
     let mut whole = Vec::new();
     loop {
         let cursor = scan.cursor.as_mut().expect("given back when the visit is dropped");
-        let flow = match next(cursor, &mut whole).await? {
+        let mut since = None;
+        let entry = loop {
+            let txn = match &source {
+                Source::Txn(txn) => txn,
+                Source::Own(begun) => begun.get(),
+            };
+            match (ops::next_entry(session, txn, tree, cursor, &mut whole).await, &mut source) {
+                (Ok(entry), _) => break entry,
+                (Err(error), Source::Own(begun)) => {
+                    ops::next_piece(begun, tree, error, &mut since).await?;
+                }
+                (Err(error), Source::Txn(_)) => return Err(error),
+            }
+        };
+        let flow = match entry {
             None => {
                 scan.ended = true;
                 return Ok(());

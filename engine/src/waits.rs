@@ -33,6 +33,16 @@ impl<'r> Waits<'r> {
         Waits { tree: &tree.open, key, since, holder, turn }
     }
 
+    /// Begins to wait, unless that has happened.
+    #[cold]
+    pub fn in_place<'w>(
+        waits: &'w mut Option<Waits<'r>>,
+        tree: &'r Tree,
+        key: &'r [u8],
+    ) -> &'w Waits<'r> {
+        waits.get_or_insert_with(|| Waits::of(tree, key))
+    }
+
     /// Waits a moment after a conflict, or after a snapshot was cancelled; false: that would be for nothing, or
     /// it was for too long already. An open transaction is waited for as the options say, one of the caller's
     /// own session not at all. Where nobody holds the record, others were faster, and the next attempt may
