@@ -16,6 +16,7 @@ use std::{
     collections::BTreeMap,
     future::Future,
     ops::Bound,
+    pin::Pin,
     sync::{Arc, atomic::AtomicBool},
     task::{Context as TaskContext, Waker},
     time::Duration,
@@ -26,8 +27,8 @@ use wattle_btree::{
 };
 use wattle_buffer::{
     Background, Fault, FrameId, MIN_POOL_BYTES, NoLog, PageAllocator, PageId, Pool, PoolOptions,
-    TreeId,
-    model::{Audit, ModelStorage, Stepper, audit},
+    TreeId, Worker,
+    model::{Audit, ModelStorage, Stepper, audit, make_impatient},
     sync::{AtomicUsize, Mutex, Ordering, interleave, yield_now},
 };
 
@@ -480,7 +481,7 @@ fn give_up(client: &Client, i: u16) {
     match thread_rng().gen_range(0..4) {
         0 => drop(fault),
         polls => {
-            // The storage of the model is pending twice, so some of these reads end.
+            // The storage of the model reads meanwhile, so some of these reads end.
             let is_read = matches!(fault, Fault::Read(_));
             let mut read = Box::pin(client.cx.worker.resolve_async(fault));
             for _ in 0..if is_read { polls } else { 1 } {
@@ -488,9 +489,70 @@ fn give_up(client: &Client, i: u16) {
                 if outcome.is_ready() {
                     return;
                 }
+                yield_now();
             }
         }
     }
+}
+
+/// A wait that is begun.
+type Begun<'w> = Pin<Box<dyn Future<Output = wattle_buffer::Result<()>> + 'w>>;
+
+/// Begins a look-up and keeps what it waits for, polled once or not at all.
+fn keep_waiting<'w>(client: &Client, worker: &'w Worker, i: u16, kept: &mut Vec<Begun<'w>>) {
+    let (key, mut value) = (client.shape.key(i), Vec::new());
+    if let Err(Stop::Fault(fault)) = client.tree.get_step(&key, &mut Newest, &mut value) {
+        let mut read: Begun<'w> = Box::pin(worker.resolve_async(fault));
+        if thread_rng().gen_range(0..3) > 0 {
+            let outcome = read.as_mut().poll(&mut TaskContext::from_waker(Waker::noop()));
+            if outcome.is_ready() {
+                return;
+            }
+        }
+        kept.push(read);
+    }
+}
+
+#[test]
+fn a_read_whose_future_is_not_polled_is_taken_over_and_no_page_gets_two_frames() {
+    explore(1500, || {
+        let store = Store::new(0, "random");
+        make_impatient(&store.pool);
+        store.storage.allow_late_reads();
+        let mut clients = clients(&store, 3, 18, SHORT);
+        fill(&mut clients);
+        store.cool();
+        let model = race(
+            &store,
+            clients,
+            |client| {
+                let worker = client.cx.worker.pool().worker();
+                let mut kept = Vec::new();
+                for i in client.keys.clone() {
+                    if thread_rng().gen_bool(0.4) && kept.len() < 2 {
+                        keep_waiting(client, &worker, i, &mut kept);
+                    }
+                    client.get(i);
+                    client.put(i);
+                    if thread_rng().gen_bool(0.2) {
+                        // Dropped at any stage, or polled again.
+                        if let Some(mut read) = kept.pop()
+                            && thread_rng().gen_bool(0.5)
+                        {
+                            let mut context = TaskContext::from_waker(Waker::noop());
+                            let _ = read.as_mut().poll(&mut context);
+                        }
+                    }
+                }
+            },
+            |stepper, frame| {
+                interleave();
+                stepper.evict(frame);
+                stepper.write();
+            },
+        );
+        store.check(&model);
+    });
 }
 
 #[test]

@@ -376,13 +376,15 @@ pub(crate) fn queue_write(pool: &Pool, frame: FrameId, threshold: f32) -> bool {
     true
 }
 
-/// The evictor and writer threads of a pool, and the one that has the kernel give memory for its frames.
+/// The evictor and writer threads of a pool, the one that has the kernel give memory for its frames, and the
+/// one that wakes tasks that have waited for long.
 /// Dropping it stops and joins them.
 pub struct Background {
     pool: Arc<Pool>,
     evictors: Vec<JoinHandle<()>>,
     writers: Vec<JoinHandle<()>>,
-    frames: Option<JoinHandle<()>>,
+    /// One that wakes tasks by the time, and one that has the kernel give memory for frames.
+    others: Vec<JoinHandle<()>>,
 }
 
 /// Body of the thread that has the kernel give memory for the frames that are used next: a huge page that is zeroed
@@ -409,7 +411,7 @@ impl Background {
             pool: pool.clone(),
             evictors: Vec::new(),
             writers: Vec::new(),
-            frames: None,
+            others: Vec::new(),
         };
         let spawn = |name: String, body: Box<dyn FnOnce() + Send>| {
             let pool = pool.clone();
@@ -442,8 +444,12 @@ impl Background {
         if !pool.free.are_all_ready() {
             let pool = pool.clone();
             let frames = move || make_frames_ready(&pool.free, &pool.memory);
-            background.frames = Some(spawn("wattle-frames".to_string(), Box::new(frames))?);
+            background.others.push(spawn("wattle-frames".to_string(), Box::new(frames))?);
         }
+        pool.in_flight.watch.start();
+        let ours = pool.clone();
+        let watch = move || ours.in_flight.watch.run(&ours.in_flight);
+        background.others.push(spawn("wattle-watch".to_string(), Box::new(watch))?);
         Ok(background)
     }
 }
@@ -464,12 +470,13 @@ impl Background {
         let evictors = self.evictors.drain(..).filter_map(|thread| thread.join().err()).count();
         self.pool.writes.stop();
         let writers = self.writers.drain(..).filter_map(|thread| thread.join().err()).count();
-        let frames = self.frames.take().map_or(0, |thread| usize::from(thread.join().is_err()));
-        if evictors + writers + frames == 0 {
+        self.pool.in_flight.watch.stop();
+        let others = self.others.drain(..).filter_map(|thread| thread.join().err()).count();
+        if evictors + writers + others == 0 {
             return Ok(());
         }
         let what =
-            format!("{evictors} evictor, {writers} writer and {frames} other threads panicked");
+            format!("{evictors} evictor, {writers} writer and {others} other threads panicked");
         Err(crate::Error::Poisoned(what))
     }
 }

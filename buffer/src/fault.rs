@@ -1,23 +1,20 @@
-//! Page faults: at most one read for each page, however many operations want it, and at most one
-//! frame for each page, ever.
+//! Page faults: what a tree operation is told that meets an evicted swip, and the reads that follow.
 //!
 //! A tree operation that meets an evicted swip asks [`Pool::fault`]. The answer is one of
 //! - the page is loaded already: it is swizzled and the descent goes on;
-//! - `Fault::Read`: the operation owns the read. It returns to its session without any latch, the
+//! - `Fault::Read`: the operation is to read the page. It returns to its session without any latch, the
 //!   session finds a frame, reads, verifies, and runs the operation again;
-//! - `Fault::Wait`: another operation owns the read; wait for it and run again.
+//! - `Fault::Wait`: another operation reads it; wait for that, or read as well after a while, and run again.
 //!
-//! **Why no page gets two frames.** The in-flight table is the only way from evicted to hot:
-//! 1. An entry for page P is made under the lock of its shard, and *under that lock* the parent
-//!    guard that showed the evicted swip is validated. So at that moment P is evicted and had no
-//!    entry.
-//! 2. A swip becomes hot only while its parent is latched exclusively and P's entry, in state
-//!    `Loaded`, is removed from the table in the same step.
+//! Whether what was read becomes the frame of the page is decided by the in-flight table
+//! (`in_flight.rs`, with the argument). How sessions wait is in `resolve.rs`.
 //!
-//! Hence between making and removing the entry P stays evicted. Without the validation inside the
-//! lock, an operation that read the swip long ago could start a second read of a page that was
-//! swizzled, changed, written and evicted since, and find its own stale frame later: the classic
-//! way to lose a record in this design.
+//! **Who finishes a read.** A thread that blocks reads and publishes itself. For a task the back end does
+//! both ([`TargetOwner::ended`]), wherever it notices the end of the transfer: the task is only told. So a
+//! future that is kept and not polled holds no page and no frame, except until its transfer ends; and one
+//! that is dropped leaves the page to those who want it. What such a future may still hold is a ticket for
+//! which it has no frame yet, and transfers that its thread does not reap because it is blocked: then those
+//! who wait read the page themselves.
 //!
 //! A `Loaded` frame that nobody came for (its operation was cancelled or took another way) is
 //! reclaimed by the evictor under the shard's lock.
@@ -27,130 +24,39 @@ use crate::{
     frame::FrameState,
     guard::{Exclusive, Optimistic},
     ids::{FrameId, Gsn, PageId, TreeId},
+    in_flight::Looked,
     io::{ReadTarget, TargetOwner},
     page::{self, PageRef, Restart, header},
     pool::Pool,
     swip::{Swip, Target},
-    sync::{AtomicUsize, Mutex, Ordering},
-    worker::Worker,
+    sync::Mutex,
 };
 use std::{
-    collections::{HashMap, hash_map},
-    future::poll_fn,
-    pin::pin,
+    io,
     sync::Arc,
     task::{Context, Poll, Waker},
-    time::Instant,
 };
-
-const SHARDS: usize = 64;
 
 /// Why a tree operation cannot go on. It holds no latch.
 #[derive(Debug)]
 pub enum Fault {
-    /// A page must be read, and this operation is the one to read it.
+    /// A page must be read, and this operation is to read it.
     Read(ReadTicket),
     /// A page is being read by another operation.
     Wait(PageId),
-    /// This many new pages are needed ([`Worker::has_reserve`]).
+    /// This many new pages are needed ([`crate::Worker::has_reserve`]).
     Pages(usize),
 }
 
-enum Entry {
-    /// Being read, or about to be. Who waits is woken at the end, whatever it is.
-    Reading(Vec<Waker>),
-    /// In this frame, verified, not yet swizzled.
-    Loaded(FrameId),
-}
-
-/// The in-flight table.
-pub(crate) struct InFlight {
-    shards: Vec<Mutex<HashMap<PageId, Entry>>>,
-}
-
-impl InFlight {
-    pub(crate) fn new() -> Self {
-        InFlight { shards: (0..SHARDS).map(|_| Mutex::new(HashMap::new())).collect() }
-    }
-
-    fn shard(&self, page: PageId) -> &Mutex<HashMap<PageId, Entry>> {
-        &self.shards[page.0 as usize % SHARDS]
-    }
-
-    /// Removes the entry of a page whose read ended without success, and wakes those who wait.
-    fn cancel(&self, page: PageId) {
-        let entry = self.shard(page).lock().remove(&page);
-        match entry {
-            Some(Entry::Reading(waiters)) => waiters.into_iter().for_each(Waker::wake),
-            _ => panic!("the read of page {page} ended without being in flight"),
-        }
-    }
-
-    /// Entries of all shards.
-    #[cfg(shuttle)]
-    pub(crate) fn len(&self) -> usize {
-        self.shards.iter().map(|shard| shard.lock().len()).sum()
-    }
-
-    fn loaded(&self, page: PageId, frame: FrameId) {
-        let entry = self.shard(page).lock().insert(page, Entry::Loaded(frame));
-        match entry {
-            Some(Entry::Reading(waiters)) => waiters.into_iter().for_each(Waker::wake),
-            _ => panic!("page {page} was loaded without being in flight"),
-        }
-    }
-
-    fn is_loaded(&self, page: PageId) -> bool {
-        matches!(self.shard(page).lock().get(&page), Some(Entry::Loaded(_)))
-    }
-
-    /// Registers a waiter; false when the page is no longer being read.
-    fn wait(&self, page: PageId, waker: &Waker) -> bool {
-        match self.shard(page).lock().get_mut(&page) {
-            Some(Entry::Reading(waiters)) => {
-                waiters.push(waker.clone());
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Removes what is left of reads of a page that is being freed: `Some(Some(frame))` gives a
-    /// loaded frame back, `Some(None)` says that a read is still in progress.
-    pub(crate) fn discard(&self, page: PageId) -> Option<Option<FrameId>> {
-        match self.shard(page).lock().entry(page) {
-            hash_map::Entry::Vacant(_) => None,
-            hash_map::Entry::Occupied(entry) => match *entry.get() {
-                Entry::Loaded(frame) => {
-                    entry.remove();
-                    Some(Some(frame))
-                }
-                Entry::Reading(_) => Some(None),
-            },
-        }
-    }
-
-    /// Takes a loaded page that nobody swizzled. False when it is not in `frame` any more.
-    pub(crate) fn reclaim(&self, page: PageId, frame: FrameId) -> bool {
-        let mut shard = self.shard(page).lock();
-        match shard.entry(page) {
-            hash_map::Entry::Occupied(entry) if matches!(entry.get(), Entry::Loaded(f) if *f == frame) =>
-            {
-                entry.remove();
-                true
-            }
-            _ => false,
-        }
-    }
-}
-
-/// The right and duty to read one page. Dropping it unused wakes those who wait for the page, and
-/// one of them reads.
+/// The right to read one page and to publish it, beside others that may have the same right. Dropping the
+/// last ticket of a page wakes those who wait for the page, and one of them reads.
 pub struct ReadTicket {
     pool: Arc<Pool>,
     page: PageId,
     tree: TreeId,
-    /// The entry in the table is ours to remove.
+    /// Of the entry in the in-flight table.
+    number: u64,
+    /// The ticket counts as a reader of the entry.
     armed: bool,
 }
 
@@ -161,36 +67,143 @@ impl std::fmt::Debug for ReadTicket {
 }
 
 impl ReadTicket {
+    pub(crate) fn new(pool: &Arc<Pool>, page: PageId, tree: TreeId, number: u64) -> ReadTicket {
+        ReadTicket { pool: pool.clone(), page, tree, number, armed: true }
+    }
+
     /// The page to read.
     pub fn page(&self) -> PageId {
         self.page
     }
 
-    /// Binds a free frame to the read. From here the [`ReadTarget`] owns frame and entry: if it is
-    /// dropped, both are given up.
-    fn start(mut self, frame: FrameId) -> (ReadTarget, TreeId) {
-        self.armed = false;
+    /// The page is still to be read.
+    pub(crate) fn is_current(&self) -> bool {
+        self.pool.in_flight.is_current(self.page, self.number)
+    }
+
+    /// Binds a free frame to a transfer, which gives it back if it is dropped.
+    pub(crate) fn lend(&self, frame: FrameId, owner: Arc<dyn TargetOwner>) -> ReadTarget {
         let header = self.pool.header(frame);
         header.assign(self.page, self.tree);
         header.change_state(FrameState::Free, FrameState::Reading);
-        let owner: Arc<dyn TargetOwner> = self.pool.clone();
-        (self.pool.read_target(frame, self.page, owner), self.tree)
+        self.pool.read_target(frame, self.page, owner)
+    }
+
+    /// Verifies what was read and hands the page to whoever wants it, unless another was first: that is no
+    /// error, whatever the transfer brought.
+    pub(crate) fn publish(&mut self, target: ReadTarget, result: io::Result<()>) -> Result<()> {
+        let (pool, page) = (&self.pool, self.page);
+        let checked = result
+            .map_err(|error| Error::io(format_args!("read page {page}"), error))
+            .and_then(|()| pool.check_read(&target, self.tree));
+        if let Err(error) = checked {
+            // Dropping the target gives the frame back.
+            drop(target);
+            if !self.is_current() {
+                return Ok(());
+            }
+            tracing::error!(page = page.0, tree = self.tree.0, %error, "a page could not be read");
+            return Err(error);
+        }
+        let frame = target.finish();
+        let state = pool.header(frame);
+        state.set_clean_at(Gsn(PageRef::u64_at(pool.page_ref(frame), header::GSN)));
+        state.set_version_hint(pool.owner().load_hint());
+        state.set_link(pool.elapsed_ms());
+        pool.policy.on_load(&state.tracker, pool.epoch());
+        let load = || state.change_state(FrameState::Reading, FrameState::Loaded);
+        if pool.in_flight.publish(page, self.number, frame, load) {
+            self.armed = false;
+        } else {
+            pool.give_read_frame(frame);
+        }
+        Ok(())
     }
 }
 
 impl Drop for ReadTicket {
     fn drop(&mut self) {
         if self.armed {
-            self.pool.in_flight.cancel(self.page);
+            self.pool.in_flight.leave(self.page, self.number);
         }
     }
 }
 
+/// The owner of the frame of a blocking read, which publishes itself.
 impl TargetOwner for Pool {
+    fn abandoned(&self, frame: FrameId, _: PageId) {
+        self.give_read_frame(frame);
+    }
+
+    fn ended(&self, target: ReadTarget, _: io::Result<()>) {
+        drop(target);
+    }
+}
+
+/// A read that a back end finishes. The future of a task, or several threads, may wait for it.
+pub(crate) struct PageRead {
+    pool: Arc<Pool>,
+    state: Mutex<ReadState>,
+}
+
+#[derive(Default)]
+struct ReadState {
+    /// Until the read ends.
+    ticket: Option<ReadTicket>,
+    outcome: Option<Result<()>>,
+    waker: Option<Waker>,
+}
+
+impl PageRead {
+    /// Binds a free frame to the read.
+    pub(crate) fn new(ticket: ReadTicket, frame: FrameId) -> (Arc<PageRead>, ReadTarget) {
+        let state = ReadState::default();
+        let read = Arc::new(PageRead { pool: ticket.pool.clone(), state: Mutex::new(state) });
+        let target = ticket.lend(frame, read.clone());
+        read.state.lock().ticket = Some(ticket);
+        (read, target)
+    }
+
+    /// Waits for the end.
+    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<()>> {
+        let mut state = self.state.lock();
+        if let Some(outcome) = state.outcome.take() {
+            return Poll::Ready(outcome);
+        }
+        state.waker = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn take_ticket(&self) -> Option<ReadTicket> {
+        self.state.lock().ticket.take()
+    }
+
+    fn end(&self, outcome: Result<()>) {
+        let waker = {
+            let mut state = self.state.lock();
+            state.outcome = Some(outcome);
+            state.waker.take()
+        };
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl TargetOwner for PageRead {
     fn abandoned(&self, frame: FrameId, page: PageId) {
-        self.header(frame).change_state(FrameState::Reading, FrameState::Free);
-        self.give_frames(&[frame]);
-        self.in_flight.cancel(page);
+        self.pool.give_read_frame(frame);
+        // Without a ticket the end of the read has dropped the target.
+        if let Some(ticket) = self.take_ticket() {
+            let error = io::Error::other("the runtime of this read has ended");
+            drop(ticket);
+            self.end(Err(Error::io(format_args!("read page {page}"), error)));
+        }
+    }
+
+    fn ended(&self, target: ReadTarget, result: io::Result<()>) {
+        let mut ticket = self.take_ticket().expect("a read ends once");
+        let outcome = ticket.publish(target, result);
+        drop(ticket);
+        self.end(outcome);
     }
 }
 
@@ -210,21 +223,12 @@ impl Pool {
         page: PageId,
     ) -> Result<Result<(Optimistic<'p>, Optimistic<'p>), Fault>, Restart> {
         let tree = parent.header().tree_id();
-        let frame = {
-            let mut shard = self.in_flight.shard(page).lock();
-            // Inside the lock: see the module documentation.
-            parent.validate()?;
-            match shard.entry(page) {
-                hash_map::Entry::Vacant(entry) => {
-                    entry.insert(Entry::Reading(Vec::new()));
-                    let ticket = ReadTicket { pool: self.clone(), page, tree, armed: true };
-                    return Ok(Err(Fault::Read(ticket)));
-                }
-                hash_map::Entry::Occupied(entry) => match entry.get() {
-                    Entry::Reading(_) => return Ok(Err(Fault::Wait(page))),
-                    Entry::Loaded(frame) => *frame,
-                },
+        let frame = match self.in_flight.look(page, tree, || parent.validate())? {
+            Looked::Read(number) => {
+                return Ok(Err(Fault::Read(ReadTicket::new(self, page, tree, number))));
             }
+            Looked::Reading => return Ok(Err(Fault::Wait(page))),
+            Looked::Loaded(frame) => frame,
         };
         let mut parent = parent.upgrade()?;
         // The latch excludes another swizzle of this swip, but not a reclaim by the evictor.
@@ -259,320 +263,23 @@ impl Pool {
         self.policy.on_access(&parent.header().tracker, self.epoch());
     }
 
-    /// Verifies what was read and hands the page to whoever wants it.
-    fn finish_read(&self, target: ReadTarget, tree: TreeId) -> Result<()> {
-        let (page, frame) = (target.page(), target.frame());
+    /// Verifies what was read.
+    fn check_read(&self, target: &ReadTarget, tree: TreeId) -> Result<()> {
+        let page = target.page();
         if let Some(why) = self.distrusted.get() {
             return Err(Error::Poisoned(format!("page {page} is not read: {why}")));
         }
-        // On failure the target is dropped, which gives the frame and the entry back.
-        let gsn = Gsn(PageRef::u64_at(self.page_ref(frame), header::GSN));
-        page::verify(target.bytes(), page, tree)
-            .and_then(|()| {
-                let (pages, _) = self.allocator.counts();
-                self.owner()
-                    .check(target.bytes(), pages)
-                    .and_then(|()| self.barrier.check_read(gsn))
-                    .map_err(|what| Error::corruption(page, what))
-            })
-            .inspect_err(
-                |error| tracing::error!(page = page.0, tree = tree.0, %error, "corruption"),
-            )?;
-        let frame = target.finish();
-        let state = self.header(frame);
-        state.set_clean_at(gsn);
-        state.set_version_hint(self.owner().load_hint());
-        state.set_link(self.elapsed_ms());
-        self.policy.on_load(&state.tracker, self.epoch());
-        state.change_state(FrameState::Reading, FrameState::Loaded);
-        self.in_flight.loaded(page, frame);
-        Ok(())
+        page::verify(target.bytes(), page, tree)?;
+        let (pages, _) = self.allocator.counts();
+        let gsn = Gsn(PageRef::u64_at(self.page_ref(target.frame()), header::GSN));
+        let checked = self.owner().check(target.bytes(), pages);
+        let checked = checked.and_then(|()| self.barrier.check_read(gsn));
+        checked.map_err(|what| Error::corruption(page, what))
     }
 
-    fn read_failed(&self, page: PageId, error: std::io::Error) -> Error {
-        tracing::error!(page = page.0, %error, "read failed");
-        Error::io(format_args!("read page {page}"), error)
-    }
-}
-
-/// Threads that have several reads under way at once, each: with more of them the device is busy, and
-/// the threads that read for them only take processor time.
-const MAX_TOGETHER: usize = 4;
-
-/// Counts one less when it is dropped.
-struct Leave<'a>(&'a AtomicUsize);
-
-impl Drop for Leave<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Who reads.
-#[derive(Clone, Copy)]
-enum Reader {
-    /// The runtime that the calling task is in.
-    Runtime,
-    /// Others, while the calling thread waits.
-    Beside,
-}
-
-/// One wait for a frame, or for a page that another finds a frame for.
-struct Wait {
-    since: Instant,
-    failures: u64,
-}
-
-impl Wait {
-    /// Waiting was declared hopeless meanwhile, for those who had waited for long. Who came late waits
-    /// again: no frame came free for a time of which it has seen the end only.
-    fn is_hopeless(&self, pool: &Pool) -> bool {
-        pool.frame_failures() != self.failures
-            && (self.since.elapsed() >= pool.options.stall_timeout / 2
-                || pool.free.failed_for_ever().is_some())
-    }
-}
-
-impl Worker {
-    /// Reads a page that no swip names, the root of a tree, into a frame of its own and pins it
-    /// there. The caller makes sure that this happens once for each root.
-    ///
-    /// # Errors
-    /// As [`Worker::resolve`].
-    pub fn load_root(&self, page: PageId, tree: TreeId) -> Result<FrameId> {
-        self.begin_waiting();
-        let frame = loop {
-            let previous =
-                self.pool().in_flight.shard(page).lock().insert(page, Entry::Reading(Vec::new()));
-            assert!(previous.is_none(), "root page {page} is in flight");
-            let ticket = ReadTicket { pool: self.pool().clone(), page, tree, armed: true };
-            let frame = self.wait_frame()?;
-            let (mut target, tree) = ticket.start(frame);
-            self.counters().pages_read.add(1);
-            let read = self.pool().storage.read_page(&mut target);
-            read.map_err(|error| self.pool().read_failed(page, error))?;
-            self.pool().finish_read(target, tree)?;
-            // A thread that slept for the whole grace period finds that the evictor took it back.
-            if self.pool().in_flight.reclaim(page, frame) {
-                break frame;
-            }
-        };
-        let header = self.pool().header(frame);
-        header.set_pinned(true);
-        header.change_state(FrameState::Loaded, FrameState::Hot);
-        Ok(frame)
-    }
-
-    /// Does what an operation needs to go on, blocking the thread.
-    ///
-    /// # Errors
-    /// A failed read, a corrupt page, a full device, a pool without a frame to free. The operation
-    /// has changed nothing.
-    pub fn resolve(&self, fault: Fault) -> Result<()> {
-        match fault {
-            Fault::Read(ticket) => {
-                self.counters().faults.add(1);
-                let frame = self.wait_frame()?;
-                let page = ticket.page();
-                let (mut target, tree) = ticket.start(frame);
-                self.counters().pages_read.add(1);
-                let read = self.pool().storage.read_page(&mut target);
-                read.map_err(|error| self.pool().read_failed(page, error))?;
-                self.pool().finish_read(target, tree)
-            }
-            Fault::Wait(page) => {
-                self.counters().faults.add(1);
-                let wait = self.begin_wait();
-                if self.pool().in_flight.wait(page, self.waker()) {
-                    self.park();
-                }
-                self.ended_wait(page, wait)
-            }
-            Fault::Pages(count) => {
-                let mut since = None;
-                while !self.reserve(count)? {
-                    self.wait_free(count, &mut since)?;
-                }
-                Ok(())
-            }
-        }
-    }
-
-    /// As [`Worker::resolve`] of each, with all reads under way at once, unless so many threads wait for
-    /// pages that the device has enough to do. The others go on when one fails.
-    ///
-    /// # Errors
-    /// As [`Worker::resolve`]; the first one.
-    pub fn resolve_all(&self, mut faults: Vec<Fault>) -> Result<()> {
-        if faults.len() < 2 {
-            return faults.pop().map_or(Ok(()), |fault| self.resolve(fault));
-        }
-        let pool = self.pool();
-        let others = pool.reading_together.fetch_add(1, Ordering::Relaxed);
-        let _here = Leave(&pool.reading_together);
-        if others >= MAX_TOGETHER {
-            // Its own reads first: others may wait for them.
-            faults.sort_by_key(|fault| !matches!(fault, Fault::Read(_)));
-            let resolve = |outcome: Result<()>, fault| outcome.and(self.resolve(fault));
-            return faults.into_iter().fold(Ok(()), resolve);
-        }
-        let mut all = pin!(self.resolve_each(faults, Reader::Beside));
-        let mut context = Context::from_waker(self.waker());
-        loop {
-            match all.as_mut().poll(&mut context) {
-                Poll::Ready(outcome) => return outcome,
-                Poll::Pending => self.park(),
-            }
-        }
-    }
-
-    /// As [`Worker::resolve_all`], awaiting instead of blocking. May be cancelled at any point.
-    ///
-    /// # Errors
-    /// As [`Worker::resolve_all`].
-    pub async fn resolve_all_async(&self, faults: Vec<Fault>) -> Result<()> {
-        self.resolve_each(faults, Reader::Runtime).await
-    }
-
-    async fn resolve_each(&self, faults: Vec<Fault>, reader: Reader) -> Result<()> {
-        let resolve = |fault| Box::pin(self.resolve_by(fault, reader));
-        let mut reads: Vec<_> = faults.into_iter().map(resolve).collect();
-        let mut outcome = Ok(());
-        poll_fn(|context| {
-            reads.retain_mut(|read| match read.as_mut().poll(context) {
-                Poll::Pending => true,
-                Poll::Ready(read) => {
-                    if outcome.is_ok() {
-                        outcome = read;
-                    }
-                    false
-                }
-            });
-            if reads.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-        outcome
-    }
-
-    /// As [`Worker::resolve`], awaiting instead of blocking. May be cancelled at any point.
-    ///
-    /// # Errors
-    /// As [`Worker::resolve`].
-    pub async fn resolve_async(&self, fault: Fault) -> Result<()> {
-        self.resolve_by(fault, Reader::Runtime).await
-    }
-
-    async fn resolve_by(&self, fault: Fault, reader: Reader) -> Result<()> {
-        match fault {
-            Fault::Read(ticket) => {
-                self.counters().faults.add(1);
-                let mut since = None;
-                let frame = loop {
-                    match self.take_frame() {
-                        Some(frame) => break frame,
-                        None => self.wait_free_async(1, &mut since).await?,
-                    }
-                };
-                let page = ticket.page();
-                let (target, tree) = ticket.start(frame);
-                self.counters().pages_read.add(1);
-                let storage = self.pool().storage.clone();
-                let (target, read) = match reader {
-                    Reader::Runtime => storage.read_page_async(target).await,
-                    Reader::Beside => storage.read_page_beside(target).await,
-                };
-                read.map_err(|error| self.pool().read_failed(page, error))?;
-                self.pool().finish_read(target, tree)
-            }
-            Fault::Wait(page) => {
-                self.counters().faults.add(1);
-                let wait = self.begin_wait();
-                let mut registered = false;
-                poll_fn(|context| {
-                    // Woken once, or not registered any more: the operation looks again.
-                    if registered || !self.pool().in_flight.wait(page, context.waker()) {
-                        return Poll::Ready(());
-                    }
-                    registered = true;
-                    Poll::Pending
-                })
-                .await;
-                self.ended_wait(page, wait)
-            }
-            Fault::Pages(count) => {
-                let mut since = None;
-                while !self.reserve(count)? {
-                    self.wait_free_async(count, &mut since).await?;
-                }
-                Ok(())
-            }
-        }
-    }
-
-    fn begin_wait(&self) -> Wait {
-        self.note_wait();
-        Wait { since: Instant::now(), failures: self.pool().frame_failures() }
-    }
-
-    /// The wait for a page that another reads has ended. When that one found no frame, we would not
-    /// find one either, and whoever waits for us neither.
-    fn ended_wait(&self, page: PageId, wait: Wait) -> Result<()> {
-        let pool = self.pool();
-        if wait.is_hopeless(pool) && !pool.in_flight.is_loaded(page) {
-            return Err(self.exhausted());
-        }
-        Ok(())
-    }
-
-    fn wait_frame(&self) -> Result<FrameId> {
-        let mut since = None;
-        loop {
-            match self.take_frame() {
-                Some(frame) => return Ok(frame),
-                None => self.wait_free(1, &mut since)?,
-            }
-        }
-    }
-
-    /// Sleeps until `count` frames may be free. They are lacking `since` the first sleep.
-    fn wait_free(&self, count: usize, since: &mut Option<Instant>) -> Result<()> {
-        let since = *since.get_or_insert_with(Instant::now);
-        let (waiting, failures) = self.pool().wait_for_frames(self.waker(), count);
-        if waiting {
-            self.counters().frame_waits.add(1);
-            self.note_wait();
-            if self.pool().frame_failures() == failures {
-                self.park();
-            }
-            if (Wait { since, failures }).is_hopeless(self.pool()) || self.waited_too_long() {
-                return Err(self.exhausted());
-            }
-        }
-        Ok(())
-    }
-
-    async fn wait_free_async(&self, count: usize, since: &mut Option<Instant>) -> Result<()> {
-        let since = *since.get_or_insert_with(Instant::now);
-        let mut failures = None;
-        poll_fn(|context| {
-            if failures.is_some() {
-                return Poll::Ready(());
-            }
-            let (waiting, seen) = self.pool().wait_for_frames(context.waker(), count);
-            failures = Some(seen);
-            if waiting && self.pool().frame_failures() == seen {
-                self.counters().frame_waits.add(1);
-                self.note_wait();
-                Poll::Pending
-            } else {
-                Poll::Ready(())
-            }
-        })
-        .await;
-        let failures = failures.expect("the wait has begun");
-        if (Wait { since, failures }).is_hopeless(self.pool()) || self.waited_too_long() {
-            return Err(self.exhausted());
-        }
-        Ok(())
+    /// Gives the frame of a transfer back that has ended.
+    fn give_read_frame(&self, frame: FrameId) {
+        self.header(frame).change_state(FrameState::Reading, FrameState::Free);
+        self.give_frames(&[frame]);
     }
 }

@@ -9,6 +9,7 @@ mod frame;
 mod guard;
 mod home;
 mod ids;
+mod in_flight;
 pub mod io;
 mod latch;
 mod memory;
@@ -20,6 +21,7 @@ mod pool;
 mod racy;
 mod renumber;
 pub mod replacement;
+mod resolve;
 mod share;
 #[cfg(all(test, shuttle))]
 mod shuttle_tests;

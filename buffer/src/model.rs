@@ -6,22 +6,25 @@ use crate::{
     evictor::{Evictor, evict, queue_write},
     frame::FrameState,
     ids::{FrameId, PageId},
-    io::{MemoryStorage, PageWrite, ReadFuture, ReadTarget, Storage},
-    page::{PageImage, PageRef, header},
+    io::{MemoryStorage, PageWrite, ReadTarget, Storage},
+    page::{PAGE_SIZE, PageImage, PageRef, header},
     pool::Pool,
-    sync::interleave,
+    sync::{interleave, yield_now},
     with_policy,
     writeback::Writer,
 };
+use shuttle::rand::Rng;
 use std::{
     collections::{HashMap, HashSet},
     io,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex, MutexGuard, atomic::Ordering},
 };
 
 /// Memory that switches threads in the middle of reads and writes. It panics when a page is written
 /// twice at once, or read while it is being written or read: the pool promises that neither
-/// happens.
+/// happens, as long as nobody takes reads over ([`ModelStorage::allow_late_reads`]).
+///
+/// What [`Storage::start_read`] begins is done by a thread of its own, which ends it or drops it.
 ///
 /// Its own state is behind a real lock, which is never held at a scheduling point.
 pub struct ModelStorage {
@@ -37,9 +40,16 @@ struct State {
     /// This many of the next reads and writes fail.
     failing_reads: u32,
     failing_writes: u32,
+    late_reads: bool,
 }
 
 impl ModelStorage {
+    /// A page may be read by several at once, and by some who come too late: they get a mixture of what was
+    /// there when they began and when they ended.
+    pub fn allow_late_reads(&self) {
+        self.state().late_reads = true;
+    }
+
     /// An empty device.
     pub fn new() -> Arc<ModelStorage> {
         Arc::new(ModelStorage { memory: MemoryStorage::new(), state: Mutex::default() })
@@ -85,25 +95,33 @@ impl Storage for ModelStorage {
         let outcome = {
             let mut state = self.state();
             *state.reads.entry(page).or_default() += 1;
-            assert!(!state.writing.contains(&page), "page {page} is read while it is written");
-            assert!(state.reading.insert(page), "page {page} is read twice at once");
+            if !state.late_reads {
+                assert!(!state.writing.contains(&page), "page {page} is read while it is written");
+                assert!(state.reading.insert(page), "page {page} is read twice at once");
+            }
             take(&mut state.failing_reads)
         };
-        interleave();
-        let mut image = PageImage::zeroed();
+        let (mut image, mut later) = (PageImage::zeroed(), PageImage::zeroed());
         self.memory.read_image(page, &mut image)?;
+        interleave();
+        self.memory.read_image(page, &mut later)?;
+        image.0[PAGE_SIZE / 2..].copy_from_slice(&later.0[PAGE_SIZE / 2..]);
         target.fill(&image.0);
-        assert!(self.state().reading.remove(&page));
+        let mut state = self.state();
+        assert!(state.late_reads || state.reading.remove(&page));
         outcome
     }
 
-    fn read_page_async(self: Arc<Self>, mut target: ReadTarget) -> ReadFuture {
-        Box::pin(async move {
-            shuttle::future::yield_now().await;
+    fn start_read(self: Arc<Self>, mut target: ReadTarget) {
+        shuttle::thread::spawn(move || {
+            interleave();
             let result = self.read_page(&mut target);
-            shuttle::future::yield_now().await;
-            (target, result)
-        })
+            interleave();
+            match shuttle::rand::thread_rng().gen_range(0..8) {
+                0 => drop(target),
+                _ => target.end(result),
+            }
+        });
     }
 
     fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {
@@ -195,6 +213,11 @@ impl Stepper {
     }
 }
 
+/// From now on somebody who waits for a page may at any time have waited for so long that it reads as well.
+pub fn make_impatient(pool: &Pool) {
+    pool.in_flight.impatient.store(true, Ordering::Relaxed);
+}
+
 /// What [`audit`] counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Audit {
@@ -211,6 +234,10 @@ pub struct Audit {
 pub fn audit(pool: &Arc<Pool>) -> Audit {
     let mut stepper = Stepper::new(pool, 1);
     for frame in (0..pool.frames() as u32).map(FrameId) {
+        // Reads that nobody waits for any more come to their end.
+        while pool.header(frame).state() == FrameState::Reading {
+            yield_now();
+        }
         if pool.header(frame).state() == FrameState::Loaded {
             stepper.evict(frame);
         }

@@ -5,10 +5,10 @@ use crate::{
     allocate::{FreeFrames, GROW_MIN, PageAllocator},
     error::{Error, Result},
     evictor::Signal,
-    fault::InFlight,
     frame::{FrameHeader, FrameState},
     guard::{Exclusive, Moment, Optimistic, Shared},
     ids::{FrameId, Gsn, PageId, TreeId},
+    in_flight::InFlight,
     io::{ReadTarget, Storage, TargetOwner},
     memory::FrameMemory,
     page::{PAGE_SIZE, PageMut, PageRef, Restart},
@@ -466,15 +466,10 @@ impl Pool {
     /// Frees a page that has no frame and that no swip names any more; for dropping a whole tree,
     /// whose operations have all ended. A read of it may have been abandoned half way.
     pub fn free_evicted_page(&self, page: PageId) {
-        while let Some(frame) = self.in_flight.discard(page) {
-            match frame {
-                Some(frame) => {
-                    self.header(frame).change_state(FrameState::Loaded, FrameState::Free);
-                    self.give_frames(&[frame]);
-                }
-                // The kernel still fills the frame of a cancelled read.
-                None => crate::sync::sleep(Duration::from_micros(50)),
-            }
+        // A cancelled read that has not ended finds that nobody wants the page.
+        if let Some(frame) = self.in_flight.discard(page) {
+            self.header(frame).change_state(FrameState::Loaded, FrameState::Free);
+            self.give_frames(&[frame]);
         }
         self.allocator.free(page);
     }

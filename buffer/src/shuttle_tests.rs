@@ -1,10 +1,20 @@
-//! Interleavings of the latch, under the model checker:
+//! Interleavings of the latch and of the in-flight table, under the model checker:
 //! `RUSTFLAGS="--cfg shuttle" cargo test -p wattle-buffer shuttle`.
 
-use crate::{brief::RawBrief, latch::Latch};
+use crate::{
+    brief::RawBrief,
+    ids::{FrameId, PageId, TreeId},
+    in_flight::{InFlight, Looked, Waited, Waiter},
+    latch::Latch,
+    page::Restart,
+    sync::Mutex,
+};
 use parking_lot::lock_api::RawMutex;
-use shuttle::{sync::atomic::AtomicU64, thread};
-use std::sync::{Arc, atomic::Ordering::Relaxed};
+use shuttle::{rand::Rng, sync::atomic::AtomicU64, thread};
+use std::{
+    sync::{Arc, atomic::Ordering::Relaxed},
+    task::Waker,
+};
 
 /// Runs `body` under random schedules and under priority schedules. A failure prints the schedule,
 /// which replays it.
@@ -153,5 +163,130 @@ fn holders_of_a_brief_lock_exclude_each_other_and_see_what_was_done_before() {
         });
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         assert_eq!(lock.1.read(), [6, 6]);
+    });
+}
+
+/// One page between storage and a tree of one swip, with everything that may happen to it: faults, reads that
+/// are taken over, cancelled or too late, changes, and eviction. Each thread has a frame of its own, which is
+/// in use while a transfer fills it or the tree has it.
+struct OnePage {
+    in_flight: InFlight,
+    /// The exclusive latch of the parent.
+    parent: Mutex<()>,
+    /// The frame that the swip names; `EVICTED` otherwise.
+    swip: AtomicU64,
+    frames: [AtomicU64; 3],
+    stored: AtomicU64,
+    /// Changes that were made.
+    changes: AtomicU64,
+}
+
+const EVICTED: u64 = u64::MAX;
+/// The latch is held, so that nothing validates.
+const LATCHED: u64 = u64::MAX - 1;
+const PAGE: PageId = PageId(9);
+
+impl OnePage {
+    /// Changes the page once, from a thread whose frame is `own`.
+    fn change(&self, own: FrameId) {
+        let mut waits_for = None;
+        loop {
+            let seen = self.swip.load(Relaxed);
+            if seen == LATCHED {
+                crate::sync::yield_now();
+                continue;
+            }
+            if seen != EVICTED {
+                let _latch = self.parent.lock();
+                if self.swip.load(Relaxed) == seen {
+                    let content = &self.frames[seen as usize];
+                    assert_eq!(content.load(Relaxed), self.changes.load(Relaxed), "a stale page");
+                    content.fetch_add(1, Relaxed);
+                    self.changes.fetch_add(1, Relaxed);
+                    return;
+                }
+                continue;
+            }
+            let still = || if self.swip.load(Relaxed) == EVICTED { Ok(()) } else { Err(Restart) };
+            match self.in_flight.look(PAGE, TreeId(1), still) {
+                Err(Restart) => {}
+                Ok(Looked::Read(number)) => self.read(own, number),
+                Ok(Looked::Loaded(frame)) => self.swizzle(frame),
+                Ok(Looked::Reading) => {
+                    let waker = Waker::noop();
+                    match self.in_flight.wait(PAGE, &mut waits_for, waker, Waiter::Timed) {
+                        Waited::Over => waits_for = None,
+                        Waited::Registered(_) => crate::sync::yield_now(),
+                        Waited::Join(number, _) => self.read(own, number),
+                    }
+                }
+            }
+        }
+    }
+
+    /// A transfer into the own frame, if that is free, with the right that `number` gives.
+    fn read(&self, own: FrameId, number: u64) {
+        if self.swip.load(Relaxed) == u64::from(own.0) || shuttle::rand::thread_rng().gen_bool(0.2)
+        {
+            return self.in_flight.leave(PAGE, number);
+        }
+        let content = self.stored.load(Relaxed);
+        for _ in 0..shuttle::rand::thread_rng().gen_range(0..30) {
+            crate::sync::interleave();
+        }
+        let frame = &self.frames[own.0 as usize];
+        let load = || {
+            assert_ne!(self.swip.load(Relaxed), u64::from(own.0), "the frame is in use");
+            frame.store(content, Relaxed);
+        };
+        self.in_flight.publish(PAGE, number, own, load);
+    }
+
+    fn swizzle(&self, frame: FrameId) {
+        let _latch = self.parent.lock();
+        if self.swip.load(Relaxed) == EVICTED {
+            self.swip.store(LATCHED, Relaxed);
+            let taken = self.in_flight.reclaim(PAGE, frame);
+            self.swip.store(if taken { u64::from(frame.0) } else { EVICTED }, Relaxed);
+        }
+    }
+
+    fn evict(&self) {
+        let _latch = self.parent.lock();
+        let frame = self.swip.load(Relaxed);
+        if frame != EVICTED {
+            self.stored.store(self.frames[frame as usize].load(Relaxed), Relaxed);
+            self.swip.store(EVICTED, Relaxed);
+        }
+    }
+}
+
+#[test]
+fn a_page_that_several_read_and_others_evict_never_goes_back_in_time() {
+    explore(6000, || {
+        let page = Arc::new(OnePage {
+            in_flight: InFlight::new(),
+            parent: Mutex::default(),
+            swip: AtomicU64::new(EVICTED),
+            frames: Default::default(),
+            stored: AtomicU64::new(0),
+            changes: AtomicU64::new(0),
+        });
+        page.in_flight.impatient.store(true, Relaxed);
+        let threads: Vec<_> = (0..3)
+            .map(|own| {
+                let page = page.clone();
+                thread::spawn(move || {
+                    for _ in 0..3 {
+                        page.change(FrameId(own));
+                        page.evict();
+                    }
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(page.stored.load(Relaxed), 9, "a change was lost");
+        page.in_flight.discard(PAGE);
+        assert_eq!(page.in_flight.len(), 0);
     });
 }

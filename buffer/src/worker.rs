@@ -104,13 +104,29 @@ pub(crate) struct Parker {
 }
 
 impl Parker {
-    /// Sleeps until woken; a wake-up before the call counts.
-    pub(crate) fn park(&self) {
+    /// Sleeps until woken, or for that long; a wake-up before the call counts. Gives whether it was woken.
+    #[cfg(not(shuttle))]
+    fn park_for(&self, limit: Duration) -> bool {
+        let until = Instant::now() + limit;
         let mut woken = self.woken.lock();
-        while !*woken {
+        while !*woken && !self.condition.wait_until(&mut woken, until).timed_out() {}
+        std::mem::take(&mut *woken)
+    }
+
+    /// There is no time in the model: it may always have passed. Most models have none of the waits that only
+    /// time ends, and check that.
+    #[cfg(shuttle)]
+    fn park_for(&self, ends: bool) -> bool {
+        let mut woken = self.woken.lock();
+        if !*woken && ends {
+            drop(woken);
+            crate::sync::yield_now();
+            woken = self.woken.lock();
+        }
+        while !*woken && !ends {
             self.condition.wait(&mut woken);
         }
-        *woken = false;
+        std::mem::take(&mut *woken)
     }
 }
 
@@ -206,8 +222,15 @@ impl Worker {
         &self.waker
     }
 
-    pub(crate) fn park(&self) {
-        self.parker.park();
+    /// Sleeps until the waker is woken, or for that long. Gives whether it was woken.
+    #[cfg(not(shuttle))]
+    pub(crate) fn park_for(&self, limit: Duration) -> bool {
+        self.parker.park_for(limit)
+    }
+
+    #[cfg(shuttle)]
+    pub(crate) fn park_for(&self, _: Duration) -> bool {
+        self.parker.park_for(self.pool.in_flight.impatient.load(Ordering::Relaxed))
     }
 
     /// Takes a free frame from the cache, filling that from the pool if need be.

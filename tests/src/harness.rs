@@ -16,7 +16,7 @@ use std::{
 use wattle::{
     Engine, IoKind, LOG_DIRECTORY, LogStorage, MIN_POOL_BYTES, Options, Result, Storage,
     Transaction, Tree,
-    io::{MemoryLog, MemoryStorage, PageWrite, ReadFuture, ReadTarget, SimStorage},
+    io::{MemoryLog, MemoryStorage, PageWrite, ReadTarget, SimStorage},
 };
 use wattle_buffer::{PageId, PageImage};
 
@@ -313,8 +313,8 @@ impl Storage for Asked {
         self.pages.read_page(target)
     }
 
-    fn read_page_async(self: Arc<Self>, target: ReadTarget) -> ReadFuture {
-        self.pages.clone().read_page_async(target)
+    fn start_read(self: Arc<Self>, target: ReadTarget) {
+        self.pages.clone().start_read(target);
     }
 
     fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {

@@ -7,7 +7,7 @@
 //! verification accepts. Finding a chunk takes no lock: the directory is an array of buckets of
 //! doubling size, each created once.
 
-use super::{PageWrite, ReadFuture, ReadTarget, Storage};
+use super::{PageWrite, ReadTarget, Storage};
 use crate::{
     ids::PageId,
     page::{PAGE_SIZE, PageImage},
@@ -16,7 +16,7 @@ use parking_lot::RwLock;
 use std::{
     io,
     sync::{
-        Arc, OnceLock,
+        OnceLock,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -139,11 +139,6 @@ impl Storage for MemoryStorage {
     fn read_page(&self, target: &mut ReadTarget) -> io::Result<()> {
         self.read(target.page(), |bytes| target.fill(bytes));
         Ok(())
-    }
-
-    fn read_page_async(self: Arc<Self>, mut target: ReadTarget) -> ReadFuture {
-        let result = self.read_page(&mut target);
-        Box::pin(std::future::ready((target, result)))
     }
 
     fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {

@@ -9,7 +9,8 @@
 //!
 //! The log has a trait of its own, [`LogStorage`], with the same back ends ([`open_log`]).
 //!
-//! Memory given to the kernel is owned by the operation ([`ReadTarget`]) until it completes.
+//! Memory given to the kernel is owned by the operation ([`ReadTarget`]) until it completes. A read that a
+//! task begins ends without that task ([`Storage::start_read`]): the back end tells the owner of the memory.
 //!
 //! Locks in here are real ones whatever the build: threads and the kernel are no part of what the
 //! model checker schedules.
@@ -49,6 +50,7 @@ pub use log::{LogBuffer, LogStorage, MemoryLog, Zeroes, open_log, open_log_in};
 pub use log_read_only::open_log_read_only_in;
 pub use memory::{MAX_MEMORY_PAGES, MemoryStorage};
 pub use overlay::{FrozenLog, Overlay};
+pub(crate) use runtime::reads_on_this_thread;
 pub use runtime::{breathe, start_runtime};
 pub use sim::{Cut, KEPT_VERSIONS, SimCounters, SimStorage};
 pub use threads::{MAX_THREADS, ThreadStorage};
@@ -59,15 +61,17 @@ use crate::{
     page::{PAGE_SIZE, PageImage},
     racy,
 };
-use std::{future::Future, io, path::Path, pin::Pin, ptr::NonNull, sync::Arc};
+use std::{io, path::Path, ptr::NonNull, sync::Arc};
 
-/// Whoever lends memory to reads and must hear when a read is dropped unfinished.
+/// The lender of the memory that a read fills. Called from inside back ends, on any thread: must neither
+/// block nor start I/O. Waking is fine.
 pub trait TargetOwner: Send + Sync {
     /// The read into `frame` was dropped before [`ReadTarget::finish`]; the kernel no longer uses
     /// the memory.
-    ///
-    /// Called from inside back ends: must neither block nor start I/O. Waking is fine.
     fn abandoned(&self, frame: FrameId, page: PageId);
+
+    /// A read that [`Storage::start_read`] began has ended.
+    fn ended(&self, target: ReadTarget, result: io::Result<()>);
 }
 
 /// The frame that one read fills: [`PAGE_SIZE`] bytes, page aligned, owned by the operation until
@@ -125,7 +129,13 @@ impl ReadTarget {
         unsafe { &*self.ptr.as_ptr().cast::<[u8; PAGE_SIZE]>() }
     }
 
-    /// Ends the loan without telling the owner, who takes the frame back by itself.
+    /// Tells the owner that the read has ended.
+    pub fn end(self, result: io::Result<()>) {
+        let owner = self.owner.clone().expect("a target that was not finished");
+        owner.ended(self, result);
+    }
+
+    /// Ends the loan without telling the owner, which takes the frame back itself.
     pub fn finish(mut self) -> FrameId {
         self.owner = None;
         self.frame
@@ -147,9 +157,6 @@ pub struct PageWrite<'a> {
     /// What is written.
     pub image: &'a PageImage,
 }
-
-/// A read in progress.
-pub type ReadFuture = Pin<Box<dyn Future<Output = (ReadTarget, io::Result<()>)>>>;
 
 /// Which back end to use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -239,14 +246,18 @@ pub trait Storage: Send + Sync + 'static {
     /// Reads one page and blocks until it is there.
     fn read_page(&self, target: &mut ReadTarget) -> io::Result<()>;
 
-    /// Reads one page without blocking the calling thread where the back end can. The target comes
-    /// back with the result; dropping the future leaves it with the operation until that ends.
-    fn read_page_async(self: Arc<Self>, target: ReadTarget) -> ReadFuture;
+    /// Begins to read one page, without blocking the calling thread where the back end can, and ends it with
+    /// [`ReadTarget::end`], whatever becomes of the caller. A task calls this, inside the runtime that it
+    /// runs in. The default reads at once.
+    fn start_read(self: Arc<Self>, mut target: ReadTarget) {
+        let result = self.read_page(&mut target);
+        target.end(result);
+    }
 
-    /// As [`Storage::read_page_async`], for a thread without a runtime that waits for several reads at
+    /// As [`Storage::start_read`], for a thread without a runtime that waits for several reads at
     /// once: they are under way together as far as the back end can.
-    fn read_page_beside(self: Arc<Self>, target: ReadTarget) -> ReadFuture {
-        self.read_page_async(target)
+    fn start_read_beside(self: Arc<Self>, target: ReadTarget) {
+        self.start_read(target);
     }
 
     /// Reads one page into private memory and blocks until it is there.

@@ -7,7 +7,7 @@
 //! Invariants: nothing is written, synced or reserved below; memory is that of the pages that were written,
 //! up to the limit, beyond which writes fail.
 
-use super::{LogStorage, PageWrite, ReadFuture, ReadTarget, Storage, log::LogBuffer};
+use super::{LogStorage, PageWrite, ReadTarget, Storage, log::LogBuffer};
 use crate::{
     ids::PageId,
     page::{PAGE_SIZE, PageImage},
@@ -15,7 +15,6 @@ use crate::{
 use parking_lot::RwLock;
 use std::{
     collections::HashMap,
-    future::ready,
     io,
     sync::{
         Arc,
@@ -80,18 +79,18 @@ impl Storage for Overlay {
         if self.filled(target) { Ok(()) } else { self.base.read_page(target) }
     }
 
-    fn read_page_async(self: Arc<Self>, mut target: ReadTarget) -> ReadFuture {
+    fn start_read(self: Arc<Self>, mut target: ReadTarget) {
         if self.filled(&mut target) {
-            return Box::pin(ready((target, Ok(()))));
+            return target.end(Ok(()));
         }
-        self.base.clone().read_page_async(target)
+        self.base.clone().start_read(target);
     }
 
-    fn read_page_beside(self: Arc<Self>, mut target: ReadTarget) -> ReadFuture {
+    fn start_read_beside(self: Arc<Self>, mut target: ReadTarget) {
         if self.filled(&mut target) {
-            return Box::pin(ready((target, Ok(()))));
+            return target.end(Ok(()));
         }
-        self.base.clone().read_page_beside(target)
+        self.base.clone().start_read_beside(target);
     }
 
     fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {

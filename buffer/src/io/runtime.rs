@@ -39,7 +39,7 @@ thread_local! {
 /// back end `uring` use the ring. Tasks that it spawned and that have not ended are dropped.
 ///
 /// `entries` is how many reads the thread can have in flight, 1 to 4096 (others are clamped);
-/// further reads wait for their turn.
+/// further reads wait in a queue.
 ///
 /// Fails without running `future` when io_uring is refused, or when the thread is inside a tokio
 /// runtime already.
@@ -64,7 +64,7 @@ pub fn start_runtime<F: Future>(entries: u32, future: F) -> io::Result<F::Output
 /// reads are in flight this waits for an operation that does nothing, which completes only after
 /// the reads were submitted. Elsewhere, and when nothing is in flight, it lets the others run once.
 pub async fn breathe() {
-    let session = Session::current().filter(|session| session.in_flight.get() > 0);
+    let session = Session::current().filter(|session| session.begun.get() > 0);
     let mut asked = false;
     poll_fn(|context| {
         if std::mem::replace(&mut asked, true) {
@@ -77,6 +77,11 @@ pub async fn breathe() {
         Poll::Pending
     })
     .await;
+}
+
+/// Whether this thread is inside a runtime of [`start_runtime`], whose reads end only while tasks run.
+pub(crate) fn reads_on_this_thread() -> bool {
+    Session::current().is_some()
 }
 
 /// Whether this thread is inside a tokio runtime, where no other may block it.
@@ -163,9 +168,10 @@ pub(super) struct Session {
     phase: Cell<Phase>,
     limit: u32,
     in_flight: Cell<u32>,
-    /// Reads that wait for their turn, first come first served.
-    queue: RefCell<VecDeque<(u64, Waker)>>,
-    next_ticket: Cell<u64>,
+    /// Reads that wait for a place, first come first served: whether it has one, and its task.
+    queue: RefCell<VecDeque<(Rc<Cell<bool>>, Waker)>>,
+    /// Reads that were begun and have not ended, those in the queue included.
+    begun: Cell<u32>,
     pub(super) files: FileCache,
     graveyard: RefCell<Vec<ReadTarget>>,
     /// Tasks that wait until reads were submitted. There is one operation for all of them.
@@ -179,7 +185,7 @@ impl Session {
             limit,
             in_flight: Cell::new(0),
             queue: RefCell::default(),
-            next_ticket: Cell::new(0),
+            begun: Cell::new(0),
             files: FileCache::default(),
             graveyard: RefCell::default(),
             breathing: RefCell::default(),
@@ -222,48 +228,53 @@ impl Session {
         }
     }
 
-    /// Admits one read, or queues the waker under a ticket, which the read shows the next time.
-    pub(super) fn admit(&self, ticket: &mut Option<u64>, waker: &Waker) -> bool {
+    /// Counts a read that was begun, until what this gives is dropped.
+    pub(super) fn begin_read(self: &Rc<Self>) -> Began {
+        self.begun.set(self.begun.get() + 1);
+        Began(Rc::clone(self))
+    }
+
+    /// Waits for a place in the ring. Only for a task of the runtime, which runs when it is woken: a place
+    /// that is handed to it is used.
+    pub(super) async fn admit(&self) {
         if self.in_flight.get() < self.limit {
             self.in_flight.set(self.in_flight.get() + 1);
-            if let Some(ticket) = ticket.take() {
-                self.queue.borrow_mut().retain(|(other, _)| *other != ticket);
+            return;
+        }
+        let mut queued: Option<Rc<Cell<bool>>> = None;
+        poll_fn(|context| match &queued {
+            Some(handed) if handed.get() => Poll::Ready(()),
+            Some(_) => Poll::Pending,
+            None => {
+                let handed = Rc::new(Cell::new(false));
+                let entry = (Rc::clone(&handed), context.waker().clone());
+                self.queue.borrow_mut().push_back(entry);
+                queued = Some(handed);
+                Poll::Pending
             }
-            return true;
-        }
-        let id = *ticket.get_or_insert_with(|| {
-            self.next_ticket.set(self.next_ticket.get() + 1);
-            self.next_ticket.get()
-        });
-        let mut queue = self.queue.borrow_mut();
-        match queue.iter_mut().find(|(other, _)| *other == id) {
-            Some((_, old)) => old.clone_from(waker),
-            None => queue.push_back((id, waker.clone())),
-        }
-        false
+        })
+        .await;
     }
 
-    /// Ends an admitted read and wakes the next one in the queue.
+    /// Ends an admitted read and hands its place to the next one in the queue.
     pub(super) fn release(&self) {
-        self.in_flight.set(self.in_flight.get() - 1);
-        self.wake_next();
-    }
-
-    /// Leaves the queue. A turn that was offered already goes to the next one.
-    pub(super) fn leave_queue(&self, ticket: u64) {
-        let before = self.queue.borrow().len();
-        self.queue.borrow_mut().retain(|(other, _)| *other != ticket);
-        let was_offered_a_turn = self.queue.borrow().len() == before;
-        if was_offered_a_turn && self.in_flight.get() < self.limit {
-            self.wake_next();
-        }
-    }
-
-    fn wake_next(&self) {
         let next = self.queue.borrow_mut().pop_front();
-        if let Some((_, waker)) = next {
-            waker.wake();
+        match next {
+            Some((handed, waker)) => {
+                handed.set(true);
+                waker.wake();
+            }
+            None => self.in_flight.set(self.in_flight.get() - 1),
         }
+    }
+}
+
+/// A read that was begun and has not ended.
+pub(super) struct Began(Rc<Session>);
+
+impl Drop for Began {
+    fn drop(&mut self) {
+        self.0.begun.set(self.0.begun.get() - 1);
     }
 }
 

@@ -15,12 +15,11 @@
 //! the pages times at most two, plus [`KEPT_VERSIONS`] per page written since the last sync.
 
 use super::{
-    PageWrite, ReadFuture, ReadTarget, Storage,
+    PageWrite, ReadTarget, Storage,
     faults::{Fault, FaultPlan, Injector, Op, Random, Verdict},
     file::offset_of,
     medium::{Medium, zeroes},
     sim_log::{self, Segment},
-    threads::Reply,
 };
 use crate::{
     ids::PageId,
@@ -268,21 +267,18 @@ impl Storage for SimStorage {
         result
     }
 
-    fn read_page_async(self: Arc<Self>, mut target: ReadTarget) -> ReadFuture {
+    fn start_read(self: Arc<Self>, mut target: ReadTarget) {
         let mut image = PageImage::zeroed();
         let (latency, result) = self.read(target.page(), &mut image.0);
         target.fill(&image.0);
         if latency.is_zero() {
-            return Box::pin(std::future::ready((target, result)));
+            return target.end(result);
         }
         // A thread of its own sleeps, so that latencies of several reads overlap.
-        let reply = Reply::new();
-        let ours = reply.clone();
         thread::spawn(move || {
             thread::sleep(latency);
-            ours.complete(target, result);
+            target.end(result);
         });
-        Box::pin(reply)
     }
 
     fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {

@@ -118,7 +118,7 @@ fn latencies_of_asynchronous_reads_overlap_and_dropped_ones_come_back() {
     let frames = Frames::new(8);
     let start = Instant::now();
     let mut reads: Vec<_> = (0..8)
-        .map(|page| device.clone().read_page_async(frames.target(page, page.into())))
+        .map(|page| frames.read(|target| device.clone().start_read(target), page, page.into()))
         .collect();
     drop(reads.pop());
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");

@@ -8,7 +8,7 @@
 //! claimed write has ended (see [`Batch`]).
 
 use super::{
-    Directory, PageWrite, ReadFuture, ReadTarget, Storage,
+    Directory, PageWrite, ReadTarget, Storage,
     file::{PageFile, refuse_all},
     split,
 };
@@ -16,15 +16,12 @@ use crate::{ids::PageId, page::PageImage};
 use parking_lot::{Condvar, Mutex};
 use std::{
     collections::VecDeque,
-    future::Future,
     io,
     path::Path,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    task::{Context, Poll, Waker},
     thread::{self, JoinHandle},
 };
 
@@ -74,8 +71,8 @@ impl Storage for ThreadStorage {
         self.file.read_target(target)
     }
 
-    fn read_page_async(self: Arc<Self>, target: ReadTarget) -> ReadFuture {
-        Box::pin(self.pool.read(target))
+    fn start_read(self: Arc<Self>, target: ReadTarget) {
+        self.pool.read(target);
     }
 
     fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {
@@ -190,59 +187,16 @@ impl Drop for WaitForAll<'_> {
     }
 }
 
-/// Future of a read that another thread does. Dropping it leaves the target with that thread, so
-/// the target is given up when the read has ended.
-#[derive(Clone)]
-pub(super) struct Reply(Arc<Mutex<ReplyState>>);
-
-struct ReplyState {
-    ended: Option<(ReadTarget, io::Result<()>)>,
-    waker: Option<Waker>,
-}
-
-impl Reply {
-    pub(super) fn new() -> Reply {
-        Reply(Arc::new(Mutex::new(ReplyState { ended: None, waker: None })))
-    }
-
-    /// Ends the read.
-    pub(super) fn complete(self, target: ReadTarget, result: io::Result<()>) {
-        let mut state = self.0.lock();
-        state.ended = Some((target, result));
-        let waker = state.waker.take();
-        drop(state);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
-    }
-}
-
-impl Future for Reply {
-    type Output = (ReadTarget, io::Result<()>);
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.0.lock();
-        if let Some(ended) = state.ended.take() {
-            return Poll::Ready(ended);
-        }
-        match &mut state.waker {
-            Some(waker) => waker.clone_from(cx.waker()),
-            none => *none = Some(cx.waker().clone()),
-        }
-        Poll::Pending
-    }
-}
-
 enum Job {
-    Read(ReadTarget, Reply),
+    Read(ReadTarget),
     Help(Arc<Batch>),
 }
 
 fn run(file: &PageFile, job: Job) {
     match job {
-        Job::Read(mut target, reply) => {
+        Job::Read(mut target) => {
             let result = file.read_target(&mut target);
-            reply.complete(target, result);
+            target.end(result);
         }
         Job::Help(batch) => batch.work(file),
     }
@@ -276,14 +230,12 @@ impl Pool {
         }
     }
 
-    /// Reads a page.
-    pub(super) fn read(&self, target: ReadTarget) -> Reply {
-        let reply = Reply::new();
-        if let Err(job) = self.submit(Job::Read(target, reply.clone())) {
+    /// Reads a page, and tells the owner of the target.
+    pub(super) fn read(&self, target: ReadTarget) {
+        if let Err(job) = self.submit(Job::Read(target)) {
             // No thread can be had: better slow than an error.
             run(&self.shared.file, job);
         }
-        reply
     }
 
     /// Queues a job; gives it back when there is no thread to run it.

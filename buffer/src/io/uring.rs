@@ -4,19 +4,20 @@
 //!   waits for at once go to a few threads, as those of the back end `threads`: a ring of its own would have
 //!   to end with each thread that ever read.
 //! - Asynchronous reads go through the ring of the calling thread's session runtime
-//!   ([`super::start_runtime`]), straight into the target. Outside of one they block.
+//!   ([`super::start_runtime`]), straight into the target, each in a task of that runtime. Outside of one
+//!   they block.
 //! - A batch of writes is put into the ring of a runtime that the writing thread owns, and waited
 //!   for. Inside any other runtime, which must not be blocked by a second one, the batch is written
 //!   page by page with `pwrite`. Callers are dedicated writer threads, which are outside.
 //!
-//! Memory: a target belongs to its operation until the kernel is done ([`Slot`]); images are
+//! Memory: a target belongs to its operation until the kernel is done ([`TargetBuffer`]); images are
 //! borrowed, and a runtime that is dropped, also by a panic, first waits for its operations.
 
 use super::{
-    Directory, PageWrite, ReadFuture, ReadTarget, Storage,
+    Directory, PageWrite, ReadTarget, Storage,
     directory::lacks_descriptors,
     file::{PageFile, offset_of, refuse_all, whole_read, whole_write},
-    runtime::{self, FileCache, Phase, Session},
+    runtime::{self, FileCache, Session},
     split,
     threads::Pool,
 };
@@ -27,16 +28,13 @@ use crate::{
 use std::{
     cell::RefCell,
     collections::VecDeque,
-    future::Future,
     io,
     path::Path,
-    pin::Pin,
     rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll},
 };
 use tokio_uring::{
     Runtime,
@@ -115,12 +113,22 @@ impl Storage for UringStorage {
         self.file.read_target(target)
     }
 
-    fn read_page_async(self: Arc<Self>, target: ReadTarget) -> ReadFuture {
-        Box::pin(UringRead { file: Arc::clone(&self.file), state: State::Start(target) })
+    fn start_read(self: Arc<Self>, mut target: ReadTarget) {
+        let Some(session) = Session::current() else {
+            let result = self.file.read_target(&mut target);
+            return target.end(result);
+        };
+        let (file, began) = (Arc::clone(&self.file), session.begin_read());
+        // A task of its own: the one that wants the page may not be polled again for long.
+        tokio_uring::spawn(async move {
+            let (target, result) = read_on_ring(file, session, target).await;
+            drop(began);
+            target.end(result);
+        });
     }
 
-    fn read_page_beside(self: Arc<Self>, target: ReadTarget) -> ReadFuture {
-        Box::pin(self.readers.read(target))
+    fn start_read_beside(self: Arc<Self>, target: ReadTarget) {
+        self.readers.read(target);
     }
 
     fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {
@@ -230,182 +238,62 @@ unsafe impl IoBuf for Image {
     }
 }
 
-/// An asynchronous read.
-struct UringRead {
+/// Reads on the ring of a session's runtime, in a task of that runtime.
+async fn read_on_ring(
     file: Arc<PageFile>,
-    state: State,
-}
-
-enum State {
-    /// Not polled yet.
-    Start(ReadTarget),
-    /// All places of the session are taken.
-    Queued(ReadTarget, Rc<Session>, u64),
-    /// The kernel has the target.
-    Reading(Reading),
-    Done,
-}
-
-struct Reading {
-    operation: Pin<Box<dyn Future<Output = io::Result<usize>>>>,
-    slot: Rc<Slot>,
-}
-
-impl UringRead {
-    /// Starts the read when it is its turn; without a session runtime it is read at once.
-    fn start(
-        &mut self,
-        target: ReadTarget,
-        queued: Option<(Rc<Session>, u64)>,
-        cx: &mut Context<'_>,
-    ) -> Poll<(ReadTarget, io::Result<()>)> {
-        let (session, mut ticket) = match queued {
-            Some((session, ticket)) if session.phase() == Phase::Running => {
-                (Some(session), Some(ticket))
-            }
-            _ => (Session::current(), None),
-        };
-        let Some(session) = session else {
-            let mut target = target;
-            let result = self.file.read_target(&mut target);
-            return Poll::Ready((target, result));
-        };
-        let offset_and_handle =
-            offset_of(target.page()).and_then(|at| Ok((at, session.files.get(&self.file)?)));
-        let (offset, handle) = match offset_and_handle {
-            Ok(found) => found,
-            Err(error) => {
-                if let Some(ticket) = ticket {
-                    session.leave_queue(ticket);
-                }
-                // Without another descriptor the thread waits for the read.
-                let mut target = target;
-                let result = match lacks_descriptors(&error) {
-                    true => self.file.read_target(&mut target),
-                    false => Err(error),
-                };
-                return Poll::Ready((target, result));
-            }
-        };
-        if !session.admit(&mut ticket, cx.waker()) {
-            let ticket = ticket.expect("whoever is not admitted has a ticket");
-            self.state = State::Queued(target, session, ticket);
-            return Poll::Pending;
+    session: Rc<Session>,
+    mut target: ReadTarget,
+) -> (ReadTarget, io::Result<()>) {
+    let page = target.page();
+    let found = offset_of(page).and_then(|offset| Ok((offset, session.files.get(&file)?)));
+    let (offset, handle) = match found {
+        Ok(found) => found,
+        // Without another descriptor the thread waits for the read.
+        Err(error) if lacks_descriptors(&error) => {
+            let result = file.read_target(&mut target);
+            return (target, result);
         }
-        let slot = Rc::new(Slot {
-            ptr: target.as_ptr(),
-            target: RefCell::new(Some(target)),
-            session: Rc::clone(&session),
-        });
-        let buffer = TargetBuffer(Rc::clone(&slot));
-        let operation = Box::pin(async move { handle.read_at(buffer, offset).await.0 });
-        self.advance(Reading { operation, slot }, cx)
-    }
-
-    fn advance(
-        &mut self,
-        mut reading: Reading,
-        cx: &mut Context<'_>,
-    ) -> Poll<(ReadTarget, io::Result<()>)> {
-        if reading.slot.session.phase() != Phase::Running {
-            // The future was carried out of its runtime, which waited for the kernel and dropped
-            // the result.
-            let target = reading.into_target();
-            let error = io::Error::other("the runtime of this read has ended");
-            return Poll::Ready((target, Err(error)));
-        }
-        let Poll::Ready(result) = reading.operation.as_mut().poll(cx) else {
-            self.state = State::Reading(reading);
-            return Poll::Pending;
-        };
-        let mut target = reading.slot.take();
-        let result = match result {
-            Ok(done) => whole_read(target.page(), done),
-            Err(error) if is_transient(&error) => self.file.read_target(&mut target),
-            Err(error) => Err(error),
-        };
-        Poll::Ready((target, result))
-    }
+        Err(error) => return (target, Err(error)),
+    };
+    session.admit().await;
+    let buffer = TargetBuffer { target: Some(target), session };
+    let (result, mut buffer) = handle.read_at(buffer, offset).await;
+    target = buffer.target.take().expect("taken once");
+    drop(buffer);
+    let result = match result {
+        Ok(done) => whole_read(page, done),
+        Err(error) if is_transient(&error) => file.read_target(&mut target),
+        Err(error) => Err(error),
+    };
+    (target, result)
 }
 
-impl Future for UringRead {
-    type Output = (ReadTarget, io::Result<()>);
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        match std::mem::replace(&mut this.state, State::Done) {
-            State::Start(target) => this.start(target, None, cx),
-            State::Queued(target, session, ticket) => {
-                this.start(target, Some((session, ticket)), cx)
-            }
-            State::Reading(reading) => this.advance(reading, cx),
-            State::Done => panic!("a read was polled after it had completed"),
-        }
-    }
-}
-
-impl Drop for UringRead {
-    fn drop(&mut self) {
-        match std::mem::replace(&mut self.state, State::Done) {
-            State::Queued(target, session, ticket) => {
-                session.leave_queue(ticket);
-                drop(target);
-            }
-            State::Reading(reading) if reading.slot.session.phase() == Phase::Ended => {
-                drop(reading.into_target());
-            }
-            // tokio-uring keeps the buffer, and with it the slot, until the kernel is done.
-            State::Reading(reading) => drop(reading),
-            State::Start(_) | State::Done => {}
-        }
-    }
-}
-
-impl Reading {
-    /// The target of a read that outlived its runtime.
-    fn into_target(self) -> ReadTarget {
-        // An operation of tokio-uring panics when it is dropped after its runtime, so its few
-        // bytes are leaked. Nothing refers to them: the runtime is gone.
-        std::mem::forget(self.operation);
-        self.slot.take()
-    }
-}
-
-/// Shares the target between the future and the operation; the last of them gives it up.
-struct Slot {
-    ptr: *mut u8,
-    target: RefCell<Option<ReadTarget>>,
+/// A target that the kernel has, and a place in the ring. tokio-uring keeps it until the kernel has completed
+/// the read, also when the task that reads was dropped.
+struct TargetBuffer {
+    target: Option<ReadTarget>,
     session: Rc<Session>,
 }
 
-impl Slot {
-    fn take(&self) -> ReadTarget {
-        self.target.borrow_mut().take().expect("taken once, by the future")
+impl TargetBuffer {
+    fn ptr(&self) -> *mut u8 {
+        self.target.as_ref().expect("taken when the read has ended").as_ptr()
     }
 }
 
-impl Drop for Slot {
+impl Drop for TargetBuffer {
     fn drop(&mut self) {
+        self.session.release();
         if let Some(target) = self.target.take() {
             self.session.abandon(target);
         }
     }
 }
 
-/// The operation's share of a slot, held by tokio-uring until the kernel has completed the read.
-struct TargetBuffer(Rc<Slot>);
-
-impl Drop for TargetBuffer {
-    fn drop(&mut self) {
-        self.0.session.release();
-    }
-}
-
-// SAFETY: the frame does not move, and the target keeps it reserved while the slot lives, which
-// `self` shares.
+// SAFETY: the frame does not move, and the target keeps it reserved while `self` has it.
 unsafe impl IoBuf for TargetBuffer {
     fn stable_ptr(&self) -> *const u8 {
-        self.0.ptr
+        self.ptr()
     }
     fn bytes_init(&self) -> usize {
         PAGE_SIZE
@@ -418,7 +306,7 @@ unsafe impl IoBuf for TargetBuffer {
 // SAFETY: as above; nobody else writes to the frame during the read.
 unsafe impl IoBufMut for TargetBuffer {
     fn stable_mut_ptr(&mut self) -> *mut u8 {
-        self.0.ptr
+        self.ptr()
     }
     unsafe fn set_init(&mut self, _pos: usize) {}
 }

@@ -13,7 +13,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
 };
-use wattle::io::{Cut, LogStorage, PageWrite, ReadFuture, ReadTarget, SimStorage, Storage, Zeroes};
+use wattle::io::{Cut, LogStorage, PageWrite, ReadTarget, SimStorage, Storage, Zeroes};
 use wattle_buffer::{Gsn, PageId, PageImage, page::header};
 
 /// Events of one line of a workload: how many are acknowledged, how many were begun.
@@ -234,8 +234,8 @@ impl Storage for Capturing {
         self.sim.read_page(target)
     }
 
-    fn read_page_async(self: Arc<Self>, target: ReadTarget) -> ReadFuture {
-        self.sim.clone().read_page_async(target)
+    fn start_read(self: Arc<Self>, target: ReadTarget) {
+        self.sim.clone().start_read(target);
     }
 
     fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()> {

@@ -42,6 +42,7 @@ mod storm;
 mod tasks;
 mod transactions;
 mod two_times;
+mod unpolled;
 mod unsettled;
 mod visibility;
 mod visit;
