@@ -70,10 +70,13 @@ pub fn run<T>(cx: &Context, mut step: impl FnMut(u32) -> Step<T>) -> Result<T> {
 #[cold]
 fn run_again<T>(cx: &Context, mut stop: Stop, mut step: impl FnMut(u32) -> Step<T>) -> Result<T> {
     let mut restarts = 0;
+    if !matches!(stop, Stop::Error(_)) {
+        cx.worker.pool().check_may_wait()?;
+    }
     cx.worker.begin_waiting();
     loop {
         match stop {
-            Stop::Restart => restarted(&cx.worker, &mut restarts),
+            Stop::Restart => restarted(&cx.worker, &mut restarts)?,
             Stop::Fault(fault) => cx.worker.resolve(fault)?,
             Stop::Faults(faults) => cx.worker.resolve_all(faults)?,
             Stop::Log => wait_log(cx)?,
@@ -86,13 +89,18 @@ fn run_again<T>(cx: &Context, mut stop: Stop, mut step: impl FnMut(u32) -> Step<
     }
 }
 
-/// Counts a restart, and gives up the core now and then so that whoever is in the way can finish.
-pub fn restarted(worker: &Worker, restarts: &mut u32) {
+/// Counts a restart, and yields the core now and then so that others can finish.
+///
+/// # Errors
+/// [`wattle_buffer::Error::Limit`] when the operation has restarted for several stall timeouts.
+pub fn restarted(worker: &Worker, restarts: &mut u32) -> Result<()> {
     worker.counters().restarts.add(1);
     *restarts += 1;
     if restarts.is_multiple_of(PATIENCE) {
         wattle_buffer::sync::yield_now();
+        return worker.check_restarts();
     }
+    Ok(())
 }
 
 /// A B+-tree over pages of a pool. The root is pinned in its frame while the tree is open, so a

@@ -24,7 +24,7 @@ use crate::{
     tree::{Step, Stop, Tree},
     undo::{Before, Undo},
 };
-use wattle_buffer::{Error, Exclusive, For, Optimistic};
+use wattle_buffer::{Error, Exclusive, For, Inside, Optimistic};
 
 /// Which records a write may meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -448,7 +448,9 @@ impl Tree {
             buffer.clear();
             buffer.extend_from_slice(before.0);
             let unless_done = Undone(&mut *author, key);
+            let inside = Inside::Change.enter();
             change(progress.done, buffer);
+            drop(inside);
             std::mem::forget(unless_done);
             let before = NodeView::from(leaf.bytes()).value(search.position).0;
             let range = difference(before, buffer);

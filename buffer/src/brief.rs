@@ -10,7 +10,10 @@
 //!
 //! To be held without waiting for anything, and for microseconds.
 
-use crate::sync::{AtomicBool, Ordering, sleep};
+use crate::{
+    caller,
+    sync::{AtomicBool, Ordering, sleep},
+};
 use parking_lot::lock_api::{self, RawMutex};
 use std::time::Duration;
 
@@ -20,6 +23,11 @@ const SPINS: u32 = 512;
 /// kernel adds some 50 us.
 const NAPS: [Duration; 2] = [Duration::from_micros(5), Duration::from_micros(320)];
 
+/// Sleeps, of some 10 s in all, after which nobody will release a lock in a child of `fork`.
+const HOPELESS: u32 = 30_000;
+/// Sleeps after which a wait is long.
+const LONG: u32 = 120;
+
 /// One wait for a holder who does not wake anybody.
 #[derive(Default)]
 pub(crate) struct Backoff {
@@ -27,6 +35,11 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
+    /// It has waited for some 40 ms.
+    pub fn is_long(&self) -> bool {
+        self.looks >= SPINS + LONG && cfg!(not(shuttle))
+    }
+
     /// Before the next look: spins, then sleeps, each time for longer.
     #[cold]
     pub fn wait(&mut self) {
@@ -55,6 +68,11 @@ impl RawBrief {
     fn wait(&self) {
         let mut backoff = Backoff::default();
         while self.is_locked() {
+            if backoff.looks > SPINS + HOPELESS && caller::is_child() {
+                panic!(
+                    "a thread of the parent process held this lock when this process was forked"
+                );
+            }
             backoff.wait();
         }
     }

@@ -178,6 +178,16 @@ pub enum Error {
     /// decided when the store is opened again: all of it is there or nothing.
     #[error("whether the transaction is durable is unknown until the store is reopened: {0}")]
     CommitUnknown(String),
+    /// The engine was called from inside of code of the user that it calls itself, and the call would have to
+    /// wait for that code to end. Nothing was changed.
+    #[error("the engine was called from inside of {0}, which the call would have to wait for")]
+    Reentrant(&'static str),
+    /// This process is a child, by `fork`, of the one that opened the engine. It has none of the threads that
+    /// the engine works with. The parent goes on undisturbed.
+    #[error(
+        "the engine was opened by a parent of this process, before a fork: only the parent can use it"
+    )]
+    Forked,
     /// The caller ended the work before it was done.
     #[error("interrupted before it was done")]
     Interrupted,

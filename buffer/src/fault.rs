@@ -222,6 +222,10 @@ impl Pool {
         position: usize,
         page: PageId,
     ) -> Result<Result<(Optimistic<'p>, Optimistic<'p>), Fault>, Restart> {
+        if self.process().is_other() {
+            // Locks may be held for ever. The operation is refused when it tries again.
+            return Err(Restart);
+        }
         let tree = parent.header().tree_id();
         let frame = match self.in_flight.look(page, tree, || parent.validate())? {
             Looked::Read(number) => {

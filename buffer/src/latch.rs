@@ -28,6 +28,7 @@
 
 use crate::{
     brief::Backoff,
+    caller::Inside,
     page::Restart,
     sync::{AtomicU64, Ordering, fence},
 };
@@ -46,6 +47,9 @@ const _: () = assert!(SHARED_MASK & UNUSED == 0 && UNUSED & EXCLUSIVE == 0);
 pub struct Version(u64);
 
 impl Version {
+    /// No latch ever has this one: bit 14 of the word is 0.
+    const NEVER: Version = Version(UNUSED);
+
     /// The version after an exclusive hold that began at this one.
     pub(crate) fn next(self, changed: bool) -> Version {
         // Wraps after 2^48 changes of one frame; a reader would have to sleep through all of them.
@@ -60,7 +64,8 @@ pub struct Latch {
 }
 
 impl Latch {
-    /// Starts an optimistic read; waits while an exclusive holder is inside.
+    /// Starts an optimistic read; waits while an exclusive holder is inside. When that takes for long, or
+    /// would for ever because the holder has called us, the version never validates.
     #[inline(always)]
     pub fn optimistic(&self) -> Version {
         let word = self.word.load(Ordering::Acquire);
@@ -79,10 +84,16 @@ impl Latch {
 
     #[cold]
     fn wait_optimistic(&self) -> Version {
+        if Inside::Change.is_here() {
+            return Version::NEVER;
+        }
         let mut backoff = Backoff::default();
         loop {
             if let Some(version) = self.try_optimistic() {
                 return version;
+            }
+            if backoff.is_long() {
+                return Version::NEVER;
             }
             backoff.wait();
         }
@@ -188,6 +199,21 @@ mod tests {
         latch.release(version, true);
         assert_eq!(latch.validate(before), Err(Restart));
         assert_eq!(latch.upgrade(before), Err(Restart));
+    }
+
+    #[test]
+    fn a_version_that_was_not_waited_for_never_validates() {
+        let latch = Latch::default();
+        let version = latch.try_exclusive().unwrap();
+        let inside = Inside::Change.enter();
+        let never = latch.optimistic();
+        drop(inside);
+        // One that is held by another for long.
+        assert_eq!(latch.optimistic(), never);
+        assert_eq!(latch.validate(never), Err(Restart));
+        latch.release(version, false);
+        assert_eq!(latch.validate(never), Err(Restart));
+        assert_eq!(latch.upgrade(never), Err(Restart));
     }
 
     #[test]

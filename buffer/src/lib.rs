@@ -2,6 +2,7 @@
 
 mod allocate;
 mod brief;
+mod caller;
 mod error;
 mod evictor;
 mod fault;
@@ -35,6 +36,7 @@ mod writeback;
 
 pub use allocate::{BITMAP_GROUP, PageAllocator, bitmap_page, is_reserved_page};
 pub use brief::{BriefGuard, BriefMutex, RawBrief};
+pub use caller::{Entered, Inside, Process};
 pub use error::{Error, Result};
 pub use evictor::Background;
 pub use fault::{Fault, ReadTicket};

@@ -3,13 +3,14 @@
 
 use crate::{
     allocate::{FreeFrames, GROW_MIN, PageAllocator},
+    caller::{Inside, Process},
     error::{Error, Result},
     evictor::Signal,
     frame::{FrameHeader, FrameState},
     guard::{Exclusive, Moment, Optimistic, Shared},
     ids::{FrameId, Gsn, PageId, TreeId},
     in_flight::InFlight,
-    io::{ReadTarget, Storage, TargetOwner},
+    io::{ReadTarget, Storage, TargetOwner, reads_on_this_thread},
     memory::FrameMemory,
     page::{PAGE_SIZE, PageMut, PageRef, Restart},
     racy::For,
@@ -138,6 +139,8 @@ pub struct Pool {
     /// Threads that wait for several reads at once ([`crate::Worker::resolve_all`]).
     pub(crate) reading_together: AtomicUsize,
     opened: Instant,
+    /// The one that opened it, and that has its threads.
+    process: Process,
     seeds: AtomicU64,
 }
 
@@ -188,8 +191,31 @@ impl Pool {
             workers: AtomicUsize::new(0),
             reading_together: AtomicUsize::new(0),
             opened: Instant::now(),
+            process: Process::current(),
             seeds: AtomicU64::new(1),
         }))
+    }
+
+    /// The process that opened the pool.
+    #[inline(always)]
+    pub fn process(&self) -> Process {
+        self.process
+    }
+
+    /// How long an operation waits while nothing comes of it.
+    pub fn stall_timeout(&self) -> Duration {
+        self.options.stall_timeout
+    }
+
+    /// The caller may wait for others: it is not called by code that they may have to wait for, and there
+    /// are others.
+    ///
+    /// # Errors
+    /// [`Error::Reentrant`], [`Error::Forked`].
+    #[inline]
+    pub fn check_may_wait(&self) -> Result<()> {
+        self.process.check()?;
+        Inside::Change.refuse()
     }
 
     /// A worker for one session.
@@ -360,7 +386,7 @@ impl Pool {
     /// holds no latch. The id may be any racy number.
     ///
     /// # Errors
-    /// [`Restart`] when there is no such frame.
+    /// [`Restart`] when there is no such frame. When the holder stays for long, nothing validates.
     #[inline(always)]
     pub fn optimistic(&self, frame: FrameId) -> Result<Optimistic<'_>, Restart> {
         let header = self.memory.headers().get(frame.0 as usize).ok_or(Restart)?;
@@ -551,6 +577,11 @@ impl Pool {
             waited_ms: waited.max(self.options.stall_timeout).as_millis() as u64,
             why: match self.writes.last_error() {
                 Some(error) => format!("writes fail: {error}"),
+                None if reads_on_this_thread() => {
+                    "every frame is in use by operations or by open trees, maybe by \
+                                                   reads of tasks of this thread, which it blocks"
+                        .to_string()
+                }
                 None => "every frame is in use by operations or by open trees".to_string(),
             },
         }

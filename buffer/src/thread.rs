@@ -13,6 +13,14 @@ pub(crate) fn cpu_time_ns() -> u64 {
     if done == 0 { time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 } else { 0 }
 }
 
+/// Has the function called in each process that is forked from now on. It may do no more than a signal
+/// handler may.
+pub(crate) fn on_fork(in_child: extern "C" fn()) -> std::io::Result<()> {
+    // SAFETY: a function that lives for ever and follows the rule above.
+    let failed = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    if failed == 0 { Ok(()) } else { Err(std::io::Error::from_raw_os_error(failed)) }
+}
+
 /// Asks that the calling thread has short turns on a core, and has them soon: for one that sleeps most of
 /// the time, and that others wait for when it wakes up. On a kernel without such turns (Linux before
 /// 6.12), or under another scheduling policy than the default, nothing happens.

@@ -218,6 +218,23 @@ impl Worker {
         waited > limit && (self.pool.writes.last_error().is_some() || waited > FAIR_TURNS * limit)
     }
 
+    /// An operation began again many times, because others changed what it read or held it.
+    ///
+    /// # Errors
+    /// [`Error::Limit`] when it has not come to its end for several stall timeouts.
+    pub fn check_restarts(&self) -> Result<()> {
+        self.note_wait();
+        let waited = self.waited();
+        if waited <= FAIR_TURNS * self.pool.options.stall_timeout {
+            return Ok(());
+        }
+        Err(Error::Limit(format!(
+            "an operation did not come to its end for {} ms, because others held or changed the pages that it \
+             needs all the time",
+            waited.as_millis()
+        )))
+    }
+
     pub(crate) fn waker(&self) -> &Waker {
         &self.waker
     }

@@ -16,13 +16,15 @@
 //! A store that is opened read-only does not change: all of it is copied as it is on the device, whether it was
 //! closed or has to be recovered, and so has the copy.
 //!
-//! Bulk loads write pages that the log does not know, so they wait for a backup and it for them.
+//! Bulk loads write pages that the log does not know, so they wait for a backup and it for them, each at most
+//! for the stall timeout.
 
 use crate::{
     engine::{Core, Engine},
     recover::Located,
     store::{BitmapCopies, StoreFile, Superblock},
 };
+use parking_lot::{RecursiveRwLockReadGuard, RecursiveRwLockWriteGuard};
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -31,7 +33,7 @@ use std::{
 };
 use wattle_btree::record::{needs_page, page_changes};
 use wattle_buffer::{
-    Error, Gsn, LogBarrier, PAGE_SIZE, PageId, PageImage, Result,
+    Error, Gsn, Inside, LogBarrier, PAGE_SIZE, PageId, PageImage, Result,
     io::{IoKind, LogBuffer, LogStorage, PageWrite, Storage},
     is_reserved_page,
     page::header,
@@ -65,9 +67,10 @@ impl Engine {
     ///
     /// # Errors
     /// A directory that is not empty, an engine without a log, a full device, of the store or of the backup,
-    /// failed I/O; [`Error::FilesChanged`] when the directory was moved or removed meanwhile; [`Error::Corruption`] of a page that is not as it was written, and that the log does not
-    /// have.
+    /// failed I/O; [`Error::FilesChanged`] when the directory was moved or removed meanwhile;
+    /// [`Error::Corruption`] of a page that is not as it was written, and that the log does not have; [`Error::Limit`] when a bulk load does not end within the stall timeout.
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<BackupReport> {
+        self.core().check_caller(&[Inside::Verify, Inside::Load])?;
         let target = StoreFile::open(path.as_ref(), IoKind::Threads, true)?;
         if !target.is_new()? {
             let why = "it exists already, and a backup needs a new one".to_string();
@@ -87,11 +90,25 @@ impl Engine {
         storage: Arc<dyn Storage>,
         log: Arc<dyn LogStorage>,
     ) -> Result<BackupReport> {
+        self.core().check_caller(&[Inside::Verify, Inside::Load])?;
         self.core().backup(&StoreFile::on(storage, log.clone()), &log)
     }
 }
 
 impl Core {
+    /// Keeps backups from beginning. The entries of a bulk load may load another tree, also while a backup
+    /// waits for the first load: so this does not queue with those who wait.
+    pub fn bulk_loads(&self) -> Result<RecursiveRwLockReadGuard<'_, ()>> {
+        let guard = self.unlogged_pages.try_read_for(self.pool.stall_timeout());
+        guard.ok_or_else(|| waited_for(self, "a backup or a compaction", "a bulk load"))
+    }
+
+    /// Keeps bulk loads from beginning, for `ours`.
+    pub fn no_bulk_loads(&self, ours: &str) -> Result<RecursiveRwLockWriteGuard<'_, ()>> {
+        let guard = self.unlogged_pages.try_write_for(self.pool.stall_timeout());
+        guard.ok_or_else(|| waited_for(self, "a bulk load, a backup or a compaction", ours))
+    }
+
     fn backup(&self, target: &StoreFile, target_log: &Arc<dyn LogStorage>) -> Result<BackupReport> {
         if self.read_only {
             return self.backup_at_rest(target, target_log);
@@ -100,7 +117,7 @@ impl Core {
             let what = "a store that is used without a log cannot be backed up while it is open";
             return Err(Error::Limit(what.to_string()));
         };
-        let _no_bulk_load = self.unlogged_pages.write();
+        let _no_bulk_load = self.no_bulk_loads("a backup")?;
         // 1. Behind all bulk loads, and pinned before the superblock is looked at.
         self.checkpoint_asked()?;
         let _pin = self.checkpoints.pin(log);
@@ -333,4 +350,11 @@ fn read_through(
         return Err(Error::WrongLog { path: path.to_path_buf(), why });
     }
     Ok(())
+}
+
+fn waited_for(core: &Core, other: &str, ours: &str) -> Error {
+    let ms = core.pool.stall_timeout().as_millis();
+    Error::Limit(format!(
+        "{other} has not ended for {ms} ms, and {ours} cannot begin before it has"
+    ))
 }

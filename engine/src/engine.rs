@@ -23,7 +23,7 @@ use crate::{
     txn::{Durability, Reads, Registry, TxnOptions},
     verify::{self, VerifyReport},
 };
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, RecursiveRwLock};
 use std::{
     collections::BTreeSet,
     path::Path,
@@ -35,7 +35,7 @@ use std::{
 };
 use wattle_btree::{self as btree, Context, Forest, Journal};
 use wattle_buffer::{
-    Background, Error, Gsn, LogBarrier, PageAllocator, PageId, Pool, Result,
+    Background, Error, Gsn, Inside, LogBarrier, PageAllocator, PageId, Pool, Result,
     io::{Directory, LogStorage, Storage},
 };
 use wattle_wal::{Log, LogEnd, LogOptions, LogStart};
@@ -70,7 +70,7 @@ pub(crate) struct Core {
     pub validation: Mutex<()>,
     /// Held, shared, by whoever writes pages that the log does not know; exclusively by a backup or a
     /// compaction.
-    pub unlogged_pages: RwLock<()>,
+    pub unlogged_pages: RecursiveRwLock<()>,
     /// Held during a compaction, and by whoever must find each page where it was.
     pub compacting: Mutex<()>,
     /// What sessions that ended left for the next ones.
@@ -156,17 +156,20 @@ impl Core {
     /// With these options a transaction may begin; it is read-only where nothing can be changed.
     pub fn check_begin(&self, mut options: TxnOptions) -> Result<TxnOptions> {
         options.read_only |= self.read_only;
-        if !options.read_only {
+        if options.read_only {
+            self.pool.process().check()?;
+        } else {
             self.check_alive()?;
         }
         Ok(options)
     }
 
-    /// Changes are possible: nothing has failed that cannot be undone, and the store is not only read.
+    /// Changes are possible: nothing has failed that cannot be undone, the store is not only read, and this is
+    /// the process that opened the engine.
     #[inline]
     pub fn check_alive(&self) -> Result<()> {
         match self.state.load(Ordering::Relaxed) & POISONED {
-            0 => Ok(()),
+            0 if !self.pool.process().is_other() => Ok(()),
             _ => Err(self.poison_error()),
         }
     }
@@ -176,7 +179,7 @@ impl Core {
     #[inline(always)]
     pub async fn admit<R: Resolve>(&self, session: &R, tree: &Tree) -> Result<()> {
         self.check_tree(tree)?;
-        if self.state.load(Ordering::Relaxed) == 0 {
+        if self.state.load(Ordering::Relaxed) == 0 && !self.pool.process().is_other() {
             return Ok(());
         }
         self.admit_late(session).await
@@ -202,8 +205,18 @@ impl Core {
         }
     }
 
+    /// The caller may wait for the engine as a whole, and is not inside of code that others wait for: see the
+    /// table in the crate's documentation.
+    pub fn check_caller(&self, refused: &[Inside]) -> Result<()> {
+        self.pool.check_may_wait()?;
+        refused.iter().try_for_each(|inside| inside.refuse())
+    }
+
     #[cold]
     fn poison_error(&self) -> Error {
+        if self.pool.process().is_other() {
+            return Error::Forked;
+        }
         match self.why_poisoned.lock().clone() {
             None if self.read_only => Error::ReadOnly,
             why => Error::Poisoned(why.unwrap_or_default()),
@@ -263,6 +276,10 @@ impl Core {
 
     /// Keeps what a session owned for the next one.
     pub fn keep_idle(&self, state: Box<SessionState>) {
+        if self.pool.process().is_other() {
+            // It belongs to the parent, whose locks may be held here for ever.
+            return std::mem::forget(state);
+        }
         state.cx.worker.release();
         state.forget_own(self);
         state.trim(self);
@@ -280,6 +297,7 @@ impl Core {
     /// Writes everything out and leaves the store so that opening it has nothing to do. Only without
     /// other users. Others can open the store then, whatever came of it.
     pub fn close(&self) -> Result<()> {
+        self.pool.process().check()?;
         let mut closed = self.closed.lock();
         if std::mem::replace(&mut *closed, true) {
             return Ok(());
@@ -643,7 +661,7 @@ impl Engine {
             conflict_wait: options.conflict_wait,
             stall_timeout: options.stall_timeout,
             validation: Mutex::new(()),
-            unlogged_pages: RwLock::new(()),
+            unlogged_pages: RecursiveRwLock::new(()),
             compacting: Mutex::new(()),
             idle: Mutex::default(),
             undo_directory: file.directory(),
@@ -682,6 +700,7 @@ impl Engine {
     /// many trees as the pool can keep open ([`Options::min_pool_bytes`]). A tree without handles does not
     /// count: it is closed when there is no room for others.
     pub fn tree(&self, name: &str) -> Result<Tree> {
+        self.core.check_caller(&[])?;
         let cx = self.core.context();
         if let Some(open) = self.core.catalog.open(&self.core, &cx, name, Room::User)? {
             return Ok(Tree { open });
@@ -697,6 +716,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::tree`].
     pub fn open_tree(&self, name: &str) -> Result<Option<Tree>> {
+        self.core.check_caller(&[])?;
         Ok(self
             .core
             .catalog
@@ -709,6 +729,7 @@ impl Engine {
     /// # Errors
     /// [`Error::TreeExists`], and as [`Engine::tree`].
     pub fn create_tree(&self, name: &str) -> Result<Tree> {
+        self.core.check_caller(&[])?;
         self.core.check_alive()?;
         let open = self.core.catalog.create(&self.core, &self.core.context(), name)?;
         self.core.sync_catalog()?;
@@ -722,6 +743,7 @@ impl Engine {
     /// [`Error::TreeInUse`], [`Error::ForeignTree`], failed I/O: what is left of the tree is dropped
     /// when its name is used next, by [`Engine::verify`], or when the store is opened again.
     pub fn drop_tree(&self, tree: Tree) -> Result<()> {
+        self.core.check_caller(&[Inside::Verify])?;
         self.core.check_tree(&tree)?;
         self.core.check_alive()?;
         let cx = self.core.context();
@@ -739,6 +761,7 @@ impl Engine {
     /// [`Error::TreeInUse`], [`Error::TreeExists`], [`Error::InvalidTreeName`],
     /// [`Error::ForeignTree`], failed I/O.
     pub fn rename_tree(&self, tree: Tree, name: &str) -> Result<Tree> {
+        self.core.check_caller(&[Inside::Verify])?;
         self.core.check_tree(&tree)?;
         self.core.check_alive()?;
         let cx = self.core.context();
@@ -754,6 +777,7 @@ impl Engine {
     /// # Errors
     /// Failed I/O.
     pub fn trees(&self) -> Result<Vec<String>> {
+        self.core.check_caller(&[])?;
         self.core.catalog.names(&self.core.context())
     }
 
@@ -786,6 +810,7 @@ impl Engine {
     /// # Errors
     /// [`Error::Limit`] when the pool is too small for another session.
     pub fn async_session(&self) -> Result<AsyncSession> {
+        self.core.check_caller(&[])?;
         if self.core.idle.lock().is_empty() {
             self.core.pool.check_workers()?;
         }
@@ -797,6 +822,7 @@ impl Engine {
     /// # Errors
     /// [`Error::CommitUnknown`], [`Error::Poisoned`].
     pub fn sync(&self) -> Result<()> {
+        self.core.check_caller(&[])?;
         self.core.sync_log()
     }
 
@@ -807,6 +833,7 @@ impl Engine {
     /// Failed I/O; [`Error::DiskFull`] when the log has no more room and is needed, all of it, by a transaction that
     /// is open.
     pub fn checkpoint(&self) -> Result<()> {
+        self.core.check_caller(&[Inside::Verify])?;
         if self.core.read_only {
             return Err(Error::ReadOnly);
         }
@@ -843,6 +870,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::compact`], and [`Error::Interrupted`]: the file keeps its length then.
     pub fn compact_until(&self, stop: &AtomicBool) -> Result<CompactReport> {
+        self.core.check_caller(&[Inside::Verify, Inside::Load])?;
         self.core.compact(stop)
     }
 
@@ -860,11 +888,13 @@ impl Engine {
     /// # Errors
     /// Failed I/O, or [`Error::Interrupted`].
     pub fn tree_stats_until(&self, stop: &AtomicBool) -> Result<Vec<TreeStat>> {
+        self.core.check_caller(&[])?;
         verify::tree_stats(&self.core, stop)
     }
 
     /// Checks every page and every invariant of the store. Nothing may change it meanwhile.
-    /// `progress` is called now and then with the number of records checked so far.
+    /// `progress` is called now and then with the number of records checked so far; see the crate's
+    /// documentation for what it may call.
     ///
     /// # Errors
     /// Failed I/O. Damage is reported in the result.
@@ -881,6 +911,7 @@ impl Engine {
         stop: &AtomicBool,
         progress: &mut dyn FnMut(u64),
     ) -> Result<VerifyReport> {
+        self.core.check_caller(&[Inside::Verify])?;
         verify::verify(&self.core, stop, progress)
     }
 
@@ -910,6 +941,9 @@ impl Engine {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn close(self) -> Result<(), CloseError> {
+        if let Err(error) = self.core.check_caller(&[]) {
+            return Err(CloseError { error, engine: Some(self) });
+        }
         if let Some(alive) = self.core.others() {
             return Err(CloseError { error: Error::StillInUse(alive), engine: Some(self) });
         }
@@ -928,6 +962,7 @@ impl Engine {
     /// [`Error::StillInUse`] when a bulk load, a backup or a compaction is under way and does not end within
     /// 5 s: the store stays locked, until the last handle is dropped.
     pub fn abandon(self) -> Result<()> {
+        self.core.check_caller(&[Inside::Verify])?;
         self.core.abandon_in_use()
     }
 

@@ -109,6 +109,10 @@ impl Deref for Grip {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if self.core.pool.process().is_other() {
+            // The parent has the threads and writes the files. This copy of the memory goes with the process.
+            return std::mem::forget(Arc::clone(&self.core));
+        }
         if let Err(error) = self.core.close() {
             let path = self.core.file.path.display();
             tracing::error!(%path, %error, "the store was not closed");

@@ -408,6 +408,9 @@ impl Core {
     /// A change, or whoever has just made one, waits while versions take more than their limit.
     #[cold]
     pub async fn wait_throttled<R: Resolve>(&self, session: &R) {
+        if self.pool.check_may_wait().is_err() {
+            return;
+        }
         let begun = Instant::now();
         loop {
             let throttle = self.throttle();

@@ -106,13 +106,13 @@ pub(crate) async fn run_again<R: Resolve, T>(
     mut step: impl FnMut(u32) -> Step<T>,
 ) -> Result<T> {
     let (mut restarts, mut log_since, mut full_since) = (0u32, None, None);
+    if !matches!(stop, Stop::Error(_)) {
+        session.core().pool.check_may_wait()?;
+    }
     session.cx().worker.begin_waiting();
     loop {
         let outcome = match stop {
-            Stop::Restart => {
-                btree::restarted(&session.cx().worker, &mut restarts);
-                Ok(())
-            }
+            Stop::Restart => btree::restarted(&session.cx().worker, &mut restarts),
             Stop::Fault(fault) => session.resolve(fault).await,
             Stop::Faults(faults) => session.resolve_all(faults).await,
             Stop::Log => session.wait_log(&mut log_since).await,
@@ -409,6 +409,8 @@ impl<'s, R: Resolve> Begun<'s, R> {
         if txn.state.is_none() {
             return Ok(());
         }
+        // A validation waits for others, and a child has no log.
+        session.core().pool.check_may_wait()?;
         run(session, |_| session.cx().journal.check_room(false)).await
     }
 
@@ -418,6 +420,7 @@ impl<'s, R: Resolve> Begun<'s, R> {
     /// Failed I/O; the janitor goes on with it then, as it does when this is given up half way.
     pub async fn abort(mut self) -> Result<()> {
         let session = self.session;
+        session.core().pool.process().check()?;
         let txn = self.txn.as_mut().expect("not ended");
         if txn.state.is_some() {
             rollback(session, txn, None).await?;
@@ -461,6 +464,10 @@ impl<R: Resolve> Drop for Begun<'_, R> {
     fn drop(&mut self) {
         let Some(mut txn) = self.txn.take() else { return };
         let core = self.session.core();
+        if core.pool.process().is_other() {
+            // It belongs to the parent, whose locks may be held here for ever.
+            return std::mem::forget(txn);
+        }
         if txn.state.is_some() {
             return core.janitor.abandon(txn);
         }

@@ -134,7 +134,8 @@ impl Options {
     /// a checkpoint gives back, when the device has none, before it fails with
     /// [`crate::Error::DiskFull`]; commits that cannot be flushed then, because roll-backs have used up
     /// what the log has in reserve, wait six times as long (5 s at least) before the log fails with
-    /// [`crate::Error::CommitUnknown`]. Default 10 s.
+    /// [`crate::Error::CommitUnknown`]. And how long a backup and a bulk load wait for each other; an operation
+    /// that others keep from its pages waits four times as long: [`crate::Error::Limit`]. Default 10 s.
     pub fn stall_timeout(mut self, limit: Duration) -> Self {
         self.stall_timeout = limit;
         self

@@ -25,7 +25,7 @@ use wattle_btree::{
     BulkLoad, BulkValue, CHUNK, Context, Cursor, Journal, LargeValue, Mode, System, Value,
     fits_inline, prefix_range,
 };
-use wattle_buffer::{Error, Fault, Result};
+use wattle_buffer::{Error, Fault, Inside, Result};
 
 /// What a session owns, whatever its kind: kept for the next one when it ends.
 pub(crate) struct SessionState {
@@ -230,6 +230,7 @@ impl Session {
     /// # Errors
     /// [`Error::Limit`] when the pool is too small for another one.
     pub(crate) fn open(core: &Grip, user: User) -> Result<Session> {
+        core.check_caller(&[])?;
         if core.idle.lock().is_empty() {
             core.pool.check_workers()?;
         }
@@ -321,7 +322,8 @@ impl Session {
 
     /// Changes the bytes of a value without changing their number; false when there is no such key.
     /// `change` runs under the latch of the leaf, and may run again with the value as it was: it must
-    /// be short and must not use the engine.
+    /// be short and should not use the engine, whose calls fail in it with [`Error::Reentrant`] when they
+    /// would have to wait.
     ///
     /// # Errors
     /// As [`Session::insert`]; [`Error::Conflict`] also when the value is large and others change the
@@ -486,8 +488,8 @@ impl Session {
     /// snapshots that are older.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`], [`Error::NotSorted`], and as [`Session::insert`]. The tree is
-    /// unchanged then.
+    /// [`Error::NotEmpty`], [`Error::NotSorted`], and as [`Session::insert`]; [`Error::Limit`] when a backup
+    /// does not end within the stall timeout. The tree is unchanged then.
     pub fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         tree: &Tree,
@@ -495,7 +497,8 @@ impl Session {
     ) -> Result<u64> {
         self.core.check_tree(tree)?;
         self.core.check_alive()?;
-        let _no_backup = self.core.unlogged_pages.read();
+        self.core.check_caller(&[Inside::Verify])?;
+        let _no_backup = self.core.bulk_loads()?;
         // Not after the engine was abandoned while this waited.
         self.core.check_alive()?;
         let mut load = BulkLoad::new(&tree.open.tree)?;
@@ -521,6 +524,7 @@ impl Session {
         chunks: &mut BulkChunks<'_>,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<()> {
+        let _inside = Inside::Load.enter();
         for (key, value) in entries {
             let (key, value) = (key.as_ref(), value.as_ref());
             if fits_inline(key.len(), value.len()) {

@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 use wattle_btree::{Context, LargeValue, Tree, TreeReport, chunk_id};
-use wattle_buffer::{Error, PAGE_SIZE, PageId, Result, TreeId, is_reserved_page};
+use wattle_buffer::{Error, Inside, PAGE_SIZE, PageId, Result, TreeId, is_reserved_page};
 
 /// What [`crate::Engine::verify`] found.
 #[derive(Debug, Clone, Default)]
@@ -181,6 +181,7 @@ fn verify_tree(
         open.tree.verify(cx, stop, &mut |page| reached.page(page), &mut |_, value, special| {
             records += 1;
             if records.is_multiple_of(1 << 14) {
+                let _inside = Inside::Verify.enter();
                 progress(before + records);
             }
             if special {

@@ -53,7 +53,9 @@ impl<'r> Waits<'r> {
         let now = Instant::now();
         let since = self.since.get().unwrap_or(now);
         self.since.set(Some(since));
-        if since.elapsed() > core.stall_timeout.max(core.conflict_wait) {
+        // What is in the way may wait for the caller.
+        let too_late = since.elapsed() > core.stall_timeout.max(core.conflict_wait);
+        if too_late || core.pool.check_may_wait().is_err() {
             return false;
         }
         let holder = core.holder_of(self.tree, self.key);

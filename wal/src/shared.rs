@@ -282,6 +282,10 @@ impl Shared {
         if requested.load(Ordering::Relaxed) >= epoch {
             return;
         }
+        if self.waits.process().is_other() {
+            // There is no flusher to wake, as who waits for it is told.
+            return;
+        }
         // Whoever raised it to this epoch wakes the flusher. Ordered by `signal` with its look.
         if requested.fetch_max(epoch, Ordering::Relaxed) >= epoch {
             return;

@@ -28,13 +28,15 @@ use std::{
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };
-use wattle_buffer::{Error, Result};
+use wattle_buffer::{Error, Process, Result};
 
 /// Wakers looked at before another one is added, in case a task polls again and again.
 const SAME_WAKER: usize = 32;
 
 /// Those who wait.
 pub(crate) struct Waits {
+    /// The one that has the flusher.
+    process: Process,
     /// Those who hold it may take the lock of the signal (`Shared::came`), not the other way round.
     state: Mutex<State>,
     /// How many waited for a durable epoch when the last flush was. Beside `state`, because it is asked for under
@@ -75,12 +77,18 @@ impl Waits {
     pub(crate) fn new(image_epoch: u64, limit: Duration) -> Waits {
         let state = State { checkpoint: image_epoch, ..State::default() };
         Waits {
+            process: Process::current(),
             state: Mutex::new(state),
             company: AtomicUsize::new(0),
             limit,
             durable: Default::default(),
             changed: Condvar::new(),
         }
+    }
+
+    /// The process that started the log.
+    pub(crate) fn process(&self) -> Process {
+        self.process
     }
 
     pub(crate) fn poisoned(&self) -> Option<String> {
@@ -169,6 +177,7 @@ impl Waits {
     }
 
     pub(crate) fn for_checkpoint(&self, before: u64) -> Result<u64> {
+        self.process.check()?;
         let until = self.until();
         let mut state = self.state.lock();
         while state.checkpoint <= before {
@@ -248,6 +257,7 @@ impl Log {
             return Ok(());
         }
         let waits = &self.shared().waits;
+        waits.process.check()?;
         let mut state = waits.state.lock();
         if self.durable_epoch() >= epoch {
             return Ok(());
@@ -276,6 +286,9 @@ impl Log {
     pub fn poll_durable(&self, epoch: u64, waker: &Waker) -> Poll<Result<()>> {
         if self.durable_epoch() >= epoch {
             return Poll::Ready(Ok(()));
+        }
+        if let Err(error) = self.shared().waits.process.check() {
+            return Poll::Ready(Err(error));
         }
         let mut state = self.shared().waits.state.lock();
         if self.durable_epoch() >= epoch {
@@ -306,6 +319,7 @@ impl Log {
     /// Blocks until the next flush has taken the buffers, which it asks for, and while the log is full; or
     /// changes are refused.
     pub fn wait_flush(&self) -> Result<()> {
+        self.shared().waits.process.check()?;
         let seen = self.buffers_taken();
         self.request(self.epoch(), Urgency::Now);
         let waits = &self.shared().waits;
@@ -326,6 +340,9 @@ impl Log {
     /// Of several tasks the one is woken first that waits for the longest time: `since` is that number when
     /// it first found no room.
     pub fn poll_flush(&self, seen: u64, since: u64, waker: &Waker) -> Poll<Result<()>> {
+        if let Err(error) = self.shared().waits.process.check() {
+            return Poll::Ready(Err(error));
+        }
         let mut state = self.shared().waits.state.lock();
         let taken = state.taken > seen;
         if self.shared().goes_on(taken) {

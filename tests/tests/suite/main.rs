@@ -34,6 +34,7 @@ mod patches;
 mod pieces;
 mod read_only;
 mod recovery;
+mod reentrance;
 mod replaced;
 mod rows;
 mod savepoints;

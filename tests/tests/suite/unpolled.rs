@@ -304,6 +304,13 @@ fn calls_that_block_work_inside_of_a_runtime() {
         });
         call(&mut |_| _ = engine.tree_stats().expect("sizes"));
         call(&mut |_| engine.checkpoint().expect("a checkpoint"));
+        let mut verified = 0;
+        call(&mut |_| {
+            verified += 1;
+            if verified <= 5 {
+                assert_verified(&engine);
+            }
+        });
         call(&mut |_| {
             let other = engine.tree("other").expect("a tree");
             engine.drop_tree(other).expect("drop");
