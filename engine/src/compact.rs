@@ -47,8 +47,6 @@ pub struct CompactReport {
 const PASSES: usize = 4;
 /// Another walk must give back more than this part of the file.
 const WORTH: u64 = 64;
-/// How long others are waited for that know pages by their ids.
-const WAIT: Duration = Duration::from_secs(60);
 /// Ids that are taken at a time.
 const IDS: usize = 8;
 /// How often, and how long, a page that is in use is waited for.
@@ -96,16 +94,13 @@ impl Core {
             return Err(Error::Limit(what.to_string()));
         }
         // Not for ever: the caller may be called by what it waits for.
-        let in_use = |what: &str| {
-            let what =
-                format!("no compaction: {what} is under way and did not end within {WAIT:?}");
-            Error::Limit(what)
-        };
-        let others = "a compaction or a verification";
-        let _alone = self.compacting.try_lock_for(WAIT).ok_or_else(|| in_use(others))?;
-        let others = "a bulk load or a backup";
-        let _by_their_ids =
-            self.unlogged_pages.try_write_for(WAIT).ok_or_else(|| in_use(others))?;
+        let limit = self.stall_timeout;
+        let alone = self.compacting.try_lock_for(limit);
+        let _alone = alone.ok_or_else(|| {
+            let others = "a compaction or a verification";
+            Error::Limit(format!("no compaction: {others} did not end within {limit:?}"))
+        })?;
+        let _by_their_ids = self.no_bulk_loads("a compaction")?;
         // Not after the engine was abandoned while this waited.
         self.check_alive()?;
         let bytes = || self.file.storage.capacity_pages() * PAGE_SIZE as u64;

@@ -858,9 +858,8 @@ impl Engine {
     /// it would give back.
     ///
     /// # Errors
-    /// An engine without a log, a full device, failed I/O. What was moved by then is moved.
-    /// [`Error::Limit`] when a bulk load, a backup or a verification does not end within 60 s, as one
-    /// that waits for the caller.
+    /// An engine without a log, a full device, failed I/O; [`Error::Limit`] when a bulk load, a backup or a
+    /// verification does not end within the stall timeout. What was moved by then is moved.
     pub fn compact(&self) -> Result<CompactReport> {
         self.compact_until(&AtomicBool::new(false))
     }
