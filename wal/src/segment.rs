@@ -403,14 +403,13 @@ fn make_first(storage: &dyn LogStorage, first: u64, wanted: u64) -> Result<u64> 
         let part = (room.saturating_add(used) / PART_OF_ROOM).checked_ilog2().map_or(0, |n| 1 << n);
         bytes = bytes.min(part).max(MIN_SEGMENT_BYTES.min(wanted));
     }
-    loop {
-        let Err(error) = storage.create(first, bytes) else { break };
+    while let Err(error) = storage.create(first, bytes) {
         let error = Error::io(format_args!("make log segment {first} of {bytes} bytes"), error);
         remove(storage, first)?;
         if !matches!(error, Error::DiskFull { .. }) || bytes <= MIN_SEGMENT_BYTES {
             return Err(error);
         }
-        bytes = (bytes / 2 & !(PAGE_SIZE as u64 - 1)).max(MIN_SEGMENT_BYTES);
+        bytes = ((bytes / 2) & !(PAGE_SIZE as u64 - 1)).max(MIN_SEGMENT_BYTES);
     }
     if bytes < wanted {
         tracing::info!(

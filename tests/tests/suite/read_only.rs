@@ -160,7 +160,7 @@ fn a_recovery_that_needs_more_memory_than_the_pool_says_so() {
     engine.sync().expect("durable");
     let image = Arc::new(device.crash_as(1, Cut::Process));
     let open = |options: Options| Device::sim(&image).open(options.read_only(true));
-    let error = open(options()).err().expect("48 pages are not enough").to_string();
+    let error = open(options()).expect_err("48 pages are not enough").to_string();
     assert!(error.contains("open the store for writing once, or with a larger pool"), "{error}");
     let engine = open(options().pool_bytes(4 << 20)).expect("enough memory");
     assert_eq!(read_all(&engine).len(), 3000);
