@@ -39,7 +39,7 @@ fn assert_refused(path: &Path, options: Options, expected: impl FnOnce(&Error) -
         (listing(path), fs::read(data).ok())
     };
     let before = content();
-    let error = Engine::open(path, options).err().expect("this must be refused");
+    let error = Engine::open(path, options).expect_err("this must be refused");
     assert_sentence(&error);
     assert!(expected(&error), "another error: {error:?}");
     assert!(content() == before, "a refused opening changed {}", path.display());
@@ -131,7 +131,7 @@ fn a_store_that_is_open_is_refused_and_can_be_opened_after_closing() {
     new_store(&path);
     let engine = Engine::open(&path, options()).expect("open");
     for kind in [IoKind::Threads, IoKind::Uring] {
-        let refused = Engine::open(&path, options().io(kind)).err().expect("it is open");
+        let refused = Engine::open(&path, options().io(kind)).expect_err("it is open");
         assert_sentence(&refused);
         assert!(matches!(refused, Error::AlreadyOpen { .. }), "{refused:?}");
     }
@@ -238,7 +238,7 @@ fn options_out_of_their_limits_are_refused_before_anything_is_created() {
         assert_refused(&absent, options.clone(), invalid);
         assert!(!absent.exists(), "a store that was refused was created");
         let fresh = Arc::new(SimStorage::new(FaultPlan::new(0)));
-        let error = Device::sim(&fresh).open(options).err().expect("refused");
+        let error = Device::sim(&fresh).open(options).expect_err("refused");
         assert!(matches!(error, Error::InvalidOption(_)), "{error:?}");
         assert_eq!((fresh.pages(), fresh.counters().reservations), (vec![], 0), "untouched");
     }

@@ -476,7 +476,7 @@ fn closing_on_a_device_that_fails_reports_it_and_the_store_counts_as_not_closed(
         let tries = storage.counters().writes - before.writes;
         assert!(tries <= 20_000, "it tries for ever: {tries} writes");
         storage.heal();
-        let error = Device::sim(&storage).open(unlogged_pool(64)).err().expect("not closed");
+        let error = Device::sim(&storage).open(unlogged_pool(64)).expect_err("not closed");
         assert!(matches!(error, Error::NotClosed { .. }), "{error:?}");
     }
 }

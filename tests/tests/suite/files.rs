@@ -174,7 +174,7 @@ fn a_directory_above_may_be_renamed_and_links_may_lead_elsewhere() {
         fs::create_dir(path("thief")).expect("made");
         std::os::unix::fs::symlink("../log-of-apart", path("thief/log")).expect("made");
         fs::write(path("thief/data"), "").expect("written");
-        let open = || Engine::open(path("thief"), options(io)).err().expect("it is another's log");
+        let open = || Engine::open(path("thief"), options(io)).expect_err("it is another's log");
         assert!(matches!(open(), Error::AlreadyOpen { .. }), "{}", open());
         engine.close().expect("close");
         assert!(matches!(open(), Error::WrongLog { .. }), "{}", open());
@@ -274,7 +274,7 @@ fn a_store_whose_data_file_is_emptied_is_refused_and_its_log_stays() {
             fs::write(path.join("data"), &bytes).expect("written");
             let before = contents(&path);
             for log in [true, false] {
-                let error = Engine::open(&path, options(io).log(log)).err().expect("refused");
+                let error = Engine::open(&path, options(io).log(log)).expect_err("refused");
                 let text = error.to_string();
                 assert!(matches!(error, Error::WrongLog { .. }), "{text}");
                 assert!(
@@ -313,7 +313,7 @@ fn a_log_that_is_newer_than_a_store_closed_without_one_stays() {
     // Somebody restores the data file alone.
     fs::write(path.join("data"), old).expect("written");
     let before = contents(&path);
-    let error = Engine::open(&path, options(io)).err().expect("refused");
+    let error = Engine::open(&path, options(io)).expect_err("refused");
     assert!(matches!(error, Error::WrongLog { .. }), "{error}");
     assert!(contents(&path) == before, "something was changed");
     fs::write(path.join("data"), new).expect("written");
@@ -332,7 +332,7 @@ fn strangers_in_the_directories_are_passed_over_or_named() {
     assert_has(&path, io, 300);
     let refused = |what: &[&str]| {
         let before = contents(&path);
-        let text = Engine::open(&path, options(io)).err().expect("refused").to_string();
+        let text = Engine::open(&path, options(io)).expect_err("refused").to_string();
         println!("{text}");
         what.iter().for_each(|part| assert!(text.contains(part), "{text:?} lacks {part:?}"));
         assert!(contents(&path) == before, "something was changed");
@@ -392,7 +392,7 @@ fn a_backup_whose_directory_is_renamed_meanwhile_says_so_and_is_whole() {
 fn only_the_last_directory_of_a_path_is_created() {
     let root = tempfile::tempdir().expect("a directory");
     let mistyped = root.path().join("stroes/orders");
-    let error = Engine::open(&mistyped, options(IoKind::Threads)).err().expect("refused");
+    let error = Engine::open(&mistyped, options(IoKind::Threads)).expect_err("refused");
     assert!(matches!(error, Error::NotAStore { .. }), "{error}");
     assert!(error.to_string().contains("there is no directory"), "{error}");
     assert_eq!(fs::read_dir(root.path()).expect("a directory").count(), 0);

@@ -510,11 +510,11 @@ fn a_log_without_its_end_is_refused() {
     let mut bytes = left.raw_segment(segments[0].0).expect("a segment");
     bytes[4096..].fill(0);
     left.set_raw_segment(segments[0].0, bytes);
-    let error = open(&left, options()).err().expect("the log lacks its end");
+    let error = open(&left, options()).expect_err("the log lacks its end");
     assert!(matches!(error, Error::WrongLog { .. }), "{error}");
     // And without the first one.
     left.remove(segments[0].0).expect("remove");
-    let error = open(&left, options()).err().expect("the log is missing");
+    let error = open(&left, options()).expect_err("the log is missing");
     assert!(matches!(error, Error::WrongLog { .. }), "{error}");
     assert!(error.to_string().contains("(sim storage)"), "{error}");
 }
@@ -544,7 +544,7 @@ fn a_log_that_lost_what_came_during_the_checkpoint_is_refused() {
     let left = Arc::new(device.crash_as(5, Cut::All));
     let report = engine.verify(&mut |_| {}).expect("verify");
     assert!(report.problems.iter().any(|problem| problem.contains("flush")), "{report:?}");
-    let error = open(&left, options()).err().expect("the log lacks its end");
+    let error = open(&left, options()).expect_err("the log lacks its end");
     assert!(matches!(error, Error::WrongLog { .. }), "{error}");
     assert!(error.to_string().contains("flush"), "{error}");
 }
