@@ -66,6 +66,9 @@ fn survives_a_cut_behind_its_load(key: &[u8], attempts: u64) {
                 && begun.elapsed() < Duration::from_secs(20)
             {
                 std::thread::sleep(Duration::from_millis(1));
+                // Images of attempts that were refused leave no room for those of the load.
+                device.aim(none);
+                drop(device.take());
                 loaded = session.bulk_load(&tree, entries());
             }
             device.aim(none);
