@@ -29,7 +29,7 @@ use std::{
     path::Path,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU8, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -73,6 +73,8 @@ pub(crate) struct Core {
     pub unlogged_pages: RecursiveRwLock<()>,
     /// Held during a compaction, and by whoever must find each page where it was.
     pub compacting: Mutex<()>,
+    /// The number of the next blocking session.
+    pub sessions: AtomicU64,
     /// What sessions that ended left for the next ones.
     #[expect(clippy::vec_box, reason = "sessions hold them in boxes")]
     pub idle: Mutex<Vec<Box<SessionState>>>,
@@ -663,6 +665,7 @@ impl Engine {
             validation: Mutex::new(()),
             unlogged_pages: RecursiveRwLock::new(()),
             compacting: Mutex::new(()),
+            sessions: AtomicU64::new(1),
             idle: Mutex::default(),
             undo_directory: file.directory(),
             file,

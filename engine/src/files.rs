@@ -134,7 +134,10 @@ impl Files {
                 let kind = found.kind();
                 return Err(not_a_store(format!("its data file is {kind}, not a regular file")));
             }
-            None => return Err(not_a_store("the directory has no data file".to_string())),
+            None => {
+                check_empty(path, &directory, false)?;
+                return Err(not_a_store("the directory has no data file".to_string()));
+            }
         }
         let data = directory.open_to_read(DATA_FILE).map_err(|error| failed("open", error))?;
         match io::try_lock_shared(&data) {

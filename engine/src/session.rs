@@ -14,10 +14,7 @@ use std::{
     future::Future,
     ops::{Bound, RangeBounds},
     pin::pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     task::{Context as TaskContext, Poll, Waker},
     time::Duration,
 };
@@ -46,9 +43,6 @@ pub(crate) struct SessionState {
     /// asynchronous session have several under way.
     cursors: RefCell<Vec<Cursor>>,
 }
-
-/// The number of the next blocking session.
-static SESSIONS: AtomicU64 = AtomicU64::new(1);
 
 /// A buffer above this is not kept: a large value must not stay in memory.
 const MAX_KEPT: usize = 1 << 16;
@@ -249,7 +243,7 @@ impl Session {
     fn new(core: Grip) -> Session {
         let idle = core.idle.lock().pop();
         let state = idle.unwrap_or_else(|| Box::new(SessionState::new(&core)));
-        state.number.set(SESSIONS.fetch_add(1, Ordering::Relaxed));
+        state.number.set(core.sessions.fetch_add(1, Ordering::Relaxed));
         Session { state: Some(state), core }
     }
 
@@ -278,6 +272,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::begin`].
+    #[inline]
     pub fn begin_with(&self, options: TxnOptions) -> Result<Transaction<'_>> {
         Transaction::of(self, options)
     }

@@ -507,21 +507,16 @@ impl<'s> Range<'s> {
         if !self.read {
             self.announce();
         }
-        let Range { source, tree, cursor, value, ended, .. } = self;
-        let mut since = None;
-        let entry = loop {
-            let (session, txn) = match source {
-                Source::Txn(txn) => txn.reading()?,
-                Source::Own(begun) => (begun.session(), begun.get()),
-            };
-            match (now(ops::next_entry(session, txn, tree, cursor, value)), &mut *source) {
-                (Ok(entry), _) => break entry,
-                (Err(error), Source::Own(begun)) => {
-                    now(ops::next_piece(begun, tree, error, &mut since))?;
-                }
-                (Err(error), Source::Txn(_)) => return Err(error),
-            }
+        let Range { source, tree, cursor, value, .. } = self;
+        let (session, txn) = match source {
+            Source::Txn(txn) => txn.reading()?,
+            Source::Own(begun) => (begun.session(), begun.get()),
         };
+        let entry = match now(ops::next_entry(session, txn, tree, cursor, value)) {
+            Ok(entry) => entry,
+            Err(error) => self.go_on(error)?,
+        };
+        let Range { cursor, value, ended, .. } = self;
         Ok(match entry {
             None => {
                 *ended = true;
@@ -530,6 +525,21 @@ impl<'s> Range<'s> {
             Some(Entry::Inline) => Some((cursor.key(), cursor.value())),
             Some(Entry::Whole) => Some((cursor.key(), value)),
         })
+    }
+
+    /// Goes on in a new snapshot after `error`, see [`ops::next_piece`].
+    #[cold]
+    fn go_on(&mut self, mut error: Error) -> Result<Option<Entry>> {
+        let Range { source, tree, cursor, value, .. } = self;
+        let mut since = None;
+        loop {
+            let Source::Own(begun) = source else { return Err(error) };
+            now(ops::next_piece(begun, tree, error, &mut since))?;
+            match now(ops::next_entry(begun.session(), begun.get(), tree, cursor, value)) {
+                Ok(entry) => return Ok(entry),
+                Err(again) => error = again,
+            }
+        }
     }
 
     /// The reads of a serializable transaction.

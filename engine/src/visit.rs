@@ -74,22 +74,23 @@ async fn visit_by<R: Resolve>(
     });
     let mut scan = Visit { session, reads, cursor: Some(cursor), ended: false, noted };
     let mut whole = Vec::new();
+    let mut since = None;
     loop {
         let cursor = scan.cursor.as_mut().expect("given back when the visit is dropped");
-        let mut since = None;
-        let entry = loop {
-            let txn = match &source {
-                Source::Txn(txn) => txn,
-                Source::Own(begun) => begun.get(),
-            };
-            match (ops::next_entry(session, txn, tree, cursor, &mut whole).await, &mut source) {
-                (Ok(entry), _) => break entry,
-                (Err(error), Source::Own(begun)) => {
-                    ops::next_piece(begun, tree, error, &mut since).await?;
-                }
-                (Err(error), Source::Txn(_)) => return Err(error),
+        let txn = match &source {
+            Source::Txn(txn) => txn,
+            Source::Own(begun) => begun.get(),
+        };
+        let entry = match ops::next_entry(session, txn, tree, cursor, &mut whole).await {
+            Ok(entry) => entry,
+            Err(error) => {
+                let Source::Own(begun) = &mut source else { return Err(error) };
+                // Boxed: it is rare, and would be room in the future of every visit.
+                Box::pin(ops::next_piece(begun, tree, error, &mut since)).await?;
+                continue;
             }
         };
+        since = None;
         let flow = match entry {
             None => {
                 scan.ended = true;
