@@ -19,7 +19,7 @@
 //! - **A root never has two frames.** Opening and evicting a root meet at the lock of the entries.
 //!   Opening finds the entry, and marks it open under the lock: the evictor then finds that, and
 //!   leaves the page alone. Or the evictor was first: there is no entry, the frame is never looked
-//!   at again as that root, and the root is read from storage. Whoever opens trees makes sure that
+//!   at again as that root, and the root is read from storage. The caller that opens trees makes sure that
 //!   one thread at a time opens or closes a tree (the lock of the catalog), so a root is read once.
 //! - **Nobody else looks at the frame of a root for its tree's sake.** Operations need an open
 //!   [`crate::Tree`]. [`Forest::find_parent`] may hold a frame from which the root was just evicted;

@@ -89,7 +89,7 @@ impl ReadTicket {
         self.pool.read_target(frame, self.page, owner)
     }
 
-    /// Verifies what was read and hands the page to whoever wants it, unless another was first: that is no
+    /// Verifies what was read and hands the page to those that want it, unless another was first: that is no
     /// error, whatever the transfer brought.
     pub(crate) fn publish(&mut self, target: ReadTarget, result: io::Result<()>) -> Result<()> {
         let (pool, page) = (&self.pool, self.page);

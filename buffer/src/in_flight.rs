@@ -1,5 +1,5 @@
 //! The in-flight table: which pages are being read, and which were read and have not been swizzled. It
-//! decides that a page has one frame at most, whoever reads it.
+//! decides that a page has one frame at most, however many read it.
 //!
 //! **A read belongs to the entry of its page, not to the thread or task that began it.** That one may be
 //! blocked, or it may be a future that nobody polls. An entry in state `Reading` therefore has any number

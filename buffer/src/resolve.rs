@@ -278,7 +278,7 @@ impl Worker {
     }
 
     /// The wait for a page that another reads has ended. When that one found no frame, we would not
-    /// find one either, and whoever waits for us neither.
+    /// find one either, nor would those that wait for us.
     fn ended_wait(&self, page: PageId, wait: Wait) -> Result<()> {
         let pool = self.pool();
         if wait.is_hopeless(pool) && !pool.in_flight.is_loaded(page) {

@@ -68,10 +68,10 @@ pub(crate) struct Core {
     pub stall_timeout: Duration,
     /// Held by a serializable transaction while it validates and commits.
     pub validation: Mutex<()>,
-    /// Held, shared, by whoever writes pages that the log does not know; exclusively by a backup or a
+    /// Held, shared, while pages are written that the log does not know; exclusively by a backup or a
     /// compaction.
     pub unlogged_pages: RecursiveRwLock<()>,
-    /// Held during a compaction, and by whoever must find each page where it was.
+    /// Held during a compaction, and while each page must be found where it was.
     pub compacting: Mutex<()>,
     /// The number of the next blocking session.
     pub sessions: AtomicU64,

@@ -16,7 +16,7 @@
 //! was ahead, once the log has got there; and one that is not read before the store was opened [`KEPT`]
 //! times more.
 //!
-//! Used without a log, a store numbers the changes of each page by itself, from the number that the page
+//! Used without a log, a store numbers the changes of each page separately, from the number that the page
 //! has. Then the largest number written so far takes the place of the durable epoch.
 
 use std::{
@@ -85,7 +85,7 @@ pub(crate) fn start_after(end: LogEnd, image_epoch: u64) -> LogStart {
 
 fn after(end: LogEnd, image_epoch: u64, since_1970: Duration) -> LogStart {
     let mut start = LogStart { image_epoch, ..LogStart::after(end) };
-    // A new store has no page of before.
+    // A new store has no earlier pages.
     if end.epoch != 0 {
         let ticks = since_1970.as_nanos() * u128::from(PER_SECOND) / 1_000_000_000;
         let now = u64::try_from(ticks).unwrap_or(u64::MAX).min(LATEST);

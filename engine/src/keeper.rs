@@ -405,7 +405,7 @@ impl Core {
         self.keeper.large_txn_bytes.load(Relaxed)
     }
 
-    /// A change, or whoever has just made one, waits while versions take more than their limit.
+    /// A change, or a commit that was just made, waits while versions take more than their limit.
     #[cold]
     pub async fn wait_throttled<R: Resolve>(&self, session: &R) {
         if self.pool.check_may_wait().is_err() {

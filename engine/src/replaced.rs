@@ -8,7 +8,7 @@
 //! it, for the stall timeout at most; a transaction does not wait, because others may wait for it. So what
 //! replaced values take stays below the limit, one value for each writer, and those of transactions.
 //!
-//! A value that was cleared away in part is cleared away again, by whoever comes next. Its id is not given to
+//! A value that was cleared away in part is cleared away again, by the next that tries. Its id is not given to
 //! another value before it is off the list in the catalog, which is the last step: from then on it must not be
 //! cleared away once more.
 

@@ -12,6 +12,7 @@ use crate::{
 use std::{
     cell::RefCell,
     ops::{Bound, ControlFlow, RangeBounds},
+    time::Instant,
 };
 use wattle_btree::{Cursor, Direction, Mode, prefix_range};
 use wattle_buffer::{Error, Result};
@@ -507,14 +508,18 @@ impl<'s> Range<'s> {
         if !self.read {
             self.announce();
         }
-        let Range { source, tree, cursor, value, .. } = self;
-        let (session, txn) = match source {
-            Source::Txn(txn) => txn.reading()?,
-            Source::Own(begun) => (begun.session(), begun.get()),
-        };
-        let entry = match now(ops::next_entry(session, txn, tree, cursor, value)) {
-            Ok(entry) => entry,
-            Err(error) => self.go_on(error)?,
+        let mut since = None;
+        // One place calls it, so that it is part of this function.
+        let entry = loop {
+            let Range { source, tree, cursor, value, .. } = self;
+            let (session, txn) = match source {
+                Source::Txn(txn) => txn.reading()?,
+                Source::Own(begun) => (begun.session(), begun.get()),
+            };
+            match now(ops::next_entry(session, txn, tree, cursor, value)) {
+                Ok(entry) => break entry,
+                Err(error) => self.renew(error, &mut since)?,
+            }
         };
         let Range { cursor, value, ended, .. } = self;
         Ok(match entry {
@@ -527,18 +532,12 @@ impl<'s> Range<'s> {
         })
     }
 
-    /// Goes on in a new snapshot after `error`, see [`ops::next_piece`].
+    /// Takes a new snapshot after `error`, see [`ops::next_piece`].
     #[cold]
-    fn go_on(&mut self, mut error: Error) -> Result<Option<Entry>> {
-        let Range { source, tree, cursor, value, .. } = self;
-        let mut since = None;
-        loop {
-            let Source::Own(begun) = source else { return Err(error) };
-            now(ops::next_piece(begun, tree, error, &mut since))?;
-            match now(ops::next_entry(begun.session(), begun.get(), tree, cursor, value)) {
-                Ok(entry) => return Ok(entry),
-                Err(again) => error = again,
-            }
+    fn renew(&mut self, error: Error, since: &mut Option<Instant>) -> Result<()> {
+        match &mut self.source {
+            Source::Own(begun) => now(ops::next_piece(begun, self.tree, error, since)),
+            Source::Txn(_) => Err(error),
         }
     }
 

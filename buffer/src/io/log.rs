@@ -102,7 +102,7 @@ pub trait LogStorage: Send + Sync + 'static {
     fn sync(&self, segment: u64) -> io::Result<()>;
 
     /// Looks whether these segments are there, as large as they were made: an error if one was removed,
-    /// replaced or cut. Whoever writes down that the log has something asks before.
+    /// replaced or cut. The caller asks before it writes down that the log has something.
     fn check(&self, segments: &[u64]) -> io::Result<()> {
         let _ = segments;
         Ok(())

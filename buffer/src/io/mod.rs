@@ -271,7 +271,7 @@ pub trait Storage: Send + Sync + 'static {
     fn sync(&self) -> io::Result<()>;
 
     /// Looks whether the device still is the one that was opened, and as large as it was: an error if its
-    /// file was removed, replaced or cut. Whoever writes down that pages are valid asks before.
+    /// file was removed, replaced or cut. The caller asks before it writes down that pages are valid.
     fn check(&self) -> io::Result<()> {
         Ok(())
     }

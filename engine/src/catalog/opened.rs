@@ -22,7 +22,7 @@
 //! **Races.** A handle is cloned from the list under the lock of the list, or from another handle. A
 //! tree is taken off the list under the same lock, when the list has the only handle: so nobody has
 //! one, and nobody gets one. It is closed, and trees are opened, under the lock of the catalog:
-//! whoever wants to open it waits until it is closed.
+//! an operation that wants to open it waits until it is closed.
 
 use super::{Closed, LargeStore};
 use parking_lot::Mutex;

@@ -5,7 +5,7 @@
 //! begins behind the end of the log, and undo with the first record of what had not ended; it needs no
 //! room, nor do the bitmaps, which have their places in the data file. Then the segments before go.
 //!
-//! A crash in between is one more crash to recover from: with the superblock of before all is done again,
+//! A crash in between is one more crash to recover from: with the previous superblock all is done again,
 //! with the new one there is nothing left to redo, and the same to undo.
 
 use super::Recovered;

@@ -277,7 +277,7 @@ fn what_is_no_store_is_refused_and_not_made() {
     };
     let missing = dir.path().join("missing");
     assert!(refused(&missing).contains("no such directory") && !missing.exists());
-    assert!(refused(dir.path()).contains("no data file"));
+    assert!(refused(dir.path()).contains("the directory is empty"));
     let data = dir.path().join(DATA_FILE);
     for len in [0, 100, 4096, 100_000] {
         std::fs::write(&data, vec![0; len]).expect("written");
