@@ -23,6 +23,17 @@ use wattle_buffer::{PageId, PageImage};
 /// Bytes of a frame: the page and its header.
 const FRAME: u64 = MIN_POOL_BYTES / 48;
 
+/// Bytes of a line of /proc/self/status, such as `VmRSS` (resident now) or `VmHWM` (at the peak).
+///
+/// # Panics
+/// If there is no such line.
+pub fn memory(what: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("status");
+    let line = status.lines().find(|line| line.starts_with(what)).expect("the line");
+    let kib = line.split_whitespace().nth(1).expect("a number");
+    kib.parse::<u64>().expect("a number") << 10
+}
+
 /// Multiplier of the length of all suites, from `WATTLE_ROUNDS`.
 pub fn rounds() -> u64 {
     std::env::var("WATTLE_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1)

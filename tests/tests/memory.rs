@@ -5,20 +5,12 @@
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{process::Command, time::Instant};
 use wattle::{Engine, IoKind, Options};
-use wattle_tests::harness::rounds;
+use wattle_tests::harness::{memory, rounds};
 
 /// Tells a child what to do: pool in MiB.
 const POOL: &str = "WATTLE_TEST_POOL_MIB";
 /// What everything but the pool may take.
 const REST: u64 = 64 << 20;
-
-/// A line of /proc/self/status, bytes.
-fn memory(what: &str) -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("status");
-    let line = status.lines().find(|line| line.starts_with(what)).expect("the line");
-    let kib = line.split_whitespace().nth(1).expect("a number");
-    kib.parse::<u64>().expect("a number") << 10
-}
 
 /// Runs a mixed workload of more data than the pool in this process and gives its peak memory.
 fn workload(pool_bytes: u64) -> u64 {

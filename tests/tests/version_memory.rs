@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 use wattle::{Durability, Engine, Error, Options};
+use wattle_tests::harness::memory;
 
 /// Tells a child what to do: with snapshots or without, and for how many seconds.
 const LOAD: &str = "WATTLE_TEST_VERSIONS";
@@ -18,14 +19,6 @@ const REST: u64 = 64 << 20;
 const WRITERS: u8 = 4;
 /// Records that a writer adds, and then removes.
 const TURN: u64 = 5000;
-
-/// A line of /proc/self/status, bytes.
-fn memory(what: &str) -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("status");
-    let line = status.lines().find(|line| line.starts_with(what)).expect("the line");
-    let kib = line.split_whitespace().nth(1).expect("a number");
-    kib.parse::<u64>().expect("a number") << 10
-}
 
 fn key(writer: u8, number: u64) -> [u8; 9] {
     let mut key = [writer; 9];

@@ -33,7 +33,7 @@ use std::{
     time::{Duration, Instant},
 };
 use wattle::{Durability, Engine, IoKind, Options};
-use wattle_tests::harness::{Context, assert_verified, seed};
+use wattle_tests::harness::{Context, assert_verified, memory, seed};
 use world::World;
 
 /// Bytes of the pool.
@@ -58,13 +58,6 @@ fn options(durability: Durability) -> Options {
         .log_bytes(32 << 20)
         .durability(durability)
         .stall_timeout(STALL)
-}
-
-/// A line of /proc/self/status, bytes.
-fn memory(what: &str) -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("status");
-    let line = status.lines().find(|line| line.starts_with(what)).expect("the line");
-    line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).expect("KiB") << 10
 }
 
 /// Runs until the time is over, or until an actor fails.
