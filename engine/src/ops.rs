@@ -1299,30 +1299,30 @@ async fn multi_get_by<R: Resolve, K: AsRef<[u8]>, V: View>(
     Ok(())
 }
 
-/// Takes the next entry of a scan, whose key and value are then in the cursor, or the value in
-/// `whole` when it is large; `None` at the end.
+/// Takes the next entry of a scan from the part of a leaf that its cursor holds; `None` when that is used up.
+#[inline]
+pub(crate) fn next_loaded(cursor: &mut Cursor) -> Result<Option<Taken>> {
+    while cursor.is_loaded() {
+        if let Some(taken) = cursor.take()? {
+            return Ok(Some(taken));
+        }
+    }
+    Ok(None)
+}
+
+/// Goes on with a scan after [`next_loaded`], which gave `taken`: reads a large value, or loads leaves up to
+/// the next entry. Key and value are then in the cursor, or the value in `whole` when it is large; `None` at
+/// the end.
 pub(crate) async fn next_entry<R: Resolve>(
     session: &R,
     txn: &Txn,
     tree: &Tree,
     cursor: &mut Cursor,
     whole: &mut Vec<u8>,
+    mut taken: Option<Taken>,
 ) -> Result<Option<Entry>> {
     loop {
-        while !cursor.is_loaded() {
-            if cursor.is_at_end() {
-                return Ok(None);
-            }
-            let mut view = txn.view(session.core(), &tree.open);
-            let faults = session.cx().worker.counters().faults.get();
-            run(session, |_| cursor.load_step(&tree.open.tree, &mut view)).await?;
-            if session.cx().worker.counters().faults.get() != faults && cursor.is_long() {
-                // Whether it matters that one cannot be read is seen when its turn comes.
-                let _ahead = run(session, |_| cursor.ahead_step(&tree.open.tree)).await;
-            }
-        }
-        match cursor.take()? {
-            None => {}
+        match taken {
             Some(Taken::Inline) => return Ok(Some(Entry::Inline)),
             Some(Taken::Large(large)) => {
                 whole.clear();
@@ -1333,7 +1333,17 @@ pub(crate) async fn next_entry<R: Resolve>(
                 read?;
                 return Ok(Some(Entry::Whole));
             }
+            None if cursor.is_at_end() => return Ok(None),
+            None => {}
         }
+        let mut view = txn.view(session.core(), &tree.open);
+        let faults = session.cx().worker.counters().faults.get();
+        run(session, |_| cursor.load_step(&tree.open.tree, &mut view)).await?;
+        if session.cx().worker.counters().faults.get() != faults && cursor.is_long() {
+            // An error of read-ahead is reported by the read itself.
+            let _ahead = run(session, |_| cursor.ahead_step(&tree.open.tree)).await;
+        }
+        taken = next_loaded(cursor)?;
     }
 }
 

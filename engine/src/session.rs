@@ -264,6 +264,7 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::Poisoned`] after the log failed.
+    #[inline]
     pub fn begin(&self) -> Result<Transaction<'_>> {
         self.begin_with(TxnOptions::default())
     }

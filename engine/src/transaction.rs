@@ -14,7 +14,7 @@ use std::{
     ops::{Bound, ControlFlow, RangeBounds},
     time::Instant,
 };
-use wattle_btree::{Cursor, Direction, Mode, prefix_range};
+use wattle_btree::{Cursor, Direction, Mode, Taken, prefix_range};
 use wattle_buffer::{Error, Result};
 
 /// A transaction: it reads everything as of one moment and its own changes, and all its changes
@@ -508,18 +508,9 @@ impl<'s> Range<'s> {
         if !self.read {
             self.announce();
         }
-        let mut since = None;
-        // One place calls it, so that it is part of this function.
-        let entry = loop {
-            let Range { source, tree, cursor, value, .. } = self;
-            let (session, txn) = match source {
-                Source::Txn(txn) => txn.reading()?,
-                Source::Own(begun) => (begun.session(), begun.get()),
-            };
-            match now(ops::next_entry(session, txn, tree, cursor, value)) {
-                Ok(entry) => break entry,
-                Err(error) => self.renew(error, &mut since)?,
-            }
+        let entry = match ops::next_loaded(&mut self.cursor)? {
+            Some(Taken::Inline) => Some(Entry::Inline),
+            taken => self.next_not_loaded(taken)?,
         };
         let Range { cursor, value, ended, .. } = self;
         Ok(match entry {
@@ -530,6 +521,23 @@ impl<'s> Range<'s> {
             Some(Entry::Inline) => Some((cursor.key(), cursor.value())),
             Some(Entry::Whole) => Some((cursor.key(), value)),
         })
+    }
+
+    /// The next entry when it is not in the cursor: once for each leaf, and for each large value.
+    #[inline(never)]
+    fn next_not_loaded(&mut self, mut taken: Option<Taken>) -> Result<Option<Entry>> {
+        let mut since = None;
+        loop {
+            let Range { source, tree, cursor, value, .. } = self;
+            let (session, txn) = match source {
+                Source::Txn(txn) => txn.reading()?,
+                Source::Own(begun) => (begun.session(), begun.get()),
+            };
+            match now(ops::next_entry(session, txn, tree, cursor, value, taken.take())) {
+                Ok(entry) => return Ok(entry),
+                Err(error) => self.renew(error, &mut since)?,
+            }
+        }
     }
 
     /// Takes a new snapshot after `error`, see [`ops::next_piece`].

@@ -11,7 +11,7 @@ use std::{
     cell::RefCell,
     ops::{Bound, ControlFlow},
 };
-use wattle_btree::{Cursor, Direction};
+use wattle_btree::{Cursor, Direction, Taken};
 use wattle_buffer::Result;
 
 /// Visits the records between two bounds in a transaction.
@@ -77,17 +77,22 @@ async fn visit_by<R: Resolve>(
     let mut since = None;
     loop {
         let cursor = scan.cursor.as_mut().expect("given back when the visit is dropped");
-        let txn = match &source {
-            Source::Txn(txn) => txn,
-            Source::Own(begun) => begun.get(),
-        };
-        let entry = match ops::next_entry(session, txn, tree, cursor, &mut whole).await {
-            Ok(entry) => entry,
-            Err(error) => {
-                let Source::Own(begun) = &mut source else { return Err(error) };
-                // Boxed: it is rare, and would be room in the future of every visit.
-                Box::pin(ops::next_piece(begun, tree, error, &mut since)).await?;
-                continue;
+        let entry = match ops::next_loaded(cursor)? {
+            Some(Taken::Inline) => Some(Entry::Inline),
+            taken => {
+                let txn = match &source {
+                    Source::Txn(txn) => txn,
+                    Source::Own(begun) => begun.get(),
+                };
+                match ops::next_entry(session, txn, tree, cursor, &mut whole, taken).await {
+                    Ok(entry) => entry,
+                    Err(error) => {
+                        let Source::Own(begun) = &mut source else { return Err(error) };
+                        // Boxed: it is rare, and would be room in the future of every visit.
+                        Box::pin(ops::next_piece(begun, tree, error, &mut since)).await?;
+                        continue;
+                    }
+                }
             }
         };
         since = None;

@@ -179,7 +179,10 @@ impl Txn {
         };
         self.number = self.slot.next_number();
         let serializable = options.isolation == Isolation::Serializable && !options.read_only;
-        self.reads = serializable.then(RefCell::default);
+        debug_assert!(self.reads.is_none(), "`end` has dropped them");
+        if serializable {
+            self.reads = Some(RefCell::default());
+        }
         self.must_abort = None;
         self.half_done = false;
         self.next_rollback = 0;
@@ -383,7 +386,9 @@ impl Txn {
         // Memory that only large transactions need.
         (self.garbage, self.ghost_bytes) = (Vec::new(), 0);
         self.rollbacks = Vec::new();
-        self.reads = None;
+        if self.reads.is_some() {
+            self.reads = None;
+        }
         self.seen.set(0);
     }
 

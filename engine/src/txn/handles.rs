@@ -38,8 +38,11 @@ impl Handles {
         }
         {
             let mut kept = self.kept.lock();
-            let room = MAX_KEPT.saturating_sub(kept.len()).min(handles.len());
-            kept.extend(handles.drain(..room));
+            while kept.len() < MAX_KEPT
+                && let Some(handle) = handles.pop()
+            {
+                kept.push(handle);
+            }
         }
         handles.clear();
     }
