@@ -32,7 +32,7 @@ const NO_TREE: TreeId = TreeId(u32::MAX);
 /// Pages of a new store: superblocks, bitmaps and some room.
 const FIRST_PAGES: u64 = 256;
 /// Format version of a store.
-pub const STORE_VERSION: u32 = 2;
+pub const STORE_VERSION: u32 = 1;
 
 /// Bytes that any store has at least.
 pub(crate) const WHOLE_PAGE: u64 = PAGE_SIZE as u64;

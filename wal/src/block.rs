@@ -30,9 +30,7 @@ pub const CHUNK_HEADER: usize = 24;
 /// Bytes of the head of a segment; blocks begin behind it.
 pub const SEGMENT_HEADER: usize = BLOCK_ALIGN;
 /// Version of everything in this file and in `record`.
-pub const FORMAT_VERSION: u32 = 4;
-/// The oldest version that is read as well.
-pub const OLDEST_VERSION: u32 = 1;
+pub const FORMAT_VERSION: u32 = 1;
 /// First bytes of a segment.
 pub const SEGMENT_MAGIC: [u8; 8] = *b"WATTLElg";
 /// First bytes of a block.
@@ -217,25 +215,20 @@ impl BlockHeader {
         if sector[0..4] != BLOCK_MAGIC {
             return Err("no block begins here, and it is not empty".into());
         }
-        let header = BlockHeader::fields(sector);
-        if header.payload_len > MAX_PAYLOAD {
-            return Err(format!("{} bytes of payload in a block", header.payload_len));
+        let payload_len = usize::from(u16_at(sector, 12));
+        if payload_len > MAX_PAYLOAD {
+            return Err(format!("{payload_len} bytes of payload in a block"));
         }
-        Ok(header)
-    }
-
-    /// Its fields, whatever they are.
-    pub(crate) fn fields(sector: &[u8]) -> BlockHeader {
-        BlockHeader {
+        Ok(BlockHeader {
             store_id: u64_at(sector, 16),
             sequence: u64_at(sector, 24),
             flush: u64_at(sector, 32),
             epoch: u64_at(sector, 40),
             segment: u64_at(sector, 48),
             offset: u64::from(u32_at(sector, 8)) * BLOCK_ALIGN as u64,
-            payload_len: usize::from(u16_at(sector, 12)),
+            payload_len,
             last: u16_at(sector, 14) & LAST != 0,
-        }
+        })
     }
 
     /// The payload of `block`, whose first sector the header is from.
@@ -356,7 +349,7 @@ fn seal_crc(sector: &mut [u8], at: usize) {
     sector[at..at + 4].copy_from_slice(&crc.to_le_bytes());
 }
 
-pub(crate) fn check_crc(sector: &[u8], at: usize) -> Result<(), String> {
+fn check_crc(sector: &[u8], at: usize) -> Result<(), String> {
     let stored = u32_at(sector, at);
     let mut digest = Digest::new(CrcAlgorithm::Crc32Iscsi);
     for part in [&sector[..at], &[0; 4], &sector[at + 4..]] {

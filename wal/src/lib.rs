@@ -5,8 +5,6 @@ mod append;
 mod block;
 mod flusher;
 mod log;
-mod old;
-mod old_block;
 mod owner;
 mod reader;
 pub mod record;
@@ -31,8 +29,7 @@ pub mod format {
     pub use crate::{
         block::{
             BLOCK_ALIGN, BLOCK_HEADER, BLOCK_MAGIC, CHUNK_HEADER, FORMAT_VERSION, MAX_BLOCK,
-            MAX_PAYLOAD, MAX_SECTORS, OLDEST_VERSION, SALT, SECTOR, SEGMENT_HEADER, SEGMENT_MAGIC,
-            TRAILER,
+            MAX_PAYLOAD, MAX_SECTORS, SALT, SECTOR, SEGMENT_HEADER, SEGMENT_MAGIC, TRAILER,
         },
         log::{MAX_SEGMENT_BYTES, MIN_SEGMENT_BYTES},
         record::{LONG_OP_HEADER, LONG_RECORD_HEADER, MAX_RECORD, OP_HEADER, RECORD_HEADER},

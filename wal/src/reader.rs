@@ -19,11 +19,10 @@
 use crate::{
     append::GSN_COUNTER_BITS,
     block::{
-        self, BLOCK_ALIGN, BlockHeader, CHUNK_HEADER, FORMAT_VERSION, MAX_BLOCK, OLDEST_VERSION,
-        Origin, Payload, SECTOR, SEGMENT_HEADER, Sector, SegmentHeader, Which, is_zero,
+        self, BLOCK_ALIGN, BlockHeader, CHUNK_HEADER, FORMAT_VERSION, MAX_BLOCK, Origin, Payload,
+        SECTOR, SEGMENT_HEADER, Sector, SegmentHeader, Which, is_zero,
     },
     log::LogStart,
-    old, old_block,
     record::{self, Base, Record, u32_at, u64_at},
 };
 use std::{path::PathBuf, sync::Arc};
@@ -324,16 +323,9 @@ impl LogReader {
         }
         let left = (header.bytes - offset).min(MAX_BLOCK as u64) as usize;
         let origin = Origin { store_id: self.store_id, segment: header.segment };
-        let is_old = header.version <= old_block::LAST_VERSION;
         let damage = |what: String| damaged(header.segment, offset, what);
         let sector = self.bytes(header.segment, offset, SECTOR)?;
-        let state = match is_old {
-            true if is_zero(sector) => Sector::Unwritten,
-            true => Sector::Written,
-            false => origin.look(sector, offset, Which::First),
-        };
-        let block = match state {
-            Sector::Written if is_old => old_block::parse(sector).map_err(damage)?,
+        let block = match origin.look(sector, offset, Which::First) {
             Sector::Written => BlockHeader::parse(sector).map_err(damage)?,
             Sector::Unwritten if must_be_there => {
                 return Err(damage(format!("block {} is missing", self.sequence + 1)));
@@ -348,19 +340,12 @@ impl LogReader {
             }
         };
         self.check_block(&block, &header, offset).map_err(damage)?;
-        let len = match is_old {
-            true => old_block::block_bytes(block.payload_len),
-            false => block::block_bytes(block.payload_len),
-        };
+        let len = block::block_bytes(block.payload_len);
         if len > left {
             return Err(damage(format!("a block of {len} bytes does not fit the segment")));
         }
         let bytes = self.bytes(header.segment, offset, len)?;
-        let payload = match is_old {
-            true => old_block::payload(bytes, block.payload_len),
-            false => block.payload(bytes),
-        };
-        let payload = match payload {
+        let payload = match block.payload(bytes) {
             Payload::Whole(payload) => payload,
             Payload::Torn if must_be_there => {
                 let what = format!("block {} has sectors that were never written", block.sequence);
@@ -421,30 +406,23 @@ impl LogReader {
             Pending { flush, headless: false }
         });
         pending.flush.epoch = block.epoch;
-        let is_old = self.segments[self.index].version <= old::LAST_VERSION;
-        let head_len = if is_old { old::CHUNK_HEADER } else { CHUNK_HEADER };
         while !payload.is_empty() {
-            let head = payload.get(..head_len);
-            let records = head.and_then(|head| payload[head_len..].get(..u32_at(head, 4) as usize));
+            let head = payload.get(..CHUNK_HEADER);
+            let records =
+                head.and_then(|head| payload[CHUNK_HEADER..].get(..u32_at(head, 4) as usize));
             let (Some(head), Some(records)) = (head, records) else {
                 return Err(format!("a chunk does not fit into block {}", block.sequence));
             };
-            payload = &payload[head_len + records.len()..];
+            payload = &payload[CHUNK_HEADER + records.len()..];
             if pending.headless {
                 continue;
             }
             let worker = u32_at(head, 0);
-            let base = match is_old {
-                true => Base::default(),
-                false => Base { epoch: u64_at(head, 8), txn: u64_at(head, 16) },
-            };
+            let base = Base { epoch: u64_at(head, 8), txn: u64_at(head, 16) };
             let chunks = &mut pending.flush.chunks;
             let last = chunks.pop_if(|last| (last.worker, last.base) == (worker, base));
             let mut chunk = last.unwrap_or(Chunk { worker, base, bytes: Vec::new() });
-            match is_old {
-                true => old::shorten(records, &mut chunk.bytes)?,
-                false => chunk.bytes.extend_from_slice(records),
-            }
+            chunk.bytes.extend_from_slice(records);
             chunks.push(chunk);
         }
         if !block.last {
@@ -510,13 +488,9 @@ impl LogReader {
             let len = (bytes - at).min(READ_BYTES as u64) as usize;
             let pages = self.bytes(segment, at, len)?.chunks(BLOCK_ALIGN);
             for (page, place) in pages.zip((at..).step_by(BLOCK_ALIGN)) {
-                // Without a head nobody knows which version wrote it.
                 if let Some(sector) = page.get(..SECTOR)
-                    && let Some(block) = match origin.look(sector, place, Which::First) {
-                        Sector::Written => BlockHeader::parse(sector).ok(),
-                        Sector::Unwritten => None,
-                        Sector::Damaged => old_block::parse(sector).ok(),
-                    }
+                    && origin.look(sector, place, Which::First) == Sector::Written
+                    && let Ok(block) = BlockHeader::parse(sector)
                     && (block.store_id, block.segment, block.offset) == (store_id, segment, place)
                     && block.flush > torn
                 {
@@ -540,12 +514,7 @@ impl LogReader {
             let len = (bytes - at).min(READ_BYTES as u64) as usize;
             let sectors = self.bytes(segment, at, len)?.chunks(SECTOR);
             for (sector, place) in sectors.zip((at..).step_by(SECTOR)) {
-                let is_old =
-                    |block: BlockHeader| (block.store_id, block.segment) == (store_id, segment);
-                if sector.len() == SECTOR
-                    && (origin.is_written(sector, place)
-                        || old_block::parse(sector).is_ok_and(is_old))
-                {
+                if sector.len() == SECTOR && origin.is_written(sector, place) {
                     let what = "the segment has no head, and is not empty";
                     return Err(damaged(segment, place, what));
                 }
@@ -595,7 +564,7 @@ pub(crate) fn read_header(
         return Ok(None);
     }
     let header = SegmentHeader::parse(&page).map_err(|what| damaged(segment, 0, what))?;
-    if !(OLDEST_VERSION..=FORMAT_VERSION).contains(&header.version) {
+    if header.version != FORMAT_VERSION {
         let (path, found) = (PathBuf::from(format!("log segment {segment}")), header.version);
         return Err(Error::WrongVersion { path, found, expected: FORMAT_VERSION });
     }

@@ -17,7 +17,6 @@ fn the_page_names_the_constants() {
     let says = |sentence: String| assert!(PAGE.contains(&sentence), "FORMAT.md lacks: {sentence}");
     says(format!("# Format of the log, version {}", format::FORMAT_VERSION));
     says(format!("format version, {}", format::FORMAT_VERSION));
-    says(format!("Version {} is read as well", format::OLDEST_VERSION));
     says(format!(
         "Segments have {} to {} bytes, a multiple\nof {}; the default is {}.",
         format::MIN_SEGMENT_BYTES,
