@@ -1,168 +1,82 @@
 //! Appending: each worker writes records into a buffer of its own, and never waits.
 //!
-//! The buffer has its own lock, which only the flusher ever contends for, and for a moment. The
-//! epoch is read under it: that makes a flush a consistent cut (see the crate's page).
+//! The buffer has its own lock. Only the flusher contends for it, and briefly. A section reads the epoch under that
+//! lock, which makes a flush a consistent cut (see the crate's page).
 //!
-//! Invariants: while a section exists, all bytes that it adds belong to its epoch; a buffer holds
-//! bytes of at most two epochs, because the flusher empties all buffers of an epoch before it
-//! begins the next but one; a record that was not finished is never in a buffer without a section.
+//! Invariants: while a section exists, all bytes that it adds belong to its epoch; a record that was not finished is
+//! never in a buffer without a section.
 
 use crate::{
-    record::{self, AUTO, Base, Kind, MAX_OPS, MAX_RECORD},
-    shared::{FULL_ENOUGH, Shared},
+    core::LogCore,
+    gsn::{GSN_COUNTER_BITS, epoch_of},
+    record::{self, AUTO, Kind, MAX_OPS, MAX_RECORD},
+    slot::{AppendBuffer, AppendSlot},
 };
 use std::{
     cell::Cell,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
 };
-use wattle_buffer::{BriefGuard, BriefMutex, Gsn, PageId, Result, TreeId, prefetch_write};
+use wattle_buffer::{BriefGuard, Gsn, PageId, Result, TreeId, prefetch_write};
 
-/// Bits of a GSN below the epoch.
-pub const GSN_COUNTER_BITS: u32 = 20;
-
+/// A buffer with so many bytes, or half of its soft limit, requests a flush.
+const FLUSH_BYTES: usize = 256 << 10;
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// So many lines of a buffer are asked for before they are written: those of the next few records.
+/// So many lines of a buffer are prefetched before they are written: those of the next few records.
 const AHEAD_LINES: usize = 8;
-
-/// The epoch in a GSN.
-pub fn epoch_of(gsn: Gsn) -> u64 {
-    gsn.0 >> GSN_COUNTER_BITS
-}
-
-/// What an appender and the flusher share.
-pub(crate) struct Slot {
-    pub worker: u32,
-    pub buffer: BriefMutex<Buffer>,
-    /// Bytes in the buffer, to be looked at without the lock.
-    pub filled: AtomicUsize,
-    /// The appender is gone: no record will come any more.
-    pub closed: AtomicBool,
-}
-
-/// Records that no flush has taken yet.
-#[derive(Default)]
-pub(crate) struct Buffer {
-    pub bytes: Vec<u8>,
-    /// Epoch of the first byte, and what the numbers of its records are relative to.
-    base: Base,
-    /// Where the next epoch begins, if it has, and the same of that.
-    newer: Option<(usize, Base)>,
-    last_gsn: u64,
-    pub counts: Counts,
-    /// The first time that was noted in the newest epoch that has one, and that epoch.
-    first_time: (u64, u64),
-}
-
-/// What the flusher adds to the statistics when it takes a buffer.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Counts {
-    pub commits: u64,
-    pub image_bytes: u64,
-}
-
-impl Buffer {
-    /// Notes that bytes of `epoch` follow.
-    fn enter(&mut self, epoch: u64) {
-        if self.bytes.is_empty() {
-            self.base = Base { epoch, txn: 0 };
-        } else if epoch > self.base.epoch && self.newer.is_none() {
-            self.newer = Some((self.bytes.len(), Base { epoch, txn: 0 }));
-        }
-    }
-
-    /// What the numbers of a record of `txn` are written relative to.
-    #[inline(always)]
-    fn base_for(&mut self, txn: u64) -> Base {
-        let base = self.newer.as_mut().map_or(&mut self.base, |(_, base)| base);
-        if base.txn == 0 {
-            base.txn = txn;
-        }
-        *base
-    }
-
-    /// The first time that was noted in a section behind `cut`.
-    pub(crate) fn first_time_behind(&self, cut: u64) -> Option<u64> {
-        let (epoch, time) = self.first_time;
-        (epoch > cut).then_some(time)
-    }
-
-    /// Takes all bytes of epochs up to `cut`, the epoch before the current one, in exchange for an
-    /// empty vector. Younger bytes stay. All that is taken is of one epoch.
-    pub(crate) fn take(&mut self, cut: u64, mut spare: Vec<u8>) -> (Base, Vec<u8>) {
-        debug_assert!(spare.is_empty());
-        let base = self.base;
-        if self.bytes.is_empty() || base.epoch > cut {
-            return (base, spare);
-        }
-        if let Some((from, newer)) = self.newer.take() {
-            debug_assert!(newer.epoch > cut, "a cut empties all buffers");
-            spare.extend_from_slice(&self.bytes[from..]);
-            self.bytes.truncate(from);
-            self.base = newer;
-        }
-        (base, std::mem::replace(&mut self.bytes, spare))
-    }
-}
 
 /// One worker's end of the log.
 ///
-/// May move between threads, but is used by one at a time. Dropping it leaves its records to the
-/// flusher.
+/// May move between threads, but one uses it at a time. Dropping it leaves its records to the flusher.
 pub struct Appender {
-    shared: Arc<Shared>,
-    slot: Arc<Slot>,
-    /// The largest GSN that this worker knows of from elsewhere. The cell also keeps the appender
-    /// from being shared between threads.
+    core: Arc<LogCore>,
+    slot: Arc<AppendSlot>,
+    /// The largest GSN that this worker has seen elsewhere. The cell also keeps the appender from being shared between
+    /// threads.
     observed: Cell<u64>,
 }
 
 impl Appender {
-    pub(crate) fn new(shared: Arc<Shared>, slot: Arc<Slot>) -> Appender {
-        Appender { shared, slot, observed: Cell::new(0) }
+    pub(crate) fn new(core: Arc<LogCore>) -> Appender {
+        let slot = core.new_slot();
+        Appender { core, slot, observed: Cell::new(0) }
     }
 
-    /// Number of this appender, which no other appender of this log ever had.
+    /// Number of this appender. No other appender of this log has it.
     pub fn worker(&self) -> u32 {
         self.slot.worker
     }
 
-    /// Whether there is room for the records of one more operation; otherwise the caller lets a
-    /// flush take the buffers first ([`crate::Log::wait_flush`], [`crate::Log::poll_flush`]). Asked
-    /// before any latch is taken; rolling back does not ask.
+    /// Whether there is room for the records of one more operation; otherwise the caller lets a flush take the buffers
+    /// first ([`crate::Log::wait_flush`], [`crate::Log::poll_flush`]). An operation calls this before it takes a latch;
+    /// a rollback does not call it.
     ///
-    /// Fails when the log was poisoned or closed, or has no room on the device for new changes, and they have
-    /// waited for it as long as they should ([`crate::LogOptions::patience`]).
+    /// Fails if the log was poisoned or closed, or if the device has no room and changes have waited for it for the
+    /// [`crate::LogOptions::room_timeout`].
     #[inline]
     pub fn check_room(&self) -> Result<bool> {
-        if self.shared.status.load(Ordering::Relaxed) != 0 && !self.shared.check_status()? {
+        if !self.core.gate.is_open() && !self.core.check_gate()? {
             return Ok(false);
         }
-        Ok(self.slot.filled.load(Ordering::Relaxed) < self.shared.soft_limit())
+        Ok(self.slot.filled.load(Ordering::Relaxed) < self.core.gate.soft_limit())
     }
 
     /// Begins a section: all its records belong to one epoch.
     ///
-    /// Must be called when all latches of the pages to be changed are held already, because they
-    /// order the sections of workers that change the same page; and must end before any of them is
-    /// released.
+    /// The caller holds the latches of all pages that it changes, because they order the sections of workers that
+    /// change the same page; the section must end before the caller releases one of them.
     #[inline]
     pub fn begin(&self) -> Section<'_> {
         let mut buffer = self.slot.buffer.lock();
-        // Acquire, with the flusher's store: whoever reads an epoch also reads the image epoch that
-        // was set before it.
-        let epoch = self.shared.epoch.load(Ordering::Acquire);
-        let image_epoch = self.shared.image_epoch.load(Ordering::Relaxed);
+        let epoch = self.core.epochs.current();
+        let image_epoch = self.core.epochs.image();
         buffer.enter(epoch);
         buffer.last_gsn = buffer.last_gsn.max(self.observed.get()).max(epoch << GSN_COUNTER_BITS);
         let filled = buffer.bytes.len();
         Section { appender: self, buffer, epoch, image_epoch, filled, record: None }
     }
 
-    /// Later GSNs of this appender are above `gsn`.
+    /// From now on GSNs of this appender are above `gsn`.
     pub fn observe(&self, gsn: Gsn) {
         self.observed.set(self.observed.get().max(gsn.0));
     }
@@ -177,16 +91,16 @@ impl Drop for Appender {
 /// Records being appended in one epoch, under the lock of the appender's own buffer.
 pub struct Section<'a> {
     appender: &'a Appender,
-    buffer: BriefGuard<'a, Buffer>,
+    buffer: BriefGuard<'a, AppendBuffer>,
     epoch: u64,
     image_epoch: u64,
     /// Bytes in the buffer when the section began.
     filled: usize,
-    record: Option<Open>,
+    record: Option<OpenRecord>,
 }
 
 /// The record that is being written.
-struct Open {
+struct OpenRecord {
     at: usize,
     kind: Kind,
     flags: u8,
@@ -200,23 +114,20 @@ impl Section<'_> {
         self.epoch
     }
 
-    /// Whether this is the first change since the last checkpoint of a page whose last change was
-    /// `page`: its image must be logged.
+    /// Whether this is the first change, since the last checkpoint, of a page whose last change was `page`: then its
+    /// image must be logged.
     ///
-    /// A section of the epoch before a checkpoint may see the image epoch of it already. It logs an
-    /// image too: whether the page needs one by the checkpoint before is no longer known.
+    /// A section of the epoch before a checkpoint may already see the image epoch of that checkpoint. It logs an image
+    /// too, because it cannot know any more whether the checkpoint before asks for one.
     #[inline]
     pub fn needs_image(&self, page: Gsn) -> bool {
         epoch_of(page) < self.image_epoch
     }
 
-    /// Notes a time that the clock of the log gave inside of this section. See
-    /// [`crate::Log::durable_mark`].
+    /// Notes a time that the clock of the log gave inside of this section. See [`crate::Log::durable_mark`].
     #[inline]
     pub fn note_time(&mut self, time: u64) {
-        if self.buffer.first_time.0 != self.epoch {
-            self.buffer.first_time = (self.epoch, time);
-        }
+        self.buffer.note_time(self.epoch, time);
     }
 
     /// Counts `len` bytes of page images in the statistics.
@@ -224,12 +135,12 @@ impl Section<'_> {
         self.buffer.counts.image_bytes += len as u64;
     }
 
-    /// Begins a record and gives its GSN, which is above that of every record of this appender and
-    /// above `pages_gsn`, the largest GSN of the pages that it changes. Flags are up to [`record::MAX_FLAGS`].
+    /// Begins a record and gives its GSN, which is above the GSN of every record of this appender and above
+    /// `pages_gsn`, the largest GSN of the pages that it changes. Flags are up to [`record::MAX_FLAGS`].
     ///
-    /// A page of an epoch after that of the section is not refused here, where nothing can be refused any
-    /// more: the next cut goes beyond its epoch, as for a counter that ran over. Whoever reads pages
-    /// refuses those from after the end of the log ([`wattle_buffer::LogBarrier::check_read`]).
+    /// A page may have an epoch after that of the section. An append cannot fail, so the next cut skips that epoch, as
+    /// for a counter that ran over. Reads of pages refuse epochs from after the end of the log
+    /// ([`wattle_buffer::LogBarrier::check_read`]).
     #[inline]
     pub fn start(&mut self, kind: Kind, flags: u8, txn: u64, pages_gsn: Gsn) -> Gsn {
         assert!(self.record.is_none(), "the record before it is not finished");
@@ -239,15 +150,15 @@ impl Section<'_> {
         let at = buffer.bytes.len();
         let base = buffer.base_for(txn);
         record::header(&mut buffer.bytes, kind, flags, txn, gsn, base);
-        self.record = Some(Open { at, kind, flags, ops: 0, has_undo: false });
+        self.record = Some(OpenRecord { at, kind, flags, ops: 0, has_undo: false });
         if gsn.0 >= (self.epoch << GSN_COUNTER_BITS) + (1 << (GSN_COUNTER_BITS - 1)) {
-            self.appender.shared.counter_runs_over(gsn);
+            self.appender.core.counter_runs_over(gsn);
         }
         gsn
     }
 
-    /// Adds an operation whose payload is the parts one after the other. At most [`MAX_OPS`], all
-    /// of them before [`Section::undo`].
+    /// Adds an operation whose payload is the concatenation of the parts. At most [`MAX_OPS`] for each record, all of
+    /// them before [`Section::undo`].
     #[inline]
     pub fn op(&mut self, page: PageId, tree: TreeId, code: u8, payload: &[&[u8]]) {
         let open = self.record.as_mut().expect("a record was started");
@@ -263,8 +174,7 @@ impl Section<'_> {
         }
     }
 
-    /// Adds flags to those that the record was started with: what they mean is the business of the layers
-    /// above.
+    /// Adds flags to those that the record was started with. The layers above define their meaning.
     #[inline]
     pub fn add_flags(&mut self, flags: u8) {
         let open = self.record.as_mut().expect("a record was started");
@@ -272,7 +182,7 @@ impl Section<'_> {
         record::add_flags(&mut self.buffer.bytes[open.at..], flags);
     }
 
-    /// Adds undo bytes, the parts one after the other.
+    /// Adds undo bytes: the concatenation of the parts.
     #[inline]
     pub fn undo(&mut self, parts: &[&[u8]]) {
         let open = self.record.as_mut().expect("a record was started");
@@ -283,8 +193,8 @@ impl Section<'_> {
         }
     }
 
-    /// Completes the record and gives its bytes. At most [`MAX_RECORD`]. A record that is not
-    /// completed before the section ends is taken back.
+    /// Completes the record and gives its length, at most [`MAX_RECORD`]. A record that is not completed before the
+    /// section ends is dropped.
     #[inline]
     pub fn finish(&mut self) -> usize {
         let open = self.record.take().expect("a record was started");
@@ -292,7 +202,7 @@ impl Section<'_> {
         let end = buffer.bytes.len();
         let len = end - open.at;
         if len > MAX_RECORD {
-            // Nothing of it may stay when the assertion unwinds.
+            // The assertion unwinds: no part of the record may stay.
             buffer.bytes.truncate(open.at);
         }
         assert!(len <= MAX_RECORD, "a record of {len} bytes is above the limit of {MAX_RECORD}");
@@ -303,11 +213,11 @@ impl Section<'_> {
 }
 
 impl Section<'_> {
-    /// The flusher has read what lies behind `filled` the last time that the buffer was full. To get a line
-    /// back from its processor takes as long as all else about a record, and whoever releases a lock waits
-    /// for it; so each line is asked for some records ahead.
+    /// Prefetches the lines after `filled` that the next records will write. The flusher read them when the buffer was
+    /// full the last time, so they are in the cache of its processor; a transfer takes as long as all else about a
+    /// record, and the release of a lock waits for it.
     #[inline]
-    fn approach(&self, filled: usize) {
+    fn prefetch_ahead(&self, filled: usize) {
         let lines = (filled / LINE).saturating_sub(self.filled / LINE).min(AHEAD_LINES);
         let start = self.buffer.bytes.as_ptr().wrapping_add(filled);
         for line in 0..lines {
@@ -323,12 +233,12 @@ impl Drop for Section<'_> {
             self.buffer.bytes.truncate(open.at);
         }
         let filled = self.buffer.bytes.len();
-        self.approach(filled);
+        self.prefetch_ahead(filled);
         self.appender.slot.filled.store(filled, Ordering::Relaxed);
-        // Only the section that crosses the line speaks to the flusher.
-        let half = (self.appender.shared.soft_limit() / 2).min(FULL_ENOUGH);
+        // Only the section that crosses the limit requests a flush.
+        let half = (self.appender.core.gate.soft_limit() / 2).min(FLUSH_BYTES);
         if filled >= half && self.filled < half {
-            self.appender.shared.wake_for(self.epoch);
+            self.appender.core.buffer_is_half_full(self.epoch);
         }
     }
 }

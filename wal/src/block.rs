@@ -1,17 +1,17 @@
-//! Blocks and heads of segments: how the log lies on the device. `FORMAT.md` has the tables.
+//! The layout of the log on the device: blocks and heads of segments. `FORMAT.md` has the tables.
 //!
-//! A block is a header and its payload, laid out over sectors each of which ends with a *trailer*: the segment
-//! that it was written for, and a checksum. So a reader can tell, of every sector by itself, whether it was written
-//! where it lies, never arrived, or was damaged. One that never arrived is zero, or it is what the file held when it
-//! was an earlier segment of the same log: segments are made of old ones without a byte being written.
+//! A block is a header and its payload, laid out over sectors. Each sector ends with a *trailer*: the segment that it was
+//! written for, and a checksum. So a reader can decide for each sector alone whether it was written at its place, never
+//! arrived, or was damaged. A sector that never arrived is zero, or has the content that the file had as an earlier
+//! segment of the same log: a segment is made of an old one without writing a byte.
 //!
-//! Written by the flusher, read by [`crate::LogReader`]; both use the functions of this file.
+//! The flusher writes blocks and [`crate::LogReader`] reads them, with the functions of this file.
 
 use crate::record::{u16_at, u32_at, u64_at};
 use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
 use wattle_buffer::PAGE_SIZE;
 
-/// What a device writes as a whole or not at all.
+/// A device writes so many bytes as a whole or not at all.
 pub const SECTOR: usize = 512;
 /// Bytes at the end of each sector of a block: segment u32, checksum u32.
 pub const TRAILER: usize = 8;
@@ -19,7 +19,7 @@ pub const TRAILER: usize = 8;
 pub const BLOCK_ALIGN: usize = PAGE_SIZE;
 /// Most sectors of a block.
 pub const MAX_SECTORS: usize = 120;
-/// Bytes of the header of a block; its payload begins behind it.
+/// Bytes of the header of a block; the payload follows.
 pub const BLOCK_HEADER: usize = 64;
 /// Bytes of payload of a block.
 pub const MAX_PAYLOAD: usize = payload_room(MAX_SECTORS);
@@ -27,20 +27,20 @@ pub const MAX_PAYLOAD: usize = payload_room(MAX_SECTORS);
 pub const MAX_BLOCK: usize = MAX_SECTORS * SECTOR;
 /// Bytes in front of the records of a chunk: worker u32, len u32, epoch u64, transaction u64.
 pub const CHUNK_HEADER: usize = 24;
-/// Bytes of the head of a segment; blocks begin behind it.
+/// Bytes of the head of a segment; blocks follow.
 pub const SEGMENT_HEADER: usize = BLOCK_ALIGN;
-/// Version of everything in this file and in `record`.
+/// Version of the formats in this file and in `record`.
 pub const FORMAT_VERSION: u32 = 1;
 /// First bytes of a segment.
 pub const SEGMENT_MAGIC: [u8; 8] = *b"WATTLElg";
 /// First bytes of a block.
 pub const BLOCK_MAGIC: [u8; 4] = *b"WLbk";
-/// Makes a number of the place of a sector, see [`Origin::salt`].
+/// Multiplier that makes a salt of the place of a sector, see [`Origin::salt`].
 pub const SALT: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Bytes of a sector in front of its trailer.
 const BODY: usize = SECTOR - TRAILER;
-/// So many segments back at most are numbers of 32 bits earlier ones.
+/// A segment number of 32 bits is an earlier one if it is at most so far back.
 const AGES_AGO: u32 = u32::MAX / 2;
 /// Flag of the last block of a flush.
 const LAST: u16 = 1;
@@ -59,7 +59,7 @@ pub(crate) struct BlockHeader {
     pub flush: u64,
     /// All records of the flush have this epoch or a smaller one.
     pub epoch: u64,
-    /// Where it lies, so that a block at a wrong place, or in a value, is not taken for one.
+    /// Its place, so that a block at a wrong place, or inside of a value, is not taken for one.
     pub segment: u64,
     pub offset: u64,
     pub payload_len: usize,
@@ -96,21 +96,21 @@ pub(crate) fn put(block: &mut [u8], at: usize, bytes: &[u8]) {
     }
 }
 
-/// What a sector of a segment holds.
+/// The state of a sector of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sector {
-    /// What was written there for this segment.
+    /// It was written there for this segment.
     Written,
-    /// Nothing of this segment: zeroes, or what an earlier segment had there.
+    /// It was not written for this segment: zeroes, or the content of an earlier segment.
     Unwritten,
     /// Neither.
     Damaged,
 }
 
-/// Which sector of its block a sector is.
+/// The place of a sector in its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which {
-    /// That of the header.
+    /// The one with the header.
     First,
     /// Another one.
     Other,
@@ -124,8 +124,8 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// What the checksum of the sector at that byte of the segment is XORed with: a sector elsewhere, or of
-    /// another store, is not taken for one, nor payload for a header.
+    /// The checksum of the sector at that byte of the segment is XORed with this: so a sector at another place, or of
+    /// another store, has a wrong checksum, and payload is not taken for a header.
     fn salt(self, offset: u64, which: Which) -> u32 {
         let first = u64::from(which == Which::First);
         ((self.store_id ^ offset ^ first).wrapping_mul(SALT) >> 32) as u32
@@ -138,8 +138,8 @@ impl Origin {
         sector[SECTOR - 4..].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// Which sector it is at that byte of a segment, and of how many segments before this one, if its checksum is
-    /// right. Those of earlier segments are where these had their blocks.
+    /// If the checksum of the sector at that byte is right: its place in its block, and how many segments before this
+    /// one it was written for. A sector of an earlier segment is where that segment had its blocks.
     fn found(self, sector: &[u8], offset: u64) -> Option<(Which, u32)> {
         let salt = crc32_iscsi(&sector[..SECTOR - 4]) ^ u32_at(sector, SECTOR - 4);
         let which = [Which::First, Which::Other];
@@ -147,25 +147,25 @@ impl Origin {
         Some((which, (self.segment as u32).wrapping_sub(u32_at(sector, BODY))))
     }
 
-    /// Looks at the sector at that byte of the segment, where such a one is expected.
+    /// The state of the sector at that byte of the segment, where `expected` is its place in its block.
     pub(crate) fn look(self, sector: &[u8], offset: u64, expected: Which) -> Sector {
         match self.found(sector, offset) {
             Some((which, 0)) if which == expected => Sector::Written,
-            // A newer one was never there.
+            // A later segment never had this file before.
             Some((_, 1..=AGES_AGO)) => Sector::Unwritten,
             None if is_zero(sector) => Sector::Unwritten,
             _ => Sector::Damaged,
         }
     }
 
-    /// Whether the sector at that byte was written for this segment, whichever it is.
+    /// Whether the sector at that byte was written for this segment, at any place of its block.
     pub(crate) fn is_written(self, sector: &[u8], offset: u64) -> bool {
         matches!(self.found(sector, offset), Some((_, 0)))
     }
 }
 
-/// Makes zeroes of those sectors of a segment, `bytes` from `offset` on, that hold what an earlier segment had
-/// there: for who copies a log, and wants no more than there is in it. Both are multiples of [`SECTOR`].
+/// Zeroes the sectors of a segment, `bytes` from `offset` on, that have the content of an earlier segment. A copy of a
+/// log then has only what belongs to the log. Offset and length are multiples of [`SECTOR`].
 pub fn blank(store_id: u64, segment: u64, offset: u64, bytes: &mut [u8]) {
     let origin = Origin { store_id, segment };
     for (sector, at) in bytes.chunks_exact_mut(SECTOR).zip((offset..).step_by(SECTOR)) {
@@ -189,7 +189,7 @@ impl BlockHeader {
         assert_eq!(block.len(), block_bytes(self.payload_len), "a block has its exact length");
         let (used, origin) = (sectors(self.payload_len), self.origin());
         let (written, rest) = block.split_at_mut(used * SECTOR);
-        // A last sector that is full has no room.
+        // If the last sector is full, this range is empty.
         let end = (BLOCK_HEADER + self.payload_len - 1) % BODY + 1;
         written[(used - 1) * SECTOR + end..used * SECTOR - TRAILER].fill(0);
         rest.fill(0);
@@ -210,7 +210,7 @@ impl BlockHeader {
         origin.seal(first, self.offset, Which::First);
     }
 
-    /// The header in a sector that was written; the error says which check failed.
+    /// The header in a sector that was written. The error is a sentence.
     pub(crate) fn parse(sector: &[u8]) -> Result<BlockHeader, String> {
         if sector[0..4] != BLOCK_MAGIC {
             return Err("no block begins here, and it is not empty".into());
@@ -257,7 +257,7 @@ impl BlockHeader {
     }
 }
 
-/// The checksum of the checksums of sectors: those of one block belong together.
+/// The checksum of the checksums of the sectors of one block: they belong together.
 fn checksum_of_all(sectors: &[u8]) -> u32 {
     let mut all = [0; 4 * MAX_SECTORS];
     let count = sectors.len() / SECTOR;
@@ -267,14 +267,14 @@ fn checksum_of_all(sectors: &[u8]) -> u32 {
     crc32_iscsi(&all[..4 * count])
 }
 
-/// What became of the payload of a block.
+/// The payload of a block that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Payload {
     /// All of it arrived.
     Whole(Vec<u8>),
-    /// Sectors were never written.
+    /// Some sectors were never written.
     Torn,
-    /// This sector of the block is neither what was written nor what was there before.
+    /// This sector of the block is neither what was written nor what was there before it.
     Damaged(usize),
 }
 
@@ -317,7 +317,7 @@ impl SegmentHeader {
         seal_crc(&mut sector[..SECTOR], 8);
     }
 
-    /// The header in a sector, of any version; the error says which check failed.
+    /// The header in a sector, of any version. The error is a sentence.
     pub(crate) fn parse(sector: &[u8]) -> Result<SegmentHeader, String> {
         if sector[0..8] != SEGMENT_MAGIC {
             return Err("the segment does not begin like one".into());
@@ -336,13 +336,13 @@ impl SegmentHeader {
     }
 }
 
-/// Whether nothing was ever written here.
+/// Whether all bytes are zero.
 pub(crate) fn is_zero(bytes: &[u8]) -> bool {
     let (words, rest) = bytes.as_chunks::<16>();
     words.iter().all(|word| *word == [0; 16]) && rest.iter().all(|byte| *byte == 0)
 }
 
-/// Stores the checksum of a sector at `at`, where it counts as zero.
+/// Stores the checksum of a sector at `at`; those four bytes count as zero.
 fn seal_crc(sector: &mut [u8], at: usize) {
     sector[at..at + 4].fill(0);
     let crc = crc32_iscsi(sector);
@@ -371,7 +371,7 @@ mod tests {
 
     /// A block with that payload, put into it in pieces.
     fn block(payload: &[u8], piece: usize) -> Vec<u8> {
-        // What was there before.
+        // The bytes before.
         let mut block = vec![0xAA; block_bytes(payload.len())];
         for (part, at) in payload.chunks(piece).zip((0..).step_by(piece)) {
             put(&mut block, at, part);
@@ -436,24 +436,24 @@ mod tests {
             assert_eq!(ORIGIN.look(sector, at, other), Sector::Damaged);
             assert_eq!(ORIGIN.look(&[0; SECTOR], at, which), Sector::Unwritten);
             assert!(ORIGIN.is_written(sector, at) && !ORIGIN.is_written(&[0; SECTOR], at));
-            // Whoever copies the log leaves it, and what it was made of.
+            // A copy of the log keeps it, and zeroes what an earlier segment had.
             let mut copy = sector.to_vec();
             blank(ORIGIN.store_id, ORIGIN.segment, at, &mut copy);
             assert!(copy == sector);
             blank(ORIGIN.store_id, ORIGIN.segment + 9, at, &mut copy);
             assert!(is_zero(&copy));
-            // As the segments before and behind it, another store, and another place see it.
-            let as_of = |origin: Origin, at| {
+            // For the segments before and after, for another store, and at another place.
+            let state_for = |origin: Origin, at| {
                 let [found, again] = [which, other].map(|which| origin.look(sector, at, which));
                 assert_eq!(found, again);
                 found
             };
             for (ago, found) in [(1, Sector::Unwritten), (u64::MAX, Sector::Damaged)] {
                 let segment = ORIGIN.segment.wrapping_add(ago);
-                assert_eq!(as_of(Origin { segment, ..ORIGIN }, at), found);
+                assert_eq!(state_for(Origin { segment, ..ORIGIN }, at), found);
             }
-            assert_eq!(as_of(Origin { store_id: 78, ..ORIGIN }, at), Sector::Damaged);
-            assert_eq!(as_of(ORIGIN, at + SECTOR as u64), Sector::Damaged);
+            assert_eq!(state_for(Origin { store_id: 78, ..ORIGIN }, at), Sector::Damaged);
+            assert_eq!(state_for(ORIGIN, at + SECTOR as u64), Sector::Damaged);
             for bit in 0..SECTOR * 8 {
                 let mut flipped = sector.to_vec();
                 flipped[bit / 8] ^= 1 << (bit % 8);

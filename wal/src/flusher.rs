@@ -1,35 +1,33 @@
 //! The flusher: one thread that gathers all buffers into one write, syncs once, and publishes.
 //!
-//! Invariants: one flush is in flight at a time; a block is written when everything of the flush
-//! before it is durable; the head of a segment is written when everything in the segment before is
-//! durable, and synced with the first blocks behind it. Nothing that failed is tried again: the first
-//! error ends the thread, and the log is poisoned with it.
+//! Invariants: one flush is in flight at a time; the flusher writes a block when all of the flush before is durable; it
+//! writes the head of a segment when all of the segment before is durable, and syncs it with the first blocks after it.
+//! It tries nothing again that failed: the first error ends the thread and poisons the log.
 
 use crate::{
     block::{self, BlockHeader, CHUNK_HEADER, MAX_BLOCK, MAX_PAYLOAD, SECTOR, SegmentHeader},
-    log::LogStart,
+    core::LogCore,
+    epochs::Cut,
+    position::LogStart,
     record,
-    shared::{BUFFER_BYTES, Cut, Shared, Taken},
+    slots::{BUFFER_BYTES, Taken},
 };
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Instant,
-};
+use std::{sync::Arc, time::Instant};
 use wattle_buffer::{PAGE_SIZE, io::LogBuffer};
 
-/// Blocks that are gathered before they are written.
+/// The flusher gathers so many bytes of blocks before it writes them.
 const WRITE_BYTES: usize = 1 << 20;
 /// A write goes to the device in pieces of this size, all in flight at once.
 const PIECE_BYTES: usize = 256 << 10;
-/// Buffers that are kept for the next flush, and what all of them may hold on to.
+/// Buffers that are kept for the next flush, and their capacity in all.
 const MAX_SPARES: usize = 64;
 const MAX_SPARE_BYTES: usize = BUFFER_BYTES;
 
-/// A flush for which the rest of the segment seems too small begins the next one, because to begin here and
-/// go on there takes two syncs; but not if the rest is more than this part of a segment, nor if the next
-/// one is not made yet: of a full log the rest is all there is.
+/// A flush that the rest of the segment seems too small for begins in the next segment, because a flush in two segments
+/// takes two syncs; but not if the rest is more than this part of a segment, nor if the next segment is not made yet: a
+/// full log has only the rest.
 const LARGEST_REST: u64 = 8;
-/// So much of its payload a block mostly lacks at most: what does not fit may be the image of a page.
+/// Upper bound on the unused tail of a block, as a rule: the next record may be a full page image.
 const UNUSED: usize = PAGE_SIZE + SECTOR;
 
 /// The segment that is being written.
@@ -37,23 +35,24 @@ struct Current {
     number: u64,
     /// Where the first byte of the buffer goes.
     at: u64,
-    /// Something was written that no sync has covered.
+    /// A write was not synced yet.
     unsynced: bool,
-    /// What its head says of the epochs before, until that is durable.
+    /// The epoch that its head says all earlier segments end with, until the head is durable.
     entering: Option<u64>,
-    /// The next one is being made.
+    /// The helper makes the next one.
     succeeded: bool,
 }
 
+/// See the module documentation.
 pub(crate) struct Flusher {
-    shared: Arc<Shared>,
+    core: Arc<LogCore>,
     store_id: u64,
     current: Option<Current>,
     /// Sequence of the next block, number of the next flush, epoch of the last one.
     sequence: u64,
     flush: u64,
     last_epoch: u64,
-    /// Blocks of this flush that are sealed, whether written or not.
+    /// Sealed blocks of this flush, written or not.
     sealed_blocks: u64,
     /// Sealed blocks, then the open one, its payload in place.
     buffer: LogBuffer,
@@ -63,12 +62,13 @@ pub(crate) struct Flusher {
     spares: Vec<Vec<u8>>,
 }
 
+/// The error says what failed.
 type Outcome<T = ()> = Result<T, String>;
 
 impl Flusher {
-    pub(crate) fn new(shared: Arc<Shared>, start: &LogStart) -> Flusher {
+    pub(crate) fn new(core: Arc<LogCore>, start: &LogStart) -> Flusher {
         Flusher {
-            shared,
+            core,
             store_id: start.store_id,
             current: None,
             sequence: start.sequence,
@@ -83,38 +83,48 @@ impl Flusher {
         }
     }
 
-    /// Body of the thread. The error says what failed.
+    /// Body of the thread.
     pub(crate) fn run(mut self) -> Outcome {
         loop {
-            let last = self.shared.wait_for_reason();
+            let last = self.core.wait_for_reason();
             if !last {
-                self.shared.wait_for_company();
+                self.core.wait_for_group();
             }
             if !self.flush()? {
                 return Ok(());
             }
             if last {
-                self.shared.waits.end();
+                self.core.waits.end();
                 return Ok(());
             }
         }
     }
 
-    /// False: another thread of the log failed, and has said so.
+    /// Gives false if another thread of the log has failed and poisoned it.
     fn flush(&mut self) -> Outcome<bool> {
-        // 1. From here on new sections are behind the cut.
-        let Some(cut) = self.shared.cut() else { return Ok(false) };
-        // 2. What is before it.
+        // 1. From here on new sections are after the cut.
+        let Some(cut) = self.core.cut() else { return Ok(false) };
+        // 2. Take the records before it, and the mark: all times up to it belong to the cut.
         let mut taken = std::mem::take(&mut self.taken);
-        self.shared.take_buffers(cut.epoch, &mut self.spares, &mut taken);
-        // 3. Up to when every time that the clock gave belongs to it.
-        let mark = self.shared.mark_of(cut.epoch);
-        self.shared.waits.buffers_taken();
-        // 4. Onto the device. A checkpoint is written even if it is empty, so that its epoch lasts.
+        let mark = self.core.take_buffers(&cut, &mut self.spares, &mut taken);
+        // 3. Write them. A checkpoint is written even if it is empty, so that its epoch lasts.
         if !taken.is_empty() || cut.checkpoint {
             self.write(&cut, &taken)?;
             self.last_epoch = cut.epoch;
         }
+        self.keep_spares(&mut taken);
+        self.taken = taken;
+        // 4. Wake the waiters.
+        self.core.publish(&cut, mark);
+        // 5. Only now the helper, which wants the device as well.
+        if let Some(current) = self.current.as_mut().filter(|current| !current.succeeded) {
+            current.succeeded = self.core.segments.flushed(current.at);
+        }
+        Ok(true)
+    }
+
+    /// Keeps buffers for the next flush.
+    fn keep_spares(&mut self, taken: &mut Vec<Taken>) {
         let mut kept: usize = self.spares.iter().map(Vec::capacity).sum();
         for Taken { mut records, .. } in taken.drain(..) {
             records.clear();
@@ -124,15 +134,6 @@ impl Flusher {
             }
         }
         self.spares.truncate(MAX_SPARES);
-        self.taken = taken;
-        // 5. Whoever waits for it.
-        self.shared.publish(&cut, mark);
-        // 6. Only now who may want the device as well.
-        if let Some(current) = self.current.as_mut().filter(|current| !current.succeeded) {
-            let bytes = self.shared.options.segment_bytes;
-            current.succeeded = self.shared.segments.flushed(current.at, bytes);
-        }
-        Ok(true)
     }
 
     fn write(&mut self, cut: &Cut, taken: &[Taken]) -> Outcome {
@@ -158,39 +159,39 @@ impl Flusher {
         self.seal(cut, true);
         self.write_out()?;
         self.sync()?;
-        self.shared.durable_flush.store(self.flush, Ordering::Release);
+        self.core.epochs.flush_is_durable(self.flush);
         self.flush += 1;
-        self.shared.stats.lock().0.flushes += 1;
+        self.core.counters.flushed();
         Ok(())
     }
 
-    /// Whether the flush is better begun in the next segment.
+    /// Whether the flush should begin in the next segment.
     fn begins_a_segment(&self, taken: &[Taken]) -> bool {
         let Some(current) = &self.current else { return true };
-        let bytes = self.shared.options.segment_bytes;
+        let bytes = self.core.segments.segment_bytes();
         let rest = bytes - current.at;
         let payload: usize = taken.iter().map(|part| CHUNK_HEADER + part.records.len()).sum();
         let (full, last) = (payload / (MAX_PAYLOAD - UNUSED), payload % (MAX_PAYLOAD - UNUSED));
         rest <= bytes / LARGEST_REST
             && (full * MAX_BLOCK + block::block_bytes(last)) as u64 > rest
-            && self.shared.segments.is_ready()
+            && self.core.segments.is_ready()
     }
 
-    /// Where in the segment the open block lies.
+    /// Offset of the open block in the segment.
     fn place(&self) -> Option<u64> {
         Some(self.current.as_ref()?.at + self.sealed as u64)
     }
 
     /// Whether the segment has room for the smallest block.
     fn block_fits(&self) -> bool {
-        let bytes = self.shared.options.segment_bytes;
+        let bytes = self.core.segments.segment_bytes();
         self.place().is_some_and(|place| place < bytes)
     }
 
     /// Bytes that the open block can still take.
     fn room(&self) -> usize {
         let Some(place) = self.place().filter(|_| self.block_fits()) else { return 0 };
-        let left = (self.shared.options.segment_bytes - place) as usize;
+        let left = (self.core.segments.segment_bytes() - place) as usize;
         MAX_PAYLOAD.min(block::payload_room(left / SECTOR)) - self.payload
     }
 
@@ -206,7 +207,7 @@ impl Flusher {
         self.payload += CHUNK_HEADER + records.len();
     }
 
-    /// The open block takes no more: the next one, in the next segment if it is time.
+    /// The open block is full: begins the next one, in the next segment if this one has no room.
     fn next_block(&mut self, cut: &Cut) -> Outcome {
         if self.payload > 0 {
             self.seal(cut, false);
@@ -246,14 +247,14 @@ impl Flusher {
         };
         let offsets = (current.at..).step_by(PIECE_BYTES);
         let pieces: Vec<_> = offsets.zip(self.buffer[..self.sealed].chunks(PIECE_BYTES)).collect();
-        self.shared.storage.write(current.number, &pieces).map_err(|error| {
+        self.core.storage.write(current.number, &pieces).map_err(|error| {
             let (bytes, at) = (self.sealed, current.at);
             format!("writing {bytes} bytes to log segment {} at {at}: {error}", current.number)
         })?;
         current.at += self.sealed as u64;
         current.unsynced = true;
-        self.shared.segments.used(current.at);
-        self.shared.stats.lock().0.bytes_written += self.sealed as u64;
+        self.core.segments.used(current.at);
+        self.core.counters.wrote(self.sealed as u64);
         self.sealed = 0;
         Ok(())
     }
@@ -263,33 +264,29 @@ impl Flusher {
             return Ok(());
         };
         let started = Instant::now();
-        let result = self.shared.storage.sync(current.number);
+        let result = self.core.storage.sync(current.number);
         result.map_err(|error| format!("syncing log segment {}: {error}", current.number))?;
         current.unsynced = false;
         if let Some(epoch_before) = current.entering.take() {
-            self.shared.segments.entered(current.number, epoch_before);
+            self.core.segments.entered(current.number, epoch_before);
         }
-        let ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        let mut stats = self.shared.stats.lock();
-        stats.0.syncs += 1;
-        stats.0.sync_ns += ns;
-        stats.1.add(ns);
+        self.core.counters.synced(started.elapsed());
         Ok(())
     }
 
     /// Goes on in the segment that was made ahead.
     fn next_segment(&mut self, cut: &Cut) -> Outcome {
-        // 1. What the new head builds upon must be durable before it.
+        // 1. All before the new head must be durable first.
         self.write_out()?;
         self.sync()?;
-        let number = self.shared.segments.take_ready(self.shared.options.patience)?;
+        let number = self.core.segments.take_ready(self.core.options.room_timeout)?;
         // 2. The head says how the log goes on.
         let continues = self.sealed_blocks > 0;
         let header = SegmentHeader {
             version: block::FORMAT_VERSION,
             store_id: self.store_id,
             segment: number,
-            bytes: self.shared.options.segment_bytes,
+            bytes: self.core.segments.segment_bytes(),
             sequence: self.sequence,
             flush: self.flush,
             epoch_before: if continues { cut.epoch } else { self.last_epoch },
@@ -307,7 +304,7 @@ impl Flusher {
 /// End of the longest run of whole records from `at` on that is at most `room` bytes long.
 fn whole_records(records: &[u8], at: usize, room: usize) -> usize {
     if records.len() - at <= room {
-        // Without a look at the records, which another core has written.
+        // This spares reading the records, which another core has written.
         return records.len();
     }
     let mut end = at;

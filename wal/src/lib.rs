@@ -3,26 +3,43 @@
 
 mod append;
 mod block;
+mod core;
+mod epochs;
+mod error;
 mod flusher;
+mod gate;
+mod gsn;
 mod log;
-mod owner;
-mod reader;
+mod options;
+mod pacing;
+mod position;
+mod read;
 pub mod record;
+mod requests;
+mod room;
 mod segment;
-mod shared;
+mod slot;
+mod slots;
 mod stats;
-mod wait;
+mod waits;
 
-pub use append::{Appender, GSN_COUNTER_BITS, Section, epoch_of};
+pub use append::{Appender, Section};
 pub use block::blank;
-pub use log::{Log, LogOptions, LogStart, Urgency};
-pub use owner::store_of;
-pub use reader::{Chunk, Flush, LogEnd, LogReader, MAX_EPOCH, MAX_NUMBER};
+pub use gsn::{GSN_COUNTER_BITS, MAX_EPOCH, epoch_of};
+pub use log::{Log, NextFlush};
+pub use options::{LogOptions, Urgency};
+pub use pacing::{FlushPolicy, IDLE_FLUSH};
+pub use position::{LogEnd, LogStart};
+pub use read::{
+    flush::{Chunk, Flush},
+    heads::MAX_NUMBER,
+    owner::store_of,
+    reader::LogReader,
+};
 pub use record::{AUTO, Kind, MAX_OPS, MAX_RECORD};
-pub use segment::segment_for;
-pub use shared::{BUFFER_BYTES, IDLE_FLUSH, MAX_BUFFER, MIN_BUFFER};
+pub use segment::prepare::segment_for;
+pub use slots::{BUFFER_BYTES, MAX_BUFFER, MIN_BUFFER};
 pub use stats::{LogStats, RECENT_SYNCS};
-pub use wait::NextFlush;
 
 /// The numbers of the format on disk, see `FORMAT.md`.
 pub mod format {
@@ -31,7 +48,7 @@ pub mod format {
             BLOCK_ALIGN, BLOCK_HEADER, BLOCK_MAGIC, CHUNK_HEADER, FORMAT_VERSION, MAX_BLOCK,
             MAX_PAYLOAD, MAX_SECTORS, SALT, SECTOR, SEGMENT_HEADER, SEGMENT_MAGIC, TRAILER,
         },
-        log::{MAX_SEGMENT_BYTES, MIN_SEGMENT_BYTES},
+        options::{MAX_SEGMENT_BYTES, MIN_SEGMENT_BYTES},
         record::{LONG_OP_HEADER, LONG_RECORD_HEADER, MAX_RECORD, OP_HEADER, RECORD_HEADER},
     };
 }

@@ -1,35 +1,33 @@
-//! Records: what one change, the end of a transaction, or a note looks like, in the buffer of an
-//! appender and on disk.
+//! The encoding of records, in the buffer of an appender and on disk. A record is one change, the end of a transaction,
+//! or a note.
 //!
-//! The log knows pages and trees as numbers only; what a code means and what its payload holds is
-//! the business of the trees. Invariant: [`parse`] accepts any bytes and never looks outside of
-//! them; every length is checked before it is used.
+//! The log knows pages and trees only as numbers; the trees define codes and payloads. Invariant: [`parse`] accepts any
+//! bytes and never reads outside of them; it checks every length before it uses it.
 //!
-//! Heads are one word each where the numbers in them are as small as usual, those of a record relative to the
-//! [`Base`] of its chunk: they are a quarter of a log of small changes all the same.
+//! A head is one word if its numbers are small, those of a record relative to the [`Base`] of its chunk. Even so, heads
+//! are a quarter of a log of small changes.
 //!
 //! Written by [`crate::Section`]; parsed by recovery.
 
-use crate::append::GSN_COUNTER_BITS;
+use crate::gsn::GSN_COUNTER_BITS;
 use wattle_buffer::{Gsn, PageId, TreeId};
 
 /// Bytes in front of the operations: len u16, kind and flags u8, number of operations u8, and one u32 with the
 /// GSN in its lowest 18 bits and the transaction above, relative to the [`Base`] of the chunk.
 pub const RECORD_HEADER: usize = 8;
-/// The same where a number does not fit: the u32 is 0, then transaction u64 and GSN u64.
+/// The same if a number does not fit: the u32 is 0, then transaction u64 and GSN u64.
 pub const LONG_RECORD_HEADER: usize = 24;
 /// Bytes in front of the payload of an operation, one word: code in the lowest 8 bits, payload length in the
 /// next 12, tree in the next 12, page in the upper 32.
 pub const OP_HEADER: usize = 8;
-/// The same where a number does not fit: the length is that of [`LONG`], tree and page are 0, then page u64, tree
-/// u32, length u32.
+/// The same if a number does not fit: the length is [`LONG`], tree and page are 0, then page u64, tree u32, length u32.
 pub const LONG_OP_HEADER: usize = 24;
 /// Largest record. With the head of its chunk it fits a block.
 pub const MAX_RECORD: usize = 57_320;
 /// Most operations of a record.
 pub const MAX_OPS: usize = u8::MAX as usize;
 
-/// Flag of a record that is a transaction of its own: it is committed by being in the log.
+/// Flag of an auto-committed record: it is a transaction of its own, which is committed if the record is in the log.
 pub const AUTO: u8 = 1;
 /// All flags that a record can have.
 pub const MAX_FLAGS: u8 = 15;
@@ -40,41 +38,41 @@ const KIND_AT: usize = 2;
 const OPS_AT: usize = 3;
 /// Bits of the kind.
 const KIND_BITS: u8 = 0x07;
-/// The head is a long one.
+/// Flag of a long head.
 const LONG_RECORD: u8 = 0x08;
-/// The flags are above.
+/// The flags are above kind and long flag.
 const FLAGS_SHIFT: u32 = 4;
-/// Bits of a GSN in a head that is not long.
+/// Bits of a GSN in a short head.
 const GSN_BITS: u32 = 18;
-/// Bits of a transaction there: a difference in two's complement, the least of which says that there is none.
+/// Bits of a transaction in a short head: a difference in two's complement; the least one means no transaction.
 const TXN_BITS: u32 = u32::BITS - GSN_BITS;
 const NO_TXN: i64 = -1 << (TXN_BITS - 1);
-/// Bits of a length and of a tree in the head of an operation that is not long.
+/// Bits of a length and of a tree in the short head of an operation.
 const LEN_BITS: u32 = 12;
 const TREE_BITS: u32 = 12;
-/// The length in one that is.
+/// The length in a long one.
 const LONG: u64 = (1 << LEN_BITS) - 1;
 
-/// What the numbers of records are written relative to; the head of each chunk has it.
+/// The numbers of records are relative to this; the head of each chunk has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Base {
-    /// The epoch that they were written in: no GSN is less.
+    /// The epoch in which the records were written: no GSN is less.
     pub epoch: u64,
-    /// The transaction of one of them; 0 if none has one.
+    /// The transaction of one record; 0 if none has one.
     pub txn: u64,
 }
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// Changes of pages, and how to undo them.
+    /// Changes of pages, and their undo bytes.
     Change = 1,
     /// The transaction is committed.
     Commit = 2,
     /// The transaction is rolled back completely.
     End = 3,
-    /// Anything that the engine wants to find again, in the undo bytes.
+    /// Anything that the engine stores for recovery, in the undo bytes.
     Note = 4,
 }
 
@@ -91,18 +89,18 @@ impl Kind {
     }
 }
 
-/// A record, as [`parse`] found it.
+/// A record, as [`parse`] reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// [`AUTO`], and bits that mean nothing to the log, up to [`MAX_FLAGS`].
+    /// [`AUTO`], and bits for the layers above, up to [`MAX_FLAGS`].
     pub flags: u8,
-    /// The transaction; 0 where it belongs to none.
+    /// The transaction; 0 if it belongs to none.
     pub txn: u64,
     /// Its place in the order of changes of each of its pages.
     pub gsn: Gsn,
-    /// How to undo it, or the contents of a note.
+    /// How to undo it, or the content of a note.
     pub undo: &'a [u8],
     ops: &'a [u8],
     count: u8,
@@ -115,9 +113,9 @@ pub struct Op<'a> {
     pub page: PageId,
     /// The tree that the page belongs to.
     pub tree: TreeId,
-    /// What to do, defined by the trees.
+    /// The operation; the trees define it.
     pub code: u8,
-    /// With what.
+    /// Its data.
     pub payload: &'a [u8],
 }
 
@@ -125,7 +123,7 @@ impl<'a> Record<'a> {
     /// The operations in order.
     pub fn ops(&self) -> impl Iterator<Item = Op<'a>> + use<'a> {
         let mut rest = self.ops;
-        // `parse` has walked over them once.
+        // `parse` has checked them.
         std::iter::from_fn(move || take_op(&mut rest))
     }
 
@@ -134,13 +132,13 @@ impl<'a> Record<'a> {
         usize::from(self.count)
     }
 
-    /// Whether it is a transaction of its own.
+    /// Whether it is auto-committed.
     pub fn is_auto(&self) -> bool {
         self.flags & AUTO != 0
     }
 }
 
-/// The record at the start of `bytes`, and its length. The error says what does not fit.
+/// The record at the start of `bytes`, and its length. The error is a sentence.
 pub fn parse(bytes: &[u8], base: Base) -> Result<(Record<'_>, usize), String> {
     if bytes.len() < RECORD_HEADER {
         return Err(format!("{} bytes are less than the head of a record", bytes.len()));
@@ -153,18 +151,18 @@ pub fn parse(bytes: &[u8], base: Base) -> Result<(Record<'_>, usize), String> {
     }
     let (flags, kind) = (kind >> FLAGS_SHIFT, kind & KIND_BITS);
     let kind = Kind::from_u8(kind).ok_or_else(|| format!("no record has kind {kind}"))?;
-    let near = u32_at(bytes, 4);
+    let short = u32_at(bytes, 4);
     let (txn, gsn) = if long {
-        if near != 0 {
-            return Err(format!("the reserved bytes of a record are {near:#x}"));
+        if short != 0 {
+            return Err(format!("the reserved bytes of a record are {short:#x}"));
         }
         (u64_at(bytes, 8), u64_at(bytes, 16))
     } else {
-        let above = u64::from(near & ((1 << GSN_BITS) - 1));
+        let above = u64::from(short & ((1 << GSN_BITS) - 1));
         if base.epoch >> (u64::BITS - GSN_COUNTER_BITS) != 0 {
             return Err(format!("a chunk has epoch {}", base.epoch));
         }
-        let txn = match i64::from(near as i32 >> GSN_BITS) {
+        let txn = match i64::from(short as i32 >> GSN_BITS) {
             NO_TXN => 0,
             difference => base.txn.wrapping_add_signed(difference),
         };
@@ -182,13 +180,13 @@ pub fn parse(bytes: &[u8], base: Base) -> Result<(Record<'_>, usize), String> {
     Ok((Record { kind, flags, txn, gsn: Gsn(gsn), undo, ops, count }, len))
 }
 
-/// The operation at the start of `bytes`, which are those behind it then.
+/// The operation at the start of `bytes`, and moves `bytes` past it.
 fn take_op<'a>(bytes: &mut &'a [u8]) -> Option<Op<'a>> {
     let (head, rest) = bytes.split_first_chunk::<OP_HEADER>()?;
     let head = u64::from_le_bytes(*head);
     let (len, tree) = (head >> 8 & LONG, head >> (8 + LEN_BITS) & ((1 << TREE_BITS) - 1));
     let (page, tree, len, rest) = if len == LONG {
-        // The numbers of the short form are not used.
+        // The long form has zeroes in place of the short numbers.
         if head >> (8 + LEN_BITS) != 0 {
             return None;
         }
@@ -202,24 +200,24 @@ fn take_op<'a>(bytes: &mut &'a [u8]) -> Option<Op<'a>> {
     Some(Op { page: PageId(page), tree: TreeId(tree), code: head as u8, payload })
 }
 
-/// Length of the record at the start of bytes that an appender wrote.
+/// Length of the record at the start of bytes from an appender.
 pub(crate) fn length(bytes: &[u8]) -> usize {
     usize::from(u16_at(bytes, 0))
 }
 
-/// Appends the head of a record, whose length and number of operations are not known. `gsn` is not below the
-/// epoch of `base`.
+/// Appends the head of a record whose length and number of operations are not known yet. `gsn` is not below the epoch
+/// of `base`.
 #[inline(always)]
 pub(crate) fn header(bytes: &mut Vec<u8>, kind: Kind, flags: u8, txn: u64, gsn: Gsn, base: Base) {
     debug_assert!(flags <= MAX_FLAGS, "a record has {FLAGS_SHIFT} flags");
     let kind = kind as u8 | flags << FLAGS_SHIFT;
     let above = gsn.0 - (base.epoch << GSN_COUNTER_BITS);
-    let near = if txn == 0 { NO_TXN } else { txn.wrapping_sub(base.txn) as i64 };
-    let is_near = txn == 0 || (NO_TXN + 1..-NO_TXN).contains(&near);
-    if above >> GSN_BITS != 0 || !is_near {
+    let difference = if txn == 0 { NO_TXN } else { txn.wrapping_sub(base.txn) as i64 };
+    let fits = txn == 0 || (NO_TXN + 1..-NO_TXN).contains(&difference);
+    if above >> GSN_BITS != 0 || !fits {
         return long_header(bytes, kind, txn, gsn);
     }
-    let numbers = above as u32 | (near as u32) << GSN_BITS;
+    let numbers = above as u32 | (difference as u32) << GSN_BITS;
     let head = u64::from(kind) << (8 * KIND_AT) | u64::from(numbers) << 32;
     bytes.extend_from_slice(&head.to_le_bytes());
 }
@@ -283,10 +281,10 @@ mod tests {
         AUTO, Base, Kind, LONG_OP_HEADER, LONG_RECORD_HEADER, OP_HEADER, RECORD_HEADER, complete,
         header, op_header, parse,
     };
-    use crate::append::GSN_COUNTER_BITS;
+    use crate::gsn::GSN_COUNTER_BITS;
     use wattle_buffer::{Gsn, PageId, TreeId};
 
-    /// Length of the head of a record of no operation, which says what was written.
+    /// Writes a record without operations, checks that it is read back, and gives its length.
     fn head(txn: u64, above: u64, base: Base) -> usize {
         let gsn = Gsn((base.epoch << GSN_COUNTER_BITS) + above);
         let mut bytes = Vec::new();
@@ -298,11 +296,11 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_records_that_are_near_the_base_are_short() {
+    fn records_with_numbers_close_to_the_base_have_short_heads() {
         for (epoch, txn) in [(0, 0), (1, 5), (9, 8191), ((1 << 43) + 7, u64::MAX), (3, 1 << 40)] {
             let base = Base { epoch, txn };
-            let near = [0u64, 1, 8191, 1u64.wrapping_neg(), 8191u64.wrapping_neg()];
-            for difference in near {
+            let close = [0u64, 1, 8191, 1u64.wrapping_neg(), 8191u64.wrapping_neg()];
+            for difference in close {
                 assert_eq!(head(txn.wrapping_add(difference), 1, base), RECORD_HEADER);
             }
             for difference in [8192u64, 8192u64.wrapping_neg(), 8193u64.wrapping_neg(), 1 << 63] {
@@ -317,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_of_large_pages_trees_and_payloads_are_long() {
+    fn operations_of_large_pages_trees_and_payloads_have_long_heads() {
         let payload = vec![7; 5000];
         let (page, tree) = (u64::from(u32::MAX), (1 << 12) - 1);
         for (page, tree, len, head) in [
@@ -343,7 +341,7 @@ mod tests {
                 assert_eq!((op.page, op.tree, op.code), (PageId(page), TreeId(tree), code));
                 assert_eq!(op.payload, &payload[..len]);
             }
-            // Behind code and length of payload there are page and tree, or nothing.
+            // After code and payload length there are page and tree, or zeroes.
             let at = RECORD_HEADER + 2;
             for (byte, bit) in [(at, 0x10), (at + 1, 1), (at + 2, 1), (RECORD_HEADER + 7, 0x80)] {
                 let mut damaged = bytes.clone();

@@ -319,9 +319,9 @@ fn flushes_are_five_times_as_far_apart_while_all_processors_append_and_nobody_wa
 }
 
 /// A log that has just become full, and the last epoch that is durable.
-fn full_log(patience: Duration) -> (Arc<Log>, Appender, u64) {
+fn full_log(room_timeout: Duration) -> (Arc<Log>, Appender, u64) {
     let (_, storage) = device(FaultPlan::new(1).log_limit(4 * small().segment_bytes));
-    let options = LogOptions { patience, ..small() };
+    let options = LogOptions { room_timeout, ..small() };
     let log = Log::start(storage, options, store(), Box::new(|| 0)).expect("a log");
     let appender = log.appender();
     let (mut id, mut epoch) = (0, 0);

@@ -1,16 +1,16 @@
-//! Whose log it is, for a store that lost its own number. Called while a store is opened.
+//! The store that a log belongs to, for a store that lost its own number. Called while a store is opened.
 
 use crate::{
     block::{SEGMENT_HEADER, SegmentHeader, is_zero},
-    reader::{damaged, unless_ours},
+    error::{damaged, unless_ours},
 };
 use wattle_buffer::{
     Error, Result,
     io::{LogBuffer, LogStorage},
 };
 
-/// The number of the store in the head of the first of these segments (number and bytes) that has one, and the
-/// number of that segment; `None` when all of them were only prepared.
+/// The number of the store in the head of the first of these segments (number and bytes) that has a head, and the number
+/// of that segment; `None` if all of them were only prepared.
 ///
 /// # Errors
 /// A head that is damaged; failed I/O.

@@ -1,0 +1,7 @@
+//! Reading the log back.
+
+pub(crate) mod flush;
+pub(crate) mod heads;
+pub(crate) mod owner;
+pub(crate) mod reader;
+pub(crate) mod window;

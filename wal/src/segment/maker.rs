@@ -1,0 +1,172 @@
+//! The helper thread: makes the next segments ahead, and gives up old ones.
+
+use super::{
+    files,
+    segments::{Helper, Phase, SegmentState, Segments},
+    table::KnownSegment,
+};
+use crate::{gate::Gate, room::is_of_room, waits::Waits};
+use parking_lot::MutexGuard;
+use std::{
+    io,
+    time::{Duration, Instant},
+};
+use wattle_buffer::io::{LogStorage, Zeroes};
+
+/// How often the helper tries again to make a segment.
+const RETRY: Duration = Duration::from_millis(100);
+/// How often it looks for tasks that have waited too long.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// See the module documentation.
+pub(crate) struct SegmentMaker<'l> {
+    pub segments: &'l Segments,
+    pub storage: &'l dyn LogStorage,
+    pub gate: &'l Gate,
+    pub waits: &'l Waits,
+    /// How long changes wait for room before they are refused.
+    pub room_timeout: Duration,
+    /// Whether the zeroes of the next segment are written or only reserved.
+    pub zeroes: &'l dyn Fn() -> Zeroes,
+}
+
+type Guard<'l> = MutexGuard<'l, SegmentState>;
+
+impl SegmentMaker<'_> {
+    /// Body of the thread.
+    pub(crate) fn run(&self) {
+        let mut gave_up = false;
+        // A failure that is no lack of room is logged once until a segment is made.
+        let mut logged = false;
+        let mut state = self.segments.state.lock();
+        while state.helper == Helper::Running {
+            // 1. Old segments first: they may be the room for the next one.
+            if let Some(old) = state.table.unneeded() {
+                gave_up |= self.give_up(&mut state, old);
+                continue;
+            }
+            if std::mem::take(&mut gave_up) {
+                MutexGuard::unlocked(&mut state, || files::give_back(self.storage, false));
+                continue;
+            }
+            // 2. The next one is there: perhaps because the reserve shrank.
+            if self.recover(&mut state) {
+                continue;
+            }
+            // 3. Not yet.
+            if !state.is_wanted() {
+                if self.segments.changed.wait_for(&mut state, LOOK).timed_out() {
+                    MutexGuard::unlocked(&mut state, || self.waits.wake_stalled());
+                }
+                continue;
+            }
+            // 4. Now.
+            let number = state.reserve.next();
+            match MutexGuard::unlocked(&mut state, || self.make(number)) {
+                Ok(()) => {
+                    logged = false;
+                    state.reserve.made(number);
+                    self.segments.changed.notify_all();
+                    if self.recover(&mut state) {
+                        tracing::info!(segment = number, "the log has room again");
+                    }
+                }
+                Err(error) => self.failed(&mut state, error, &mut logged),
+            }
+        }
+        self.remove_unused(state);
+        files::give_back(self.storage, true);
+    }
+
+    /// Gives up a segment. Gives whether that is done.
+    fn give_up(&self, state: &mut Guard<'_>, old: KnownSegment) -> bool {
+        let number = old.number;
+        let removed = MutexGuard::unlocked(state, || {
+            let removed = match old.passes_on {
+                true => self.storage.pass_on(number),
+                false => self.storage.retire(number),
+            };
+            files::removed(number, removed)
+        });
+        match removed {
+            Ok(()) => {
+                state.table.gave_up(number);
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "an old segment of the log stays for now");
+                state.table.keep_all();
+                false
+            }
+        }
+    }
+
+    /// Ends a shortage if the next segment is there. Gives whether there was one.
+    fn recover(&self, state: &mut Guard<'_>) -> bool {
+        let recovered = state.reserve.next_is_ready() && state.room.recover(self.gate);
+        if recovered {
+            MutexGuard::unlocked(state, || self.waits.room_changed());
+        }
+        recovered
+    }
+
+    fn make(&self, number: u64) -> io::Result<()> {
+        let mut pace = |done| self.segments.pace(done);
+        let bytes = self.segments.segment_bytes();
+        let made = self.storage.create_beside(number, bytes, (self.zeroes)(), &mut pace);
+        if made.is_err()
+            && let Err(error) = files::remove(self.storage, number)
+        {
+            tracing::warn!(%error, "a segment that could not be made is in the way");
+        }
+        made
+    }
+
+    /// The next segment could not be made. Returns when it is time for another try.
+    fn failed(&self, state: &mut Guard<'_>, error: io::Error, logged: &mut bool) {
+        let segment = state.reserve.next();
+        if state.phase == Phase::Closing && error.kind() == io::ErrorKind::Interrupted {
+            // `pace` cancelled it.
+            return;
+        }
+        if !is_of_room(&error) && state.can_wait() {
+            if !std::mem::replace(logged, true) {
+                tracing::warn!(%error, segment, "the log gets no further segment for now");
+            }
+            let until = Instant::now() + RETRY;
+            while state.can_wait() && !self.segments.changed.wait_until(state, until).timed_out() {}
+            return;
+        }
+        if !state.room.is_short() {
+            tracing::warn!(%error, segment, "the log is full");
+        }
+        let helpless = state.table.unneeded().is_none();
+        state.room.fail(error, helpless, self.gate);
+        self.segments.changed.notify_all();
+        let timeout = match state.phase {
+            Phase::Closing => Duration::ZERO,
+            Phase::Opening | Phase::Running => self.room_timeout,
+        };
+        if state.room.refuse_after(timeout, self.gate) {
+            // Without a wait: a notification may have come while the lock was released.
+            MutexGuard::unlocked(state, || self.waits.room_changed());
+            return;
+        }
+        // A truncation ends this wait.
+        self.segments.changed.wait_for(state, RETRY);
+    }
+
+    /// Removes segments that were made and not used, the last one first, so that a crash in between leaves no gap. A
+    /// log that never flushed keeps its first one.
+    fn remove_unused(&self, mut state: Guard<'_>) {
+        while (state.reserve.is_begun() || state.table.len() > 0)
+            && let Some(number) = state.reserve.take_last()
+        {
+            let removed = MutexGuard::unlocked(&mut state, || files::remove(self.storage, number));
+            if let Err(error) = removed {
+                tracing::warn!(%error, "a segment of the log that is not needed stays");
+                break;
+            }
+        }
+    }
+}
