@@ -7,6 +7,7 @@
 
 pub mod ace;
 pub mod bound;
+pub mod entry;
 pub mod experiment;
 pub mod generate;
 pub mod lists;
@@ -15,6 +16,7 @@ pub mod policy;
 pub mod pool;
 pub mod registry;
 pub mod replay;
+pub mod source;
 pub mod study;
 pub mod table;
 pub mod trace;

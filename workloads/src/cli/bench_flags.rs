@@ -5,8 +5,9 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::common::{RunFlags, RunSettings};
-use crate::tatp::{MAX_SUBSCRIBERS, Tatp};
-use crate::tpcb::{MAX_SCALE, Tpcb};
+use crate::tatp::benchmark::{MAX_SUBSCRIBERS, Tatp};
+use crate::tpcb::benchmark::Tpcb;
+use crate::tpcb::input::MAX_SCALE;
 
 /// Flags of `tpcb`.
 #[derive(Args, Clone, Debug)]

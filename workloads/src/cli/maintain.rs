@@ -17,8 +17,8 @@ use crate::driver::control::Interrupt;
 use crate::driver::store::Store;
 use crate::report::figures::{bytes, count, plural, table};
 use crate::report::{CheckReport, Condition};
-use crate::tatp::Tatp;
-use crate::tpcb::Tpcb;
+use crate::tatp::benchmark::Tatp;
+use crate::tpcb::benchmark::Tpcb;
 
 /// Flags of `verify`.
 #[derive(Args, Debug)]

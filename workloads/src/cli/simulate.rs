@@ -16,8 +16,9 @@ use crate::simulate::generate::KINDS;
 use crate::simulate::policies::ALL;
 use crate::simulate::registry::Spec;
 use crate::simulate::replay::Device;
-use crate::simulate::study::{self, Resistance};
-use crate::simulate::table::{self, Row};
+use crate::simulate::source;
+use crate::simulate::study;
+use crate::simulate::table::{self, Resistance, Row};
 use crate::simulate::trace::Trace;
 
 const MAX_THREADS: u64 = 1024;
@@ -270,7 +271,7 @@ pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -
 
 /// All traces, those with the name of another one numbered.
 fn read_all(paths: &[PathBuf], threads: usize) -> Result<Vec<Trace>, Exit> {
-    let read = in_parallel(paths, threads, &|| true, &|path: &PathBuf| Trace::read(path));
+    let read = in_parallel(paths, threads, &|| true, &|path: &PathBuf| source::open(path));
     let mut traces: Vec<Trace> =
         read.into_iter().flatten().collect::<Result<_, _>>().map_err(Exit::Usage)?;
     let names: Vec<String> = traces.iter().map(|trace| trace.name().to_owned()).collect();
@@ -362,7 +363,7 @@ fn list_policies() -> String {
                 parameter.name,
                 parameter.default,
                 parameter.about,
-                parameter.kind.describe()
+                parameter.takes.describe()
             );
         }
     }

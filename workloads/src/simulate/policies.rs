@@ -42,10 +42,10 @@ mod watt2;
 mod watt_study;
 mod zclock;
 
-use super::registry::Entry;
+use super::entry::PolicyEntry;
 
 /// All policies, in the order of `--list-policies`.
-pub const ALL: &[Entry] = &[
+pub const ALL: &[PolicyEntry] = &[
     random::ENTRY,
     fifo::ENTRY,
     filo::ENTRY,

@@ -2,90 +2,11 @@
 //! `name` or `name:key=value,key=value`.
 
 use super::ace::{self, Ace};
+use super::entry::{PolicyEntry, Setup};
 use super::policies::ALL;
 use super::policy::Policy;
 use super::replay::{Counts, Device, Replay, run};
 use super::trace::Trace;
-
-/// What a parameter takes.
-#[derive(Clone, Copy, Debug)]
-pub enum Kind {
-    /// Any number from the first to the second.
-    Number(f64, f64),
-    /// A whole number from the first to the second.
-    Whole(u64, u64),
-    /// One of these words.
-    Word(&'static [&'static str]),
-}
-
-/// A parameter of a policy.
-#[derive(Clone, Copy, Debug)]
-pub struct Parameter {
-    /// Its name.
-    pub name: &'static str,
-    /// Its value unless another one is given.
-    pub default: &'static str,
-    /// What it takes.
-    pub kind: Kind,
-    /// What it does.
-    pub about: &'static str,
-}
-
-/// A policy that can be chosen.
-#[derive(Clone, Copy, Debug)]
-pub struct Entry {
-    /// Its name on the command line.
-    pub name: &'static str,
-    /// The paper and section that it is from.
-    pub source: &'static str,
-    /// Cost of an access, where it is not constant.
-    pub cost: &'static str,
-    /// Its parameters.
-    pub parameters: &'static [Parameter],
-    /// Makes one.
-    pub build: fn(&Setup) -> Box<dyn Policy>,
-}
-
-/// What a policy is made for.
-pub struct Setup<'a> {
-    /// The trace that it will see.
-    pub trace: &'a Trace,
-    /// Number of frames.
-    pub capacity: usize,
-    /// Seed of everything random.
-    pub seed: u64,
-    /// Costs of reads and writes, for policies that weigh them.
-    pub device: Device,
-    /// Parameters that differ from their defaults.
-    pub spec: &'a Spec,
-}
-
-impl Setup<'_> {
-    /// Number of different pages of the trace.
-    pub fn pages(&self) -> usize {
-        self.trace.pages()
-    }
-
-    /// A parameter as it is written.
-    pub fn word(&self, name: &str) -> &str {
-        self.spec.value(name)
-    }
-
-    /// A numeric parameter.
-    pub fn number(&self, name: &str) -> f64 {
-        self.word(name).parse().expect("parameters are checked when they are read")
-    }
-
-    /// A parameter that is a whole number.
-    pub fn whole(&self, name: &str) -> usize {
-        self.number(name) as usize
-    }
-
-    /// The pages that a share of the pool makes, rounded down.
-    pub fn share(&self, name: &str) -> usize {
-        (self.capacity as f64 * self.number(name)) as usize
-    }
-}
 
 /// A policy with its parameters, as chosen.
 #[derive(Clone, Debug)]
@@ -93,41 +14,15 @@ pub struct Spec {
     /// As it was written.
     pub text: String,
     /// The policy.
-    pub entry: &'static Entry,
+    pub entry: &'static PolicyEntry,
     /// The parameters of ACE, if it is around the policy.
     pub ace: Option<ace::Settings>,
-    values: Vec<(&'static str, String)>,
+    pub(super) values: Vec<(&'static str, String)>,
 }
 
 /// Names of all policies.
 pub fn names() -> String {
     ALL.iter().map(|entry| entry.name).collect::<Vec<_>>().join(" ")
-}
-
-impl Kind {
-    fn takes(self, value: &str) -> bool {
-        match self {
-            Kind::Number(least, most) => {
-                value.parse::<f64>().is_ok_and(|number| number >= least && number <= most)
-            }
-            Kind::Whole(least, most) => {
-                value.parse::<u64>().is_ok_and(|number| number >= least && number <= most)
-            }
-            Kind::Word(words) => words.contains(&value),
-        }
-    }
-
-    /// What it takes, in words.
-    pub fn describe(self) -> String {
-        let end =
-            |most: f64| if most == f64::INFINITY { "on".to_owned() } else { format!("to {most}") };
-        match self {
-            Kind::Number(least, most) => format!("a number from {least} {}", end(most)),
-            Kind::Whole(least, u64::MAX) => format!("a whole number from {least} on"),
-            Kind::Whole(least, most) => format!("a whole number from {least} to {most}"),
-            Kind::Word(words) => words.join(" or "),
-        }
-    }
 }
 
 impl Spec {
@@ -168,21 +63,13 @@ impl Spec {
                     ),
                 });
             };
-            if !known.kind.takes(value) {
-                let takes = known.kind.describe();
+            if !known.takes.contains(value) {
+                let takes = known.takes.describe();
                 return Err(format!("policy {name}: {key} takes {takes}, not {value:?}"));
             }
             values.push((known.name, value.to_owned()));
         }
         Ok(Self { text: text.to_owned(), entry, ace: None, values })
-    }
-
-    fn value(&self, name: &str) -> &str {
-        let given = self.values.iter().rev().find(|(known, _)| *known == name);
-        given.map(|(_, value)| &**value).unwrap_or_else(|| {
-            let known = self.entry.parameters.iter().find(|known| known.name == name);
-            known.expect("a policy asks for its own parameters").default
-        })
     }
 
     /// What an access costs in time.
@@ -222,7 +109,8 @@ impl Spec {
         seed: u64,
         device: Device,
     ) -> Box<dyn Policy> {
-        (self.entry.build)(&Setup { trace, capacity, seed, device, spec: self })
+        let (parameters, values) = (self.entry.parameters, &*self.values);
+        (self.entry.build)(&Setup { trace, capacity, seed, device, parameters, values })
     }
 }
 
@@ -237,7 +125,7 @@ mod tests {
             assert!(!entry.source.is_empty() && !entry.cost.is_empty(), "{}", entry.name);
             for parameter in entry.parameters {
                 assert!(
-                    parameter.kind.takes(parameter.default),
+                    parameter.takes.contains(parameter.default),
                     "{} {}",
                     entry.name,
                     parameter.name
@@ -260,7 +148,17 @@ mod tests {
                 assert!(sentence.contains(part), "{text}: {part} is not in {sentence}");
             }
         }
-        assert_eq!(Spec::parse("clock:ref_at_load=0").unwrap().value("ref_at_load"), "0");
-        assert_eq!(Spec::parse("clock").unwrap().value("ref_at_load"), "1");
+        for (text, value) in [("clock:ref_at_load=0", "0"), ("clock", "1")] {
+            let spec = Spec::parse(text).unwrap();
+            let setup = Setup {
+                trace: &Trace::default(),
+                capacity: 1,
+                seed: 1,
+                device: Device::default(),
+                parameters: spec.entry.parameters,
+                values: &spec.values,
+            };
+            assert_eq!(setup.word("ref_at_load"), value);
+        }
     }
 }

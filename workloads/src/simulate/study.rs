@@ -9,7 +9,7 @@ use super::generate::with_parasite;
 use super::policy::Access;
 use super::registry::Spec;
 use super::replay::{Device, Replay};
-use super::table::Row;
+use super::table::{Resistance, Row};
 use super::trace::Trace;
 use crate::report::figures::{count, plural, significant};
 use crate::report::html::Page;
@@ -40,16 +40,6 @@ pub fn studied() -> Vec<String> {
         values.iter().map(move |value| format!("watt:{name}={value}"))
     };
     STUDIES.iter().flat_map(forms).collect()
-}
-
-/// Hit rate of the last accesses in percent without a parasite, and the points lost to one that reads
-/// and to one that writes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Resistance {
-    /// Hit rate in percent.
-    pub rate: f64,
-    /// Points lost.
-    pub lost: [f64; 2],
 }
 
 /// Measures the parasite test of FBARC (section 5.4) on the beginning of a trace; `None` if it is

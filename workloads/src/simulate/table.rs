@@ -7,8 +7,17 @@ use serde_json::{Map, Value, json};
 
 use super::bound::Bound;
 use super::replay::{Counts, Device};
-use super::study::Resistance;
 use crate::report::figures;
+
+/// Hit rate of the last accesses in percent without a parasite, and the points lost to one that reads
+/// and to one that writes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Resistance {
+    /// Hit rate in percent.
+    pub rate: f64,
+    /// Points lost.
+    pub lost: [f64; 2],
+}
 
 /// The result of one replay with what it belongs to.
 #[derive(Clone, Debug)]

@@ -6,8 +6,6 @@
 //!   request` per line stands for reads of the pages `start` to `start + count - 1`;
 //! - either of them with `.zst` behind: compressed by zstd.
 //!
-//! `gen:NAME` stands for a synthetic trace, see `generate`.
-//!
 //! Pages are renumbered 0, 1, 2, ... in the order of first touch.
 
 use std::collections::HashMap;
@@ -89,12 +87,8 @@ impl Builder {
 }
 
 impl Trace {
-    /// Reads `path`, or generates what `gen:` stands before. The error is a sentence with file and
-    /// line.
+    /// Reads the file at `path`. The error is a sentence with file and line.
     pub fn read(path: &Path) -> Result<Self, String> {
-        if let Some(kind) = path.to_str().and_then(|text| text.strip_prefix("gen:")) {
-            return super::generate::parse(kind);
-        }
         let shown = path.display();
         let unread = |error: std::io::Error| format!("{shown}: {error}");
         let file = File::open(path).map_err(unread)?;

@@ -5,7 +5,7 @@ use super::rows::{
     AccessInfo, CallForwarding, SpecialFacility, Subscriber, number_of, read_number,
     split_typed_key,
 };
-use super::{Tatp, table};
+use super::table;
 use crate::bench::condition;
 use crate::bench::scan::{First, for_each};
 use crate::driver::control::Interrupt;
@@ -39,12 +39,12 @@ impl Types {
 
 /// Reads the whole database.
 pub async fn conditions<C: Client>(
-    bench: &Tatp,
+    subscribers: u64,
     tables: &[C::Table],
     client: &C,
     interrupt: &Interrupt,
 ) -> Result<Vec<Condition>, Failure> {
-    let all = bench.subscribers;
+    let all = subscribers;
     let (mut subscribers, mut count) = (First::default(), 0);
     for_each(client, &tables[table::SUBSCRIBER], interrupt, |key, row| {
         count += 1;

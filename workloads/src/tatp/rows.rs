@@ -11,7 +11,7 @@
 //! Numbers of keys are big-endian, those of rows little-endian. Every row ends in a seal, so that each
 //! value that is read is checked against its key.
 
-use super::between;
+use super::random::between;
 use crate::bench::seal;
 use crate::rng::Rng;
 

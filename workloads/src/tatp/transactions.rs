@@ -2,11 +2,12 @@
 
 use std::ops::ControlFlow;
 
+use super::random::{between, subscriber};
 use super::rows::{
     AccessInfo, CallForwarding, START_TIMES, SpecialFacility, Subscriber, any_number,
     forwarding_key, number_of, read_number, subscriber_key, typed_key,
 };
-use super::{Tatp, between, table};
+use super::table;
 use crate::bench::{Ended, wrong};
 use crate::driver::store::{Access, Client, Direction, Txn};
 use crate::rng::Rng;
@@ -41,8 +42,8 @@ impl Transaction {
     ];
 
     /// Draws a transaction with the standard mix.
-    pub fn draw(bench: &Tatp, rng: &mut Rng) -> Self {
-        let id = bench.subscriber(rng);
+    pub fn draw(subscribers: u64, rng: &mut Rng) -> Self {
+        let id = subscriber(rng, subscribers);
         let kind = rng.below(100);
         let sf_type = between(rng, 1, 4) as u8;
         let start_time = START_TIMES[rng.below(3) as usize];

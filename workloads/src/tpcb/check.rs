@@ -1,8 +1,8 @@
 //! What holds in a TPC-B database while no transaction is under way: the consistency conditions of
 //! clause 2.3, and more. Every balance is the sum of the amounts in the history.
 
+use super::input::{ACCOUNTS, HISTORY, Input, TELLERS};
 use super::rows::{Entry, Kind, Row};
-use super::{ACCOUNTS, Input, TELLERS, Tpcb};
 use crate::bench::condition;
 use crate::bench::scan::{First, for_each};
 use crate::driver::control::Interrupt;
@@ -29,16 +29,16 @@ fn weight(number: u64) -> u64 {
 }
 
 async fn balances<C: Client>(
-    bench: &Tpcb,
+    scale: u64,
     kind: Kind,
     tables: &[C::Table],
     client: &C,
     interrupt: &Interrupt,
 ) -> Result<Balances, Failure> {
     let expected = match kind {
-        Kind::Branch => bench.scale,
-        Kind::Teller => bench.scale * TELLERS,
-        Kind::Account => bench.scale * ACCOUNTS,
+        Kind::Branch => scale,
+        Kind::Teller => scale * TELLERS,
+        Kind::Account => scale * ACCOUNTS,
     };
     // Accounts are too many to be kept.
     let kept = if kind == Kind::Account { 0 } else { expected as usize };
@@ -76,24 +76,24 @@ async fn balances<C: Client>(
 
 /// Reads the whole database.
 pub async fn conditions<C: Client>(
-    bench: &Tpcb,
+    scale: u64,
     tables: &[C::Table],
     client: &C,
     interrupt: &Interrupt,
 ) -> Result<Vec<Condition>, Failure> {
-    let branches = balances(bench, Kind::Branch, tables, client, interrupt).await?;
-    let tellers = balances(bench, Kind::Teller, tables, client, interrupt).await?;
-    let accounts = balances(bench, Kind::Account, tables, client, interrupt).await?;
+    let branches = balances(scale, Kind::Branch, tables, client, interrupt).await?;
+    let tellers = balances(scale, Kind::Teller, tables, client, interrupt).await?;
+    let accounts = balances(scale, Kind::Account, tables, client, interrupt).await?;
 
-    let mut by_branch = vec![0i64; bench.scale as usize];
-    let mut by_teller = vec![0i64; (bench.scale * TELLERS) as usize];
+    let mut by_branch = vec![0i64; scale as usize];
+    let mut by_teller = vec![0i64; (scale * TELLERS) as usize];
     let (mut sum, mut fingerprint) = (0i64, 0u64);
     let mut entries = First::default();
-    for_each(client, &tables[super::HISTORY], interrupt, |key, value| {
+    for_each(client, &tables[HISTORY], interrupt, |key, value| {
         let fits = |input: &Input| {
-            input.teller < bench.scale * TELLERS
+            input.teller < scale * TELLERS
                 && input.branch == input.teller / TELLERS
-                && input.account < bench.scale * ACCOUNTS
+                && input.account < scale * ACCOUNTS
         };
         let input = Entry::decode(key, value).map(|entry| entry.input).filter(fits);
         entries.expect(input.is_some(), || format!("row {} is damaged", key.escape_ascii()));

@@ -8,7 +8,7 @@
 //! Little-endian inside of rows. A balance is a whole number of the smallest unit of money and has room
 //! for more than the ten digits that clause 3.2 asks for.
 
-use super::{ACCOUNTS, Input, TELLERS};
+use super::input::{ACCOUNTS, Input, TELLERS};
 use crate::bench::seal;
 
 /// Bytes of a key of all tables but the history.

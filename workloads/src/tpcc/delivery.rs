@@ -5,10 +5,10 @@
 use std::ops::ControlFlow;
 
 use super::hints::Hints;
+use super::outcome::{Halt, Outcome, missing, wrong};
 use super::request::Delivery;
 use super::rows::{customer, order, order_line};
 use super::schema::{DISTRICTS, Key, LINES, Table, Tables, order_of};
-use super::workload::{Halt, Outcome, missing, wrong};
 use crate::driver::store::{Direction, Txn};
 
 /// Runs the transaction at `date`; gives also how many districts had nothing to deliver.

@@ -1,12 +1,12 @@
 //! New-Order (clause 2.4): a customer orders 5 to 15 items.
 
 use super::hints::Hints;
+use super::outcome::{Halt, Outcome, missing, wrong};
 use super::request::NewOrder;
 use super::rows::{
     customer, district, is_original, item, order, order_line, stock, string, warehouse,
 };
 use super::schema::{Key, LAST_ORDER, LINES, Table, Tables};
-use super::workload::{Halt, Outcome, missing, wrong};
 use crate::driver::store::Txn;
 
 /// What is known of a line before the order has a number.

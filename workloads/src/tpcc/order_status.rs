@@ -2,11 +2,11 @@
 
 use std::ops::ControlFlow;
 
+use super::outcome::{Halt, Outcome, missing, wrong};
 use super::payment::find_customer;
 use super::request::OrderStatus;
 use super::rows::{customer, order, order_line, string};
 use super::schema::{Key, Table, Tables, order_at_end};
-use super::workload::{Halt, Outcome, missing, wrong};
 use crate::driver::store::{Direction, Txn};
 use crate::report::figures::plural;
 

@@ -3,10 +3,10 @@
 use std::io::Write;
 use std::ops::ControlFlow;
 
+use super::outcome::{Halt, Outcome, missing};
 use super::request::{CustomerBy, Payment};
 use super::rows::{customer, district, history, string, warehouse};
 use super::schema::{Key, Table, Tables, customer_at_end};
-use super::workload::{Halt, Outcome, missing};
 use crate::driver::store::{Direction, Txn};
 
 /// The customer of a district that is meant: of several with one last name the one in the middle,

@@ -2,10 +2,10 @@
 
 use std::ops::ControlFlow;
 
+use super::outcome::{Halt, Outcome, missing};
 use super::request::StockLevel;
 use super::rows::{district, order_line, stock};
 use super::schema::{Key, Table, Tables};
-use super::workload::{Halt, Outcome, missing};
 use crate::driver::store::{Direction, Txn};
 
 /// Orders that are looked at.

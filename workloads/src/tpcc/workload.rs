@@ -5,13 +5,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::hints::Hints;
 use super::mix::{Deck, Mix};
+use super::outcome::{Halt, Outcome};
 use super::random::{Constants, between};
 use super::request::{Inputs, Request};
-use super::schema::{DISTRICTS, Table, Tables};
-use super::{delivery, hints, new_order, order_status, payment, stock_level};
+use super::schema::{DISTRICTS, Tables};
+use super::{delivery, new_order, order_status, payment, read_ahead, stock_level};
 use crate::driver::failure::Failure;
 use crate::driver::measure::{Done, Workload};
-use crate::driver::store::{Access, Client, Place, Queue, Stop, StoreError, Turn, Txn};
+use crate::driver::store::{Access, Client, Place, Queue, Stop, Turn, Txn};
 use crate::rng::Rng;
 
 /// Streams of random numbers below this belong to the load phase.
@@ -20,48 +21,6 @@ const FIRST_RUN_STREAM: u64 = 1 << 32;
 /// Each conflict in a row doubles the number of pauses before the next try, up to two to this power:
 /// some milliseconds of a task. Whoever is in the way may be waiting for pages.
 const MAX_DOUBLINGS: u32 = 6;
-
-/// How a transaction ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// It is to be committed.
-    Commit,
-    /// It is to be rolled back, as clause 2.4.2.3 says.
-    RollBack,
-}
-
-/// Why a transaction does not come to its end.
-#[derive(Debug)]
-pub enum Halt {
-    /// The store says so.
-    Stop(Stop),
-    /// A row is missing or wrong.
-    Wrong(String),
-}
-
-impl From<Stop> for Halt {
-    fn from(stop: Stop) -> Self {
-        Halt::Stop(stop)
-    }
-}
-
-impl From<StoreError> for Halt {
-    fn from(error: StoreError) -> Self {
-        Halt::Stop(Stop::Failed(error))
-    }
-}
-
-/// A row that has to be there is not.
-#[cold]
-pub fn missing(table: Table, key: &[u8]) -> Halt {
-    wrong(format!("a row of {} with the key {} is missing", table.name(), key.escape_ascii()))
-}
-
-/// The data are wrong in some other way.
-#[cold]
-pub fn wrong(sentence: String) -> Halt {
-    Halt::Wrong(sentence)
-}
 
 /// TPC-C on populated tables.
 pub struct Tpcc<'a, T> {
@@ -182,7 +141,7 @@ impl<T: Sync> Tpcc<'_, T> {
         let reads = async {
             let txn = client.begin(Access::ReadOnly).await?;
             let found = &mut terminal.customers;
-            let read = hints::read_ahead(&txn, self.tables, request, ahead, found).await;
+            let read = read_ahead::read_ahead(&txn, self.tables, request, ahead, found).await;
             txn.abort().await?;
             read
         };

@@ -136,12 +136,12 @@ fn damaged(run: &str, damage: impl Fn(&MapStore)) -> String {
     damage(&store);
     let (tpcb, path) = (run.starts_with("tpcb"), folder.path());
     let check = match tpcb {
-        true => bench_run::check_store::<wattle_workloads::tpcb::Tpcb, _>(
+        true => bench_run::check_store::<wattle_workloads::tpcb::benchmark::Tpcb, _>(
             &store,
             path,
             &Interrupt::default(),
         ),
-        false => bench_run::check_store::<wattle_workloads::tatp::Tatp, _>(
+        false => bench_run::check_store::<wattle_workloads::tatp::benchmark::Tatp, _>(
             &store,
             path,
             &Interrupt::default(),
@@ -273,7 +273,7 @@ fn data_of_another_size_or_workload_are_refused() {
         let Err(Exit::Usage(why)) = end else { panic!("{end:?}") };
         assert!(parts.iter().all(|part| why.contains(part)), "{why}");
     }
-    assert_eq!(wattle_workloads::tpcb::Tpcb::with_size(7).size(), 7);
+    assert_eq!(wattle_workloads::tpcb::benchmark::Tpcb::with_size(7).size(), 7);
 }
 
 fn wattle(arguments: &str, folder: &Path) -> Output {

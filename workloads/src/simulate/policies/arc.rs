@@ -7,19 +7,19 @@
 //! Parameter `step`: by how much the target moves. The paper divides the lengths of the ghost lists
 //! as real numbers; programs with whole numbers (`integer`) round the quotient down.
 
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, Pool};
-use crate::simulate::registry::{Entry, Kind, Parameter};
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "arc",
     source: "Megiddo, Modha, FAST 2003, Figure 4",
     cost: "O(1)",
     parameters: &[Parameter {
         name: "step",
         default: "real",
-        kind: Kind::Word(&["real", "integer"]),
+        takes: Domain::Word(&["real", "integer"]),
         about: "how the step of the target is rounded",
     }],
     build: |setup| {

@@ -3,12 +3,12 @@
 //! Source: Bansal, Modha, "CAR: clock with adaptive replacement", FAST 2004, Figure 2. No
 //! parameters.
 
+use crate::simulate::entry::PolicyEntry;
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};
-use crate::simulate::registry::Entry;
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "car",
     source: "Bansal, Modha, FAST 2004, Figure 2",
     cost: "O(1) amortised",

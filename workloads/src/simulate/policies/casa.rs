@@ -7,19 +7,19 @@
 //! The costs are those of the device, normalised to add up to 1. Parameter `clean`: wanted share of
 //! clean pages at the start.
 
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, Pool};
-use crate::simulate::registry::{Entry, Kind, Parameter};
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "casa",
     source: "Ou, Härder, IDEAS 2010, Algorithm 1",
     cost: "O(1)",
     parameters: &[Parameter {
         name: "clean",
         default: "0.5",
-        kind: Kind::Number(0.0, 1.0),
+        takes: Domain::Number(0.0, 1.0),
         about: "share of clean pages at the start",
     }],
     build: |setup| {

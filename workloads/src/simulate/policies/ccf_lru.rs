@@ -8,19 +8,19 @@
 //! Parameter `cold`: pages that the cold clean list keeps, as a share of the cache; 0 as published,
 //! which is why a clean page hardly ever becomes hot (FOR, section 2.2).
 
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};
-use crate::simulate::registry::{Entry, Kind, Parameter};
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "ccf-lru",
     source: "Li et al., IEEE TCE 55(3), 2009",
     cost: "O(1) amortised",
     parameters: &[Parameter {
         name: "cold",
         default: "0",
-        kind: Kind::Number(0.0, 0.9),
+        takes: Domain::Number(0.0, 0.9),
         about: "share of the cache that cold clean pages keep",
     }],
     build: |setup| {

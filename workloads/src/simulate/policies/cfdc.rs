@@ -12,12 +12,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};
-use crate::simulate::registry::{Entry, Kind, Parameter};
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "cfdc",
     source: "Ou, Härder, Jin, DaMoN 2009, section 3",
     cost: "O(log clusters + cluster)",
@@ -25,13 +25,13 @@ pub const ENTRY: Entry = Entry {
         Parameter {
             name: "window",
             default: "0.5",
-            kind: Kind::Number(0.0, 1.0),
+            takes: Domain::Number(0.0, 1.0),
             about: "priority region as a share of the cache",
         },
         Parameter {
             name: "cluster",
             default: "16",
-            kind: Kind::Whole(1, 1 << 30),
+            takes: Domain::Whole(1, 1 << 30),
             about: "page numbers in a cluster",
         },
     ],

@@ -7,19 +7,19 @@
 //!
 //! The clean pages of the window are on a list of their own, so no eviction searches the window.
 
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};
-use crate::simulate::registry::{Entry, Kind, Parameter};
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "cflru",
     source: "Park et al., CASES 2006, section 3",
     cost: "O(1)",
     parameters: &[Parameter {
         name: "window",
         default: "0.3",
-        kind: Kind::Number(0.0, 1.0),
+        takes: Domain::Number(0.0, 1.0),
         about: "clean-first window as a share of the cache",
     }],
     build: |setup| {

@@ -9,19 +9,19 @@
 //!
 //! The circle is a queue here: what the hand has passed is behind everything else.
 
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};
-use crate::simulate::registry::{Entry, Kind, Parameter};
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "clock",
     source: "Gilbert 2020, section 1.2.8",
     cost: "O(1) amortised",
     parameters: &[Parameter {
         name: "ref_at_load",
         default: "1",
-        kind: Kind::Word(&["0", "1"]),
+        takes: Domain::Word(&["0", "1"]),
         about: "reference bit of a page that was just loaded",
     }],
     build: |setup| {

@@ -11,19 +11,19 @@
 //! The circle is a list whose back is where the hand of hot pages is and whose front is the list
 //! head.
 
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};
-use crate::simulate::registry::{Entry, Kind, Parameter};
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "clock-pro",
     source: "Jiang, Chen, Zhang, USENIX ATC 2005, section 4",
     cost: "O(1) amortised",
     parameters: &[Parameter {
         name: "cold",
         default: "0.01",
-        kind: Kind::Number(0.0, 1.0),
+        takes: Domain::Number(0.0, 1.0),
         about: "share of cold pages at the start",
     }],
     build: |setup| {

@@ -8,38 +8,38 @@
 //! dirty pages, those of the level above; `s` and `update` as in GCLOCK.
 
 use super::gclock::{GClock, S, Weights};
-use crate::simulate::registry::{Entry, Kind, Parameter, Setup};
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry, Setup};
 
 const PARAMETERS: &[Parameter] = &[
     Parameter {
         name: "f",
         default: "5",
-        kind: Kind::Whole(0, 1 << 20),
+        takes: Domain::Whole(0, 1 << 20),
         about: "count of a clean page that was just loaded",
     },
     Parameter {
         name: "r",
         default: "1",
-        kind: Kind::Whole(0, 1 << 20),
+        takes: Domain::Whole(0, 1 << 20),
         about: "what a use adds to the count of a clean page, or sets it to",
     },
     Parameter {
         name: "fw",
         default: "10",
-        kind: Kind::Whole(0, 1 << 20),
+        takes: Domain::Whole(0, 1 << 20),
         about: "the same as f for a page that is written",
     },
     Parameter {
         name: "rw",
         default: "2",
-        kind: Kind::Whole(0, 1 << 20),
+        takes: Domain::Whole(0, 1 << 20),
         about: "the same as r for a dirty page",
     },
     S,
     Parameter {
         name: "update",
         default: "fix",
-        kind: Kind::Word(&["fix", "unfix"]),
+        takes: Domain::Word(&["fix", "unfix"]),
         about: "whether the beginning or the end of a use counts",
     },
 ];
@@ -49,7 +49,7 @@ fn of(setup: &Setup, sets: bool) -> GClock {
     GClock::new(setup, sets, weights("f", "r"), weights("fw", "rw"))
 }
 
-pub const ENTRY_1: Entry = Entry {
+pub const ENTRY_1: PolicyEntry = PolicyEntry {
     name: "dgclock1",
     source: "Effelsberg, Härder, TODS 9(4), 1984; Gilbert 2020, section 1.2.11.1",
     cost: "O(1) amortised",
@@ -57,7 +57,7 @@ pub const ENTRY_1: Entry = Entry {
     build: |setup| Box::new(of(setup, false)),
 };
 
-pub const ENTRY_2: Entry = Entry {
+pub const ENTRY_2: PolicyEntry = PolicyEntry {
     name: "dgclock2",
     source: "Effelsberg, Härder, TODS 9(4), 1984; Gilbert 2020, section 1.2.11.2",
     cost: "O(1) amortised",

@@ -14,19 +14,19 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
 
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, Pool};
-use crate::simulate::registry::{Entry, Kind, Parameter};
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "fbarc",
     source: "Dubs, Petrov, Gottstein, Buchmann, FBARC, Algorithms 1 to 5",
     cost: "O(log clusters) amortised",
     parameters: &[Parameter {
         name: "cluster",
         default: "1024",
-        kind: Kind::Whole(1, 1 << 40),
+        takes: Domain::Whole(1, 1 << 40),
         about: "page numbers in a cluster",
     }],
     build: |setup| {

@@ -4,12 +4,12 @@
 //! cannot leave waits in a retry queue, which is tried once for every hundredth of the queue. No
 //! parameters.
 
+use crate::simulate::entry::PolicyEntry;
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, Pool};
-use crate::simulate::registry::Entry;
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "fifo",
     source: "Gilbert 2020, section 1.2.2.2",
     cost: "O(1)",

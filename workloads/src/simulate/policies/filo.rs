@@ -3,14 +3,14 @@
 //! Source: Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.3, with the retry queue of his
 //! Quasi-FIFO. No parameters.
 
+use crate::simulate::entry::PolicyEntry;
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, Pool};
-use crate::simulate::registry::Entry;
 
 use super::fifo::Turns;
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "filo",
     source: "Gilbert 2020, section 1.2.3",
     cost: "O(1)",

@@ -11,18 +11,18 @@
 //! Every eviction looks at all cached pages, as published; distances and recencies come from a
 //! Fenwick tree over the positions of the trace that hold the last occurrence of an operation.
 
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::policy::{Access, Policy, by_frame};
 use crate::simulate::pool::{Page, PerPage, Pool};
-use crate::simulate::registry::{Entry, Kind, Parameter};
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "for",
     source: "Lv, Cui, He, Chen, SIGMOD 2011, Algorithm 1",
     cost: "O(cache log trace) per miss, as published",
     parameters: &[Parameter {
         name: "alpha",
         default: "0.5",
-        kind: Kind::Number(0.0, 1.0),
+        takes: Domain::Number(0.0, 1.0),
         about: "weight of distance against recency",
     }],
     build: |setup| {

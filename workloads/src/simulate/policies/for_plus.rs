@@ -9,19 +9,19 @@
 //!
 //! Parameter `cold`: share of the cache that is kept cold (the paper's R_cold).
 
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};
-use crate::simulate::registry::{Entry, Kind, Parameter};
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "for+",
     source: "Lv, Cui, He, Chen, SIGMOD 2011, Algorithms 2 to 4",
     cost: "O(1) amortised",
     parameters: &[Parameter {
         name: "cold",
         default: "0.1",
-        kind: Kind::Number(0.0, 1.0),
+        takes: Domain::Number(0.0, 1.0),
         about: "share of the cache that is kept cold",
     }],
     build: |setup| {

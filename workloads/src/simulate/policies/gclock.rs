@@ -9,38 +9,38 @@
 //! `update`, whether the beginning or the end of a use counts (for version 2 he prefers the end,
 //! which also counts the load).
 
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry, Setup};
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};
-use crate::simulate::registry::{Entry, Kind, Parameter, Setup};
 
 const F: Parameter = Parameter {
     name: "f",
     default: "25",
-    kind: Kind::Whole(0, 1 << 20),
+    takes: Domain::Whole(0, 1 << 20),
     about: "count of a page that was just loaded",
 };
 const R: Parameter = Parameter {
     name: "r",
     default: "5",
-    kind: Kind::Whole(0, 1 << 20),
+    takes: Domain::Whole(0, 1 << 20),
     about: "what a use adds to the count, or sets it to",
 };
 pub(super) const S: Parameter = Parameter {
     name: "s",
     default: "1",
-    kind: Kind::Whole(1, 1 << 20),
+    takes: Domain::Whole(1, 1 << 20),
     about: "what the hand takes off",
 };
 const BEGINNING: Parameter = Parameter {
     name: "update",
     default: "fix",
-    kind: Kind::Word(&["fix", "unfix"]),
+    takes: Domain::Word(&["fix", "unfix"]),
     about: "whether the beginning or the end of a use counts",
 };
 const END: Parameter = Parameter { default: "unfix", ..BEGINNING };
 
-pub const ENTRY_1: Entry = Entry {
+pub const ENTRY_1: PolicyEntry = PolicyEntry {
     name: "gclock1",
     source: "Effelsberg, Härder, TODS 9(4), 1984; Gilbert 2020, section 1.2.10.1",
     cost: "O(1) amortised",
@@ -48,7 +48,7 @@ pub const ENTRY_1: Entry = Entry {
     build: |setup| Box::new(GClock::of(setup, false)),
 };
 
-pub const ENTRY_2: Entry = Entry {
+pub const ENTRY_2: PolicyEntry = PolicyEntry {
     name: "gclock2",
     source: "Effelsberg, Härder, TODS 9(4), 1984; Gilbert 2020, section 1.2.10.2",
     cost: "O(1) amortised",

@@ -8,11 +8,11 @@
 //! the uses of one and the age of the other, modulo 2^32, as the simulator of the WATT paper does.
 
 use crate::rng::Rng;
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::policy::{Access, Policy, by_frame};
 use crate::simulate::pool::{Page, PerPage, Pool, Sampler};
-use crate::simulate::registry::{Entry, Kind, Parameter};
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "hyperbolic",
     source: "Blankstein, Sen, Freedman, USENIX ATC 2017, section 2",
     cost: "O(sample)",
@@ -20,13 +20,13 @@ pub const ENTRY: Entry = Entry {
         Parameter {
             name: "sample",
             default: "20",
-            kind: Kind::Whole(1, 4096),
+            takes: Domain::Whole(1, 4096),
             about: "pages of which the lowest value is taken",
         },
         Parameter {
             name: "product",
             default: "exact",
-            kind: Kind::Word(&["exact", "32-bit"]),
+            takes: Domain::Word(&["exact", "32-bit"]),
             about: "whether comparisons overflow",
         },
     ],

@@ -9,12 +9,12 @@
 //! at every eviction (`always`) or when it is half empty (`half`, as in Algorithm 1.16).
 
 use crate::rng::Rng;
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, Pool};
-use crate::simulate::registry::{Entry, Kind, Parameter};
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "leanevict",
     source: "Leis et al., ICDE 2018, section III-B",
     cost: "O(1) amortised",
@@ -22,13 +22,13 @@ pub const ENTRY: Entry = Entry {
         Parameter {
             name: "cooling",
             default: "0.3",
-            kind: Kind::Number(0.0, 1.0),
+            takes: Domain::Number(0.0, 1.0),
             about: "cooling pages as a share of the cache",
         },
         Parameter {
             name: "refill",
             default: "always",
-            kind: Kind::Word(&["always", "half"]),
+            takes: Domain::Word(&["always", "half"]),
             about: "when the cooling queue is filled up",
         },
     ],

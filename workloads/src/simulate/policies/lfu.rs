@@ -5,13 +5,13 @@
 //! Shah, Mitra, Matani, "An O(1) algorithm for implementing the LFU cache eviction scheme", 2010).
 //! No parameters.
 
+use crate::simulate::entry::PolicyEntry;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, Pool};
-use crate::simulate::registry::Entry;
 
 use super::buckets::Buckets;
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "lfu",
     source: "Gilbert 2020, section 1.2.13",
     cost: "O(1)",

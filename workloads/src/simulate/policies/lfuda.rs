@@ -7,20 +7,20 @@
 //! Parameter `hit`: `increment` adds one to the count at a use (Gilbert); `inflate` sets it to the
 //! number of uses plus the last victim's count (Arlitt et al.).
 
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};
-use crate::simulate::registry::{Entry, Kind, Parameter};
 
 use super::buckets::Buckets;
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "lfuda",
     source: "Arlitt et al., SIGMETRICS PER 27(4), 2000; Gilbert 2020, section 1.2.14",
     cost: "O(1) amortised",
     parameters: &[Parameter {
         name: "hit",
         default: "increment",
-        kind: Kind::Word(&["increment", "inflate"]),
+        takes: Domain::Word(&["increment", "inflate"]),
         about: "how a use changes the count",
     }],
     build: |setup| {

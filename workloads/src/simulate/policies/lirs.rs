@@ -11,12 +11,12 @@
 //! on a hit, and with a queue of one page loses count of the used page, so that the cache holds one
 //! more. Both forms are here because published miss counts exist for the second.
 
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry, Setup};
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};
-use crate::simulate::registry::{Entry, Kind, Parameter, Setup};
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "lirs",
     source: "Jiang, Zhang, SIGMETRICS 2002, section 3",
     cost: "O(1) amortised",
@@ -24,13 +24,13 @@ pub const ENTRY: Entry = Entry {
         Parameter {
             name: "hir",
             default: "0.01",
-            kind: Kind::Number(0.0, 0.5),
+            takes: Domain::Number(0.0, 0.5),
             about: "share of the cache for HIR pages",
         },
         Parameter {
             name: "form",
             default: "libcachesim",
-            kind: Kind::Word(&["libcachesim", "paper"]),
+            takes: Domain::Word(&["libcachesim", "paper"]),
             about: "what a hit on a page that is only in the queue does",
         },
     ],

@@ -9,16 +9,16 @@
 //! `lirs.rs`, in the form of its paper.
 
 use super::lirs::{Lirs, SecondChance};
-use crate::simulate::registry::{Entry, Kind, Parameter};
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "lirs-wsr",
     source: "Jung et al., ICCSA 2007",
     cost: "O(1) amortised",
     parameters: &[Parameter {
         name: "hir",
         default: "0.01",
-        kind: Kind::Number(0.0, 0.5),
+        takes: Domain::Number(0.0, 0.5),
         about: "share of the cache for HIR pages",
     }],
     build: |setup| {

@@ -2,11 +2,11 @@
 //!
 //! Source: Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.2.1. No parameters.
 
+use crate::simulate::entry::PolicyEntry;
 use crate::simulate::policy::{Access, Policy, by_frame};
 use crate::simulate::pool::{Frame, Page, Pool};
-use crate::simulate::registry::Entry;
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "loop",
     source: "Gilbert 2020, section 1.2.2.1",
     cost: "O(1)",

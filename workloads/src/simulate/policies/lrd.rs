@@ -12,11 +12,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry, Setup};
 use crate::simulate::policy::{Access, Policy, by_frame};
 use crate::simulate::pool::{Page, PerPage, Pool};
-use crate::simulate::registry::{Entry, Kind, Parameter, Setup};
 
-pub const ENTRY_1: Entry = Entry {
+pub const ENTRY_1: PolicyEntry = PolicyEntry {
     name: "lrd1",
     source: "Effelsberg, Härder, TODS 9(4), 1984; Gilbert 2020, section 1.2.12.1",
     cost: "O(different counts) per miss",
@@ -24,7 +24,7 @@ pub const ENTRY_1: Entry = Entry {
     build: |setup| Box::new(Lrd::new(setup, None)),
 };
 
-pub const ENTRY_2: Entry = Entry {
+pub const ENTRY_2: PolicyEntry = PolicyEntry {
     name: "lrd2",
     source: "Effelsberg, Härder, TODS 9(4), 1984; Gilbert 2020, section 1.2.12.2",
     cost: "O(different counts) per miss",
@@ -32,19 +32,19 @@ pub const ENTRY_2: Entry = Entry {
         Parameter {
             name: "period",
             default: "10",
-            kind: Kind::Number(0.01, 1e9),
+            takes: Domain::Number(0.01, 1e9),
             about: "uses between two agings, per frame",
         },
         Parameter {
             name: "age",
             default: "subtract",
-            kind: Kind::Word(&["subtract", "multiply"]),
+            takes: Domain::Word(&["subtract", "multiply"]),
             about: "how counts age",
         },
         Parameter {
             name: "operand",
             default: "10",
-            kind: Kind::Number(0.0, 1e9),
+            takes: Domain::Number(0.0, 1e9),
             about: "what is subtracted, or multiplied by",
         },
     ],

@@ -2,12 +2,12 @@
 //!
 //! Source: Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.4. No parameters.
 
+use crate::simulate::entry::PolicyEntry;
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, Pool};
-use crate::simulate::registry::Entry;
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "lru",
     source: "Gilbert 2020, section 1.2.4",
     cost: "O(1)",

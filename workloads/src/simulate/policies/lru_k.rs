@@ -13,11 +13,11 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::policy::{Access, Policy, by_frame};
 use crate::simulate::pool::{Page, PerPage, Pool};
-use crate::simulate::registry::{Entry, Kind, Parameter};
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "lru-k",
     source: "O'Neil, O'Neil, Weikum, SIGMOD 1993",
     cost: "O(log cache) amortised",
@@ -25,19 +25,19 @@ pub const ENTRY: Entry = Entry {
         Parameter {
             name: "k",
             default: "2",
-            kind: Kind::Whole(1, 8),
+            takes: Domain::Whole(1, 8),
             about: "which of the last uses counts",
         },
         Parameter {
             name: "retained",
             default: "inf",
-            kind: Kind::Number(0.0, f64::INFINITY),
+            takes: Domain::Number(0.0, f64::INFINITY),
             about: "accesses for which evicted pages are remembered",
         },
         Parameter {
             name: "correlated",
             default: "0",
-            kind: Kind::Whole(0, u32::MAX as u64),
+            takes: Domain::Whole(0, u32::MAX as u64),
             about: "accesses within which uses of a page are one",
         },
     ],

@@ -4,12 +4,12 @@
 //! for flash memory", IEEE Transactions on Consumer Electronics 54(3), 2008, section III. No
 //! parameters.
 
+use crate::simulate::entry::PolicyEntry;
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};
-use crate::simulate::registry::Entry;
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "lru-wsr",
     source: "Jung et al., IEEE TCE 54(3), 2008, section III",
     cost: "O(1) amortised",

@@ -2,14 +2,14 @@
 //!
 //! Source: Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.5.1. No parameters.
 
+use crate::simulate::entry::PolicyEntry;
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, Pool};
-use crate::simulate::registry::Entry;
 
 use super::fifo::Turns;
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "mru",
     source: "Gilbert 2020, section 1.2.5.1",
     cost: "O(1)",

@@ -5,12 +5,12 @@
 
 use std::collections::BinaryHeap;
 
+use crate::simulate::entry::PolicyEntry;
 use crate::simulate::policy::{Access, Policy, by_frame};
 use crate::simulate::pool::{Page, PerPage, Pool};
-use crate::simulate::registry::Entry;
 use crate::simulate::trace::NEVER;
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "opt",
     source: "Bélády 1966 (MIN); knows the future",
     cost: "O(log cache)",

@@ -4,11 +4,11 @@
 //! parameters.
 
 use crate::rng::Rng;
+use crate::simulate::entry::PolicyEntry;
 use crate::simulate::policy::{Access, Policy, by_frame};
 use crate::simulate::pool::{Page, Pool};
-use crate::simulate::registry::Entry;
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "random",
     source: "Gilbert 2020, section 1.2.1",
     cost: "O(1)",

@@ -10,12 +10,12 @@
 //! of a single page does: `pass` lets new pages by the cache (the authors' program, which so caches
 //! nothing below 20 pages), `use` takes them in.
 
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};
-use crate::simulate::registry::{Entry, Kind, Parameter};
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "s3-fifo",
     source: "Yang et al., SOSP 2023, Algorithm 1",
     cost: "O(1) amortised",
@@ -23,31 +23,31 @@ pub const ENTRY: Entry = Entry {
         Parameter {
             name: "small",
             default: "0.1",
-            kind: Kind::Number(0.0, 1.0),
+            takes: Domain::Number(0.0, 1.0),
             about: "pages of the small FIFO as a share of the cache",
         },
         Parameter {
             name: "ghost",
             default: "0.9",
-            kind: Kind::Number(0.0, 16.0),
+            takes: Domain::Number(0.0, 16.0),
             about: "remembered page ids as a share of the cache",
         },
         Parameter {
             name: "threshold",
             default: "2",
-            kind: Kind::Whole(1, 3),
+            takes: Domain::Whole(1, 3),
             about: "uses that lead from the small to the main FIFO",
         },
         Parameter {
             name: "fill",
             default: "small",
-            kind: Kind::Word(&["small", "main"]),
+            takes: Domain::Word(&["small", "main"]),
             about: "the FIFO that fills first",
         },
         Parameter {
             name: "tiny",
             default: "pass",
-            kind: Kind::Word(&["pass", "use"]),
+            takes: Domain::Word(&["pass", "use"]),
             about: "what a small FIFO of one page does with new pages",
         },
     ],

@@ -5,12 +5,12 @@
 //! Source: Zhang, Yang, Yue, Vigfusson, Rashmi, "SIEVE is simpler than LRU", NSDI 2024, Algorithm
 //! 1. No parameters.
 
+use crate::simulate::entry::PolicyEntry;
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};
-use crate::simulate::registry::Entry;
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "sieve",
     source: "Zhang et al., NSDI 2024, Algorithm 1",
     cost: "O(1) amortised",

@@ -5,19 +5,19 @@
 //! Computer 27(3), 1994; Gilbert 2020, section 1.2.7. Parameter `protected`: most pages of the
 //! protected segment as a share of the cache.
 
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, Pool};
-use crate::simulate::registry::{Entry, Kind, Parameter};
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "slru",
     source: "Karedla, Love, Wherry, IEEE Computer 27(3), 1994",
     cost: "O(1)",
     parameters: &[Parameter {
         name: "protected",
         default: "0.8",
-        kind: Kind::Number(0.0, 1.0),
+        takes: Domain::Number(0.0, 1.0),
         about: "protected pages as a share of the cache",
     }],
     build: |setup| {

@@ -7,12 +7,12 @@
 //! Parameters: `kin`, size of the FIFO A1in as a share of the cache; `kout`, number of page ids
 //! remembered in A1out as a share of the cache.
 
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, Pool};
-use crate::simulate::registry::{Entry, Kind, Parameter};
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "2q",
     source: "Johnson, Shasha, VLDB 1994, Figure 2",
     cost: "O(1)",
@@ -20,13 +20,13 @@ pub const ENTRY: Entry = Entry {
         Parameter {
             name: "kin",
             default: "0.25",
-            kind: Kind::Number(0.0, 1.0),
+            takes: Domain::Number(0.0, 1.0),
             about: "pages of A1in as a share of the cache",
         },
         Parameter {
             name: "kout",
             default: "0.5",
-            kind: Kind::Number(0.0, 16.0),
+            takes: Domain::Number(0.0, 16.0),
             about: "page ids in A1out as a share of the cache",
         },
     ],

@@ -12,12 +12,12 @@
 //! conservative increments.
 
 use crate::rng::mix;
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, Pool};
-use crate::simulate::registry::{Entry, Kind, Parameter};
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "w-tinylfu",
     source: "Einziger, Friedman, Manes, TOS 13(4), 2017",
     cost: "O(1) amortised",
@@ -25,19 +25,19 @@ pub const ENTRY: Entry = Entry {
         Parameter {
             name: "window",
             default: "0.01",
-            kind: Kind::Number(0.0, 1.0),
+            takes: Domain::Number(0.0, 1.0),
             about: "pages of the window as a share of the cache",
         },
         Parameter {
             name: "protected",
             default: "0.8",
-            kind: Kind::Number(0.0, 1.0),
+            takes: Domain::Number(0.0, 1.0),
             about: "protected pages as a share of the main cache",
         },
         Parameter {
             name: "sample",
             default: "10",
-            kind: Kind::Number(1.0, 1000.0),
+            takes: Domain::Number(1.0, 1000.0),
             about: "accesses per page of the cache until counts are halved",
         },
     ],

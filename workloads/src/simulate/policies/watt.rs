@@ -16,16 +16,16 @@
 use wattle_buffer::replacement::{FIRST_EPOCH, Replacement, Tracker, Watt as Engine};
 
 use crate::rng::Rng;
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry, Setup};
 use crate::simulate::policy::{Access, Policy, by_frame};
 use crate::simulate::pool::{Frame, Page, PerFrame, Pool, Sampler};
-use crate::simulate::registry::{Entry, Kind, Parameter, Setup};
 
-use super::watt_study::{self, Study};
+use super::watt_study::{self, Study, Tracking};
 
 /// Candidates of a batch eviction (Listing 2, line 7).
 const CANDIDATES: usize = 64;
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "watt",
     source: "Vöhringer, Leis, PVLDB 16(11), 2023",
     cost: "O(sample)",
@@ -33,37 +33,37 @@ pub const ENTRY: Entry = Entry {
         Parameter {
             name: "sample",
             default: "8",
-            kind: Kind::Whole(1, 4096),
+            takes: Domain::Whole(1, 4096),
             about: "pages of which the lowest value is taken",
         },
         Parameter {
             name: "epochs",
             default: "4",
-            kind: Kind::Number(1e-6, f64::INFINITY),
+            takes: Domain::Number(1e-6, f64::INFINITY),
             about: "epochs per replacement of the cache; inf for one per page",
         },
         Parameter {
             name: "write_weight",
             default: "4",
-            kind: Kind::Number(0.0, 1e6),
+            takes: Domain::Number(0.0, 1e6),
             about: "weight of write frequency",
         },
         Parameter {
             name: "evict",
             default: "single",
-            kind: Kind::Word(&["single", "listing"]),
+            takes: Domain::Word(&["single", "listing"]),
             about: "the lowest of the sample, or all of 64 others at or below it",
         },
         Parameter {
             name: "age",
             default: "counted",
-            kind: Kind::Word(&["counted", "plain"]),
+            takes: Domain::Word(&["counted", "plain"]),
             about: "whether the running epoch counts",
         },
         Parameter {
             name: "ties",
             default: "random",
-            kind: Kind::Word(&["random", "newest"]),
+            takes: Domain::Word(&["random", "newest"]),
             about: "which of equally valuable pages leaves: any, or the one loaded last",
         },
         watt_study::ACCESS_LOG,
@@ -81,18 +81,6 @@ pub const ENTRY: Entry = Entry {
         }
     },
 };
-
-/// Trackers of all frames, and the values that follow from them.
-pub(super) trait Tracking: Send {
-    /// A page came into `frame`.
-    fn load(&mut self, frame: Frame, epoch: u32);
-    /// The page in `frame` is read or written.
-    fn track(&mut self, frame: Frame, epoch: u32, write: bool);
-    /// What the page in `frame` is worth.
-    fn value(&mut self, frame: Frame, now: u32) -> f32;
-    /// Bytes of a tracker.
-    fn bytes(&self) -> f64;
-}
 
 /// The engine's own tracking.
 struct OfEngine {

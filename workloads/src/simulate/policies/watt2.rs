@@ -17,14 +17,14 @@ mod look_ahead;
 mod tracker;
 
 use crate::rng::Rng;
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::policy::{Access, Policy, by_frame};
 use crate::simulate::pool::{Frame, Page, PerFrame, Pool, Sampler};
-use crate::simulate::registry::{Entry, Kind, Parameter};
 use ghost::{Ghost, Ghosts};
 use index::{Cell, Index};
 use tracker::{FIRST_TICK, Recency, Tracker, class, distance, use_classes, write_classes};
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "watt2",
     source: "this project, workloads/src/simulate/policies/watt2/README.md",
     cost: "O(sample + pool) amortised",
@@ -32,43 +32,43 @@ pub const ENTRY: Entry = Entry {
         Parameter {
             name: "sample",
             default: "8",
-            kind: Kind::Whole(1, 256),
+            takes: Domain::Whole(1, 256),
             about: "random pages that an eviction looks at",
         },
         Parameter {
             name: "pool",
             default: "8",
-            kind: Kind::Whole(0, 256),
+            takes: Domain::Whole(0, 256),
             about: "pages kept for the next eviction",
         },
         Parameter {
             name: "ticks",
             default: "6",
-            kind: Kind::Number(0.1, 1024.0),
+            takes: Domain::Number(0.1, 1024.0),
             about: "ticks per replacement of the cache",
         },
         Parameter {
             name: "ghosts",
             default: "4",
-            kind: Kind::Number(0.0, 64.0),
+            takes: Domain::Number(0.0, 64.0),
             about: "remembered pages per frame, 4 bytes each",
         },
         Parameter {
             name: "optimism",
             default: "4",
-            kind: Kind::Number(0.01, 1000.0),
+            takes: Domain::Number(0.01, 1000.0),
             about: "how much better than expected unknown ages are",
         },
         Parameter {
             name: "mix",
             default: "0.2",
-            kind: Kind::Number(0.0, 1.0),
+            takes: Domain::Number(0.0, 1.0),
             about: "weight of WATT's value in the product",
         },
         Parameter {
             name: "write_weight",
             default: "4",
-            kind: Kind::Number(0.0, 1e6),
+            takes: Domain::Number(0.0, 1e6),
             about: "weight of writes",
         },
     ],

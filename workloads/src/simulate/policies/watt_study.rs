@@ -10,38 +10,49 @@
 //! `logging`: `both` tracks a write in both logs, `split` only in the write log, `flags` has one
 //! log with a write mark for each entry ("Write-Awareness Variants").
 
-use super::watt::Tracking;
+use crate::simulate::entry::{Domain, Parameter, Setup};
 use crate::simulate::pool::{Frame, PerFrame};
-use crate::simulate::registry::{Kind, Parameter, Setup};
+
+/// Trackers of all frames, and the values that follow from them.
+pub(super) trait Tracking: Send {
+    /// A page came into `frame`.
+    fn load(&mut self, frame: Frame, epoch: u32);
+    /// The page in `frame` is read or written.
+    fn track(&mut self, frame: Frame, epoch: u32, write: bool);
+    /// What the page in `frame` is worth.
+    fn value(&mut self, frame: Frame, now: u32) -> f32;
+    /// Bytes of a tracker.
+    fn bytes(&self) -> f64;
+}
 
 pub const ACCESS_LOG: Parameter = Parameter {
     name: "accesses",
     default: "8",
-    kind: Kind::Whole(1, 64),
+    takes: Domain::Whole(1, 64),
     about: "entries of the access log",
 };
 pub const WRITE_LOG: Parameter = Parameter {
     name: "writes",
     default: "4",
-    kind: Kind::Whole(0, 64),
+    takes: Domain::Whole(0, 64),
     about: "entries of the write log",
 };
 pub const DAMPENING: Parameter = Parameter {
     name: "dampening",
     default: "0.1",
-    kind: Kind::Number(0.0, 16.0),
+    takes: Domain::Number(0.0, 16.0),
     about: "factor of the newest entry",
 };
 pub const AGGREGATE: Parameter = Parameter {
     name: "aggregate",
     default: "max",
-    kind: Kind::Word(&["max", "min", "average", "median"]),
+    takes: Domain::Word(&["max", "min", "average", "median"]),
     about: "how subfrequencies become a value",
 };
 pub const LOGGING: Parameter = Parameter {
     name: "logging",
     default: "both",
-    kind: Kind::Word(&["both", "split", "flags"]),
+    takes: Domain::Word(&["both", "split", "flags"]),
     about: "where a write is tracked",
 };
 
@@ -84,8 +95,8 @@ impl Study {
     /// For parameters that the engine's tracker does not have; `None` for those that it has.
     pub fn new(setup: &Setup) -> Option<Self> {
         let parameters = [ACCESS_LOG, WRITE_LOG, DAMPENING, AGGREGATE, LOGGING];
-        let same = |known: &Parameter| match known.kind {
-            Kind::Word(_) => setup.word(known.name) == known.default,
+        let same = |known: &Parameter| match known.takes {
+            Domain::Word(_) => setup.word(known.name) == known.default,
             _ => Ok(setup.number(known.name)) == known.default.parse(),
         };
         (!parameters.iter().all(same)).then(|| Self::any(setup))
@@ -196,7 +207,14 @@ mod tests {
     fn study(text: &str) -> Study {
         let (spec, trace) = (Spec::parse(text).unwrap(), Trace::of("t", [(0, false)]));
         let device = Device::default();
-        Study::any(&Setup { trace: &trace, capacity: 1, seed: 1, device, spec: &spec })
+        Study::any(&Setup {
+            trace: &trace,
+            capacity: 1,
+            seed: 1,
+            device,
+            parameters: spec.entry.parameters,
+            values: &spec.values,
+        })
     }
 
     /// Accesses at epochs 0, 8, 15 and 42, and the value at 50 (the example of section 3.1).

@@ -5,18 +5,18 @@
 //! of a page that was just loaded (0 in the variant that he evaluates).
 
 use crate::rng::Rng;
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::policy::{Access, Policy, by_frame};
 use crate::simulate::pool::{Page, PerPage, Pool};
-use crate::simulate::registry::{Entry, Kind, Parameter};
 
-pub const ENTRY: Entry = Entry {
+pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "zclock",
     source: "Gilbert 2020, section 1.2.9",
     cost: "O(1) amortised",
     parameters: &[Parameter {
         name: "ref_at_load",
         default: "0",
-        kind: Kind::Word(&["0", "1"]),
+        takes: Domain::Word(&["0", "1"]),
         about: "reference bit of a page that was just loaded",
     }],
     build: |setup| {

@@ -10,10 +10,7 @@
 //! are computed from these when they are first asked for, because most caches have pages of few
 //! classes at a time.
 
-use super::look_ahead::indices;
-
-/// Ranges of ages: single ticks below 8, then four for each octave.
-pub const AGES: usize = 44;
+use super::look_ahead::{AGES, Row, indices};
 
 /// Single ticks.
 const SINGLE: u32 = 8;
@@ -23,9 +20,6 @@ const PRIOR: f32 = 4.0;
 
 /// Most events of a class that are remembered.
 const MOST_EVENTS: f32 = 5000.0;
-
-/// One number for each range of ages.
-pub type Row = [f32; AGES];
 
 /// The range that `age` is in.
 #[inline]

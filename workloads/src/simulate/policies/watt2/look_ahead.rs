@@ -7,7 +7,11 @@
 //! back, as in the pool-adjacent-violators algorithm. Powers and exponentials are polynomials, so
 //! that the compiler computes several at a time; they are exact to about 1e-6.
 
-use super::index::{AGES, Row};
+/// Ranges of ages: single ticks below 8, then four for each octave.
+pub const AGES: usize = 44;
+
+/// One number for each range of ages.
+pub type Row = [f32; AGES];
 
 /// 2 to the `x`, for `x` from -126 to 127.
 #[inline(always)]
