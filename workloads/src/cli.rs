@@ -12,6 +12,7 @@ pub mod live;
 pub mod maintain;
 pub mod probe;
 pub mod record;
+pub mod run;
 pub mod simulate;
 pub mod stage;
 pub mod tpcc;
@@ -21,15 +22,17 @@ pub mod ycsb;
 pub mod ycsb_run;
 
 use std::ffi::OsString;
-use std::io::ErrorKind;
-use std::path::Path;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::adapter::EngineStore;
+use crate::driver::backend::Backend;
 use crate::driver::control::Interrupt;
+use bench_run::BenchScenario;
+use common::RunFlags;
 use exit::Exit;
+use record::Recording;
 
 /// Wattle: an embedded ordered key-value store whose data may outgrow memory, and its benchmarks.
 #[derive(Parser, Debug)]
@@ -40,9 +43,9 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// The subcommands.
+/// The subcommands that run a workload.
 #[derive(Subcommand, Debug)]
-pub enum Command {
+pub enum WorkloadCommand {
     /// Runs a YCSB core workload and prints what it measured.
     ///
     /// Loads the records unless the store has them, runs for the warm-up time, then measures. Every
@@ -64,6 +67,14 @@ pub enum Command {
     /// Loads the subscribers unless the store has them, runs for the warm-up time, then measures.
     /// Transactions that do not find what they look for, as the benchmark means it, are counted apart.
     Tatp(Box<bench_flags::TatpFlags>),
+}
+
+/// The subcommands.
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Runs a workload.
+    #[command(flatten)]
+    Workload(WorkloadCommand),
     /// Checks every page and tree of a store; exit code 1 and a list if something is wrong.
     Verify(maintain::VerifyFlags),
     /// Shows the sizes of a store and its trees.
@@ -108,10 +119,8 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
         }
     };
     match &command {
-        Command::Ycsb(flags) => flags.spec().map(drop)?,
-        Command::Tpcc(flags) => flags.run.check()?,
-        Command::Tpcb(flags) => flags.run.check()?,
-        Command::Tatp(flags) => flags.run.check()?,
+        Command::Workload(WorkloadCommand::Ycsb(flags)) => flags.spec().map(drop)?,
+        Command::Workload(workload) => workload.run_flags().check()?,
         Command::Probe(flags) => flags.check()?,
         Command::Simulate(flags) => flags.check()?,
         Command::Verify(_)
@@ -126,43 +135,13 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
 fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
     // An open store must be closed, or it counts as damaged: no interrupt may simply end the process.
     let interrupt = Interrupt::of_process().map_err(Exit::Failed)?;
-    let open = |pipelined| {
-        let interrupt = &interrupt;
-        move |path: &Path, options| {
-            let engine = common::open(path, options, interrupt)?;
-            Ok(EngineStore::new(engine, pipelined))
-        }
-    };
     match command {
-        Command::Ycsb(flags) => {
-            let (command, open) = (command_line(arguments), open(flags.run.pipelined()));
-            ycsb_run::run(&flags, command, &interrupt, &mut std::io::stdout().lock(), open)
-        }
-        Command::Tpcb(flags) => {
-            let job = bench_run::Job {
-                bench: &flags.bench(),
-                run: &flags.run,
-                check: flags.check,
-                settings: flags.settings(),
-                command: command_line(arguments),
-            };
-            let mut out = std::io::stdout().lock();
-            bench_run::run(job, &interrupt, &mut out, open(flags.run.pipelined()))
-        }
-        Command::Tatp(flags) => {
-            let job = bench_run::Job {
-                bench: &flags.bench(),
-                run: &flags.run,
-                check: flags.check,
-                settings: flags.settings(),
-                command: command_line(arguments),
-            };
-            let mut out = std::io::stdout().lock();
-            bench_run::run(job, &interrupt, &mut out, open(flags.run.pipelined()))
-        }
-        Command::Tpcc(flags) => {
-            let (command, open) = (command_line(arguments), open(flags.run.pipelined()));
-            tpcc_run::run(&flags, command, &interrupt, &mut std::io::stdout().lock(), open)
+        Command::Workload(workload) => {
+            let (flags, line) = (workload.run_flags(), command_line(arguments));
+            let recording = Recording::new(flags);
+            let backend = flags.wattle(recording.trace(), &interrupt);
+            let out = &mut std::io::stdout().lock();
+            run_workload(&workload, line, &backend, &recording, &interrupt, out)
         }
         Command::Verify(flags) => maintain::verify(&flags, &interrupt),
         Command::Stat(flags) => maintain::stat(&flags, &interrupt),
@@ -171,6 +150,54 @@ fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
         Command::Load(flags) => dump::load(&flags, &mut std::io::stdin().lock(), &interrupt),
         Command::Probe(flags) => probe::probe(&flags, &interrupt),
         Command::Simulate(flags) => simulate::simulate(&flags, command_line(arguments), &interrupt),
+    }
+}
+
+/// Runs the workload of `command` on the store that `backend` opens, and writes the result to `out`.
+/// `line` is the command line, for the report.
+pub fn run_workload<B: Backend>(
+    command: &WorkloadCommand,
+    line: String,
+    backend: &B,
+    recording: &Recording,
+    interrupt: &Interrupt,
+    out: &mut dyn Write,
+) -> Result<(), Exit> {
+    let flags = command.run_flags();
+    let reads = flags.reads(!matches!(command, WorkloadCommand::Ycsb(_)));
+    let request = |check, settings| run::Request { flags, check, reads, settings, command: line };
+    match command {
+        WorkloadCommand::Ycsb(flags) => {
+            let spec = flags.spec()?;
+            let request = request(false, flags.settings(&spec));
+            run::run(&spec, request, backend, recording, interrupt, out)
+        }
+        WorkloadCommand::Tpcc(flags) => {
+            let request = request(flags.check, flags.settings());
+            run::run(&flags.scenario(), request, backend, recording, interrupt, out)
+        }
+        WorkloadCommand::Tpcb(flags) => {
+            let request = request(flags.check, flags.settings());
+            let scenario = BenchScenario::new(flags.bench());
+            run::run(&scenario, request, backend, recording, interrupt, out)
+        }
+        WorkloadCommand::Tatp(flags) => {
+            let request = request(flags.check, flags.settings());
+            let scenario = BenchScenario::new(flags.bench());
+            run::run(&scenario, request, backend, recording, interrupt, out)
+        }
+    }
+}
+
+impl WorkloadCommand {
+    /// The flags that all workloads share.
+    pub fn run_flags(&self) -> &RunFlags {
+        match self {
+            WorkloadCommand::Ycsb(flags) => &flags.run,
+            WorkloadCommand::Tpcc(flags) => &flags.run,
+            WorkloadCommand::Tpcb(flags) => &flags.run,
+            WorkloadCommand::Tatp(flags) => &flags.run,
+        }
     }
 }
 

@@ -12,8 +12,8 @@ pub mod text;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::driver::counters::{BufferCounters, LogCounters};
 use crate::driver::measure::{Measurement, Sample};
-use crate::driver::store::Counters;
 use crate::histogram::LatencyTotal;
 use crate::machine::Machine;
 
@@ -26,6 +26,8 @@ pub struct Report {
     pub command: String,
     /// Every flag as used: sizes in bytes, times in seconds.
     pub settings: Map<String, Value>,
+    /// Rules that decide which results compare.
+    pub rules: Rules,
     /// Where it ran.
     pub machine: Machine,
     /// The load phase.
@@ -33,9 +35,9 @@ pub struct Report {
     /// The measured part.
     pub run: RunReport,
     /// The buffer pool.
-    pub buffer: Counters,
+    pub buffer: BufferCounters,
     /// The write-ahead log.
-    pub log: LogReport,
+    pub log: LogCounters,
     /// The process.
     pub process: ProcessReport,
     /// What was checked.
@@ -46,6 +48,25 @@ pub struct Report {
     /// The samples and latencies behind it, for the plots.
     #[serde(skip)]
     pub details: Details,
+}
+
+/// Rules of a run: only results of the same rules compare.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Rules {
+    /// The storage engine.
+    pub engine: &'static str,
+    /// Isolation of transactions.
+    pub isolation: &'static str,
+    /// What commits wait for.
+    pub durability: &'static str,
+    /// What auto-committed reads and read-only transactions see.
+    pub reads: &'static str,
+    /// Hints to the store; `none` unless TPC-C was asked to give some.
+    pub hints: &'static str,
+    /// Whether Deliveries of TPC-C queue outside of the store.
+    pub delivery_queue: &'static str,
+    /// Whether each worker thread was bound to a core.
+    pub pin: bool,
 }
 
 /// The load phase of a run.
@@ -99,37 +120,6 @@ pub struct TransactionReport {
     pub aborts_by_kind: Map<String, Value>,
     /// Districts in which a Delivery found nothing to deliver, warm-up included.
     pub deliveries_skipped: u64,
-}
-
-/// The write-ahead log in the measured part.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub struct LogReport {
-    /// Bytes written.
-    pub bytes: u64,
-    /// Times that the device was asked to make them durable.
-    pub syncs: u64,
-    /// Transactions committed.
-    pub commits: u64,
-    /// Bytes of records, without padding and without images of pages.
-    pub record_bytes: u64,
-    /// Median of the last syncs, microseconds.
-    pub sync_us: f64,
-    /// Checkpoints.
-    pub checkpoints: u64,
-}
-
-impl LogReport {
-    /// What was counted.
-    pub fn of(counters: &Counters) -> LogReport {
-        LogReport {
-            bytes: counters.log_bytes,
-            syncs: counters.log_syncs,
-            commits: counters.commits,
-            record_bytes: counters.log_record_bytes,
-            sync_us: counters.log_sync_us,
-            checkpoints: counters.checkpoints,
-        }
-    }
 }
 
 /// The process.
@@ -239,6 +229,7 @@ pub fn per(amount: f64, unit: f64) -> f64 {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::driver::counters::Counters;
     use crate::histogram::Latencies;
     use serde_json::json;
 
@@ -254,7 +245,10 @@ pub(crate) mod tests {
                 at_seconds: f64::from(second),
                 seconds: 1.0,
                 operations: 1000,
-                counters: Counters { faults: 10, pages_written: 5, ..Counters::default() },
+                counters: Counters {
+                    buffer: BufferCounters { faults: 10, pages_written: 5, ..Default::default() },
+                    ..Default::default()
+                },
                 latency: total.summary(),
             })
             .collect();
@@ -263,7 +257,10 @@ pub(crate) mod tests {
             latencies: vec![("read", total.clone())],
             ends: Vec::new(),
             trace_accesses: None,
-            counters: Counters { frames: 64, faults: 30, ..Counters::default() },
+            counters: Counters {
+                buffer: BufferCounters { frames: 64, faults: 30, ..Default::default() },
+                ..Default::default()
+            },
             cpu: Default::default(),
             samples: Vec::new(),
             interrupted: false,
@@ -274,11 +271,20 @@ pub(crate) mod tests {
             subcommand: "ycsb",
             command: "wattle ycsb --records 1000 <&>".to_owned(),
             settings: settings.as_object().cloned().unwrap(),
+            rules: Rules {
+                engine: "wattle",
+                isolation: "snapshot",
+                durability: "sync",
+                reads: "newest",
+                hints: "none",
+                delivery_queue: "off",
+                pin: false,
+            },
             machine: Machine { cores: 2, ..Machine::default() },
             load: LoadReport { records: 1000, ..LoadReport::default() },
             run: RunReport::of(&measurement),
-            buffer: measurement.counters,
-            log: LogReport::default(),
+            buffer: measurement.counters.buffer,
+            log: LogCounters::default(),
             process: ProcessReport::default(),
             check: CheckReport {
                 passed: true,
@@ -304,6 +310,7 @@ pub(crate) mod tests {
             "subcommand",
             "command",
             "settings",
+            "rules",
             "machine",
             "load",
             "run",
@@ -313,6 +320,9 @@ pub(crate) mod tests {
             "check",
         ];
         assert_eq!(keys(&json), top);
+        let rules =
+            ["engine", "isolation", "durability", "reads", "hints", "delivery_queue", "pin"];
+        assert_eq!(keys(&json["rules"]), rules);
         assert_eq!(keys(&json["machine"]), ["cpu", "cores", "memory_bytes", "kernel"]);
         let load = ["seconds", "records", "data_bytes", "file_bytes", "reused", "file_system"];
         assert_eq!(keys(&json["load"]), load);

@@ -8,21 +8,11 @@ use super::Benchmark;
 use crate::driver::control::{Control, Interrupt, Phase};
 use crate::driver::crew::{self, Crew, Job, Worker};
 use crate::driver::failure::Failure;
+use crate::driver::load::LoadEnd;
 use crate::driver::store::{Access, Client, Stop, Store, Txn};
 
 /// Tasks of each thread that loads, so that some fill pages while others wait for the log.
 const TASKS: usize = 16;
-
-/// How a load ended.
-#[derive(Debug)]
-pub enum LoadEnd {
-    /// Everything is there.
-    Loaded(Duration),
-    /// The user interrupted it.
-    Interrupted,
-    /// A worker failed.
-    Failed(Failure),
-}
 
 /// Loads the items of `bench` into `tables` with at most `threads` threads.
 pub fn load<S: Store, B: Benchmark>(
@@ -32,18 +22,14 @@ pub fn load<S: Store, B: Benchmark>(
     threads: usize,
     interrupt: &Interrupt,
     progress: &ProgressBar,
-) -> LoadEnd {
+) -> LoadEnd<Duration> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let crew = Crew { threads: threads.min(cores), tasks: TASKS, pinned: false };
     let control = Control::new(crew.threads, interrupt);
     let job = Load { tables, bench, crew, control: &control, progress };
     let start = Instant::now();
     crew::run(store, crew, &control, &job, || control.supervise());
-    match control.take_failure() {
-        Some(failure) => LoadEnd::Failed(failure),
-        None if control.signal().phase() == Phase::Stop => LoadEnd::Interrupted,
-        None => LoadEnd::Loaded(start.elapsed()),
-    }
+    LoadEnd::of(&control, || start.elapsed())
 }
 
 struct Load<'a, B, T> {

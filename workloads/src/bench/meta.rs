@@ -7,8 +7,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::Benchmark;
-use crate::driver::description;
+use crate::driver::description::{self, Found};
 use crate::driver::store::{Store, StoreResult};
+use crate::report::figures::{count, plural};
 
 /// The description of the data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,17 +22,6 @@ pub struct Meta {
     pub runs: u64,
 }
 
-/// What a run finds in a store.
-#[derive(Debug, PartialEq)]
-pub enum Found {
-    /// Nothing: the data have to be loaded.
-    Nothing,
-    /// Data of the benchmark.
-    Data(Meta),
-    /// Something else; the sentence says what, and the store must not be touched.
-    Unusable(String),
-}
-
 /// Name of the table of the description.
 fn table_name<B: Benchmark>() -> String {
     format!("{}-meta", B::NAME)
@@ -42,28 +32,19 @@ pub fn write<B: Benchmark, S: Store>(meta: &Meta, store: &S) -> StoreResult<()> 
     description::write(store, &table_name::<B>(), meta)
 }
 
-/// Looks for data of the benchmark.
-pub fn find<B: Benchmark, S: Store>(store: &S) -> StoreResult<Found> {
-    let mut names = store.table_names()?;
-    if names.is_empty() {
-        return Ok(Found::Nothing);
-    }
-    if !names.contains(&table_name::<B>()) {
-        names.sort();
-        return Ok(Found::Unusable(format!(
-            "holds other data (tables {}) and no {} data",
-            names.join(", "),
-            B::TITLE
-        )));
-    }
-    let meta: Option<Meta> = description::read(store, &table_name::<B>())?;
-    Ok(match meta {
-        Some(meta) if !(1..=B::MAX_SIZE).contains(&meta.size) => {
+/// Looks for data of the benchmark, of the size `wanted` if that is given.
+pub fn find<B: Benchmark, S: Store>(store: &S, wanted: Option<u64>) -> StoreResult<Found<Meta>> {
+    Found::in_store(store, &table_name::<B>(), B::TITLE, |meta: Meta, _| match wanted {
+        _ if !(1..=B::MAX_SIZE).contains(&meta.size) => {
             Found::Unusable(format!("has a description of {} data that no load wrote", B::TITLE))
         }
-        Some(meta) if meta.loaded => Found::Data(meta),
-        Some(_) => Found::Unusable("holds a load that was not finished".to_owned()),
-        None => Found::Unusable("holds the beginning of a load only".to_owned()),
+        _ if !meta.loaded => Found::Unusable("holds a load that was not finished".to_owned()),
+        Some(wanted) if wanted != meta.size => Found::OtherSize(format!(
+            "holds {}, and not the {} asked for",
+            plural(meta.size, B::UNIT),
+            count(wanted)
+        )),
+        _ => Found::Data(meta),
     })
 }
 

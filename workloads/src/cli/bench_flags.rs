@@ -70,7 +70,7 @@ impl TpcbFlags {
 
     /// Every flag as used.
     pub fn settings(&self) -> Map<String, Value> {
-        let run = self.run.settings();
+        let run = self.run.settings(true);
         Settings { scale: Some(self.scale), subscribers: None, check: self.check, run }.object()
     }
 }
@@ -83,7 +83,7 @@ impl TatpFlags {
 
     /// Every flag as used.
     pub fn settings(&self) -> Map<String, Value> {
-        let (subscribers, run) = (Some(self.subscribers), self.run.settings());
+        let (subscribers, run) = (Some(self.subscribers), self.run.settings(true));
         Settings { scale: None, subscribers, check: self.check, run }.object()
     }
 }

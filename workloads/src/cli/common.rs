@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use wattle::{Engine, IoKind, Options, Reads};
+use wattle::{Engine, IoKind, Options, PageTrace};
 
 use super::exit::{Exit, not_opened};
 use super::units;
+use crate::adapter::backend::Wattle;
 use crate::driver::control::Interrupt;
 use crate::driver::crew::Crew;
 use crate::driver::measure::Length;
+use crate::driver::options::{Durability, Reads, StoreOptions};
 use crate::machine;
 
 const MAX_THREADS: u64 = 1024;
@@ -66,6 +68,12 @@ pub struct RunFlags {
     #[arg(long, value_enum, default_value_t = Durability::Sync, hide_possible_values = true)]
     pub durability: Durability,
 
+    /// What auto-committed reads and read-only transactions see: newest, every commit, and the read is
+    /// done when these are durable; durable, durable commits and those of the own session. Default:
+    /// newest for ycsb and with --durability group, else durable.
+    #[arg(long, value_enum, hide_possible_values = true)]
+    pub reads: Option<Reads>,
+
     /// The write-ahead log; off, for experiments: a crash loses the store.
     #[arg(long, value_enum, default_value_t = OnOff::On)]
     pub log: OnOff,
@@ -109,18 +117,6 @@ pub struct RunFlags {
     pub record_trace: Option<PathBuf>,
 }
 
-/// What a commit waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Durability {
-    /// Until it is durable.
-    Sync,
-    /// Until it is durable, at most a bounded delay later.
-    Group,
-    /// For nothing.
-    None,
-}
-
 /// Whether workers are bound to cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Pin {
@@ -140,6 +136,16 @@ pub enum OnOff {
     On,
     /// Off.
     Off,
+}
+
+impl OnOff {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            OnOff::On => "on",
+            OnOff::Off => "off",
+        }
+    }
 }
 
 /// How to print a result.
@@ -211,40 +217,46 @@ impl RunFlags {
         }
     }
 
-    /// How to open the store.
-    pub fn store_options(&self) -> Options {
-        Options::default()
-            .pool_bytes(self.pool)
-            .policy(self.policy.as_str())
-            .evictors(self.evictor_threads())
-            .io(self.io.into())
-            .log(self.log == OnOff::On)
-            .log_bytes(self.log_limit())
-            .durability(match self.durability {
-                Durability::Sync => wattle::Durability::Sync,
-                Durability::Group => wattle::Durability::Group,
-                Durability::None => wattle::Durability::None,
-            })
+    /// What reads outside of a read-write transaction see. `in_transactions`: the workload consists of
+    /// transactions of several calls.
+    pub fn reads(&self, in_transactions: bool) -> Reads {
+        let durable = in_transactions && self.durability != Durability::Group;
+        self.reads.unwrap_or(if durable { Reads::Durable } else { Reads::Newest })
     }
 
-    /// Workers go on before a commit is durable.
-    pub fn pipelined(&self) -> bool {
-        self.durability == Durability::Group
+    /// How to open a store at `path` that keeps `tables` tables open.
+    pub fn store_options(&self, path: &Path, tables: usize, reads: Reads) -> StoreOptions {
+        let crew = self.crew();
+        StoreOptions {
+            path: path.to_owned(),
+            memory_bytes: self.pool,
+            durability: self.durability,
+            log: self.log == OnOff::On,
+            log_limit: self.log_limit(),
+            reads,
+            threads: crew.threads,
+            tasks: crew.tasks,
+            tables,
+        }
     }
 
-    /// How to open the store for clients all of whose reads are of transactions: where workers go on before a
-    /// commit is durable, these see the newest commits, and are done when what they have read is durable.
-    pub fn transaction_options(&self) -> Options {
-        let reads = if self.pipelined() { Reads::Newest } else { Reads::Durable };
-        self.store_options().reads(reads)
+    /// Wattle with the settings that only it has. It records page accesses in `trace`.
+    pub fn wattle(&self, trace: Option<PageTrace>, interrupt: &Interrupt) -> Wattle {
+        Wattle {
+            policy: self.policy.clone(),
+            evictors: self.evictor_threads(),
+            io: self.io.into(),
+            trace,
+            interrupt: interrupt.flag().clone(),
+        }
     }
 
     fn evictor_threads(&self) -> usize {
         self.evictors.map_or_else(|| (machine::cores() / 8).max(1), |evictors| evictors as usize)
     }
 
-    /// The flags as used, for the report.
-    pub fn settings(&self) -> RunSettings {
+    /// The flags as used, for the report; `in_transactions` as in [`RunFlags::reads`].
+    pub fn settings(&self, in_transactions: bool) -> RunSettings {
         let crew = self.crew();
         let (duration, operations) = match self.length() {
             Length::Time(time) => (Some(time.as_secs_f64()), None),
@@ -260,6 +272,7 @@ impl RunFlags {
             operations,
             warmup: self.warmup.as_secs_f64(),
             durability: self.durability,
+            reads: self.reads(in_transactions),
             log: self.log,
             log_limit: self.log_limit(),
             policy: self.policy.clone(),
@@ -352,6 +365,7 @@ pub struct RunSettings {
     operations: Option<u64>,
     warmup: f64,
     durability: Durability,
+    reads: Reads,
     log: OnOff,
     log_limit: u64,
     policy: String,

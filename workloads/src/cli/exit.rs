@@ -3,6 +3,8 @@
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
+use crate::adapter::backend;
+use crate::driver::backend::OpenError;
 use crate::driver::control::{INTERRUPTED, say};
 
 /// Why a subcommand ends.
@@ -66,26 +68,18 @@ pub fn print_to(out: &mut dyn Write, text: &str) -> Result<(), Exit> {
     }
 }
 
-/// Why a store could not be opened: the path or the options are wrong, or the store is.
+/// Why the engine did not open a store.
 pub fn not_opened(error: wattle::Error) -> Exit {
-    use wattle::Error::{
-        AlreadyOpen, InvalidOption, Limit, NotAStore, PoolExhausted, WrongVersion,
-    };
-    match error {
-        NotAStore { .. }
-        | WrongVersion { .. }
-        | AlreadyOpen { .. }
-        | InvalidOption(_)
-        | Limit(_)
-        | PoolExhausted { .. } => Exit::Usage(error.to_string()),
-        wattle::Error::Io { ref source, .. } if source.kind() == ErrorKind::NotADirectory => {
-            Exit::Usage(error.to_string())
+    backend::not_opened(error).into()
+}
+
+impl From<OpenError> for Exit {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Refused(sentence) => Exit::Usage(sentence),
+            OpenError::Failed(sentence) => Exit::Failed(sentence),
+            OpenError::Interrupted(sentence) => Exit::Interrupted(sentence),
         }
-        wattle::Error::Interrupted => {
-            let sentence = "interrupted while opening the store; it can be opened again";
-            Exit::Interrupted(sentence.to_owned())
-        }
-        _ => Exit::Failed(error.to_string()),
     }
 }
 

@@ -41,8 +41,8 @@ fn line(sample: &Sample) -> String {
         if sample.measured { "run" } else { "warm-up" },
         sample.at_seconds,
         rate(sample.throughput()),
-        rate(sample.rate(sample.counters.faults)),
-        rate(sample.rate(sample.counters.pages_written)),
+        rate(sample.rate(sample.counters.buffer.faults)),
+        rate(sample.rate(sample.counters.buffer.pages_written)),
         significant(sample.latency.p99),
     )
 }

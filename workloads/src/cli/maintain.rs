@@ -8,11 +8,12 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use wattle::{CompactReport, PAGE_SIZE, Stats, TreeStat, VerifyReport};
 
-use super::bench_run;
+use super::bench_run::BenchScenario;
 use super::common::{Format, StoreFlags};
 use super::exit::{Exit, ended, failed, not_opened, print};
-use super::tpcc_run;
-use crate::adapter::EngineStore;
+use super::run::check_store;
+use super::tpcc_run::TpccScenario;
+use crate::adapter::store::EngineStore;
 use crate::driver::control::Interrupt;
 use crate::driver::store::Store;
 use crate::report::figures::{bytes, count, plural, table};
@@ -75,9 +76,17 @@ pub fn verify(flags: &VerifyFlags, interrupt: &Interrupt) -> Result<(), Exit> {
     if verdict.passed {
         let path = &flags.store.path;
         let found = match (flags.tpcc, flags.tpcb, flags.tatp) {
-            (true, ..) => tpcc_run::check_store(&store, path, interrupt).map(Some),
-            (_, true, _) => bench_run::check_store::<Tpcb, _>(&store, path, interrupt).map(Some),
-            (.., true) => bench_run::check_store::<Tatp, _>(&store, path, interrupt).map(Some),
+            (true, ..) => {
+                check_store(&TpccScenario::of_any_size(), &store, path, interrupt).map(Some)
+            }
+            (_, true, _) => {
+                let tpcb = BenchScenario::<Tpcb>::of_any_size();
+                check_store(&tpcb, &store, path, interrupt).map(Some)
+            }
+            (.., true) => {
+                let tatp = BenchScenario::<Tatp>::of_any_size();
+                check_store(&tatp, &store, path, interrupt).map(Some)
+            }
             _ => Ok(None),
         };
         match found {

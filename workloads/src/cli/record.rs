@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use wattle::{Options, PageAccess, PageTrace, TraceSink};
+use wattle::{PageAccess, PageTrace, TraceSink};
 
 use super::common::RunFlags;
 use super::exit::{Exit, failed};
@@ -32,12 +32,9 @@ impl Recording {
         Self { asked }
     }
 
-    /// How to open the store, so that its accesses can be recorded.
-    pub fn options(&self, options: Options) -> Options {
-        match &self.asked {
-            Some((_, trace)) => options.page_trace(trace.clone()),
-            None => options,
-        }
+    /// Where the engine records accesses.
+    pub fn trace(&self) -> Option<PageTrace> {
+        self.asked.as_ref().map(|(_, trace)| trace.clone())
     }
 
     /// Creates the file, before the long work, so that a wrong path is known at once.

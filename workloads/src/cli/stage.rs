@@ -6,7 +6,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use super::common::{Format, IoBackend, OnOff, RunFlags};
-use super::exit::{Exit, failed, not_opened, print_to};
+use super::exit::{Exit, failed, print_to};
 use super::record::{Recording, TraceFile};
 use crate::driver::control;
 use crate::machine;
@@ -113,21 +113,6 @@ impl Room {
     }
 }
 
-/// Refuses what the engine would, and more threads than it serves at a time.
-fn check_engine(run: &RunFlags) -> Result<(), Exit> {
-    let options = run.store_options();
-    options.check().map_err(not_opened)?;
-    let (threads, most) = (run.crew().threads, options.max_sessions());
-    if threads <= most {
-        return Ok(());
-    }
-    Err(Exit::Usage(format!(
-        "--threads {threads} are too many: a pool of {} serves at most {most}; give fewer --threads or a \
-         larger --pool",
-        bytes(run.pool)
-    )))
-}
-
 /// The files that a run writes as it goes on. They are created before the long work, so that a wrong path
 /// is known at once.
 pub struct Outputs {
@@ -173,7 +158,6 @@ impl<'a> Stage<'a> {
         room: Room,
         recording: &'a Recording,
     ) -> Result<Self, Exit> {
-        check_engine(run)?;
         let mut stage = Self { home, run, room, recording, outputs: None };
         if home.is_new {
             stage.room.check(home, run)?;

@@ -5,6 +5,8 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::common::{OnOff, RunFlags, RunSettings};
+use super::tpcc_run::TpccScenario;
+use crate::machine;
 use crate::tpcc::hints::Hints;
 use crate::tpcc::mix::Mix;
 use crate::tpcc::schema::MAX_WAREHOUSES;
@@ -46,6 +48,19 @@ pub struct TpccFlags {
 }
 
 impl TpccFlags {
+    /// What they ask for.
+    pub fn scenario(&self) -> TpccScenario {
+        TpccScenario {
+            warehouses: Some(self.warehouses),
+            mix: self.mix,
+            affinity: self.affinity,
+            hints: self.hints,
+            delivery_queue: self.delivery_queue,
+            seed: self.run.seed,
+            check_threads: self.run.crew().threads.min(machine::cores()),
+        }
+    }
+
     /// Every flag as used.
     pub fn settings(&self) -> Map<String, Value> {
         let settings = TpccSettings {
@@ -55,7 +70,7 @@ impl TpccFlags {
             hints: self.hints,
             delivery_queue: self.delivery_queue,
             check: self.check,
-            run: self.run.settings(),
+            run: self.run.settings(true),
         };
         match serde_json::to_value(settings) {
             Ok(Value::Object(settings)) => settings,

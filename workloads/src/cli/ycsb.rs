@@ -98,6 +98,8 @@ pub struct YcsbSpec {
     pub distribution: Distribution,
     /// Skew of the choice.
     pub theta: f64,
+    /// Seed of all random numbers.
+    pub seed: u64,
 }
 
 impl YcsbFlags {
@@ -113,6 +115,7 @@ impl YcsbFlags {
             shape: self.shape()?,
             distribution,
             theta: self.skew(distribution)?,
+            seed: self.run.seed,
         })
     }
 
@@ -169,7 +172,7 @@ impl YcsbFlags {
             key_size: spec.keys.bytes(),
             distribution: spec.distribution,
             theta: skewed.then_some(spec.theta),
-            run: self.run.settings(),
+            run: self.run.settings(false),
         };
         match serde_json::to_value(settings) {
             Ok(Value::Object(settings)) => settings,
@@ -207,13 +210,13 @@ struct YcsbSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::{Cli, Command};
+    use crate::cli::{Cli, Command, WorkloadCommand};
     use clap::Parser;
 
     fn flags(arguments: &str) -> YcsbFlags {
         let words = ["wattle", "ycsb"].into_iter().chain(arguments.split_whitespace());
         match Cli::try_parse_from(words).unwrap().command {
-            Command::Ycsb(flags) => *flags,
+            Command::Workload(WorkloadCommand::Ycsb(flags)) => *flags,
             other => panic!("{other:?}"),
         }
     }
@@ -227,8 +230,8 @@ mod tests {
             "workload": "a", "read": 0.5, "update": 0.5, "insert": 0.0, "scan": 0.0, "rmw": 0.0,
             "records": 1000000, "fields": 10, "field_size": 100, "value_size": null,
             "key_size": 24, "distribution": "zipfian", "theta": 0.99, "db": null,
-            "pool": 268435456, "threads": 3, "tasks": 0, "pin": crate::machine::cores() > 3, "duration": 10.0, "operations": null,
-            "warmup": 2.0, "durability": "sync", "log": "on",
+            "pool": 268435456, "threads": 3, "tasks": 0, "pin": false, "duration": 10.0, "operations": null,
+            "warmup": 2.0, "durability": "sync", "reads": "newest", "log": "on",
             "log_limit": 1 << 30, "policy": "watt",
             "evictors": (crate::machine::cores() / 8).max(1), "io": "uring", "seed": 1,
             "format": "text", "samples": null, "report": null, "record_trace": null,

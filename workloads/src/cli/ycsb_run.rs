@@ -1,219 +1,140 @@
-//! `wattle ycsb`, from opening the store to the report.
+//! YCSB as a [`Scenario`].
 
-use std::io::Write;
-use std::path::Path;
-
-use indicatif::{ProgressBar, ProgressStyle};
-use wattle::Options;
-
-use super::common::IoBackend;
+use super::common::RunFlags;
 use super::exit::{Exit, failed};
-use super::live::Live;
-use super::record::{Recording, TraceFile};
-use super::stage::{Home, Outputs, Room, Stage, deliver};
-use super::ycsb::{YcsbFlags, YcsbSpec};
+use super::run::{Measuring, Scenario, When, loaded};
+use super::stage::Room;
+use super::ycsb::YcsbSpec;
 use crate::driver::control::Interrupt;
-use crate::driver::measure::{self, Measurement, Plan};
-use crate::driver::store::Store;
-use crate::machine::{self, Machine};
-use crate::report::{
-    CheckReport, Condition, Details, LoadReport, LogReport, ProcessReport, Report, RunReport,
-};
+use crate::driver::description::Found;
+use crate::driver::measure::Measurement;
+use crate::driver::store::{Store, StoreResult};
+use crate::report::{Condition, TransactionReport};
 use crate::ycsb::growth::Growth;
-use crate::ycsb::load::{self, LoadEnd, LoadPlan};
-use crate::ycsb::meta::{DATA_TABLE, DataState, Found, Meta, find};
+use crate::ycsb::load::{self, LoadPlan};
+use crate::ycsb::meta::{self, DATA_TABLE, DataState, Meta};
 use crate::ycsb::mix::Kind;
 use crate::ycsb::requests::Requests;
 use crate::ycsb::workload::Ycsb;
 
-/// Runs the subcommand on the store that `open` opens and writes the result to `out`. `command` is
-/// the command line, for the report.
-pub fn run<S: Store>(
-    flags: &YcsbFlags,
-    command: String,
-    interrupt: &Interrupt,
-    out: &mut dyn Write,
-    open: impl FnOnce(&Path, Options) -> Result<S, Exit>,
-) -> Result<(), Exit> {
-    let spec = flags.spec()?;
-    let home = Home::new(flags.run.db.as_deref())?;
-    let recording = Recording::new(&flags.run);
-    let stage = Stage::set(&home, &flags.run, room(&spec), &recording)?;
-    let store = open(&home.path, recording.options(flags.run.store_options()))?;
-    let session = Session {
-        flags,
-        spec: &spec,
-        home: &home,
-        store: &store,
-        interrupt,
-        recording: &recording,
-    };
-    let (load, measurement) = match session.load_and_measure(stage) {
-        Ok(done) => done,
-        Err(exit) => {
-            // The first failure says more than what closing the store may add to it.
-            let _closed = store.close();
-            return Err(exit);
-        }
-    };
-    let closed = store.close();
-
-    let error = match (&measurement.failure, closed) {
-        (Some(failure), _) => Some(failure.to_string()),
-        (None, Err(error)) => Some(format!("closing the store: {error}")),
-        (None, Ok(())) => None,
-    };
-    let report = Report {
-        subcommand: "ycsb",
-        command,
-        settings: flags.settings(&spec),
-        machine: Machine::this(),
-        load,
-        run: RunReport::of(&measurement),
-        buffer: measurement.counters,
-        log: LogReport::of(&measurement.counters),
-        process: ProcessReport {
-            peak_rss_bytes: machine::peak_rss_bytes(),
-            user_seconds: measurement.cpu.user_seconds,
-            system_seconds: measurement.cpu.system_seconds,
-        },
-        check: check(&measurement),
-        error,
-        details: Details { samples: measurement.samples, latencies: measurement.latencies },
-    };
-    deliver(&report, &flags.run, out)
+/// The table of the records, and the description of the data in it.
+pub struct YcsbData<T> {
+    meta: Meta,
+    table: T,
 }
 
-/// What the load takes.
-fn room(spec: &YcsbSpec) -> Room {
-    let data_bytes = spec.data_bytes(spec.records);
-    Room { number: spec.records, unit: "record", data: Room::of_data(data_bytes), log: data_bytes }
-}
+impl Scenario for YcsbSpec {
+    const NAME: &'static str = "ycsb";
+    const TITLE: &'static str = "YCSB";
+    const ADVICE: &'static str = "give another --db or the sizes it was loaded with";
 
-/// The one check of YCSB: all that was read is what was written.
-fn check(measurement: &Measurement) -> CheckReport {
-    let passed = !measurement.failure.as_ref().is_some_and(|failure| failure.is_wrong_answer());
-    let name = "every record asked for was found, with a value that was written to it".to_owned();
-    CheckReport { passed, conditions: vec![Condition { name, passed, detail: None }] }
-}
+    type Data<S: Store> = YcsbData<S::Table>;
 
-/// A run on an open store.
-struct Session<'a, S> {
-    flags: &'a YcsbFlags,
-    spec: &'a YcsbSpec,
-    home: &'a Home,
-    store: &'a S,
-    interrupt: &'a Interrupt,
-    recording: &'a Recording,
-}
-
-impl<S: Store> Session<'_, S> {
-    fn load_and_measure(&self, stage: Stage<'_>) -> Result<(LoadReport, Measurement), Exit> {
-        let spec = self.spec;
-        let wanted = Meta::of_load(spec.records, spec.keys, spec.shape);
-        let found = match find(self.store, &wanted).map_err(failed("reading the store"))? {
-            Found::OtherSizes(sentence) => {
-                Err((sentence, "give another --db or the sizes it was loaded with"))
-            }
-            Found::Unusable(sentence) => Err((sentence, "give another --db")),
-            Found::Data(meta) => Ok(Some(meta)),
-            Found::Nothing => Ok(None),
-        };
-        let found = found.map_err(|(sentence, advice)| {
-            let path = self.home.path.display();
-            Exit::Usage(format!("the store at {path} {sentence}; {advice}"))
-        })?;
-        let Outputs { samples, trace } = stage.outputs(found.is_some())?;
-        let mut live = Live::new(self.flags.run.format, samples);
-        let table = |name| self.store.table(name).map_err(failed("opening the table"));
-        let (mut meta, seconds) = match found {
-            Some(meta) => (meta, None),
-            None => {
-                // The description comes first, so that half a load is known as such.
-                wanted.write(self.store).map_err(failed("describing the data"))?;
-                let seconds = self.load(&table(DATA_TABLE)?)?;
-                let state = DataState::Ready;
-                let meta = Meta { present: spec.records, state, ..wanted };
-                meta.write(self.store).map_err(failed("describing the data"))?;
-                (meta, Some(seconds))
-            }
-        };
-        let load = LoadReport {
-            seconds: seconds.unwrap_or(0.0),
-            records: meta.present,
-            data_bytes: spec.data_bytes(meta.present),
-            file_bytes: self.store.file_bytes(),
-            reused: seconds.is_none(),
-            file_system: match self.flags.run.io {
-                IoBackend::Memory => "memory".to_owned(),
-                _ => self.home.description(),
-            },
-        };
-        let measurement = self.measure(&table(DATA_TABLE)?, &mut meta, &mut live, trace)?;
-        Ok((load, measurement))
-    }
-
-    fn load(&self, table: &S::Table) -> Result<f64, Exit> {
-        let spec = self.spec;
-        let plan = LoadPlan {
-            crew: self.flags.run.crew(),
-            records: spec.records,
-            keys: spec.keys,
-            shape: spec.shape,
-            seed: self.flags.run.seed,
-        };
-        let style = ProgressStyle::with_template(
-            "loading records {bar:40} {human_pos} of {human_len}, {per_sec}, {eta} left",
-        )
-        .expect("the template is a constant that indicatif accepts");
-        let progress = ProgressBar::new(spec.records).with_style(style);
-        let end = load::load(self.store, table, plan, self.interrupt, &progress);
-        progress.finish_and_clear();
-        match end {
-            LoadEnd::Loaded(time) => Ok(time.as_secs_f64()),
-            LoadEnd::Interrupted => Err(Exit::Interrupted("interrupted while loading".to_owned())),
-            LoadEnd::Failed(failure) => Err(Exit::Failed(format!("loading: {failure}"))),
+    fn room(&self) -> Room {
+        let data_bytes = self.data_bytes(self.records);
+        Room {
+            number: self.records,
+            unit: "record",
+            data: Room::of_data(data_bytes),
+            log: data_bytes,
         }
     }
 
-    fn measure(
+    fn tables(&self) -> usize {
+        2
+    }
+
+    fn kinds(&self) -> Vec<&'static str> {
+        self.mix.kinds().map(Kind::name).collect()
+    }
+
+    fn find<S: Store>(&self, store: &S) -> StoreResult<Found<YcsbData<S::Table>>> {
+        let wanted = Meta::of_load(self.records, self.keys, self.shape);
+        Ok(match meta::find(store, &wanted)? {
+            Found::Data(meta) => Found::Data(YcsbData { meta, table: store.table(DATA_TABLE)? }),
+            Found::Nothing => Found::Nothing,
+            Found::OtherSize(sentence) => Found::OtherSize(sentence),
+            Found::Unusable(sentence) => Found::Unusable(sentence),
+        })
+    }
+
+    fn load<S: Store>(
         &self,
-        table: &S::Table,
-        meta: &mut Meta,
-        live: &mut Live,
-        trace: Option<TraceFile>,
-    ) -> Result<Measurement, Exit> {
-        let (spec, run) = (self.spec, &self.flags.run);
-        let inserts = spec.mix.share(Kind::Insert) > 0.0;
+        store: &S,
+        flags: &RunFlags,
+        interrupt: &Interrupt,
+    ) -> Result<(YcsbData<S::Table>, f64), Exit> {
+        // The description comes first, so that a load that was not finished is recognised.
+        let loading = Meta::of_load(self.records, self.keys, self.shape);
+        describe(&loading, store)?;
+        let table = store.table(DATA_TABLE).map_err(failed("opening the table"))?;
+        let plan = LoadPlan {
+            crew: flags.crew(),
+            records: self.records,
+            keys: self.keys,
+            shape: self.shape,
+            seed: self.seed,
+        };
+        let template = "loading records {bar:40} {human_pos} of {human_len}, {per_sec}, {eta} left";
+        let time = loaded(template, self.records, |progress| {
+            load::load(store, &table, plan, interrupt, progress)
+        })?;
+        let meta = Meta { present: self.records, state: DataState::Ready, ..loading };
+        describe(&meta, store)?;
+        Ok((YcsbData { meta, table }, time.as_secs_f64()))
+    }
+
+    fn size<S: Store>(&self, data: &YcsbData<S::Table>) -> (u64, u64) {
+        (data.meta.present, self.data_bytes(data.meta.present))
+    }
+
+    fn measure<S: Store>(
+        &self,
+        store: &S,
+        data: &mut YcsbData<S::Table>,
+        measuring: Measuring<'_>,
+    ) -> Result<(Measurement, Option<TransactionReport>), Exit> {
+        let inserts = self.mix.share(Kind::Insert) > 0.0;
+        let meta = &mut data.meta;
         if inserts {
             meta.state = DataState::Inserting;
-            meta.write(self.store).map_err(failed("describing the data"))?;
+            describe(meta, store)?;
         }
-        let plan = Plan {
-            crew: run.crew(),
-            warm_up: run.warmup,
-            length: run.length(),
-            kinds: spec.mix.kinds().map(Kind::name).collect(),
-        };
-        let growth = Growth::new(meta.present, plan.crew.workers());
+        let growth = Growth::new(meta.present, measuring.workers());
         let workload = Ycsb {
-            table,
-            keys: spec.keys,
-            shape: spec.shape,
-            kinds: spec.mix.chooser(),
-            requests: Requests::new(spec.distribution, spec.theta, meta.present),
+            table: &data.table,
+            keys: self.keys,
+            shape: self.shape,
+            kinds: self.mix.chooser(),
+            requests: Requests::new(self.distribution, self.theta, meta.present),
             growth: &growth,
-            seed: run.seed,
+            seed: self.seed,
         };
-        let mut observer = |sample: &_| live.show(sample);
-        let measurement = self.recording.during(trace, &mut observer, |observer| {
-            measure::run(self.store, &workload, &plan, self.interrupt, observer)
-        })?;
+        let measurement = measuring.run(store, &workload)?;
         if inserts && growth.is_whole() {
             meta.state = DataState::Ready;
             meta.present = growth.present();
-            meta.write(self.store).map_err(failed("describing the data"))?;
+            describe(meta, store)?;
         }
-        Ok(measurement)
+        Ok((measurement, None))
     }
+
+    fn answers(&self) -> Option<&'static str> {
+        Some("every record asked for was found, with a value that was written to it")
+    }
+
+    /// The run itself checks every value that it reads.
+    fn check<S: Store>(
+        &self,
+        _store: &S,
+        _data: &YcsbData<S::Table>,
+        _when: When,
+        _interrupt: &Interrupt,
+    ) -> Result<Vec<Condition>, Exit> {
+        Ok(Vec::new())
+    }
+}
+
+fn describe<S: Store>(meta: &Meta, store: &S) -> Result<(), Exit> {
+    meta.write(store).map_err(failed("describing the data"))
 }

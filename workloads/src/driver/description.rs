@@ -8,6 +8,45 @@ use super::store::{Client, Pending, Store, StoreError, StoreResult};
 
 const KEY: &[u8] = b"data";
 
+/// What a run finds in a store. A store that holds something else must not be changed.
+#[derive(Debug, PartialEq)]
+pub enum Found<M> {
+    /// Nothing: the data have to be loaded.
+    Nothing,
+    /// The data that were asked for, with their description.
+    Data(M),
+    /// Data of another size; the sentence says which.
+    OtherSize(String),
+    /// Anything else; the sentence says what.
+    Unusable(String),
+}
+
+impl<M> Found<M> {
+    /// Looks for a description of the data of the benchmark `title` in the table `name`, and lets
+    /// `judge` decide on it. `judge` also gets the names of all tables.
+    pub fn in_store<S: Store, D: DeserializeOwned>(
+        store: &S,
+        name: &str,
+        title: &str,
+        judge: impl FnOnce(D, &[String]) -> Found<M>,
+    ) -> StoreResult<Self> {
+        let mut tables = store.table_names()?;
+        if tables.is_empty() {
+            return Ok(Found::Nothing);
+        }
+        tables.sort();
+        if !tables.iter().any(|table| table == name) {
+            let tables = tables.join(", ");
+            let sentence = format!("holds other data (tables {tables}) and no {title} data");
+            return Ok(Found::Unusable(sentence));
+        }
+        Ok(match read(store, name)? {
+            Some(description) => judge(description, &tables),
+            None => Found::Unusable("holds the beginning of a load only".to_owned()),
+        })
+    }
+}
+
 /// Writes the description into the table `name`, and waits until others see it, also where commits
 /// are pipelined.
 pub fn write<S: Store>(store: &S, name: &str, description: &impl Serialize) -> StoreResult<()> {

@@ -9,10 +9,11 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::control::{Control, Interrupt, Phase, Signal};
+use super::counters::Counters;
 use super::crew::{self, Crew, Job, Worker};
 use super::failure::Failure;
 use super::recorder::{Ends, Recorder, Slot};
-use super::store::{Client, Counters, Pending, Store};
+use super::store::{Client, Pending, Store};
 use crate::histogram::{LatencySummary, LatencyTotal};
 use crate::machine::CpuTimes;
 

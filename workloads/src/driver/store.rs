@@ -10,8 +10,16 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 
-use serde::Serialize;
-pub use wattle::Direction;
+use super::counters::Counters;
+
+/// The order of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Ascending keys.
+    Forward,
+    /// Descending keys.
+    Backward,
+}
 
 /// An error of the store: one sentence for the user.
 pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
@@ -324,79 +332,6 @@ pub async fn one_turn() {
         Poll::Pending
     })
     .await
-}
-
-/// Counters of a store. All but the two frame counts only grow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Counters {
-    /// Frames of the buffer pool.
-    pub frames: u64,
-    /// Frames that hold no page.
-    pub free_frames: u64,
-    /// Page accesses that found the page in memory.
-    pub hits: u64,
-    /// Page accesses that did not.
-    pub faults: u64,
-    /// Pages read from storage.
-    pub pages_read: u64,
-    /// Pages written to storage.
-    pub pages_written: u64,
-    /// Pages evicted.
-    pub evictions: u64,
-    /// Evicted pages that had to be written first.
-    pub evictions_dirty: u64,
-    /// Processor time of the evictor threads.
-    pub evictor_cpu_seconds: f64,
-    /// Epochs of the replacement policy.
-    pub epochs: u64,
-    /// Operations started again because another thread changed a page under them.
-    pub restarts: u64,
-    /// Times that an operation waited for a free frame.
-    pub frame_waits: u64,
-    /// Bytes written to the log.
-    #[serde(skip)]
-    pub log_bytes: u64,
-    /// Bytes of records in it, without padding and images of pages.
-    #[serde(skip)]
-    pub log_record_bytes: u64,
-    /// Syncs of the log.
-    #[serde(skip)]
-    pub log_syncs: u64,
-    /// Transactions in the log that committed.
-    #[serde(skip)]
-    pub commits: u64,
-    /// Checkpoints.
-    #[serde(skip)]
-    pub checkpoints: u64,
-    /// Median of the last syncs of the log, microseconds, as of now.
-    #[serde(skip)]
-    pub log_sync_us: f64,
-}
-
-impl Counters {
-    /// What was counted after `earlier`; the frame counts are those of now.
-    pub fn since(&self, earlier: &Counters) -> Counters {
-        Counters {
-            frames: self.frames,
-            free_frames: self.free_frames,
-            hits: self.hits.saturating_sub(earlier.hits),
-            faults: self.faults.saturating_sub(earlier.faults),
-            pages_read: self.pages_read.saturating_sub(earlier.pages_read),
-            pages_written: self.pages_written.saturating_sub(earlier.pages_written),
-            evictions: self.evictions.saturating_sub(earlier.evictions),
-            evictions_dirty: self.evictions_dirty.saturating_sub(earlier.evictions_dirty),
-            evictor_cpu_seconds: (self.evictor_cpu_seconds - earlier.evictor_cpu_seconds).max(0.0),
-            epochs: self.epochs.saturating_sub(earlier.epochs),
-            restarts: self.restarts.saturating_sub(earlier.restarts),
-            frame_waits: self.frame_waits.saturating_sub(earlier.frame_waits),
-            log_bytes: self.log_bytes.saturating_sub(earlier.log_bytes),
-            log_record_bytes: self.log_record_bytes.saturating_sub(earlier.log_record_bytes),
-            log_syncs: self.log_syncs.saturating_sub(earlier.log_syncs),
-            commits: self.commits.saturating_sub(earlier.commits),
-            checkpoints: self.checkpoints.saturating_sub(earlier.checkpoints),
-            log_sync_us: self.log_sync_us,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ impl SampleFile {
 
 fn row(sample: &Sample) -> String {
     let Sample { at_seconds, operations, counters, latency, .. } = sample;
+    let counters = &counters.buffer;
     format!(
         "{at_seconds:.3},{operations},{:.1},{},{},{},{},{},{},{},{:.3},{:.3},{:.3},{:.3},{:.3},\
          {:.3}\n",

@@ -136,8 +136,8 @@ fn over_time(samples: &[Sample]) -> Vec<Plot> {
             "pages/s",
             Scale::Linear,
             vec![
-                line("faults", &|sample| sample.rate(sample.counters.faults)),
-                line("written", &|sample| sample.rate(sample.counters.pages_written)),
+                line("faults", &|sample| sample.rate(sample.counters.buffer.faults)),
+                line("written", &|sample| sample.rate(sample.counters.buffer.pages_written)),
             ],
         ),
         plot(
@@ -145,8 +145,8 @@ fn over_time(samples: &[Sample]) -> Vec<Plot> {
             "pages/s",
             Scale::Linear,
             vec![
-                line("all", &|sample| sample.rate(sample.counters.evictions)),
-                line("dirty", &|sample| sample.rate(sample.counters.evictions_dirty)),
+                line("all", &|sample| sample.rate(sample.counters.buffer.evictions)),
+                line("dirty", &|sample| sample.rate(sample.counters.buffer.evictions_dirty)),
             ],
         ),
         plot(

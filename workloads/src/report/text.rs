@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::figures::{bytes, count, plural, rate, seconds, significant, table};
-use super::{Report, per};
+use super::{Report, Rules, per};
 
 /// The whole report.
 pub fn report(report: &Report) -> String {
@@ -66,6 +66,7 @@ pub fn summary(report: &Report) -> Vec<(&'static str, String)> {
             ),
         ),
         ("settings", settings(report)),
+        ("rules", rules(&report.rules)),
         (
             "data",
             format!(
@@ -129,6 +130,15 @@ fn settings(report: &Report) -> String {
         Some(format!("{}={value}", name.replace('_', "-")))
     };
     report.settings.iter().filter_map(shown).collect::<Vec<_>>().join(", ")
+}
+
+/// The rules of a run.
+fn rules(rules: &Rules) -> String {
+    let Rules { engine, isolation, durability, reads, hints, delivery_queue, pin } = rules;
+    format!(
+        "engine={engine}, isolation={isolation}, durability={durability}, reads={reads}, \
+         hints={hints}, delivery-queue={delivery_queue}, pin={pin}"
+    )
 }
 
 /// One row of cells for each kind of operation.
@@ -219,6 +229,8 @@ mod tests {
         for part in [
             "command     wattle ycsb --records 1000",
             "workload=c, records=1000, pool=256KiB, threads=1",
+            "rules       engine=wattle, isolation=snapshot, durability=sync, reads=newest, hints=none",
+            "delivery-queue=off, pin=false",
             "2 cores",
             "3.00 s, 1,000 operations, 333 operations/s",
             "latency us  count",

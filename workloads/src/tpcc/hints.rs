@@ -25,6 +25,14 @@ pub enum Hints {
 }
 
 impl Hints {
+    /// Its name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Hints::None => "none",
+            Hints::Prefetch => "prefetch",
+        }
+    }
+
     /// Names the rows that `txn` will use next.
     #[inline]
     pub async fn prefetch<'t, X: Txn, const N: usize>(

@@ -16,6 +16,7 @@ use super::schema::{CUSTOMERS, DISTRICTS, ITEMS, Key, ORDERS, Table, Tables};
 use crate::driver::control::{Control, Interrupt, Phase};
 use crate::driver::crew::{self, Crew, Job, Worker};
 use crate::driver::failure::Failure;
+use crate::driver::load::LoadEnd;
 use crate::driver::store::{Access, Client, Stop, Store, Txn, TxnResult};
 use crate::rng::Rng;
 
@@ -54,17 +55,6 @@ pub struct Loaded {
     pub bytes: u64,
 }
 
-/// How a load ended.
-#[derive(Debug)]
-pub enum LoadEnd {
-    /// All rows are there.
-    Loaded(Loaded),
-    /// The user interrupted it.
-    Interrupted,
-    /// A worker failed.
-    Failed(Failure),
-}
-
 /// Fills the empty `tables`.
 pub fn load<S: Store>(
     store: &S,
@@ -72,7 +62,7 @@ pub fn load<S: Store>(
     plan: LoadPlan,
     interrupt: &Interrupt,
     progress: &ProgressBar,
-) -> LoadEnd {
+) -> LoadEnd<Loaded> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let crew = Crew {
         threads: plan.crew.threads.min(cores),
@@ -93,15 +83,11 @@ pub fn load<S: Store>(
     };
     let start = Instant::now();
     crew::run(store, crew, &control, &job, || control.supervise());
-    match control.take_failure() {
-        Some(failure) => LoadEnd::Failed(failure),
-        None if control.signal().phase() == Phase::Stop => LoadEnd::Interrupted,
-        None => LoadEnd::Loaded(Loaded {
-            time: start.elapsed(),
-            records: job.records.into_inner(),
-            bytes: job.bytes.into_inner(),
-        }),
-    }
+    LoadEnd::of(&control, || Loaded {
+        time: start.elapsed(),
+        records: job.records.into_inner(),
+        bytes: job.bytes.into_inner(),
+    })
 }
 
 /// A part of the population.

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::random::LAST_NAME_CONSTANT;
 use super::schema::{FORMAT, Table};
-use crate::driver::description;
+use crate::driver::description::{self, Found};
 use crate::driver::store::{Store, StoreResult};
 use crate::report::figures::{count, plural};
 
@@ -40,52 +40,28 @@ impl Meta {
     }
 }
 
-/// What a run finds in a store.
-#[derive(Debug, PartialEq)]
-pub enum Found {
-    /// Nothing: the population has to be loaded.
-    Nothing,
-    /// A population.
-    Data(Meta),
-    /// Another number of warehouses; the sentence says which, and the store must not be touched.
-    OtherSize(String),
-    /// Something else; the sentence says what, and the store must not be touched.
-    Unusable(String),
-}
-
 /// Looks for a population, of `warehouses` warehouses if that is given.
-pub fn find<S: Store>(store: &S, warehouses: Option<u16>) -> StoreResult<Found> {
-    let mut names = store.table_names()?;
-    if names.is_empty() {
-        return Ok(Found::Nothing);
-    }
-    names.sort();
-    if !names.iter().any(|name| name == META_TABLE) {
-        let names = names.join(", ");
-        return Ok(Found::Unusable(format!("holds other data (tables {names}) and no TPC-C data")));
-    }
-    let meta = match description::read::<S, Meta>(store, META_TABLE)? {
-        None => return Ok(Found::Unusable("holds the beginning of a load only".to_owned())),
-        Some(meta) => meta,
-    };
-    let missing = |table: &Table| !names.iter().any(|name| name == table.name());
-    Ok(match warehouses {
-        _ if meta.format != FORMAT => Found::Unusable(format!(
-            "holds TPC-C data of format {}, and this version reads and writes format {FORMAT}",
-            meta.format
-        )),
-        Some(wanted) if wanted != meta.warehouses => Found::OtherSize(format!(
-            "holds {}, and not the {} asked for",
-            plural(meta.warehouses.into(), "TPC-C warehouse"),
-            count(wanted.into())
-        )),
-        _ if meta.last_name_constant > LAST_NAME_CONSTANT || meta.warehouses == 0 => {
-            Found::Unusable("has a description of TPC-C data that no load wrote".to_owned())
+pub fn find<S: Store>(store: &S, warehouses: Option<u16>) -> StoreResult<Found<Meta>> {
+    Found::in_store(store, META_TABLE, "TPC-C", |meta: Meta, tables| {
+        let missing = |table: &Table| !tables.iter().any(|name| name == table.name());
+        match warehouses {
+            _ if meta.format != FORMAT => Found::Unusable(format!(
+                "holds TPC-C data of format {}, and this version reads and writes format {FORMAT}",
+                meta.format
+            )),
+            Some(wanted) if wanted != meta.warehouses => Found::OtherSize(format!(
+                "holds {}, and not the {} asked for",
+                plural(meta.warehouses.into(), "TPC-C warehouse"),
+                count(wanted.into())
+            )),
+            _ if meta.last_name_constant > LAST_NAME_CONSTANT || meta.warehouses == 0 => {
+                Found::Unusable("has a description of TPC-C data that no load wrote".to_owned())
+            }
+            _ if !meta.loaded => Found::Unusable("holds a load that was not finished".to_owned()),
+            _ => match Table::ALL.iter().find(|table| missing(table)) {
+                Some(table) => Found::Unusable(format!("has lost the table {}", table.name())),
+                None => Found::Data(meta),
+            },
         }
-        _ if !meta.loaded => Found::Unusable("holds a load that was not finished".to_owned()),
-        _ => match Table::ALL.iter().find(|table| missing(table)) {
-            Some(table) => Found::Unusable(format!("has lost the table {}", table.name())),
-            None => Found::Data(meta),
-        },
     })
 }

@@ -11,6 +11,7 @@ use super::record::RecordShape;
 use crate::driver::control::{Control, Interrupt, Phase};
 use crate::driver::crew::{self, Crew, Job, Worker};
 use crate::driver::failure::Failure;
+use crate::driver::load::LoadEnd;
 use crate::driver::store::{Client, Store};
 use crate::key::KeyFormat;
 use crate::rng::Rng;
@@ -38,17 +39,6 @@ pub struct LoadPlan {
     pub seed: u64,
 }
 
-/// How a load ended.
-#[derive(Debug)]
-pub enum LoadEnd {
-    /// All records are there.
-    Loaded(Duration),
-    /// The user interrupted it.
-    Interrupted,
-    /// A worker failed.
-    Failed(Failure),
-}
-
 /// Inserts the records of `plan` into `table`.
 pub fn load<S: Store>(
     store: &S,
@@ -56,7 +46,7 @@ pub fn load<S: Store>(
     plan: LoadPlan,
     interrupt: &Interrupt,
     progress: &ProgressBar,
-) -> LoadEnd {
+) -> LoadEnd<Duration> {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let crew = Crew {
         threads: plan.crew.threads.min(cores),
@@ -68,11 +58,7 @@ pub fn load<S: Store>(
     let job = Load { table, plan, control: &control, progress };
     let start = Instant::now();
     crew::run(store, plan.crew, &control, &job, || control.supervise());
-    match control.take_failure() {
-        Some(failure) => LoadEnd::Failed(failure),
-        None if control.signal().phase() == Phase::Stop => LoadEnd::Interrupted,
-        None => LoadEnd::Loaded(start.elapsed()),
-    }
+    LoadEnd::of(&control, || start.elapsed())
 }
 
 struct Load<'a, T> {

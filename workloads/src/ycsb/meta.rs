@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::record::RecordShape;
-use crate::driver::description;
+use crate::driver::description::{self, Found};
 use crate::driver::store::{Store, StoreResult};
 use crate::key::KeyFormat;
 use crate::report::figures::plural;
@@ -64,11 +64,6 @@ impl Meta {
         description::write(store, META_TABLE, self)
     }
 
-    /// The description in `store`, if it has one.
-    fn read<S: Store>(store: &S) -> StoreResult<Option<Self>> {
-        description::read(store, META_TABLE)
-    }
-
     fn sizes(&self) -> String {
         format!(
             "{} with keys of {} and {} of {}",
@@ -84,47 +79,22 @@ impl Meta {
     }
 }
 
-/// What a run finds in a store.
-#[derive(Debug, PartialEq)]
-pub enum Found {
-    /// Nothing: the data have to be loaded.
-    Nothing,
-    /// The data asked for.
-    Data(Meta),
-    /// Data of other sizes; the sentence says which, and the store must not be touched.
-    OtherSizes(String),
-    /// Something else; the same.
-    Unusable(String),
-}
-
 /// Looks for the data that `wanted` describes.
-pub fn find<S: Store>(store: &S, wanted: &Meta) -> StoreResult<Found> {
-    let mut names = store.table_names()?;
-    if names.is_empty() {
-        return Ok(Found::Nothing);
-    }
-    if !names.iter().any(|name| name == META_TABLE) {
-        names.sort();
-        return Ok(Found::Unusable(format!(
-            "holds other data (tables {}) and no YCSB data",
-            names.join(", ")
-        )));
-    }
-    let Some(found) = Meta::read(store)? else {
-        return Ok(Found::Unusable("holds the beginning of a load only".to_owned()));
-    };
-    let same_sizes = Meta { present: 0, state: DataState::Loading, ..found.clone() } == *wanted;
-    Ok(match found.state {
-        _ if !same_sizes => Found::OtherSizes(format!(
-            "holds {}, and not {} as asked for",
-            found.sizes(),
-            wanted.sizes()
-        )),
-        DataState::Loading => Found::Unusable("holds a load that was not finished".to_owned()),
-        DataState::Inserting => Found::Unusable(
-            "was left in the middle of a run that inserts, so what it holds is not known"
-                .to_owned(),
-        ),
-        DataState::Ready => Found::Data(found),
+pub fn find<S: Store>(store: &S, wanted: &Meta) -> StoreResult<Found<Meta>> {
+    Found::in_store(store, META_TABLE, "YCSB", |found: Meta, _| {
+        let same_sizes = Meta { present: 0, state: DataState::Loading, ..found.clone() } == *wanted;
+        match found.state {
+            _ if !same_sizes => Found::OtherSize(format!(
+                "holds {}, and not {} as asked for",
+                found.sizes(),
+                wanted.sizes()
+            )),
+            DataState::Loading => Found::Unusable("holds a load that was not finished".to_owned()),
+            DataState::Inserting => Found::Unusable(
+                "was left in the middle of a run that inserts, so what it holds is not known"
+                    .to_owned(),
+            ),
+            DataState::Ready => Found::Data(found),
+        }
     })
 }

@@ -6,46 +6,21 @@ use std::process::{Command as Process, Output, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::support::{MapStore, store_at};
-use clap::Parser;
+use crate::support::{self, MapStore, store_at};
 use serde_json::Value;
 use wattle_workloads::bench::Benchmark;
+use wattle_workloads::cli::bench_run::BenchScenario;
 use wattle_workloads::cli::exit::Exit;
-use wattle_workloads::cli::{Cli, Command, bench_run};
+use wattle_workloads::cli::run::check_store;
 use wattle_workloads::driver::control::Interrupt;
 use wattle_workloads::report::Condition;
+use wattle_workloads::tatp::benchmark::Tatp;
+use wattle_workloads::tpcb::benchmark::Tpcb;
 
-/// Runs `wattle` with `arguments` over maps, in which `DIR` stands for `folder`. Returns how it ended,
+/// Runs `wattle` with `arguments` on maps, in which `DIR` stands for `folder`. Returns how it ended,
 /// and the result that it printed, if any.
 fn over_maps(arguments: &str, folder: &Path) -> (Result<(), Exit>, Value) {
-    until(arguments, folder, &Interrupt::default())
-}
-
-/// The same, until `interrupt` is raised.
-fn until(arguments: &str, folder: &Path, interrupt: &Interrupt) -> (Result<(), Exit>, Value) {
-    let arguments = arguments.replace("DIR", folder.to_str().unwrap());
-    let words = ["wattle"].into_iter().chain(arguments.split_whitespace());
-    let cli = Cli::try_parse_from(words.chain(["--format", "json"])).unwrap();
-    let (mut out, command) = (Vec::new(), arguments.clone());
-    let open = |path: &Path, _options| {
-        std::fs::create_dir_all(path).unwrap();
-        Ok(store_at(path))
-    };
-    let end = match cli.command {
-        Command::Tpcb(flags) => {
-            let (bench, run, settings) = (&flags.bench(), &flags.run, flags.settings());
-            let job = bench_run::Job { bench, run, check: flags.check, settings, command };
-            bench_run::run(job, interrupt, &mut out, open)
-        }
-        Command::Tatp(flags) => {
-            let (bench, run, settings) = (&flags.bench(), &flags.run, flags.settings());
-            let job = bench_run::Job { bench, run, check: flags.check, settings, command };
-            bench_run::run(job, interrupt, &mut out, open)
-        }
-        other => panic!("{other:?}"),
-    };
-    let result = if out.is_empty() { Value::Null } else { serde_json::from_slice(&out).unwrap() };
-    (end, result)
+    support::over_maps(arguments, folder, &Interrupt::default())
 }
 
 fn folder() -> tempfile::TempDir {
@@ -134,18 +109,10 @@ fn damaged(run: &str, damage: impl Fn(&MapStore)) -> String {
     assert_eq!(over_maps(run, folder.path()).0, Ok(()));
     let store = store_at(&folder.path().join("store"));
     damage(&store);
-    let (tpcb, path) = (run.starts_with("tpcb"), folder.path());
-    let check = match tpcb {
-        true => bench_run::check_store::<wattle_workloads::tpcb::benchmark::Tpcb, _>(
-            &store,
-            path,
-            &Interrupt::default(),
-        ),
-        false => bench_run::check_store::<wattle_workloads::tatp::benchmark::Tatp, _>(
-            &store,
-            path,
-            &Interrupt::default(),
-        ),
+    let (path, interrupt) = (folder.path(), Interrupt::default());
+    let check = match run.starts_with("tpcb") {
+        true => check_store(&BenchScenario::<Tpcb>::of_any_size(), &store, path, &interrupt),
+        false => check_store(&BenchScenario::<Tatp>::of_any_size(), &store, path, &interrupt),
     };
     let broken = check.unwrap().conditions.into_iter().filter(|one| !one.passed);
     let shown = |one: Condition| format!("{}: {}", one.name, one.detail.unwrap_or_default());
@@ -246,13 +213,13 @@ fn an_interrupted_run_has_its_results_and_does_not_say_that_it_was_checked() {
         }));
         let long =
             run.split(" --operations").next().unwrap().to_owned() + " --duration 60s --check";
-        let (end, result) = until(&long, folder.path(), &interrupt);
+        let (end, result) = support::over_maps(&long, folder.path(), &interrupt);
         let so_far = "interrupted: these are the results so far";
         assert_eq!(end, Err(Exit::Interrupted(so_far.to_owned())));
         assert_eq!(result["run"]["interrupted"], true);
         assert!(result["run"]["operations"].as_u64() > Some(10), "{result}");
         assert_eq!(broken(&result), ["after the run, everything was checked"]);
-        let (end, result) = until(&long, folder.path(), &interrupt);
+        let (end, result) = support::over_maps(&long, folder.path(), &interrupt);
         assert_eq!(end, Err(Exit::Interrupted("interrupted while checking".to_owned())));
         assert_eq!(result, Value::Null);
     }
@@ -273,7 +240,7 @@ fn data_of_another_size_or_workload_are_refused() {
         let Err(Exit::Usage(why)) = end else { panic!("{end:?}") };
         assert!(parts.iter().all(|part| why.contains(part)), "{why}");
     }
-    assert_eq!(wattle_workloads::tpcb::benchmark::Tpcb::with_size(7).size(), 7);
+    assert_eq!(Tpcb::with_size(7).size(), 7);
 }
 
 fn wattle(arguments: &str, folder: &Path) -> Output {

@@ -10,6 +10,7 @@ mod engine;
 mod policies;
 mod record_trace;
 mod reference;
+mod second_engine;
 mod store_commands;
 mod support;
 mod tpcc;

@@ -8,11 +8,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::support::{Distort, MapStore, copy_to, store_at};
-use clap::Parser;
+use crate::support::{Distort, MapStore, copy_to, over_maps, store_at};
 use serde_json::{Value, json};
 use wattle_workloads::cli::exit::Exit;
-use wattle_workloads::cli::{Cli, Command as Subcommand, tpcc_run, ycsb_run};
+use wattle_workloads::cli::run::check_store;
+use wattle_workloads::cli::tpcc_run::TpccScenario;
 use wattle_workloads::driver::control::Interrupt;
 use wattle_workloads::tpcc::rows::{self, customer, district, item, order, order_line, warehouse};
 
@@ -23,28 +23,14 @@ fn run(arguments: &str, folder: &Path) -> (Result<(), Exit>, Value) {
 
 /// The same, until `interrupt` is raised.
 fn run_until(arguments: &str, folder: &Path, interrupt: &Interrupt) -> (Result<(), Exit>, Value) {
-    let arguments = arguments.replace("DIR", folder.to_str().unwrap());
-    let words = ["wattle"].into_iter().chain(arguments.split_whitespace());
-    let open = |path: &Path, _options| {
-        std::fs::create_dir_all(path).unwrap();
-        Ok(store_at(path))
-    };
-    let mut out = Vec::new();
-    let command = arguments.clone();
-    let end = match Cli::try_parse_from(words).unwrap().command {
-        Subcommand::Tpcc(flags) => tpcc_run::run(&flags, command, interrupt, &mut out, open),
-        Subcommand::Ycsb(flags) => ycsb_run::run(&flags, command, interrupt, &mut out, open),
-        other => panic!("{other:?}"),
-    };
-    let result = if out.is_empty() { Value::Null } else { serde_json::from_slice(&out).unwrap() };
-    (end, result)
+    over_maps(arguments, folder, interrupt)
 }
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
 
-const ONE: &str = "tpcc --db DIR/store --warehouses 1 --format json --warmup 0";
+const ONE: &str = "tpcc --db DIR/store --warehouses 1 --warmup 0";
 
 /// One loaded warehouse at DIR/store.
 fn loaded(folder: &Path) -> MapStore {
@@ -130,7 +116,7 @@ fn the_same_seed_loads_the_same_rows_whoever_loads_them() {
     let folder = folder();
     let first = loaded(folder.path());
     let other = run(
-        "tpcc --db DIR/other --warehouses 1 --format json --warmup 0 --operations 1 --threads 2 \
+        "tpcc --db DIR/other --warehouses 1 --warmup 0 --operations 1 --threads 2 \
          --tasks 3 --mix order-status",
         folder.path(),
     );
@@ -443,7 +429,8 @@ fn damage_of_any_row_is_found_by_the_conditions_that_speak_of_it() {
     let folder = folder();
     let store = loaded(folder.path());
     let check = || {
-        let found = tpcc_run::check_store(&store, folder.path(), &Interrupt::default()).unwrap();
+        let (tpcc, interrupt) = (TpccScenario::of_any_size(), Interrupt::default());
+        let found = check_store(&tpcc, &store, folder.path(), &interrupt).unwrap();
         failed(&json!({ "check": found }))
     };
     assert_eq!(check(), Vec::<String>::new());
@@ -575,18 +562,9 @@ fn bad_input_is_refused_with_a_sentence() {
     meta.write().unwrap().insert(b"data".to_vec(), wrong.to_string().into_bytes());
     refused("tpcc --db DIR/store --warehouses 1", &["TPC-C data that no load wrote"]);
     meta.write().unwrap().insert(b"data".to_vec(), new);
-    refused(
-        "tpcc --db DIR/small --warehouses 1 --pool 202752",
-        &["202752 bytes is too small for the tables of TPC-C", "minimum is 219648"],
-    );
-    assert!(!folder.path().join("small").exists());
     assert_eq!(count(&store, "tpcc-stock"), 100_000);
     assert_eq!(
-        run(
-            "ycsb --db DIR/ycsb --records 10 --operations 10 --warmup 0 --format json",
-            folder.path()
-        )
-        .0,
+        run("ycsb --db DIR/ycsb --records 10 --operations 10 --warmup 0", folder.path()).0,
         Ok(())
     );
     refused("tpcc --db DIR/ycsb --warehouses 1", &["tables ycsb, ycsb-meta", "no TPC-C data"]);
@@ -632,7 +610,8 @@ fn on_engine(arguments: &str, folder: &Path) -> Value {
 #[test]
 fn the_engine_is_consistent_in_memory_larger_than_memory_and_after_a_crash() {
     let folder = folder();
-    let run = |flags: &str| on_engine(&format!("{ONE} --check {flags}"), folder.path());
+    let run =
+        |flags: &str| on_engine(&format!("{ONE} --format json --check {flags}"), folder.path());
     // In memory, and loaded with the conditions of the load.
     let first = run("--pool 256MiB --operations 4000 --threads 2 --durability group");
     assert_eq!(first["load"]["reused"], false);
@@ -653,7 +632,9 @@ fn the_engine_is_consistent_in_memory_larger_than_memory_and_after_a_crash() {
     }
     // Nothing that was committed is lost or torn when the process is killed.
     for flags in ["--threads 4 --durability group", "--threads 2 --tasks 8 --durability group"] {
-        let long = format!("{ONE} --pool 16MiB --duration 60s --samples DIR/samples.csv {flags}");
+        let long = format!(
+            "{ONE} --format json --pool 16MiB --duration 60s --samples DIR/samples.csv {flags}"
+        );
         let mut child = wattle(&long, folder.path()).spawn().unwrap();
         let start = Instant::now();
         let samples = folder.path().join("samples.csv");
@@ -673,7 +654,17 @@ fn the_engine_is_consistent_in_memory_larger_than_memory_and_after_a_crash() {
         folder.path(),
     );
     assert!({ other }.output().unwrap().status.success());
-    let refused = wattle("verify --tpcc DIR/ycsb", folder.path()).output().unwrap();
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("no TPC-C data"));
+    for (arguments, parts) in [
+        ("verify --tpcc DIR/ycsb", ["no TPC-C data", "tables ycsb, ycsb-meta"]),
+        (
+            "tpcc --db DIR/small --warehouses 1 --pool 202752",
+            ["202752 bytes is too small for 12 tables", "minimum is 219648"],
+        ),
+    ] {
+        let refused = wattle(arguments, folder.path()).output().unwrap();
+        let error = String::from_utf8_lossy(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{arguments}: {error}");
+        assert!(parts.iter().all(|part| error.contains(part)), "{arguments}: {error}");
+    }
+    assert!(!folder.path().join("small").exists());
 }

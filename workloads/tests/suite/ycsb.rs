@@ -3,37 +3,15 @@
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
-use crate::support::store_at;
-use clap::Parser;
+use crate::support::{over_maps, store_at};
 use serde_json::{Value, json};
 use wattle_workloads::cli::exit::Exit;
-use wattle_workloads::cli::{Cli, Command, ycsb_run};
 use wattle_workloads::driver::control::Interrupt;
 
 /// Runs `wattle ycsb` with `arguments`, in which `DIR` stands for `folder`. Returns how it ended, and
 /// the result that it printed, if any.
 fn ycsb_with(interrupt: &Interrupt, arguments: &str, folder: &Path) -> (Result<(), Exit>, Value) {
-    let arguments = arguments.replace("DIR", folder.to_str().unwrap());
-    let words = ["wattle", "ycsb", "--format", "json"].into_iter();
-    let cli = Cli::try_parse_from(words.chain(arguments.split_whitespace())).unwrap();
-    match cli.command {
-        Command::Ycsb(flags) => {
-            let open = |path: &Path, _options| {
-                std::fs::create_dir_all(path).unwrap();
-                Ok(store_at(path))
-            };
-            let mut out = Vec::new();
-            let end = ycsb_run::run(&flags, arguments.clone(), interrupt, &mut out, open);
-            let result = if out.is_empty() { Value::Null } else { object(&out) };
-            (end, result)
-        }
-        other => panic!("{other:?}"),
-    }
-}
-
-/// The one JSON object that `text` is.
-fn object(text: &[u8]) -> Value {
-    serde_json::from_slice(text).unwrap()
+    over_maps(&format!("ycsb {arguments}"), folder, interrupt)
 }
 
 fn ycsb(arguments: &str, folder: &Path) -> Result<(), Exit> {

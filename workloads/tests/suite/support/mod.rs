@@ -1,8 +1,8 @@
-//! A store over `BTreeMap`s, for the tests of everything above the engine.
+//! A second storage engine: a store over `BTreeMap`s, for the tests of everything above an engine.
 //!
-//! Stores outlive their handles by path, as files do, so that closing and opening again works. A
-//! fault can be planted: values that come back damaged, or an insert that fails. Transactions run one
-//! after the other, which is a correct way to run them; conflicts are planted too.
+//! A store stays in memory after it was closed, under its path, so that opening it again works as it
+//! does with files. Tests plant faults: values that come back damaged, an insert that fails, conflicts.
+//! Transactions run one after the other, so they are serializable.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -13,9 +13,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::task::{Context, Poll, Waker};
 
+use clap::Parser;
+use serde_json::Value;
+use wattle_workloads::cli::exit::Exit;
+use wattle_workloads::cli::record::Recording;
+use wattle_workloads::cli::{Cli, Command, run_workload};
+use wattle_workloads::driver::backend::{Backend, OpenError};
+use wattle_workloads::driver::control::Interrupt;
+use wattle_workloads::driver::counters::{BufferCounters, Counters};
+use wattle_workloads::driver::options::StoreOptions;
 use wattle_workloads::driver::store::{
-    Access, Client, Counters, Direction, NonePending, Place, Queue, Stop, Store, StoreResult, Turn,
-    Txn, TxnResult, one_turn,
+    Access, Client, Direction, NonePending, Place, Queue, Stop, Store, StoreResult, Turn, Txn,
+    TxnResult, one_turn,
 };
 
 pub type Map = RwLock<BTreeMap<Vec<u8>, Vec<u8>>>;
@@ -36,6 +45,8 @@ pub struct Shared {
     /// Every so many changes in transactions, one meets a conflict; 0 for none.
     pub conflict_every: AtomicU64,
     pub changes: AtomicU64,
+    /// The options that the store was opened with last.
+    pub opened_with: Mutex<Option<StoreOptions>>,
     /// Makes transactions wrong.
     pub distort: Mutex<Option<Distort>>,
 }
@@ -92,7 +103,9 @@ impl Store for MapStore {
     }
 
     fn counters(&self) -> Counters {
-        Counters { hits: self.shared.accesses.load(Ordering::Relaxed), ..Counters::default() }
+        let hits = self.shared.accesses.load(Ordering::Relaxed);
+        let buffer = BufferCounters { hits, ..BufferCounters::default() };
+        Counters { buffer, ..Counters::default() }
     }
 
     fn file_bytes(&self) -> u64 {
@@ -406,6 +419,47 @@ impl Client for MapClient {
     async fn turn<'q>(&self, place: Place<'q>) -> Turn<'q> {
         if self.takes_turns { place.turn().await } else { place.blocking_turn() }
     }
+}
+
+/// The engine: it needs no setting of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Maps;
+
+impl Backend for Maps {
+    type Store = MapStore;
+
+    const NAME: &'static str = "maps";
+    const ISOLATION: &'static str = "serializable";
+
+    fn check(&self, _options: &StoreOptions) -> Result<(), OpenError> {
+        Ok(())
+    }
+
+    fn open(&self, options: &StoreOptions) -> Result<MapStore, OpenError> {
+        let failed = |error: std::io::Error| OpenError::Failed(error.to_string());
+        std::fs::create_dir_all(&options.path).map_err(failed)?;
+        let store = store_at(&options.path);
+        *store.shared.opened_with.lock().unwrap() = Some(options.clone());
+        Ok(store)
+    }
+}
+
+/// Runs `wattle` with `arguments` on maps, until `interrupt` is raised; `DIR` in them stands for
+/// `folder`. Returns how it ended, and the JSON result that it printed, if any.
+pub fn over_maps(
+    arguments: &str,
+    folder: &Path,
+    interrupt: &Interrupt,
+) -> (Result<(), Exit>, Value) {
+    let arguments = arguments.replace("DIR", folder.to_str().unwrap());
+    let words = ["wattle"].into_iter().chain(arguments.split_whitespace());
+    let cli = Cli::try_parse_from(words.chain(["--format", "json"])).unwrap();
+    let Command::Workload(workload) = cli.command else { panic!("{arguments} runs no workload") };
+    let (mut out, recording) = (Vec::new(), Recording::new(workload.run_flags()));
+    let line = arguments.clone();
+    let end = run_workload(&workload, line, &Maps, &recording, interrupt, &mut out);
+    let result = if out.is_empty() { Value::Null } else { serde_json::from_slice(&out).unwrap() };
+    (end, result)
 }
 
 /// All stores that were opened, by path.

@@ -1,0 +1,89 @@
+//! An open engine as a [`Store`].
+
+use std::future::Future;
+
+use wattle::{Engine, Tree};
+
+use super::blocking::BlockingClient;
+use super::task::TaskClient;
+use crate::driver::counters::{BufferCounters, Counters, LogCounters};
+use crate::driver::store::{Store, StoreResult};
+
+/// An open engine.
+pub struct EngineStore {
+    engine: Engine,
+    pipelined: bool,
+}
+
+impl EngineStore {
+    /// The store that `engine` has open. `pipelined`: clients go on before a commit is durable.
+    pub fn new(engine: Engine, pipelined: bool) -> Self {
+        Self { engine, pipelined }
+    }
+}
+
+impl Store for EngineStore {
+    type Table = Tree;
+    type Session = BlockingClient;
+    type Task = TaskClient;
+
+    fn table_names(&self) -> StoreResult<Vec<String>> {
+        Ok(self.engine.trees()?)
+    }
+
+    fn table(&self, name: &str) -> StoreResult<Tree> {
+        Ok(self.engine.tree(name)?)
+    }
+
+    fn session(&self) -> StoreResult<BlockingClient> {
+        let (session, pool) = (self.engine.session()?, self.engine.pool().clone());
+        Ok(BlockingClient::new(session, pool, self.pipelined))
+    }
+
+    fn task_clients(&self, tasks: usize) -> StoreResult<Vec<TaskClient>> {
+        let session = self.engine.async_session()?;
+        let pool = self.engine.pool();
+        let client = |_| TaskClient::new(session.clone(), pool.clone(), self.pipelined);
+        Ok((0..tasks).map(client).collect())
+    }
+
+    fn run_tasks<F: Future>(&self, in_flight: usize, tasks: F) -> StoreResult<F::Output> {
+        Ok(wattle::run(in_flight as u32, tasks)?)
+    }
+
+    fn counters(&self) -> Counters {
+        let stats = self.engine.stats();
+        Counters {
+            buffer: BufferCounters {
+                frames: stats.frames,
+                free_frames: stats.free_frames,
+                hits: stats.hits,
+                faults: stats.faults,
+                pages_read: stats.pages_read,
+                pages_written: stats.pages_written,
+                evictions: stats.evictions,
+                evictions_dirty: stats.evictions_dirty,
+                evictor_cpu_seconds: stats.evictor_cpu_seconds,
+                epochs: stats.epochs,
+                restarts: stats.restarts,
+                frame_waits: stats.frame_waits,
+            },
+            log: LogCounters {
+                bytes: stats.log_bytes,
+                syncs: stats.log_syncs,
+                commits: stats.commits,
+                record_bytes: stats.log_record_bytes.saturating_sub(stats.log_image_bytes),
+                sync_us: stats.log_sync_median_us,
+                checkpoints: stats.checkpoints,
+            },
+        }
+    }
+
+    fn file_bytes(&self) -> u64 {
+        self.engine.stats().file_bytes
+    }
+
+    fn close(self) -> StoreResult<()> {
+        Ok(self.engine.close()?)
+    }
+}
