@@ -9,8 +9,8 @@
 //! at once and comes from the child, so it only tries and never waits.
 
 use crate::{
-    allocate::FreeFrames,
     frame::FrameState,
+    free_frames::FreeFrames,
     ids::FrameId,
     memory::FrameMemory,
     pool::Pool,

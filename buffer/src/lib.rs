@@ -7,17 +7,20 @@ mod error;
 mod evictor;
 mod fault;
 mod frame;
+mod free_frames;
 mod guard;
 mod home;
 mod ids;
 mod in_flight;
 pub mod io;
 mod latch;
+mod logged_map;
 mod memory;
 #[cfg(shuttle)]
 #[doc(hidden)]
 pub mod model;
 pub mod page;
+mod page_map;
 mod pool;
 mod racy;
 mod renumber;
@@ -34,7 +37,7 @@ mod upcalls;
 mod worker;
 mod writeback;
 
-pub use allocate::{BITMAP_GROUP, PageAllocator, bitmap_page, is_reserved_page};
+pub use allocate::PageAllocator;
 pub use brief::{BriefGuard, BriefMutex, RawBrief};
 pub use caller::{Entered, Inside, Process};
 pub use error::{Error, Result};
@@ -47,6 +50,7 @@ pub use ids::{FrameId, Gsn, PageId, TreeId};
 pub use latch::{Latch, Version};
 pub use memory::ImageMemory;
 pub use page::{PAGE_SIZE, PageImage, PageKind, PageMut, PageRef, Restart};
+pub use page_map::{BITMAP_GROUP, bitmap_page, is_reserved_page};
 pub use pool::{MIN_FRAMES, MIN_POOL_BYTES, Pool, PoolOptions};
 pub use racy::{For, prefetch, prefetch_write};
 pub use share::{Owner, Returned, Share};

@@ -2,17 +2,19 @@
 //! tree builds everything. Faults are in `fault`, eviction in `evictor`, write-back in `writeback`.
 
 use crate::{
-    allocate::{FreeFrames, GROW_MIN, PageAllocator},
+    allocate::PageAllocator,
     caller::{Inside, Process},
     error::{Error, Result},
     evictor::Signal,
     frame::{FrameHeader, FrameState},
+    free_frames::FreeFrames,
     guard::{Exclusive, Moment, Optimistic, Shared},
     ids::{FrameId, Gsn, PageId, TreeId},
     in_flight::InFlight,
     io::{ReadTarget, Storage, TargetOwner, reads_on_this_thread},
     memory::FrameMemory,
     page::{PAGE_SIZE, PageMut, PageRef, Restart},
+    page_map::GROW_MIN,
     racy::For,
     replacement::{FIRST_EPOCH, Policy},
     sync::{AtomicU32, AtomicU64, AtomicUsize, Mutex, Ordering},

@@ -1,0 +1,117 @@
+//! What the log says about pages: which are in use as of any epoch that is durable.
+
+use crate::{
+    ids::{Gsn, PageId},
+    page_map::BITMAP_GROUP,
+};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+/// Words of the bitmap of a group.
+const GROUP_WORDS: usize = (BITMAP_GROUP / 64) as usize;
+const _: () = assert!(BITMAP_GROUP.is_multiple_of(64));
+
+/// What the log says about pages.
+#[derive(Default)]
+pub(crate) struct LoggedMap {
+    /// Bit set: in use, as of the records applied so far.
+    words: Vec<u64>,
+    /// Records not yet applied, in the order in which they were logged for each page: epoch, first
+    /// page and number of pages, whether they are in use.
+    changes: VecDeque<(u64, u64, u64, bool)>,
+    /// Pages that the log took out of a tree, and when, since the place where recovery would begin.
+    recent: HashMap<PageId, u64>,
+    /// Groups whose words changed since they were last taken.
+    dirty: BTreeSet<u64>,
+    /// Above the numbers of all records that freed a page: a page that is used again begins there.
+    freed: Gsn,
+}
+
+impl LoggedMap {
+    /// A map in which no record is waiting and nothing has changed.
+    pub(crate) fn new(words: Vec<u64>) -> LoggedMap {
+        LoggedMap { words, ..LoggedMap::default() }
+    }
+
+    /// Groups whose words are not those that are `stored` count as changed: what the log said about
+    /// them is in no bitmap yet.
+    pub(crate) fn compare_with(&mut self, stored: &[u64], capacity: u64) {
+        for group in 0..capacity.div_ceil(BITMAP_GROUP) {
+            let start = group as usize * GROUP_WORDS;
+            let words = self.words.iter().skip(start).take(GROUP_WORDS);
+            // The file is longer than the superblock knows: copies there are not of this store any
+            // more, but could be taken for it.
+            let is_unknown = start >= stored.len();
+            let stored = stored.iter().skip(start).chain(std::iter::repeat(&0));
+            if is_unknown || words.zip(stored).any(|(word, stored)| word != stored) {
+                self.dirty.insert(group);
+            }
+        }
+    }
+
+    /// A record of `epoch` puts `count` pages from `first` on into a tree, or takes them out.
+    pub(crate) fn log_change(&mut self, epoch: u64, first: PageId, count: u64, in_use: bool) {
+        self.changes.push_back((epoch, first.0, count, in_use));
+        if !in_use {
+            let pages = (first.0..first.0 + count).map(|page| (PageId(page), epoch));
+            self.recent.extend(pages);
+        }
+    }
+
+    pub(crate) fn is_recently_freed(&self, page: PageId) -> bool {
+        self.recent.contains_key(&page)
+    }
+
+    pub(crate) fn forget_freed_before(&mut self, epoch: u64) {
+        self.recent.retain(|_, freed| *freed >= epoch);
+    }
+
+    pub(crate) fn log_freed(&mut self, gsn: Gsn) {
+        self.freed = self.freed.max(gsn);
+    }
+
+    pub(crate) fn freed_gsn(&self) -> Gsn {
+        self.freed
+    }
+
+    pub(crate) fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    /// Takes the bitmaps of the groups that changed since the last call, with their numbers.
+    pub(crate) fn take_changed_groups(&mut self) -> Vec<(u64, Vec<u64>)> {
+        let dirty = std::mem::take(&mut self.dirty);
+        dirty.into_iter().map(|group| (group, self.group(group))).collect()
+    }
+
+    /// These groups count as changed.
+    pub(crate) fn mark_changed(&mut self, groups: impl IntoIterator<Item = u64>) {
+        self.dirty.extend(groups);
+    }
+
+    pub(crate) fn settle(&mut self, epoch: u64) {
+        let LoggedMap { words, changes, dirty, .. } = self;
+        changes.retain(|&(of, first, count, in_use)| {
+            if of > epoch {
+                return true;
+            }
+            for page in first..first + count {
+                let at = page as usize / 64;
+                if at >= words.len() {
+                    words.resize(at + 1, 0);
+                }
+                let bit = 1 << (page % 64);
+                words[at] = if in_use { words[at] | bit } else { words[at] & !bit };
+                dirty.insert(page / BITMAP_GROUP);
+            }
+            false
+        });
+    }
+
+    fn group(&self, group: u64) -> Vec<u64> {
+        let start = group as usize * GROUP_WORDS;
+        let mut words: Vec<u64> =
+            self.words.iter().skip(start).take(GROUP_WORDS).copied().collect();
+        words.resize(GROUP_WORDS, 0);
+        words
+    }
+}
