@@ -4,23 +4,10 @@
 //! a sample of 8 frames gives the threshold, 64 candidates are sampled with their headers
 //! prefetched, those at or below the threshold are evicted if clean and queued for write-back if
 //! dirty. No list, no lock and no order is shared between evictors.
-//!
-//! Latch order: descents latch from parent to child and may wait. Eviction needs child and parent
-//! at once and comes from the child, so it only tries and never waits.
 
 use crate::{
-    frame::FrameState,
-    free_frames::FreeFrames,
-    ids::FrameId,
-    memory::FrameMemory,
-    pool::Pool,
-    replacement::Replacement,
-    swip::Swip,
-    sync::{AtomicUsize, Builder, Condvar, JoinHandle, Mutex, Ordering, fence},
-    thread::cpu_time_ns,
-    with_policy,
-    worker::Counters,
-    writeback::{WRITERS, Writer},
+    counters::Counters, evict::evict, frame::FrameState, ids::FrameId, pool::Pool,
+    replacement::Replacement, thread::cpu_time_ns, with_policy, writeback::queue_write,
 };
 use std::{
     sync::Arc,
@@ -37,131 +24,6 @@ const AHEAD: usize = 16;
 const LOADED_GRACE_MS: u32 = if cfg!(shuttle) { 0 } else { 100 };
 /// Rounds without success after which evictors give up until somebody waits for a frame.
 const IDLE_ROUNDS: u32 = if cfg!(shuttle) { 4 } else { 1000 };
-
-/// How threads wake the evictors, and how evictors wait for writers.
-#[derive(Default)]
-pub(crate) struct Signal {
-    state: Mutex<SignalState>,
-    condition: Condvar,
-    sleepers: AtomicUsize,
-}
-
-#[derive(Default)]
-struct SignalState {
-    calls: u64,
-    batches: u64,
-    stopping: bool,
-}
-
-impl Signal {
-    /// Frames run low. Free when every evictor is awake.
-    #[inline]
-    pub(crate) fn wake(&self) {
-        // Partner: the fence in `sleep`. Either we see the sleeper or it sees the free count.
-        fence(Ordering::SeqCst);
-        if self.sleepers.load(Ordering::Relaxed) > 0 {
-            self.state.lock().calls += 1;
-            self.condition.notify_all();
-        }
-    }
-
-    /// A batch of writes has ended.
-    pub(crate) fn progress(&self) {
-        self.state.lock().batches += 1;
-        self.condition.notify_all();
-    }
-
-    fn stop(&self) {
-        self.state.lock().stopping = true;
-        self.condition.notify_all();
-    }
-
-    fn is_stopping(&self) -> bool {
-        self.state.lock().stopping
-    }
-
-    /// Sleeps until called, unless `needed` says that there is work already.
-    fn sleep(&self, needed: impl Fn() -> bool) {
-        let mut state = self.state.lock();
-        self.sleepers.fetch_add(1, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        let calls = state.calls;
-        while state.calls == calls && !state.stopping && !needed() {
-            self.condition.wait(&mut state);
-        }
-        self.sleepers.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Waits for a batch of writes to end, or for at most `limit`.
-    fn wait_progress(&self, limit: Duration) {
-        #[cfg(shuttle)]
-        {
-            let _ = limit;
-            crate::sync::yield_now();
-        }
-        #[cfg(not(shuttle))]
-        {
-            let mut state = self.state.lock();
-            let batches = state.batches;
-            let deadline = Instant::now() + limit;
-            while state.batches == batches && !state.stopping {
-                if self.condition.wait_until(&mut state, deadline).timed_out() {
-                    break;
-                }
-            }
-        }
-    }
-}
-
-/// Evicts the page of `frame` if it is clean, has no hot children and is worth at most `threshold`.
-/// Gives whether it did; the frame is then free and belongs to the caller. Never waits.
-pub(crate) fn evict(pool: &Pool, frame: FrameId, threshold: f32) -> bool {
-    // 1. Latch the page; whoever is inside is using it.
-    let Some(mut child) = pool.try_exclusive(frame) else { return false };
-    let header = child.header();
-    // 2. Everything seen before the latch may have changed.
-    let evictable = header.state() == FrameState::Hot
-        && !header.is_dirty()
-        && !header.is_writing()
-        && !header.is_pinned()
-        && header.hot_children() == 0;
-    let value = with_policy!(&pool.policy, p => p.value(&header.tracker, pool.epoch()));
-    if !evictable || value > threshold {
-        return false;
-    }
-    // 3. Latch the parent, where the hint says or where a descent finds it.
-    let (hinted, position) = header.parent_hint();
-    let swip = Swip::hot(frame);
-    let find = |parent: FrameId| {
-        let guard = pool.try_exclusive(parent)?;
-        let ours = guard.header().state() == FrameState::Hot
-            && guard.header().tree_id() == header.tree_id();
-        let place =
-            ours.then(|| pool.owner().find_swip(guard.page(), swip.0, position)).flatten()?;
-        Some((guard, place))
-    };
-    let found = find(hinted).or_else(|| {
-        let parent = pool.owner().find_parent(pool, frame)?;
-        header.set_parent_hint(parent, position);
-        if parent == frame { None } else { find(parent) }
-    });
-    let _parent = match found {
-        // 4. Unswizzle. From here descents find the page evicted; those that already read the hot swip
-        //    fail to validate the parent.
-        Some((mut parent, (offset, _))) => {
-            parent.set_swip(offset, Swip::evicted(header.page_id()));
-            parent.header().child_cooled();
-            Some(parent)
-        }
-        // The root of a closed tree: the owner stands in for a parent.
-        None if pool.owner().release_root(header.tree_id(), frame) => None,
-        None => return false,
-    };
-    // 5. Free the frame. The changed version turns away whoever still looks at it.
-    header.change_state(FrameState::Hot, FrameState::Free);
-    child.mark_changed();
-    true
-}
 
 /// One evictor.
 pub(crate) struct Evictor {
@@ -189,15 +51,19 @@ impl Evictor {
     }
 
     /// Body of an evictor thread.
-    fn run(mut self) {
+    pub(crate) fn run(mut self) {
         let pool = self.pool.clone();
         let mut gave_up = false;
         loop {
             let needed = || {
-                if gave_up { pool.free.has_waiters() } else { pool.free.len() < pool.low_water }
+                if gave_up {
+                    pool.free.has_waiters()
+                } else {
+                    pool.free.len() < pool.free.low_water()
+                }
             };
-            pool.signal.sleep(needed);
-            if pool.signal.is_stopping() {
+            pool.evict_signal.sleep(needed);
+            if pool.evict_signal.is_stopping() {
                 break;
             }
             gave_up = !self.refill();
@@ -209,10 +75,10 @@ impl Evictor {
     /// Evicts until enough frames are free; false when nothing can be evicted and nobody waits.
     fn refill(&mut self) -> bool {
         let pool = self.pool.clone();
-        let mut last_progress = (Instant::now(), pool.freed.load(Ordering::Relaxed));
+        let mut last_progress = (Instant::now(), pool.free.freed());
         let mut idle_rounds = 0u32;
-        while pool.free.len() < pool.high_water {
-            if pool.signal.is_stopping() {
+        while pool.free.len() < pool.free.high_water() {
+            if pool.evict_signal.is_stopping() {
                 return true;
             }
             let (evicted, queued) = with_policy!(&pool.policy, p => self.round(p));
@@ -221,7 +87,7 @@ impl Evictor {
             } else {
                 idle_rounds += 1;
             }
-            let freed = pool.freed.load(Ordering::Relaxed);
+            let freed = pool.free.freed();
             if freed != last_progress.1 {
                 last_progress = (Instant::now(), freed);
             } else if last_progress.0.elapsed() > pool.options.stall_timeout {
@@ -246,7 +112,7 @@ impl Evictor {
                     return false;
                 }
                 let limit = Duration::from_micros(50 << idle_rounds.min(8));
-                pool.signal.wait_progress(limit);
+                pool.evict_signal.wait_progress(limit);
             }
         }
         // A wake-up may have gone to an operation that was cancelled.
@@ -356,173 +222,5 @@ impl Pool {
         }
         self.unregister_counters(&evictor.counters);
         evicted
-    }
-}
-
-/// Claims a dirty page for the writers. False when it changed its state or they have enough to do.
-pub(crate) fn queue_write(pool: &Pool, frame: FrameId, threshold: f32) -> bool {
-    if pool.writes.is_full() {
-        return false;
-    }
-    // Under the latch, so that only a hot page is ever claimed: a claimed page is freed by its
-    // writer alone.
-    let Some(guard) = pool.try_exclusive(frame) else { return false };
-    let header = guard.header();
-    if header.state() != FrameState::Hot || !header.is_dirty() || !header.claim_write() {
-        return false;
-    }
-    drop(guard);
-    pool.writes.push(frame, threshold);
-    true
-}
-
-/// The evictor and writer threads of a pool, the one that has the kernel give memory for its frames, and the
-/// one that wakes tasks that have waited for long.
-/// Dropping it stops and joins them.
-pub struct Background {
-    pool: Arc<Pool>,
-    evictors: Vec<JoinHandle<()>>,
-    writers: Vec<JoinHandle<()>>,
-    /// One that wakes tasks by the time, and one that has the kernel give memory for frames.
-    others: Vec<JoinHandle<()>>,
-}
-
-/// Body of the thread that has the kernel give memory for the frames that are used next: a huge page that is zeroed
-/// when it is first touched would make an operation wait for a millisecond or several.
-fn make_frames_ready(free: &FreeFrames, memory: &FrameMemory) {
-    while let Some(frames) = free.wait_unready() {
-        if let Err(error) = memory.populate(frames) {
-            tracing::debug!(%error, "frames get their memory when they are first used");
-            free.stop_ready();
-        }
-    }
-}
-
-impl Background {
-    /// Starts the threads.
-    ///
-    /// # Errors
-    /// When the operating system refuses a thread.
-    pub fn start(pool: &Arc<Pool>) -> crate::Result<Background> {
-        pool.signal.state.lock().stopping = false;
-        pool.writes.restart();
-        pool.free.start_ready();
-        let mut background = Background {
-            pool: pool.clone(),
-            evictors: Vec::new(),
-            writers: Vec::new(),
-            others: Vec::new(),
-        };
-        let spawn = |name: String, body: Box<dyn FnOnce() + Send>| {
-            let pool = pool.clone();
-            let guarded = move || {
-                // Whoever waits for a frame must not wait for a thread that is gone.
-                let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
-                if let Err(panic) = ended {
-                    pool.poison("a background thread of the pool panicked");
-                    std::panic::resume_unwind(panic);
-                }
-            };
-            Builder::new()
-                .name(name.clone())
-                .spawn(guarded)
-                .map_err(|error| crate::Error::io(format_args!("start thread {name}"), error))
-        };
-        for i in 0..pool.options.evictors {
-            let evictor = Evictor::new(pool.clone(), i as u64);
-            background
-                .evictors
-                .push(spawn(format!("wattle-evict-{i}"), Box::new(move || evictor.run()))?);
-        }
-        let batch = pool.options.write_concurrency.div_ceil(WRITERS);
-        for i in 0..WRITERS {
-            let writer = Writer::new(pool.clone(), batch);
-            background
-                .writers
-                .push(spawn(format!("wattle-write-{i}"), Box::new(move || writer.run()))?);
-        }
-        if !pool.free.are_all_ready() {
-            let pool = pool.clone();
-            let frames = move || make_frames_ready(&pool.free, &pool.memory);
-            background.others.push(spawn("wattle-frames".to_string(), Box::new(frames))?);
-        }
-        pool.in_flight.watch.start();
-        let ours = pool.clone();
-        let watch = move || ours.in_flight.watch.run(&ours.in_flight);
-        background.others.push(spawn("wattle-watch".to_string(), Box::new(watch))?);
-        Ok(background)
-    }
-}
-
-impl Background {
-    /// Stops and joins the threads.
-    ///
-    /// # Errors
-    /// [`crate::Error::Poisoned`] when one of them had panicked.
-    pub fn stop(mut self) -> crate::Result<()> {
-        self.join()
-    }
-
-    fn join(&mut self) -> crate::Result<()> {
-        self.pool.free.stop_ready();
-        // Evictors first: they feed the writers, who empty their queue before they end.
-        self.pool.signal.stop();
-        let evictors = self.evictors.drain(..).filter_map(|thread| thread.join().err()).count();
-        self.pool.writes.stop();
-        let writers = self.writers.drain(..).filter_map(|thread| thread.join().err()).count();
-        self.pool.in_flight.watch.stop();
-        let others = self.others.drain(..).filter_map(|thread| thread.join().err()).count();
-        if evictors + writers + others == 0 {
-            return Ok(());
-        }
-        let what =
-            format!("{evictors} evictor, {writers} writer and {others} other threads panicked");
-        Err(crate::Error::Poisoned(what))
-    }
-}
-
-impl Drop for Background {
-    fn drop(&mut self) {
-        if let Err(error) = self.join() {
-            tracing::error!(%error, "background threads of the pool had ended early");
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn frames_next_in_line_get_memory_before_they_are_used() {
-        const FRAMES: usize = 16 * 1024;
-        let free = FreeFrames::new(FRAMES);
-        let memory = FrameMemory::map(FRAMES).expect("64 MiB");
-        if let Err(error) = memory.populate(0..1) {
-            return eprintln!("skipped: the kernel gives memory only when it is touched: {error}");
-        }
-        free.start_ready();
-        let mut taken = Vec::new();
-        std::thread::scope(|scope| {
-            let thread = scope.spawn(|| make_frames_ready(&free, &memory));
-            for _ in 0..64 {
-                free.take(memory.headers(), 50, &mut taken);
-            }
-            let until = Instant::now() + Duration::from_secs(60);
-            while memory.populated(3584..6144) < 6144 - 3584 {
-                assert!(Instant::now() < until, "nobody sees to the frames behind those in use");
-                std::thread::sleep(Duration::from_millis(1));
-            }
-            // As many as are in use and no more.
-            assert_eq!(memory.populated(6656..FRAMES as u32), 0);
-            free.stop_ready();
-            thread.join().expect("ends");
-        });
-        free.start_ready();
-        while free.take(memory.headers(), 50, &mut taken) > 0 {}
-        while let Some(frames) = free.wait_unready() {
-            memory.populate(frames).expect("once more");
-        }
-        assert!(taken.iter().map(|frame| frame.0).eq(0..FRAMES as u32), "each once, in order");
     }
 }

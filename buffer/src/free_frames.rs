@@ -31,6 +31,12 @@ pub(crate) struct FreeFrames {
     unready: Condvar,
     /// Copy of the length, for reading without the lock.
     len: AtomicUsize,
+    /// Frames ever given back after use: the measure of progress.
+    freed: AtomicUsize,
+    /// Free frames below this wake the evictors, who stop at twice as many.
+    low_water: usize,
+    /// Free frames that a worker takes at a time.
+    batch: usize,
 }
 
 struct FreeList {
@@ -71,7 +77,7 @@ impl FreeList {
 }
 
 impl FreeFrames {
-    pub(crate) fn new(frames: usize) -> Self {
+    pub(crate) fn new(frames: usize, batch: usize) -> Self {
         let list = FreeList {
             head: END,
             listed: 0,
@@ -87,7 +93,30 @@ impl FreeFrames {
             list: Mutex::new(list),
             unready: Condvar::new(),
             len: AtomicUsize::new(frames),
+            freed: AtomicUsize::new(0),
+            low_water: (frames / 128).clamp(4, 512),
+            batch,
         }
+    }
+
+    /// Free frames below this wake the evictors.
+    pub(crate) fn low_water(&self) -> usize {
+        self.low_water
+    }
+
+    /// Evictors stop when so many frames are free.
+    pub(crate) fn high_water(&self) -> usize {
+        2 * self.low_water
+    }
+
+    /// Free frames that a worker takes at a time.
+    pub(crate) fn batch(&self) -> usize {
+        self.batch
+    }
+
+    /// Frames ever given back after use.
+    pub(crate) fn freed(&self) -> usize {
+        self.freed.load(Ordering::Relaxed)
     }
 
     /// Free frames right now, those in the caches of workers not counted.
@@ -155,8 +184,14 @@ impl FreeFrames {
         self.unready.notify_all();
     }
 
-    /// Returns frames and wakes as many waiters.
+    /// Returns frames that were in use, and wakes as many waiters.
     pub(crate) fn give(&self, headers: &[FrameHeader], frames: &[FrameId]) {
+        self.put_back(headers, frames);
+        self.freed.fetch_add(frames.len(), Ordering::Relaxed);
+    }
+
+    /// Returns frames that were free all the time, and wakes as many waiters.
+    pub(crate) fn put_back(&self, headers: &[FrameHeader], frames: &[FrameId]) {
         if frames.is_empty() {
             return;
         }

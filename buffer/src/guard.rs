@@ -9,20 +9,76 @@ use crate::{
     frame::FrameHeader,
     ids::{FrameId, Gsn},
     latch::Version,
+    memory::LatchedFrame,
     page::{PAGE_SIZE, PageImage, PageMut, PageRef, Restart, header},
     pool::Pool,
     swip::Swip,
     trace::Way,
 };
 
+impl Pool {
+    /// Starts an optimistic read of a frame, for a caller that holds a latch and may not wait. The
+    /// id may be any racy number.
+    ///
+    /// # Errors
+    /// [`Restart`] when there is no such frame or an exclusive holder is inside.
+    pub fn try_optimistic(&self, frame: FrameId) -> Result<Optimistic<'_>, Restart> {
+        let header = self.memory.headers().get(frame.0 as usize).ok_or(Restart)?;
+        let version = header.latch.try_optimistic().ok_or(Restart)?;
+        Ok(Optimistic { pool: self, header, page: self.page_ref(frame), frame, version })
+    }
+
+    /// Starts an optimistic read of a frame, waiting for an exclusive holder to leave; the caller
+    /// holds no latch. The id may be any racy number.
+    ///
+    /// # Errors
+    /// [`Restart`] when there is no such frame. When the holder stays for long, nothing validates.
+    #[inline(always)]
+    pub fn optimistic(&self, frame: FrameId) -> Result<Optimistic<'_>, Restart> {
+        let header = self.memory.headers().get(frame.0 as usize).ok_or(Restart)?;
+        let version = header.latch.optimistic();
+        Ok(Optimistic { pool: self, header, page: self.page_ref(frame), frame, version })
+    }
+
+    /// Goes on with an optimistic read of a frame where it was left, if nobody has latched the frame
+    /// for a change since, or is just doing so.
+    #[inline(always)]
+    pub fn optimistic_since(&self, moment: Moment) -> Option<Optimistic<'_>> {
+        let frame = moment.frame();
+        let header = self.memory.headers().get(frame.0 as usize)?;
+        let version = header.latch.try_optimistic()?;
+        let guard = Optimistic { pool: self, header, page: self.page_ref(frame), frame, version };
+        moment.is(&guard).then_some(guard)
+    }
+
+    /// Latches a frame exclusively, waiting for other holders. Only for a caller that holds no
+    /// other latch, or that latches from parent to child or from left to right.
+    pub fn exclusive(&self, frame: FrameId) -> Exclusive<'_> {
+        Exclusive::new(self, self.memory.latch(frame))
+    }
+
+    /// Latches a frame exclusively if nobody is inside. Allowed in any order.
+    #[inline]
+    pub fn try_exclusive(&self, frame: FrameId) -> Option<Exclusive<'_>> {
+        Some(Exclusive::new(self, self.memory.try_latch(frame)?))
+    }
+
+    /// Latches a frame shared if no exclusive holder is inside. Allowed in any order.
+    #[inline]
+    pub fn try_shared(&self, frame: FrameId) -> Option<Shared<'_>> {
+        let header = self.memory.headers().get(frame.0 as usize)?;
+        header.latch.try_shared().then(|| Shared { pool: self, header, frame })
+    }
+}
+
 /// An optimistic hold of a frame: reads are racy until [`Optimistic::validate`] succeeds.
 #[derive(Clone, Copy)]
 pub struct Optimistic<'p> {
-    pub(crate) pool: &'p Pool,
-    pub(crate) header: &'p FrameHeader,
-    pub(crate) page: PageRef<'p>,
-    pub(crate) frame: FrameId,
-    pub(crate) version: Version,
+    pool: &'p Pool,
+    header: &'p FrameHeader,
+    page: PageRef<'p>,
+    frame: FrameId,
+    version: Version,
 }
 
 impl<'p> Optimistic<'p> {
@@ -53,16 +109,8 @@ impl<'p> Optimistic<'p> {
     /// Becomes exclusive if nothing changed since the guard was taken.
     #[inline(always)]
     pub fn upgrade(self) -> Result<Exclusive<'p>, Restart> {
-        self.header.latch.upgrade(self.version)?;
-        Ok(Exclusive {
-            pool: self.pool,
-            header: self.header,
-            frame: self.frame,
-            version: self.version,
-            changed: false,
-            dirtied: false,
-            stamped: false,
-        })
+        let latched = self.pool.memory.upgrade(self.frame, self.header, self.version)?;
+        Ok(Exclusive::new(self.pool, latched))
     }
 
     /// Reports a read of the page to the replacement policy.
@@ -104,26 +152,29 @@ impl Moment {
 
 /// The exclusive latch of a frame. Released when dropped.
 pub struct Exclusive<'p> {
-    pub(crate) pool: &'p Pool,
-    pub(crate) header: &'p FrameHeader,
-    pub(crate) frame: FrameId,
-    pub(crate) version: Version,
-    pub(crate) changed: bool,
-    pub(crate) dirtied: bool,
-    pub(crate) stamped: bool,
+    pool: &'p Pool,
+    latched: LatchedFrame<'p>,
+    changed: bool,
+    dirtied: bool,
+    stamped: bool,
 }
 
 impl<'p> Exclusive<'p> {
+    #[inline(always)]
+    fn new(pool: &'p Pool, latched: LatchedFrame<'p>) -> Exclusive<'p> {
+        Exclusive { pool, latched, changed: false, dirtied: false, stamped: false }
+    }
+
     /// The frame.
     #[inline(always)]
     pub fn frame(&self) -> FrameId {
-        self.frame
+        self.latched.frame()
     }
 
     /// The header of the frame.
     #[inline(always)]
     pub fn header(&self) -> &'p FrameHeader {
-        self.header
+        self.latched.header()
     }
 
     /// The pool of the frame.
@@ -134,7 +185,7 @@ impl<'p> Exclusive<'p> {
     /// The bytes, stable while the guard lives.
     #[inline(always)]
     pub fn page(&self) -> PageRef<'p> {
-        self.pool.page_ref(self.frame)
+        self.pool.page_ref(self.frame())
     }
 
     /// The bytes for a change of contents, which is reported to the replacement policy.
@@ -143,9 +194,9 @@ impl<'p> Exclusive<'p> {
     pub fn page_mut(&mut self) -> PageMut<'_> {
         if !self.dirtied {
             (self.changed, self.dirtied) = (true, true);
-            self.pool.policy.on_write(&self.header.tracker, self.pool.epoch());
+            self.pool.policy.on_write(&self.header().tracker, self.pool.epoch());
         }
-        self.pool.page_mut(self)
+        self.pool.memory.page_mut(&mut self.latched)
     }
 
     /// A change that was begun found that it cannot be made and left every byte as it was.
@@ -159,34 +210,34 @@ impl<'p> Exclusive<'p> {
     /// is dirty from here on.
     #[inline(always)]
     pub fn stamp(&mut self, gsn: Gsn) {
-        debug_assert!(gsn > self.header.gsn(), "change numbers of a page ascend");
+        debug_assert!(gsn > self.header().gsn(), "change numbers of a page ascend");
         (self.changed, self.dirtied, self.stamped) = (true, true, true);
-        self.header.record_change(gsn);
-        self.pool.page_mut(self).set_u64(header::GSN, gsn.0);
+        self.header().record_change(gsn);
+        self.pool.memory.page_mut(&mut self.latched).set_u64(header::GSN, gsn.0);
     }
 
     /// The record of the change that was stamped is the whole page, and the first one of the page since
     /// the last checkpoint began: that one need not write the page, see [`Pool::write_older`].
     pub fn logged_whole(&mut self) {
         debug_assert!(self.stamped, "there is no record");
-        self.header.record_logged_whole();
+        self.header().record_logged_whole();
     }
 
     /// Number of the last change of the page.
     #[inline(always)]
     pub fn gsn(&self) -> Gsn {
-        self.header.gsn()
+        self.header().gsn()
     }
 
     /// The bytes for plain reads.
     #[inline(always)]
     pub fn bytes(&self) -> &[u8; PAGE_SIZE] {
-        self.pool.page_bytes(self)
+        self.pool.memory.page_bytes(&self.latched)
     }
 
     /// Replaces the whole page by `image`, which gets the number of the last change.
     pub fn write_image(&mut self, image: &mut PageImage) {
-        image.set_u64(header::GSN, self.header.gsn().0);
+        image.set_u64(header::GSN, self.header().gsn().0);
         self.page_mut().write_image(image);
     }
 
@@ -200,7 +251,7 @@ impl<'p> Exclusive<'p> {
     /// ids either way, but optimistic readers must notice.
     pub(crate) fn set_swip(&mut self, offset: usize, swip: Swip) {
         self.changed = true;
-        self.pool.page_mut(self).set_u64(offset, swip.0);
+        self.pool.memory.page_mut(&mut self.latched).set_u64(offset, swip.0);
     }
 
     /// Optimistic readers must notice, although the bytes stay.
@@ -212,15 +263,15 @@ impl<'p> Exclusive<'p> {
     #[cold]
     fn stamp_unlogged(&mut self) {
         let logged = self.pool.barrier().is_log() && !std::thread::panicking();
-        assert!(!logged, "a change of page {} was not logged", self.header.page_id());
-        self.stamp(Gsn(self.header.gsn().0 + 1));
+        assert!(!logged, "a change of page {} was not logged", self.header().page_id());
+        self.stamp(Gsn(self.header().gsn().0 + 1));
     }
 
     /// The end of a change that the trace of the pool has to know of.
     #[cold]
-    fn release_traced(&self) {
-        let page = self.header.page_id();
-        self.header.latch.release(self.version, self.changed);
+    fn release_traced(&mut self) {
+        let page = self.header().page_id();
+        self.latched.release(self.changed);
         // The trace may be waited for, so not under the latch.
         if let Some(trace) = &self.pool.options.trace {
             trace.record_write(page);
@@ -231,14 +282,14 @@ impl<'p> Exclusive<'p> {
     /// [`Pool::optimistic_since`].
     #[inline(always)]
     pub fn release_moment(&self) -> Moment {
-        Moment { frame: self.frame, version: self.version.next(self.changed) }
+        Moment { frame: self.frame(), version: self.latched.version().next(self.changed) }
     }
 
     /// Releases the latch and goes on optimistically from this moment.
     pub fn downgrade(self) -> Optimistic<'p> {
-        let (pool, frame) = (self.pool, self.frame);
-        let after = self.version.next(self.changed);
-        let header = self.header;
+        let (pool, frame) = (self.pool, self.frame());
+        let after = self.latched.version().next(self.changed);
+        let header = self.header();
         drop(self);
         Optimistic { pool, header, page: pool.page_ref(frame), frame, version: after }
     }
@@ -253,15 +304,15 @@ impl Drop for Exclusive<'_> {
         if self.dirtied && self.pool.is_traced() {
             return self.release_traced();
         }
-        self.header.latch.release(self.version, self.changed);
+        self.latched.release(self.changed);
     }
 }
 
 /// The shared latch of a frame: the page is stable and others may read it. Released when dropped.
 pub struct Shared<'p> {
-    pub(crate) pool: &'p Pool,
-    pub(crate) header: &'p FrameHeader,
-    pub(crate) frame: FrameId,
+    pool: &'p Pool,
+    header: &'p FrameHeader,
+    frame: FrameId,
 }
 
 impl<'p> Shared<'p> {

@@ -43,7 +43,7 @@
 use crate::{
     ids::{FrameId, PageId, TreeId},
     page::Restart,
-    sync::{AtomicBool, Condvar, Mutex, Ordering, fence},
+    sync::{AtomicBool, AtomicUsize, Condvar, Mutex, Ordering, fence},
 };
 use std::{
     collections::{HashMap, hash_map},
@@ -164,6 +164,8 @@ impl Shard {
 pub(crate) struct InFlight {
     shards: Vec<Mutex<Shard>>,
     pub(crate) watch: Watch,
+    /// Threads that wait for several reads at once ([`crate::Worker::resolve_all`]).
+    pub(crate) reading_together: AtomicUsize,
     /// Those who wait read as well whenever the scheduler of the model likes.
     #[cfg(shuttle)]
     pub(crate) impatient: std::sync::atomic::AtomicBool,
@@ -174,6 +176,7 @@ impl InFlight {
         InFlight {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             watch: Watch::default(),
+            reading_together: AtomicUsize::new(0),
             #[cfg(shuttle)]
             impatient: false.into(),
         }

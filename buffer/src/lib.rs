@@ -1,9 +1,14 @@
 #![doc = include_str!("../README.md")]
 
 mod allocate;
+mod background;
 mod brief;
 mod caller;
+mod counters;
+mod epoch_clock;
 mod error;
+mod evict;
+mod evict_signal;
 mod evictor;
 mod fault;
 mod frame;
@@ -16,15 +21,20 @@ pub mod io;
 mod latch;
 mod logged_map;
 mod memory;
+mod merge_gate;
 #[cfg(shuttle)]
 #[doc(hidden)]
 pub mod model;
 pub mod page;
+mod page_life;
 mod page_map;
 mod pool;
+mod pool_options;
+mod quiet;
 mod racy;
 mod renumber;
 pub mod replacement;
+mod reserves;
 mod resolve;
 mod share;
 #[cfg(all(test, shuttle))]
@@ -35,13 +45,16 @@ mod thread;
 mod trace;
 mod upcalls;
 mod worker;
+mod worker_count;
+mod write_queue;
 mod writeback;
 
 pub use allocate::PageAllocator;
+pub use background::Background;
 pub use brief::{BriefGuard, BriefMutex, RawBrief};
 pub use caller::{Entered, Inside, Process};
+pub use counters::{Counter, CounterSums, Counters};
 pub use error::{Error, Result};
-pub use evictor::Background;
 pub use fault::{Fault, ReadTicket};
 pub use frame::{FrameHeader, FrameState};
 pub use guard::{Exclusive, Moment, Optimistic, Shared};
@@ -51,12 +64,13 @@ pub use latch::{Latch, Version};
 pub use memory::ImageMemory;
 pub use page::{PAGE_SIZE, PageImage, PageKind, PageMut, PageRef, Restart};
 pub use page_map::{BITMAP_GROUP, bitmap_page, is_reserved_page};
-pub use pool::{MIN_FRAMES, MIN_POOL_BYTES, Pool, PoolOptions};
+pub use pool::Pool;
+pub use pool_options::{MIN_FRAMES, MIN_POOL_BYTES, PoolOptions};
+pub use quiet::Quiet;
 pub use racy::{For, prefetch, prefetch_write};
 pub use share::{Owner, Returned, Share};
 pub use swip::{Swip, Target};
 pub use thread::ask_for_short_turns;
 pub use trace::{PageAccess, PageTrace, TraceSink, Way};
 pub use upcalls::{LogBarrier, NoLog, PageOwner};
-pub use worker::{Counter, CounterSums, Counters, MAX_RESERVE, Worker};
-pub use writeback::Quiet;
+pub use worker::{MAX_RESERVE, Worker};

@@ -7,10 +7,10 @@
 use crate::{
     error::{Error, Result},
     frame::FrameHeader,
-    guard::Exclusive,
     ids::{FrameId, PageId},
     io::{ReadTarget, TargetOwner},
-    page::{PAGE_SIZE, PageImage, PageMut, PageRef},
+    latch::Version,
+    page::{PAGE_SIZE, PageImage, PageMut, PageRef, Restart},
     racy::{self, For},
 };
 use std::{
@@ -117,6 +117,41 @@ impl DerefMut for ImageMemory {
     }
 }
 
+/// A frame whose exclusive latch is held: the only proof that [`FrameMemory::page_mut`] takes. Only
+/// [`FrameMemory`] makes one, when it has entered the latch of that frame.
+pub(crate) struct LatchedFrame<'m> {
+    header: &'m FrameHeader,
+    version: Version,
+    frame: FrameId,
+}
+
+impl<'m> LatchedFrame<'m> {
+    /// The header of the frame.
+    #[inline(always)]
+    pub fn header(&self) -> &'m FrameHeader {
+        self.header
+    }
+
+    /// The frame.
+    #[inline(always)]
+    pub fn frame(&self) -> FrameId {
+        self.frame
+    }
+
+    /// The version of the latch before it was entered.
+    #[inline(always)]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// Leaves the latch, once, at the end of the guard that has this; `changed` says whether optimistic
+    /// readers must notice.
+    #[inline(always)]
+    pub fn release(&mut self, changed: bool) {
+        self.header.latch.release(self.version, changed);
+    }
+}
+
 /// Frames and their headers. See the module documentation.
 pub struct FrameMemory {
     mapping: Mapping,
@@ -184,19 +219,50 @@ impl FrameMemory {
         unsafe { PageRef::new(self.page(frame).as_ptr()) }
     }
 
-    /// Exclusive view of the page under an exclusive guard.
-    #[inline(always)]
-    pub fn page_mut<'a>(&self, guard: &'a Exclusive<'_>) -> PageMut<'a> {
-        // SAFETY: mapped and page aligned; the guard is the exclusive latch, so its holder is the
-        // only writer while the view borrows it.
-        unsafe { PageMut::new(self.page(guard.frame).as_ptr()) }
+    /// Latches a frame exclusively, waiting for other holders.
+    ///
+    /// # Panics
+    /// If the frame is outside the pool.
+    #[inline]
+    pub fn latch(&self, frame: FrameId) -> LatchedFrame<'_> {
+        let header = &self.headers()[frame.0 as usize];
+        LatchedFrame { header, frame, version: header.latch.exclusive() }
     }
 
-    /// Plain view of the page under an exclusive guard.
+    /// Latches a frame exclusively if nobody is inside. Any id is allowed.
+    #[inline]
+    pub fn try_latch(&self, frame: FrameId) -> Option<LatchedFrame<'_>> {
+        let header = self.headers().get(frame.0 as usize)?;
+        let version = header.latch.try_exclusive()?;
+        Some(LatchedFrame { header, frame, version })
+    }
+
+    /// Latches the frame with this header exclusively, if nothing changed since `version`.
     #[inline(always)]
-    pub fn page_bytes<'a>(&self, guard: &'a Exclusive<'_>) -> &'a [u8; PAGE_SIZE] {
-        // SAFETY: mapped; the guard is borrowed, so nobody writes while the view lives.
-        unsafe { &*self.page(guard.frame).as_ptr().cast::<[u8; PAGE_SIZE]>() }
+    pub fn upgrade<'m>(
+        &'m self,
+        frame: FrameId,
+        header: &'m FrameHeader,
+        version: Version,
+    ) -> Result<LatchedFrame<'m>, Restart> {
+        debug_assert!(std::ptr::eq(header, &self.headers()[frame.0 as usize]));
+        header.latch.upgrade(version)?;
+        Ok(LatchedFrame { header, frame, version })
+    }
+
+    /// Exclusive view of the page of a latched frame.
+    #[inline(always)]
+    pub fn page_mut<'a>(&self, latched: &'a mut LatchedFrame<'_>) -> PageMut<'a> {
+        // SAFETY: mapped and page aligned; `latched` is the exclusive latch, so its holder is the
+        // only writer while the view borrows it.
+        unsafe { PageMut::new(self.page(latched.frame).as_ptr()) }
+    }
+
+    /// Plain view of the page of a latched frame.
+    #[inline(always)]
+    pub fn page_bytes<'a>(&self, latched: &'a LatchedFrame<'_>) -> &'a [u8; PAGE_SIZE] {
+        // SAFETY: mapped; the latch is borrowed, so nobody writes while the view lives.
+        unsafe { &*self.page(latched.frame).as_ptr().cast::<[u8; PAGE_SIZE]>() }
     }
 
     /// Lends a frame in state `Reading` to a read.

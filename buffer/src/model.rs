@@ -3,7 +3,8 @@
 //! at rest.
 
 use crate::{
-    evictor::{Evictor, evict, queue_write},
+    evict::evict,
+    evictor::Evictor,
     frame::FrameState,
     ids::{FrameId, PageId},
     io::{MemoryStorage, PageWrite, ReadTarget, Storage},
@@ -11,7 +12,7 @@ use crate::{
     pool::Pool,
     sync::{interleave, yield_now},
     with_policy,
-    writeback::Writer,
+    writeback::{Writer, queue_write},
 };
 use shuttle::rand::Rng;
 use std::{

@@ -1,28 +1,12 @@
 //! Page ids that change hands: those that workers hold in reserve, and that of a page in memory.
 
-use crate::{guard::Exclusive, ids::PageId, page::header, pool::Pool, worker::Reserve};
-use std::sync::Weak;
+use crate::{guard::Exclusive, ids::PageId, page::header, pool::Pool};
 
 impl Pool {
-    pub(crate) fn register_reserve(&self, reserve: &Reserve) {
-        let mut reserves = self.reserves.lock();
-        if reserves.len() == reserves.capacity() {
-            reserves.retain(|reserve| reserve.strong_count() > 0);
-        }
-        reserves.push(std::sync::Arc::downgrade(reserve));
-    }
-
     /// Replaces page ids that workers hold in reserve, from `from` on, by low ones, as far as there are
     /// any.
     pub fn lower_reserves(&self, from: PageId) {
-        let reserves: Vec<_> = self.reserves.lock().iter().filter_map(Weak::upgrade).collect();
-        for reserve in reserves {
-            for page in reserve.lock().iter_mut().filter(|page| **page >= from) {
-                if let Some(low) = self.allocator.allocate_low() {
-                    self.allocator.free(std::mem::replace(page, low));
-                }
-            }
-        }
+        self.reserves.lower(from, &self.allocator);
     }
 
     /// A write of the latched page is in flight: its id cannot be replaced.

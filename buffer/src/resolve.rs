@@ -157,8 +157,8 @@ impl Worker {
             return faults.pop().map_or(Ok(()), |fault| self.resolve(fault));
         }
         let pool = self.pool();
-        let others = pool.reading_together.fetch_add(1, Ordering::Relaxed);
-        let _here = Leave(&pool.reading_together);
+        let others = pool.in_flight.reading_together.fetch_add(1, Ordering::Relaxed);
+        let _here = Leave(&pool.in_flight.reading_together);
         if others >= MAX_TOGETHER {
             // Its own reads first: others may wait for them.
             faults.sort_by_key(|fault| !matches!(fault, Fault::Read(_)));

@@ -2,10 +2,12 @@
 //! ids, its counters, its random numbers and the means to sleep.
 
 use crate::{
+    counters::Counters,
     error::{Error, Result},
     ids::{FrameId, PageId},
     pool::Pool,
-    sync::{AtomicU64, Condvar, Mutex, Ordering},
+    reserves::Reserve,
+    sync::{Condvar, Mutex},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -19,82 +21,6 @@ pub const MAX_RESERVE: usize = 4;
 
 /// How many times as long as a stall an operation waits for its turn to have a frame.
 const FAIR_TURNS: u32 = 4;
-
-macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// Counters of one worker or of one background thread. Written by their owner alone, with
-        /// plain stores; read by anyone.
-        #[derive(Debug, Default)]
-        #[repr(align(128))]
-        pub struct Counters {
-            $($(#[$doc])* pub $name: Counter,)*
-        }
-
-        /// Sums of the counters of all workers and background threads, since the pool was opened.
-        #[derive(Debug, Default, Clone, Copy, PartialEq)]
-        pub struct CounterSums {
-            $($(#[$doc])* pub $name: u64,)*
-        }
-
-        impl CounterSums {
-            pub(crate) fn add(&mut self, counters: &Counters) {
-                $(self.$name += counters.$name.get();)*
-            }
-        }
-    };
-}
-
-counters! {
-    /// Operations that found every page they needed resident.
-    hits,
-    /// Page faults: operations that had to wait for a page.
-    faults,
-    /// Pages read from storage.
-    pages_read,
-    /// Pages written to storage.
-    pages_written,
-    /// Pages evicted.
-    evictions,
-    /// Of these, pages that had to be written first.
-    evictions_dirty,
-    /// Operations begun again because an optimistic read did not validate.
-    restarts,
-    /// Leaf and inner splits.
-    splits,
-    /// Nodes merged away.
-    merges,
-    /// Leaves split because writers met at them.
-    contention_splits,
-    /// Nodes saved by X-merge.
-    x_merges,
-    /// Nanoseconds of processor time of evictor and writer threads.
-    evictor_cpu_ns,
-    /// Times that an operation waited for a free frame.
-    frame_waits,
-}
-
-/// A counter with one writer.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds `n`. Not atomic as a whole: only the owner may call it.
-    #[inline(always)]
-    pub fn add(&self, n: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
-    }
-
-    /// The count so far.
-    #[inline]
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Replaces the count; for gauges.
-    pub fn set(&self, n: u64) {
-        self.0.store(n, Ordering::Relaxed);
-    }
-}
 
 /// Lets a thread sleep until a [`Waker`] made from it is woken.
 #[derive(Default)]
@@ -137,10 +63,6 @@ impl Wake for Parker {
     }
 }
 
-/// Page ids that a worker holds in reserve. Locked by the worker for a moment, when it splits a page;
-/// and by a compaction, which replaces some of them.
-pub(crate) type Reserve = Arc<Mutex<Vec<PageId>>>;
-
 /// See the module documentation. Not shared between threads, but may move between them.
 pub struct Worker {
     pool: Arc<Pool>,
@@ -154,16 +76,39 @@ pub struct Worker {
     waits_since: Cell<Option<Instant>>,
 }
 
+impl Pool {
+    /// A worker for one session.
+    pub fn worker(self: &Arc<Self>) -> Worker {
+        Worker::new(self.clone(), self.workers.next_seed())
+    }
+
+    /// Fails when one more worker could leave the pool without frames; see
+    /// [`PoolOptions::max_workers`](crate::PoolOptions::max_workers).
+    ///
+    /// # Errors
+    /// [`Error::Limit`].
+    pub fn check_workers(&self) -> Result<()> {
+        let limit = self.options.max_workers();
+        if self.workers.live() < limit {
+            return Ok(());
+        }
+        Err(Error::Limit(format!(
+            "a pool of {} frames serves at most {limit} sessions at a time",
+            self.frames()
+        )))
+    }
+}
+
 impl Worker {
-    pub(crate) fn new(pool: Arc<Pool>, seed: u64) -> Worker {
+    fn new(pool: Arc<Pool>, seed: u64) -> Worker {
         let parker = Arc::new(Parker::default());
         let counters = pool.register_counters();
-        pool.workers.fetch_add(1, Ordering::Relaxed);
+        pool.workers.begin();
         let pages = Arc::new(Mutex::new(Vec::with_capacity(MAX_RESERVE)));
-        pool.register_reserve(&pages);
+        pool.reserves.register(&pages);
         Worker {
             counters,
-            frames: RefCell::new(Vec::with_capacity(pool.cache_batch() + MAX_RESERVE)),
+            frames: RefCell::new(Vec::with_capacity(pool.free.batch() + MAX_RESERVE)),
             pages,
             random: Cell::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
             waker: Waker::from(parker.clone()),
@@ -254,7 +199,7 @@ impl Worker {
     pub(crate) fn take_frame(&self) -> Option<FrameId> {
         let mut frames = self.frames.borrow_mut();
         if frames.is_empty() {
-            self.pool.take_frames(self.pool.cache_batch(), &mut frames);
+            self.pool.take_frames(self.pool.free.batch(), &mut frames);
         }
         frames.pop()
     }
@@ -266,11 +211,11 @@ impl Worker {
         while self.pages.lock().len() < count {
             let page = self.pool.allocate_page()?;
             self.pages.lock().push(page);
-            self.pool.reserved_pages.fetch_add(1, Ordering::Relaxed);
+            self.pool.reserves.count_added();
         }
         let mut frames = self.frames.borrow_mut();
         if frames.len() < count {
-            let lacking = count.max(self.pool.cache_batch()) - frames.len();
+            let lacking = count.max(self.pool.free.batch()) - frames.len();
             self.pool.take_frames(lacking, &mut frames);
         }
         if frames.len() < count {
@@ -301,7 +246,7 @@ impl Worker {
     /// If the reserve was not checked before.
     pub(crate) fn take_reserved(&self) -> (FrameId, PageId) {
         let frame = self.frames.borrow_mut().pop().expect("reserved frame");
-        self.pool.reserved_pages.fetch_sub(1, Ordering::Relaxed);
+        self.pool.reserves.count_taken();
         (frame, self.pages.lock().pop().expect("reserved page"))
     }
 
@@ -312,7 +257,7 @@ impl Worker {
         frames.clear();
         for page in self.pages.lock().drain(..) {
             self.pool.free_page_id(page);
-            self.pool.reserved_pages.fetch_sub(1, Ordering::Relaxed);
+            self.pool.reserves.count_taken();
         }
     }
 
@@ -325,7 +270,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.release();
-        self.pool.workers.fetch_sub(1, Ordering::Relaxed);
+        self.pool.workers.end();
         self.pool.unregister_counters(&self.counters);
     }
 }

@@ -8,20 +8,19 @@
 //! and a freed page id is not used again before the last write to it has ended.
 
 use crate::{
+    counters::Counters,
     error::{Error, Result},
-    evictor::{evict, queue_write},
-    frame::{FrameHeader, FrameState},
+    evict::evict,
+    frame::FrameState,
     ids::{FrameId, Gsn, PageId},
     io::PageWrite,
     page::{PAGE_SIZE, PageImage, header},
     pool::Pool,
     swip::{Swip, Target},
-    sync::{Condvar, Mutex, Ordering},
     thread::cpu_time_ns,
-    worker::Counters,
+    write_queue::Claim,
 };
 use std::{
-    collections::VecDeque,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -32,96 +31,21 @@ const CHECKPOINT_STEP: usize = 32;
 /// Writer threads of a pool: while one batch is on the device, the next is being copied.
 pub(crate) const WRITERS: usize = 2;
 
-/// A claimed dirty page.
-#[derive(Clone, Copy)]
-pub(crate) struct Claim {
-    frame: FrameId,
-    /// Evict it after the write if its value is still at most this.
-    threshold: f32,
-}
-
-/// Dirty pages that wait for a writer.
-pub(crate) struct WriteQueue {
-    state: Mutex<QueueState>,
-    /// Work for writers, or the end.
-    work: Condvar,
-    capacity: usize,
-}
-
-#[derive(Default)]
-struct QueueState {
-    claims: VecDeque<Claim>,
-    stopping: bool,
-    /// Why the last batch could not be written, until one succeeds.
-    last_error: Option<Error>,
-}
-
-impl WriteQueue {
-    pub(crate) fn new(write_concurrency: usize) -> Self {
-        WriteQueue {
-            state: Mutex::new(QueueState::default()),
-            work: Condvar::new(),
-            capacity: 2 * write_concurrency,
-        }
+/// Claims a dirty page for the writers. False when it changed its state or they have enough to do.
+pub(crate) fn queue_write(pool: &Pool, frame: FrameId, threshold: f32) -> bool {
+    if pool.writes.is_full() {
+        return false;
     }
-
-    /// No more pages should be claimed for now.
-    pub(crate) fn is_full(&self) -> bool {
-        self.state.lock().claims.len() >= self.capacity
+    // Under the latch, so that only a hot page is ever claimed: a claimed page is freed by its
+    // writer alone.
+    let Some(guard) = pool.try_exclusive(frame) else { return false };
+    let header = guard.header();
+    if header.state() != FrameState::Hot || !header.is_dirty() || !header.claim_write() {
+        return false;
     }
-
-    /// There is little to do: a checkpoint may add to it.
-    fn has_room_for_checkpoint(&self) -> bool {
-        self.state.lock().claims.len() < self.capacity / 2
-    }
-
-    /// Queues a page whose write the caller claimed.
-    pub(crate) fn push(&self, frame: FrameId, threshold: f32) {
-        self.state.lock().claims.push_back(Claim { frame, threshold });
-        self.work.notify_one();
-    }
-
-    pub(crate) fn last_error(&self) -> Option<Error> {
-        self.state.lock().last_error.clone()
-    }
-
-    pub(crate) fn stop(&self) {
-        self.state.lock().stopping = true;
-        self.work.notify_all();
-    }
-
-    pub(crate) fn restart(&self) {
-        self.state.lock().stopping = false;
-    }
-
-    /// Takes up to `max` claims, sleeping while there are none. Nothing when stopping and empty.
-    fn take(&self, max: usize, into: &mut Vec<Claim>) {
-        into.clear();
-        let mut state = self.state.lock();
-        while state.claims.is_empty() && !state.stopping {
-            self.work.wait(&mut state);
-        }
-        let count = max.min(state.claims.len());
-        into.extend(state.claims.drain(..count));
-    }
-
-    /// As `take`, but never sleeps.
-    #[cfg(shuttle)]
-    pub(crate) fn take_now(&self, max: usize) -> Vec<Claim> {
-        let mut state = self.state.lock();
-        let count = max.min(state.claims.len());
-        state.claims.drain(..count).collect()
-    }
-
-    #[cfg(shuttle)]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.state.lock().claims.is_empty()
-    }
-
-    fn note(&self, outcome: &Result<()>) {
-        let mut state = self.state.lock();
-        state.last_error = outcome.as_ref().err().cloned();
-    }
+    drop(guard);
+    pool.writes.push(frame, threshold);
+    true
 }
 
 /// One image on its way to storage.
@@ -186,7 +110,7 @@ impl Writer {
             }
             self.write_out(&claims);
             self.counters.evictor_cpu_ns.set(cpu_time_ns());
-            pool.signal.progress();
+            pool.evict_signal.progress();
         }
         self.pool.unregister_counters(&self.counters);
     }
@@ -195,15 +119,13 @@ impl Writer {
     pub(crate) fn write_out(&mut self, claims: &[Claim]) {
         let pool = self.pool.clone();
         // Save space where neighbours are underfull.
-        pool.merging.fetch_add(1, Ordering::SeqCst);
+        pool.merges.enter();
         for claim in claims {
-            if pool.merges_paused.load(Ordering::SeqCst) == 0
-                && pool.owner().before_write(&pool, claim.frame)
-            {
+            if pool.merges.is_open() && pool.owner().before_write(&pool, claim.frame) {
                 self.counters.x_merges.add(1);
             }
         }
-        pool.merging.fetch_sub(1, Ordering::SeqCst);
+        pool.merges.leave();
         let outcome = self.write(claims);
         pool.writes.note(&outcome);
         if outcome.is_err() {
@@ -324,32 +246,7 @@ impl Writer {
     }
 }
 
-/// While it lives, background threads change no tree and no page waits to be freed.
-pub struct Quiet<'p> {
-    pool: &'p Pool,
-}
-
-impl Drop for Quiet<'_> {
-    fn drop(&mut self) {
-        self.pool.merges_paused.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
 impl Pool {
-    /// Keeps background threads from changing trees, for verification. Waits for changes that are
-    /// under way. Eviction and write-back go on.
-    pub fn quiet(&self) -> Quiet<'_> {
-        self.merges_paused.fetch_add(1, Ordering::SeqCst);
-        let zombie = |header: &FrameHeader| header.state() == FrameState::Zombie;
-        // A background thread that panicked ends nothing any more.
-        while self.free.failed_for_ever().is_none()
-            && (self.merging.load(Ordering::SeqCst) > 0 || self.headers().iter().any(zombie))
-        {
-            crate::sync::sleep(Duration::from_millis(1));
-        }
-        Quiet { pool: self }
-    }
-
     /// Replaces the hot swips of an image by page ids. The caller holds a latch of the page, so
     /// its children cannot leave their frames.
     pub(crate) fn unswizzle(&self, image: &mut PageImage) {

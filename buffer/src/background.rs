@@ -1,0 +1,164 @@
+//! The threads of a pool: evictors, writers, and two that serve them.
+
+use crate::{
+    error::{Error, Result},
+    evictor::Evictor,
+    free_frames::FreeFrames,
+    memory::FrameMemory,
+    pool::Pool,
+    sync::{Builder, JoinHandle},
+    writeback::{WRITERS, Writer},
+};
+use std::sync::Arc;
+
+/// The evictor and writer threads of a pool, the one that has the kernel give memory for its frames, and the
+/// one that wakes tasks that have waited for long.
+/// Dropping it stops and joins them.
+pub struct Background {
+    pool: Arc<Pool>,
+    evictors: Vec<JoinHandle<()>>,
+    writers: Vec<JoinHandle<()>>,
+    /// One that wakes tasks by the time, and one that has the kernel give memory for frames.
+    others: Vec<JoinHandle<()>>,
+}
+
+/// Body of the thread that has the kernel give memory for the frames that are used next: a huge page that is zeroed
+/// when it is first touched would make an operation wait for a millisecond or several.
+fn make_frames_ready(free: &FreeFrames, memory: &FrameMemory) {
+    while let Some(frames) = free.wait_unready() {
+        if let Err(error) = memory.populate(frames) {
+            tracing::debug!(%error, "frames get their memory when they are first used");
+            free.stop_ready();
+        }
+    }
+}
+
+impl Background {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// When the operating system refuses a thread.
+    pub fn start(pool: &Arc<Pool>) -> Result<Background> {
+        pool.evict_signal.restart();
+        pool.writes.restart();
+        pool.free.start_ready();
+        let mut background = Background {
+            pool: pool.clone(),
+            evictors: Vec::new(),
+            writers: Vec::new(),
+            others: Vec::new(),
+        };
+        let spawn = |name: String, body: Box<dyn FnOnce() + Send>| {
+            let pool = pool.clone();
+            let guarded = move || {
+                // Whoever waits for a frame must not wait for a thread that is gone.
+                let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+                if let Err(panic) = ended {
+                    pool.poison("a background thread of the pool panicked");
+                    std::panic::resume_unwind(panic);
+                }
+            };
+            Builder::new()
+                .name(name.clone())
+                .spawn(guarded)
+                .map_err(|error| Error::io(format_args!("start thread {name}"), error))
+        };
+        for i in 0..pool.options.evictors {
+            let evictor = Evictor::new(pool.clone(), i as u64);
+            background
+                .evictors
+                .push(spawn(format!("wattle-evict-{i}"), Box::new(move || evictor.run()))?);
+        }
+        let batch = pool.options.write_concurrency.div_ceil(WRITERS);
+        for i in 0..WRITERS {
+            let writer = Writer::new(pool.clone(), batch);
+            background
+                .writers
+                .push(spawn(format!("wattle-write-{i}"), Box::new(move || writer.run()))?);
+        }
+        if !pool.free.are_all_ready() {
+            let pool = pool.clone();
+            let frames = move || make_frames_ready(&pool.free, &pool.memory);
+            background.others.push(spawn("wattle-frames".to_string(), Box::new(frames))?);
+        }
+        pool.in_flight.watch.start();
+        let ours = pool.clone();
+        let watch = move || ours.in_flight.watch.run(&ours.in_flight);
+        background.others.push(spawn("wattle-watch".to_string(), Box::new(watch))?);
+        Ok(background)
+    }
+}
+
+impl Background {
+    /// Stops and joins the threads.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] when one of them had panicked.
+    pub fn stop(mut self) -> Result<()> {
+        self.join()
+    }
+
+    fn join(&mut self) -> Result<()> {
+        self.pool.free.stop_ready();
+        // Evictors first: they feed the writers, who empty their queue before they end.
+        self.pool.evict_signal.stop();
+        let evictors = self.evictors.drain(..).filter_map(|thread| thread.join().err()).count();
+        self.pool.writes.stop();
+        let writers = self.writers.drain(..).filter_map(|thread| thread.join().err()).count();
+        self.pool.in_flight.watch.stop();
+        let others = self.others.drain(..).filter_map(|thread| thread.join().err()).count();
+        if evictors + writers + others == 0 {
+            return Ok(());
+        }
+        let what =
+            format!("{evictors} evictor, {writers} writer and {others} other threads panicked");
+        Err(Error::Poisoned(what))
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        if let Err(error) = self.join() {
+            tracing::error!(%error, "background threads of the pool had ended early");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn frames_next_in_line_get_memory_before_they_are_used() {
+        const FRAMES: usize = 16 * 1024;
+        let free = FreeFrames::new(FRAMES, 1);
+        let memory = FrameMemory::map(FRAMES).expect("64 MiB");
+        if let Err(error) = memory.populate(0..1) {
+            return eprintln!("skipped: the kernel gives memory only when it is touched: {error}");
+        }
+        free.start_ready();
+        let mut taken = Vec::new();
+        std::thread::scope(|scope| {
+            let thread = scope.spawn(|| make_frames_ready(&free, &memory));
+            for _ in 0..64 {
+                free.take(memory.headers(), 50, &mut taken);
+            }
+            let until = Instant::now() + Duration::from_secs(60);
+            while memory.populated(3584..6144) < 6144 - 3584 {
+                assert!(Instant::now() < until, "nobody sees to the frames behind those in use");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            // As many as are in use and no more.
+            assert_eq!(memory.populated(6656..FRAMES as u32), 0);
+            free.stop_ready();
+            thread.join().expect("ends");
+        });
+        free.start_ready();
+        while free.take(memory.headers(), 50, &mut taken) > 0 {}
+        while let Some(frames) = free.wait_unready() {
+            memory.populate(frames).expect("once more");
+        }
+        assert!(taken.iter().map(|frame| frame.0).eq(0..FRAMES as u32), "each once, in order");
+    }
+}

@@ -1,0 +1,92 @@
+//! How pages come and go: new ones in frames and on storage, and those that are freed.
+
+use crate::{
+    error::{Error, Result},
+    frame::FrameState,
+    guard::Exclusive,
+    ids::{FrameId, Gsn, PageId, TreeId},
+    page_map::GROW_MIN,
+    pool::Pool,
+    worker::Worker,
+};
+
+impl Pool {
+    /// Makes a new page of `tree` in a frame of the worker's reserve and latches it. Its bytes are
+    /// whatever the frame held: the caller writes a whole image.
+    ///
+    /// # Panics
+    /// If the reserve was not checked ([`Worker::has_reserve`]).
+    pub fn new_page(&self, worker: &Worker, tree: TreeId) -> (Exclusive<'_>, PageId) {
+        let (frame, page) = worker.take_reserved();
+        // Waits at most for an evictor that sampled the frame and looks at its state.
+        let mut guard = self.exclusive(frame);
+        let header = guard.header();
+        header.assign(page, tree);
+        header.set_clean_at(Gsn(0));
+        header.change_state(FrameState::Free, FrameState::Hot);
+        self.policy.on_load(&header.tracker, self.epoch());
+        guard.mark_changed();
+        (guard, page)
+    }
+
+    /// Frees the page under `guard` and its frame. No swip names it any more.
+    pub fn free_page(&self, mut guard: Exclusive<'_>) {
+        let (header, frame) = (guard.header(), guard.frame());
+        assert_eq!(header.hot_children(), 0, "page {} is freed above a child", header.page_id());
+        guard.mark_changed();
+        let page = header.page_id();
+        if header.is_writing() {
+            // The writer still owns an image: the page id must not be used again before that
+            // write has completed.
+            header.change_state(FrameState::Hot, FrameState::Zombie);
+            return;
+        }
+        header.change_state(FrameState::Hot, FrameState::Free);
+        drop(guard);
+        self.allocator.free(page);
+        self.give_frames(&[frame]);
+    }
+
+    /// Pins the root of a tree that is opened, or unpins that of one that is closed. For replacement it
+    /// counts as an access: those of an inner node are not counted otherwise. The caller makes sure that
+    /// no evictor takes the frame meanwhile ([`crate::PageOwner::release_root`]).
+    pub fn pin_root(&self, frame: FrameId, pinned: bool) {
+        let header = self.header(frame);
+        self.policy.on_access(&header.tracker, self.epoch());
+        header.set_pinned(pinned);
+    }
+
+    /// Frees a page that has no frame and that no swip names any more; for dropping a whole tree,
+    /// whose operations have all ended. A read of it may have been abandoned half way.
+    pub fn free_evicted_page(&self, page: PageId) {
+        // A cancelled read that has not ended finds that nobody wants the page.
+        if let Some(frame) = self.in_flight.discard(page) {
+            self.header(frame).change_state(FrameState::Loaded, FrameState::Free);
+            self.give_frames(&[frame]);
+        }
+        self.allocator.free(page);
+    }
+
+    /// Takes a page of the store that has no frame, for contents that are written to storage
+    /// directly.
+    ///
+    /// # Errors
+    /// [`Error::DiskFull`] when the device has no room.
+    pub fn allocate_page(&self) -> Result<PageId> {
+        let mut least = GROW_MIN;
+        loop {
+            match self.allocator.allocate(&*self.storage, least) {
+                // Others may take that room, and give up more meanwhile. Room for single pages is the last
+                // resort: asking for it takes as long as for many.
+                Err(Error::DiskFull { .. }) if self.barrier.give_room_back() => {}
+                Err(Error::DiskFull { .. }) if least > 1 => least = 1,
+                other => return other,
+            }
+        }
+    }
+
+    /// Frees a page id that no page has any more.
+    pub fn free_page_id(&self, page: PageId) {
+        self.allocator.free(page);
+    }
+}

@@ -1,0 +1,82 @@
+//! How a pool is set up, and what its size decides.
+
+use crate::{
+    error::{Error, Result},
+    memory::FrameMemory,
+    replacement::Policy,
+    trace::PageTrace,
+};
+use std::time::Duration;
+
+/// Fewest frames of a pool: every tree needs its root, a path and a sibling, and the evictor some
+/// choice. The model checker wants a pool that one small tree fills.
+pub const MIN_FRAMES: usize = if cfg!(shuttle) { 14 } else { 48 };
+
+/// Smallest pool budget in bytes.
+pub const MIN_POOL_BYTES: u64 = (MIN_FRAMES * FrameMemory::FRAME_BYTES) as u64;
+
+/// How a pool is set up.
+#[derive(Debug, Clone)]
+pub struct PoolOptions {
+    /// Budget for frames and their headers, bytes. At least [`MIN_POOL_BYTES`].
+    pub pool_bytes: u64,
+    /// Replacement policy, `name` or `name:key=value,..`.
+    pub policy: String,
+    /// Evictor threads, at least 1.
+    pub evictors: usize,
+    /// Page images in flight at once to storage (k_w), at least 1.
+    pub write_concurrency: usize,
+    /// Without any progress for this long, waiting for a frame is an error.
+    pub stall_timeout: Duration,
+    /// Where page accesses are recorded; none: nowhere, at no cost.
+    pub trace: Option<PageTrace>,
+}
+
+impl PoolOptions {
+    /// What [`Pool::open`] would refuse.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`].
+    pub fn check(&self) -> Result<()> {
+        Policy::parse(&self.policy)?;
+        if self.pool_bytes < MIN_POOL_BYTES {
+            return Err(Error::InvalidOption(format!(
+                "a pool of {} bytes is too small: the minimum is {MIN_POOL_BYTES} bytes \
+                 ({MIN_FRAMES} frames)",
+                self.pool_bytes
+            )));
+        }
+        if self.frames() > u32::MAX as usize / 2 {
+            return Err(Error::InvalidOption(format!(
+                "a pool of {} bytes is too large: the maximum is {} frames",
+                self.pool_bytes,
+                u32::MAX / 2
+            )));
+        }
+        for (name, value, max) in
+            [("evictors", self.evictors, 256), ("write concurrency", self.write_concurrency, 1024)]
+        {
+            if !(1..=max).contains(&value) {
+                return Err(Error::InvalidOption(format!(
+                    "{name} must be between 1 and {max}, not {value}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Workers that the pool serves at a time, those of the engine's own threads included: each may keep a
+    /// batch of free frames, and others must be left.
+    pub fn max_workers(&self) -> usize {
+        self.frames() / (4 * cache_batch(self.frames()))
+    }
+
+    pub(crate) fn frames(&self) -> usize {
+        self.pool_bytes as usize / FrameMemory::FRAME_BYTES
+    }
+}
+
+/// Free frames that a worker takes at a time.
+pub(crate) fn cache_batch(frames: usize) -> usize {
+    (frames / 2048).clamp(1, 32)
+}

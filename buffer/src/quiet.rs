@@ -1,0 +1,34 @@
+//! A pause of all changes that background threads make to trees, for verification.
+
+use crate::{
+    frame::{FrameHeader, FrameState},
+    pool::Pool,
+};
+use std::time::Duration;
+
+/// While it lives, background threads change no tree and no page waits to be freed.
+pub struct Quiet<'p> {
+    pool: &'p Pool,
+}
+
+impl Drop for Quiet<'_> {
+    fn drop(&mut self) {
+        self.pool.merges.open();
+    }
+}
+
+impl Pool {
+    /// Keeps background threads from changing trees, for verification. Waits for changes that are
+    /// under way. Eviction and write-back go on.
+    pub fn quiet(&self) -> Quiet<'_> {
+        self.merges.close();
+        let zombie = |header: &FrameHeader| header.state() == FrameState::Zombie;
+        // A background thread that panicked ends nothing any more.
+        while self.free.failed_for_ever().is_none()
+            && (self.merges.is_used() || self.headers().iter().any(zombie))
+        {
+            crate::sync::sleep(Duration::from_millis(1));
+        }
+        Quiet { pool: self }
+    }
+}

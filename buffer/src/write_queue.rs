@@ -1,0 +1,100 @@
+//! Dirty pages that wait for a writer.
+
+use crate::{
+    error::{Error, Result},
+    ids::FrameId,
+    sync::{Condvar, Mutex},
+};
+use std::collections::VecDeque;
+
+/// A claimed dirty page.
+#[derive(Clone, Copy)]
+pub(crate) struct Claim {
+    pub(crate) frame: FrameId,
+    /// Evict it after the write if its value is still at most this.
+    pub(crate) threshold: f32,
+}
+
+/// See the module documentation.
+pub(crate) struct WriteQueue {
+    state: Mutex<QueueState>,
+    /// Work for writers, or the end.
+    work: Condvar,
+    capacity: usize,
+}
+
+#[derive(Default)]
+struct QueueState {
+    claims: VecDeque<Claim>,
+    stopping: bool,
+    /// Why the last batch could not be written, until one succeeds.
+    last_error: Option<Error>,
+}
+
+impl WriteQueue {
+    pub(crate) fn new(write_concurrency: usize) -> Self {
+        WriteQueue {
+            state: Mutex::new(QueueState::default()),
+            work: Condvar::new(),
+            capacity: 2 * write_concurrency,
+        }
+    }
+
+    /// No more pages should be claimed for now.
+    pub(crate) fn is_full(&self) -> bool {
+        self.state.lock().claims.len() >= self.capacity
+    }
+
+    /// There is little to do: a checkpoint may add to it.
+    pub(crate) fn has_room_for_checkpoint(&self) -> bool {
+        self.state.lock().claims.len() < self.capacity / 2
+    }
+
+    /// Queues a page whose write the caller claimed.
+    pub(crate) fn push(&self, frame: FrameId, threshold: f32) {
+        self.state.lock().claims.push_back(Claim { frame, threshold });
+        self.work.notify_one();
+    }
+
+    pub(crate) fn last_error(&self) -> Option<Error> {
+        self.state.lock().last_error.clone()
+    }
+
+    pub(crate) fn stop(&self) {
+        self.state.lock().stopping = true;
+        self.work.notify_all();
+    }
+
+    pub(crate) fn restart(&self) {
+        self.state.lock().stopping = false;
+    }
+
+    /// Takes up to `max` claims, sleeping while there are none. Nothing when stopping and empty.
+    pub(crate) fn take(&self, max: usize, into: &mut Vec<Claim>) {
+        into.clear();
+        let mut state = self.state.lock();
+        while state.claims.is_empty() && !state.stopping {
+            self.work.wait(&mut state);
+        }
+        let count = max.min(state.claims.len());
+        into.extend(state.claims.drain(..count));
+    }
+
+    /// As `take`, but never sleeps.
+    #[cfg(shuttle)]
+    pub(crate) fn take_now(&self, max: usize) -> Vec<Claim> {
+        let mut state = self.state.lock();
+        let count = max.min(state.claims.len());
+        state.claims.drain(..count).collect()
+    }
+
+    #[cfg(shuttle)]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.state.lock().claims.is_empty()
+    }
+
+    pub(crate) fn note(&self, outcome: &Result<()>) {
+        let mut state = self.state.lock();
+        state.last_error = outcome.as_ref().err().cloned();
+    }
+}
