@@ -43,9 +43,4 @@ id! {
 impl PageId {
     /// Page ids have 48 bits (2^60 bytes of data), which leaves a swip its tag bits.
     pub const MAX: PageId = PageId((1 << 48) - 1);
-
-    /// Byte offset of the page in the data file.
-    pub fn offset(self) -> u64 {
-        self.0 * crate::PAGE_SIZE as u64
-    }
 }

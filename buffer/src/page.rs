@@ -18,6 +18,13 @@ pub const PAGE_SIZE: usize = 4096;
 /// Version of the page format. Stored in every page.
 pub const FORMAT_VERSION: u8 = 1;
 
+impl PageId {
+    /// Byte offset of the page in the data file.
+    pub fn offset(self) -> u64 {
+        self.0 * PAGE_SIZE as u64
+    }
+}
+
 /// An optimistic read met a concurrent change: run the operation again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restart;

@@ -1,4 +1,8 @@
 //! The two traits that point up: what the pool must ask of the layers above it.
+//!
+//! This file and `pool.rs` import each other: a pool keeps its [`PageOwner`], and calls it with itself as
+//! argument, because the owner of pages needs the pool to look for a parent or to merge leaves. It is the one
+//! import circle of this crate.
 
 use crate::{
     error::Result,

@@ -11,7 +11,7 @@
 //! Used by the data file, the log, the probe, and by the engine for its store directories and its
 //! temporary files.
 
-use super::file::accepts_direct_reads;
+use crate::page::PageImage;
 use rustix::{
     fs::{self, AtFlags, Dir, FileType, FlockOperation, Mode, OFlags, Stat},
     io::Errno,
@@ -22,10 +22,13 @@ use std::{
     io,
     os::{
         fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
-        unix::ffi::OsStringExt,
+        unix::{ffi::OsStringExt, fs::FileExt},
     },
     path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// Permissions of new files and directories, before the umask of the process.
@@ -443,4 +446,22 @@ pub fn unlock(file: impl AsFd) -> io::Result<()> {
 /// Whether a call failed because the process, or the system, has no more file descriptors.
 pub fn lacks_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+/// The directory of a file, opened, and the name of the file in it.
+pub(super) fn split(path: &Path) -> io::Result<(Arc<Directory>, &Path)> {
+    let Some(name) = path.file_name() else {
+        return Err(io::ErrorKind::IsADirectory.into());
+    };
+    let directory = Directory::open(path.parent().unwrap_or(Path::new(".")))?;
+    Ok((Arc::new(directory), Path::new(name)))
+}
+
+/// Some file systems accept O_DIRECT and then refuse page-sized transfers.
+fn accepts_direct_reads(file: &File) -> io::Result<bool> {
+    match file.read_at(&mut PageImage::zeroed().0, 0) {
+        Ok(_) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(false),
+        Err(error) => Err(error),
+    }
 }

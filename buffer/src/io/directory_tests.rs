@@ -1,7 +1,8 @@
 //! A directory stays the one that was opened, whatever becomes of its path, and so do data file and log in it.
 
 use super::{tests::image, *};
-use std::{fs, io::ErrorKind, path::PathBuf};
+use crate::{ids::PageId, page::PAGE_SIZE};
+use std::{fs, io, io::ErrorKind, path::Path, path::PathBuf, sync::Arc};
 
 const BYTES: u64 = 16 * PAGE_SIZE as u64;
 

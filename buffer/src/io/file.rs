@@ -10,7 +10,10 @@
 //! after the new end would make the file as long as before, with zeroes for the pages that are lost; and
 //! before each sync. Once it was found too short, no write and no sync succeeds.
 
-use super::{Directory, FileId, ReadTarget, look_at};
+use super::{
+    directory::{Directory, FileId, look_at},
+    storage::ReadTarget,
+};
 use crate::{
     ids::PageId,
     page::{PAGE_SIZE, PageImage},
@@ -297,15 +300,6 @@ pub(super) fn refuse_all(error: &io::Error, pages: usize, results: &mut Vec<io::
     results.extend((0..pages).map(|_| Err(copy())));
 }
 
-/// Some file systems accept O_DIRECT and then refuse page-sized transfers.
-pub(super) fn accepts_direct_reads(file: &File) -> io::Result<bool> {
-    match file.read_at(&mut PageImage::zeroed().0, 0) {
-        Ok(_) => Ok(true),
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
 /// `fallocate` of `len` bytes at `start`, which makes the file that long; where nothing was written it reads as
 /// zeroes. False: the file system cannot do that.
 pub(super) fn allocate(file: &File, start: u64, len: u64) -> io::Result<bool> {
@@ -359,7 +353,7 @@ fn retry_if_interrupted(error: io::Error) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::{ThreadStorage, split},
+        super::{directory::split, threads::ThreadStorage},
         *,
     };
 

@@ -8,7 +8,6 @@
 //! Called by `wattle-wal` alone: writes by its flusher thread, `create` and `remove` by its helper
 //! thread, `read` while a store is opened.
 
-use super::{Directory, IoKind, log_file::FileLog, runtime};
 use crate::{
     memory::ImageMemory,
     page::{PAGE_SIZE, PageImage},
@@ -18,8 +17,6 @@ use std::{
     collections::BTreeMap,
     fmt, io,
     ops::{Deref, DerefMut},
-    path::Path,
-    sync::Arc,
 };
 
 /// Where the zeroes of a new segment come from.
@@ -107,24 +104,6 @@ pub trait LogStorage: Send + Sync + 'static {
         let _ = segments;
         Ok(())
     }
-}
-
-/// Opens the log in `directory`, which is created, durably, if it is absent. `Memory` uses no
-/// directory; `Uring` falls back to `Threads` where io_uring is refused.
-pub fn open_log(kind: IoKind, directory: &Path) -> io::Result<Arc<dyn LogStorage>> {
-    match kind {
-        IoKind::Memory => Ok(Arc::new(MemoryLog::default())),
-        _ => open_log_in(kind, Directory::open_or_create(directory)?.into()),
-    }
-}
-
-/// As [`open_log`], in a directory that is open, and is kept open.
-pub fn open_log_in(kind: IoKind, directory: Arc<Directory>) -> io::Result<Arc<dyn LogStorage>> {
-    Ok(match kind {
-        IoKind::Memory => Arc::new(MemoryLog::default()),
-        IoKind::Threads => Arc::new(FileLog::open(directory, false)?),
-        IoKind::Uring => Arc::new(FileLog::open(directory, runtime::probe().is_ok())?),
-    })
 }
 
 /// Bytes at an address that O_DIRECT accepts. Zero at first.

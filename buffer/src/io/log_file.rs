@@ -19,8 +19,7 @@
 //! waits for its operations.
 
 use super::{
-    Directory, FileId,
-    directory::{lacks_descriptors, look_at},
+    directory::{Directory, FileId, lacks_descriptors, look_at},
     file::allocate,
     log::{LogBuffer, LogStorage, Zeroes, absent, assert_whole_pages, exists, range_within},
     runtime,

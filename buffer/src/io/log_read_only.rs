@@ -2,9 +2,10 @@
 //! the system allows that.
 
 use super::{
-    Directory, FrozenLog, LogStorage,
-    log::{absent, range_within},
+    directory::Directory,
+    log::{LogStorage, absent, range_within},
     log_file::{segment_name, segments_in},
+    overlay::FrozenLog,
 };
 use parking_lot::Mutex;
 use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc};

@@ -4,10 +4,13 @@ use super::{
     tests::{Refused, refuse},
     *,
 };
+use crate::page::PAGE_SIZE;
 use std::{
-    fs,
+    fs, io,
     io::ErrorKind,
     os::fd::{AsFd, AsRawFd},
+    path::Path,
+    sync::Arc,
     time::Duration,
 };
 

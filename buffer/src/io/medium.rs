@@ -4,7 +4,6 @@
 use super::{
     faults::{Fault, Random, Unit, Verdict},
     file::offset_of,
-    sim::{Cut, KEPT_VERSIONS},
 };
 use crate::{
     ids::PageId,
@@ -15,6 +14,27 @@ use std::{
     io,
     sync::{Arc, OnceLock},
 };
+
+/// Unsynced versions of a page that a crash can choose from, the newest ones.
+pub const KEPT_VERSIONS: usize = 8;
+
+/// What a power cut spares of the writes since the last sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Cut {
+    /// Of each page any mixture by sectors of 512 bytes.
+    #[default]
+    Sectors,
+    /// Of each page any version, but a whole one: the device writes 4 KiB as a whole or not at all.
+    Pages,
+    /// All writes up to one of them, in the order in which they were made.
+    Prefix,
+    /// None.
+    Nothing,
+    /// All: the device was quick.
+    All,
+    /// All, and they stay in the cache: the process ended, and the power may still be cut.
+    Process,
+}
 
 /// Pages are immutable once stored, so that copies of the device share them.
 pub(super) type Bytes = Arc<[u8; PAGE_SIZE]>;

@@ -7,7 +7,7 @@
 //! verification accepts. Finding a chunk takes no lock: the directory is an array of buckets of
 //! doubling size, each created once.
 
-use super::{PageWrite, ReadTarget, Storage};
+use super::storage::{PageWrite, ReadTarget, Storage};
 use crate::{
     ids::PageId,
     page::{PAGE_SIZE, PageImage},

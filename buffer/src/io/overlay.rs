@@ -7,7 +7,10 @@
 //! Invariants: nothing is written, synced or reserved below; memory is that of the pages that were written,
 //! up to the limit, beyond which writes fail.
 
-use super::{LogStorage, PageWrite, ReadTarget, Storage, log::LogBuffer};
+use super::{
+    log::{LogBuffer, LogStorage},
+    storage::{PageWrite, ReadTarget, Storage},
+};
 use crate::{
     ids::PageId,
     page::{PAGE_SIZE, PageImage},

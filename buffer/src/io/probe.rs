@@ -8,11 +8,13 @@
 //! The probe works on a file of its own, fully written first so that reads meet real blocks,
 //! without a name once it is open so that it vanishes with the process. Called by `wattle probe`.
 
+pub use super::probe_load::{Latency, ProbePoint};
 use super::{
-    Directory, IoKind,
+    directory::Directory,
     faults::Random,
     file::PageFile,
-    probe_load::{Load, Samples},
+    open::IoKind,
+    probe_load::{Load, Samples, scramble},
     runtime,
 };
 use crate::{
@@ -111,36 +113,6 @@ pub enum ProbeStep {
     Mixed(usize),
     /// Syncs.
     Syncs,
-}
-
-/// Latencies in microseconds, accurate to 1 %.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Latency {
-    /// Arithmetic mean.
-    pub mean_us: f64,
-    /// Median.
-    pub p50_us: f64,
-    /// 95th percentile.
-    pub p95_us: f64,
-    /// 99th percentile.
-    pub p99_us: f64,
-    /// 99.9th percentile.
-    pub p999_us: f64,
-    /// Longest.
-    pub max_us: f64,
-}
-
-/// One kind of operation at one queue depth.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ProbePoint {
-    /// Operations in flight.
-    pub depth: usize,
-    /// Operations measured.
-    pub operations: u64,
-    /// Operations per second.
-    pub per_second: f64,
-    /// How long each took, from submission to the submitter's knowing.
-    pub latency: Latency,
 }
 
 /// What a device can do.
@@ -288,12 +260,6 @@ fn fill(
         progress(page * PAGE_SIZE as u64);
     }
     file.sync()
-}
-
-pub(super) fn scramble(image: &mut PageImage, random: &mut Random) {
-    for word in image.0.chunks_exact_mut(8) {
-        word.copy_from_slice(&random.next().to_le_bytes());
-    }
 }
 
 fn median_sync(

@@ -7,7 +7,6 @@
 use super::{
     faults::Random,
     file::{PageFile, whole_read, whole_write},
-    probe::{Latency, ProbePoint, scramble},
     runtime,
 };
 use crate::{
@@ -33,6 +32,43 @@ use tokio_uring::{
 
 /// Longest latency that is told apart, nanoseconds.
 const LONGEST_NS: u64 = 60_000_000_000;
+
+/// Latencies in microseconds, accurate to 1 %.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Latency {
+    /// Arithmetic mean.
+    pub mean_us: f64,
+    /// Median.
+    pub p50_us: f64,
+    /// 95th percentile.
+    pub p95_us: f64,
+    /// 99th percentile.
+    pub p99_us: f64,
+    /// 99.9th percentile.
+    pub p999_us: f64,
+    /// Longest.
+    pub max_us: f64,
+}
+
+/// One kind of operation at one queue depth.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ProbePoint {
+    /// Operations in flight.
+    pub depth: usize,
+    /// Operations measured.
+    pub operations: u64,
+    /// Operations per second.
+    pub per_second: f64,
+    /// How long each took, from submission to the submitter's knowing.
+    pub latency: Latency,
+}
+
+/// Fills a page with contents that no device can compress or deduplicate.
+pub(super) fn scramble(image: &mut PageImage, random: &mut Random) {
+    for word in image.0.chunks_exact_mut(8) {
+        word.copy_from_slice(&random.next().to_le_bytes());
+    }
+}
 
 /// One point.
 #[derive(Clone)]

@@ -11,7 +11,7 @@
 //! Invariant: at most `limit` reads of a session are in flight, which is at most the size of its
 //! ring, so that submission never meets a full ring (an error path of tokio-uring that panics).
 
-use super::{ReadTarget, file::PageFile};
+use super::{file::PageFile, storage::ReadTarget};
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use std::{

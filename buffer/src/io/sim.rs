@@ -12,14 +12,14 @@
 //! is one instant of both.
 //!
 //! Invariants: all decisions follow from the seed of the plan (see [`super::faults`]); memory is
-//! the pages times at most two, plus [`KEPT_VERSIONS`] per page written since the last sync.
+//! the pages times at most two, plus [`super::KEPT_VERSIONS`] per page written since the last sync.
 
 use super::{
-    PageWrite, ReadTarget, Storage,
     faults::{Fault, FaultPlan, Injector, Op, Random, Verdict},
     file::offset_of,
-    medium::{Medium, zeroes},
-    sim_log::{self, Segment},
+    medium::{Cut, Medium, zeroes},
+    sim_segment::{self, Segment},
+    storage::{PageWrite, ReadTarget, Storage},
 };
 use crate::{
     ids::PageId,
@@ -28,33 +28,12 @@ use crate::{
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, fmt, io, sync::Arc, thread, time::Duration};
 
-/// Unsynced versions of a page that a crash can choose from, the newest ones.
-pub const KEPT_VERSIONS: usize = 8;
-
-/// What a power cut spares of the writes since the last sync.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Cut {
-    /// Of each page any mixture by sectors of 512 bytes.
-    #[default]
-    Sectors,
-    /// Of each page any version, but a whole one: the device writes 4 KiB as a whole or not at all.
-    Pages,
-    /// All writes up to one of them, in the order in which they were made.
-    Prefix,
-    /// None.
-    Nothing,
-    /// All: the device was quick.
-    All,
-    /// All, and they stay in the cache: the process ended, and the power may still be cut.
-    Process,
-}
-
 /// A simulated device.
 pub struct SimStorage {
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<SimState>,
 }
 
-pub(super) struct State {
+pub(super) struct SimState {
     pub(super) medium: Medium,
     /// Segments of the log by number.
     pub(super) log: BTreeMap<u64, Segment>,
@@ -107,7 +86,7 @@ impl SimStorage {
     fn with_media(medium: Medium, log: BTreeMap<u64, Segment>, plan: FaultPlan) -> SimStorage {
         let (injector, counters) = (Injector::new(plan), SimCounters::default());
         let (unsettled, log_spares) = (BTreeMap::new(), Vec::new());
-        let state = State { medium, log, unsettled, log_spares, injector, counters };
+        let state = SimState { medium, log, unsettled, log_spares, injector, counters };
         SimStorage { state: Mutex::new(state) }
     }
 
@@ -161,7 +140,7 @@ impl SimStorage {
                 };
             }
         }
-        let log = sim_log::after_power_cut(&segments, seed, cut, last);
+        let log = sim_segment::after_power_cut(&segments, seed, cut, last);
         let image = SimStorage::with_media(left, log, FaultPlan::new(seed));
         if cut == Cut::Process {
             let mut image = image.state.lock();
@@ -222,7 +201,7 @@ impl SimStorage {
     }
 }
 
-impl State {
+impl SimState {
     pub(super) fn judge(&mut self, op: Op, page: u64) -> Verdict {
         let verdict = self.injector.judge(op, page);
         self.counters.faults += u64::from(verdict.fault.is_some());

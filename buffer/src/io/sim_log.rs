@@ -8,48 +8,16 @@
 //! between two pages, so a crash can come in the middle of a batch.
 
 use super::{
-    LogStorage, SimStorage, Zeroes,
-    faults::{Fault, Op, Random, Verdict, log_page},
-    log::{absent, assert_whole_pages, exists, range_within},
-    medium::Medium,
-    sim::{Cut, State, sleep},
+    faults::{Fault, Op, Verdict, log_page},
+    log::{LogStorage, Zeroes, absent, assert_whole_pages, exists, range_within},
+    sim::{SimState, SimStorage, sleep},
+    sim_segment::Segment,
 };
 use crate::{
     ids::PageId,
     page::{PAGE_SIZE, PageImage},
 };
-use std::{collections::BTreeMap, io, sync::Arc, time::Duration};
-
-/// One segment of the log.
-#[derive(Clone)]
-pub(super) struct Segment {
-    pub(super) medium: Medium,
-    bytes: u64,
-}
-
-impl Segment {
-    /// Zeroes that a power cut cannot take.
-    fn zeroed(bytes: u64) -> Segment {
-        let pages = bytes.div_ceil(PAGE_SIZE as u64);
-        let medium = Medium { capacity: pages, synced_capacity: pages, ..Medium::default() };
-        Segment { medium, bytes }
-    }
-}
-
-/// What a power cut may leave of the segments.
-pub(super) fn after_power_cut(
-    log: &BTreeMap<u64, Segment>,
-    seed: u64,
-    cut: Cut,
-    last: u64,
-) -> BTreeMap<u64, Segment> {
-    let left = log.iter().map(|(&number, segment)| {
-        let seed = Random::new(seed).mix(!number).next();
-        let medium = segment.medium.after_power_cut(seed, cut, last);
-        (number, Segment { medium, bytes: segment.bytes })
-    });
-    left.collect()
-}
+use std::{io, sync::Arc, time::Duration};
 
 impl SimStorage {
     /// The bytes of a segment of the log as reads see them, past all faults and counters.
@@ -181,7 +149,7 @@ impl SimStorage {
     }
 }
 
-impl State {
+impl SimState {
     /// Makes it durable which segments there are, unless that fails: then what was there `before` is
     /// there again after a power cut.
     fn settle_directory(

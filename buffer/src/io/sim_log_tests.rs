@@ -1,6 +1,10 @@
 //! The log on the simulated device: what a sync keeps, what a crash may take, what faults do.
 
 use super::*;
+use crate::{
+    ids::PageId,
+    page::{PAGE_SIZE, PageImage},
+};
 use std::{collections::BTreeSet, io::ErrorKind};
 
 const BYTES: u64 = 8 * PAGE_SIZE as u64;

@@ -3,10 +3,13 @@
 
 use super::tests::{Frames, image, read, write_range};
 use super::*;
+use crate::{ids::PageId, page::PAGE_SIZE};
 use proptest::prelude::*;
 use std::{
     collections::BTreeSet,
+    io,
     io::ErrorKind,
+    sync::Arc,
     time::{Duration, Instant},
 };
 

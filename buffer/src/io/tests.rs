@@ -1,9 +1,16 @@
 //! What every back end must do, run against all of them, and what only those on files do.
 
 use super::*;
+use crate::{
+    ids::{FrameId, PageId},
+    page::{PAGE_SIZE, PageImage},
+};
 use parking_lot::Mutex;
 use std::{
     collections::HashMap,
+    io,
+    ptr::NonNull,
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
 };

@@ -8,9 +8,9 @@
 //! claimed write has ended (see [`Batch`]).
 
 use super::{
-    Directory, PageWrite, ReadTarget, Storage,
+    directory::{Directory, split},
     file::{PageFile, refuse_all},
-    split,
+    storage::{PageWrite, ReadTarget, Storage},
 };
 use crate::{ids::PageId, page::PageImage};
 use parking_lot::{Condvar, Mutex};

@@ -14,11 +14,10 @@
 //! borrowed, and a runtime that is dropped, also by a panic, first waits for its operations.
 
 use super::{
-    Directory, PageWrite, ReadTarget, Storage,
-    directory::lacks_descriptors,
+    directory::{Directory, lacks_descriptors, split},
     file::{PageFile, offset_of, refuse_all, whole_read, whole_write},
     runtime::{self, FileCache, Session},
-    split,
+    storage::{PageWrite, ReadTarget, Storage},
     threads::Pool,
 };
 use crate::{

@@ -1,0 +1,99 @@
+//! Which back end serves a store: opens data files and logs.
+
+use super::{
+    directory::{Directory, split},
+    log::{LogStorage, MemoryLog},
+    log_file::FileLog,
+    memory::MemoryStorage,
+    runtime,
+    storage::Storage,
+    threads::ThreadStorage,
+    uring::UringStorage,
+};
+use std::{io, path::Path, sync::Arc};
+
+/// Which back end to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum IoKind {
+    /// tokio-uring with O_DIRECT; falls back to `Threads` with a warning where io_uring is refused.
+    #[default]
+    Uring,
+    /// `pread` and `pwrite`.
+    Threads,
+    /// Memory only; the data are gone with the engine.
+    Memory,
+}
+
+/// Opens or creates the data file at `path` with the back end asked for, or with `threads` where
+/// io_uring is refused. `Memory` uses no path.
+pub fn open(kind: IoKind, path: &Path) -> io::Result<Arc<dyn Storage>> {
+    if kind == IoKind::Memory {
+        return Ok(Arc::new(MemoryStorage::new()));
+    }
+    let (directory, name) = split(path)?;
+    open_in(kind, &directory, name)
+}
+
+/// As [`open`], of the file `name` in an open directory, which it keeps open.
+pub fn open_in(
+    kind: IoKind,
+    directory: &Arc<Directory>,
+    name: &Path,
+) -> io::Result<Arc<dyn Storage>> {
+    let storage: Arc<dyn Storage> = match allowed(kind) {
+        IoKind::Memory => Arc::new(MemoryStorage::new()),
+        IoKind::Threads => Arc::new(ThreadStorage::open_in(directory, name)?),
+        IoKind::Uring => Arc::new(UringStorage::open_in(directory, name)?),
+    };
+    let path = directory.path_of(name);
+    tracing::info!(back_end = storage.name(), path = %path.display(), "opened the data file");
+    Ok(storage)
+}
+
+/// As [`open_in`], of a data file that is there, for reading only: what is to be written needs an [`super::Overlay`].
+pub fn open_read_only_in(
+    kind: IoKind,
+    directory: &Arc<Directory>,
+    name: &Path,
+) -> io::Result<Arc<dyn Storage>> {
+    let storage: Arc<dyn Storage> = match allowed(kind) {
+        IoKind::Memory => Arc::new(MemoryStorage::new()),
+        IoKind::Threads => Arc::new(ThreadStorage::open_read_only(directory, name)?),
+        IoKind::Uring => Arc::new(UringStorage::open_read_only(directory, name)?),
+    };
+    let (back_end, path) = (storage.name(), directory.path_of(name));
+    tracing::info!(back_end, path = %path.display(), "opened the data file read-only");
+    Ok(storage)
+}
+
+/// The back end asked for, or `threads` where io_uring is refused.
+fn allowed(kind: IoKind) -> IoKind {
+    if kind != IoKind::Uring {
+        return kind;
+    }
+    match runtime::probe() {
+        Ok(()) => kind,
+        Err(error) => {
+            tracing::warn!(%error, "io_uring is refused here: falling back to a pool of I/O threads");
+            IoKind::Threads
+        }
+    }
+}
+
+/// Opens the log in `directory`, which is created, durably, if it is absent. `Memory` uses no
+/// directory; `Uring` falls back to `Threads` where io_uring is refused.
+pub fn open_log(kind: IoKind, directory: &Path) -> io::Result<Arc<dyn LogStorage>> {
+    match kind {
+        IoKind::Memory => Ok(Arc::new(MemoryLog::default())),
+        _ => open_log_in(kind, Directory::open_or_create(directory)?.into()),
+    }
+}
+
+/// As [`open_log`], in a directory that is open, and is kept open.
+pub fn open_log_in(kind: IoKind, directory: Arc<Directory>) -> io::Result<Arc<dyn LogStorage>> {
+    Ok(match kind {
+        IoKind::Memory => Arc::new(MemoryLog::default()),
+        IoKind::Threads => Arc::new(FileLog::open(directory, false)?),
+        IoKind::Uring => Arc::new(FileLog::open(directory, runtime::probe().is_ok())?),
+    })
+}
