@@ -24,7 +24,7 @@ use crate::{
     frame::FrameState,
     guard::{Exclusive, Optimistic},
     ids::{FrameId, Gsn, PageId, TreeId},
-    in_flight::Looked,
+    in_flight::LookOutcome,
     io::{ReadTarget, TargetOwner},
     page::{self, PageRef, Restart, header},
     pool::Pool,
@@ -228,11 +228,11 @@ impl Pool {
         }
         let tree = parent.header().tree_id();
         let frame = match self.in_flight.look(page, tree, || parent.validate())? {
-            Looked::Read(number) => {
+            LookOutcome::Read(number) => {
                 return Ok(Err(Fault::Read(ReadTicket::new(self, page, tree, number))));
             }
-            Looked::Reading => return Ok(Err(Fault::Wait(page))),
-            Looked::Loaded(frame) => frame,
+            LookOutcome::Reading => return Ok(Err(Fault::Wait(page))),
+            LookOutcome::Loaded(frame) => frame,
         };
         let mut parent = parent.upgrade()?;
         // The latch excludes another swizzle of this swip, but not a reclaim by the evictor.

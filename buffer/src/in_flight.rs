@@ -62,7 +62,7 @@ const MAX_DOUBLED: u32 = 8;
 /// Wakers looked at before another one is added, in case the same task waits again and again.
 const SAME_WAKER: usize = 32;
 
-enum Entry {
+enum InFlightEntry {
     Reading(Reading),
     /// In this frame, verified, not yet swizzled.
     Loaded(FrameId),
@@ -94,7 +94,7 @@ impl Reading {
 }
 
 /// What a descent finds.
-pub(crate) enum Looked {
+pub(crate) enum LookOutcome {
     /// The page is to be read; the number of the entry.
     Read(u64),
     /// Another reads it.
@@ -103,7 +103,7 @@ pub(crate) enum Looked {
 }
 
 /// What somebody who waits for a page finds.
-pub(crate) enum Waited {
+pub(crate) enum WaitOutcome {
     /// The wait is over: the page is not being read any more.
     Over,
     /// The waker is registered. After that time the caller has waited for long.
@@ -114,7 +114,7 @@ pub(crate) enum Waited {
 
 /// How somebody waits for a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Waiter {
+pub(crate) enum WaiterKind {
     /// A thread that looks at the time.
     Timed,
     /// A task: it only runs when it is woken.
@@ -124,13 +124,13 @@ pub(crate) enum Waiter {
 }
 
 #[derive(Default)]
-struct Shard {
-    entries: HashMap<PageId, Entry>,
+struct InFlightShard {
+    entries: HashMap<PageId, InFlightEntry>,
     /// The number of the last entry.
     number: u64,
 }
 
-impl Shard {
+impl InFlightShard {
     fn begin(&mut self, page: PageId, tree: TreeId) -> u64 {
         self.number += 1;
         let reading = Reading {
@@ -142,14 +142,14 @@ impl Shard {
             waiters: Vec::new(),
             watched: false,
         };
-        let before = self.entries.insert(page, Entry::Reading(reading));
+        let before = self.entries.insert(page, InFlightEntry::Reading(reading));
         assert!(before.is_none(), "page {page} is in flight");
         self.number
     }
 
     fn reading(&mut self, page: PageId) -> Option<&mut Reading> {
         match self.entries.get_mut(&page) {
-            Some(Entry::Reading(reading)) => Some(reading),
+            Some(InFlightEntry::Reading(reading)) => Some(reading),
             _ => None,
         }
     }
@@ -162,7 +162,7 @@ impl Shard {
 
 /// See the module documentation.
 pub(crate) struct InFlight {
-    shards: Vec<Mutex<Shard>>,
+    shards: Vec<Mutex<InFlightShard>>,
     pub(crate) watch: Watch,
     /// Threads that wait for several reads at once ([`crate::Worker::resolve_all`]).
     pub(crate) reading_together: AtomicUsize,
@@ -182,7 +182,7 @@ impl InFlight {
         }
     }
 
-    fn shard(&self, page: PageId) -> &Mutex<Shard> {
+    fn shard(&self, page: PageId) -> &Mutex<InFlightShard> {
         &self.shards[page.0 as usize % SHARDS]
     }
 
@@ -192,13 +192,13 @@ impl InFlight {
         page: PageId,
         tree: TreeId,
         validate: impl FnOnce() -> Result<(), Restart>,
-    ) -> Result<Looked, Restart> {
+    ) -> Result<LookOutcome, Restart> {
         let mut shard = self.shard(page).lock();
         validate()?;
         Ok(match shard.entries.get(&page) {
-            None => Looked::Read(shard.begin(page, tree)),
-            Some(Entry::Reading(_)) => Looked::Reading,
-            Some(Entry::Loaded(frame)) => Looked::Loaded(*frame),
+            None => LookOutcome::Read(shard.begin(page, tree)),
+            Some(InFlightEntry::Reading(_)) => LookOutcome::Reading,
+            Some(InFlightEntry::Loaded(frame)) => LookOutcome::Loaded(*frame),
         })
     }
 
@@ -234,7 +234,7 @@ impl InFlight {
         let Some(reading) = shard.current(page, number) else { return false };
         let waiters = std::mem::take(&mut reading.waiters);
         load();
-        shard.entries.insert(page, Entry::Loaded(frame));
+        shard.entries.insert(page, InFlightEntry::Loaded(frame));
         drop(shard);
         waiters.into_iter().for_each(Waker::wake);
         true
@@ -246,7 +246,7 @@ impl InFlight {
     }
 
     pub(crate) fn is_loaded(&self, page: PageId) -> bool {
-        matches!(self.shard(page).lock().entries.get(&page), Some(Entry::Loaded(_)))
+        matches!(self.shard(page).lock().entries.get(&page), Some(InFlightEntry::Loaded(_)))
     }
 
     /// Waits for a page. `number` is none at first, and then the entry that the caller waits for.
@@ -255,34 +255,34 @@ impl InFlight {
         page: PageId,
         number: &mut Option<u64>,
         waker: &Waker,
-        waiter: Waiter,
-    ) -> Waited {
+        waiter: WaiterKind,
+    ) -> WaitOutcome {
         #[cfg(shuttle)]
         let wants = self.impatient.load(Ordering::Relaxed)
             && shuttle::rand::Rng::gen_bool(&mut shuttle::rand::thread_rng(), 0.3);
         let mut shard = self.shard(page).lock();
-        let Some(reading) = shard.reading(page) else { return Waited::Over };
+        let Some(reading) = shard.reading(page) else { return WaitOutcome::Over };
         if *number.get_or_insert(reading.number) != reading.number {
-            return Waited::Over;
+            return WaitOutcome::Over;
         }
         let left = reading.left();
         #[cfg(not(shuttle))]
-        let wants = left.is_zero() || waiter == Waiter::Eager;
+        let wants = left.is_zero() || waiter == WaiterKind::Eager;
         if wants {
             reading.readers += 1;
             reading.joined += 1;
             reading.since = Instant::now();
-            return Waited::Join(reading.number, reading.tree);
+            return WaitOutcome::Join(reading.number, reading.tree);
         }
         if !reading.waiters.iter().rev().take(SAME_WAKER).any(|other| other.will_wake(waker)) {
             reading.waiters.push(waker.clone());
         }
-        reading.watched |= waiter == Waiter::Task;
+        reading.watched |= waiter == WaiterKind::Task;
         drop(shard);
-        if waiter == Waiter::Task {
+        if waiter == WaiterKind::Task {
             self.watch.call();
         }
-        Waited::Registered(left)
+        WaitOutcome::Registered(left)
     }
 
     /// Wakes tasks that have waited for long, so that they read. False when no task waits.
@@ -292,7 +292,7 @@ impl InFlight {
         for shard in &self.shards {
             let mut shard = shard.lock();
             for entry in shard.entries.values_mut() {
-                let Entry::Reading(reading) = entry else { continue };
+                let InFlightEntry::Reading(reading) = entry else { continue };
                 if !reading.watched {
                     continue;
                 }
@@ -312,8 +312,8 @@ impl InFlight {
     pub(crate) fn discard(&self, page: PageId) -> Option<FrameId> {
         let entry = self.shard(page).lock().entries.remove(&page)?;
         match entry {
-            Entry::Loaded(frame) => Some(frame),
-            Entry::Reading(reading) => {
+            InFlightEntry::Loaded(frame) => Some(frame),
+            InFlightEntry::Reading(reading) => {
                 reading.waiters.into_iter().for_each(Waker::wake);
                 None
             }
@@ -324,7 +324,7 @@ impl InFlight {
     pub(crate) fn reclaim(&self, page: PageId, frame: FrameId) -> bool {
         let mut shard = self.shard(page).lock();
         match shard.entries.entry(page) {
-            hash_map::Entry::Occupied(entry) if matches!(entry.get(), Entry::Loaded(f) if *f == frame) =>
+            hash_map::Entry::Occupied(entry) if matches!(entry.get(), InFlightEntry::Loaded(f) if *f == frame) =>
             {
                 entry.remove();
                 true

@@ -30,11 +30,11 @@ use std::{
 /// Its own state is behind a real lock, which is never held at a scheduling point.
 pub struct ModelStorage {
     memory: MemoryStorage,
-    state: Mutex<State>,
+    state: Mutex<ModelState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ModelState {
     reading: HashSet<PageId>,
     writing: HashSet<PageId>,
     reads: HashMap<PageId, u64>,
@@ -56,7 +56,7 @@ impl ModelStorage {
         Arc::new(ModelStorage { memory: MemoryStorage::new(), state: Mutex::default() })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ModelState> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 

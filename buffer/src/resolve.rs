@@ -14,7 +14,7 @@ use crate::{
     fault::{Fault, PageRead, ReadTicket},
     frame::FrameState,
     ids::{FrameId, PageId, TreeId},
-    in_flight::{TAKE_OVER, Waited, Waiter},
+    in_flight::{TAKE_OVER, WaitOutcome, WaiterKind},
     io,
     pool::Pool,
     sync::{AtomicUsize, Ordering},
@@ -35,9 +35,9 @@ const LOOK: Duration = Duration::from_millis(100);
 const MAX_TOGETHER: usize = 4;
 
 /// Counts one less when it is dropped.
-struct Leave<'a>(&'a AtomicUsize);
+struct CountGuard<'a>(&'a AtomicUsize);
 
-impl Drop for Leave<'_> {
+impl Drop for CountGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -53,12 +53,12 @@ enum Reader {
 }
 
 /// One wait for a frame, or for a page that another finds a frame for.
-struct Wait {
+struct PageWait {
     since: Instant,
     failures: u64,
 }
 
-impl Wait {
+impl PageWait {
     /// Waiting was declared hopeless meanwhile, for those who had waited for long. A waiter that arrived late
     /// tries again: it has not waited for the whole stall timeout.
     fn is_hopeless(&self, pool: &Pool) -> bool {
@@ -109,9 +109,9 @@ impl Worker {
                 loop {
                     let in_flight = &self.pool().in_flight;
                     match in_flight.wait(page, &mut number, self.waker(), waiter) {
-                        Waited::Over => return self.ended_wait(page, wait),
-                        Waited::Registered(left) => _ = self.park_for(left),
-                        Waited::Join(number, tree) => {
+                        WaitOutcome::Over => return self.ended_wait(page, wait),
+                        WaitOutcome::Registered(left) => _ = self.park_for(left),
+                        WaitOutcome::Join(number, tree) => {
                             let ticket = ReadTicket::new(self.pool(), page, tree, number);
                             return self.read(ticket).map(drop);
                         }
@@ -158,7 +158,7 @@ impl Worker {
         }
         let pool = self.pool();
         let others = pool.in_flight.reading_together.fetch_add(1, Ordering::Relaxed);
-        let _here = Leave(&pool.in_flight.reading_together);
+        let _here = CountGuard(&pool.in_flight.reading_together);
         if others >= MAX_TOGETHER {
             // Its own reads first: others may wait for them.
             faults.sort_by_key(|fault| !matches!(fault, Fault::Read(_)));
@@ -222,15 +222,15 @@ impl Worker {
                 self.counters().faults.add(1);
                 let (wait, mut number) = (self.begin_wait(), None);
                 let waiter = match reader {
-                    Reader::Beside if thread_waiter() == Waiter::Eager => Waiter::Eager,
-                    _ => Waiter::Task,
+                    Reader::Beside if thread_waiter() == WaiterKind::Eager => WaiterKind::Eager,
+                    _ => WaiterKind::Task,
                 };
                 let joined = poll_fn(|context| {
                     let in_flight = &self.pool().in_flight;
                     match in_flight.wait(page, &mut number, context.waker(), waiter) {
-                        Waited::Over => Poll::Ready(None),
-                        Waited::Registered(_) => Poll::Pending,
-                        Waited::Join(number, tree) => {
+                        WaitOutcome::Over => Poll::Ready(None),
+                        WaitOutcome::Registered(_) => Poll::Pending,
+                        WaitOutcome::Join(number, tree) => {
                             Poll::Ready(Some(ReadTicket::new(self.pool(), page, tree, number)))
                         }
                     }
@@ -272,14 +272,14 @@ impl Worker {
         poll_fn(|context| read.poll(context)).await
     }
 
-    fn begin_wait(&self) -> Wait {
+    fn begin_wait(&self) -> PageWait {
         self.note_wait();
-        Wait { since: Instant::now(), failures: self.pool().frame_failures() }
+        PageWait { since: Instant::now(), failures: self.pool().frame_failures() }
     }
 
     /// The wait for a page that another reads has ended. When that one found no frame, we would not
     /// find one either, nor would those that wait for us.
-    fn ended_wait(&self, page: PageId, wait: Wait) -> Result<()> {
+    fn ended_wait(&self, page: PageId, wait: PageWait) -> Result<()> {
         let pool = self.pool();
         if wait.is_hopeless(pool) && !pool.in_flight.is_loaded(page) {
             return Err(self.exhausted());
@@ -299,7 +299,7 @@ impl Worker {
                 && self.pool().free_frames() < count
                 && !self.waited_too_long()
             {}
-            if (Wait { since, failures }).is_hopeless(self.pool()) || self.waited_too_long() {
+            if (PageWait { since, failures }).is_hopeless(self.pool()) || self.waited_too_long() {
                 return Err(self.exhausted());
             }
         }
@@ -326,7 +326,7 @@ impl Worker {
         })
         .await;
         let failures = failures.expect("the wait has begun");
-        if (Wait { since, failures }).is_hopeless(self.pool()) || self.waited_too_long() {
+        if (PageWait { since, failures }).is_hopeless(self.pool()) || self.waited_too_long() {
             return Err(self.exhausted());
         }
         Ok(())
@@ -335,6 +335,6 @@ impl Worker {
 
 /// How the calling thread waits for a page that another reads. Inside a runtime it keeps the tasks of that from
 /// running, and the reads that they began from ending.
-fn thread_waiter() -> Waiter {
-    if io::reads_on_this_thread() { Waiter::Eager } else { Waiter::Timed }
+fn thread_waiter() -> WaiterKind {
+    if io::reads_on_this_thread() { WaiterKind::Eager } else { WaiterKind::Timed }
 }

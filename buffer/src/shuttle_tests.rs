@@ -4,7 +4,7 @@
 use crate::{
     brief::RawBrief,
     ids::{FrameId, PageId, TreeId},
-    in_flight::{InFlight, Looked, Waited, Waiter},
+    in_flight::{InFlight, LookOutcome, WaitOutcome, WaiterKind},
     latch::Latch,
     page::Restart,
     sync::Mutex,
@@ -210,14 +210,14 @@ impl OnePage {
             let still = || if self.swip.load(Relaxed) == EVICTED { Ok(()) } else { Err(Restart) };
             match self.in_flight.look(PAGE, TreeId(1), still) {
                 Err(Restart) => {}
-                Ok(Looked::Read(number)) => self.read(own, number),
-                Ok(Looked::Loaded(frame)) => self.swizzle(frame),
-                Ok(Looked::Reading) => {
+                Ok(LookOutcome::Read(number)) => self.read(own, number),
+                Ok(LookOutcome::Loaded(frame)) => self.swizzle(frame),
+                Ok(LookOutcome::Reading) => {
                     let waker = Waker::noop();
-                    match self.in_flight.wait(PAGE, &mut waits_for, waker, Waiter::Timed) {
-                        Waited::Over => waits_for = None,
-                        Waited::Registered(_) => crate::sync::yield_now(),
-                        Waited::Join(number, _) => self.read(own, number),
+                    match self.in_flight.wait(PAGE, &mut waits_for, waker, WaiterKind::Timed) {
+                        WaitOutcome::Over => waits_for = None,
+                        WaitOutcome::Registered(_) => crate::sync::yield_now(),
+                        WaitOutcome::Join(number, _) => self.read(own, number),
                     }
                 }
             }

@@ -70,38 +70,38 @@ pub trait TraceSink: Send {
 /// trace.
 #[derive(Clone, Default)]
 pub struct PageTrace {
-    shared: Arc<Shared>,
+    recorder: Arc<Recorder>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct Recorder {
     active: AtomicBool,
     /// Number of the next access.
     next: AtomicU64,
-    buffers: Mutex<Vec<Arc<Buffer>>>,
-    signal: Mutex<Signal>,
+    buffers: Mutex<Vec<Arc<ThreadBuffer>>>,
+    signal: Mutex<SweepSignal>,
     wake: Condvar,
     sweeper: Mutex<Option<JoinHandle<io::Result<u64>>>>,
 }
 
 /// What the sweeping thread is asked to do.
 #[derive(Default)]
-struct Signal {
+struct SweepSignal {
     sweep: bool,
     stop: bool,
     started: bool,
 }
 
 /// The accesses of one thread that were not swept yet.
-struct Buffer {
-    trace: Weak<Shared>,
+struct ThreadBuffer {
+    trace: Weak<Recorder>,
     thread: std::thread::ThreadId,
-    entries: Mutex<Vec<Entry>>,
+    entries: Mutex<Vec<NumberedAccess>>,
     room: Condvar,
 }
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct NumberedAccess {
     number: u64,
     /// The page, doubled, and one more for a write.
     access: u64,
@@ -109,12 +109,12 @@ struct Entry {
 
 thread_local! {
     /// The buffer that this thread used last.
-    static BUFFER: RefCell<Option<Arc<Buffer>>> = const { RefCell::new(None) };
+    static BUFFER: RefCell<Option<Arc<ThreadBuffer>>> = const { RefCell::new(None) };
 }
 
 impl fmt::Debug for PageTrace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let active = self.shared.active.load(Ordering::Relaxed);
+        let active = self.recorder.active.load(Ordering::Relaxed);
         write!(f, "PageTrace({})", if active { "recording" } else { "not recording" })
     }
 }
@@ -130,23 +130,23 @@ impl PageTrace {
     /// # Errors
     /// [`Error::InvalidOption`] if it was started before, [`Error::Io`] if there is no thread for it.
     pub fn start(&self, sink: Box<dyn TraceSink>) -> Result<()> {
-        if mem::replace(&mut self.shared.signal.lock().started, true) {
+        if mem::replace(&mut self.recorder.signal.lock().started, true) {
             return Err(Error::InvalidOption("a page trace can be started once".to_string()));
         }
-        let shared = self.shared.clone();
+        let recorder = self.recorder.clone();
         let sweeper = Builder::new()
             .name("wattle-trace".to_string())
-            .spawn(move || shared.sweep_until_stopped(sink))
+            .spawn(move || recorder.sweep_until_stopped(sink))
             .map_err(|error| Error::io("start the thread of the page trace", error))?;
-        *self.shared.sweeper.lock() = Some(sweeper);
-        self.shared.active.store(true, Ordering::Relaxed);
+        *self.recorder.sweeper.lock() = Some(sweeper);
+        self.recorder.active.store(true, Ordering::Relaxed);
         Ok(())
     }
 
     /// The trace was ended by an error of the sink; [`PageTrace::finish`] has it.
     pub fn has_failed(&self) -> bool {
-        let started = self.shared.sweeper.lock().is_some();
-        started && !self.shared.active.load(Ordering::Relaxed)
+        let started = self.recorder.sweeper.lock().is_some();
+        started && !self.recorder.active.load(Ordering::Relaxed)
     }
 
     /// Ends the trace when all that was recorded so far is in the sink. Gives the number of accesses.
@@ -154,15 +154,15 @@ impl PageTrace {
     /// # Errors
     /// The first error of the sink.
     pub fn finish(&self) -> io::Result<u64> {
-        self.shared.active.store(false, Ordering::Relaxed);
-        let Some(sweeper) = self.shared.sweeper.lock().take() else { return Ok(0) };
-        self.shared.signal.lock().stop = true;
-        self.shared.wake.notify_one();
+        self.recorder.active.store(false, Ordering::Relaxed);
+        let Some(sweeper) = self.recorder.sweeper.lock().take() else { return Ok(0) };
+        self.recorder.signal.lock().stop = true;
+        self.recorder.wake.notify_one();
         sweeper.join().unwrap_or_else(|_| Err(io::Error::other("the thread of the trace panicked")))
     }
 
     fn is_active(&self) -> bool {
-        self.shared.active.load(Ordering::Relaxed)
+        self.recorder.active.load(Ordering::Relaxed)
     }
 
     /// Records the way that `lead` finds, and then a read of `page` if it is given.
@@ -191,22 +191,24 @@ impl PageTrace {
         }
         BUFFER.with_borrow_mut(|mine| {
             let buffer = match mine {
-                Some(buffer) if Weak::as_ptr(&buffer.trace) == Arc::as_ptr(&self.shared) => buffer,
-                _ => mine.insert(self.shared.buffer_of_thread()),
+                Some(buffer) if Weak::as_ptr(&buffer.trace) == Arc::as_ptr(&self.recorder) => {
+                    buffer
+                }
+                _ => mine.insert(self.recorder.buffer_of_thread()),
             };
-            self.shared.push(buffer, accesses);
+            self.recorder.push(buffer, accesses);
         });
     }
 }
 
-impl Shared {
-    fn buffer_of_thread(self: &Arc<Self>) -> Arc<Buffer> {
+impl Recorder {
+    fn buffer_of_thread(self: &Arc<Self>) -> Arc<ThreadBuffer> {
         let thread = std::thread::current().id();
         let mut buffers = self.buffers.lock();
         if let Some(buffer) = buffers.iter().find(|buffer| buffer.thread == thread) {
             return buffer.clone();
         }
-        let buffer = Arc::new(Buffer {
+        let buffer = Arc::new(ThreadBuffer {
             trace: Arc::downgrade(self),
             thread,
             entries: Mutex::new(Vec::with_capacity(CAPACITY)),
@@ -216,7 +218,7 @@ impl Shared {
         buffer
     }
 
-    fn push(&self, buffer: &Buffer, accesses: &[u64]) {
+    fn push(&self, buffer: &ThreadBuffer, accesses: &[u64]) {
         let mut entries = buffer.entries.lock();
         while entries.len() + accesses.len() > CAPACITY {
             self.ask_for_sweep();
@@ -230,7 +232,7 @@ impl Shared {
         let first = self.next.fetch_add(accesses.len() as u64, Ordering::Relaxed);
         let before = entries.len();
         let numbered = (first..).zip(accesses);
-        entries.extend(numbered.map(|(number, access)| Entry { number, access: *access }));
+        entries.extend(numbered.map(|(number, access)| NumberedAccess { number, access: *access }));
         if before < SWEEP_AT && entries.len() >= SWEEP_AT {
             self.ask_for_sweep();
         }
@@ -259,7 +261,7 @@ impl Shared {
                 _ if stop => u64::MAX,
                 limit => limit,
             };
-            let ready = entries.partition_point(|entry: &Entry| entry.number < limit);
+            let ready = entries.partition_point(|entry: &NumberedAccess| entry.number < limit);
             accesses.clear();
             accesses.extend(entries.drain(..ready).map(|entry| PageAccess {
                 page: PageId(entry.access >> 1),
@@ -279,7 +281,7 @@ impl Shared {
 
     /// Moves everything that was recorded to `entries`, in order. All accesses are there whose
     /// numbers are below the one returned.
-    fn sweep(&self, entries: &mut Vec<Entry>) -> u64 {
+    fn sweep(&self, entries: &mut Vec<NumberedAccess>) -> u64 {
         let limit = self.next.load(Ordering::Relaxed);
         let buffers = {
             let mut buffers = self.buffers.lock();

@@ -49,7 +49,7 @@ pub(crate) fn queue_write(pool: &Pool, frame: FrameId, threshold: f32) -> bool {
 }
 
 /// One image on its way to storage.
-struct Image {
+struct PendingWrite {
     claim: Claim,
     page: PageId,
     gsn: Gsn,
@@ -60,7 +60,7 @@ pub(crate) struct Writer {
     pool: Arc<Pool>,
     counters: Arc<Counters>,
     images: Vec<Box<PageImage>>,
-    batch: Vec<Image>,
+    batch: Vec<PendingWrite>,
     failures: Failures,
 }
 
@@ -212,11 +212,11 @@ impl Writer {
         image.seal();
         assert_eq!(image.u64_at(header::PAGE_ID), page.0, "image of another page");
         assert_eq!(image.u64_at(header::GSN), gsn.0, "image of page {page} of another moment");
-        self.batch.push(Image { claim, page, gsn });
+        self.batch.push(PendingWrite { claim, page, gsn });
     }
 
     /// Ends the write of one page.
-    fn finish(&self, image: &Image, written: bool, freed: &mut Vec<FrameId>) {
+    fn finish(&self, image: &PendingWrite, written: bool, freed: &mut Vec<FrameId>) {
         let pool = &self.pool;
         let frame = image.claim.frame;
         let guard = pool.exclusive(frame);

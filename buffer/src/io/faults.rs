@@ -207,7 +207,7 @@ pub(super) struct Verdict {
     pub(super) fault: Option<Fault>,
     pub(super) latency: Duration,
     /// Decides the details of the fault.
-    pub(super) random: Random,
+    pub(super) random: SeededRandom,
     op: Op,
     /// What was given with the operation.
     page: u64,
@@ -268,7 +268,7 @@ impl Injector {
         let (this, any) = (count(op), count(Op::Any));
         let used = self.uses.entry((op, page)).or_default();
         *used += 1;
-        let base = Random::new(self.plan.seed).mix(op as u64).mix(page).mix(*used);
+        let base = SeededRandom::new(self.plan.seed).mix(op as u64).mix(page).mix(*used);
         let (mut fault, mut latency) = (None, Duration::ZERO);
         for (index, rule) in self.plan.rules.iter().enumerate() {
             if rule.op != op && rule.op != Op::Any {
@@ -296,18 +296,18 @@ impl Injector {
 /// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014).
 /// Small, and the same on every machine for ever, which the seeds of failing tests rely on.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Random(u64);
+pub(super) struct SeededRandom(u64);
 
-impl Random {
-    pub(super) fn new(seed: u64) -> Random {
-        Random(seed)
+impl SeededRandom {
+    pub(super) fn new(seed: u64) -> SeededRandom {
+        SeededRandom(seed)
     }
 
     /// A generator that depends on this one and on `value`.
-    pub(super) fn mix(mut self, value: u64) -> Random {
+    pub(super) fn mix(mut self, value: u64) -> SeededRandom {
         let state = self.next();
-        let mut mixed = Random(state ^ value);
-        Random(mixed.next())
+        let mut mixed = SeededRandom(state ^ value);
+        SeededRandom(mixed.next())
     }
 
     pub(super) fn next(&mut self) -> u64 {

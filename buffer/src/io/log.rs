@@ -107,9 +107,9 @@ pub trait LogStorage: Send + Sync + 'static {
 }
 
 /// Bytes at an address that O_DIRECT accepts. Zero at first.
-pub struct LogBuffer(Pages);
+pub struct LogBuffer(BufferPages);
 
-enum Pages {
+enum BufferPages {
     Few(Vec<PageImage>),
     /// Takes no time and no memory before it is touched.
     Many(ImageMemory),
@@ -123,15 +123,16 @@ impl LogBuffer {
     pub fn new(bytes: usize) -> LogBuffer {
         let pages = bytes.div_ceil(PAGE_SIZE);
         let many = if pages < MANY_PAGES { None } else { ImageMemory::map(pages).ok() };
-        LogBuffer(
-            many.map_or_else(|| Pages::Few(vec![PageImage([0; PAGE_SIZE]); pages]), Pages::Many),
-        )
+        LogBuffer(many.map_or_else(
+            || BufferPages::Few(vec![PageImage([0; PAGE_SIZE]); pages]),
+            BufferPages::Many,
+        ))
     }
 
     fn pages(&self) -> &[PageImage] {
         match &self.0 {
-            Pages::Few(pages) => pages,
-            Pages::Many(pages) => pages,
+            BufferPages::Few(pages) => pages,
+            BufferPages::Many(pages) => pages,
         }
     }
 }
@@ -148,8 +149,8 @@ impl Deref for LogBuffer {
 impl DerefMut for LogBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
         let pages: &mut [PageImage] = match &mut self.0 {
-            Pages::Few(pages) => pages,
-            Pages::Many(pages) => pages,
+            BufferPages::Few(pages) => pages,
+            BufferPages::Many(pages) => pages,
         };
         let bytes = size_of_val(pages);
         // SAFETY: as above, and borrowed exclusively; any bytes are a page.

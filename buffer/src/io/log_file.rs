@@ -474,7 +474,7 @@ impl LogStorage for FileLog {
                 let mut result = Ok(());
                 for group in writes.chunks(RING_ENTRIES as usize) {
                     for &(offset, piece) in group {
-                        let operation = handle.write_at(Piece(piece), offset).submit();
+                        let operation = handle.write_at(LentPiece(piece), offset).submit();
                         in_flight.push((offset, piece, operation));
                     }
                     // All of them are waited for, whatever becomes of the first.
@@ -541,10 +541,10 @@ fn finish_write(file: &File, at: u64, piece: &[u8], done: io::Result<usize>) -> 
 
 thread_local! {
     /// The runtime of the thread that writes, made by its first write. Taken out while in use.
-    static RING: RefCell<Option<Ring>> = const { RefCell::new(None) };
+    static RING: RefCell<Option<ThreadRing>> = const { RefCell::new(None) };
 }
 
-struct Ring {
+struct ThreadRing {
     runtime: Runtime,
     files: Vec<(Weak<SegmentFile>, Rc<tokio_uring::fs::File>)>,
 }
@@ -560,7 +560,7 @@ fn with_ring<T>(
     let kept = RING.try_with(|ring| ring.take()).ok()?;
     let mut ring = match kept {
         Some(ring) => ring,
-        None => Ring { runtime: runtime::new_runtime(RING_ENTRIES).ok()?, files: Vec::new() },
+        None => ThreadRing { runtime: runtime::new_runtime(RING_ENTRIES).ok()?, files: Vec::new() },
     };
     let known = ring.files.iter().find(|(weak, _)| weak.as_ptr() == Arc::as_ptr(segment));
     let handle = known.map(|(_, handle)| Rc::clone(handle)).or_else(|| {
@@ -583,10 +583,10 @@ fn with_ring<T>(
 }
 
 /// Bytes that the caller of `write` lends until all writes have completed.
-struct Piece(*const [u8]);
+struct LentPiece(*const [u8]);
 
 // SAFETY: the bytes neither move nor change during `write`, which outlives the operation.
-unsafe impl IoBuf for Piece {
+unsafe impl IoBuf for LentPiece {
     fn stable_ptr(&self) -> *const u8 {
         self.0.cast()
     }

@@ -2,7 +2,7 @@
 //! what faults do to bytes, and what a power cut leaves. Used by [`super::sim`] alone.
 
 use super::{
-    faults::{Fault, Random, Unit, Verdict},
+    faults::{Fault, SeededRandom, Unit, Verdict},
     file::offset_of,
 };
 use crate::{
@@ -41,7 +41,7 @@ pub(super) type Bytes = Arc<[u8; PAGE_SIZE]>;
 
 #[derive(Clone, Default)]
 pub(super) struct Medium {
-    pub(super) pages: BTreeMap<u64, Page>,
+    pub(super) pages: BTreeMap<u64, StoredPage>,
     pub(super) capacity: u64,
     pub(super) synced_capacity: u64,
     /// Pages behind an end that came nearer since the last sync, as a sync made them durable.
@@ -49,7 +49,7 @@ pub(super) struct Medium {
 }
 
 #[derive(Clone, Default)]
-pub(super) struct Page {
+pub(super) struct StoredPage {
     /// What a power cut cannot take. `None`: never written, zeroes.
     pub(super) synced: Option<Bytes>,
     /// What reads see and no sync will make durable: a sync of it failed.
@@ -78,7 +78,7 @@ impl Medium {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, what));
         }
         let stored = self.pages.get(&page.0);
-        let current = stored.and_then(Page::current).unwrap_or(zeroes());
+        let current = stored.and_then(StoredPage::current).unwrap_or(zeroes());
         match verdict.fault {
             Some(Fault::Short(unit)) => {
                 let len = verdict.short(unit);
@@ -107,7 +107,7 @@ impl Medium {
     ) -> io::Result<()> {
         // Only faults that leave something of it look at it.
         let old = |medium: &Medium| {
-            **medium.pages.get(&page.0).and_then(Page::current).unwrap_or(zeroes())
+            **medium.pages.get(&page.0).and_then(StoredPage::current).unwrap_or(zeroes())
         };
         match verdict.fault {
             Some(Fault::Error(kind)) => return Err(io::Error::new(kind, verdict.name())),
@@ -150,7 +150,7 @@ impl Medium {
         if cut == Cut::Process {
             return self.clone();
         }
-        let random = Random::new(seed);
+        let random = SeededRandom::new(seed);
         let mut left = Medium::default();
         // The end is either the old or the new one, and behind the old one is what was there. So it is
         // when a shorter end was made durable with a longer one that followed: nobody may rely on
@@ -159,13 +159,14 @@ impl Medium {
         let is_old = cut == Cut::Nothing || cut != Cut::All && dice.below(2) == 0;
         if is_old {
             for (&number, bytes) in &self.cut_off {
-                let page = Page { synced: Some(bytes.clone()), ..Page::default() };
+                let page = StoredPage { synced: Some(bytes.clone()), ..StoredPage::default() };
                 left.pages.insert(number, page);
             }
         }
         for (&number, page) in &self.pages {
             if let Some(bytes) = page.after_power_cut(random.mix(number), cut, last) {
-                left.pages.insert(number, Page { synced: Some(bytes), ..Page::default() });
+                left.pages
+                    .insert(number, StoredPage { synced: Some(bytes), ..StoredPage::default() });
             }
         }
         // And it covers what was kept.
@@ -211,7 +212,7 @@ impl Medium {
     }
 
     /// A page other than `page`, inside the device if it has another one.
-    fn another_page(&self, page: u64, random: &mut Random) -> u64 {
+    fn another_page(&self, page: u64, random: &mut SeededRandom) -> u64 {
         match self.capacity {
             0 | 1 => page ^ 1,
             pages => (page + 1 + random.below(pages - 1)) % pages,
@@ -251,7 +252,7 @@ impl Medium {
     }
 }
 
-impl Page {
+impl StoredPage {
     pub(super) fn current(&self) -> Option<&Bytes> {
         self.unsynced.last().or(self.given_up.as_ref()).or(self.synced.as_ref())
     }
@@ -265,7 +266,7 @@ impl Page {
 
     /// With [`Cut::Sectors`] a third of the pages keeps the synced version, a third one of the later
     /// ones, and a third is mixed by sectors.
-    fn after_power_cut(&self, mut random: Random, cut: Cut, last: u64) -> Option<Bytes> {
+    fn after_power_cut(&self, mut random: SeededRandom, cut: Cut, last: u64) -> Option<Bytes> {
         let versions = self.unsynced.len() as u64;
         if versions == 0 {
             return self.synced.clone();

@@ -11,7 +11,7 @@
 pub use super::probe_load::{Latency, ProbePoint};
 use super::{
     directory::Directory,
-    faults::Random,
+    faults::SeededRandom,
     file::PageFile,
     open::IoKind,
     probe_load::{Load, Samples, scramble},
@@ -175,7 +175,7 @@ pub fn probe(
             read_share,
             pages,
             time: options.point_time,
-            seed: Random::new(options.seed).mix(done as u64),
+            seed: SeededRandom::new(options.seed).mix(done as u64),
             stop: Arc::clone(stop),
         };
         let samples = if ring { load.run_on_ring(&file)? } else { load.run_on_threads(&file)? };
@@ -245,7 +245,7 @@ fn fill(
     stop: &AtomicBool,
     progress: &mut dyn FnMut(u64),
 ) -> io::Result<()> {
-    let mut random = Random::new(seed).mix(u64::MAX);
+    let mut random = SeededRandom::new(seed).mix(u64::MAX);
     let mut images = vec![PageImage([0; PAGE_SIZE]); pages.min(FILL_PAGES) as usize];
     let mut page = 0;
     while page < pages {
@@ -269,7 +269,7 @@ fn median_sync(
     stop: &AtomicBool,
 ) -> io::Result<f64> {
     file.sync()?;
-    let mut random = Random::new(options.seed).mix(0);
+    let mut random = SeededRandom::new(options.seed).mix(0);
     let mut image = PageImage::zeroed();
     scramble(&mut image, &mut random);
     let mut times = Vec::with_capacity(options.syncs);

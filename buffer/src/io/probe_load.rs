@@ -5,7 +5,7 @@
 //! of it and lent to tasks by pointer.
 
 use super::{
-    faults::Random,
+    faults::SeededRandom,
     file::{PageFile, whole_read, whole_write},
     runtime,
 };
@@ -64,7 +64,7 @@ pub struct ProbePoint {
 }
 
 /// Fills a page with contents that no device can compress or deduplicate.
-pub(super) fn scramble(image: &mut PageImage, random: &mut Random) {
+pub(super) fn scramble(image: &mut PageImage, random: &mut SeededRandom) {
     for word in image.0.chunks_exact_mut(8) {
         word.copy_from_slice(&random.next().to_le_bytes());
     }
@@ -78,7 +78,7 @@ pub(super) struct Load {
     pub(super) read_share: f64,
     pub(super) pages: u64,
     pub(super) time: Duration,
-    pub(super) seed: Random,
+    pub(super) seed: SeededRandom,
     pub(super) stop: Arc<AtomicBool>,
 }
 
@@ -155,7 +155,7 @@ impl Load {
     }
 
     /// The next operation: whether it reads, and the page.
-    fn next(&self, random: &mut Random) -> (bool, PageId) {
+    fn next(&self, random: &mut SeededRandom) -> (bool, PageId) {
         // Shares are exact to 2^-32.
         let is_read = (random.below(1 << 32) as f64) < self.read_share * (1u64 << 32) as f64;
         (is_read, PageId(random.below(self.pages)))
@@ -200,7 +200,7 @@ impl Load {
         &self,
         handle: &File,
         mut buffer: Lent,
-        mut random: Random,
+        mut random: SeededRandom,
         schedule: Schedule,
         samples: &RefCell<Samples>,
     ) -> io::Result<()> {
@@ -248,7 +248,7 @@ impl Load {
     fn one_thread(
         &self,
         file: &PageFile,
-        mut random: Random,
+        mut random: SeededRandom,
         schedule: Schedule,
     ) -> io::Result<Samples> {
         let mut samples = Samples::new();

@@ -4,7 +4,7 @@
 //! tokio-uring keeps the buffer of a dropped operation until the kernel is done with it, with one
 //! exception: a runtime that ends frees the buffers of dropped operations *before* it cancels them.
 //! [`start_runtime`] closes that gap: a target that comes back while its runtime ends waits in
-//! [`Session::graveyard`] until the runtime is gone, which it is only after every operation has
+//! [`RingSession::graveyard`] until the runtime is gone, which it is only after every operation has
 //! completed. For that reason asynchronous reads use only runtimes started here, and read
 //! blockingly elsewhere.
 //!
@@ -32,7 +32,7 @@ const MAX_ENTRIES: u32 = 4096;
 
 thread_local! {
     /// The session runtime that this thread is inside of.
-    static SESSION: RefCell<Option<Rc<Session>>> = const { RefCell::new(None) };
+    static SESSION: RefCell<Option<Rc<RingSession>>> = const { RefCell::new(None) };
 }
 
 /// Runs `future` on a new tokio-uring runtime of this thread, in which asynchronous reads of the
@@ -50,7 +50,7 @@ pub fn start_runtime<F: Future>(entries: u32, future: F) -> io::Result<F::Output
     let entries = entries.clamp(1, MAX_ENTRIES);
     // One entry more is for the operation of `breathe`.
     let runtime = with_setup(entries + 1, SUBMIT_EVERY, |builder| Runtime::new(builder))?;
-    let session = Rc::new(Session::new(entries));
+    let session = Rc::new(RingSession::new(entries));
     SESSION.set(Some(Rc::clone(&session)));
     let running = Running { runtime: Some(runtime), session };
     // Ends the runtime when it is dropped, also by a panic of the future.
@@ -64,7 +64,7 @@ pub fn start_runtime<F: Future>(entries: u32, future: F) -> io::Result<F::Output
 /// reads are in flight this waits for an operation that does nothing, which completes only after
 /// the reads were submitted. Elsewhere, and when nothing is in flight, it lets the others run once.
 pub async fn breathe() {
-    let session = Session::current().filter(|session| session.begun.get() > 0);
+    let session = RingSession::current().filter(|session| session.begun.get() > 0);
     let mut asked = false;
     poll_fn(|context| {
         if std::mem::replace(&mut asked, true) {
@@ -81,7 +81,7 @@ pub async fn breathe() {
 
 /// Whether this thread is inside a runtime of [`start_runtime`], whose reads end only while tasks run.
 pub(crate) fn reads_on_this_thread() -> bool {
-    Session::current().is_some()
+    RingSession::current().is_some()
 }
 
 /// Whether this thread is inside a tokio runtime, where no other may block it.
@@ -164,7 +164,7 @@ pub(super) enum Phase {
 }
 
 /// One run of [`start_runtime`], shared with the reads that it started.
-pub(super) struct Session {
+pub(super) struct RingSession {
     phase: Cell<Phase>,
     limit: u32,
     in_flight: Cell<u32>,
@@ -178,9 +178,9 @@ pub(super) struct Session {
     breathing: RefCell<Vec<Waker>>,
 }
 
-impl Session {
-    fn new(limit: u32) -> Session {
-        Session {
+impl RingSession {
+    fn new(limit: u32) -> RingSession {
+        RingSession {
             phase: Cell::new(Phase::Running),
             limit,
             in_flight: Cell::new(0),
@@ -210,7 +210,7 @@ impl Session {
     }
 
     /// The session of this thread, if it is inside a running one.
-    pub(super) fn current() -> Option<Rc<Session>> {
+    pub(super) fn current() -> Option<Rc<RingSession>> {
         let session = SESSION.try_with(|session| session.borrow().clone()).ok().flatten()?;
         (session.phase() == Phase::Running).then_some(session)
     }
@@ -270,7 +270,7 @@ impl Session {
 }
 
 /// A read that was begun and has not ended.
-pub(super) struct Began(Rc<Session>);
+pub(super) struct Began(Rc<RingSession>);
 
 impl Drop for Began {
     fn drop(&mut self) {
@@ -281,7 +281,7 @@ impl Drop for Began {
 /// A runtime that is ended in order.
 struct Running {
     runtime: Option<Runtime>,
-    session: Rc<Session>,
+    session: Rc<RingSession>,
 }
 
 impl Drop for Running {

@@ -15,10 +15,10 @@
 //! the pages times at most two, plus [`super::KEPT_VERSIONS`] per page written since the last sync.
 
 use super::{
-    faults::{Fault, FaultPlan, Injector, Op, Random, Verdict},
+    faults::{Fault, FaultPlan, Injector, Op, SeededRandom, Verdict},
     file::offset_of,
     medium::{Cut, Medium, zeroes},
-    sim_segment::{self, Segment},
+    sim_segment::{self, SimSegment},
     storage::{PageWrite, ReadTarget, Storage},
 };
 use crate::{
@@ -36,11 +36,11 @@ pub struct SimStorage {
 pub(super) struct SimState {
     pub(super) medium: Medium,
     /// Segments of the log by number.
-    pub(super) log: BTreeMap<u64, Segment>,
+    pub(super) log: BTreeMap<u64, SimSegment>,
     /// Segments whose creation or removal a power cut takes back, and what is there then.
-    pub(super) unsettled: BTreeMap<u64, Option<Segment>>,
+    pub(super) unsettled: BTreeMap<u64, Option<SimSegment>>,
     /// Segments that were passed on.
-    pub(super) log_spares: Vec<Segment>,
+    pub(super) log_spares: Vec<SimSegment>,
     pub(super) injector: Injector,
     pub(super) counters: SimCounters,
 }
@@ -83,7 +83,7 @@ impl SimStorage {
         SimStorage::with_media(Medium::default(), BTreeMap::new(), plan)
     }
 
-    fn with_media(medium: Medium, log: BTreeMap<u64, Segment>, plan: FaultPlan) -> SimStorage {
+    fn with_media(medium: Medium, log: BTreeMap<u64, SimSegment>, plan: FaultPlan) -> SimStorage {
         let (injector, counters) = (Injector::new(plan), SimCounters::default());
         let (unsettled, log_spares) = (BTreeMap::new(), Vec::new());
         let state = SimState { medium, log, unsettled, log_spares, injector, counters };
@@ -125,7 +125,7 @@ impl SimStorage {
                 let log = state.log.values().flat_map(|segment| segment.medium.unsynced_orders());
                 let mut orders: Vec<u64> = state.medium.unsynced_orders().chain(log).collect();
                 orders.sort_unstable();
-                let kept = Random::new(seed).below(orders.len() as u64 + 1) as usize;
+                let kept = SeededRandom::new(seed).below(orders.len() as u64 + 1) as usize;
                 kept.checked_sub(1).map_or(0, |at| orders[at])
             }
             _ => 0,

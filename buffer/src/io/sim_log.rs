@@ -11,7 +11,7 @@ use super::{
     faults::{Fault, Op, Verdict, log_page},
     log::{LogStorage, Zeroes, absent, assert_whole_pages, exists, range_within},
     sim::{SimState, SimStorage, sleep},
-    sim_segment::Segment,
+    sim_segment::SimSegment,
 };
 use crate::{
     ids::PageId,
@@ -37,7 +37,7 @@ impl SimStorage {
 
     /// Makes `bytes`, of any length, the durable contents of a segment, which may be a new one.
     pub fn set_raw_segment(&self, segment: u64, bytes: Vec<u8>) {
-        let mut new = Segment::zeroed(bytes.len() as u64);
+        let mut new = SimSegment::zeroed(bytes.len() as u64);
         for (chunk, number) in bytes.chunks(PAGE_SIZE).zip(0..) {
             if chunk != &[0; PAGE_SIZE][..chunk.len()] {
                 let mut page = [0; PAGE_SIZE];
@@ -96,7 +96,7 @@ impl SimStorage {
         &self,
         segment: u64,
         bytes: u64,
-        spare: impl FnOnce(&mut Vec<Segment>) -> Option<Segment>,
+        spare: impl FnOnce(&mut Vec<SimSegment>) -> Option<SimSegment>,
     ) -> io::Result<()> {
         assert_whole_pages(0, bytes as usize);
         let mut guard = self.state.lock();
@@ -114,7 +114,7 @@ impl SimStorage {
             }
             _ => {
                 let made = spare(&mut state.log_spares);
-                state.log.insert(segment, made.unwrap_or_else(|| Segment::zeroed(bytes)));
+                state.log.insert(segment, made.unwrap_or_else(|| SimSegment::zeroed(bytes)));
                 state.settle_directory(segment, None, &verdict)
             }
         };
@@ -124,7 +124,7 @@ impl SimStorage {
     }
 
     /// Removes a segment; `then` gets it when it is durably gone.
-    fn give_up(&self, segment: u64, then: impl FnOnce(Segment)) -> io::Result<()> {
+    fn give_up(&self, segment: u64, then: impl FnOnce(SimSegment)) -> io::Result<()> {
         let mut state = self.state.lock();
         state.counters.log_removals += 1;
         let verdict = state.judge(Op::LogRemove, log_page(segment, 0));
@@ -155,7 +155,7 @@ impl SimState {
     fn settle_directory(
         &mut self,
         segment: u64,
-        before: Option<Segment>,
+        before: Option<SimSegment>,
         verdict: &Verdict,
     ) -> io::Result<()> {
         let Some(Fault::Unsettled(kind)) = verdict.fault else {

@@ -1,7 +1,7 @@
 //! A segment of the log on the simulated device: a medium and a volatile cache of its own.
 
 use super::{
-    faults::Random,
+    faults::SeededRandom,
     medium::{Cut, Medium},
 };
 use crate::page::PAGE_SIZE;
@@ -9,31 +9,31 @@ use std::collections::BTreeMap;
 
 /// One segment of the log.
 #[derive(Clone)]
-pub(super) struct Segment {
+pub(super) struct SimSegment {
     pub(super) medium: Medium,
     pub(super) bytes: u64,
 }
 
-impl Segment {
+impl SimSegment {
     /// Zeroes that a power cut cannot take.
-    pub(super) fn zeroed(bytes: u64) -> Segment {
+    pub(super) fn zeroed(bytes: u64) -> SimSegment {
         let pages = bytes.div_ceil(PAGE_SIZE as u64);
         let medium = Medium { capacity: pages, synced_capacity: pages, ..Medium::default() };
-        Segment { medium, bytes }
+        SimSegment { medium, bytes }
     }
 }
 
 /// What a power cut may leave of the segments.
 pub(super) fn after_power_cut(
-    log: &BTreeMap<u64, Segment>,
+    log: &BTreeMap<u64, SimSegment>,
     seed: u64,
     cut: Cut,
     last: u64,
-) -> BTreeMap<u64, Segment> {
+) -> BTreeMap<u64, SimSegment> {
     let left = log.iter().map(|(&number, segment)| {
-        let seed = Random::new(seed).mix(!number).next();
+        let seed = SeededRandom::new(seed).mix(!number).next();
         let medium = segment.medium.after_power_cut(seed, cut, last);
-        (number, Segment { medium, bytes: segment.bytes })
+        (number, SimSegment { medium, bytes: segment.bytes })
     });
     left.collect()
 }

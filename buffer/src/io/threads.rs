@@ -31,7 +31,7 @@ pub const MAX_THREADS: usize = 16;
 /// A data file behind blocking system calls.
 pub struct ThreadStorage {
     file: Arc<PageFile>,
-    pool: Pool,
+    pool: IoThreads,
 }
 
 impl ThreadStorage {
@@ -53,7 +53,7 @@ impl ThreadStorage {
 
     fn on(file: PageFile) -> ThreadStorage {
         let file = Arc::new(file);
-        ThreadStorage { pool: Pool::new(Arc::clone(&file)), file }
+        ThreadStorage { pool: IoThreads::new(Arc::clone(&file)), file }
     }
 
     /// Whether transfers go past the kernel's page cache.
@@ -203,30 +203,34 @@ fn run(file: &PageFile, job: Job) {
 }
 
 /// Threads that run jobs in order of arrival.
-pub(super) struct Pool {
-    shared: Arc<PoolShared>,
+pub(super) struct IoThreads {
+    shared: Arc<IoThreadsShared>,
 }
 
-struct PoolShared {
+struct IoThreadsShared {
     file: Arc<PageFile>,
-    state: Mutex<PoolState>,
+    state: Mutex<JobQueue>,
     work: Condvar,
 }
 
-struct PoolState {
+struct JobQueue {
     jobs: VecDeque<Job>,
     idle: usize,
     threads: Vec<JoinHandle<()>>,
     stopping: bool,
 }
 
-impl Pool {
+impl IoThreads {
     /// Threads for a file; none is started yet.
-    pub(super) fn new(file: Arc<PageFile>) -> Pool {
+    pub(super) fn new(file: Arc<PageFile>) -> IoThreads {
         let state =
-            PoolState { jobs: VecDeque::new(), idle: 0, threads: Vec::new(), stopping: false };
-        Pool {
-            shared: Arc::new(PoolShared { file, state: Mutex::new(state), work: Condvar::new() }),
+            JobQueue { jobs: VecDeque::new(), idle: 0, threads: Vec::new(), stopping: false };
+        IoThreads {
+            shared: Arc::new(IoThreadsShared {
+                file,
+                state: Mutex::new(state),
+                work: Condvar::new(),
+            }),
         }
     }
 
@@ -263,7 +267,7 @@ impl Pool {
     }
 }
 
-impl PoolShared {
+impl IoThreadsShared {
     fn serve(&self) {
         let mut state = self.state.lock();
         loop {
@@ -282,7 +286,7 @@ impl PoolShared {
     }
 }
 
-impl Drop for Pool {
+impl Drop for IoThreads {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
         state.stopping = true;

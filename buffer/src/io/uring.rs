@@ -16,9 +16,9 @@
 use super::{
     directory::{Directory, lacks_descriptors, split},
     file::{PageFile, offset_of, refuse_all, whole_read, whole_write},
-    runtime::{self, FileCache, Session},
+    runtime::{self, FileCache, RingSession},
     storage::{PageWrite, ReadTarget, Storage},
-    threads::Pool,
+    threads::IoThreads,
 };
 use crate::{
     ids::PageId,
@@ -48,7 +48,7 @@ pub struct UringStorage {
     file: Arc<PageFile>,
     warned: AtomicBool,
     /// Reads of threads that have no runtime.
-    readers: Pool,
+    readers: IoThreads,
 }
 
 impl UringStorage {
@@ -73,7 +73,7 @@ impl UringStorage {
 
     fn on(file: PageFile) -> UringStorage {
         let file = Arc::new(file);
-        let readers = Pool::new(Arc::clone(&file));
+        let readers = IoThreads::new(Arc::clone(&file));
         UringStorage { file, warned: AtomicBool::new(false), readers }
     }
 
@@ -83,7 +83,7 @@ impl UringStorage {
     }
 
     /// The runtime of this thread for writes, unless one cannot be had or must not be used.
-    fn take_writer(&self, batch: &[PageWrite<'_>]) -> Option<Writer> {
+    fn take_writer(&self, batch: &[PageWrite<'_>]) -> Option<RingWriter> {
         // One write gains nothing from a ring.
         if batch.len() < 2 || runtime::inside_runtime() {
             return None;
@@ -92,7 +92,7 @@ impl UringStorage {
             return Some(writer);
         }
         match runtime::new_runtime(WRITES_IN_FLIGHT) {
-            Ok(runtime) => Some(Writer { runtime, files: FileCache::default() }),
+            Ok(runtime) => Some(RingWriter { runtime, files: FileCache::default() }),
             Err(error) => {
                 if !self.warned.swap(true, Ordering::Relaxed) {
                     tracing::warn!(%error, "no ring for writes: they go one after the other");
@@ -113,7 +113,7 @@ impl Storage for UringStorage {
     }
 
     fn start_read(self: Arc<Self>, mut target: ReadTarget) {
-        let Some(session) = Session::current() else {
+        let Some(session) = RingSession::current() else {
             let result = self.file.read_target(&mut target);
             return target.end(result);
         };
@@ -180,10 +180,10 @@ impl Storage for UringStorage {
 
 thread_local! {
     /// The runtime of a thread that writes, made by its first batch. Taken out while in use.
-    static WRITER: RefCell<Option<Writer>> = const { RefCell::new(None) };
+    static WRITER: RefCell<Option<RingWriter>> = const { RefCell::new(None) };
 }
 
-struct Writer {
+struct RingWriter {
     runtime: Runtime,
     files: FileCache,
 }
@@ -201,8 +201,9 @@ async fn write_all(
         if in_flight.len() < WRITES_IN_FLIGHT as usize
             && let Some(write) = to_submit.next()
         {
-            let submitted = offset_of(write.page)
-                .map(|offset| handle.write_at(Image(&raw const *write.image), offset).submit());
+            let submitted = offset_of(write.page).map(|offset| {
+                handle.write_at(ImageBuffer(&raw const *write.image), offset).submit()
+            });
             in_flight.push_back((write, submitted));
             continue;
         }
@@ -222,10 +223,10 @@ async fn write_all(
 }
 
 /// An image that the caller of `write_pages` borrows until all writes have completed.
-struct Image(*const PageImage);
+struct ImageBuffer(*const PageImage);
 
 // SAFETY: the image neither moves nor changes during `write_pages`, which outlives the operation.
-unsafe impl IoBuf for Image {
+unsafe impl IoBuf for ImageBuffer {
     fn stable_ptr(&self) -> *const u8 {
         self.0.cast()
     }
@@ -240,7 +241,7 @@ unsafe impl IoBuf for Image {
 /// Reads on the ring of a session's runtime, in a task of that runtime.
 async fn read_on_ring(
     file: Arc<PageFile>,
-    session: Rc<Session>,
+    session: Rc<RingSession>,
     mut target: ReadTarget,
 ) -> (ReadTarget, io::Result<()>) {
     let page = target.page();
@@ -271,7 +272,7 @@ async fn read_on_ring(
 /// the read, also when the task that reads was dropped.
 struct TargetBuffer {
     target: Option<ReadTarget>,
-    session: Rc<Session>,
+    session: Rc<RingSession>,
 }
 
 impl TargetBuffer {
