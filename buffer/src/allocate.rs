@@ -1,11 +1,12 @@
 //! Allocation of pages of the store.
 //!
-//! **Why compaction cuts off nothing that is in use.** [`PageAllocator::cut`] lowers the capacity, under the lock, to
-//! behind the last page in use; a page in use is one that is in a tree, or held in reserve, or freed
-//! with a write of it still in flight. So nobody reads or writes pages behind the new capacity, and
-//! none is given out there without [`Storage::reserve`]. The file is cut off later
-//! ([`PageAllocator::shrink_storage`]), when a superblock with the lower capacity is durable, and
-//! again under the lock, to the capacity of that moment: it may have grown meanwhile.
+//! **Why compaction cuts off no page in use.** [`PageAllocator::cut`] lowers the capacity, under
+//! the lock, to the end of the last page in use. A page is in use if it is in a tree, held in
+//! reserve, or freed while a write of it is still in flight. So no thread reads or writes a page
+//! past the new capacity, and none is allocated there without [`Storage::reserve`]. The file itself
+//! is cut later ([`PageAllocator::shrink_storage`]), once a superblock with the lower capacity is
+//! durable. That step takes the lock again and uses the current capacity, because the file may have
+//! grown since.
 
 use crate::{
     error::Result,
@@ -16,12 +17,12 @@ use crate::{
     sync::Mutex,
 };
 
-/// Which pages of the store are in use.
+/// The pages of the store that are in use, seen in two ways.
 ///
-/// There are two answers. The first is what may be given out now; it includes pages that sessions
-/// hold in reserve and pages whose last write is still in flight. The second is what the log says,
-/// as of any epoch that is durable: a page is in use from the record that puts it into a tree to
-/// the record that takes it out. A checkpoint stores the second.
+/// The first map says which pages may be allocated now. It counts pages that sessions hold in
+/// reserve and pages whose last write is still in flight as used. The second map follows the log,
+/// up to any durable epoch: a page is in use from the record that puts it into a tree to the record
+/// that takes it out. A checkpoint stores the second map.
 pub struct PageAllocator {
     pages: Mutex<PageMap>,
     logged: Mutex<LoggedMap>,
@@ -29,15 +30,15 @@ pub struct PageAllocator {
 
 impl PageAllocator {
     /// An allocator in which the pages of `bitmap` (bit set: in use) and all reserved pages are
-    /// taken.
+    /// used.
     pub fn new(bitmap: Vec<u64>, capacity: u64) -> PageAllocator {
         let pages = PageMap::new(bitmap, capacity);
         let logged = LoggedMap::new(pages.words().to_vec());
         PageAllocator { pages: Mutex::new(pages), logged: Mutex::new(logged) }
     }
 
-    /// Begins anew with other pages in use, before any was given out. Groups whose words are not
-    /// those that are `stored` count as changed: what the log said about them is in no bitmap yet.
+    /// Replaces both maps, before any page was allocated. A group whose words differ from `stored`
+    /// counts as changed: no stored bitmap has its log records yet.
     pub fn reset(&self, bitmap: Vec<u64>, stored: &[u64], capacity: u64) {
         let pages = PageMap::new(bitmap, capacity);
         let mut logged = LoggedMap::new(pages.words().to_vec());
@@ -46,18 +47,19 @@ impl PageAllocator {
         *self.logged.lock() = logged;
     }
 
-    /// A record of `epoch` puts `count` pages from `first` on into a tree, or takes them out.
+    /// Notes a log record of `epoch` that puts `count` pages, starting at `first`, into a tree or
+    /// takes them out.
     pub fn log_change(&self, epoch: u64, first: PageId, count: u64, in_use: bool) {
         self.logged.lock().log_change(epoch, first, count, in_use);
     }
 
-    /// The log may still have changes of this page from before it was freed: recovery would make
-    /// them again. Such a page must not get contents that the log does not know.
+    /// Whether the log may still hold changes of this page from before it was freed. Recovery would
+    /// redo them, so such a page must not get contents that are not in the log.
     pub fn is_recently_freed(&self, page: PageId) -> bool {
         self.logged.lock().is_recently_freed(page)
     }
 
-    /// Recovery begins at `epoch` from now on.
+    /// From now on recovery starts at `epoch`.
     pub fn forget_freed_before(&self, epoch: u64) {
         self.logged.lock().forget_freed_before(epoch);
     }
@@ -67,7 +69,8 @@ impl PageAllocator {
         self.logged.lock().log_freed(gsn);
     }
 
-    /// The numbers of a page that is put into a tree must be above this, whatever it held before.
+    /// A page that is put into a tree must get change numbers above this one, whatever it held
+    /// before.
     pub fn freed_gsn(&self) -> Gsn {
         self.logged.lock().freed_gsn()
     }
@@ -77,37 +80,37 @@ impl PageAllocator {
         self.logged.lock().settle(epoch);
     }
 
-    /// The pages that are in use by the records of all epochs up to `epoch`, which must be durable: what
-    /// a checkpoint would store.
+    /// The pages in use after the records of all epochs up to `epoch`, which must be durable: the
+    /// bitmap that a checkpoint would store.
     pub fn logged(&self, epoch: u64) -> Vec<u64> {
         let mut logged = self.logged.lock();
         logged.settle(epoch);
         logged.words().to_vec()
     }
 
-    /// Settles, and takes the bitmaps of all groups that changed since they were last taken, with
-    /// the group's number.
+    /// Applies records as [`PageAllocator::settle`] does, then takes the bitmap and the number of
+    /// each group that changed since the last call.
     pub fn take_changed_groups(&self, epoch: u64) -> Vec<(u64, Vec<u64>)> {
         let mut logged = self.logged.lock();
         logged.settle(epoch);
         logged.take_changed_groups()
     }
 
-    /// Groups whose bitmaps could not be stored: they count as changed again.
+    /// Marks groups as changed again, because their bitmaps could not be stored.
     pub fn keep_changed_groups(&self, groups: impl IntoIterator<Item = u64>) {
         self.logged.lock().mark_changed(groups);
     }
 
-    /// Takes over room that was reserved on the device already.
+    /// Adds room that is already reserved on the device.
     pub fn extend(&self, capacity: u64) {
         self.pages.lock().set_capacity(capacity);
     }
 
-    /// Takes a page, reserving more room on the device when none is free: for `least` pages, which is 1 or
-    /// [`GROW_MIN`](crate::page_map::GROW_MIN), or more.
+    /// Takes a free page. If there is none, reserves room on the device for at least `least` pages:
+    /// 1, or [`GROW_MIN`](crate::page_map::GROW_MIN) and more.
     ///
     /// # Errors
-    /// [`DiskFull`](crate::Error::DiskFull) when the device has no room; nothing was changed.
+    /// [`DiskFull`](crate::Error::DiskFull) if the device has no room; nothing was changed.
     pub(crate) fn allocate(&self, storage: &dyn Storage, least: u64) -> Result<PageId> {
         let mut map = self.pages.lock();
         if let Some(page) = map.take_low() {
@@ -116,17 +119,17 @@ impl PageAllocator {
         while map.used() == map.capacity() {
             let groups = map.capacity().div_ceil(BITMAP_GROUP);
             map.grow(storage, least)?;
-            // There may be copies of their bitmaps from before the file was cut off.
+            // The device may hold copies of these bitmaps from before the file was cut.
             let new = groups..map.capacity().div_ceil(BITMAP_GROUP);
             self.logged.lock().mark_changed(new);
         }
         Ok(map.take_next())
     }
 
-    /// Gives a page back.
+    /// Frees a page.
     ///
     /// # Panics
-    /// If it is free already: two owners of one page would be the end of both.
+    /// If the page is free already: a page with two owners would be lost to both.
     pub fn free(&self, page: PageId) {
         self.pages.lock().give(page);
     }
@@ -143,33 +146,34 @@ impl PageAllocator {
         (map.capacity(), map.used())
     }
 
-    /// From now on pages below the result are given out before all others: those in use would all have
-    /// room there. None: they lie so already. Begun again, it gives a result for the pages in use by then.
+    /// Starts to allocate pages below the result before all others; all pages in use would fit
+    /// there. `None` if they lie there already. A second call computes a new bound from the current
+    /// use.
     pub fn begin_compaction(&self) -> Option<PageId> {
         self.pages.lock().begin_compaction()
     }
 
-    /// The end of the compaction: pages are given out as before.
+    /// Ends the compaction: pages are allocated in the usual order again.
     pub fn end_compaction(&self) {
         self.pages.lock().end_compaction();
     }
 
-    /// Takes a page that is given out first; none when all of them are in use.
+    /// Allocates a page below the bound of the compaction; `None` if all of them are in use.
     pub fn allocate_low(&self) -> Option<PageId> {
         self.pages.lock().take_low()
     }
 
-    /// Pages that compaction could give back.
+    /// Number of pages that compaction could give back to the device.
     pub fn surplus(&self) -> u64 {
         self.pages.lock().surplus()
     }
 
-    /// Gives up the pages behind the last one in use. Gives the new capacity.
+    /// Lowers the capacity to the end of the last page in use, and returns it.
     pub fn cut(&self) -> u64 {
         self.pages.lock().cut()
     }
 
-    /// Gives the room of pages back that are not below the capacity, nor below `least`.
+    /// Gives the device back the room of all pages at or above both the capacity and `least`.
     ///
     /// # Errors
     /// Those of the storage.
@@ -213,7 +217,7 @@ mod tests {
         assert_eq!(storage.capacity_pages(), end + 500);
         allocator.shrink_storage(&storage, 0).expect("cut");
         assert_eq!(storage.capacity_pages(), end);
-        // It grows again, and no page is given out twice.
+        // The file grows again, and each page is allocated once.
         let mut seen: Vec<PageId> = left.iter().filter(|page| **page < below).copied().collect();
         seen.extend((0..40_000).map(|_| allocator.allocate(&storage, 1).expect("room")));
         let count = seen.len();

@@ -1,4 +1,6 @@
-//! The threads of a pool: evictors, writers, and two that serve them.
+//! The background threads of a pool: evictors, writers, `wattle-frames`, which has the kernel
+//! provide memory ahead of use, and `wattle-watch`, which wakes tasks that have waited for too
+//! long.
 
 use crate::{
     error::{Error, Result},
@@ -11,19 +13,17 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// The evictor and writer threads of a pool, the one that has the kernel give memory for its frames, and the
-/// one that wakes tasks that have waited for long.
-/// Dropping it stops and joins them.
+/// The background threads of a pool. Dropping the value stops and joins them.
 pub struct Background {
     pool: Arc<Pool>,
     evictors: Vec<JoinHandle<()>>,
     writers: Vec<JoinHandle<()>>,
-    /// One that wakes tasks by the time, and one that has the kernel give memory for frames.
+    /// The threads `wattle-frames` and `wattle-watch`.
     others: Vec<JoinHandle<()>>,
 }
 
-/// Body of the thread that has the kernel give memory for the frames that are used next: a huge page that is zeroed
-/// when it is first touched would make an operation wait for a millisecond or several.
+/// Body of `wattle-frames`: has the kernel provide memory for the frames that are used next.
+/// Zeroing a huge page on first touch would delay an operation by a millisecond or more.
 fn make_frames_ready(free: &FreeFrames, memory: &FrameMemory) {
     while let Some(frames) = free.wait_unready() {
         if let Err(error) = memory.populate(frames) {
@@ -51,7 +51,7 @@ impl Background {
         let spawn = |name: String, body: Box<dyn FnOnce() + Send>| {
             let pool = pool.clone();
             let guarded = move || {
-                // Whoever waits for a frame must not wait for a thread that is gone.
+                // A thread that waits for a frame must not wait for a thread that has ended.
                 let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
                 if let Err(panic) = ended {
                     pool.poison("a background thread of the pool panicked");
@@ -100,7 +100,7 @@ impl Background {
 
     fn join(&mut self) -> Result<()> {
         self.pool.free.stop_ready();
-        // Evictors first: they feed the writers, who empty their queue before they end.
+        // Stop the evictors first: they feed the writers, which empty their queue before they end.
         self.pool.evict_signal.stop();
         let evictors = self.evictors.drain(..).filter_map(|thread| thread.join().err()).count();
         self.pool.writes.stop();
@@ -146,10 +146,10 @@ mod tests {
             }
             let until = Instant::now() + Duration::from_secs(60);
             while memory.populated(3584..6144) < 6144 - 3584 {
-                assert!(Instant::now() < until, "nobody sees to the frames behind those in use");
+assert!(Instant::now() < until, "the frames after those in use get no memory");
                 std::thread::sleep(Duration::from_millis(1));
             }
-            // As many as are in use and no more.
+            // As many frames as are in use, and no more.
             assert_eq!(memory.populated(6656..FRAMES as u32), 0);
             free.stop_ready();
             thread.join().expect("ends");

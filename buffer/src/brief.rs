@@ -1,14 +1,13 @@
-//! A lock for what is held for a moment only and hardly ever contended for, and whose release costs
-//! nothing.
+//! A lock that is held for microseconds and rarely contended, and that is cheap to release.
 //!
-//! A mutex that wakes those who sleep on it must look for them when it is released, with an atomic
-//! read-modify-write. That waits until all that the processor has still to write is in its cache. Who
-//! fills a buffer whose lines another processor had last, and releases the lock behind it, stands still
-//! for longer than it worked. Here the release is a plain store; so nobody is woken, and who waits looks
-//! again and again: it spins, then sleeps, each time for longer. It does not yield, which would give its
-//! core to others for as long as they may have it: a sleeper is woken by its timer, and goes first.
+//! A mutex that can wake sleepers releases with an atomic read-modify-write, in order to look for
+//! them. That instruction waits until all pending stores of the core have reached its cache. A
+//! thread that fills a buffer whose lines another core owned, and then releases the lock, would
+//! stall longer than it worked. Here the release is a plain store, so it wakes no other thread. A
+//! waiter polls: it spins first, then sleeps, each time longer. It does not yield, because a yield
+//! would give its core away for a whole time slice; a sleeper is woken by its timer and runs first.
 //!
-//! To be held without waiting for anything, and for microseconds.
+//! A holder must not wait for anything while it holds the lock.
 
 use crate::{
     caller,
@@ -17,30 +16,31 @@ use crate::{
 use parking_lot::lock_api::{self, RawMutex};
 use std::time::Duration;
 
-/// Looks before who waits sleeps.
+/// Polls before a waiter sleeps.
 const SPINS: u32 = 512;
-/// How long it sleeps: first, and at most. The holder was taken off its core, maybe by who waits. The
-/// kernel adds some 50 us.
+/// First and longest sleep. The holder was preempted, perhaps by the waiter itself. The kernel adds
+/// about 50 us.
 const NAPS: [Duration; 2] = [Duration::from_micros(5), Duration::from_micros(320)];
 
-/// Sleeps, of some 10 s in all, after which nobody will release a lock in a child of `fork`.
+/// Number of sleeps, about 10 s in all, after which a child of `fork` assumes that the holder does
+/// not exist in it.
 const HOPELESS: u32 = 30_000;
-/// Sleeps after which a wait is long.
+/// Number of sleeps after which a wait is long.
 const LONG: u32 = 120;
 
-/// One wait for a holder who does not wake anybody.
+/// One wait for a holder that wakes no other thread.
 #[derive(Default)]
 pub(crate) struct Backoff {
     looks: u32,
 }
 
 impl Backoff {
-    /// It has waited for some 40 ms.
+    /// The wait has taken about 40 ms.
     pub fn is_long(&self) -> bool {
         self.looks >= SPINS + LONG && cfg!(not(shuttle))
     }
 
-    /// Before the next look: spins, then sleeps, each time for longer.
+    /// Waits before the next poll: spins at first, then sleeps, each time longer.
     #[cold]
     pub fn wait(&mut self) {
         self.looks += 1;
@@ -58,7 +58,7 @@ pub type BriefMutex<T> = lock_api::Mutex<RawBrief, T>;
 /// Guard of a [`BriefMutex`].
 pub type BriefGuard<'a, T> = lock_api::MutexGuard<'a, RawBrief, T>;
 
-/// The lock itself.
+/// The raw lock of a [`BriefMutex`].
 pub struct RawBrief {
     held: AtomicBool,
 }
@@ -78,7 +78,8 @@ impl RawBrief {
     }
 }
 
-// SAFETY: only who stored `held` over false, with acquire, is inside, until it stores false, with release.
+// SAFETY: only the thread that swapped `held` from false to true, with acquire, is inside, until it
+// stores false, with release.
 unsafe impl lock_api::RawMutex for RawBrief {
     const INIT: RawBrief = RawBrief { held: AtomicBool::new(false) };
     type Guard = ();

@@ -1,11 +1,12 @@
-//! From where the engine is called: what decides whether a call may wait.
+//! Where a call to the engine comes from, which decides whether it may wait.
 //!
-//! - From inside of a closure of the user that runs while the engine holds something ([`Inside`]). A call that
-//!   would wait for what its own thread holds would wait for ever. A thread knows what it is inside of; only
-//!   paths that wait, and operations on the engine as a whole, look.
-//! - In a child of `fork` ([`Process`]). It has a copy of the memory, and none of the threads that write pages,
-//!   flush the log and free frames; locks may be held by threads that do not exist. A handler that runs in
-//!   each child counts; whatever was opened with another count is refused.
+//! - From a closure of the user that runs while the engine holds something ([`Inside`]). A call
+//!   that waits for something its own thread holds would never return. Each thread records which
+//!   closures it is in. Only paths that wait, and operations on the whole engine, look at that.
+//! - In a child of `fork` ([`Process`]). The child has a copy of the memory, but none of the
+//!   threads that write pages, flush the log and free frames, and a lock may be held by a thread
+//!   that does not exist. A handler counts forks in each child; an object opened under another
+//!   count is refused.
 
 use crate::{
     error::{Error, Result},
@@ -20,7 +21,7 @@ use std::{
     },
 };
 
-/// Code of the user that the engine calls while it holds something.
+/// User code that the engine calls while it holds something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Inside {
@@ -33,12 +34,12 @@ pub enum Inside {
 }
 
 thread_local! {
-    /// What this thread is inside of, bits of [`Inside`].
+    /// The user code that this thread is in, as bits of [`Inside`].
     static INSIDE: Cell<u8> = const { Cell::new(0) };
 }
 
 impl Inside {
-    /// This thread calls such code until the result is dropped.
+    /// Marks this thread as being inside, until the result is dropped.
     #[inline(always)]
     pub fn enter(self) -> Entered {
         let before = INSIDE.get();
@@ -46,13 +47,13 @@ impl Inside {
         Entered { before, _of_this_thread: PhantomData }
     }
 
-    /// This thread is in such code.
+    /// Whether this thread is inside such code.
     #[inline]
     pub fn is_here(self) -> bool {
         INSIDE.get() & self as u8 != 0
     }
 
-    /// Refuses a call from there.
+    /// Refuses the call if this thread is inside.
     ///
     /// # Errors
     /// [`Error::Reentrant`].
@@ -84,26 +85,27 @@ impl Drop for Entered {
     }
 }
 
-/// Forks that lie between the first process that opened an engine and this one.
+/// Forks between the first process that opened an engine and this process.
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
 extern "C" fn in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// This process is a child, by `fork`, of one that had opened an engine. It may have opened others itself.
+/// Whether this process is a forked child of one that had opened an engine. It may have opened
+/// engines of its own.
 pub(crate) fn is_child() -> bool {
     FORKS.load(Ordering::Relaxed) > 0
 }
 
-/// The process that opened something.
+/// The process that opened an object.
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
     forks: u32,
 }
 
 impl Process {
-    /// This one.
+    /// The current process.
     pub fn current() -> Process {
         static WATCH: Once = Once::new();
         WATCH.call_once(|| {
@@ -114,13 +116,13 @@ impl Process {
         Process { forks: FORKS.load(Ordering::Relaxed) }
     }
 
-    /// This is a child of that process.
+    /// Whether the current process is a child of that process.
     #[inline(always)]
     pub fn is_other(self) -> bool {
         FORKS.load(Ordering::Relaxed) != self.forks
     }
 
-    /// Refuses a call in a child.
+    /// Refuses the call in a child.
     ///
     /// # Errors
     /// [`Error::Forked`].

@@ -1,12 +1,12 @@
-//! Counters: each has one writer, and the pool sums those of all workers and background threads.
+//! Counters. Each has one writer; the pool sums those of all workers and background threads.
 
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use std::sync::Arc;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
-        /// Counters of one worker or of one background thread. Written by their owner alone, with
-        /// plain stores; read by anyone.
+        /// Counters of one worker or one background thread. Only the owner writes them, with plain
+        /// stores; any thread may read them.
         #[derive(Debug, Default)]
         #[repr(align(128))]
         pub struct Counters {
@@ -40,13 +40,13 @@ counters! {
     evictions,
     /// Of these, pages that had to be written first.
     evictions_dirty,
-    /// Operations begun again because an optimistic read did not validate.
+    /// Operations that restarted because an optimistic read did not validate.
     restarts,
     /// Leaf and inner splits.
     splits,
-    /// Nodes merged away.
+    /// Nodes removed by merges.
     merges,
-    /// Leaves split because writers met at them.
+    /// Leaves split because writers contended for them.
     contention_splits,
     /// Nodes saved by X-merge.
     x_merges,
@@ -61,19 +61,19 @@ counters! {
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds `n`. Not atomic as a whole: only the owner may call it.
+    /// Adds `n`. The addition is not atomic, so only the owner may call it.
     #[inline(always)]
     pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// The count so far.
+    /// The current count.
     #[inline]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Replaces the count; for gauges.
+    /// Replaces the count, for gauges.
     pub fn set(&self, n: u64) {
         self.0.store(n, Ordering::Relaxed);
     }
@@ -104,7 +104,7 @@ impl CounterRegistry {
         registered.live.retain(|c| !Arc::ptr_eq(c, counters));
     }
 
-    /// Sums of all counters, those of workers that are gone included.
+    /// Sums of all counters, including those of workers that have ended.
     pub(crate) fn sums(&self) -> CounterSums {
         let registered = self.counters.lock();
         let mut sums = registered.retired;

@@ -1,4 +1,4 @@
-//! The clock of replacement: it advances with evictions (WATT, Listing 2).
+//! The clock of replacement, which advances with evictions (WATT, Listing 2).
 
 use crate::{
     replacement::FIRST_EPOCH,
@@ -30,13 +30,14 @@ impl EpochClock {
         self.epoch.load(Ordering::Relaxed)
     }
 
-    /// Counts evictions and advances the epoch when enough have happened.
+    /// Counts evictions, and advances the epoch after each `step` of them.
     pub(crate) fn count_evictions(&self, count: u64) {
         let total = self.evictions.fetch_add(count, Ordering::Relaxed) + count;
         if total < self.step {
             return;
         }
-        // Several threads may see the step passed; the one that takes it off advances the epoch.
+        // Several threads may pass the step at once; the one whose exchange succeeds advances the
+        // epoch.
         let left = total - self.step;
         if self
             .evictions

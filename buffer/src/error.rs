@@ -1,5 +1,5 @@
-//! The one public error of Wattle. It lives in the lowest layer so that every layer can return it;
-//! the engine re-exports it.
+//! The one public error of Wattle. It is in the lowest crate so that every crate can return it; the
+//! engine re-exports it.
 
 use crate::ids::PageId;
 use std::{fmt, io, path::PathBuf, sync::Arc};
@@ -7,14 +7,14 @@ use std::{fmt, io, path::PathBuf, sync::Arc};
 /// Result with Wattle's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What can go wrong. Each message is one sentence that names what and where.
+/// The errors of Wattle. Each message is one sentence that says which object failed and how.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// An I/O operation failed.
     #[error("cannot {action}: {source}")]
     Io {
-        /// What was being done, with page id or path.
+        /// The action that failed, with page id or path.
         action: String,
         /// The operating system's error.
         source: Arc<io::Error>,
@@ -22,12 +22,12 @@ pub enum Error {
     /// The device has no room for the pages that an operation needs.
     #[error("the device is full: {action} failed ({source}); nothing was changed")]
     DiskFull {
-        /// What was being done, with sizes.
+        /// The action that failed, with sizes.
         action: String,
         /// The operating system's error.
         source: Arc<io::Error>,
     },
-    /// Bytes on disk are not what Wattle wrote.
+    /// The bytes on disk are not those that Wattle wrote.
     #[error("page {page} is corrupt: {what}")]
     Corruption {
         /// The damaged page.
@@ -130,13 +130,13 @@ pub enum Error {
         frames: usize,
         /// How long the caller waited, milliseconds, or the limit for a pool that frees none.
         waited_ms: u64,
-        /// What holds the frames.
+        /// The reason why no frame came free.
         why: String,
     },
     /// Too many sessions or open trees for the pool.
     #[error("{0}")]
     Limit(String),
-    /// The log holds bytes that Wattle did not write there, in front of records that were durable.
+    /// The log is damaged before records that were durable.
     #[error("segment {segment} of the log is damaged at byte {offset}: {what}")]
     LogCorruption {
         /// Number of the segment.
@@ -146,7 +146,7 @@ pub enum Error {
         /// Which check failed, with the numbers.
         what: String,
     },
-    /// The log that belongs to the store is not there, or is the log of another store.
+    /// The log of the store is missing, or belongs to another store.
     #[error("the log of {path} cannot be used: {why}")]
     WrongLog {
         /// The store.
@@ -154,7 +154,7 @@ pub enum Error {
         /// What is missing or foreign.
         why: String,
     },
-    /// Somebody removed, replaced, cut or moved files of the store while it was open.
+    /// Another program removed, replaced, cut or moved files of the store while it was open.
     #[error("somebody else changed the files of {path} while it was open: {what}")]
     FilesChanged {
         /// The path that the store was opened with.
@@ -168,22 +168,23 @@ pub enum Error {
     /// A transaction was used after an operation ended it or told it to abort.
     #[error("the transaction can only be aborted: {0}")]
     MustAbort(String),
-    /// The versions that a snapshot would have to read were given up, see `Options::version_bytes`.
+    /// The versions that the snapshot would have to read were dropped, see
+    /// `Options::version_bytes`.
     #[error("the snapshot is too old: {0}")]
     SnapshotTooOld(String),
     /// A change through a read-only transaction, or in a store that was opened read-only.
     #[error("nothing can be changed: the transaction, or the whole store, was opened read-only")]
     ReadOnly,
-    /// Whether a transaction is durable is not known, because the log failed meanwhile. It is
-    /// decided when the store is opened again: all of it is there or nothing.
+    /// It is not known whether the transaction is durable, because the log failed during the
+    /// commit. Reopening the store decides: all of its changes are there, or none.
     #[error("whether the transaction is durable is unknown until the store is reopened: {0}")]
     CommitUnknown(String),
-    /// The engine was called from inside of code of the user that it calls itself, and the call would have to
-    /// wait for that code to end. Nothing was changed.
+    /// User code that the engine calls has called the engine, and the call would have to wait for
+    /// that code to end. Nothing was changed.
     #[error("the engine was called from inside of {0}, which the call would have to wait for")]
     Reentrant(&'static str),
-    /// This process is a child, by `fork`, of the one that opened the engine. It has none of the threads that
-    /// the engine works with. The parent goes on undisturbed.
+    /// This process is a forked child of the one that opened the engine. It has none of the
+    /// engine's threads. The parent is not affected.
     #[error(
         "the engine was opened by a parent of this process, before a fork: only the parent can use it"
     )]
@@ -200,7 +201,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Wraps an I/O error; `ENOSPC` and its kin become [`Error::DiskFull`].
+    /// Wraps an I/O error. `ENOSPC` and similar codes become [`Error::DiskFull`].
     pub fn io(action: impl fmt::Display, source: io::Error) -> Error {
         let full = matches!(
             source.kind(),

@@ -1,19 +1,20 @@
 //! The eviction of one page.
 //!
-//! Latch order: descents latch from parent to child and may wait. Eviction needs child and parent
-//! at once and comes from the child, so it only tries and never waits.
+//! Latch order: a descent latches from parent to child and may wait. Eviction starts at the child
+//! and needs both latches, so it only tries to take them and never waits.
 
 use crate::{
     frame::FrameState, ids::FrameId, pool::Pool, replacement::Replacement, swip::Swip, with_policy,
 };
 
-/// Evicts the page of `frame` if it is clean, has no hot children and is worth at most `threshold`.
-/// Gives whether it did; the frame is then free and belongs to the caller. Never waits.
+/// Evicts the page of `frame` if it is clean, has no hot children and has a value of at most
+/// `threshold`. Returns whether it did; the frame is then free and belongs to the caller. Never
+/// waits.
 pub(crate) fn evict(pool: &Pool, frame: FrameId, threshold: f32) -> bool {
-    // 1. Latch the page; whoever is inside is using it.
+    // 1. Latch the page. A page that is latched is in use.
     let Some(mut child) = pool.try_exclusive(frame) else { return false };
     let header = child.header();
-    // 2. Everything seen before the latch may have changed.
+    // 2. Check again under the latch: the state may have changed since it was sampled.
     let evictable = header.state() == FrameState::Hot
         && !header.is_dirty()
         && !header.is_writing()
@@ -23,7 +24,7 @@ pub(crate) fn evict(pool: &Pool, frame: FrameId, threshold: f32) -> bool {
     if !evictable || value > threshold {
         return false;
     }
-    // 3. Latch the parent, where the hint says or where a descent finds it.
+    // 3. Latch the parent, which the hint names or a descent finds.
     let (hinted, position) = header.parent_hint();
     let swip = Swip::hot(frame);
     let find = |parent: FrameId| {
@@ -40,18 +41,18 @@ pub(crate) fn evict(pool: &Pool, frame: FrameId, threshold: f32) -> bool {
         if parent == frame { None } else { find(parent) }
     });
     let _parent = match found {
-        // 4. Unswizzle. From here descents find the page evicted; those that already read the hot swip
-        //    fail to validate the parent.
+        // 4. Unswizzle. A later descent finds an evicted swip. One that has already read the hot
+        //    swip fails to validate the parent.
         Some((mut parent, (offset, _))) => {
             parent.set_swip(offset, Swip::evicted(header.page_id()));
             parent.header().child_cooled();
             Some(parent)
         }
-        // The root of a closed tree: the owner stands in for a parent.
+        // The root of a closed tree has no parent; the owner releases it.
         None if pool.owner().release_root(header.tree_id(), frame) => None,
         None => return false,
     };
-    // 5. Free the frame. The changed version turns away whoever still looks at it.
+    // 5. Free the frame. Optimistic readers of it fail, because its version changes.
     header.change_state(FrameState::Hot, FrameState::Free);
     child.mark_changed();
     true

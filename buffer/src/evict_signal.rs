@@ -1,4 +1,4 @@
-//! How threads wake the evictors, and how evictors wait for writers.
+//! The signal that wakes evictors when frames run low, and on which evictors wait for writers.
 
 use crate::sync::{AtomicUsize, Condvar, Mutex, Ordering, fence};
 use std::time::Duration;
@@ -21,10 +21,11 @@ struct EvictSignalState {
 }
 
 impl EvictSignal {
-    /// Frames run low. Free when every evictor is awake.
+    /// Wakes the evictors because frames run low. Cheap while every evictor is awake.
     #[inline]
     pub(crate) fn wake(&self) {
-        // Partner: the fence in `sleep`. Either we see the sleeper or it sees the free count.
+        // Partner: the fence in `sleep`. Either this thread sees the sleeper, or the sleeper sees
+        // the new free count.
         fence(Ordering::SeqCst);
         if self.sleepers.load(Ordering::Relaxed) > 0 {
             self.state.lock().calls += 1;
@@ -32,7 +33,7 @@ impl EvictSignal {
         }
     }
 
-    /// A batch of writes has ended.
+    /// Reports the end of a batch of writes.
     pub(crate) fn progress(&self) {
         self.state.lock().batches += 1;
         self.condition.notify_all();
@@ -51,7 +52,7 @@ impl EvictSignal {
         self.state.lock().stopping
     }
 
-    /// Sleeps until called, unless `needed` says that there is work already.
+    /// Sleeps until woken, unless `needed` says that there is work already.
     pub(crate) fn sleep(&self, needed: impl Fn() -> bool) {
         let mut state = self.state.lock();
         self.sleepers.fetch_add(1, Ordering::Relaxed);

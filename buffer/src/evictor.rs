@@ -1,9 +1,10 @@
 //! Background eviction: WATT's sampled, decentralised replacement (WATT, section 5.2, Listing 2).
 //!
-//! Evictor threads sleep while free frames suffice. Woken, each runs rounds until they do again:
-//! a sample of 8 frames gives the threshold, 64 candidates are sampled with their headers
-//! prefetched, those at or below the threshold are evicted if clean and queued for write-back if
-//! dirty. No list, no lock and no order is shared between evictors.
+//! Evictor threads sleep while there are enough free frames. When woken, each runs rounds until
+//! there are enough again. A round takes the threshold from a sample of 8 frames and samples 64
+//! candidates, whose headers it prefetches. Of the candidates at or below the threshold it evicts
+//! the clean ones and queues the dirty ones for write-back. Evictors share no list, no lock and no
+//! order.
 
 use crate::{
     counters::Counters, evict::evict, frame::FrameState, ids::FrameId, pool::Pool,
@@ -18,11 +19,11 @@ use std::{
 const SAMPLE: usize = 8;
 /// Candidates of a round.
 const CANDIDATES: usize = 64;
-/// How far ahead headers are prefetched.
+/// Number of candidates by which headers are prefetched ahead.
 const AHEAD: usize = 16;
-/// A loaded page that nobody swizzled for this long is taken back.
+/// A loaded page that no operation swizzled for this long is reclaimed.
 const LOADED_GRACE_MS: u32 = if cfg!(shuttle) { 0 } else { 100 };
-/// Rounds without success after which evictors give up until somebody waits for a frame.
+/// Rounds without success after which an evictor sleeps until a thread waits for a frame.
 const IDLE_ROUNDS: u32 = if cfg!(shuttle) { 4 } else { 1000 };
 
 /// One evictor.
@@ -72,7 +73,8 @@ impl Evictor {
         pool.unregister_counters(&self.counters);
     }
 
-    /// Evicts until enough frames are free; false when nothing can be evicted and nobody waits.
+    /// Evicts until enough frames are free. Returns false if no page can be evicted and no thread
+    /// waits.
     fn refill(&mut self) -> bool {
         let pool = self.pool.clone();
         let mut last_progress = (Instant::now(), pool.free.freed());
@@ -101,13 +103,13 @@ impl Evictor {
                 return false;
             }
             if idle_rounds > 2 {
-                // A cancelled operation may have swallowed the wake-up of another, which would
-                // sleep beside a free frame.
+                // A cancelled operation may have consumed the wake-up of another one, which would
+                // sleep although a frame is free.
                 if pool.free.len() > 0 && pool.free.has_waiters() {
                     pool.free.wake_all();
                 }
-                // Everything cold is being written, or nothing is cold: sampling faster would not
-                // help.
+                // Either all cold pages are being written or no page is cold: more samples would
+                // not help.
                 if idle_rounds > IDLE_ROUNDS && !pool.free.has_waiters() {
                     return false;
                 }
@@ -115,18 +117,18 @@ impl Evictor {
                 pool.evict_signal.wait_progress(limit);
             }
         }
-        // A wake-up may have gone to an operation that was cancelled.
+        // A wake-up may have gone to a cancelled operation.
         if pool.free.has_waiters() {
             pool.free.wake_all();
         }
         true
     }
 
-    /// One round of Listing 2; gives how many pages were evicted and how many were queued.
+    /// Runs one round of Listing 2. Returns how many pages were evicted and how many were queued.
     pub(crate) fn round<P: Replacement>(&mut self, policy: &P) -> (usize, usize) {
         let pool = self.pool.clone();
         let epoch = pool.epoch();
-        // 1. The threshold: the lowest value of a small sample.
+        // 1. The threshold is the lowest value in a small sample.
         let sample: [FrameId; SAMPLE] = self.sample();
         let candidates: [FrameId; CANDIDATES] = self.sample();
         for frame in sample.iter().chain(&candidates[..AHEAD]) {
@@ -135,8 +137,8 @@ impl Evictor {
         let mut threshold = f32::INFINITY;
         for frame in sample {
             let header = pool.header(frame);
-            // Only what could be evicted: a cold root or a page that is being written already would
-            // set a threshold that no candidate reaches.
+            // Only pages that could be evicted count: a cold root, or a page that is being written,
+            // would set a threshold that no candidate reaches.
             if header.state() == FrameState::Hot
                 && header.hot_children() == 0
                 && !header.is_pinned()
@@ -145,7 +147,7 @@ impl Evictor {
                 threshold = threshold.min(policy.value(&header.tracker, epoch));
             }
         }
-        // 2. Candidates at or below it.
+        // 2. Sample candidates, and keep those at or below the threshold.
         let mut cold = [FrameId(0); CANDIDATES];
         let mut count = 0;
         for (i, frame) in candidates.iter().enumerate() {
@@ -168,7 +170,7 @@ impl Evictor {
                 _ => {}
             }
         }
-        // 3. Evict the clean ones, queue the dirty ones.
+        // 3. Evict the clean ones and queue the dirty ones.
         let mut queued = 0;
         for frame in &cold[..count] {
             if pool.header(*frame).is_dirty() {
@@ -182,19 +184,19 @@ impl Evictor {
             self.counters.evictions.add(evicted as u64);
             pool.give_frames(&self.freed);
             self.freed.clear();
-            // 4. Time advances with evictions.
+            // 4. Advance the epoch clock, which counts evictions.
             pool.count_evictions(evicted as u64);
         }
         (evicted, queued)
     }
 
-    /// What [`Evictor::reclaim`] freed outside of a round.
+    /// The frames that [`Evictor::reclaim`] freed outside of a round.
     #[cfg(shuttle)]
     pub(crate) fn take_freed(&mut self) -> Vec<FrameId> {
         std::mem::take(&mut self.freed)
     }
 
-    /// Takes back a loaded page that nobody came for.
+    /// Reclaims a loaded page that no operation swizzled.
     pub(crate) fn reclaim(&mut self, frame: FrameId) {
         let pool = &self.pool;
         let header = pool.header(frame);
@@ -209,8 +211,9 @@ impl Evictor {
 }
 
 impl Pool {
-    /// Runs eviction rounds on the calling thread until `count` pages were evicted or a thousand
-    /// rounds in a row found none; gives how many were. For the micro-benchmark of the evictor.
+    /// Runs eviction rounds on the calling thread until `count` pages were evicted, or a thousand
+    /// rounds in a row evicted none. Returns how many were evicted. For the micro-benchmark of the
+    /// evictor.
     #[doc(hidden)]
     pub fn evict_pages(self: &Arc<Self>, count: usize) -> usize {
         let mut evictor = Evictor::new(self.clone(), 77);

@@ -1,23 +1,24 @@
-//! Page faults: what a tree operation is told that meets an evicted swip, and the reads that follow.
+//! Page faults: how an operation that meets an evicted swip gets its page.
 //!
-//! A tree operation that meets an evicted swip asks [`Pool::fault`]. The answer is one of
-//! - the page is loaded already: it is swizzled and the descent goes on;
-//! - `Fault::Read`: the operation is to read the page. It returns to its session without any latch, the
-//!   session finds a frame, reads, verifies, and runs the operation again;
-//! - `Fault::Wait`: another operation reads it; wait for that, or read as well after a while, and run again.
+//! The operation asks [`Pool::fault`]. There are three answers:
+//! - The page is loaded already: it is swizzled, and the descent goes on.
+//! - `Fault::Read`: this operation must read the page. It returns to its session without any latch;
+//!   the session finds a frame, reads and verifies the page, and runs the operation again.
+//! - `Fault::Wait`: another operation reads the page. The session waits for it, or after a while
+//!   reads the page as well, and runs the operation again.
 //!
-//! Whether what was read becomes the frame of the page is decided by the in-flight table
-//! (`in_flight.rs`, with the argument). How sessions wait is in `resolve.rs`.
+//! The in-flight table decides whether the bytes of a read become the frame of the page (see
+//! `in_flight.rs` for the argument). `resolve.rs` has the waits of sessions.
 //!
-//! **Who finishes a read.** A thread that blocks reads and publishes itself. For a task the back end does
-//! both ([`TargetOwner::ended`]), wherever it notices the end of the transfer: the task is only told. So a
-//! future that is kept and not polled holds no page and no frame, except until its transfer ends; and one
-//! that is dropped leaves the page to those who want it. What such a future may still hold is a ticket for
-//! which it has no frame yet, and transfers that its thread does not reap because it is blocked: then those
-//! who wait read the page themselves.
+//! **Who finishes a read.** A blocking thread reads and publishes itself. For a task, the back end
+//! reads and publishes ([`TargetOwner::ended`]) and then wakes the task. So a future that is kept
+//! but not polled holds no page, and holds a frame only until its transfer ends. A dropped future
+//! leaves the page to other operations. Two things can remain stuck with a future that is not
+//! polled: a ticket that has no frame yet, and a transfer on the ring of a thread that is blocked.
+//! In both cases the waiters read the page themselves.
 //!
-//! A `Loaded` frame that nobody came for (its operation was cancelled or took another way) is
-//! reclaimed by the evictor under the shard's lock.
+//! If no operation swizzles a `Loaded` frame, because its operation was cancelled or took another
+//! way, an evictor reclaims it under the lock of the shard.
 
 use crate::{
     error::{Error, Result},
@@ -37,10 +38,10 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// Why a tree operation cannot go on. It holds no latch.
+/// The reason why a tree operation cannot go on. The operation holds no latch.
 #[derive(Debug)]
 pub enum Fault {
-    /// A page must be read, and this operation is to read it.
+    /// This operation must read a page.
     Read(ReadTicket),
     /// A page is being read by another operation.
     Wait(PageId),
@@ -48,15 +49,15 @@ pub enum Fault {
     Pages(usize),
 }
 
-/// The right to read one page and to publish it, beside others that may have the same right. Dropping the
-/// last ticket of a page wakes those who wait for the page, and one of them reads.
+/// The right to read a page and to publish it. Several tickets for one page may exist. Dropping the
+/// last one wakes the operations that wait for the page, and one of them reads it.
 pub struct ReadTicket {
     pool: Arc<Pool>,
     page: PageId,
     tree: TreeId,
-    /// Of the entry in the in-flight table.
+    /// Number of the entry in the in-flight table.
     number: u64,
-    /// The ticket counts as a reader of the entry.
+    /// Whether the ticket still counts as a reader of the entry.
     armed: bool,
 }
 
@@ -76,12 +77,12 @@ impl ReadTicket {
         self.page
     }
 
-    /// The page is still to be read.
+    /// Whether the page still has to be read.
     pub(crate) fn is_current(&self) -> bool {
         self.pool.in_flight.is_current(self.page, self.number)
     }
 
-    /// Binds a free frame to a transfer, which gives it back if it is dropped.
+    /// Lends a free frame to a transfer, which gives it back if it is dropped.
     pub(crate) fn lend(&self, frame: FrameId, owner: Arc<dyn TargetOwner>) -> ReadTarget {
         let header = self.pool.header(frame);
         header.assign(self.page, self.tree);
@@ -89,8 +90,8 @@ impl ReadTicket {
         self.pool.read_target(frame, self.page, owner)
     }
 
-    /// Verifies what was read and hands the page to those that want it, unless another was first: that is no
-    /// error, whatever the transfer brought.
+    /// Verifies the bytes that were read and publishes the page. If another reader was first,
+    /// returns `Ok`, whatever the transfer brought.
     pub(crate) fn publish(&mut self, target: ReadTarget, result: io::Result<()>) -> Result<()> {
         let (pool, page) = (&self.pool, self.page);
         let checked = result
@@ -129,7 +130,7 @@ impl Drop for ReadTicket {
     }
 }
 
-/// The owner of the frame of a blocking read, which publishes itself.
+/// Owner of the frame of a blocking read; the reading thread publishes the page itself.
 impl TargetOwner for Pool {
     fn abandoned(&self, frame: FrameId, _: PageId) {
         self.give_read_frame(frame);
@@ -140,7 +141,7 @@ impl TargetOwner for Pool {
     }
 }
 
-/// A read that a back end finishes. The future of a task, or several threads, may wait for it.
+/// A read that a back end finishes. A task or a blocked thread may wait for it.
 pub(crate) struct PageRead {
     pool: Arc<Pool>,
     state: Mutex<ReadState>,
@@ -148,7 +149,7 @@ pub(crate) struct PageRead {
 
 #[derive(Default)]
 struct ReadState {
-    /// Until the read ends.
+    /// Present until the read ends.
     ticket: Option<ReadTicket>,
     outcome: Option<Result<()>>,
     waker: Option<Waker>,
@@ -191,7 +192,7 @@ impl PageRead {
 impl TargetOwner for PageRead {
     fn abandoned(&self, frame: FrameId, page: PageId) {
         self.pool.give_read_frame(frame);
-        // Without a ticket the end of the read has dropped the target.
+        // If the ticket is gone, the read has ended and that has dropped the target.
         if let Some(ticket) = self.take_ticket() {
             let error = io::Error::other("the runtime of this read has ended");
             drop(ticket);
@@ -208,12 +209,11 @@ impl TargetOwner for PageRead {
 }
 
 impl Pool {
-    /// Goes on from the evicted swip at byte `offset` (child `position`) of the node under
-    /// `parent`: swizzles the child and gives new guards of parent and child, or says what to wait
-    /// for.
+    /// Resolves the evicted swip at byte `offset` (child `position`) of the node under `parent`.
+    /// Swizzles the child and returns new guards of parent and child, or says what to wait for.
     ///
     /// # Errors
-    /// [`Restart`] when the parent changed.
+    /// [`Restart`] if the parent changed.
     #[cold]
     pub fn fault<'p>(
         self: &'p Arc<Self>,
@@ -223,7 +223,8 @@ impl Pool {
         page: PageId,
     ) -> Result<Result<(Optimistic<'p>, Optimistic<'p>), Fault>, Restart> {
         if self.process().is_other() {
-            // Locks may be held for ever. The operation is refused when it tries again.
+            // A lock may never be released in this process. The operation is refused when it
+            // restarts.
             return Err(Restart);
         }
         let tree = parent.header().tree_id();
@@ -235,13 +236,13 @@ impl Pool {
             LookOutcome::Loaded(frame) => frame,
         };
         let mut parent = parent.upgrade()?;
-        // The latch excludes another swizzle of this swip, but not a reclaim by the evictor.
+        // The latch excludes another swizzle of this swip, but not a reclaim by an evictor.
         if !self.in_flight.reclaim(page, frame) {
             return Err(Restart);
         }
         self.swizzle(&mut parent, offset, position, page, frame);
-        // Under the latch of the parent nobody can take the child away, but an evictor may look at
-        // it and want the parent: never wait here.
+        // While the parent is latched the child cannot be evicted. An evictor may hold the child
+        // and try for the parent, so this must not wait.
         let child = self.try_optimistic(frame)?;
         Ok(Ok((parent.downgrade(), child)))
     }
@@ -262,12 +263,12 @@ impl Pool {
         child.change_state(FrameState::Loaded, FrameState::Hot);
         parent.set_swip(offset, Swip::hot(frame));
         parent.header().child_heated();
-        // The fault is the one access of an inner node that replacement must know of: while it has
-        // hot children it cannot be evicted.
+        // Replacement counts only this access of an inner node. While the node has hot children it
+        // cannot be evicted anyway.
         self.policy.on_access(&parent.header().tracker, self.epoch());
     }
 
-    /// Verifies what was read.
+    /// Verifies the bytes that were read.
     fn check_read(&self, target: &ReadTarget, tree: TreeId) -> Result<()> {
         let page = target.page();
         if let Some(why) = self.distrusted.get() {
@@ -281,7 +282,7 @@ impl Pool {
         checked.map_err(|what| Error::corruption(page, what))
     }
 
-    /// Gives the frame of a transfer back that has ended.
+    /// Gives back the frame of a transfer that has ended.
     fn give_read_frame(&self, frame: FrameId) {
         self.header(frame).change_state(FrameState::Reading, FrameState::Free);
         self.give_frames(&[frame]);

@@ -1,17 +1,17 @@
-//! The header of a frame: 128 bytes, two neighbouring cache lines, parallel to the 4 KiB of the
-//! page. Line 0 has latch, identity and dirty information; line 1 has the policy's tracker.
+//! The header of a frame: 128 bytes in two adjacent cache lines, in an array parallel to the pages.
+//! Line 0 has the latch, the identity and the dirty state; line 1 has the tracker of the policy.
 //!
 //! States and their named transitions (each asserts the state before it):
 //!
-//! | state | page bytes | who may touch them | next |
+//! | state | contents of the page | accessed by | next state |
 //! |---|---|---|---|
-//! | `Free` | nothing | the owner of the free frame | `Reading`, `Hot` (new page) |
-//! | `Reading` | being filled | the one read operation | `Loaded`, `Free` (failed) |
-//! | `Loaded` | clean, verified, no swip names it | nobody; the in-flight table names it | `Hot` (swizzled), `Free` (reclaimed) |
-//! | `Hot` | live, one swip names it (or it is a root) | everybody, by the latch | `Free` (evicted or page freed), `Zombie` |
-//! | `Zombie` | page was freed while its image was being written | the writer | `Free` |
+//! | `Free` | none | the owner of the free frame | `Reading`, `Hot` (new page) |
+//! | `Reading` | being filled | its one read | `Loaded`, `Free` (failed) |
+//! | `Loaded` | clean and verified; no swip names it | no operation; the in-flight table names it | `Hot` (swizzled), `Free` (reclaimed) |
+//! | `Hot` | live; one swip names it, or it is a root | all operations, through the latch | `Free` (evicted or page freed), `Zombie` |
+//! | `Zombie` | page freed while its image was being written | the writer | `Free` |
 //!
-//! `Hot` begins and ends under the exclusive latch of the frame. The other changes happen while the
+//! A frame becomes `Hot` and stops being `Hot` under its exclusive latch. In all other changes the
 //! frame has one owner.
 
 use crate::{
@@ -39,9 +39,9 @@ pub enum FrameState {
 
 /// Bits of [`FrameHeader::flags`].
 mod flags {
-    /// The write-back owns a copy of the page that is not yet on storage.
+    /// Write-back holds a copy of the page that is not yet on storage.
     pub const WRITING: u8 = 1;
-    /// Never evicted: the root of an open tree.
+    /// The page is never evicted: it is the root of an open tree.
     pub const PINNED: u8 = 2;
 }
 
@@ -56,12 +56,12 @@ pub struct FrameHeader {
     page_id: AtomicU64,
     /// Number of the last change.
     gsn: AtomicU64,
-    /// Number of the last change that is in the durable image.
+    /// Number of the last change in the durable image.
     written_gsn: AtomicU64,
-    /// Number of the first change that storage lacks, or of a later one whose record in the log is the
-    /// whole page; 0 when clean. Bounds what a checkpoint must keep of the log.
+    /// Number of the first change that storage lacks, or of a later change whose log record holds
+    /// the whole page; 0 if the page is clean. The log must be kept from here on.
     first_gsn: AtomicU64,
-    /// Which snapshots see the page as it is; a word of the transaction layer.
+    /// Word of the transaction layer: which snapshots see the page as it is.
     version_hint: AtomicU64,
     /// Frame of the parent in the high half, position of the swip in the low 16 bits.
     parent_hint: AtomicU64,
@@ -71,16 +71,17 @@ pub struct FrameHeader {
     flags: AtomicU8,
 
     pub(crate) tracker: Tracker,
-    /// Restarts of writers at this page since the last check, see contention split.
+    /// Restarts of writers at this page since the last check, for contention split.
     contended: AtomicU16,
     /// Sampled writes since the last check.
     sampled: AtomicU16,
     /// Position of the last sampled write.
     last_position: AtomicU16,
-    /// Where an insert would be right behind the last one, shifted by [`RUN_BITS`], and the number of
-    /// inserts that each were.
+    /// Position at which the next insert would continue the current run, shifted by [`RUN_BITS`],
+    /// and the length of the run.
     run: AtomicU16,
-    /// Free: the next free frame. Loaded: milliseconds since the pool opened when it was loaded.
+    /// Free: the next free frame. Loaded: when it was loaded, in milliseconds since the pool was
+    /// opened.
     link: AtomicU32,
 }
 #[cfg(not(shuttle))]
@@ -89,7 +90,7 @@ const _: () = assert!(size_of::<FrameHeader>() == 128);
 const _: () = assert!(std::mem::offset_of!(FrameHeader, tracker) == 64);
 
 impl FrameHeader {
-    /// Page in the frame. Racy unless latched.
+    /// Id of the page in the frame. Racy unless latched.
     #[inline(always)]
     pub fn page_id(&self) -> PageId {
         PageId(self.page_id.load(Ordering::Relaxed))
@@ -154,8 +155,8 @@ impl FrameHeader {
         Gsn(self.gsn.load(Ordering::Relaxed))
     }
 
-    /// Number of the change from which on the log is needed for the page, if it is dirty: the first one
-    /// that storage lacks, unless a later record of the log has the whole page.
+    /// First change whose log record is still needed for the page: the first one that storage
+    /// lacks, or a later one whose record holds the whole page. `None` if the page is clean.
     pub fn first_gsn(&self) -> Option<Gsn> {
         let first = self.first_gsn.load(Ordering::Relaxed);
         (first != 0).then_some(Gsn(first))
@@ -171,17 +172,18 @@ impl FrameHeader {
     }
 
     /// Records that the image with change number `gsn` is on storage; the caller holds the
-    /// exclusive latch. The page stays dirty when it was changed since the image was taken.
+    /// exclusive latch. The page stays dirty if it changed after the image was taken.
     pub(crate) fn record_written(&self, gsn: Gsn) {
         self.written_gsn.store(gsn.0, Ordering::Relaxed);
-        // A later change than the image is the first change now: its exact number is not known,
-        // the one after the image is a safe bound. The log may have the page as a later change left it.
+        // The first change is now one after the image. Its exact number is not known; the number
+        // after the image is a safe bound. A later record may hold the whole page, hence the
+        // maximum.
         let first = self.first_gsn.load(Ordering::Relaxed).max(gsn.0 + 1);
         self.first_gsn.store(if self.gsn() == gsn { 0 } else { first }, Ordering::Relaxed);
     }
 
-    /// Records that the log has the whole page as the last change left it; the caller holds the exclusive
-    /// latch.
+    /// Records that the log holds the whole page as of the last change; the caller holds the
+    /// exclusive latch.
     pub(crate) fn record_logged_whole(&self) {
         self.first_gsn.store(self.gsn().0, Ordering::Relaxed);
     }
@@ -203,20 +205,20 @@ impl FrameHeader {
         self.hot_children.store(count, Ordering::Relaxed);
     }
 
-    /// Counts one more hot child; the caller holds the exclusive latch.
+    /// Counts a child that became hot; the caller holds the exclusive latch.
     pub(crate) fn child_heated(&self) {
         self.hot_children.store(self.hot_children() + 1, Ordering::Relaxed);
     }
 
-    /// Counts one hot child less; the caller holds the exclusive latch.
+    /// Counts a child that is no longer hot; the caller holds the exclusive latch.
     pub(crate) fn child_cooled(&self) {
         let count = self.hot_children();
-        assert!(count > 0, "page {} lost a hot child it did not have", self.page_id());
+assert!(count > 0, "page {} has no hot child to lose", self.page_id());
         self.hot_children.store(count - 1, Ordering::Relaxed);
     }
 
-    /// Where the parent was last seen: its frame and the position of the swip. Any answer may be
-    /// stale and must be validated.
+    /// The last known place of the parent: its frame and the position of the swip. It may be stale
+    /// and must be validated.
     pub fn parent_hint(&self) -> (FrameId, usize) {
         let hint = self.parent_hint.load(Ordering::Relaxed);
         (FrameId((hint >> 32) as u32), (hint & 0xffff) as usize)
@@ -229,7 +231,7 @@ impl FrameHeader {
         self.parent_hint.store(hint, Ordering::Relaxed);
     }
 
-    /// Word of the transaction layer that says which snapshots see the page as it is.
+    /// Word of the transaction layer: which snapshots see the page as it is.
     #[inline(always)]
     pub fn version_hint(&self) -> u64 {
         self.version_hint.load(Ordering::Relaxed)
@@ -241,9 +243,9 @@ impl FrameHeader {
         self.version_hint.store(hint, Ordering::Relaxed);
     }
 
-    /// Replaces one hint by another that says the same or more, without a latch. A page that came
-    /// into the frame meanwhile has another hint, or the replacement is right for it too. False when
-    /// the hint is no longer `old`.
+    /// Replaces the hint `old` by `new`, which must say the same or more; needs no latch. If
+    /// another page came into the frame, either its hint differs from `old` or `new` is right for
+    /// it too. Returns false if the hint is no longer `old`.
     pub fn resolve_version_hint(&self, old: u64, new: u64) -> bool {
         let (success, failure) = (Ordering::Release, Ordering::Relaxed);
         self.version_hint.compare_exchange(old, new, success, failure).is_ok()
@@ -266,14 +268,14 @@ impl FrameHeader {
         assert!(old & flags::WRITING != 0, "page {} was not being written", self.page_id());
     }
 
-    /// The page may not be evicted.
+    /// Whether the page is kept in memory.
     #[inline(always)]
     pub fn is_pinned(&self) -> bool {
         self.flags.load(Ordering::Relaxed) & flags::PINNED != 0
     }
 
-    /// Keeps the page in memory until it is freed or unpinned; the caller holds the exclusive
-    /// latch, or makes sure in another way that no evictor takes the page.
+    /// Keeps the page in memory until it is freed or unpinned. The caller holds the exclusive
+    /// latch, or excludes evictors in another way.
     pub fn set_pinned(&self, pinned: bool) {
         if pinned {
             self.flags.fetch_or(flags::PINNED, Ordering::Relaxed);
@@ -282,8 +284,8 @@ impl FrameHeader {
         }
     }
 
-    /// Notes a sampled write at `position` that met `contended` or not; gives the position of the
-    /// sampled write before it. For contention split.
+    /// Records a sampled write at `position`, and whether it was `contended`. Returns the position
+    /// of the previous sample. For contention split.
     pub fn sample_write(&self, position: usize, contended: bool) -> usize {
         self.sampled.store(self.sampled.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         if contended {
@@ -295,7 +297,7 @@ impl FrameHeader {
         usize::from(last)
     }
 
-    /// Notes an insert at `position`, at most 511, under the latch.
+    /// Records an insert at `position`, at most 511, under the latch.
     #[inline]
     pub fn note_insert(&self, position: usize) {
         let length = self.insert_run(position);
@@ -303,16 +305,15 @@ impl FrameHeader {
         self.run.store(((position + 1) << RUN_BITS | length) as u16, Ordering::Relaxed);
     }
 
-    /// Number of inserts that came one right behind the other, if the next would be at `position`; 63
-    /// stands for that many or more. Lost when the page leaves its frame.
+    /// Length of the run of inserts, each directly after the previous one, that an insert at
+    /// `position` would continue; 63 means 63 or more. The run is lost when the page is evicted.
     #[inline]
     pub fn insert_run(&self, position: usize) -> usize {
         let word = usize::from(self.run.load(Ordering::Relaxed));
         if word >> RUN_BITS == position { word & ((1 << RUN_BITS) - 1) } else { 0 }
     }
 
-    /// Takes and clears the counts of sampled writes: how many, and how many of them met
-    /// contention.
+    /// Takes and clears the counts of sampled writes: all, and those that met contention.
     pub fn take_write_samples(&self) -> (u16, u16) {
         let samples =
             (self.sampled.load(Ordering::Relaxed), self.contended.load(Ordering::Relaxed));

@@ -1,44 +1,46 @@
-//! The in-flight table: which pages are being read, and which were read and have not been swizzled. It
-//! decides that a page has one frame at most, however many read it.
+//! The in-flight table: pages that are being read, and pages that were read but not swizzled yet.
+//! It ensures that a page has at most one frame, however many operations read it.
 //!
-//! **A read belongs to the entry of its page, not to the thread or task that began it.** That one may be
-//! blocked, or it may be a future that nobody polls. An entry in state `Reading` therefore has any number
-//! of readers, each with a [`ReadTicket`], a frame and a transfer of its own:
+//! **A read belongs to the entry of its page, not to the thread or task that began it.** That
+//! thread may be blocked, and that task may never be polled again. An entry in state `Reading`
+//! therefore has any number of readers, each with its own [`ReadTicket`](crate::ReadTicket), frame
+//! and transfer:
 //!
 //! | event | effect on the entry |
 //! |---|---|
-//! | a descent meets the evicted swip | made, with one reader; a new number |
-//! | somebody has waited for [`TAKE_OVER`] | one more reader, with the same number |
-//! | a reader has the page, verified | `Loaded` with its frame, if it is still `Reading` with that number |
-//! | the same, otherwise | none: the reader gives its frame back and runs its operation again |
-//! | a ticket is dropped: cancelled, failed | one reader less; removed with the last one |
-//! | swizzled, or taken back by an evictor | removed |
-//! | the page is freed | removed, also while it is being read |
+//! | a descent meets the evicted swip | created with one reader and a new number |
+//! | an operation has waited for [`TAKE_OVER`] | one more reader, with the same number |
+//! | a reader has verified the page | `Loaded` with its frame, if the entry is still `Reading` and has that number |
+//! | the same, otherwise | none: the reader gives its frame back and restarts its operation |
+//! | a ticket is dropped: cancelled, failed | one reader less; removed with the last reader |
+//! | swizzled, or reclaimed by an evictor | removed |
+//! | the page is freed | removed, even while it is being read |
 //!
-//! The time until somebody joins doubles with each reader, so that a slow device gets few reads of a page
-//! more, and every wait for a page ends.
+//! The time until the next waiter joins doubles with each reader. So a slow device gets few extra
+//! reads of a page, and every wait for a page ends.
 //!
-//! **Why no page gets two frames.** The table is the only way from evicted to hot:
-//! 1. An entry for page P is made under the lock of its shard, and *under that lock* the parent
-//!    guard that showed the evicted swip is validated. So at that moment P is evicted and had no
+//! **Why no page gets two frames.** Only the table leads from evicted to hot:
+//! 1. An entry for page P is created under the lock of its shard, and *under that lock* the parent
+//!    guard that showed the evicted swip is validated. At that moment P is evicted and has no
 //!    entry.
-//! 2. An entry becomes `Loaded` once: under the lock, from `Reading`.
+//! 2. An entry becomes `Loaded` once, under the lock, from `Reading`.
 //! 3. A swip becomes hot only while its parent is latched exclusively and P's entry, in state
 //!    `Loaded`, is removed from the table in the same step.
 //!
-//! Hence between making and removing the entry P stays evicted. Without the validation inside the
-//! lock, an operation that read the swip long ago could start a second read of a page that was
-//! swizzled, changed, written and evicted since, and find its own stale frame later: the classic
-//! way to lose a record in this design.
+//! Hence P stays evicted from the creation of its entry to the removal. Without the validation
+//! under the lock, an operation that read the swip long ago could start a second read of a page
+//! that was since swizzled, changed, written and evicted, and later find its own stale frame: the
+//! classic way to lose a record in this design.
 //!
-//! **Why no stale image is published.** Evicted means that storage has the last content and that no write of
-//! the page is in flight. A ticket is given out while the entry exists, its transfer begins after that, and
-//! [`InFlight::publish`] finds the same entry, by its number, which is used once. So P was evicted during the
-//! whole transfer and the bytes are its last content. A transfer that takes longer than the entry lives may
-//! read anything: its number is not found, nobody sees its bytes, and what is wrong with them is no error.
+//! **Why no stale image is published.** Evicted means that storage has the last content and that no
+//! write of the page is in flight. A ticket is issued while the entry exists, and its transfer
+//! begins after that. [`InFlight::publish`] finds the same entry by its number, which is used only
+//! once. So P was evicted during the whole transfer, and the bytes are its last content. A transfer
+//! that outlives its entry may read anything: its number is not found, its bytes are dropped, and
+//! an error in them is ignored.
 //!
-//! **When is the frame of a reader free?** When its own transfer has ended, never before; this does not
-//! depend on the entry. So a frame of a late reader is not given out while the kernel may write to it.
+//! **When the frame of a reader is free.** When its own transfer has ended, whatever happened to
+//! the entry. So the frame of a late reader is not reused while the kernel may write to it.
 
 use crate::{
     ids::{FrameId, PageId, TreeId},
@@ -53,80 +55,81 @@ use std::{
 
 const SHARDS: usize = 64;
 
-/// How long somebody waits for the reader of a page before it reads as well.
+/// How long an operation waits for the reader of a page before it reads the page as well.
 pub(crate) const TAKE_OVER: Duration = Duration::from_millis(20);
 
-/// How often that time doubles.
+/// How often that time doubles at most.
 const MAX_DOUBLED: u32 = 8;
 
-/// Wakers looked at before another one is added, in case the same task waits again and again.
+/// Number of registered wakers that are compared with a new one, in case the same task registers
+/// again.
 const SAME_WAKER: usize = 32;
 
 enum InFlightEntry {
     Reading(Reading),
-    /// In this frame, verified, not yet swizzled.
+    /// The page is in this frame, verified and not yet swizzled.
     Loaded(FrameId),
 }
 
-/// A page that is being read, or is about to be.
+/// A page that is being read or about to be read.
 struct Reading {
-    /// Differs from those of all other entries of the page.
+    /// Number of the entry, used once per page.
     number: u64,
     tree: TreeId,
-    /// Tickets that exist.
+    /// Number of live tickets.
     readers: u32,
-    /// Tickets that were given out to those who waited.
+    /// Number of tickets that waiters got.
     joined: u32,
-    /// When the newest ticket was given out.
+    /// When the newest ticket was issued.
     since: Instant,
-    /// Woken when the entry ends, whatever the end is, and when a reader leaves.
+    /// Woken when the entry ends for any reason, and when a reader leaves.
     waiters: Vec<Waker>,
-    /// A waiter cannot look at the time itself.
+    /// A waiter is a task, which cannot watch the clock itself.
     watched: bool,
 }
 
 impl Reading {
-    /// How long it takes until somebody who waits reads as well.
+    /// Time left until the next waiter reads the page as well.
     fn left(&self) -> Duration {
         let limit = TAKE_OVER * (1 << self.joined.min(MAX_DOUBLED));
         limit.saturating_sub(self.since.elapsed())
     }
 }
 
-/// What a descent finds.
+/// Result of [`InFlight::look`].
 pub(crate) enum LookOutcome {
-    /// The page is to be read; the number of the entry.
+    /// The caller must read the page; the number of the entry.
     Read(u64),
-    /// Another reads it.
+    /// Another operation reads the page.
     Reading,
     Loaded(FrameId),
 }
 
-/// What somebody who waits for a page finds.
+/// Result of [`InFlight::wait`].
 pub(crate) enum WaitOutcome {
-    /// The wait is over: the page is not being read any more.
+    /// The wait is over: no operation reads the page.
     Over,
-    /// The waker is registered. After that time the caller has waited for long.
+    /// The waker is registered. After that time the caller may join the readers.
     Registered(Duration),
-    /// The caller has waited for long, and is to read the page itself: number of the entry, tree.
+    /// The caller has waited long enough and must read the page itself: number of the entry, tree.
     Join(u64, TreeId),
 }
 
-/// How somebody waits for a page.
+/// How an operation waits for a page.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WaiterKind {
-    /// A thread that looks at the time.
+    /// A thread that watches the clock.
     Timed,
-    /// A task: it only runs when it is woken.
+    /// A task, which runs only when it is woken.
     Task,
-    /// A thread that must not wait: it may be the only one that could poll the reader.
+    /// A thread that must not wait, because it may be the only one that can poll the reader.
     Eager,
 }
 
 #[derive(Default)]
 struct InFlightShard {
     entries: HashMap<PageId, InFlightEntry>,
-    /// The number of the last entry.
+    /// Number of the newest entry.
     number: u64,
 }
 
@@ -154,7 +157,7 @@ impl InFlightShard {
         }
     }
 
-    /// The entry, if a reader with that number may still publish the page.
+    /// The entry, if it is still `Reading` and has that number.
     fn current(&mut self, page: PageId, number: u64) -> Option<&mut Reading> {
         self.reading(page).filter(|reading| reading.number == number)
     }
@@ -166,7 +169,7 @@ pub(crate) struct InFlight {
     pub(crate) watch: Watch,
     /// Threads that wait for several reads at once ([`crate::Worker::resolve_all`]).
     pub(crate) reading_together: AtomicUsize,
-    /// Those who wait read as well whenever the scheduler of the model likes.
+    /// In models: a waiter may join the readers at any time that the scheduler picks.
     #[cfg(shuttle)]
     pub(crate) impatient: std::sync::atomic::AtomicBool,
 }
@@ -186,7 +189,8 @@ impl InFlight {
         &self.shards[page.0 as usize % SHARDS]
     }
 
-    /// What there is of a page whose swip is evicted; `validate` says whether it still is, inside the lock.
+    /// Looks for the entry of a page whose swip is evicted, and creates it if there is none.
+    /// `validate` checks, under the lock, that the swip still is evicted.
     pub(crate) fn look(
         &self,
         page: PageId,
@@ -202,7 +206,7 @@ impl InFlight {
         })
     }
 
-    /// Makes the entry of a page that no swip names, the root of a tree.
+    /// Creates the entry of a page that no swip names, the root of a tree.
     pub(crate) fn begin_root(&self, page: PageId, tree: TreeId) -> u64 {
         self.shard(page).lock().begin(page, tree)
     }
@@ -221,8 +225,8 @@ impl InFlight {
         waiters.into_iter().for_each(Waker::wake);
     }
 
-    /// A reader has the page in `frame`. False when another was first, or the page is not wanted any more;
-    /// `load` puts the frame into state `Loaded`, inside the lock.
+    /// Publishes the page that a reader has in `frame`. Returns false if another reader was first
+    /// or the page is no longer wanted. `load` moves the frame to state `Loaded`, under the lock.
     pub(crate) fn publish(
         &self,
         page: PageId,
@@ -240,7 +244,7 @@ impl InFlight {
         true
     }
 
-    /// A reader with that number may still publish the page.
+    /// Whether a reader with that number may still publish the page.
     pub(crate) fn is_current(&self, page: PageId, number: u64) -> bool {
         self.shard(page).lock().current(page, number).is_some()
     }
@@ -249,7 +253,8 @@ impl InFlight {
         matches!(self.shard(page).lock().entries.get(&page), Some(InFlightEntry::Loaded(_)))
     }
 
-    /// Waits for a page. `number` is none at first, and then the entry that the caller waits for.
+    /// Waits for a page. `number` starts as `None` and then holds the entry that the caller waits
+    /// for.
     pub(crate) fn wait(
         &self,
         page: PageId,
@@ -285,7 +290,8 @@ impl InFlight {
         WaitOutcome::Registered(left)
     }
 
-    /// Wakes tasks that have waited for long, so that they read. False when no task waits.
+    /// Wakes tasks that have waited long enough, so that they read the page. Returns false if no
+    /// task waits.
     fn wake_overdue(&self) -> bool {
         let mut any = false;
         let mut wake = Vec::new();
@@ -298,7 +304,7 @@ impl InFlight {
                 }
                 any = true;
                 if reading.left().is_zero() {
-                    // Those who wait on register again.
+                    // Tasks that go on waiting register again.
                     reading.watched = false;
                     wake.append(&mut reading.waiters);
                 }
@@ -308,7 +314,7 @@ impl InFlight {
         any
     }
 
-    /// Removes what there is of a page that is being freed; gives the frame that it was loaded into.
+    /// Removes the entry of a page that is being freed; returns the frame if the page was loaded.
     pub(crate) fn discard(&self, page: PageId) -> Option<FrameId> {
         let entry = self.shard(page).lock().entries.remove(&page)?;
         match entry {
@@ -320,7 +326,7 @@ impl InFlight {
         }
     }
 
-    /// Takes a loaded page that nobody swizzled. False when it is not in `frame` any more.
+    /// Takes a loaded page that no operation swizzled. Returns false if it is no longer in `frame`.
     pub(crate) fn reclaim(&self, page: PageId, frame: FrameId) -> bool {
         let mut shard = self.shard(page).lock();
         match shard.entries.entry(page) {
@@ -333,17 +339,17 @@ impl InFlight {
         }
     }
 
-    /// Entries of all shards.
+    /// Number of entries in all shards.
     #[cfg(shuttle)]
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().entries.len()).sum()
     }
 }
 
-/// How often the watching thread looks at the time while tasks wait for pages that others read.
+/// How often the watching thread looks at the clock while tasks wait for pages.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Wakes tasks that have waited for long. It sleeps while no task waits for a page that another reads.
+/// Wakes tasks that have waited long enough. Its thread sleeps while no task waits for a page.
 #[derive(Default)]
 pub(crate) struct Watch {
     state: Mutex<WatchState>,
@@ -358,9 +364,10 @@ struct WatchState {
 }
 
 impl Watch {
-    /// A task waits.
+    /// Wakes the thread because a task waits.
     fn call(&self) {
-        // Partner: the fence in `run`. Either we see that it sleeps or it sees who waits.
+        // Partner: the fence in `run`. Either this thread sees that `run` sleeps, or `run` sees the
+        // waiter.
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) {
             self.state.lock().called = true;
@@ -401,7 +408,7 @@ impl Watch {
         }
     }
 
-    /// There is no time in the model, and nobody to be woken by it.
+    /// There is no time in the model, so no task is woken by it.
     #[cfg(shuttle)]
     pub(crate) fn run(&self, in_flight: &InFlight) {
         let _ = (in_flight.wake_overdue(), LOOK);

@@ -1,5 +1,5 @@
-//! The hybrid latch of a frame: optimistic, shared, exclusive, in one word. One of the files meant
-//! for care rather than for `unsafe`: it has none, but every page access stands on it.
+//! The hybrid latch of a frame: optimistic, shared and exclusive, in one word. The file has no
+//! `unsafe`, but every page access relies on it.
 //!
 //! Word of 64 bits:
 //!
@@ -8,23 +8,23 @@
 //! | 0..=13 | shared holders |
 //! | 14 | 0 |
 //! | 15 | `EXCLUSIVE` |
-//! | 16..=63 | version, plus one at every exclusive release that changed something |
+//! | 16..=63 | version, incremented by every exclusive release that changed something |
 //!
 //! | shared | EXCLUSIVE | meaning |
 //! |---|---|---|
-//! | 0 | 0 | free: optimistic readers may start, anyone may latch |
+//! | 0 | 0 | free: optimistic readers may start, any thread may latch |
 //! | n > 0 | 0 | n shared holders: optimistic readers may start, exclusive must wait |
-//! | 0 | 1 | one exclusive holder: everyone else waits or restarts |
-//! | n > 0 | 1 | impossible: each side is entered by compare-and-swap from a word without the other |
+//! | 0 | 1 | one exclusive holder: all others wait or restart |
+//! | n > 0 | 1 | impossible: both are entered by compare-and-swap from a word without the other |
 //!
-//! While `EXCLUSIVE` is set only its holder changes the word, so the release is a plain store. An atomic
-//! read-modify-write would wait until all that was written to the page has reached the cache. It is also
-//! why nobody is woken: who waits looks again ([`Backoff`]).
+//! While `EXCLUSIVE` is set, only its holder changes the word, so the release is a plain store. An
+//! atomic read-modify-write would wait until all stores to the page have reached the cache. For the
+//! same reason the release wakes no waiter; waiters poll ([`Backoff`]).
 //!
-//! Orderings form a sequence lock. An optimistic reader loads the word with acquire (partner: the
-//! release in [`Latch::release`]), reads the page relaxed, and validates behind an acquire fence.
-//! A writer enters with acquire and a release fence, so that its relaxed page stores cannot become
-//! visible before `EXCLUSIVE`; a reader that saw one of them sees the changed word as well.
+//! The orderings form a sequence lock. An optimistic reader loads the word with acquire (partner:
+//! the release in [`Latch::release`]), reads the page relaxed, and validates after an acquire
+//! fence. A writer enters with acquire and a release fence, so that its relaxed page stores cannot
+//! become visible before `EXCLUSIVE`; a reader that saw one of them also sees the changed word.
 
 use crate::{
     brief::Backoff,
@@ -47,7 +47,7 @@ const _: () = assert!(SHARED_MASK & UNUSED == 0 && UNUSED & EXCLUSIVE == 0);
 pub struct Version(u64);
 
 impl Version {
-    /// No latch ever has this one: bit 14 of the word is 0.
+    /// A version that no latch ever has: bit 14 of the word is 0.
     const NEVER: Version = Version(UNUSED);
 
     /// The version after an exclusive hold that began at this one.
@@ -64,8 +64,8 @@ pub struct Latch {
 }
 
 impl Latch {
-    /// Starts an optimistic read; waits while an exclusive holder is inside. When that takes for long, or
-    /// would for ever because the holder has called us, the version never validates.
+    /// Starts an optimistic read; waits while an exclusive holder is inside. If the wait is long,
+    /// or if the holder is a caller of this thread, returns a version that never validates.
     #[inline(always)]
     pub fn optimistic(&self) -> Version {
         let word = self.word.load(Ordering::Acquire);
@@ -99,7 +99,7 @@ impl Latch {
         }
     }
 
-    /// Ends an optimistic read: everything read since `version` was taken was consistent.
+    /// Ends an optimistic read: on success all bytes read since `version` was taken are consistent.
     #[inline(always)]
     pub fn validate(&self, version: Version) -> Result<(), Restart> {
         fence(Ordering::Acquire);
@@ -107,7 +107,7 @@ impl Latch {
         if word & (VERSION_MASK | EXCLUSIVE) == version.0 { Ok(()) } else { Err(Restart) }
     }
 
-    /// Turns an optimistic read into an exclusive hold, if nothing changed since `version` and no
+    /// Upgrades an optimistic read to an exclusive hold, if nothing changed since `version` and no
     /// shared holder is inside.
     #[inline(always)]
     pub fn upgrade(&self, version: Version) -> Result<(), Restart> {
@@ -126,7 +126,7 @@ impl Latch {
         }
     }
 
-    /// Enters exclusively if nobody is inside. Gives the version before.
+    /// Enters exclusively if no holder is inside. Returns the version before.
     #[inline]
     pub fn try_exclusive(&self) -> Option<Version> {
         let word = self.word.load(Ordering::Relaxed);
@@ -137,7 +137,7 @@ impl Latch {
         self.upgrade(version).ok().map(|()| version)
     }
 
-    /// Enters exclusively, waiting for everyone inside to leave. Gives the version before.
+    /// Enters exclusively, after waiting for all holders to leave. Returns the version before.
     pub fn exclusive(&self) -> Version {
         let mut backoff = Backoff::default();
         loop {
@@ -208,7 +208,7 @@ mod tests {
         let inside = Inside::Change.enter();
         let never = latch.optimistic();
         drop(inside);
-        // One that is held by another for long.
+        // Another holder that stays for long.
         assert_eq!(latch.optimistic(), never);
         assert_eq!(latch.validate(never), Err(Restart));
         latch.release(version, false);
