@@ -146,7 +146,7 @@ mod tests {
             }
             let until = Instant::now() + Duration::from_secs(60);
             while memory.populated(3584..6144) < 6144 - 3584 {
-assert!(Instant::now() < until, "the frames after those in use get no memory");
+                assert!(Instant::now() < until, "the frames after those in use get no memory");
                 std::thread::sleep(Duration::from_millis(1));
             }
             // As many frames as are in use, and no more.

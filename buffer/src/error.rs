@@ -56,7 +56,8 @@ pub enum Error {
     KeyExists,
     /// Bulk load was given keys out of order.
     #[error(
-        "bulk load needs strictly ascending keys, and entry {position} is not above the one before it"
+        "bulk load needs strictly ascending keys, and entry {position} is not above the one before \
+         it"
     )]
     NotSorted {
         /// Zero-based number of the offending entry.
@@ -93,7 +94,7 @@ pub enum Error {
     NotAStore {
         /// The path.
         path: PathBuf,
-        /// What was found instead.
+        /// The reason, with the contents that were found.
         why: String,
     },
     /// The store was written by another format version.
@@ -151,7 +152,7 @@ pub enum Error {
     WrongLog {
         /// The store.
         path: PathBuf,
-        /// What is missing or foreign.
+        /// The reason: the missing or foreign part.
         why: String,
     },
     /// Another program removed, replaced, cut or moved files of the store while it was open.
@@ -159,7 +160,7 @@ pub enum Error {
     FilesChanged {
         /// The path that the store was opened with.
         path: PathBuf,
-        /// Which file or directory, and what happened to it.
+        /// The file or directory, and its change.
         what: String,
     },
     /// Another transaction changed the same record first.
@@ -186,7 +187,8 @@ pub enum Error {
     /// This process is a forked child of the one that opened the engine. It has none of the
     /// engine's threads. The parent is not affected.
     #[error(
-        "the engine was opened by a parent of this process, before a fork: only the parent can use it"
+        "the engine was opened by a parent of this process, before a fork: only the parent can use \
+         it"
     )]
     Forked,
     /// The caller ended the work before it was done.

@@ -210,7 +210,7 @@ impl TargetOwner for PageRead {
 
 impl Pool {
     /// Resolves the evicted swip at byte `offset` (child `position`) of the node under `parent`.
-    /// Swizzles the child and returns new guards of parent and child, or says what to wait for.
+    /// Swizzles the child and returns new guards of parent and child, or returns the fault to resolve.
     ///
     /// # Errors
     /// [`Restart`] if the parent changed.

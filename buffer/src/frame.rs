@@ -213,7 +213,7 @@ impl FrameHeader {
     /// Counts a child that is no longer hot; the caller holds the exclusive latch.
     pub(crate) fn child_cooled(&self) {
         let count = self.hot_children();
-assert!(count > 0, "page {} has no hot child to lose", self.page_id());
+        assert!(count > 0, "page {} has no hot child to lose", self.page_id());
         self.hot_children.store(count - 1, Ordering::Relaxed);
     }
 

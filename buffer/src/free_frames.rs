@@ -1,9 +1,9 @@
-//! The stack of free frames.
+//! The free frames of a pool.
 //!
-//! Free frames form a stack through the headers; frames never used yet are counted, not listed, so
-//! that opening a large pool touches nothing; a thread has the kernel give the memory of those next
-//! in line ahead of their use ([`FreeFrames::wait_unready`]). Workers take frames in batches
-//! ([`crate::Worker`]).
+//! Free frames form a stack through their headers. Frames that were never used are only counted, so
+//! opening a large pool touches no memory. The thread `wattle-frames` has the kernel provide the
+//! memory of the next unused frames ahead of time ([`FreeFrames::wait_unready`]). Workers take
+//! frames in batches ([`crate::Worker`]).
 
 use crate::{
     frame::FrameHeader,
@@ -16,54 +16,54 @@ use std::{collections::VecDeque, ops::Range, task::Waker};
 
 const END: u32 = u32::MAX;
 
-/// Frames that are made ready at once: a huge page.
+/// Frames that get memory in one step: a huge page.
 const READY_STEP: u32 = (HUGE_PAGE / PAGE_SIZE) as u32;
-/// Most fresh frames that are ready; no more than were used already, so that a small store in a large
-/// pool takes little memory.
+/// Upper bound on unused frames with memory. It is also at most the number of frames in use, so
+/// that a small store in a large pool takes little memory.
 const READY_AHEAD: u32 = 32 * READY_STEP;
-/// Pools with fewer frames are not made ready: they have no huge pages.
+/// Smaller pools have no huge pages, so no frame gets its memory ahead of use.
 const READY_MIN: usize = HUGE_PAGES_MIN / PAGE_SIZE;
 
-/// The stack of free frames and those who wait for one.
+/// The stack of free frames, and the operations that wait for one.
 pub(crate) struct FreeFrames {
     list: Mutex<FreeList>,
-    /// More fresh frames should be made ready, or none any more.
+    /// Signalled when unused frames should get memory, and when that work must stop.
     unready: Condvar,
-    /// Copy of the length, for reading without the lock.
+    /// Copy of the length, to be read without the lock.
     len: AtomicUsize,
-    /// Frames ever given back after use: the measure of progress.
+    /// Frames given back after use, in total: the measure of progress.
     freed: AtomicUsize,
-    /// Free frames below this wake the evictors, who stop at twice as many.
+    /// With fewer free frames than this the evictors are woken. They stop at twice as many.
     low_water: usize,
-    /// Free frames that a worker takes at a time.
+    /// Number of free frames that a worker takes at once.
     batch: usize,
 }
 
 struct FreeList {
     head: u32,
     listed: usize,
-    /// Frames from here on were never used.
+    /// The frames from here on were never used.
     fresh: u32,
     frames: u32,
-    /// Fresh frames up to here have memory, or will in a moment.
+    /// Unused frames below this have memory, or will have it soon.
     ready: u32,
-    /// Nobody makes frames ready.
+    /// No thread provides memory ahead of use.
     ready_stopped: bool,
     waiters: VecDeque<Waker>,
-    /// Counts how often waiting was declared hopeless.
+    /// How often all waiters were told to give an error.
     failures: u64,
-    /// Why waiting is hopeless from now on.
+    /// Set once waiting is pointless for good: the reason.
     dead: Option<String>,
 }
 
 impl FreeList {
-    /// Where the next huge page of frames to make ready begins. Whoever is ahead of us has touched the one
-    /// that it is in.
+    /// Start of the next huge page of frames that needs memory. The page that `fresh` lies in was
+    /// touched by the frames before it.
     fn first_unready(&self) -> u32 {
         self.ready.max(self.fresh.next_multiple_of(READY_STEP))
     }
 
-    /// The next huge page of frames to make ready, if it is time.
+    /// The next huge page of frames that should get memory now, if any.
     fn unready(&self) -> Option<Range<u32>> {
         let start = self.first_unready();
         let frames = start..start + READY_STEP;
@@ -99,33 +99,33 @@ impl FreeFrames {
         }
     }
 
-    /// Free frames below this wake the evictors.
+    /// With fewer free frames than this the evictors are woken.
     pub(crate) fn low_water(&self) -> usize {
         self.low_water
     }
 
-    /// Evictors stop when so many frames are free.
+    /// Evictors stop when this many frames are free.
     pub(crate) fn high_water(&self) -> usize {
         2 * self.low_water
     }
 
-    /// Free frames that a worker takes at a time.
+    /// Number of free frames that a worker takes at once.
     pub(crate) fn batch(&self) -> usize {
         self.batch
     }
 
-    /// Frames ever given back after use.
+    /// Frames given back after use, in total.
     pub(crate) fn freed(&self) -> usize {
         self.freed.load(Ordering::Relaxed)
     }
 
-    /// Free frames right now, those in the caches of workers not counted.
+    /// Number of free frames, without those in the caches of workers.
     #[inline]
     pub(crate) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Moves up to `count` frames into `into`; gives how many are left.
+    /// Moves up to `count` frames into `into`; returns how many are left.
     pub(crate) fn take(
         &self,
         headers: &[FrameHeader],
@@ -154,8 +154,8 @@ impl FreeFrames {
         left
     }
 
-    /// Waits until fresh frames should have memory that have none yet, and gives them to the caller to see
-    /// to it; none when it is to end.
+    /// Waits until unused frames should get memory, and returns them; the caller provides it.
+    /// Returns `None` when the caller must stop.
     pub(crate) fn wait_unready(&self) -> Option<Range<u32>> {
         let mut list = self.list.lock();
         while !list.ready_stopped && !list.are_all_ready() {
@@ -168,29 +168,29 @@ impl FreeFrames {
         None
     }
 
-    /// There is nothing to do for [`FreeFrames::wait_unready`] any more.
+    /// Whether no frame is left for [`FreeFrames::wait_unready`].
     pub(crate) fn are_all_ready(&self) -> bool {
         self.list.lock().are_all_ready()
     }
 
-    /// [`FreeFrames::wait_unready`] waits from now on.
+    /// Makes [`FreeFrames::wait_unready`] wait for work.
     pub(crate) fn start_ready(&self) {
         self.list.lock().ready_stopped = false;
     }
 
-    /// [`FreeFrames::wait_unready`] does not wait any more.
+    /// Makes [`FreeFrames::wait_unready`] return `None`.
     pub(crate) fn stop_ready(&self) {
         self.list.lock().ready_stopped = true;
         self.unready.notify_all();
     }
 
-    /// Returns frames that were in use, and wakes as many waiters.
+    /// Gives back frames that were in use, and wakes one waiter for each.
     pub(crate) fn give(&self, headers: &[FrameHeader], frames: &[FrameId]) {
         self.put_back(headers, frames);
         self.freed.fetch_add(frames.len(), Ordering::Relaxed);
     }
 
-    /// Returns frames that were free all the time, and wakes as many waiters.
+    /// Gives back frames that were not used, and wakes one waiter for each.
     pub(crate) fn put_back(&self, headers: &[FrameHeader], frames: &[FrameId]) {
         if frames.is_empty() {
             return;
@@ -210,12 +210,13 @@ impl FreeFrames {
         wake.into_iter().for_each(Waker::wake);
     }
 
-    /// Registers a waiter unless `count` frames are free. Gives the failure count to compare later.
+    /// Registers a waiter unless `count` frames are free. Returns whether it did, and the failure
+    /// count to compare with later.
     pub(crate) fn wait(&self, waker: &Waker, count: usize) -> (bool, u64) {
         let mut list = self.list.lock();
         let free = list.listed + (list.frames - list.fresh) as usize >= count;
         if !free && list.dead.is_some() {
-            // The count of before makes the caller see a failure.
+            // With the previous count the caller sees a failure at once.
             return (true, list.failures.wrapping_sub(1));
         }
         if !free {
@@ -224,18 +225,18 @@ impl FreeFrames {
         (!free, list.failures)
     }
 
-    /// Someone waits for a frame.
+    /// Whether an operation waits for a frame.
     pub(crate) fn has_waiters(&self) -> bool {
         !self.list.lock().waiters.is_empty()
     }
 
-    /// Wakes everyone; a waiter that was cancelled may have swallowed a wake-up of another.
+    /// Wakes all waiters, because a cancelled one may have consumed the wake-up of another.
     pub(crate) fn wake_all(&self) {
         let waiters = std::mem::take(&mut self.list.lock().waiters);
         waiters.into_iter().for_each(Waker::wake);
     }
 
-    /// Declares waiting hopeless: everyone who waits now gets an error, unless it has just come.
+    /// Wakes all waiters with a failure: each that has waited long enough returns an error.
     pub(crate) fn fail_waiters(&self) {
         let waiters = {
             let mut list = self.list.lock();
@@ -245,7 +246,7 @@ impl FreeFrames {
         waiters.into_iter().for_each(Waker::wake);
     }
 
-    /// Declares waiting hopeless, now and from now on.
+    /// Makes waiting fail from now on.
     pub(crate) fn fail_for_ever(&self, why: &str) {
         self.list.lock().dead.get_or_insert_with(|| why.to_string());
         self.fail_waiters();

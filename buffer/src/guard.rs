@@ -1,9 +1,9 @@
-//! Guards: the ways in which a tree operation holds a frame. An [`Optimistic`] guard is only a
-//! version; an [`Exclusive`] guard is the latch and knows whether the page was changed.
+//! Guards: how a tree operation holds a frame. An [`Optimistic`] guard is only a version; an
+//! [`Exclusive`] guard is the latch, and knows whether the page was changed.
 //!
-//! A change of contents has two halves under one latch: the bytes ([`Exclusive::page_mut`]) and the
-//! number that orders it ([`Exclusive::stamp`]), which comes from the log record of the change. A
-//! guard that was changed and never stamped is a change that no log knows, and a panic.
+//! A change of contents has two parts under one latch: the bytes ([`Exclusive::page_mut`]) and the
+//! number that orders the change ([`Exclusive::stamp`]), which comes from its log record. Releasing
+//! a guard with a change that was not stamped is a panic: the log would not have that change.
 
 use crate::{
     frame::FrameHeader,
@@ -17,22 +17,23 @@ use crate::{
 };
 
 impl Pool {
-    /// Starts an optimistic read of a frame, for a caller that holds a latch and may not wait. The
+    /// Starts an optimistic read of a frame, for a caller that holds a latch and must not wait. The
     /// id may be any racy number.
     ///
     /// # Errors
-    /// [`Restart`] when there is no such frame or an exclusive holder is inside.
+    /// [`Restart`] if there is no such frame, or an exclusive holder is inside.
     pub fn try_optimistic(&self, frame: FrameId) -> Result<Optimistic<'_>, Restart> {
         let header = self.memory.headers().get(frame.0 as usize).ok_or(Restart)?;
         let version = header.latch.try_optimistic().ok_or(Restart)?;
         Ok(Optimistic { pool: self, header, page: self.page_ref(frame), frame, version })
     }
 
-    /// Starts an optimistic read of a frame, waiting for an exclusive holder to leave; the caller
-    /// holds no latch. The id may be any racy number.
+    /// Starts an optimistic read of a frame, after waiting for an exclusive holder to leave. The
+    /// caller holds no latch. The id may be any racy number.
     ///
     /// # Errors
-    /// [`Restart`] when there is no such frame. When the holder stays for long, nothing validates.
+    /// [`Restart`] if there is no such frame. If the holder stays for long, the guard never
+    /// validates.
     #[inline(always)]
     pub fn optimistic(&self, frame: FrameId) -> Result<Optimistic<'_>, Restart> {
         let header = self.memory.headers().get(frame.0 as usize).ok_or(Restart)?;
@@ -40,8 +41,8 @@ impl Pool {
         Ok(Optimistic { pool: self, header, page: self.page_ref(frame), frame, version })
     }
 
-    /// Goes on with an optimistic read of a frame where it was left, if nobody has latched the frame
-    /// for a change since, or is just doing so.
+    /// Resumes an optimistic read of a frame, if the frame was not changed since and no exclusive
+    /// holder is inside.
     #[inline(always)]
     pub fn optimistic_since(&self, moment: Moment) -> Option<Optimistic<'_>> {
         let frame = moment.frame();
@@ -57,7 +58,7 @@ impl Pool {
         Exclusive::new(self, self.memory.latch(frame))
     }
 
-    /// Latches a frame exclusively if nobody is inside. Allowed in any order.
+    /// Latches a frame exclusively if no holder is inside. Allowed in any order.
     #[inline]
     pub fn try_exclusive(&self, frame: FrameId) -> Option<Exclusive<'_>> {
         Some(Exclusive::new(self, self.memory.try_latch(frame)?))
@@ -100,13 +101,13 @@ impl<'p> Optimistic<'p> {
         self.page
     }
 
-    /// Everything read since the guard was taken was consistent.
+    /// Succeeds if all bytes read since the guard was taken are consistent.
     #[inline(always)]
     pub fn validate(&self) -> Result<(), Restart> {
         self.header.latch.validate(self.version)
     }
 
-    /// Becomes exclusive if nothing changed since the guard was taken.
+    /// Upgrades to an exclusive guard if nothing changed since this guard was taken.
     #[inline(always)]
     pub fn upgrade(self) -> Result<Exclusive<'p>, Restart> {
         let latched = self.pool.memory.upgrade(self.frame, self.header, self.version)?;
@@ -119,8 +120,9 @@ impl<'p> Optimistic<'p> {
         self.pool.policy.on_access(&self.header.tracker, self.pool.epoch());
     }
 
-    /// Records a read of the page in the trace of the pool, behind the way to it, which `lead` finds.
-    /// If the page changed since the guard was taken, the operation will come again.
+    /// Records a read of the page in the trace of the pool, after the inner pages that `lead`
+    /// finds. If the page changed since the guard was taken, records nothing: the operation
+    /// restarts.
     #[cold]
     pub fn record(&self, lead: impl FnOnce(&mut Way)) {
         let page = self.header.page_id();
@@ -130,7 +132,7 @@ impl<'p> Optimistic<'p> {
     }
 }
 
-/// A frame and a version of it: while the version is that, the frame holds what it held then.
+/// A frame and a version of it. As long as the frame has that version, its contents are the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
     frame: FrameId,
@@ -188,7 +190,7 @@ impl<'p> Exclusive<'p> {
         self.pool.page_ref(self.frame())
     }
 
-    /// The bytes for a change of contents, which is reported to the replacement policy.
+    /// The bytes, to change the contents. Reports a write to the replacement policy.
     /// [`Exclusive::stamp`] must follow before the latch is released.
     #[inline(always)]
     pub fn page_mut(&mut self) -> PageMut<'_> {
@@ -199,15 +201,15 @@ impl<'p> Exclusive<'p> {
         self.pool.memory.page_mut(&mut self.latched)
     }
 
-    /// A change that was begun found that it cannot be made and left every byte as it was.
+    /// Withdraws a change that turned out to be impossible; every byte must be as it was before.
     pub fn unchanged(&mut self) {
         if !self.stamped {
             self.dirtied = false;
         }
     }
 
-    /// Gives the change its number, which is above all numbers that the page had before; the page
-    /// is dirty from here on.
+    /// Numbers the change. The number must be above all earlier numbers of the page, which becomes
+    /// dirty.
     #[inline(always)]
     pub fn stamp(&mut self, gsn: Gsn) {
         debug_assert!(gsn > self.header().gsn(), "change numbers of a page ascend");
@@ -216,10 +218,11 @@ impl<'p> Exclusive<'p> {
         self.pool.memory.page_mut(&mut self.latched).set_u64(header::GSN, gsn.0);
     }
 
-    /// The record of the change that was stamped is the whole page, and the first one of the page since
-    /// the last checkpoint began: that one need not write the page, see [`Pool::write_older`].
+    /// Notes that the record of the stamped change holds the whole page and is the first one of
+    /// this page since the last checkpoint began. That checkpoint need not write the page, see
+    /// [`Pool::write_older`].
     pub fn logged_whole(&mut self) {
-        debug_assert!(self.stamped, "there is no record");
+        debug_assert!(self.stamped, "a change without a number has no record");
         self.header().record_logged_whole();
     }
 
@@ -241,25 +244,26 @@ impl<'p> Exclusive<'p> {
         self.page_mut().write_image(image);
     }
 
-    /// Copies the page as storage sees it: its swips name page ids.
+    /// Copies the page in its stored form: its swips name page ids.
     pub fn copy_image(&self, image: &mut PageImage) {
         image.0.copy_from_slice(self.bytes());
         self.pool.unswizzle(image);
     }
 
-    /// Replaces a swip. The page does not become dirty, because its image on storage names page
-    /// ids either way, but optimistic readers must notice.
+    /// Replaces a swip. The page does not become dirty, because its stored image names page ids
+    /// either way, but the version changes, so optimistic readers restart.
     pub(crate) fn set_swip(&mut self, offset: usize, swip: Swip) {
         self.changed = true;
         self.pool.memory.page_mut(&mut self.latched).set_u64(offset, swip.0);
     }
 
-    /// Optimistic readers must notice, although the bytes stay.
+    /// Makes the release change the version, although the bytes stay, so that optimistic readers
+    /// restart.
     pub(crate) fn mark_changed(&mut self) {
         self.changed = true;
     }
 
-    /// Numbers a change that nobody logged.
+    /// Numbers a change that has no log record.
     #[cold]
     fn stamp_unlogged(&mut self) {
         let logged = self.pool.barrier().is_log() && !std::thread::panicking();
@@ -267,25 +271,25 @@ impl<'p> Exclusive<'p> {
         self.stamp(Gsn(self.header().gsn().0 + 1));
     }
 
-    /// The end of a change that the trace of the pool has to know of.
+    /// Releases the latch after a change, and records it in the trace of the pool.
     #[cold]
     fn release_traced(&mut self) {
         let page = self.header().page_id();
         self.latched.release(self.changed);
-        // The trace may be waited for, so not under the latch.
+        // Recording may wait for the trace, so it must not happen under the latch.
         if let Some(trace) = &self.pool.options.trace {
             trace.record_write(page);
         }
     }
 
-    /// The moment at which the latch is released, if nothing changes from now on. See
-    /// [`Pool::optimistic_since`].
+    /// The version that the frame has once the latch is released, if nothing else changes before.
+    /// See [`Pool::optimistic_since`].
     #[inline(always)]
     pub fn release_moment(&self) -> Moment {
         Moment { frame: self.frame(), version: self.latched.version().next(self.changed) }
     }
 
-    /// Releases the latch and goes on optimistically from this moment.
+    /// Releases the latch and continues with an optimistic guard of the new version.
     pub fn downgrade(self) -> Optimistic<'p> {
         let (pool, frame) = (self.pool, self.frame());
         let after = self.latched.version().next(self.changed);
@@ -308,7 +312,8 @@ impl Drop for Exclusive<'_> {
     }
 }
 
-/// The shared latch of a frame: the page is stable and others may read it. Released when dropped.
+/// The shared latch of a frame: the page is stable, and other threads may read it too. Released
+/// when dropped.
 pub struct Shared<'p> {
     pool: &'p Pool,
     header: &'p FrameHeader,

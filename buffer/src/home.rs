@@ -1,20 +1,20 @@
-//! A reference that may travel to other threads but can be used only at home, the thread that made it.
-//! One of the files meant for `unsafe`.
+//! A reference that may move to other threads but can be used only on its home thread, the one that
+//! made it. One of the files meant for `unsafe`.
 //!
-//! A transaction that a session lends its state to may move to another thread, where it must not touch
-//! the session: the session is not shared by threads. It takes the reference along and asks on each
-//! use whether it is at home, which costs a load and a comparison.
+//! A session lends its state to a transaction, and the transaction may move to another thread.
+//! There it must not touch the session, which threads do not share. It keeps the reference and
+//! checks on each use whether it is on its home thread; the check costs a load and a comparison.
 //!
-//! Invariant: [`HomeRef::get`] gives the reference only to code that runs on the home thread. A thread's
-//! number is never given to another thread, also after the first one has ended.
+//! Invariant: [`HomeRef::get`] returns the reference only on the home thread. A thread number is
+//! never used for a second thread, not even after the first one has ended.
 
 use std::{
     cell::Cell,
-    // Not of `crate::sync`: this counts threads of the operating system, also in models of them.
+    // Not from `crate::sync`: it counts threads of the operating system, also in models.
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// Number of a reference that has no home any longer. No thread gets that far.
+/// Number of a reference that has lost its home. No thread gets this number.
 const NOWHERE: u64 = u64::MAX;
 
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
@@ -63,11 +63,11 @@ pub struct HomeRef<'a, T> {
     home: Cell<u64>,
 }
 
-// SAFETY: without this, `&T` would have to be `Send` so that no two threads use the value. Here another
-// thread than the one that made the reference cannot: `get`, the only way to the value, compares
-// numbers of threads, and these are never used twice. The home thread had a `&'a T` of its own when it
-// made this one, so it may use the value until `'a` ends, with or without this reference. Dropping a
-// reference does nothing.
+// SAFETY: this replaces the bound `&T: Send`, which keeps two threads from using the value. A
+// thread other than the home thread cannot use it: `get`, the only way to the value, compares
+// thread numbers, which are never reused. The home thread had a `&'a T` of its own when it made the
+// reference, so it may use the value until `'a` ends in any case. Dropping a reference does
+// nothing.
 unsafe impl<T> Send for HomeRef<'_, T> {}
 
 impl<'a, T> HomeRef<'a, T> {
@@ -77,13 +77,13 @@ impl<'a, T> HomeRef<'a, T> {
         HomeRef { value, home: Cell::new(here()) }
     }
 
-    /// The value; `None` on any thread but the home thread, and after [`HomeRef::leave`].
+    /// The value; `None` on any other thread, and after [`HomeRef::leave`].
     #[inline(always)]
     pub fn get(&self) -> Option<&'a T> {
         (self.home.get() == NUMBER.get()).then_some(self.value)
     }
 
-    /// From now on no thread gets the value.
+    /// Makes the value unreachable on every thread.
     pub fn leave(&self) {
         self.home.set(NOWHERE);
     }
@@ -117,7 +117,7 @@ mod tests {
     fn a_thread_that_has_ended_leaves_its_number_to_none() {
         let value = Cell::new(0);
         let value = Box::leak(Box::new(value));
-        // `Cell` is `Send`, so the home of a reference to it may be a thread that ends.
+        // A `HomeRef` can outlive its home thread, because `Cell` is `Send`.
         let reference = std::thread::scope(|scope| {
             let value = &mut *value;
             scope.spawn(move || HomeRef::new(&*value)).join().expect("no panic")

@@ -1,4 +1,4 @@
-//! Newtypes for every identifier, so that a page id cannot be passed where a frame id is meant.
+//! A newtype for each kind of identifier, so that a page id cannot be passed as a frame id.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ id! {
     TreeId(u32)
 }
 id! {
-    /// Global sequence number: orders the changes of one page, whichever worker made them.
+    /// Global sequence number: orders the changes of a page across all workers.
     Gsn(u64)
 }
 

@@ -71,6 +71,12 @@ enum InFlightEntry {
     Loaded(FrameId),
 }
 
+impl InFlightEntry {
+    fn is_loaded_in(&self, frame: FrameId) -> bool {
+        matches!(self, InFlightEntry::Loaded(loaded) if *loaded == frame)
+    }
+}
+
 /// A page that is being read or about to be read.
 struct Reading {
     /// Number of the entry, used once per page.
@@ -330,8 +336,7 @@ impl InFlight {
     pub(crate) fn reclaim(&self, page: PageId, frame: FrameId) -> bool {
         let mut shard = self.shard(page).lock();
         match shard.entries.entry(page) {
-            hash_map::Entry::Occupied(entry) if matches!(entry.get(), InFlightEntry::Loaded(f) if *f == frame) =>
-            {
+            hash_map::Entry::Occupied(entry) if entry.get().is_loaded_in(frame) => {
                 entry.remove();
                 true
             }

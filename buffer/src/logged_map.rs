@@ -1,4 +1,4 @@
-//! What the log says about pages: which are in use as of any epoch that is durable.
+//! The pages in use according to the log, up to any durable epoch.
 
 use crate::{
     ids::{Gsn, PageId},
@@ -10,36 +10,37 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 const GROUP_WORDS: usize = (BITMAP_GROUP / 64) as usize;
 const _: () = assert!(BITMAP_GROUP.is_multiple_of(64));
 
-/// What the log says about pages.
+/// See the module documentation.
 #[derive(Default)]
 pub(crate) struct LoggedMap {
-    /// Bit set: in use, as of the records applied so far.
+    /// Bit set: in use after the records applied so far.
     words: Vec<u64>,
-    /// Records not yet applied, in the order in which they were logged for each page: epoch, first
-    /// page and number of pages, whether they are in use.
+    /// Records not yet applied, in log order for each page: epoch, first page, number of pages,
+    /// whether they are in use.
     changes: VecDeque<(u64, u64, u64, bool)>,
-    /// Pages that the log took out of a tree, and when, since the place where recovery would begin.
+    /// Pages that the log took out of a tree after the start point of recovery, and the epoch of
+    /// that.
     recent: HashMap<PageId, u64>,
     /// Groups whose words changed since they were last taken.
     dirty: BTreeSet<u64>,
-    /// Above the numbers of all records that freed a page: a page that is used again begins there.
+    /// At least the number of every record that freed a page; reused pages get higher numbers.
     freed: Gsn,
 }
 
 impl LoggedMap {
-    /// A map in which no record is waiting and nothing has changed.
+    /// A map without pending records and without changed groups.
     pub(crate) fn new(words: Vec<u64>) -> LoggedMap {
         LoggedMap { words, ..LoggedMap::default() }
     }
 
-    /// Groups whose words are not those that are `stored` count as changed: what the log said about
-    /// them is in no bitmap yet.
+    /// Marks each group whose words differ from `stored` as changed: no stored bitmap has its
+    /// records.
     pub(crate) fn compare_with(&mut self, stored: &[u64], capacity: u64) {
         for group in 0..capacity.div_ceil(BITMAP_GROUP) {
             let start = group as usize * GROUP_WORDS;
             let words = self.words.iter().skip(start).take(GROUP_WORDS);
-            // The file is longer than the superblock knows: copies there are not of this store any
-            // more, but could be taken for it.
+            // The file is longer than the superblock says. Bitmap copies there may belong to an
+            // older state of the store, but could be taken for valid ones.
             let is_unknown = start >= stored.len();
             let stored = stored.iter().skip(start).chain(std::iter::repeat(&0));
             if is_unknown || words.zip(stored).any(|(word, stored)| word != stored) {
@@ -48,7 +49,8 @@ impl LoggedMap {
         }
     }
 
-    /// A record of `epoch` puts `count` pages from `first` on into a tree, or takes them out.
+    /// Notes a record of `epoch` that puts `count` pages, starting at `first`, into a tree or takes
+    /// them out.
     pub(crate) fn log_change(&mut self, epoch: u64, first: PageId, count: u64, in_use: bool) {
         self.changes.push_back((epoch, first.0, count, in_use));
         if !in_use {
@@ -77,13 +79,13 @@ impl LoggedMap {
         &self.words
     }
 
-    /// Takes the bitmaps of the groups that changed since the last call, with their numbers.
+    /// Takes bitmap and number of each group that changed since the last call.
     pub(crate) fn take_changed_groups(&mut self) -> Vec<(u64, Vec<u64>)> {
         let dirty = std::mem::take(&mut self.dirty);
         dirty.into_iter().map(|group| (group, self.group(group))).collect()
     }
 
-    /// These groups count as changed.
+    /// Marks these groups as changed.
     pub(crate) fn mark_changed(&mut self, groups: impl IntoIterator<Item = u64>) {
         self.dirty.extend(groups);
     }

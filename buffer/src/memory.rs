@@ -1,8 +1,8 @@
-//! The memory of the pool: one anonymous mapping with the pages and the frame headers as two
-//! parallel arrays, huge pages advised. One of the files meant for `unsafe`.
+//! The memory of the pool: one anonymous mapping with two parallel arrays, pages and frame headers,
+//! with huge pages advised. One of the files meant for `unsafe`.
 //!
-//! The kernel gives the memory zeroed and only when first touched, so opening a large pool costs
-//! nothing, and zero is a valid state of every header field.
+//! The kernel provides the memory zeroed and on first touch. So opening a large pool costs nothing,
+//! and zero must be a valid state of every header field.
 
 use crate::{
     error::{Error, Result},
@@ -22,19 +22,20 @@ use std::{
 
 /// Bytes of a huge page.
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
-/// Less memory, bytes, is not in huge pages: it would be rounded up to whole ones, against its budget.
+/// Smaller mappings, in bytes, use no huge pages: rounding up to whole ones would exceed the
+/// budget.
 pub(crate) const HUGE_PAGES_MIN: usize = 8 * HUGE_PAGE;
 
-/// Anonymous memory, zeroed, that costs nothing before it is touched.
+/// Anonymous zeroed memory, which the kernel provides on first touch.
 struct Mapping {
     base: NonNull<u8>,
     mapped: usize,
-    /// What can be used begins here, aligned to a page at least.
+    /// Start of the usable part, aligned to a page at least.
     start: NonNull<u8>,
 }
 
 impl Mapping {
-    /// Maps `bytes`, in huge pages where that is worth it. `what` it is for goes into the error.
+    /// Maps `bytes`, with huge pages if it is large enough. `what` names the use in the error.
     fn new(bytes: usize, what: std::fmt::Arguments<'_>) -> Result<Mapping> {
         let mapped = bytes + HUGE_PAGE; // room to align
         // SAFETY: an anonymous mapping at an address of the kernel's choice.
@@ -77,7 +78,7 @@ impl Drop for Mapping {
     }
 }
 
-/// Pages in private memory, many of them at once: zeroed, and no memory is taken before it is touched.
+/// Many zeroed pages in private memory, which the kernel provides on first touch.
 pub struct ImageMemory {
     mapping: Mapping,
     pages: usize,
@@ -89,10 +90,10 @@ unsafe impl Send for ImageMemory {}
 unsafe impl Sync for ImageMemory {}
 
 impl ImageMemory {
-    /// Maps memory for so many pages.
+    /// Maps memory for `pages` pages.
     ///
     /// # Errors
-    /// No address space.
+    /// The process has no address space left.
     pub fn map(pages: usize) -> Result<ImageMemory> {
         let mapping =
             Mapping::new(pages * PAGE_SIZE, format_args!("{pages} pages in private memory"))?;
@@ -104,7 +105,7 @@ impl Deref for ImageMemory {
     type Target = [PageImage];
     #[inline(always)]
     fn deref(&self) -> &[PageImage] {
-        // SAFETY: mapped for so many pages, aligned to one, and any bytes are an image.
+        // SAFETY: mapped for `pages` pages, aligned to a page, and any bytes are an image.
         unsafe { std::slice::from_raw_parts(self.mapping.start.as_ptr().cast(), self.pages) }
     }
 }
@@ -117,8 +118,8 @@ impl DerefMut for ImageMemory {
     }
 }
 
-/// A frame whose exclusive latch is held: the only proof that [`FrameMemory::page_mut`] takes. Only
-/// [`FrameMemory`] makes one, when it has entered the latch of that frame.
+/// A frame whose exclusive latch is held: the proof that [`FrameMemory::page_mut`] asks for. Only
+/// [`FrameMemory`] makes one, after it has entered the latch of that frame.
 pub(crate) struct LatchedFrame<'m> {
     header: &'m FrameHeader,
     version: Version,
@@ -144,8 +145,8 @@ impl<'m> LatchedFrame<'m> {
         self.version
     }
 
-    /// Leaves the latch, once, at the end of the guard that has this; `changed` says whether optimistic
-    /// readers must notice.
+    /// Leaves the latch. The guard that owns this value calls it once, at its end. `changed` says
+    /// whether optimistic readers must notice.
     #[inline(always)]
     pub fn release(&mut self, changed: bool) {
         self.header.latch.release(self.version, changed);
@@ -160,13 +161,14 @@ pub struct FrameMemory {
     frames: usize,
 }
 
-// SAFETY: the memory is plain bytes and atomics; who may touch what is the latch protocol.
+// SAFETY: the memory is plain bytes and atomics, and the latch protocol decides which thread
+// accesses which of them.
 unsafe impl Send for FrameMemory {}
 // SAFETY: as above.
 unsafe impl Sync for FrameMemory {}
 
 impl FrameMemory {
-    /// Bytes that one frame takes of the budget.
+    /// Bytes of the budget that one frame takes.
     pub const FRAME_BYTES: usize = PAGE_SIZE + size_of::<FrameHeader>();
 
     /// Maps memory for `frames` frames.
@@ -229,7 +231,7 @@ impl FrameMemory {
         LatchedFrame { header, frame, version: header.latch.exclusive() }
     }
 
-    /// Latches a frame exclusively if nobody is inside. Any id is allowed.
+    /// Latches a frame exclusively if no holder is inside. Any id is allowed.
     #[inline]
     pub fn try_latch(&self, frame: FrameId) -> Option<LatchedFrame<'_>> {
         let header = self.headers().get(frame.0 as usize)?;
@@ -237,7 +239,8 @@ impl FrameMemory {
         Some(LatchedFrame { header, frame, version })
     }
 
-    /// Latches the frame with this header exclusively, if nothing changed since `version`.
+    /// Upgrades to the exclusive latch of `frame`, whose header is `header`, if nothing changed
+    /// since `version`.
     #[inline(always)]
     pub fn upgrade<'m>(
         &'m self,
@@ -261,7 +264,7 @@ impl FrameMemory {
     /// Plain view of the page of a latched frame.
     #[inline(always)]
     pub fn page_bytes<'a>(&self, latched: &'a LatchedFrame<'_>) -> &'a [u8; PAGE_SIZE] {
-        // SAFETY: mapped; the latch is borrowed, so nobody writes while the view lives.
+        // SAFETY: mapped; the latch is borrowed, so no thread writes while the view lives.
         unsafe { &*self.page(latched.frame).as_ptr().cast::<[u8; PAGE_SIZE]>() }
     }
 
@@ -277,7 +280,7 @@ impl FrameMemory {
         unsafe { ReadTarget::new(self.page(frame), frame, page, owner) }
     }
 
-    /// Brings header and first lines of the page of a frame near. Any id is allowed.
+    /// Prefetches the header and the first lines of the page of a frame. Any id is allowed.
     #[inline(always)]
     pub fn prefetch(&self, frame: FrameId) {
         let header = self.headers.as_ptr().wrapping_add(frame.0 as usize).cast::<u8>();
@@ -287,9 +290,9 @@ impl FrameMemory {
         racy::prefetch(page.wrapping_add(64));
     }
 
-    /// Brings both header lines of a frame and the first `lines` cache lines of its page near; those
-    /// behind the first one of the page to be read, because most changes leave most of them alone. Any
-    /// id is allowed.
+    /// Prefetches both header lines and the first `lines` cache lines of the page of a frame. Lines
+    /// of the page after the first are prefetched for reading, because most changes leave most of
+    /// them alone. Any id is allowed.
     #[inline(always)]
     pub fn prefetch_lines(&self, frame: FrameId, lines: usize, what: For) {
         self.prefetch_header(frame, what);
@@ -300,7 +303,7 @@ impl FrameMemory {
         }
     }
 
-    /// Brings both lines of the header of a frame near. Any id is allowed.
+    /// Prefetches both lines of the header of a frame. Any id is allowed.
     #[inline(always)]
     pub fn prefetch_header(&self, frame: FrameId, what: For) {
         let header = self.headers.as_ptr().wrapping_add(frame.0 as usize).cast::<u8>();
@@ -308,14 +311,14 @@ impl FrameMemory {
         what.prefetch(header.wrapping_add(64));
     }
 
-    /// Has the kernel give memory for these frames and their headers, which it does otherwise when they are
-    /// first touched. What they hold stays.
+    /// Has the kernel provide memory for these frames and their headers now instead of on first
+    /// touch. Contents stay.
     ///
     /// # Errors
     /// No memory, or a kernel before Linux 5.14.
     ///
     /// # Panics
-    /// If a frame is outside of the pool.
+    /// If a frame is outside the pool.
     pub fn populate(&self, frames: Range<u32>) -> io::Result<()> {
         assert!(frames.start <= frames.end && frames.end as usize <= self.frames);
         let (start, count) = (frames.start as usize, frames.len());
@@ -327,11 +330,11 @@ impl FrameMemory {
             first / PAGE_SIZE * PAGE_SIZE..last.next_multiple_of(PAGE_SIZE),
         ];
         for part in parts {
-            // SAFETY: inside of the mapping, which ends behind the last header by a huge page less the
-            // alignment.
+            // SAFETY: inside the mapping, which extends past the last header by a huge page minus
+            // the alignment.
             let start = unsafe { self.pages.add(part.start) };
-            // SAFETY: whole pages of the mapping. The kernel gives memory as a write would, and changes no
-            // contents, so it does not matter who else reads or writes there.
+            // SAFETY: whole pages of the mapping. The kernel provides memory as a write would and
+            // changes no contents, so concurrent reads and writes are not affected.
             let done = unsafe {
                 libc::madvise(start.as_ptr().cast(), part.len(), libc::MADV_POPULATE_WRITE)
             };

@@ -1,16 +1,16 @@
-//! A gate for X-merges: verification closes it, and writers pass it before they merge pages.
+//! The gate for X-merges: writers pass it before they merge pages, and verification closes it.
 
 use crate::sync::{AtomicUsize, Ordering};
 
 /// See the module documentation.
 ///
-/// Both sides store their own count and then load the other's, all sequentially consistent: either the
-/// writer sees that the gate is closed, or who closed it sees the writer.
+/// Each side stores its own count and then loads the other one, all sequentially consistent. So
+/// either the writer sees that the gate is closed, or the closing thread sees the writer.
 #[derive(Default)]
 pub(crate) struct MergeGate {
     /// Writers that may be inside an X-merge.
     inside: AtomicUsize,
-    /// How many ask them not to begin one.
+    /// Number of threads that keep the gate closed.
     closed: AtomicUsize,
 }
 
@@ -23,12 +23,12 @@ impl MergeGate {
         self.inside.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// A writer that entered may begin a merge.
+    /// Whether a writer that has entered may begin a merge.
     pub(crate) fn is_open(&self) -> bool {
         self.closed.load(Ordering::SeqCst) == 0
     }
 
-    /// A merge may be under way.
+    /// Whether a merge may be under way.
     pub(crate) fn is_used(&self) -> bool {
         self.inside.load(Ordering::SeqCst) > 0
     }

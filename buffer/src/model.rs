@@ -1,6 +1,6 @@
-//! What the interleaving tests need, in builds for the model checker alone: a storage that watches
-//! the protocol of reads and writes, background work one step at a time, and an audit of a pool
-//! at rest.
+//! Support for the interleaving tests, compiled for the model checker only: a storage that checks
+//! the protocol of reads and writes, background work in single steps, and an audit of a pool at
+//! rest.
 
 use crate::{
     evict::evict,
@@ -21,13 +21,13 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, atomic::Ordering},
 };
 
-/// Memory that switches threads in the middle of reads and writes. It panics when a page is written
-/// twice at once, or read while it is being written or read: the pool promises that neither
-/// happens, as long as nobody takes reads over ([`ModelStorage::allow_late_reads`]).
+/// Memory that switches threads in the middle of reads and writes. It panics if a page is written
+/// twice at once, or read while it is being written or read. The pool promises that neither happens
+/// unless waiters take reads over ([`ModelStorage::allow_late_reads`]).
 ///
-/// What [`Storage::start_read`] begins is done by a thread of its own, which ends it or drops it.
+/// Each [`Storage::start_read`] runs on a thread of its own, which ends the read or drops it.
 ///
-/// Its own state is behind a real lock, which is never held at a scheduling point.
+/// Its own state is under a real lock, which is never held at a scheduling point.
 pub struct ModelStorage {
     memory: MemoryStorage,
     state: Mutex<ModelState>,
@@ -38,15 +38,15 @@ struct ModelState {
     reading: HashSet<PageId>,
     writing: HashSet<PageId>,
     reads: HashMap<PageId, u64>,
-    /// This many of the next reads and writes fail.
+    /// Number of the next reads and writes that fail.
     failing_reads: u32,
     failing_writes: u32,
     late_reads: bool,
 }
 
 impl ModelStorage {
-    /// A page may be read by several at once, and by some who come too late: they get a mixture of what was
-    /// there when they began and when they ended.
+    /// Allows several reads of a page at once, and reads that come too late. A late read gets a
+    /// mixture of the contents at its start and at its end.
     pub fn allow_late_reads(&self) {
         self.state().late_reads = true;
     }
@@ -184,8 +184,8 @@ impl Stepper {
         let _ = with_policy!(&pool.policy, p => self.evictor.round(p));
     }
 
-    /// Evicts `frame` whatever it is worth, or queues it for write-back, or takes it back when it
-    /// is loaded and nobody came for it.
+    /// Evicts `frame` regardless of its value; queues it for write-back if it is dirty; reclaims it
+    /// if it is loaded.
     pub fn evict(&mut self, frame: FrameId) {
         let header = self.pool.header(frame);
         match header.state() {
@@ -205,7 +205,7 @@ impl Stepper {
         self.pool.give_frames(&freed);
     }
 
-    /// Writes one batch of what is queued.
+    /// Writes one batch of queued pages.
     pub fn write(&mut self) {
         let claims = self.pool.writes.take_now(4);
         if !claims.is_empty() {
@@ -214,28 +214,28 @@ impl Stepper {
     }
 }
 
-/// From now on somebody who waits for a page may at any time have waited for so long that it reads as well.
+/// From now on a waiter for a page may join its readers at any time.
 pub fn make_impatient(pool: &Pool) {
     pool.in_flight.impatient.store(true, Ordering::Relaxed);
 }
 
-/// What [`audit`] counted.
+/// The counts of an [`audit`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Audit {
     /// Frames in trees.
     pub hot: usize,
-    /// Pages in use, those of the store itself counted.
+    /// Pages in use, including those of the store itself.
     pub used_pages: u64,
 }
 
-/// Checks a pool at rest: no worker lives and no background step is under way. Takes back what is
-/// loaded, writes what is dirty, and then every frame is free or hot, the hot children of every
-/// inner node are counted right, no page has two frames, and every image on storage equals the
+/// Checks a pool at rest: there is no worker, and no background step is under way. Reclaims loaded
+/// pages and writes dirty ones. Then every frame must be free or hot, every inner node must count
+/// its hot children right, no page may have two frames, and every stored image must equal its
 /// frame.
 pub fn audit(pool: &Arc<Pool>) -> Audit {
     let mut stepper = Stepper::new(pool, 1);
     for frame in (0..pool.frames() as u32).map(FrameId) {
-        // Reads that nobody waits for any more come to their end.
+        // Wait for reads that were abandoned.
         while pool.header(frame).state() == FrameState::Reading {
             yield_now();
         }
@@ -271,7 +271,8 @@ pub fn audit(pool: &Arc<Pool>) -> Audit {
         image.seal();
         let mut stored = PageImage::zeroed();
         pool.storage.read_image(page, &mut stored).expect("read");
-        // The parent of a page that was swizzled or evicted since is as it was written.
+        // A parent whose children were swizzled or evicted since differs from its image only in
+        // swips.
         let gsn = |image: &PageImage| PageRef::of_image(image).u64_at(header::GSN);
         assert_eq!(gsn(&image), gsn(&stored), "change number of page {page} on storage");
         assert!(image.0 == stored.0, "page {page} differs on storage");

@@ -1,8 +1,8 @@
-//! Pages: their common header on disk, images in private memory, and the two ways to reach the
-//! bytes of a frame: [`PageRef`] (racy, for optimistic readers) and [`PageMut`] (exclusive).
+//! Pages: their common header on disk, images in private memory, and the two views of the bytes of
+//! a frame: [`PageRef`] (racy, for optimistic readers) and [`PageMut`] (exclusive).
 //!
-//! Every offset is bounds checked or masked into the page here, so that no bytes on disk and no
-//! torn optimistic read can reach outside. Called by `btree`, the fault path and write-back.
+//! Every offset is checked or masked here, so no bytes on disk and no torn optimistic read can lead
+//! to an access outside the page. Used by `btree`, the fault path and write-back.
 
 use crate::{
     error::{Error, Result},
@@ -25,11 +25,11 @@ impl PageId {
     }
 }
 
-/// An optimistic read met a concurrent change: run the operation again.
+/// An optimistic read met a concurrent change: the operation must restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Restart;
 
-/// Byte offsets of the header fields that every page has, whatever its kind. All little-endian.
+/// Byte offsets of the header fields that all pages share. All fields are little-endian.
 pub mod header {
     /// CRC-32C of bytes 4..4096, u32.
     pub const CHECKSUM: usize = 0;
@@ -37,7 +37,7 @@ pub mod header {
     pub const VERSION: usize = 4;
     /// [`super::PageKind`], u8.
     pub const KIND: usize = 5;
-    /// Height of the node above the leaves, u8. 0 for leaves and for pages that are no nodes.
+    /// Height of the node above the leaves, u8; 0 for leaves and for pages that are not nodes.
     pub const LEVEL: usize = 6;
     /// Flags of the kind, u8.
     pub const FLAGS: usize = 7;
@@ -47,11 +47,11 @@ pub mod header {
     pub const GSN: usize = 16;
     /// Tree that the page belongs to, u32.
     pub const TREE_ID: usize = 24;
-    /// First byte that belongs to the kind.
+    /// First byte that belongs to the page kind.
     pub const END: usize = 28;
 }
 
-/// What a page holds.
+/// The kind of contents of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum PageKind {
@@ -114,7 +114,7 @@ impl PageImage {
         self.0[at..at + 8].copy_from_slice(&value.to_le_bytes());
     }
 
-    /// Fills the common header of a new page; the rest stays as it is.
+    /// Fills the common header of a new page; other bytes stay.
     pub fn format(&mut self, kind: PageKind, level: u8, page: PageId, tree: TreeId) {
         self.0[header::VERSION] = FORMAT_VERSION;
         self.0[header::KIND] = kind as u8;
@@ -125,7 +125,7 @@ impl PageImage {
         self.set_u32(header::TREE_ID, tree.0);
     }
 
-    /// Sets the checksum. The last step before a write.
+    /// Sets the checksum. This must be the last step before a write.
     pub fn seal(&mut self) {
         let checksum = crc32_iscsi(&self.0[4..]);
         self.set_u32(header::CHECKSUM, checksum);
@@ -136,7 +136,7 @@ impl PageImage {
         verify(&self.0, page, tree)
     }
 
-    /// The same for a page of whatever tree it says.
+    /// As [`PageImage::verify`], for a page of any tree.
     pub fn verify_of_any_tree(&self, page: PageId) -> Result<()> {
         self.verify(page, TreeId(self.u32_at(header::TREE_ID)))
     }
@@ -174,8 +174,8 @@ pub fn verify(bytes: &[u8; PAGE_SIZE], page: PageId, tree: TreeId) -> Result<()>
     Ok(())
 }
 
-/// Racy view of the bytes of a frame. Whatever is read means nothing until the latch version that
-/// was current before the read validates after it.
+/// Racy view of the bytes of a frame. A value read through it means nothing until the latch version
+/// from before the read validates after it.
 #[derive(Clone, Copy)]
 pub struct PageRef<'p> {
     ptr: *const u8,
@@ -194,7 +194,7 @@ impl<'p> PageRef<'p> {
         PageRef { ptr, _pool: PhantomData }
     }
 
-    /// View of a private image, for code that serves both.
+    /// View of a private image, for code that works on both.
     #[inline]
     pub fn of_image(image: &'p PageImage) -> Self {
         PageRef { ptr: image.0.as_ptr(), _pool: PhantomData }
@@ -233,7 +233,7 @@ impl<'p> PageRef<'p> {
         u64::from_le(unsafe { racy::load_u64(ptr) })
     }
 
-    /// Copies `into.len()` bytes from `at`. Fails when the range leaves the page.
+    /// Copies `into.len()` bytes from `at`. Fails if the range leaves the page.
     #[inline(always)]
     pub fn copy_to(self, at: usize, into: &mut [u8]) -> Result<(), Restart> {
         if at.checked_add(into.len()).is_none_or(|end| end > PAGE_SIZE) {
@@ -246,8 +246,7 @@ impl<'p> PageRef<'p> {
         Ok(())
     }
 
-    /// Appends `len` bytes from `at` to `into` without clearing them first. Fails when the range
-    /// leaves the page.
+    /// Appends `len` bytes from `at` to `into`. Fails if the range leaves the page.
     #[inline(always)]
     pub fn append_to(self, at: usize, len: usize, into: &mut Vec<u8>) -> Result<(), Restart> {
         if at.checked_add(len).is_none_or(|end| end > PAGE_SIZE) {
@@ -266,7 +265,7 @@ impl<'p> PageRef<'p> {
         Ok(())
     }
 
-    /// Compares the `key.len()` bytes at `at` with `key`. Fails when the range leaves the page.
+    /// Compares the `key.len()` bytes at `at` with `key`. Fails if the range leaves the page.
     #[inline(always)]
     pub fn compare(self, at: usize, key: &[u8]) -> Result<Ordering, Restart> {
         if at.checked_add(key.len()).is_none_or(|end| end > PAGE_SIZE) {
@@ -278,8 +277,8 @@ impl<'p> PageRef<'p> {
         Ok(unsafe { racy::compare(from, key) })
     }
 
-    /// Bit `i` is set when the `i`-th u32 from `at` is below `bound`, for 16 of them. `at` is
-    /// masked to a multiple of 4 at which 64 bytes remain in the page; past the end it moves back.
+    /// Bit `i` is set if the `i`-th u32 from `at` is below `bound`, for 16 of them. `at` is masked
+    /// to a multiple of 4, and lowered if fewer than 64 bytes of the page follow it.
     #[inline(always)]
     pub fn below_16(self, at: usize, bound: u32) -> u32 {
         let at = (at & (PAGE_SIZE - 4)).min(PAGE_SIZE - 64);
@@ -289,13 +288,13 @@ impl<'p> PageRef<'p> {
         unsafe { racy::below_16(ptr, bound) }
     }
 
-    /// Brings the cache line at `at` near, to be read.
+    /// Prefetches the cache line at `at` for reading.
     #[inline(always)]
     pub fn prefetch(self, at: usize) {
         self.prefetch_for(at, For::Read);
     }
 
-    /// Brings the cache line at `at` near.
+    /// Prefetches the cache line at `at`.
     #[inline(always)]
     pub fn prefetch_for(self, at: usize, what: For) {
         what.prefetch(self.ptr.wrapping_add(at & (PAGE_SIZE - 1)));
@@ -309,10 +308,10 @@ impl<'p> PageRef<'p> {
     }
 }
 
-/// Exclusive view of the bytes of a frame: the holder of the exclusive latch reads plainly and
-/// writes so that optimistic readers may race.
+/// Exclusive view of the bytes of a frame: the holder of the exclusive latch reads plainly, and
+/// writes in a way that optimistic readers may race with.
 ///
-/// Offsets outside the page panic: whoever holds this has checked the page when it was loaded.
+/// Offsets outside the page panic: the page was checked when it was loaded.
 pub struct PageMut<'p> {
     ptr: *mut u8,
     _pool: PhantomData<&'p mut ()>,
@@ -328,13 +327,13 @@ impl<'p> PageMut<'p> {
         PageMut { ptr, _pool: PhantomData }
     }
 
-    /// View of a private image, for code that serves both.
+    /// View of a private image, for code that works on both.
     #[inline]
     pub fn of_image(image: &'p mut PageImage) -> Self {
         PageMut { ptr: image.0.as_mut_ptr(), _pool: PhantomData }
     }
 
-    /// The racy view, for the search code that serves both.
+    /// The racy view, for search code that works on both.
     #[inline(always)]
     pub fn as_ref(&self) -> PageRef<'_> {
         PageRef { ptr: self.ptr, _pool: PhantomData }
@@ -424,7 +423,7 @@ impl<'p> PageMut<'p> {
 mod tests {
     use super::*;
 
-    /// The format says CRC-32C, whatever computes it on this processor.
+    /// The format requires CRC-32C, whichever implementation computes it.
     #[test]
     fn the_checksum_is_what_another_implementation_of_crc_32c_computes() {
         assert_eq!(crc_fast::crc32_iscsi(b"123456789"), 0xe306_9283);

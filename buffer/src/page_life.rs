@@ -1,4 +1,4 @@
-//! How pages come and go: new ones in frames and on storage, and those that are freed.
+//! Creating and freeing pages, in frames and on storage.
 
 use crate::{
     error::{Error, Result},
@@ -11,14 +11,14 @@ use crate::{
 };
 
 impl Pool {
-    /// Makes a new page of `tree` in a frame of the worker's reserve and latches it. Its bytes are
-    /// whatever the frame held: the caller writes a whole image.
+    /// Creates a page of `tree` in a frame of the worker's reserve and latches it. The frame still
+    /// holds old bytes: the caller must write a whole image.
     ///
     /// # Panics
-    /// If the reserve was not checked ([`Worker::has_reserve`]).
+    /// If the reserve was not checked before ([`Worker::has_reserve`]).
     pub fn new_page(&self, worker: &Worker, tree: TreeId) -> (Exclusive<'_>, PageId) {
         let (frame, page) = worker.take_reserved();
-        // Waits at most for an evictor that sampled the frame and looks at its state.
+        // Waits at most for an evictor that sampled the frame and checks its state.
         let mut guard = self.exclusive(frame);
         let header = guard.header();
         header.assign(page, tree);
@@ -29,15 +29,15 @@ impl Pool {
         (guard, page)
     }
 
-    /// Frees the page under `guard` and its frame. No swip names it any more.
+    /// Frees the page under `guard` and its frame. No swip may name the page.
     pub fn free_page(&self, mut guard: Exclusive<'_>) {
         let (header, frame) = (guard.header(), guard.frame());
         assert_eq!(header.hot_children(), 0, "page {} is freed above a child", header.page_id());
         guard.mark_changed();
         let page = header.page_id();
         if header.is_writing() {
-            // The writer still owns an image: the page id must not be used again before that
-            // write has completed.
+            // The writer still holds an image. The page id must not be reused before that write has
+            // ended.
             header.change_state(FrameState::Hot, FrameState::Zombie);
             return;
         }
@@ -47,19 +47,19 @@ impl Pool {
         self.give_frames(&[frame]);
     }
 
-    /// Pins the root of a tree that is opened, or unpins that of one that is closed. For replacement it
-    /// counts as an access: those of an inner node are not counted otherwise. The caller makes sure that
-    /// no evictor takes the frame meanwhile ([`crate::PageOwner::release_root`]).
+    /// Pins the root of a tree that is opened, or unpins the root of one that is closed. Counts as
+    /// an access for replacement, which does not count other accesses of inner nodes. The caller
+    /// ensures that no evictor takes the frame meanwhile ([`crate::PageOwner::release_root`]).
     pub fn pin_root(&self, frame: FrameId, pinned: bool) {
         let header = self.header(frame);
         self.policy.on_access(&header.tracker, self.epoch());
         header.set_pinned(pinned);
     }
 
-    /// Frees a page that has no frame and that no swip names any more; for dropping a whole tree,
-    /// whose operations have all ended. A read of it may have been abandoned half way.
+    /// Frees a page that has no frame and that no swip names, for dropping a whole tree whose
+    /// operations have all ended. A read of the page may have been abandoned before its end.
     pub fn free_evicted_page(&self, page: PageId) {
-        // A cancelled read that has not ended finds that nobody wants the page.
+        // An abandoned read that has not ended finds its entry removed.
         if let Some(frame) = self.in_flight.discard(page) {
             self.header(frame).change_state(FrameState::Loaded, FrameState::Free);
             self.give_frames(&[frame]);
@@ -67,17 +67,18 @@ impl Pool {
         self.allocator.free(page);
     }
 
-    /// Takes a page of the store that has no frame, for contents that are written to storage
+    /// Allocates a page of the store without a frame, for contents that are written to storage
     /// directly.
     ///
     /// # Errors
-    /// [`Error::DiskFull`] when the device has no room.
+    /// [`Error::DiskFull`] if the device has no room.
     pub fn allocate_page(&self) -> Result<PageId> {
         let mut least = GROW_MIN;
         loop {
             match self.allocator.allocate(&*self.storage, least) {
-                // Others may take that room, and give up more meanwhile. Room for single pages is the last
-                // resort: asking for it takes as long as for many.
+                // Other threads may take the room, and the log may give back more meanwhile. Asking
+                // for a single page is the last resort, because it takes as long as asking for
+                // many.
                 Err(Error::DiskFull { .. }) if self.barrier.give_room_back() => {}
                 Err(Error::DiskFull { .. }) if least > 1 => least = 1,
                 other => return other,
@@ -85,7 +86,7 @@ impl Pool {
         }
     }
 
-    /// Frees a page id that no page has any more.
+    /// Frees a page id that no page uses.
     pub fn free_page_id(&self, page: PageId) {
         self.allocator.free(page);
     }

@@ -1,6 +1,6 @@
-//! Which pages of the store may be given out: a bitmap, one bit for each page, 32 KiB for each GiB
-//! of data, however fragmented. Room on the device is reserved before a page id is given out, so a
-//! device that is full refuses new pages and never a page that already has contents.
+//! The pages of the store that may be allocated: a bitmap with one bit for each page, 32 KiB for
+//! each GiB of data, however fragmented it is. Room on the device is reserved before a page id is
+//! allocated. So a full device refuses new pages, but never a page that already has contents.
 
 use crate::{
     error::{Error, Result},
@@ -8,9 +8,9 @@ use crate::{
     io::Storage,
 };
 
-/// Pages described by one page of the stored bitmap. The first two pages of each group hold copies of
-/// the bitmap of its group, in the first group behind the two superblocks. Their places are fixed, so
-/// that storing a bitmap on a full device never lacks room for it.
+/// Pages in one group, whose bitmap fills one stored page. The first two pages of each group hold
+/// two copies of that bitmap; in the first group they follow the two superblocks. Their places are
+/// fixed, so that a full device always has room to store a bitmap.
 pub const BITMAP_GROUP: u64 = 32_256;
 
 /// The page that holds copy 0 or 1 of the bitmap of group `group`.
@@ -18,7 +18,7 @@ pub fn bitmap_page(group: u64, copy: u64) -> PageId {
     PageId(if group == 0 { 2 + copy } else { group * BITMAP_GROUP + copy })
 }
 
-/// The page belongs to the store itself and is never given out.
+/// Whether the page belongs to the store itself and is never allocated.
 pub fn is_reserved_page(page: PageId) -> bool {
     page.0 <= 3 || page.0 % BITMAP_GROUP <= 1
 }
@@ -30,31 +30,30 @@ const GROW_MAX: u64 = 16 * 1024;
 pub(crate) struct PageMap {
     /// Bit set: in use.
     words: Vec<u64>,
-    /// Pages that may be given out: room is reserved on the device.
+    /// Pages for which room is reserved on the device.
     capacity: u64,
     used: u64,
     /// Word at which the next search starts.
     cursor: usize,
-    /// See [`PageAllocator::begin_compaction`].
     /// See [`PageMap::begin_compaction`].
     compaction: Option<Compaction>,
 }
 
-/// The compaction of a store.
+/// A running compaction.
 struct Compaction {
-    /// Pages below this are given out first.
+    /// Pages below this are allocated first.
     below: u64,
-    /// No word before this has a free page.
+    /// No word before this one has a free page.
     low: usize,
 }
 
 impl PageMap {
-    /// A map in which the pages of `bitmap` (bit set: in use) and all reserved pages are taken.
+    /// A map in which the pages of `bitmap` (bit set: in use) and all reserved pages are used.
     pub(crate) fn new(bitmap: Vec<u64>, capacity: u64) -> PageMap {
         let mut words = bitmap;
         words.resize(capacity.div_ceil(64) as usize, 0);
         if let (Some(last), used @ 1..) = (words.last_mut(), capacity % 64) {
-            // Bits beyond the end name no page, whatever the bytes on disk say.
+            // Bits past the end name no page; the bytes on disk may have them set.
             *last &= (1 << used) - 1;
         }
         let mut map = PageMap { words, capacity, used: 0, cursor: 0, compaction: None };
@@ -67,7 +66,7 @@ impl PageMap {
         &self.words
     }
 
-    /// Pages that may be given out, those in use included.
+    /// Pages for which room is reserved, used or free.
     pub(crate) fn capacity(&self) -> u64 {
         self.capacity
     }
@@ -77,7 +76,7 @@ impl PageMap {
         self.used
     }
 
-    /// Takes the next free page; there must be one.
+    /// Takes the next free page. There must be one.
     pub(crate) fn take_next(&mut self) -> PageId {
         loop {
             let cursor = self.cursor;
@@ -94,10 +93,10 @@ impl PageMap {
         }
     }
 
-    /// Gives a page back.
+    /// Frees a page.
     ///
     /// # Panics
-    /// If it is free already: two owners of one page would be the end of both.
+    /// If the page is free already: a page with two owners would be lost to both.
     pub(crate) fn give(&mut self, page: PageId) {
         let word = page.0 as usize / 64;
         let bit = 1 << (page.0 % 64);
@@ -110,13 +109,14 @@ impl PageMap {
         if let Some(compaction) = &mut self.compaction {
             compaction.low = compaction.low.min(word);
         }
-        // Low pages first keeps the store dense, but only when the search comes round.
+        // Using low pages first keeps the store dense, but moving the cursor back only pays over a
+        // distance.
         if word < self.cursor && self.cursor - word > 1024 {
             self.cursor = word;
         }
     }
 
-    /// Marks the reserved pages from `start` on; gives how many were free before.
+    /// Marks the reserved pages from `start` on as used; returns how many of them were free.
     fn take_reserved(&mut self, start: u64) -> u64 {
         let groups = start / BITMAP_GROUP..self.capacity.div_ceil(BITMAP_GROUP);
         let copies = groups.flat_map(|group| [bitmap_page(group, 0), bitmap_page(group, 1)]);
@@ -132,7 +132,7 @@ impl PageMap {
 
     pub(crate) fn grow(&mut self, storage: &dyn Storage, least: u64) -> Result<()> {
         let step = (self.capacity / 8).clamp(GROW_MIN, GROW_MAX);
-        // Nearly full devices may still take a smaller step.
+        // A nearly full device may still have room for a smaller step.
         let wanted = [step, GROW_MIN, 1].into_iter().filter(|step| *step >= least);
         let mut wanted = wanted.map(|step| self.capacity + step);
         let capacity = loop {
@@ -176,12 +176,12 @@ impl PageMap {
         self.compaction = None;
     }
 
-    /// Pages that compaction could give back.
+    /// Number of pages that compaction could give back to the device.
     pub(crate) fn surplus(&self) -> u64 {
         self.capacity - self.least_capacity().min(self.capacity)
     }
 
-    /// Gives up the pages behind the last one in use. Gives the new capacity.
+    /// Lowers the capacity to the end of the last page in use, and returns it.
     pub(crate) fn cut(&mut self) -> u64 {
         let end = self.end_of_used().max(GROW_MIN).min(self.capacity);
         self.capacity = end;
@@ -192,7 +192,7 @@ impl PageMap {
         end
     }
 
-    /// Takes a free page that is given out first.
+    /// Takes a free page below the bound of the compaction.
     pub(crate) fn take_low(&mut self) -> Option<PageId> {
         let compaction = self.compaction.as_mut()?;
         while let Some(word) = self.words.get_mut(compaction.low) {
@@ -210,18 +210,18 @@ impl PageMap {
         None
     }
 
-    /// The smallest capacity in which all pages in use would have room.
+    /// The smallest capacity that holds all pages in use.
     fn least_capacity(&self) -> u64 {
         let data = self.used - reserved_below(self.capacity);
         let mut capacity = data;
-        // Each turn finds the reserved pages among those that the turn before has added.
+        // Each round counts the reserved pages among those that the previous round added.
         while capacity - reserved_below(capacity) < data {
             capacity = data + reserved_below(capacity);
         }
         capacity.max(GROW_MIN)
     }
 
-    /// Behind the last page in use that is not reserved.
+    /// End of the last page in use that is not reserved.
     fn end_of_used(&self) -> u64 {
         let mut end = 0;
         for (at, word) in self.words.iter().enumerate().rev() {
@@ -243,11 +243,11 @@ impl PageMap {
     }
 }
 
-/// Reserved pages below a capacity.
+/// Number of reserved pages below a capacity.
 fn reserved_below(capacity: u64) -> u64 {
     let last = capacity / BITMAP_GROUP;
     let full = last * 2 + if last > 0 { 2 } else { 0 };
-    // Those of the last group that has begun, one by one.
+    // Count the reserved pages of the last, partial group.
     let begun = (0..2).filter(|copy| bitmap_page(last, *copy).0 < capacity).count() as u64;
     match last {
         0 => capacity.min(4),

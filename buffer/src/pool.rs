@@ -1,5 +1,5 @@
-//! The buffer pool: frames within a hard budget, and the few operations on them from which the
-//! tree builds everything. Faults are in `fault`, eviction in `evictor`, write-back in `writeback`.
+//! The buffer pool: frames within a hard budget, and the operations on them that the trees use.
+//! This file only wires the parts together; each part has a file of its own.
 
 use crate::{
     allocate::PageAllocator,
@@ -46,17 +46,17 @@ pub struct Pool {
     pub(crate) workers: WorkerCount,
     counters: CounterRegistry,
     pub(crate) storage: Arc<dyn Storage>,
-    /// See [`Pool::distrust_storage`].
+    /// Set once reads from storage are refused, see [`Pool::distrust_storage`].
     pub(crate) distrusted: OnceLock<String>,
     owner: Arc<dyn PageOwner>,
     pub(crate) barrier: Arc<dyn LogBarrier>,
     opened: Instant,
-    /// The one that opened it, and that has its threads.
+    /// The process that opened the pool, and that has its threads.
     process: Process,
 }
 
 impl Pool {
-    /// Reserves the memory of a pool over `storage`. Background threads are started separately.
+    /// Creates a pool over `storage` and maps its memory. [`crate::Background`] starts the threads.
     pub fn open(
         options: PoolOptions,
         storage: Arc<dyn Storage>,
@@ -96,23 +96,23 @@ impl Pool {
         self.process
     }
 
-    /// How long an operation waits while nothing comes of it.
+    /// How long an operation waits without any progress before it returns an error.
     pub fn stall_timeout(&self) -> Duration {
         self.options.stall_timeout
     }
 
-    /// The caller may wait for others: it is not called by code that they may have to wait for, and there
-    /// are others.
+    /// Checks that the caller may wait for other threads.
     ///
     /// # Errors
-    /// [`Error::Reentrant`], [`Error::Forked`].
+    /// [`Error::Reentrant`] if other threads may have to wait for the caller, [`Error::Forked`] if
+    /// this process has no other threads.
     #[inline]
     pub fn check_may_wait(&self) -> Result<()> {
         self.process.check()?;
         Inside::Change.refuse()
     }
 
-    /// Page ids that are allocated but in no tree, because workers hold them in reserve.
+    /// Number of page ids that are allocated but in no tree, because workers hold them in reserve.
     pub fn reserved_pages(&self) -> usize {
         self.reserves.pages()
     }
@@ -123,7 +123,7 @@ impl Pool {
         self.memory.frames()
     }
 
-    /// Free frames right now.
+    /// Number of free frames, without those in the caches of workers.
     pub fn free_frames(&self) -> usize {
         self.free.len()
     }
@@ -154,14 +154,15 @@ impl Pool {
         self.policy.name()
     }
 
-    /// Page accesses may have to be recorded: [`Optimistic::record`], [`Pool::record_way`].
+    /// Whether page accesses may have to be recorded:
+    /// [`Optimistic::record`](crate::Optimistic::record), [`Pool::record_way`].
     #[inline(always)]
     pub fn is_traced(&self) -> bool {
         self.options.trace.is_some()
     }
 
-    /// Records the way that `lead` finds to a page that the caller is about to change; the change
-    /// itself is recorded when its latch is released. The caller holds no latch.
+    /// Records the inner pages that `lead` finds on the way to a page that the caller is about to
+    /// change. The change itself is recorded when its latch is released. The caller holds no latch.
     #[cold]
     pub fn record_way(&self, lead: impl FnOnce(&mut Way)) {
         if let Some(trace) = &self.options.trace {
@@ -182,7 +183,7 @@ impl Pool {
         self.memory.headers()
     }
 
-    /// What must be asked before a page is written.
+    /// The log, which must be durable up to a page's last change before that page is written.
     pub fn barrier(&self) -> &dyn LogBarrier {
         &*self.barrier
     }
@@ -214,13 +215,14 @@ impl Pool {
         self.opened.elapsed().as_millis() as u32
     }
 
-    /// Brings header and node header of a frame near. The id may be any racy number.
+    /// Prefetches the header of a frame and the first lines of its page. The id may be any racy
+    /// number.
     #[inline(always)]
     pub fn prefetch(&self, frame: FrameId) {
         self.memory.prefetch(frame);
     }
 
-    /// Brings the header of a frame and the first `lines` cache lines of its page near. The id may
+    /// Prefetches the header of a frame and the first `lines` cache lines of its page. The id may
     /// be any racy number.
     #[inline(always)]
     pub fn prefetch_lines(&self, frame: FrameId, lines: usize, what: For) {
@@ -239,7 +241,7 @@ impl Pool {
         }
     }
 
-    /// Gives frames back that were free all the time.
+    /// Gives back frames that were not used.
     pub(crate) fn return_frames(&self, frames: &[FrameId]) {
         self.free.put_back(self.headers(), frames);
     }
@@ -258,20 +260,20 @@ impl Pool {
         self.free.failures()
     }
 
-    /// What was written to storage may be lost: from now on no page is believed that is read from there,
-    /// because it may be an older one, with a good checksum. Pages in memory are right.
+    /// Makes every read from storage fail from now on: writes may be lost, so storage may return an
+    /// old page with a valid checksum. Pages in memory are right.
     pub fn distrust_storage(&self, why: &str) {
-        // Whoever was first has said why.
+        // The first reason is kept.
         let _ = self.distrusted.set(why.to_string());
     }
 
-    /// A background thread has ended by a panic: without it nothing may be waited for any more.
+    /// Makes waiting fail, because a background thread panicked and can no longer end a wait.
     pub(crate) fn poison(&self, why: &str) {
         tracing::error!(why, "the pool is poisoned");
         self.free.fail_for_ever(why);
     }
 
-    /// The error of an operation that waited for that long.
+    /// The error of an operation that has waited that long.
     pub(crate) fn exhausted(&self, waited: Duration) -> Error {
         if let Some(why) = self.free.failed_for_ever() {
             return Error::Poisoned(why);
@@ -282,8 +284,8 @@ impl Pool {
             why: match self.writes.last_error() {
                 Some(error) => format!("writes fail: {error}"),
                 None if reads_on_this_thread() => {
-                    "every frame is in use by operations or by open trees, maybe by \
-                                                   reads of tasks of this thread, which it blocks"
+                    "every frame is in use by operations or by open trees, perhaps by reads of \
+                     tasks of this thread, which it blocks"
                         .to_string()
                 }
                 None => "every frame is in use by operations or by open trees".to_string(),
@@ -291,12 +293,12 @@ impl Pool {
         }
     }
 
-    /// Counts evictions, with which the epoch advances.
+    /// Counts evictions and advances the epoch.
     pub(crate) fn count_evictions(&self, count: u64) {
         self.epochs.count_evictions(count);
     }
 
-    /// Counters for a worker or a background thread; included in [`Pool::counters`].
+    /// Creates counters for a worker or a background thread; [`Pool::counters`] includes them.
     pub fn register_counters(&self) -> Arc<Counters> {
         self.counters.register()
     }

@@ -1,4 +1,4 @@
-//! How a pool is set up, and what its size decides.
+//! The options of a pool, and the limits that follow from its size.
 
 use crate::{
     error::{Error, Result},
@@ -8,14 +8,14 @@ use crate::{
 };
 use std::time::Duration;
 
-/// Fewest frames of a pool: every tree needs its root, a path and a sibling, and the evictor some
-/// choice. The model checker wants a pool that one small tree fills.
+/// Smallest number of frames of a pool. Each tree needs its root, a path and a sibling, and an
+/// evictor needs some choice. The model checker uses a pool that one small tree fills.
 pub const MIN_FRAMES: usize = if cfg!(shuttle) { 14 } else { 48 };
 
 /// Smallest pool budget in bytes.
 pub const MIN_POOL_BYTES: u64 = (MIN_FRAMES * FrameMemory::FRAME_BYTES) as u64;
 
-/// How a pool is set up.
+/// The options of a pool.
 #[derive(Debug, Clone)]
 pub struct PoolOptions {
     /// Budget for frames and their headers, bytes. At least [`MIN_POOL_BYTES`].
@@ -24,16 +24,16 @@ pub struct PoolOptions {
     pub policy: String,
     /// Evictor threads, at least 1.
     pub evictors: usize,
-    /// Page images in flight at once to storage (k_w), at least 1.
+    /// Page images in flight to storage at once (k_w), at least 1.
     pub write_concurrency: usize,
-    /// Without any progress for this long, waiting for a frame is an error.
+    /// Waiting for a frame fails when nothing was freed for this long.
     pub stall_timeout: Duration,
-    /// Where page accesses are recorded; none: nowhere, at no cost.
+    /// Records page accesses; `None` costs nothing.
     pub trace: Option<PageTrace>,
 }
 
 impl PoolOptions {
-    /// What [`Pool::open`] would refuse.
+    /// Checks the options, as [`Pool::open`](crate::Pool::open) does.
     ///
     /// # Errors
     /// [`Error::InvalidOption`].
@@ -65,8 +65,8 @@ impl PoolOptions {
         Ok(())
     }
 
-    /// Workers that the pool serves at a time, those of the engine's own threads included: each may keep a
-    /// batch of free frames, and others must be left.
+    /// Number of workers that the pool can serve at a time, including those of the engine's own
+    /// threads. Each may keep a batch of free frames, and other frames must be left.
     pub fn max_workers(&self) -> usize {
         self.frames() / (4 * cache_batch(self.frames()))
     }
@@ -76,7 +76,7 @@ impl PoolOptions {
     }
 }
 
-/// Free frames that a worker takes at a time.
+/// Number of free frames that a worker takes at once.
 pub(crate) fn cache_batch(frames: usize) -> usize {
     (frames / 2048).clamp(1, 32)
 }

@@ -6,7 +6,7 @@ use crate::{
 };
 use std::time::Duration;
 
-/// While it lives, background threads change no tree and no page waits to be freed.
+/// While this value lives, background threads change no tree, and no page is waiting to be freed.
 pub struct Quiet<'p> {
     pool: &'p Pool,
 }
@@ -23,7 +23,7 @@ impl Pool {
     pub fn quiet(&self) -> Quiet<'_> {
         self.merges.close();
         let zombie = |header: &FrameHeader| header.state() == FrameState::Zombie;
-        // A background thread that panicked ends nothing any more.
+        // A background thread that panicked never ends its merge.
         while self.free.failed_for_ever().is_none()
             && (self.merges.is_used() || self.headers().iter().any(zombie))
         {

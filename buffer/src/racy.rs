@@ -1,11 +1,11 @@
-//! Racy reads and writes of page bytes: the primitive operations that optimistic readers and the
-//! exclusive writer share a page through. One of the files meant for `unsafe`.
+//! Racy reads and writes of page bytes: the primitives through which optimistic readers and the
+//! exclusive writer share a page. One of the files meant for `unsafe`.
 //!
-//! Every access here is either a relaxed atomic or an inline-assembly load or store, which the
-//! compiler may neither tear into assumptions nor repeat. A racing reader can therefore see any
-//! mix of old and new bytes, which the caller discards when the latch version does not validate.
-//! Inline assembly is used where Rust's atomics do not vectorise; other processors and the model
-//! checker take the byte-wise path. Callers are [`crate::page`] only, which checks all bounds.
+//! Every access is a relaxed atomic, or a load or store in inline assembly, about which the
+//! compiler assumes nothing and which it does not repeat. A racing reader can therefore see any mix
+//! of old and new bytes, which the caller discards when the latch version does not validate. Inline
+//! assembly is used where Rust's atomics do not vectorise; other processors and the model checker
+//! take the byte-wise path. Only [`crate::page`] calls this module, and it checks all bounds.
 
 use crate::sync::interleave;
 use std::cmp::Ordering;
@@ -297,8 +297,8 @@ pub unsafe fn compare(ptr: *const u8, key: &[u8]) -> Ordering {
     {
         let len = key.len();
         let mut at = 0;
-        // What is left behind the whole words is compared by a word that overlaps the one before,
-        // whose bytes are known to be equal.
+        // The bytes after the last whole word are compared through a word that overlaps the
+        // previous one, whose bytes are known to be equal.
         while at < len && len >= 8 {
             let word_at = at.min(len - 8);
             // SAFETY: word_at + 8 <= len.
@@ -353,7 +353,7 @@ pub unsafe fn compare(ptr: *const u8, key: &[u8]) -> Ordering {
     }
 }
 
-/// What the processor compares 16 integers with.
+/// Instruction sets for comparing 16 integers.
 #[cfg(all(target_arch = "x86_64", not(shuttle)))]
 mod vectors {
     use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -365,14 +365,14 @@ mod vectors {
 
     static LEVEL: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-    /// The level, or [`UNKNOWN`] before the first detection. One load, unlike the macro of the
-    /// standard library, which tests for every feature whether it was detected.
+    /// The level, or [`UNKNOWN`] before the first detection. One load; the macro of the standard
+    /// library would test each feature.
     #[inline(always)]
     pub fn level() -> u8 {
         LEVEL.load(Relaxed)
     }
 
-    /// Detects and remembers the level.
+    /// Detects and stores the level.
     #[cold]
     #[inline(never)]
     pub fn detect() {
@@ -400,8 +400,8 @@ pub unsafe fn below_16(ptr: *const u8, bound: u32) -> u32 {
         if vectors::level() == vectors::AVX512 {
             let mask: u32;
             // A register above 15: values in the upper halves of the first sixteen would make every
-            // SSE instruction from here on wait for its target and merge with it. Others need a
-            // `vzeroupper` against that, as below.
+            // following SSE instruction wait for its target register and merge with it. The first
+            // sixteen would need a `vzeroupper`, as in `below_16_avx2`.
             // SAFETY: 64 readable bytes by the contract; AVX-512F was detected.
             unsafe {
                 std::arch::asm!(
@@ -425,8 +425,8 @@ pub unsafe fn below_16(ptr: *const u8, bound: u32) -> u32 {
     }
 }
 
-/// [`below_16`] for processors without AVX-512, out of line so that searches stay short. Also
-/// what the first call of the process takes, to detect the processor.
+/// [`below_16`] for processors without AVX-512, out of line so that searches stay short. The first
+/// call in a process also comes here and detects the processor.
 ///
 /// # Safety
 /// As for [`below_16`].
@@ -481,7 +481,7 @@ unsafe fn below_16_scalar(ptr: *const u8, bound: u32) -> u32 {
     mask
 }
 
-/// Asks the processor to bring the cache line of `ptr` near. Any address is allowed.
+/// Prefetches the cache line of `ptr` for reading. Any address is allowed.
 #[inline(always)]
 pub fn prefetch(ptr: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -493,13 +493,13 @@ pub fn prefetch(ptr: *const u8) {
     let _ = ptr;
 }
 
-/// Asks the processor to bring the cache line of `ptr` near in order to write it: another core that
-/// wrote it last need not be asked again. Any address is allowed. Worth it some hundred nanoseconds ahead.
+/// Prefetches the cache line of `ptr` for writing, so that a later store need not fetch it from the
+/// core that wrote it last. Any address is allowed. Pays off some hundred nanoseconds ahead.
 #[inline(always)]
 pub fn prefetch_write(ptr: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch has no effect on memory and faults on no address. Processors that do not
-    // have this one take it for no operation.
+    // SAFETY: a prefetch has no effect on memory and faults on no address. Processors without this
+    // instruction execute it as a no-op.
     unsafe {
         std::arch::asm!(
             "prefetchw [{}]",
@@ -511,17 +511,17 @@ pub fn prefetch_write(ptr: *const u8) {
     let _ = ptr;
 }
 
-/// What a cache line is brought near for.
+/// The purpose of a prefetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum For {
-    /// To be read: [`prefetch`].
+    /// The line will be read: [`prefetch`].
     Read,
-    /// To be written: [`prefetch_write`].
+    /// The line will be written: [`prefetch_write`].
     Write,
 }
 
 impl For {
-    /// Asks the processor to bring the cache line of `ptr` near. Any address is allowed.
+    /// Prefetches the cache line of `ptr`. Any address is allowed.
     #[inline(always)]
     pub fn prefetch(self, ptr: *const u8) {
         match self {

@@ -1,4 +1,4 @@
-//! Page ids that workers hold in reserve: allocated, but in no tree.
+//! Page ids in the reserves of workers: allocated, but in no tree.
 
 use crate::{
     allocate::PageAllocator,
@@ -7,14 +7,14 @@ use crate::{
 };
 use std::sync::{Arc, Weak};
 
-/// Page ids that a worker holds in reserve. Locked by the worker for a moment, when it splits a page;
-/// and by a compaction, which replaces some of them.
+/// The page ids that a worker holds in reserve. The worker locks them briefly when it splits a
+/// page; a compaction locks them to replace some.
 pub(crate) type Reserve = Arc<Mutex<Vec<PageId>>>;
 
 /// The reserves of all workers.
 #[derive(Default)]
 pub(crate) struct Reserves {
-    /// Page ids in all of them.
+    /// Number of page ids in all reserves.
     pages: AtomicUsize,
     of_workers: Mutex<Vec<Weak<Mutex<Vec<PageId>>>>>,
 }
@@ -28,22 +28,22 @@ impl Reserves {
         reserves.push(Arc::downgrade(reserve));
     }
 
-    /// Page ids in all reserves.
+    /// Number of page ids in all reserves.
     pub(crate) fn pages(&self) -> usize {
         self.pages.load(Ordering::Relaxed)
     }
 
-    /// A page id was put into a reserve.
+    /// Counts a page id that was put into a reserve.
     pub(crate) fn count_added(&self) {
         self.pages.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A page id was taken out of a reserve.
+    /// Counts a page id that was taken out of a reserve.
     pub(crate) fn count_taken(&self) {
         self.pages.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Replaces page ids from `from` on by low ones, as far as there are any.
+    /// Replaces page ids at or above `from` by low ones, as far as there are any.
     pub(crate) fn lower(&self, from: PageId, allocator: &PageAllocator) {
         let reserves: Vec<_> = self.of_workers.lock().iter().filter_map(Weak::upgrade).collect();
         for reserve in reserves {

@@ -1,13 +1,14 @@
-//! How sessions wait for what an operation lacks: a page, a frame, new pages. Blocking and awaiting.
+//! How sessions resolve a fault of an operation: they get it a page, a frame or new pages.
 //!
-//! Every wait ends. A page that another reads is read by the one who waits after a while (`in_flight.rs`). A
-//! wait for a frame ends with an error when no frame came free for the stall timeout of the pool, or when
-//! this operation did not get one of those that did for four times that long. A thread looks at the time
-//! itself; tasks are woken by the evictors and by the thread that watches the in-flight table.
+//! Every wait ends. An operation that waits for the read of another one joins as a reader after a
+//! while (`in_flight.rs`). A wait for a frame fails if no frame came free for the stall timeout of
+//! the pool, or if frames came free for four times that long and this operation got none of them. A
+//! thread watches the clock itself. Tasks are woken by evictors and by the thread that watches the
+//! in-flight table.
 //!
-//! Wake-ups may be lost: they may go to a future that was dropped or is not polled any more. So nothing is
-//! handed over with one. A thread looks again after a while, and evictors wake everybody who waits while
-//! frames are free.
+//! A wake-up may be lost, because it may go to a future that was dropped or is no longer polled. So
+//! a wake-up carries nothing with it: a thread polls again after a while, and evictors wake all
+//! waiters while frames are free.
 
 use crate::{
     error::Result,
@@ -27,14 +28,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a thread sleeps before it looks at the frames again without being woken.
+/// How long a thread sleeps before it checks the free frames without a wake-up.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Threads that have several reads under way at once, each: with more of them the device is busy, and
-/// the threads that read for them only take processor time.
+/// Number of threads that may have several reads in flight each. With more of them the device is
+/// busy anyway, and the threads that read for them only cost processor time.
 const MAX_TOGETHER: usize = 4;
 
-/// Counts one less when it is dropped.
+/// Decrements the counter when it is dropped.
 struct CountGuard<'a>(&'a AtomicUsize);
 
 impl Drop for CountGuard<'_> {
@@ -43,24 +44,24 @@ impl Drop for CountGuard<'_> {
     }
 }
 
-/// Who reads.
+/// Where a read is carried out.
 #[derive(Clone, Copy)]
 enum Reader {
-    /// The runtime that the calling task is in.
+    /// In the runtime of the calling task.
     Runtime,
-    /// Others, while the calling thread waits.
+    /// On other threads, while the calling thread waits.
     Beside,
 }
 
-/// One wait for a frame, or for a page that another finds a frame for.
+/// A wait for a frame, or for a page whose reader waits for a frame.
 struct PageWait {
     since: Instant,
     failures: u64,
 }
 
 impl PageWait {
-    /// Waiting was declared hopeless meanwhile, for those who had waited for long. A waiter that arrived late
-    /// tries again: it has not waited for the whole stall timeout.
+    /// Whether the wait was ended with a failure. A waiter that arrived late retries: it has not
+    /// waited for the full stall timeout itself.
     fn is_hopeless(&self, pool: &Pool) -> bool {
         pool.frame_failures() != self.failures
             && (self.since.elapsed() >= pool.options.stall_timeout / 2
@@ -69,8 +70,8 @@ impl PageWait {
 }
 
 impl Worker {
-    /// Reads a page that no swip names, the root of a tree, into a frame of its own and pins it
-    /// there. The caller makes sure that this happens once for each root.
+    /// Reads the root of a tree, a page that no swip names, into a frame and pins it. The caller
+    /// ensures that this happens once for each root.
     ///
     /// # Errors
     /// As [`Worker::resolve`].
@@ -80,7 +81,7 @@ impl Worker {
             let number = self.pool().in_flight.begin_root(page, tree);
             let ticket = ReadTicket::new(self.pool(), page, tree, number);
             let frame = self.read(ticket)?;
-            // A thread that slept for the whole grace period finds that the evictor took it back.
+            // If this thread slept for the whole grace period, an evictor has reclaimed the page.
             if let Some(frame) = frame.filter(|frame| self.pool().in_flight.reclaim(page, *frame)) {
                 break frame;
             }
@@ -91,11 +92,11 @@ impl Worker {
         Ok(frame)
     }
 
-    /// Does what an operation needs to go on, blocking the thread.
+    /// Gets the page or the new pages that an operation lacks, blocking the thread.
     ///
     /// # Errors
-    /// A failed read, a corrupt page, a full device, a pool without a frame to free. The operation
-    /// has changed nothing.
+    /// A failed read, a corrupt page, a full device, or a pool that cannot free a frame. The
+    /// operation has changed nothing.
     pub fn resolve(&self, fault: Fault) -> Result<()> {
         match fault {
             Fault::Read(ticket) => {
@@ -128,7 +129,8 @@ impl Worker {
         }
     }
 
-    /// Reads a page on the calling thread, and gives the frame that it read into, if it did.
+    /// Reads a page on the calling thread. Returns its frame, or `None` if another reader was
+    /// first.
     fn read(&self, mut ticket: ReadTicket) -> Result<Option<FrameId>> {
         let mut since = None;
         let frame = loop {
@@ -136,7 +138,7 @@ impl Worker {
                 Some(frame) => break frame,
                 None => self.wait_free(1, &mut since)?,
             }
-            // Another may have read the page meanwhile.
+            // Another reader may have published the page meanwhile.
             if !ticket.is_current() {
                 return Ok(None);
             }
@@ -147,11 +149,11 @@ impl Worker {
         ticket.publish(target, result).map(|()| Some(frame))
     }
 
-    /// As [`Worker::resolve`] of each, with all reads under way at once, unless so many threads wait for
-    /// pages that the device has enough to do. The others go on when one fails.
+    /// Does [`Worker::resolve`] for each fault, with all reads in flight at once unless enough
+    /// other threads do the same. If one fails, the others still run to their end.
     ///
     /// # Errors
-    /// As [`Worker::resolve`]; the first one.
+    /// As [`Worker::resolve`]; the first error.
     pub fn resolve_all(&self, mut faults: Vec<Fault>) -> Result<()> {
         if faults.len() < 2 {
             return faults.pop().map_or(Ok(()), |fault| self.resolve(fault));
@@ -160,7 +162,7 @@ impl Worker {
         let others = pool.in_flight.reading_together.fetch_add(1, Ordering::Relaxed);
         let _here = CountGuard(&pool.in_flight.reading_together);
         if others >= MAX_TOGETHER {
-            // Its own reads first: others may wait for them.
+            // Read first: other operations may wait for these pages.
             faults.sort_by_key(|fault| !matches!(fault, Fault::Read(_)));
             let resolve = |outcome: Result<()>, fault| outcome.and(self.resolve(fault));
             return faults.into_iter().fold(Ok(()), resolve);
@@ -170,13 +172,14 @@ impl Worker {
         loop {
             match all.as_mut().poll(&mut context) {
                 Poll::Ready(outcome) => return outcome,
-                // Not for ever: a page that another reads, or a frame, may be waited for.
+                // With a limit, because the wait may be for a frame or for the read of another
+                // operation.
                 Poll::Pending => _ = self.park_for(TAKE_OVER),
             }
         }
     }
 
-    /// As [`Worker::resolve_all`], awaiting instead of blocking. May be cancelled at any point.
+    /// As [`Worker::resolve_all`], but awaits instead of blocking. May be cancelled at any point.
     ///
     /// # Errors
     /// As [`Worker::resolve_all`].
@@ -204,7 +207,7 @@ impl Worker {
         outcome
     }
 
-    /// As [`Worker::resolve`], awaiting instead of blocking. May be cancelled at any point.
+    /// As [`Worker::resolve`], but awaits instead of blocking. May be cancelled at any point.
     ///
     /// # Errors
     /// As [`Worker::resolve`].
@@ -250,7 +253,7 @@ impl Worker {
         }
     }
 
-    /// Reads a page, leaving the transfer and its end to the back end.
+    /// Reads a page; the back end carries out the transfer and publishes the page.
     async fn read_by(&self, ticket: ReadTicket, reader: Reader) -> Result<()> {
         let mut since = None;
         let frame = loop {
@@ -277,8 +280,8 @@ impl Worker {
         PageWait { since: Instant::now(), failures: self.pool().frame_failures() }
     }
 
-    /// The wait for a page that another reads has ended. When that one found no frame, we would not
-    /// find one either, nor would those that wait for us.
+    /// Ends the wait for a page that another operation reads. If that one found no frame, this one
+    /// would not find one either.
     fn ended_wait(&self, page: PageId, wait: PageWait) -> Result<()> {
         let pool = self.pool();
         if wait.is_hopeless(pool) && !pool.in_flight.is_loaded(page) {
@@ -287,7 +290,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Sleeps until `count` frames may be free. They are lacking `since` the first sleep.
+    /// Sleeps until `count` frames may be free. `since` is the time of the first such sleep.
     fn wait_free(&self, count: usize, since: &mut Option<Instant>) -> Result<()> {
         let since = *since.get_or_insert_with(Instant::now);
         let (waiting, failures) = self.pool().wait_for_frames(self.waker(), count);
@@ -306,7 +309,7 @@ impl Worker {
         Ok(())
     }
 
-    /// As [`Worker::wait_free`], awaiting.
+    /// As [`Worker::wait_free`], but awaits instead of blocking.
     async fn wait_free_async(&self, count: usize, since: &mut Option<Instant>) -> Result<()> {
         let since = *since.get_or_insert_with(Instant::now);
         let mut failures = None;
@@ -333,8 +336,8 @@ impl Worker {
     }
 }
 
-/// How the calling thread waits for a page that another reads. Inside a runtime it keeps the tasks of that from
-/// running, and the reads that they began from ending.
+/// How the calling thread must wait for a page that another operation reads. Inside a runtime the
+/// thread keeps that runtime's tasks, and the reads that they began, from making progress.
 fn thread_waiter() -> WaiterKind {
     if io::reads_on_this_thread() { WaiterKind::Eager } else { WaiterKind::Timed }
 }

@@ -1,19 +1,20 @@
-//! Shared ownership that is counted in bulk: for a value of which one owner hands out many shares, which
+//! Shared ownership with bulk counting, for a value whose one owner hands out many shares that
 //! mostly come back together. One of the files meant for `unsafe`.
 //!
-//! Each clone of an `Arc` is an atomic read-modify-write, and so is each drop. It waits until all that the
-//! processor has still to write is in its cache, which in the middle of a change of a cold record takes as
-//! long as a miss. Here the owner counts for many shares at once and hands them out from what it has left;
-//! who lets go of many gives them back at once ([`Returned`]).
+//! Each clone and each drop of an `Arc` is an atomic read-modify-write. It waits until all pending
+//! stores of the core have reached its cache; in the middle of a change of a cold record, that
+//! takes as long as a cache miss. Here the owner counts many shares in one step and hands them out
+//! from the remainder, and a thread that drops many shares gives them back in one step
+//! ([`Returned`]).
 //!
-//! Invariant: the count of a value is what its owner has left, and one for each share, those in
-//! [`Returned`]s among them. So as long as there is an owner or a share it is not 0, and whoever brings it
-//! to 0 is the last.
+//! Invariant: the count of a value is the remainder of its owner, plus one for each share, including
+//! those in a [`Returned`]. So the count is not 0 while there is an owner or a share, and the
+//! thread that brings it to 0 is the last.
 
 use crate::sync::{AtomicUsize, Ordering};
 use std::{cell::Cell, fmt, ops::Deref, ptr::NonNull};
 
-/// Shares that an owner counts at once.
+/// Number of shares that an owner counts in one step.
 const AT_ONCE: usize = 1 << 12;
 
 struct Counted<T> {
@@ -24,23 +25,23 @@ struct Counted<T> {
 /// Takes `shares` off the count, and drops the value when none are left.
 ///
 /// # Safety
-/// The caller owns that many of what is counted, and uses `counted` no more unless it owns further ones.
+/// The caller owns that many counts, and uses `counted` afterwards only if it owns more.
 unsafe fn release<T>(counted: NonNull<Counted<T>>, shares: usize) {
-    // SAFETY: what the caller owns keeps the value alive until it is taken off.
+    // SAFETY: the caller's counts keep the value alive until they are taken off.
     let before = unsafe { counted.as_ref() }.count.fetch_sub(shares, Ordering::Release);
     if before == shares {
-        // Partner: the releases of all others, whose uses of the value come before its end.
-        // SAFETY: nothing is left of what was counted: nobody else drops it.
+        // Partner: the releases of all others, so that their uses of the value come before its end.
+        // SAFETY: the count is 0, so no other thread drops the value.
         unsafe { counted.as_ref() }.count.load(Ordering::Acquire);
-        // SAFETY: it came from a box, and nobody else has it.
+        // SAFETY: it came from a box, and this thread is the last that has it.
         drop(unsafe { Box::from_raw(counted.as_ptr()) });
     }
 }
 
-/// Who hands out shares of a value. It is of one thread at a time.
+/// Hands out shares of a value. Used by one thread at a time.
 pub struct Owner<T> {
     counted: NonNull<Counted<T>>,
-    /// Of what is counted: at least 1, so that the owner is one that the value lives for.
+    /// Counts not yet handed out; at least 1, which keeps the value alive for the owner.
     left: Cell<usize>,
 }
 
@@ -49,21 +50,21 @@ pub struct Share<T> {
     counted: NonNull<Counted<T>>,
 }
 
-// SAFETY: as an `Arc`: it gives `&T` on whatever thread it is, and the last one drops the `T` there.
+// SAFETY: as for an `Arc`: any thread may get `&T`, and the last one drops the `T`.
 unsafe impl<T: Send + Sync> Send for Owner<T> {}
 // SAFETY: as above.
 unsafe impl<T: Send + Sync> Send for Share<T> {}
-// SAFETY: as above; all that a `&Share` gives is `&T`.
+// SAFETY: as above; a `&Share` only gives `&T`.
 unsafe impl<T: Send + Sync> Sync for Share<T> {}
 
 impl<T> Owner<T> {
-    /// The owner of a value that nobody shares yet.
+    /// Creates a value with its owner and no shares.
     pub fn new(value: T) -> Owner<T> {
         let counted = Box::new(Counted { count: AtomicUsize::new(AT_ONCE), value });
         Owner { counted: NonNull::from(Box::leak(counted)), left: Cell::new(AT_ONCE) }
     }
 
-    /// One more share.
+    /// Creates a share.
     #[inline]
     pub fn share(&self) -> Share<T> {
         if self.left.get() == 1 {
@@ -75,26 +76,27 @@ impl<T> Owner<T> {
 
     #[cold]
     fn count_more(&self) {
-        // Nobody can bring the count to 0 meanwhile: one is left here.
+        // No other thread can bring the count to 0 meanwhile: one count is left here.
         self.counted().count.fetch_add(AT_ONCE, Ordering::Relaxed);
         self.left.set(self.left.get() + AT_ONCE);
     }
 
-    /// Number of shares that somebody has.
+    /// Number of live shares.
     pub fn shares(&self) -> usize {
         self.counted().count.load(Ordering::Relaxed) - self.left.get()
     }
 
     #[inline]
     fn counted(&self) -> &Counted<T> {
-        // SAFETY: what is left keeps it alive as long as the owner, and nobody has it exclusively.
+        // SAFETY: the counts that are left keep it alive as long as the owner; there is no
+        // exclusive reference.
         unsafe { self.counted.as_ref() }
     }
 }
 
 impl<T> Drop for Owner<T> {
     fn drop(&mut self) {
-        // SAFETY: that many are left of what is counted, and the owner is gone.
+        // SAFETY: the owner has that many counts left, and is gone.
         unsafe { release(self.counted, self.left.get()) };
     }
 }
@@ -102,7 +104,7 @@ impl<T> Drop for Owner<T> {
 impl<T> Drop for Share<T> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: one is the share's, which is gone.
+        // SAFETY: one count is that of the share, which is gone.
         unsafe { release(self.counted, 1) };
     }
 }
@@ -121,7 +123,7 @@ impl<T> Deref for Share<T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the share keeps it alive, and nobody has it exclusively.
+        // SAFETY: the share keeps it alive; there is no exclusive reference.
         &unsafe { self.counted.as_ref() }.value
     }
 }
@@ -138,10 +140,10 @@ impl<T: fmt::Debug> fmt::Debug for Share<T> {
     }
 }
 
-/// Shares of one value that are given back together.
+/// Collects shares of one value and gives them back together.
 #[derive(Debug)]
 pub struct Returned<T> {
-    /// One of them, and how many there are besides.
+    /// One share, and the number of further ones.
     shares: Option<(Share<T>, usize)>,
 }
 
@@ -152,13 +154,13 @@ impl<T> Default for Returned<T> {
 }
 
 impl<T> Returned<T> {
-    /// Takes a share back, and lets go of those of another value.
+    /// Takes a share back; first releases those of another value, if there are any.
     #[inline]
     pub fn take(&mut self, share: Share<T>) {
         match &mut self.shares {
             Some((first, others)) if first.counted == share.counted => {
                 *others += 1;
-                // Counted here from now on.
+                // From now on it is counted here.
                 std::mem::forget(share);
             }
             _ => {
@@ -168,12 +170,13 @@ impl<T> Returned<T> {
         }
     }
 
-    /// Lets go of all of them.
+    /// Releases all shares.
     #[inline]
     pub fn release(&mut self) {
         if let Some((first, others)) = self.shares.take() {
             if others > 0 {
-                // SAFETY: so many shares were forgotten for it; the first one keeps the value alive.
+                // SAFETY: that many shares were forgotten for this count; the first share keeps the
+                // value alive.
                 unsafe { release(first.counted, others) };
             }
             drop(first);
@@ -192,7 +195,7 @@ mod tests {
     use super::*;
     use std::sync::{Arc, mpsc};
 
-    /// Counts how often it was dropped.
+    /// Counts its drops.
     struct Value(Arc<AtomicUsize>);
 
     impl Drop for Value {
@@ -207,7 +210,7 @@ mod tests {
         let dropped = || drops.load(Ordering::Relaxed);
         let owner = Owner::new(Value(drops.clone()));
         let shares: Vec<_> = (0..3 * AT_ONCE).map(|_| owner.share()).collect();
-        assert_eq!(owner.shares(), 3 * AT_ONCE, "more than are counted at once");
+        assert_eq!(owner.shares(), 3 * AT_ONCE, "more than one step counts");
         let mut returned = Returned::default();
         let mut shares = shares.into_iter();
         (0..AT_ONCE).for_each(|_| returned.take(shares.next().expect("there are")));

@@ -166,9 +166,9 @@ fn holders_of_a_brief_lock_exclude_each_other_and_see_what_was_done_before() {
     });
 }
 
-/// One page between storage and a tree of one swip, with everything that may happen to it: faults, reads that
-/// are taken over, cancelled or too late, changes, and eviction. Each thread has a frame of its own, which is
-/// in use while a transfer fills it or the tree has it.
+/// One page between storage and a tree of one swip, with all that can happen to it: faults, reads
+/// that waiters take over, cancelled and late reads, changes, and eviction. Each thread has a frame
+/// of its own, which is in use while a transfer fills it or the tree has it.
 struct OnePage {
     in_flight: InFlight,
     /// The exclusive latch of the parent.
@@ -177,7 +177,7 @@ struct OnePage {
     swip: AtomicU64,
     frames: [AtomicU64; 3],
     stored: AtomicU64,
-    /// Changes that were made.
+    /// Number of changes made.
     changes: AtomicU64,
 }
 
@@ -224,7 +224,7 @@ impl OnePage {
         }
     }
 
-    /// A transfer into the own frame, if that is free, with the right that `number` gives.
+    /// Reads into the thread's own frame, if that is free, as the reader `number`.
     fn read(&self, own: FrameId, number: u64) {
         if self.swip.load(Relaxed) == u64::from(own.0) || shuttle::rand::thread_rng().gen_bool(0.2)
         {

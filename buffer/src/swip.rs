@@ -5,7 +5,7 @@
 //! | 1 | 0 | page id | evicted: the child is on storage, or being read |
 //! | 0 | 0 | frame id in bits 31..=0 | hot: the child is in that frame |
 //!
-//! On storage every swip is evicted. A hot swip is followed by one test and one address
+//! On storage every swip is evicted. Following a hot swip takes one test and one address
 //! computation; there is no cooling state (architecture, section 2).
 
 use crate::ids::{FrameId, PageId};
@@ -17,7 +17,7 @@ const _: () = assert!(PageId::MAX.0 < EVICTED);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Swip(pub u64);
 
-/// What a swip names.
+/// The target of a swip.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A frame. Racy readers must treat the id as any number below 2^32.
@@ -40,7 +40,7 @@ impl Swip {
         Swip(EVICTED | page.0)
     }
 
-    /// What it names. Any bits give some answer.
+    /// The target. Any bits give some target.
     #[inline(always)]
     pub fn target(self) -> Target {
         if self.0 & EVICTED == 0 {

@@ -1,8 +1,8 @@
-//! The one place that atomics, locks and threads come from, so that the shuttle model checker can replace
+//! The only source of atomics, locks and threads, so that the shuttle model checker can replace
 //! them (`RUSTFLAGS="--cfg shuttle"`).
 //!
 //! Page bytes are always real memory. Under shuttle each access to them passes [`interleave`],
-//! which gives the scheduler a point to switch threads at.
+//! where the scheduler may switch threads.
 
 #[cfg(not(shuttle))]
 mod imp {
@@ -28,13 +28,13 @@ mod imp {
         time::Duration,
     };
 
-    /// Scheduling point of the model checker. Not a yield, which would tell the scheduler that the
-    /// thread cannot go on.
+    /// Scheduling point of the model checker. It is not a yield, which would tell the scheduler
+    /// that the thread cannot go on.
     pub fn interleave() {
         shuttle::thread::sleep(Duration::ZERO);
     }
 
-    /// There is no time here: others go first.
+    /// The model has no time: other threads run first.
     pub fn sleep(_: Duration) {
         yield_now();
     }
@@ -57,7 +57,7 @@ mod imp {
         pub fn lock(&self) -> MutexGuard<'_, T> {
             MutexGuard(Some(self.0.lock().unwrap()))
         }
-        /// What the mutex guards.
+        /// Returns the guarded value.
         pub fn into_inner(self) -> T {
             self.0.into_inner().unwrap()
         }
@@ -74,7 +74,7 @@ mod imp {
         }
     }
     impl Condvar {
-        /// Nobody waits.
+        /// A condition variable without waiters.
         pub fn new() -> Self {
             Condvar(shuttle::sync::Condvar::new())
         }

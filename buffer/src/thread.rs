@@ -1,11 +1,11 @@
-//! What a thread asks of the kernel about itself.
+//! Calls to the kernel about the calling thread.
 
 use std::time::Duration;
 
-/// The shortest turn that the kernel gives.
+/// The shortest time slice that the kernel grants.
 const SHORT_TURN: Duration = Duration::from_micros(100);
 
-/// Processor time of the calling thread, nanoseconds.
+/// Processor time of the calling thread, in nanoseconds.
 pub(crate) fn cpu_time_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: writes the one struct it is given.
@@ -13,17 +13,17 @@ pub(crate) fn cpu_time_ns() -> u64 {
     if done == 0 { time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64 } else { 0 }
 }
 
-/// Has the function called in each process that is forked from now on. It may do no more than a signal
-/// handler may.
+/// Registers a function to be called in each forked child. It may only do what a signal handler may
+/// do.
 pub(crate) fn on_fork(in_child: extern "C" fn()) -> std::io::Result<()> {
-    // SAFETY: a function that lives for ever and follows the rule above.
+    // SAFETY: the function lives for ever and follows the rule above.
     let failed = unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
     if failed == 0 { Ok(()) } else { Err(std::io::Error::from_raw_os_error(failed)) }
 }
 
-/// Asks that the calling thread has short turns on a core, and has them soon: for one that sleeps most of
-/// the time, and that others wait for when it wakes up. On a kernel without such turns (Linux before
-/// 6.12), or under another scheduling policy than the default, nothing happens.
+/// Asks the kernel for short time slices for the calling thread, which then also run sooner: for a
+/// thread that mostly sleeps and that others wait for when it wakes. Does nothing on kernels
+/// without this setting (Linux before 6.12), or under a scheduling policy other than the default.
 pub fn ask_for_short_turns() {
     let Some(mut attr) = scheduling() else { return };
     if attr.sched_policy != libc::SCHED_OTHER as u32 {
@@ -34,13 +34,13 @@ pub fn ask_for_short_turns() {
     let set = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
     if set != 0 {
         let error = std::io::Error::last_os_error();
-        tracing::debug!(%error, "no short turns for this thread");
+        tracing::debug!(%error, "no short time slices for this thread");
     }
 }
 
-/// How the calling thread is scheduled.
+/// The scheduling attributes of the calling thread.
 fn scheduling() -> Option<libc::sched_attr> {
-    // SAFETY: a struct of numbers, for which zeroes are values.
+    // SAFETY: a struct of numbers, for which zero is a valid value.
     let mut attr: libc::sched_attr = unsafe { std::mem::zeroed() };
     let size = size_of::<libc::sched_attr>() as u32;
     // SAFETY: writes at most `size` bytes of the struct; thread 0 is the calling one.
@@ -66,7 +66,7 @@ mod tests {
             (after.sched_policy, after.sched_nice),
             (before.sched_policy, before.sched_nice)
         );
-        // A kernel that knows of turns tells how long they are.
+        // A kernel that has the setting reports the length of the time slice.
         let turns = before.sched_runtime != 0 && before.sched_policy == libc::SCHED_OTHER as u32;
         let expected = if turns { SHORT_TURN.as_nanos() as u64 } else { before.sched_runtime };
         assert_eq!(after.sched_runtime, expected);

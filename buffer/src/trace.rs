@@ -1,30 +1,30 @@
-//! A trace of page accesses: which pages operations visit, in order, while the store runs.
+//! A trace of page accesses: the pages that operations visit, in order, while the store runs.
 //!
-//! An access is one visit of a page by an operation: each page on its way from the root to a leaf
-//! and the leaf, when the descent has arrived there, as a read; and each page that it changed, once
-//! for each time that it held the page's latch, as a write instead. A leaf that is changed has no
-//! read of its own. Splits and merges record what they change. An operation that starts again,
+//! An access is one visit of a page by an operation. A descent that arrives records each inner page
+//! on its way and the leaf as reads. An operation that changes pages records each of them as a
+//! write, once for each time that it held the page's latch; a leaf that is changed has no read of
+//! its own. Splits and merges record the pages that they change. An operation that restarts,
 //! because it met a page that another thread changed or that was not in memory, records the visits
 //! of each descent that arrived. Pages that hold large values, and pages that are written when the
-//! store is opened or closed, do not go through the pool's frames and are no accesses.
+//! store is opened or closed, do not go through the frames of the pool and are not recorded.
 //!
-//! **Order.** Every access draws a number from one counter. The accesses of a thread have the order
-//! in which the thread made them, and the pages of one way down have consecutive numbers. Between
-//! threads the order is that in which they drew, which is just after the visit: two accesses that
-//! different threads made within some hundred nanoseconds may be in either order.
+//! **Order.** Every access draws a number from one counter. The accesses of a thread are in the
+//! order in which it made them, and the pages of one descent have consecutive numbers. Between
+//! threads the order is that of the draws, which happen just after the visits: two accesses of
+//! different threads within some hundred nanoseconds may be in either order.
 //!
-//! **Cost.** In a pool that was opened without a trace an operation pays one test, where it begins:
-//! what records is compiled apart, so that it takes no register from what does not. With a trace, an
-//! access takes the lock of a buffer that belongs to its thread, a number and 16 bytes, and each
-//! operation descends twice, because the first descent does not remember its way.
+//! **Cost.** In a pool without a trace an operation pays one test, at its start. The recording code
+//! is compiled apart, so that it takes no register from the other code. With a trace, an access
+//! takes the lock of a buffer of its thread, a number and 16 bytes, and each operation descends
+//! twice, because the first descent does not keep its way.
 //!
 //! **Merging.** One thread sweeps: it reads the counter, empties the buffer of every thread, sorts,
-//! and hands everything below the number that it read to the sink. Nothing below is missing: a
-//! number is drawn under the lock of the buffer that it is written to, so one that is drawn after
-//! the sweep passed that buffer is at least the one that the sweep began with. What is above waits
-//! for the next sweep. Nothing is ever lost: a thread whose buffer is full waits for the sweep. The
-//! sweeping thread takes no latch and waits for nothing but the sink, so it does not matter what is
-//! held by those who wait for it.
+//! and hands all accesses with numbers below the one that it read to the sink. None of these is
+//! missing: a number is drawn under the lock of the buffer that it is written to, so a number drawn
+//! after the sweep has passed that buffer is at least the one that the sweep began with. Higher
+//! numbers wait for the next sweep. No access is lost: a thread whose buffer is full waits for the
+//! sweep. The sweeping thread takes no latch and waits for nothing but the sink, so a waiting
+//! thread may hold anything.
 
 use crate::{
     error::{Error, Result},
@@ -33,12 +33,12 @@ use crate::{
 };
 use std::{cell::RefCell, fmt, io, mem, sync::Arc, sync::Weak};
 
-/// Accesses that the buffer of a thread holds. It takes at most three times 16 bytes for each:
-/// filled, swept, and on its way to the sink.
+/// Capacity of the buffer of a thread, in accesses. Each takes up to three times 16 bytes: in the
+/// buffer, in the sweep, and on its way to the sink.
 const CAPACITY: usize = 8192;
-/// Accesses in a buffer that make it worth a sweep.
+/// A buffer with this many accesses asks for a sweep.
 const SWEEP_AT: usize = CAPACITY / 2;
-/// Most inner pages on a way: far more than a tree of the largest store has levels.
+/// Upper bound on the inner pages of a descent, far above the height of any tree.
 const MAX_LEVELS: usize = 31;
 
 /// One visit of a page.
@@ -46,11 +46,11 @@ const MAX_LEVELS: usize = 31;
 pub struct PageAccess {
     /// The page.
     pub page: PageId,
-    /// It was changed.
+    /// Whether the page was changed.
     pub write: bool,
 }
 
-/// Where the accesses go. Called by a thread of the trace.
+/// Receives the accesses. Called by a thread of the trace.
 pub trait TraceSink: Send {
     /// Takes the next accesses, in order.
     ///
@@ -65,9 +65,9 @@ pub trait TraceSink: Send {
     fn finish(&mut self) -> io::Result<()>;
 }
 
-/// A trace of the page accesses of a pool; see the module documentation. It is given to the pool when
-/// that is opened, and records from [`PageTrace::start`] to [`PageTrace::finish`]. All clones are one
-/// trace.
+/// A trace of the page accesses of a pool; see the module documentation. It is passed to the pool
+/// at opening, and records from [`PageTrace::start`] to [`PageTrace::finish`]. All clones are the
+/// same trace.
 #[derive(Clone, Default)]
 pub struct PageTrace {
     recorder: Arc<Recorder>,
@@ -84,7 +84,7 @@ struct Recorder {
     sweeper: Mutex<Option<JoinHandle<io::Result<u64>>>>,
 }
 
-/// What the sweeping thread is asked to do.
+/// Requests to the sweeping thread.
 #[derive(Default)]
 struct SweepSignal {
     sweep: bool,
@@ -103,7 +103,7 @@ struct ThreadBuffer {
 #[derive(Clone, Copy)]
 struct NumberedAccess {
     number: u64,
-    /// The page, doubled, and one more for a write.
+    /// Twice the page id, plus one for a write.
     access: u64,
 }
 
@@ -120,7 +120,7 @@ impl fmt::Debug for PageTrace {
 }
 
 impl PageTrace {
-    /// A trace that does not record yet.
+    /// A trace that is not recording yet.
     pub fn new() -> PageTrace {
         PageTrace::default()
     }
@@ -128,7 +128,8 @@ impl PageTrace {
     /// Begins to record into `sink`.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] if it was started before, [`Error::Io`] if there is no thread for it.
+    /// [`Error::InvalidOption`] if the trace was started before, [`Error::Io`] if its thread cannot
+    /// start.
     pub fn start(&self, sink: Box<dyn TraceSink>) -> Result<()> {
         if mem::replace(&mut self.recorder.signal.lock().started, true) {
             return Err(Error::InvalidOption("a page trace can be started once".to_string()));
@@ -143,13 +144,14 @@ impl PageTrace {
         Ok(())
     }
 
-    /// The trace was ended by an error of the sink; [`PageTrace::finish`] has it.
+    /// Whether an error of the sink ended the trace; [`PageTrace::finish`] returns that error.
     pub fn has_failed(&self) -> bool {
         let started = self.recorder.sweeper.lock().is_some();
         started && !self.recorder.active.load(Ordering::Relaxed)
     }
 
-    /// Ends the trace when all that was recorded so far is in the sink. Gives the number of accesses.
+    /// Ends the trace once the sink has all accesses recorded so far. Returns the number of
+    /// accesses.
     ///
     /// # Errors
     /// The first error of the sink.
@@ -165,7 +167,7 @@ impl PageTrace {
         self.recorder.active.load(Ordering::Relaxed)
     }
 
-    /// Records the way that `lead` finds, and then a read of `page` if it is given.
+    /// Records the inner pages that `lead` finds, and then a read of `page` if there is one.
     pub(crate) fn record_read(&self, lead: impl FnOnce(&mut Way), page: Option<PageId>) {
         if !self.is_active() {
             return;
@@ -184,7 +186,7 @@ impl PageTrace {
         self.record(&[page.0 << 1 | 1]);
     }
 
-    /// Records accesses of the calling thread, as doubled page numbers and one more for a write.
+    /// Records accesses of the calling thread: twice the page id each, plus one for a write.
     fn record(&self, accesses: &[u64]) {
         if !self.is_active() {
             return;
@@ -224,8 +226,8 @@ impl Recorder {
             self.ask_for_sweep();
             buffer.room.wait(&mut entries);
         }
-        // Whoever ends the trace clears the flag first and sweeps then: an access that gets past
-        // here is swept.
+        // The end of the trace clears the flag before its last sweep, so an access recorded after
+        // this check is swept.
         if !self.active.load(Ordering::Relaxed) {
             return;
         }
@@ -243,7 +245,7 @@ impl Recorder {
         self.wake.notify_one();
     }
 
-    /// The life of the sweeping thread. Gives the number of accesses that the sink has.
+    /// Body of the sweeping thread. Returns the number of accesses that the sink got.
     fn sweep_until_stopped(&self, mut sink: Box<dyn TraceSink>) -> io::Result<u64> {
         let (mut entries, mut accesses) = (Vec::new(), Vec::new());
         let mut written = 0;
@@ -257,7 +259,7 @@ impl Recorder {
                 signal.stop
             };
             let limit = match self.sweep(&mut entries) {
-                // Nothing was recorded behind the back of the last sweep.
+                // No access can be recorded after the last sweep.
                 _ if stop => u64::MAX,
                 limit => limit,
             };
@@ -279,13 +281,13 @@ impl Recorder {
         }
     }
 
-    /// Moves everything that was recorded to `entries`, in order. All accesses are there whose
-    /// numbers are below the one returned.
+    /// Moves all recorded accesses to `entries`, in order. Every access with a number below the
+    /// returned one is included.
     fn sweep(&self, entries: &mut Vec<NumberedAccess>) -> u64 {
         let limit = self.next.load(Ordering::Relaxed);
         let buffers = {
             let mut buffers = self.buffers.lock();
-            // Buffers of threads that ended, once they are empty.
+            // Drop the empty buffers of threads that have ended.
             buffers.retain(|buffer| {
                 Arc::strong_count(buffer) > 1 || !buffer.entries.lock().is_empty()
             });
@@ -295,12 +297,12 @@ impl Recorder {
             entries.append(&mut buffer.entries.lock());
             buffer.room.notify_all();
         }
-        // Each part is in order already, which is the best case of this sort.
+        // Each part is sorted already, the best case of this sort.
         entries.sort_by_key(|entry| entry.number);
         limit
     }
 
-    /// Ends the trace without a sink: nobody records any more, nobody waits.
+    /// Ends the trace without a sink: stops recording and releases all waiting threads.
     fn give_up(&self) {
         self.active.store(false, Ordering::Relaxed);
         let mut buffers = self.buffers.lock();
@@ -311,7 +313,7 @@ impl Recorder {
     }
 }
 
-/// The pages above a leaf on the way to it, root first.
+/// The inner pages on the way to a leaf, root first.
 #[derive(Default)]
 pub struct Way {
     pages: [u64; MAX_LEVELS + 1],
@@ -319,7 +321,7 @@ pub struct Way {
 }
 
 impl Way {
-    /// The way leads through `page` next.
+    /// Adds `page` to the way.
     ///
     /// # Panics
     /// If the way is longer than any tree is high.
@@ -329,7 +331,7 @@ impl Way {
         self.count += 1;
     }
 
-    /// Begins again at the root.
+    /// Starts again at the root.
     pub fn restart(&mut self) {
         self.count = 0;
     }

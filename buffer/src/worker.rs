@@ -1,5 +1,5 @@
-//! A worker: what one session owns so that it need not share. Its cache of free frames and page
-//! ids, its counters, its random numbers and the means to sleep.
+//! A worker: the state of one session that it does not share: a cache of free frames and page ids,
+//! counters, random numbers, and a way to sleep.
 
 use crate::{
     counters::Counters,
@@ -16,10 +16,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Most frames that an operation may ask for at once: a root split needs two.
+/// Upper bound on the frames that an operation may need at once; a root split needs two.
 pub const MAX_RESERVE: usize = 4;
 
-/// How many times as long as a stall an operation waits for its turn to have a frame.
+/// Number of stall timeouts that an operation waits for a frame while other operations get frames.
 const FAIR_TURNS: u32 = 4;
 
 /// Lets a thread sleep until a [`Waker`] made from it is woken.
@@ -30,7 +30,8 @@ pub(crate) struct Parker {
 }
 
 impl Parker {
-    /// Sleeps until woken, or for that long; a wake-up before the call counts. Gives whether it was woken.
+    /// Sleeps until woken, or for `limit`; a wake-up before the call counts. Returns whether it was
+    /// woken.
     #[cfg(not(shuttle))]
     fn park_for(&self, limit: Duration) -> bool {
         let until = Instant::now() + limit;
@@ -39,8 +40,8 @@ impl Parker {
         std::mem::take(&mut *woken)
     }
 
-    /// There is no time in the model: it may always have passed. Most models have none of the waits that only
-    /// time ends, and check that.
+    /// The model has no time: a time limit may always have passed. Most models have no wait that
+    /// only time ends, and check that.
     #[cfg(shuttle)]
     fn park_for(&self, ends: bool) -> bool {
         let mut woken = self.woken.lock();
@@ -63,7 +64,7 @@ impl Wake for Parker {
     }
 }
 
-/// See the module documentation. Not shared between threads, but may move between them.
+/// See the module documentation. Used by one thread at a time, but may move between threads.
 pub struct Worker {
     pool: Arc<Pool>,
     counters: Arc<Counters>,
@@ -72,7 +73,7 @@ pub struct Worker {
     random: Cell<u64>,
     parker: Arc<Parker>,
     waker: Waker,
-    /// When the operation at hand waited first, for a frame or for another that reads its page.
+    /// When the current operation first waited, for a frame or for the read of another operation.
     waits_since: Cell<Option<Instant>>,
 }
 
@@ -82,7 +83,7 @@ impl Pool {
         Worker::new(self.clone(), self.workers.next_seed())
     }
 
-    /// Fails when one more worker could leave the pool without frames; see
+    /// Fails if one more worker could leave the pool without frames; see
     /// [`PoolOptions::max_workers`](crate::PoolOptions::max_workers).
     ///
     /// # Errors
@@ -118,13 +119,13 @@ impl Worker {
         }
     }
 
-    /// The pool that it works on.
+    /// The pool of the worker.
     #[inline(always)]
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
     }
 
-    /// Its counters.
+    /// The counters of the worker.
     #[inline(always)]
     pub fn counters(&self) -> &Counters {
         &self.counters
@@ -141,7 +142,7 @@ impl Worker {
         x
     }
 
-    /// An operation that cannot go on at once begins to wait, for whatever it lacks until its end.
+    /// Starts the clock of an operation that has to wait, for any number of things until its end.
     pub fn begin_waiting(&self) {
         self.waits_since.set(None);
     }
@@ -156,17 +157,19 @@ impl Worker {
         self.waits_since.get().map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// Frames come free, but others take them, or with them what the operation had before.
+    /// Whether the operation has waited too long although frames come free: others take those
+    /// frames, or evict the pages that it had before.
     pub(crate) fn waited_too_long(&self) -> bool {
         let (limit, waited) = (self.pool.options.stall_timeout, self.waited());
-        // While pages can be written it is a matter of turns.
+        // While pages can be written, this operation only has to wait for its turn.
         waited > limit && (self.pool.writes.last_error().is_some() || waited > FAIR_TURNS * limit)
     }
 
-    /// An operation began again many times, because others changed what it read or held it.
+    /// Checks an operation that restarted many times because others changed or held the pages that
+    /// it read.
     ///
     /// # Errors
-    /// [`Error::Limit`] when it has not come to its end for several stall timeouts.
+    /// [`Error::Limit`] if it has not ended within several stall timeouts.
     pub fn check_restarts(&self) -> Result<()> {
         self.note_wait();
         let waited = self.waited();
@@ -174,8 +177,8 @@ impl Worker {
             return Ok(());
         }
         Err(Error::Limit(format!(
-            "an operation did not come to its end for {} ms, because others held or changed the pages that it \
-             needs all the time",
+            "an operation did not finish within {} ms, because other operations kept changing or \
+             holding the pages that it needs",
             waited.as_millis()
         )))
     }
@@ -184,7 +187,7 @@ impl Worker {
         &self.waker
     }
 
-    /// Sleeps until the waker is woken, or for that long. Gives whether it was woken.
+    /// Sleeps until the waker is woken, or for that long. Returns whether it was woken.
     #[cfg(not(shuttle))]
     pub(crate) fn park_for(&self, limit: Duration) -> bool {
         self.parker.park_for(limit)
@@ -195,7 +198,7 @@ impl Worker {
         self.parker.park_for(self.pool.in_flight.impatient.load(Ordering::Relaxed))
     }
 
-    /// Takes a free frame from the cache, filling that from the pool if need be.
+    /// Takes a free frame from the cache, and fills the cache from the pool if it is empty.
     pub(crate) fn take_frame(&self) -> Option<FrameId> {
         let mut frames = self.frames.borrow_mut();
         if frames.is_empty() {
@@ -204,8 +207,8 @@ impl Worker {
         frames.pop()
     }
 
-    /// Makes sure that `count` new pages can be had from [`Pool::new_page`]. `false` when frames
-    /// are lacking; the caller then waits with nothing held.
+    /// Ensures that [`Pool::new_page`] can be called `count` times. Returns `false` if frames are
+    /// lacking; the caller then waits without holding any.
     pub(crate) fn reserve(&self, count: usize) -> Result<bool> {
         assert!(count <= MAX_RESERVE);
         while self.pages.lock().len() < count {
@@ -219,8 +222,8 @@ impl Worker {
             self.pool.take_frames(lacking, &mut frames);
         }
         if frames.len() < count {
-            // Holding some while waiting for others could stop everyone. Giving them back is no
-            // progress that an evictor should believe in.
+            // Holding some frames while waiting for more could deadlock. Giving them back does not
+            // count as progress of the evictors.
             self.pool.return_frames(&frames);
             frames.clear();
             return Ok(false);
@@ -228,13 +231,13 @@ impl Worker {
         Ok(true)
     }
 
-    /// Tries, without waiting, to make `count` new pages available, for work that can as well be
-    /// left undone. The caller holds no latch.
+    /// Tries, without waiting, to make `count` new pages available, for optional work. The caller
+    /// holds no latch.
     pub fn try_reserve(&self, count: usize) -> bool {
         self.has_reserve(count) || self.reserve(count).unwrap_or(false)
     }
 
-    /// `count` new pages can be had.
+    /// Whether `count` new pages are available.
     #[inline]
     pub fn has_reserve(&self, count: usize) -> bool {
         self.pages.lock().len() >= count && self.frames.borrow().len() >= count
@@ -250,7 +253,7 @@ impl Worker {
         (frame, self.pages.lock().pop().expect("reserved page"))
     }
 
-    /// Gives everything back that the cache holds.
+    /// Gives back all frames and page ids.
     pub fn release(&self) {
         let mut frames = self.frames.borrow_mut();
         self.pool.return_frames(&frames);
@@ -261,7 +264,7 @@ impl Worker {
         }
     }
 
-    /// The error of an operation that cannot have a frame.
+    /// The error of an operation that cannot get a frame.
     pub(crate) fn exhausted(&self) -> Error {
         self.pool.exhausted(self.waited())
     }

@@ -1,4 +1,4 @@
-//! How many workers a pool has, and what makes each of them different.
+//! The number of workers of a pool, and their seeds.
 
 use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 
@@ -6,12 +6,12 @@ use crate::sync::{AtomicU64, AtomicUsize, Ordering};
 #[derive(Default)]
 pub(crate) struct WorkerCount {
     live: AtomicUsize,
-    /// Workers that were ever made.
+    /// Number of workers that were ever created.
     made: AtomicU64,
 }
 
 impl WorkerCount {
-    /// A seed that no other worker of the pool has; never 0.
+    /// A seed that no other worker of the pool gets; never 0.
     pub(crate) fn next_seed(&self) -> u64 {
         self.made.fetch_add(1, Ordering::Relaxed) + 1
     }

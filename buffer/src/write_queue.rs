@@ -1,4 +1,4 @@
-//! Dirty pages that wait for a writer.
+//! The queue of dirty pages for the writers.
 
 use crate::{
     error::{Error, Result},
@@ -11,14 +11,14 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy)]
 pub(crate) struct Claim {
     pub(crate) frame: FrameId,
-    /// Evict it after the write if its value is still at most this.
+    /// The page is evicted after the write if its value is still at most this.
     pub(crate) threshold: f32,
 }
 
 /// See the module documentation.
 pub(crate) struct WriteQueue {
     state: Mutex<QueueState>,
-    /// Work for writers, or the end.
+    /// Signals work for writers, or the end.
     work: Condvar,
     capacity: usize,
 }
@@ -27,7 +27,7 @@ pub(crate) struct WriteQueue {
 struct QueueState {
     claims: VecDeque<Claim>,
     stopping: bool,
-    /// Why the last batch could not be written, until one succeeds.
+    /// Error of the last batch; `None` once a batch succeeds.
     last_error: Option<Error>,
 }
 
@@ -40,17 +40,17 @@ impl WriteQueue {
         }
     }
 
-    /// No more pages should be claimed for now.
+    /// Whether evictors should claim no more pages.
     pub(crate) fn is_full(&self) -> bool {
         self.state.lock().claims.len() >= self.capacity
     }
 
-    /// There is little to do: a checkpoint may add to it.
+    /// Whether a checkpoint may add pages.
     pub(crate) fn has_room_for_checkpoint(&self) -> bool {
         self.state.lock().claims.len() < self.capacity / 2
     }
 
-    /// Queues a page whose write the caller claimed.
+    /// Queues a page whose write the caller has claimed.
     pub(crate) fn push(&self, frame: FrameId, threshold: f32) {
         self.state.lock().claims.push_back(Claim { frame, threshold });
         self.work.notify_one();
@@ -69,7 +69,7 @@ impl WriteQueue {
         self.state.lock().stopping = false;
     }
 
-    /// Takes up to `max` claims, sleeping while there are none. Nothing when stopping and empty.
+    /// Takes up to `max` claims, sleeping while there are none. Takes none when stopped and empty.
     pub(crate) fn take(&self, max: usize, into: &mut Vec<Claim>) {
         into.clear();
         let mut state = self.state.lock();

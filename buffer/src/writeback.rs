@@ -1,11 +1,11 @@
 //! Write-back: dirty pages go to storage in batches, up to k_w images in flight, while their frames
 //! stay readable and writable (ACE: eviction and write-back are two decisions).
 //!
-//! Evictors claim dirty pages and queue them; writer threads copy each image out under a shared
-//! latch, unswizzle it, make the log durable up to it, seal and write it. A page is clean
-//! afterwards only if its change number is still that of the image. At most one write of a page is
-//! in flight, by the `WRITING` flag of its header, so writes of one page cannot overtake each other
-//! and a freed page id is not used again before the last write to it has ended.
+//! Evictors claim dirty pages and queue them. Writer threads copy each image under a shared latch,
+//! unswizzle it, make the log durable up to it, seal it and write it. The page is clean afterwards
+//! only if its change number is still that of the image. The `WRITING` flag of the header allows
+//! one write of a page at a time. So writes of a page cannot overtake each other, and a freed page
+//! id is not reused before its last write has ended.
 
 use crate::{
     counters::Counters,
@@ -25,19 +25,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Pages after which a checkpoint looks at its pace.
+/// Pages after which a checkpoint calls its pace function.
 const CHECKPOINT_STEP: usize = 32;
 
 /// Writer threads of a pool: while one batch is on the device, the next is being copied.
 pub(crate) const WRITERS: usize = 2;
 
-/// Claims a dirty page for the writers. False when it changed its state or they have enough to do.
+/// Claims a dirty page for the writers. Returns false if its state changed or the queue is full.
 pub(crate) fn queue_write(pool: &Pool, frame: FrameId, threshold: f32) -> bool {
     if pool.writes.is_full() {
         return false;
     }
-    // Under the latch, so that only a hot page is ever claimed: a claimed page is freed by its
-    // writer alone.
+    // Claim under the latch, so that only hot pages are claimed: a claimed page is freed by its
+    // writer only.
     let Some(guard) = pool.try_exclusive(frame) else { return false };
     let header = guard.header();
     if header.state() != FrameState::Hot || !header.is_dirty() || !header.claim_write() {
@@ -48,7 +48,7 @@ pub(crate) fn queue_write(pool: &Pool, frame: FrameId, threshold: f32) -> bool {
     true
 }
 
-/// One image on its way to storage.
+/// An image on its way to storage.
 struct PendingWrite {
     claim: Claim,
     page: PageId,
@@ -64,16 +64,16 @@ pub(crate) struct Writer {
     failures: Failures,
 }
 
-/// Failed writes that are told about: a device that fails may fail thousands a second.
+/// Rate limit for logging failed writes: a failing device may fail thousands a second.
 #[derive(Default)]
 struct Failures {
     told: Option<Instant>,
-    /// How many were not, since then.
+    /// Failures since the last log line.
     untold: u64,
 }
 
 impl Failures {
-    /// Between two that are told about.
+    /// Minimum interval between log lines.
     const PAUSE: Duration = Duration::from_secs(1);
 
     fn tell(&mut self, page: PageId, error: &Error) {
@@ -99,7 +99,7 @@ impl Writer {
         }
     }
 
-    /// Body of a writer thread: writes what evictors queue, until stopped and empty.
+    /// Body of a writer thread: writes the pages that evictors queue, until stopped and empty.
     pub(crate) fn run(mut self) {
         let mut claims = Vec::with_capacity(self.images.len());
         loop {
@@ -115,10 +115,10 @@ impl Writer {
         self.pool.unregister_counters(&self.counters);
     }
 
-    /// Merges around claimed pages, then writes what is left of them.
+    /// Merges leaves around claimed pages, then writes the pages that are left.
     pub(crate) fn write_out(&mut self, claims: &[Claim]) {
         let pool = self.pool.clone();
-        // Save space where neighbours are underfull.
+        // An X-merge saves a page where neighbours are underfull.
         pool.merges.enter();
         for claim in claims {
             if pool.merges.is_open() && pool.owner().before_write(&pool, claim.frame) {
@@ -129,8 +129,8 @@ impl Writer {
         let outcome = self.write(claims);
         pool.writes.note(&outcome);
         if outcome.is_err() {
-            // The pages stay dirty and will be sampled again; a device that refuses writes is
-            // not asked in a tight loop.
+            // The pages stay dirty and will be sampled again. Do not retry a device that refuses
+            // writes in a tight loop.
             crate::sync::sleep(Duration::from_millis(5));
         }
     }
@@ -138,15 +138,15 @@ impl Writer {
     /// Writes one batch of claimed pages.
     fn write(&mut self, claims: &[Claim]) -> Result<()> {
         let pool = self.pool.clone();
-        // 1. Copy the images out. Pages that were freed or are clean by now drop out.
+        // 1. Copy the images. Skip pages that were freed or are clean by now.
         self.batch.clear();
         for claim in claims {
             self.copy_image(*claim);
         }
-        // 2. The log first: no image may be durable before its changes are.
+        // 2. Make the log durable first: no image may be durable before its changes are.
         let last = self.batch.iter().map(|image| image.gsn).max();
         let durable = last.map_or(Ok(()), |gsn| pool.barrier.ensure_durable(gsn));
-        // 3. All images at once.
+        // 3. Write all images at once.
         let mut results = Vec::with_capacity(self.batch.len());
         if durable.is_ok() {
             let writes: Vec<_> = (self.batch.iter().zip(&self.images))
@@ -157,7 +157,7 @@ impl Writer {
                 assert_eq!(results.len(), writes.len(), "one result for each write");
             }
         }
-        // 4. Clean what did not change meanwhile; evict what is still cold.
+        // 4. Mark pages that did not change as clean, and evict those that are still cold.
         let mut outcome = durable;
         let mut freed = Vec::new();
         for (i, image) in std::mem::take(&mut self.batch).iter().enumerate() {
@@ -183,14 +183,14 @@ impl Writer {
         outcome
     }
 
-    /// Takes the image of a claimed page into the next buffer of the batch.
+    /// Copies the image of a claimed page into the next buffer of the batch.
     fn copy_image(&mut self, claim: Claim) {
         let pool = self.pool.clone();
         let header = pool.header(claim.frame);
         let shared = loop {
             match pool.try_shared(claim.frame) {
                 Some(shared) => break shared,
-                // An exclusive holder never waits for us, so it leaves soon.
+                // An exclusive holder never waits for a writer, so it leaves soon.
                 None => crate::sync::yield_now(),
             }
         };
@@ -200,7 +200,7 @@ impl Writer {
         }
         assert_eq!(header.state(), FrameState::Hot, "page {} was claimed", header.page_id());
         if !header.is_dirty() {
-            // Before the latch is released: whoever frees the page relies on the flag.
+            // Before the latch is released: a thread that frees the page checks the flag.
             header.release_write();
             return;
         }
@@ -211,7 +211,7 @@ impl Writer {
         drop(shared);
         image.seal();
         assert_eq!(image.u64_at(header::PAGE_ID), page.0, "image of another page");
-        assert_eq!(image.u64_at(header::GSN), gsn.0, "image of page {page} of another moment");
+        assert_eq!(image.u64_at(header::GSN), gsn.0, "image of another version of page {page}");
         self.batch.push(PendingWrite { claim, page, gsn });
     }
 
@@ -235,8 +235,8 @@ impl Writer {
         }
     }
 
-    /// Frees a page that was freed by the tree while we held its image. The frame is a zombie until the page is
-    /// free: [`Pool::quiet`] waits for that.
+    /// Frees a page that the tree freed while its image was held here. The frame stays a zombie
+    /// until then, and [`Pool::quiet`] waits for zombies.
     fn bury(&self, frame: FrameId) {
         let header = self.pool.header(frame);
         header.release_write();
@@ -247,8 +247,8 @@ impl Writer {
 }
 
 impl Pool {
-    /// Replaces the hot swips of an image by page ids. The caller holds a latch of the page, so
-    /// its children cannot leave their frames.
+    /// Replaces the hot swips of an image by page ids. The caller holds a latch of the page, so its
+    /// children stay in their frames.
     pub(crate) fn unswizzle(&self, image: &mut PageImage) {
         self.owner().map_swips(image, &mut |raw| match Swip(raw).target() {
             Target::Hot(child) => Swip::evicted(self.header(child).page_id()).0,
@@ -256,22 +256,22 @@ impl Pool {
         });
     }
 
-    /// Writes every page that has a change numbered below `limit` which neither is on storage nor in a
-    /// record of the whole page from `limit` on ([`crate::Exclusive::logged_whole`]), through the
-    /// background writers, while everything else goes on. Such records may not be durable yet. `pace` is
-    /// called now and then with how many of how many pages are dealt with, and may sleep; it stops the
-    /// work by an error.
+    /// Writes every page with a change numbered below `limit` that is neither on storage nor
+    /// covered by a record of the whole page from `limit` on ([`crate::Exclusive::logged_whole`]).
+    /// Such records may not be durable yet. Uses the background writers, while all other work goes
+    /// on. Calls `pace` now and then with the number of pages done and the total; it may sleep, and
+    /// may stop the work with an error.
     ///
     /// # Errors
-    /// The failure of the writers, when nothing can be written; what `pace` says.
+    /// The failure of the writers if no page can be written, or the error of `pace`.
     pub fn write_older(
         &self,
         limit: Gsn,
         pace: &mut dyn FnMut(usize, usize) -> Result<()>,
     ) -> Result<u64> {
-        // These looks are relaxed. A change below the limit was stamped inside its section of the log, which
-        // gave its buffer back before the flusher emptied that and said so: the lock of the buffer orders the
-        // stamp before them.
+        // Relaxed loads suffice. A change below the limit was stamped before its log buffer was
+        // released, and the flusher emptied that buffer and reported it since: the lock of the
+        // buffer orders the stamp before these loads.
         let is_older = |frame: FrameId| {
             let header = self.header(frame);
             header.state() == FrameState::Hot && header.first_gsn().is_some_and(|gsn| gsn < limit)
@@ -280,9 +280,9 @@ impl Pool {
         let mut left: Vec<FrameId> = frames.filter(|frame| is_older(*frame)).collect();
         let total = left.len();
         let (mut queued, mut passed) = (0, 0);
-        // Since when no page could be written; not while the pace was the reason.
+        // Time since which no page could be written, not counting calls of `pace`.
         let mut idle_since = None;
-        // Pages that become dirty later have later changes: nothing is added to the list.
+        // Pages that become dirty later have later changes, so the list only shrinks.
         while !left.is_empty() {
             let before = left.len();
             let mut since_pace = 0;
@@ -292,7 +292,7 @@ impl Pool {
                     crate::sync::sleep(Duration::from_micros(200));
                 }
                 passed = total.min(passed + 1);
-                // A page that another writes already, or that is latched, is looked at again.
+                // A page that is being written already, or is latched, stays in the list.
                 if is_older(*frame) && queue_write(self, *frame, f32::NEG_INFINITY) {
                     queued += 1;
                     since_pace += 1;
@@ -318,9 +318,9 @@ impl Pool {
         Ok(queued)
     }
 
-    /// Writes every dirty page and waits for it; gives how many were written. Background threads
-    /// must have been stopped and no operation may run. Nothing is merged on the way: that would
-    /// make pages dirty again that were passed already.
+    /// Writes every dirty page and waits for it; returns the number of pages written. Background
+    /// threads must have been stopped, and no operation may run. Merges nothing, because a merge
+    /// would make pages dirty again that were written already.
     ///
     /// # Errors
     /// The first failure. Every page that could be written was; the others stay dirty.

@@ -1,12 +1,13 @@
-//! A directory that is opened once: every file in it is created, opened, renamed, removed and synced
-//! relative to its descriptor.
+//! A directory that is opened once. Every file in it is created, opened, renamed, removed and
+//! synced relative to its descriptor.
 //!
-//! A path names another directory as soon as somebody renames the directory, puts another one in its
-//! place, or the process changes its working directory. A descriptor does not. So a store touches only
-//! the directory that it was opened in, wherever that is by now, and [`Directory::place`] says when
-//! the path leads elsewhere.
+//! A path names another directory as soon as a program renames the directory or puts another one in
+//! its place, or the process changes its working directory. A descriptor does not. So a store only
+//! touches the directory that it was opened in, wherever that is by now, and [`Directory::place`]
+//! tells if the path leads elsewhere.
 //!
-//! Invariant: the descriptor and the identity belong to the same directory for the life of the value.
+//! Invariant: the descriptor and the identity belong to the same directory for the life of the
+//! value.
 //!
 //! Used by the data file, the log, the probe, and by the engine for its store directories and its
 //! temporary files.
@@ -35,7 +36,7 @@ use std::{
 const FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 const DIRECTORY_MODE: Mode = Mode::from_raw_mode(0o777);
 
-/// What tells a file or directory from all others, as long as it exists.
+/// Identifies a file or directory as long as it exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileId {
     device: u64,
@@ -48,10 +49,10 @@ impl FileId {
     }
 }
 
-/// What a name in a directory stands for. Symbolic links are followed.
+/// The file that a name in a directory refers to. Symbolic links are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Which file it is.
+    /// Identity of the file.
     pub id: FileId,
     /// Its length in bytes.
     pub bytes: u64,
@@ -77,7 +78,7 @@ impl Found {
         self.kind.is_dir()
     }
 
-    /// What it is, for messages: "a file", "a directory" and so on.
+    /// Its kind, for messages: "a file", "a directory" and so on.
     pub fn kind(&self) -> &'static str {
         match self.kind {
             FileType::RegularFile => "a file",
@@ -94,11 +95,11 @@ impl Found {
 /// Where an open directory is now, see [`Directory::place`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Where it was opened.
+    /// At the path where it was opened.
     Here,
-    /// Its path leads to another directory or nowhere. The system's name for where it is now.
+    /// Elsewhere: the path leads to another directory or nowhere. Holds the current path.
     Moved(PathBuf),
-    /// It was removed, with everything in it.
+    /// It was removed with everything in it.
     Removed,
 }
 
@@ -116,7 +117,7 @@ impl Directory {
     /// # Errors
     /// As `open(2)`; [`io::ErrorKind::NotADirectory`] for a file.
     pub fn open(path: &Path) -> io::Result<Directory> {
-        // That of a relative path of one part.
+        // The parent of a relative path of one component.
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         Directory::open_in(fs::CWD, path, std::path::absolute(path)?)
     }
@@ -128,10 +129,11 @@ impl Directory {
         Ok(Directory { fd, path, id })
     }
 
-    /// As [`Directory::open`]; creates the directory durably if it is absent. Its parent must exist.
+    /// As [`Directory::open`]; creates the directory durably if it is absent. Its parent must
+    /// exist.
     ///
     /// # Errors
-    /// As `mkdir(2)` and `open(2)`; [`io::ErrorKind::NotFound`] when the parent is absent.
+    /// As `mkdir(2)` and `open(2)`; [`io::ErrorKind::NotFound`] if the parent is absent.
     pub fn open_or_create(path: &Path) -> io::Result<Directory> {
         match Directory::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -144,8 +146,8 @@ impl Directory {
             .subdirectory(Path::new(name), true)
     }
 
-    /// Opens the directory `name` in this one, following symbolic links; creates it durably if it is
-    /// absent and `create` is set.
+    /// Opens the directory `name` in this one, following symbolic links. Creates it durably if it
+    /// is absent and `create` is set.
     ///
     /// # Errors
     /// As `mkdir(2)` and `open(2)`.
@@ -156,7 +158,7 @@ impl Directory {
             opened => return opened,
         }
         match fs::mkdirat(&self.fd, name, DIRECTORY_MODE) {
-            // Somebody was faster.
+            // Another thread or process may have created it.
             Ok(()) | Err(Errno::EXIST) => {}
             Err(error) => return Err(self.explained(error.into())),
         }
@@ -164,7 +166,7 @@ impl Directory {
         Directory::open_in(self.fd.as_fd(), name, path)
     }
 
-    /// The path that it was opened with, absolute. For messages: the directory may be elsewhere now.
+    /// The absolute path that it was opened with, for messages. The directory may be elsewhere now.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -174,10 +176,10 @@ impl Directory {
         self.path.join(name)
     }
 
-    /// Where the directory is now.
+    /// The current place of the directory.
     ///
     /// # Errors
-    /// The path cannot be looked at, for instance because a directory above it must not be searched.
+    /// The path cannot be examined, for instance because a directory above it must not be searched.
     pub fn place(&self) -> io::Result<Place> {
         let found = match fs::statat(fs::CWD, &self.path, AtFlags::empty()) {
             Ok(stat) => Some(FileId::of(&stat)),
@@ -190,20 +192,20 @@ impl Directory {
         if self.is_removed() {
             return Ok(Place::Removed);
         }
-        // The kernel keeps the name of what is open.
+        // The kernel keeps the name of open files.
         let link = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
         let now = fs::readlinkat(fs::CWD, link, Vec::new());
         let now = now.map(|path| PathBuf::from(OsString::from_vec(path.into_bytes())));
         Ok(Place::Moved(now.unwrap_or_else(|_| PathBuf::from("a place that cannot be named"))))
     }
 
-    /// Whether the directory was removed: nothing can be made in it any more.
+    /// Whether the directory was removed, so that no file can be created in it.
     pub fn is_removed(&self) -> bool {
         fs::fstat(&self.fd).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
-    /// `error` of a call that makes something in the directory, in words when the directory was removed:
-    /// the system says "not found" or "not permitted" then.
+    /// Explains the `error` of a call that creates something in the directory, if the directory was
+    /// removed: the system then only says "not found" or "not permitted".
     pub fn explained(&self, error: io::Error) -> io::Error {
         let of_removed = [io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied];
         if of_removed.contains(&error.kind()) && self.is_removed() {
@@ -222,8 +224,8 @@ impl Directory {
         self.file(name, OFlags::RDWR)
     }
 
-    /// As [`Directory::open_file`], for reading only; without a new access time where the system allows that:
-    /// to the owner.
+    /// As [`Directory::open_file`], for reading only. Leaves the access time unchanged where the
+    /// system allows that, which is for the owner of the file.
     ///
     /// # Errors
     /// As `open(2)`.
@@ -236,7 +238,8 @@ impl Directory {
         }
     }
 
-    /// As [`Directory::open_file`]; creates the file if it is absent, with the permissions of the umask.
+    /// As [`Directory::open_file`]; creates the file if it is absent, with the permissions of the
+    /// umask.
     ///
     /// # Errors
     /// As `open(2)`.
@@ -247,7 +250,7 @@ impl Directory {
     /// Creates the file `name`, for reading and writing.
     ///
     /// # Errors
-    /// As `open(2)`; [`io::ErrorKind::AlreadyExists`] when there is something of that name.
+    /// As `open(2)`; [`io::ErrorKind::AlreadyExists`] if the name exists.
     pub fn create_file(&self, name: impl AsRef<Path>) -> io::Result<File> {
         self.file(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)
     }
@@ -262,10 +265,11 @@ impl Directory {
         }
     }
 
-    /// Opens `name` past the page cache where the file system allows that, which the second value says.
+    /// Opens `name`, bypassing the page cache where the file system allows that; the second value
+    /// says whether it does.
     pub(super) fn open_direct(&self, name: &Path, access: OFlags) -> io::Result<(File, bool)> {
         match self.file(name, access | OFlags::DIRECT) {
-            // An empty file, as one that is being made, accepts the read of nothing.
+            // An empty file, such as one that is being created, accepts a read of nothing.
             Ok(file) if accepts_direct_reads(&file)? => Ok((file, true)),
             Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(error),
             _ => Ok((self.file(name, access)?, false)),
@@ -277,14 +281,14 @@ impl Directory {
         opened.map(File::from).map_err(|error| self.explained(error.into()))
     }
 
-    /// A file for reading and writing that has no name and is gone when it is closed.
+    /// Creates a file for reading and writing without a name, which ends when it is closed.
     ///
     /// # Errors
     /// As `open(2)`.
     pub fn unnamed_file(&self) -> io::Result<File> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         match self.file(".", OFlags::RDWR | OFlags::TMPFILE) {
-            // File systems, and kernels, that do not know such files.
+            // Some file systems and kernels do not support such files.
             Err(error)
                 if [libc::EOPNOTSUPP, libc::EISDIR, libc::EINVAL]
                     .contains(&error.raw_os_error().unwrap_or(0)) => {}
@@ -304,7 +308,7 @@ impl Directory {
         }
     }
 
-    /// What `name` stands for, if there is something.
+    /// Looks up `name`; `None` if it does not exist.
     ///
     /// # Errors
     /// As `stat(2)`.
@@ -312,7 +316,7 @@ impl Directory {
         self.find_with(name.as_ref(), AtFlags::empty())
     }
 
-    /// As [`Directory::find`], of a symbolic link itself.
+    /// As [`Directory::find`], but does not follow a symbolic link.
     ///
     /// # Errors
     /// As `lstat(2)`.
@@ -328,10 +332,10 @@ impl Directory {
         }
     }
 
-    /// `name` still stands for the file `id`.
+    /// Checks that `name` still refers to the file `id`.
     ///
     /// # Errors
-    /// It was removed, or another file has its name; as `stat(2)`.
+    /// The file was removed, or another file has its name; as `stat(2)`.
     pub fn check_file(&self, name: impl AsRef<Path>, id: FileId) -> io::Result<()> {
         let what = match self.find(&name)? {
             Some(found) if found.id == id => return Ok(()),
@@ -342,7 +346,7 @@ impl Directory {
         Err(io::Error::new(io::ErrorKind::NotFound, what))
     }
 
-    /// Names of everything in it, in no order.
+    /// All names in it, in no order.
     ///
     /// # Errors
     /// As `open(2)` and `getdents(2)`.
@@ -357,7 +361,7 @@ impl Directory {
         Ok(names)
     }
 
-    /// Gives a file another name in the directory, which it takes away from another file that has it.
+    /// Renames a file within the directory, replacing a file that has the new name.
     ///
     /// # Errors
     /// As `rename(2)`.
@@ -381,12 +385,12 @@ impl Directory {
         Ok(fs::fsync(&self.fd)?)
     }
 
-    /// Another descriptor of the directory: fails when the process has no more.
+    /// Opens another descriptor of the directory; fails if the process has none left.
     pub(super) fn open_itself(&self) -> io::Result<OwnedFd> {
         self.fd.try_clone()
     }
 
-    /// The directory that has the entry of this one.
+    /// The directory that contains this one.
     ///
     /// # Errors
     /// As `open(2)`.
@@ -401,7 +405,7 @@ impl AsFd for Directory {
     }
 }
 
-/// What an open file is.
+/// Identity, length and kind of an open file.
 ///
 /// # Errors
 /// As `fstat(2)`.
@@ -409,8 +413,9 @@ pub fn look_at(file: impl AsFd) -> io::Result<Found> {
     Ok(Found::of(&fs::fstat(file)?))
 }
 
-/// Locks an open file or directory for this opening of it, without waiting; false: another opening has
-/// it. The lock ends with [`unlock`], or with the last copy of the descriptor.
+/// Locks an open file or directory for this opening of it, without waiting. Returns false if
+/// another opening has it locked. The lock ends with [`unlock`], or with the last copy of the
+/// descriptor.
 ///
 /// # Errors
 /// As `flock(2)`.
@@ -418,7 +423,7 @@ pub fn try_lock(file: impl AsFd) -> io::Result<bool> {
     lock(file, FlockOperation::NonBlockingLockExclusive)
 }
 
-/// As [`try_lock`], beside others that lock it like this.
+/// As [`try_lock`], but shared with others that lock it in this way.
 ///
 /// # Errors
 /// As `flock(2)`.
@@ -434,8 +439,8 @@ fn lock(file: impl AsFd, how: FlockOperation) -> io::Result<bool> {
     }
 }
 
-/// Ends a lock of [`try_lock`] at once, whatever copies of the descriptor there are: a process that is being
-/// started has some until it runs another program.
+/// Ends a lock of [`try_lock`] at once, even if copies of the descriptor exist: a process that is
+/// being spawned has some until it executes its program.
 ///
 /// # Errors
 /// As `flock(2)`.
@@ -443,12 +448,12 @@ pub fn unlock(file: impl AsFd) -> io::Result<()> {
     Ok(fs::flock(file, FlockOperation::Unlock)?)
 }
 
-/// Whether a call failed because the process, or the system, has no more file descriptors.
+/// Whether a call failed because the process or the system has no file descriptor left.
 pub fn lacks_descriptors(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-/// The directory of a file, opened, and the name of the file in it.
+/// Opens the directory of a file; also returns the name of the file in it.
 pub(super) fn split(path: &Path) -> io::Result<(Arc<Directory>, &Path)> {
     let Some(name) = path.file_name() else {
         return Err(io::ErrorKind::IsADirectory.into());

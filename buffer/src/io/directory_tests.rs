@@ -1,4 +1,5 @@
-//! A directory stays the one that was opened, whatever becomes of its path, and so do data file and log in it.
+//! A directory stays the one that was opened, whatever happens to its path, and so do its data file
+//! and log.
 
 use super::{tests::image, *};
 use crate::{ids::PageId, page::PAGE_SIZE};
@@ -31,7 +32,7 @@ fn everything_happens_in_the_directory_that_was_opened() {
         let log = open_log_in(kind, log).expect("a log");
         (1..=3).for_each(|number| log.create(number, BYTES).expect("room"));
         assert_eq!(store.place().expect("seen"), Place::Here);
-        // Another one takes its place, with files of the same names.
+        // Another directory takes its place, with files of the same names.
         fs::rename(&live, &old).expect("renamed");
         fs::create_dir_all(live.join("log")).expect("made");
         for name in ["data", "log/0000000000000001.log", "log/0000000000000004.new"] {
@@ -40,7 +41,7 @@ fn everything_happens_in_the_directory_that_was_opened() {
         let before = contents(&live);
         assert_eq!(store.place().expect("seen"), Place::Moved(old.clone()));
         log.remove(1).expect("removed");
-        log.pass_on(2).expect("given up");
+        log.pass_on(2).expect("passed on");
         log.create(4, BYTES).expect("made of the other");
         log.create(5, BYTES).expect("made");
         let one = image(7, 7);
@@ -68,7 +69,7 @@ fn a_directory_that_is_gone_says_so() {
     assert_eq!(directory.place().expect("seen"), Place::Removed);
     let said = log.create(2, BYTES).expect_err("no place").to_string();
     assert!(said.ends_with("log was removed while it was open"), "{said}");
-    // Also when another one has its name.
+    // Even if another directory has its name.
     fs::create_dir(&path).expect("made");
     assert_eq!(directory.place().expect("seen"), Place::Removed);
     let said = directory.unnamed_file().expect_err("no place").to_string();
@@ -102,7 +103,7 @@ fn files_that_somebody_cut_removed_or_replaced_are_found_out() {
         cut_to(&path, 8 * PAGE_SIZE as u64);
         let said = pages.check().expect_err("cut").to_string();
         assert!(said.ends_with("was cut to 32768 bytes while it was in use; it had 262144"));
-        // More room, or a write, would make it long enough.
+        // Reserving room, or a write, would make it long enough again.
         assert!(pages.reserve(128).is_err());
         let one = image(63, 1);
         let mut results = Vec::new();
@@ -111,7 +112,7 @@ fn files_that_somebody_cut_removed_or_replaced_are_found_out() {
         assert!(results.len() == 2 && results.iter().all(Result::is_err));
         assert_eq!(fs::metadata(&path).expect("there").len(), 8 * PAGE_SIZE as u64);
         cut_to(&path, 64 * PAGE_SIZE as u64);
-        assert!(pages.sync().is_err() && pages.check().is_err(), "what is lost stays lost");
+        assert!(pages.sync().is_err() && pages.check().is_err(), "lost pages stay lost");
 
         let pages = open(kind, &path).expect("a file");
         fs::rename(&path, root.path().join("elsewhere")).expect("renamed");
@@ -142,7 +143,7 @@ fn files_that_somebody_cut_removed_or_replaced_are_found_out() {
 fn what_is_in_the_way_of_the_log_is_named_and_what_is_not_its_own_stays() {
     let root = tempfile::tempdir().expect("a directory");
     let path = |name: &str| root.path().join(name);
-    // Names that a log does not give.
+    // Names that a log does not create.
     for name in ["notes.new", "1.log", "+000000000000001.log", "000000000000001x.new"] {
         fs::write(path(name), name).expect("written");
     }

@@ -1,8 +1,9 @@
-//! What the simulated device does wrong, and when: a [`FaultPlan`] is a seed and a list of rules.
+//! The faults of the simulated device and their times: a [`FaultPlan`] is a seed and a list of
+//! rules.
 //!
-//! Whether a rule with a probability fires depends on the seed, the rule, the page and how often
-//! that page was used, and on nothing else. So a run with several threads meets the same faults as
-//! long as each page sees the same operations, whatever the order between pages.
+//! Whether a rule with a probability fires depends only on the seed, the rule, the page, and how
+//! often that page was used. So a run with several threads meets the same faults as long as each
+//! page sees the same operations, in any order between pages.
 //!
 //! ```
 //! use std::io::ErrorKind;
@@ -44,7 +45,7 @@ pub enum Op {
     Any,
 }
 
-/// What a write is indivisible in.
+/// The unit that a write cannot divide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// 512 bytes.
@@ -63,29 +64,29 @@ impl Unit {
     }
 }
 
-/// What goes wrong.
+/// A fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The operation fails and has no effect.
     Error(io::ErrorKind),
-    /// The operation fails, and yet what it did is seen until a power cut. A sync: the writes before
-    /// it are read back and no later sync makes them durable, as the kernel regards them as written.
-    /// Creating or removing a segment of the log: its directory was not synced, so a power cut takes
-    /// it back, unless a later creation or removal succeeds.
+    /// The operation fails, but its effect is seen until a power cut. For a sync: the writes before
+    /// it are read back, but no later sync makes them durable, because the kernel regards them as
+    /// written. For the creation or removal of a segment of the log: its directory was not synced,
+    /// so a power cut undoes it unless a later creation or removal succeeds.
     Unsettled(io::ErrorKind),
-    /// A read or write ends early with an error, after some whole units (fewer than the page).
+    /// A read or write ends early with an error, after some whole units, fewer than the page.
     Short(Unit),
-    /// A write succeeds, but only some of its units arrive, at least one does not.
+    /// A write succeeds, but at least one of its units does not arrive.
     Torn(Unit),
-    /// A write succeeds and does not arrive.
+    /// A write succeeds but does not arrive.
     Lost,
-    /// A write succeeds and arrives at another page; of the log, at one of the same segment.
+    /// A write succeeds but arrives at another page; for the log, at one of the same segment.
     Misdirected,
-    /// A read gives what the page held before its last write.
+    /// A read returns the content of the page before its last write.
     Stale,
-    /// A read gives one wrong bit; the medium is intact.
+    /// A read returns one wrong bit; the medium is intact.
     BitFlip,
-    /// The operation takes that much longer.
+    /// The operation takes this much longer.
     Latency(Duration),
 }
 
@@ -121,8 +122,8 @@ struct Rule {
     fault: Fault,
 }
 
-/// A seed and the faults to inject. The first rule that fires decides, except that every latency
-/// that fires counts. Operations are counted from 1, from the installation of the plan on.
+/// A seed and the faults to inject. The first rule that fires decides; of latencies, all that fire
+/// add up. Operations are counted from 1, starting when the plan is installed.
 #[derive(Clone, Debug)]
 pub struct FaultPlan {
     seed: u64,
@@ -163,7 +164,7 @@ impl FaultPlan {
         self.rule(op, When::Always, fault)
     }
 
-    /// The device is full at `pages`: reservations and writes beyond fail with `StorageFull`.
+    /// The device is full at `pages`: reservations and writes past that fail with `StorageFull`.
     pub fn limit(mut self, pages: u64) -> FaultPlan {
         self.limit = Some(pages);
         self
@@ -188,30 +189,30 @@ impl FaultPlan {
     }
 }
 
-/// A plan at work: the plan and what was counted since its installation.
+/// A plan in use: the plan and the counts since its installation.
 #[derive(Debug)]
 pub(super) struct Injector {
     plan: FaultPlan,
     counts: HashMap<Op, u64>,
-    /// Operations by page, so that chance does not depend on the order between pages.
+    /// Uses of each page, so that chance does not depend on the order between pages.
     uses: HashMap<(Op, u64), u64>,
 }
 
-/// How operations of the log name a page of a segment to [`Injector::judge`].
+/// Encodes a page of a segment of the log for [`Injector::judge`].
 pub(super) fn log_page(segment: u64, page: u64) -> u64 {
     segment << 32 | page
 }
 
-/// What happens to one operation.
+/// The decision about one operation.
 pub(super) struct Verdict {
     pub(super) fault: Option<Fault>,
     pub(super) latency: Duration,
     /// Decides the details of the fault.
     pub(super) random: SeededRandom,
     op: Op,
-    /// What was given with the operation.
+    /// The page that was passed with the operation.
     page: u64,
-    /// Its number among those of its kind, and among all.
+    /// Its number among the operations of its kind, and among all.
     numbers: (u64, u64),
     seed: u64,
 }
@@ -294,7 +295,7 @@ impl Injector {
 }
 
 /// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014).
-/// Small, and the same on every machine for ever, which the seeds of failing tests rely on.
+/// Small, and the same on every machine for ever, on which the seeds of failing tests rely.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SeededRandom(u64);
 

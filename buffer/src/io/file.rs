@@ -1,14 +1,14 @@
 //! The data file: opening it for O_DIRECT, transfers of whole pages, reserving room, syncing.
 //!
-//! What the back ends `uring` and `threads` share. Everything here blocks the calling thread.
+//! Shared by the back ends `uring` and `threads`. Every call blocks the calling thread.
 //!
-//! Invariants: a transfer is one whole page or an error; every page below
+//! Invariants: a transfer is one whole page or an error. Every page below
 //! [`PageFile::capacity_pages`] lies inside the file, with its blocks allocated where the file
 //! system can promise that.
 //!
-//! Somebody else may cut the file. Its length is looked at before each batch of writes, because a write
-//! after the new end would make the file as long as before, with zeroes for the pages that are lost; and
-//! before each sync. Once it was found too short, no write and no sync succeeds.
+//! Another program may cut the file. A write past the new end would extend the file again, with
+//! zeroes for the lost pages. So the length is checked before each batch of writes and before each
+//! sync. Once the file was found too short, no write and no sync succeeds.
 
 use super::{
     directory::{Directory, FileId, look_at},
@@ -34,36 +34,36 @@ use std::{
     },
 };
 
-/// Pages that one write fills with zeroes where the file system cannot allocate without writing.
+/// Pages of zeroes per write, where the file system cannot allocate without writing.
 const ZERO_PAGES: u64 = 64;
 
 /// An open data file, or a whole block device.
 pub(super) struct PageFile {
     file: File,
     direct: bool,
-    /// A block device has the size that it has.
+    /// A block device, whose size does not change.
     fixed_size: bool,
-    /// Whole pages inside the file. A hint that orders nothing, hence relaxed.
+    /// Number of whole pages inside the file. A hint that orders nothing, hence relaxed.
     capacity: AtomicU64,
     /// Serialises changes of the length, so that each range is allocated once.
     growth: Mutex<()>,
-    /// Where its name is.
+    /// The directory of its name.
     directory: Arc<Directory>,
     name: PathBuf,
     id: FileId,
-    /// The length that it must have and the one it has, in bytes, once somebody was found to have cut it.
+    /// Required and actual length in bytes, once the file was found to have been cut.
     cut: OnceLock<(u64, u64)>,
 }
 
 impl PageFile {
-    /// Opens or creates the file `name`, past the page cache where the file system allows it.
+    /// Opens or creates the file `name`, bypassing the page cache where the file system allows it.
     ///
-    /// Takes no lock: whoever owns the store keeps a second handle for that.
+    /// Takes no lock; the owner of the store keeps a second handle for that.
     pub(super) fn open_in(directory: &Arc<Directory>, name: &Path) -> io::Result<PageFile> {
         PageFile::of(directory.open_direct(name, OFlags::RDWR | OFlags::CREATE)?, directory, name)
     }
 
-    /// Opens the file `name`, which must be there, for reading only.
+    /// Opens the existing file `name` for reading only.
     pub(super) fn open_read_only(directory: &Arc<Directory>, name: &Path) -> io::Result<PageFile> {
         PageFile::of(directory.open_direct_to_read(name)?, directory, name)
     }
@@ -86,7 +86,7 @@ impl PageFile {
             let what = format!("{} is neither a file nor a block device", path.display());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
-        // The end of a block device is not in its metadata.
+        // The metadata of a block device does not hold its end.
         let bytes = file.seek(SeekFrom::End(0))?;
         Ok(PageFile {
             id: look_at(&file)?.id,
@@ -101,9 +101,9 @@ impl PageFile {
         })
     }
 
-    /// The file is as long as it must be.
+    /// Checks that the file is as long as it must be.
     pub(super) fn check_length(&self) -> io::Result<()> {
-        // Read first: the file grows before the number does.
+        // Read the capacity first: the file grows before the capacity does.
         let mut needed = self.capacity_pages() * PAGE_SIZE as u64;
         if self.cut.get().is_none() {
             if self.fixed_size {
@@ -112,7 +112,7 @@ impl PageFile {
             if look_at(&self.file)?.bytes >= needed {
                 return Ok(());
             }
-            // Unless the file was shrunk since the number was read.
+            // The file may have been shrunk after the capacity was read.
             let _growth = self.growth.lock();
             needed = self.capacity_pages() * PAGE_SIZE as u64;
             let bytes = look_at(&self.file)?.bytes;
@@ -131,18 +131,18 @@ impl PageFile {
         Err(io::Error::new(io::ErrorKind::UnexpectedEof, what))
     }
 
-    /// The file still has its name, and its length.
+    /// Checks that the file still has its name and its length.
     pub(super) fn check(&self) -> io::Result<()> {
         self.check_length()?;
         self.directory.check_file(&self.name, self.id)
     }
 
-    /// Whether transfers go past the kernel's page cache.
+    /// Whether transfers bypass the kernel's page cache.
     pub(super) fn is_direct(&self) -> bool {
         self.direct
     }
 
-    /// Another descriptor of the same open file, for an owner that closes its own.
+    /// Duplicates the descriptor for an owner that closes its own.
     pub(super) fn duplicate(&self) -> io::Result<File> {
         self.file.try_clone()
     }
@@ -200,7 +200,7 @@ impl PageFile {
         }
     }
 
-    /// Counts a page written past the reserved end, which made the file longer.
+    /// Updates the capacity after a write past the reserved end, which extended the file.
     pub(super) fn note_written(&self, page: PageId) {
         if page.0 >= self.capacity.load(Ordering::Relaxed) {
             self.capacity.fetch_max(page.0 + 1, Ordering::Relaxed);
@@ -209,8 +209,8 @@ impl PageFile {
 
     /// Makes completed writes durable, and the length of the file as far as they need it.
     ///
-    /// After an error the kernel may regard the lost pages as clean, so a second call that
-    /// succeeds proves nothing: the caller must stop.
+    /// After an error the kernel may regard the lost pages as clean. A second call that succeeds
+    /// proves nothing, so the caller must stop.
     pub(super) fn sync(&self) -> io::Result<()> {
         self.check_length()?;
         self.file.sync_data()
@@ -221,9 +221,9 @@ impl PageFile {
         self.capacity.load(Ordering::Relaxed)
     }
 
-    /// Grows the file to `pages` with its blocks allocated, by exactly what is missing.
+    /// Extends the file to exactly `pages`, with the missing blocks allocated.
     ///
-    /// On an error the file keeps whatever was allocated, which the next call uses.
+    /// After an error the file keeps the blocks that were allocated, and the next call uses them.
     pub(super) fn reserve(&self, pages: u64) -> io::Result<()> {
         if pages <= self.capacity_pages() {
             return Ok(());
@@ -238,7 +238,7 @@ impl PageFile {
             let what = format!("the block device has {have} pages, {pages} are needed");
             return Err(io::Error::new(io::ErrorKind::StorageFull, what));
         }
-        // What is allocated behind a cut would hide it.
+        // Allocating past a cut would hide it.
         self.check_length()?;
         let start = have * PAGE_SIZE as u64;
         if !allocate(&self.file, start, end - start)? {
@@ -254,7 +254,7 @@ impl PageFile {
         Ok(())
     }
 
-    /// Cuts the file off behind `pages`. A block device stays as it is.
+    /// Cuts the file after `pages`. A block device stays as it is.
     pub(super) fn shrink(&self, pages: u64) -> io::Result<()> {
         let end = offset_of(PageId(pages))?;
         let _growth = self.growth.lock();
@@ -266,10 +266,10 @@ impl PageFile {
         Ok(())
     }
 
-    /// Writes images side by side, from page `first` on.
+    /// Writes consecutive images, starting at page `first`.
     pub(super) fn write_run(&self, first: PageId, images: &[PageImage]) -> io::Result<()> {
         let start = images.as_ptr().cast::<u8>();
-        // SAFETY: the images, PAGE_SIZE bytes each without padding, lie side by side.
+        // SAFETY: the images, PAGE_SIZE bytes each without padding, are contiguous.
         let bytes = unsafe { std::slice::from_raw_parts(start, size_of_val(images)) };
         self.file.write_all_at(bytes, offset_of(first)?)
     }
@@ -300,8 +300,8 @@ pub(super) fn refuse_all(error: &io::Error, pages: usize, results: &mut Vec<io::
     results.extend((0..pages).map(|_| Err(copy())));
 }
 
-/// `fallocate` of `len` bytes at `start`, which makes the file that long; where nothing was written it reads as
-/// zeroes. False: the file system cannot do that.
+/// Allocates `len` bytes at `start` with `fallocate`, which extends the file; unwritten parts read
+/// as zeroes. Returns false if the file system does not support it.
 pub(super) fn allocate(file: &File, start: u64, len: u64) -> io::Result<bool> {
     loop {
         // SAFETY: no memory is involved; the descriptor is open.
@@ -319,7 +319,7 @@ pub(super) fn allocate(file: &File, start: u64, len: u64) -> io::Result<bool> {
     }
 }
 
-/// Byte offset of `page`, if it is a page that a file can have.
+/// Byte offset of `page`, or an error if no file can have that page.
 pub(super) fn offset_of(page: PageId) -> io::Result<u64> {
     if page > PageId::MAX {
         let what = format!("page {page} is above the limit of {}", PageId::MAX);
@@ -328,7 +328,7 @@ pub(super) fn offset_of(page: PageId) -> io::Result<u64> {
     Ok(page.offset())
 }
 
-/// A read that ended after `done` bytes: an error unless that is the page.
+/// Turns a read of `done` bytes into an error unless that is a page.
 pub(super) fn whole_read(page: PageId, done: usize) -> io::Result<()> {
     if done == PAGE_SIZE {
         return Ok(());
@@ -337,7 +337,7 @@ pub(super) fn whole_read(page: PageId, done: usize) -> io::Result<()> {
     Err(io::Error::new(io::ErrorKind::UnexpectedEof, what))
 }
 
-/// A write that ended after `done` bytes: an error unless that is the page.
+/// Turns a write of `done` bytes into an error unless that is a page.
 pub(super) fn whole_write(page: PageId, done: usize) -> io::Result<()> {
     if done == PAGE_SIZE {
         return Ok(());

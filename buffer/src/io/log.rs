@@ -1,12 +1,13 @@
 //! Storage of the log: numbered segments of a fixed size, written in whole pages and synced one by
-//! one. A trait of its own beside [`super::Storage`], because a log is written from front to back by
-//! one thread and must be durable in steps, while pages are written anywhere.
+//! one. It has a trait of its own beside [`super::Storage`], because one thread writes a log from
+//! front to back and makes it durable in steps, while pages are written anywhere.
 //!
-//! Invariants: a segment that [`LogStorage::segments`] names has its full size and is there after a power cut;
-//! it was zero when it was created, or held what the caller had passed on; a transfer is whole or an error.
+//! Invariants: a segment that [`LogStorage::segments`] lists has its full size and survives a power
+//! cut. A new segment is zero, or holds the bytes of a segment that the caller passed on. A
+//! transfer is complete or an error.
 //!
-//! Called by `wattle-wal` alone: writes by its flusher thread, `create` and `remove` by its helper
-//! thread, `read` while a store is opened.
+//! Only `wattle-wal` uses it: its flusher thread writes, its helper thread calls `create` and
+//! `remove`, and opening a store calls `read`.
 
 use crate::{
     memory::ImageMemory,
@@ -22,10 +23,10 @@ use std::{
 /// Where the zeroes of a new segment come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Zeroes {
-    /// They are written: what is written over them later is cheap to sync.
+    /// They are written, so that syncing later writes there is cheap.
     Written,
-    /// The file system says that they are there, if it can: nothing is written, but each sync of what is
-    /// written there later takes longer, because it has to note where that is.
+    /// The file system provides them without writing, if it can. Each sync of a later write there
+    /// takes longer, because the file system has to record which extents are written.
     Reserved,
 }
 
@@ -34,17 +35,19 @@ pub trait LogStorage: Send + Sync + 'static {
     /// Numbers and sizes in bytes of all segments, ascending.
     fn segments(&self) -> io::Result<Vec<(u64, u64)>>;
 
-    /// Makes a segment of `bytes` zeroes, durable with its directory entry. A segment that exists
-    /// is an error. After another error it may exist, and a power cut may take it: it must be removed
-    /// before it is made again.
+    /// Creates a segment of `bytes` zeroes, durable with its directory entry. Fails if the segment
+    /// exists. After another error the segment may exist, and a power cut may remove it: it must be
+    /// removed before it is created again.
     fn create(&self, segment: u64, bytes: u64) -> io::Result<()>;
 
-    /// As [`LogStorage::create`], beside others who want the device: where zeroes have to be written,
-    /// it is in small pieces, and `pace` is called before each with the bytes written so far. It may
-    /// sleep, and says how many more may be written now; or that none are wanted any more, and then there is
-    /// no segment, and the error is [`io::ErrorKind::Interrupted`]. Of `zeroes` that are reserved it is not asked.
+    /// As [`LogStorage::create`], while others use the device. Where zeroes have to be written,
+    /// they are written in small pieces. `pace` is called before each piece with the bytes written
+    /// so far; it may sleep. It returns how many more bytes may be written now, or `None` if the
+    /// segment is no longer needed; then no segment is created and the error is
+    /// [`io::ErrorKind::Interrupted`]. `pace` is not called for reserved zeroes.
     ///
-    /// Behind its first page, which is zero, the segment may durably hold what another one held that was passed on.
+    /// After its first page, which is zero, the segment may durably hold the bytes of a segment
+    /// that was passed on.
     fn create_beside(
         &self,
         segment: u64,
@@ -56,36 +59,36 @@ pub trait LogStorage: Send + Sync + 'static {
         self.create(segment, bytes)
     }
 
-    /// Removes a segment, durably. One that does not exist is an error.
+    /// Removes a segment durably. Fails if it does not exist.
     fn remove(&self, segment: u64) -> io::Result<()>;
 
-    /// Gives up a segment, durably, as [`LogStorage::remove`] does; its room may be kept for segments
-    /// that are made later.
+    /// Ends a segment durably, as [`LogStorage::remove`] does, but may keep its room for later
+    /// segments.
     fn retire(&self, segment: u64) -> io::Result<()> {
         self.remove(segment)
     }
 
-    /// As [`LogStorage::retire`]. All of the segment is durable, and a segment that
-    /// [`LogStorage::create_beside`] makes may hold its bytes, at the same places: they need not be overwritten.
-    /// Only until the log is opened again.
+    /// As [`LogStorage::retire`], for a segment that is completely durable. A segment created later
+    /// by [`LogStorage::create_beside`] may hold its bytes at the same offsets, so that they need
+    /// not be overwritten. Ends when the log is opened again.
     fn pass_on(&self, segment: u64) -> io::Result<()> {
         self.retire(segment)
     }
 
-    /// Gives room back to the device that [`LogStorage::retire`] kept: all of it, or some of what no
-    /// segment needed since the last call. Says whether there was any.
+    /// Gives room that [`LogStorage::retire`] kept back to the device: all of it, or a part of the
+    /// room that no segment needed since the last call. Returns whether there was any.
     fn give_back(&self, all: bool) -> io::Result<bool> {
         let _ = all;
         Ok(false)
     }
 
-    /// Bytes that the device has room for beside the segments, as far as that is known: those that nobody uses and
-    /// those that are kept for segments.
+    /// Bytes that the device has for further segments, if known: free space and room kept for
+    /// segments.
     fn room(&self) -> Option<u64> {
         None
     }
 
-    /// Fills `into` with the bytes from `offset` on. Bytes beyond the end are an error.
+    /// Fills `into` with the bytes from `offset` on. Fails if the range passes the end.
     fn read(&self, segment: u64, offset: u64, into: &mut [u8]) -> io::Result<()>;
 
     /// Writes all pieces, each at its offset. Offsets and lengths are multiples of [`PAGE_SIZE`]
@@ -94,28 +97,28 @@ pub trait LogStorage: Send + Sync + 'static {
 
     /// Makes all completed writes to the segment durable.
     ///
-    /// After an error the kernel may regard the lost bytes as clean, so a second call that succeeds
-    /// proves nothing: the caller must stop.
+    /// After an error the kernel may regard the lost bytes as clean. A second call that succeeds
+    /// proves nothing, so the caller must stop.
     fn sync(&self, segment: u64) -> io::Result<()>;
 
-    /// Looks whether these segments are there, as large as they were made: an error if one was removed,
-    /// replaced or cut. The caller asks before it writes down that the log has something.
+    /// Checks that these segments exist in full length. Fails if one was removed, replaced or cut.
+    /// Called before the caller records that the log has something.
     fn check(&self, segments: &[u64]) -> io::Result<()> {
         let _ = segments;
         Ok(())
     }
 }
 
-/// Bytes at an address that O_DIRECT accepts. Zero at first.
+/// Bytes at an address that O_DIRECT accepts, initially zero.
 pub struct LogBuffer(BufferPages);
 
 enum BufferPages {
     Few(Vec<PageImage>),
-    /// Takes no time and no memory before it is touched.
+    /// Memory that the kernel provides on first touch.
     Many(ImageMemory),
 }
 
-/// From so many pages on a mapping of its own costs less than zeroes.
+/// From this many pages on, a mapping costs less than zeroing.
 const MANY_PAGES: usize = 64;
 
 impl LogBuffer {
@@ -164,7 +167,7 @@ impl fmt::Debug for LogBuffer {
     }
 }
 
-/// A log in memory, gone with the engine.
+/// A log in memory, which ends with the engine.
 #[derive(Default)]
 pub struct MemoryLog {
     segments: Mutex<BTreeMap<u64, Vec<u8>>>,
@@ -221,7 +224,8 @@ impl LogStorage for MemoryLog {
     }
 }
 
-/// The part of a segment of `bytes` that a transfer touches, or the error of one that leaves it.
+/// The part of a segment of `bytes` that a transfer touches, or the error of one that passes the
+/// end.
 pub(super) fn range_within(
     segment: u64,
     offset: u64,
@@ -239,7 +243,7 @@ pub(super) fn range_within(
     }
 }
 
-/// Writes of the log are whole pages: anything else is a mistake of the caller.
+/// Checks that a write of the log is whole pages. Anything else is an error of the caller.
 pub(super) fn assert_whole_pages(offset: u64, len: usize) {
     let whole = offset.is_multiple_of(PAGE_SIZE as u64) && len.is_multiple_of(PAGE_SIZE);
     assert!(whole, "a log write of {len} bytes at {offset} is not whole pages");

@@ -1,21 +1,22 @@
-//! The log in files: one file for each segment, O_DIRECT where the file system allows it, written
-//! with `pwrite` or through the ring of the thread that writes.
+//! The log in files: one file per segment, O_DIRECT where the file system allows it, written with
+//! `pwrite` or through the ring of the writing thread.
 //!
-//! A segment is filled with zeroes under another name, synced, and only then renamed: a file with
-//! the name of a segment always has its full length. Overwriting zeroes is what makes a sync cheap
-//! later: neither blocks nor extents of the file change. But to write them costs as much as the log itself; so
-//! they can also be reserved ([`Zeroes`]): extents that the file system regards as unwritten, and reads as zeroes.
-//! Of a file whose bytes were passed on only the first page is overwritten.
+//! A segment is filled with zeroes under another name, synced, and only then renamed, so a file
+//! with the name of a segment always has its full length. Overwriting zeroes makes later syncs
+//! cheap, because neither blocks nor extents of the file change. Writing them costs as much as
+//! writing the log itself, so they can also be reserved ([`Zeroes`]): the file system then has
+//! extents that it knows to be unwritten and reads as zeroes. In a file whose bytes were passed on,
+//! only the first page is overwritten.
 //!
-//! All names are relative to the directory that was opened ([`Directory`]): what its path leads to later does
-//! not matter. Only names that a log gives are looked at, 16 digits with an ending; anything else in the
-//! directory is passed over. Something of such a name that is not a file is in the way, and an error says so.
+//! All names are relative to the directory that was opened ([`Directory`]), even if its path later
+//! leads elsewhere. The log only looks at names that a log creates: 16 digits with an ending. It
+//! ignores other names. If something with such a name is not a file, it is in the way, and an error
+//! says so.
 //!
-//! Files of segments that were given up become the next ones. Removing them would have the device
-//! discard their blocks: a gigabyte at the end of a checkpoint makes everybody's reads and writes wait
-//! for a second.
+//! Files of ended segments become new segments. Removing them would make the device discard their
+//! blocks; a gigabyte of that at the end of a checkpoint delays all reads and writes by a second.
 //!
-//! Memory: pieces are borrowed for the call, and a runtime that is dropped, also by a panic, first
+//! Memory: pieces are borrowed for the call. A runtime that is dropped, even by a panic, first
 //! waits for its operations.
 
 use super::{
@@ -45,19 +46,20 @@ use tokio_uring::{Runtime, buf::IoBuf};
 
 /// Pieces in flight in the ring of a thread.
 const RING_ENTRIES: u32 = 64;
-/// Bytes that one write fills with zeroes: when nobody else wants the device, and beside others, at least
-/// and at most.
+/// Bytes of zeroes in one write: without other users of the device; and, beside them, at least and
+/// at most.
 const ZERO_BYTES: usize = 1 << 20;
 const ZERO_BYTES_BESIDE: [usize; 2] = [64 << 10, 256 << 10];
-/// Segments kept open: the current one, those made ahead, and those being read.
+/// Number of segments that are kept open: the current one, those created ahead, and those being
+/// read.
 const MAX_OPEN: usize = 12;
 /// Ending of the file of a segment.
 const SEGMENT: &str = "log";
-/// Ending of a file that is no segment, or not yet: its bytes mean nothing.
+/// Ending of a file that is not a segment, or not yet: its bytes mean nothing.
 const UNFINISHED: &str = "new";
 /// Digits of the number in a name.
 const DIGITS: usize = 16;
-/// Of the files that no segment needed for a while, one in so many is removed at a time.
+/// Of the files that no segment needed for a while, one in this many is removed at a time.
 const SURPLUS: usize = 8;
 
 /// A directory of segment files.
@@ -66,22 +68,23 @@ pub(super) struct FileLog {
     ring: bool,
     /// Most recently used last.
     open: Mutex<OpenFiles>,
-    /// The last segment that was written. Those before it are only read; orders nothing, hence relaxed.
+    /// The last segment that was written. Earlier ones are only read. Orders nothing, hence
+    /// relaxed.
     written: AtomicU64,
     spares: Mutex<Spares>,
 }
 
-/// Files to make segments of: their names are durably not those of segments.
+/// Spare files for new segments. It is durable that their names are not those of segments.
 struct Spares {
     files: Vec<Spare>,
-    /// The least number of them since some were given back.
+    /// Lowest number of spare files since some were last given back.
     least: usize,
 }
 
 struct Spare {
-    /// Of its name, which ends with [`UNFINISHED`].
+    /// Number in the name, which ends with [`UNFINISHED`].
     number: u64,
-    /// Its bytes may be those of the next segment.
+    /// The next segment may keep its bytes.
     passed_on: bool,
 }
 
@@ -92,7 +95,7 @@ struct SegmentFile {
     direct: bool,
     bytes: u64,
     id: FileId,
-    /// Made by this log, to be written; others were there and are read.
+    /// Created by this log and to be written; other files existed before and are read.
     made: bool,
 }
 
@@ -103,7 +106,7 @@ impl SegmentFile {
     }
 }
 
-/// The name of a segment, or of its file before and after it is one.
+/// The name of the file of a segment with this ending.
 fn name(number: u64, ending: &str) -> String {
     format!("{number:016}.{ending}")
 }
@@ -116,7 +119,7 @@ fn number(name: &OsStr, ending: &str) -> Option<u64> {
 }
 
 impl FileLog {
-    /// A log in the files of `directory`; `ring`: write and sync with tokio-uring.
+    /// Opens the log in the files of `directory`; `ring`: write with tokio-uring.
     pub(super) fn open(directory: Arc<Directory>, ring: bool) -> io::Result<FileLog> {
         let mut files = Vec::new();
         for entry in directory.names()? {
@@ -127,7 +130,7 @@ impl FileLog {
             }
         }
         if !files.is_empty() {
-            // A process that was killed may have renamed one and not made that durable.
+            // A process that was killed may have renamed a file without making that durable.
             directory.sync()?;
         }
         let spares = Mutex::new(Spares { least: files.len(), files });
@@ -163,28 +166,29 @@ impl FileLog {
 
     fn keep_open(&self, open: &mut OpenFiles, segment: u64, file: SegmentFile) {
         if open.len() == MAX_OPEN {
-            // Rather one that is only read than one that will be written.
+            // Rather close a segment that is only read than one that will be written.
             let old = open.iter().position(|file| self.is_old(file));
             open.remove(old.unwrap_or(0));
         }
         open.push((segment, Arc::new(file)));
     }
 
-    /// Nothing will be written there: it is before the segment that is written, or was there before.
+    /// Whether the segment will not be written: it is before the current one, or existed before.
     fn is_old(&self, (number, file): &(u64, Arc<SegmentFile>)) -> bool {
         let written = self.written.load(Ordering::Relaxed);
         *number < written || (!file.made && *number != written)
     }
 
-    /// Closes segments that are only read: others may need the descriptors. Gives whether there were some.
+    /// Closes segments that are only read, because their descriptors may be needed. Returns whether
+    /// there were any.
     fn close_old(&self, open: &mut OpenFiles) -> bool {
         let before = open.len();
         open.retain(|file| !self.is_old(file));
         open.len() < before
     }
 
-    /// Sees to it that there is a descriptor for another segment, where some can be closed: the log goes on
-    /// with as many as it has.
+    /// Ensures that there is a descriptor for another segment, if segments can be closed for that.
+    /// Otherwise the log goes on with the descriptors that it has.
     fn free_descriptor(&self) {
         if let Err(error) = self.directory.open_itself()
             && lacks_descriptors(&error)
@@ -193,8 +197,8 @@ impl FileLog {
         }
     }
 
-    /// A file of `bytes`, named for `segment` and unfinished, out of one that is to spare, and whether its bytes
-    /// were passed on: otherwise they are anything.
+    /// Turns a spare file into an unfinished file of `bytes` for `segment`. Returns whether its
+    /// bytes were passed on; otherwise they may be anything. `None` if there is no spare file.
     fn reuse(&self, segment: u64, bytes: u64) -> io::Result<Option<bool>> {
         loop {
             let mut spares = self.spares.lock();
@@ -204,7 +208,8 @@ impl FileLog {
             spares.least = spares.least.min(spares.files.len());
             drop(spares);
             let spare = name(number, UNFINISHED);
-            // Whatever somebody did to it: there is always another way to make the segment.
+            // Another program may have changed the file. There is always another way to create the
+            // segment.
             let found = match self.directory.find_entry(&spare)? {
                 Some(found) if found.is_file() => found,
                 _ => continue,
@@ -222,7 +227,7 @@ impl FileLog {
         }
     }
 
-    /// Nothing has the name of an unfinished file. What an attempt left that failed is removed.
+    /// Makes the name of an unfinished file available: removes the file of a failed attempt.
     fn room_for(&self, unfinished: &str) -> io::Result<()> {
         match self.directory.find_entry(unfinished)? {
             None => Ok(()),
@@ -231,7 +236,7 @@ impl FileLog {
         }
     }
 
-    /// Fills and syncs a file that has no segment's name yet, and gives it; `beside` others, what was passed on may
+    /// Fills and syncs an unfinished file, and returns it. `beside`: bytes that were passed on may
     /// stay.
     fn fill(
         &self,
@@ -256,7 +261,7 @@ impl FileLog {
                 if reserved { 0 } else { bytes }
             }
         };
-        // Only what is there: somebody may have taken the name away.
+        // Do not create the file: another program may have removed the name.
         let (file, direct) = self.directory.open_direct(Path::new(&unfinished), OFlags::RDWR)?;
         let most = if beside { ZERO_BYTES_BESIDE[1] } else { ZERO_BYTES };
         let zeroes = LogBuffer::new(most.min(zeroed as usize));
@@ -302,19 +307,20 @@ impl FileLog {
             Ok(file)
         });
         let file = renamed.map_err(|error| {
-            // A full device needs the room back. Where it stays, the next attempt removes it.
+            // A full device needs the room back. If the file stays, the next attempt removes it.
             let _ = self.directory.remove(&unfinished);
             self.directory.explained(error)
         })?;
         self.directory.sync()?;
         let mut open = self.open.lock();
         self.close_old(&mut open);
-        // Stays open: the first write might not be able to open it.
+        // Keep it open: there may be no descriptor for the first write.
         self.keep_open(&mut open, segment, file);
         Ok(())
     }
 
-    /// Somebody else may cut a segment: a write would make it as long as before, with zeroes for what is lost.
+    /// Another program may cut a segment. A write would then extend it again, with zeroes for the
+    /// lost part.
     fn check_length(&self, segment: u64, open: &SegmentFile) -> io::Result<()> {
         let found = look_at(&open.file)?.bytes;
         if found >= open.bytes {
@@ -326,27 +332,28 @@ impl FileLog {
         Err(io::Error::new(io::ErrorKind::UnexpectedEof, what))
     }
 
-    /// Takes a name away. Nobody who reads meanwhile opens the file once more, to be taken for that of a
-    /// segment which gets the number later.
+    /// Takes a name away. Under the lock, so that no reader opens the file again and takes it for a
+    /// later segment with the same number.
     fn forget(&self, segment: u64, gone: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let mut open = self.open.lock();
         open.retain(|(number, _)| *number != segment);
         gone()
     }
 
-    /// Keeps the file of a segment that is no more.
+    /// Keeps the file of a segment that has ended as a spare file.
     fn spare(&self, segment: u64, passed_on: bool) -> io::Result<()> {
         let spare = name(segment, UNFINISHED);
         let rename = || self.directory.rename(name(segment, SEGMENT), spare);
         self.forget(segment, rename)?;
-        // Before it is overwritten: a power cut must not bring the segment back with other bytes.
+        // Sync before it is overwritten: a power cut must not bring the segment back with other
+        // bytes.
         self.directory.sync()?;
         self.spares.lock().files.push(Spare { number: segment, passed_on });
         Ok(())
     }
 }
 
-/// The error of something that is in the way of a file.
+/// The error for something that is in the way of a file.
 fn in_the_way(directory: &Directory, name: &str, kind: &str) -> io::Error {
     let what = format!(
         "{} is {kind} where a file of the log has its place: move it out of the directory",
@@ -368,7 +375,7 @@ pub(super) fn segments_in(directory: &Directory) -> io::Result<Vec<(u64, u64)>> 
         match directory.find(&entry)? {
             Some(file) if file.is_file() => found.push((number, file.bytes)),
             Some(file) => return Err(in_the_way(directory, &segment_name(number), file.kind())),
-            // The log may be shortened while it is listed.
+            // The log may remove segments while they are listed.
             None => {}
         }
     }
@@ -414,7 +421,7 @@ impl LogStorage for FileLog {
         let kept = spares.files.len() - surplus;
         let gone = spares.files.split_off(kept);
         spares.least = kept;
-        // Under the lock: afterwards such a name may be that of a file which becomes a segment.
+        // Under the lock, because later such a name may be that of a file that becomes a segment.
         for spare in &gone {
             match self.directory.remove(name(spare.number, UNFINISHED)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -423,7 +430,7 @@ impl LogStorage for FileLog {
         }
         drop(spares);
         if !gone.is_empty() {
-            // Only then others can have the blocks.
+            // Only then can the device reuse the blocks.
             self.directory.sync()?;
         }
         Ok(!gone.is_empty())
@@ -451,7 +458,7 @@ impl LogStorage for FileLog {
         let start = offset / page * page;
         let skip = (offset - start) as usize;
         let mut bounce = LogBuffer::new(skip + into.len());
-        // The last page of a file that was cut may be there in part only.
+        // The file may have been cut within its last page.
         let there = (bounce.len() as u64).min(open.bytes - start) as usize;
         open.file.read_exact_at(&mut bounce[..there], start)?;
         into.copy_from_slice(&bounce[skip..skip + into.len()]);
@@ -467,7 +474,7 @@ impl LogStorage for FileLog {
             range_within(segment, offset, piece.len(), open.bytes)?;
         }
         let aligned = |piece: &[u8]| piece.as_ptr().addr().is_multiple_of(PAGE_SIZE);
-        // One piece by itself has nothing to overlap with.
+        // A single piece has nothing to overlap with.
         if self.ring && writes.len() > 1 && writes.iter().all(|(_, piece)| aligned(piece)) {
             let through_ring = with_ring(&open, async |handle| {
                 let mut in_flight = Vec::with_capacity(writes.len());
@@ -477,7 +484,7 @@ impl LogStorage for FileLog {
                         let operation = handle.write_at(LentPiece(piece), offset).submit();
                         in_flight.push((offset, piece, operation));
                     }
-                    // All of them are waited for, whatever becomes of the first.
+                    // Wait for all of them, even if the first fails.
                     for (offset, piece, operation) in in_flight.drain(..) {
                         let (done, _) = operation.await;
                         result = result.and(finish_write(&open.file, offset, piece, done));
@@ -502,8 +509,8 @@ impl LogStorage for FileLog {
     }
 
     fn sync(&self, segment: u64) -> io::Result<()> {
-        // Not through the ring, which would hand it to another thread of the kernel: the flusher has
-        // nothing else to do meanwhile.
+        // Not through the ring, which would hand it to another kernel thread; the flusher has
+        // nothing else to do.
         self.segment(segment)?.file.sync_data()
     }
 
@@ -528,7 +535,7 @@ impl LogStorage for FileLog {
     }
 }
 
-/// The rest of a write that the kernel ended early or gave up without trying.
+/// Completes a write that the kernel ended early or did not try.
 fn finish_write(file: &File, at: u64, piece: &[u8], done: io::Result<usize>) -> io::Result<()> {
     match done {
         Ok(done) if done == piece.len() => Ok(()),
@@ -540,7 +547,7 @@ fn finish_write(file: &File, at: u64, piece: &[u8], done: io::Result<usize>) -> 
 }
 
 thread_local! {
-    /// The runtime of the thread that writes, made by its first write. Taken out while in use.
+    /// The runtime of a writing thread, created by its first write. Taken out while in use.
     static RING: RefCell<Option<ThreadRing>> = const { RefCell::new(None) };
 }
 
@@ -549,7 +556,7 @@ struct ThreadRing {
     files: Vec<(Weak<SegmentFile>, Rc<tokio_uring::fs::File>)>,
 }
 
-/// Runs `work` on this thread's ring with its handle of `segment`; `None` where there is no ring.
+/// Runs `work` on this thread's ring with its handle of `segment`; `None` if there is no ring.
 fn with_ring<T>(
     segment: &Arc<SegmentFile>,
     work: impl AsyncFnOnce(&tokio_uring::fs::File) -> io::Result<T>,
@@ -577,7 +584,7 @@ fn with_ring<T>(
     // A panic in here drops the runtime, which waits for the kernel before the pieces can end.
     let result = ring.runtime.block_on(work(&handle));
     drop(handle);
-    // While the thread ends, its runtime ends here instead.
+    // If the thread is ending, its runtime ends here.
     let _ = RING.try_with(|slot| slot.replace(Some(ring)));
     Some(result)
 }

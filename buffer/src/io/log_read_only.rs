@@ -1,5 +1,5 @@
-//! The log in files, for reading only: nothing in the directory changes, not even the time of a file where
-//! the system allows that.
+//! The log in files, for reading only. Nothing in the directory changes, not even the access time
+//! of a file where the system allows that.
 
 use super::{
     directory::Directory,
@@ -10,7 +10,7 @@ use super::{
 use parking_lot::Mutex;
 use std::{fs::File, io, os::unix::fs::FileExt, sync::Arc};
 
-/// Opens the log in a directory that is open, for reading only.
+/// Opens the log in an open directory, for reading only.
 pub fn open_log_read_only_in(directory: Arc<Directory>) -> Arc<dyn LogStorage> {
     Arc::new(FrozenLog(Arc::new(ReadOnlyLog { directory, last: Mutex::default() })))
 }
@@ -18,7 +18,7 @@ pub fn open_log_read_only_in(directory: Arc<Directory>) -> Arc<dyn LogStorage> {
 /// Segments that are read through the page cache, one after the other.
 struct ReadOnlyLog {
     directory: Arc<Directory>,
-    /// The one that was read last, and its bytes.
+    /// The segment that was read last, its length, and its file.
     last: Mutex<Option<(u64, u64, Arc<File>)>>,
 }
 

@@ -73,8 +73,8 @@ fn segments_are_listed_until_they_are_removed() {
         assert!(log.remove(3).is_err());
         assert_eq!(log.segments().expect("a list"), [(1, BYTES), (12, BYTES)]);
         let Some(path) = path else { return };
-        // Those that were being made when the process ended are no segments. One of another size is of no
-        // use.
+        // Files that were unfinished when the process ended are not segments. One of another size
+        // cannot be used.
         fs::write(path.join(format!("{:016}.new", 13)), [7; 100]).expect("written");
         fs::write(path.join(format!("{:016}.new", 14)), [7; BYTES as usize]).expect("written");
         let log = open_log(IoKind::Threads, path).expect("a log");
@@ -95,7 +95,7 @@ fn whole(log: &dyn LogStorage, segment: u64) -> Vec<u8> {
     bytes
 }
 
-/// Makes a segment and writes all of it.
+/// Creates a segment and writes all of it.
 fn used(log: &dyn LogStorage, segment: u64) {
     log.create(segment, BYTES).expect("room");
     let mut bytes = LogBuffer::new(BYTES as usize);
@@ -114,7 +114,7 @@ fn a_segment_that_was_given_up_is_gone_and_its_file_becomes_another_one() {
             path.map(|path| fs::metadata(path.join(name)).expect("a file").ino())
         };
         let first = file("0000000000000001.log");
-        log.retire(1).expect("given up");
+        log.retire(1).expect("retired");
         assert_eq!(log.retire(1).unwrap_err().kind(), ErrorKind::NotFound);
         assert_eq!(log.read(1, 0, &mut [0]).unwrap_err().kind(), ErrorKind::NotFound);
         assert_eq!(log.segments().expect("a list"), [(2, BYTES)]);
@@ -123,9 +123,9 @@ fn a_segment_that_was_given_up_is_gone_and_its_file_becomes_another_one() {
         assert_eq!(file("0000000000000003.log"), first, "the same file");
         assert_eq!(whole(log, 3), [0; BYTES as usize]);
         assert_eq!(whole(log, 2), [2; BYTES as usize]);
-        // Again, after it was used by a handle that knows the file.
-        log.retire(2).expect("given up");
-        log.retire(3).expect("given up");
+        // Once more, after a handle that knows the file has used it.
+        log.retire(2).expect("retired");
+        log.retire(3).expect("retired");
         used(log, 4);
         assert_eq!(whole(log, 4), [4; BYTES as usize]);
         assert_eq!(log.segments().expect("a list"), [(4, BYTES)]);
@@ -147,13 +147,13 @@ fn what_was_passed_on_is_found_again_behind_a_page_of_zeroes_or_nothing_is() {
         assert!(page.iter().all(|byte| *byte == 0));
         let kept = rest.iter().all(|byte| *byte == 1);
         assert!(kept || path.is_none() && rest.iter().all(|byte| *byte == 0));
-        // But not by who asks for zeroes, nor when it was not passed on, nor in a log that was opened again.
+        // But not if zeroes are asked for, if it was not passed on, or in a log that was reopened.
         log.pass_on(2).expect("passed on");
         log.create(4, BYTES).expect("room");
         assert_eq!(whole(log, 4), [0; BYTES as usize]);
         let Some(path) = path else { return };
         used(log, 5);
-        log.retire(5).expect("given up");
+        log.retire(5).expect("retired");
         log.create_beside(6, BYTES, Zeroes::Written, &mut |_| Some(u64::MAX)).expect("room");
         assert_eq!(whole(log, 6), [0; BYTES as usize]);
         used(log, 7);
@@ -161,7 +161,7 @@ fn what_was_passed_on_is_found_again_behind_a_page_of_zeroes_or_nothing_is() {
         let log = open_log(IoKind::Threads, path).expect("a log");
         log.create_beside(8, BYTES, Zeroes::Written, &mut |_| Some(u64::MAX)).expect("room");
         assert_eq!(whole(&*log, 8), [0; BYTES as usize]);
-        // A segment that is not needed any more before its first page is written.
+        // A segment whose creation is stopped before its first page is written.
         used(&*log, 9);
         log.pass_on(9).expect("passed on");
         let error = log.create_beside(10, BYTES, Zeroes::Written, &mut |_| None).unwrap_err();
@@ -183,8 +183,8 @@ fn zeroes_that_are_reserved_are_zeroes_like_those_that_are_written() {
         let bytes = whole(log, 3);
         let (rest, last) = bytes.split_at(at as usize);
         assert!(rest.iter().all(|byte| *byte == 0) && last.iter().all(|byte| *byte == 7));
-        // What a file held before does not become zeroes by being reserved.
-        log.retire(3).expect("given up");
+        // Reserving does not turn the old contents of a file into zeroes.
+        log.retire(3).expect("retired");
         log.create_beside(4, BYTES, Zeroes::Reserved, &mut |_| Some(u64::MAX)).expect("room");
         assert_eq!(whole(log, 4), [0; BYTES as usize]);
         used(log, 5);
@@ -193,7 +193,7 @@ fn zeroes_that_are_reserved_are_zeroes_like_those_that_are_written() {
         let bytes = whole(log, 6);
         assert!(bytes[..PAGE_SIZE].iter().all(|byte| *byte == 0));
         assert!(bytes[PAGE_SIZE..].iter().all(|byte| *byte == 5 || path.is_none() && *byte == 0));
-        // A file that a crash left under another name is none to reserve in: it is made anew.
+        // A file that a crash left under another name cannot be reserved in: it is created again.
         let Some(path) = path else { return };
         std::fs::write(path.join(format!("{:016}.new", 7)), [9; 3 * PAGE_SIZE]).expect("a file");
         log.create_beside(7, BYTES, Zeroes::Reserved, &mut |_| Some(u64::MAX)).expect("room");
@@ -263,22 +263,22 @@ fn room_that_no_segment_needs_goes_back_to_the_device() {
     let log = open_log(IoKind::Threads, &path).expect("a log");
     let files = || fs::read_dir(&path).expect("a directory").count();
     (1..=20).for_each(|number| used(&*log, number));
-    (1..=19).for_each(|number| log.retire(number).expect("given up"));
+    (1..=19).for_each(|number| log.retire(number).expect("retired"));
     assert_eq!(files(), 20);
     assert!(!log.give_back(false).expect("nothing was there before"));
-    // Four are needed again: of the other fifteen, one in eight was of no use.
+    // Four are needed again; of the other fifteen, one in eight was not used.
     (21..=24).for_each(|number| used(&*log, number));
-    (20..=23).for_each(|number| log.retire(number).expect("given up"));
+    (20..=23).for_each(|number| log.retire(number).expect("retired"));
     assert!(log.give_back(false).expect("some"));
     assert_eq!(files(), 20 - 2 + 4 - 4);
-    // Slowly all of them.
+    // Repeated calls give back all of them.
     for _ in 0..20 {
         log.give_back(false).expect("some");
     }
     assert_eq!(files(), 4 - 3);
     log.create(25, BYTES).expect("room");
-    log.retire(24).expect("given up");
-    // Another process finds what is to spare.
+    log.retire(24).expect("retired");
+    // Another process finds the spare files.
     let log = open_log(IoKind::Threads, &path).expect("a log");
     assert_eq!(files(), 2);
     assert!(log.give_back(true).expect("all of it") && !log.give_back(true).expect("nothing"));
@@ -294,12 +294,12 @@ fn a_write_inside_a_runtime_does_without_a_ring() {
         log.write(1, &[(0, &LogBuffer::new(PAGE_SIZE))]).expect("written");
         log.sync(1).expect("synced");
     };
-    // Where io_uring is refused there is no runtime to be inside of.
+    // Without io_uring there is no runtime to be inside of.
     let _ = start_runtime(4, body);
 }
 
-/// Makes segment 1 in a thread to which some system calls are refused, which may depend on the directory of the
-/// log; gives the error, after which the segment can be made here.
+/// Creates segment 1 in a thread to which some system calls are refused, which may depend on the
+/// directory of the log. Returns the error, after which the segment can be created here.
 fn made_in_spite_of(refused: impl FnOnce(&Directory) -> Refused<'static>, errno: i32) -> io::Error {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("log");
@@ -334,7 +334,7 @@ fn a_segment_can_be_made_when_what_stopped_it_is_over() {
     assert_eq!(made_in_spite_of(syncs, libc::EIO).raw_os_error(), Some(libc::EIO));
     let renames = |_: &Directory| Refused::Calls(&[libc::SYS_renameat, libc::SYS_renameat2]);
     assert_eq!(made_in_spite_of(renames, libc::EIO).raw_os_error(), Some(libc::EIO));
-    // The segment is there then, and its directory is not synced.
+    // The segment exists then, and its directory is not synced.
     let of_directory = |directory: &Directory| Refused::SyncOf(directory.as_fd().as_raw_fd());
     let error = made_in_spite_of(of_directory, libc::EIO);
     assert_eq!(error.raw_os_error(), Some(libc::EIO));

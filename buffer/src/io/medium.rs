@@ -1,5 +1,5 @@
-//! Medium and volatile cache of the simulated device: what is stored, what a sync makes durable,
-//! what faults do to bytes, and what a power cut leaves. Used by [`super::sim`] alone.
+//! Medium and volatile cache of the simulated device: stored pages, syncs, faults, and the states
+//! that a power cut may leave. Used by [`super::sim`] only.
 
 use super::{
     faults::{Fault, SeededRandom, Unit, Verdict},
@@ -15,28 +15,28 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// Unsynced versions of a page that a crash can choose from, the newest ones.
+/// Number of unsynced versions of a page that a crash can choose from, the newest ones.
 pub const KEPT_VERSIONS: usize = 8;
 
-/// What a power cut spares of the writes since the last sync.
+/// How much of the writes since the last sync survives a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Cut {
-    /// Of each page any mixture by sectors of 512 bytes.
+    /// For each page any mixture by sectors of 512 bytes.
     #[default]
     Sectors,
-    /// Of each page any version, but a whole one: the device writes 4 KiB as a whole or not at all.
+    /// For each page any one version: the device writes 4 KiB as a whole or not at all.
     Pages,
-    /// All writes up to one of them, in the order in which they were made.
+    /// All writes up to one of them, in the order of the writes.
     Prefix,
     /// None.
     Nothing,
-    /// All: the device was quick.
+    /// All of them.
     All,
-    /// All, and they stay in the cache: the process ended, and the power may still be cut.
+    /// All of them, still in the cache: the process ended, and the power may still be cut.
     Process,
 }
 
-/// Pages are immutable once stored, so that copies of the device share them.
+/// Stored pages are immutable, so that copies of the device share them.
 pub(super) type Bytes = Arc<[u8; PAGE_SIZE]>;
 
 #[derive(Clone, Default)]
@@ -44,21 +44,21 @@ pub(super) struct Medium {
     pub(super) pages: BTreeMap<u64, StoredPage>,
     pub(super) capacity: u64,
     pub(super) synced_capacity: u64,
-    /// Pages behind an end that came nearer since the last sync, as a sync made them durable.
+    /// Durable contents of pages that a shrink since the last sync cut off.
     pub(super) cut_off: BTreeMap<u64, Bytes>,
 }
 
 #[derive(Clone, Default)]
 pub(super) struct StoredPage {
-    /// What a power cut cannot take. `None`: never written, zeroes.
+    /// The content that a power cut cannot take. `None`: never written, zeroes.
     pub(super) synced: Option<Bytes>,
-    /// What reads see and no sync will make durable: a sync of it failed.
+    /// A content that reads see and that will never be durable, because its sync failed.
     given_up: Option<Bytes>,
-    /// What it held before its last write, for stale reads.
+    /// The content before the last write, for stale reads.
     previous: Option<Bytes>,
     /// Writes since the last sync, oldest first.
     pub(super) unsynced: Vec<Bytes>,
-    /// When each of them came, among all writes of the device.
+    /// Position of each of these writes among all writes of the device.
     pub(super) order: Vec<u64>,
 }
 
@@ -105,7 +105,7 @@ impl Medium {
         mut verdict: Verdict,
         order: u64,
     ) -> io::Result<()> {
-        // Only faults that leave something of it look at it.
+        // Only faults that keep part of the old content need it.
         let old = |medium: &Medium| {
             **medium.pages.get(&page.0).and_then(StoredPage::current).unwrap_or(zeroes())
         };
@@ -128,7 +128,7 @@ impl Medium {
             }
             Some(Fault::Torn(unit)) => {
                 let units = PAGE_SIZE / unit.bytes();
-                // One unit is missing for certain, the others by the toss of a coin.
+                // One unit is certainly missing, the others at random.
                 let missing = verdict.random.below(units as u64) as usize;
                 let mut bytes = old(self);
                 for index in (0..units).filter(|&index| index != missing) {
@@ -144,17 +144,17 @@ impl Medium {
         Ok(())
     }
 
-    /// One of the states that a power cut may leave, chosen by `seed`. Of writes, in the order of the
-    /// device, those up to `last` may be kept; only [`Cut::Prefix`] cares.
+    /// One of the states that a power cut may leave, chosen by `seed`. With [`Cut::Prefix`], writes
+    /// up to `last` in the order of the device are kept.
     pub(super) fn after_power_cut(&self, seed: u64, cut: Cut, last: u64) -> Medium {
         if cut == Cut::Process {
             return self.clone();
         }
         let random = SeededRandom::new(seed);
         let mut left = Medium::default();
-        // The end is either the old or the new one, and behind the old one is what was there. So it is
-        // when a shorter end was made durable with a longer one that followed: nobody may rely on
-        // zeroes.
+        // The end is either the old or the new one, and past the old end is the old content. This
+        // also holds if a shorter end was made durable together with a longer one that followed:
+        // zeroes are not guaranteed.
         let mut dice = random.mix(u64::MAX);
         let is_old = cut == Cut::Nothing || cut != Cut::All && dice.below(2) == 0;
         if is_old {
@@ -169,7 +169,7 @@ impl Medium {
                     .insert(number, StoredPage { synced: Some(bytes), ..StoredPage::default() });
             }
         }
-        // And it covers what was kept.
+        // The device also covers the pages that were kept.
         let length = if is_old { self.synced_capacity } else { self.capacity };
         let kept = left.pages.keys().next_back().map_or(0, |last| last + 1);
         left.capacity = length.max(kept);
@@ -177,7 +177,7 @@ impl Medium {
         left
     }
 
-    /// The device ends before page `pages` from now on.
+    /// Ends the device before page `pages`.
     pub(super) fn shrink(&mut self, pages: u64) {
         if pages >= self.capacity {
             return;
@@ -190,7 +190,7 @@ impl Medium {
         self.capacity = pages;
     }
 
-    /// The numbers of all writes since the last sync.
+    /// Positions of all writes since the last sync.
     pub(super) fn unsynced_orders(&self) -> impl Iterator<Item = u64> {
         self.pages.values().flat_map(|page| page.order.iter().copied())
     }
@@ -229,7 +229,7 @@ impl Medium {
         self.cut_off.clear();
     }
 
-    /// A sync that fails: what it was to make durable is seen until a power cut, and never becomes so.
+    /// A failed sync: its writes are seen until a power cut, and never become durable.
     pub(super) fn give_up_unsynced(&mut self) {
         for page in self.pages.values_mut() {
             if let Some(last) = page.unsynced.pop() {
@@ -240,7 +240,7 @@ impl Medium {
         }
     }
 
-    /// Makes what reads see durable, whatever became of it before.
+    /// Makes the content that reads see durable.
     pub(super) fn settle(&mut self) {
         for page in self.pages.values_mut() {
             if let Some(current) = page.current().cloned() {
@@ -257,15 +257,15 @@ impl StoredPage {
         self.unsynced.last().or(self.given_up.as_ref()).or(self.synced.as_ref())
     }
 
-    /// Makes these bytes durable, and forgets all others.
+    /// Makes these bytes durable and drops all others.
     pub(super) fn set_synced(&mut self, bytes: Bytes) {
         (self.synced, self.given_up) = (Some(bytes), None);
         self.unsynced.clear();
         self.order.clear();
     }
 
-    /// With [`Cut::Sectors`] a third of the pages keeps the synced version, a third one of the later
-    /// ones, and a third is mixed by sectors.
+    /// With [`Cut::Sectors`] a third of the pages keeps the synced version, a third keeps a later
+    /// one, and a third is mixed by sectors.
     fn after_power_cut(&self, mut random: SeededRandom, cut: Cut, last: u64) -> Option<Bytes> {
         let versions = self.unsynced.len() as u64;
         if versions == 0 {
@@ -275,7 +275,7 @@ impl StoredPage {
             Cut::Sectors => random.below(3),
             Cut::Pages => random.below(2),
             Cut::Nothing => 0,
-            // Not what a failed sync gave up.
+            // Without the content that a failed sync lost.
             Cut::All | Cut::Process => return self.unsynced.last().cloned(),
             Cut::Prefix => {
                 let kept = self.order.partition_point(|order| *order <= last);
@@ -303,7 +303,7 @@ impl StoredPage {
 }
 
 impl Verdict {
-    /// Bytes of a short transfer: whole units, and less than the page.
+    /// Bytes of a short transfer: whole units, and fewer than a page.
     fn short(&mut self, unit: Unit) -> usize {
         self.random.below((PAGE_SIZE / unit.bytes()) as u64) as usize * unit.bytes()
     }

@@ -1,9 +1,9 @@
-//! Back end `memory`: pages in the heap, gone with the engine.
+//! Back end `memory`: pages on the heap, which end with the engine.
 //!
-//! For data sets without a device under them: tests, and measurements of everything but I/O.
+//! For data without a device: tests, and measurements of everything but I/O.
 //!
-//! Invariants: chunks are allocated on reservation or first write, each under its own lock, and
-//! stay until the storage is dropped; a page that was never written reads as zeroes, which no
+//! Invariants: a chunk is allocated when it is reserved or first written, has a lock of its own,
+//! and stays until the storage is dropped. A page that was never written reads as zeroes, which no
 //! verification accepts. Finding a chunk takes no lock: the directory is an array of buckets of
 //! doubling size, each created once.
 
@@ -23,8 +23,8 @@ use std::{
 
 /// Pages of a chunk, the unit of allocation and of locking: 256 KiB.
 const CHUNK_PAGES: u64 = 64;
-/// Most pages that a memory device can have: 1 TiB, so that a wild page id cannot ask for more
-/// than the chunk that holds it and a directory of 128 MiB.
+/// Maximum number of pages of a memory device, for 1 TiB. So a wild page id costs at most the chunk
+/// that holds it and a directory of 128 MiB.
 pub const MAX_MEMORY_PAGES: u64 = 1 << 28;
 /// Bucket `b` holds 2^b chunks, so this many hold them all.
 const BUCKETS: usize = (MAX_MEMORY_PAGES / CHUNK_PAGES).ilog2() as usize + 1;
@@ -69,7 +69,7 @@ impl MemoryStorage {
         if slot.get().is_none() {
             let mut chunks = try_vec::<Chunk>(1 << bucket)?;
             chunks.resize_with(1 << bucket, Chunk::default);
-            // Whoever comes second drops its own, empty bucket.
+            // If another thread was faster, this empty bucket is dropped.
             let _ = slot.set(chunks);
         }
         let chunk = &slot.get().expect("just set")[index];

@@ -9,11 +9,12 @@
 //!
 //! The log has a trait of its own, [`LogStorage`], with the same back ends ([`open_log`]).
 //!
-//! Memory given to the kernel is owned by the operation ([`ReadTarget`]) until it completes. A read that a
-//! task begins ends without that task ([`Storage::start_read`]): the back end tells the owner of the memory.
+//! Memory that the kernel uses belongs to the operation ([`ReadTarget`]) until it completes. A read
+//! that a task starts ends without that task ([`Storage::start_read`]): the back end tells the
+//! owner of the memory.
 //!
-//! Locks in here are real ones whatever the build: threads and the kernel are no part of what the
-//! model checker schedules.
+//! Locks in this module are real in every build, because the model checker schedules neither these
+//! threads nor the kernel.
 
 mod directory;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Which back end serves a store: opens data files and logs.
+//! Opens data files and logs with the back end that is asked for.
 
 use super::{
     directory::{Directory, split},
@@ -12,7 +12,7 @@ use super::{
 };
 use std::{io, path::Path, sync::Arc};
 
-/// Which back end to use.
+/// The back end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum IoKind {
     /// tokio-uring with O_DIRECT; falls back to `Threads` with a warning where io_uring is refused.
@@ -20,11 +20,11 @@ pub enum IoKind {
     Uring,
     /// `pread` and `pwrite`.
     Threads,
-    /// Memory only; the data are gone with the engine.
+    /// Memory only; the data end with the engine.
     Memory,
 }
 
-/// Opens or creates the data file at `path` with the back end asked for, or with `threads` where
+/// Opens or creates the data file at `path` with the given back end, or with `threads` where
 /// io_uring is refused. `Memory` uses no path.
 pub fn open(kind: IoKind, path: &Path) -> io::Result<Arc<dyn Storage>> {
     if kind == IoKind::Memory {
@@ -34,7 +34,7 @@ pub fn open(kind: IoKind, path: &Path) -> io::Result<Arc<dyn Storage>> {
     open_in(kind, &directory, name)
 }
 
-/// As [`open`], of the file `name` in an open directory, which it keeps open.
+/// As [`open`], for the file `name` in an open directory, which stays open.
 pub fn open_in(
     kind: IoKind,
     directory: &Arc<Directory>,
@@ -50,7 +50,8 @@ pub fn open_in(
     Ok(storage)
 }
 
-/// As [`open_in`], of a data file that is there, for reading only: what is to be written needs an [`super::Overlay`].
+/// As [`open_in`], for an existing data file and for reading only. Writes need an
+/// [`super::Overlay`].
 pub fn open_read_only_in(
     kind: IoKind,
     directory: &Arc<Directory>,
@@ -66,7 +67,7 @@ pub fn open_read_only_in(
     Ok(storage)
 }
 
-/// The back end asked for, or `threads` where io_uring is refused.
+/// The given back end, or `threads` where io_uring is refused.
 fn allowed(kind: IoKind) -> IoKind {
     if kind != IoKind::Uring {
         return kind;
@@ -74,14 +75,14 @@ fn allowed(kind: IoKind) -> IoKind {
     match runtime::probe() {
         Ok(()) => kind,
         Err(error) => {
-            tracing::warn!(%error, "io_uring is refused here: falling back to a pool of I/O threads");
+            tracing::warn!(%error, "io_uring is refused: falling back to I/O threads");
             IoKind::Threads
         }
     }
 }
 
-/// Opens the log in `directory`, which is created, durably, if it is absent. `Memory` uses no
-/// directory; `Uring` falls back to `Threads` where io_uring is refused.
+/// Opens the log in `directory`, and creates the directory durably if it is absent. `Memory` uses
+/// no directory; `Uring` falls back to `Threads` where io_uring is refused.
 pub fn open_log(kind: IoKind, directory: &Path) -> io::Result<Arc<dyn LogStorage>> {
     match kind {
         IoKind::Memory => Ok(Arc::new(MemoryLog::default())),
@@ -89,7 +90,7 @@ pub fn open_log(kind: IoKind, directory: &Path) -> io::Result<Arc<dyn LogStorage
     }
 }
 
-/// As [`open_log`], in a directory that is open, and is kept open.
+/// As [`open_log`], in an open directory, which stays open.
 pub fn open_log_in(kind: IoKind, directory: Arc<Directory>) -> io::Result<Arc<dyn LogStorage>> {
     Ok(match kind {
         IoKind::Memory => Arc::new(MemoryLog::default()),

@@ -1,10 +1,10 @@
-//! Storage that is never written: what an engine that only reads would write stays in memory, above it.
+//! Storage that is never written: an engine that only reads keeps its changes in memory above it.
 //!
-//! Recovery changes pages, and so does the roll-back of what had not ended. With an [`Overlay`] all of that
-//! works as ever, and the store below is read as recovery would leave it, without a byte of it being
-//! changed. The log of such a store is a [`FrozenLog`].
+//! Recovery changes pages, and so does the rollback of unfinished transactions. With an [`Overlay`]
+//! both work as usual, and the engine reads the store as recovery would leave it, without changing
+//! a byte of it. The log of such a store is a [`FrozenLog`].
 //!
-//! Invariants: nothing is written, synced or reserved below; memory is that of the pages that were written,
+//! Invariants: nothing is written, synced or reserved below. Memory is that of the changed pages,
 //! up to the limit, beyond which writes fail.
 
 use super::{
@@ -25,24 +25,25 @@ use std::{
     },
 };
 
-/// Pages in memory above a storage that stays as it is.
+/// Pages in memory above a storage that does not change.
 pub struct Overlay {
     base: Arc<dyn Storage>,
     pages: RwLock<HashMap<PageId, Box<[u8; PAGE_SIZE]>>>,
-    /// Most of them.
+    /// Upper bound on the number of pages in memory.
     limit: usize,
-    /// Of the base, and reserved here. Grows only; a hint that orders nothing, hence relaxed.
+    /// Capacity of the base and of the room reserved here. It only grows and orders nothing, hence
+    /// relaxed.
     capacity: AtomicU64,
 }
 
 impl Overlay {
-    /// Above `base`, with up to `limit` pages in memory.
+    /// An overlay above `base`, with up to `limit` pages in memory.
     pub fn new(base: Arc<dyn Storage>, limit: usize) -> Overlay {
         let capacity = AtomicU64::new(base.capacity_pages());
         Overlay { base, pages: RwLock::default(), limit, capacity }
     }
 
-    /// The bytes of a page that is not as it is below.
+    /// Copies a page that differs from the base; `None` if the page must be read from the base.
     fn find<T>(&self, page: PageId, copy: impl FnOnce(&[u8; PAGE_SIZE]) -> T) -> Option<T> {
         if let Some(bytes) = self.pages.read().get(&page) {
             return Some(copy(bytes));
@@ -57,9 +58,9 @@ impl Overlay {
         if pages.len() >= self.limit && !pages.contains_key(&page) {
             let bytes = self.limit * PAGE_SIZE;
             let what = format!(
-                "recovery of a store that is opened read-only keeps what it changes in memory, and this is above \
-                 the limit of {bytes} bytes, the size of the pool: open the store for writing once, or with a \
-                 larger pool"
+                "recovery of a store that is opened read-only keeps its changes in memory, and they \
+                 exceed the limit of {bytes} bytes, the size of the pool: open the store for \
+                 writing once, or with a larger pool"
             );
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, what));
         }
@@ -129,8 +130,8 @@ impl Storage for Overlay {
     }
 }
 
-/// A log that is read and never written. What recovery writes again, to make it durable, must be what is
-/// there.
+/// A log that is read and never written. Recovery writes some records again to make them durable;
+/// such writes must equal the bytes that are there.
 pub struct FrozenLog(pub Arc<dyn LogStorage>);
 
 impl LogStorage for FrozenLog {

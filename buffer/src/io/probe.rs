@@ -1,12 +1,14 @@
-//! Measures a device: what random reads and writes of pages cost, alone and in flight together.
+//! Measures a device: the cost of random reads and writes of pages, one at a time and many in
+//! flight.
 //!
-//! The write-back needs the device's write concurrency k_w, and comparisons of policies need its
+//! Write-back needs the device's write concurrency k_w, and comparisons of policies need its
 //! read/write asymmetry alpha (Papon, Athanassoulis: ACEing the Bufferpool Management Paradigm for
 //! Modern Storage Devices, ICDE 2023, section II). The paper measures both empirically and leaves
-//! the procedure open; ours is documented at [`ProbeReport`].
+//! the procedure open; [`ProbeReport`] documents the one used here.
 //!
-//! The probe works on a file of its own, fully written first so that reads meet real blocks,
-//! without a name once it is open so that it vanishes with the process. Called by `wattle probe`.
+//! The probe works on a file of its own, which is completely written first so that reads meet real
+//! blocks. The file has no name once it is open, so it vanishes with the process. Called by `wattle
+//! probe`.
 
 pub use super::probe_load::{Latency, ProbePoint};
 use super::{
@@ -33,17 +35,17 @@ use std::{
 
 /// Pages written at once while the file is filled.
 const FILL_PAGES: u64 = 256;
-/// Deepest queue that can be asked for.
+/// Upper bound on the queue depth.
 pub const MAX_DEPTH: usize = 1024;
 /// Share of the highest throughput that counts as saturation.
 pub const SATURATION: f64 = 0.95;
 
-/// What to measure. All fields have useful defaults but the directory.
+/// The options of a probe. All fields but the directory have useful defaults.
 #[derive(Clone, Debug)]
 pub struct ProbeOptions {
-    /// Where the temporary file goes: a directory on the device.
+    /// Directory on the device, for the temporary file.
     pub directory: PathBuf,
-    /// Size of the file. Larger than the caches of the device, if it can be.
+    /// Size of the file; if possible larger than the caches of the device.
     pub file_bytes: u64,
     /// Time for each point, a tenth of it warm-up.
     pub point_time: Duration,
@@ -53,9 +55,9 @@ pub struct ProbeOptions {
     pub mixed_depth: usize,
     /// Share of reads in the mixed point, 0 to 1.
     pub mixed_reads: f64,
-    /// How often to measure a sync after one write.
+    /// Number of measured syncs, each after one write.
     pub syncs: usize,
-    /// `Uring` falls back to `Threads` as [`super::open`] does; `Memory` is refused.
+    /// `Uring` falls back to `Threads` as [`super::open()`] does; `Memory` is refused.
     pub kind: IoKind,
     /// Seed of the page numbers.
     pub seed: u64,
@@ -100,7 +102,7 @@ impl ProbeOptions {
     }
 }
 
-/// What is being done, for progress displays.
+/// The current step, for progress displays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ProbeStep {
     /// Writing the file, bytes so far.
@@ -115,12 +117,12 @@ pub enum ProbeStep {
     Syncs,
 }
 
-/// What a device can do.
+/// The results of a probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbeReport {
     /// `uring` or `threads`.
     pub back_end: &'static str,
-    /// Whether the page cache was out of the way. If not, the numbers are about memory.
+    /// Whether the page cache was bypassed. If not, the numbers are about memory.
     pub direct: bool,
     /// Size of the file.
     pub file_bytes: u64,
@@ -128,15 +130,15 @@ pub struct ProbeReport {
     pub reads: Vec<ProbePoint>,
     /// Random writes by depth.
     pub writes: Vec<ProbePoint>,
-    /// Reads of the mix; its depth is that of reads and writes together.
+    /// Reads of the mixed load; its depth counts reads and writes together.
     pub mixed_reads: ProbePoint,
-    /// Writes of the mix.
+    /// Writes of the mixed load.
     pub mixed_writes: ProbePoint,
-    /// Asymmetry at saturation: the highest rate of reads over the highest rate of writes. What a
-    /// write costs in reads on a busy device; this is the alpha to use.
+    /// Asymmetry at saturation: the highest rate of reads over the highest rate of writes, that is
+    /// the cost of a write in reads on a busy device. This is the alpha to use.
     pub alpha: f64,
     /// Asymmetry of latencies: median of a write over median of a read at the smallest depth. Often
-    /// below 1, as devices acknowledge a write once it is in their cache.
+    /// below 1, because devices acknowledge a write once it is in their cache.
     pub alpha_latency: f64,
     /// Read concurrency: the smallest depth with [`SATURATION`] of the highest rate of reads.
     pub k_r: usize,
@@ -148,7 +150,7 @@ pub struct ProbeReport {
 
 /// Measures the device under `options.directory`.
 ///
-/// `progress` hears of each step and of the share of the whole that is done, 0 to 1. Once `stop`
+/// Calls `progress` with each step and the fraction of the whole that is done, 0 to 1. Once `stop`
 /// is set the probe ends soon with `ErrorKind::Interrupted`.
 pub fn probe(
     options: &ProbeOptions,
@@ -219,7 +221,7 @@ fn stopped() -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, "the probe was stopped")
 }
 
-/// A new file in `directory` whose name is gone already.
+/// Creates a file in `directory` and removes its name.
 fn temporary(directory: &Path) -> io::Result<PageFile> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     let directory = Arc::new(Directory::open(directory)?);
@@ -237,7 +239,7 @@ fn temporary(directory: &Path) -> io::Result<PageFile> {
     }
 }
 
-/// Writes every page, with contents that no device can compress or deduplicate.
+/// Writes every page with contents that no device can compress or deduplicate.
 fn fill(
     file: &PageFile,
     pages: u64,
@@ -296,7 +298,7 @@ fn concurrency(points: &[ProbePoint]) -> usize {
     points.iter().find(|point| point.per_second >= enough).map_or(1, |point| point.depth)
 }
 
-/// 0 when nothing was measured.
+/// The quotient, or 0 if nothing was measured.
 fn ratio(a: f64, b: f64) -> f64 {
     if b > 0.0 { a / b } else { 0.0 }
 }

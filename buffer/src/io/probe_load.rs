@@ -1,7 +1,7 @@
-//! The load of one point of a probe: random page reads and writes, a fixed number in flight, by
-//! tasks on a ring or by threads. Used by [`super::probe`] alone.
+//! The load of one point of a probe: random page reads and writes, a fixed number in flight, from
+//! tasks on a ring or from threads. Used by [`super::probe`] only.
 //!
-//! Invariant: buffers outlive the runtime whose operations use them, so they are allocated outside
+//! Invariant: buffers outlive the runtime whose operations use them. So they are allocated outside
 //! of it and lent to tasks by pointer.
 
 use super::{
@@ -30,7 +30,7 @@ use tokio_uring::{
     fs::File,
 };
 
-/// Longest latency that is told apart, nanoseconds.
+/// Upper bound on recorded latencies, in nanoseconds.
 const LONGEST_NS: u64 = 60_000_000_000;
 
 /// Latencies in microseconds, accurate to 1 %.
@@ -59,7 +59,7 @@ pub struct ProbePoint {
     pub operations: u64,
     /// Operations per second.
     pub per_second: f64,
-    /// How long each took, from submission to the submitter's knowing.
+    /// Latency from submission until the submitter sees the completion.
     pub latency: Latency,
 }
 
@@ -70,7 +70,7 @@ pub(super) fn scramble(image: &mut PageImage, random: &mut SeededRandom) {
     }
 }
 
-/// One point.
+/// The load of one point.
 #[derive(Clone)]
 pub(super) struct Load {
     pub(super) depth: usize,
@@ -82,7 +82,7 @@ pub(super) struct Load {
     pub(super) stop: Arc<AtomicBool>,
 }
 
-/// Latencies of what was started after the warm-up.
+/// Latencies of operations started after the warm-up.
 pub(super) struct Samples {
     reads: Histogram<u64>,
     writes: Histogram<u64>,
@@ -135,7 +135,7 @@ impl Samples {
     }
 }
 
-/// When a point begins to count and when it ends.
+/// Start and end of the measured part of a point.
 #[derive(Clone, Copy)]
 struct Schedule {
     counts_from: Instant,
@@ -148,20 +148,20 @@ impl Load {
         Schedule { counts_from: start + self.time / 10, ends: start + self.time }
     }
 
-    /// Whether a task or thread does another operation: for as long as the point takes, and longer on a
-    /// device that stood still, until one of its operations counts.
+    /// Whether a task or thread starts another operation: until the point ends, and longer on a
+    /// stalled device, until one of its operations counts.
     fn goes_on(&self, schedule: Schedule, now: Instant, counted: bool) -> bool {
         (now < schedule.ends || !counted) && !self.stop.load(Ordering::Relaxed)
     }
 
     /// The next operation: whether it reads, and the page.
     fn next(&self, random: &mut SeededRandom) -> (bool, PageId) {
-        // Shares are exact to 2^-32.
+        // The share is exact to 2^-32.
         let is_read = (random.below(1 << 32) as f64) < self.read_share * (1u64 << 32) as f64;
         (is_read, PageId(random.below(self.pages)))
     }
 
-    /// Runs the load with as many tasks as it is deep, on a ring of this thread.
+    /// Runs the load with `depth` tasks on a ring of this thread.
     pub(super) fn run_on_ring(&self, file: &Arc<PageFile>) -> io::Result<Samples> {
         let mut buffers = vec![PageImage([0; PAGE_SIZE]); self.depth].into_boxed_slice();
         let handle = Rc::new(File::from_std(file.duplicate()?));
@@ -226,7 +226,7 @@ impl Load {
         }
     }
 
-    /// Runs the load with as many threads as it is deep.
+    /// Runs the load with `depth` threads.
     pub(super) fn run_on_threads(&self, file: &PageFile) -> io::Result<Samples> {
         let schedule = self.schedule();
         thread::scope(|scope| {
@@ -275,7 +275,7 @@ impl Load {
     }
 }
 
-/// A buffer that [`Load::run_on_ring`] keeps until its runtime is gone.
+/// A buffer that [`Load::run_on_ring`] keeps until its runtime has ended.
 struct Lent(*mut PageImage);
 
 // SAFETY: the buffer stays in place until the runtime has ended; one task uses it, one operation at

@@ -1,15 +1,15 @@
-//! tokio-uring runtimes: the one that an asynchronous session's thread runs in
-//! ([`start_runtime`]), and those that writer threads own.
+//! tokio-uring runtimes: the one that the thread of an asynchronous session runs in
+//! ([`start_runtime`]), and those of writer threads.
 //!
-//! tokio-uring keeps the buffer of a dropped operation until the kernel is done with it, with one
+//! tokio-uring keeps the buffer of a dropped operation until the kernel has finished it, with one
 //! exception: a runtime that ends frees the buffers of dropped operations *before* it cancels them.
-//! [`start_runtime`] closes that gap: a target that comes back while its runtime ends waits in
-//! [`RingSession::graveyard`] until the runtime is gone, which it is only after every operation has
-//! completed. For that reason asynchronous reads use only runtimes started here, and read
-//! blockingly elsewhere.
+//! [`start_runtime`] closes that gap. A target that comes back while its runtime ends waits in
+//! [`RingSession::graveyard`] until the runtime has ended, which happens only after every operation
+//! has completed. For that reason asynchronous reads use only runtimes started here; elsewhere they
+//! block.
 //!
-//! Invariant: at most `limit` reads of a session are in flight, which is at most the size of its
-//! ring, so that submission never meets a full ring (an error path of tokio-uring that panics).
+//! Invariant: the number of reads of a session in flight is at most `limit`, which is at most the
+//! size of its ring. So submission never meets a full ring, where tokio-uring would panic.
 
 use super::{file::PageFile, storage::ReadTarget};
 use parking_lot::Mutex;
@@ -27,41 +27,42 @@ use std::{
 };
 use tokio_uring::{Runtime, fs::File};
 
-/// Largest ring that is asked for; the kernel allows 32768.
+/// Upper bound on the ring size; the kernel allows 32768.
 const MAX_ENTRIES: u32 = 4096;
 
 thread_local! {
-    /// The session runtime that this thread is inside of.
+    /// The session whose runtime this thread is in.
     static SESSION: RefCell<Option<Rc<RingSession>>> = const { RefCell::new(None) };
 }
 
-/// Runs `future` on a new tokio-uring runtime of this thread, in which asynchronous reads of the
-/// back end `uring` use the ring. Tasks that it spawned and that have not ended are dropped.
+/// Runs `future` on a new tokio-uring runtime of this thread. Asynchronous reads of the back end
+/// `uring` use its ring. Tasks that the future spawned and that have not ended are dropped.
 ///
-/// `entries` is how many reads the thread can have in flight, 1 to 4096 (others are clamped);
+/// `entries` is the number of reads that the thread can have in flight, 1 to 4096 (clamped);
 /// further reads wait in a queue.
 ///
-/// Fails without running `future` when io_uring is refused, or when the thread is inside a tokio
+/// Fails without running `future` if io_uring is refused, or if the thread is inside a tokio
 /// runtime already.
 pub fn start_runtime<F: Future>(entries: u32, future: F) -> io::Result<F::Output> {
     if inside_runtime() {
         return Err(io::Error::other("this thread is inside a tokio runtime already"));
     }
     let entries = entries.clamp(1, MAX_ENTRIES);
-    // One entry more is for the operation of `breathe`.
+    // One more entry for the operation of `breathe`.
     let runtime = with_setup(entries + 1, SUBMIT_EVERY, |builder| Runtime::new(builder))?;
     let session = Rc::new(RingSession::new(entries));
     SESSION.set(Some(Rc::clone(&session)));
     let running = Running { runtime: Some(runtime), session };
-    // Ends the runtime when it is dropped, also by a panic of the future.
+    // Dropping it ends the runtime, even if the future panics.
     Ok(running.runtime.as_ref().expect("just made").block_on(future))
 }
 
-/// Lets the other tasks of the thread run, and lets the ring hand its reads to the kernel.
+/// Lets the other tasks of the thread run, and lets the ring submit their reads to the kernel.
 ///
 /// A runtime of [`start_runtime`] submits reads only when it has nothing else to do. A task that is
-/// ready again at once keeps it from that, and tasks that wait for pages would wait for ever. So when
-/// reads are in flight this waits for an operation that does nothing, which completes only after
+/// always ready would prevent that, and tasks that wait for pages would wait for ever. So if reads
+/// are in flight, this waits for an operation without effect, which completes only after the reads
+/// were submitted. Otherwise it yields once.
 /// the reads were submitted. Elsewhere, and when nothing is in flight, it lets the others run once.
 pub async fn breathe() {
     let session = RingSession::current().filter(|session| session.begun.get() > 0);
@@ -79,39 +80,40 @@ pub async fn breathe() {
     .await;
 }
 
-/// Whether this thread is inside a runtime of [`start_runtime`], whose reads end only while tasks run.
+/// Whether this thread is inside a runtime of [`start_runtime`], whose reads end only while its
+/// tasks run.
 pub(crate) fn reads_on_this_thread() -> bool {
     RingSession::current().is_some()
 }
 
-/// Whether this thread is inside a tokio runtime, where no other may block it.
+/// Whether this thread is inside a tokio runtime, where no other runtime may block it.
 pub(super) fn inside_runtime() -> bool {
     tokio::runtime::Handle::try_current().is_ok()
 }
 
-/// Whether the kernel lets this process use io_uring: tries with a small ring.
+/// Checks, with a small ring, that the kernel lets this process use io_uring.
 pub(super) fn probe() -> io::Result<()> {
     with_setup(8, 8, |_| Ok(()))
 }
 
-/// Reads of tasks that wait for each other before the kernel gets them. A runtime hands over all of them
-/// when it has nothing to do but wait, and before that whenever the queue is full: with a long queue the
-/// device would idle while tasks run, and the processor while it works.
+/// Number of queued reads at which a runtime submits them to the kernel. It also submits all of
+/// them when it has nothing to do but wait. With a long queue the device would idle while tasks
+/// run, and the processor would idle while the device works.
 const SUBMIT_EVERY: u32 = 8;
 
-/// A runtime for so many operations at once, which the kernel gets together.
+/// A runtime for that many operations in flight, submitted together.
 pub(super) fn new_runtime(entries: u32) -> io::Result<Runtime> {
     with_setup(entries, entries, |builder| Runtime::new(builder))
 }
 
-/// Builder of rings with the best set-up that the kernel accepts, after it has built one that is
-/// closed again: a runtime whose own ring is refused half-way would leak.
+/// Finds the best ring set-up that the kernel accepts, by building a ring and closing it again, and
+/// calls `make` with it. A runtime whose own ring is refused half-way would leak.
 ///
-/// COOP_TASKRUN (Linux 5.19) spares the interrupts of completions. SINGLE_ISSUER with
-/// DEFER_TASKRUN, and IOPOLL, would be cheaper still, but tokio-uring 0.5 hangs with them: it
-/// waits in epoll, where those rings make no progress.
+/// COOP_TASKRUN (Linux 5.19) avoids the interrupts of completions. SINGLE_ISSUER with
+/// DEFER_TASKRUN, and IOPOLL, would be cheaper still, but tokio-uring 0.5 hangs with them: it waits
+/// in epoll, where such rings make no progress.
 ///
-/// `entries` operations may be under way at once; of them, `submit` wait for each other at most.
+/// `entries` is the number of operations in flight, `submit` the number of them that may be queued.
 fn with_setup<T>(
     entries: u32,
     submit: u32,
@@ -133,7 +135,7 @@ fn with_setup<T>(
     check_descriptors()?;
     let mut builder = tokio_uring::builder();
     let builder = builder.entries(submit).uring_builder(&ring);
-    // Others may have taken the descriptors meanwhile. What panics here has begun nothing.
+    // Other threads may have taken the descriptors meanwhile. A panic here has started nothing.
     let made = catch_unwind(AssertUnwindSafe(|| make(builder)));
     made.unwrap_or_else(|_| Err(io::Error::other("a runtime for io_uring could not be made")))
 }
@@ -141,11 +143,11 @@ fn with_setup<T>(
 /// Held while descriptors are counted and taken.
 static MAKING: Mutex<()> = Mutex::new(());
 
-/// Descriptors of a runtime, and one for the file that it works with.
+/// Descriptors that a runtime needs, plus one for the file that it works with.
 pub(super) const DESCRIPTORS: usize = 5;
 
-/// Whether the process has descriptors for a runtime. One that is refused half-way would leak those that it has
-/// got, or panic.
+/// Checks that the process has descriptors for a runtime. A runtime that is refused half-way would
+/// leak those that it has, or panic.
 fn check_descriptors() -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let open = |_| rustix::fs::openat(rustix::fs::CWD, "/", flags, Mode::empty());
@@ -153,13 +155,13 @@ fn check_descriptors() -> io::Result<()> {
     Ok(taken.map(drop)?)
 }
 
-/// How far a session's runtime is.
+/// The state of a session's runtime.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Phase {
     Running,
     /// Tasks are being dropped and operations cancelled; the kernel may still write to targets.
     Ending,
-    /// The kernel has nothing of it any more.
+    /// The kernel has no operation of it.
     Ended,
 }
 
@@ -168,13 +170,13 @@ pub(super) struct RingSession {
     phase: Cell<Phase>,
     limit: u32,
     in_flight: Cell<u32>,
-    /// Reads that wait for a place, first come first served: whether it has one, and its task.
+    /// Reads that wait for a place, first come, first served: whether it has one, and its task.
     queue: RefCell<VecDeque<(Rc<Cell<bool>>, Waker)>>,
-    /// Reads that were begun and have not ended, those in the queue included.
+    /// Reads that were started and have not ended, including those in the queue.
     begun: Cell<u32>,
     pub(super) files: FileCache,
     graveyard: RefCell<Vec<ReadTarget>>,
-    /// Tasks that wait until reads were submitted. There is one operation for all of them.
+    /// Tasks that wait for the submission of reads, all for one operation.
     breathing: RefCell<Vec<Waker>>,
 }
 
@@ -192,7 +194,7 @@ impl RingSession {
         }
     }
 
-    /// Wakes a task once everything that is in the ring now was submitted.
+    /// Wakes a task once all operations that are in the ring now were submitted.
     fn wake_after_submission(self: &Rc<Self>, waker: &Waker) {
         let mut breathing = self.breathing.borrow_mut();
         breathing.push(waker.clone());
@@ -200,9 +202,10 @@ impl RingSession {
             return;
         }
         let session = Rc::clone(self);
-        // A task of its own: whoever waits may be dropped.
+        // In a task of its own, because the waiting task may be dropped.
         tokio_uring::spawn(async move {
-            // It has no result; a kernel that refuses it was asked after the reads as well.
+            // It has no result. If the kernel refuses it, the reads were submitted before it
+            // anyway.
             let _nothing = tokio_uring::no_op().await;
             let breathing = session.breathing.take();
             breathing.into_iter().for_each(Waker::wake);
@@ -219,23 +222,23 @@ impl RingSession {
         self.phase.get()
     }
 
-    /// Takes a target whose read was dropped; tells its owner once the kernel cannot use it.
+    /// Takes a target whose read was dropped, and tells its owner once the kernel cannot use it.
     pub(super) fn abandon(&self, target: ReadTarget) {
         match self.phase() {
-            // The kernel is done with it, or never had it.
+            // The kernel has finished with it or never had it.
             Phase::Running | Phase::Ended => drop(target),
             Phase::Ending => self.graveyard.borrow_mut().push(target),
         }
     }
 
-    /// Counts a read that was begun, until what this gives is dropped.
+    /// Counts a started read until the result is dropped.
     pub(super) fn begin_read(self: &Rc<Self>) -> Began {
         self.begun.set(self.begun.get() + 1);
         Began(Rc::clone(self))
     }
 
-    /// Waits for a place in the ring. Only for a task of the runtime, which runs when it is woken: a place
-    /// that is handed to it is used.
+    /// Waits for a place in the ring. Only for a task of the runtime, which runs when it is woken,
+    /// so that a place handed to it is used.
     pub(super) async fn admit(&self) {
         if self.in_flight.get() < self.limit {
             self.in_flight.set(self.in_flight.get() + 1);
@@ -269,7 +272,7 @@ impl RingSession {
     }
 }
 
-/// A read that was begun and has not ended.
+/// A read that was started and has not ended.
 pub(super) struct Began(Rc<RingSession>);
 
 impl Drop for Began {
@@ -278,7 +281,7 @@ impl Drop for Began {
     }
 }
 
-/// A runtime that is ended in order.
+/// A runtime that is ended in the right order.
 struct Running {
     runtime: Option<Runtime>,
     session: Rc<RingSession>,
@@ -287,8 +290,8 @@ struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.session.phase.set(Phase::Ending);
-        // Drops all tasks, then cancels all operations and waits for their completion. Should
-        // that panic, the kernel may still write to frames, which nobody could be told.
+        // Drops all tasks, then cancels all operations and waits for their completion. If that
+        // panics, the kernel may still write to frames, and their owners could not be told.
         let unfinished = AbortOnDrop;
         drop(self.runtime.take());
         std::mem::forget(unfinished);
@@ -301,7 +304,7 @@ impl Drop for Running {
     }
 }
 
-/// Ends the process unless it is forgotten.
+/// Aborts the process unless it is forgotten.
 struct AbortOnDrop;
 
 impl Drop for AbortOnDrop {
@@ -311,8 +314,8 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// tokio-uring's handles of storage files. They belong to one thread and close their descriptor,
-/// so each thread that does I/O keeps one duplicate per storage.
+/// tokio-uring's handles of storage files. A handle belongs to one thread and closes its
+/// descriptor, so each thread that does I/O keeps one duplicate per storage.
 #[derive(Default)]
 pub(super) struct FileCache(RefCell<Vec<(Weak<PageFile>, Rc<File>)>>);
 
@@ -320,7 +323,7 @@ impl FileCache {
     /// This thread's handle of `file`.
     pub(super) fn get(&self, file: &Arc<PageFile>) -> io::Result<Rc<File>> {
         let mut cached = self.0.borrow_mut();
-        // A weak reference keeps the address from being used again, so it identifies the file.
+        // A weak reference keeps the address from being reused, so the address identifies the file.
         if let Some((_, handle)) =
             cached.iter().find(|(weak, _)| std::ptr::eq(weak.as_ptr(), Arc::as_ptr(file)))
         {

@@ -1,4 +1,4 @@
-//! Making a runtime takes descriptors. Without enough of them it is an error, and none is lost.
+//! Creating a runtime takes descriptors. Without enough of them it is an error, and none is leaked.
 
 use super::runtime::{DESCRIPTORS, new_runtime, probe, start_runtime};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -43,7 +43,7 @@ fn child_with_few_descriptors() {
                     assert_eq!(error.raw_os_error(), Some(libc::EMFILE), "{error}");
                 }
             }
-            // The first took those that the second lacked.
+            // The first runtime took the descriptors that the second one lacked.
             (Ok(_), Err(error)) => assert_eq!(error.raw_os_error(), Some(libc::EMFILE), "{error}"),
             (runtime, _) => panic!("{:?}", runtime.err()),
         }

@@ -1,18 +1,19 @@
-//! Back end `sim`: a device in memory that fails by plan, and that can lose power.
+//! Back end `sim`: a device in memory that fails by plan and can lose power.
 //!
 //! For tests. The device outlives the engine that uses it: keep the `Arc`, close or drop the
-//! engine, open another one on it. [`SimStorage::crash`] gives what a power cut may leave.
+//! engine, and open another one on it. [`SimStorage::crash`] returns a state that a power cut may
+//! leave.
 //!
 //! Model: writes go to a volatile cache that reads see at once; a sync moves it to the medium. A
-//! power cut keeps everything synced, and of every page written since any mixture, by 512-byte
-//! sectors, of what it held at the last sync and of the writes since. A sync that fails moves
-//! nothing, and [`Fault::Unsettled`] makes it lose what it was to move.
+//! power cut keeps everything that was synced. Of every page written since, it keeps any mixture,
+//! by 512-byte sectors, of the content at the last sync and the later writes. A sync that fails
+//! moves nothing, and with [`Fault::Unsettled`] its writes never become durable.
 //!
 //! The same device holds the segments of the log, under the same lock (`sim_log`), so that a crash
 //! is one instant of both.
 //!
-//! Invariants: all decisions follow from the seed of the plan (see [`super::faults`]); memory is
-//! the pages times at most two, plus [`super::KEPT_VERSIONS`] per page written since the last sync.
+//! Invariants: all decisions follow from the seed of the plan (see [`super::faults`]). Memory is at
+//! most twice the pages, plus [`super::KEPT_VERSIONS`] per page written since the last sync.
 
 use super::{
     faults::{Fault, FaultPlan, Injector, Op, SeededRandom, Verdict},
@@ -37,7 +38,7 @@ pub(super) struct SimState {
     pub(super) medium: Medium,
     /// Segments of the log by number.
     pub(super) log: BTreeMap<u64, SimSegment>,
-    /// Segments whose creation or removal a power cut takes back, and what is there then.
+    /// Segments whose creation or removal a power cut would undo, with their state before it.
     pub(super) unsettled: BTreeMap<u64, Option<SimSegment>>,
     /// Segments that were passed on.
     pub(super) log_spares: Vec<SimSegment>,
@@ -71,7 +72,7 @@ pub struct SimCounters {
 }
 
 impl SimCounters {
-    /// Tells which of two writes came first, of pages or of the log.
+    /// Orders two writes, of pages or of the log.
     pub(super) fn order(&self) -> u64 {
         self.writes + self.log_writes
     }
@@ -90,12 +91,12 @@ impl SimStorage {
         SimStorage { state: Mutex::new(state) }
     }
 
-    /// Replaces the faults; the counts that rules refer to begin anew.
+    /// Replaces the faults; the counts that rules refer to start again.
     pub fn set_plan(&self, plan: FaultPlan) {
         self.state.lock().injector = Injector::new(plan);
     }
 
-    /// Turns all faults and the limit off. What they did to the medium stays.
+    /// Turns off all faults and the limit. Their effects on the medium stay.
     pub fn heal(&self) {
         let seed = self.seed();
         self.set_plan(FaultPlan::new(seed));
@@ -106,13 +107,13 @@ impl SimStorage {
         self.state.lock().injector.plan().seed()
     }
 
-    /// How often the device was used.
+    /// Operations since the device was created.
     pub fn counters(&self) -> SimCounters {
         self.state.lock().counters
     }
 
-    /// A device, without faults, with what a power cut at this moment may leave. Each `seed` gives
-    /// one of the possible outcomes; this device goes on undisturbed.
+    /// A device without faults in a state that a power cut now may leave. Each `seed` gives one of
+    /// the possible states; this device is not affected.
     pub fn crash(&self, seed: u64) -> SimStorage {
         self.crash_as(seed, Cut::Sectors)
     }
@@ -151,8 +152,8 @@ impl SimStorage {
         image
     }
 
-    /// A copy, without faults, of the device as reads see it, all of it durable: what an orderly
-    /// shutdown leaves.
+    /// A copy of the device without faults, as reads see it and all durable: the state after an
+    /// orderly shutdown.
     pub fn clone_at_rest(&self) -> SimStorage {
         let state = self.state.lock();
         let (mut medium, mut log) = (state.medium.clone(), state.log.clone());
@@ -166,8 +167,8 @@ impl SimStorage {
         self.state.lock().medium.pages.get(&page.0)?.current().map(|bytes| **bytes)
     }
 
-    /// Changes the bytes of `page` on the medium and in the cache, as decay would, past all faults
-    /// and counters. A page that was never written starts as zeroes.
+    /// Changes the bytes of `page` on the medium and in the cache, bypassing faults and counters,
+    /// as decay would. A page that was never written starts as zeroes.
     pub fn modify_raw(&self, page: PageId, change: impl FnOnce(&mut [u8; PAGE_SIZE])) {
         let medium = &mut self.state.lock().medium;
         medium.capacity = medium.capacity.max(page.0.saturating_add(1));
@@ -192,7 +193,7 @@ impl SimStorage {
         unsynced.map(|(&number, _)| PageId(number)).collect()
     }
 
-    /// Reads without sleeping; the caller takes the time.
+    /// Reads without sleeping; the caller waits for the latency.
     fn read(&self, page: PageId, into: &mut [u8; PAGE_SIZE]) -> (Duration, io::Result<()>) {
         let state = &mut *self.state.lock();
         state.counters.reads += 1;
@@ -253,7 +254,7 @@ impl Storage for SimStorage {
         if latency.is_zero() {
             return target.end(result);
         }
-        // A thread of its own sleeps, so that latencies of several reads overlap.
+        // A separate thread sleeps, so that latencies of several reads overlap.
         thread::spawn(move || {
             thread::sleep(latency);
             target.end(result);

@@ -1,11 +1,11 @@
-//! The log on the simulated device: each segment has a medium and a volatile cache of its own, with
-//! the same model of pages and sectors as the data.
+//! The log on the simulated device: each segment has its own medium and volatile cache, with the
+//! same model of pages and sectors as the data.
 //!
-//! Creating and removing segments is durable at once, unless [`Fault::Unsettled`] says otherwise. What was passed on
-//! is found in the next segment that may have it; it takes no room of the device until then.
-//! [`LogStorage::sync`] makes the writes to one
-//! segment durable and nothing else. Reads and writes are judged page by page, and the lock is free
-//! between two pages, so a crash can come in the middle of a batch.
+//! Creating and removing segments is durable at once, except under [`Fault::Unsettled`]. The bytes
+//! of a segment that was passed on appear in the next segment of the same size; until then they
+//! take no room of the device. [`LogStorage::sync`] makes the writes to one segment durable and
+//! nothing else. Reads and writes are judged page by page, and the lock is free between two pages,
+//! so a crash can come in the middle of a batch.
 
 use super::{
     faults::{Fault, Op, Verdict, log_page},
@@ -20,7 +20,7 @@ use crate::{
 use std::{io, sync::Arc, time::Duration};
 
 impl SimStorage {
-    /// The bytes of a segment of the log as reads see them, past all faults and counters.
+    /// The bytes of a segment of the log as reads see them, bypassing faults and counters.
     pub fn raw_segment(&self, segment: u64) -> Option<Vec<u8>> {
         let state = self.state.lock();
         let segment = state.log.get(&segment)?;
@@ -35,7 +35,7 @@ impl SimStorage {
         Some(bytes)
     }
 
-    /// Makes `bytes`, of any length, the durable contents of a segment, which may be a new one.
+    /// Makes `bytes`, of any length, the durable contents of a segment, which may be new.
     pub fn set_raw_segment(&self, segment: u64, bytes: Vec<u8>) {
         let mut new = SimSegment::zeroed(bytes.len() as u64);
         for (chunk, number) in bytes.chunks(PAGE_SIZE).zip(0..) {
@@ -91,7 +91,7 @@ impl SimStorage {
         (latency, result)
     }
 
-    /// Makes a segment of zeroes, or of one that was passed on.
+    /// Creates a segment of zeroes, or from one that was passed on.
     fn make(
         &self,
         segment: u64,
@@ -123,7 +123,7 @@ impl SimStorage {
         result
     }
 
-    /// Removes a segment; `then` gets it when it is durably gone.
+    /// Removes a segment; `then` gets it once that is durable.
     fn give_up(&self, segment: u64, then: impl FnOnce(SimSegment)) -> io::Result<()> {
         let mut state = self.state.lock();
         state.counters.log_removals += 1;
@@ -150,8 +150,7 @@ impl SimStorage {
 }
 
 impl SimState {
-    /// Makes it durable which segments there are, unless that fails: then what was there `before` is
-    /// there again after a power cut.
+    /// Makes the set of segments durable. If that fails, a power cut restores the state `before`.
     fn settle_directory(
         &mut self,
         segment: u64,

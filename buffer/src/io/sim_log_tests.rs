@@ -1,4 +1,4 @@
-//! The log on the simulated device: what a sync keeps, what a crash may take, what faults do.
+//! The log on the simulated device: effects of syncs, crashes and faults.
 
 use super::*;
 use crate::{
@@ -36,7 +36,7 @@ fn a_crash_mixes_sectors_of_what_was_not_synced() {
             assert!(sector.iter().all(|byte| *byte == first) && (first == old || first == new));
         }
         seen.insert(bytes);
-        // One instant of both: pages and segments of a copy at rest are the newest.
+        // The copy at rest holds the newest pages and segments, of one instant.
         assert_eq!(device.clone_at_rest().raw_segment(1), device.raw_segment(1));
     }
     assert!(seen.len() > 20, "{} outcomes", seen.len());

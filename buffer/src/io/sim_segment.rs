@@ -15,7 +15,7 @@ pub(super) struct SimSegment {
 }
 
 impl SimSegment {
-    /// Zeroes that a power cut cannot take.
+    /// A segment of zeroes that a power cut cannot take.
     pub(super) fn zeroed(bytes: u64) -> SimSegment {
         let pages = bytes.div_ceil(PAGE_SIZE as u64);
         let medium = Medium { capacity: pages, synced_capacity: pages, ..Medium::default() };
@@ -23,7 +23,7 @@ impl SimSegment {
     }
 }
 
-/// What a power cut may leave of the segments.
+/// A state that a power cut may leave of the segments.
 pub(super) fn after_power_cut(
     log: &BTreeMap<u64, SimSegment>,
     seed: u64,

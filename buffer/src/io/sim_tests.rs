@@ -1,5 +1,5 @@
-//! The simulated device keeps its promises: the same seed the same faults, each fault what it
-//! says, and a crash nothing but what a power cut could leave.
+//! The simulated device keeps its promises: the same seed gives the same faults, each fault has its
+//! documented effect, and a crash leaves only states that a power cut could leave.
 
 use super::tests::{Frames, image, read, write_range};
 use super::*;
@@ -177,7 +177,7 @@ fn a_cut_is_lost_as_a_whole_or_not_until_it_is_synced() {
     Storage::sync(&device).expect("no faults");
     device.shrink(10).expect("no faults");
     assert!(read(&device, 20).is_err());
-    // Longer again, and a write there.
+    // Extend the device again, and write there.
     device.reserve(25).expect("room");
     assert!(read(&device, 20).expect("inside").0 == [0; PAGE_SIZE]);
     let mut seen = BTreeSet::new();
@@ -210,7 +210,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..60)
 }
 
-/// Runs the steps; the result of each, with what was read.
+/// Runs the steps. Returns the result of each, with the bytes that were read.
 fn run(device: &SimStorage, steps: &[Step]) -> Vec<String> {
     let mut version = 10;
     let outcome = |step: &Step| {
@@ -251,9 +251,11 @@ proptest! {
     #[test]
     fn a_crash_leaves_only_what_was_synced_or_written_since(crash_seed: u64, steps in steps()) {
         let device = device(FaultPlan::new(0));
-        // What each page may hold, by sector; the first entry is what it held at the last sync.
+        // The possible contents of each page, by sector; the first entry is that of the last sync.
         let mut possible: Vec<Vec<[u8; PAGE_SIZE]>> =
-            (0..12).map(|page| vec![if page < 8 { image(page, 1).0 } else { [0; PAGE_SIZE] }]).collect();
+            (0..12)
+                .map(|page| vec![if page < 8 { image(page, 1).0 } else { [0; PAGE_SIZE] }])
+                .collect();
         for (step, version) in steps.iter().zip(2..) {
             match *step {
                 Step::Write(page) => {
@@ -279,7 +281,7 @@ proptest! {
                 let range = index * 512..(index + 1) * 512;
                 prop_assert!(
                     versions.iter().any(|version| &version[range.clone()] == sector),
-                    "page {page} sector {index} holds what was never written"
+                    "page {page} sector {index} holds bytes that were never written"
                 );
             }
         }

@@ -7,19 +7,19 @@ use crate::{
 };
 use std::{io, ptr::NonNull, sync::Arc};
 
-/// The lender of the memory that a read fills. Called from inside back ends, on any thread: must neither
-/// block nor start I/O. Waking is fine.
+/// Lends the memory that a read fills. Back ends call it on any thread; it must neither block nor
+/// start I/O, but may wake tasks.
 pub trait TargetOwner: Send + Sync {
-    /// The read into `frame` was dropped before [`ReadTarget::finish`]; the kernel no longer uses
+    /// The read into `frame` was dropped before [`ReadTarget::finish`]. The kernel no longer uses
     /// the memory.
     fn abandoned(&self, frame: FrameId, page: PageId);
 
-    /// A read that [`Storage::start_read`] began has ended.
+    /// A read started with [`Storage::start_read`] has ended.
     fn ended(&self, target: ReadTarget, result: io::Result<()>);
 }
 
-/// The frame that one read fills: [`PAGE_SIZE`] bytes, page aligned, owned by the operation until
-/// it completes. Dropping it unfinished gives the frame back to its owner.
+/// The frame that a read fills: [`PAGE_SIZE`] bytes, page aligned, owned by the operation until it
+/// completes. Dropping it before [`ReadTarget::finish`] gives the frame back to its owner.
 pub struct ReadTarget {
     ptr: NonNull<u8>,
     frame: FrameId,
@@ -27,7 +27,7 @@ pub struct ReadTarget {
     owner: Option<Arc<dyn TargetOwner>>,
 }
 
-// SAFETY: the memory is reserved for this operation alone, whichever thread runs it; the owner is
+// SAFETY: the memory is reserved for this operation alone, on whatever thread it runs; the owner is
 // Send and Sync.
 unsafe impl Send for ReadTarget {}
 
@@ -67,7 +67,7 @@ impl ReadTarget {
         unsafe { racy::copy_in(bytes.as_ptr(), self.ptr.as_ptr(), PAGE_SIZE) };
     }
 
-    /// The bytes read. Other threads may only read them at the same time.
+    /// The bytes that were read. Other threads may only read them meanwhile.
     pub fn bytes(&self) -> &[u8; PAGE_SIZE] {
         // SAFETY: valid and not written while `self` is borrowed, see `new`.
         unsafe { &*self.ptr.as_ptr().cast::<[u8; PAGE_SIZE]>() }
@@ -79,7 +79,7 @@ impl ReadTarget {
         owner.ended(self, result);
     }
 
-    /// Ends the loan without telling the owner, which takes the frame back itself.
+    /// Ends the loan without a call to the owner, which takes the frame back itself.
     pub fn finish(mut self) -> FrameId {
         self.owner = None;
         self.frame
@@ -94,11 +94,11 @@ impl Drop for ReadTarget {
     }
 }
 
-/// One page of a batch of writes. The image is sealed.
+/// One page of a batch of writes. The image must be sealed.
 pub struct PageWrite<'a> {
-    /// Where it goes.
+    /// The page to write.
     pub page: PageId,
-    /// What is written.
+    /// Its image.
     pub image: &'a PageImage,
 }
 
@@ -110,50 +110,51 @@ pub trait Storage: Send + Sync + 'static {
     /// Name for messages and statistics: `uring`, `threads`, `memory`, `sim`.
     fn name(&self) -> &'static str;
 
-    /// Reads one page and blocks until it is there.
+    /// Reads one page, blocking until it is there.
     fn read_page(&self, target: &mut ReadTarget) -> io::Result<()>;
 
-    /// Begins to read one page, without blocking the calling thread where the back end can, and ends it with
-    /// [`ReadTarget::end`], whatever becomes of the caller. A task calls this, inside the runtime that it
-    /// runs in. The default reads at once.
+    /// Starts to read one page, without blocking the calling thread where the back end can, and
+    /// ends it with [`ReadTarget::end`], whatever happens to the caller. Called by a task inside
+    /// its runtime. The default implementation reads at once.
     fn start_read(self: Arc<Self>, mut target: ReadTarget) {
         let result = self.read_page(&mut target);
         target.end(result);
     }
 
-    /// As [`Storage::start_read`], for a thread without a runtime that waits for several reads at
-    /// once: they are under way together as far as the back end can.
+    /// As [`Storage::start_read`], for a thread without a runtime that waits for several reads:
+    /// they are in flight together as far as the back end can.
     fn start_read_beside(self: Arc<Self>, target: ReadTarget) {
         self.start_read(target);
     }
 
-    /// Reads one page into private memory and blocks until it is there.
+    /// Reads one page into private memory, blocking until it is there.
     fn read_image(&self, page: PageId, image: &mut PageImage) -> io::Result<()>;
 
-    /// Writes a batch, all of its pages in flight at once as far as the back end can, and blocks
-    /// until every one has completed. Pushes one result for each, in order.
+    /// Writes a batch, with all of its pages in flight at once as far as the back end can, and
+    /// blocks until all have completed. Pushes one result for each page, in order.
     fn write_pages(&self, batch: &[PageWrite<'_>], results: &mut Vec<io::Result<()>>);
 
     /// Makes every completed write durable.
     fn sync(&self) -> io::Result<()>;
 
-    /// Looks whether the device still is the one that was opened, and as large as it was: an error if its
-    /// file was removed, replaced or cut. The caller asks before it writes down that pages are valid.
+    /// Checks that the device is still the one that was opened and not shorter than it was. Fails
+    /// if its file was removed, replaced or cut. Called before the caller records that pages are
+    /// valid.
     fn check(&self) -> io::Result<()> {
         Ok(())
     }
 
-    /// Pages that the device has room reserved for.
+    /// Number of pages for which the device has reserved room.
     fn capacity_pages(&self) -> u64;
 
-    /// Reserves room for at least `pages` in total, so that later writes below cannot run out of
-    /// space. Never shrinks.
+    /// Reserves room for at least `pages` in total, so that later writes below that cannot run out
+    /// of space. Never shrinks.
     fn reserve(&self, pages: u64) -> io::Result<()>;
 
-    /// Gives the room of all pages from `pages` on back: nobody reads or writes them any more, and
-    /// nobody reserves room meanwhile. When it is reserved again, they read as zeroes. A power cut
-    /// before the next sync may take this back. A back end of a fixed size keeps its room; so does one
-    /// that does not implement this.
+    /// Gives back the room of all pages from `pages` on. No thread reads or writes them, or
+    /// reserves room meanwhile. If room is reserved there again, it reads as zeroes. A power cut
+    /// before the next sync may undo this. A back end of fixed size, or one without this method,
+    /// keeps its room.
     fn shrink(&self, _pages: u64) -> io::Result<()> {
         Ok(())
     }

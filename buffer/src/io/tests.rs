@@ -1,4 +1,4 @@
-//! What every back end must do, run against all of them, and what only those on files do.
+//! Promises of every back end, tested on all of them, and those of the file back ends.
 
 use super::*;
 use crate::{
@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Frames for targets, which notes what was abandoned and what the frame held then.
+/// Frames for targets. Records the abandoned ones and their bytes.
 pub(super) struct Frames {
     memory: *mut PageImage,
     count: u32,
@@ -53,7 +53,7 @@ impl Frames {
         unsafe { ReadTarget::new(ptr, FrameId(frame), PageId(page), owner) }
     }
 
-    /// Begins a read into the frame of that number, and gives a future of its end.
+    /// Starts a read into the frame of that number, and returns a future of its end.
     pub(super) fn read(
         self: &Arc<Self>,
         start: impl FnOnce(ReadTarget),
@@ -68,7 +68,7 @@ impl Frames {
     fn end_of(self: &Arc<Self>, frame: u32) -> impl Future<Output = Ended> + Unpin + 'static {
         let frames = Arc::clone(self);
         std::future::poll_fn(move |context| {
-            // In this order: an end that comes between is not missed.
+            // Register first, so that an end in between is not missed.
             frames.wakers.lock().push(context.waker().clone());
             match frames.ended.lock().remove(&FrameId(frame)) {
                 Some(ended) => Poll::Ready(ended),
@@ -83,11 +83,11 @@ impl Frames {
     }
 
     fn bytes(&self, frame: u32) -> Vec<u8> {
-        // SAFETY: inside the allocation; whoever calls this knows that no read is running.
+        // SAFETY: inside the allocation; the caller ensures that no read is running.
         unsafe { &*self.frame(frame) }.0.to_vec()
     }
 
-    /// Waits until so many reads have ended or were abandoned, and takes their frames back.
+    /// Waits until `count` reads have ended or were abandoned, and takes their frames back.
     pub(super) fn wait_for_abandoned(&self, count: usize) {
         let deadline = Instant::now() + Duration::from_secs(20);
         while self.abandoned.lock().len() < count {
@@ -260,7 +260,7 @@ fn memory_has_a_limit() {
     write_range(&storage, 69..70, 0);
 }
 
-/// Starts reads of pages `0..count` as tasks and checks what they bring.
+/// Starts reads of pages `0..count` as tasks and checks their results.
 async fn read_all(storage: Arc<dyn Storage>, frames: Arc<Frames>, count: u32) {
     let reads: Vec<_> = (0..count)
         .map(|page| {
@@ -330,7 +330,7 @@ fn reads_that_no_task_waits_for_end_and_leave_their_places_in_the_ring() {
                 let start = |target| storage.clone().start_read(target);
                 let mut reads: Vec<_> =
                     (0..64).map(|page| frames.read(start, page, page.into())).collect();
-                // Half of them are kept and not polled again, half are dropped.
+                // Half of them are kept but not polled again, half are dropped.
                 for read in &mut reads {
                     let mut context = Context::from_waker(Waker::noop());
                     let _ = std::pin::Pin::new(read).poll(&mut context);
@@ -338,10 +338,10 @@ fn reads_that_no_task_waits_for_end_and_leave_their_places_in_the_ring() {
                 reads.truncate(32);
                 let more = Frames::new(64);
                 read_all(storage.clone(), more, 64).await;
-                // They end although nobody polls what waits for them.
+                // They end although their futures are not polled.
                 let until = Instant::now() + Duration::from_secs(20);
                 while frames.ended.lock().len() + frames.abandoned.lock().len() < 64 {
-                    assert!(Instant::now() < until, "reads that do not end");
+                    assert!(Instant::now() < until, "reads do not end");
                     breathe().await;
                 }
                 drop(reads);
@@ -424,13 +424,13 @@ fn a_pool_may_be_dropped_on_one_of_its_own_threads() {
 
 /// System calls that fail, for [`refuse`].
 pub(super) enum Refused<'c> {
-    /// These, whatever they are asked.
+    /// These system calls, with any arguments.
     Calls(&'c [libc::c_long]),
-    /// Syncing what is open under this descriptor.
+    /// Syncing the file of this descriptor.
     SyncOf(i32),
 }
 
-/// Lets the kernel refuse system calls to this thread, and to no other, from now on.
+/// Makes the kernel refuse system calls of this thread, and of no other, from now on.
 pub(super) fn refuse(what: &Refused<'_>, errno: i32) {
     let step = |code: u32, jump_true: usize, jump_false: usize, k: u32| libc::sock_filter {
         code: code as u16,
@@ -452,7 +452,7 @@ pub(super) fn refuse(what: &Refused<'_>, errno: i32) {
         }
         Refused::SyncOf(descriptor) => {
             steps.push(step(equal, 0, 3, libc::SYS_fsync as u32));
-            // The first argument, behind the first 16 bytes.
+            // The first argument, after the first 16 bytes.
             steps.push(step(load, 0, 0, 16));
             steps.push(step(equal, 0, 1, *descriptor as u32));
         }
@@ -480,7 +480,7 @@ fn where_io_uring_is_refused_threads_take_over() {
         assert_eq!(storage.name(), "threads");
         let error = start_runtime(8, async {}).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
-        // A storage that was opened with a ring serves this thread, too.
+        // A storage that was opened with a ring also serves this thread.
         for storage in [storage, with_ring] {
             write_range(&*storage, 0..40, 1);
             assert!(read(&*storage, 39).expect("written").0 == image(39, 1).0);

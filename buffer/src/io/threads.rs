@@ -1,10 +1,11 @@
-//! Back end `threads`: `pread` and `pwrite`, with a few threads to have several in flight.
+//! Back end `threads`: `pread` and `pwrite`, with several threads to have several transfers in
+//! flight.
 //!
-//! Chosen where io_uring is refused, as in many containers. Blocking reads run on the calling
-//! thread; asynchronous reads and batches of writes go to a pool of at most [`MAX_THREADS`]
-//! threads, which start when first needed, sleep when idle and end with the storage.
+//! Used where io_uring is refused, as in many containers. Blocking reads run on the calling thread.
+//! Asynchronous reads and batches of writes go to a pool of at most [`MAX_THREADS`] threads, which
+//! start when first needed, sleep when idle and end with the storage.
 //!
-//! Invariant: images of a batch are borrowed, so `write_pages` returns only after the last
+//! Invariant: the images of a batch are borrowed, so `write_pages` returns only after the last
 //! claimed write has ended (see [`Batch`]).
 
 use super::{
@@ -25,10 +26,11 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-/// Most I/O threads of one storage, hence most transfers in flight besides those of callers.
+/// Maximum number of I/O threads of one storage, hence of transfers in flight besides those of
+/// callers.
 pub const MAX_THREADS: usize = 16;
 
-/// A data file behind blocking system calls.
+/// A data file accessed through blocking system calls.
 pub struct ThreadStorage {
     file: Arc<PageFile>,
     pool: IoThreads,
@@ -46,7 +48,7 @@ impl ThreadStorage {
         Ok(ThreadStorage::on(PageFile::open_in(directory, name)?))
     }
 
-    /// Opens the data file `name` in an open directory, which must be there, for reading only.
+    /// As [`ThreadStorage::open_in`], for an existing data file and for reading only.
     pub fn open_read_only(directory: &Arc<Directory>, name: &Path) -> io::Result<ThreadStorage> {
         Ok(ThreadStorage::on(PageFile::open_read_only(directory, name)?))
     }
@@ -56,7 +58,7 @@ impl ThreadStorage {
         ThreadStorage { pool: IoThreads::new(Arc::clone(&file)), file }
     }
 
-    /// Whether transfers go past the kernel's page cache.
+    /// Whether transfers bypass the kernel's page cache.
     pub fn is_direct(&self) -> bool {
         self.file.is_direct()
     }
@@ -84,8 +86,8 @@ impl Storage for ThreadStorage {
             return refuse_all(&error, batch.len(), results);
         }
         let shared = Arc::new(Batch::new(batch));
-        // The calling thread writes too, so the pool helps with the others only. A helper that
-        // cannot be had leaves its share to the rest.
+        // The calling thread writes too, so helpers are only needed for the other pages. If a
+        // helper cannot be had, the rest do its share.
         for _ in 1..batch.len().min(MAX_THREADS + 1) {
             if self.pool.submit(Job::Help(Arc::clone(&shared))).is_err() {
                 break;
@@ -118,12 +120,12 @@ impl Storage for ThreadStorage {
     }
 }
 
-/// Writes that several threads share: each claims the next one until none is left.
+/// Writes that several threads share: each thread claims the next write until none is left.
 ///
-/// The pointers stem from borrows that end when `write_pages` returns. They are followed only
-/// after a successful claim, every claim below `writes.len()` is counted in `finished` when its
-/// write has ended, and `write_pages` waits until that count is complete. A helper that comes
-/// later finds nothing to claim.
+/// The pointers come from borrows that end when `write_pages` returns. A pointer is dereferenced
+/// only after a successful claim. Every claim below `writes.len()` is counted in `finished` when
+/// its write has ended, and `write_pages` waits until that count is complete. A helper that comes
+/// later finds no write to claim.
 struct Batch {
     writes: Vec<(PageId, *const PageImage)>,
     next: AtomicUsize,
@@ -171,12 +173,12 @@ impl Batch {
     }
 }
 
-/// Waits until nobody uses the images of the batch, also when the calling thread panics.
+/// Waits until no thread uses the images of the batch, even if the calling thread panics.
 struct WaitForAll<'a>(&'a Batch);
 
 impl Drop for WaitForAll<'_> {
     fn drop(&mut self) {
-        // Claims what is left, so that a panic between claims does not wait for nobody.
+        // Claims the rest, so that after a panic it does not wait for writes that no thread does.
         let unclaimed = self.0.next.swap(self.0.writes.len(), Ordering::Relaxed);
         let unclaimed = self.0.writes.len().saturating_sub(unclaimed);
         let mut state = self.0.state.lock();
@@ -221,7 +223,7 @@ struct JobQueue {
 }
 
 impl IoThreads {
-    /// Threads for a file; none is started yet.
+    /// A pool for a file, without threads at first.
     pub(super) fn new(file: Arc<PageFile>) -> IoThreads {
         let state =
             JobQueue { jobs: VecDeque::new(), idle: 0, threads: Vec::new(), stopping: false };
@@ -234,15 +236,15 @@ impl IoThreads {
         }
     }
 
-    /// Reads a page, and tells the owner of the target.
+    /// Reads a page and tells the owner of the target.
     pub(super) fn read(&self, target: ReadTarget) {
         if let Err(job) = self.submit(Job::Read(target)) {
-            // No thread can be had: better slow than an error.
+            // Without a thread, a blocking read is better than an error.
             run(&self.shared.file, job);
         }
     }
 
-    /// Queues a job; gives it back when there is no thread to run it.
+    /// Queues a job; gives it back if there is no thread to run it.
     fn submit(&self, job: Job) -> Result<(), Job> {
         let mut state = self.shared.state.lock();
         if state.jobs.len() >= state.idle && state.threads.len() < MAX_THREADS {
@@ -294,8 +296,8 @@ impl Drop for IoThreads {
         drop(state);
         self.shared.work.notify_all();
         for thread in threads {
-            // The owner of an abandoned target may drop the storage on a thread of this pool,
-            // which cannot wait for itself. It ends after the job.
+            // The owner of an abandoned target may drop the storage on a thread of this pool, which
+            // cannot wait for itself. It ends after the job.
             if thread.thread().id() == thread::current().id() {
                 continue;
             }

@@ -1,17 +1,18 @@
 //! Back end `uring`: O_DIRECT and tokio-uring.
 //!
-//! - Blocking reads are one `pread`: the cheapest way for a thread that waits for one page. Several that it
-//!   waits for at once go to a few threads, as those of the back end `threads`: a ring of its own would have
-//!   to end with each thread that ever read.
+//! - A blocking read is one `pread`, the cheapest way for a thread that waits for one page. If it
+//!   waits for several at once, they go to a few threads, as in the back end `threads`: a ring of
+//!   its own would have to end with each thread that ever read.
 //! - Asynchronous reads go through the ring of the calling thread's session runtime
-//!   ([`super::start_runtime`]), straight into the target, each in a task of that runtime. Outside of one
-//!   they block.
-//! - A batch of writes is put into the ring of a runtime that the writing thread owns, and waited
-//!   for. Inside any other runtime, which must not be blocked by a second one, the batch is written
-//!   page by page with `pwrite`. Callers are dedicated writer threads, which are outside.
+//!   ([`super::start_runtime`]), straight into the target, each in a task of that runtime. Outside
+//!   of such a runtime they block.
+//! - A batch of writes goes into the ring of a runtime that the writing thread owns, which waits
+//!   for it. Inside any other runtime, which a second one must not block, the batch is written page
+//!   by page with `pwrite`. The callers are dedicated writer threads outside of runtimes.
 //!
-//! Memory: a target belongs to its operation until the kernel is done ([`TargetBuffer`]); images are
-//! borrowed, and a runtime that is dropped, also by a panic, first waits for its operations.
+//! Memory: a target belongs to its operation until the kernel has finished with it
+//! ([`TargetBuffer`]). Images are borrowed; a runtime that is dropped, even by a panic, first waits
+//! for its operations.
 
 use super::{
     directory::{Directory, lacks_descriptors, split},
@@ -40,19 +41,19 @@ use tokio_uring::{
     buf::{IoBuf, IoBufMut},
 };
 
-/// Writes of one thread in flight, the size of its ring.
+/// Writes of one thread in flight: the size of its ring.
 pub const WRITES_IN_FLIGHT: u32 = 256;
 
-/// A data file behind io_uring.
+/// A data file accessed through io_uring.
 pub struct UringStorage {
     file: Arc<PageFile>,
     warned: AtomicBool,
-    /// Reads of threads that have no runtime.
+    /// For reads of threads without a runtime.
     readers: IoThreads,
 }
 
 impl UringStorage {
-    /// Opens or creates the data file at `path`. Fails when io_uring is refused.
+    /// Opens or creates the data file at `path`. Fails if io_uring is refused.
     pub fn open(path: &Path) -> io::Result<UringStorage> {
         let (directory, name) = split(path)?;
         UringStorage::open_in(&directory, name)
@@ -64,7 +65,7 @@ impl UringStorage {
         Ok(UringStorage::on(PageFile::open_in(directory, name)?))
     }
 
-    /// Opens the data file `name` in an open directory, which must be there, for reading only. Fails when
+    /// As [`UringStorage::open_in`], for an existing data file and for reading only. Fails if
     /// io_uring is refused.
     pub fn open_read_only(directory: &Arc<Directory>, name: &Path) -> io::Result<UringStorage> {
         runtime::probe()?;
@@ -77,14 +78,14 @@ impl UringStorage {
         UringStorage { file, warned: AtomicBool::new(false), readers }
     }
 
-    /// Whether transfers go past the kernel's page cache.
+    /// Whether transfers bypass the kernel's page cache.
     pub fn is_direct(&self) -> bool {
         self.file.is_direct()
     }
 
-    /// The runtime of this thread for writes, unless one cannot be had or must not be used.
+    /// Takes this thread's runtime for writes; `None` if there is none or it must not be used.
     fn take_writer(&self, batch: &[PageWrite<'_>]) -> Option<RingWriter> {
-        // One write gains nothing from a ring.
+        // A single write gains nothing from a ring.
         if batch.len() < 2 || runtime::inside_runtime() {
             return None;
         }
@@ -95,7 +96,7 @@ impl UringStorage {
             Ok(runtime) => Some(RingWriter { runtime, files: FileCache::default() }),
             Err(error) => {
                 if !self.warned.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(%error, "no ring for writes: they go one after the other");
+                    tracing::warn!(%error, "no ring for writes: they are written one at a time");
                 }
                 None
             }
@@ -118,7 +119,8 @@ impl Storage for UringStorage {
             return target.end(result);
         };
         let (file, began) = (Arc::clone(&self.file), session.begin_read());
-        // A task of its own: the one that wants the page may not be polled again for long.
+        // In a task of its own, because the task that wants the page may not be polled for a long
+        // time.
         tokio_uring::spawn(async move {
             let (target, result) = read_on_ring(file, session, target).await;
             drop(began);
@@ -153,7 +155,7 @@ impl Storage for UringStorage {
                 results.extend(batch.iter().map(|write| self.file.write(write.page, write.image)));
             }
         }
-        // While the thread ends, its runtime ends here instead.
+        // If the thread is ending, its runtime ends here.
         let _ = WRITER.try_with(|slot| slot.replace(Some(writer)));
     }
 
@@ -179,7 +181,7 @@ impl Storage for UringStorage {
 }
 
 thread_local! {
-    /// The runtime of a thread that writes, made by its first batch. Taken out while in use.
+    /// The runtime of a writing thread, created by its first batch. Taken out while in use.
     static WRITER: RefCell<Option<RingWriter>> = const { RefCell::new(None) };
 }
 
@@ -188,7 +190,7 @@ struct RingWriter {
     files: FileCache,
 }
 
-/// Keeps as many writes of `batch` in flight as the ring holds, so that it is never full.
+/// Keeps as many writes of `batch` in flight as the ring holds, so that it is never overfull.
 async fn write_all(
     file: &PageFile,
     handle: &tokio_uring::fs::File,
@@ -207,7 +209,7 @@ async fn write_all(
             in_flight.push_back((write, submitted));
             continue;
         }
-        // The oldest first: results have an order, and the others complete meanwhile.
+        // Wait for the oldest first: results have an order, and the others complete meanwhile.
         let Some((write, submitted)) = in_flight.pop_front() else { return };
         results.push(match submitted {
             Ok(operation) => match operation.await {
@@ -248,7 +250,7 @@ async fn read_on_ring(
     let found = offset_of(page).and_then(|offset| Ok((offset, session.files.get(&file)?)));
     let (offset, handle) = match found {
         Ok(found) => found,
-        // Without another descriptor the thread waits for the read.
+        // Without another descriptor the thread blocks for the read.
         Err(error) if lacks_descriptors(&error) => {
             let result = file.read_target(&mut target);
             return (target, result);
@@ -268,8 +270,8 @@ async fn read_on_ring(
     (target, result)
 }
 
-/// A target that the kernel has, and a place in the ring. tokio-uring keeps it until the kernel has completed
-/// the read, also when the task that reads was dropped.
+/// A target that the kernel uses, and its place in the ring. tokio-uring keeps it until the kernel
+/// has completed the read, even if the reading task was dropped.
 struct TargetBuffer {
     target: Option<ReadTarget>,
     session: Rc<RingSession>,
@@ -303,7 +305,7 @@ unsafe impl IoBuf for TargetBuffer {
     }
 }
 
-// SAFETY: as above; nobody else writes to the frame during the read.
+// SAFETY: as above; nothing else writes to the frame during the read.
 unsafe impl IoBufMut for TargetBuffer {
     fn stable_mut_ptr(&mut self) -> *mut u8 {
         self.ptr()
@@ -311,7 +313,8 @@ unsafe impl IoBufMut for TargetBuffer {
     unsafe fn set_init(&mut self, _pos: usize) {}
 }
 
-/// The kernel gave the operation up without trying: it is done by a plain system call instead.
+/// The kernel gave up the operation without trying it; the caller repeats it with a plain system
+/// call.
 pub(super) fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock)
 }

@@ -1,8 +1,9 @@
-//! Replacement policies: which frames are worth keeping. A policy is a tracker in the frame header
-//! plus a value computed from it; everything else (sampling, eviction, write-back) is shared and
-//! lives in `evictor`. Chosen by name when the pool is opened, dispatched statically.
+//! Replacement policies decide which frames are worth keeping. A policy is a tracker in the
+//! frame header plus a value computed from it. Sampling, eviction and write-back are shared by all
+//! policies (`evictor`). The policy is chosen by name when the pool is opened, and dispatched
+//! statically.
 //!
-//! Callers: `guard` and the tree report accesses and writes, `evictor` asks for values.
+//! Guards and trees report accesses and writes; evictors ask for values.
 
 mod random;
 mod watt;
@@ -12,8 +13,8 @@ pub use watt::{Tracker, Watt};
 
 use crate::error::{Error, Result};
 
-/// First epoch of a pool. Stamps start at zero, so an unused entry of a log looks 2^30 epochs old
-/// and adds nothing; ages stay positive as `i32` for another 2^30 epochs.
+/// First epoch of a pool. Stamps start at zero, so an unused log entry looks 2^30 epochs old and
+/// adds nothing; ages stay positive as `i32` for another 2^30 epochs.
 pub const FIRST_EPOCH: u32 = 1 << 30;
 
 /// A page replacement policy over the tracker of a frame.
@@ -24,7 +25,7 @@ pub trait Replacement: Send + Sync {
     fn on_access(&self, tracker: &Tracker, epoch: u32);
     /// The page was changed; also counts as an access.
     fn on_write(&self, tracker: &Tracker, epoch: u32);
-    /// How much the page is worth keeping; the lowest is evicted first.
+    /// The value of the page; the lowest is evicted first.
     fn value(&self, tracker: &Tracker, epoch: u32) -> f32;
 }
 
@@ -49,13 +50,13 @@ macro_rules! with_policy {
     };
 }
 
-/// Epochs in the time in which as many pages are evicted as the pool has frames. WATT has 4 in its
-/// table and 64 in its Listing 2; the crate's page says what was measured.
+/// Epochs per full replacement of the pool, that is per as many evictions as the pool has frames.
+/// WATT has 4 in its table and 64 in its Listing 2; the README of the crate has the measurements.
 const EPOCHS: f64 = 16.0;
 
 impl Policy {
-    /// Parses `name` or `name:key=value,..`. Also gives the epochs per pool replacement, which the
-    /// evictor applies: the epoch advances once per (frames / epochs) evictions.
+    /// Parses `name` or `name:key=value,..`. Also returns the epochs per pool replacement: the
+    /// epoch advances once per (frames / epochs) evictions.
     pub fn parse(text: &str) -> Result<(Policy, f64)> {
         let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
         let mut watt = Watt::default();
@@ -90,7 +91,7 @@ impl Policy {
         })
     }
 
-    /// The name it is chosen by.
+    /// The name of the policy.
     pub fn name(&self) -> &'static str {
         match self {
             Policy::Watt(_) => "watt",
@@ -110,7 +111,7 @@ impl Policy {
         with_policy!(self, policy => policy.on_write(tracker, epoch));
     }
 
-    /// Reports that a page came into the frame.
+    /// Reports that a page was loaded into or created in the frame.
     pub fn on_load(&self, tracker: &Tracker, epoch: u32) {
         with_policy!(self, policy => policy.on_load(tracker, epoch));
     }

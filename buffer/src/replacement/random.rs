@@ -2,7 +2,7 @@
 
 use super::{Replacement, Tracker};
 
-/// Every page is worth the same, so the first candidates sampled are evicted.
+/// All pages have the same value, so the first sampled candidates are evicted.
 #[derive(Debug)]
 pub struct Random;
 

@@ -6,8 +6,8 @@
 //! value is the largest subfrequency i / (now - t_i), the newest damped to a tenth (equations 1
 //! and 2), plus the write weight times the same over the writes (equation 3).
 //!
-//! Nothing here is a read-modify-write and nothing is written twice in an epoch, so the tracker of
-//! a hot page stays clean in every cache. Races lose at most a stamp (section 5.3).
+//! There is no read-modify-write, and nothing is stored twice in an epoch, so the tracker of a hot
+//! page stays clean in every cache. A race loses at most one stamp (section 5.3).
 
 use super::Replacement;
 use crate::sync::{AtomicU8, AtomicU32, Ordering};
@@ -19,8 +19,9 @@ pub const WRITES: usize = 4;
 /// Damping of the newest entry (Figure 6).
 const DAMPING: f32 = 0.1;
 
-/// Weight of the order of each log entry, for every position of the head: row `head` of a window
-/// over the doubled cycle. The newest entry, at the head, has the damped 1; the one before it 2.
+/// Weights of the log entries for every position of the head: row `head` is a window over the
+/// doubled cycle. The newest entry, at the head, has the damped weight 1; the entry before it has
+/// 2.
 const fn quotients<const N: usize, const DOUBLE: usize>() -> [f32; DOUBLE] {
     let mut table = [0.0; DOUBLE];
     let mut i = 0;
@@ -47,7 +48,7 @@ pub struct Tracker {
 #[cfg(not(shuttle))]
 const _: () = assert!(size_of::<Tracker>() == 52); // 50 and two bytes of padding
 
-/// Inserts `epoch` unless the newest entry has it already (Listing 1, lines 18-24).
+/// Inserts `epoch` unless it is the newest entry already (Listing 1, lines 18-24).
 #[inline(always)]
 fn insert<const N: usize>(log: &[AtomicU32; N], head: &AtomicU8, epoch: u32) {
     let old = usize::from(head.load(Ordering::Relaxed)) % N;
@@ -89,7 +90,7 @@ impl Tracker {
         insert(&self.write_log, &self.write_head, epoch);
     }
 
-    /// Forgets everything.
+    /// Clears the tracker.
     pub fn reset(&self) {
         for stamp in self.access_log.iter().chain(&self.write_log) {
             stamp.store(0, Ordering::Relaxed);
@@ -98,7 +99,7 @@ impl Tracker {
         self.write_head.store(0, Ordering::Relaxed);
     }
 
-    /// Value of the access log and of the write log, entry by entry.
+    /// Values of the access log and of the write log, computed entry by entry.
     pub fn values_scalar(&self, epoch: u32) -> (f32, f32) {
         (
             scalar_value(&self.access_log, &self.access_head, &ACCESS_QUOTIENTS, epoch),
@@ -106,8 +107,8 @@ impl Tracker {
         )
     }
 
-    /// Value of the access log and of the write log with AVX2 (Listing 3). Bit for bit the same as
-    /// [`Tracker::values_scalar`]: both divide and compare in single precision.
+    /// Values of the access log and of the write log, computed with AVX2 (Listing 3). Bit for bit
+    /// the same as [`Tracker::values_scalar`]: both divide and compare in single precision.
     ///
     /// # Safety
     /// The processor must have AVX2.
@@ -158,10 +159,10 @@ fn max_of_4(four: std::arch::x86_64::__m128) -> f32 {
     _mm_cvtss_f32(one).max(0.0)
 }
 
-/// WATT with its parameters.
+/// WATT and its parameters.
 #[derive(Debug)]
 pub struct Watt {
-    /// How much a write counts against a read (Figure 8).
+    /// Weight of a write relative to a read (Figure 8).
     pub write_weight: f32,
 }
 
@@ -201,8 +202,8 @@ impl Replacement for Watt {
     }
 }
 
-/// Equation 3. A page without writes has no write term, whatever the weight (0 times an infinite
-/// value is no number).
+/// Equation 3. A page without writes has no write term, whatever the weight, because 0 times an
+/// infinite value is not a number.
 #[inline(always)]
 fn combine(access: f32, write: f32, weight: f32) -> f32 {
     if weight == 0.0 { access } else { access + weight * write }
@@ -214,7 +215,7 @@ mod tests {
     use crate::replacement::FIRST_EPOCH;
     use proptest::prelude::*;
 
-    /// The definition, over an explicit history: equations 1 and 2 with damping.
+    /// The definition over an explicit history: equations 1 and 2 with damping.
     fn model(history: &[u32], now: u32, entries: usize) -> f32 {
         history
             .iter()
@@ -256,7 +257,7 @@ mod tests {
             }
             now += rest;
             let scalar = tracker.values_scalar(now);
-            // Unused entries are FIRST_EPOCH old and weigh next to nothing.
+            // An unused entry is FIRST_EPOCH epochs old and weighs next to nothing.
             for (value, expected) in [
                 (scalar.0, model(&accesses, now, ACCESSES)),
                 (scalar.1, model(&writes, now, WRITES)),
