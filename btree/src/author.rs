@@ -9,9 +9,9 @@
 //!
 //! Nobody else can see the record between these steps.
 
-use crate::{journal::Attachment, tree::Stop};
+use crate::step::Stop;
 use std::ops::Range;
-use wattle_buffer::{Exclusive, FrameHeader, Gsn, Pool};
+use wattle_buffer::{Exclusive, FrameHeader, Gsn, PageId, Pool};
 
 /// Calls under the latch of a leaf, see the module documentation. They must be short, wait for no latch
 /// and do no I/O.
@@ -99,6 +99,18 @@ pub trait Author {
 
     /// Adds to the record of the change what must happen with it or not at all.
     fn attach(&mut self, _record: &mut dyn Attachment) {}
+}
+
+/// What else an author may put into the record of a change.
+pub trait Attachment {
+    /// A page that is in a tree from here on, as it is under the guard.
+    fn new_page(&mut self, page: &mut Exclusive<'_>);
+
+    /// Pages that are in no tree from here on.
+    fn free(&mut self, pool: &Pool, pages: &[PageId]);
+
+    /// Pages, as first page and number, that were written already and are in a tree from here on.
+    fn adopt(&mut self, pool: &Pool, ranges: &[(u64, u64)]);
 }
 
 /// A change by the engine itself, that no snapshot needs to see through and that is never undone.

@@ -12,7 +12,8 @@ use crate::{
     journal::Context,
     large_value::LargeValue,
     node::{NodeBuilder, NodeView, shortest_separator},
-    tree::{Stop, Tree},
+    step::Stop,
+    tree::Tree,
 };
 use wattle_buffer::{Error, PageId, PageImage, Pool, Result, Swip, io::PageWrite, page::header};
 
@@ -185,7 +186,7 @@ impl<'t> BulkLoad<'t> {
         self.pages.flush()?;
         sync()?;
         let adopted = self.pages.all_but(spare);
-        crate::tree::run(cx, |_| {
+        crate::run::run(cx, |_| {
             cx.check_room(false)?;
             let root = self.tree.pool.optimistic(self.tree.root)?;
             let node = crate::node::NodeRef::from(root.page());

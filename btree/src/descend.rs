@@ -6,15 +6,20 @@
 //! page, so a parent that validates proves that the child's version belongs to the right page.
 
 use crate::{
-    lookup::most_reads,
     node::{LEAF_LINES, NodeRef},
-    scan::Direction,
-    tree::{Step, Stop, Tree},
+    step::{Step, Stop},
+    tree::Tree,
 };
-use wattle_buffer::{Error, For, FrameId, Optimistic, Restart, Swip, Target, Way};
+use wattle_buffer::{Error, For, FrameId, Optimistic, Restart, Swip, Target};
 
-/// Attempts to find the way to a leaf for the trace of page accesses.
-const LEAD_ATTEMPTS: usize = 8;
+/// Which way a scan goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// Ascending keys.
+    Forward,
+    /// Descending keys.
+    Backward,
+}
 
 /// Where a descent goes.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +34,7 @@ pub(crate) enum Seek<'k> {
 
 impl Seek<'_> {
     /// Position of the child to go to.
-    fn child(self, node: NodeRef<'_>) -> Result<usize, Restart> {
+    pub(crate) fn child(self, node: NodeRef<'_>) -> Result<usize, Restart> {
         match self {
             Seek::At(key) => node.child_position(key),
             Seek::Before(key) => child_before(node, key),
@@ -101,73 +106,6 @@ impl Tree {
         Ok(path)
     }
 
-    /// Finds the pages above the leaf that `seek` names, for the trace of page accesses. This is a
-    /// descent of its own, so that others need not remember their way. When pages change all the
-    /// time, or leave memory, the way ends where the last attempt did.
-    #[cold]
-    pub(crate) fn lead(&self, seek: Seek<'_>, way: &mut Way) {
-        for _ in 0..LEAD_ATTEMPTS {
-            way.restart();
-            if self.walk(seek, way).is_ok() {
-                return;
-            }
-        }
-    }
-
-    fn walk(&self, seek: Seek<'_>, way: &mut Way) -> Step<()> {
-        let mut node = self.pool.optimistic(self.root)?;
-        let mut height = NodeRef::from(node.page()).level();
-        while height > 0 {
-            let page = node.header().page_id();
-            let position = self.checked(&node, seek.child(NodeRef::from(node.page())))?;
-            node.validate()?;
-            way.through(page);
-            height -= 1;
-            if height > 0 {
-                node = self.child_at(node, position, height, For::Read)?.node;
-                if NodeRef::from(node.page()).level() != height {
-                    return Err(self.wrong_level(node, height));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Brings nodes of `level` into memory that come next in a direction, the one that `seek` names among
-    /// them, as many at once as one round of look-ups reads. Does nothing while that one is there already.
-    /// Only for as long as it takes to run the step again the frames are kept from others.
-    ///
-    /// A page that cannot be read may be one that is never asked for: whoever goes on without this step hears
-    /// of it when it is.
-    pub(crate) fn ahead_step(&self, seek: Seek<'_>, level: u8, direction: Direction) -> Step<()> {
-        let most = most_reads(self);
-        if most < 2 || self.depth()? <= usize::from(level) + 1 {
-            return Ok(());
-        }
-        let path = self.seek(seek, level + 1)?;
-        let (mut parent, node) = (path.node, path.node_ref());
-        let first = self.checked(&parent, seek.child(node))?;
-        if let Target::Hot(_) = Swip(node.swip(first)).target() {
-            return Ok(parent.validate()?);
-        }
-        let count = node.count();
-        let (low, high) = match direction {
-            Direction::Forward => (first, count.min(first + most - 1)),
-            Direction::Backward => ((first + 1).saturating_sub(most), first),
-        };
-        let mut faults = Vec::new();
-        for position in low..=high {
-            let node = NodeRef::from(parent.page());
-            let Target::Evicted(page) = Swip(node.swip(position)).target() else { continue };
-            match self.pool.fault(parent, node.swip_offset(position), position, page)? {
-                // Read in the run before. The parent changed, but nothing else of it.
-                Ok((again, _)) => parent = again,
-                Err(fault) => faults.push(fault),
-            }
-        }
-        if faults.is_empty() { Ok(()) } else { Err(Stop::Faults(faults)) }
-    }
-
     /// Goes from a node to its child at `position`.
     pub(crate) fn child<'p>(&'p self, parent: Optimistic<'p>, position: usize) -> Step<Path<'p>> {
         self.child_at(parent, position, 1, For::Read)
@@ -175,7 +113,7 @@ impl Tree {
 
     /// Goes from a node to its child at `position`, which is at `level`.
     #[inline(always)]
-    fn child_at<'p>(
+    pub(crate) fn child_at<'p>(
         &'p self,
         parent: Optimistic<'p>,
         position: usize,
@@ -215,7 +153,7 @@ impl Tree {
     }
 
     #[cold]
-    fn wrong_level(&self, node: Optimistic<'_>, expected: u8) -> Stop {
+    pub(crate) fn wrong_level(&self, node: Optimistic<'_>, expected: u8) -> Stop {
         let found = NodeRef::from(node.page()).level();
         if found == expected || node.validate().is_err() {
             return Stop::Restart;

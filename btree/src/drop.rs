@@ -10,10 +10,13 @@
 //! Only background threads latch pages of the tree meanwhile, and they only try.
 
 use crate::{
-    journal::{Attachment, Context},
+    author::Attachment,
+    journal::Context,
     node::{NodeBuilder, NodeMut, NodeView},
     record::Op,
-    tree::{Step, Tree, run},
+    run::run,
+    step::Step,
+    tree::Tree,
 };
 use wattle_buffer::{Exclusive, Gsn, PageImage, Result, Swip, Target};
 

@@ -14,9 +14,9 @@
 //! the op: recovery then never needs what a torn write left of it.
 
 use crate::{
-    author::Author,
+    author::{Attachment, Author},
     record::{Op, code, extent},
-    tree::{Step, Stop},
+    step::{Step, Stop},
     undo::{OF_OP, Undo},
 };
 use std::{
@@ -24,8 +24,7 @@ use std::{
     sync::Arc,
 };
 use wattle_buffer::{
-    Error, Exclusive, Gsn, Moment, Optimistic, PAGE_SIZE, PageId, PageImage, Pool, Result, TreeId,
-    Worker,
+    Error, Exclusive, Gsn, Moment, Optimistic, PAGE_SIZE, PageId, PageImage, Pool, TreeId, Worker,
 };
 use wattle_wal::{AUTO, Appender, Kind, Log, Section};
 
@@ -267,18 +266,6 @@ impl Context {
     }
 }
 
-/// What else an author may put into the record of a change.
-pub trait Attachment {
-    /// A page that is in a tree from here on, as it is under the guard.
-    fn new_page(&mut self, page: &mut Exclusive<'_>);
-
-    /// Pages that are in no tree from here on.
-    fn free(&mut self, pool: &Pool, pages: &[PageId]);
-
-    /// Pages, as first page and number, that were written already and are in a tree from here on.
-    fn adopt(&mut self, pool: &Pool, ranges: &[(u64, u64)]);
-}
-
 /// Without a log.
 struct Unlogged;
 
@@ -371,13 +358,5 @@ impl Attachment for Record<'_, '_> {
         for &(first, count) in ranges {
             pool.allocator().log_change(epoch, PageId(first), count, true);
         }
-    }
-}
-
-/// Waits, blocking the thread, until the log has taken what the session's buffer holds.
-pub(crate) fn wait_log(cx: &Context) -> Result<()> {
-    match &cx.journal {
-        Journal::Off => Ok(()),
-        Journal::On(log, _) => log.wait_flush(),
     }
 }

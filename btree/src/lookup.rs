@@ -9,7 +9,9 @@ use crate::{
     ghost::Special,
     large_value::LargeValue,
     node::NodeRef,
-    tree::{Step, Stop, Tree},
+    read_ahead::most_reads,
+    step::{Step, Stop},
+    tree::Tree,
     view::{Seen, View},
 };
 use wattle_buffer::{Fault, For, Optimistic, PageId, Swip, Target};
@@ -25,16 +27,6 @@ pub enum Found {
 
 /// Most keys of one round of [`Tree::multi_get_step`]: enough to hide the latency of memory.
 pub const MULTI_GET: usize = 32;
-/// Most pages that one round asks for at once.
-const READS_AT_ONCE: usize = 16;
-/// Nor are they more than this part of the pool.
-const READ_SHARE: usize = 32;
-
-/// Most pages that are asked for at once.
-pub(crate) fn most_reads(tree: &Tree) -> usize {
-    READS_AT_ONCE.min(tree.pool.frames() / READ_SHARE).max(1)
-}
-
 impl Tree {
     /// Looks `key` up and copies its value, as `view` sees it, to the end of `value`.
     #[inline(always)]

@@ -31,8 +31,8 @@
 use crate::{
     hint::Hint,
     journal::Context,
-    merge,
     node::{NodeMut, NodeRef, NodeView, check},
+    x_merge::x_merge,
 };
 use parking_lot::{Mutex, RwLock};
 use std::{
@@ -228,6 +228,6 @@ impl PageOwner for Forest {
 
     fn before_write(&self, _: &Pool, frame: FrameId) -> bool {
         let merges = self.merges.try_lock();
-        merges.is_some_and(|cx| cx.as_ref().is_some_and(|cx| merge::x_merge(self, cx, frame)))
+        merges.is_some_and(|cx| cx.as_ref().is_some_and(|cx| x_merge(cx, frame, &|| self.now())))
     }
 }

@@ -13,10 +13,11 @@
 
 use crate::{
     journal::Context,
-    lookup::most_reads,
     node::{NodeRef, NodeView},
+    read_ahead::most_reads,
     record::Op,
-    tree::{Step, Stop, Tree},
+    step::{Step, Stop},
+    tree::Tree,
 };
 use wattle_buffer::{Exclusive, PageId, Swip, Target};
 

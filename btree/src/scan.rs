@@ -7,24 +7,16 @@
 //! which replaces the records of each leaf by the versions that it sees; ghosts are left out.
 
 use crate::{
-    descend::Seek,
+    descend::{Direction, Seek},
     ghost::Special,
     large_value::LargeValue,
     node::NodeRef,
-    tree::{Step, Tree},
+    step::Step,
+    tree::Tree,
     view::{Seen, View},
 };
 use std::ops::Bound;
 use wattle_buffer::{Error, PageId, PageImage, PageRef, Restart, Result};
-
-/// Which way a scan goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Direction {
-    /// Ascending keys.
-    Forward,
-    /// Descending keys.
-    Backward,
-}
 
 /// Where the cursor goes on.
 #[derive(Debug)]

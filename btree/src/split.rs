@@ -11,7 +11,8 @@ use crate::{
     journal::Context,
     node::{NodeBuilder, NodeMut, NodeRef, NodeView, Split},
     record::Op,
-    tree::{Step, Stop, Tree},
+    step::{Step, Stop},
+    tree::Tree,
 };
 use wattle_buffer::{Exclusive, Fault, PageImage, Swip, Target};
 

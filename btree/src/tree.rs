@@ -1,107 +1,17 @@
-//! A tree: its pinned root and the loop that runs one step of an operation until it ends in a
-//! value. The steps themselves are one file each.
-//!
-//! A step holds latches only while it runs, never waits for I/O, and ends in one of
-//! - a value;
-//! - [`Stop::Restart`]: an optimistic read did not validate; run it again;
-//! - [`Stop::Fault`]: it needs a page or room; resolve the fault, run it again;
-//! - [`Stop::Faults`]: it needs several pages at once; the same;
-//! - [`Stop::Log`]: the log buffer of the session is full; wait for a flush, run it again;
-//! - [`Stop::Error`]: it cannot be done, and nothing was changed.
+//! A tree: its pinned root. The steps of its operations are in files of their own.
 
 use crate::{
-    journal::{Attachment, Context, wait_log},
+    author::Attachment,
+    journal::Context,
     node::{NodeBuilder, NodeRef},
     owner::Forest,
+    step::{Step, Stop},
 };
 use std::sync::Arc;
 use wattle_buffer::{
     Error, Exclusive, Fault, FrameId, Gsn, Optimistic, PageId, PageImage, Pool, Restart, Result,
-    TreeId, Worker,
+    TreeId,
 };
-
-/// Why a step ended without a value.
-#[derive(Debug)]
-pub enum Stop {
-    /// Run the step again.
-    Restart,
-    /// Resolve, then run the step again.
-    Fault(Fault),
-    /// Resolve all of them, all at once if that is possible, then run the step again. They are reads that
-    /// this step owns: it waits for no other.
-    Faults(Vec<Fault>),
-    /// Wait until the log has taken what this session logged, then run the step again.
-    Log,
-    /// The operation failed and changed nothing.
-    Error(Error),
-}
-
-impl From<Restart> for Stop {
-    #[inline(always)]
-    fn from(_: Restart) -> Stop {
-        Stop::Restart
-    }
-}
-
-impl From<Error> for Stop {
-    fn from(error: Error) -> Stop {
-        Stop::Error(error)
-    }
-}
-
-/// Outcome of a step.
-pub type Step<T> = Result<T, Stop>;
-
-/// Restarts after which a step gives up its core before it tries again.
-const PATIENCE: u32 = 8;
-
-/// Runs a step until it ends in a value or an error, blocking the thread for faults.
-#[inline(always)]
-pub fn run<T>(cx: &Context, mut step: impl FnMut(u32) -> Step<T>) -> Result<T> {
-    match step(0) {
-        Ok(value) => {
-            cx.worker.counters().hits.add(1);
-            Ok(value)
-        }
-        Err(stop) => run_again(cx, stop, step),
-    }
-}
-
-#[cold]
-fn run_again<T>(cx: &Context, mut stop: Stop, mut step: impl FnMut(u32) -> Step<T>) -> Result<T> {
-    let mut restarts = 0;
-    if !matches!(stop, Stop::Error(_)) {
-        cx.worker.pool().check_may_wait()?;
-    }
-    cx.worker.begin_waiting();
-    loop {
-        match stop {
-            Stop::Restart => restarted(&cx.worker, &mut restarts)?,
-            Stop::Fault(fault) => cx.worker.resolve(fault)?,
-            Stop::Faults(faults) => cx.worker.resolve_all(faults)?,
-            Stop::Log => wait_log(cx)?,
-            Stop::Error(error) => return Err(error),
-        }
-        match step(restarts) {
-            Ok(value) => return Ok(value),
-            Err(next) => stop = next,
-        }
-    }
-}
-
-/// Counts a restart, and yields the core now and then so that others can finish.
-///
-/// # Errors
-/// [`wattle_buffer::Error::Limit`] when the operation has restarted for several stall timeouts.
-pub fn restarted(worker: &Worker, restarts: &mut u32) -> Result<()> {
-    worker.counters().restarts.add(1);
-    *restarts += 1;
-    if restarts.is_multiple_of(PATIENCE) {
-        wattle_buffer::sync::yield_now();
-        return worker.check_restarts();
-    }
-    Ok(())
-}
 
 /// A B+-tree over pages of a pool. The root is pinned in its frame while the tree is open, so a
 /// descent starts without any look-up. Its page changes its id only by [`Tree::try_latch_root`]. Dropping the value closes the

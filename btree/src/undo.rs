@@ -11,13 +11,7 @@
 //! operation of the record. That is every change of a record whose page is
 //! not logged as a whole.
 
-use crate::{
-    author::Author,
-    journal::Context,
-    node::{NodeMut, NodeView},
-    record::{Op, key_of},
-    tree::{Step, Stop, Tree},
-};
+use crate::record::{Op, key_of};
 use wattle_buffer::TreeId;
 use wattle_wal::record::Record;
 
@@ -152,68 +146,6 @@ impl<'a> Before<'a> {
             }
             kind => return Err(format!("an undo entry has the unknown kind {kind}")),
         })
-    }
-}
-
-impl Tree {
-    /// Puts a record back to what it was before a change. Gives whether its leaf should be merged
-    /// now ([`Tree::merge_step`]).
-    pub fn restore_step<A: Author>(
-        &self,
-        cx: &Context,
-        key: &[u8],
-        before: Before<'_>,
-        author: &mut A,
-    ) -> Step<bool> {
-        cx.check_room(true)?;
-        let path = self.descend(key, 0)?;
-        let search = self.checked(&path.node, path.node_ref().search(key))?;
-        let mut leaf = path.node.upgrade()?;
-        let op = match (search.found, before) {
-            (false, Before::Absent | Before::Patch { .. }) => {
-                cx.log_nothing(&leaf, author);
-                author.done(&leaf, key);
-                return Ok(false);
-            }
-            (true, Before::Absent) => {
-                NodeMut::new(&mut leaf.page_mut()).remove_leaf(search.position);
-                Op::Remove { key }
-            }
-            (true, Before::Patch { offset, bytes }) => {
-                let view = NodeView::from(leaf.bytes());
-                if view.value(search.position).0.len() < offset + bytes.len() {
-                    // An older entry has the whole value.
-                    cx.log_nothing(&leaf, author);
-                    author.done(&leaf, key);
-                    return Ok(false);
-                }
-                NodeMut::new(&mut leaf.page_mut()).write_value(search.position, offset, bytes);
-                Op::Patch { key, offset, bytes }
-            }
-            (found, Before::Value { bytes, special }) => {
-                let mut page = leaf.page_mut();
-                let mut node = NodeMut::new(&mut page);
-                let done = match found {
-                    true => node.replace_value(search.position, bytes, special),
-                    false => node.insert_leaf(search.position, key, bytes, special),
-                };
-                if done.is_err() {
-                    leaf.unchanged();
-                    drop(leaf);
-                    self.split_step(cx, key, 0)?;
-                    return Err(Stop::Restart);
-                }
-                match found {
-                    true => Op::Replace { key, value: bytes, special },
-                    false => Op::Insert { key, value: bytes, special },
-                }
-            }
-        };
-        cx.log_change(&mut leaf, op, None, author);
-        author.done(&leaf, key);
-        let is_root = leaf.frame() == self.root;
-        let removed = matches!(op, Op::Remove { .. });
-        Ok(removed && !is_root && crate::merge::is_underfull(leaf.bytes().into()))
     }
 }
 

@@ -10,7 +10,8 @@ use crate::{
     ghost::is_ghost,
     journal::Context,
     node::{NodeRef, NodeView, check_full},
-    tree::{Tree, run},
+    run::run,
+    tree::Tree,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 use wattle_buffer::{Error, PageId, PageImage, PageOwner, Result, Swip, Target};

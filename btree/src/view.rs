@@ -6,7 +6,7 @@
 //! back or because nobody needs it any more, does so only after the page was changed or only when
 //! this reader does not need it either.
 
-use crate::tree::Stop;
+use crate::step::Stop;
 use wattle_buffer::FrameHeader;
 
 /// What a reader sees of a record that a leaf holds.

@@ -21,7 +21,8 @@ use crate::{
     node::{NodeMut, NodeRef, NodeView, Search},
     record::Op,
     split::RESERVE,
-    tree::{Step, Stop, Tree},
+    step::{Step, Stop},
+    tree::Tree,
     undo::{Before, Undo},
 };
 use wattle_buffer::{Error, Exclusive, For, Inside, Optimistic};

@@ -9,7 +9,11 @@
 //!
 //! Nothing here allocates. A node that does not fit leaves the image in an undefined state.
 
-use super::{Full, edit::write_hints, layout::*, view::Item};
+use super::{
+    Full,
+    layout::*,
+    view::{Item, NodeView},
+};
 use wattle_buffer::{PAGE_SIZE, PageImage, PageMut, page::header};
 
 /// What a node is besides its entries.
@@ -211,6 +215,17 @@ impl Frame<'_> {
         page.set_u16(UPPER_OFF, upper_off as u16);
         page.set_u16(UPPER_LEN, self.upper.map_or(0, |upper| upper.len()) as u16);
         write_hints(&mut page, 0);
+    }
+}
+
+/// Recomputes the hints for the heads from `from` on.
+pub(crate) fn write_hints(page: &mut PageMut<'_>, from: usize) {
+    let distance = NodeView::from(&*page).count() / (HINT_COUNT + 1);
+    // Among few heads no search asks for hints.
+    let first = from.checked_div(distance).map_or(HINT_COUNT, |hint| hint.saturating_sub(1));
+    for index in first..HINT_COUNT {
+        let head = NodeView::from(&*page).head((index + 1) * distance);
+        page.set_u32(HINTS + 4 * index, head);
     }
 }
 

@@ -8,7 +8,7 @@
 
 use super::{
     Full, Piece,
-    build::{FEW, Frame, Heap},
+    build::{FEW, Frame, Heap, write_hints},
     children,
     layout::*,
     search::NodeRef,
@@ -30,17 +30,6 @@ struct Entry<'k> {
     special: bool,
     /// In an inner node: the child right of the separator.
     right: Option<u64>,
-}
-
-/// Recomputes the hints for the heads from `from` on.
-pub(crate) fn write_hints(page: &mut PageMut<'_>, from: usize) {
-    let distance = NodeView::from(&*page).count() / (HINT_COUNT + 1);
-    // Among few heads no search asks for hints.
-    let first = from.checked_div(distance).map_or(HINT_COUNT, |hint| hint.saturating_sub(1));
-    for index in first..HINT_COUNT {
-        let head = NodeView::from(&*page).head((index + 1) * distance);
-        page.set_u32(HINTS + 4 * index, head);
-    }
 }
 
 impl<'a> NodeView<'a> {
