@@ -73,7 +73,7 @@ pub struct Context {
     last: Cell<Option<LastLeaf>>,
     /// The write has recorded its way to the leaf in the trace of pages: it does not again when it runs
     /// again, because somebody had latched the leaf for a moment.
-    pub(crate) way_recorded: Cell<bool>,
+    pub(crate) route_recorded: Cell<bool>,
 }
 
 /// The leaf that a session changed last. Those who write ascending keys, or all records of a parent,
@@ -96,7 +96,7 @@ impl Context {
             scratch: RefCell::new(Vec::with_capacity(256)),
             halves: RefCell::new(None),
             last: Cell::new(None),
-            way_recorded: Cell::new(false),
+            route_recorded: Cell::new(false),
         }
     }
 

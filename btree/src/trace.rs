@@ -1,7 +1,46 @@
 //! The way to a leaf, for the trace of page accesses.
 
-use crate::{descend::Seek, node::NodeRef, step::Step, tree::Tree};
+use crate::{descend::Seek, journal::Context, node::NodeRef, step::Step, tree::Tree};
+use std::cell::Cell;
 use wattle_buffer::{For, Way};
+
+/// Records the route of each write to its leaf, once for each record. A write that runs again, because
+/// another writer held the latch for a moment, does not record it again.
+#[derive(Clone, Copy)]
+pub(crate) struct WriteTrace<'c> {
+    /// Whether the route of the current record is recorded. None: the pool is not traced.
+    recorded: Option<&'c Cell<bool>>,
+}
+
+impl<'c> WriteTrace<'c> {
+    /// Begins a run of a step, which has restarted so often.
+    #[inline(always)]
+    pub fn begin(tree: &Tree, cx: &'c Context, restarts: u32) -> WriteTrace<'c> {
+        let trace = WriteTrace { recorded: tree.pool.is_traced().then_some(&cx.route_recorded) };
+        if restarts == 0 {
+            trace.done();
+        }
+        trace
+    }
+
+    /// The step has found the leaf for `key`.
+    #[inline(always)]
+    pub fn found(self, tree: &Tree, key: &[u8]) {
+        if let Some(recorded) = self.recorded
+            && !recorded.replace(true)
+        {
+            tree.pool.record_way(|way| tree.lead(Seek::At(key), way));
+        }
+    }
+
+    /// The record is done: another record has another route, and so has the next record of another task.
+    #[inline(always)]
+    pub fn done(self) {
+        if let Some(recorded) = self.recorded {
+            recorded.set(false);
+        }
+    }
+}
 
 /// Attempts to find the way to a leaf for the trace of page accesses.
 const LEAD_ATTEMPTS: usize = 8;
