@@ -12,12 +12,21 @@
 //! Order of locks: leaf latch, then one shard of the version index, then the published [`Active`].
 //! No shard is locked while another one is, and nobody waits for a transaction with a shard locked.
 
+mod bytes;
 mod chain;
+mod change;
 mod clock;
+mod look;
+mod patch;
+mod prune;
+mod push;
+mod seen;
 mod shard;
+mod spare;
 mod state;
 mod stored;
 mod undo;
+mod version;
 mod versions;
 
 #[cfg(test)]
@@ -27,10 +36,10 @@ mod stress_tests;
 #[cfg(test)]
 mod versions_tests;
 
+pub(crate) use change::{Change, ConflictWith, Kept, Record, Undone, WriteCheck};
 pub(crate) use clock::{Active, Clock, Slot, Snapshots};
+pub(crate) use seen::{Changed, Seen};
 pub(crate) use state::{ABANDONED, TxnState};
 pub(crate) use stored::{MAX_OF_ONE, Stored};
 pub(crate) use undo::{Savepoint, UndoBuffer, UndoEntry};
-pub(crate) use versions::{
-    Change, Changed, ConflictWith, Kept, Record, Seen, Undone, Versions, WriteCheck,
-};
+pub(crate) use versions::Versions;

@@ -20,10 +20,13 @@
 //! makes that one be looked at once more.
 
 use super::{
-    chain::{By, Chain, Rule, Spare},
+    chain::Chain,
+    change::{Change, Record, StoreOutcome, WriteCheck},
     clock::Active,
+    prune::Rule,
+    spare::Spare,
     state::TxnState,
-    versions::{Change, Record, StoreOutcome, WriteCheck},
+    version::By,
 };
 use crate::limits::limit;
 use hashbrown::{HashTable, hash_table::OccupiedEntry};

@@ -9,7 +9,7 @@
 //! that is not flushed, holds it back, the session asks again only when it has twice as much, or a thousand
 //! more; it also asks the keeper then to compare the memory of all versions with the limit.
 
-use super::{Kept, Versions};
+use super::{change::Kept, versions::Versions};
 use crate::limits::limit;
 use std::collections::VecDeque;
 

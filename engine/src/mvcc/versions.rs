@@ -18,10 +18,16 @@
 //! as half of a write. For that to be so there are many more shards than threads.
 
 use super::{
-    chain::{self, By, Look, Restore, Rule, Spare},
+    chain,
+    change::{Change, Kept, Record, StoreOutcome, Undone, WriteCheck},
     clock::Active,
+    look::{Look, Restore},
+    prune::Rule,
+    seen::{Changed, Seen},
     shard::Shard,
+    spare::Spare,
     state::TxnState,
+    version::By,
 };
 use crate::limits::limit;
 use foldhash::fast::RandomState;
@@ -53,133 +59,6 @@ const SHARD_BITS: u64 = (SHARDS.1 as u64 - 1) << SHARD_SHIFT;
 const _: () = assert!(SHARDS.0.is_power_of_two() && SHARDS.1.is_power_of_two());
 const _: () = assert!(SHARD_SHIFT + SHARDS.1.ilog2() <= 64 - 7);
 
-/// Whether a record may be changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WriteCheck {
-    /// Nobody is in the way.
-    Free,
-    /// The newest change is the asking transaction's own.
-    Own,
-    /// Somebody is.
-    Conflict(ConflictWith),
-}
-
-/// Who changed the record first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ConflictWith {
-    /// A transaction that is not committed, or not soon enough to be in the snapshot.
-    Active,
-    /// One that is just committing and may turn out to be in the snapshot: the conflict may vanish
-    /// in a moment. Look again, without the latch, or treat it as [`ConflictWith::Active`].
-    Committing,
-    /// One that committed at a time above the snapshot.
-    Committed {
-        /// Its commit time.
-        ts: u64,
-    },
-}
-
-/// What a reader sees of a record. `ts` is the commit time of the change that made it so, 0 when
-/// that is no longer known (before every snapshot that is open, and durable) or the reader's own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Seen {
-    /// What the page holds.
-    Page {
-        /// Commit time or 0.
-        ts: u64,
-    },
-    /// The value that was appended to the reader's buffer.
-    Value {
-        /// The flag given with the value.
-        special: bool,
-        /// Commit time or 0.
-        ts: u64,
-    },
-    /// No record.
-    Absent {
-        /// Commit time or 0.
-        ts: u64,
-    },
-    /// A transaction that is just committing decides. Look again in a moment, without latches.
-    Wait,
-}
-
-/// Whether others changed a record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[expect(clippy::enum_variant_names, reason = "the answers read as the question is put")]
-pub(crate) enum Changed {
-    /// No.
-    Unchanged,
-    /// Yes.
-    Changed,
-    /// A transaction that is just committing may have. Ask again in a moment.
-    Undecided,
-}
-
-/// A change that is about to be made: what the record is before it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Change<'b> {
-    /// There is no record.
-    Insert,
-    /// All of it may change.
-    Whole {
-        /// The value.
-        before: &'b [u8],
-        /// Its flag.
-        special: bool,
-    },
-    /// Only the bytes from `from` to `to` of a plain value change.
-    Patch {
-        /// The value.
-        before: &'b [u8],
-        from: usize,
-        to: usize,
-    },
-}
-
-impl<'b> Change<'b> {
-    /// Any change of a record.
-    #[inline]
-    pub fn of(before: Option<(&'b [u8], bool)>) -> Change<'b> {
-        match before {
-            None => Change::Insert,
-            Some((before, special)) => Change::Whole { before, special },
-        }
-    }
-}
-
-/// What [`Versions::before`] appended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Undone {
-    /// Nothing: there was no record.
-    Absent,
-    /// The value.
-    Whole { special: bool },
-    /// Bytes of the value from `at` on; the others are what they are.
-    Patch { at: usize },
-}
-
-/// What [`Versions::store`] did.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct StoreOutcome {
-    /// Whether the record may be changed; if it is [`WriteCheck::Free`], the version is stored.
-    pub check: WriteCheck,
-    /// How many bytes the writer's own version has grown by if it is [`WriteCheck::Own`].
-    pub grown: u64,
-    /// Where the chain lies of a version that is stored.
-    pub chain: usize,
-}
-
-/// A version that its writer stored and will drop.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Kept {
-    /// The hash of its record.
-    pub hash: u64,
-    /// Where its chain lay then, so that it can be brought near before it is looked for. Somebody may have
-    /// dropped it meanwhile.
-    pub chain: usize,
-}
-
 /// A shard, alone on its cache lines.
 #[derive(Debug, Default)]
 #[repr(C, align(256))]
@@ -197,14 +76,6 @@ impl Padded {
         prefetch_write(start);
         prefetch_write(start.wrapping_add(64));
     }
-}
-
-/// A record, and under which hash its versions are.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Record<'k> {
-    pub hash: u64,
-    pub tree: TreeId,
-    pub key: &'k [u8],
 }
 
 /// The version index of an engine.

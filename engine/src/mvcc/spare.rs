@@ -1,0 +1,184 @@
+//! Memory of versions that is used again, one store for each thread.
+
+use super::{
+    bytes::{Bytes, INLINE, Kind},
+    chain::{Chain, Long, PRUNE_ABOVE},
+    state::TxnState,
+    version::{Version, Writer},
+};
+use std::cell::Cell;
+use wattle_buffer::{Returned, prefetch_write};
+
+/// Buffers that a thread keeps for reuse, bytes.
+const SPARE_BYTES: usize = 2 << 20;
+/// Chains that a thread keeps for reuse.
+const SPARE_CHAINS: usize = 8192;
+/// Parts of long chains that a thread keeps for reuse, each with a list of older versions that has room for no
+/// more than [`SPARE_LIST`].
+const SPARE_LONG: usize = 64;
+const SPARE_LIST: usize = 2 * PRUNE_ABOVE;
+/// Buffers come in classes, each of twice the capacity of the one before, from this on, bytes.
+const MIN_BUFFER: usize = 64;
+/// Number of classes: key and value of a record that lies in a leaf fit the last one.
+const CLASSES: usize = 7;
+
+/// The class whose buffers hold `size` bytes.
+fn class_for(size: usize) -> usize {
+    (size.max(MIN_BUFFER).next_power_of_two() / MIN_BUFFER).ilog2() as usize
+}
+
+/// Memory for reuse, what was given last first: chains, parts of long ones, and buffers by class. Each
+/// thread has its own. A session drops most of the versions that it stored itself and soon (see
+/// [`super::Stored`]), so that its next ones lie in memory that its processor has at hand.
+#[derive(Debug, Default)]
+#[expect(clippy::vec_box, reason = "the boxes are what is reused")]
+pub(super) struct Spare {
+    chains: Vec<Box<Chain>>,
+    long: Vec<Box<Long>>,
+    buffers: [Vec<Vec<u8>>; CLASSES],
+    bytes: usize,
+    /// Of the transaction whose versions are being dropped.
+    returned: Returned<TxnState>,
+}
+
+thread_local! {
+    static SPARE: Cell<Option<Box<Spare>>> = const { Cell::new(None) };
+}
+
+impl Spare {
+    /// What this thread has. [`Spare::keep`] gives it back.
+    pub fn of_thread() -> Box<Spare> {
+        // A thread that is ending has nothing.
+        SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default()
+    }
+
+    /// The thread keeps it.
+    pub fn keep(mut self: Box<Spare>) {
+        self.returned.release();
+        // Nor does it keep anything.
+        SPARE.try_with(|spare| spare.set(Some(self))).ok();
+    }
+
+    /// Makes key, head and value the bytes of a version.
+    #[inline]
+    pub fn join(&mut self, into: &mut Bytes, kind: Kind, key: &[u8], head: &[u8], value: &[u8]) {
+        let size = key.len() + head.len() + value.len();
+        if size <= INLINE {
+            let mut bytes = [0; INLINE];
+            let (front, rest) = bytes[..size].split_at_mut(key.len());
+            let (middle, back) = rest.split_at_mut(head.len());
+            front.copy_from_slice(key);
+            middle.copy_from_slice(head);
+            back.copy_from_slice(value);
+            let few = Bytes::Few { kind, len: size as u8, bytes };
+            self.give_bytes(std::mem::replace(into, few));
+            return;
+        }
+        let mut buffer = match std::mem::take(into) {
+            Bytes::Many { buffer, .. } if buffer.capacity() >= size => buffer,
+            other => {
+                self.give_bytes(other);
+                self.buffer(size)
+            }
+        };
+        buffer.clear();
+        buffer.extend_from_slice(key);
+        buffer.extend_from_slice(head);
+        buffer.extend_from_slice(value);
+        *into = Bytes::Many { kind, buffer };
+    }
+
+    /// An empty buffer for so many bytes. The next one of its class is brought near.
+    fn buffer(&mut self, size: usize) -> Vec<u8> {
+        let class = class_for(size);
+        let list = self.buffers.get_mut(class);
+        match list.and_then(|list| Some((list.pop()?, list.last()))) {
+            Some((buffer, next)) => {
+                if let Some(next) = next {
+                    prefetch_write(next.as_ptr());
+                }
+                self.bytes -= buffer.capacity();
+                buffer
+            }
+            None => Vec::with_capacity(MIN_BUFFER << class),
+        }
+    }
+
+    fn give(&mut self, mut buffer: Vec<u8>) {
+        if buffer.capacity() == 0 || self.bytes + buffer.capacity() > SPARE_BYTES {
+            return;
+        }
+        buffer.clear();
+        // One that has grown belongs to the class that it certainly suffices for.
+        let class = (buffer.capacity() / MIN_BUFFER).checked_ilog2();
+        if let Some(list) = class.and_then(|class| self.buffers.get_mut(class as usize)) {
+            self.bytes += buffer.capacity();
+            list.push(buffer);
+        }
+    }
+
+    #[inline]
+    fn give_bytes(&mut self, bytes: Bytes) {
+        if let Bytes::Many { buffer, .. } = bytes {
+            self.give(buffer);
+        }
+    }
+
+    /// Lets go of the transaction of a version, before [`Spare::keep`] at the latest.
+    #[inline]
+    pub fn let_go(&mut self, writer: Writer) {
+        if let Writer::Txn(state) = writer {
+            self.returned.take(state);
+        }
+    }
+
+    /// Takes back the memory of a version that is gone.
+    #[inline]
+    pub fn give_version(&mut self, version: Version) {
+        self.let_go(version.writer);
+        self.give_bytes(version.bytes);
+    }
+
+    /// Takes back the memory of a chain that is gone.
+    #[inline]
+    pub fn give_chain(&mut self, mut chain: Box<Chain>) {
+        if let Some(long) = chain.long.take() {
+            self.give_long(long);
+        }
+        self.let_go(std::mem::take(&mut chain.newest.writer));
+        self.give_bytes(std::mem::take(&mut chain.newest.bytes));
+        if self.chains.len() < SPARE_CHAINS {
+            self.chains.push(chain);
+        }
+    }
+
+    #[cold]
+    fn give_long(&mut self, mut long: Box<Long>) {
+        self.drop_older(&mut long);
+        if self.long.len() < SPARE_LONG && long.older.capacity() <= SPARE_LIST {
+            (long.pass, long.due) = (0, 0);
+            self.long.push(long);
+        }
+    }
+
+    /// A chain to use again, with whatever it held. The one after the next is brought near.
+    #[inline]
+    pub fn chain(&mut self) -> Option<Box<Chain>> {
+        let chain = self.chains.pop()?;
+        if let [.., later, _] = &self.chains[..] {
+            prefetch_write(std::ptr::from_ref(&**later).cast::<u8>());
+        }
+        Some(chain)
+    }
+
+    /// Drops all versions of a chain but the newest.
+    pub fn drop_older(&mut self, long: &mut Long) {
+        long.older.drain(..).for_each(|version| self.give_version(version));
+        (long.older_bytes, long.prune_above) = (0, PRUNE_ABOVE as u32);
+    }
+
+    /// The part of a long chain, to use again.
+    pub fn long(&mut self) -> Box<Long> {
+        self.long.pop().unwrap_or_default()
+    }
+}

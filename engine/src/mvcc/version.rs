@@ -1,0 +1,104 @@
+//! One change of a record: its author, and what the record was before it.
+
+use super::{
+    bytes::{Bytes, Kind},
+    state::{Status, TxnState},
+};
+use wattle_buffer::{Owner, Share};
+
+/// Who made a change.
+#[derive(Debug)]
+pub(super) enum Writer {
+    /// A transaction, whose state says whether it is committed.
+    Txn(Share<TxnState>),
+    /// One that had committed at this time when the change was stored.
+    Done(u64),
+}
+
+/// Who makes a change.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum By<'t> {
+    /// A transaction.
+    Txn(&'t Owner<TxnState>),
+    /// One that has committed at this time.
+    Done(u64),
+}
+
+impl By<'_> {
+    pub fn owned(self) -> Writer {
+        match self {
+            By::Txn(state) => Writer::Txn(state.share()),
+            By::Done(ts) => Writer::Done(ts),
+        }
+    }
+
+    /// Its number; 0 if it does not matter.
+    pub fn id(self) -> u64 {
+        match self {
+            By::Txn(state) => state.id(),
+            By::Done(_) => 0,
+        }
+    }
+}
+
+impl Default for Writer {
+    fn default() -> Writer {
+        Writer::Done(0)
+    }
+}
+
+impl Writer {
+    pub fn status(&self) -> Status {
+        match self {
+            Writer::Txn(state) => state.status(),
+            Writer::Done(ts) => Status::Committed(*ts),
+        }
+    }
+
+    /// The commit time, once committed.
+    pub fn committed_ts(&self) -> Option<u64> {
+        match self {
+            Writer::Txn(state) => state.committed_ts(),
+            Writer::Done(ts) => Some(*ts),
+        }
+    }
+
+    /// See [`By::id`].
+    pub fn id(&self) -> u64 {
+        match self {
+            Writer::Txn(state) => state.id(),
+            Writer::Done(_) => 0,
+        }
+    }
+
+    /// It is this transaction.
+    pub fn is(&self, txn: &TxnState) -> bool {
+        matches!(self, Writer::Txn(state) if std::ptr::eq(&**state, txn))
+    }
+}
+
+/// One change of the record.
+#[derive(Debug, Default)]
+pub(super) struct Version {
+    pub writer: Writer,
+    pub bytes: Bytes,
+}
+
+impl Version {
+    /// What stands behind the key.
+    pub fn payload(&self, key_len: u16) -> &[u8] {
+        &self.bytes.as_slice()[usize::from(key_len)..]
+    }
+
+    /// The value before a version that is no patch.
+    pub fn whole(&self, key_len: u16) -> Option<(&[u8], bool)> {
+        debug_assert_ne!(self.bytes.kind(), Kind::Patch);
+        let special = self.bytes.kind() == Kind::Special;
+        (self.bytes.kind() != Kind::Absent).then(|| (self.payload(key_len), special))
+    }
+
+    /// Commit time of a version that is not the newest.
+    pub fn old_ts(&self) -> u64 {
+        self.writer.committed_ts().expect("a version under another one is committed")
+    }
+}
