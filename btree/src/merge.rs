@@ -44,13 +44,7 @@ impl Tree {
         let siblings = parent_node.count();
         if siblings == 0 {
             parent.validate()?;
-            // An only child gets siblings when its parent merges, which may not have been possible
-            // when it lost the others.
-            let merged = self.merge_step(cx, key, level + 1)?;
-            if merged && underfull {
-                self.merge_step(cx, key, level)?;
-            }
-            return Ok(merged);
+            return self.merge_only_child(cx, key, level, underfull);
         }
         if !underfull {
             return Ok(false);
@@ -105,14 +99,7 @@ impl Tree {
             let (underfull, alone) = (is_underfull(parent_view), parent_view.count() == 0);
             drop(parent);
             if underfull {
-                match self.merge_step(cx, key, level + 1) {
-                    // The merge that was asked for is done; a parent that cannot follow now follows
-                    // with the next merge below it.
-                    Ok(_) => {}
-                    Err(Stop::Restart) if !alone => {}
-                    // Or at once, because its only child may never be merged again.
-                    Err(stop) => return Err(stop),
-                }
+                self.merge_parent(cx, key, level + 1, alone)?;
             }
             if merged == 0 {
                 self.merge_step(cx, key, level)?;
@@ -120,6 +107,28 @@ impl Tree {
             return Ok(true);
         }
         Ok(false)
+    }
+
+    /// An only child has no neighbour. It gets siblings when its parent merges, which may have failed when
+    /// the child lost the others.
+    fn merge_only_child(&self, cx: &Context, key: &[u8], level: u8, underfull: bool) -> Step<bool> {
+        let merged = self.merge_step(cx, key, level + 1)?;
+        if merged && underfull {
+            self.merge_step(cx, key, level)?;
+        }
+        Ok(merged)
+    }
+
+    /// Merges the parent, at `level`, of two nodes that have merged.
+    fn merge_parent(&self, cx: &Context, key: &[u8], level: u8, has_one_child: bool) -> Step<()> {
+        match self.merge_step(cx, key, level) {
+            Ok(_) => Ok(()),
+            // The merge that the caller asked for is done. A parent that cannot merge now does so after
+            // the next merge below it.
+            Err(Stop::Restart) if !has_one_child => Ok(()),
+            // An only child may never merge again, so its parent must merge now.
+            Err(stop) => Err(stop),
+        }
     }
 
     /// Puts the image of two nodes in place of the left one, and frees the right one. Gives the

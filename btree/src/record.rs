@@ -193,42 +193,8 @@ pub fn redo(image: &mut PageImage, page: PageId, code: u8, payload: &[u8]) -> Re
         return Err(format!("op {code} of the log does not fit the kind of the node"));
     }
     match code {
-        code::INSERT | code::REPLACE => {
-            let (key, value) = keyed(payload, 1)?;
-            let special = payload[2] != 0;
-            let (position, found) = place(image, key)?;
-            if found != (code == code::REPLACE) || !crate::node::fits_inline(key.len(), value.len())
-            {
-                return Err("a record that the log changes is not as the log says".to_string());
-            }
-            let mut bytes = PageMut::of_image(image);
-            let mut node = NodeMut::new(&mut bytes);
-            let done = match found {
-                false => node.insert_leaf(position, key, value, special),
-                true => node.replace_value(position, value, special),
-            };
-            done.map_err(|_| "a record of the log finds no room".to_string())
-        }
-        code::PATCH => {
-            let (key, new) = keyed(payload, 2)?;
-            let offset = u16_at(payload, 2)?;
-            let (position, found) = place(image, key)?;
-            let len = if found { NodeView::from(&*image).value(position).0.len() } else { 0 };
-            if !found || offset + new.len() > len {
-                return Err("a value that the log patches is not as the log says".to_string());
-            }
-            let mut bytes = PageMut::of_image(image);
-            NodeMut::new(&mut bytes).write_value(position, offset, new);
-            Ok(())
-        }
-        code::REMOVE => {
-            let (position, found) = place(image, payload)?;
-            if !found {
-                return Err("a record that the log removes is not there".to_string());
-            }
-            let mut bytes = PageMut::of_image(image);
-            NodeMut::new(&mut bytes).remove_leaf(position);
-            Ok(())
+        code::INSERT | code::REPLACE | code::PATCH | code::REMOVE => {
+            redo_record(image, code, payload)
         }
         code::TRUNCATE => {
             let position = u16_at(payload, 0)?;
@@ -263,6 +229,50 @@ pub fn redo(image: &mut PageImage, page: PageId, code: u8, payload: &[u8]) -> Re
             Ok(())
         }
         _ => Err(format!("the log has an op of the unknown kind {code}")),
+    }
+}
+
+/// Applies an op that changes one record of a leaf.
+fn redo_record(image: &mut PageImage, code: u8, payload: &[u8]) -> Result<(), String> {
+    match code {
+        code::INSERT | code::REPLACE => {
+            let (key, value) = keyed(payload, 1)?;
+            let special = payload[2] != 0;
+            let (position, found) = place(image, key)?;
+            if found != (code == code::REPLACE) || !crate::node::fits_inline(key.len(), value.len())
+            {
+                return Err("a record that the log changes is not as the log says".to_string());
+            }
+            let mut bytes = PageMut::of_image(image);
+            let mut node = NodeMut::new(&mut bytes);
+            let done = match found {
+                false => node.insert_leaf(position, key, value, special),
+                true => node.replace_value(position, value, special),
+            };
+            done.map_err(|_| "a record of the log finds no room".to_string())
+        }
+        code::PATCH => {
+            let (key, new) = keyed(payload, 2)?;
+            let offset = u16_at(payload, 2)?;
+            let (position, found) = place(image, key)?;
+            let len = if found { NodeView::from(&*image).value(position).0.len() } else { 0 };
+            if !found || offset + new.len() > len {
+                return Err("a value that the log patches is not as the log says".to_string());
+            }
+            let mut bytes = PageMut::of_image(image);
+            NodeMut::new(&mut bytes).write_value(position, offset, new);
+            Ok(())
+        }
+        _ => {
+            debug_assert_eq!(code, code::REMOVE);
+            let (position, found) = place(image, payload)?;
+            if !found {
+                return Err("a record that the log removes is not there".to_string());
+            }
+            let mut bytes = PageMut::of_image(image);
+            NodeMut::new(&mut bytes).remove_leaf(position);
+            Ok(())
+        }
     }
 }
 
