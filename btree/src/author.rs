@@ -1,31 +1,31 @@
-//! Who changes a record: what the transaction layer must decide and do while the leaf is latched.
+//! [`Author`]: the decisions and actions of the transaction layer while a leaf is latched for a change.
 //!
-//! A change of one record goes, under the exclusive latch of its leaf, through
-//! 1. [`Author::check`]: may this author change the record now? Nothing is changed yet;
-//! 2. the change of the bytes;
-//! 3. the log record, inside of which [`Author::drawn`] is called: an auto-committed operation draws
-//!    its commit time there, so that the order of times and the order of the log agree;
-//! 4. [`Author::done`]: the version before the change becomes reachable for older snapshots.
+//! A change of one record takes these steps under the exclusive latch of its leaf:
+//! 1. [`Author::check`] decides whether this author may change the record now;
+//! 2. the bytes are changed;
+//! 3. the log record is written. [`Author::drawn`] is called inside of it: an auto-committed operation
+//!    draws its commit time there, so that commit times and log records have the same order;
+//! 4. [`Author::done`] makes the version before the change reachable for older snapshots.
 //!
-//! Nobody else can see the record between these steps.
+//! The latch keeps every other thread from the record between these steps.
 
 use crate::step::Stop;
 use std::ops::Range;
 use wattle_buffer::{Exclusive, FrameHeader, Gsn, PageId, Pool};
 
-/// Calls under the latch of a leaf, see the module documentation. They must be short, wait for no latch
-/// and do no I/O.
+/// Callbacks under the latch of a leaf, see the module documentation. They must be short, wait for no
+/// latch and do no I/O.
 pub trait Author {
-    /// The next change is of this record: the one before is made, or will not be. Only authors of whole
-    /// transactions change more than one.
+    /// The next change concerns this record; the previous change is complete or abandoned. Only authors
+    /// of whole transactions change more than one record.
     fn turn_to(&mut self, _key: &[u8]) {}
 
-    /// May the record, which is `before` now (value, special), be changed? The leaf is in a frame
-    /// with this header, and stays latched until [`Author::done`] or [`Author::undone`], if it is to be
-    /// changed (`change`). Otherwise somebody only wants to know. By default it may.
+    /// May this author change the record? `before` is its value and special flag now. If `change` is
+    /// set, the leaf stays latched until [`Author::done`] or [`Author::undone`]; otherwise the caller
+    /// only asks. `header` is that of the leaf's frame. The default allows every change.
     ///
     /// # Errors
-    /// [`Stop::Error`] with [`wattle_buffer::Error::Conflict`], or [`Stop::Restart`] to look again.
+    /// [`Stop::Error`] with [`wattle_buffer::Error::Conflict`], or [`Stop::Restart`] to ask again.
     fn check(
         &mut self,
         _header: &FrameHeader,
@@ -36,23 +36,22 @@ pub trait Author {
         Ok(())
     }
 
-    /// The leaf, which was validated, does not hold the record that was to be changed; see
-    /// [`crate::View::missed`].
+    /// The validated leaf does not hold the record that was to be changed; see [`crate::View::missed`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`crate::View::missed`].
     fn missed(&mut self) -> Result<(), Stop> {
         Ok(())
     }
 
-    /// Whether [`Author::check`] only asks about a change in place, and [`Author::check_patch`] follows when
-    /// it is known.
+    /// True if [`Author::check`] only asks about a change in place, and [`Author::check_patch`] follows
+    /// once the changed bytes are known.
     fn keeps_patches(&self) -> bool {
         false
     }
 
-    /// May the bytes `range` of the record, which is `before` now, be changed? The others stay as they are,
-    /// and so does their number. As [`Author::check`] for a change.
+    /// As [`Author::check`], for a change of only the bytes `range` of the value `before`; its length
+    /// stays.
     ///
     /// # Errors
     /// As [`Author::check`].
@@ -66,15 +65,14 @@ pub trait Author {
         self.check(header, key, Some((before, false)), true)
     }
 
-    /// Id of the transaction, or 0 for a change that stands for itself.
+    /// Id of the transaction; 0 for an auto-committed change.
     fn txn(&self) -> u64;
 
-    /// The record of the change is a whole transaction: it is committed by being in the log, and has
-    /// no undo.
+    /// The log record of the change is a whole transaction: it commits when it is in the log, and has no
+    /// undo.
     fn is_auto(&self) -> bool;
 
-    /// The change is about to be logged and can no longer fail. The time of the commit, if it is drawn
-    /// here.
+    /// The change is about to be logged and can no longer fail. Gives the commit time if it is drawn here.
     fn drawn(&mut self) -> Option<u64> {
         None
     }
@@ -82,38 +80,38 @@ pub trait Author {
     /// The record was changed.
     fn done(&mut self, _leaf: &Exclusive<'_>, _key: &[u8]) {}
 
-    /// The record that was checked is not changed now, and its leaf is released next.
+    /// The record that was checked stays unchanged, and its leaf is released next.
     fn undone(&mut self, _key: &[u8]) {}
 
-    /// No snapshot needs the ghost of `key` any more.
+    /// True if no snapshot needs the ghost of `key`.
     fn may_purge(&self, _key: &[u8]) -> bool {
         false
     }
 
-    /// The number that the record must be above for what is attached to it, besides that of its own
-    /// page. Asked before the section of the record begins: a number that a record of a later epoch
-    /// has must not get into it.
+    /// A lower bound, besides the number of the page, for the number (GSN) of the log record, needed by
+    /// its attachments. It is read before the section of the record begins: the section must not contain
+    /// a number from a later epoch.
     fn attached_gsn(&self, _pool: &Pool) -> Gsn {
         Gsn(0)
     }
 
-    /// Adds to the record of the change what must happen with it or not at all.
+    /// Adds to the log record of the change everything that must happen atomically with it.
     fn attach(&mut self, _record: &mut dyn Attachment) {}
 }
 
-/// What else an author may put into the record of a change.
+/// Further contents of the log record of a change.
 pub trait Attachment {
-    /// A page that is in a tree from here on, as it is under the guard.
+    /// A page that joins a tree with this record, with its contents under the guard.
     fn new_page(&mut self, page: &mut Exclusive<'_>);
 
-    /// Pages that are in no tree from here on.
+    /// Pages that leave their tree with this record.
     fn free(&mut self, pool: &Pool, pages: &[PageId]);
 
-    /// Pages, as first page and number, that were written already and are in a tree from here on.
+    /// Pages, as (first page, count), that are on storage already and join a tree with this record.
     fn adopt(&mut self, pool: &Pool, ranges: &[(u64, u64)]);
 }
 
-/// A change by the engine itself, that no snapshot needs to see through and that is never undone.
+/// A change by the engine itself: it has no versions and is never undone.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct System;
 

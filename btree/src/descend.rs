@@ -1,9 +1,9 @@
-//! Descents: from the root to a node of a given level, optimistically, coupling the versions of
-//! parent and child.
+//! Descents: from the root to a node of a given level, optimistically, with coupled versions of parent
+//! and child.
 //!
-//! The version of a child is taken *before* the parent is validated. The swip was hot when it was
-//! read, and eviction bumps the version of the parent before the frame can be used for another
-//! page, so a parent that validates proves that the child's version belongs to the right page.
+//! A descent takes the version of a child *before* it validates the parent. The swip was hot when it was
+//! read, and eviction changes the version of the parent before the frame can hold another page. So if the
+//! parent validates, the child's version belongs to the right page.
 
 use crate::{
     node::{LEAF_LINES, NodeRef},
@@ -12,7 +12,7 @@ use crate::{
 };
 use wattle_buffer::{Error, For, FrameId, Optimistic, Restart, Swip, Target};
 
-/// Which way a scan goes.
+/// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Ascending keys.
@@ -21,14 +21,14 @@ pub enum Direction {
     Backward,
 }
 
-/// Where a descent goes.
+/// The target of a descent.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Seek<'k> {
-    /// To the node whose range contains the key.
+    /// The node whose range contains the key.
     At(&'k [u8]),
-    /// To the node with the largest keys below the key.
+    /// The node with the largest keys below the key.
     Before(&'k [u8]),
-    /// To the rightmost node.
+    /// The rightmost node.
     Last,
 }
 
@@ -43,7 +43,7 @@ impl Seek<'_> {
     }
 }
 
-/// The end of a descent: a node and how it was reached. Nothing read from the node is validated.
+/// The end of a descent: a node, and its parent. Nothing read from the node is validated yet.
 #[derive(Clone, Copy)]
 pub(crate) struct Path<'p> {
     pub node: Optimistic<'p>,
@@ -65,7 +65,7 @@ impl Tree {
         self.descend_by(level, For::Read, |node| node.child_position(key))
     }
 
-    /// Descends to the leaf that contains `key`, which will be changed.
+    /// Descends to the leaf that contains `key`, to change it.
     #[inline(always)]
     pub(crate) fn descend_to_change<'p>(&'p self, key: &[u8]) -> Step<Path<'p>> {
         self.descend_by(0, For::Write, |node| node.child_position(key))
@@ -90,7 +90,7 @@ impl Tree {
         let mut path = Path { node: self.pool.optimistic(self.root)?, parent: None };
         let mut height = path.node_ref().level();
         if height < level {
-            // The root lost a level since the caller looked.
+            // The root has lost a level since the caller looked.
             path.node.validate()?;
             return Err(Stop::Restart);
         }
@@ -140,9 +140,9 @@ impl Tree {
         }
     }
 
-    /// Brings near what a search in the node will touch. Inner nodes are mostly in a cache and have
-    /// their heads spread far; a leaf has header, hints, heads and slots in its first lines, and
-    /// their misses should overlap.
+    /// Prefetches the lines that a search in the node reads. Inner nodes are mostly in a cache, and their
+    /// heads are spread far. A leaf has header, hints, heads and slots in its first lines, whose cache
+    /// misses should overlap.
     #[inline(always)]
     pub(crate) fn prefetch_node(&self, frame: FrameId, level: u8, what: For) {
         if level == 0 {

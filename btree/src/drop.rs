@@ -45,7 +45,7 @@ impl Tree {
         if let Err(error) = recorded {
             return Err((self, error));
         }
-        self.forest.fell(self.id);
+        self.forest.remove_dropped(self.id);
         let root = self.pool.exclusive(self.root);
         root.header().set_pinned(false);
         self.pool.free_page(root);

@@ -1,14 +1,14 @@
-//! The version hint of a page: from when on everything in it is visible as it is.
+//! The version hint of a page: the time from which on all of its records are visible in their newest version.
 //!
 //! | bits 63, 62 | rest | meaning |
 //! |---|---|---|
-//! | 0 0 | time | all changes are committed, the newest at this time |
-//! | 0 1 | transaction | the newest change is by this transaction, which may not be committed yet; all others are committed, at earlier times than it will be |
+//! | 0 0 | time | all changes are committed; the newest committed at this time |
+//! | 0 1 | transaction | the newest change is by this transaction, which may still be undecided; all other changes are committed, at earlier times than it will get |
 //! | 1 0 | transaction | there may be changes by any transaction up to this one, committed or not |
 //!
-//! Written under the exclusive latch of the page, and by compare and swap from the second kind when
-//! that transaction has ended and from the third when all such transactions have: neither needs the
-//! latch, because the word says itself what it is about.
+//! The hint is written under the exclusive latch of the page. Without the latch it is replaced by compare
+//! and swap when the transaction of the second kind has ended, or all transactions of the third kind have:
+//! the word itself says which change it is about.
 
 const KIND: u64 = 0b11 << 62;
 const TXN: u64 = 0b01 << 62;
@@ -17,11 +17,11 @@ const UNKNOWN: u64 = 0b10 << 62;
 /// A version hint, decoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
-    /// Everything is committed, at this time at the latest.
+    /// All changes are committed, at this time at the latest.
     Committed(u64),
-    /// Changed last by this transaction.
+    /// The newest change is by this transaction.
     Txn(u64),
-    /// Changed by any transactions up to this one.
+    /// There may be changes by any transaction up to this one.
     Unknown(u64),
 }
 
@@ -48,7 +48,7 @@ impl Hint {
         }
     }
 
-    /// For a page that takes over records of pages with these hints; `now` is the newest transaction.
+    /// The hint for a page that takes over records of two pages; `now` gives the newest transaction.
     pub fn joined(a: u64, b: u64, now: impl FnOnce() -> u64) -> u64 {
         match (Hint::of(a), Hint::of(b)) {
             (Hint::Committed(a), Hint::Committed(b)) => a.max(b),

@@ -1,17 +1,18 @@
-//! How changes get into the log: [`Journal`] makes one record of all pages that a step changes, and
-//! stamps them with its number, while their latches and the log buffer of the session are held.
+//! How changes get into the log: one log record for all pages that a step changes. [`Context`] writes the
+//! record and stamps the pages with its number (GSN) while it holds their latches and the log buffer of
+//! the session.
 //!
-//! Why inside of both: a checkpoint that begins at epoch E must find every page dirty that has a
-//! change of an earlier epoch. The flusher ends an epoch by taking the lock of each log buffer, so a
-//! page that is stamped before that lock is released is dirty before the epoch is over. And a page
-//! is written to storage under a latch, so its image is never between bytes and number.
+//! It holds both because a checkpoint that begins at epoch E must find every page dirty that has a change
+//! of an earlier epoch. The flusher ends an epoch by taking the lock of each log buffer, so a page that is
+//! stamped before that lock is released is dirty before the epoch ends. And pages are written to storage
+//! under a latch, so an image never has the new bytes with the old number.
 //!
-//! What a record must be above is looked up before its section begins. The number of the last page that
-//! was freed is of any session: read inside of a section, it can be of the epoch behind the section's,
-//! and a record with a number of that epoch in the flush of this one is damage to whoever reads the log.
+//! Lower bounds for a record's number are read before its section begins. The number of the last freed
+//! page may come from any session. Read inside the section, it could belong to the next epoch; a record
+//! with such a number in this epoch's flush looks corrupt to the log reader.
 //!
-//! The first change of a page after the beginning of a checkpoint logs the whole page instead of
-//! the op: recovery then never needs what a torn write left of it.
+//! The first change of a page after the beginning of a checkpoint logs the whole page instead of the op.
+//! Recovery then needs no page that a torn write may have damaged.
 
 use crate::{
     author::{Attachment, Author},
@@ -28,7 +29,7 @@ use wattle_buffer::{
 };
 use wattle_wal::{AUTO, Appender, Kind, Log, Section};
 
-/// Where the changes of one session are logged.
+/// Where a session logs its changes.
 pub enum Journal {
     /// Nowhere: a crash loses the store.
     Off,
@@ -42,8 +43,8 @@ impl Journal {
         log.map_or(Journal::Off, |log| Journal::On(log.clone(), log.appender()))
     }
 
-    /// Fails when the log buffer must be flushed first ([`Stop::Log`]), or when the log is full or
-    /// broken. `forced`: a rollback, which goes on in what is left of a full log.
+    /// Fails when the log buffer must be flushed first ([`Stop::Log`]), or when the log is full or broken.
+    /// `forced` is set by rollbacks and structure changes, which may use the reserve of a full log.
     #[inline(always)]
     pub fn check_room(&self, forced: bool) -> Step<()> {
         let Journal::On(log, appender) = self else { return Ok(()) };
@@ -52,37 +53,36 @@ impl Journal {
             Ok(false) if forced && log.is_full() => Ok(()),
             Ok(false) => Err(Stop::Log),
             Err(error @ (Error::Poisoned(_) | Error::Closed)) => Err(Stop::Error(error)),
-            // There is no next segment, for whatever reason.
+            // The log has no next segment, for any reason.
             Err(_) if forced => Ok(()),
             Err(error) => Err(Stop::Error(error)),
         }
     }
 }
 
-/// What one session needs to change trees.
+/// The state that one session needs to change trees.
 pub struct Context {
     /// Its worker.
     pub worker: Worker,
     /// Its journal.
     pub journal: Journal,
     image: RefCell<Box<PageImage>>,
-    /// Bytes that a change overwrites.
+    /// The bytes that a change overwrites.
     pub(crate) scratch: RefCell<Vec<u8>>,
-    /// The halves of a node that is split, and before that whatever was in them.
+    /// Memory for the halves of a node that is split; holds old contents between splits.
     halves: RefCell<Option<[Box<PageImage>; 2]>>,
     last: Cell<Option<LastLeaf>>,
-    /// The write has recorded its way to the leaf in the trace of pages: it does not again when it runs
-    /// again, because somebody had latched the leaf for a moment.
+    /// The current write has recorded its route in the trace of page accesses ([`crate::trace`]).
     pub(crate) route_recorded: Cell<bool>,
 }
 
-/// The leaf that a session changed last. Those who write ascending keys, or all records of a parent,
-/// come back to it and need no descent.
+/// The leaf that a session changed last. A session that writes ascending keys, or all records of a
+/// parent, writes to it again and needs no descent.
 #[derive(Clone, Copy)]
 struct LastLeaf {
     tree: TreeId,
     moment: Moment,
-    /// The change before went to the same leaf: the next one may as well.
+    /// The change before that went to the same leaf, so the next one probably does, too.
     again: bool,
 }
 
@@ -100,7 +100,7 @@ impl Context {
         }
     }
 
-    /// Room for the halves of a node, with whatever was in it.
+    /// Memory for the halves of a node, with arbitrary contents.
     pub(crate) fn halves(&self) -> RefMut<'_, [Box<PageImage>; 2]> {
         let halves = self.halves.borrow_mut();
         RefMut::map(halves, |halves| {
@@ -108,15 +108,15 @@ impl Context {
         })
     }
 
-    /// The leaf that was changed last and before, unless somebody else has changed it since: as long as
-    /// its version stays, so do its place in the tree and its fences.
+    /// The leaf of the last two changes, unless another thread has changed it since: while its version
+    /// stays, so do its place in the tree and its fences.
     #[inline(always)]
     pub(crate) fn last_leaf<'p>(&self, pool: &'p Pool, tree: TreeId) -> Option<Optimistic<'p>> {
         let last = self.last.get().filter(|last| last.again && last.tree == tree)?;
         pool.optimistic_since(last.moment)
     }
 
-    /// A leaf of `tree` was changed, and is released next.
+    /// Remembers a leaf of `tree` that was changed and is released next.
     #[inline(always)]
     pub(crate) fn note_leaf(&self, tree: TreeId, leaf: &Exclusive<'_>) {
         let moment = leaf.release_moment();
@@ -130,7 +130,7 @@ impl Context {
         self.journal.check_room(forced)
     }
 
-    /// Logs a change of one page that was made under `page`.
+    /// Logs a change of one page, made under the latch `page`.
     #[inline(always)]
     pub(crate) fn log_change<A: Author>(
         &self,
@@ -155,7 +155,7 @@ impl Context {
         }
         let flags = if author.is_auto() { AUTO } else { 0 };
         let gsn = section.start(Kind::Change, flags, author.txn(), above);
-        let mut record = Record { section: &mut section, image: &self.image, gsn };
+        let mut record = PageRecord { section: &mut section, image: &self.image, gsn };
         let says_record = record.op(page, op);
         author.attach(&mut record);
         match undo.filter(|_| !author.is_auto()) {
@@ -169,7 +169,7 @@ impl Context {
         section.finish();
     }
 
-    /// Logs that something was taken back without a change of its page.
+    /// Logs that a change was undone although the page did not change.
     pub(crate) fn log_nothing<A: Author>(&self, page: &Exclusive<'_>, author: &mut A) {
         if let Journal::On(_, appender) = &self.journal {
             let mut section = appender.begin();
@@ -179,15 +179,15 @@ impl Context {
         }
     }
 
-    /// Logs that a page has other contents, and that others, whose last changes have numbers up to
-    /// `above` or are on storage, are in no tree any more.
+    /// Logs the new contents of `page`, and that `pages` left their tree. The numbers of their last
+    /// changes are at most `above`, or the pages are on storage.
     pub(crate) fn log_free(&self, page: &mut Exclusive<'_>, pages: &[PageId], above: Gsn) {
         let pool = page.pool();
         self.log_with(page, above, &mut |record| record.free(pool, pages));
     }
 
-    /// Logs that a page has other contents, and that pages which were written already, first page
-    /// and number, are in a tree from here on.
+    /// Logs the new contents of `page`, and that pages which are on storage already, as (first page,
+    /// count), join the tree.
     pub(crate) fn log_adopt(&self, page: &mut Exclusive<'_>, ranges: &[(u64, u64)]) {
         let pool = page.pool();
         self.log_with(page, Gsn(0), &mut |record| record.adopt(pool, ranges));
@@ -205,13 +205,13 @@ impl Context {
         };
         let mut section = appender.begin();
         let gsn = section.start(Kind::Change, AUTO, 0, page.gsn().max(above));
-        let mut record = Record { section: &mut section, image: &self.image, gsn };
+        let mut record = PageRecord { section: &mut section, image: &self.image, gsn };
         record.op(page, Op::Image);
         attach(&mut record);
         section.finish();
     }
 
-    /// Logs a record of nothing but attachments.
+    /// Logs a record that has only attachments.
     pub(crate) fn log_attachments(&self, above: Gsn, attach: &mut dyn FnMut(&mut dyn Attachment)) {
         let appender = match &self.journal {
             Journal::Off => return attach(&mut Unlogged),
@@ -220,17 +220,17 @@ impl Context {
         let above = above.max(self.worker.pool().allocator().freed_gsn());
         let mut section = appender.begin();
         let gsn = section.start(Kind::Change, AUTO, 0, above);
-        attach(&mut Record { section: &mut section, image: &self.image, gsn });
+        attach(&mut PageRecord { section: &mut section, image: &self.image, gsn });
         section.finish();
     }
 
-    /// Logs a change of several pages that happens as a whole: a structure change. Each page has
-    /// been changed under its latch, unless its op leaves it alone.
+    /// Logs a structure change: changes of several pages that happen atomically. Each page was changed
+    /// under its latch, unless its op does not change it.
     pub(crate) fn log_group<'p>(&self, group: &mut [(&mut Exclusive<'p>, Op<'_>)]) {
         self.log_group_freeing(group, &[]);
     }
 
-    /// As [`Context::log_group`]; and these pages, which no page of the group has any more, are free.
+    /// As [`Context::log_group`]; also frees the page ids `freed`, which no page has now.
     pub(crate) fn log_group_freeing<'p>(
         &self,
         group: &mut [(&mut Exclusive<'p>, Op<'_>)],
@@ -255,7 +255,7 @@ impl Context {
         }
         let mut section = appender.begin();
         let gsn = section.start(Kind::Change, AUTO, 0, above);
-        let mut record = Record { section: &mut section, image: &self.image, gsn };
+        let mut record = PageRecord { section: &mut section, image: &self.image, gsn };
         for (page, op) in group.iter_mut() {
             record.op(page, *op);
         }
@@ -266,7 +266,7 @@ impl Context {
     }
 }
 
-/// Without a log.
+/// Attachments without a log.
 struct Unlogged;
 
 impl Attachment for Unlogged {
@@ -279,20 +279,20 @@ impl Attachment for Unlogged {
     fn adopt(&mut self, _: &Pool, _: &[(u64, u64)]) {}
 }
 
-/// A record that is being written.
-struct Record<'r, 's> {
+/// A log record that is being written.
+struct PageRecord<'r, 's> {
     section: &'r mut Section<'s>,
     image: &'r RefCell<Box<PageImage>>,
     gsn: Gsn,
 }
 
-impl Record<'_, '_> {
-    /// Logs a change; gives whether as the op itself, and not as the whole page.
+impl PageRecord<'_, '_> {
+    /// Logs a change. Gives true if it logged the op itself, false if the whole page.
     #[inline(always)]
     fn op(&mut self, page: &mut Exclusive<'_>, op: Op<'_>) -> bool {
         let whole = matches!(op, Op::Image | Op::NewImage);
         if op.changes_page() {
-            // No record since the beginning of the last checkpoint has the page.
+            // No record since the beginning of the last checkpoint has an image of the page.
             let first = self.section.needs_image(page.gsn());
             page.stamp(self.gsn);
             if whole || first {
@@ -317,7 +317,7 @@ impl Record<'_, '_> {
         }
     }
 
-    /// Logs the whole page, without the gap in the middle.
+    /// Logs the whole page, without the gap between arrays and heap.
     #[cold]
     fn log_image(&mut self, page: &Exclusive<'_>, op: Op<'_>) {
         let mut image = self.image.borrow_mut();
@@ -335,7 +335,7 @@ impl Record<'_, '_> {
     }
 }
 
-impl Attachment for Record<'_, '_> {
+impl Attachment for PageRecord<'_, '_> {
     fn new_page(&mut self, page: &mut Exclusive<'_>) {
         self.op(page, Op::NewImage);
     }

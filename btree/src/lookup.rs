@@ -1,8 +1,8 @@
 //! Point look-ups: one key, or many keys interleaved level by level.
 //!
-//! A resident look-up in a steady epoch stores nothing to shared memory: the descent only reads,
-//! and the tracker of the leaf is written once an epoch. Values are copied out before the leaf is
-//! validated; nothing interprets them earlier.
+//! A resident look-up in a steady epoch stores nothing to shared memory: the descent only reads, and the
+//! tracker of the leaf is written once an epoch. Values are copied out of the leaf, then the leaf is
+//! validated, and only then is the copy interpreted.
 
 use crate::{
     descend::Seek,
@@ -21,14 +21,14 @@ use wattle_buffer::{Fault, For, Optimistic, PageId, Swip, Target};
 pub enum Found {
     /// Copied out of the leaf.
     Inline,
-    /// Outside of the leaf; the descriptor says where.
+    /// Outside of the leaf, where the descriptor says.
     Large(LargeValue),
 }
 
-/// Most keys of one round of [`Tree::multi_get_step`]: enough to hide the latency of memory.
+/// Most keys of one [`Tree::multi_get_step`]: enough to hide the latency of memory.
 pub const MULTI_GET: usize = 32;
 impl Tree {
-    /// Looks `key` up and copies its value, as `view` sees it, to the end of `value`.
+    /// Looks `key` up and appends its value, as `view` sees it, to `value`.
     #[inline(always)]
     pub fn get_step<V: View>(
         &self,
@@ -43,8 +43,7 @@ impl Tree {
         self.read_leaf(path.node, key, view, value)
     }
 
-    /// As [`Tree::get_step`], for the trace of page accesses; apart from it, which is the shortest way
-    /// there is.
+    /// As [`Tree::get_step`], with the trace of page accesses. Separate, to keep the untraced path short.
     #[cold]
     #[inline(never)]
     fn get_traced<V: View>(
@@ -106,13 +105,13 @@ impl Tree {
         })
     }
 
-    /// Looks up to [`MULTI_GET`] keys up at once. `report(i, ..)` is called once for each key that
-    /// was found or found absent; `done` remembers which, so that the step can be run again after a
-    /// fault or a restart and goes on with the others.
+    /// Looks up to [`MULTI_GET`] keys up at once. Calls `report(i, ..)` once for each key when its look-up
+    /// ends, and sets its bit in `done`. After a fault or a restart, run the step again: it continues with
+    /// the other keys.
     ///
-    /// All look-ups take one level at a time, and each prefetches its next node before the others
-    /// take their turn: the misses of one batch overlap instead of adding up. So do the reads of pages
-    /// that are not in memory, sixteen of them.
+    /// All look-ups take one level at a time. Each prefetches its next node before the others continue, so
+    /// the cache misses of a batch overlap. The reads of pages that are not in memory overlap, too, up to
+    /// sixteen of them.
     ///
     /// # Panics
     /// With more than [`MULTI_GET`] keys.
@@ -147,10 +146,10 @@ impl Tree {
         round.end()
     }
 
-    /// Brings up to [`MULTI_GET`] records near that will be wanted in a moment, of one tree or of several of
-    /// a pool: their pages into memory and what a search touches of them into the processor's cache.
-    /// `wanted` is tree and key of each. Interleaved as [`Tree::multi_get_step`], with the same `done`.
-    /// Nothing is read, so nothing is tracked.
+    /// Prefetches up to [`MULTI_GET`] records of one tree or of several trees of a pool: reads their pages
+    /// into memory, and prefetches the lines that a search touches into the processor's cache. `wanted`
+    /// has tree and key of each record. Interleaved as [`Tree::multi_get_step`], with the same `done`. Does
+    /// not count as an access: nothing is tracked.
     ///
     /// # Panics
     /// With more than [`MULTI_GET`] records.
@@ -165,11 +164,11 @@ impl Tree {
     }
 }
 
-/// Takes the keys of a round, at least one, from the roots of their trees to their leaves, of which nothing
-/// is validated, and brings their records near. What stops one of them is noted in the round.
+/// Descends with the keys of a round, at least one, from the roots of their trees to their leaves, and
+/// prefetches their records. The leaves are not validated. A key that is stopped leaves the round.
 ///
-/// One piece of code for all kinds of keys and uses, so that an operation of several of them finds it in the
-/// cache.
+/// This is one function for all kinds of keys and uses, so that an operation that uses it for several
+/// of them finds it in the instruction cache.
 #[inline(never)]
 fn descend_all<'p>(
     wanted: &[(&'p Tree, &[u8])],
@@ -191,10 +190,10 @@ fn descend_all<'p>(
             highest = highest.max(levels[i]);
         }
     }
-    // Frames that wait for this step to run again must not be all that there are.
+    // The frames that wait for this step to run again must be few compared to the pool.
     let most_reads = most_reads(first);
     for level in (0..highest).rev() {
-        // Of a lower tree, which joins in further down, there is nothing to go on to yet.
+        // A tree of less height joins at a lower level.
         let mut next = [Swip::evicted(PageId(0)); MULTI_GET];
         for i in bits(round.active) {
             if levels[i] <= level {
@@ -211,8 +210,8 @@ fn descend_all<'p>(
                             round.stop(i, Stop::Restart);
                         }
                         Target::Evicted(_) => match tree.child(nodes[i], position) {
-                            // Goes on at once: however fast it is evicted again, each read
-                            // serves one key. The others below this parent run again.
+                            // Continue at once: even if the page is evicted again soon, each read serves one
+                            // key. The other keys below this parent run again.
                             Ok(path) if path.node_ref().level() == level => {
                                 nodes[i] = path.node;
                             }
@@ -241,9 +240,9 @@ fn descend_all<'p>(
     Ok(nodes)
 }
 
-/// Which keys of a batch are still on their way, and what stopped the others.
+/// The keys of a batch that are still active, and the reasons that stopped the others.
 struct Round {
-    /// A look-up that fails leaves the batch, the others go on.
+    /// Bit i: key i is active. A look-up that is stopped leaves the batch; the others continue.
     active: u32,
     reads: Vec<Fault>,
     stopped: Option<Stop>,
@@ -268,7 +267,7 @@ impl Round {
         }
     }
 
-    /// A read is worth more than a restart: this step owns it.
+    /// Ends the round. A read goes before a restart: this step owns it.
     #[inline(always)]
     fn end(mut self) -> Step<()> {
         match (self.stopped, self.reads.len()) {
@@ -281,7 +280,7 @@ impl Round {
     }
 }
 
-/// The part of a look-up that a version hint which says enough saves.
+/// The part of a look-up that most version hints make unnecessary.
 #[cold]
 fn look<V: View>(
     leaf: &Optimistic<'_>,
@@ -291,7 +290,7 @@ fn look<V: View>(
     start: usize,
 ) -> Step<Seen> {
     view.look(key, value, start).inspect_err(|_| value.truncate(start)).or_else(|stop| {
-        // What was asked for may not be what the leaf holds.
+        // The error may come from bytes that were changed while they were read.
         leaf.validate()?;
         Err(stop)
     })

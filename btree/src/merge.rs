@@ -1,9 +1,8 @@
-//! Merges: an underfull node and a neighbour become one; a root with one child takes its place.
+//! Merges: an underfull node and a neighbour become one; a root with one child takes over its contents.
 //!
-//! Nodes are latched from parent to child and from left to right, by trying: whoever cannot have a
-//! latch at once gives up, because a merge saves space but is never needed for correctness. Only an
-//! empty leaf insists and faults its neighbour in, so that deleting everything gives everything
-//! back.
+//! Latches are taken from parent to child and from left to right, and only if they are free: a merge saves
+//! space, but correctness never needs it, so it fails instead of waiting. Only an empty leaf retries, and
+//! reads its neighbour into memory, so that deleting all records frees all pages.
 
 use crate::{
     hint::Hint,
@@ -16,26 +15,26 @@ use crate::{
 };
 use wattle_buffer::{Exclusive, PAGE_SIZE, PageImage, Swip, Target, page::header};
 
-/// A node that uses fewer bytes than this is merged when a record leaves it.
+/// A node that uses fewer bytes than this is merged after a removal.
 const UNDERFULL: usize = PAGE_SIZE * 4 / 10;
-/// Two nodes that use more bytes than this together stay two: one of them would soon be split again.
+/// Nodes that use more bytes than this together are not merged: one of them would soon be split again.
 const MERGED: usize = PAGE_SIZE * 8 / 10;
-/// The node should be merged with a neighbour.
+/// True if the node should be merged with a neighbour.
 pub(crate) fn is_underfull(node: NodeView<'_>) -> bool {
     node.used_bytes() < UNDERFULL || (node.is_inner() && node.count() == 0)
 }
 
 impl Tree {
-    /// Merges the node of `level` that contains `key` with a neighbour, if it is underfull and the
-    /// two fit into one. Goes on with the parent when that gets underfull, and with the node while it
-    /// is empty. Gives whether anything was merged.
+    /// Merges the node of `level` that contains `key` with a neighbour, if it is underfull and both fit into
+    /// one node. Continues with the parent if that is underfull then, and with the node while it is empty.
+    /// Gives whether anything was merged.
     pub fn merge_step(&self, cx: &Context, key: &[u8], level: u8) -> Step<bool> {
         cx.check_room(true)?;
         let path = self.descend(key, level)?;
         let Some((parent, position)) = path.parent else {
             return self.collapse_root_step(cx);
         };
-        // Looked at under the latch, because a view needs bytes that stand still.
+        // Looked at under the latch: a view needs bytes that do not change.
         let node = path.node.upgrade()?;
         let view = NodeView::from(node.bytes());
         let (underfull, insist, used) = (is_underfull(view), view.count() == 0, view.used_bytes());
@@ -49,7 +48,7 @@ impl Tree {
         if !underfull {
             return Ok(false);
         }
-        // Behind it first. Most neighbours are too full, which is seen without keeping others out.
+        // The right one first. Most neighbours are too full; look at them without an exclusive latch.
         let mut neighbours =
             [Some(position + 1).filter(|at| *at <= siblings), position.checked_sub(1)];
         if !insist {
@@ -62,7 +61,7 @@ impl Tree {
             return Ok(false);
         };
         if let Target::Evicted(_) = Swip(parent_node.swip(first)).target() {
-            // Swizzling changes the parent's version: latch everything in the next run.
+            // Swizzling changes the version of the parent: take all latches in the next run.
             self.child(parent, first)?;
             return Err(Stop::Restart);
         }
@@ -73,7 +72,7 @@ impl Tree {
             let parent_view = NodeView::from(parent.bytes());
             let sibling = match Swip(parent_view.swip(at)).target() {
                 Target::Hot(frame) => self.pool.try_exclusive(frame),
-                // The second one is not worth a read.
+                // The second neighbour is not worth a read.
                 Target::Evicted(_) => continue,
             };
             let Some(sibling) = sibling else {
@@ -89,7 +88,7 @@ impl Tree {
             let (left_node, right_node) =
                 if is_left { (&node, &sibling) } else { (&sibling, &node) };
             let (left_view, right_view) = (left_node.bytes().into(), right_node.bytes().into());
-            // Longer fences, and a shorter prefix, may take more than there is.
+            // A longer fence and a shorter prefix may need more room than there is.
             if merge_into(left_view, right_view, &separator, &mut image).is_err() {
                 continue;
             }
@@ -131,8 +130,8 @@ impl Tree {
         }
     }
 
-    /// Puts the image of two nodes in place of the left one, and frees the right one. Gives the
-    /// number of keys.
+    /// Replaces the left node by the merged image, and frees the right one. Gives the number of keys of the
+    /// merged node.
     fn merge_nodes<'p>(
         &'p self,
         cx: &Context,

@@ -1,32 +1,30 @@
-//! What the pool asks of the tree: where swips are ([`PageOwner`]). [`Forest`] knows the roots of
-//! all trees that are in memory, from which a lost parent is found by descent.
+//! [`Forest`]: the roots of all trees in memory. It answers the questions of the pool about pages
+//! ([`PageOwner`]): where the swip to a page is, and which page is its parent.
 //!
 //! # Open and closed trees
 //!
-//! A root has no parent whose swip would say where it is. The forest says it: for each tree whose
-//! root has a frame there is one entry, with that frame and whether the tree is open. The root of an
-//! open tree is pinned. To close a tree is to mark the entry and to unpin the root; nothing is
-//! written. From then on the root is a page like others: it becomes cold, the writers of the pool
-//! write it if it is dirty, and an evictor takes its frame, and the entry with it. A closed tree
-//! whose root was evicted takes no memory at all.
+//! No parent has a swip to a root, so the forest has one entry for each tree whose root has a frame: that
+//! frame, and whether the tree is open. The root of an open tree is pinned. Closing a tree marks the entry
+//! and unpins the root; it writes nothing. From then on the root is an ordinary page: it cools down, the
+//! writers of the pool write it if it is dirty, and an evictor takes its frame together with the entry. A
+//! closed tree whose root was evicted takes no memory.
 //!
-//! - **No change is lost.** Only [`Forest::release_root`] takes the entry of a closed tree away, for
-//!   an evictor that holds the latch of the root and saw under it that the root is clean, is not
-//!   being written and has no child in memory. So what storage holds then is the root as the last
-//!   change left it, and its children were evicted by the same rule. Until then a tree that is opened
-//!   again finds the frame, with whatever it holds that storage lacks. Checkpoints look at frames,
-//!   not at trees: a dirty root holds the log as any dirty page does.
-//! - **A root never has two frames.** Opening and evicting a root meet at the lock of the entries.
-//!   Opening finds the entry, and marks it open under the lock: the evictor then finds that, and
-//!   leaves the page alone. Or the evictor was first: there is no entry, the frame is never looked
-//!   at again as that root, and the root is read from storage. The caller that opens trees makes sure that
-//!   one thread at a time opens or closes a tree (the lock of the catalog), so a root is read once.
-//! - **Nobody else looks at the frame of a root for its tree's sake.** Operations need an open
-//!   [`crate::Tree`]. [`Forest::find_parent`] may hold a frame from which the root was just evicted;
-//!   what it finds there is only a hint, which is checked under the latch of the parent.
+//! - **No change is lost.** Only [`Forest::release_root`] removes the entry of a closed tree. Its caller is
+//!   an evictor that holds the latch of the root and has seen under it that the root is clean, is not being
+//!   written and has no child in memory. So storage holds the newest contents of the root, and its children
+//!   were evicted by the same rule. Until then, opening the tree again finds the frame with its newest
+//!   contents. Checkpoints look at frames, not at trees: a dirty root holds the log as any dirty page does.
+//! - **A root never has two frames.** Opening and evicting a root both take the lock of the entries. If
+//!   opening comes first, it marks the entry as open, and the evictor leaves the page alone. If the evictor
+//!   comes first, opening finds no entry, never uses the old frame, and reads the root from storage. The
+//!   caller lets one thread at a time open or close a tree (the lock of the catalog), so a root is read
+//!   once.
+//! - **No operation uses the frame of a closed root.** Operations need an open [`crate::Tree`].
+//!   [`Forest::find_parent`] may use a frame from which the root was just evicted; its result is only a
+//!   hint, which the caller checks under the latch of the parent.
 //!
-//! Evictors take the lock of the entries under the latch of a page; so nobody waits for a latch while
-//! holding the lock.
+//! Evictors take the lock of the entries while they hold the latch of a page. So no thread may wait for a
+//! latch while it holds that lock.
 
 use crate::{
     hint::Hint,
@@ -47,29 +45,29 @@ use wattle_buffer::{
 /// The roots of one pool that are in memory.
 #[derive(Default)]
 pub struct Forest {
-    roots: RwLock<Roots>,
-    /// For merges by the writers of the pool. Without it there are none.
+    roots: RwLock<RootEntries>,
+    /// The context in which the writers of the pool merge leaves. None: they do not merge.
     merges: Mutex<Option<Context>>,
-    /// Tells the newest transaction, for version hints.
-    clock: OnceLock<Clock>,
+    /// Gives the newest transaction, for version hints.
+    clock: OnceLock<NewestTxn>,
 }
 
 #[derive(Default)]
-struct Roots {
-    by_tree: HashMap<TreeId, Root>,
-    /// Entries of open trees.
+struct RootEntries {
+    by_tree: HashMap<TreeId, RootEntry>,
+    /// Number of open trees.
     open: usize,
 }
 
-/// See the module documentation.
+/// The entry of one tree, see the module documentation.
 #[derive(Clone, Copy)]
-struct Root {
+struct RootEntry {
     frame: FrameId,
     is_open: bool,
 }
 
-/// Tells the newest transaction.
-type Clock = Box<dyn Fn() -> u64 + Send + Sync>;
+/// Gives the newest transaction.
+type NewestTxn = Box<dyn Fn() -> u64 + Send + Sync>;
 
 impl Forest {
     /// No tree yet.
@@ -77,17 +75,17 @@ impl Forest {
         Arc::default()
     }
 
-    /// Sets what tells the newest transaction, once.
+    /// Sets the function that gives the newest transaction. May be called once.
     pub fn set_clock(&self, clock: impl Fn() -> u64 + Send + Sync + 'static) {
         assert!(self.clock.set(Box::new(clock)).is_ok(), "the clock is set once");
     }
 
-    /// The newest transaction; 0 when there are none.
+    /// The newest transaction; 0 if there is none.
     pub(crate) fn now(&self) -> u64 {
         self.clock.get().map_or(0, |clock| clock())
     }
 
-    /// Lets the writers of the pool merge leaves, in this context; none: no longer.
+    /// Sets the context in which the writers of the pool merge leaves; `None` stops the merges.
     pub fn merge_in(&self, cx: Option<Context>) {
         *self.merges.lock() = cx;
     }
@@ -102,10 +100,10 @@ impl Forest {
         self.len() == 0
     }
 
-    /// A tree is open from now on: its root is in `root`, pinned.
-    pub(crate) fn plant(&self, tree: TreeId, root: FrameId) {
+    /// Adds an open tree, whose root is pinned in the frame `root`.
+    pub(crate) fn add_open(&self, tree: TreeId, root: FrameId) {
         let mut roots = self.roots.write();
-        let old = roots.by_tree.insert(tree, Root { frame: root, is_open: true });
+        let old = roots.by_tree.insert(tree, RootEntry { frame: root, is_open: true });
         assert!(old.is_none(), "tree {tree} was opened twice");
         roots.open += 1;
     }
@@ -131,8 +129,8 @@ impl Forest {
         roots.open -= 1;
     }
 
-    /// An open tree is dropped, its root is about to be freed.
-    pub(crate) fn fell(&self, tree: TreeId) {
+    /// Removes an open tree that is dropped and whose root is freed next.
+    pub(crate) fn remove_dropped(&self, tree: TreeId) {
         let mut roots = self.roots.write();
         let root = roots.by_tree.remove(&tree);
         assert!(root.is_some_and(|root| root.is_open), "tree {tree} is dropped, but not open");
@@ -151,17 +149,17 @@ impl PageOwner for Forest {
     }
 
     fn find_parent(&self, pool: &Pool, child: FrameId) -> Option<FrameId> {
-        // The caller holds the latch of the child, so its bytes stand still.
+        // The caller holds the latch of the child, so its bytes do not change.
         let node = NodeRef::from(pool.page_ref(child));
         let level = node.level();
         let mut key = Vec::new();
         node.lower_fence_to(&mut key).ok()?;
         let tree = pool.header(child).tree_id();
         let root = self.roots.read().by_tree.get(&tree)?.frame;
-        // Never waits: the caller holds a latch that others may wait for.
+        // Never wait: the caller holds a latch.
         let mut guard = pool.try_optimistic(root).ok()?;
-        // Bounded by the height of any tree; a racing change ends the search, the evictor has
-        // other candidates.
+        // Bounded by the height of any tree. A concurrent change ends the search; the evictor has other
+        // candidates.
         for _ in 0..u8::MAX {
             let node = NodeRef::from(guard.page());
             let node_level = node.level();
@@ -182,8 +180,8 @@ impl PageOwner for Forest {
     }
 
     fn release_root(&self, tree: TreeId, frame: FrameId) -> bool {
-        let is_closed = |root: &Root| root.frame == frame && !root.is_open;
-        // Mostly it is no root at all.
+        let is_closed = |root: &RootEntry| root.frame == frame && !root.is_open;
+        // Most pages are no roots: look under the shared lock first.
         if !self.roots.read().by_tree.get(&tree).is_some_and(is_closed) {
             return false;
         }

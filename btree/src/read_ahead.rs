@@ -1,4 +1,4 @@
-//! Reading several pages of a tree at once: how many, and those that come next in a direction.
+//! Reading several pages of a tree at once: how many, and the next ones in the direction of a scan.
 
 use crate::{
     descend::{Direction, Seek},
@@ -8,23 +8,23 @@ use crate::{
 };
 use wattle_buffer::{Swip, Target};
 
-/// Most pages that one round asks for at once.
+/// Most pages that one step requests at once.
 const READS_AT_ONCE: usize = 16;
-/// Nor are they more than this part of the pool.
+/// A step requests at most this part of the pool, too.
 const READ_SHARE: usize = 32;
 
-/// Most pages that are asked for at once.
+/// Most pages that a step may request at once.
 pub(crate) fn most_reads(tree: &Tree) -> usize {
     READS_AT_ONCE.min(tree.pool.frames() / READ_SHARE).max(1)
 }
 
 impl Tree {
-    /// Brings nodes of `level` into memory that come next in a direction, the one that `seek` names among
-    /// them, as many at once as one round of look-ups reads. Does nothing while that one is there already.
-    /// Only for as long as it takes to run the step again the frames are kept from others.
+    /// Brings the next nodes of `level` in a direction into memory, beginning with the one that `seek`
+    /// names, with as many reads at once as one round of look-ups. Does nothing if that node is in memory.
+    /// The pages stay protected from eviction only until the step runs again.
     ///
-    /// A page that cannot be read may be one that is never asked for: whoever goes on without this step hears
-    /// of it when it is.
+    /// A read may fail for a page that the caller never needs. A caller that goes on without this step
+    /// gets the error when it needs the page.
     pub(crate) fn ahead_step(&self, seek: Seek<'_>, level: u8, direction: Direction) -> Step<()> {
         let most = most_reads(self);
         if most < 2 || self.depth()? <= usize::from(level) + 1 {
@@ -46,7 +46,7 @@ impl Tree {
             let node = NodeRef::from(parent.page());
             let Target::Evicted(page) = Swip(node.swip(position)).target() else { continue };
             match self.pool.fault(parent, node.swip_offset(position), position, page)? {
-                // Read in the run before. The parent changed, but nothing else of it.
+                // The previous run of the step has read it. Only the swip in the parent has changed.
                 Ok((again, _)) => parent = again,
                 Err(fault) => faults.push(fault),
             }

@@ -1,4 +1,4 @@
-//! Putting a record back to what it was before a change, for rollbacks and recovery.
+//! Restoring a record to its state before a change, for rollbacks and recovery.
 
 use crate::{
     author::Author,
@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl Tree {
-    /// Puts a record back to what it was before a change. Gives whether its leaf should be merged
-    /// now ([`Tree::merge_step`]).
+    /// Restores a record to its state before a change. Gives whether its leaf is underfull now, so that
+    /// [`Tree::merge_step`] should follow.
     pub fn restore_step<A: Author>(
         &self,
         cx: &Context,
@@ -38,7 +38,7 @@ impl Tree {
             (true, Before::Patch { offset, bytes }) => {
                 let view = NodeView::from(leaf.bytes());
                 if view.value(search.position).0.len() < offset + bytes.len() {
-                    // An older entry has the whole value.
+                    // An older undo entry has the whole value.
                     cx.log_nothing(&leaf, author);
                     author.done(&leaf, key);
                     return Ok(false);

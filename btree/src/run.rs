@@ -1,5 +1,4 @@
-//! The loop that runs one step of an operation until it ends in a value, for a session that blocks its
-//! thread.
+//! The loop that runs a step until it ends in a value, for sessions that block their thread.
 
 use crate::{
     journal::{Context, Journal},
@@ -7,10 +6,10 @@ use crate::{
 };
 use wattle_buffer::{Result, Worker};
 
-/// Restarts after which a step gives up its core before it tries again.
-const PATIENCE: u32 = 8;
+/// A step yields its core after every so many restarts.
+const YIELD_AFTER: u32 = 8;
 
-/// Runs a step until it ends in a value or an error, blocking the thread for faults.
+/// Runs a step until it ends in a value or an error. Blocks the thread for faults.
 #[inline(always)]
 pub fn run<T>(cx: &Context, mut step: impl FnMut(u32) -> Step<T>) -> Result<T> {
     match step(0) {
@@ -44,21 +43,21 @@ fn run_again<T>(cx: &Context, mut stop: Stop, mut step: impl FnMut(u32) -> Step<
     }
 }
 
-/// Counts a restart, and yields the core now and then so that others can finish.
+/// Counts a restart. Yields the core after every [`YIELD_AFTER`] restarts, so that others can finish.
 ///
 /// # Errors
-/// [`wattle_buffer::Error::Limit`] when the operation has restarted for several stall timeouts.
+/// [`wattle_buffer::Error::Limit`] when the step has restarted for several stall timeouts.
 pub fn restarted(worker: &Worker, restarts: &mut u32) -> Result<()> {
     worker.counters().restarts.add(1);
     *restarts += 1;
-    if restarts.is_multiple_of(PATIENCE) {
+    if restarts.is_multiple_of(YIELD_AFTER) {
         wattle_buffer::sync::yield_now();
         return worker.check_restarts();
     }
     Ok(())
 }
 
-/// Waits, blocking the thread, until the log has taken what the session's buffer holds.
+/// Blocks the thread until the log has flushed the buffer of the session.
 fn wait_log(cx: &Context) -> Result<()> {
     match &cx.journal {
         Journal::Off => Ok(()),

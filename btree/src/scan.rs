@@ -1,10 +1,10 @@
-//! Range scans in both directions. A cursor copies what it wants of one leaf at a time, optimistically,
-//! and reads the copy in private; it goes on at the last key or the fence of the copy by a new descent.
-//! Splits and merges between two copies are therefore invisible: fences of neighbours meet, whatever the
-//! nodes are by then, and no entry is skipped or seen twice.
+//! Range scans in both directions. A cursor copies a part of one leaf at a time, optimistically, and reads
+//! the copy. It continues after the last key of the copy, or at the fence of the leaf, with a new descent.
+//! So splits and merges between two copies do not matter: fences of neighbours always meet, and no entry is
+//! skipped or seen twice.
 //!
-//! Each leaf is consistent in itself. Whether the scan as a whole is a snapshot is up to its view,
-//! which replaces the records of each leaf by the versions that it sees; ghosts are left out.
+//! Each copy is consistent in itself. The view decides whether the scan as a whole is a snapshot: it
+//! replaces the records of each copy by the versions that it sees. Ghosts are left out.
 
 use crate::{
     descend::{Direction, Seek},
@@ -18,16 +18,16 @@ use crate::{
 use std::ops::Bound;
 use wattle_buffer::{Error, PageId, PageImage, PageRef, Restart, Result};
 
-/// Where the cursor goes on.
+/// Where the next copy begins.
 #[derive(Debug)]
 enum Next {
-    /// Ascending from this key on; the flag leaves the key itself out.
+    /// Ascending from this key; the flag excludes the key itself.
     From(Vec<u8>, bool),
     /// Descending from below this key.
     Below(Vec<u8>),
     /// Descending from the last key.
     Last,
-    /// Nowhere.
+    /// The scan has ended.
     End,
 }
 
@@ -42,17 +42,17 @@ impl Next {
     }
 }
 
-/// Position of a scan. Holds no latch and no frame.
+/// A scan and its position. Holds no latch and no frame between two steps.
 pub struct Cursor {
-    /// Header, prefix, and the entries `from..to` of a leaf where they are in the leaf. What else is there
-    /// is left from before.
+    /// Header, prefix, and the entries `from..to` of a leaf, at their offsets in the leaf. The other bytes
+    /// are arbitrary.
     image: Box<PageImage>,
     /// Fences of that leaf; the upper one may be infinite.
     lower: Vec<u8>,
     upper: Vec<u8>,
     upper_is_finite: bool,
     direction: Direction,
-    /// Entries of the copy still to give: `from..to`.
+    /// Entries of the copy that are not taken yet: `from..to`.
     from: usize,
     to: usize,
     next: Next,
@@ -60,30 +60,30 @@ pub struct Cursor {
     high: Bound<Vec<u8>>,
     key: Vec<u8>,
     value: Vec<u8>,
-    /// What the view sees instead of entries of the copy, by ascending position.
+    /// Entries of the copy that the view replaces, by ascending position.
     older: Vec<(usize, Older)>,
-    /// Bytes of the older versions.
+    /// Bytes of these older versions.
     bytes: Vec<u8>,
-    /// How many entries are taken from the next leaf.
+    /// How many entries the next copy has at most.
     batch: usize,
-    /// The leaf of which more entries are to be copied.
+    /// The leaf whose other entries the next copy takes.
     unfinished: Option<PageId>,
     /// Leaves that were copied to their end.
     leaves: usize,
 }
 
-/// Entries that are copied first. A scan that wants one entry should not have to copy hundreds; one that
-/// goes on takes ever more.
+/// Entries of the first copy. A scan that wants one entry should not copy hundreds; later copies are
+/// larger.
 const FIRST_BATCH: usize = 16;
-/// How much more the next time.
+/// Each copy is so many times as large as the one before.
 const BATCH_GROWTH: usize = 4;
-/// A scan of so many leaves will want so many more that their pages can be read together, without reading
-/// many in vain.
+/// After so many leaves a scan probably needs so many more that it reads their pages together; few of
+/// these reads are in vain.
 const LONG: usize = 32;
-/// Where the versions of entries must be looked at, this part of them.
+/// A copy whose versions must be looked up has only this part of the entries.
 const LOOK_SHARE: usize = 2;
 
-/// Where a scan begins.
+/// The beginning of a scan.
 fn first(direction: Direction, low: Bound<&[u8]>, high: Bound<&[u8]>) -> Next {
     match (direction, low, high) {
         (Direction::Forward, Bound::Unbounded, _) => Next::From(Vec::new(), false),
@@ -92,13 +92,13 @@ fn first(direction: Direction, low: Bound<&[u8]>, high: Bound<&[u8]>) -> Next {
         (Direction::Backward, _, Bound::Unbounded) => Next::Last,
         (Direction::Backward, _, Bound::Excluded(key)) => Next::Below(key.to_vec()),
         (Direction::Backward, _, Bound::Included(key)) => {
-            // The smallest key above an included one.
+            // The smallest key above an included bound.
             Next::Below([key, &[0]].concat())
         }
     }
 }
 
-/// Sets a bound in the memory that it has.
+/// Sets a bound and keeps its memory.
 fn assign(bound: &mut Bound<Vec<u8>>, to: Bound<&[u8]>) {
     let mut bytes = match std::mem::replace(bound, Bound::Unbounded) {
         Bound::Included(bytes) | Bound::Excluded(bytes) => bytes,
@@ -111,10 +111,10 @@ fn assign(bound: &mut Bound<Vec<u8>>, to: Bound<&[u8]>) {
     });
 }
 
-/// A version that is not the one in the leaf.
+/// A version that replaces an entry of the copy.
 #[derive(Clone, Copy, Debug)]
 enum Older {
-    /// From here to there in the bytes of the cursor; whether it is special.
+    /// Range in the bytes of the cursor, and the special flag.
     Value(usize, usize, bool),
     Absent,
 }
@@ -153,7 +153,7 @@ impl Cursor {
         }
     }
 
-    /// Makes this a new cursor over the keys between two bounds, in the memory that it has.
+    /// Makes this a new cursor over the keys between two bounds, and keeps its memory.
     pub fn restart(&mut self, low: Bound<&[u8]>, high: Bound<&[u8]>, direction: Direction) {
         assign(&mut self.low, low);
         assign(&mut self.high, high);
@@ -169,26 +169,26 @@ impl Cursor {
         self.leaves = 0;
     }
 
-    /// The next entry is in the copy already.
+    /// True if the copy has another entry.
     #[inline]
     pub fn is_loaded(&self) -> bool {
         self.from < self.to
     }
 
-    /// There is no further leaf to load.
+    /// True if there is no further leaf to load.
     #[inline]
     pub fn is_at_end(&self) -> bool {
         matches!(self.next, Next::End)
     }
 
-    /// Copies the next entries of the next leaf. It may hold none of the range; then load again, until
-    /// [`Cursor::is_at_end`].
+    /// Copies the next entries of the next leaf. The copy may have no entry of the range; then load again,
+    /// until [`Cursor::is_at_end`].
     pub fn load_step<V: View>(&mut self, tree: &Tree, view: &mut V) -> Step<()> {
         let Some(seek) = self.next.seek() else { return Ok(()) };
         let path = tree.seek(seek, 0)?;
         let (leaf, node) = (path.node, path.node_ref());
         let sees_all = view.sees_all(leaf.header());
-        // Means something only when the leaf is validated.
+        // Arbitrary until the leaf validates.
         let fences = fences_to(node, &mut self.lower, &mut self.upper);
         self.upper_is_finite = tree.checked(&leaf, fences)?;
         let mut selected = tree.checked(&leaf, self.select(node))?;
@@ -199,7 +199,7 @@ impl Cursor {
         leaf.track();
         leaf.validate()?;
         let page = leaf.header().page_id();
-        // To go on in a leaf is no other access.
+        // Another copy of the same leaf is no other access.
         if tree.pool.is_traced() && self.unfinished != Some(page) {
             leaf.record(|way| tree.lead(seek, way));
         }
@@ -211,7 +211,7 @@ impl Cursor {
         self.bytes.clear();
         if !sees_all {
             self.look_at_versions(selected.0, selected.1, view)?;
-            // The versions belong to the copy only if the leaf is still what was copied.
+            // The versions belong to the copy only if the leaf has not changed since.
             leaf.validate()?;
         }
         view.missed()?;
@@ -224,19 +224,19 @@ impl Cursor {
         Ok(())
     }
 
-    /// It has come so far that it will probably go on, and goes on with another leaf.
+    /// True if the scan is long enough to read ahead, and the next copy is of another leaf.
     #[inline]
     pub fn is_long(&self) -> bool {
         self.leaves >= LONG && self.unfinished.is_none()
     }
 
-    /// Brings the next leaves into memory, unless the next one is there, with their reads under way at once.
-    /// A failure may be one of a leaf that the scan never comes to.
+    /// Reads the next leaves into memory, all at once, unless the next one is there. An error may be about
+    /// a leaf that the scan never reaches.
     pub fn ahead_step(&self, tree: &Tree) -> Step<()> {
         self.next.seek().map_or(Ok(()), |seek| tree.ahead_step(seek, 0, self.direction))
     }
 
-    /// Leaves all but the next few entries to a later copy of the leaf; gives whether there are more.
+    /// Shortens the copy to the next `batch` entries; gives whether it left out any.
     fn cut(
         &self,
         node: NodeRef<'_>,
@@ -262,7 +262,7 @@ impl Cursor {
         Ok(true)
     }
 
-    /// Asks the view for each entry of the copy that belongs to the scan.
+    /// Asks the view about each entry of the copy that belongs to the scan.
     fn look_at_versions<V: View>(&mut self, from: usize, to: usize, view: &mut V) -> Step<()> {
         let node = NodeRef::from(PageRef::of_image(&self.image));
         for position in from..to {
@@ -290,13 +290,13 @@ impl Cursor {
         self.upper_is_finite.then_some(&self.upper)
     }
 
-    /// The leaf contains the place where the scan goes on. In a damaged tree it may not, and the
-    /// scan would go round for ever.
+    /// True if the leaf contains the position of the scan. In a damaged tree it may not, and the scan
+    /// would never end.
     fn is_led_right(&self) -> bool {
         let (lower, upper) = (&self.lower[..], self.upper());
         match &self.next {
             Next::From(key, _) => lower <= &key[..] && upper.is_none_or(|upper| &key[..] < upper),
-            // Nothing is below the empty key.
+            // No key is below the empty key.
             Next::Below(key) if key.is_empty() => true,
             Next::Below(key) => lower < &key[..] && upper.is_none_or(|upper| &key[..] <= upper),
             Next::Last => upper.is_none(),
@@ -304,11 +304,11 @@ impl Cursor {
         }
     }
 
-    /// Finds the part of a leaf, whose fences are known, that belongs to the scan, and where it goes on
-    /// after it.
+    /// Finds the entries of a leaf, whose fences are known, that belong to the scan, and the position after
+    /// them.
     fn select(&self, node: NodeRef<'_>) -> Result<(usize, usize, Next), Restart> {
         let count = node.count();
-        // Only keys between the fences can be searched for.
+        // A search accepts only keys between the fences.
         let position = |key: &[u8], after: bool| {
             if key < &self.lower[..] {
                 return Ok(0);
@@ -318,7 +318,7 @@ impl Cursor {
             }
             node.search(key).map(|found| found.position + usize::from(after && found.found))
         };
-        // Inside of the two bounds of the range.
+        // Between the two bounds of the range,
         let low = match &self.low {
             Bound::Unbounded => 0,
             Bound::Included(key) => position(key, false)?,
@@ -329,7 +329,7 @@ impl Cursor {
             Bound::Included(key) => position(key, true)?,
             Bound::Excluded(key) => position(key, false)?,
         };
-        // And not before what was given already.
+        // and not before the position.
         let (from, to) = match &self.next {
             Next::From(key, after) => (position(key, *after)?.max(low), high),
             Next::Below(key) => (low, position(key, false)?.min(high)),
@@ -346,12 +346,12 @@ impl Cursor {
         Ok((from, to, next))
     }
 
-    /// The entry taken last is to be taken again, as the view sees it then; the rest of the copy is left to a
-    /// later one.
+    /// Moves the scan back before the entry taken last, and drops the rest of the copy. The entry is taken
+    /// again as the view sees it then.
     pub fn take_again(&mut self) {
         self.next = match self.direction {
             Direction::Forward => Next::From(self.key.clone(), false),
-            // The smallest key above it.
+            // The smallest key above the entry.
             Direction::Backward => Next::Below([&self.key[..], &[0]].concat()),
         };
         (self.from, self.to, self.unfinished) = (0, 0, None);
@@ -359,7 +359,7 @@ impl Cursor {
         self.bytes.clear();
     }
 
-    /// Which way the scan goes.
+    /// Direction of the scan.
     pub fn direction(&self) -> Direction {
         self.direction
     }
@@ -374,15 +374,14 @@ impl Cursor {
         &self.value
     }
 
-    /// Takes the next entry of the copy, whose key and value are then [`Cursor::key`] and
-    /// [`Cursor::value`]; the descriptor when the value is large. `None` when what was next does not
-    /// exist for this scan.
+    /// Takes the next entry of the copy; its key and value are then [`Cursor::key`] and [`Cursor::value`],
+    /// and the descriptor if the value is large. `None` if the entry does not exist for this view.
     ///
     /// # Errors
-    /// Corruption.
+    /// [`Error::Corruption`].
     ///
     /// # Panics
-    /// If none is loaded.
+    /// If no entry is loaded.
     pub fn take(&mut self) -> Result<Option<Taken>> {
         assert!(self.is_loaded());
         let position = match self.direction {
@@ -426,7 +425,7 @@ impl Cursor {
     }
 }
 
-/// What a scan took.
+/// The entry that a scan took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taken {
     /// Key and value.

@@ -1,12 +1,12 @@
-//! How a step of an operation ends.
+//! The outcome of a step.
 //!
-//! A step holds latches only while it runs, never waits for I/O, and ends in one of
+//! A step holds latches only while it runs and never waits for I/O. It ends in
 //! - a value;
-//! - [`Stop::Restart`]: an optimistic read did not validate; run it again;
-//! - [`Stop::Fault`]: it needs a page or room; resolve the fault, run it again;
+//! - [`Stop::Restart`]: an optimistic read did not validate, or a latch was not free; run it again;
+//! - [`Stop::Fault`]: it needs a page or new pages; resolve the fault, run it again;
 //! - [`Stop::Faults`]: it needs several pages at once; the same;
 //! - [`Stop::Log`]: the log buffer of the session is full; wait for a flush, run it again;
-//! - [`Stop::Error`]: it cannot be done, and nothing was changed.
+//! - [`Stop::Error`]: it failed, and changed nothing.
 
 use wattle_buffer::{Error, Fault, Restart, Result};
 
@@ -15,12 +15,12 @@ use wattle_buffer::{Error, Fault, Restart, Result};
 pub enum Stop {
     /// Run the step again.
     Restart,
-    /// Resolve, then run the step again.
+    /// Resolve the fault, then run the step again.
     Fault(Fault),
-    /// Resolve all of them, all at once if that is possible, then run the step again. They are reads that
-    /// this step owns: it waits for no other.
+    /// Resolve all of them, at once if possible, then run the step again. All are reads that this step
+    /// has started; none waits for a read of another step.
     Faults(Vec<Fault>),
-    /// Wait until the log has taken what this session logged, then run the step again.
+    /// Wait until the log has flushed the records of this session, then run the step again.
     Log,
     /// The operation failed and changed nothing.
     Error(Error),

@@ -1,11 +1,11 @@
-//! The way to a leaf, for the trace of page accesses.
+//! The routes of operations from the root to a leaf, for the trace of page accesses.
 
 use crate::{descend::Seek, journal::Context, node::NodeRef, step::Step, tree::Tree};
 use std::cell::Cell;
 use wattle_buffer::{For, Way};
 
-/// Records the route of each write to its leaf, once for each record. A write that runs again, because
-/// another writer held the latch for a moment, does not record it again.
+/// Records the route of each write to its leaf, once for each record. A write that runs again because
+/// another writer held the latch does not record it again.
 #[derive(Clone, Copy)]
 pub(crate) struct WriteTrace<'c> {
     /// Whether the route of the current record is recorded. None: the pool is not traced.
@@ -13,7 +13,7 @@ pub(crate) struct WriteTrace<'c> {
 }
 
 impl<'c> WriteTrace<'c> {
-    /// Begins a run of a step, which has restarted so often.
+    /// For one run of a step; `restarts` is how often the step has restarted.
     #[inline(always)]
     pub fn begin(tree: &Tree, cx: &'c Context, restarts: u32) -> WriteTrace<'c> {
         let trace = WriteTrace { recorded: tree.pool.is_traced().then_some(&cx.route_recorded) };
@@ -33,7 +33,7 @@ impl<'c> WriteTrace<'c> {
         }
     }
 
-    /// The record is done: another record has another route, and so has the next record of another task.
+    /// The record is done: the next record, or the next task's record, has another route.
     #[inline(always)]
     pub fn done(self) {
         if let Some(recorded) = self.recorded {
@@ -42,13 +42,13 @@ impl<'c> WriteTrace<'c> {
     }
 }
 
-/// Attempts to find the way to a leaf for the trace of page accesses.
+/// Attempts to find the route to a leaf.
 const LEAD_ATTEMPTS: usize = 8;
 
 impl Tree {
-    /// Finds the pages above the leaf that `seek` names, for the trace of page accesses. This is a
-    /// descent of its own, so that others need not remember their way. When pages change all the
-    /// time, or leave memory, the way ends where the last attempt did.
+    /// Finds the pages above the leaf that `seek` names. This is a separate descent, so that other
+    /// descents need not remember their route. If pages change or leave memory in every attempt, the
+    /// route ends where the last attempt did.
     #[cold]
     pub(crate) fn lead(&self, seek: Seek<'_>, way: &mut Way) {
         for _ in 0..LEAD_ATTEMPTS {

@@ -1,4 +1,4 @@
-//! A tree: its pinned root. The steps of its operations are in files of their own.
+//! [`Tree`]: a B+-tree with a pinned root. Each kind of step has a file of its own.
 
 use crate::{
     author::Attachment,
@@ -13,9 +13,9 @@ use wattle_buffer::{
     TreeId,
 };
 
-/// A B+-tree over pages of a pool. The root is pinned in its frame while the tree is open, so a
-/// descent starts without any look-up. Its page changes its id only by [`Tree::try_latch_root`]. Dropping the value closes the
-/// tree, which writes nothing (see `owner`).
+/// A B+-tree over pages of a pool. While the tree is open, its root is pinned in a frame, so a descent
+/// starts without a look-up. Only [`Tree::try_latch_root`] allows a change of the root's page id.
+/// Dropping the value closes the tree, which writes nothing (see `owner`).
 pub struct Tree {
     pub(crate) pool: Arc<Pool>,
     pub(crate) forest: Arc<Forest>,
@@ -24,7 +24,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Makes an empty tree that nothing but the caller knows.
+    /// Creates an empty tree that only the caller knows.
     ///
     /// # Errors
     /// A full device, or a pool without a free frame.
@@ -35,12 +35,12 @@ impl Tree {
         })
     }
 
-    /// Makes an empty tree together with the record that refers to it. `record` gets the page of
-    /// the root, and what it must attach to that record ([`crate::Author::attach`]); the root is
-    /// latched meanwhile, which nobody else can want.
+    /// Creates an empty tree together with the log record that names it. `record` gets the page of the root
+    /// and a function that adds the attachments to that record ([`crate::Author::attach`]). The root is
+    /// latched meanwhile; no other thread knows it.
     ///
     /// # Errors
-    /// A full device, or a pool without a free frame; what `record` says. There is no tree then.
+    /// A full device, a pool without a free frame, or an error of `record`. Then no tree was created.
     pub fn create_with(
         cx: &Context,
         forest: &Arc<Forest>,
@@ -65,11 +65,11 @@ impl Tree {
             return Err(error);
         }
         drop(guard);
-        forest.plant(id, frame);
+        forest.add_open(id, frame);
         Ok(Tree { pool: pool.clone(), forest: forest.clone(), id, root: frame })
     }
 
-    /// Opens the tree with the root page `root_page`. Only one [`Tree`] may exist for each root, and
+    /// Opens the tree with the root page `root_page`. There must be at most one [`Tree`] for each root, and
     /// only one thread at a time may open or close it.
     ///
     /// # Errors
@@ -79,7 +79,7 @@ impl Tree {
             Some(root) => root,
             None => {
                 let root = cx.worker.load_root(root_page, id)?;
-                forest.plant(id, root);
+                forest.add_open(id, root);
                 root
             }
         };
@@ -103,20 +103,20 @@ impl Tree {
         self.pool.header(self.root).page_id()
     }
 
-    /// Latches the root for a change of its page id ([`Pool::renumber`]), which goes into the record that
-    /// names the new one. None: somebody is inside, or a write of it is in flight. Never waits, but
-    /// others may wait for the latch.
+    /// Latches the root for a change of its page id ([`Pool::renumber`]); the caller logs the new id in the
+    /// record that names it. None: another thread holds the latch, or the root is being written. Never
+    /// waits, but other threads may wait for the latch.
     pub fn try_latch_root(&self) -> Option<Exclusive<'_>> {
         let root = self.pool.try_exclusive(self.root)?;
         (!self.pool.is_being_written(&root)).then_some(root)
     }
 
-    /// Number of the last change of the root.
+    /// GSN of the last change of the root.
     pub fn root_gsn(&self) -> Gsn {
         self.pool.header(self.root).gsn()
     }
 
-    /// Nodes on the way from the root to a leaf, both counted.
+    /// Number of nodes from the root to a leaf, both included.
     pub fn depth(&self) -> Step<usize> {
         let guard = self.pool.optimistic(self.root)?;
         let level = NodeRef::from(guard.page()).level();
@@ -124,13 +124,13 @@ impl Tree {
         Ok(usize::from(level) + 1)
     }
 
-    /// A failed bounds check means a restart if the node changed meanwhile, and corruption if it
-    /// did not: then the bytes themselves are wrong.
+    /// Ends a read of a node whose bounds check may have failed. If the node changed meanwhile, the step
+    /// restarts. If it did not, the bytes themselves are wrong: corruption.
     #[inline(always)]
     pub(crate) fn checked<T>(&self, guard: &Optimistic<'_>, read: Result<T, Restart>) -> Step<T> {
         match read {
             Ok(value) => Ok(value),
-            // A copy, made here only: a guard whose address is taken stays in memory all the way.
+            // Copy the guard only here: a guard whose address is taken stays in memory on the whole path.
             Err(Restart) => Err(self.failed(*guard)),
         }
     }

@@ -1,56 +1,59 @@
-//! Undo: what the log and a transaction remember of a record before a change, by key, because the
-//! record may be in another leaf by the time it is put back.
+//! Undo entries: the state of a record before a change, in the log and in transactions. They name the
+//! record by key, because it may be in another leaf when it is restored.
 //!
-//! Putting back is done in the reverse order of the changes, and each entry that is put back is one
-//! record of the log without undo, even if it changes nothing. So after a crash recovery goes on where
-//! it stopped. It must not begin again: others may have changed records that were put back.
+//! Changes are undone in reverse order. Each undone entry writes one log record without undo, even if it
+//! changes nothing. So recovery after a crash continues an interrupted rollback. It must not start
+//! over: other transactions may have changed records that were restored.
 //!
-//! Encoded: tree u32, kind u8, key length u16, key, then for kind 0 (was absent) nothing, 1 (value)
-//! and 2 (special value) the value, 3 (patch) offset u16 and the bytes that were there. In a record of the
-//! log with the flag 2 the kind comes first, and tree and key are left out: they are those of the first
-//! operation of the record. That is every change of a record whose page is
+//! Encoding: tree u32, kind u8, key length u16, key, then by kind
+//! - 0 (absent): nothing;
+//! - 1 (value) and 2 (special value): the value;
+//! - 3 (patch): offset u16 and the old bytes.
+//!
+//! In a log record with flag 2 ([`OF_OP`]) only the kind and what follows the key are stored; tree and
+//! key are those of the record's first op. This is the form of every change of a record whose page is
 //! not logged as a whole.
 
 use crate::record::{Op, key_of};
 use wattle_buffer::TreeId;
 use wattle_wal::record::Record;
 
-/// Flag of a record of the log whose undo bytes leave out tree and key.
+/// Flag of a log record whose undo bytes leave out tree and key.
 pub(crate) const OF_OP: u8 = 2;
 
-/// A record before a change.
+/// The state of a record before a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before<'a> {
-    /// It was not there.
+    /// There was no record.
     Absent,
     /// Its value.
     Value {
         /// The bytes.
         bytes: &'a [u8],
-        /// They are a descriptor.
+        /// The bytes are a descriptor or a ghost.
         special: bool,
     },
-    /// Some bytes of its value; the others are the same.
+    /// Some bytes of the value; the others are unchanged.
     Patch {
-        /// Where in the value.
+        /// Offset in the value.
         offset: usize,
-        /// What was there.
+        /// The bytes that were there.
         bytes: &'a [u8],
     },
 }
 
-/// An entry to put back.
+/// The state of a record to restore.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Undo<'a> {
     /// Tree of the record.
     pub tree: TreeId,
     /// Key of the record.
     pub key: &'a [u8],
-    /// What it was.
+    /// State before the change.
     pub before: Before<'a>,
 }
 
-/// Bytes in front of the key.
+/// Bytes before the key.
 const FRONT: usize = 7;
 
 impl<'a> Undo<'a> {
@@ -72,7 +75,7 @@ impl<'a> Undo<'a> {
     /// Reads what [`Undo::encode`] wrote.
     ///
     /// # Errors
-    /// A sentence.
+    /// A sentence: the bytes are not an undo entry.
     pub fn decode(bytes: &'a [u8]) -> Result<Undo<'a>, String> {
         let short = || "an undo entry is cut short".to_string();
         let (front, rest) = bytes.split_at_checked(FRONT).ok_or_else(short)?;
@@ -83,14 +86,14 @@ impl<'a> Undo<'a> {
         Ok(Undo { tree, key, before })
     }
 
-    /// Whether it is of the record that `op` changes in a page of `tree`, so that it may be written with
-    /// [`Undo::encode_of_op`].
+    /// True if this entry is about the record that `op` changes in a page of `tree`, so that
+    /// [`Undo::encode_of_op`] may write it.
     #[inline(always)]
     pub(crate) fn is_of(&self, op: &Op<'_>, tree: TreeId) -> bool {
         self.tree == tree && op.key().is_some_and(|key| std::ptr::eq(key, self.key))
     }
 
-    /// [`Undo::encode`] for a record with the flag [`OF_OP`].
+    /// As [`Undo::encode`], for a log record with the flag [`OF_OP`].
     #[inline(always)]
     pub(crate) fn encode_of_op<T>(&self, write: impl FnOnce(&[&[u8]]) -> T) -> T {
         let (kind, bytes) = self.before.parts();
@@ -103,10 +106,10 @@ impl<'a> Undo<'a> {
         }
     }
 
-    /// Reads the undo bytes of a record of the log, which has some.
+    /// Reads the undo bytes of a log record that has some.
     ///
     /// # Errors
-    /// A sentence.
+    /// A sentence: the bytes are not an undo entry.
     pub fn of(record: &Record<'a>) -> Result<Undo<'a>, String> {
         if record.flags & OF_OP == 0 {
             return Undo::decode(record.undo);
@@ -121,7 +124,7 @@ impl<'a> Undo<'a> {
 }
 
 impl<'a> Before<'a> {
-    /// Its kind, and the bytes that were there.
+    /// Its kind, and the old bytes.
     #[inline(always)]
     fn parts(&self) -> (u8, &'a [u8]) {
         match *self {
@@ -132,7 +135,7 @@ impl<'a> Before<'a> {
         }
     }
 
-    /// What follows the key.
+    /// Decodes the part after the key.
     fn decode(kind: u8, rest: &'a [u8]) -> Result<Before<'a>, String> {
         Ok(match kind {
             0 if rest.is_empty() => Before::Absent,

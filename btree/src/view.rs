@@ -1,52 +1,52 @@
-//! What a reader may see. Pages hold the newest version of each record; a reader whose snapshot is
-//! older, or that must not see what is not committed, is told the version it sees by its [`View`].
+//! [`View`]: what a reader sees. Pages hold the newest version of each record. A reader with an older
+//! snapshot, or one that must not see uncommitted changes, asks its view for the version that it sees.
 //!
-//! A page's version hint says whether that is needed at all. Otherwise the view is asked for each
-//! record, *before* the leaf is validated: a version that vanishes, because its writer was rolled
-//! back or because nobody needs it any more, does so only after the page was changed or only when
-//! this reader does not need it either.
+//! The version hint of a page tells whether that is necessary. If it is, the reader asks the view for each
+//! record *before* it validates the leaf. So no answer is missed: a version disappears only after a
+//! rollback has changed the page, which then fails validation, or when no snapshot needs it, this reader's
+//! included.
 
 use crate::step::Stop;
 use wattle_buffer::FrameHeader;
 
-/// What a reader sees of a record that a leaf holds.
+/// The version of a record that a reader sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// What the leaf holds.
+    /// The one in the leaf.
     Page,
-    /// An older version, which is in the caller's bytes now.
+    /// An older version, which is in the caller's buffer now.
     Value {
-        /// It is a special value.
+        /// Its special flag.
         special: bool,
     },
-    /// Nothing: the record did not exist.
+    /// None: the record did not exist.
     Absent,
 }
 
-/// See the module documentation.
+/// The visibility rules of one reader, see the module documentation.
 pub trait View {
-    /// Everything in the page with this header is visible as it is, by its version hint.
+    /// True if the version hint of a page says that its newest versions are all visible.
     fn sees_all(&self, header: &FrameHeader) -> bool;
 
-    /// What is visible of the record `key`, which the leaf holds in some version: that is in `value` from
-    /// `start` on, and is replaced by an older version, or goes if there was no record. What was read from a
-    /// leaf that is not validated can be anything.
+    /// Finds the visible version of the record `key`. Its version in the leaf is in `value[start..]`; an
+    /// older version replaces it, and it is removed if there was no record. The leaf is not validated, so
+    /// `value` can be any bytes.
     ///
     /// # Errors
-    /// [`Stop::Restart`] to ask again; [`Stop::Error`] when the version is gone.
+    /// [`Stop::Restart`] to ask again; [`Stop::Error`] if the version was dropped.
     fn look(&mut self, key: &[u8], value: &mut Vec<u8>, start: usize) -> Result<Seen, Stop>;
 
-    /// The leaf, which was validated, does not hold a record in any version, or may not hold all records
-    /// that the view should see: ghosts that nobody needs are removed. By default that means nothing.
+    /// The validated leaf holds no version of a record, or may lack records that the view should see:
+    /// ghosts are purged when no snapshot needs them. By default that is fine.
     ///
     /// # Errors
-    /// [`Stop::Error`] when the view is one of those that nobody cares for any more.
+    /// [`Stop::Error`] if the snapshot of the view was cancelled, so that its ghosts may be purged.
     fn missed(&mut self) -> Result<(), Stop> {
         Ok(())
     }
 }
 
-/// Sees what the pages hold, committed or not.
+/// Sees the newest version of each record, committed or not.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Newest;
 

@@ -8,14 +8,14 @@ use crate::{
 };
 use wattle_buffer::{FrameId, FrameState, PAGE_SIZE, PageImage, PageMut, Pool, Swip, Target};
 
-/// Most neighbours of an X-merge (LeanStore's default).
+/// Most leaves of an X-merge (LeanStore's default).
 const X: usize = 5;
 /// X-merge leaves the X - 1 nodes at most this full, so that the next insert does not split again.
 const X_FILL: usize = PAGE_SIZE * 95 / 100;
 
-/// X-merge ("Contention and Space Management in B-Trees", section 4): when the leaf in `frame` is
-/// about to be written, looks for up to [`X`] neighbouring hot leaves around it that fit into one
-/// less. `now` is the newest transaction. Gives whether a page was saved. Never waits.
+/// X-merge ("Contention and Space Management in B-Trees", section 4). The leaf in `frame` is about to be
+/// written: looks for up to [`X`] adjacent hot leaves, this one included, that fit into one leaf less,
+/// and merges them. `now` gives the newest transaction. Gives whether a page was saved. Never waits.
 pub(crate) fn x_merge(cx: &Context, frame: FrameId, now: &dyn Fn() -> u64) -> bool {
     try_x_merge(cx, frame, now).is_some()
 }
@@ -23,7 +23,7 @@ pub(crate) fn x_merge(cx: &Context, frame: FrameId, now: &dyn Fn() -> u64) -> bo
 fn try_x_merge(cx: &Context, frame: FrameId, now: &dyn Fn() -> u64) -> Option<()> {
     let pool: &Pool = cx.worker.pool();
     cx.check_room(false).ok()?;
-    // A full leaf is looked at without a latch; a wrong guess costs a look or a chance.
+    // Look at a full leaf without an exclusive latch. A wrong guess costs a look or a chance to merge.
     let leaf = NodeRef::from(pool.try_shared(frame)?.page());
     if !leaf.is_leaf() || leaf.free_bytes() < PAGE_SIZE / X {
         return None;
@@ -54,7 +54,7 @@ fn try_x_merge(cx: &Context, frame: FrameId, now: &dyn Fn() -> u64) -> Option<()
     let views: Vec<_> = nodes.iter().map(|node| NodeView::from(node.bytes())).collect();
     let mut images = vec![PageImage([0; PAGE_SIZE]); count - 1];
     let separators = redistribute(&views, &mut images)?;
-    // The parent is edited on the side: its new separators may not fit.
+    // Edit a copy of the parent first: its new separators may not fit.
     let mut parent_image = PageImage::zeroed();
     parent_image.0.copy_from_slice(parent.bytes());
     let swips: Vec<_> = (first..first + count - 1).map(|at| parent_view.swip(at)).collect();
@@ -88,15 +88,15 @@ fn try_x_merge(cx: &Context, frame: FrameId, now: &dyn Fn() -> u64) -> Option<()
     Some(())
 }
 
-/// Bytes that a child uses, if it is in memory and nobody is changing it.
+/// Bytes that a child uses, if it is in memory and no thread is changing it.
 pub(crate) fn used_by(pool: &Pool, child: Swip) -> Option<usize> {
     let Target::Hot(frame) = child.target() else { return None };
     let child = pool.try_shared(frame)?;
     Some(NodeRef::from(child.page()).used_bytes())
 }
 
-/// The neighbours to merge: first position and number of the smallest window around `position`
-/// whose records fit into one leaf less.
+/// Position and number of the leaves to merge: the smallest window around `position` whose records fit
+/// into one leaf less.
 fn window(pool: &Pool, parent: NodeView<'_>, position: usize) -> Option<(usize, usize)> {
     let low = position.saturating_sub(X - 1);
     let high = (position + X - 1).min(parent.count());
