@@ -1,12 +1,11 @@
-//! Bulk load: builds a tree from sorted input, level by level from the left, and writes its pages
-//! straight to storage in batches. The pool is touched for the root alone, so a load of any size
-//! takes little memory; every page but the root starts out evicted.
+//! Bulk load: builds a tree from sorted input, level by level from the left, and writes its pages straight to
+//! storage in batches. Only the root goes through the pool, so a load of any size takes little memory;
+//! every other page starts out evicted.
 //!
-//! The tree takes over the new nodes in one step at the end, and in one record of the log, which says
-//! which pages are in use now and what the root is. By then the new nodes are durable, so their
-//! contents are not logged. Until then nothing refers to them, and a load that fails gives its pages
-//! back. Pages of which the log may have older changes are not taken: recovery would make these
-//! again over the new contents.
+//! At the end, one step and one log record put the new nodes into the tree. The record says which pages are
+//! in use now, and has the new root. The new nodes are durable by then, so their contents are not logged.
+//! Until then nothing refers to them, and a load that fails frees its pages. A load takes no page about which
+//! the log may still have older changes: recovery would redo these over the new contents.
 
 use crate::{
     journal::Context,
@@ -19,15 +18,15 @@ use wattle_buffer::{Error, PageId, PageImage, Pool, Result, Swip, io::PageWrite,
 
 /// Pages written at once.
 const BATCH: usize = 64;
-/// Most ranges of pages that one load may take: they go into one record of the log.
+/// Most ranges of pages of one load: they go into one log record.
 const MAX_RANGES: usize = 3000;
-/// Share of a page that a bulk load fills, percent: room for a few inserts.
+/// A bulk load fills pages to this share, percent, which leaves room for a few inserts.
 pub const FILL_PERCENT: usize = 95;
 
 /// A value for a bulk load.
 #[derive(Clone, Copy, Debug)]
 pub enum BulkValue<'a> {
-    /// The bytes themselves; must fit a leaf.
+    /// The bytes themselves, which must fit into a leaf.
     Inline(&'a [u8]),
     /// Chunks that are stored already.
     Large(LargeValue),
@@ -42,13 +41,13 @@ pub struct BulkLoad<'t> {
     entries: u64,
 }
 
-/// Images that wait to be written, and all page ids taken so far, as ranges.
+/// Images that wait to be written, and ranges of all page ids taken so far.
 struct Pages<'t> {
     pool: &'t Pool,
     images: Vec<Box<PageImage>>,
     filled: usize,
     taken: Vec<(u64, u64)>,
-    /// Pages that could not be used.
+    /// Pages that were allocated but must not be used.
     passed: Vec<PageId>,
 }
 
@@ -66,7 +65,7 @@ impl<'t> BulkLoad<'t> {
         Ok(BulkLoad { tree, levels: vec![leaf], pages, entries: 0 })
     }
 
-    /// Adds the next entry, whose key must be above all before it.
+    /// Adds the next entry, whose key must be above all previous keys.
     pub fn push(&mut self, key: &[u8], value: BulkValue<'_>) -> Result<()> {
         let descriptor;
         let (bytes, special) = match value {
@@ -90,7 +89,7 @@ impl<'t> BulkLoad<'t> {
         Ok(())
     }
 
-    /// Ends the node of a level at `separator`, hands it to its parent and starts the next one.
+    /// Ends the node of a level at `separator`, adds it to its parent and starts the next one.
     fn close(&mut self, level: usize, separator: &[u8]) -> Result<()> {
         let next = self.pages.take()?;
         let page = self.finish_node(level, Some(separator))?;
@@ -113,8 +112,8 @@ impl<'t> BulkLoad<'t> {
     /// Ends an inner node at `separator`; its successor starts with the child `first`.
     fn close_inner(&mut self, level: usize, separator: &[u8], first: u64) -> Result<()> {
         let next = self.pages.take()?;
-        // A separator much longer than the others may find no room as fence: then the node gives
-        // its last child to the next one.
+        // A separator much longer than the others may not fit as a fence. Then the node gives its last
+        // child to the next one.
         let last = match self.levels[level].has_room_for_upper(separator.len()) {
             true => None,
             false => Some(self.levels[level].pop_child()),
@@ -160,7 +159,7 @@ impl<'t> BulkLoad<'t> {
         Ok(())
     }
 
-    /// Writes the node of a level with its upper fence; gives its page.
+    /// Finishes the node of a level with this upper fence and queues its image; gives its page.
     fn finish_node(&mut self, level: usize, upper: Option<&[u8]>) -> Result<PageId> {
         self.levels[level].set_upper(upper);
         let image = self.pages.next_image()?;
@@ -170,7 +169,7 @@ impl<'t> BulkLoad<'t> {
         Ok(NodeView::from(&*image).page_id())
     }
 
-    /// Finishes the rightmost nodes, makes everything durable by `sync`, and lets the tree take over.
+    /// Finishes the rightmost nodes, makes everything durable with `sync`, and puts the nodes into the tree.
     /// Gives the number of entries.
     pub fn finish(mut self, cx: &Context, sync: &dyn Fn() -> Result<()>) -> Result<u64> {
         let top = self.levels.len() - 1;
@@ -251,7 +250,7 @@ impl Pages<'_> {
         Ok(())
     }
 
-    /// First page and number of all pages taken, without one that was never used.
+    /// First page and count of all ranges taken, without the unused page `spare`.
     fn all_but(&self, spare: PageId) -> Vec<(u64, u64)> {
         let mut ranges = Vec::with_capacity(self.taken.len() + 1);
         for &(start, end) in &self.taken {
@@ -266,7 +265,7 @@ impl Pages<'_> {
         ranges
     }
 
-    /// The pages belong to the tree now, except one that was never used.
+    /// Keeps the pages, which belong to the tree now, and frees the unused page `spare`.
     fn keep_all_but(&mut self, spare: PageId) {
         self.taken.clear();
         self.pool.allocator().free(spare);

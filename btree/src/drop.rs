@@ -1,13 +1,12 @@
-//! Dropping a whole tree: gives all its pages and frames back. No operation may use the tree any
-//! more.
+//! Dropping a whole tree: frees all its pages and frames. No operation may use the tree then.
 //!
-//! The tree shrinks by steps, each one record of the log, and is a tree after each of them, although
-//! its leaves are no longer at one depth. So a drop that a crash interrupts is begun again from what
-//! is left. A step walks from the root along the last children, to
-//! - a node above leaves: these are freed, unread, and the node becomes an empty leaf;
-//! - a node whose last child is such a leaf: that is freed, and the node loses it.
+//! The tree shrinks by steps. Each is one log record and leaves a tree, although its leaves may have
+//! different depths. So a drop that was interrupted by a crash starts again with the rest. A step walks from
+//! the root along the last children, to
+//! - a node above leaves: it frees these without reading them, and the node becomes an empty leaf;
+//! - a node whose last child is such an empty leaf: it frees that child.
 //!
-//! Only background threads latch pages of the tree meanwhile, and they only try.
+//! Meanwhile only background threads latch pages of the tree, and they never wait for a latch.
 
 use crate::{
     author::Attachment,
@@ -21,13 +20,13 @@ use crate::{
 use wattle_buffer::{Exclusive, Gsn, PageImage, Result, Swip, Target};
 
 impl Tree {
-    /// Frees every page of the tree, the root last. `record` makes the record that ends the drop
-    /// and gets what it must attach to it, that the page of the root is free, and the number that the
-    /// record must be above.
+    /// Frees every page of the tree, the root last. `record` writes the log record that ends the drop. It
+    /// gets a lower bound for the number of that record, and a function that adds the attachment that frees
+    /// the root page.
     ///
     /// # Errors
-    /// A failed read or a corrupt inner node; what `record` says. What is left of the tree is given
-    /// back with the error.
+    /// A failed read, a corrupt inner node, or an error of `record`. The error comes with the rest of the
+    /// tree.
     pub fn drop_pages(
         self,
         cx: &Context,
@@ -52,7 +51,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Drops a tree that nothing but the caller knows.
+    /// Drops a tree that only the caller knows.
     ///
     /// # Errors
     /// As [`Tree::drop_pages`].
@@ -64,7 +63,7 @@ impl Tree {
         self.drop_pages(cx, log).map_err(|(_, error)| error)
     }
 
-    /// Frees some pages below the root; false when there are none.
+    /// Frees some pages below the root; false if there are none.
     fn shrink_step(&self, cx: &Context) -> Step<bool> {
         cx.check_room(true)?;
         let mut parent = self.pool.optimistic(self.root)?;
@@ -92,7 +91,7 @@ impl Tree {
         }
     }
 
-    /// Frees all children of a node above leaves, which becomes a leaf.
+    /// Frees all children of a node above leaves, and makes it an empty leaf.
     fn free_leaves<'p>(&'p self, cx: &Context, mut node: Exclusive<'p>) {
         let view = NodeView::from(node.bytes());
         let (mut hot, mut evicted) = (Vec::new(), Vec::new());
@@ -105,20 +104,20 @@ impl Tree {
         let mut pages = evicted.clone();
         pages.extend(hot.iter().map(|leaf| leaf.header().page_id()));
         self.become_leaf(&mut node);
-        // A page must be put into a tree again by a later record than those of all its changes.
+        // The record that frees a page must have a higher number than all changes of the page.
         let above = hot.iter().map(|leaf| leaf.gsn()).max().unwrap_or(Gsn(0));
         cx.log_free(&mut node, &pages, above);
         node.header().set_hot_children(0);
         for leaf in hot {
             self.pool.free_page(leaf);
         }
-        // Nobody reads them any more: the latch of their parent is held.
+        // No thread reads them: reading a page needs the latch of its parent.
         for page in evicted {
             self.pool.free_evicted_page(page);
         }
     }
 
-    /// Frees the last child of a node, a leaf.
+    /// Frees the last child of a node, which is a leaf.
     fn free_last<'p>(&'p self, cx: &Context, mut node: Exclusive<'p>, mut leaf: Exclusive<'p>) {
         let pages = [leaf.header().page_id()];
         let count = NodeView::from(node.bytes()).count();

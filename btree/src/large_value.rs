@@ -1,11 +1,10 @@
-//! Large values: values that do not fit into a leaf live in chunks in a second tree, and the leaf
+//! Large values: a value that does not fit into a leaf is stored in chunks in a second tree, and the leaf
 //! holds a descriptor.
 //!
-//! The chunk tree is an ordinary tree with the key (id, number of the chunk), both big-endian, so
-//! eviction, splits, merges, reuse of pages and verification need nothing of their own, and a value
-//! larger than the pool is no special case. An id is used for one version of one value and never
-//! again: a reader that finds a chunk missing knows that the value was replaced meanwhile, and
-//! looks the key up again.
+//! The chunk tree is an ordinary tree with the key (id, chunk number), both big-endian. So eviction, splits,
+//! merges, reuse of pages and verification need no code of their own, and a value may be larger than the
+//! pool. An id belongs to one version of one value and is never used again: a reader that misses a chunk
+//! knows that the value was replaced meanwhile, and looks the key up again.
 
 use wattle_buffer::{Error, PageId, Result};
 
@@ -23,17 +22,17 @@ const KIND: u8 = 1;
 /// Bytes of a descriptor: kind, id, length.
 const DESCRIPTOR: usize = 17;
 
-/// Where a large value is.
+/// Descriptor of a large value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LargeValue {
     /// Id of this version of the value.
     pub id: u64,
-    /// Bytes.
+    /// Length, bytes.
     pub len: u64,
 }
 
 impl LargeValue {
-    /// The record value that stands for it.
+    /// The descriptor as the value of a record.
     pub fn encode(self) -> [u8; DESCRIPTOR] {
         let mut bytes = [KIND; DESCRIPTOR];
         bytes[1..9].copy_from_slice(&self.id.to_le_bytes());
@@ -44,7 +43,7 @@ impl LargeValue {
     /// Reads a descriptor of a record of `page`.
     ///
     /// # Errors
-    /// [`Error::Corruption`] when the bytes are no descriptor.
+    /// [`Error::Corruption`] if the bytes are no descriptor.
     pub fn decode(bytes: &[u8], page: PageId) -> Result<LargeValue> {
         let whole: Option<&[u8; DESCRIPTOR]> = bytes.try_into().ok();
         let number = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("8 bytes"));
@@ -70,7 +69,7 @@ impl LargeValue {
         chunk_key(self.id, chunk)
     }
 
-    /// Bytes of a chunk of the value.
+    /// Length of a chunk of the value.
     pub fn chunk_len(self, chunk: u64) -> usize {
         (self.len - chunk * CHUNK as u64).min(CHUNK as u64) as usize
     }

@@ -1,23 +1,23 @@
-//! What the log says about pages: one [`Op`] for each page that a record changes, and its redo.
+//! The page ops of log records: one [`Op`] for each page that a record changes, and its redo.
 //!
-//! Redo is physiological: an op names its page and says logically what happens inside. Applied to
-//! the bytes that the page had before, it gives the same node as the change itself did, because it
-//! runs the same code. An op is applied to pages whose number is below that of the record only, so
-//! applying a log twice changes nothing. Numbers are little-endian, lengths in bytes.
+//! Redo is physiological: an op names its page, and describes the change inside it logically. Applied to the
+//! old bytes of the page, it gives the same node as the change did, because it runs the same code. An op is
+//! applied only to pages with a number (GSN) below that of the record, so applying a log twice changes
+//! nothing. Numbers are little-endian, lengths in bytes.
 //!
 //! | code | op | payload |
 //! |--:|---|---|
 //! | 1 | `Image` | head u16, tail u16, then the first `head` and the last `tail` bytes of the page |
-//! | 2 | `NewImage` | the same; the page is in use from here on |
+//! | 2 | `NewImage` | the same; the page joins a tree |
 //! | 3 | `Insert` | key length u16, special u8, key, value |
-//! | 4 | `Replace` | the same; the value of a record |
+//! | 4 | `Replace` | the same; the new value of a record |
 //! | 5 | `Patch` | key length u16, offset in the value u16, key, bytes |
 //! | 6 | `Remove` | key |
 //! | 7 | `Truncate` | position u16, separator: the left half of a split |
 //! | 8 | `InsertChild` | position u16, child u64, separator |
 //! | 9 | `RemoveChild` | position u16: the separator and the child right of it |
-//! | 10 | `Free` | pages u64 each; they are in no tree from here on. The page of the op itself does not change |
-//! | 11 | `Adopt` | pairs of u64, first page and number of pages that are in use from here on, written already. The page of the op itself does not change |
+//! | 10 | `Free` | pages u64 each; they leave their tree. The op does not change its own page |
+//! | 11 | `Adopt` | pairs of u64, first page and count: pages that are on storage already join a tree. The op does not change its own page |
 
 use crate::node::{NodeMut, NodeRef, NodeView, check};
 use wattle_buffer::{PAGE_SIZE, PageId, PageImage, PageMut, PageRef, Swip, page::header};
@@ -48,46 +48,46 @@ pub mod code {
     pub const ADOPT: u8 = 11;
 }
 
-/// What one record does to one page.
+/// A change of one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op<'a> {
-    /// The whole page becomes this; given by the page itself when it is logged.
+    /// The whole page; the page itself gives the bytes when it is logged.
     Image,
-    /// As `Image`, for a page that was not in use before.
+    /// As `Image`, for a page that joins a tree.
     NewImage,
-    /// A record that was not there.
+    /// A new record.
     Insert {
         /// Its key.
         key: &'a [u8],
         /// Its value.
         value: &'a [u8],
-        /// The value is a descriptor.
+        /// The value is a descriptor or a ghost.
         special: bool,
     },
-    /// Another value of a record.
+    /// The new value of a record.
     Replace {
         /// Its key.
         key: &'a [u8],
         /// Its value.
         value: &'a [u8],
-        /// The value is a descriptor.
+        /// The value is a descriptor or a ghost.
         special: bool,
     },
-    /// Some bytes of the value of a record.
+    /// Some new bytes of the value of a record.
     Patch {
         /// Its key.
         key: &'a [u8],
-        /// Where in the value.
+        /// Offset in the value.
         offset: usize,
-        /// What is there now.
+        /// The new bytes.
         bytes: &'a [u8],
     },
-    /// A record goes.
+    /// The record is removed.
     Remove {
         /// Its key.
         key: &'a [u8],
     },
-    /// The node keeps what is left of a split.
+    /// The node keeps the left half of a split.
     Truncate {
         /// See [`Split`].
         position: usize,
@@ -103,19 +103,19 @@ pub enum Op<'a> {
         /// Page of the child.
         child: PageId,
     },
-    /// A separator and the child right of it go.
+    /// A separator and the child right of it are removed.
     RemoveChild {
         /// Position of the separator.
         position: usize,
     },
-    /// Pages that are in no tree any more.
+    /// Pages that leave their tree.
     Free {
         /// The pages.
         pages: &'a [PageId],
     },
 }
 
-/// Bytes of a page that its image needs: head and tail, without the gap of a node.
+/// Lengths of head and tail of a page: all bytes but the gap between arrays and heap.
 pub(crate) fn extent(image: &[u8; PAGE_SIZE]) -> (usize, usize) {
     let (head, top) = NodeView::from(image).extent();
     (head, PAGE_SIZE - top)
@@ -131,18 +131,18 @@ fn u64_at(bytes: &[u8], at: usize) -> Result<u64, String> {
     Ok(u64::from_le_bytes(field.try_into().expect("8 bytes")))
 }
 
-/// Key, and what follows it, of an op that begins with a key length and has `between` bytes more
-/// before the key.
+/// Splits a payload that begins with a key length and `between` further bytes, into the key and the
+/// bytes after it.
 fn keyed(payload: &[u8], between: usize) -> Result<(&[u8], &[u8]), String> {
     let len = u16_at(payload, 0)?;
     let rest = payload.get(2 + between..).ok_or("an op of the log is cut short")?;
     rest.split_at_checked(len).ok_or_else(|| "a key in the log is cut short".to_string())
 }
 
-/// Pages that an op puts into a tree (true) or takes out of one (false), its own included.
+/// Calls `change` for each page that an op puts into a tree (true) or takes out of one (false).
 ///
 /// # Errors
-/// A sentence, when the payload is not what its code promises.
+/// A sentence: the payload does not fit the code.
 pub fn page_changes(
     page: PageId,
     code: u8,
@@ -169,7 +169,7 @@ pub fn page_changes(
     Ok(())
 }
 
-/// Whether an op changes the bytes of its page, and whether it needs to know what they were.
+/// Whether an op changes the bytes of its page, and whether that depends on the old bytes.
 pub fn needs_page(code: u8) -> (bool, bool) {
     match code {
         code::IMAGE | code::NEW_IMAGE => (true, false),
@@ -178,10 +178,10 @@ pub fn needs_page(code: u8) -> (bool, bool) {
     }
 }
 
-/// Applies an op to the image of its page, as it is on storage: swips name page ids.
+/// Applies an op to the image of its page in the form of storage: swips name page ids.
 ///
 /// # Errors
-/// A sentence: the op does not fit the page, which is then in no defined state.
+/// A sentence: the op does not fit the page, whose bytes are undefined then.
 pub fn redo(image: &mut PageImage, page: PageId, code: u8, payload: &[u8]) -> Result<(), String> {
     if matches!(code, code::IMAGE | code::NEW_IMAGE) {
         return redo_image(image, page, payload);
@@ -290,14 +290,14 @@ fn redo_image(image: &mut PageImage, page: PageId, payload: &[u8]) -> Result<(),
     check(&image.0, PageId::MAX)
 }
 
-/// Brings the lines of a page near that any op on it begins with.
+/// Prefetches the first lines of a page, which any op on it reads.
 #[inline]
 pub fn approach_page(image: &PageImage) {
     NodeRef::from(PageRef::of_image(image)).prefetch_lines();
 }
 
-/// Brings near what [`redo`] of an op will look at, in a page whose first lines have arrived. The page may
-/// be any other by then.
+/// Prefetches the record that [`redo`] of an op will change, in a page whose first lines have arrived.
+/// The frame may hold another page by then.
 #[inline]
 pub fn approach_record(image: &PageImage, code: u8, payload: &[u8]) {
     let node = NodeRef::from(PageRef::of_image(image));
@@ -309,10 +309,10 @@ pub fn approach_record(image: &PageImage, code: u8, payload: &[u8]) {
     }
 }
 
-/// The key of the record that an op changes, if it changes one.
+/// The key of the record that an op changes, if it changes a record.
 ///
 /// # Errors
-/// A sentence, when the payload is not what its code promises.
+/// A sentence: the payload does not fit the code.
 pub(crate) fn key_of(code: u8, payload: &[u8]) -> Result<Option<&[u8]>, String> {
     Ok(Some(match code {
         code::INSERT | code::REPLACE => keyed(payload, 1)?.0,
@@ -322,7 +322,7 @@ pub(crate) fn key_of(code: u8, payload: &[u8]) -> Result<Option<&[u8]>, String> 
     }))
 }
 
-/// Position of a key in a leaf and whether it is there.
+/// Position of a key in a leaf, and whether the leaf has it.
 fn place(image: &PageImage, key: &[u8]) -> Result<(usize, bool), String> {
     let view = NodeView::from(image);
     let outside = key < view.lower() || view.upper().is_some_and(|upper| key >= upper);
@@ -334,7 +334,7 @@ fn place(image: &PageImage, key: &[u8]) -> Result<(usize, bool), String> {
     Ok((search.position, search.found))
 }
 
-/// Fixed-size bytes in front of the variable ones of a payload.
+/// The fixed-size fields at the beginning of a payload.
 #[derive(Default)]
 pub(crate) struct Front {
     bytes: [u8; 16],
@@ -355,7 +355,7 @@ impl Front {
 }
 
 impl<'a> Op<'a> {
-    /// The key of the record that it changes, if it changes one.
+    /// The key of the record that the op changes, if it changes a record.
     #[inline(always)]
     pub(crate) fn key(&self) -> Option<&'a [u8]> {
         match *self {
@@ -367,16 +367,16 @@ impl<'a> Op<'a> {
         }
     }
 
-    /// The page that the op names gets other bytes.
+    /// True if the op changes the bytes of the page that it names.
     pub(crate) fn changes_page(&self) -> bool {
         !matches!(self, Op::Free { .. })
     }
 
-    /// Code, front and further parts of the payload; images and lists of pages are encoded by the
-    /// journal.
+    /// Code, fixed-size front and further parts of the payload. The journal encodes images and lists of
+    /// pages itself.
     ///
-    /// Inlined where the kind of the op is known. A front that is returned in memory is copied in larger pieces
-    /// than it was made of, and such a load waits for all stores before it, those to pages among them.
+    /// Inlined, so that the kind of the op is known. A front returned in memory would be copied in larger
+    /// pieces than it was written in; such a load waits for all stores before it, those to pages included.
     #[inline(always)]
     pub(crate) fn parts(&self) -> (u8, Front, [&[u8]; 2]) {
         let front = Front::default();

@@ -1,13 +1,13 @@
-//! Pages get lower ids, so that the end of the data file can be cut off.
+//! Compaction: gives pages lower ids, so that the end of the data file can be cut off.
 //!
-//! A page that is in memory is known by its frame: to move it is to give it another id, under its
-//! latch and that of its parent, and to log both as a whole, the page as a new one, the old id as
-//! free. No bytes are copied, and what finds records, the way from the root, stays as it is:
-//! - the swip in the parent names the frame; on storage it names the id, and both pages are dirty now;
-//! - there is no read of the page under its old id, because it is in memory, and no write, which is
-//!   looked for. So nobody has a use for the old id when it is freed;
-//! - hints of sessions and frames name frames; versions of records, undo entries and ghosts name keys;
-//! - the record is one, so recovery finds the page under one of its ids, and the parent that names it.
+//! A page in memory is known by its frame. So moving a page means to change its id under the latches of
+//! the page and its parent, and to log both atomically: the page as a new one, the old id as free. No bytes
+//! are copied, and everything that leads to records stays valid:
+//! - the swip in the parent names the frame. On storage it names the id, and both pages are dirty now;
+//! - no read of the old id is in flight, because the page is in memory, and no write, which is checked.
+//!   So the old id is unused when it is freed;
+//! - hints of sessions and frames name frames; versions, undo entries and ghosts name keys;
+//! - there is one log record, so recovery finds the page under one of its ids, and a parent that names it.
 //!
 //! Readers restart, as after any other change.
 
@@ -21,16 +21,16 @@ use crate::{
 };
 use wattle_buffer::{Exclusive, PageId, Swip, Target};
 
-/// Pages that get other ids by one record, which has all of them as a whole.
+/// Most pages that one log record renumbers.
 const AT_ONCE: usize = 3;
 
-/// What a step found.
+/// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Renumbered {
-    /// So many pages have other ids. There may be more below the same node.
+    /// So many pages have new ids. There may be more below the same node.
     Pages(usize),
-    /// There are some, but somebody is inside, or they are being written. The next node begins at this
-    /// key, if there is one.
+    /// There are some, but other threads hold their latches, or they are being written. The next node
+    /// begins at this key, if there is one.
     Busy(Option<Vec<u8>>),
     /// None below this node. The next one begins at this key.
     Next(Vec<u8>),
@@ -43,8 +43,8 @@ fn upper_of(node: &Exclusive<'_>) -> Option<Vec<u8>> {
 }
 
 impl Tree {
-    /// Gives children of a node at or above `from` ids out of `ids`, which are taken from its end. The
-    /// node is the one of `level`, at least 1, that contains `key`. Frees the old ids.
+    /// Gives children of a node, with ids at or above `from`, new ids from the end of `ids`. The node is
+    /// the one of `level`, at least 1, that contains `key`. Frees the old ids.
     ///
     /// # Errors
     /// See [`Stop`].
@@ -66,7 +66,7 @@ impl Tree {
         let (mut parent, node) = (path.node, path.node_ref());
         let swips: Vec<u64> = (0..=node.count()).map(|position| node.swip(position)).collect();
         parent.validate()?;
-        // What was read is of one moment. A child that is in memory may leave it: looked at again below.
+        // The swips are consistent. A child may still leave memory: that is checked again below.
         let page_of = |swip: u64| match Swip(swip).target() {
             Target::Hot(frame) => self.pool.header(frame).page_id(),
             Target::Evicted(page) => page,
@@ -77,7 +77,7 @@ impl Tree {
         if high.is_empty() {
             return Ok(upper_of(&parent.upgrade()?).map_or(Renumbered::End, Renumbered::Next));
         }
-        // All of them into memory, at once.
+        // Read all of them into memory at once.
         let mut faults = Vec::new();
         for &position in &high {
             let node = NodeRef::from(parent.page());

@@ -1,10 +1,9 @@
-//! Splits: a node that is full, or at which writers meet, becomes two.
+//! Splits: a full node, or one at which writers meet, becomes two.
 //!
-//! One step splits one node, from parent to child latched by upgrade, so it never waits with a
-//! latch held. A parent without room for the separator is split first, by a step of its own; the
-//! operation that needed room runs again and finds what is left to do. A split is one record of the
-//! log, so after a crash all of it is there or nothing. The frames and page ids of
-//! new nodes are reserved before any latch is taken.
+//! One step splits one node. It latches parent and node by upgrade, so it never waits while it holds a
+//! latch. If the parent has no room for the separator, a step of its own splits the parent first; the
+//! operation that needed room runs again and does the rest. A split is one log record, so a crash leaves all
+//! of it or nothing. The frames and page ids of new nodes are reserved before any latch is taken.
 
 use crate::{
     hint::Hint,
@@ -16,26 +15,26 @@ use crate::{
 };
 use wattle_buffer::{Exclusive, Fault, PageImage, Swip, Target};
 
-/// New pages that a split may take: both halves of a root.
+/// Most new pages of a split: both halves of a root.
 pub(crate) const RESERVE: usize = 2;
 
-/// Records come one right behind the other in the middle of the leaf: at least so much of it did.
+/// A leaf is in a run if at least this part of its records was inserted in sequence.
 const RUN_SHARE: usize = 4;
 
-/// Whether so many inserts, each right behind the one before, are a run that will go on.
+/// True if so many inserts in sequence, each directly after the last one, are a run that will go on.
 fn is_run(view: NodeView<'_>, inserts: usize) -> bool {
     !view.is_inner() && inserts >= (view.count() / RUN_SHARE).clamp(4, 60)
 }
 
 impl Tree {
-    /// Splits the node of `level` that contains `key`, in favour of an insert of `key`.
+    /// Splits the node of `level` that contains `key`, to make room for `key`.
     pub(crate) fn split_step(&self, cx: &Context, key: &[u8], level: u8) -> Step<()> {
         self.split_with(cx, key, level, &|guard| {
             let (node, view) = (NodeRef::from(guard.page()), NodeView::from(guard.bytes()));
             let position = if view.is_inner() {
                 node.child_position(key).ok()
             } else {
-                // A record that grows is in the middle of its neighbours.
+                // The record exists and grows: balance the halves.
                 node.search(key).ok().filter(|search| !search.found).map(|search| search.position)
             };
             match position {
@@ -48,8 +47,8 @@ impl Tree {
         })
     }
 
-    /// Splits the leaf that contains `key` before the record at `position`, so that writers on both
-    /// sides no longer meet ("Contention and Space Management in B-Trees", section 3).
+    /// Splits the leaf that contains `key` before the record at `position`, to separate the writers on
+    /// both sides ("Contention and Space Management in B-Trees", section 3).
     pub(crate) fn contention_split_step(
         &self,
         cx: &Context,
@@ -122,7 +121,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The root keeps its page and its frame: its contents move to two new children.
+    /// Splits the root, which keeps its page and frame: its contents move to two new children.
     fn split_root<'p>(
         &'p self,
         cx: &Context,
@@ -164,13 +163,12 @@ impl Tree {
         cx.worker.counters().splits.add(1);
     }
 
-    /// Version hint of a page that takes over records of a page with this one.
+    /// Version hint of a page that takes over records of a page with the hint `hint`.
     fn inherited(&self, hint: u64) -> u64 {
         Hint::joined(hint, hint, || self.forest.now())
     }
 
-    /// After the children of an inner node changed: counts the hot ones and tells them where their
-    /// parent is.
+    /// Counts the hot children of an inner node whose children have changed, and sets their parent hints.
     pub(crate) fn adopt_children(&self, node: &Exclusive<'_>) {
         let view = NodeView::from(node.bytes());
         if !view.is_inner() {

@@ -1,9 +1,9 @@
-//! Verification of all invariants of a tree, level by level along the fences: each node is checked
-//! in full, fences of neighbours meet, the first and last fences are infinite, every child lies
-//! between the separators around it, every leaf is at level 0, and no page is reached twice.
+//! Verification of all invariants of a tree, level by level along the fences: each node is checked in full,
+//! fences of neighbours meet, the first and last fences are infinite, every child lies between the separators
+//! around it, every leaf is at level 0, and no page is reached twice.
 //!
-//! A tree that others change meanwhile can be measured so: a merge may then give a node back that
-//! begins before the fence it was sought at, which of a tree that nobody changes would be damage.
+//! [`Tree::measure`] does the same for a tree that changes meanwhile. A merge may then give a node that
+//! begins before the fence that led to it, which is damage in a tree that does not change.
 
 use crate::{
     descend::Seek,
@@ -19,18 +19,18 @@ use wattle_buffer::{Error, PageId, PageImage, PageOwner, Result, Swip, Target};
 /// Called for each record: its key, its value, and whether the value is a descriptor.
 pub type EntryVisitor<'v> = &'v mut dyn FnMut(&[u8], &[u8], bool);
 
-/// What [`Tree::verify`] found.
+/// The result of [`Tree::verify`].
 #[derive(Debug, Default, Clone)]
 pub struct TreeReport {
     /// Nodes at each level, leaves first.
     pub nodes: Vec<u64>,
     /// Records.
     pub records: u64,
-    /// Ghosts: deleted records that some snapshot may have needed.
+    /// Ghosts: deleted records that a snapshot may still have needed.
     pub ghosts: u64,
     /// Bytes in use of all leaves: headers, arrays, keys and values.
     pub leaf_bytes: u64,
-    /// What is wrong, one sentence each.
+    /// The damage that was found, one sentence each.
     pub problems: Vec<String>,
 }
 
@@ -41,26 +41,26 @@ impl TreeReport {
     }
 }
 
-/// Whether others may change a tree while it is looked through.
+/// Whether the tree may change during the walk.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Others {
-    Wait,
-    Change,
+enum Concurrency {
+    Quiescent,
+    Live,
 }
 
-/// Where a node should be.
-struct Place<'a> {
+/// The expected place of a node.
+struct ExpectedPlace<'a> {
     level: u8,
-    /// The upper fence of the node before it.
+    /// The upper fence of its left neighbour.
     fence: &'a [u8],
     /// The separators around it.
     bounds: (Option<Vec<u8>>, Option<Vec<u8>>),
-    others: Others,
+    concurrency: Concurrency,
 }
 
 impl Tree {
-    /// Checks every node of a tree that nobody changes meanwhile, and calls `leaf_entry` for each record (key,
-    /// value, special) in key order and `page` for each page of the tree, until `stop` is set.
+    /// Checks every node of a tree that does not change meanwhile. Calls `entry` for each record (key, value,
+    /// special) in key order, and `page` for each page of the tree, until `stop` is set.
     ///
     /// # Errors
     /// A failed read, or [`Error::Interrupted`]. Damage is reported in the result instead.
@@ -71,12 +71,12 @@ impl Tree {
         page: &mut dyn FnMut(PageId),
         entry: EntryVisitor<'_>,
     ) -> Result<TreeReport> {
-        self.look_through(cx, stop, Others::Wait, page, entry)
+        self.look_through(cx, stop, Concurrency::Quiescent, page, entry)
     }
 
-    /// As [`Tree::verify`] for a tree that others may change meanwhile: merges hide no damage and
-    /// look like none, no record is counted twice, and what is new behind the point reached is
-    /// missing. A page whose left neighbour has taken it in after that was counted counts again.
+    /// As [`Tree::verify`] for a tree that may change meanwhile. Merges do not hide damage or look like it.
+    /// No record is counted twice; a record inserted before the current position is not counted. A page may
+    /// be counted twice if its left neighbour takes over its records after it was counted.
     ///
     /// # Errors
     /// As [`Tree::verify`].
@@ -87,14 +87,14 @@ impl Tree {
         page: &mut dyn FnMut(PageId),
         entry: EntryVisitor<'_>,
     ) -> Result<TreeReport> {
-        self.look_through(cx, stop, Others::Change, page, entry)
+        self.look_through(cx, stop, Concurrency::Live, page, entry)
     }
 
     fn look_through(
         &self,
         cx: &Context,
         stop: &AtomicBool,
-        others: Others,
+        concurrency: Concurrency,
         page: &mut dyn FnMut(PageId),
         entry: EntryVisitor<'_>,
     ) -> Result<TreeReport> {
@@ -102,7 +102,8 @@ impl Tree {
         let mut report = TreeReport { nodes: vec![0; levels], ..TreeReport::default() };
         page(self.root_page());
         for level in (0..levels).rev() {
-            match self.verify_level(cx, stop, (level as u8, others), page, entry, &mut report) {
+            match self.verify_level(cx, stop, (level as u8, concurrency), page, entry, &mut report)
+            {
                 Ok(()) => {}
                 Err(error @ Error::Corruption { .. }) => {
                     report.problems.push(format!("tree {}: {error}", self.id));
@@ -119,14 +120,14 @@ impl Tree {
         &self,
         cx: &Context,
         stop: &AtomicBool,
-        (level, others): (u8, Others),
+        (level, concurrency): (u8, Concurrency),
         page: &mut dyn FnMut(PageId),
         entry: EntryVisitor<'_>,
         report: &mut TreeReport,
     ) -> Result<()> {
         let mut image = PageImage::zeroed();
         let mut fence: Vec<u8> = Vec::new();
-        // A damaged fence could lead in circles.
+        // A damaged fence could lead in circles, so the number of steps is bounded.
         let limit = self.pool.allocator().counts().0;
         let faults = || cx.worker.counters().faults.get();
         let mut known_faults = None;
@@ -135,8 +136,8 @@ impl Tree {
                 return Err(Error::Interrupted);
             }
             if known_faults != Some(faults()) {
-                // Pages come from storage: the next ones together. Of one that cannot be read is told when
-                // its turn comes.
+                // The last pages were read from storage: read the next ones together. An error is reported
+                // when the walk comes to its page.
                 let _ahead = run(cx, |_| {
                     self.ahead_step(Seek::At(&fence), level, crate::Direction::Forward)
                 });
@@ -167,10 +168,10 @@ impl Tree {
                 Ok(Some(bounds))
             })?;
             let Some(bounds) = bounds else {
-                // Merges took the level away, which are allowed meanwhile. What was in it is below.
+                // Merges removed this level, as they may. Its records are below.
                 return Ok(());
             };
-            let place = Place { level, fence: &fence, bounds, others };
+            let place = ExpectedPlace { level, fence: &fence, bounds, concurrency };
             let upper = self.verify_node(&mut image, place, page, entry, report);
             match upper {
                 Some(upper) if upper > fence => fence = upper,
@@ -183,9 +184,9 @@ impl Tree {
                 None => return Ok(()),
             }
         }
-        // Fences ascend, so others have added nodes to the end as fast as this walk came near it. They
-        // came after the walk began and need not be counted.
-        if others == Others::Wait {
+        // Fences ascend, so other threads have added nodes at the end as fast as this walk came near it.
+        // These are newer than the walk and need not be counted.
+        if concurrency == Concurrency::Quiescent {
             report.problems.push(format!("tree {}: level {level} does not end", self.id));
         }
         Ok(())
@@ -194,16 +195,16 @@ impl Tree {
     fn verify_node(
         &self,
         image: &mut PageImage,
-        place: Place<'_>,
+        place: ExpectedPlace<'_>,
         page: &mut dyn FnMut(PageId),
         entry: EntryVisitor<'_>,
         report: &mut TreeReport,
     ) -> Option<Vec<u8>> {
-        let Place { level, fence, bounds: (low, high), others } = place;
+        let ExpectedPlace { level, fence, bounds: (low, high), concurrency } = place;
         let mut children = Vec::new();
         let inner = NodeView::from(&*image).is_inner();
         if inner {
-            // Hot swips become page ids, as they would on storage.
+            // Replace hot swips by page ids, as on storage.
             let pool = &self.pool;
             let mut unswizzle = |raw| match Swip(raw).target() {
                 Target::Hot(frame) => {
@@ -229,7 +230,7 @@ impl Tree {
         if view.level() != level || inner != (level > 0) {
             problem(format!("level {} instead of {level}", view.level()));
         }
-        let merged = others == Others::Change && view.lower() < fence;
+        let merged = concurrency == Concurrency::Live && view.lower() < fence;
         if view.lower() != fence && !merged {
             problem("its lower fence is not the upper fence of its left neighbour".to_string());
         }
