@@ -1,13 +1,13 @@
-//! Lays out a node from sorted entries: the one place where a prefix is chosen and where arrays
-//! and heap of a whole node are written. Splits, merges, prefix changes and bulk loads end here.
+//! Lays out a node from sorted entries. This is the one place where a prefix is chosen and where arrays and
+//! heap of a whole node are written, for splits, merges, prefix changes and bulk loads.
 //!
-//! All keys between two fences start with what the fences have in common, which costs nothing to
-//! store and nothing to check. The node at an edge of the tree has an infinite fence, though, and
-//! dense keys under an empty prefix would all have the same head. So the prefix that the keys
-//! themselves share is considered too; searches then have to compare it ([`CHECK_PREFIX`]). It
-//! lies inside a fence that starts with it, or has its own bytes in the heap.
+//! All keys between two fences start with the common prefix of the fences, which costs no space and no
+//! check. But a node at an edge of the tree has an infinite fence, and dense keys under an empty prefix would
+//! all have the same head. So the prefix that the keys themselves share is a candidate, too; searches then
+//! have to compare it ([`CHECK_PREFIX`]). It lies inside a fence that starts with it, or has its own bytes in
+//! the heap.
 //!
-//! Nothing here allocates. A node that does not fit leaves the image in an undefined state.
+//! This file allocates no memory. A node that does not fit leaves the image undefined.
 
 use super::{
     Full,
@@ -16,21 +16,21 @@ use super::{
 };
 use wattle_buffer::{PAGE_SIZE, PageImage, PageMut, page::header};
 
-/// What a node is besides its entries.
+/// A node without its entries: fences and kind.
 #[derive(Clone, Copy)]
-pub(crate) struct Frame<'a> {
+pub(crate) struct NodeOutline<'a> {
     pub lower: &'a [u8],
     pub upper: Option<&'a [u8]>,
     pub inner: bool,
-    /// Key and length of the value of an entry that will be inserted next: the prefix must suit
-    /// it and there must be room for it.
+    /// Key and length of the value of an entry that will be inserted next: the prefix must suit it, and
+    /// there must be room for it.
     pub pending: Option<(&'a [u8], usize)>,
 }
 
-/// Keys below this number are too few to choose a prefix for.
+/// Fewer keys than this are too few to choose a prefix for.
 pub(crate) const FEW: usize = 4;
-/// What a checked prefix must save in a node whose fences are both finite, in bytes: such a node
-/// has a good prefix already, and inserts that break the checked one rebuild the node.
+/// Bytes that a checked prefix must save in a node whose fences are both finite. Such a node has a good
+/// prefix already, and an insert that lacks the checked one rebuilds the node.
 const CHECK_PENALTY: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,22 +50,22 @@ pub(crate) struct Plan {
     /// Heap bytes of the records, with the pending one.
     records: usize,
     /// Heap bytes of fences and own prefix.
-    frame: usize,
+    fixed: usize,
 }
 
-impl Frame<'_> {
+impl NodeOutline<'_> {
     fn shared(&self, key: &[u8]) -> (usize, PrefixPlace) {
         let lower = common_prefix(self.lower, key);
         let upper = self.upper.map_or(0, |upper| common_prefix(upper, key));
         if upper > lower { (upper, PrefixPlace::Upper) } else { (lower, PrefixPlace::Lower) }
     }
 
-    /// Chooses the prefix for these entries and checks that they fit.
+    /// Chooses the prefix for these entries, and checks that they fit.
     pub fn plan<'i>(&self, items: impl Iterator<Item = Item<'i>> + Clone) -> Result<Plan, Full> {
         let mut count = 0;
         let mut shortest = MAX_KEY;
         let mut last = None;
-        // Of each entry, so that to weigh a prefix takes no look at them: lengths of key and value.
+        // Lengths of key and value of each entry, so that weighing a prefix need not look at the entries.
         let mut lengths = [[0u16; 2]; COUNT_MASK + 1];
         items.clone().for_each(|item| {
             if let Some(lengths) = lengths.get_mut(count) {
@@ -78,7 +78,7 @@ impl Frame<'_> {
         let Some(lengths) = lengths.get(..count) else { return Err(Full) };
         let mut implied = self.upper.map_or(0, |upper| common_prefix(self.lower, upper));
         if let Some((pending, _)) = self.pending {
-            // A key between the fences has what they imply; a damaged node must not panic.
+            // A key between the fences has the implied prefix; a damaged node must not panic.
             implied = implied.min(common_prefix(self.lower, pending));
             shortest = shortest.min(pending.len());
         }
@@ -127,22 +127,22 @@ impl Frame<'_> {
             if entries + records + round8(own) > room {
                 continue;
             }
-            // Tails count unrounded: a byte less is worth nothing in the heap, but it makes the
-            // heads tell more keys apart.
+            // Tails count unrounded: a byte less does not matter in the heap, but it makes the heads tell
+            // more keys apart.
             let checked = prefix_len > implied;
             let score = match count < FEW {
                 true => index,
                 false => tails + own + if checked && !edge { CHECK_PENALTY } else { 0 },
             };
             if best.is_none_or(|(least, _)| score < least) {
-                let frame = fences + round8(own);
-                best = Some((score, Plan { count, prefix_len, place, checked, records, frame }));
+                let fixed = fences + round8(own);
+                best = Some((score, Plan { count, prefix_len, place, checked, records, fixed }));
             }
         }
         best.map(|(_, plan)| plan).ok_or(Full)
     }
 
-    /// Plans, and writes everything behind the common header, and the flags. `children` are the swips of
+    /// Plans, and writes the flags and everything after the common header. `children` are the swips of
     /// an inner node, one more than entries.
     pub fn lay_out<'i>(
         &self,
@@ -155,7 +155,7 @@ impl Frame<'_> {
         Ok(())
     }
 
-    /// The same with the plan for these entries, made before.
+    /// As [`NodeOutline::lay_out`], with the plan for these entries.
     pub fn lay_out_as<'i>(
         &self,
         plan: &Plan,
@@ -166,7 +166,7 @@ impl Frame<'_> {
         debug_assert_eq!(self.plan(items.clone()), Ok(*plan), "the plan is of other entries");
         let count = plan.count + usize::from(self.pending.is_some());
         let entries = entries_len(count, self.inner);
-        let free = PAGE_SIZE - HEADS - plan.frame - plan.records - entries;
+        let free = PAGE_SIZE - HEADS - plan.fixed - plan.records - entries;
         let capacity = balanced_capacity(count, plan.records, free, self.inner);
 
         image.0[header::END..].fill(0);
@@ -218,10 +218,10 @@ impl Frame<'_> {
     }
 }
 
-/// Recomputes the hints for the heads from `from` on.
+/// Updates the hints for the heads from `from` on.
 pub(crate) fn write_hints(page: &mut PageMut<'_>, from: usize) {
     let distance = NodeView::from(&*page).count() / (HINT_COUNT + 1);
-    // Among few heads no search asks for hints.
+    // Searches among few heads do not use hints.
     let first = from.checked_div(distance).map_or(HINT_COUNT, |hint| hint.saturating_sub(1));
     for index in first..HINT_COUNT {
         let head = NodeView::from(&*page).head((index + 1) * distance);
@@ -236,8 +236,7 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    /// Stores parts one behind the other in one piece of the heap and returns its offset, or 0
-    /// when there is nothing to store.
+    /// Stores `parts` in sequence as one piece of the heap; gives its offset, or 0 if they are empty.
     pub fn push(&mut self, page: &mut PageMut<'_>, parts: &[&[u8]]) -> usize {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         if len == 0 {

@@ -1,12 +1,12 @@
 //! [`NodeBuilder`]: makes a node from entries that arrive in key order, for bulk loads, new trees
 //! and new roots.
 //!
-//! Entries are collected with whole keys, because the prefix depends on the last of them. Whether
-//! one more fits is decided on the way, without knowing the upper fence. In a leaf the separator to
-//! whatever key comes next is at most one byte longer than the last key. In an inner node it may have
-//! any length: if it does not fit, the node ends one separator earlier.
+//! It collects entries with whole keys, because the prefix depends on the last of them. It decides whether one
+//! more entry fits before it knows the upper fence. In a leaf the separator to any next key is at most one
+//! byte longer than the last key. In an inner node it may have any length: if it does not fit, the node ends
+//! one separator earlier.
 
-use super::{Full, build::Frame, layout::*, view::Item};
+use super::{Full, build::NodeOutline, layout::*, view::Item};
 use wattle_buffer::{PAGE_SIZE, PageId, PageImage, PageKind, TreeId};
 
 /// Collects the entries of one node.
@@ -17,32 +17,32 @@ pub struct NodeBuilder {
     lower: Vec<u8>,
     upper: Option<Vec<u8>>,
     bytes: Vec<u8>,
-    entries: Vec<Entry>,
+    entries: Vec<BuilderEntry>,
     children: Vec<u64>,
     limit: usize,
-    /// What all keys have in common, and the heap bytes of the records with and without it.
+    /// Length of the prefix that all keys share, and heap bytes of the records with and without it.
     content: usize,
     with_content: usize,
     without: usize,
 }
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct BuilderEntry {
     at: usize,
     key_len: usize,
     value_len: usize,
     special: bool,
 }
 
-impl Entry {
+impl BuilderEntry {
     fn heap_len(self, prefix_len: usize) -> usize {
         round8(self.value_len + self.key_len.saturating_sub(prefix_len + HEAD_LEN))
     }
 }
 
 impl NodeBuilder {
-    /// A leaf without records. `lower` empty is minus infinity, `upper` none is plus infinity; a
-    /// finite upper fence can also be set later.
+    /// A leaf without records. An empty `lower` is minus infinity; `upper` of `None` is plus infinity, or is
+    /// set later.
     pub fn leaf(page: PageId, tree: TreeId, lower: &[u8], upper: Option<&[u8]>) -> Self {
         NodeBuilder {
             page,
@@ -74,8 +74,7 @@ impl NodeBuilder {
         NodeBuilder { level, children, ..Self::leaf(page, tree, lower, upper) }
     }
 
-    /// Lets the node take entries up to this share of the page only, in percent. The first entry
-    /// is always taken.
+    /// Limits the entries to this share of the page, percent. The first entry always fits.
     pub fn fill(mut self, percent: usize) -> Self {
         self.limit = PAGE_SIZE * percent.min(100) / 100;
         self
@@ -91,13 +90,13 @@ impl NodeBuilder {
         self.entries.last().map(|entry| &self.bytes[entry.at..entry.at + entry.key_len])
     }
 
-    /// Takes a record, whose key must be above the last one, or says that the node is full.
+    /// Adds a record, whose key must be above the last one. False: the node is full.
     pub fn push(&mut self, key: &[u8], value: &[u8], special: bool) -> bool {
         assert!(self.level == 0 && fits_inline(key.len(), value.len()));
         self.add(key, value, special)
     }
 
-    /// Takes a separator and the child right of it, or says that the node is full.
+    /// Adds a separator and the child right of it. False: the node is full.
     pub fn push_child(&mut self, separator: &[u8], child: u64) -> bool {
         assert!(self.level > 0 && separator.len() <= MAX_KEY);
         let taken = self.add(separator, &[], false);
@@ -109,8 +108,12 @@ impl NodeBuilder {
 
     fn add(&mut self, key: &[u8], value: &[u8], special: bool) -> bool {
         debug_assert!(self.last_key().is_none_or(|last| last < key));
-        let entry =
-            Entry { at: self.bytes.len(), key_len: key.len(), value_len: value.len(), special };
+        let entry = BuilderEntry {
+            at: self.bytes.len(),
+            key_len: key.len(),
+            value_len: value.len(),
+            special,
+        };
         let first = self.entries.first().map(|first| &self.bytes[first.at..][..first.key_len]);
         let content = first.map_or(0, |first| common_prefix(first, key));
         let content = if self.count() > 1 { content.min(self.content) } else { content };
@@ -136,7 +139,7 @@ impl NodeBuilder {
         true
     }
 
-    /// Whether the node still has room when its upper fence has this length.
+    /// True if the node has room for an upper fence of this length.
     pub fn has_room_for_upper(&self, upper: usize) -> bool {
         let used = HEADS
             + entries_len(self.count(), self.level > 0)
@@ -146,8 +149,7 @@ impl NodeBuilder {
         used <= PAGE_SIZE
     }
 
-    /// Takes the last of several separators out again, and the child right of it; the node must end
-    /// there.
+    /// Removes the last of several separators and the child right of it. The node must end there.
     pub fn pop_child(&mut self) -> (Vec<u8>, u64) {
         assert!(self.level > 0 && self.count() > 1);
         let separator = self.last_key().expect("counted").to_vec();
@@ -155,8 +157,8 @@ impl NodeBuilder {
         (separator, self.children.pop().expect("one for each separator"))
     }
 
-    /// Sets the upper fence, which must be above the last key. After [`Self::push`] has decided,
-    /// it may have at most one byte more than the last key.
+    /// Sets the upper fence, which must be above the last key. In a leaf filled by [`Self::push`], it may be
+    /// at most one byte longer than the last key.
     pub fn set_upper(&mut self, upper: Option<&[u8]>) {
         self.upper = upper.map(<[u8]>::to_vec);
     }
@@ -169,12 +171,12 @@ impl NodeBuilder {
             let (key, rest) = self.bytes[entry.at..].split_at(entry.key_len);
             Item::new(key, &rest[..entry.value_len], entry.special)
         });
-        let frame = Frame {
+        let outline = NodeOutline {
             lower: &self.lower,
             upper: self.upper.as_deref(),
             inner: self.level > 0,
             pending: None,
         };
-        frame.lay_out(image, items, self.children.iter().copied())
+        outline.lay_out(image, items, self.children.iter().copied())
     }
 }

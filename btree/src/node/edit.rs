@@ -1,14 +1,12 @@
 //! [`NodeMut`]: changes of one node under an exclusive latch.
 //!
-//! An operation that returns [`Full`] leaves every byte as it was. Nothing allocates; what needs
-//! space to work uses an image of the page on the stack. Space is looked for in this order: the
-//! gap between arrays and heap; larger arrays in the same gap; a compaction, which gathers garbage
-//! and divides the gap anew; a rebuild with another prefix. Called by the tree's insert, update,
-//! remove, undo and structure changes.
+//! An operation that returns [`Full`] changed no byte. No operation allocates; temporary space is an image of
+//! the page on the stack. Space is taken in this order: the gap between arrays and heap; larger arrays in the
+//! same gap; a compaction, which collects garbage and divides the gap anew; a rebuild with another prefix.
 
 use super::{
     Full, Piece,
-    build::{FEW, Frame, Heap, write_hints},
+    build::{FEW, Heap, NodeOutline, write_hints},
     children,
     layout::*,
     search::NodeRef,
@@ -23,7 +21,7 @@ pub struct NodeMut<'a, 'p> {
 
 /// A new entry.
 #[derive(Clone, Copy)]
-struct Entry<'k> {
+struct NewEntry<'k> {
     position: usize,
     key: &'k [u8],
     value: &'k [u8],
@@ -33,14 +31,14 @@ struct Entry<'k> {
 }
 
 impl<'a> NodeView<'a> {
-    fn frame<'k>(self, pending: Option<(&'k [u8], usize)>) -> Frame<'k>
+    fn outline<'k>(self, pending: Option<(&'k [u8], usize)>) -> NodeOutline<'k>
     where
         'a: 'k,
     {
-        Frame { lower: self.lower(), upper: self.upper(), inner: self.is_inner(), pending }
+        NodeOutline { lower: self.lower(), upper: self.upper(), inner: self.is_inner(), pending }
     }
 
-    /// Whether [`NodeMut::insert_child`] has room for this separator.
+    /// True if [`NodeMut::insert_child`] has room for this separator.
     pub fn room_for(self, separator: &[u8]) -> bool {
         let suffix = separator.strip_prefix(self.prefix());
         let needed = suffix.map(|suffix| INNER_ENTRY + round8(tail_of(suffix).len()));
@@ -48,7 +46,7 @@ impl<'a> NodeView<'a> {
             return true;
         }
         self.may_improve()
-            && self.frame(Some((separator, 0))).plan(Piece::all(self).items()).is_ok()
+            && self.outline(Some((separator, 0))).plan(Piece::all(self).items()).is_ok()
     }
 }
 
@@ -66,13 +64,13 @@ impl<'a, 'p> NodeMut<'a, 'p> {
     pub fn view(&self) -> NodeView<'_> {
         NodeView::from(&*self.page)
     }
-    /// The view that searches.
+    /// The view for searches.
     pub fn as_ref(&self) -> NodeRef<'_> {
         NodeRef::from(self.page.as_ref())
     }
 
-    /// Inserts a record at `position`, as found by a search for `key`, which is absent and lies
-    /// between the fences. The record must [`fits_inline`].
+    /// Inserts a record at `position`, as found by a search for `key`, which is absent and lies between the
+    /// fences. The record must fit ([`fits_inline`]).
     pub fn insert_leaf(
         &mut self,
         position: usize,
@@ -81,7 +79,7 @@ impl<'a, 'p> NodeMut<'a, 'p> {
         special: bool,
     ) -> Result<(), Full> {
         assert!(fits_inline(key.len(), value.len()) && !self.view().is_inner());
-        self.insert(Entry { position, key, value, special, right: None }, true)
+        self.insert(NewEntry { position, key, value, special, right: None }, true)
     }
 
     /// Inserts a separator at `position` and the child right of it at `position + 1`.
@@ -93,11 +91,11 @@ impl<'a, 'p> NodeMut<'a, 'p> {
     ) -> Result<(), Full> {
         assert!(separator.len() <= MAX_KEY && self.view().is_inner());
         let entry =
-            Entry { position, key: separator, value: &[], special: false, right: Some(right) };
+            NewEntry { position, key: separator, value: &[], special: false, right: Some(right) };
         self.insert(entry, true)
     }
 
-    fn insert(&mut self, entry: Entry<'_>, may_rebuild: bool) -> Result<(), Full> {
+    fn insert(&mut self, entry: NewEntry<'_>, may_rebuild: bool) -> Result<(), Full> {
         let view = self.view();
         let (count, inner) = (view.count(), view.is_inner());
         assert!(entry.position <= count);
@@ -111,8 +109,8 @@ impl<'a, 'p> NodeMut<'a, 'p> {
             return if may_rebuild { self.rebuild_and_insert(entry) } else { Err(Full) };
         }
         let (full_arrays, gap) = (count == view.capacity(), view.contiguous());
-        // The arrays grow seldom: the time to look for a better prefix. An inner node at an edge of the
-        // tree may never fill them, and all descents go through it.
+        // The arrays grow seldom: then look for a better prefix. An inner node at an edge of the tree may never
+        // fill its arrays, and all descents go through it.
         let doubled = inner && count >= FEW && count.is_power_of_two();
         if (full_arrays || doubled) && may_rebuild && self.rebuild_and_insert(entry).is_ok() {
             return Ok(());
@@ -129,8 +127,8 @@ impl<'a, 'p> NodeMut<'a, 'p> {
         Ok(())
     }
 
-    /// Inserts where room is known to be.
-    fn place(&mut self, entry: Entry<'_>, suffix: &[u8]) {
+    /// Inserts an entry for which there is room.
+    fn place(&mut self, entry: NewEntry<'_>, suffix: &[u8]) {
         let view = self.view();
         let (count, capacity) = (view.count(), view.capacity());
         let (position, behind) = (entry.position, count - entry.position);
@@ -151,7 +149,7 @@ impl<'a, 'p> NodeMut<'a, 'p> {
         self.set_count(count + 1, position);
     }
 
-    /// Sets the count and brings the hints up to date after a change at `position`.
+    /// Sets the count, and updates the hints after a change at `position`.
     fn set_count(&mut self, count: usize, position: usize) {
         let old = self.view().count();
         self.page.set_u16(COUNT, count as u16);
@@ -188,7 +186,7 @@ impl<'a, 'p> NodeMut<'a, 'p> {
         self.set_count(count - 1, position);
     }
 
-    /// Gives up the heap bytes of a record.
+    /// Turns the heap bytes of a record into garbage.
     fn release(&mut self, slot: Slot) {
         let view = self.view();
         let (top, garbage) = (view.heap_top(), view.garbage());
@@ -198,7 +196,7 @@ impl<'a, 'p> NodeMut<'a, 'p> {
         }
     }
 
-    /// Replaces the value of a record. The record must [`fits_inline`].
+    /// Replaces the value of a record. The record must fit ([`fits_inline`]).
     pub fn replace_value(
         &mut self,
         position: usize,
@@ -261,15 +259,15 @@ impl<'a, 'p> NodeMut<'a, 'p> {
         self.page.set_u64(at, raw);
     }
 
-    /// Whether [`Self::insert_child`] has room for any separator of this length between the
-    /// fences. Errs on the side of no in a node at an edge of the tree, see [`Self::room_for`].
+    /// True if [`Self::insert_child`] has room for any separator of this length between the fences. May be
+    /// false for a node at an edge of the tree that has room, see [`Self::room_for`].
     pub fn room_for_separator(&self, key_len: usize) -> bool {
         let view = self.view();
         let with_prefix = |prefix_len: usize, used: usize| {
             let tail = key_len.saturating_sub(prefix_len + HEAD_LEN);
             used + INNER_ENTRY + round8(tail) <= PAGE_SIZE
         };
-        // A separator that lacks a checked prefix cuts it, at worst to what the fences imply.
+        // A separator that lacks a checked prefix shortens it, at worst to the implied one.
         let implied = view.upper().map_or(0, |upper| common_prefix(view.lower(), upper));
         let lost = view.prefix().len().saturating_sub(implied);
         let tail = |suffix: usize| round8((suffix + lost).saturating_sub(HEAD_LEN));
@@ -284,8 +282,8 @@ impl<'a, 'p> NodeMut<'a, 'p> {
         self.view().room_for(separator)
     }
 
-    /// Moves the arrays apart for a larger capacity, into the gap, which must have room for one
-    /// entry and `reserve` heap bytes.
+    /// Moves the arrays apart into the gap, for a larger capacity. The gap must have room for one entry and
+    /// `reserve` heap bytes.
     fn grow(&mut self, reserve: usize) {
         let view = self.view();
         let (count, old, inner) = (view.count(), view.capacity(), view.is_inner());
@@ -298,8 +296,8 @@ impl<'a, 'p> NodeMut<'a, 'p> {
         self.page.set_u16(CAPACITY, new as u16);
     }
 
-    /// Rewrites the heap without garbage, without the record `drop` if any, and with arrays that
-    /// leave room for `reserve` heap bytes and for an entry more if `add`.
+    /// Rewrites the heap without garbage and without the record `drop`. The new arrays leave room for
+    /// `reserve` heap bytes, and for one more entry if `add`.
     fn compact(&mut self, drop: Option<usize>, add: bool, reserve: usize) {
         let view = self.view();
         let (count, inner) = (view.count(), view.is_inner());
@@ -350,9 +348,9 @@ impl<'a, 'p> NodeMut<'a, 'p> {
         self.page.write_image(&image);
     }
 
-    /// Lays the node out anew in an image, with a prefix that suits the new key, and inserts.
+    /// Lays the node out with a prefix that suits the new key, and inserts.
     #[cold]
-    fn rebuild_and_insert(&mut self, entry: Entry<'_>) -> Result<(), Full> {
+    fn rebuild_and_insert(&mut self, entry: NewEntry<'_>) -> Result<(), Full> {
         let mut image = PageImage([0; PAGE_SIZE]);
         let items = Piece::all(self.view()).items();
         self.lay_out(&mut image, Some((entry.key, entry.value.len())), items)?;
@@ -361,7 +359,7 @@ impl<'a, 'p> NodeMut<'a, 'p> {
         Ok(())
     }
 
-    /// Lays the node out anew with another value in one record.
+    /// Lays the node out with another value in one record.
     #[cold]
     fn rebuild_with_value(
         &mut self,
@@ -388,6 +386,6 @@ impl<'a, 'p> NodeMut<'a, 'p> {
     ) -> Result<(), Full> {
         let view = self.view();
         image.0[..header::END].copy_from_slice(&view.bytes()[..header::END]);
-        view.frame(pending).lay_out(image, items, children(&[Piece::all(view)]))
+        view.outline(pending).lay_out(image, items, children(&[Piece::all(view)]))
     }
 }

@@ -1,4 +1,4 @@
-//! Where everything lies in a node, and the limits that follow from it.
+//! The layout of a node, and the limits that follow from it.
 //!
 //! ```text
 //! 0    common header of every page, see `wattle_buffer::page::header`
@@ -17,18 +17,17 @@
 //!      heap, down from the end of the page: fences, prefix, records
 //! ```
 //!
-//! A key is stored as the common prefix (once), the head (the next four bytes, zero padded, as an
-//! integer that orders like the bytes) and the tail (the rest, in the heap). Heads are dense, so
-//! that one vector compare looks at sixteen of them, and a search touches a slot only when heads
-//! tie. Every piece of the heap starts at a multiple of 8 and is a multiple of 8 long. A record of
-//! a leaf is the value followed by the tail, so that values are aligned.
+//! A key is stored as the common prefix (once), the head (the next four bytes, zero padded, as an integer
+//! that orders like the bytes) and the tail (the rest, in the heap). Heads are dense: one vector compare
+//! looks at sixteen of them, and a search touches a slot only when heads tie. Every piece of the heap starts
+//! at a multiple of 8 and is a multiple of 8 long. A record of a leaf is the value followed by the tail, so
+//! that values are aligned.
 //!
-//! Everything here is used by all files of the module; the constants are the disk format.
+//! The constants are the disk format.
 
 use wattle_buffer::PAGE_SIZE;
 
-/// Bit of `header::FLAGS`: the prefix is longer than what the fences imply, so that a search has
-/// to compare it.
+/// Bit of `header::FLAGS`: the prefix is longer than the fences imply, so a search has to compare it.
 pub(crate) const CHECK_PREFIX: u8 = 1;
 
 pub(crate) const COUNT: usize = 28;
@@ -60,13 +59,13 @@ pub(crate) const INITIAL_CAPACITY: usize = 16;
 
 /// Longest key and longest fence, in bytes.
 pub const MAX_KEY: usize = 1024;
-/// Heap bytes of the largest record: what two fences of [`MAX_KEY`] bytes leave to one record.
+/// Heap bytes of the largest record: the room that two fences of [`MAX_KEY`] bytes leave.
 pub(crate) const MAX_HEAP_RECORD: usize = PAGE_SIZE - HEADS - LEAF_ENTRY - 2 * MAX_KEY;
-/// Most bytes of key and value together that a leaf takes. A key of less than 4 bytes counts as 4.
+/// Most bytes of key and value together that fit into a leaf. A key of less than 4 bytes counts as 4.
 pub const MAX_RECORD: usize = MAX_HEAP_RECORD + HEAD_LEN;
 
-/// Bit of a swip that is set when it names a page id and clear when it names a frame. The buffer
-/// crate owns the encoding; the node only checks it when a page is loaded.
+/// Bit of a swip: set if it names a page id, clear if it names a frame. The buffer crate owns the
+/// encoding; nodes only check it when a page is loaded.
 pub(crate) const SWIP_EVICTED: u64 = 1 << 63;
 
 const _: () = {
@@ -83,8 +82,7 @@ const _: () = {
     assert!(HEADS + 3 * round8(MAX_KEY) + INNER_ENTRY + 8 <= PAGE_SIZE);
 };
 
-/// Whether a leaf can hold a record with this key and value: a leaf without other records can,
-/// whatever its fences are.
+/// True if a leaf without other records can hold a record with this key and value, whatever its fences.
 pub const fn fits_inline(key_len: usize, value_len: usize) -> bool {
     let head = if key_len > HEAD_LEN { key_len } else { HEAD_LEN };
     key_len <= MAX_KEY && value_len <= MAX_RECORD && head + value_len <= MAX_RECORD
@@ -108,7 +106,7 @@ pub(crate) const fn swips_at(capacity: usize) -> usize {
     HEADS + 8 * capacity
 }
 
-/// First byte behind the arrays.
+/// First byte after the arrays.
 #[inline(always)]
 pub(crate) const fn arrays_end(capacity: usize, inner: bool) -> usize {
     HEADS + entries_len(capacity, inner)
@@ -126,8 +124,8 @@ pub(crate) const fn entry_len(inner: bool) -> usize {
     if inner { INNER_ENTRY } else { LEAF_ENTRY }
 }
 
-/// Capacity for `count` entries, such that arrays and heap fill up together: `free` bytes are
-/// divided among entries that are as large as the present ones on average.
+/// Capacity for at least `count` entries, such that arrays and heap fill up together: divides `free`
+/// bytes among entries of the present average size.
 pub(crate) fn balanced_capacity(count: usize, records: usize, free: usize, inner: bool) -> usize {
     let entry = entry_len(inner);
     if count == 0 {
@@ -149,7 +147,7 @@ pub(crate) fn head_of(suffix: &[u8]) -> u32 {
     u32::from_be_bytes(head)
 }
 
-/// The part of a suffix behind the head.
+/// The part of a suffix after the head.
 #[inline(always)]
 pub(crate) fn tail_of(suffix: &[u8]) -> &[u8] {
     suffix.get(HEAD_LEN..).unwrap_or(&[])
@@ -168,14 +166,14 @@ pub fn shortest_separator<'k>(left: &[u8], right: &'k [u8]) -> &'k [u8] {
     &right[..len.min(right.len())]
 }
 
-/// Describes the key and record of one entry.
+/// The layout of one entry: its record in the heap, and the lengths of key and value.
 ///
 /// | bits   | meaning |
 /// |--------|---------|
 /// | 0..9   | offset of the record in the page / 8; 0: no heap bytes |
 /// | 9..20  | length of the suffix (head and tail) |
 /// | 20..31 | length of the value; 0 in inner nodes |
-/// | 31     | special: the value is a descriptor that the tree interprets |
+/// | 31     | special: the value is a descriptor or a ghost, which the tree interprets |
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Slot(pub u32);
 
@@ -187,7 +185,7 @@ impl Slot {
     /// Longest suffix or value that a slot can name.
     pub const MAX_LEN: usize = (1 << 11) - 1;
 
-    /// Packs a slot. The parts must be in range, which the limits above give.
+    /// Packs a slot. The limits above keep the parts in range.
     #[inline(always)]
     pub fn new(offset: usize, suffix_len: usize, value_len: usize, special: bool) -> Slot {
         debug_assert!(offset.is_multiple_of(8) && offset < PAGE_SIZE);
@@ -199,7 +197,7 @@ impl Slot {
                 | u32::from(special) << 31,
         )
     }
-    /// Offset of the record, 0 when it has no heap bytes.
+    /// Offset of the record; 0 if it has no heap bytes.
     #[inline(always)]
     pub fn offset(self) -> usize {
         ((self.0 & Self::OFFSET_MASK) * 8) as usize
@@ -219,7 +217,7 @@ impl Slot {
     pub fn value_len(self) -> usize {
         (self.0 >> Self::VALUE_SHIFT) as usize & Self::MAX_LEN
     }
-    /// Whether the value is a descriptor.
+    /// True if the value is a descriptor or a ghost.
     #[inline(always)]
     pub fn special(self) -> bool {
         self.0 & Self::SPECIAL != 0

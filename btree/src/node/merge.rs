@@ -1,23 +1,23 @@
-//! Merges: two neighbours into one node, or X neighbouring leaves into X - 1 (LeanStore's X-merge,
-//! which raises the fill of leaves that are too full to merge in pairs).
+//! Merges: two neighbours become one node, or X neighbouring leaves become X - 1 (LeanStore's X-merge, which
+//! raises the fill of leaves that are too full to merge in pairs).
 //!
-//! The surviving nodes are the left ones: they keep their page ids, and the parent loses the
-//! separator and the child right of the last survivor.
+//! The left nodes survive: they keep their page ids, and the parent loses the separator and the child right of
+//! the last survivor.
 
-use super::{Full, Piece, build::Frame, layout::*, view::NodeView};
+use super::{Full, Piece, build::NodeOutline, layout::*, view::NodeView};
 use wattle_buffer::{PAGE_SIZE, PageImage};
 
-/// Bytes that the merged node would use, as far as the headers tell: a merge of nodes whose sum is
-/// clearly above the page size is not worth trying.
+/// Bytes that the merged node would use, by the headers alone. A merge of nodes whose sum is clearly above
+/// the page size is not worth trying.
 pub fn merged_size(left: NodeView<'_>, right: NodeView<'_>) -> usize {
     let fence = round8(right.lower().len());
-    // The two fences between the nodes go; in an inner node one of them becomes a separator.
+    // The two fences between the nodes go; in an inner node they are replaced by one separator.
     let separator = if left.is_inner() { 8 + fence } else { 0 };
     left.used_bytes() + right.used_bytes() + separator - HEADS - 2 * fence
 }
 
-/// Builds the node that holds everything of two neighbours, with the page id of the left one. In
-/// inner nodes `separator`, the one between them in the parent, comes down.
+/// Builds the node with all entries of two neighbours and the page id of the left one. In inner nodes
+/// `separator`, the one between them in the parent, becomes an entry.
 pub fn merge_into(
     left: NodeView<'_>,
     right: NodeView<'_>,
@@ -26,15 +26,15 @@ pub fn merge_into(
 ) -> Result<(), Full> {
     assert!(left.level() == right.level() && left.is_inner() == right.is_inner());
     let inner = left.is_inner();
-    let frame = Frame { lower: left.lower(), upper: right.upper(), inner, pending: None };
+    let outline = NodeOutline { lower: left.lower(), upper: right.upper(), inner, pending: None };
     let pieces = [Piece::all(left), Piece::Key(separator), Piece::all(right)];
     let without = [pieces[0], pieces[2]];
-    left.build(out, left.page_id(), frame, if inner { &pieces } else { &without })
+    left.build(out, left.page_id(), outline, if inner { &pieces } else { &without })
 }
 
-/// Distributes the records of neighbouring leaves over one leaf less, about equally. `outs[i]` gets
-/// the page id of `nodes[i]`; the last node is left over. Returns the separators between the new
-/// leaves, or `None` when the records do not fit.
+/// Distributes the records of neighbouring leaves about equally over one leaf less. `outs[i]` gets the page
+/// id of `nodes[i]`; the last node becomes unused. Gives the separators between the new leaves, or `None` if
+/// the records do not fit.
 pub fn redistribute(nodes: &[NodeView<'_>], outs: &mut [PageImage]) -> Option<Vec<Vec<u8>>> {
     assert!(nodes.len() >= 2 && outs.len() == nodes.len() - 1);
     assert!(nodes.iter().all(|node| !node.is_inner()));
@@ -47,8 +47,8 @@ pub fn redistribute(nodes: &[NodeView<'_>], outs: &mut [PageImage]) -> Option<Ve
     if equally.is_some() || outs.len() == 1 {
         return equally;
     }
-    // When the longer fences of the equal distribution do not fit, filling the left leaves as far
-    // as they go may still do.
+    // If the longer fences of the equal distribution do not fit, filling the left leaves completely
+    // may succeed.
     distribute(nodes, &records, outs, false)
 }
 
@@ -66,9 +66,9 @@ fn distribute(
     for (index, out) in outs.iter_mut().enumerate() {
         let lower = separators.last().cloned().unwrap_or_else(|| nodes[0].lower().to_vec());
         let build = |to: usize, upper: Option<&[u8]>, out: &mut PageImage| {
-            let frame = Frame { lower: &lower, upper, inner: false, pending: None };
+            let outline = NodeOutline { lower: &lower, upper, inner: false, pending: None };
             let pieces = pieces(nodes, &records[from..to]);
-            nodes[0].build(out, nodes[index].page_id(), frame, &pieces)
+            nodes[0].build(out, nodes[index].page_id(), outline, &pieces)
         };
         if index + 1 == out_count {
             build(records.len(), nodes[nodes.len() - 1].upper(), out).ok()?;
@@ -91,8 +91,8 @@ fn distribute(
         }
         let mut separator = try_to(to);
         if separator.is_none() {
-            // The most that fits, by halves: fewer records hardly ever take more room, so that little is
-            // missed.
+            // Find the most records that fit by bisection. Fewer records hardly ever take more room, so
+            // little is missed.
             let (mut fits, mut full) = (from, to);
             while full - fits > 1 {
                 let middle = fits.midpoint(full);
@@ -122,7 +122,7 @@ fn separator(nodes: &[NodeView<'_>], left: (usize, usize), right: (usize, usize)
     high
 }
 
-/// The ranges of the nodes that consecutive records come from.
+/// The ranges of entries that consecutive records come from.
 fn pieces<'a>(nodes: &[NodeView<'a>], records: &[(usize, usize)]) -> Vec<Piece<'a>> {
     records
         .chunk_by(|a, b| a.0 == b.0)

@@ -1,15 +1,13 @@
-//! The node of a B+-tree: a slotted page of 4 KiB with fences, a common prefix, and dense key heads
-//! that a vector compare searches.
+//! The node of a B+-tree: a slotted page of 4 KiB with fences, a common prefix, and dense key heads that a
+//! vector compare searches.
 //!
 //! * [`NodeRef`] reads racily, for optimistic descents (`search`).
-//! * [`NodeView`] reads plainly and [`NodeMut`] writes, under an exclusive latch (`edit`).
+//! * [`NodeView`] reads plainly and [`NodeMut`] writes, under an exclusive latch (`view`, `edit`).
 //! * [`NodeBuilder`] makes nodes from sorted input (`bulk`).
-//! * Splits, merges and the merge of X neighbours into X - 1 make images of new nodes (`split`,
-//!   `merge`).
-//! * [`check()`] is what a page must pass when it is loaded, [`check_full`] is for verification.
+//! * Splits, merges and the merge of X neighbours into X - 1 make images of new nodes (`split`, `merge`).
+//! * Every page must pass [`check()`] when it is loaded; [`check_full`] is for verification.
 //!
-//! The layout and its limits are in `layout`. Nothing here knows latches, frames or logs; the
-//! tree above does.
+//! The layout and its limits are in `layout`. This module knows no latches, frames or logs.
 
 mod build;
 mod bulk;
@@ -44,7 +42,7 @@ pub struct Full;
 pub(crate) enum Piece<'a> {
     /// The entries `from..to` of a node and, of an inner node, the children on both their sides.
     Range { view: NodeView<'a>, from: usize, to: usize },
-    /// A separator between the children of the pieces before and behind it.
+    /// A separator between the children of the previous and the next piece.
     Key(&'a [u8]),
 }
 

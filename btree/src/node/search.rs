@@ -1,12 +1,12 @@
 //! [`NodeRef`]: the racy view of a node, for optimistic readers.
 //!
-//! Any bytes whatever give some answer or [`Restart`]: counts are masked, so that every loop ends,
-//! and [`PageRef`] keeps every access inside the page. An answer means something only after the
-//! latch version validated, or when the caller holds a latch. A node that passed
-//! [`super::check`] never gives `Restart` by itself to the holder of a latch.
+//! Arbitrary bytes give some answer or [`Restart`]: counts are masked, so every loop ends, and [`PageRef`]
+//! keeps every access inside the page. An answer is valid only after the latch version validated, or while
+//! the caller holds a latch. While the caller holds a latch, a node that passed [`super::check`] never gives
+//! `Restart`.
 //!
-//! A search is two vector compares: the hints name a block of heads, the block names the entry.
-//! Slots and tails are read only when heads tie. Called for every level of every descent.
+//! A search is two vector compares: the hints give a block of heads, the block gives the entry. Slots and
+//! tails are read only when heads tie. Every level of every descent calls it.
 
 use super::layout::*;
 use std::cmp::Ordering;
@@ -14,7 +14,7 @@ use wattle_buffer::{
     For, PAGE_SIZE, PageId, PageImage, PageKind, PageRef, Restart, TreeId, page::header,
 };
 
-/// Where a key is, or would be inserted, in a leaf.
+/// The position of a key in a leaf, or its position if it were inserted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Search {
     /// Position of the first record whose key is not below the key.
@@ -23,14 +23,14 @@ pub struct Search {
     pub found: bool,
 }
 
-/// Part of the entries of a node, as a fraction, above which copying the page is faster than copying them.
+/// Above this share of the entries of a node, a fraction, copying the page is faster than copying them.
 const WHOLE_SHARE: (usize, usize) = (3, 4);
 
 /// Cache lines of a leaf with header, hints, heads and slots of some thirty records.
 pub(crate) const LEAF_LINES: usize = 6;
 
-/// Bytes of a record that are brought near at most.
-const RECORD_NEAR: usize = 640;
+/// Most bytes of a record that are prefetched.
+const PREFETCHED_RECORD: usize = 640;
 
 /// Racy view of a node.
 #[derive(Clone, Copy)]
@@ -106,7 +106,7 @@ impl<'p> NodeRef<'p> {
         usize::from(self.page.u16_at(at))
     }
 
-    /// Brings the lines near that a search starts with: header and hints.
+    /// Prefetches the lines that a search starts with: header and hints.
     #[inline(always)]
     pub fn prefetch(self) {
         self.page.prefetch(0);
@@ -114,31 +114,31 @@ impl<'p> NodeRef<'p> {
         self.page.prefetch(HEADS);
     }
 
-    /// Brings the lines near that an op on a leaf begins with: header, hints, heads and slots of some thirty
+    /// Prefetches the lines that an op on a leaf starts with: header, hints, heads and slots of some thirty
     /// records.
     #[inline(always)]
     pub fn prefetch_lines(self) {
         (0..LEAF_LINES).for_each(|line| self.page.prefetch(64 * line));
     }
 
-    /// Brings the fences near.
+    /// Prefetches the fences.
     #[inline(always)]
     pub fn prefetch_fences(self) {
         self.page.prefetch(self.short(LOWER_OFF));
         self.page.prefetch(self.short(UPPER_OFF));
     }
 
-    /// Brings the record near that `key` probably has, or most of it.
+    /// Prefetches the record that `key` probably has, or most of it.
     #[inline(always)]
     pub fn prefetch_record(self, key: &[u8]) {
         let Ok(Relative::Inside { head, .. }) = self.relative(key) else { return };
         let slot = self.slot(self.lower_bound(self.count(), head));
         let (at, end) = (slot.offset(), slot.offset() + slot.heap_len());
-        (at..end.min(at + RECORD_NEAR)).step_by(64).for_each(|line| self.page.prefetch(line));
+        (at..end.min(at + PREFETCHED_RECORD)).step_by(64).for_each(|line| self.page.prefetch(line));
         self.page.prefetch(end);
     }
 
-    /// Brings value and tail of a record near, all at once.
+    /// Prefetches value and tail of a record, all at once.
     #[inline(always)]
     fn prefetch_slot(self, slot: Slot, what: For) {
         let (at, end) = (slot.offset(), slot.offset() + slot.value_len());
@@ -147,7 +147,7 @@ impl<'p> NodeRef<'p> {
         self.page.prefetch(end);
     }
 
-    /// Whether `key` lies between the fences.
+    /// True if `key` lies between the fences.
     #[inline(always)]
     pub fn covers(self, key: &[u8]) -> Result<bool, Restart> {
         let lower = self.compare_fence(LOWER_OFF, LOWER_LEN, key)?;
@@ -173,7 +173,7 @@ impl<'p> NodeRef<'p> {
         self.search_for(key, For::Read)
     }
 
-    /// As [`NodeRef::search`]; says what the value of the record is wanted for.
+    /// As [`NodeRef::search`]; `what` is the use of the record's value.
     #[inline(always)]
     pub fn search_for(self, key: &[u8], what: For) -> Result<Search, Restart> {
         let count = self.count();
@@ -186,8 +186,8 @@ impl<'p> NodeRef<'p> {
         self.search_at(self.lower_bound(count, head), count, (prefix_len, head), key, what)
     }
 
-    /// The rest of a search, from the first record on whose head is not below that of the key, or from one
-    /// with the same head that is not above the key.
+    /// The rest of a search. `position` is the first record whose head is not below that of the key, or a
+    /// record with the same head that is not above the key.
     #[inline(always)]
     fn search_at(
         self,
@@ -202,7 +202,7 @@ impl<'p> NodeRef<'p> {
             return absent(position);
         }
         let suffix = key.get(prefix_len..).ok_or(Restart)?;
-        // The tail is compared first and the value follows; their misses should overlap.
+        // The tail is compared first and the value is read later; their misses should overlap.
         self.prefetch_slot(self.slot(position), what);
         match self.compare_suffix(position, suffix)? {
             Ordering::Equal => Ok(Search { position, found: true }),
@@ -211,8 +211,8 @@ impl<'p> NodeRef<'p> {
         }
     }
 
-    /// As [`NodeRef::search_for`] for a key above that of the record at `position`, and quick when it belongs
-    /// right behind that; `None` when the key lies above the fences.
+    /// As [`NodeRef::search_for`], for a key above that of the record at `position`; fast if it belongs
+    /// directly after it. `None` if the key lies above the fences.
     #[inline]
     pub fn search_behind(
         self,
@@ -235,7 +235,7 @@ impl<'p> NodeRef<'p> {
         self.search_at(start, count, (prefix_len, head), key, what).map(Some)
     }
 
-    /// Position of the child that covers `key`: the number of separators that are not above it.
+    /// Position of the child that covers `key`: the number of separators that are at most `key`.
     #[inline(always)]
     pub fn child_position(self, key: &[u8]) -> Result<usize, Restart> {
         let count = self.count();
@@ -257,7 +257,7 @@ impl<'p> NodeRef<'p> {
         Ok(position)
     }
 
-    /// Relates a key to the prefix and loads its head.
+    /// Compares a key with the prefix, and loads its head.
     #[inline(always)]
     fn relative(self, key: &[u8]) -> Result<Relative, Restart> {
         let prefix_len = self.short(PREFIX_LEN);
@@ -273,8 +273,8 @@ impl<'p> NodeRef<'p> {
         if prefix_len > key.len() {
             return Err(Restart);
         }
-        // The last four bytes of the key that start at or before the suffix; what lies before the
-        // suffix is shifted out, so that short suffixes need no branch.
+        // Load the last four bytes of the key that start at or before the suffix. The bytes before the
+        // suffix are shifted out, so that short suffixes need no branch.
         let head = match key.len().checked_sub(HEAD_LEN) {
             Some(last) => {
                 let at = prefix_len.min(last);
@@ -292,9 +292,9 @@ impl<'p> NodeRef<'p> {
         self.lower_bound_from(self.hinted(count, head), count, head)
     }
 
-    /// Where the bound lies at the earliest, by the hints. Hint i is the head at (i + 1) * distance:
-    /// with n hints below, the bound lies in (n * distance, (n + 1) * distance], and up to the end
-    /// behind the last hint.
+    /// The lowest possible bound, by the hints. Hint i is the head at (i + 1) * distance: with n hints
+    /// below, the bound lies in (n * distance, (n + 1) * distance], and up to the end after the last
+    /// hint.
     #[inline(always)]
     fn hinted(self, count: usize, head: u32) -> usize {
         ones(self.page.below_16(HINTS, head)) * (count / (HINT_COUNT + 1))
@@ -312,7 +312,7 @@ impl<'p> NodeRef<'p> {
         }
     }
 
-    /// Compares the suffix of an entry, whose head ties, with a suffix.
+    /// Compares the suffix of an entry, whose head ties, with `suffix`.
     #[inline(always)]
     fn compare_suffix(self, position: usize, suffix: &[u8]) -> Result<Ordering, Restart> {
         let slot = self.slot(position);
@@ -325,8 +325,8 @@ impl<'p> NodeRef<'p> {
                 return Ok(order);
             }
         }
-        // With equal heads a suffix of at most four bytes is the other one without zero bytes at
-        // its end, or a prefix of it. Both ways the shorter one is below.
+        // With equal heads, a suffix of at most four bytes is the other one without zero bytes at its end,
+        // or a prefix of it. In both cases the shorter one is below.
         Ok(len.cmp(&suffix.len()))
     }
 
@@ -361,8 +361,8 @@ impl<'p> NodeRef<'p> {
         self.run_bound(from + 1, count, head, suffix, Ordering::Equal)
     }
 
-    /// First position from `from` on whose entry is above the suffix, or not below it when
-    /// `up_to` is `Less`. All entries before `from` have heads of at most `head`.
+    /// First position from `from` whose entry is above the suffix, or not below it if `up_to` is `Less`.
+    /// All entries before `from` have heads of at most `head`.
     #[inline(always)]
     fn run_bound(
         self,
@@ -399,7 +399,7 @@ impl<'p> NodeRef<'p> {
         self.page.u64_at(swips_at(self.capacity()) + 8 * position)
     }
 
-    /// Position of the child with this raw swip. `hint` is tried first.
+    /// Position of the child with this raw swip. Tries `hint` first.
     pub fn find_swip(self, raw: u64, hint: usize) -> Option<usize> {
         let count = self.count();
         if hint <= count && self.swip(hint) == raw {
@@ -435,8 +435,8 @@ impl<'p> NodeRef<'p> {
         self.page.append_to(slot.offset(), slot.value_len(), into)
     }
 
-    /// Copies the entries `from..to` to where they are in the page, with what reading them takes: header
-    /// and prefix. Most of the entries are copied with the whole page.
+    /// Copies the entries `from..to` to their offsets in `image`, with header and prefix, which reading
+    /// them needs. If they are most of the entries, copies the whole page.
     pub fn copy_entries(
         self,
         from: usize,
@@ -467,7 +467,7 @@ impl<'p> NodeRef<'p> {
         self.page.append_to(self.short(LOWER_OFF), self.short(LOWER_LEN), into)
     }
 
-    /// Appends the upper fence (exclusive) to `into` and says whether it is finite.
+    /// Appends the upper fence (exclusive) to `into`; gives whether it is finite.
     pub fn upper_fence_to(self, into: &mut Vec<u8>) -> Result<bool, Restart> {
         if self.is_upper_infinite() {
             return Ok(false);
@@ -476,14 +476,14 @@ impl<'p> NodeRef<'p> {
         Ok(true)
     }
 
-    /// Whether the node has no upper fence.
+    /// True if the node has no upper fence.
     #[inline(always)]
     pub fn is_upper_infinite(self) -> bool {
         self.short(UPPER_OFF) == 0
     }
 
-    /// Bytes that inserts can still take, after a compaction: contiguous ones, garbage and unused
-    /// entries of the arrays.
+    /// Bytes that inserts can use, after a compaction: contiguous ones, garbage and unused entries of the
+    /// arrays.
     pub fn free_bytes(self) -> usize {
         let entries = entries_len(self.count(), !self.is_leaf());
         (self.short(HEAP_TOP) + self.short(GARBAGE)).saturating_sub(HEADS + entries)

@@ -1,40 +1,39 @@
 //! Splits of one node in two.
 //!
-//! A node with two records, or with one separator, can always be split so that both halves fit,
-//! although the new fence may be as long as a key: take the longest left half that fits; if a
-//! record more does not, then what remains for the right half next to that record is smaller than
-//! the fence that made it fail, so it fits beside the largest record. The record that did not fit
-//! may still find no room in its half, when there are three large ones; then the tree splits again.
-//! A leaf with one record splits into that record and an empty leaf for the new one.
+//! A node with two records, or with one separator, can always be split so that both halves fit, although the
+//! new fence may be as long as a key. Proof: take the longest left half that fits. If it cannot take one more
+//! record, then the rest of the right half after that record is smaller than the fence that made it fail, so
+//! it fits beside the largest record. The record that did not fit may still find no room in its half, if
+//! there are three large ones; then the tree splits again. A leaf with one record splits into that record and
+//! an empty leaf for the new one.
 
 use super::{
     Full, NodeMut, Piece,
-    build::{Frame, Plan},
+    build::{NodeOutline, Plan},
     children, items,
     layout::*,
     view::NodeView,
 };
 use wattle_buffer::{PageId, PageImage, PageKind, page::header};
 
-/// Where to split a node.
+/// A way to split a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
     /// Leaf: first record of the right half. Inner node: the separator that moves up.
     pub position: usize,
     /// Fence between the halves, and separator for the parent.
     pub separator: Vec<u8>,
-    /// How the halves are laid out: that they fit is found out by planning them.
+    /// The layouts of the halves; planning them proves that they fit.
     plans: [Plan; 2],
 }
 
 impl<'a> NodeView<'a> {
-    /// The node has something to leave on both sides: a record and room for one more, or a
-    /// separator.
+    /// True if both halves get something: a record and room for another, or a separator.
     pub fn can_split(self) -> bool {
         self.count() >= 1
     }
 
-    /// Split next to `position`, for a leaf of at least two records.
+    /// Split near `position`, for a leaf of at least two records.
     pub fn split_near(self, position: usize) -> Split {
         self.nearest_fitting(position)
     }
@@ -45,8 +44,8 @@ impl<'a> NodeView<'a> {
         let count = self.count();
         assert!(count + usize::from(self.is_inner()) >= 2);
         let middle = self.middle();
-        // A shorter separator near the middle is worth more than exact balance: it is paid for in
-        // two fences, and in the parent for ever.
+        // A shorter separator near the middle is worth more than exact balance: it is stored in two
+        // fences and in the parent.
         let (low, high) = self.positions();
         let around = middle.saturating_sub(count / 16).max(low)..=(middle + count / 16).min(high);
         let shortest = around
@@ -55,8 +54,8 @@ impl<'a> NodeView<'a> {
         self.nearest_fitting(shortest)
     }
 
-    /// Split for a new entry at `insert_position` with this key, which found no room. Entries that
-    /// arrive in ascending order leave full nodes behind, so does descending order.
+    /// Split for a new entry with this key at `insert_position`, which found no room. Ascending and
+    /// descending inserts leave full nodes.
     pub fn choose_split(self, insert_position: usize, key: &[u8]) -> Split {
         let count = self.count();
         let (first, last) = self.positions();
@@ -84,9 +83,9 @@ impl<'a> NodeView<'a> {
         })
     }
 
-    /// Split for a new entry with this key at `position`, which goes on with a run of ascending ones in
-    /// the middle of the leaf: what lies behind goes away, so that the run continues at the end of its
-    /// leaf and leaves full ones.
+    /// Split for a new entry with this key at `position`, which continues a run of ascending inserts in the
+    /// middle of the leaf. The records after it move to the right half, so that the run continues at the end
+    /// of its leaf and leaves full leaves.
     pub fn split_behind_run(self, position: usize, key: &[u8]) -> Split {
         if (1..self.count()).contains(&position) {
             let mut behind = Vec::new();
@@ -99,12 +98,12 @@ impl<'a> NodeView<'a> {
         self.choose_split(position, key)
     }
 
-    /// First and last position to split at without an empty leaf.
+    /// First and last position to split at that leave no empty leaf.
     fn positions(self) -> (usize, usize) {
         if self.is_inner() { (0, self.count() - 1) } else { (1, self.count().max(2) - 1) }
     }
 
-    /// Position that has about as many bytes on both sides.
+    /// Position with about as many bytes on both sides.
     fn middle(self) -> usize {
         let entry = entry_len(self.is_inner());
         let total = self.record_bytes() + entry * self.count();
@@ -120,7 +119,7 @@ impl<'a> NodeView<'a> {
         high
     }
 
-    /// The position next to `start` at which both halves fit.
+    /// The position nearest to `start` at which both halves fit.
     fn nearest_fitting(self, start: usize) -> Split {
         let (low, high) = self.positions();
         (0..=high)
@@ -162,24 +161,26 @@ impl<'a> NodeView<'a> {
         (left, Piece::Range { view, from: behind, to: self.count() })
     }
 
-    fn frames<'k>(self, separator: &'k [u8]) -> (Frame<'k>, Frame<'k>)
+    fn outlines<'k>(self, separator: &'k [u8]) -> (NodeOutline<'k>, NodeOutline<'k>)
     where
         'a: 'k,
     {
         let inner = self.is_inner();
-        let left = Frame { lower: self.lower(), upper: Some(separator), inner, pending: None };
-        (left, Frame { lower: separator, upper: self.upper(), ..left })
+        let left =
+            NodeOutline { lower: self.lower(), upper: Some(separator), inner, pending: None };
+        (left, NodeOutline { lower: separator, upper: self.upper(), ..left })
     }
 
-    /// The split there, if both halves fit.
+    /// The split at `position`, if both halves fit.
     fn fitting(self, position: usize, separator: Vec<u8>) -> Option<Split> {
         let (left, right) = self.halves(position);
-        let (left_frame, right_frame) = self.frames(&separator);
-        let plans = [left_frame.plan(left.items()).ok()?, right_frame.plan(right.items()).ok()?];
+        let (left_outline, right_outline) = self.outlines(&separator);
+        let plans =
+            [left_outline.plan(left.items()).ok()?, right_outline.plan(right.items()).ok()?];
         Some(Split { position, separator, plans })
     }
 
-    /// A split from elsewhere, a log, if it suits this node.
+    /// A split from the log, if it suits this node.
     pub(crate) fn split_at(self, position: usize, separator: &[u8]) -> Option<Split> {
         let suits = position + usize::from(self.is_inner()) <= self.count()
             && separator.len() <= MAX_KEY
@@ -189,7 +190,7 @@ impl<'a> NodeView<'a> {
     }
 
     /// Builds both halves of a node that has not changed since the split was chosen. Level and tree stay;
-    /// sequence number and checksum are 0.
+    /// GSN and checksum are 0.
     pub fn split_into(
         self,
         split: &Split,
@@ -199,29 +200,29 @@ impl<'a> NodeView<'a> {
         right_page: PageId,
     ) {
         let (left_piece, right_piece) = self.halves(split.position);
-        let (left_frame, right_frame) = self.frames(&split.separator);
-        for (image, page, frame, piece, plan) in [
-            (left, left_page, left_frame, left_piece, &split.plans[0]),
-            (right, right_page, right_frame, right_piece, &split.plans[1]),
+        let (left_outline, right_outline) = self.outlines(&split.separator);
+        for (image, page, outline, piece, plan) in [
+            (left, left_page, left_outline, left_piece, &split.plans[0]),
+            (right, right_page, right_outline, right_piece, &split.plans[1]),
         ] {
             self.begin(image, page);
-            frame.lay_out_as(plan, image, piece.items(), children(&[piece]));
+            outline.lay_out_as(plan, image, piece.items(), children(&[piece]));
         }
     }
 
-    /// Builds a node like this one, with other page id, fences and entries.
+    /// Builds a node of the same kind, level and tree with another page id, fences and entries.
     pub(crate) fn build(
         self,
         image: &mut PageImage,
         page: PageId,
-        frame: Frame<'_>,
+        outline: NodeOutline<'_>,
         pieces: &[Piece<'_>],
     ) -> Result<(), Full> {
         self.begin(image, page);
-        frame.lay_out(image, items(pieces), children(pieces))
+        outline.lay_out(image, items(pieces), children(pieces))
     }
 
-    /// Begins the image of a node like this one: all but what laying it out writes.
+    /// Writes the header of a node of the same kind, level and tree.
     fn begin(self, image: &mut PageImage, page: PageId) {
         let kind = if self.is_inner() { PageKind::Inner } else { PageKind::Leaf };
         image.0[..header::END].fill(0);

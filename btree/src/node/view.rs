@@ -1,19 +1,19 @@
-//! [`NodeView`]: plain reads of a node that nobody writes, in a frame under an exclusive latch or
-//! in a private image.
+//! [`NodeView`]: plain reads of a node that does not change, in a frame under an exclusive latch or in a
+//! private image.
 //!
-//! The node must have passed [`super::check`], or have been made here: offsets are used as they
-//! are and slices borrow from the page. Used by edits, splits, merges and rebuilds.
+//! The node must have passed [`super::check`], or have been made by this module: offsets are used without a
+//! check, and slices borrow from the page. Edits, splits, merges and rebuilds use it.
 
 use super::layout::*;
 use wattle_buffer::{PAGE_SIZE, PageId, PageImage, PageKind, PageMut, TreeId, page::header};
 
-/// Plain view of a node that was checked and that nobody writes.
+/// Plain view of a node that was checked and does not change.
 #[derive(Clone, Copy)]
 pub struct NodeView<'a> {
     bytes: &'a [u8; PAGE_SIZE],
 }
 
-/// An entry on its way from one node to another. Its key is prefix, head and tail in sequence.
+/// An entry that is copied from one node to another. Its key is prefix, head and tail in sequence.
 #[derive(Clone, Copy)]
 pub(crate) struct Item<'a> {
     prefix: &'a [u8],
@@ -22,7 +22,7 @@ pub(crate) struct Item<'a> {
     tail: &'a [u8],
     /// The value, empty in inner nodes.
     pub value: &'a [u8],
-    /// Whether the value is a descriptor.
+    /// Whether the value is special.
     pub special: bool,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Item<'a> {
     pub fn key_len(&self) -> usize {
         self.prefix.len() + self.head_len + self.tail.len()
     }
-    /// Head and tail, if the key is cut into prefix, head and tail behind `prefix_len` bytes.
+    /// Head and tail of the key after a prefix of `prefix_len` bytes, if the key is cut there.
     pub fn cut_at(&self, prefix_len: usize) -> Option<(u32, &'a [u8])> {
         let is_cut = self.prefix.len() == prefix_len;
         is_cut.then(|| (u32::from_be_bytes(self.head), self.tail))
@@ -55,7 +55,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// The entries of a node, for whoever goes through them.
+/// The entries of a node, for loops over many of them.
 #[derive(Clone, Copy)]
 pub(crate) struct Entries<'a> {
     view: NodeView<'a>,
@@ -171,7 +171,7 @@ impl<'a> NodeView<'a> {
         let offset = self.u16(PREFIX_OFF);
         offset != 0 && offset != self.u16(LOWER_OFF) && offset != self.u16(UPPER_OFF)
     }
-    /// Whether a rebuild may find a better prefix: the fences imply less than the keys share.
+    /// True if a rebuild may find a better prefix: the fences imply less than the keys share.
     pub(crate) fn may_improve(self) -> bool {
         self.flags() & CHECK_PREFIX != 0 || self.lower().is_empty() || self.upper().is_none()
     }
@@ -222,7 +222,7 @@ impl<'a> NodeView<'a> {
     pub(crate) fn contiguous(self) -> usize {
         self.heap_top() - arrays_end(self.capacity(), self.is_inner())
     }
-    /// Bytes that inserts can still take after a compaction.
+    /// Bytes that inserts can use, after a compaction.
     pub fn free_bytes(self) -> usize {
         self.heap_top() + self.garbage() - HEADS - entries_len(self.count(), self.is_inner())
     }
@@ -230,17 +230,17 @@ impl<'a> NodeView<'a> {
     pub fn used_bytes(self) -> usize {
         PAGE_SIZE - self.free_bytes()
     }
-    /// Where the arrays end and where the heap begins: nothing in between means anything.
+    /// End of the arrays and start of the heap; the bytes between them are unused.
     pub(crate) fn extent(self) -> (usize, usize) {
         (arrays_end(self.capacity(), self.is_inner()), self.heap_top())
     }
-    /// Heap bytes of fences and prefix.
-    pub(crate) fn frame_bytes(self) -> usize {
+    /// Heap bytes of fences and own prefix.
+    pub(crate) fn fixed_bytes(self) -> usize {
         let own = if self.owns_prefix() { round8(self.prefix().len()) } else { 0 };
         round8(self.lower().len()) + self.upper().map_or(0, |u| round8(u.len())) + own
     }
     /// Heap bytes of all records.
     pub(crate) fn record_bytes(self) -> usize {
-        PAGE_SIZE - self.heap_top() - self.garbage() - self.frame_bytes()
+        PAGE_SIZE - self.heap_top() - self.garbage() - self.fixed_bytes()
     }
 }
