@@ -1,10 +1,12 @@
-//! [`Author`]: the decisions and actions of the transaction layer while a leaf is latched for a change.
+//! [`Author`]: the decisions and actions of the transaction layer while a leaf is latched for a
+//! change.
 //!
 //! A change of one record takes these steps under the exclusive latch of its leaf:
 //! 1. [`Author::check`] decides whether this author may change the record now;
 //! 2. the bytes are changed;
-//! 3. the log record is written. [`Author::drawn`] is called inside of it: an auto-committed operation
-//!    draws its commit time there, so that commit times and log records have the same order;
+//! 3. the log record is written. [`Author::drawn`] is called inside of it: an auto-committed
+//!    operation draws its commit time there, so that commit times and log records have the same
+//!    order;
 //! 4. [`Author::done`] makes the version before the change reachable for older snapshots.
 //!
 //! The latch keeps every other thread from the record between these steps.
@@ -13,16 +15,16 @@ use crate::step::Stop;
 use std::ops::Range;
 use wattle_buffer::{Exclusive, FrameHeader, Gsn, PageId, Pool};
 
-/// Callbacks under the latch of a leaf, see the module documentation. They must be short, wait for no
-/// latch and do no I/O.
+/// Callbacks under the latch of a leaf, see the module documentation. They must be short, wait for
+/// no latch and do no I/O.
 pub trait Author {
-    /// The next change concerns this record; the previous change is complete or abandoned. Only authors
-    /// of whole transactions change more than one record.
+    /// The next change concerns this record; the previous change is complete or abandoned. Only
+    /// authors of whole transactions change more than one record.
     fn turn_to(&mut self, _key: &[u8]) {}
 
-    /// May this author change the record? `before` is its value and special flag now. If `change` is
-    /// set, the leaf stays latched until [`Author::done`] or [`Author::undone`]; otherwise the caller
-    /// only asks. `header` is that of the leaf's frame. The default allows every change.
+    /// May this author change the record? `before` is its value and special flag now. If `change`
+    /// is set, the leaf stays latched until [`Author::done`] or [`Author::undone`]; otherwise the
+    /// caller only asks. `header` is that of the leaf's frame. The default allows every change.
     ///
     /// # Errors
     /// [`Stop::Error`] with [`wattle_buffer::Error::Conflict`], or [`Stop::Restart`] to ask again.
@@ -36,7 +38,8 @@ pub trait Author {
         Ok(())
     }
 
-    /// The validated leaf does not hold the record that was to be changed; see [`crate::View::missed`].
+    /// The validated leaf does not hold the record that was to be changed; see
+    /// [`crate::View::missed`].
     ///
     /// # Errors
     /// As [`crate::View::missed`].
@@ -44,14 +47,14 @@ pub trait Author {
         Ok(())
     }
 
-    /// True if [`Author::check`] only asks about a change in place, and [`Author::check_patch`] follows
-    /// once the changed bytes are known.
+    /// True if [`Author::check`] only asks about a change in place, and [`Author::check_patch`]
+    /// follows once the changed bytes are known.
     fn keeps_patches(&self) -> bool {
         false
     }
 
-    /// As [`Author::check`], for a change of only the bytes `range` of the value `before`; its length
-    /// stays.
+    /// As [`Author::check`], for a change of only the bytes `range` of the value `before`; its
+    /// length stays.
     ///
     /// # Errors
     /// As [`Author::check`].
@@ -68,11 +71,12 @@ pub trait Author {
     /// Id of the transaction; 0 for an auto-committed change.
     fn txn(&self) -> u64;
 
-    /// The log record of the change is a whole transaction: it commits when it is in the log, and has no
-    /// undo.
+    /// The log record of the change is a whole transaction: it commits when it is in the log, and
+    /// has no undo.
     fn is_auto(&self) -> bool;
 
-    /// The change is about to be logged and can no longer fail. Gives the commit time if it is drawn here.
+    /// The change is about to be logged and can no longer fail. Gives the commit time if it is
+    /// drawn here.
     fn drawn(&mut self) -> Option<u64> {
         None
     }
@@ -88,9 +92,9 @@ pub trait Author {
         false
     }
 
-    /// A lower bound, besides the number of the page, for the number (GSN) of the log record, needed by
-    /// its attachments. It is read before the section of the record begins: the section must not contain
-    /// a number from a later epoch.
+    /// A lower bound, besides the number of the page, for the number (GSN) of the log record,
+    /// needed by its attachments. It is read before the section of the record begins: the section
+    /// must not contain a number from a later epoch.
     fn attached_gsn(&self, _pool: &Pool) -> Gsn {
         Gsn(0)
     }

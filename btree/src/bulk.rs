@@ -1,11 +1,12 @@
-//! Bulk load: builds a tree from sorted input, level by level from the left, and writes its pages straight to
-//! storage in batches. Only the root goes through the pool, so a load of any size takes little memory;
-//! every other page starts out evicted.
+//! Bulk load: builds a tree from sorted input, level by level from the left, and writes its pages
+//! straight to storage in batches. Only the root goes through the pool, so a load of any size takes
+//! little memory; every other page starts out evicted.
 //!
-//! At the end, one step and one log record put the new nodes into the tree. The record says which pages are
-//! in use now, and has the new root. The new nodes are durable by then, so their contents are not logged.
-//! Until then nothing refers to them, and a load that fails frees its pages. A load takes no page about which
-//! the log may still have older changes: recovery would redo these over the new contents.
+//! At the end, one step and one log record put the new nodes into the tree. The record says which
+//! pages are in use now, and has the new root. The new nodes are durable by then, so their contents
+//! are not logged. Until then nothing refers to them, and a load that fails frees its pages. A load
+//! takes no page about which the log may still have older changes: recovery would redo these over
+//! the new contents.
 
 use crate::{
     journal::Context,
@@ -112,8 +113,8 @@ impl<'t> BulkLoad<'t> {
     /// Ends an inner node at `separator`; its successor starts with the child `first`.
     fn close_inner(&mut self, level: usize, separator: &[u8], first: u64) -> Result<()> {
         let next = self.pages.take()?;
-        // A separator much longer than the others may not fit as a fence. Then the node gives its last
-        // child to the next one.
+        // A separator much longer than the others may not fit as a fence. Then the node gives its
+        // last child to the next one.
         let last = match self.levels[level].has_room_for_upper(separator.len()) {
             true => None,
             false => Some(self.levels[level].pop_child()),
@@ -169,8 +170,8 @@ impl<'t> BulkLoad<'t> {
         Ok(NodeView::from(&*image).page_id())
     }
 
-    /// Finishes the rightmost nodes, makes everything durable with `sync`, and puts the nodes into the tree.
-    /// Gives the number of entries.
+    /// Finishes the rightmost nodes, makes everything durable with `sync`, and puts the nodes into
+    /// the tree. Gives the number of entries.
     pub fn finish(mut self, cx: &Context, sync: &dyn Fn() -> Result<()>) -> Result<u64> {
         let top = self.levels.len() - 1;
         for level in 0..top {

@@ -1,5 +1,6 @@
 //! Contention split: a leaf at which writers of different records meet becomes two ("Contention and
-//! Space Management in B-Trees", section 3). Each write calls [`Tree::sample_contention`] at its end.
+//! Space Management in B-Trees", section 3). Each write calls [`Tree::sample_contention`] at its
+//! end.
 
 use crate::{
     journal::Context,
@@ -17,8 +18,8 @@ const PERIOD: u16 = 128;
 const CONTENDED_PERCENT: u32 = 1;
 
 impl Tree {
-    /// Samples one write in [`SAMPLE_EVERY`]. When enough writes of a period met another writer at a
-    /// different record, splits the leaf between the two. Releases the leaf.
+    /// Samples one write in [`SAMPLE_EVERY`]. When enough writes of a period met another writer at
+    /// a different record, splits the leaf between the two. Releases the leaf.
     #[inline(always)]
     pub(crate) fn sample_contention(
         &self,
@@ -54,8 +55,8 @@ impl Tree {
             return;
         }
         drop(leaf);
-        // The write is done, so the split may fail for any reason. Do not wait for pages: most writers
-        // hold none in reserve.
+        // The write is done, so the split may fail for any reason. Do not wait for pages: most
+        // writers hold none in reserve.
         if !cx.worker.try_reserve(RESERVE) {
             return;
         }

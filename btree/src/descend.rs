@@ -1,9 +1,9 @@
-//! Descents: from the root to a node of a given level, optimistically, with coupled versions of parent
-//! and child.
+//! Descents: from the root to a node of a given level, optimistically, with coupled versions of
+//! parent and child.
 //!
-//! A descent takes the version of a child *before* it validates the parent. The swip was hot when it was
-//! read, and eviction changes the version of the parent before the frame can hold another page. So if the
-//! parent validates, the child's version belongs to the right page.
+//! A descent takes the version of a child *before* it validates the parent. The swip was hot when
+//! it was read, and eviction changes the version of the parent before the frame can hold another
+//! page. So if the parent validates, the child's version belongs to the right page.
 
 use crate::{
     node::{LEAF_LINES, NodeRef},
@@ -140,9 +140,9 @@ impl Tree {
         }
     }
 
-    /// Prefetches the lines that a search in the node reads. Inner nodes are mostly in a cache, and their
-    /// heads are spread far. A leaf has header, hints, heads and slots in its first lines, whose cache
-    /// misses should overlap.
+    /// Prefetches the lines that a search in the node reads. Inner nodes are mostly in a cache, and
+    /// their heads are spread far. A leaf has header, hints, heads and slots in its first lines,
+    /// whose cache misses should overlap.
     #[inline(always)]
     pub(crate) fn prefetch_node(&self, frame: FrameId, level: u8, what: For) {
         if level == 0 {

@@ -5,8 +5,8 @@ const BLOCK: usize = 32;
 
 /// The range of bytes in which two values of the same length differ; `(0, 0)` if they are equal.
 ///
-/// Most bytes of a row stay as they are, and branches on the others predict badly. So it compares whole
-/// blocks from either end, without a branch inside a block.
+/// Most bytes of a row stay as they are, and branches on the others predict badly. So it compares
+/// whole blocks from either end, without a branch inside a block.
 pub(crate) fn difference(old: &[u8], new: &[u8]) -> (usize, usize) {
     debug_assert_eq!(old.len(), new.len(), "only values of the same length have a difference");
     let len = new.len();
@@ -19,8 +19,8 @@ pub(crate) fn difference(old: &[u8], new: &[u8]) -> (usize, usize) {
     }
     let same = |pair: &(&[u8; BLOCK], &[u8; BLOCK])| pair.0 == pair.1;
     let blocks = old.as_chunks().0.iter().zip(new.as_chunks().0);
-    // If all whole blocks are equal, only the bytes after them are left. The last block of the value, which
-    // may overlap them, holds these.
+    // If all whole blocks are equal, only the bytes after them are left. The last block of the
+    // value, which may overlap them, holds these.
     let start = (BLOCK * blocks.take_while(same).count()).min(len - BLOCK);
     let from = start + in_block(block_at(old, start), block_at(new, start)).0;
     if from == start + BLOCK {

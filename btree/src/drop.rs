@@ -1,8 +1,8 @@
 //! Dropping a whole tree: frees all its pages and frames. No operation may use the tree then.
 //!
-//! The tree shrinks by steps. Each is one log record and leaves a tree, although its leaves may have
-//! different depths. So a drop that was interrupted by a crash starts again with the rest. A step walks from
-//! the root along the last children, to
+//! The tree shrinks by steps. Each is one log record and leaves a tree, although its leaves may
+//! have different depths. So a drop that was interrupted by a crash starts again with the rest. A
+//! step walks from the root along the last children, to
 //! - a node above leaves: it frees these without reading them, and the node becomes an empty leaf;
 //! - a node whose last child is such an empty leaf: it frees that child.
 //!
@@ -20,13 +20,13 @@ use crate::{
 use wattle_buffer::{Exclusive, Gsn, PageImage, Result, Swip, Target};
 
 impl Tree {
-    /// Frees every page of the tree, the root last. `record` writes the log record that ends the drop. It
-    /// gets a lower bound for the number of that record, and a function that adds the attachment that frees
-    /// the root page.
+    /// Frees every page of the tree, the root last. `record` writes the log record that ends the
+    /// drop. It gets a lower bound for the number of that record, and a function that adds the
+    /// attachment that frees the root page.
     ///
     /// # Errors
-    /// A failed read, a corrupt inner node, or an error of `record`. The error comes with the rest of the
-    /// tree.
+    /// A failed read, a corrupt inner node, or an error of `record`. The error comes with the rest
+    /// of the tree.
     pub fn drop_pages(
         self,
         cx: &Context,

@@ -1,5 +1,5 @@
-//! Special values, which a record holds instead of its bytes: the descriptor of a large value, or a ghost.
-//! A ghost marks a deleted record, whose key stays until no snapshot needs an older version.
+//! Special values, which a record holds instead of its bytes: the descriptor of a large value, or a
+//! ghost. A ghost marks a deleted record, whose key stays until no snapshot needs an older version.
 
 use crate::{large_value::LargeValue, node::NodeView};
 use wattle_buffer::{PAGE_SIZE, PageId, Result};

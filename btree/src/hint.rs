@@ -1,4 +1,5 @@
-//! The version hint of a page: the time from which on all of its records are visible in their newest version.
+//! The version hint of a page: the time from which on all of its records are visible in their
+//! newest version.
 //!
 //! | bits 63, 62 | rest | meaning |
 //! |---|---|---|
@@ -6,9 +7,9 @@
 //! | 0 1 | transaction | the newest change is by this transaction, which may still be undecided; all other changes are committed, at earlier times than it will get |
 //! | 1 0 | transaction | there may be changes by any transaction up to this one, committed or not |
 //!
-//! The hint is written under the exclusive latch of the page. Without the latch it is replaced by compare
-//! and swap when the transaction of the second kind has ended, or all transactions of the third kind have:
-//! the word itself says which change it is about.
+//! The hint is written under the exclusive latch of the page. Without the latch it is replaced by
+//! compare and swap when the transaction of the second kind has ended, or all transactions of the
+//! third kind have: the word itself says which change it is about.
 
 const KIND: u64 = 0b11 << 62;
 const TXN: u64 = 0b01 << 62;
@@ -48,7 +49,8 @@ impl Hint {
         }
     }
 
-    /// The hint for a page that takes over records of two pages; `now` gives the newest transaction.
+    /// The hint for a page that takes over records of two pages; `now` gives the newest
+    /// transaction.
     pub fn joined(a: u64, b: u64, now: impl FnOnce() -> u64) -> u64 {
         match (Hint::of(a), Hint::of(b)) {
             (Hint::Committed(a), Hint::Committed(b)) => a.max(b),

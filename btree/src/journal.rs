@@ -1,18 +1,18 @@
-//! How changes get into the log: one log record for all pages that a step changes. [`Context`] writes the
-//! record and stamps the pages with its number (GSN) while it holds their latches and the log buffer of
-//! the session.
+//! How changes get into the log: one log record for all pages that a step changes. [`Context`]
+//! writes the record and stamps the pages with its number (GSN) while it holds their latches and
+//! the log buffer of the session.
 //!
-//! It holds both because a checkpoint that begins at epoch E must find every page dirty that has a change
-//! of an earlier epoch. The flusher ends an epoch by taking the lock of each log buffer, so a page that is
-//! stamped before that lock is released is dirty before the epoch ends. And pages are written to storage
-//! under a latch, so an image never has the new bytes with the old number.
+//! It holds both because a checkpoint that begins at epoch E must find every page dirty that has a
+//! change of an earlier epoch. The flusher ends an epoch by taking the lock of each log buffer, so
+//! a page that is stamped before that lock is released is dirty before the epoch ends. And pages
+//! are written to storage under a latch, so an image never has the new bytes with the old number.
 //!
-//! Lower bounds for a record's number are read before its section begins. The number of the last freed
-//! page may come from any session. Read inside the section, it could belong to the next epoch; a record
-//! with such a number in this epoch's flush looks corrupt to the log reader.
+//! Lower bounds for a record's number are read before its section begins. The number of the last
+//! freed page may come from any session. Read inside the section, it could belong to the next
+//! epoch; a record with such a number in this epoch's flush looks corrupt to the log reader.
 //!
-//! The first change of a page after the beginning of a checkpoint logs the whole page instead of the op.
-//! Recovery then needs no page that a torn write may have damaged.
+//! The first change of a page after the beginning of a checkpoint logs the whole page instead of
+//! the op. Recovery then needs no page that a torn write may have damaged.
 
 use crate::{
     author::{Attachment, Author},
@@ -43,8 +43,9 @@ impl Journal {
         log.map_or(Journal::Off, |log| Journal::On(log.clone(), log.appender()))
     }
 
-    /// Fails when the log buffer must be flushed first ([`Stop::Log`]), or when the log is full or broken.
-    /// `forced` is set by rollbacks and structure changes, which may use the reserve of a full log.
+    /// Fails when the log buffer must be flushed first ([`Stop::Log`]), or when the log is full or
+    /// broken. `forced` is set by rollbacks and structure changes, which may use the reserve of a
+    /// full log.
     #[inline(always)]
     pub fn check_room(&self, forced: bool) -> Step<()> {
         let Journal::On(log, appender) = self else { return Ok(()) };
@@ -108,8 +109,8 @@ impl Context {
         })
     }
 
-    /// The leaf of the last two changes, unless another thread has changed it since: while its version
-    /// stays, so do its place in the tree and its fences.
+    /// The leaf of the last two changes, unless another thread has changed it since: while its
+    /// version stays, so do its place in the tree and its fences.
     #[inline(always)]
     pub(crate) fn last_leaf<'p>(&self, pool: &'p Pool, tree: TreeId) -> Option<Optimistic<'p>> {
         let last = self.last.get().filter(|last| last.again && last.tree == tree)?;
@@ -186,8 +187,8 @@ impl Context {
         self.log_with(page, above, &mut |record| record.free(pool, pages));
     }
 
-    /// Logs the new contents of `page`, and that pages which are on storage already, as (first page,
-    /// count), join the tree.
+    /// Logs the new contents of `page`, and that pages which are on storage already, as (first
+    /// page, count), join the tree.
     pub(crate) fn log_adopt(&self, page: &mut Exclusive<'_>, ranges: &[(u64, u64)]) {
         let pool = page.pool();
         self.log_with(page, Gsn(0), &mut |record| record.adopt(pool, ranges));
@@ -224,8 +225,8 @@ impl Context {
         section.finish();
     }
 
-    /// Logs a structure change: changes of several pages that happen atomically. Each page was changed
-    /// under its latch, unless its op does not change it.
+    /// Logs a structure change: changes of several pages that happen atomically. Each page was
+    /// changed under its latch, unless its op does not change it.
     pub(crate) fn log_group<'p>(&self, group: &mut [(&mut Exclusive<'p>, Op<'_>)]) {
         self.log_group_freeing(group, &[]);
     }

@@ -1,10 +1,11 @@
-//! Large values: a value that does not fit into a leaf is stored in chunks in a second tree, and the leaf
-//! holds a descriptor.
+//! Large values: a value that does not fit into a leaf is stored in chunks in a second tree, and
+//! the leaf holds a descriptor.
 //!
-//! The chunk tree is an ordinary tree with the key (id, chunk number), both big-endian. So eviction, splits,
-//! merges, reuse of pages and verification need no code of their own, and a value may be larger than the
-//! pool. An id belongs to one version of one value and is never used again: a reader that misses a chunk
-//! knows that the value was replaced meanwhile, and looks the key up again.
+//! The chunk tree is an ordinary tree with the key (id, chunk number), both big-endian. So
+//! eviction, splits, merges, reuse of pages and verification need no code of their own, and a value
+//! may be larger than the pool. An id belongs to one version of one value and is never used again:
+//! a reader that misses a chunk knows that the value was replaced meanwhile, and looks the key up
+//! again.
 
 use wattle_buffer::{Error, PageId, Result};
 

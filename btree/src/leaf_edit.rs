@@ -3,10 +3,11 @@
 //! 2. *latch*: `Optimistic::upgrade` succeeds only if nothing changed since the search;
 //! 3. *check*: the [`Author`] decides under the latch whether it may change the record;
 //! 4. *change and log*: [`Tree::overwrite`], [`Tree::replace`] or [`Tree::insert`];
-//! 5. *done*: the author makes the version before the change reachable, and the run goes to the next
-//!    record if it lies in the same leaf ([`Tree::next_in_leaf`]).
+//! 5. *done*: the author makes the version before the change reachable, and the run goes to the
+//!    next record if it lies in the same leaf ([`Tree::next_in_leaf`]).
 //!
-//! If the leaf has no room, [`Tree::make_room`] purges ghosts or splits it, and the step runs again.
+//! If the leaf has no room, [`Tree::make_room`] purges ghosts or splits it, and the step runs
+//! again.
 
 use crate::{
     author::Author,
@@ -24,8 +25,8 @@ use wattle_buffer::{Exclusive, For, Optimistic};
 const PATCH_PERCENT: usize = 80;
 
 impl Tree {
-    /// Finds the leaf for `key`, and where in it the record is or would be. The caller validates the leaf
-    /// or upgrades its latch.
+    /// Finds the leaf for `key`, and where in it the record is or would be. The caller validates
+    /// the leaf or upgrades its latch.
     #[inline(always)]
     pub(crate) fn find_to_change<'p>(
         &'p self,
@@ -67,8 +68,8 @@ impl Tree {
         author.missed()
     }
 
-    /// Where the next record of a run, after `last`, is or would be, if that is in the latched leaf. `None`
-    /// also if anything is in the way: the step for that record alone reports it.
+    /// Where the next record of a run, after `last`, is or would be, if that is in the latched
+    /// leaf. `None` also if anything is in the way: the step for that record alone reports it.
     #[inline]
     pub(crate) fn next_in_leaf(
         &self,
@@ -109,8 +110,8 @@ impl Tree {
         true
     }
 
-    /// Replaces the value of a record, which may change its length. False: there is no room, and nothing
-    /// changed.
+    /// Replaces the value of a record, which may change its length. False: there is no room, and
+    /// nothing changed.
     pub(crate) fn replace<A: Author>(
         &self,
         cx: &Context,
@@ -136,8 +137,8 @@ impl Tree {
         true
     }
 
-    /// Overwrites an inline value by one of the same length that differs only in the bytes `from..to`.
-    /// Logs only those bytes if that is shorter.
+    /// Overwrites an inline value by one of the same length that differs only in the bytes
+    /// `from..to`. Logs only those bytes if that is shorter.
     #[inline]
     #[expect(clippy::too_many_arguments, reason = "one flat call on the path of every write")]
     pub(crate) fn overwrite<A: Author>(
@@ -178,8 +179,8 @@ impl Tree {
         cx.log_change(leaf, op, Some(Undo { tree: self.id, key, before }), author);
     }
 
-    /// Purges the ghosts of a full leaf that no snapshot needs, or else splits it. The step that found it
-    /// full runs again.
+    /// Purges the ghosts of a full leaf that no snapshot needs, or else splits it. The step that
+    /// found it full runs again.
     #[cold]
     pub(crate) fn make_room<A: Author, T>(
         &self,

@@ -1,8 +1,8 @@
 //! Point look-ups: one key, or many keys interleaved level by level.
 //!
-//! A resident look-up in a steady epoch stores nothing to shared memory: the descent only reads, and the
-//! tracker of the leaf is written once an epoch. Values are copied out of the leaf, then the leaf is
-//! validated, and only then is the copy interpreted.
+//! A resident look-up in a steady epoch stores nothing to shared memory: the descent only reads,
+//! and the tracker of the leaf is written once an epoch. Values are copied out of the leaf, then
+//! the leaf is validated, and only then is the copy interpreted.
 
 use crate::{
     descend::Seek,
@@ -43,7 +43,8 @@ impl Tree {
         self.read_leaf(path.node, key, view, value)
     }
 
-    /// As [`Tree::get_step`], with the trace of page accesses. Separate, to keep the untraced path short.
+    /// As [`Tree::get_step`], with the trace of page accesses. Separate, to keep the untraced path
+    /// short.
     #[cold]
     #[inline(never)]
     fn get_traced<V: View>(
@@ -105,13 +106,13 @@ impl Tree {
         })
     }
 
-    /// Looks up to [`MULTI_GET`] keys up at once. Calls `report(i, ..)` once for each key when its look-up
-    /// ends, and sets its bit in `done`. After a fault or a restart, run the step again: it continues with
-    /// the other keys.
+    /// Looks up to [`MULTI_GET`] keys up at once. Calls `report(i, ..)` once for each key when its
+    /// look-up ends, and sets its bit in `done`. After a fault or a restart, run the step again: it
+    /// continues with the other keys.
     ///
-    /// All look-ups take one level at a time. Each prefetches its next node before the others continue, so
-    /// the cache misses of a batch overlap. The reads of pages that are not in memory overlap, too, up to
-    /// sixteen of them.
+    /// All look-ups take one level at a time. Each prefetches its next node before the others
+    /// continue, so the cache misses of a batch overlap. The reads of pages that are not in memory
+    /// overlap, too, up to sixteen of them.
     ///
     /// # Panics
     /// With more than [`MULTI_GET`] keys.
@@ -146,10 +147,10 @@ impl Tree {
         round.end()
     }
 
-    /// Prefetches up to [`MULTI_GET`] records of one tree or of several trees of a pool: reads their pages
-    /// into memory, and prefetches the lines that a search touches into the processor's cache. `wanted`
-    /// has tree and key of each record. Interleaved as [`Tree::multi_get_step`], with the same `done`. Does
-    /// not count as an access: nothing is tracked.
+    /// Prefetches up to [`MULTI_GET`] records of one tree or of several trees of a pool: reads
+    /// their pages into memory, and prefetches the lines that a search touches into the processor's
+    /// cache. `wanted` has tree and key of each record. Interleaved as [`Tree::multi_get_step`],
+    /// with the same `done`. Does not count as an access: nothing is tracked.
     ///
     /// # Panics
     /// With more than [`MULTI_GET`] records.
@@ -164,11 +165,12 @@ impl Tree {
     }
 }
 
-/// Descends with the keys of a round, at least one, from the roots of their trees to their leaves, and
-/// prefetches their records. The leaves are not validated. A key that is stopped leaves the round.
+/// Descends with the keys of a round, at least one, from the roots of their trees to their leaves,
+/// and prefetches their records. The leaves are not validated. A key that is stopped leaves the
+/// round.
 ///
-/// This is one function for all kinds of keys and uses, so that an operation that uses it for several
-/// of them finds it in the instruction cache.
+/// This is one function for all kinds of keys and uses, so that an operation that uses it for
+/// several of them finds it in the instruction cache.
 #[inline(never)]
 fn descend_all<'p>(
     wanted: &[(&'p Tree, &[u8])],
@@ -210,8 +212,8 @@ fn descend_all<'p>(
                             round.stop(i, Stop::Restart);
                         }
                         Target::Evicted(_) => match tree.child(nodes[i], position) {
-                            // Continue at once: even if the page is evicted again soon, each read serves one
-                            // key. The other keys below this parent run again.
+                            // Continue at once: even if the page is evicted again soon, each read
+                            // serves one key. The other keys below this parent run again.
                             Ok(path) if path.node_ref().level() == level => {
                                 nodes[i] = path.node;
                             }

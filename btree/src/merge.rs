@@ -1,8 +1,9 @@
-//! Merges: an underfull node and a neighbour become one; a root with one child takes over its contents.
+//! Merges: an underfull node and a neighbour become one; a root with one child takes over its
+//! contents.
 //!
-//! Latches are taken from parent to child and from left to right, and only if they are free: a merge saves
-//! space, but correctness never needs it, so it fails instead of waiting. Only an empty leaf retries, and
-//! reads its neighbour into memory, so that deleting all records frees all pages.
+//! Latches are taken from parent to child and from left to right, and only if they are free: a
+//! merge saves space, but correctness never needs it, so it fails instead of waiting. Only an empty
+//! leaf retries, and reads its neighbour into memory, so that deleting all records frees all pages.
 
 use crate::{
     hint::Hint,
@@ -17,7 +18,8 @@ use wattle_buffer::{Exclusive, PAGE_SIZE, PageImage, Swip, Target, page::header}
 
 /// A node that uses fewer bytes than this is merged after a removal.
 const UNDERFULL: usize = PAGE_SIZE * 4 / 10;
-/// Nodes that use more bytes than this together are not merged: one of them would soon be split again.
+/// Nodes that use more bytes than this together are not merged: one of them would soon be split
+/// again.
 const MERGED: usize = PAGE_SIZE * 8 / 10;
 /// True if the node should be merged with a neighbour.
 pub(crate) fn is_underfull(node: NodeView<'_>) -> bool {
@@ -25,9 +27,9 @@ pub(crate) fn is_underfull(node: NodeView<'_>) -> bool {
 }
 
 impl Tree {
-    /// Merges the node of `level` that contains `key` with a neighbour, if it is underfull and both fit into
-    /// one node. Continues with the parent if that is underfull then, and with the node while it is empty.
-    /// Gives whether anything was merged.
+    /// Merges the node of `level` that contains `key` with a neighbour, if it is underfull and both
+    /// fit into one node. Continues with the parent if that is underfull then, and with the node
+    /// while it is empty. Gives whether anything was merged.
     pub fn merge_step(&self, cx: &Context, key: &[u8], level: u8) -> Step<bool> {
         cx.check_room(true)?;
         let path = self.descend(key, level)?;
@@ -48,7 +50,8 @@ impl Tree {
         if !underfull {
             return Ok(false);
         }
-        // The right one first. Most neighbours are too full; look at them without an exclusive latch.
+        // The right one first. Most neighbours are too full; look at them without an exclusive
+        // latch.
         let mut neighbours =
             [Some(position + 1).filter(|at| *at <= siblings), position.checked_sub(1)];
         if !insist {
@@ -108,8 +111,8 @@ impl Tree {
         Ok(false)
     }
 
-    /// An only child has no neighbour. It gets siblings when its parent merges, which may have failed when
-    /// the child lost the others.
+    /// An only child has no neighbour. It gets siblings when its parent merges, which may have
+    /// failed when the child lost the others.
     fn merge_only_child(&self, cx: &Context, key: &[u8], level: u8, underfull: bool) -> Step<bool> {
         let merged = self.merge_step(cx, key, level + 1)?;
         if merged && underfull {
@@ -122,16 +125,16 @@ impl Tree {
     fn merge_parent(&self, cx: &Context, key: &[u8], level: u8, has_one_child: bool) -> Step<()> {
         match self.merge_step(cx, key, level) {
             Ok(_) => Ok(()),
-            // The merge that the caller asked for is done. A parent that cannot merge now does so after
-            // the next merge below it.
+            // The merge that the caller asked for is done. A parent that cannot merge now does so
+            // after the next merge below it.
             Err(Stop::Restart) if !has_one_child => Ok(()),
             // An only child may never merge again, so its parent must merge now.
             Err(stop) => Err(stop),
         }
     }
 
-    /// Replaces the left node by the merged image, and frees the right one. Gives the number of keys of the
-    /// merged node.
+    /// Replaces the left node by the merged image, and frees the right one. Gives the number of
+    /// keys of the merged node.
     fn merge_nodes<'p>(
         &'p self,
         cx: &Context,

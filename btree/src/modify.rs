@@ -34,9 +34,9 @@ enum Outcome {
 }
 
 impl Tree {
-    /// Changes the value of a record in place. `change` gets 0 and the bytes of an inline value in private
-    /// memory (`buffer`), and cannot change their number. Gives false if the key is absent, and the
-    /// descriptor if the value is large.
+    /// Changes the value of a record in place. `change` gets 0 and the bytes of an inline value in
+    /// private memory (`buffer`), and cannot change their number. Gives false if the key is absent,
+    /// and the descriptor if the value is large.
     #[inline]
     pub fn modify_step<A: Author>(
         &self,
@@ -53,10 +53,11 @@ impl Tree {
         Ok(all.map(|()| progress.found > 0))
     }
 
-    /// As [`Tree::modify_step`] for `run[progress.done..]`, as far as the keys lie in one leaf, under one
-    /// latch. `change` also gets the position of the key. Advances `progress` past every key that is done,
-    /// even when the step stops early; by at least one key otherwise, unless the value of the first one is
-    /// large: then it gives the descriptor. The author is at `run[progress.done]` before and after.
+    /// As [`Tree::modify_step`] for `run[progress.done..]`, as far as the keys lie in one leaf,
+    /// under one latch. `change` also gets the position of the key. Advances `progress` past every
+    /// key that is done, even when the step stops early; by at least one key otherwise, unless the
+    /// value of the first one is large: then it gives the descriptor. The author is at
+    /// `run[progress.done]` before and after.
     #[expect(clippy::too_many_arguments, reason = "one flat call on the path of every change")]
     pub fn modify_run_step<A: Author>(
         &self,
@@ -140,8 +141,8 @@ impl Tree {
     }
 }
 
-/// Tells the author that the change did not happen if the caller's closure panics, while the leaf is still
-/// latched.
+/// Tells the author that the change did not happen if the caller's closure panics, while the leaf
+/// is still latched.
 struct UndoOnPanic<'a, A: Author>(&'a mut A, &'a [u8]);
 
 impl<A: Author> Drop for UndoOnPanic<'_, A> {

@@ -3,28 +3,29 @@
 //!
 //! # Open and closed trees
 //!
-//! No parent has a swip to a root, so the forest has one entry for each tree whose root has a frame: that
-//! frame, and whether the tree is open. The root of an open tree is pinned. Closing a tree marks the entry
-//! and unpins the root; it writes nothing. From then on the root is an ordinary page: it cools down, the
-//! writers of the pool write it if it is dirty, and an evictor takes its frame together with the entry. A
-//! closed tree whose root was evicted takes no memory.
+//! No parent has a swip to a root, so the forest has one entry for each tree whose root has a
+//! frame: that frame, and whether the tree is open. The root of an open tree is pinned. Closing a
+//! tree marks the entry and unpins the root; it writes nothing. From then on the root is an
+//! ordinary page: it cools down, the writers of the pool write it if it is dirty, and an evictor
+//! takes its frame together with the entry. A closed tree whose root was evicted takes no memory.
 //!
-//! - **No change is lost.** Only [`Forest::release_root`] removes the entry of a closed tree. Its caller is
-//!   an evictor that holds the latch of the root and has seen under it that the root is clean, is not being
-//!   written and has no child in memory. So storage holds the newest contents of the root, and its children
-//!   were evicted by the same rule. Until then, opening the tree again finds the frame with its newest
-//!   contents. Checkpoints look at frames, not at trees: a dirty root holds the log as any dirty page does.
-//! - **A root never has two frames.** Opening and evicting a root both take the lock of the entries. If
-//!   opening comes first, it marks the entry as open, and the evictor leaves the page alone. If the evictor
-//!   comes first, opening finds no entry, never uses the old frame, and reads the root from storage. The
-//!   caller lets one thread at a time open or close a tree (the lock of the catalog), so a root is read
-//!   once.
+//! - **No change is lost.** Only [`Forest::release_root`] removes the entry of a closed tree. Its
+//!   caller is an evictor that holds the latch of the root and has seen under it that the root is
+//!   clean, is not being written and has no child in memory. So storage holds the newest contents
+//!   of the root, and its children were evicted by the same rule. Until then, opening the tree
+//!   again finds the frame with its newest contents. Checkpoints look at frames, not at trees: a
+//!   dirty root holds the log as any dirty page does.
+//! - **A root never has two frames.** Opening and evicting a root both take the lock of the
+//!   entries. If opening comes first, it marks the entry as open, and the evictor leaves the page
+//!   alone. If the evictor comes first, opening finds no entry, never uses the old frame, and reads
+//!   the root from storage. The caller lets one thread at a time open or close a tree (the lock of
+//!   the catalog), so a root is read once.
 //! - **No operation uses the frame of a closed root.** Operations need an open [`crate::Tree`].
-//!   [`Forest::find_parent`] may use a frame from which the root was just evicted; its result is only a
-//!   hint, which the caller checks under the latch of the parent.
+//!   [`Forest::find_parent`] may use a frame from which the root was just evicted; its result is
+//!   only a hint, which the caller checks under the latch of the parent.
 //!
-//! Evictors take the lock of the entries while they hold the latch of a page. So no thread may wait for a
-//! latch while it holds that lock.
+//! Evictors take the lock of the entries while they hold the latch of a page. So no thread may wait
+//! for a latch while it holds that lock.
 
 use crate::{
     hint::Hint,
@@ -158,8 +159,8 @@ impl PageOwner for Forest {
         let root = self.roots.read().by_tree.get(&tree)?.frame;
         // Never wait: the caller holds a latch.
         let mut guard = pool.try_optimistic(root).ok()?;
-        // Bounded by the height of any tree. A concurrent change ends the search; the evictor has other
-        // candidates.
+        // Bounded by the height of any tree. A concurrent change ends the search; the evictor has
+        // other candidates.
         for _ in 0..u8::MAX {
             let node = NodeRef::from(guard.page());
             let node_level = node.level();

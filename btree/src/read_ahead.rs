@@ -19,12 +19,12 @@ pub(crate) fn most_reads(tree: &Tree) -> usize {
 }
 
 impl Tree {
-    /// Brings the next nodes of `level` in a direction into memory, beginning with the one that `seek`
-    /// names, with as many reads at once as one round of look-ups. Does nothing if that node is in memory.
-    /// The pages stay protected from eviction only until the step runs again.
+    /// Brings the next nodes of `level` in a direction into memory, beginning with the one that
+    /// `seek` names, with as many reads at once as one round of look-ups. Does nothing if that node
+    /// is in memory. The pages stay protected from eviction only until the step runs again.
     ///
-    /// A read may fail for a page that the caller never needs. A caller that goes on without this step
-    /// gets the error when it needs the page.
+    /// A read may fail for a page that the caller never needs. A caller that goes on without this
+    /// step gets the error when it needs the page.
     pub(crate) fn ahead_step(&self, seek: Seek<'_>, level: u8, direction: Direction) -> Step<()> {
         let most = most_reads(self);
         if most < 2 || self.depth()? <= usize::from(level) + 1 {
@@ -46,7 +46,8 @@ impl Tree {
             let node = NodeRef::from(parent.page());
             let Target::Evicted(page) = Swip(node.swip(position)).target() else { continue };
             match self.pool.fault(parent, node.swip_offset(position), position, page)? {
-                // The previous run of the step has read it. Only the swip in the parent has changed.
+                // The previous run of the step has read it. Only the swip in the parent has
+                // changed.
                 Ok((again, _)) => parent = again,
                 Err(fault) => faults.push(fault),
             }

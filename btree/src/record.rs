@@ -1,9 +1,9 @@
 //! The page ops of log records: one [`Op`] for each page that a record changes, and its redo.
 //!
-//! Redo is physiological: an op names its page, and describes the change inside it logically. Applied to the
-//! old bytes of the page, it gives the same node as the change did, because it runs the same code. An op is
-//! applied only to pages with a number (GSN) below that of the record, so applying a log twice changes
-//! nothing. Numbers are little-endian, lengths in bytes.
+//! Redo is physiological: an op names its page, and describes the change inside it logically.
+//! Applied to the old bytes of the page, it gives the same node as the change did, because it runs
+//! the same code. An op is applied only to pages with a number (GSN) below that of the record, so
+//! applying a log twice changes nothing. Numbers are little-endian, lengths in bytes.
 //!
 //! | code | op | payload |
 //! |--:|---|---|
@@ -296,8 +296,8 @@ pub fn approach_page(image: &PageImage) {
     NodeRef::from(PageRef::of_image(image)).prefetch_lines();
 }
 
-/// Prefetches the record that [`redo`] of an op will change, in a page whose first lines have arrived.
-/// The frame may hold another page by then.
+/// Prefetches the record that [`redo`] of an op will change, in a page whose first lines have
+/// arrived. The frame may hold another page by then.
 #[inline]
 pub fn approach_record(image: &PageImage, code: u8, payload: &[u8]) {
     let node = NodeRef::from(PageRef::of_image(image));
@@ -372,11 +372,12 @@ impl<'a> Op<'a> {
         !matches!(self, Op::Free { .. })
     }
 
-    /// Code, fixed-size front and further parts of the payload. The journal encodes images and lists of
-    /// pages itself.
+    /// Code, fixed-size front and further parts of the payload. The journal encodes images and
+    /// lists of pages itself.
     ///
-    /// Inlined, so that the kind of the op is known. A front returned in memory would be copied in larger
-    /// pieces than it was written in; such a load waits for all stores before it, those to pages included.
+    /// Inlined, so that the kind of the op is known. A front returned in memory would be copied in
+    /// larger pieces than it was written in; such a load waits for all stores before it, those to
+    /// pages included.
     #[inline(always)]
     pub(crate) fn parts(&self) -> (u8, Front, [&[u8]; 2]) {
         let front = Front::default();

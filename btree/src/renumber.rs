@@ -1,13 +1,15 @@
 //! Compaction: gives pages lower ids, so that the end of the data file can be cut off.
 //!
-//! A page in memory is known by its frame. So moving a page means to change its id under the latches of
-//! the page and its parent, and to log both atomically: the page as a new one, the old id as free. No bytes
-//! are copied, and everything that leads to records stays valid:
-//! - the swip in the parent names the frame. On storage it names the id, and both pages are dirty now;
-//! - no read of the old id is in flight, because the page is in memory, and no write, which is checked.
-//!   So the old id is unused when it is freed;
+//! A page in memory is known by its frame. So moving a page means to change its id under the
+//! latches of the page and its parent, and to log both atomically: the page as a new one, the old
+//! id as free. No bytes are copied, and everything that leads to records stays valid:
+//! - the swip in the parent names the frame. On storage it names the id, and both pages are dirty
+//!   now;
+//! - no read of the old id is in flight, because the page is in memory, and no write, which is
+//!   checked. So the old id is unused when it is freed;
 //! - hints of sessions and frames name frames; versions, undo entries and ghosts name keys;
-//! - there is one log record, so recovery finds the page under one of its ids, and a parent that names it.
+//! - there is one log record, so recovery finds the page under one of its ids, and a parent that
+//!   names it.
 //!
 //! Readers restart, as after any other change.
 
@@ -29,8 +31,8 @@ const AT_ONCE: usize = 3;
 pub enum Renumbered {
     /// So many pages have new ids. There may be more below the same node.
     Pages(usize),
-    /// There are some, but other threads hold their latches, or they are being written. The next node
-    /// begins at this key, if there is one.
+    /// There are some, but other threads hold their latches, or they are being written. The next
+    /// node begins at this key, if there is one.
     Busy(Option<Vec<u8>>),
     /// None below this node. The next one begins at this key.
     Next(Vec<u8>),
@@ -43,8 +45,8 @@ fn upper_of(node: &Exclusive<'_>) -> Option<Vec<u8>> {
 }
 
 impl Tree {
-    /// Gives children of a node, with ids at or above `from`, new ids from the end of `ids`. The node is
-    /// the one of `level`, at least 1, that contains `key`. Frees the old ids.
+    /// Gives children of a node, with ids at or above `from`, new ids from the end of `ids`. The
+    /// node is the one of `level`, at least 1, that contains `key`. Frees the old ids.
     ///
     /// # Errors
     /// See [`Stop`].

@@ -12,8 +12,8 @@ use crate::{
 };
 
 impl Tree {
-    /// Restores a record to its state before a change. Gives whether its leaf is underfull now, so that
-    /// [`Tree::merge_step`] should follow.
+    /// Restores a record to its state before a change. Gives whether its leaf is underfull now, so
+    /// that [`Tree::merge_step`] should follow.
     pub fn restore_step<A: Author>(
         &self,
         cx: &Context,

@@ -43,7 +43,8 @@ fn run_again<T>(cx: &Context, mut stop: Stop, mut step: impl FnMut(u32) -> Step<
     }
 }
 
-/// Counts a restart. Yields the core after every [`YIELD_AFTER`] restarts, so that others can finish.
+/// Counts a restart. Yields the core after every [`YIELD_AFTER`] restarts, so that others can
+/// finish.
 ///
 /// # Errors
 /// [`wattle_buffer::Error::Limit`] when the step has restarted for several stall timeouts.

@@ -1,10 +1,10 @@
-//! Range scans in both directions. A cursor copies a part of one leaf at a time, optimistically, and reads
-//! the copy. It continues after the last key of the copy, or at the fence of the leaf, with a new descent.
-//! So splits and merges between two copies do not matter: fences of neighbours always meet, and no entry is
-//! skipped or seen twice.
+//! Range scans in both directions. A cursor copies a part of one leaf at a time, optimistically,
+//! and reads the copy. It continues after the last key of the copy, or at the fence of the leaf,
+//! with a new descent. So splits and merges between two copies do not matter: fences of neighbours
+//! always meet, and no entry is skipped or seen twice.
 //!
-//! Each copy is consistent in itself. The view decides whether the scan as a whole is a snapshot: it
-//! replaces the records of each copy by the versions that it sees. Ghosts are left out.
+//! Each copy is consistent in itself. The view decides whether the scan as a whole is a snapshot:
+//! it replaces the records of each copy by the versions that it sees. Ghosts are left out.
 
 use crate::{
     descend::{Direction, Seek},
@@ -44,8 +44,8 @@ impl Next {
 
 /// A scan and its position. Holds no latch and no frame between two steps.
 pub struct Cursor {
-    /// Header, prefix, and the entries `from..to` of a leaf, at their offsets in the leaf. The other bytes
-    /// are arbitrary.
+    /// Header, prefix, and the entries `from..to` of a leaf, at their offsets in the leaf. The
+    /// other bytes are arbitrary.
     image: Box<PageImage>,
     /// Fences of that leaf; the upper one may be infinite.
     lower: Vec<u8>,
@@ -72,13 +72,13 @@ pub struct Cursor {
     leaves: usize,
 }
 
-/// Entries of the first copy. A scan that wants one entry should not copy hundreds; later copies are
-/// larger.
+/// Entries of the first copy. A scan that wants one entry should not copy hundreds; later copies
+/// are larger.
 const FIRST_BATCH: usize = 16;
 /// Each copy is so many times as large as the one before.
 const BATCH_GROWTH: usize = 4;
-/// After so many leaves a scan probably needs so many more that it reads their pages together; few of
-/// these reads are in vain.
+/// After so many leaves a scan probably needs so many more that it reads their pages together; few
+/// of these reads are in vain.
 const LONG: usize = 32;
 /// A copy whose versions must be looked up has only this part of the entries.
 const LOOK_SHARE: usize = 2;
@@ -181,8 +181,8 @@ impl Cursor {
         matches!(self.next, Next::End)
     }
 
-    /// Copies the next entries of the next leaf. The copy may have no entry of the range; then load again,
-    /// until [`Cursor::is_at_end`].
+    /// Copies the next entries of the next leaf. The copy may have no entry of the range; then load
+    /// again, until [`Cursor::is_at_end`].
     pub fn load_step<V: View>(&mut self, tree: &Tree, view: &mut V) -> Step<()> {
         let Some(seek) = self.next.seek() else { return Ok(()) };
         let path = tree.seek(seek, 0)?;
@@ -230,8 +230,8 @@ impl Cursor {
         self.leaves >= LONG && self.unfinished.is_none()
     }
 
-    /// Reads the next leaves into memory, all at once, unless the next one is there. An error may be about
-    /// a leaf that the scan never reaches.
+    /// Reads the next leaves into memory, all at once, unless the next one is there. An error may
+    /// be about a leaf that the scan never reaches.
     pub fn ahead_step(&self, tree: &Tree) -> Step<()> {
         self.next.seek().map_or(Ok(()), |seek| tree.ahead_step(seek, 0, self.direction))
     }
@@ -290,8 +290,8 @@ impl Cursor {
         self.upper_is_finite.then_some(&self.upper)
     }
 
-    /// True if the leaf contains the position of the scan. In a damaged tree it may not, and the scan
-    /// would never end.
+    /// True if the leaf contains the position of the scan. In a damaged tree it may not, and the
+    /// scan would never end.
     fn is_led_right(&self) -> bool {
         let (lower, upper) = (&self.lower[..], self.upper());
         match &self.next {
@@ -304,8 +304,8 @@ impl Cursor {
         }
     }
 
-    /// Finds the entries of a leaf, whose fences are known, that belong to the scan, and the position after
-    /// them.
+    /// Finds the entries of a leaf, whose fences are known, that belong to the scan, and the
+    /// position after them.
     fn select(&self, node: NodeRef<'_>) -> Result<(usize, usize, Next), Restart> {
         let count = node.count();
         // A search accepts only keys between the fences.
@@ -346,8 +346,8 @@ impl Cursor {
         Ok((from, to, next))
     }
 
-    /// Moves the scan back before the entry taken last, and drops the rest of the copy. The entry is taken
-    /// again as the view sees it then.
+    /// Moves the scan back before the entry taken last, and drops the rest of the copy. The entry
+    /// is taken again as the view sees it then.
     pub fn take_again(&mut self) {
         self.next = match self.direction {
             Direction::Forward => Next::From(self.key.clone(), false),
@@ -374,8 +374,9 @@ impl Cursor {
         &self.value
     }
 
-    /// Takes the next entry of the copy; its key and value are then [`Cursor::key`] and [`Cursor::value`],
-    /// and the descriptor if the value is large. `None` if the entry does not exist for this view.
+    /// Takes the next entry of the copy; its key and value are then [`Cursor::key`] and
+    /// [`Cursor::value`], and the descriptor if the value is large. `None` if the entry does not
+    /// exist for this view.
     ///
     /// # Errors
     /// [`Error::Corruption`].

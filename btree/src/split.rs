@@ -1,9 +1,10 @@
 //! Splits: a full node, or one at which writers meet, becomes two.
 //!
-//! One step splits one node. It latches parent and node by upgrade, so it never waits while it holds a
-//! latch. If the parent has no room for the separator, a step of its own splits the parent first; the
-//! operation that needed room runs again and does the rest. A split is one log record, so a crash leaves all
-//! of it or nothing. The frames and page ids of new nodes are reserved before any latch is taken.
+//! One step splits one node. It latches parent and node by upgrade, so it never waits while it
+//! holds a latch. If the parent has no room for the separator, a step of its own splits the parent
+//! first; the operation that needed room runs again and does the rest. A split is one log record,
+//! so a crash leaves all of it or nothing. The frames and page ids of new nodes are reserved before
+//! any latch is taken.
 
 use crate::{
     hint::Hint,
@@ -21,7 +22,8 @@ pub(crate) const RESERVE: usize = 2;
 /// A leaf is in a run if at least this part of its records was inserted in sequence.
 const RUN_SHARE: usize = 4;
 
-/// True if so many inserts in sequence, each directly after the last one, are a run that will go on.
+/// True if so many inserts in sequence, each directly after the last one, are a run that will go
+/// on.
 fn is_run(view: NodeView<'_>, inserts: usize) -> bool {
     !view.is_inner() && inserts >= (view.count() / RUN_SHARE).clamp(4, 60)
 }
@@ -47,8 +49,8 @@ impl Tree {
         })
     }
 
-    /// Splits the leaf that contains `key` before the record at `position`, to separate the writers on
-    /// both sides ("Contention and Space Management in B-Trees", section 3).
+    /// Splits the leaf that contains `key` before the record at `position`, to separate the writers
+    /// on both sides ("Contention and Space Management in B-Trees", section 3).
     pub(crate) fn contention_split_step(
         &self,
         cx: &Context,
@@ -168,7 +170,8 @@ impl Tree {
         Hint::joined(hint, hint, || self.forest.now())
     }
 
-    /// Counts the hot children of an inner node whose children have changed, and sets their parent hints.
+    /// Counts the hot children of an inner node whose children have changed, and sets their parent
+    /// hints.
     pub(crate) fn adopt_children(&self, node: &Exclusive<'_>) {
         let view = NodeView::from(node.bytes());
         if !view.is_inner() {

@@ -17,8 +17,8 @@ pub enum Stop {
     Restart,
     /// Resolve the fault, then run the step again.
     Fault(Fault),
-    /// Resolve all of them, at once if possible, then run the step again. All are reads that this step
-    /// has started; none waits for a read of another step.
+    /// Resolve all of them, at once if possible, then run the step again. All are reads that this
+    /// step has started; none waits for a read of another step.
     Faults(Vec<Fault>),
     /// Wait until the log has flushed the records of this session, then run the step again.
     Log,

@@ -4,8 +4,8 @@ use crate::{descend::Seek, journal::Context, node::NodeRef, step::Step, tree::Tr
 use std::cell::Cell;
 use wattle_buffer::{For, Way};
 
-/// Records the route of each write to its leaf, once for each record. A write that runs again because
-/// another writer held the latch does not record it again.
+/// Records the route of each write to its leaf, once for each record. A write that runs again
+/// because another writer held the latch does not record it again.
 #[derive(Clone, Copy)]
 pub(crate) struct WriteTrace<'c> {
     /// Whether the route of the current record is recorded. None: the pool is not traced.
@@ -47,8 +47,8 @@ const LEAD_ATTEMPTS: usize = 8;
 
 impl Tree {
     /// Finds the pages above the leaf that `seek` names. This is a separate descent, so that other
-    /// descents need not remember their route. If pages change or leave memory in every attempt, the
-    /// route ends where the last attempt did.
+    /// descents need not remember their route. If pages change or leave memory in every attempt,
+    /// the route ends where the last attempt did.
     #[cold]
     pub(crate) fn lead(&self, seek: Seek<'_>, way: &mut Way) {
         for _ in 0..LEAD_ATTEMPTS {

@@ -13,9 +13,9 @@ use wattle_buffer::{
     TreeId,
 };
 
-/// A B+-tree over pages of a pool. While the tree is open, its root is pinned in a frame, so a descent
-/// starts without a look-up. Only [`Tree::try_latch_root`] allows a change of the root's page id.
-/// Dropping the value closes the tree, which writes nothing (see `owner`).
+/// A B+-tree over pages of a pool. While the tree is open, its root is pinned in a frame, so a
+/// descent starts without a look-up. Only [`Tree::try_latch_root`] allows a change of the root's
+/// page id. Dropping the value closes the tree, which writes nothing (see `owner`).
 pub struct Tree {
     pub(crate) pool: Arc<Pool>,
     pub(crate) forest: Arc<Forest>,
@@ -35,12 +35,13 @@ impl Tree {
         })
     }
 
-    /// Creates an empty tree together with the log record that names it. `record` gets the page of the root
-    /// and a function that adds the attachments to that record ([`crate::Author::attach`]). The root is
-    /// latched meanwhile; no other thread knows it.
+    /// Creates an empty tree together with the log record that names it. `record` gets the page of
+    /// the root and a function that adds the attachments to that record
+    /// ([`crate::Author::attach`]). The root is latched meanwhile; no other thread knows it.
     ///
     /// # Errors
-    /// A full device, a pool without a free frame, or an error of `record`. Then no tree was created.
+    /// A full device, a pool without a free frame, or an error of `record`. Then no tree was
+    /// created.
     pub fn create_with(
         cx: &Context,
         forest: &Arc<Forest>,
@@ -69,8 +70,8 @@ impl Tree {
         Ok(Tree { pool: pool.clone(), forest: forest.clone(), id, root: frame })
     }
 
-    /// Opens the tree with the root page `root_page`. There must be at most one [`Tree`] for each root, and
-    /// only one thread at a time may open or close it.
+    /// Opens the tree with the root page `root_page`. There must be at most one [`Tree`] for each
+    /// root, and only one thread at a time may open or close it.
     ///
     /// # Errors
     /// A failed read or a corrupt root.
@@ -103,9 +104,9 @@ impl Tree {
         self.pool.header(self.root).page_id()
     }
 
-    /// Latches the root for a change of its page id ([`Pool::renumber`]); the caller logs the new id in the
-    /// record that names it. None: another thread holds the latch, or the root is being written. Never
-    /// waits, but other threads may wait for the latch.
+    /// Latches the root for a change of its page id ([`Pool::renumber`]); the caller logs the new
+    /// id in the record that names it. None: another thread holds the latch, or the root is being
+    /// written. Never waits, but other threads may wait for the latch.
     pub fn try_latch_root(&self) -> Option<Exclusive<'_>> {
         let root = self.pool.try_exclusive(self.root)?;
         (!self.pool.is_being_written(&root)).then_some(root)
@@ -124,13 +125,14 @@ impl Tree {
         Ok(usize::from(level) + 1)
     }
 
-    /// Ends a read of a node whose bounds check may have failed. If the node changed meanwhile, the step
-    /// restarts. If it did not, the bytes themselves are wrong: corruption.
+    /// Ends a read of a node whose bounds check may have failed. If the node changed meanwhile, the
+    /// step restarts. If it did not, the bytes themselves are wrong: corruption.
     #[inline(always)]
     pub(crate) fn checked<T>(&self, guard: &Optimistic<'_>, read: Result<T, Restart>) -> Step<T> {
         match read {
             Ok(value) => Ok(value),
-            // Copy the guard only here: a guard whose address is taken stays in memory on the whole path.
+            // Copy the guard only here: a guard whose address is taken stays in memory on the whole
+            // path.
             Err(Restart) => Err(self.failed(*guard)),
         }
     }

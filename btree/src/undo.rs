@@ -1,18 +1,18 @@
-//! Undo entries: the state of a record before a change, in the log and in transactions. They name the
-//! record by key, because it may be in another leaf when it is restored.
+//! Undo entries: the state of a record before a change, in the log and in transactions. They name
+//! the record by key, because it may be in another leaf when it is restored.
 //!
-//! Changes are undone in reverse order. Each undone entry writes one log record without undo, even if it
-//! changes nothing. So recovery after a crash continues an interrupted rollback. It must not start
-//! over: other transactions may have changed records that were restored.
+//! Changes are undone in reverse order. Each undone entry writes one log record without undo, even
+//! if it changes nothing. So recovery after a crash continues an interrupted rollback. It must not
+//! start over: other transactions may have changed records that were restored.
 //!
 //! Encoding: tree u32, kind u8, key length u16, key, then by kind
 //! - 0 (absent): nothing;
 //! - 1 (value) and 2 (special value): the value;
 //! - 3 (patch): offset u16 and the old bytes.
 //!
-//! In a log record with flag 2 ([`OF_OP`]) only the kind and what follows the key are stored; tree and
-//! key are those of the record's first op. This is the form of every change of a record whose page is
-//! not logged as a whole.
+//! In a log record with flag 2 ([`OF_OP`]) only the kind and what follows the key are stored; tree
+//! and key are those of the record's first op. This is the form of every change of a record whose
+//! page is not logged as a whole.
 
 use crate::record::{Op, key_of};
 use wattle_buffer::TreeId;

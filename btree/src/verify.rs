@@ -1,9 +1,9 @@
-//! Verification of all invariants of a tree, level by level along the fences: each node is checked in full,
-//! fences of neighbours meet, the first and last fences are infinite, every child lies between the separators
-//! around it, every leaf is at level 0, and no page is reached twice.
+//! Verification of all invariants of a tree, level by level along the fences: each node is checked
+//! in full, fences of neighbours meet, the first and last fences are infinite, every child lies
+//! between the separators around it, every leaf is at level 0, and no page is reached twice.
 //!
-//! [`Tree::measure`] does the same for a tree that changes meanwhile. A merge may then give a node that
-//! begins before the fence that led to it, which is damage in a tree that does not change.
+//! [`Tree::measure`] does the same for a tree that changes meanwhile. A merge may then give a node
+//! that begins before the fence that led to it, which is damage in a tree that does not change.
 
 use crate::{
     descend::Seek,
@@ -59,8 +59,9 @@ struct ExpectedPlace<'a> {
 }
 
 impl Tree {
-    /// Checks every node of a tree that does not change meanwhile. Calls `entry` for each record (key, value,
-    /// special) in key order, and `page` for each page of the tree, until `stop` is set.
+    /// Checks every node of a tree that does not change meanwhile. Calls `entry` for each record
+    /// (key, value, special) in key order, and `page` for each page of the tree, until `stop` is
+    /// set.
     ///
     /// # Errors
     /// A failed read, or [`Error::Interrupted`]. Damage is reported in the result instead.
@@ -74,9 +75,10 @@ impl Tree {
         self.look_through(cx, stop, Concurrency::Quiescent, page, entry)
     }
 
-    /// As [`Tree::verify`] for a tree that may change meanwhile. Merges do not hide damage or look like it.
-    /// No record is counted twice; a record inserted before the current position is not counted. A page may
-    /// be counted twice if its left neighbour takes over its records after it was counted.
+    /// As [`Tree::verify`] for a tree that may change meanwhile. Merges do not hide damage or look
+    /// like it. No record is counted twice; a record inserted before the current position is not
+    /// counted. A page may be counted twice if its left neighbour takes over its records after it
+    /// was counted.
     ///
     /// # Errors
     /// As [`Tree::verify`].
@@ -136,8 +138,8 @@ impl Tree {
                 return Err(Error::Interrupted);
             }
             if known_faults != Some(faults()) {
-                // The last pages were read from storage: read the next ones together. An error is reported
-                // when the walk comes to its page.
+                // The last pages were read from storage: read the next ones together. An error is
+                // reported when the walk comes to its page.
                 let _ahead = run(cx, |_| {
                     self.ahead_step(Seek::At(&fence), level, crate::Direction::Forward)
                 });
@@ -184,8 +186,8 @@ impl Tree {
                 None => return Ok(()),
             }
         }
-        // Fences ascend, so other threads have added nodes at the end as fast as this walk came near it.
-        // These are newer than the walk and need not be counted.
+        // Fences ascend, so other threads have added nodes at the end as fast as this walk came
+        // near it. These are newer than the walk and need not be counted.
         if concurrency == Concurrency::Quiescent {
             report.problems.push(format!("tree {}: level {level} does not end", self.id));
         }

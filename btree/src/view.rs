@@ -1,10 +1,11 @@
-//! [`View`]: what a reader sees. Pages hold the newest version of each record. A reader with an older
-//! snapshot, or one that must not see uncommitted changes, asks its view for the version that it sees.
+//! [`View`]: what a reader sees. Pages hold the newest version of each record. A reader with an
+//! older snapshot, or one that must not see uncommitted changes, asks its view for the version that
+//! it sees.
 //!
-//! The version hint of a page tells whether that is necessary. If it is, the reader asks the view for each
-//! record *before* it validates the leaf. So no answer is missed: a version disappears only after a
-//! rollback has changed the page, which then fails validation, or when no snapshot needs it, this reader's
-//! included.
+//! The version hint of a page tells whether that is necessary. If it is, the reader asks the view
+//! for each record *before* it validates the leaf. So no answer is missed: a version disappears
+//! only after a rollback has changed the page, which then fails validation, or when no snapshot
+//! needs it, this reader's included.
 
 use crate::step::Stop;
 use wattle_buffer::FrameHeader;
@@ -28,16 +29,16 @@ pub trait View {
     /// True if the version hint of a page says that its newest versions are all visible.
     fn sees_all(&self, header: &FrameHeader) -> bool;
 
-    /// Finds the visible version of the record `key`. Its version in the leaf is in `value[start..]`; an
-    /// older version replaces it, and it is removed if there was no record. The leaf is not validated, so
-    /// `value` can be any bytes.
+    /// Finds the visible version of the record `key`. Its version in the leaf is in
+    /// `value[start..]`; an older version replaces it, and it is removed if there was no record.
+    /// The leaf is not validated, so `value` can be any bytes.
     ///
     /// # Errors
     /// [`Stop::Restart`] to ask again; [`Stop::Error`] if the version was dropped.
     fn look(&mut self, key: &[u8], value: &mut Vec<u8>, start: usize) -> Result<Seen, Stop>;
 
-    /// The validated leaf holds no version of a record, or may lack records that the view should see:
-    /// ghosts are purged when no snapshot needs them. By default that is fine.
+    /// The validated leaf holds no version of a record, or may lack records that the view should
+    /// see: ghosts are purged when no snapshot needs them. By default that is fine.
     ///
     /// # Errors
     /// [`Stop::Error`] if the snapshot of the view was cancelled, so that its ghosts may be purged.

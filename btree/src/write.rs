@@ -1,8 +1,8 @@
 //! Writes: insert, put, update, delete. See `leaf_edit` for the parts of a change.
 //!
-//! Several records of a transaction (a *run*) are written under as few latches as they lie in leaves.
-//! Each record is checked, changed and logged as it is alone; only searches, latches and calls are
-//! saved. When a run stops, the records before that point are written.
+//! Several records of a transaction (a *run*) are written under as few latches as they lie in
+//! leaves. Each record is checked, changed and logged as it is alone; only searches, latches and
+//! calls are saved. When a run stops, the records before that point are written.
 //!
 //! A *delete* by a transaction leaves a ghost, which readers treat as absent.
 
@@ -75,10 +75,10 @@ impl Tree {
         self.write_run_step(cx, &[(key, value)], mode, author, restarts, &mut 0)
     }
 
-    /// Writes `run[*done..]` as far as the records belong to, and fit in, one leaf, under one latch. Advances
-    /// `*done` past every record written, even when the step stops early; by at least one otherwise. The
-    /// author is at `run[*done]` before and after. Gives the effect of the last write. A write that
-    /// replaces a large value ends the step.
+    /// Writes `run[*done..]` as far as the records belong to, and fit in, one leaf, under one
+    /// latch. Advances `*done` past every record written, even when the step stops early; by at
+    /// least one otherwise. The author is at `run[*done]` before and after. Gives the effect of the
+    /// last write. A write that replaces a large value ends the step.
     pub fn write_run_step<A: Author>(
         &self,
         cx: &Context,
@@ -110,7 +110,8 @@ impl Tree {
             trace.done();
             let next = next_of(run, done, |next| author.turn_to(next.0));
             let Some(next) = next.filter(|_| written.orphan.is_none()) else { break };
-            // If an update finds no next key here, leave it to its own step, which checks visibility.
+            // If an update finds no next key here, leave it to its own step, which checks
+            // visibility.
             let place = self.next_in_leaf(cx, &leaf, (key, search), next.0);
             let place = place.filter(|place| place.found || mode != Mode::Update);
             let Some(place) = place else { break };

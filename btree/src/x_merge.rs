@@ -13,9 +13,10 @@ const X: usize = 5;
 /// X-merge leaves the X - 1 nodes at most this full, so that the next insert does not split again.
 const X_FILL: usize = PAGE_SIZE * 95 / 100;
 
-/// X-merge ("Contention and Space Management in B-Trees", section 4). The leaf in `frame` is about to be
-/// written: looks for up to [`X`] adjacent hot leaves, this one included, that fit into one leaf less,
-/// and merges them. `now` gives the newest transaction. Gives whether a page was saved. Never waits.
+/// X-merge ("Contention and Space Management in B-Trees", section 4). The leaf in `frame` is about
+/// to be written: looks for up to [`X`] adjacent hot leaves, this one included, that fit into one
+/// leaf less, and merges them. `now` gives the newest transaction. Gives whether a page was saved.
+/// Never waits.
 pub(crate) fn x_merge(cx: &Context, frame: FrameId, now: &dyn Fn() -> u64) -> bool {
     try_x_merge(cx, frame, now).is_some()
 }
@@ -23,7 +24,8 @@ pub(crate) fn x_merge(cx: &Context, frame: FrameId, now: &dyn Fn() -> u64) -> bo
 fn try_x_merge(cx: &Context, frame: FrameId, now: &dyn Fn() -> u64) -> Option<()> {
     let pool: &Pool = cx.worker.pool();
     cx.check_room(false).ok()?;
-    // Look at a full leaf without an exclusive latch. A wrong guess costs a look or a chance to merge.
+    // Look at a full leaf without an exclusive latch. A wrong guess costs a look or a chance to
+    // merge.
     let leaf = NodeRef::from(pool.try_shared(frame)?.page());
     if !leaf.is_leaf() || leaf.free_bytes() < PAGE_SIZE / X {
         return None;
@@ -95,8 +97,8 @@ pub(crate) fn used_by(pool: &Pool, child: Swip) -> Option<usize> {
     Some(NodeRef::from(child.page()).used_bytes())
 }
 
-/// Position and number of the leaves to merge: the smallest window around `position` whose records fit
-/// into one leaf less.
+/// Position and number of the leaves to merge: the smallest window around `position` whose records
+/// fit into one leaf less.
 fn window(pool: &Pool, parent: NodeView<'_>, position: usize) -> Option<(usize, usize)> {
     let low = position.saturating_sub(X - 1);
     let high = (position + X - 1).min(parent.count());

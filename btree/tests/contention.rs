@@ -1,5 +1,5 @@
-//! Contention split ("Contention and Space Management in B-Trees", section 3): where writers meet is told,
-//! not left to how the machine schedules threads.
+//! Contention split ("Contention and Space Management in B-Trees", section 3). The test says which
+//! writes have restarted; the scheduling of threads does not matter.
 #![cfg(not(shuttle))]
 
 mod support;
@@ -14,8 +14,8 @@ const KEYS: u64 = 16;
 /// Enough writes for several hundred samples.
 const WRITES: u64 = 100_000;
 
-/// Writes the records whose positions `position` gives, each after so many restarts as `restarts` says.
-/// Gives contention splits, and nodes of each level.
+/// Writes to the records at the positions that `position` gives, each after as many restarts as
+/// `restarts` gives. Gives the number of contention splits, and of nodes of each level.
 fn write(position: impl Fn(u64) -> u64, restarts: impl Fn(u64) -> u32) -> (u64, Vec<u64>) {
     let (cx, tree) = new_tree(MIN_POOL_BYTES);
     let put = |key: u64, value: u64, restarts: u32| {

@@ -1,9 +1,9 @@
 //! Interleavings of trees, pool and background work, under the model checker:
 //! `RUSTFLAGS="--cfg shuttle" cargo test -p wattle-btree --test interleave`.
 //!
-//! The pool and the tree are the real ones; the threads, the locks and the device are the model
-//! checker's. A failure prints its schedule, which `shuttle::replay` runs again. `WATTLE_ROUNDS`
-//! multiplies the number of schedules.
+//! Pool and tree are the real ones; threads, locks and device are those of the model checker. A
+//! failure prints its schedule, which `shuttle::replay` runs again. `WATTLE_ROUNDS` multiplies the
+//! number of schedules.
 #![cfg(shuttle)]
 
 use shuttle::{
@@ -73,7 +73,7 @@ impl Store {
         Store { storage, pool, forest, tree: Arc::new(tree) }
     }
 
-    /// Evicts what can be evicted; no thread may run.
+    /// Evicts all pages that can be evicted; no other thread may run.
     fn cool(&self) {
         let mut stepper = Stepper::new(&self.pool, 3);
         for _ in 0..4 {
@@ -84,7 +84,7 @@ impl Store {
         }
     }
 
-    /// Checks the tree, its contents, the pool and the storage, when no thread runs any more.
+    /// Checks the tree, its contents, the pool and the storage, when no other thread runs.
     fn check(&self, expected: &BTreeMap<Vec<u8>, Vec<u8>>) -> Audit {
         let cx = Context::new(self.pool.worker(), Journal::Off);
         let (mut found, mut pages) = (BTreeMap::new(), 0);
@@ -97,7 +97,7 @@ impl Store {
                 found.insert(key.to_vec(), value.to_vec());
             })
             .expect("verify");
-        // In this order: what merges meanwhile would not have been counted.
+        // In this order: merges in between would not have been counted.
         background.stop().expect("no thread panicked");
         drop((quiet, cx));
         assert!(report.problems.is_empty(), "{:#?}", report.problems);
@@ -139,7 +139,7 @@ impl Shape {
     }
 }
 
-/// A tree that is open while somebody uses it, and perhaps longer; as the catalog of the engine does it.
+/// A tree that is open while a client uses it, and perhaps longer, as in the engine's catalog.
 struct Shelf {
     forest: Arc<Forest>,
     id: TreeId,
@@ -234,7 +234,7 @@ impl Client {
         }
     }
 
-    /// Scans everything: order, and all keys of its own, each once.
+    /// Scans the whole tree: checks the order, and that each of its own keys comes once.
     fn scan(&self, direction: Direction) {
         let mut cursor = Cursor::new(Bound::Unbounded, Bound::Unbounded, direction);
         let mut entries = Vec::new();
@@ -267,8 +267,8 @@ impl Client {
     }
 }
 
-/// Runs clients and a thread that does the background work step by step until they are done.
-/// Gives what is in the tree then.
+/// Runs clients and a thread for background work, step by step, until they are done. Gives the
+/// contents of the tree then.
 fn race(
     store: &Store,
     clients: Vec<Client>,
@@ -293,11 +293,11 @@ fn race(
         while running.load(Ordering::Relaxed) > 0 {
             let frame = FrameId(thread_rng().gen_range(0..pool.frames() as u32));
             background(&mut stepper, frame);
-            // Not so often that nothing ever stays.
+            // Seldom enough that some pages stay in memory.
             (0..thread_rng().gen_range(0..400)).for_each(|_| interleave());
             yield_now();
         }
-        // Nothing may stay claimed.
+        // No frame may stay claimed.
         for _ in 0..pool.frames() {
             stepper.write();
         }
@@ -440,7 +440,7 @@ fn reads_that_are_cancelled_or_fail_leave_nothing_behind() {
         store.storage.fail_reads(1);
         let failed = Arc::new(AtomicUsize::new(0));
         let seen = failed.clone();
-        // Without a captured counter `race` would lose the errors, so the storage is asked.
+        // `race` would lose errors of a captured counter, so ask the storage.
         let model = race(
             &store,
             clients,
@@ -471,7 +471,7 @@ fn reads_that_are_cancelled_or_fail_leave_nothing_behind() {
     });
 }
 
-/// Begins a look-up and drops what it would have to wait for, at a random moment.
+/// Begins a look-up and drops its wait at a random moment.
 fn give_up(client: &Client, i: u16) {
     let (key, mut value) = (client.shape.key(i), Vec::new());
     let fault = match client.tree.get_step(&key, &mut Newest, &mut value) {
@@ -495,10 +495,10 @@ fn give_up(client: &Client, i: u16) {
     }
 }
 
-/// A wait that is begun.
+/// A wait that has begun.
 type Begun<'w> = Pin<Box<dyn Future<Output = wattle_buffer::Result<()>> + 'w>>;
 
-/// Begins a look-up and keeps what it waits for, polled once or not at all.
+/// Begins a look-up and keeps its wait, polled once or not at all.
 fn keep_waiting<'w>(client: &Client, worker: &'w Worker, i: u16, kept: &mut Vec<Begun<'w>>) {
     let (key, mut value) = (client.shape.key(i), Vec::new());
     if let Err(Stop::Fault(fault)) = client.tree.get_step(&key, &mut Newest, &mut value) {
@@ -612,7 +612,7 @@ fn a_cancelled_wait_for_a_frame_does_not_leave_another_asleep_beside_a_free_fram
 
 #[test]
 fn pages_that_were_freed_while_they_were_written_are_free_when_it_is_quiet() {
-    // The moment between two steps of the writer that matters is short.
+    // The critical moment between two steps of the writer is short.
     explore(20_000, || {
         let store = Store::new(40, "random");
         let mut client = Client::new(&store, SHORT, 0..8);
@@ -689,7 +689,7 @@ fn a_tree_that_is_closed_and_opened_again_keeps_every_record() {
         let models = threads.into_iter().map(|thread| thread.join().unwrap());
         let model: BTreeMap<_, _> = models.flatten().collect();
         background.join().unwrap();
-        // Out of memory, if it is closed, and there again.
+        // Evict it, if it is closed, and read it again.
         ours.close();
         store.cool();
         let background = Background::start(&store.pool).expect("start");

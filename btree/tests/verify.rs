@@ -1,4 +1,4 @@
-//! A tree is looked through while others change it.
+//! A walk through a tree while other threads change it.
 #![cfg(not(shuttle))]
 
 mod support;
@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use support::new_tree;
 use wattle_btree::{Context, EntryVisitor, Mode, System, Tree, Value, run};
 
-/// Few of them fit a leaf, and one leaf is enough for the first.
+/// Few of these values fit into a leaf.
 const VALUE: [u8; 1200] = [5; 1200];
 /// Enough for three levels.
 const KEYS: u32 = 3000;
@@ -26,7 +26,7 @@ fn filled() -> (Context, Tree) {
     (cx, tree)
 }
 
-/// Removes them and merges the leaves that they leave nearly empty.
+/// Removes records, and merges the leaves that are nearly empty then.
 fn remove(cx: &Context, tree: &Tree, numbers: impl Iterator<Item = u32>) {
     for number in numbers {
         let key = number.to_be_bytes();
@@ -42,7 +42,7 @@ fn levels_that_merges_take_away_meanwhile_do_not_keep_it_waiting() {
     let (cx, tree) = filled();
     let mut first = true;
     let shrink = &mut |_| {
-        // The root is told first, before any other level is gone through.
+        // The root is reported first, before the walk of any level.
         if std::mem::take(&mut first) {
             remove(&cx, &tree, 1..KEYS);
             assert_eq!(run(&cx, |_| tree.depth()).expect("depth"), 1, "one leaf is left");
@@ -63,7 +63,7 @@ fn a_merge_meanwhile_is_no_damage_and_counts_no_record_twice() {
         let mut seen: Vec<u32> = Vec::new();
         let entry: EntryVisitor<'_> = &mut |key, _, _| {
             if seen.is_empty() {
-                // The first leaf has been copied; what follows it moves into it.
+                // The first leaf has been copied; the records after it move into it.
                 remove(&cx, &tree, (0..60).filter(|number| number % 3 != 0));
             }
             seen.push(u32::from_be_bytes(key.try_into().expect("four bytes")));

@@ -1,11 +1,11 @@
-//! Lays out a node from sorted entries. This is the one place where a prefix is chosen and where arrays and
-//! heap of a whole node are written, for splits, merges, prefix changes and bulk loads.
+//! Lays out a node from sorted entries. This is the one place where a prefix is chosen and where
+//! arrays and heap of a whole node are written, for splits, merges, prefix changes and bulk loads.
 //!
-//! All keys between two fences start with the common prefix of the fences, which costs no space and no
-//! check. But a node at an edge of the tree has an infinite fence, and dense keys under an empty prefix would
-//! all have the same head. So the prefix that the keys themselves share is a candidate, too; searches then
-//! have to compare it ([`CHECK_PREFIX`]). It lies inside a fence that starts with it, or has its own bytes in
-//! the heap.
+//! All keys between two fences start with the common prefix of the fences, which costs no space and
+//! no check. But a node at an edge of the tree has an infinite fence, and dense keys under an empty
+//! prefix would all have the same head. So the prefix that the keys themselves share is a
+//! candidate, too; searches then have to compare it ([`CHECK_PREFIX`]). It lies inside a fence that
+//! starts with it, or has its own bytes in the heap.
 //!
 //! This file allocates no memory. A node that does not fit leaves the image undefined.
 
@@ -22,15 +22,15 @@ pub(crate) struct NodeOutline<'a> {
     pub lower: &'a [u8],
     pub upper: Option<&'a [u8]>,
     pub inner: bool,
-    /// Key and length of the value of an entry that will be inserted next: the prefix must suit it, and
-    /// there must be room for it.
+    /// Key and length of the value of an entry that will be inserted next: the prefix must suit it,
+    /// and there must be room for it.
     pub pending: Option<(&'a [u8], usize)>,
 }
 
 /// Fewer keys than this are too few to choose a prefix for.
 pub(crate) const FEW: usize = 4;
-/// Bytes that a checked prefix must save in a node whose fences are both finite. Such a node has a good
-/// prefix already, and an insert that lacks the checked one rebuilds the node.
+/// Bytes that a checked prefix must save in a node whose fences are both finite. Such a node has a
+/// good prefix already, and an insert that lacks the checked one rebuilds the node.
 const CHECK_PENALTY: usize = 256;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,7 +65,8 @@ impl NodeOutline<'_> {
         let mut count = 0;
         let mut shortest = MAX_KEY;
         let mut last = None;
-        // Lengths of key and value of each entry, so that weighing a prefix need not look at the entries.
+        // Lengths of key and value of each entry, so that weighing a prefix need not look at the
+        // entries.
         let mut lengths = [[0u16; 2]; COUNT_MASK + 1];
         items.clone().for_each(|item| {
             if let Some(lengths) = lengths.get_mut(count) {
@@ -127,8 +128,8 @@ impl NodeOutline<'_> {
             if entries + records + round8(own) > room {
                 continue;
             }
-            // Tails count unrounded: a byte less does not matter in the heap, but it makes the heads tell
-            // more keys apart.
+            // Tails count unrounded: a byte less does not matter in the heap, but it makes the
+            // heads tell more keys apart.
             let checked = prefix_len > implied;
             let score = match count < FEW {
                 true => index,
@@ -142,8 +143,8 @@ impl NodeOutline<'_> {
         best.map(|(_, plan)| plan).ok_or(Full)
     }
 
-    /// Plans, and writes the flags and everything after the common header. `children` are the swips of
-    /// an inner node, one more than entries.
+    /// Plans, and writes the flags and everything after the common header. `children` are the swips
+    /// of an inner node, one more than entries.
     pub fn lay_out<'i>(
         &self,
         image: &mut PageImage,
@@ -236,7 +237,8 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    /// Stores `parts` in sequence as one piece of the heap; gives its offset, or 0 if they are empty.
+    /// Stores `parts` in sequence as one piece of the heap; gives its offset, or 0 if they are
+    /// empty.
     pub fn push(&mut self, page: &mut PageMut<'_>, parts: &[&[u8]]) -> usize {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         if len == 0 {

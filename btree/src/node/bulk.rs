@@ -1,10 +1,10 @@
 //! [`NodeBuilder`]: makes a node from entries that arrive in key order, for bulk loads, new trees
 //! and new roots.
 //!
-//! It collects entries with whole keys, because the prefix depends on the last of them. It decides whether one
-//! more entry fits before it knows the upper fence. In a leaf the separator to any next key is at most one
-//! byte longer than the last key. In an inner node it may have any length: if it does not fit, the node ends
-//! one separator earlier.
+//! It collects entries with whole keys, because the prefix depends on the last of them. It decides
+//! whether one more entry fits before it knows the upper fence. In a leaf the separator to any next
+//! key is at most one byte longer than the last key. In an inner node it may have any length: if it
+//! does not fit, the node ends one separator earlier.
 
 use super::{Full, build::NodeOutline, layout::*, view::Item};
 use wattle_buffer::{PAGE_SIZE, PageId, PageImage, PageKind, TreeId};
@@ -41,8 +41,8 @@ impl BuilderEntry {
 }
 
 impl NodeBuilder {
-    /// A leaf without records. An empty `lower` is minus infinity; `upper` of `None` is plus infinity, or is
-    /// set later.
+    /// A leaf without records. An empty `lower` is minus infinity; `upper` of `None` is plus
+    /// infinity, or is set later.
     pub fn leaf(page: PageId, tree: TreeId, lower: &[u8], upper: Option<&[u8]>) -> Self {
         NodeBuilder {
             page,
@@ -157,8 +157,8 @@ impl NodeBuilder {
         (separator, self.children.pop().expect("one for each separator"))
     }
 
-    /// Sets the upper fence, which must be above the last key. In a leaf filled by [`Self::push`], it may be
-    /// at most one byte longer than the last key.
+    /// Sets the upper fence, which must be above the last key. In a leaf filled by [`Self::push`],
+    /// it may be at most one byte longer than the last key.
     pub fn set_upper(&mut self, upper: Option<&[u8]>) {
         self.upper = upper.map(<[u8]>::to_vec);
     }

@@ -1,9 +1,9 @@
 //! Structural checks of a node.
 //!
-//! [`check`] is cheap enough for every page that is read. After it, code under the exclusive latch may use
-//! every offset and length of the node unchecked. A checksum does not give that: it only proves that the
-//! bytes are those that were written. [`check_full`] adds the properties that searches rely on, and serves
-//! verification and tests.
+//! [`check`] is cheap enough for every page that is read. After it, code under the exclusive latch
+//! may use every offset and length of the node unchecked. A checksum does not give that: it only
+//! proves that the bytes are those that were written. [`check_full`] adds the properties that
+//! searches rely on, and serves verification and tests.
 
 use super::{layout::*, view::NodeView};
 use wattle_buffer::{PAGE_SIZE, PageId, PageKind, page::header};
@@ -16,8 +16,8 @@ macro_rules! require {
     };
 }
 
-/// Checks the structure that edits and views rely on, and that all swips name pages up to `max_page`, as on
-/// storage. The error is a clause that describes the first violation.
+/// Checks the structure that edits and views rely on, and that all swips name pages up to
+/// `max_page`, as on storage. The error is a clause that describes the first violation.
 pub fn check(bytes: &[u8; PAGE_SIZE], max_page: PageId) -> Result<(), String> {
     check_structure(bytes)?;
     let view = NodeView::from(bytes);
@@ -99,8 +99,8 @@ pub(super) fn check_structure(bytes: &[u8; PAGE_SIZE]) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks everything about a node but its swips: also that keys ascend between the fences, that heads and
-/// hints match the keys, and that pieces of the heap do not overlap.
+/// Checks everything about a node but its swips: also that keys ascend between the fences, that
+/// heads and hints match the keys, and that pieces of the heap do not overlap.
 pub fn check_full(bytes: &[u8; PAGE_SIZE]) -> Result<(), String> {
     check_structure(bytes)?;
     let view = NodeView::from(bytes);

@@ -1,8 +1,9 @@
 //! [`NodeMut`]: changes of one node under an exclusive latch.
 //!
-//! An operation that returns [`Full`] changed no byte. No operation allocates; temporary space is an image of
-//! the page on the stack. Space is taken in this order: the gap between arrays and heap; larger arrays in the
-//! same gap; a compaction, which collects garbage and divides the gap anew; a rebuild with another prefix.
+//! An operation that returns [`Full`] changed no byte. No operation allocates; temporary space is
+//! an image of the page on the stack. Space is taken in this order: the gap between arrays and
+//! heap; larger arrays in the same gap; a compaction, which collects garbage and divides the gap
+//! anew; a rebuild with another prefix.
 
 use super::{
     Full, Piece,
@@ -69,8 +70,8 @@ impl<'a, 'p> NodeMut<'a, 'p> {
         NodeRef::from(self.page.as_ref())
     }
 
-    /// Inserts a record at `position`, as found by a search for `key`, which is absent and lies between the
-    /// fences. The record must fit ([`fits_inline`]).
+    /// Inserts a record at `position`, as found by a search for `key`, which is absent and lies
+    /// between the fences. The record must fit ([`fits_inline`]).
     pub fn insert_leaf(
         &mut self,
         position: usize,
@@ -109,8 +110,8 @@ impl<'a, 'p> NodeMut<'a, 'p> {
             return if may_rebuild { self.rebuild_and_insert(entry) } else { Err(Full) };
         }
         let (full_arrays, gap) = (count == view.capacity(), view.contiguous());
-        // The arrays grow seldom: then look for a better prefix. An inner node at an edge of the tree may never
-        // fill its arrays, and all descents go through it.
+        // The arrays grow seldom: then look for a better prefix. An inner node at an edge of the
+        // tree may never fill its arrays, and all descents go through it.
         let doubled = inner && count >= FEW && count.is_power_of_two();
         if (full_arrays || doubled) && may_rebuild && self.rebuild_and_insert(entry).is_ok() {
             return Ok(());
@@ -259,8 +260,8 @@ impl<'a, 'p> NodeMut<'a, 'p> {
         self.page.set_u64(at, raw);
     }
 
-    /// True if [`Self::insert_child`] has room for any separator of this length between the fences. May be
-    /// false for a node at an edge of the tree that has room, see [`Self::room_for`].
+    /// True if [`Self::insert_child`] has room for any separator of this length between the fences.
+    /// May be false for a node at an edge of the tree that has room, see [`Self::room_for`].
     pub fn room_for_separator(&self, key_len: usize) -> bool {
         let view = self.view();
         let with_prefix = |prefix_len: usize, used: usize| {
@@ -282,8 +283,8 @@ impl<'a, 'p> NodeMut<'a, 'p> {
         self.view().room_for(separator)
     }
 
-    /// Moves the arrays apart into the gap, for a larger capacity. The gap must have room for one entry and
-    /// `reserve` heap bytes.
+    /// Moves the arrays apart into the gap, for a larger capacity. The gap must have room for one
+    /// entry and `reserve` heap bytes.
     fn grow(&mut self, reserve: usize) {
         let view = self.view();
         let (count, old, inner) = (view.count(), view.capacity(), view.is_inner());
@@ -296,8 +297,8 @@ impl<'a, 'p> NodeMut<'a, 'p> {
         self.page.set_u16(CAPACITY, new as u16);
     }
 
-    /// Rewrites the heap without garbage and without the record `drop`. The new arrays leave room for
-    /// `reserve` heap bytes, and for one more entry if `add`.
+    /// Rewrites the heap without garbage and without the record `drop`. The new arrays leave room
+    /// for `reserve` heap bytes, and for one more entry if `add`.
     fn compact(&mut self, drop: Option<usize>, add: bool, reserve: usize) {
         let view = self.view();
         let (count, inner) = (view.count(), view.is_inner());

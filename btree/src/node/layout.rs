@@ -17,17 +17,18 @@
 //!      heap, down from the end of the page: fences, prefix, records
 //! ```
 //!
-//! A key is stored as the common prefix (once), the head (the next four bytes, zero padded, as an integer
-//! that orders like the bytes) and the tail (the rest, in the heap). Heads are dense: one vector compare
-//! looks at sixteen of them, and a search touches a slot only when heads tie. Every piece of the heap starts
-//! at a multiple of 8 and is a multiple of 8 long. A record of a leaf is the value followed by the tail, so
-//! that values are aligned.
+//! A key is stored as the common prefix (once), the head (the next four bytes, zero padded, as an
+//! integer that orders like the bytes) and the tail (the rest, in the heap). Heads are dense: one
+//! vector compare looks at sixteen of them, and a search touches a slot only when heads tie. Every
+//! piece of the heap starts at a multiple of 8 and is a multiple of 8 long. A record of a leaf is
+//! the value followed by the tail, so that values are aligned.
 //!
 //! The constants are the disk format.
 
 use wattle_buffer::PAGE_SIZE;
 
-/// Bit of `header::FLAGS`: the prefix is longer than the fences imply, so a search has to compare it.
+/// Bit of `header::FLAGS`: the prefix is longer than the fences imply, so a search has to compare
+/// it.
 pub(crate) const CHECK_PREFIX: u8 = 1;
 
 pub(crate) const COUNT: usize = 28;
@@ -61,7 +62,8 @@ pub(crate) const INITIAL_CAPACITY: usize = 16;
 pub const MAX_KEY: usize = 1024;
 /// Heap bytes of the largest record: the room that two fences of [`MAX_KEY`] bytes leave.
 pub(crate) const MAX_HEAP_RECORD: usize = PAGE_SIZE - HEADS - LEAF_ENTRY - 2 * MAX_KEY;
-/// Most bytes of key and value together that fit into a leaf. A key of less than 4 bytes counts as 4.
+/// Most bytes of key and value together that fit into a leaf. A key of less than 4 bytes counts as
+/// 4.
 pub const MAX_RECORD: usize = MAX_HEAP_RECORD + HEAD_LEN;
 
 /// Bit of a swip: set if it names a page id, clear if it names a frame. The buffer crate owns the
@@ -82,7 +84,8 @@ const _: () = {
     assert!(HEADS + 3 * round8(MAX_KEY) + INNER_ENTRY + 8 <= PAGE_SIZE);
 };
 
-/// True if a leaf without other records can hold a record with this key and value, whatever its fences.
+/// True if a leaf without other records can hold a record with this key and value, whatever its
+/// fences.
 pub const fn fits_inline(key_len: usize, value_len: usize) -> bool {
     let head = if key_len > HEAD_LEN { key_len } else { HEAD_LEN };
     key_len <= MAX_KEY && value_len <= MAX_RECORD && head + value_len <= MAX_RECORD
@@ -124,8 +127,8 @@ pub(crate) const fn entry_len(inner: bool) -> usize {
     if inner { INNER_ENTRY } else { LEAF_ENTRY }
 }
 
-/// Capacity for at least `count` entries, such that arrays and heap fill up together: divides `free`
-/// bytes among entries of the present average size.
+/// Capacity for at least `count` entries, such that arrays and heap fill up together: divides
+/// `free` bytes among entries of the present average size.
 pub(crate) fn balanced_capacity(count: usize, records: usize, free: usize, inner: bool) -> usize {
     let entry = entry_len(inner);
     if count == 0 {

@@ -1,14 +1,14 @@
-//! Merges: two neighbours become one node, or X neighbouring leaves become X - 1 (LeanStore's X-merge, which
-//! raises the fill of leaves that are too full to merge in pairs).
+//! Merges: two neighbours become one node, or X neighbouring leaves become X - 1 (LeanStore's
+//! X-merge, which raises the fill of leaves that are too full to merge in pairs).
 //!
-//! The left nodes survive: they keep their page ids, and the parent loses the separator and the child right of
-//! the last survivor.
+//! The left nodes survive: they keep their page ids, and the parent loses the separator and the
+//! child right of the last survivor.
 
 use super::{Full, Piece, build::NodeOutline, layout::*, view::NodeView};
 use wattle_buffer::{PAGE_SIZE, PageImage};
 
-/// Bytes that the merged node would use, by the headers alone. A merge of nodes whose sum is clearly above
-/// the page size is not worth trying.
+/// Bytes that the merged node would use, by the headers alone. A merge of nodes whose sum is
+/// clearly above the page size is not worth trying.
 pub fn merged_size(left: NodeView<'_>, right: NodeView<'_>) -> usize {
     let fence = round8(right.lower().len());
     // The two fences between the nodes go; in an inner node they are replaced by one separator.
@@ -16,8 +16,8 @@ pub fn merged_size(left: NodeView<'_>, right: NodeView<'_>) -> usize {
     left.used_bytes() + right.used_bytes() + separator - HEADS - 2 * fence
 }
 
-/// Builds the node with all entries of two neighbours and the page id of the left one. In inner nodes
-/// `separator`, the one between them in the parent, becomes an entry.
+/// Builds the node with all entries of two neighbours and the page id of the left one. In inner
+/// nodes `separator`, the one between them in the parent, becomes an entry.
 pub fn merge_into(
     left: NodeView<'_>,
     right: NodeView<'_>,
@@ -32,9 +32,9 @@ pub fn merge_into(
     left.build(out, left.page_id(), outline, if inner { &pieces } else { &without })
 }
 
-/// Distributes the records of neighbouring leaves about equally over one leaf less. `outs[i]` gets the page
-/// id of `nodes[i]`; the last node becomes unused. Gives the separators between the new leaves, or `None` if
-/// the records do not fit.
+/// Distributes the records of neighbouring leaves about equally over one leaf less. `outs[i]` gets
+/// the page id of `nodes[i]`; the last node becomes unused. Gives the separators between the new
+/// leaves, or `None` if the records do not fit.
 pub fn redistribute(nodes: &[NodeView<'_>], outs: &mut [PageImage]) -> Option<Vec<Vec<u8>>> {
     assert!(nodes.len() >= 2 && outs.len() == nodes.len() - 1);
     assert!(nodes.iter().all(|node| !node.is_inner()));
@@ -91,8 +91,8 @@ fn distribute(
         }
         let mut separator = try_to(to);
         if separator.is_none() {
-            // Find the most records that fit by bisection. Fewer records hardly ever take more room, so
-            // little is missed.
+            // Find the most records that fit by bisection. Fewer records hardly ever take more
+            // room, so little is missed.
             let (mut fits, mut full) = (from, to);
             while full - fits > 1 {
                 let middle = fits.midpoint(full);

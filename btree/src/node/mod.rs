@@ -1,10 +1,11 @@
-//! The node of a B+-tree: a slotted page of 4 KiB with fences, a common prefix, and dense key heads that a
-//! vector compare searches.
+//! The node of a B+-tree: a slotted page of 4 KiB with fences, a common prefix, and dense key heads
+//! that a vector compare searches.
 //!
 //! * [`NodeRef`] reads racily, for optimistic descents (`search`).
 //! * [`NodeView`] reads plainly and [`NodeMut`] writes, under an exclusive latch (`view`, `edit`).
 //! * [`NodeBuilder`] makes nodes from sorted input (`bulk`).
-//! * Splits, merges and the merge of X neighbours into X - 1 make images of new nodes (`split`, `merge`).
+//! * Splits, merges and the merge of X neighbours into X - 1 make images of new nodes (`split`,
+//!   `merge`).
 //! * Every page must pass [`check()`] when it is loaded; [`check_full`] is for verification.
 //!
 //! The layout and its limits are in `layout`. This module knows no latches, frames or logs.

@@ -1,12 +1,12 @@
 //! [`NodeRef`]: the racy view of a node, for optimistic readers.
 //!
-//! Arbitrary bytes give some answer or [`Restart`]: counts are masked, so every loop ends, and [`PageRef`]
-//! keeps every access inside the page. An answer is valid only after the latch version validated, or while
-//! the caller holds a latch. While the caller holds a latch, a node that passed [`super::check`] never gives
-//! `Restart`.
+//! Arbitrary bytes give some answer or [`Restart`]: counts are masked, so every loop ends, and
+//! [`PageRef`] keeps every access inside the page. An answer is valid only after the latch version
+//! validated, or while the caller holds a latch. While the caller holds a latch, a node that passed
+//! [`super::check`] never gives `Restart`.
 //!
-//! A search is two vector compares: the hints give a block of heads, the block gives the entry. Slots and
-//! tails are read only when heads tie. Every level of every descent calls it.
+//! A search is two vector compares: the hints give a block of heads, the block gives the entry.
+//! Slots and tails are read only when heads tie. Every level of every descent calls it.
 
 use super::layout::*;
 use std::cmp::Ordering;
@@ -23,7 +23,8 @@ pub struct Search {
     pub found: bool,
 }
 
-/// Above this share of the entries of a node, a fraction, copying the page is faster than copying them.
+/// Above this share of the entries of a node, a fraction, copying the page is faster than copying
+/// them.
 const WHOLE_SHARE: (usize, usize) = (3, 4);
 
 /// Cache lines of a leaf with header, hints, heads and slots of some thirty records.
@@ -114,8 +115,8 @@ impl<'p> NodeRef<'p> {
         self.page.prefetch(HEADS);
     }
 
-    /// Prefetches the lines that an op on a leaf starts with: header, hints, heads and slots of some thirty
-    /// records.
+    /// Prefetches the lines that an op on a leaf starts with: header, hints, heads and slots of
+    /// some thirty records.
     #[inline(always)]
     pub fn prefetch_lines(self) {
         (0..LEAF_LINES).for_each(|line| self.page.prefetch(64 * line));
@@ -186,8 +187,8 @@ impl<'p> NodeRef<'p> {
         self.search_at(self.lower_bound(count, head), count, (prefix_len, head), key, what)
     }
 
-    /// The rest of a search. `position` is the first record whose head is not below that of the key, or a
-    /// record with the same head that is not above the key.
+    /// The rest of a search. `position` is the first record whose head is not below that of the
+    /// key, or a record with the same head that is not above the key.
     #[inline(always)]
     fn search_at(
         self,
@@ -211,8 +212,8 @@ impl<'p> NodeRef<'p> {
         }
     }
 
-    /// As [`NodeRef::search_for`], for a key above that of the record at `position`; fast if it belongs
-    /// directly after it. `None` if the key lies above the fences.
+    /// As [`NodeRef::search_for`], for a key above that of the record at `position`; fast if it
+    /// belongs directly after it. `None` if the key lies above the fences.
     #[inline]
     pub fn search_behind(
         self,
@@ -273,8 +274,8 @@ impl<'p> NodeRef<'p> {
         if prefix_len > key.len() {
             return Err(Restart);
         }
-        // Load the last four bytes of the key that start at or before the suffix. The bytes before the
-        // suffix are shifted out, so that short suffixes need no branch.
+        // Load the last four bytes of the key that start at or before the suffix. The bytes before
+        // the suffix are shifted out, so that short suffixes need no branch.
         let head = match key.len().checked_sub(HEAD_LEN) {
             Some(last) => {
                 let at = prefix_len.min(last);
@@ -292,9 +293,9 @@ impl<'p> NodeRef<'p> {
         self.lower_bound_from(self.hinted(count, head), count, head)
     }
 
-    /// The lowest possible bound, by the hints. Hint i is the head at (i + 1) * distance: with n hints
-    /// below, the bound lies in (n * distance, (n + 1) * distance], and up to the end after the last
-    /// hint.
+    /// The lowest possible bound, by the hints. Hint i is the head at (i + 1) * distance: with n
+    /// hints below, the bound lies in (n * distance, (n + 1) * distance], and up to the end after
+    /// the last hint.
     #[inline(always)]
     fn hinted(self, count: usize, head: u32) -> usize {
         ones(self.page.below_16(HINTS, head)) * (count / (HINT_COUNT + 1))
@@ -325,8 +326,8 @@ impl<'p> NodeRef<'p> {
                 return Ok(order);
             }
         }
-        // With equal heads, a suffix of at most four bytes is the other one without zero bytes at its end,
-        // or a prefix of it. In both cases the shorter one is below.
+        // With equal heads, a suffix of at most four bytes is the other one without zero bytes at
+        // its end, or a prefix of it. In both cases the shorter one is below.
         Ok(len.cmp(&suffix.len()))
     }
 
@@ -361,8 +362,8 @@ impl<'p> NodeRef<'p> {
         self.run_bound(from + 1, count, head, suffix, Ordering::Equal)
     }
 
-    /// First position from `from` whose entry is above the suffix, or not below it if `up_to` is `Less`.
-    /// All entries before `from` have heads of at most `head`.
+    /// First position from `from` whose entry is above the suffix, or not below it if `up_to` is
+    /// `Less`. All entries before `from` have heads of at most `head`.
     #[inline(always)]
     fn run_bound(
         self,
@@ -435,8 +436,8 @@ impl<'p> NodeRef<'p> {
         self.page.append_to(slot.offset(), slot.value_len(), into)
     }
 
-    /// Copies the entries `from..to` to their offsets in `image`, with header and prefix, which reading
-    /// them needs. If they are most of the entries, copies the whole page.
+    /// Copies the entries `from..to` to their offsets in `image`, with header and prefix, which
+    /// reading them needs. If they are most of the entries, copies the whole page.
     pub fn copy_entries(
         self,
         from: usize,
@@ -482,8 +483,8 @@ impl<'p> NodeRef<'p> {
         self.short(UPPER_OFF) == 0
     }
 
-    /// Bytes that inserts can use, after a compaction: contiguous ones, garbage and unused entries of the
-    /// arrays.
+    /// Bytes that inserts can use, after a compaction: contiguous ones, garbage and unused entries
+    /// of the arrays.
     pub fn free_bytes(self) -> usize {
         let entries = entries_len(self.count(), !self.is_leaf());
         (self.short(HEAP_TOP) + self.short(GARBAGE)).saturating_sub(HEADS + entries)

@@ -1,11 +1,11 @@
 //! Splits of one node in two.
 //!
-//! A node with two records, or with one separator, can always be split so that both halves fit, although the
-//! new fence may be as long as a key. Proof: take the longest left half that fits. If it cannot take one more
-//! record, then the rest of the right half after that record is smaller than the fence that made it fail, so
-//! it fits beside the largest record. The record that did not fit may still find no room in its half, if
-//! there are three large ones; then the tree splits again. A leaf with one record splits into that record and
-//! an empty leaf for the new one.
+//! A node with two records, or with one separator, can always be split so that both halves fit,
+//! although the new fence may be as long as a key. Proof: take the longest left half that fits. If
+//! it cannot take one more record, then the rest of the right half after that record is smaller
+//! than the fence that made it fail, so it fits beside the largest record. The record that did not
+//! fit may still find no room in its half, if there are three large ones; then the tree splits
+//! again. A leaf with one record splits into that record and an empty leaf for the new one.
 
 use super::{
     Full, NodeMut, Piece,
@@ -83,9 +83,9 @@ impl<'a> NodeView<'a> {
         })
     }
 
-    /// Split for a new entry with this key at `position`, which continues a run of ascending inserts in the
-    /// middle of the leaf. The records after it move to the right half, so that the run continues at the end
-    /// of its leaf and leaves full leaves.
+    /// Split for a new entry with this key at `position`, which continues a run of ascending
+    /// inserts in the middle of the leaf. The records after it move to the right half, so that the
+    /// run continues at the end of its leaf and leaves full leaves.
     pub fn split_behind_run(self, position: usize, key: &[u8]) -> Split {
         if (1..self.count()).contains(&position) {
             let mut behind = Vec::new();
@@ -189,8 +189,8 @@ impl<'a> NodeView<'a> {
         suits.then(|| self.fitting(position, separator.to_vec())).flatten()
     }
 
-    /// Builds both halves of a node that has not changed since the split was chosen. Level and tree stay;
-    /// GSN and checksum are 0.
+    /// Builds both halves of a node that has not changed since the split was chosen. Level and tree
+    /// stay; GSN and checksum are 0.
     pub fn split_into(
         self,
         split: &Split,

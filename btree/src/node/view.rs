@@ -1,8 +1,8 @@
-//! [`NodeView`]: plain reads of a node that does not change, in a frame under an exclusive latch or in a
-//! private image.
+//! [`NodeView`]: plain reads of a node that does not change, in a frame under an exclusive latch or
+//! in a private image.
 //!
-//! The node must have passed [`super::check`], or have been made by this module: offsets are used without a
-//! check, and slices borrow from the page. Edits, splits, merges and rebuilds use it.
+//! The node must have passed [`super::check`], or have been made by this module: offsets are used
+//! without a check, and slices borrow from the page. Edits, splits, merges and rebuilds use it.
 
 use super::layout::*;
 use wattle_buffer::{PAGE_SIZE, PageId, PageImage, PageKind, PageMut, TreeId, page::header};

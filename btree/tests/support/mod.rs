@@ -1,10 +1,10 @@
-//! A tree of its own for a test.
+//! A tree for one test.
 
 use std::{sync::Arc, time::Duration};
 use wattle_btree::{Context, Forest, Journal, Tree};
 use wattle_buffer::{NoLog, PageAllocator, Pool, PoolOptions, TreeId, io::MemoryStorage};
 
-/// An empty tree without a log, all of which has to fit the pool.
+/// An empty tree without a log; all of it must fit into the pool.
 pub fn new_tree(pool_bytes: u64) -> (Context, Tree) {
     let options = PoolOptions {
         pool_bytes,

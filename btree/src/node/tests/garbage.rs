@@ -1,8 +1,9 @@
-//! Garbage: racy reads and the checks survive any bytes, and what passes the check can be edited.
+//! Garbage: racy reads and the checks survive any bytes, and any node that passes the check can be
+//! edited.
 
 use super::*;
 
-/// Calls every racy method. Only that they return is tested.
+/// Calls every racy method. Tests only that they return.
 fn read_everything(image: &PageImage, random: &mut Random) {
     let node = node_ref(image);
     node.prefetch();
@@ -61,7 +62,7 @@ fn random_bytes_never_panic() {
     for _ in 0..3000 {
         let bytes = random.bytes(PAGE_SIZE);
         image.0.copy_from_slice(&bytes);
-        // Some of the fields small, so that more than the first check is reached.
+        // Make some of the fields small, to get past the first check.
         for at in [COUNT, CAPACITY, PREFIX_LEN, LOWER_LEN, UPPER_LEN] {
             if random.below(2) == 0 {
                 image.set_u16(at, random.below(300) as u16);

@@ -1,4 +1,4 @@
-//! Layouts that a builder makes, and how they hold up: fill factors, prefixes, searches by vector.
+//! Layouts that a builder makes: fill factors, prefixes, searches by vector.
 
 use super::*;
 

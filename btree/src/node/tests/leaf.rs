@@ -46,7 +46,7 @@ impl Row {
                 let position = model.range::<Vec<u8>, _>(..near).count();
                 let found = model.contains_key(near);
                 assert_eq!(node.search(near), Ok(Search { position, found }), "{near:?}");
-                // From the record before it, and from the first one.
+                // From the previous record, and from the first one.
                 for from in [position.checked_sub(1), (position > 0).then_some(0)] {
                     let Some(from) = from else { continue };
                     let behind = node.search_behind(from, near, For::Read);

@@ -1,5 +1,5 @@
 //! One node against a model: random sequences of all changes with keys of every shape, splits and
-//! merges of the results, and garbage bytes through everything that promises to survive them.
+//! merges of the results, and garbage bytes for every function that promises to survive them.
 //!
 //! After each change [`check_full`] passes, every key is found by the racy search, and a search
 //! for keys around it agrees with the model. This file has the generators and helpers.
@@ -15,7 +15,7 @@ use wattle_buffer::{For, PAGE_SIZE, PageId, PageImage, PageMut, PageRef, TreeId,
 
 type Records = BTreeMap<Vec<u8>, (Vec<u8>, bool)>;
 
-/// Small deterministic generator, so that a failure needs its seed only.
+/// Small deterministic generator: a failure is reproduced by its seed alone.
 struct Random(u64);
 
 impl Random {
@@ -157,7 +157,7 @@ fn near(key: &[u8]) -> Vec<Vec<u8>> {
     near
 }
 
-/// Sequences per shape of keys. `WATTLE_ROUNDS` asks for more than the quick default.
+/// Sequences for each shape of keys; `WATTLE_ROUNDS` sets another number than the quick default.
 fn rounds() -> u64 {
     std::env::var("WATTLE_ROUNDS").map_or(2, |rounds| rounds.parse().expect("a number"))
 }
