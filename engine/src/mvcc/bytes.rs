@@ -1,20 +1,21 @@
-//! The bytes of a version: key, and value before the change or patch; in the version itself if they are few.
+//! The bytes of a version: key, then the value before the change or a patch. Few bytes are stored
+//! inline.
 
-/// Bytes of a version that need no buffer: a short key of a record that was absent before, or of which a few
-/// bytes were changed. As many as fit a chain of one cache line.
+/// Most bytes of a version that need no buffer: a short key of a record that was absent before, or
+/// a patch of a few bytes. As many as fit into a chain of one cache line.
 pub(super) const INLINE: usize = 29;
-/// What the record was before the change.
+/// The state of the record before the change.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     #[default]
     Absent,
     Plain,
     Special,
-    /// A plain value which was the one after the change but for some bytes.
+    /// A plain value that differs from the one after the change in a few bytes.
     Patch,
 }
 
-/// The key, then the value before the change or the pieces of a patch.
+/// The key, then the value before the change, or the pieces of a patch.
 #[derive(Debug)]
 pub(super) enum Bytes {
     Few { kind: Kind, len: u8, bytes: [u8; INLINE] },
@@ -35,7 +36,7 @@ impl Bytes {
         }
     }
 
-    /// Memory besides the version itself.
+    /// Memory outside of the version.
     #[inline]
     pub fn heap_bytes(&self) -> usize {
         match self {

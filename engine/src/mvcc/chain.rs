@@ -1,33 +1,33 @@
-//! The versions of one record: what it was before each of its recent changes, newest change first.
+//! The versions of one record: its state before each of its recent changes, newest change first.
 //!
 //! The page holds the record after the newest change. The value before a change is the value after
-//! the next older one. To find what a snapshot sees, walk from the newest change: one that is
-//! visible ends the walk, one that is not replaces the candidate by the value before it.
+//! the previous change. To find the value that a snapshot sees, walk from the newest change: a
+//! visible change ends the walk; an invisible one replaces the candidate by the value before it.
 //!
 //! Invariants, under the lock of the shard:
-//! - only the newest version can be of a transaction that is not committed, because the write
-//!   check lets nobody change a record over an undecided one;
+//! - only the newest version can be of an uncommitted transaction, because the write check refuses
+//!   to change a record over an undecided change;
 //! - commit times fall from the newest version to the oldest;
-//! - a transaction has one version per record, with the value before its first change;
-//! - every version starts with the key, so that a chain of one version needs one buffer at most;
-//! - a version of a change that left most bytes of a value alone has only the bytes that it changed: a
-//!   *patch*. The value after such a change is a plain one of the same length, and is known: it is the value
-//!   before the next newer change, or what the page holds. So whoever looks starts from the page and
-//!   applies patches on the way. A transaction that changes a record again makes a patch of its own whole
-//!   before, from the value that the record has then ([`Chain::make_whole`]).
+//! - a transaction has one version for each record, with the value before its first change;
+//! - every version starts with the key, so a chain of one version needs at most one buffer;
+//! - if a change altered few bytes of a value, its version is a *patch*: only these bytes. The
+//!   value after such a change is a plain one of the same length, and it is known: it is the value
+//!   before the next newer change, or the one in the page. So a reader starts with the page and
+//!   applies patches on the way. If a transaction changes a record again, it first turns a patch of
+//!   its own into a whole value, from the record's value at that time ([`Chain::make_whole`]).
 
 use super::version::Version;
 use crate::limits::limit;
 use wattle_buffer::{TreeId, prefetch_write};
 
-/// A chain that is longer is pruned by whoever makes it so.
+/// A push that makes a chain longer than this prunes it.
 pub(super) const PRUNE_ABOVE: usize = limit(8, 2);
 
-/// Memory that a chain takes: itself, its place in the table, which is two thirds full on average,
-/// and its item in a queue, bytes.
+/// Memory of a chain, bytes: itself, its place in the table, which is two thirds full on average,
+/// and its item in a queue.
 pub(super) const CHAIN_BYTES: usize = size_of::<Chain>() + 16 * 3 / 2 + 16;
 
-/// Brings a chain near that was at a place ([`Chain::place`]), whatever is there now.
+/// Prefetches a chain by its address at an earlier time ([`Chain::place`]); it may be gone now.
 #[inline]
 pub(super) fn approach(place: usize) {
     prefetch_write(std::ptr::without_provenance::<u8>(place));
@@ -39,24 +39,25 @@ pub(super) fn approach(place: usize) {
 pub(super) struct Chain {
     pub tree: TreeId,
     pub key_len: u16,
-    /// The shard has an item for the chain in its list of young ones.
-    pub young: bool,
+    /// The shard has an item for the chain in its list of undecided ones.
+    pub undecided: bool,
     pub newest: Version,
     pub long: Option<Box<Long>>,
 }
 
-/// What a chain has besides, once it is longer or passes have looked at it.
+/// Further fields of a chain that is longer, or that passes have looked at.
 #[derive(Debug)]
 pub(super) struct Long {
-    /// The versions but the newest, newest last.
+    /// All versions but the newest; the newest of them is last.
     pub older: Vec<Version>,
-    /// Memory of their buffers: a hot record has many, and each push wants to know.
+    /// Memory of their buffers. A sum would take too long: a hot record has many, and each push
+    /// asks.
     pub older_bytes: u32,
     /// Length above which a push prunes.
     pub prune_above: u32,
-    /// Number of the last pass that left the chain young.
+    /// Number of the last pass that left the chain undecided.
     pub pass: u32,
-    /// Time under which the shard has the chain in its heap, 0 if it has not.
+    /// Key of the chain in the shard's heap, a time; 0 if it is not there.
     pub due: u64,
 }
 
@@ -70,7 +71,7 @@ impl Default for Long {
 const _: () = assert!(size_of::<Chain>() == 64);
 
 impl Chain {
-    /// Where it lies, for [`approach`].
+    /// Its address, for [`prefetch`].
     #[inline]
     pub fn place(&self) -> usize {
         std::ptr::from_ref(self).addr()
@@ -91,36 +92,36 @@ impl Chain {
         1 + self.older().len()
     }
 
-    /// Nobody needs any of it: its newest change is visible to every snapshot.
+    /// True if no snapshot needs any of its versions: its newest change is visible to all of them.
     #[inline]
     pub fn is_old(&self, horizon: u64) -> bool {
         self.newest.writer.committed_ts().is_some_and(|ts| ts <= horizon)
     }
 
-    /// The versions but the newest, newest last.
+    /// All versions but the newest; the newest of them is last.
     #[inline]
     pub fn older(&self) -> &[Version] {
         self.long.as_ref().map_or(&[], |long| &long.older)
     }
 
-    /// Number of the last pass that left it young; 0: none did.
+    /// Number of the last pass that left it undecided; 0: none did.
     pub fn pass(&self) -> u32 {
         self.long.as_ref().map_or(0, |long| long.pass)
     }
 
-    /// Time under which the shard has the chain in its heap, 0 if it has not.
+    /// Key of the chain in the shard's heap, a time; 0 if it is not there.
     pub fn due(&self) -> u64 {
         self.long.as_ref().map_or(0, |long| long.due)
     }
 
-    /// Memory that it takes.
+    /// Memory of the chain, bytes.
     #[inline]
     pub fn bytes(&self) -> u64 {
         let long = self.long.as_ref().map_or(0, |long| long.bytes());
         (CHAIN_BYTES + self.newest.bytes.heap_bytes() + long) as u64
     }
 
-    /// The version at a place of the walk: the newest is at 0.
+    /// The version at a position of the walk: the newest is at 0.
     #[inline]
     pub fn version(&self, at: usize) -> &Version {
         match at {

@@ -1,8 +1,8 @@
-//! What writers say to the version index about a change, and what it answers.
+//! Changes of records: what writers tell the version index, and its answers.
 
 use wattle_buffer::TreeId;
 
-/// A record, and under which hash its versions are.
+/// A record, and the hash of its key, under which its versions are.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Record<'k> {
     pub hash: u64,
@@ -10,16 +10,16 @@ pub(crate) struct Record<'k> {
     pub key: &'k [u8],
 }
 
-/// A change that is about to be made: what the record is before it.
+/// A change that is about to be made: the state of the record before it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Change<'b> {
     /// There is no record.
     Insert,
-    /// All of it may change.
+    /// Any byte may change.
     Whole {
         /// The value.
         before: &'b [u8],
-        /// Its flag.
+        /// Its special flag.
         special: bool,
     },
     /// Only the bytes from `from` to `to` of a plain value change.
@@ -32,7 +32,7 @@ pub(crate) enum Change<'b> {
 }
 
 impl<'b> Change<'b> {
-    /// Any change of a record.
+    /// A change that may alter the whole record.
     #[inline]
     pub fn of(before: Option<(&'b [u8], bool)>) -> Change<'b> {
         match before {
@@ -42,58 +42,57 @@ impl<'b> Change<'b> {
     }
 }
 
-/// What [`Versions::before`] appended.
+/// The bytes that [`super::Versions::before`] appended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Undone {
-    /// Nothing: there was no record.
+    /// None: there was no record.
     Absent,
-    /// The value.
+    /// The whole value.
     Whole { special: bool },
-    /// Bytes of the value from `at` on; the others are what they are.
+    /// The bytes of the value at `at`; the others are unchanged.
     Patch { at: usize },
 }
 
-/// What [`Versions::store`] did.
+/// The result of [`super::Versions::store`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoreOutcome {
     /// Whether the record may be changed; if it is [`WriteCheck::Free`], the version is stored.
     pub check: WriteCheck,
-    /// How many bytes the writer's own version has grown by if it is [`WriteCheck::Own`].
+    /// Bytes by which the writer's own version has grown, if it is [`WriteCheck::Own`].
     pub grown: u64,
-    /// Where the chain lies of a version that is stored.
+    /// Address of the chain of the stored version.
     pub chain: usize,
 }
 
-/// A version that its writer stored and will drop.
+/// A version that its writer stored, owns, and will drop.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Kept {
     /// The hash of its record.
     pub hash: u64,
-    /// Where its chain lay then, so that it can be brought near before it is looked for. Somebody may have
-    /// dropped it meanwhile.
+    /// Address of its chain when it was stored, to prefetch it. The chain may be gone meanwhile.
     pub chain: usize,
 }
 
 /// Whether a record may be changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WriteCheck {
-    /// Nobody is in the way.
+    /// It may.
     Free,
-    /// The newest change is the asking transaction's own.
+    /// It may: the newest change is the asking transaction's own.
     Own,
-    /// Somebody is.
+    /// It may not.
     Conflict(ConflictWith),
 }
 
-/// Who changed the record first.
+/// The transaction that changed the record first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConflictWith {
-    /// A transaction that is not committed, or not soon enough to be in the snapshot.
+    /// A transaction that is not committed, or will commit at a time above the snapshot.
     Active,
-    /// One that is just committing and may turn out to be in the snapshot: the conflict may vanish
-    /// in a moment. Look again, without the latch, or treat it as [`ConflictWith::Active`].
+    /// A transaction that is committing and may turn out to be in the snapshot, so that there is no
+    /// conflict. Look again, without the latch, or treat it as [`ConflictWith::Active`].
     Committing,
-    /// One that committed at a time above the snapshot.
+    /// A transaction that committed at a time above the snapshot.
     Committed {
         /// Its commit time.
         ts: u64,

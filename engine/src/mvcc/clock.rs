@@ -1,23 +1,24 @@
-//! The clock of commit times, and the registry of who reads or writes.
+//! The clock of commit times, and the registry of active readers and writers.
 //!
-//! Every transaction has a [`Slot`] while it runs, which says what it still needs: versions
-//! visible at its snapshot, pages it may have changed, log since its first record. A collector
-//! ([`Snapshots::collect`]) first loads the clock and then looks at every slot; what it concludes
-//! stays true for ever, for transactions that it saw and for those that it did not.
+//! Every transaction has a [`Slot`] while it runs. The slot says what the transaction still needs:
+//! versions visible at its snapshot, pages that it may have changed, log since its first record. A
+//! collector ([`Snapshots::collect`]) first loads the clock and then looks at every slot. Its
+//! conclusions stay true forever, for the transactions that it saw and for those that it missed.
 //!
 //! Why a snapshot that the collector missed is safe: [`Slot::open`] stores the time `s` marked as
-//! *opening*, then loads the clock again, `s2 >= s`, and settles on `s2`. That store, the loads of the
-//! clock and those of the collector are sequentially consistent.
-//! - The collector saw neither store: its load of the clock, `c0`, came before its look at the
-//!   slot, that before the store, and that before the load of `s2`. So `c0 <= s2`, and nothing that
-//!   a snapshot at or after `c0` needs is ever given up (`oldest <= c0`, `as_of <= c0`).
-//! - It saw *opening at s*: it takes `s` for the oldest snapshot and for the time up to which it
-//!   knows them all. The list alone would not do: commits between `s` and `s2` can have replaced
-//!   a version that `s2` needs and `s` does not.
-//! - It saw `s2`: that is in the list.
+//! *opening*, then loads the clock again, `s2 >= s`, and stores `s2` as its snapshot. These stores,
+//! the loads of the clock and those of the collector are sequentially consistent.
+//! - The collector saw neither store. Its load of the clock, `c0`, came before its look at the
+//!   slot, that before the first store, and that before the load of `s2`. So `c0 <= s2`, and the
+//!   collector drops nothing that a snapshot at or after `c0` needs (`oldest <= c0`, `as_of <=
+//!   c0`).
+//! - It saw *opening at s*. It takes `s` for the oldest snapshot, and for the time up to which it
+//!   knows all snapshots. The list alone would not suffice: commits between `s` and `s2` may have
+//!   replaced a version that `s2` needs and `s` does not.
+//! - It saw `s2`. That is in the list.
 //!
-//! A slot belongs to one transaction at a time. Slots are never taken out of the registry, so
-//! there are as many as there ever were transactions at once.
+//! A slot belongs to one transaction at a time. Slots are never removed from the registry, so there
+//! are as many as the most transactions that ever ran at once.
 
 use super::state::MAX_TS;
 use parking_lot::Mutex;
@@ -34,7 +35,7 @@ use wattle_buffer::prefetch_write;
 /// Time before the first commit.
 const START: u64 = 1;
 
-/// The one source of commit times.
+/// The only source of commit times.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Clock {
@@ -42,7 +43,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// A clock at time 1, which everything that is there when the store is opened belongs to.
+    /// A clock at time 1, the commit time of everything that is in the store when it is opened.
     pub fn new() -> Clock {
         Clock { now: AtomicU64::new(START) }
     }
@@ -53,7 +54,7 @@ impl Clock {
         self.now.load(SeqCst)
     }
 
-    /// A time will be drawn in a moment.
+    /// Prefetches the clock for a draw.
     #[inline]
     pub fn approach(&self) {
         prefetch_write(std::ptr::from_ref(self).cast());
@@ -82,44 +83,44 @@ const TIME: u64 = OPENING - 1;
 const _: () = assert!(TIME + 1 == MAX_TS, "every commit time fits");
 const _: () = assert!(CANCELLED | OPENING | TIME == u64::MAX && CANCELLED & OPENING == 0);
 
-/// What one running transaction needs. Alone on its cache lines, because its owner stores to it at
-/// begin and end of each transaction.
+/// The needs of one running transaction. Alone on its cache lines, because its owner stores to it
+/// at the begin and the end of each transaction.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(crate) struct Slot {
     snapshot: AtomicU64,
-    /// The clock before the first change to a page, 0 for none.
+    /// The clock before the first change of a page; 0 for none.
     writer_since: AtomicU64,
-    /// Log epoch before the first record, 0 for none.
+    /// Log epoch before the first record; 0 for none.
     first_epoch: AtomicU64,
-    /// Which slot it is, of all in the process, and how many transactions had it: a number that no other
-    /// transaction has, of whatever engine, without a line that all of them share.
+    /// Number of the slot, among all slots of the process, and number of transactions that it had.
+    /// Both give each transaction of the process a number of its own, without a shared cache line.
     index: u64,
     used: AtomicU64,
 }
 
-/// Slots that were ever made.
+/// Number of slots ever made.
 static SLOTS: AtomicU64 = AtomicU64::new(0);
 
-/// Transactions of one slot that can be told apart.
+/// Bits for the number of a transaction within its slot.
 const USED_BITS: u32 = 40;
 
 impl Slot {
-    /// A number for a transaction of this slot; for its owner.
+    /// A number for the next transaction of this slot; called by its owner.
     pub fn next_number(&self) -> u64 {
         let used = self.used.load(Relaxed);
         self.used.store(used + 1, Relaxed);
         self.index << USED_BITS | used
     }
 
-    /// Opens a snapshot and gives its time: all commits up to it are visible.
+    /// Opens a snapshot and gives its time: it sees all commits up to it.
     #[inline]
     pub fn open(&self, clock: &Clock) -> u64 {
         self.announce(clock);
         self.settle(clock)
     }
 
-    /// Closes the snapshot and opens one of now; changes stay announced.
+    /// Closes the snapshot and opens one at the present time; announced changes stay announced.
     pub fn reopen(&self, clock: &Clock) -> u64 {
         self.snapshot.store(0, Release);
         self.open(clock)
@@ -136,14 +137,15 @@ impl Slot {
     #[inline]
     pub(super) fn settle(&self, clock: &Clock) -> u64 {
         let snapshot = clock.now();
-        // Whoever still sees *opening* is only more cautious.
+        // A collector that still sees *opening* is only more cautious.
         self.snapshot.store(snapshot, Release);
         snapshot
     }
 
-    /// As [`Slot::open`], for a snapshot at a time that lies behind the clock and only grows, such as
-    /// the newest commit that is durable. A collector that spares versions up to that time loads it
-    /// before it looks at the slots: either it sees this one, or it loaded no more than this call.
+    /// As [`Slot::open`], for a snapshot at a time that only grows and is at most that of the
+    /// clock, such as the newest durable commit. A collector that keeps the versions from that time
+    /// on loads it before it looks at the slots. So it sees this slot, or it loaded no later time
+    /// than this call.
     #[inline]
     pub fn open_at(&self, time: impl Fn() -> u64) -> u64 {
         debug_assert_eq!(self.snapshot.load(SeqCst), 0, "the slot has an open snapshot");
@@ -153,23 +155,23 @@ impl Slot {
         snapshot
     }
 
-    /// Whether versions that this snapshot needs were given up. Asked after each read of the
-    /// version index: whoever gives versions up cancels first and takes the lock of the shard
-    /// afterwards, so a reader that missed a version in the shard sees the cancellation.
+    /// True if versions that this snapshot needs may have been dropped. Ask after each read of the
+    /// version index: the thread that drops versions cancels first and locks the shard afterwards,
+    /// so a reader that missed a version in the shard sees the cancellation.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
         self.snapshot.load(SeqCst) & CANCELLED != 0
     }
 
-    /// Cancels the snapshot if it is open and still the one at `snapshot`; a later one in the
-    /// same slot is left alone. Gives whether that was so.
+    /// Cancels the snapshot if it is open and still the one at `snapshot`; does nothing to a later
+    /// one in the same slot. Gives whether it did.
     pub fn cancel(&self, snapshot: u64) -> bool {
         debug_assert!(snapshot & !TIME == 0 && snapshot != 0);
         self.snapshot.compare_exchange(snapshot, CANCELLED | snapshot, SeqCst, SeqCst).is_ok()
     }
 
-    /// Announces changes to pages: before the first one of the transaction, again is harmless.
-    /// A collector that misses the store loaded its clock before every change.
+    /// Announces changes of pages. Called before the first one of the transaction; more calls do
+    /// nothing. A collector that misses the store loaded its clock before every change.
     #[inline]
     pub fn start_writing(&self, clock: &Clock) {
         if self.writer_since.load(SeqCst) == 0 {
@@ -177,8 +179,8 @@ impl Slot {
         }
     }
 
-    /// Announces log records: before the first one is appended, with the log's epoch at that time
-    /// (not 0). Later calls change nothing.
+    /// Announces log records. Called before the first one is appended, with the log's epoch at that
+    /// time (not 0); more calls do nothing.
     #[inline]
     pub fn start_logging(&self, epoch: u64) {
         debug_assert_ne!(epoch, 0, "log epochs start at 1");
@@ -187,40 +189,40 @@ impl Slot {
         }
     }
 
-    /// Whether the transaction announced changes to pages.
+    /// True if the transaction announced changes of pages.
     pub fn is_writing(&self) -> bool {
         self.writer_since.load(SeqCst) != 0
     }
 
-    /// The transaction is over: committed, or rolled back with all pages put back.
+    /// Ends the transaction: committed, or rolled back with all pages restored.
     #[inline]
     pub fn close(&self) {
-        // Whoever sees these late is only more cautious.
+        // A collector that sees these late is only more cautious.
         self.first_epoch.store(0, Release);
         self.writer_since.store(0, Release);
         self.snapshot.store(0, Release);
     }
 }
 
-/// Who is active, as one look at all slots found it. Stays a safe answer for ever, only less
-/// sharp with time.
+/// The active transactions, as one look at all slots found them. Its statements stay true forever,
+/// but lose precision with time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Active {
-    /// No snapshot, now or later, is below, except cancelled ones.
+    /// No snapshot is below this, now or later, except cancelled ones.
     pub oldest: u64,
     /// Open snapshots, ascending, without cancelled ones.
     pub list: Vec<u64>,
-    /// Snapshots below this, now or later, are all in `list`, except cancelled ones.
+    /// All snapshots below this, now or later, are in `list`, except cancelled ones.
     pub as_of: u64,
-    /// Every change to a page by a transaction that runs now, or later, came after this time.
+    /// Every change of a page by a transaction that runs now or later came after this time.
     pub oldest_writer_since: u64,
-    /// The smallest log epoch of a first record. A caller that wants to drop log loads the epoch
-    /// of the log before it calls [`Snapshots::collect`], and takes the smaller one.
+    /// The smallest log epoch of a first record. To drop log, a caller loads the epoch of the log
+    /// before it calls [`Snapshots::collect`], and takes the smaller one.
     pub oldest_first_epoch: Option<u64>,
 }
 
 impl Active {
-    /// Whether a snapshot lies in `from <= s < to`.
+    /// True if a snapshot lies in `from <= s < to`.
     #[inline]
     pub fn any_in(&self, from: u64, to: u64) -> bool {
         let at = self.list.partition_point(|&snapshot| snapshot < from);
@@ -241,12 +243,12 @@ pub(crate) struct Snapshots {
 }
 
 impl Snapshots {
-    /// No slots.
+    /// A registry without slots.
     pub fn new() -> Snapshots {
         Snapshots::default()
     }
 
-    /// A closed slot of the caller's own. Sessions keep theirs: this takes a lock.
+    /// A closed slot for the caller. Takes a lock, so sessions keep their slot.
     pub fn acquire(&self) -> Arc<Slot> {
         let mut slots = self.slots.lock();
         if let Some(slot) = slots.free.pop() {
@@ -264,10 +266,10 @@ impl Snapshots {
         self.slots.lock().free.push(slot);
     }
 
-    /// Looks at all slots. `ids` is what [`Slot::start_writing`] is called with.
+    /// Looks at all slots. `ids` is the clock that [`Slot::start_writing`] is called with.
     pub fn collect(&self, clock: &Clock, ids: &Clock) -> Active {
-        // The clock before the slots, see the head of the file. A slot that is not registered yet
-        // opens its first snapshot after this lock was released, so it is one that was missed.
+        // Load the clock before the slots, see the head of the file. A slot that is not registered
+        // yet opens its first snapshot after this lock is released, so it counts as missed.
         let (now, newest) = (clock.now(), ids.now());
         let mut active = Active {
             oldest: now,
@@ -300,10 +302,10 @@ impl Snapshots {
         active
     }
 
-    /// The oldest snapshot, now or later, except cancelled ones, as [`Snapshots::collect`] finds it.
-    /// `None` while somebody else looks, who will know as much.
+    /// The oldest snapshot, now or later, except cancelled ones, as [`Snapshots::collect`] finds
+    /// it. `None` while another thread looks, which will find the same.
     pub fn try_oldest(&self, clock: &Clock) -> Option<u64> {
-        // In the same order.
+        // Load the clock first, as in `collect`.
         let now = clock.now();
         let slots = self.slots.try_lock()?;
         let snapshots = slots.all.iter().map(|slot| slot.snapshot.load(SeqCst));
@@ -320,12 +322,12 @@ impl Snapshots {
         self.slots.lock().all.iter().filter(cancel).count()
     }
 
-    /// Whether any transaction has changes in pages.
+    /// True if any transaction has changes in pages.
     pub fn any_writing(&self) -> bool {
         self.slots.lock().all.iter().any(|slot| slot.is_writing())
     }
 
-    /// Whether any transaction runs: has a snapshot, cancelled or not, or changes in pages.
+    /// True if any transaction runs: has a snapshot, cancelled or not, or changes in pages.
     #[cfg(test)]
     pub fn any_active(&self) -> bool {
         let slots = self.slots.lock();

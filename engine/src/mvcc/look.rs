@@ -1,5 +1,5 @@
-//! Questions to a chain: what a reader sees, whether a writer may change the record, what a rollback
-//! puts back.
+//! Questions to a chain: which version a reader sees, whether a writer may change the record, and
+//! which value a rollback restores.
 
 use super::{
     bytes::Kind,
@@ -11,27 +11,27 @@ use super::{
     version::Writer,
 };
 
-/// How a walk ended.
+/// The result of a walk along a chain.
 pub(super) enum Look<'c> {
-    /// The page is right.
+    /// The version in the page is visible.
     Page { ts: u64 },
-    /// What was before these versions is right.
+    /// The value before these versions is visible.
     Before { older: Passed<'c>, ts: u64 },
-    /// A transaction that is about to commit decides.
+    /// It depends on a transaction that is about to commit.
     Wait,
 }
 
-/// Versions that are not visible, from the newest on; at least one.
+/// The invisible versions, from the newest on; at least one.
 pub(super) struct Passed<'c> {
     chain: &'c Chain,
     count: usize,
 }
 
 impl Passed<'_> {
-    /// Makes the value that the page holds, which is in `value` from `start` on, what it was before all of
-    /// these versions. Gives its special flag, or nothing if there was no record, and nothing at all if the
-    /// value cannot be what the page holds: it was read while somebody changed it (or a transaction that is
-    /// too large for versions has changed it, and nobody may see the record).
+    /// Turns the value of the page, in `value[start..]`, into the one before all of these versions.
+    /// Gives its special flag; `Some(None)` if there was no record. Gives `None` if the value
+    /// cannot be the page's: it was read during a change. (Or a transaction that is too large for
+    /// versions has changed it; then no snapshot may see the record.)
     #[expect(clippy::option_option, reason = "a value that cannot be, and no record")]
     pub fn restore(&self, value: &mut Vec<u8>, start: usize) -> Option<Option<bool>> {
         let Passed { chain, count } = *self;
@@ -57,19 +57,19 @@ impl Passed<'_> {
     }
 }
 
-/// What a record was before the change of a transaction that takes it back.
+/// The state of a record that a rollback restores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Restore<'c> {
     /// There was no record.
     Absent,
     /// A value, and its special flag.
     Whole(&'c [u8], bool),
-    /// The value from `at` on.
+    /// These bytes of the value at `at`.
     Patch { at: usize, bytes: &'c [u8] },
 }
 
 impl Chain {
-    /// May `me` change the record?
+    /// Whether `me` may change the record.
     pub fn check(&self, me: Option<&TxnState>, snapshot: u64) -> WriteCheck {
         let writer = &self.newest.writer;
         if me.is_some_and(|me| writer.is(me)) {
@@ -86,7 +86,8 @@ impl Chain {
         }
     }
 
-    /// Number and session of the transaction that has changed the record and has not ended, if there is one.
+    /// Id and session of the transaction that has changed the record and has not ended, if there is
+    /// one.
     pub fn holder(&self) -> Option<(u64, u64)> {
         match &self.newest.writer {
             Writer::Txn(state) => match state.status() {
@@ -99,7 +100,7 @@ impl Chain {
         }
     }
 
-    /// What the record was before the newest change, if that is `writer`'s.
+    /// The state of the record before the newest change, if that is `writer`'s.
     pub fn before(&self, writer: &TxnState) -> Option<Restore<'_>> {
         let newest = Some(&self.newest).filter(|newest| newest.writer.is(writer))?;
         if newest.bytes.kind() != Kind::Patch {
@@ -108,11 +109,13 @@ impl Chain {
                 Some((bytes, special)) => Restore::Whole(bytes, special),
             });
         }
-        // Nothing is joined with the version of a transaction that is not committed: it has one piece.
+        // The version of an uncommitted transaction is never joined with another, so it has one
+        // piece.
         pieces(newest.payload(self.key_len)).next().map(|(at, bytes)| Restore::Patch { at, bytes })
     }
 
-    /// Finds what `me` sees of the record: all commits up to the time `snapshot`, and its own changes.
+    /// Finds the version that `me` sees: all commits up to the time `snapshot`, and its own
+    /// changes.
     pub fn look(&self, me: Option<&TxnState>, snapshot: u64) -> Look<'_> {
         let (mut count, mut found) = (0, 0);
         for version in std::iter::once(&self.newest).chain(self.older().iter().rev()) {
@@ -135,7 +138,7 @@ impl Chain {
         }
     }
 
-    /// Did others change the record at a time above `snapshot`?
+    /// Whether other transactions changed the record at a time above `snapshot`.
     pub fn changed_since(&self, me: &TxnState, snapshot: u64) -> Changed {
         let mut answer = Changed::Unchanged;
         for version in std::iter::once(&self.newest).chain(self.older().iter().rev()) {
@@ -146,7 +149,7 @@ impl Chain {
                 Status::Committed(ts) if ts <= snapshot => break,
                 Status::Committed(_) => return Changed::Changed,
                 Status::Drawing | Status::Committing(_) => answer = Changed::Undecided,
-                // An active one commits later: one at a time validates and commits.
+                // An active one commits later: transactions validate and commit one at a time.
                 Status::Active | Status::Aborted => {}
             }
         }

@@ -1,16 +1,19 @@
-//! The parts of transactions that live in memory only: whether a transaction is committed
-//! ([`state`]), what time it is and who still reads the past ([`clock`]), what records were before
-//! they were changed ([`versions`]), and how a transaction takes its changes back ([`undo`]).
+//! The parts of transactions that are only in memory: whether a transaction is committed
+//! ([`state`]), commit times and snapshots ([`clock`]), older versions of records ([`versions`]),
+//! and the changes to undo in a rollback ([`undo`]).
 //!
-//! The model is memory-optimised multi-versioning after Freitag, Kemper and Neumann ("Memory-
-//! Optimized Multi-Version Concurrency Control for Disk-Based Database Systems", VLDB 2022). Pages
-//! hold only the newest version of each record. A writer changes the page in place, under the
-//! exclusive latch of the leaf, and leaves the value before its change in the version index. All
-//! commit times come from one clock; a snapshot sees the commits up to its time. Nothing here
-//! survives the process: after a restart nobody reads the past.
+//! This is memory-optimised multi-versioning after Freitag, Kemper and Neumann ("Memory-Optimized
+//! Multi-Version Concurrency Control for Disk-Based Database Systems", VLDB 2022). Pages hold only
+//! the newest version of each record. A writer changes the page in place, under the exclusive latch
+//! of the leaf, and stores the value before its change in the version index. All commit times come
+//! from one clock; a snapshot sees the commits up to its time. Nothing here survives the process:
+//! after a restart no snapshot is older than the pages.
+//!
+//! Each file imports only files of this order: `patch`, `bytes`, `state`, `clock`, `version`,
+//! `chain`, `change`, `seen`, `spare`, `look`, `push`, `prune`, `shard`, `versions`, `stored`.
 //!
 //! Order of locks: leaf latch, then one shard of the version index, then the published [`Active`].
-//! No shard is locked while another one is, and nobody waits for a transaction with a shard locked.
+//! A thread locks one shard at a time, and does not wait for a transaction while it does.
 
 mod bytes;
 mod chain;

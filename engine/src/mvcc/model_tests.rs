@@ -1,8 +1,8 @@
-//! The version index against a naive model: for each record all values that it ever had. Several
-//! transactions write, read, commit in steps and roll back (wholly or to a savepoint, through an
-//! undo buffer that spills all the time), snapshots come, go and are cancelled, versions are
-//! dropped at any time with what is known now or was known once. After each step everybody reads
-//! everything.
+//! The version index against a naive model: for each record, all values that it ever had. Several
+//! transactions write, read, commit in steps and roll back (fully or to a savepoint, through an
+//! undo buffer that spills all the time); snapshots come, go and are cancelled; versions are
+//! dropped at any time, by present or old knowledge about snapshots. After each step every
+//! transaction reads everything.
 
 use super::{state::Status, *};
 use proptest::prelude::*;
@@ -12,7 +12,7 @@ use wattle_buffer::{Owner, TreeId};
 const KEYS: usize = 3;
 const TXNS: usize = 4;
 const READERS: usize = 5;
-/// A time behind every commit.
+/// A time after every commit.
 const EVER: u64 = u64::MAX;
 
 /// A value and its special flag.
@@ -33,7 +33,7 @@ struct Reader {
     snapshot: Option<u64>,
 }
 
-/// What the record was from which commit on, oldest first.
+/// The states of a record, and the commit from which each is valid, oldest first.
 type History = Vec<(u64, Value)>;
 
 struct World {
@@ -42,11 +42,11 @@ struct World {
     versions: Versions,
     page: [Value; KEYS],
     histories: [History; KEYS],
-    /// Who has changed the record and is not committed.
+    /// The transaction that has changed the record and is not committed.
     owners: [Option<usize>; KEYS],
     txns: [Option<Txn>; TXNS],
     readers: [Option<Reader>; READERS],
-    /// What a collector knew, for use later.
+    /// Results of collectors, for use later.
     known: Vec<Active>,
     horizon: u64,
     next_id: u64,
@@ -58,7 +58,7 @@ fn place(key: usize) -> (TreeId, &'static [u8]) {
     [(TreeId(1), &b"a"[..]), (TreeId(2), b"a"), (TreeId(2), b"")][key]
 }
 
-/// A value that no other number has.
+/// A value for each number.
 fn value(number: u16) -> Value {
     let bytes = number.to_be_bytes().repeat(1 + usize::from(number % 40));
     Some((bytes, number.is_multiple_of(3)))
@@ -118,7 +118,7 @@ impl World {
         if txn.state.status() != Status::Active || txn.slot.is_cancelled() {
             return;
         }
-        // Some writers have no snapshot: the newest committed version is good enough for them.
+        // Some writers have no snapshot: they accept the newest committed version.
         let snapshot = if more.is_multiple_of(5) { u64::MAX } else { txn.snapshot };
         let expected = match self.owners[key] {
             Some(owner) if owner == who => WriteCheck::Own,
@@ -145,7 +145,7 @@ impl World {
         match (more % 4, &self.page[key]) {
             (1, _) => after = None,
             (2.., Some((before, false))) => {
-                // Here and there a few bytes, or all of them.
+                // Some changes alter a few bytes, others all of them.
                 let from = usize::from(number) * 7 % before.len();
                 let to = (from + 1 + usize::from(more) % 13).min(before.len());
                 let mut bytes = before.clone();
@@ -198,7 +198,7 @@ impl World {
     fn roll_back(&mut self, who: usize, whole: bool) {
         let Some(txn) = &mut self.txns[who] else { return };
         if txn.state.status() != Status::Active {
-            // It can only go on.
+            // Now it can only continue.
             return;
         }
         let start = UndoBuffer::new(None).mark();
@@ -355,7 +355,7 @@ impl World {
         assert!(ts == *since || ts == 0 && *since <= self.horizon, "{ts} is not {since}");
     }
 
-    /// Everybody ends; then nothing may be left.
+    /// All transactions end; then no version may be left.
     fn finish(mut self) {
         for who in 0..TXNS {
             let committing = |txn: &Txn| txn.state.status() != Status::Active;

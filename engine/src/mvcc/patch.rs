@@ -1,9 +1,9 @@
-//! Patches: the bytes of a value that a change altered, as pieces one after the other.
+//! Patches: the old bytes of a value that a change altered, as a sequence of pieces.
 
-/// Bytes in front of each piece of a patch: where in the value it is, and its length.
+/// Length of the header of a piece: its offset in the value, and its length.
 const PIECE_HEAD: usize = 4;
 
-/// The pieces of a patch: where in the value each begins, and its bytes.
+/// The pieces of a patch: offset in the value, and bytes of each.
 pub(super) fn pieces(mut patch: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     std::iter::from_fn(move || {
         let (head, rest) = patch.split_first_chunk::<PIECE_HEAD>()?;
@@ -14,7 +14,7 @@ pub(super) fn pieces(mut patch: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     })
 }
 
-/// What stands in front of a piece of a patch.
+/// The header of a piece.
 pub(super) fn piece_head(at: usize, len: usize) -> [u8; PIECE_HEAD] {
     let short =
         |number| u16::try_from(number).expect("values with versions are shorter than 64 KiB");
@@ -33,7 +33,8 @@ pub(super) fn apply(patch: &[u8], value: &mut [u8]) -> bool {
     })
 }
 
-/// One patch for two: the bytes of the older one, and those of the newer one that it does not have.
+/// Combines two patches: the bytes of the older one, and those bytes of the newer one that it
+/// lacks.
 #[cold]
 pub(super) fn join_patches(newer: &[u8], older: &[u8]) -> Vec<u8> {
     let mut all: Vec<Option<u8>> = Vec::new();

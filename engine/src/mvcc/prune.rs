@@ -9,17 +9,18 @@ use super::{
     version::Version,
 };
 
-/// What may be dropped.
+/// The versions that may be dropped.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rule<'a> {
-    /// Versions of commits up to this time.
+    /// Those before commits up to this time.
     pub horizon: u64,
-    /// Versions that were replaced while nobody looked.
+    /// Those that no snapshot needs, by this list of open snapshots.
     pub active: &'a Active,
 }
 
 impl Version {
-    /// The version becomes the change from before `below` to after itself.
+    /// Merges two adjacent changes: the version becomes the change from before `below` to after
+    /// itself.
     fn absorb(&mut self, below: &mut Version, key_len: u16, spare: &mut Spare) {
         match (self.bytes.kind(), below.bytes.kind()) {
             (_, Kind::Absent | Kind::Plain | Kind::Special) => {
@@ -28,14 +29,15 @@ impl Version {
             (Kind::Patch, Kind::Patch) => {
                 let joined = join_patches(self.payload(key_len), below.payload(key_len));
                 if joined == below.payload(key_len) {
-                    // All that changed later had changed before: the common case.
+                    // The older change covers the newer one: the common case.
                     return std::mem::swap(&mut self.bytes, &mut below.bytes);
                 }
                 let key = below.bytes.as_slice()[..usize::from(key_len)].to_vec();
                 spare.join(&mut self.bytes, Kind::Patch, &key, &[], &joined);
             }
             (_, Kind::Patch) => {
-                // It fits, unless a change in between left no version, and nobody may see the record.
+                // It fits, unless a change in between left no version; then no snapshot may see the
+                // record.
                 let value = &mut self.bytes.as_mut_slice()[usize::from(key_len)..];
                 _ = apply(below.payload(key_len), value);
             }
@@ -44,22 +46,22 @@ impl Version {
 }
 
 impl Chain {
-    /// Drops the versions that nobody needs; the newest is needed. Gives how many.
+    /// Drops the versions that no snapshot needs; the newest one is needed. Gives how many.
     ///
-    /// A version made at `ts1` whose successor was made at `ts2` is what snapshots from `ts1` to
-    /// below `ts2` see, and nobody else once `ts2` is committed. If there are none, and none can
-    /// come because `ts2 <= as_of`, the two changes become one: made at `ts2`, and before it the
-    /// record was what it was before `ts1`. Snapshots from `ts2` on end their walk there as they
-    /// did; those below `ts1` pass it and find the same value one step earlier.
+    /// A version made at `ts1`, whose successor was made at `ts2`, is seen by the snapshots from
+    /// `ts1` to below `ts2`, and by no other once `ts2` is committed. If there are none, and `ts2
+    /// <= as_of`, so that none can come, the two changes become one: made at `ts2`, with the value
+    /// before `ts1`. Snapshots from `ts2` on end their walk there as before; those below `ts1` pass
+    /// it and find the same value one step earlier.
     pub fn prune(&mut self, rule: Rule<'_>, spare: &mut Spare) -> usize {
         let Chain { newest, long: Some(long), key_len, .. } = self else { return 0 };
         let Long { older, .. } = &mut **long;
         if older.is_empty() {
             return 0;
         }
-        // 1. Versions at the old end are dropped with the values before them.
+        // 1. Drop the versions at the old end, with the values before them.
         let cut = older.partition_point(|version| version.old_ts() <= rule.horizon);
-        // 2. From the newest on, those that stay move to the end of the list, in their order.
+        // 2. From the newest on, move those that stay to the end of the list, in their order.
         let mut kept = older.len();
         for at in (cut..older.len()).rev() {
             let (low, high) = older.split_at_mut(kept);
@@ -75,7 +77,7 @@ impl Chain {
                 older.swap(at, kept);
             }
         }
-        // 3. What is in front of them goes.
+        // 3. Drop the others, which are at the front now.
         for version in older.drain(..kept) {
             spare.give_version(version);
         }

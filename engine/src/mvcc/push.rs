@@ -1,4 +1,4 @@
-//! Changes of a chain by writers: a version is pushed, made whole, or popped by a rollback.
+//! Changes of a chain by writers: they push a version, make it whole, or pop it in a rollback.
 
 use super::{
     bytes::Kind,
@@ -6,20 +6,20 @@ use super::{
     change::Change,
     patch::{apply, piece_head},
     spare::Spare,
-    version::{By, Version},
+    version::{Version, WriterRef},
 };
 use wattle_buffer::TreeId;
 
 impl Version {
-    fn new(writer: By<'_>, key: &[u8], before: &Change<'_>, spare: &mut Spare) -> Version {
+    fn new(writer: WriterRef<'_>, key: &[u8], before: &Change<'_>, spare: &mut Spare) -> Version {
         let mut version = Version::default();
         version.set(writer, key, before, spare);
         version
     }
 
-    /// Becomes another version, in the same memory.
+    /// Becomes another version, and reuses the memory.
     #[inline]
-    fn set(&mut self, writer: By<'_>, key: &[u8], before: &Change<'_>, spare: &mut Spare) {
+    fn set(&mut self, writer: WriterRef<'_>, key: &[u8], before: &Change<'_>, spare: &mut Spare) {
         spare.let_go(std::mem::replace(&mut self.writer, writer.owned()));
         let bytes = &mut self.bytes;
         match *before {
@@ -40,16 +40,16 @@ impl Chain {
     pub fn new(
         tree: TreeId,
         key: &[u8],
-        writer: By<'_>,
+        writer: WriterRef<'_>,
         before: &Change<'_>,
         spare: &mut Spare,
     ) -> Box<Chain> {
         let key_len = u16::try_from(key.len()).expect("keys are shorter than 64 KiB");
         let mut chain = spare.chain().unwrap_or_else(|| {
             let newest = Version::default();
-            Box::new(Chain { tree, key_len, young: false, newest, long: None })
+            Box::new(Chain { tree, key_len, undecided: false, newest, long: None })
         });
-        (chain.tree, chain.key_len, chain.young) = (tree, key_len, false);
+        (chain.tree, chain.key_len, chain.undecided) = (tree, key_len, false);
         chain.newest.set(writer, key, before, spare);
         chain
     }
@@ -66,11 +66,11 @@ impl Chain {
         self.long(spare).due = due;
     }
 
-    /// Stacks a version on the chain, whose newest one is committed.
+    /// Pushes a version on the chain, whose newest one is committed.
     pub fn push(
         &mut self,
         key: &[u8],
-        writer: By<'_>,
+        writer: WriterRef<'_>,
         before: &Change<'_>,
         horizon: u64,
         spare: &mut Spare,
@@ -78,7 +78,7 @@ impl Chain {
         let newest = self.newest.writer.committed_ts();
         let newest = newest.expect("a record is not changed over an undecided change");
         if newest <= horizon {
-            // Nobody needs any of the chain.
+            // No snapshot needs any version of the chain.
             if let Some(long) = &mut self.long {
                 spare.drop_older(long);
             }
@@ -91,14 +91,14 @@ impl Chain {
         long.older.push(last);
     }
 
-    /// Whether a push has made the chain so long that it should be pruned. A chain that stays long
+    /// True if a push has made the chain so long that it should be pruned. A chain that stays long
     /// is not pruned again before it has doubled.
     pub fn is_long(&self) -> bool {
         self.long.as_ref().is_some_and(|long| 1 + long.older.len() > long.prune_above as usize)
     }
 
-    /// The writer of the newest version changes the record once more, which is `now`: if the version is a
-    /// patch, whose other bytes are those of `now`, it gets all of them.
+    /// The writer of the newest version changes the record again, from the state `now`. If the
+    /// version is a patch, completes it with the other bytes of `now`.
     pub fn make_whole(&mut self, key: &[u8], now: &Change<'_>, spare: &mut Spare) {
         if self.newest.bytes.kind() != Kind::Patch {
             return;
@@ -113,8 +113,7 @@ impl Chain {
         spare.join(&mut self.newest.bytes, Kind::Plain, key, &[], &value);
     }
 
-    /// Takes the newest version away; false if it is the only one, which the caller removes with
-    /// the chain.
+    /// Removes the newest version. False if it is the only one: then the caller removes the chain.
     pub fn pop(&mut self, spare: &mut Spare) -> bool {
         let Some(long) = &mut self.long else { return false };
         let Some(version) = long.older.pop() else { return false };

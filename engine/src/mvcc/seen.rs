@@ -1,31 +1,32 @@
-//! What the version index answers to readers.
+//! The answers of the version index to readers.
 
-/// What a reader sees of a record. `ts` is the commit time of the change that made it so, 0 when
-/// that is no longer known (before every snapshot that is open, and durable) or the reader's own.
+/// The version of a record that a reader sees. `ts` is the commit time of the change that made it;
+/// 0 if the change is the reader's own, or older than every open snapshot and durable, so that its
+/// time is forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seen {
-    /// What the page holds.
+    /// The one in the page.
     Page {
         /// Commit time or 0.
         ts: u64,
     },
-    /// The value that was appended to the reader's buffer.
+    /// An older one, which is in the reader's buffer.
     Value {
-        /// The flag given with the value.
+        /// Its special flag.
         special: bool,
         /// Commit time or 0.
         ts: u64,
     },
-    /// No record.
+    /// None: there is no record.
     Absent {
         /// Commit time or 0.
         ts: u64,
     },
-    /// A transaction that is just committing decides. Look again in a moment, without latches.
+    /// It depends on a transaction that is committing. Look again soon, without latches.
     Wait,
 }
 
-/// Whether others changed a record.
+/// Whether other transactions changed a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(clippy::enum_variant_names, reason = "the answers read as the question is put")]
 pub(crate) enum Changed {
@@ -33,6 +34,6 @@ pub(crate) enum Changed {
     Unchanged,
     /// Yes.
     Changed,
-    /// A transaction that is just committing may have. Ask again in a moment.
+    /// A transaction that is committing may have. Ask again soon.
     Undecided,
 }

@@ -1,23 +1,25 @@
-//! One shard of the version index: a table of chains, and two queues that say which of them to look
-//! at when versions are dropped, so that nobody walks the table.
+//! One shard of the version index: a table of chains, and two queues of chains to look at when
+//! versions are dropped, so that passes need not walk the table.
 //!
-//! A chain whose newest change may be undecided is *young*: it has an item in a list, and each pass
-//! looks at all of that list. When everything in the chain is committed and the collector knows all
-//! snapshots up to its newest change, it moves to a heap under the time of its oldest version. That
-//! cannot be dropped before the oldest snapshot has passed that time, so a pass takes from the heap
-//! only what is due. Most chains go the first time they are looked at.
+//! A chain whose newest change may be uncommitted is *undecided*. It has an item in a list, and
+//! each pass looks at the whole list. When all changes in the chain are committed, and the
+//! collector knows all snapshots up to the newest change, the chain moves to a heap, under the
+//! commit time of its oldest version. No version can be dropped before the oldest snapshot has
+//! passed that time, so a pass takes only the due chains from the heap. Most chains go the first
+//! time that a pass looks at them.
 //!
-//! A writer may keep the hash of what it stored and drop it itself, which it mostly does before anybody
-//! else could. Such a chain is *kept*: it is in no queue until the writer hands it over, and only sweeps
-//! find it if the writer does not come back.
+//! A writer may own the versions that it stored and drop them itself, which is mostly before a pass
+//! could. The chain of an *owned* version is in no queue until the writer hands it over. If the
+//! writer never does, sweeps find it.
 //!
-//! There are many shards, and most have a few chains at a time or none. The first few are named beside the
-//! lock, in as few cache lines as there are for so many; a table for the others, and the queues, are made when
-//! they are needed. That should be seldom: they lie somewhere else, in lines that are in no cache.
+//! There are many shards, and most have few chains or none. The first few chains are *inline*,
+//! beside the lock, in as few cache lines as possible. A table for further chains (*overflow*), and
+//! the queues, are allocated when they are needed. That should be seldom: they are elsewhere, in
+//! lines that no cache has.
 //!
-//! Items name a chain by its hash. One whose chain is gone, or is not young or due at that time any
-//! more, is stale and skipped; one that meets a chain which came later under the same hash only
-//! makes that one be looked at once more.
+//! Items name a chain by its hash. An item whose chain is gone, or is not undecided or not due at
+//! that time, is stale and skipped. An item may meet a newer chain with the same hash; then that is
+//! looked at once more.
 
 use super::{
     chain::Chain,
@@ -26,69 +28,71 @@ use super::{
     prune::Rule,
     spare::Spare,
     state::TxnState,
-    version::By,
+    version::WriterRef,
 };
 use crate::limits::limit;
 use hashbrown::{HashTable, hash_table::OccupiedEntry};
 use std::{cmp::Reverse, collections::BinaryHeap, sync::Arc};
 use wattle_buffer::TreeId;
 
-/// Tables and queues with room for more than this give memory back when it is little used.
+/// Tables and queues with room for more items than this are shrunk when few are used.
 const KEEP_ROOM: usize = limit(256, 4);
-/// Used to less than one part in this many, since the last pass.
+/// Few: less than one part in this many since the last pass.
 const LITTLE_USED: usize = 8;
 
-/// A young chain, and who wrote its newest version when it was last looked at.
+/// An undecided chain, and the writer of its newest version at the last look.
 #[derive(Debug)]
-struct Young {
+struct UndecidedChain {
     hash: u64,
     writer: u64,
 }
 
-/// A place for a chain. The hash is here as well as beside the chain's items, so that a table grows
-/// without looking at its chains.
+/// A place for a chain. The hash is stored here, too, so that a table grows without reading its
+/// chains.
 #[derive(Debug, Default)]
 struct Place {
     hash: u64,
-    /// None only in a place beside the lock.
+    /// None only in an inline place.
     chain: Option<Box<Chain>>,
 }
 
-/// Places beside the lock: enough for the records of most groups of neighbours that a transaction changes.
-const NEAR: usize = limit(13, 2);
+/// Number of inline places: enough for the records of most groups of neighbours that a transaction
+/// changes.
+const INLINE_CHAINS: usize = limit(13, 2);
 
-/// What few shards have.
+/// The parts of a shard that few shards need.
 #[derive(Debug, Default)]
-struct Rest {
-    /// Chains for which there was no place beside the lock.
+struct Overflow {
+    /// Chains without an inline place.
     table: HashTable<Place>,
-    young: Vec<Young>,
-    /// Time and hash, smallest time first.
+    undecided: Vec<UndecidedChain>,
+    /// Commit time and hash, smallest time first.
     heap: BinaryHeap<Reverse<(u64, u64)>>,
 }
 
-/// What is known beside the lock of what few shards have, so that mostly nobody goes there: that is two
-/// lines which are in no cache.
+/// A summary of the parts elsewhere, beside the lock. Mostly it saves reading them: two lines that
+/// no cache has.
 #[derive(Debug, Default)]
-struct Far {
-    /// A bit for the hash of each chain in the table, and of some that were there since it was empty.
+struct OverflowSummary {
+    /// A bit for the hash of each chain in the table; bits of removed chains stay until it is
+    /// empty.
     filter: u32,
-    /// Passes have something to look at.
+    /// Passes have chains to look at.
     queued: bool,
 }
 
-impl Far {
+impl OverflowSummary {
     fn bit(hash: u64) -> u32 {
         1 << (hash % u64::from(u32::BITS))
     }
 
     #[inline]
     fn may_have(&self, hash: u64) -> bool {
-        self.filter & Far::bit(hash) != 0
+        self.filter & OverflowSummary::bit(hash) != 0
     }
 
     fn added(&mut self, hash: u64) {
-        self.filter |= Far::bit(hash);
+        self.filter |= OverflowSummary::bit(hash);
     }
 
     fn removed(&mut self, table: &HashTable<Place>) {
@@ -98,16 +102,16 @@ impl Far {
     }
 }
 
-/// The first few chains.
+/// The inline chains.
 #[derive(Debug, Default)]
 #[repr(C)]
-struct Near {
-    /// Behind so many places there is nothing. The last one of them has a chain.
+struct InlineChains {
+    /// The places from here on are empty. The last one before has a chain.
     used: usize,
-    places: [Place; NEAR],
+    places: [Place; INLINE_CHAINS],
 }
 
-impl Near {
+impl InlineChains {
     #[inline]
     fn places(&self) -> &[Place] {
         &self.places[..self.used]
@@ -131,7 +135,7 @@ impl Near {
         None
     }
 
-    /// After chains were taken out of their places.
+    /// Updates `used` after chains were removed.
     #[inline]
     fn removed(&mut self) {
         let last = self.places().iter().rposition(|place| place.chain.is_some());
@@ -139,31 +143,31 @@ impl Near {
     }
 }
 
-/// Where a chain is.
+/// The place of a chain.
 enum Found<'p> {
-    Near(&'p mut Near, usize),
-    Far(OccupiedEntry<'p, Place>, &'p mut Far),
+    Inline(&'p mut InlineChains, usize),
+    Overflow(OccupiedEntry<'p, Place>, &'p mut OverflowSummary),
 }
 
 impl Found<'_> {
     fn chain(&mut self) -> &mut Chain {
         let chain = match self {
-            Found::Near(near, at) => &mut near.places[*at].chain,
-            Found::Far(entry, _) => &mut entry.get_mut().chain,
+            Found::Inline(inline, at) => &mut inline.places[*at].chain,
+            Found::Overflow(entry, _) => &mut entry.get_mut().chain,
         };
         chain.as_mut().expect("it was found")
     }
 
     fn remove(self) -> Box<Chain> {
         let chain = match self {
-            Found::Near(near, at) => {
-                let chain = near.places[at].chain.take();
-                near.removed();
+            Found::Inline(inline, at) => {
+                let chain = inline.places[at].chain.take();
+                inline.removed();
                 chain
             }
-            Found::Far(entry, far) => {
-                let (place, rest) = entry.remove();
-                far.removed(rest.into_table());
+            Found::Overflow(entry, summary) => {
+                let (place, vacant) = entry.remove();
+                summary.removed(vacant.into_table());
                 place.chain
             }
         };
@@ -174,38 +178,38 @@ impl Found<'_> {
 /// Finds the chain under a hash.
 #[inline]
 fn find<'p>(
-    near: &'p mut Near,
-    far: &'p mut Far,
+    inline: &'p mut InlineChains,
+    summary: &'p mut OverflowSummary,
     table: impl FnOnce() -> Option<&'p mut HashTable<Place>>,
     hash: u64,
     is: impl Fn(&Chain) -> bool,
 ) -> Option<Found<'p>> {
     let here = |place: &Place| place.hash == hash && place.chain.as_deref().is_some_and(&is);
-    if let Some(at) = near.places().iter().position(here) {
-        return Some(Found::Near(near, at));
+    if let Some(at) = inline.places().iter().position(here) {
+        return Some(Found::Inline(inline, at));
     }
-    if !far.may_have(hash) {
+    if !summary.may_have(hash) {
         return None;
     }
     let entry = table()?.find_entry(hash, here).ok()?;
-    Some(Found::Far(entry, far))
+    Some(Found::Overflow(entry, summary))
 }
 
-/// What the lock of a shard guards, in the order in which it is needed.
+/// The data under the lock of a shard, in the order in which it is used.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(super) struct Shard {
     bytes: u64,
-    far: Far,
-    rest: Option<Box<Rest>>,
-    near: Near,
+    summary: OverflowSummary,
+    overflow: Option<Box<Overflow>>,
+    inline: InlineChains,
 }
 
-/// Beside it are 16 bytes: the copy of its sum, and the lock.
+/// Beside it are 16 bytes: the copy of its byte count, and the lock.
 const _: () = assert!(16 + size_of::<Shard>() <= 4 * 64);
 
 impl Shard {
-    /// Memory that the chains take.
+    /// Memory of the chains, bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -213,85 +217,85 @@ impl Shard {
     /// Number of chains.
     #[cfg(test)]
     pub fn len(&self) -> usize {
-        let near = self.near.places().iter().filter(|place| place.chain.is_some()).count();
-        near + self.rest.as_ref().map_or(0, |rest| rest.table.len())
+        let inline = self.inline.places().iter().filter(|place| place.chain.is_some()).count();
+        inline + self.overflow.as_ref().map_or(0, |overflow| overflow.table.len())
     }
 
-    /// Whether passes have something to look at.
+    /// True if passes have chains to look at.
     pub fn is_queued(&self) -> bool {
-        self.far.queued
+        self.summary.queued
     }
 
     #[inline]
     pub fn find(&self, hash: u64, tree: TreeId, key: &[u8]) -> Option<&Chain> {
         let is = |chain: &Chain| chain.is_of(tree, key);
         let here = |place: &Place| place.hash == hash && place.chain.as_deref().is_some_and(is);
-        let place = match self.near.places().iter().find(|place| here(place)) {
-            None if self.far.may_have(hash) => self.rest.as_ref()?.table.find(hash, here),
-            near => near,
+        let place = match self.inline.places().iter().find(|place| here(place)) {
+            None if self.summary.may_have(hash) => self.overflow.as_ref()?.table.find(hash, here),
+            inline => inline,
         };
         place?.chain.as_deref()
     }
 
     /// All chains.
     pub fn chains(&self) -> impl Iterator<Item = &Chain> {
-        let table = self.rest.iter().flat_map(|rest| rest.table.iter());
-        self.near.places().iter().chain(table).filter_map(|place| place.chain.as_deref())
+        let table = self.overflow.iter().flat_map(|overflow| overflow.table.iter());
+        self.inline.places().iter().chain(table).filter_map(|place| place.chain.as_deref())
     }
 
     #[inline]
     fn find_mut(&mut self, hash: u64, is: impl Fn(&Chain) -> bool) -> Option<Found<'_>> {
-        let Shard { near, far, rest, .. } = self;
-        find(near, far, || rest.as_mut().map(|rest| &mut rest.table), hash, is)
+        let Shard { inline, summary, overflow, .. } = self;
+        find(inline, summary, || overflow.as_mut().map(|overflow| &mut overflow.table), hash, is)
     }
 
-    /// Adds a chain that is not there.
+    /// Adds a chain for a hash and record that has none.
     #[inline]
     fn insert(&mut self, hash: u64, chain: Box<Chain>) {
         let place = Place { hash, chain: Some(chain) };
-        if let Some(place) = self.near.insert(place) {
-            let rest = self.rest.get_or_insert_default();
-            rest.table.insert_unique(hash, place, |place| place.hash);
-            self.far.added(hash);
+        if let Some(place) = self.inline.insert(place) {
+            let overflow = self.overflow.get_or_insert_default();
+            overflow.table.insert_unique(hash, place, |place| place.hash);
+            self.summary.added(hash);
         }
     }
 
-    /// Passes have to look at the chain under a hash.
+    /// Queues the chain under a hash for the passes.
     #[cold]
-    fn queue_young(&mut self, hash: u64, writer: u64) {
-        self.rest.get_or_insert_default().young.push(Young { hash, writer });
-        self.far.queued = true;
+    fn queue_undecided(&mut self, hash: u64, writer: u64) {
+        self.overflow.get_or_insert_default().undecided.push(UndecidedChain { hash, writer });
+        self.summary.queued = true;
     }
 
-    /// Checks, and if the record is free stores that `writer` changes it; see [`super::Versions::store`].
-    /// `active` is asked for when a chain has become long.
+    /// Checks, and if the record is free stores that `writer` changes it; see
+    /// [`super::Versions::store`]. Calls `active` only when a chain has become long.
     #[expect(clippy::too_many_arguments, reason = "one flat call on the path of every write")]
     pub fn check_push(
         &mut self,
         Record { hash, tree, key }: Record<'_>,
-        writer: By<'_>,
+        writer: WriterRef<'_>,
         snapshot: u64,
         change: &Change<'_>,
-        kept: bool,
+        owned: bool,
         horizon: u64,
         active: impl FnOnce() -> Arc<Active>,
         spare: &mut Spare,
     ) -> StoreOutcome {
-        let (is_new_young, place);
+        let (is_new_undecided, place);
         match self.find_mut(hash, |chain| chain.is_of(tree, key)) {
             None => {
                 let mut chain = Chain::new(tree, key, writer, change, spare);
                 self.bytes += chain.bytes();
-                chain.young = !kept;
-                is_new_young = !kept;
+                chain.undecided = !owned;
+                is_new_undecided = !owned;
                 place = chain.place();
                 self.insert(hash, chain);
             }
             Some(mut found) => {
                 let chain = found.chain();
                 let me = match writer {
-                    By::Txn(state) => Some(&**state),
-                    By::Done(_) => None,
+                    WriterRef::Txn(state) => Some(&**state),
+                    WriterRef::Done(_) => None,
                 };
                 match chain.check(me, snapshot) {
                     WriteCheck::Free => {}
@@ -300,7 +304,7 @@ impl Shard {
                         chain.make_whole(key, change, spare);
                         let bytes = chain.bytes();
                         self.bytes = self.bytes + bytes - old_bytes;
-                        // A value can take less than a patch of all of it.
+                        // A whole value can take less memory than a patch of all of it.
                         let grown = bytes.saturating_sub(old_bytes);
                         return StoreOutcome { check: WriteCheck::Own, grown, chain: 0 };
                     }
@@ -311,19 +315,19 @@ impl Shard {
                 if chain.is_long() {
                     chain.prune(Rule { horizon, active: &active() }, spare);
                 }
-                is_new_young = !kept && !std::mem::replace(&mut chain.young, true);
+                is_new_undecided = !owned && !std::mem::replace(&mut chain.undecided, true);
                 place = chain.place();
                 let bytes = chain.bytes();
                 self.bytes = self.bytes + bytes - old_bytes;
             }
         }
-        if is_new_young {
-            self.queue_young(hash, writer.id());
+        if is_new_undecided {
+            self.queue_undecided(hash, writer.id());
         }
         StoreOutcome { check: WriteCheck::Free, grown: 0, chain: place }
     }
 
-    /// Takes back the newest version of the record, which is `writer`'s.
+    /// Removes the newest version of the record, which is `writer`'s.
     pub fn pop(
         &mut self,
         hash: u64,
@@ -346,15 +350,16 @@ impl Shard {
             self.bytes -= old_bytes;
             return;
         }
-        // Those who kept the older versions may have come for them when there was this one. An item that there
-        // is already can say that it is of this writer, who may go on with other records.
-        chain.young = true;
+        // The owners of the older versions may have tried to drop them while this version was
+        // there, so queue the chain. An item that it has already may name this writer, who may
+        // continue with other records.
+        chain.undecided = true;
         let (bytes, newest) = (chain.bytes(), chain.newest.writer.id());
         self.bytes = self.bytes + bytes - old_bytes;
-        self.queue_young(hash, newest);
+        self.queue_undecided(hash, newest);
     }
 
-    /// Drops the chain under a hash if nobody needs anything of it. Its item in a queue gets stale.
+    /// Drops the chain under a hash if no snapshot needs it. Its item in a queue becomes stale.
     #[inline]
     pub fn drop_if_old(&mut self, hash: u64, horizon: u64, spare: &mut Spare) {
         if let Some(mut found) = self.find_mut(hash, |_| true)
@@ -366,20 +371,20 @@ impl Shard {
         }
     }
 
-    /// The chain under a hash, if it is still there, is for the passes from here on.
+    /// Hands the chain under a hash, if it is still there, over to the passes.
     pub fn take_over(&mut self, hash: u64) {
         if let Some(mut found) = self.find_mut(hash, |_| true) {
             let chain = found.chain();
-            if !std::mem::replace(&mut chain.young, true) {
+            if !std::mem::replace(&mut chain.undecided, true) {
                 let newest = chain.newest.writer.id();
-                self.queue_young(hash, newest);
+                self.queue_undecided(hash, newest);
             }
         }
     }
 
-    /// Drops what nobody needs of all chains; gives how many versions.
+    /// Drops the versions of all chains that no snapshot needs; gives how many.
     pub fn sweep(&mut self, rule: Rule<'_>, spare: &mut Spare) -> usize {
-        let Shard { near, far, rest, bytes } = self;
+        let Shard { inline, summary, overflow, bytes } = self;
         let mut dropped = 0;
         let mut is_gone = |chain: &mut Option<Box<Chain>>| {
             let Some(mut visited) = chain.take() else { return true };
@@ -395,59 +400,60 @@ impl Shard {
             *chain = Some(visited);
             false
         };
-        near.places_mut().iter_mut().for_each(|place| _ = is_gone(&mut place.chain));
-        near.removed();
-        if let Some(rest) = rest {
-            rest.table.retain(|place| !is_gone(&mut place.chain));
-            far.removed(&rest.table);
+        inline.places_mut().iter_mut().for_each(|place| _ = is_gone(&mut place.chain));
+        inline.removed();
+        if let Some(overflow) = overflow {
+            overflow.table.retain(|place| !is_gone(&mut place.chain));
+            summary.removed(&overflow.table);
         }
         dropped
     }
 
-    /// Drops what nobody needs; gives how many versions. `pass` is not 0 and differs from
-    /// that of the calls before.
+    /// Drops the versions of queued chains that no snapshot needs; gives how many. `pass` is not 0,
+    /// and differs from that of earlier calls.
     pub fn collect(&mut self, rule: Rule<'_>, pass: u64, spare: &mut Spare) -> usize {
-        let Some(mut rest) = self.rest.take() else { return 0 };
-        let used = rest.table.len();
-        let (young, due) = (rest.young.len(), rest.heap.len());
-        let dropped = self.collect_young(&mut rest, rule, pass, spare)
-            + self.collect_due(&mut rest, rule, spare);
-        self.far.queued = !rest.young.is_empty() || !rest.heap.is_empty();
-        if rest.table.is_empty() && !self.far.queued {
+        let Some(mut overflow) = self.overflow.take() else { return 0 };
+        let used = overflow.table.len();
+        let (undecided, due) = (overflow.undecided.len(), overflow.heap.len());
+        let dropped = self.collect_undecided(&mut overflow, rule, pass, spare)
+            + self.collect_due(&mut overflow, rule, spare);
+        self.summary.queued = !overflow.undecided.is_empty() || !overflow.heap.is_empty();
+        if overflow.table.is_empty() && !self.summary.queued {
             return dropped;
         }
-        // What was little used since the last pass gets smaller.
-        let Rest { table, young: list, heap } = &mut *rest;
+        // Shrink the parts of which few items were used since the last pass.
+        let Overflow { table, undecided: list, heap } = &mut *overflow;
         if table.capacity() > KEEP_ROOM.max(LITTLE_USED * used) {
             table.shrink_to(2 * used, |place| place.hash);
         }
-        if list.capacity() > KEEP_ROOM.max(LITTLE_USED * young) {
-            list.shrink_to(2 * young);
+        if list.capacity() > KEEP_ROOM.max(LITTLE_USED * undecided) {
+            list.shrink_to(2 * undecided);
         }
         if heap.capacity() > KEEP_ROOM.max(LITTLE_USED * due) {
             heap.shrink_to(2 * due);
         }
-        self.rest = Some(rest);
+        self.overflow = Some(overflow);
         dropped
     }
 
-    fn collect_young(
+    fn collect_undecided(
         &mut self,
-        rest: &mut Rest,
+        overflow: &mut Overflow,
         rule: Rule<'_>,
         pass: u64,
         spare: &mut Spare,
     ) -> usize {
-        let Shard { near, far, bytes, .. } = self;
-        let Rest { table, young, heap } = rest;
+        let Shard { inline, summary, bytes, .. } = self;
+        let Overflow { table, undecided, heap } = overflow;
         let mut dropped = 0;
-        // The changes of a large transaction stand together: one look at its state is enough.
-        let mut undecided = None;
-        young.retain_mut(|item| {
-            if undecided == Some(item.writer) {
+        // The changes of a large transaction are adjacent: one look at its state is enough.
+        let mut undecided_writer = None;
+        undecided.retain_mut(|item| {
+            if undecided_writer == Some(item.writer) {
                 return true;
             }
-            let Some(mut found) = find(near, far, || Some(table), item.hash, |chain| chain.young)
+            let Some(mut found) =
+                find(inline, summary, || Some(table), item.hash, |chain| chain.undecided)
             else {
                 return false;
             };
@@ -466,7 +472,7 @@ impl Shard {
             dropped += chain.prune(rule, spare);
             let decided = ts.is_some_and(|ts| ts <= rule.active.as_of);
             if decided {
-                chain.young = false;
+                chain.undecided = false;
                 queue(item.hash, chain, heap, spare);
             } else {
                 chain.set_pass(pass as u32, spare);
@@ -477,23 +483,24 @@ impl Shard {
             }
             item.writer = chain.newest.writer.id();
             if ts.is_none() {
-                undecided = Some(item.writer);
+                undecided_writer = Some(item.writer);
             }
             true
         });
         dropped
     }
 
-    fn collect_due(&mut self, rest: &mut Rest, rule: Rule<'_>, spare: &mut Spare) -> usize {
-        let Shard { near, far, bytes, .. } = self;
-        let Rest { table, heap, .. } = rest;
+    fn collect_due(&mut self, overflow: &mut Overflow, rule: Rule<'_>, spare: &mut Spare) -> usize {
+        let Shard { inline, summary, bytes, .. } = self;
+        let Overflow { table, heap, .. } = overflow;
         let mut dropped = 0;
         while let Some(top) = heap.peek()
             && let Reverse((due, hash)) = *top
             && due <= rule.horizon
         {
             heap.pop();
-            let Some(mut found) = find(near, far, || Some(table), hash, |chain| chain.due() == due)
+            let Some(mut found) =
+                find(inline, summary, || Some(table), hash, |chain| chain.due() == due)
             else {
                 continue;
             };
@@ -507,8 +514,8 @@ impl Shard {
             }
             let old_bytes = chain.bytes();
             dropped += chain.prune(rule, spare);
-            // Whoever keeps a version that is undecided comes back for the chain, or takes it off.
-            if !chain.young && chain.newest.writer.committed_ts().is_some() {
+            // The owner of an undecided version comes back for the chain, or removes the version.
+            if !chain.undecided && chain.newest.writer.committed_ts().is_some() {
                 queue(hash, chain, heap, spare);
             }
             *bytes = *bytes + chain.bytes() - old_bytes;
@@ -524,7 +531,7 @@ fn queue(
     heap: &mut BinaryHeap<Reverse<(u64, u64)>>,
     spare: &mut Spare,
 ) {
-    let oldest = chain.oldest_ts().expect("a chain that is not young is committed");
+    let oldest = chain.oldest_ts().expect("a chain that is not undecided is committed");
     if chain.due() != oldest {
         chain.set_due(oldest, spare);
         heap.push(Reverse((oldest, hash)));

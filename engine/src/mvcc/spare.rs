@@ -1,4 +1,4 @@
-//! Memory of versions that is used again, one store for each thread.
+//! [`Spare`]: memory of dropped versions for reuse, one store for each thread.
 
 use super::{
     bytes::{Bytes, INLINE, Kind},
@@ -9,17 +9,18 @@ use super::{
 use std::cell::Cell;
 use wattle_buffer::{Returned, prefetch_write};
 
-/// Buffers that a thread keeps for reuse, bytes.
+/// Most bytes of buffers that a thread keeps for reuse.
 const SPARE_BYTES: usize = 2 << 20;
-/// Chains that a thread keeps for reuse.
+/// Most chains that a thread keeps for reuse.
 const SPARE_CHAINS: usize = 8192;
-/// Parts of long chains that a thread keeps for reuse, each with a list of older versions that has room for no
-/// more than [`SPARE_LIST`].
+/// Most parts of long chains that a thread keeps for reuse. Their lists of older versions have room
+/// for at most [`SPARE_LIST`].
 const SPARE_LONG: usize = 64;
 const SPARE_LIST: usize = 2 * PRUNE_ABOVE;
-/// Buffers come in classes, each of twice the capacity of the one before, from this on, bytes.
+/// Buffers come in classes; each has twice the capacity of the previous one. Capacity of the first,
+/// bytes.
 const MIN_BUFFER: usize = 64;
-/// Number of classes: key and value of a record that lies in a leaf fit the last one.
+/// Number of classes: key and value of any record in a leaf fit into the last one.
 const CLASSES: usize = 7;
 
 /// The class whose buffers hold `size` bytes.
@@ -27,9 +28,9 @@ fn class_for(size: usize) -> usize {
     (size.max(MIN_BUFFER).next_power_of_two() / MIN_BUFFER).ilog2() as usize
 }
 
-/// Memory for reuse, what was given last first: chains, parts of long ones, and buffers by class. Each
-/// thread has its own. A session drops most of the versions that it stored itself and soon (see
-/// [`super::Stored`]), so that its next ones lie in memory that its processor has at hand.
+/// Memory for reuse, last in, first out: chains, parts of long chains, and buffers by class. A
+/// session drops most versions that it stored, and soon (see [`super::Stored`]). So its next ones
+/// reuse memory that is in the caches of its processor.
 #[derive(Debug, Default)]
 #[expect(clippy::vec_box, reason = "the boxes are what is reused")]
 pub(super) struct Spare {
@@ -37,7 +38,7 @@ pub(super) struct Spare {
     long: Vec<Box<Long>>,
     buffers: [Vec<Vec<u8>>; CLASSES],
     bytes: usize,
-    /// Of the transaction whose versions are being dropped.
+    /// Counts the references to the state of one transaction whose versions are being dropped.
     returned: Returned<TxnState>,
 }
 
@@ -46,20 +47,20 @@ thread_local! {
 }
 
 impl Spare {
-    /// What this thread has. [`Spare::keep`] gives it back.
+    /// Takes the store of this thread. [`Spare::keep`] puts it back.
     pub fn of_thread() -> Box<Spare> {
-        // A thread that is ending has nothing.
+        // A thread that is ending has no store.
         SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default()
     }
 
-    /// The thread keeps it.
+    /// Puts the store back for the next use by this thread.
     pub fn keep(mut self: Box<Spare>) {
         self.returned.release();
-        // Nor does it keep anything.
+        // A thread that is ending keeps no store.
         SPARE.try_with(|spare| spare.set(Some(self))).ok();
     }
 
-    /// Makes key, head and value the bytes of a version.
+    /// Sets the bytes of a version to key, head and value.
     #[inline]
     pub fn join(&mut self, into: &mut Bytes, kind: Kind, key: &[u8], head: &[u8], value: &[u8]) {
         let size = key.len() + head.len() + value.len();
@@ -88,7 +89,7 @@ impl Spare {
         *into = Bytes::Many { kind, buffer };
     }
 
-    /// An empty buffer for so many bytes. The next one of its class is brought near.
+    /// An empty buffer for so many bytes. Prefetches the next buffer of its class.
     fn buffer(&mut self, size: usize) -> Vec<u8> {
         let class = class_for(size);
         let list = self.buffers.get_mut(class);
@@ -109,7 +110,7 @@ impl Spare {
             return;
         }
         buffer.clear();
-        // One that has grown belongs to the class that it certainly suffices for.
+        // A buffer that has grown belongs to the largest class that it can serve.
         let class = (buffer.capacity() / MIN_BUFFER).checked_ilog2();
         if let Some(list) = class.and_then(|class| self.buffers.get_mut(class as usize)) {
             self.bytes += buffer.capacity();
@@ -124,7 +125,7 @@ impl Spare {
         }
     }
 
-    /// Lets go of the transaction of a version, before [`Spare::keep`] at the latest.
+    /// Releases the transaction of a version, in [`Spare::keep`] at the latest.
     #[inline]
     pub fn let_go(&mut self, writer: Writer) {
         if let Writer::Txn(state) = writer {
@@ -132,14 +133,14 @@ impl Spare {
         }
     }
 
-    /// Takes back the memory of a version that is gone.
+    /// Takes back the memory of a dropped version.
     #[inline]
     pub fn give_version(&mut self, version: Version) {
         self.let_go(version.writer);
         self.give_bytes(version.bytes);
     }
 
-    /// Takes back the memory of a chain that is gone.
+    /// Takes back the memory of a dropped chain.
     #[inline]
     pub fn give_chain(&mut self, mut chain: Box<Chain>) {
         if let Some(long) = chain.long.take() {
@@ -161,7 +162,7 @@ impl Spare {
         }
     }
 
-    /// A chain to use again, with whatever it held. The one after the next is brought near.
+    /// A chain to reuse, with old contents. Prefetches the one after the next.
     #[inline]
     pub fn chain(&mut self) -> Option<Box<Chain>> {
         let chain = self.chains.pop()?;
@@ -177,7 +178,7 @@ impl Spare {
         (long.older_bytes, long.prune_above) = (0, PRUNE_ABOVE as u32);
     }
 
-    /// The part of a long chain, to use again.
+    /// Further fields for a chain, reused if possible.
     pub fn long(&mut self) -> Box<Long> {
         self.long.pop().unwrap_or_default()
     }

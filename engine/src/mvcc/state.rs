@@ -1,14 +1,14 @@
-//! Whether one transaction is running, committing, committed or aborted: one word that its
-//! versions point to, so that committing any number of changes is one store.
+//! The state of one transaction: running, committing, committed or aborted. It is one word that all
+//! versions of the transaction point to, so committing any number of changes is one store.
 //!
 //! To commit, the owner calls [`TxnState::start_commit`], draws a time from the clock, gives it to
 //! [`TxnState::set_ts`], appends its commit record to the log and calls [`TxnState::committed`].
 //! A reader with snapshot `s` that meets a transaction
 //!
-//! - *active*: does not see it. Had `s` been drawn at or after the transaction's time, then the
-//!   reader's load of the clock would have read the draw or something later, the store of
-//!   *drawing* would have happened before that, and the reader could not load *active* any more.
-//!   So a transaction never appears in the middle of a snapshot's life;
+//! - *active*: does not see it. Had `s` been drawn at or after the transaction's time, the reader's
+//!   load of the clock would have read that draw or a later one. The store of *drawing* would have
+//!   happened before, so the reader could not load *active* now. So a transaction never becomes
+//!   visible to an open snapshot;
 //! - *drawing*: cannot tell, and looks again;
 //! - *committing* with a time above `s`: does not see it; with a time up to `s`: looks again until
 //!   it is committed;
@@ -43,30 +43,30 @@ const _: () = assert!(TAG_MASK & (MAX_TS - 1) == 0, "tag and time do not overlap
 const _: () = assert!(COMMITTING & COMMITTED == 0 && COMMITTING | COMMITTED == ABORTED);
 const _: () = assert!(ABORTED & !TAG_MASK == 0, "tags are within the tag bits");
 
-/// In place of the number of a session: the engine rolls the transaction back.
+/// Session number of a transaction that its session has left: the engine rolls it back.
 pub(crate) const ABANDONED: u64 = u64::MAX;
 
-/// A state that a transaction was seen in.
+/// The state of a transaction at one look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
     /// Running, or rolling back.
     Active,
-    /// About to be given its commit time.
+    /// About to draw its commit time.
     Drawing,
     /// About to be committed at this time.
     Committing(u64),
     /// Committed at this time; final.
     Committed(u64),
-    /// Rolled back; final. Its versions, if any are left, count like those of an active one.
+    /// Rolled back; final. Versions that it still has count like those of an active one.
     Aborted,
 }
 
-/// The state of a transaction, shared by its handle and all versions that it made.
+/// The state of a transaction, shared by its handle and all its versions.
 #[derive(Debug)]
 pub(crate) struct TxnState {
     word: AtomicU64,
     id: u64,
-    /// Number of its session, 0 if that does not matter, or [`ABANDONED`].
+    /// Number of its session, 0 if unknown, or [`ABANDONED`].
     session: AtomicU64,
 }
 
@@ -77,7 +77,7 @@ impl TxnState {
         TxnState::of_session(id, 0)
     }
 
-    /// The same, in a session with this number; 0 where that does not matter.
+    /// As `new`, in the session with this number; 0 if unknown.
     pub fn of_session(id: u64, session: u64) -> TxnState {
         assert!(id < MAX_TS, "transaction id {id} is above the limit");
         TxnState { word: AtomicU64::new(ACTIVE), id, session: AtomicU64::new(session) }
@@ -88,21 +88,21 @@ impl TxnState {
         self.session.load(Ordering::Relaxed)
     }
 
-    /// Its owner has left it, and the engine rolls it back.
+    /// Its session has left it; the engine rolls it back.
     pub fn abandon(&self) {
         self.session.store(ABANDONED, Ordering::Relaxed);
     }
 
-    /// The id given at creation.
+    /// Its id.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// The state now. Acquires what the owner did before it stored the state.
+    /// The state now. Acquires everything that the owner did before it stored the state.
     #[inline]
     pub fn status(&self) -> Status {
-        // Partner of the stores of the transitions. See the head of the file for why a load that
-        // acquires is enough to meet the store of `start_commit`.
+        // Partner of the stores in `change`. The head of the file says why an acquiring load is
+        // enough to see the store of `start_commit`.
         let word = self.word.load(Ordering::Acquire);
         match (word & TAG_MASK, word & !TAG_MASK) {
             (ACTIVE, _) => Status::Active,
@@ -122,7 +122,7 @@ impl TxnState {
         }
     }
 
-    /// From active to drawing: before the commit time is drawn from the clock.
+    /// From active to drawing. Called before the commit time is drawn from the clock.
     pub fn start_commit(&self) {
         self.change(COMMITTING, |old| old == Status::Active);
     }
@@ -138,7 +138,7 @@ impl TxnState {
         self.change(COMMITTED | ts, |old| old == Status::Committing(ts));
     }
 
-    /// From active to aborted, after every change was put back.
+    /// From active to aborted. Called after every change was undone.
     pub fn aborted(&self) {
         self.change(ABORTED, |old| old == Status::Active);
     }
@@ -146,9 +146,9 @@ impl TxnState {
     fn change(&self, word: u64, allowed: impl FnOnce(Status) -> bool) {
         let old = self.status();
         assert!(allowed(old), "transaction {}: {old:?} cannot become word {word:#x}", self.id);
-        // The owner is the only one who stores. Partner of the load in `status`. To release is
-        // enough for `start_commit` too: the draw that follows is a read-modify-write that
-        // releases, and whoever drew or loaded that time or a later one has acquired from it.
+        // Only the owner stores. Partner of the load in `status`. Release is enough for
+        // `start_commit`, too: the draw that follows is a releasing read-modify-write, and every
+        // thread that drew or loaded that time or a later one has acquired from it.
         self.word.store(word, Ordering::Release);
     }
 }

@@ -1,35 +1,37 @@
-//! What the transactions of one session stored in the version index, so that the session drops it
-//! itself when nobody needs it any more: mostly at its next commit, when the memory is still in the
-//! caches of its processor. Nobody else looks at these versions but now and then, in a sweep of all
-//! versions; what is too much for a session, or left when it ends, it hands over to the passes of the
-//! keeper.
+//! The versions that the transactions of one session have stored and own. The session drops them
+//! itself when no snapshot needs them, mostly at its next commit, while their memory is still in
+//! the caches of its processor. Other threads look at these versions only in a sweep, now and then.
+//! If there are too many, or when the session ends, it hands them over to the passes of the keeper.
 //!
-//! Whether nobody needs a version is for the horizon to say. A session that has enough to drop asks
-//! who is active ([`super::Snapshots::try_oldest`]) and raises it. While an old snapshot, or a log
-//! that is not flushed, holds it back, the session asks again only when it has twice as much, or a thousand
-//! more; it also asks the keeper then to compare the memory of all versions with the limit.
+//! The horizon tells which versions no snapshot needs. A session that has enough versions to drop
+//! looks for the oldest snapshot ([`super::Snapshots::try_oldest`]) and raises the horizon. While
+//! an old snapshot, or a log that is not flushed, holds the horizon back, the session looks again
+//! only when it has twice as many versions, or a thousand more. Then it also asks the keeper to
+//! compare the memory of all versions with the limit.
 
 use super::{change::Kept, versions::Versions};
 use crate::limits::limit;
 use std::collections::VecDeque;
 
-/// Versions that are worth a look at all snapshots.
+/// As many versions are worth a look at all snapshots.
 const WORTH_A_LOOK: usize = limit(32, 4);
-/// So many more are worth another look when one was for nothing, at most: their memory counts.
+/// After a look that was in vain, at most so many more versions are worth another one: their memory
+/// counts.
 const MANY: usize = limit(1 << 10, 16);
-/// More are handed over: memory that only this session would give back soon.
+/// With more versions, the session hands them over: their memory would otherwise depend on this
+/// session alone.
 const MAX_RECORDS: usize = limit(1 << 15, 64);
-/// Of one transaction.
+/// Most versions of one transaction.
 pub(crate) const MAX_OF_ONE: usize = limit(1 << 10, 12);
 
-/// See the module documentation.
+/// The owned versions of one session, see the module documentation.
 #[derive(Debug)]
 pub(crate) struct Stored {
-    /// Time of a commit, and how many of the versions are its.
+    /// Commit times, and the number of versions of each commit.
     commits: VecDeque<(u64, usize)>,
     /// Their versions, in the same order.
     records: VecDeque<Kept>,
-    /// Number of versions at which to look at the snapshots again.
+    /// Number of versions at which the session looks at the snapshots again.
     look_at: usize,
 }
 
@@ -41,7 +43,7 @@ impl Default for Stored {
 }
 
 impl Stored {
-    /// A commit at `time` stored these versions.
+    /// Adds the versions that a commit at `time` stored.
     #[inline]
     pub fn add(&mut self, versions: &Versions, time: u64, kept: &[Kept]) {
         if self.records.len() + kept.len() > MAX_RECORDS {
@@ -53,30 +55,31 @@ impl Stored {
         }
     }
 
-    /// The session has no more use for them.
+    /// Hands all versions over to the passes of the keeper.
     #[cold]
     pub fn give_up(&mut self, versions: &Versions) {
         versions.hand_over(self.records.make_contiguous());
         *self = Stored::default();
     }
 
-    /// Time of the first commit whose versions are there.
+    /// Time of the oldest commit with owned versions.
     #[inline]
     pub fn oldest(&self) -> Option<u64> {
         self.commits.front().map(|(time, _)| *time)
     }
 
-    /// Whether to look at the snapshots.
+    /// True if there are enough versions to look at the snapshots.
     #[inline]
     pub fn is_worth_a_look(&self) -> bool {
         self.records.len() >= self.look_at
     }
 
-    /// Somebody looked: drops what nobody needs. Gives whether these are many, and all of them are needed.
+    /// Drops the versions below the horizon, after a look at the snapshots. Gives true if there are
+    /// many, and all of them are needed.
     pub fn drop_old(&mut self, versions: &Versions) -> bool {
         let (horizon, before) = (versions.horizon(), self.records.len());
         let mut due = 0;
-        // Times are nearly in order; one that is not only waits a little longer.
+        // Times are nearly in order; a commit out of order only waits a little longer.
         while let Some((_, count)) = self.commits.pop_front_if(|(time, _)| *time <= horizon) {
             due += count;
         }

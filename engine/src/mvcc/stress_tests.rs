@@ -1,6 +1,6 @@
-//! Threads against the version index: writers move amounts between records, so that the sum of
-//! every snapshot is the same; readers check that while versions are dropped all the time. A
-//! sequence lock for each record stands in for the latch of a leaf.
+//! Threads against the version index. Writers move amounts between records, so every snapshot has
+//! the same sum. Readers check that while versions are dropped all the time. A sequence lock for
+//! each record stands in for the latch of a leaf.
 //!
 //! The seed of a run is printed; `WATTLE_TEST_SEED` sets it.
 
@@ -19,7 +19,7 @@ use wattle_buffer::{Owner, TreeId};
 const TREE: TreeId = TreeId(5);
 const RECORDS: usize = 12;
 const START: u64 = 100;
-/// A record with this amount is not there.
+/// A record with this amount is absent.
 const ABSENT: u64 = 0;
 
 /// A record of the page and its latch: odd while a writer holds it.
@@ -67,13 +67,13 @@ fn key(record: usize) -> [u8; 8] {
     (record as u64).to_be_bytes()
 }
 
-/// The value of an amount fills some space, which shows mixed up bytes. Two of three have the same length as
-/// one of three others.
+/// The value for an amount, long enough to show mixed up bytes. Two of three values have the same
+/// length as one of three others.
 fn encode(amount: u64) -> Option<Vec<u8>> {
     (amount != ABSENT).then(|| amount.to_be_bytes().repeat([1, 9, 9][amount as usize % 3]))
 }
 
-/// A change of `before` to `after`: of the bytes that differ, if it can be.
+/// A change of `before` to `after`; a patch if possible.
 fn change_of<'b>(before: Option<&'b [u8]>, after: Option<&[u8]>) -> Change<'b> {
     if let (Some(before), Some(after)) = (before, after)
         && before.len() == after.len()
@@ -108,7 +108,7 @@ impl World {
         }
     }
 
-    /// Reads without a latch: the page, the index, then validates.
+    /// Reads without a latch: the page, then the index, then validates.
     fn read(&self, record: usize, me: Option<&TxnState>, snapshot: u64) -> u64 {
         let mut into = Vec::new();
         loop {
@@ -168,7 +168,7 @@ impl World {
             let store = |kept| self.versions.store(name, &state, snapshot, &change, kept);
             let mut outcome = store(kept.len() % 2 == 0);
             if outcome.check == WriteCheck::Free && amount.is_multiple_of(8) {
-                // It was not to be changed, and then it was.
+                // First the record was not to be changed, now it is.
                 self.versions.pop(TREE, name.key, &state);
                 outcome = store(amount.is_multiple_of(16));
             }
@@ -228,7 +228,7 @@ impl World {
             self.aborts.fetch_add(1, SeqCst);
         }
         slot.close();
-        // As a session does, only more often.
+        // As a session does, but more often.
         if rng.random_range(0..2) == 0
             && let Some(oldest) = self.snapshots.try_oldest(&self.clock)
         {
@@ -250,7 +250,7 @@ impl World {
         self.snapshots.retire(slot);
     }
 
-    /// Reads some snapshots at a time, of different ages.
+    /// Reads with several snapshots of different ages.
     fn check(&self, seed: u64) {
         let mut rng = StdRng::seed_from_u64(seed);
         let mut open: Vec<(Arc<Slot>, u64)> = Vec::new();
@@ -304,7 +304,7 @@ fn every_snapshot_sees_all_of_each_transfer_or_nothing() {
         let world = &world;
         let writers =
             [1, 2].map(|i| scope.spawn(move || world.write(seed.wrapping_add(i), transfers)));
-        // Ends the other two also when a writer fails.
+        // Ends the other two threads also when a writer fails.
         let reader = scope.spawn(move || world.check(seed.wrapping_add(3)));
         let collector = scope.spawn(move || world.collect(seed.wrapping_add(4)));
         let written = writers.map(|writer| writer.join());
@@ -368,7 +368,7 @@ fn measure(keys: u64, batch: u64, size: u64) -> f64 {
 #[test]
 #[ignore = "a measurement: cargo test --release -p wattle --lib mvcc -- --ignored --nocapture"]
 fn measure_push_and_collect() {
-    // What begin and commit cost alone.
+    // The cost of begin and commit alone.
     let (clock, snapshots) = (Clock::new(), Snapshots::new());
     let slot = snapshots.acquire();
     let (start, rounds) = (Instant::now(), 4_000_000);

@@ -1,12 +1,12 @@
-//! The undo buffer of a transaction: what each of its changes replaced, newest last, so that it can
-//! be taken back exactly, wholly or to a savepoint, whatever its size. A change that stored the version
-//! of its record needs no value here: the version has it, and stays until the change is taken back.
+//! The undo buffer of a transaction: the value before each of its changes, newest last, for an
+//! exact rollback of all or to a savepoint, whatever its size. A change that stored the version of
+//! its record needs no value here: the version has it, and stays until the change is undone.
 //!
-//! Entries are bytes one after the other, each with its length at its end, so that they can be read
-//! from the back. Only the newest part is in memory. When that passes a limit, its older half goes to
-//! the end of a temporary file without a name, in the directory given; it is read back in blocks when
-//! the entries in memory are used up. Where one ends and the other begins has nothing to do with where
-//! entries do.
+//! Entries are adjacent byte strings, each with its length at the end, so that they can be read
+//! backwards. Only the newest part is in memory. When that exceeds a limit, its older half moves to
+//! the end of an unnamed temporary file in the given directory. The file is read back in blocks
+//! when the entries in memory are used up. The border between file and memory may lie inside an
+//! entry.
 //!
 //! After an error of the file, a push has changed nothing; a pop may be tried again.
 
@@ -18,14 +18,14 @@ use std::{
 };
 use wattle_buffer::{Error, Result, TreeId, io::Directory};
 
-/// Memory that a buffer takes before it goes to the file, bytes.
+/// A buffer with more bytes in memory than this moves some to the file.
 const MEMORY_LIMIT: usize = limit(1 << 20, 1 << 12);
-/// Memory that a cleared buffer keeps, bytes.
+/// A cleared buffer keeps at most so many bytes of memory.
 const KEPT: usize = limit(64 << 10, 1 << 10);
-/// Bytes of the length at the end of an entry. It counts the bytes before it.
+/// Length of the length field at the end of an entry. It counts the bytes before it.
 const LENGTH: usize = 4;
 
-// An entry, in the order of its bytes:
+// The fields of an entry, in order:
 //   before  bytes of the value, if there was one
 //   key     bytes
 //   2       length of the key, u16
@@ -37,26 +37,26 @@ const PRESENT: u8 = 2;
 const SPECIAL: u8 = 4;
 const TAIL: usize = 2 + 4 + 1;
 
-/// A position in the undo buffer: rolling back to it takes back everything after it.
+/// A position in the undo buffer. Rolling back to it undoes all later changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Savepoint(u64);
 
 impl Savepoint {
-    /// Before everything.
+    /// Before all changes.
     pub const START: Savepoint = Savepoint(0);
 }
 
-/// A change of a record, to take back.
+/// A change of a record to undo.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UndoEntry<'u> {
     /// Tree of the record.
     pub tree: TreeId,
-    /// The change stored the version of the record, which goes when it is taken back, and says what
-    /// the record was.
+    /// The change stored the version of the record. The version has the state before the change,
+    /// and is removed when the change is undone.
     pub first: bool,
     /// Key of the record.
     pub key: &'u [u8],
-    /// Value before the change and its special flag, if there was one and no version has it.
+    /// Value before the change and its special flag; `None` if there was none, or a version has it.
     pub before: Option<(&'u [u8], bool)>,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct UndoBuffer {
     tail: Vec<u8>,
     spilled: u64,
     file: Option<File>,
-    /// Where the file is made; `None` for the directory of the system for temporary files.
+    /// Directory of the file; `None` for the system's directory for temporary files.
     dir: Option<Arc<Directory>>,
     limit: usize,
     /// The entry that was popped last.
@@ -75,12 +75,12 @@ pub(crate) struct UndoBuffer {
 }
 
 impl UndoBuffer {
-    /// An empty buffer whose file, if it needs one, is made in `dir`.
+    /// An empty buffer that makes its file, if it needs one, in `dir`.
     pub fn new(dir: Option<Arc<Directory>>) -> UndoBuffer {
         UndoBuffer::with_limit(dir, MEMORY_LIMIT)
     }
 
-    /// One that takes about `limit` bytes of memory.
+    /// A buffer that takes about `limit` bytes of memory.
     pub fn with_limit(dir: Option<Arc<Directory>>, limit: usize) -> UndoBuffer {
         let (tail, popped) = (Vec::new(), Vec::new());
         UndoBuffer { tail, spilled: 0, file: None, dir, limit: limit.max(2), popped }
@@ -91,7 +91,7 @@ impl UndoBuffer {
         self.spilled + self.tail.len() as u64
     }
 
-    /// Whether there is nothing to take back.
+    /// True if there is nothing to undo.
     #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -103,7 +103,7 @@ impl UndoBuffer {
     }
 
     /// Adds a change. `first`: it stored the version of the record. The caller adds it before it
-    /// changes the page, and takes it off again ([`UndoBuffer::pop`]) if that fails.
+    /// changes the page, and removes it ([`UndoBuffer::pop`]) if the change fails.
     ///
     /// # Errors
     /// The file cannot be made or written. Nothing was added.
@@ -137,12 +137,12 @@ impl UndoBuffer {
         self.tail.extend_from_slice(&len.to_le_bytes());
     }
 
-    /// Takes the newest entry off, if it lies after `until`.
+    /// Removes the newest entry and gives it, if it lies after `until`.
     ///
     /// # Errors
-    /// The file cannot be read. Nothing was taken off.
+    /// The file cannot be read. Nothing was removed.
     pub fn pop(&mut self, until: Savepoint) -> Result<Option<UndoEntry<'_>>> {
-        assert!(until.0 <= self.len(), "the savepoint lies behind the end: it was rolled back");
+        assert!(until.0 <= self.len(), "the savepoint lies after the end: it was rolled back");
         if until == self.mark() {
             return Ok(None);
         }
@@ -158,19 +158,19 @@ impl UndoBuffer {
         Ok(Some(decode(&self.popped)))
     }
 
-    /// Puts the entry back that was popped last, and nothing was pushed since.
+    /// Puts back the entry that was popped last. Nothing may have been pushed since.
     pub fn unpop(&mut self) {
         let start = self.tail.len();
         self.tail.extend_from_slice(&self.popped);
         self.end_entry(start);
     }
 
-    /// From now on nothing more goes to the file, whatever that takes of memory.
+    /// From now on moves nothing to the file, whatever memory that takes.
     pub fn stay_in_memory(&mut self) {
         self.limit = usize::MAX;
     }
 
-    /// Forgets everything: the transaction is over. Keeps a little memory for the next one.
+    /// Removes all entries at the end of the transaction. Keeps a little memory for the next one.
     pub fn clear(&mut self) {
         self.tail.clear();
         self.tail.shrink_to(KEPT);
@@ -180,7 +180,7 @@ impl UndoBuffer {
         self.file = None;
     }
 
-    /// Moves the older half of the memory to the file, if the limit is passed.
+    /// Moves the older half of the memory to the file, if it exceeds the limit.
     fn make_room(&mut self) -> Result<()> {
         if self.tail.len() <= self.limit {
             return Ok(());
@@ -196,7 +196,7 @@ impl UndoBuffer {
                 self.file.insert(made.map_err(|error| self.failed("make", error))?)
             }
         };
-        // Whatever an earlier write that failed left behind the end is written over.
+        // Overwrite any rest of an earlier write that failed.
         let written = file
             .seek(SeekFrom::Start(self.spilled))
             .and_then(|_| file.write_all(&self.tail[..out]));

@@ -1,4 +1,4 @@
-//! Tests of the undo buffer: against a vector, and what happens when the file fails.
+//! Tests of the undo buffer: against a vector, and with failures of the file.
 
 use super::*;
 use proptest::prelude::*;

@@ -1,4 +1,4 @@
-//! One change of a record: its author, and what the record was before it.
+//! One change of a record: its writer, and the state of the record before it.
 
 use super::{
     bytes::{Bytes, Kind},
@@ -6,37 +6,37 @@ use super::{
 };
 use wattle_buffer::{Owner, Share};
 
-/// Who made a change.
+/// The writer of a change.
 #[derive(Debug)]
 pub(super) enum Writer {
-    /// A transaction, whose state says whether it is committed.
+    /// A transaction; its state says whether it is committed.
     Txn(Share<TxnState>),
-    /// One that had committed at this time when the change was stored.
+    /// A transaction that had committed at this time when the change was stored.
     Done(u64),
 }
 
-/// Who makes a change.
+/// The writer of a change that is being stored.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum By<'t> {
+pub(super) enum WriterRef<'t> {
     /// A transaction.
     Txn(&'t Owner<TxnState>),
-    /// One that has committed at this time.
+    /// A transaction that has committed at this time.
     Done(u64),
 }
 
-impl By<'_> {
+impl WriterRef<'_> {
     pub fn owned(self) -> Writer {
         match self {
-            By::Txn(state) => Writer::Txn(state.share()),
-            By::Done(ts) => Writer::Done(ts),
+            WriterRef::Txn(state) => Writer::Txn(state.share()),
+            WriterRef::Done(ts) => Writer::Done(ts),
         }
     }
 
-    /// Its number; 0 if it does not matter.
+    /// Id of the transaction; 0 if it has committed.
     pub fn id(self) -> u64 {
         match self {
-            By::Txn(state) => state.id(),
-            By::Done(_) => 0,
+            WriterRef::Txn(state) => state.id(),
+            WriterRef::Done(_) => 0,
         }
     }
 }
@@ -63,7 +63,7 @@ impl Writer {
         }
     }
 
-    /// See [`By::id`].
+    /// See [`WriterRef::id`].
     pub fn id(&self) -> u64 {
         match self {
             Writer::Txn(state) => state.id(),
@@ -71,7 +71,7 @@ impl Writer {
         }
     }
 
-    /// It is this transaction.
+    /// True if the writer is this transaction.
     pub fn is(&self, txn: &TxnState) -> bool {
         matches!(self, Writer::Txn(state) if std::ptr::eq(&**state, txn))
     }
@@ -85,12 +85,12 @@ pub(super) struct Version {
 }
 
 impl Version {
-    /// What stands behind the key.
+    /// The bytes after the key.
     pub fn payload(&self, key_len: u16) -> &[u8] {
         &self.bytes.as_slice()[usize::from(key_len)..]
     }
 
-    /// The value before a version that is no patch.
+    /// The value before the change, for a version that is no patch; `None` if there was no record.
     pub fn whole(&self, key_len: u16) -> Option<(&[u8], bool)> {
         debug_assert_ne!(self.bytes.kind(), Kind::Patch);
         let special = self.bytes.kind() == Kind::Special;

@@ -1,21 +1,21 @@
-//! The version index: what records were before changes that somebody must not see yet, by tree and
-//! key, in memory only.
+//! The version index: older versions of records, by tree and key, in memory only.
 //!
-//! Protocol. A writer holds the exclusive latch of the leaf from before [`Versions::store`] until the
-//! page is changed, or until it has taken the version back; a rollback holds it from before the page is
-//! put back until after [`Versions::pop`]. A version that is there before its change says what the page
-//! says. A reader reads the record in the page, asks [`Versions::read`], and only then
-//! validates the page (or holds its latch all the while). So page and index fit together: if the
-//! page changed in between, the reader starts again.
+//! Protocol. A writer holds the exclusive latch of the leaf from before [`Versions::store`] until
+//! it has changed the page, or has taken the version back. A rollback holds the latch from before
+//! it restores the page until after [`Versions::pop`]. A version that is stored before its change
+//! equals the page. A reader reads the record in the page, asks [`Versions::read`], and only then
+//! validates the page (or holds its latch all the while). So page and index match: if the page
+//! changed in between, the reader starts again.
 //!
-//! Dropping versions needs no latch: what is dropped, no snapshot asks for. A reader whose snapshot
-//! was cancelled meanwhile must look at [`super::Slot::is_cancelled`] after the read.
+//! Dropping versions needs no latch: no snapshot asks for a dropped version. A reader whose
+//! snapshot may have been cancelled meanwhile must check [`super::Slot::is_cancelled`] after the
+//! read.
 //!
-//! The index is cut into shards with a lock each. Nobody holds two of the locks. Records whose keys
-//! differ in the last byte only share a shard: they mostly share a leaf too, whose latch their writers
-//! take turns with anyway, so that they wait no longer; and a thread that has a part of the keys for
-//! itself also has the lines of its shards for itself, which to get from another processor takes as long
-//! as half of a write. For that to be so there are many more shards than threads.
+//! The index has many shards with a lock each, and no thread holds two of these locks. Records
+//! whose keys differ only in the last byte share a shard. They mostly share a leaf, too, whose
+//! latch their writers take in turn anyway, so they wait no longer. Threads on disjoint key ranges
+//! then do not share shard cache lines; a transfer between cores costs about half a write. For
+//! that, there are many more shards than threads.
 
 use super::{
     chain,
@@ -27,7 +27,7 @@ use super::{
     shard::Shard,
     spare::Spare,
     state::TxnState,
-    version::By,
+    version::WriterRef,
 };
 use crate::limits::limit;
 use foldhash::fast::RandomState;
@@ -46,13 +46,12 @@ use wattle_buffer::{BriefGuard, BriefMutex, Owner, TreeId, prefetch_write};
 
 /// Shards for each core.
 const SHARDS_PER_CORE: usize = limit(1024, 16);
-/// Whoever goes through many versions brings the shard and the chain of each near when so many others still
-/// come before it.
+/// Loops over many versions prefetch shard and chain of a version so many versions ahead.
 const VERSIONS_AHEAD: usize = 3;
 /// Fewest and most shards, powers of two.
 const SHARDS: (usize, usize) = (limit(1 << 11, 1 << 6), 1 << 16);
-/// Where in a hash the shard is. The table tells chains apart by the top seven bits and finds their place
-/// by the low ones.
+/// Position of the shard number in a hash. The table tells chains apart by the top seven bits of
+/// the hash, and finds their place by the low ones.
 const SHARD_SHIFT: u32 = 41;
 const SHARD_BITS: u64 = (SHARDS.1 as u64 - 1) << SHARD_SHIFT;
 
@@ -63,13 +62,13 @@ const _: () = assert!(SHARD_SHIFT + SHARDS.1.ilog2() <= 64 - 7);
 #[derive(Debug, Default)]
 #[repr(C, align(256))]
 struct Padded {
-    /// Copy of the shard's sum, stored under its lock.
+    /// Copy of the shard's byte count, stored under its lock.
     bytes: AtomicU64,
     shard: BriefMutex<Shard>,
 }
 
 impl Padded {
-    /// Brings near what most writes of the shard need: two of its four lines.
+    /// Prefetches the lines that most writes of the shard need: two of its four.
     #[inline]
     fn approach(&self) {
         let start = std::ptr::from_ref(self).cast::<u8>();
@@ -82,13 +81,13 @@ impl Padded {
 #[derive(Debug)]
 pub(crate) struct Versions {
     shards: Box<[Padded]>,
-    /// A bit for each shard in which passes have something to look at.
+    /// A bit for each shard in which passes have chains to look at.
     queued: Box<[AtomicU64]>,
     hasher: RandomState,
-    /// Versions of commits up to this time are not needed any more. Only grows.
+    /// No snapshot needs the versions before commits up to this time. Only grows.
     horizon: AtomicU64,
     pass: AtomicU64,
-    /// What the last pass knew about snapshots.
+    /// The snapshots that the last pass found.
     active: Mutex<Arc<Active>>,
 }
 
@@ -107,7 +106,7 @@ impl Versions {
         }
     }
 
-    /// Names a record for what follows.
+    /// A record with its hash, for further calls.
     #[inline]
     pub fn record<'k>(&self, tree: TreeId, key: &'k [u8]) -> Record<'k> {
         let (last, others) = key.split_last().unwrap_or((&0, &[]));
@@ -136,7 +135,7 @@ impl Versions {
         (hash >> SHARD_SHIFT) as usize & (self.shards.len() - 1)
     }
 
-    /// After a change of the shard of `hash`, under its lock.
+    /// Publishes a change of the shard of `hash`, under its lock.
     #[inline]
     fn changed(&self, hash: u64, padded: &Padded, shard: &Shard) {
         padded.bytes.store(shard.bytes(), Relaxed);
@@ -149,7 +148,7 @@ impl Versions {
         }
     }
 
-    /// A version of the record with this hash will be stored in a moment.
+    /// Prefetches the shard for a version of the record with this hash.
     #[inline]
     pub fn approach(&self, hash: u64) {
         self.padded(hash).approach();
@@ -161,10 +160,10 @@ impl Versions {
         (hash, padded.shard.lock())
     }
 
-    /// Whether `me` may change the record: under the leaf latch. `None` stands for an operation that
-    /// has not begun a transaction yet. With [`u64::MAX`] as snapshot only undecided writers are in
-    /// the way. A writer with a snapshot makes sure afterwards that this was not cancelled: the version
-    /// that is in its way may be gone then.
+    /// Whether `me` may change the record. Called under the leaf latch. `None` is an operation
+    /// without a transaction. With [`u64::MAX`] as snapshot, only undecided writers conflict. A
+    /// writer with a snapshot must check afterwards that it is not cancelled: a conflicting version
+    /// may be dropped then.
     pub fn check(
         &self,
         Record { hash, tree, key }: Record<'_>,
@@ -175,9 +174,9 @@ impl Versions {
         shard.find(hash, tree, key).map_or(WriteCheck::Free, |chain| chain.check(me, snapshot))
     }
 
-    /// [`Versions::check`], and if the answer is [`WriteCheck::Free`] stores that `writer` makes a `change`
-    /// of the record: under the leaf latch. `kept`: the writer drops the version itself
-    /// ([`Versions::drop_old`]) or hands it over ([`Versions::hand_over`]).
+    /// As [`Versions::check`]; if the answer is [`WriteCheck::Free`], stores that `writer` makes
+    /// the `change` of the record. Called under the leaf latch. `owned`: the writer drops the
+    /// version itself ([`Versions::drop_old`]) or hands it over ([`Versions::hand_over`]).
     #[inline]
     pub fn store(
         &self,
@@ -185,19 +184,20 @@ impl Versions {
         writer: &Owner<TxnState>,
         snapshot: u64,
         change: &Change<'_>,
-        kept: bool,
+        owned: bool,
     ) -> StoreOutcome {
-        self.store_by(record, By::Txn(writer), snapshot, change, kept)
+        self.store_by(record, WriterRef::Txn(writer), snapshot, change, owned)
     }
 
-    /// As [`Versions::store`] for a change that is a whole transaction, and is committed at `ts`. The writer
-    /// keeps the version, which is given.
+    /// As [`Versions::store`], for an auto-committed change, committed at `ts`. The writer owns the
+    /// version, which this gives.
     ///
     /// # Panics
-    /// If the newest change is of a transaction that is not committed.
+    /// If the newest change is of an uncommitted transaction.
     #[inline]
     pub fn store_done(&self, record: Record<'_>, ts: u64, before: Option<(&[u8], bool)>) -> Kept {
-        let outcome = self.store_by(record, By::Done(ts), u64::MAX, &Change::of(before), true);
+        let outcome =
+            self.store_by(record, WriterRef::Done(ts), u64::MAX, &Change::of(before), true);
         match outcome.check {
             WriteCheck::Free => Kept { hash: record.hash, chain: outcome.chain },
             check => panic!("a change at {ts} changes a record over {check:?}"),
@@ -208,13 +208,13 @@ impl Versions {
     fn store_by(
         &self,
         record: Record<'_>,
-        writer: By<'_>,
+        writer: WriterRef<'_>,
         snapshot: u64,
         change: &Change<'_>,
-        kept: bool,
+        owned: bool,
     ) -> StoreOutcome {
-        // A horizon that is too low only leaves more for later. Acquires, so that a reader whose
-        // snapshot was cancelled sees that after it took the lock of the shard after this thread.
+        // A horizon that is too low only leaves versions for later. Acquire: a reader whose
+        // snapshot was cancelled sees that if it locks the shard after this thread.
         let horizon = self.horizon.load(Acquire);
         let padded = self.padded(record.hash);
         let mut spare = Spare::of_thread();
@@ -223,7 +223,7 @@ impl Versions {
             let active = || self.active.lock().clone();
             let spare = &mut spare;
             let check =
-                shard.check_push(record, writer, snapshot, change, kept, horizon, active, spare);
+                shard.check_push(record, writer, snapshot, change, owned, horizon, active, spare);
             self.changed(record.hash, padded, &shard);
             check
         };
@@ -231,7 +231,7 @@ impl Versions {
         check
     }
 
-    /// [`Versions::store`] for tests, under the same name as there was when check and push were two.
+    /// [`Versions::store`] for tests that need only the answer.
     #[cfg(test)]
     pub fn check_push(
         &self,
@@ -244,8 +244,8 @@ impl Versions {
         self.store(self.record(tree, key), writer, snapshot, &Change::of(before), false).check
     }
 
-    /// Stores a version that nothing is in the way of; gives its hash, or none if the newest change is
-    /// the writer's own already.
+    /// Stores a version that has no conflict. Gives its hash, or none if the newest change is the
+    /// writer's own already.
     #[cfg(test)]
     pub fn push(
         &self,
@@ -263,7 +263,7 @@ impl Versions {
         }
     }
 
-    /// The same for a change that is a transaction of its own.
+    /// As [`Versions::push`], for an auto-committed change.
     #[cfg(test)]
     pub fn push_done(
         &self,
@@ -275,9 +275,10 @@ impl Versions {
         self.store_done(self.record(tree, key), ts, before)
     }
 
-    /// What `me` sees of a record that it read in the page, before the page is validated: all commits
-    /// up to the time `snapshot`, and its own changes. What it read is in the buffer, from the given place
-    /// on, which is replaced by the value of an older version; with other answers it can be anything.
+    /// The version that `me` sees of a record, asked before the page is validated: all commits up
+    /// to the time `snapshot`, and its own changes. `into` is a buffer and an offset: the buffer
+    /// has the value in the page from there on, which an older version replaces. With other answers
+    /// it is arbitrary.
     #[inline]
     pub fn read(
         &self,
@@ -290,9 +291,10 @@ impl Versions {
         self.read_as(tree, key, me, || snapshot, into)
     }
 
-    /// As [`Versions::read`] for the newest commits up to `time`, without an open snapshot. The time is
-    /// asked for under the lock of the shard: whatever a pass dropped from it was replaced by commits
-    /// up to an earlier or the same time, if no pass concludes from more ([`Active::as_of`]).
+    /// As [`Versions::read`], for the newest commits up to `time`, without an open snapshot. `time`
+    /// is called under the lock of the shard. A pass has dropped only versions that were replaced
+    /// by commits up to that time or earlier, as long as it drops nothing after it
+    /// ([`Active::as_of`]).
     #[inline]
     pub fn read_at(
         &self,
@@ -329,8 +331,8 @@ impl Versions {
         }
     }
 
-    /// The value that a record had before `writer`'s first change of it, for its roll-back: appends to
-    /// `into` what there is of it.
+    /// The state of a record before `writer`'s first change of it, for its rollback. Appends the
+    /// bytes to `into`.
     ///
     /// # Panics
     /// If the newest version of the record is not the writer's.
@@ -353,8 +355,8 @@ impl Versions {
         undone
     }
 
-    /// Takes back `writer`'s version of a record: under the leaf latch, after the page was put
-    /// back, for the change that stored the version.
+    /// Removes `writer`'s version of a record, for the change that stored it. Called under the leaf
+    /// latch, after the page was restored.
     ///
     /// # Panics
     /// If the newest version of the record is not the writer's.
@@ -369,15 +371,16 @@ impl Versions {
         spare.keep();
     }
 
-    /// Whether others changed the record at a time above `snapshot`, for the validation of a
-    /// transaction whose snapshot is not cancelled when this returns.
+    /// Whether other transactions changed the record at a time above `snapshot`, for the validation
+    /// of a transaction. The caller checks afterwards that its snapshot is not cancelled.
     pub fn changed_since(&self, tree: TreeId, key: &[u8], me: &TxnState, snapshot: u64) -> Changed {
         let (hash, shard) = self.lock(tree, key);
         let chain = shard.find(hash, tree, key);
         chain.map_or(Changed::Unchanged, |chain| chain.changed_since(me, snapshot))
     }
 
-    /// The same for all records that are `read`, by tree and key. Looks at every chain there is.
+    /// As [`Versions::changed_since`], for all records for which `read` is true. Looks at every
+    /// chain.
     pub fn any_changed_since(
         &self,
         read: impl Fn(TreeId, &[u8]) -> bool,
@@ -399,54 +402,55 @@ impl Versions {
         answer
     }
 
-    /// No snapshot is below this time, now or later, and commits up to it are durable.
+    /// The horizon: no snapshot is below it, now or later, and commits up to it are durable.
     pub fn horizon(&self) -> u64 {
         self.horizon.load(Acquire)
     }
 
-    /// Whether anybody may need a version of the record.
+    /// True if a snapshot may need a version of the record.
     pub fn is_needed(&self, tree: TreeId, key: &[u8]) -> bool {
         let horizon = self.horizon();
         let (hash, shard) = self.lock(tree, key);
         shard.find(hash, tree, key).is_some_and(|chain| !chain.is_old(horizon))
     }
 
-    /// Number and session of the transaction that has changed the record and has not ended, if there is one.
+    /// Id and session of the transaction that has changed the record and has not ended, if there is
+    /// one.
     pub fn holder(&self, tree: TreeId, key: &[u8]) -> Option<(u64, u64)> {
         let (hash, shard) = self.lock(tree, key);
         shard.find(hash, tree, key).and_then(super::chain::Chain::holder)
     }
 
-    /// Whether there is any version of the record.
+    /// True if there is any version of the record.
     #[cfg(test)]
     pub fn contains(&self, tree: TreeId, key: &[u8]) -> bool {
         let (hash, shard) = self.lock(tree, key);
         shard.find(hash, tree, key).is_some()
     }
 
-    /// Raises the horizon to `time`, which is at most the oldest snapshot, now or later, and at most
-    /// the newest durable commit. Gives what it is then.
+    /// Raises the horizon to `time`, which is at most the oldest snapshot, now or later, and at
+    /// most the newest durable commit. Gives the horizon after that.
     pub fn raise_horizon(&self, time: u64) -> u64 {
-        // The oldest snapshot can seem to step back, when one is seen opening late. What was
-        // concluded before remains true.
+        // The oldest snapshot may seem to go back, if a slot is seen while it opens. Earlier
+        // conclusions stay true.
         self.horizon.fetch_max(time, AcqRel).max(time)
     }
 
-    /// Drops these versions, as far as nobody needs them.
-    pub fn drop_old(&self, kept: &[Kept]) {
+    /// Drops those of these versions that no snapshot needs.
+    pub fn drop_old(&self, owned: &[Kept]) {
         let horizon = self.horizon();
-        self.for_each(kept, |shard, hash, spare| shard.drop_if_old(hash, horizon, spare));
+        self.for_each(owned, |shard, hash, spare| shard.drop_if_old(hash, horizon, spare));
     }
 
-    /// These versions belong to the passes from here on: whoever kept them has no more use for them.
-    pub fn hand_over(&self, kept: &[Kept]) {
-        self.for_each(kept, |shard, hash, _| shard.take_over(hash));
+    /// Hands these versions over to the passes.
+    pub fn hand_over(&self, owned: &[Kept]) {
+        self.for_each(owned, |shard, hash, _| shard.take_over(hash));
     }
 
     #[inline]
-    fn for_each(&self, kept: &[Kept], mut visit: impl FnMut(&mut Shard, u64, &mut Spare)) {
+    fn for_each(&self, owned: &[Kept], mut visit: impl FnMut(&mut Shard, u64, &mut Spare)) {
         let mut spare = Spare::of_thread();
-        let mut ahead = kept.iter();
+        let mut ahead = owned.iter();
         let mut approach = |versions: usize| {
             for next in ahead.by_ref().take(versions) {
                 self.approach(next.hash);
@@ -454,8 +458,8 @@ impl Versions {
             }
         };
         approach(VERSIONS_AHEAD);
-        // Neighbours that were stored one after the other are dropped with one lock.
-        for group in kept.chunk_by(|a, b| self.shard_of(a.hash) == self.shard_of(b.hash)) {
+        // Adjacent versions of one shard are dropped under one lock.
+        for group in owned.chunk_by(|a, b| self.shard_of(a.hash) == self.shard_of(b.hash)) {
             approach(group.len());
             let hash = group[0].hash;
             let padded = self.padded(hash);
@@ -468,16 +472,16 @@ impl Versions {
         spare.keep();
     }
 
-    /// What a pass does before it comes to the first shard: from here on writers know about the
-    /// snapshots what the caller does. Gives the horizon.
+    /// The beginning of a pass: from here on writers know the snapshots that the caller found.
+    /// Gives the horizon.
     pub fn publish(&self, active: &Active, durable: u64) -> u64 {
         *self.active.lock() = Arc::new(active.clone());
         self.raise_horizon(active.oldest.min(durable))
     }
 
-    /// Drops the versions that no snapshot needs: those of commits up to both the oldest snapshot
-    /// and `durable`, and those that were replaced between two snapshots; of the chains that their
-    /// writers keep only in a `sweep`, which looks at every chain. Gives how many.
+    /// Drops the versions that no snapshot needs: those before commits up to both the oldest
+    /// snapshot and `durable`, and those that were replaced between two snapshots. Only a `sweep`,
+    /// which looks at every chain, also drops owned versions. Gives how many.
     pub fn collect(&self, active: &Active, durable: u64, sweep: bool) -> usize {
         let horizon = self.publish(active, durable);
         let pass = self.pass.fetch_add(1, Relaxed) + 1;
@@ -507,13 +511,13 @@ impl Versions {
         dropped
     }
 
-    /// Whether passes have something to look at, besides what sweeps find.
+    /// True if passes have chains to look at; sweeps may find more.
     pub fn is_queued(&self) -> bool {
         self.queued.iter().any(|word| word.load(Relaxed) != 0)
     }
 
-    /// Memory that the versions take, bytes, with an estimate of the space between them in the
-    /// tables, without what threads keep for reuse (4 MiB each at most).
+    /// Memory of the versions, bytes, with an estimate of the free space in the tables, without the
+    /// memory that threads keep for reuse (4 MiB each at most).
     pub fn bytes(&self) -> u64 {
         self.shards.iter().map(|padded| padded.bytes.load(Relaxed)).sum()
     }
@@ -524,7 +528,7 @@ impl Versions {
         self.shards.iter().map(|padded| padded.shard.lock().len()).sum()
     }
 
-    /// Under which hash versions of a record are stored.
+    /// The hash under which the versions of a record are stored.
     #[cfg(test)]
     pub fn hash(&self, tree: TreeId, key: &[u8]) -> u64 {
         self.locate(tree, key).0

@@ -10,7 +10,7 @@ const TREE: TreeId = TreeId(7);
 const KEY: &[u8] = b"key";
 const EVER: u64 = u64::MAX;
 
-/// An index with a clock; the tests say what the page holds.
+/// An index with a clock; the tests give the contents of the page.
 struct Fixture {
     clock: Clock,
     snapshots: Snapshots,
@@ -41,7 +41,7 @@ impl Fixture {
         ts
     }
 
-    /// One transaction that changes the record, which was `before`; gives its commit time.
+    /// One transaction changes the record, whose state was `before`; gives its commit time.
     fn change(&self, before: &str) -> u64 {
         let writer = self.begin();
         assert!(self.versions.push(TREE, KEY, &writer, value(before)).is_some());
@@ -54,7 +54,7 @@ impl Fixture {
         (seen, String::from_utf8(into).unwrap())
     }
 
-    /// What a snapshot sees: `page`, `absent` or the value.
+    /// The version that a snapshot sees: `page`, `absent` or the value.
     fn sees(&self, at: u64) -> String {
         match self.read(None, at) {
             (Seen::Page { .. }, _) => "page".into(),
@@ -289,7 +289,7 @@ fn versions_between_two_snapshots_are_merged() {
         f.change(before);
     }
     assert_eq!(f.clock.now(), 7);
-    // At 1: "one". At 4: "four". Nobody is at 2, 3, 5 or 6.
+    // At 1: "one". At 4: "four". No snapshot is at 2, 3, 5 or 6.
     assert_eq!((f.collect(), f.len()), (4, 2));
     assert_eq!((f.sees(1), f.sees(4), f.sees(7)), ("one".into(), "four".into(), "page".into()));
     assert_eq!(f.read(None, 4).0, Seen::Value { special: false, ts: 4 });
@@ -308,7 +308,7 @@ fn a_version_that_an_opening_snapshot_may_need_is_not_merged() {
     f.change("one");
     opening.announce(&f.clock);
     f.change("two");
-    // Here it loads the clock the second time. Before it stores that, more happens.
+    // Here it loads the clock the second time. Before it stores that time, other things happen.
     let at = f.clock.now();
     f.change("three");
     f.change("four");
@@ -494,7 +494,7 @@ fn neighbours_beyond_the_places_of_their_shard_are_found_until_they_are_dropped(
         let late = hashes.split_off(hashes.len() / 2);
         versions.drop_old(&late);
         assert!((0..count).all(|i| found(i) == (i < count / 2)), "{count}");
-        // The others go by themselves, through the queue, or in a sweep.
+        // The others go without their owner, through the queue or in a sweep.
         match round % 3 {
             0 => versions.drop_old(&hashes),
             1 => {
@@ -511,8 +511,8 @@ fn neighbours_beyond_the_places_of_their_shard_are_found_until_they_are_dropped(
     }
 }
 
-/// A transaction that has taken back its change of one record and goes on with another one in the same shard
-/// does not keep the versions of the first from being dropped.
+/// A transaction takes back its change of one record, and continues with another record in the same
+/// shard. That does not keep the versions of the first record.
 #[test]
 fn versions_under_one_that_was_taken_back_are_dropped_while_its_writer_goes_on() {
     let f = Fixture::new();
