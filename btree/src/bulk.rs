@@ -216,8 +216,8 @@ impl Pages<'_> {
             self.passed.push(page);
         };
         if self.taken.len() > MAX_RANGES {
-            let what = format!("free space is in more than {MAX_RANGES} pieces");
-            return Err(Error::Limit(format!("the bulk load is not possible: {what}")));
+            let reason = format!("free space is in more than {MAX_RANGES} pieces");
+            return Err(Error::Limit(format!("the bulk load is not possible: {reason}")));
         }
         match self.taken.last_mut() {
             Some((_, end)) if *end == page.0 => *end += 1,

@@ -84,7 +84,7 @@ impl Tree {
     fn descend_by<'p>(
         &'p self,
         level: u8,
-        what: For,
+        purpose: For,
         choose: impl Fn(NodeRef<'p>) -> Result<usize, Restart>,
     ) -> Step<Path<'p>> {
         let mut path = Path { node: self.pool.optimistic(self.root)?, parent: None };
@@ -98,7 +98,7 @@ impl Tree {
             let node = path.node_ref();
             let position = self.checked(&path.node, choose(node))?;
             height -= 1;
-            path = self.child_at(path.node, position, height, what)?;
+            path = self.child_at(path.node, position, height, purpose)?;
             if path.node_ref().level() != height {
                 return Err(self.wrong_level(path.node, height));
             }
@@ -118,12 +118,12 @@ impl Tree {
         parent: Optimistic<'p>,
         position: usize,
         level: u8,
-        what: For,
+        purpose: For,
     ) -> Step<Path<'p>> {
         let node = NodeRef::from(parent.page());
         match Swip(node.swip(position)).target() {
             Target::Hot(frame) => {
-                self.prefetch_node(frame, level, what);
+                self.prefetch_node(frame, level, purpose);
                 let child = self.pool.optimistic(frame)?;
                 parent.validate()?;
                 Ok(Path { node: child, parent: Some((parent, position)) })
@@ -144,9 +144,9 @@ impl Tree {
     /// their heads are spread far. A leaf has header, hints, heads and slots in its first lines,
     /// whose cache misses should overlap.
     #[inline(always)]
-    pub(crate) fn prefetch_node(&self, frame: FrameId, level: u8, what: For) {
+    pub(crate) fn prefetch_node(&self, frame: FrameId, level: u8, purpose: For) {
         if level == 0 {
-            self.pool.prefetch_lines(frame, LEAF_LINES, what);
+            self.pool.prefetch_lines(frame, LEAF_LINES, purpose);
         } else {
             self.pool.prefetch(frame);
         }

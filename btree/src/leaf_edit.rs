@@ -81,7 +81,7 @@ impl Tree {
         cx.check_room(false).ok()?;
         let node = NodeRef::from(leaf.page());
         if last.0 < key {
-            return node.search_behind(last.1.position, key, For::Write).ok()?;
+            return node.search_after(last.1.position, key, For::Write).ok()?;
         }
         match node.covers(key) {
             Ok(true) => node.search_for(key, For::Write).ok(),

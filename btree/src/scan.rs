@@ -204,8 +204,8 @@ impl Cursor {
             leaf.record(|way| tree.lead(seek, way));
         }
         if !self.is_led_right() {
-            let what = "its fences leave out the key that led to it";
-            return Err(Error::corruption(page, what).into());
+            let damage = "its fences leave out the key that led to it";
+            return Err(Error::corruption(page, damage).into());
         }
         self.older.clear();
         self.bytes.clear();

@@ -41,7 +41,7 @@ impl Tree {
             };
             match position {
                 Some(position) if is_run(view, guard.header().insert_run(position)) => {
-                    view.split_behind_run(position, key)
+                    view.split_after_run(position, key)
                 }
                 Some(position) => view.choose_split(position, key),
                 None => view.choose_balanced_split(),

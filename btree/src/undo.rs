@@ -10,9 +10,9 @@
 //! - 1 (value) and 2 (special value): the value;
 //! - 3 (patch): offset u16 and the old bytes.
 //!
-//! In a log record with flag 2 ([`OF_OP`]) only the kind and what follows the key are stored; tree
-//! and key are those of the record's first op. This is the form of every change of a record whose
-//! page is not logged as a whole.
+//! In a log record with flag 2 ([`OF_OP`]) only the kind and the bytes after the key are stored;
+//! tree and key are those of the record's first op. This is the form of every change of a record
+//! whose page is not logged as a whole.
 
 use crate::record::{Op, key_of};
 use wattle_buffer::TreeId;
@@ -72,7 +72,7 @@ impl<'a> Undo<'a> {
         }
     }
 
-    /// Reads what [`Undo::encode`] wrote.
+    /// Reads the output of [`Undo::encode`].
     ///
     /// # Errors
     /// A sentence: the bytes are not an undo entry.

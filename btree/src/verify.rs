@@ -224,9 +224,9 @@ impl Tree {
         let view = NodeView::from(&*image);
         let id = view.page_id();
         let mut problem =
-            |what: String| report.problems.push(format!("tree {}, page {id}: {what}", self.id));
-        if let Err(what) = check_full(&image.0) {
-            problem(what);
+            |text: String| report.problems.push(format!("tree {}, page {id}: {text}", self.id));
+        if let Err(damage) = check_full(&image.0) {
+            problem(damage);
             return None;
         }
         if view.level() != level || inner != (level > 0) {

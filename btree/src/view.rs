@@ -1,6 +1,6 @@
-//! [`View`]: what a reader sees. Pages hold the newest version of each record. A reader with an
-//! older snapshot, or one that must not see uncommitted changes, asks its view for the version that
-//! it sees.
+//! [`View`]: the version that a reader sees. Pages hold the newest version of each record. A reader
+//! with an older snapshot, or one that must not see uncommitted changes, asks its view for the
+//! version that it sees.
 //!
 //! The version hint of a page tells whether that is necessary. If it is, the reader asks the view
 //! for each record *before* it validates the leaf. So no answer is missed: a version disappears

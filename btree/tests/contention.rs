@@ -45,7 +45,7 @@ fn a_leaf_is_split_between_two_records_whose_writers_meet() {
 #[test]
 fn writers_that_do_not_meet_or_want_the_same_record_split_nothing() {
     let (splits, _) = write(|i| i % KEYS, |_| 0);
-    assert_eq!(splits, 0, "nobody met anybody");
+    assert_eq!(splits, 0, "no write met another");
     let (splits, _) = write(|_| 5, |_| 1);
     assert_eq!(splits, 0, "no split would part them");
 }

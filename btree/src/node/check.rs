@@ -135,7 +135,7 @@ pub fn check_full(bytes: &[u8; PAGE_SIZE]) -> Result<(), String> {
         key.clear();
         view.key_to(position, &mut key);
         let order_holds = if position == 0 { last <= key } else { last < key };
-        require!(order_holds, "key {position} is not above what comes before it");
+        require!(order_holds, "key {position} is not above its predecessor");
         require!(
             view.head(position) == head_of(&key[prefix.len()..]),
             "head {position} is not zero padded"

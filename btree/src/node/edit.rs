@@ -132,18 +132,18 @@ impl<'a, 'p> NodeMut<'a, 'p> {
     fn place(&mut self, entry: NewEntry<'_>, suffix: &[u8]) {
         let view = self.view();
         let (count, capacity) = (view.count(), view.capacity());
-        let (position, behind) = (entry.position, count - entry.position);
+        let (position, after) = (entry.position, count - entry.position);
         let mut heap = Heap { top: view.heap_top() };
         let offset = heap.push(self.page, &[entry.value, tail_of(suffix)]);
         let slot = Slot::new(offset, suffix.len(), entry.value.len(), entry.special);
         let (head_at, slot_at) = (HEADS + 4 * position, slots_at(capacity) + 4 * position);
-        self.page.move_within(head_at, head_at + 4, 4 * behind);
+        self.page.move_within(head_at, head_at + 4, 4 * after);
         self.page.set_u32(head_at, head_of(suffix));
-        self.page.move_within(slot_at, slot_at + 4, 4 * behind);
+        self.page.move_within(slot_at, slot_at + 4, 4 * after);
         self.page.set_u32(slot_at, slot.0);
         if let Some(right) = entry.right {
             let swip_at = swips_at(capacity) + 8 * (position + 1);
-            self.page.move_within(swip_at, swip_at + 8, 8 * behind);
+            self.page.move_within(swip_at, swip_at + 8, 8 * after);
             self.page.set_u64(swip_at, right);
         }
         self.page.set_u16(HEAP_TOP, heap.top as u16);
@@ -169,8 +169,8 @@ impl<'a, 'p> NodeMut<'a, 'p> {
         let view = self.view();
         assert!(view.is_inner() && position < view.count());
         let at = swips_at(view.capacity()) + 8 * (position + 1);
-        let behind = view.count() - position - 1;
-        self.page.move_within(at + 8, at, 8 * behind);
+        let after = view.count() - position - 1;
+        self.page.move_within(at + 8, at, 8 * after);
         self.remove(position);
     }
 
@@ -179,11 +179,11 @@ impl<'a, 'p> NodeMut<'a, 'p> {
         let (count, capacity) = (view.count(), view.capacity());
         assert!(position < count);
         let slot = view.slot(position);
-        let behind = count - position - 1;
+        let after = count - position - 1;
         let (head_at, slot_at) = (HEADS + 4 * position, slots_at(capacity) + 4 * position);
         self.release(slot);
-        self.page.move_within(head_at + 4, head_at, 4 * behind);
-        self.page.move_within(slot_at + 4, slot_at, 4 * behind);
+        self.page.move_within(head_at + 4, head_at, 4 * after);
+        self.page.move_within(slot_at + 4, slot_at, 4 * after);
         self.set_count(count - 1, position);
     }
 

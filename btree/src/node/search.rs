@@ -141,10 +141,10 @@ impl<'p> NodeRef<'p> {
 
     /// Prefetches value and tail of a record, all at once.
     #[inline(always)]
-    fn prefetch_slot(self, slot: Slot, what: For) {
+    fn prefetch_slot(self, slot: Slot, purpose: For) {
         let (at, end) = (slot.offset(), slot.offset() + slot.value_len());
-        self.page.prefetch_for(at, what);
-        self.page.prefetch_for(at + 64, what);
+        self.page.prefetch_for(at, purpose);
+        self.page.prefetch_for(at + 64, purpose);
         self.page.prefetch(end);
     }
 
@@ -174,9 +174,9 @@ impl<'p> NodeRef<'p> {
         self.search_for(key, For::Read)
     }
 
-    /// As [`NodeRef::search`]; `what` is the use of the record's value.
+    /// As [`NodeRef::search`]; `purpose` is the use of the record's value.
     #[inline(always)]
-    pub fn search_for(self, key: &[u8], what: For) -> Result<Search, Restart> {
+    pub fn search_for(self, key: &[u8], purpose: For) -> Result<Search, Restart> {
         let count = self.count();
         let absent = |position| Ok(Search { position, found: false });
         let (prefix_len, head) = match self.relative(key)? {
@@ -184,7 +184,7 @@ impl<'p> NodeRef<'p> {
             Relative::Below => return absent(0),
             Relative::Above => return absent(count),
         };
-        self.search_at(self.lower_bound(count, head), count, (prefix_len, head), key, what)
+        self.search_at(self.lower_bound(count, head), count, (prefix_len, head), key, purpose)
     }
 
     /// The rest of a search. `position` is the first record whose head is not below that of the
@@ -196,7 +196,7 @@ impl<'p> NodeRef<'p> {
         count: usize,
         (prefix_len, head): (usize, u32),
         key: &[u8],
-        what: For,
+        purpose: For,
     ) -> Result<Search, Restart> {
         let absent = |position| Ok(Search { position, found: false });
         if position >= count || self.head(position) != head {
@@ -204,7 +204,7 @@ impl<'p> NodeRef<'p> {
         }
         let suffix = key.get(prefix_len..).ok_or(Restart)?;
         // The tail is compared first and the value is read later; their misses should overlap.
-        self.prefetch_slot(self.slot(position), what);
+        self.prefetch_slot(self.slot(position), purpose);
         match self.compare_suffix(position, suffix)? {
             Ordering::Equal => Ok(Search { position, found: true }),
             Ordering::Greater => absent(position),
@@ -215,17 +215,17 @@ impl<'p> NodeRef<'p> {
     /// As [`NodeRef::search_for`], for a key above that of the record at `position`; fast if it
     /// belongs directly after it. `None` if the key lies above the fences.
     #[inline]
-    pub fn search_behind(
+    pub fn search_after(
         self,
         position: usize,
         key: &[u8],
-        what: For,
+        purpose: For,
     ) -> Result<Option<Search>, Restart> {
         if !self.is_below_upper(key)? {
             return Ok(None);
         }
         let Relative::Inside { prefix_len, head } = self.relative(key)? else {
-            return self.search_for(key, what).map(Some);
+            return self.search_for(key, purpose).map(Some);
         };
         let count = self.count();
         let next = (position + 1).min(count);
@@ -233,7 +233,7 @@ impl<'p> NodeRef<'p> {
             true => next,
             false => self.lower_bound(count, head),
         };
-        self.search_at(start, count, (prefix_len, head), key, what).map(Some)
+        self.search_at(start, count, (prefix_len, head), key, purpose).map(Some)
     }
 
     /// Position of the child that covers `key`: the number of separators that are at most `key`.

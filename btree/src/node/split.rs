@@ -86,11 +86,11 @@ impl<'a> NodeView<'a> {
     /// Split for a new entry with this key at `position`, which continues a run of ascending
     /// inserts in the middle of the leaf. The records after it move to the right half, so that the
     /// run continues at the end of its leaf and leaves full leaves.
-    pub fn split_behind_run(self, position: usize, key: &[u8]) -> Split {
+    pub fn split_after_run(self, position: usize, key: &[u8]) -> Split {
         if (1..self.count()).contains(&position) {
-            let mut behind = Vec::new();
-            self.key_to(position, &mut behind);
-            let separator = shortest_separator(key, &behind).to_vec();
+            let mut after = Vec::new();
+            self.key_to(position, &mut after);
+            let separator = shortest_separator(key, &after).to_vec();
             if let Some(split) = self.fitting(position, separator) {
                 return split;
             }
@@ -156,9 +156,9 @@ impl<'a> NodeView<'a> {
 
     /// The entries of both halves.
     fn halves(self, position: usize) -> (Piece<'a>, Piece<'a>) {
-        let (view, behind) = (self, position + usize::from(self.is_inner()));
+        let (view, after) = (self, position + usize::from(self.is_inner()));
         let left = Piece::Range { view, from: 0, to: position };
-        (left, Piece::Range { view, from: behind, to: self.count() })
+        (left, Piece::Range { view, from: after, to: self.count() })
     }
 
     fn outlines<'k>(self, separator: &'k [u8]) -> (NodeOutline<'k>, NodeOutline<'k>)

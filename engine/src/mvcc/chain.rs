@@ -29,7 +29,7 @@ pub(super) const CHAIN_BYTES: usize = size_of::<Chain>() + 16 * 3 / 2 + 16;
 
 /// Prefetches a chain by its address at an earlier time ([`Chain::place`]); it may be gone now.
 #[inline]
-pub(super) fn approach(place: usize) {
+pub(super) fn prefetch(place: usize) {
     prefetch_write(std::ptr::without_provenance::<u8>(place));
 }
 

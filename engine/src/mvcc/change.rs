@@ -1,4 +1,4 @@
-//! Changes of records: what writers tell the version index, and its answers.
+//! Changes of records: the calls of writers to the version index, and its answers.
 
 use wattle_buffer::TreeId;
 

@@ -116,8 +116,8 @@ impl Slot {
     /// Opens a snapshot and gives its time: it sees all commits up to it.
     #[inline]
     pub fn open(&self, clock: &Clock) -> u64 {
-        self.announce(clock);
-        self.settle(clock)
+        self.start_opening(clock);
+        self.finish_opening(clock)
     }
 
     /// Closes the snapshot and opens one at the present time; announced changes stay announced.
@@ -128,14 +128,14 @@ impl Slot {
 
     /// First step of [`Slot::open`]: from closed to opening.
     #[inline]
-    pub(super) fn announce(&self, clock: &Clock) {
+    pub(super) fn start_opening(&self, clock: &Clock) {
         debug_assert_eq!(self.snapshot.load(SeqCst), 0, "the slot has an open snapshot");
         self.snapshot.store(OPENING | clock.now(), SeqCst);
     }
 
     /// Second step of [`Slot::open`]: from opening to open.
     #[inline]
-    pub(super) fn settle(&self, clock: &Clock) -> u64 {
+    pub(super) fn finish_opening(&self, clock: &Clock) -> u64 {
         let snapshot = clock.now();
         // A collector that still sees *opening* is only more cautious.
         self.snapshot.store(snapshot, Release);
@@ -372,7 +372,7 @@ mod tests {
     fn an_opening_snapshot_holds_everything_from_its_time_on() {
         let (clock, snapshots) = (Clock::new(), Snapshots::new());
         let (slot, other) = (snapshots.acquire(), snapshots.acquire());
-        slot.announce(&clock);
+        slot.start_opening(&clock);
         clock.draw();
         other.open(&clock);
         let active = snapshots.collect(&clock, &clock);

@@ -243,11 +243,11 @@ impl World {
         match &mut self.readers[who] {
             None => {
                 let slot = self.snapshots.acquire();
-                slot.announce(&self.clock);
+                slot.start_opening(&self.clock);
                 self.readers[who] = Some(Reader { slot, snapshot: None });
             }
             Some(reader) => match reader.snapshot {
-                None => reader.snapshot = Some(reader.slot.settle(&self.clock)),
+                None => reader.snapshot = Some(reader.slot.finish_opening(&self.clock)),
                 Some(snapshot) if more.is_multiple_of(3) => drop(reader.slot.cancel(snapshot)),
                 Some(_) => {
                     reader.slot.close();

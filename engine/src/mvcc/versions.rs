@@ -454,7 +454,7 @@ impl Versions {
         let mut approach = |versions: usize| {
             for next in ahead.by_ref().take(versions) {
                 self.approach(next.hash);
-                chain::approach(next.chain);
+                chain::prefetch(next.chain);
             }
         };
         approach(VERSIONS_AHEAD);

@@ -306,7 +306,7 @@ fn a_version_that_an_opening_snapshot_may_need_is_not_merged() {
     let (old, opening) = (f.snapshots.acquire(), f.snapshots.acquire());
     old.open(&f.clock);
     f.change("one");
-    opening.announce(&f.clock);
+    opening.start_opening(&f.clock);
     f.change("two");
     // Here it loads the clock the second time. Before it stores that time, other things happen.
     let at = f.clock.now();
@@ -314,7 +314,7 @@ fn a_version_that_an_opening_snapshot_may_need_is_not_merged() {
     f.change("four");
     f.collect();
     assert_eq!((at, f.sees(1), f.sees(at)), (3, "one".into(), "three".into()));
-    opening.settle(&f.clock);
+    opening.finish_opening(&f.clock);
     f.collect();
     assert_eq!((f.len(), f.sees(1), f.sees(5)), (1, "one".into(), "page".into()));
 }

@@ -49,12 +49,12 @@ impl Row {
                 // From the previous record, and from the first one.
                 for from in [position.checked_sub(1), (position > 0).then_some(0)] {
                     let Some(from) = from else { continue };
-                    let behind = node.search_behind(from, near, For::Read);
-                    assert_eq!(behind, Ok(Some(Search { position, found })), "{near:?}");
+                    let after = node.search_after(from, near, For::Read);
+                    assert_eq!(after, Ok(Some(Search { position, found })), "{near:?}");
                 }
             }
             if let Some(upper) = &upper {
-                assert_eq!(node.search_behind(position, upper, For::Read), Ok(None));
+                assert_eq!(node.search_after(position, upper, For::Read), Ok(None));
             }
         }
     }
