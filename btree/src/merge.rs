@@ -26,6 +26,11 @@ pub(crate) fn is_underfull(node: NodeView<'_>) -> bool {
     node.used_bytes() < UNDERFULL || (node.is_inner() && node.count() == 0)
 }
 
+/// Positions of the neighbours of a child; the right one first.
+fn neighbours_of(position: usize, siblings: usize) -> [Option<usize>; 2] {
+    [Some(position + 1).filter(|at| *at <= siblings), position.checked_sub(1)]
+}
+
 impl Tree {
     /// Merges the node of `level` that contains `key` with a neighbour, if it is underfull and both
     /// fit into one node. Continues with the parent if that is underfull then, and with the node
@@ -50,11 +55,9 @@ impl Tree {
         if !underfull {
             return Ok(false);
         }
-        // The right one first. Most neighbours are too full; look at them without an exclusive
-        // latch.
-        let mut neighbours =
-            [Some(position + 1).filter(|at| *at <= siblings), position.checked_sub(1)];
+        let mut neighbours = neighbours_of(position, siblings);
         if !insist {
+            // Most neighbours are too full; look at them without an exclusive latch.
             let theirs = |at: &usize| used_by(&self.pool, Swip(parent_node.swip(*at)));
             let fits = |at: &usize| theirs(at).is_some_and(|theirs| used + theirs <= MERGED);
             neighbours = [neighbours.into_iter().flatten().find(fits), None];

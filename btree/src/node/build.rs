@@ -60,6 +60,37 @@ impl NodeOutline<'_> {
         if upper > lower { (upper, PrefixPlace::Upper) } else { (lower, PrefixPlace::Lower) }
     }
 
+    /// The prefixes to choose from, and their number: the implied one, a longer one inside a fence,
+    /// and one with its own bytes. `ends` are the first and the last entry; no key is shorter than
+    /// `shortest`.
+    fn candidates(
+        &self,
+        implied: usize,
+        shortest: usize,
+        ends: Option<(Item<'_>, Item<'_>)>,
+    ) -> ([(usize, PrefixPlace); 3], usize) {
+        let mut candidates = [(implied, PrefixPlace::Lower); 3];
+        let mut number = 1;
+        let Some((first, last)) = ends else { return (candidates, number) };
+        let (mut first_key, mut last_key) = ([0; MAX_KEY], [0; MAX_KEY]);
+        let first = first.key(&mut first_key);
+        // No key may be shorter than the prefix, even in a node with wrong order.
+        let mut content = common_prefix(&first[..shortest], last.key(&mut last_key));
+        if let Some((pending, _)) = self.pending {
+            content = common_prefix(&first[..content], pending);
+        }
+        let (shared, place) = self.shared(&first[..content]);
+        if shared > implied {
+            candidates[number] = (shared, place);
+            number += 1;
+        }
+        if content > shared.max(implied) {
+            candidates[number] = (content, PrefixPlace::Own);
+            number += 1;
+        }
+        (candidates, number)
+    }
+
     /// Chooses the prefix for these entries, and checks that they fit.
     pub fn plan<'i>(&self, items: impl Iterator<Item = Item<'i>> + Clone) -> Result<Plan, Full> {
         let mut count = 0;
@@ -84,26 +115,8 @@ impl NodeOutline<'_> {
             shortest = shortest.min(pending.len());
         }
         let implied = implied.min(shortest);
-        let mut candidates = [(implied, PrefixPlace::Lower); 3];
-        let mut number = 1;
-        if let (Some(first), Some(last)) = (items.clone().next(), last) {
-            let (mut first_key, mut last_key) = ([0; MAX_KEY], [0; MAX_KEY]);
-            let first = first.key(&mut first_key);
-            // No key may be shorter than the prefix, even in a node with wrong order.
-            let mut content = common_prefix(&first[..shortest], last.key(&mut last_key));
-            if let Some((pending, _)) = self.pending {
-                content = common_prefix(&first[..content], pending);
-            }
-            let (shared, place) = self.shared(&first[..content]);
-            if shared > implied {
-                candidates[number] = (shared, place);
-                number += 1;
-            }
-            if content > shared.max(implied) {
-                candidates[number] = (content, PrefixPlace::Own);
-                number += 1;
-            }
-        }
+        let ends = items.clone().next().zip(last);
+        let (candidates, number) = self.candidates(implied, shortest, ends);
 
         let fences = round8(self.lower.len()) + self.upper.map_or(0, |u| round8(u.len()));
         let room = PAGE_SIZE - HEADS - fences;
