@@ -11,7 +11,7 @@
 use crate::{
     journal::Context,
     large_value::LargeValue,
-    node::{NodeBuilder, NodeView, shortest_separator},
+    node::{NodeBuilder, NodeView, check_full, shortest_separator},
     step::Stop,
     tree::Tree,
 };
@@ -165,6 +165,7 @@ impl<'t> BulkLoad<'t> {
         self.levels[level].set_upper(upper);
         let image = self.pages.next_image()?;
         self.levels[level].finish(image).expect("the builder kept room for the fence");
+        debug_assert_eq!(check_full(&image.0), Ok(()), "a damaged node would be written");
         image.set_u64(header::GSN, 1);
         image.seal();
         Ok(NodeView::from(&*image).page_id())

@@ -42,6 +42,8 @@ impl Hint {
     /// The word.
     #[inline(always)]
     pub fn word(self) -> u64 {
+        let (Hint::Committed(number) | Hint::Txn(number) | Hint::Unknown(number)) = self;
+        debug_assert!(number & KIND == 0, "the number {number:#x} is too large for a hint");
         match self {
             Hint::Committed(time) => time,
             Hint::Txn(id) => id | TXN,

@@ -140,6 +140,7 @@ impl Context {
         undo: Option<Undo<'_>>,
         author: &mut A,
     ) {
+        debug_assert!(op.changes_page(), "{op:?} is no change of the page");
         let appender = match &self.journal {
             Journal::Off => {
                 author.drawn();
@@ -237,6 +238,7 @@ impl Context {
         group: &mut [(&mut Exclusive<'p>, Op<'_>)],
         freed: &[PageId],
     ) {
+        debug_assert!(!group.is_empty(), "a structure change without pages");
         let appender = match &self.journal {
             Journal::Off => {
                 for (page, op) in group.iter_mut().filter(|(_, op)| op.changes_page()) {
@@ -295,6 +297,7 @@ impl PageRecord<'_, '_> {
         if op.changes_page() {
             // No record since the beginning of the last checkpoint has an image of the page.
             let first = self.section.needs_image(page.gsn());
+            debug_assert!(self.gsn > page.gsn(), "the number of page {:?} falls", page.gsn());
             page.stamp(self.gsn);
             if whole || first {
                 self.log_image(page, op);
@@ -324,6 +327,7 @@ impl PageRecord<'_, '_> {
         let mut image = self.image.borrow_mut();
         page.copy_image(&mut image);
         let (head, tail) = extent(&image.0);
+        assert!(head + tail <= PAGE_SIZE, "a node overlaps itself: {head} + {tail} bytes");
         let code = if op == Op::NewImage { Op::NewImage } else { Op::Image }.parts().0;
         let (head_len, tail_len) = ((head as u16).to_le_bytes(), (tail as u16).to_le_bytes());
         let parts = [&head_len[..], &tail_len, &image.0[..head], &image.0[PAGE_SIZE - tail..]];

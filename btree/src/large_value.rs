@@ -35,6 +35,7 @@ pub struct LargeValue {
 impl LargeValue {
     /// The descriptor as the value of a record.
     pub fn encode(self) -> [u8; DESCRIPTOR] {
+        debug_assert!(self.len <= MAX_VALUE, "a value of {} bytes", self.len);
         let mut bytes = [KIND; DESCRIPTOR];
         bytes[1..9].copy_from_slice(&self.id.to_le_bytes());
         bytes[9..].copy_from_slice(&self.len.to_le_bytes());
@@ -72,12 +73,14 @@ impl LargeValue {
 
     /// Length of a chunk of the value.
     pub fn chunk_len(self, chunk: u64) -> usize {
+        debug_assert!(chunk < self.chunks(), "chunk {chunk} of {}", self.chunks());
         (self.len - chunk * CHUNK as u64).min(CHUNK as u64) as usize
     }
 }
 
 /// Key of chunk `chunk` of the value `id`.
 pub fn chunk_key(id: u64, chunk: u64) -> [u8; CHUNK_KEY] {
+    debug_assert!(chunk <= u64::from(u32::MAX), "chunk {chunk} has no key");
     let mut key = [0; CHUNK_KEY];
     key[..8].copy_from_slice(&id.to_be_bytes());
     key[8..].copy_from_slice(&(chunk as u32).to_be_bytes());

@@ -8,7 +8,7 @@
 use crate::{
     hint::Hint,
     journal::Context,
-    node::{NodeMut, NodeRef, NodeView, merge_into},
+    node::{NodeMut, NodeRef, NodeView, check_full, merge_into},
     record::Op,
     step::{Step, Stop},
     tree::Tree,
@@ -73,6 +73,11 @@ impl Tree {
         }
         let mut parent = parent.upgrade()?;
         let node = node.upgrade()?;
+        debug_assert_eq!(
+            NodeView::from(parent.bytes()).swip(position),
+            Swip::hot(node.frame()).0,
+            "the parent names another node"
+        );
         let mut image = PageImage::zeroed();
         for at in neighbours.into_iter().flatten() {
             let parent_view = NodeView::from(parent.bytes());
@@ -147,6 +152,7 @@ impl Tree {
         mut right_node: Exclusive<'p>,
         image: &mut PageImage,
     ) -> usize {
+        debug_assert_eq!(check_full(&image.0), Ok(()), "the merged node is damaged");
         NodeMut::new(&mut parent.page_mut()).remove_child(left);
         let hot = parent.header().hot_children() - 1;
         parent.header().set_hot_children(hot);

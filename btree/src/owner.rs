@@ -125,6 +125,7 @@ impl Forest {
     pub(crate) fn close(&self, pool: &Pool, tree: TreeId) {
         let mut roots = self.roots.write();
         let Some(root) = roots.by_tree.get_mut(&tree) else { return };
+        assert!(root.is_open, "tree {tree} is closed twice");
         root.is_open = false;
         pool.pin_root(root.frame, false);
         roots.open -= 1;

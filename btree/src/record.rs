@@ -381,7 +381,10 @@ impl<'a> Op<'a> {
     #[inline(always)]
     pub(crate) fn parts(&self) -> (u8, Front, [&[u8]; 2]) {
         let front = Front::default();
-        let u16 = |value: usize| (value as u16).to_le_bytes();
+        let u16 = |value: usize| {
+            debug_assert!(value <= PAGE_SIZE, "{value} is no length or position in a page");
+            (value as u16).to_le_bytes()
+        };
         match *self {
             Op::Image => (code::IMAGE, front, [&[], &[]]),
             Op::NewImage => (code::NEW_IMAGE, front, [&[], &[]]),

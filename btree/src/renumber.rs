@@ -120,8 +120,11 @@ impl Tree {
     ) -> usize {
         let mut old = Vec::new();
         for child in &mut children {
-            old.push(child.header().page_id());
-            self.pool.renumber(child, ids.pop().expect("no more children than ids"));
+            let (from, to) =
+                (child.header().page_id(), ids.pop().expect("no more children than ids"));
+            assert!(to < from, "page {from} would move up to {to}");
+            old.push(from);
+            self.pool.renumber(child, to);
         }
         let mut group: Vec<_> = children.iter_mut().map(|child| (child, Op::NewImage)).collect();
         group.insert(0, (parent, Op::Image));

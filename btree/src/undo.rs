@@ -14,7 +14,10 @@
 //! tree and key are those of the record's first op. This is the form of every change of a record
 //! whose page is not logged as a whole.
 
-use crate::record::{Op, key_of};
+use crate::{
+    node::{MAX_KEY, MAX_RECORD},
+    record::{Op, key_of},
+};
 use wattle_buffer::TreeId;
 use wattle_wal::record::Record;
 
@@ -59,6 +62,7 @@ const FRONT: usize = 7;
 impl<'a> Undo<'a> {
     /// Calls `write` with the parts of the encoding.
     pub fn encode<T>(&self, write: impl FnOnce(&[&[u8]]) -> T) -> T {
+        debug_assert!(self.key.len() <= MAX_KEY, "a key of {} bytes", self.key.len());
         let (kind, bytes) = self.before.parts();
         let mut front = [0; FRONT];
         front[..4].copy_from_slice(&self.tree.0.to_le_bytes());
@@ -131,7 +135,10 @@ impl<'a> Before<'a> {
             Before::Absent => (0, &[]),
             Before::Value { bytes, special: false } => (1, bytes),
             Before::Value { bytes, special: true } => (2, bytes),
-            Before::Patch { bytes, .. } => (3, bytes),
+            Before::Patch { offset, bytes } => {
+                debug_assert!(offset + bytes.len() <= MAX_RECORD, "a patch outside of a value");
+                (3, bytes)
+            }
         }
     }
 

@@ -137,6 +137,7 @@ impl Slot {
     #[inline]
     pub(super) fn finish_opening(&self, clock: &Clock) -> u64 {
         let snapshot = clock.now();
+        debug_assert_ne!(self.snapshot.load(Relaxed) & OPENING, 0, "the slot is not opening");
         // A collector that still sees *opening* is only more cautious.
         self.snapshot.store(snapshot, Release);
         snapshot
@@ -299,6 +300,7 @@ impl Snapshots {
             }
         }
         active.list.sort_unstable();
+        debug_assert!(active.oldest <= active.as_of && active.as_of <= now, "{active:?} at {now}");
         active
     }
 

@@ -35,6 +35,7 @@ impl Passed<'_> {
     #[expect(clippy::option_option, reason = "a value that cannot be, and no record")]
     pub fn restore(&self, value: &mut Vec<u8>, start: usize) -> Option<Option<bool>> {
         let Passed { chain, count } = *self;
+        debug_assert!(0 < count && count <= chain.len(), "{count} versions of {}", chain.len());
         let whole = (0..count).rev().find(|at| chain.version(*at).bytes.kind() != Kind::Patch);
         let mut special = false;
         if let Some(whole) = whole {

@@ -81,6 +81,7 @@ impl Chain {
         for version in older.drain(..kept) {
             spare.give_version(version);
         }
+        debug_assert!(older.is_sorted_by_key(Version::old_ts), "commit times fall with age");
         let len = 1 + older.len();
         if older.capacity() > 4 * PRUNE_ABOVE.max(len) {
             older.shrink_to(len);

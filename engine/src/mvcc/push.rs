@@ -77,6 +77,10 @@ impl Chain {
     ) {
         let newest = self.newest.writer.committed_ts();
         let newest = newest.expect("a record is not changed over an undecided change");
+        debug_assert!(
+            !matches!(writer, WriterRef::Done(ts) if ts < newest),
+            "{writer:?} changes a record after a commit at {newest}"
+        );
         if newest <= horizon {
             // No snapshot needs any version of the chain.
             if let Some(long) = &mut self.long {

@@ -252,6 +252,7 @@ impl Shard {
     /// Adds a chain for a hash and record that has none.
     #[inline]
     fn insert(&mut self, hash: u64, chain: Box<Chain>) {
+        debug_assert!(self.find(hash, chain.tree, chain.key()).is_none(), "a second chain");
         let place = Place { hash, chain: Some(chain) };
         if let Some(place) = self.inline.insert(place) {
             let overflow = self.overflow.get_or_insert_default();
@@ -412,6 +413,7 @@ impl Shard {
     /// Drops the versions of queued chains that no snapshot needs; gives how many. `pass` is not 0,
     /// and differs from that of earlier calls.
     pub fn collect(&mut self, rule: Rule<'_>, pass: u64, spare: &mut Spare) -> usize {
+        debug_assert_ne!(pass, 0, "0 is the pass of chains that no pass has seen");
         let Some(mut overflow) = self.overflow.take() else { return 0 };
         let used = overflow.table.len();
         let (undecided, due) = (overflow.undecided.len(), overflow.heap.len());

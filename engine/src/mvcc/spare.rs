@@ -176,6 +176,7 @@ impl Spare {
     pub fn drop_older(&mut self, long: &mut Long) {
         long.older.drain(..).for_each(|version| self.give_version(version));
         (long.older_bytes, long.prune_above) = (0, PRUNE_ABOVE as u32);
+        debug_assert!(self.bytes <= SPARE_BYTES, "{} bytes for reuse", self.bytes);
     }
 
     /// Further fields for a chain, reused if possible.

@@ -83,6 +83,7 @@ impl Stored {
         while let Some((_, count)) = self.commits.pop_front_if(|(time, _)| *time <= horizon) {
             due += count;
         }
+        debug_assert!(due <= self.records.len(), "commits count versions that are not there");
         versions.drop_old(&self.records.make_contiguous()[..due]);
         self.records.drain(..due);
         let left = self.records.len();
