@@ -292,14 +292,14 @@ fn redo_image(image: &mut PageImage, page: PageId, payload: &[u8]) -> Result<(),
 
 /// Prefetches the first lines of a page, which any op on it reads.
 #[inline]
-pub fn approach_page(image: &PageImage) {
+pub fn prefetch_page(image: &PageImage) {
     NodeRef::from(PageRef::of_image(image)).prefetch_lines();
 }
 
 /// Prefetches the record that [`redo`] of an op will change, in a page whose first lines have
 /// arrived. The frame may hold another page by then.
 #[inline]
-pub fn approach_record(image: &PageImage, code: u8, payload: &[u8]) {
+pub fn prefetch_record(image: &PageImage, code: u8, payload: &[u8]) {
     let node = NodeRef::from(PageRef::of_image(image));
     if let Ok(Some(key)) = key_of(code, payload)
         && node.is_leaf()

@@ -1,13 +1,14 @@
 //! The clock of commit times, and the registry of active readers and writers.
 //!
-//! Every transaction has a [`Slot`] while it runs. The slot says what the transaction still needs:
-//! versions visible at its snapshot, pages that it may have changed, log since its first record. A
-//! collector ([`Snapshots::collect`]) first loads the clock and then looks at every slot. Its
-//! conclusions stay true forever, for the transactions that it saw and for those that it missed.
+//! Every transaction has a [`SnapshotSlot`] while it runs. The slot says what the transaction still
+//! needs: versions visible at its snapshot, pages that it may have changed, log since its first
+//! record. A collector ([`Snapshots::collect`]) first loads the clock and then looks at every slot.
+//! Its conclusions stay true forever, for the transactions that it saw and for those that it
+//! missed.
 //!
-//! Why a snapshot that the collector missed is safe: [`Slot::open`] stores the time `s` marked as
-//! *opening*, then loads the clock again, `s2 >= s`, and stores `s2` as its snapshot. These stores,
-//! the loads of the clock and those of the collector are sequentially consistent.
+//! Why a snapshot that the collector missed is safe: [`SnapshotSlot::open`] stores the time `s`
+//! marked as *opening*, then loads the clock again, `s2 >= s`, and stores `s2` as its snapshot.
+//! These stores, the loads of the clock and those of the collector are sequentially consistent.
 //! - The collector saw neither store. Its load of the clock, `c0`, came before its look at the
 //!   slot, that before the first store, and that before the load of `s2`. So `c0 <= s2`, and the
 //!   collector drops nothing that a snapshot at or after `c0` needs (`oldest <= c0`, `as_of <=
@@ -87,7 +88,7 @@ const _: () = assert!(CANCELLED | OPENING | TIME == u64::MAX && CANCELLED & OPEN
 /// at the begin and the end of each transaction.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Slot {
+pub(crate) struct SnapshotSlot {
     snapshot: AtomicU64,
     /// The clock before the first change of a page; 0 for none.
     writer_since: AtomicU64,
@@ -105,7 +106,7 @@ static SLOTS: AtomicU64 = AtomicU64::new(0);
 /// Bits for the number of a transaction within its slot.
 const USED_BITS: u32 = 40;
 
-impl Slot {
+impl SnapshotSlot {
     /// A number for the next transaction of this slot; called by its owner.
     pub fn next_number(&self) -> u64 {
         let used = self.used.load(Relaxed);
@@ -126,14 +127,14 @@ impl Slot {
         self.open(clock)
     }
 
-    /// First step of [`Slot::open`]: from closed to opening.
+    /// First step of [`SnapshotSlot::open`]: from closed to opening.
     #[inline]
     pub(super) fn start_opening(&self, clock: &Clock) {
         debug_assert_eq!(self.snapshot.load(SeqCst), 0, "the slot has an open snapshot");
         self.snapshot.store(OPENING | clock.now(), SeqCst);
     }
 
-    /// Second step of [`Slot::open`]: from opening to open.
+    /// Second step of [`SnapshotSlot::open`]: from opening to open.
     #[inline]
     pub(super) fn finish_opening(&self, clock: &Clock) -> u64 {
         let snapshot = clock.now();
@@ -143,10 +144,10 @@ impl Slot {
         snapshot
     }
 
-    /// As [`Slot::open`], for a snapshot at a time that only grows and is at most that of the
-    /// clock, such as the newest durable commit. A collector that keeps the versions from that time
-    /// on loads it before it looks at the slots. So it sees this slot, or it loaded no later time
-    /// than this call.
+    /// As [`SnapshotSlot::open`], for a snapshot at a time that only grows and is at most that of
+    /// the clock, such as the newest durable commit. A collector that keeps the versions from that
+    /// time on loads it before it looks at the slots. So it sees this slot, or it loaded no later
+    /// time than this call.
     #[inline]
     pub fn open_at(&self, time: impl Fn() -> u64) -> u64 {
         debug_assert_eq!(self.snapshot.load(SeqCst), 0, "the slot has an open snapshot");
@@ -233,8 +234,8 @@ impl Active {
 
 #[derive(Debug, Default)]
 struct Slots {
-    all: Vec<Arc<Slot>>,
-    free: Vec<Arc<Slot>>,
+    all: Vec<Arc<SnapshotSlot>>,
+    free: Vec<Arc<SnapshotSlot>>,
 }
 
 /// All slots of an engine.
@@ -250,24 +251,27 @@ impl Snapshots {
     }
 
     /// A closed slot for the caller. Takes a lock, so sessions keep their slot.
-    pub fn acquire(&self) -> Arc<Slot> {
+    pub fn acquire(&self) -> Arc<SnapshotSlot> {
         let mut slots = self.slots.lock();
         if let Some(slot) = slots.free.pop() {
             return slot;
         }
-        let slot = Arc::new(Slot { index: SLOTS.fetch_add(1, Relaxed), ..Slot::default() });
+        let slot = Arc::new(SnapshotSlot {
+            index: SLOTS.fetch_add(1, Relaxed),
+            ..SnapshotSlot::default()
+        });
         slots.all.push(slot.clone());
         slot
     }
 
     /// Gives a closed slot back.
-    pub fn retire(&self, slot: Arc<Slot>) {
+    pub fn retire(&self, slot: Arc<SnapshotSlot>) {
         assert_eq!(slot.snapshot.load(SeqCst), 0, "a slot is given back with an open snapshot");
         assert!(!slot.is_writing(), "a slot is given back with changes to pages");
         self.slots.lock().free.push(slot);
     }
 
-    /// Looks at all slots. `ids` is the clock that [`Slot::start_writing`] is called with.
+    /// Looks at all slots. `ids` is the clock that [`SnapshotSlot::start_writing`] is called with.
     pub fn collect(&self, clock: &Clock, ids: &Clock) -> Active {
         // Load the clock before the slots, see the head of the file. A slot that is not registered
         // yet opens its first snapshot after this lock is released, so it counts as missed.
@@ -317,7 +321,7 @@ impl Snapshots {
 
     /// Cancels all open snapshots below `time`; gives how many.
     pub fn cancel_below(&self, time: u64) -> usize {
-        let cancel = |slot: &&Arc<Slot>| {
+        let cancel = |slot: &&Arc<SnapshotSlot>| {
             let word = slot.snapshot.load(SeqCst);
             word != 0 && word < time && word & !TIME == 0 && slot.cancel(word)
         };

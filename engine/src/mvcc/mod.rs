@@ -40,7 +40,7 @@ mod stress_tests;
 mod versions_tests;
 
 pub(crate) use change::{Change, ConflictWith, Kept, Record, Undone, WriteCheck};
-pub(crate) use clock::{Active, Clock, Slot, Snapshots};
+pub(crate) use clock::{Active, Clock, SnapshotSlot, Snapshots};
 pub(crate) use seen::{Changed, Seen};
 pub(crate) use state::{ABANDONED, TxnState};
 pub(crate) use stored::{MAX_OF_ONE, Stored};

@@ -21,14 +21,14 @@ type Value = Option<(Vec<u8>, bool)>;
 /// A transaction of the model.
 struct Txn {
     state: Owner<TxnState>,
-    slot: Arc<Slot>,
+    slot: Arc<SnapshotSlot>,
     snapshot: u64,
     undo: UndoBuffer,
     marks: Vec<Savepoint>,
 }
 
 struct Reader {
-    slot: Arc<Slot>,
+    slot: Arc<SnapshotSlot>,
     /// `None` between the two steps of opening.
     snapshot: Option<u64>,
 }

@@ -132,7 +132,13 @@ impl World {
         }
     }
 
-    fn check_sum(&self, rng: &mut StdRng, slot: &Slot, snapshot: u64, me: Option<&TxnState>) {
+    fn check_sum(
+        &self,
+        rng: &mut StdRng,
+        slot: &SnapshotSlot,
+        snapshot: u64,
+        me: Option<&TxnState>,
+    ) {
         let mut order: Vec<usize> = (0..RECORDS).collect();
         for at in 0..RECORDS {
             order.swap(at, rng.random_range(0..RECORDS));
@@ -148,7 +154,13 @@ impl World {
     }
 
     /// A transaction that moves amounts around.
-    fn transfer(&self, rng: &mut StdRng, slot: &Slot, undo: &mut UndoBuffer, stored: &mut Stored) {
+    fn transfer(
+        &self,
+        rng: &mut StdRng,
+        slot: &SnapshotSlot,
+        undo: &mut UndoBuffer,
+        stored: &mut Stored,
+    ) {
         let state = Owner::new(TxnState::new(self.next_id.fetch_add(1, SeqCst)));
         let snapshot = slot.open(&self.clock);
         let start = undo.mark();
@@ -253,7 +265,7 @@ impl World {
     /// Reads with several snapshots of different ages.
     fn check(&self, seed: u64) {
         let mut rng = StdRng::seed_from_u64(seed);
-        let mut open: Vec<(Arc<Slot>, u64)> = Vec::new();
+        let mut open: Vec<(Arc<SnapshotSlot>, u64)> = Vec::new();
         while !self.ended.load(SeqCst) {
             if open.len() < 4 {
                 let slot = self.snapshots.acquire();

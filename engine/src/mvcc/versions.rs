@@ -8,8 +8,8 @@
 //! changed in between, the reader starts again.
 //!
 //! Dropping versions needs no latch: no snapshot asks for a dropped version. A reader whose
-//! snapshot may have been cancelled meanwhile must check [`super::Slot::is_cancelled`] after the
-//! read.
+//! snapshot may have been cancelled meanwhile must check [`super::SnapshotSlot::is_cancelled`]
+//! after the read.
 //!
 //! The index has many shards with a lock each, and no thread holds two of these locks. Records
 //! whose keys differ only in the last byte share a shard. They mostly share a leaf, too, whose

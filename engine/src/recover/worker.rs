@@ -120,13 +120,13 @@ fn apply(cache: &mut Cache<'_>, mut batch: &[Item]) -> Result<()> {
         let (part, rest) = batch.split_at(slots.len());
         for (at, item) in part.iter().enumerate() {
             if let Some(&Some(slot)) = slots.get(at + PAGE_AHEAD) {
-                record::approach_page(cache.peek(slot));
+                record::prefetch_page(cache.peek(slot));
             }
             if let (Some(&Some(slot)), Some(item)) =
                 (slots.get(at + RECORD_AHEAD), part.get(at + RECORD_AHEAD))
                 && let What::Op { code, payload } = &item.what
             {
-                record::approach_record(cache.peek(slot), *code, payload.bytes());
+                record::prefetch_record(cache.peek(slot), *code, payload.bytes());
             }
             apply_one(cache, item, slots[at])?;
         }

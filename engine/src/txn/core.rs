@@ -5,7 +5,7 @@ use crate::{
     catalog::{OpenTree, TreeTag},
     engine::Core,
     limits::limit,
-    mvcc::{Kept, Savepoint, Slot, TxnState, UndoBuffer},
+    mvcc::{Kept, Savepoint, SnapshotSlot, TxnState, UndoBuffer},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -102,7 +102,7 @@ pub(crate) struct Txn {
     pub number: u64,
     /// Number of its session, 0 if that does not matter.
     pub session: u64,
-    pub slot: Arc<Slot>,
+    pub slot: Arc<SnapshotSlot>,
     pub snapshot: u64,
     /// From the first change on.
     pub state: Option<Owner<TxnState>>,
