@@ -5,7 +5,7 @@
 use crate::{
     engine::{Core, Tree},
     handle::Grip,
-    mvcc::Kept,
+    mvcc::OwnedVersion,
     ops::{self, Begun, Resolve},
     session::SessionState,
     transaction::{Savepoint, savepoint},
@@ -110,7 +110,7 @@ impl Resolve for AsyncSession {
     fn own(&self) -> u64 {
         self.state().own()
     }
-    fn committed(&self, time: u64, stored: &[Kept]) {
+    fn committed(&self, time: u64, stored: &[OwnedVersion]) {
         self.state().committed(&self.shared.core, time, stored);
     }
     fn take_idle(&self) -> BoxedTxn {

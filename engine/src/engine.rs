@@ -9,7 +9,7 @@ use crate::{
     compact::CompactReport,
     epochs::{self, Epochs, Gaps},
     handle::{CloseError, Grip, User},
-    janitor::{Janitor, Kept},
+    janitor::{Janitor, OwnedVersion},
     keeper::{HOLD, Keeper},
     mvcc::{Clock, Snapshots, UndoBuffer, Versions},
     opening::Opening,
@@ -1041,7 +1041,7 @@ impl Core {
 
     /// Before a tree is dropped or renamed: neither janitor nor sessions must hold on to it. Gives what
     /// the janitor is to clear away in the tree.
-    fn let_go(&self, cx: &Context, tree: &Arc<OpenTree>) -> Kept {
+    fn let_go(&self, cx: &Context, tree: &Arc<OpenTree>) -> OwnedVersion {
         if self.janitor.is_stuck() {
             // Perhaps with a transaction that changed the tree.
             self.janitor_round(cx);

@@ -2,7 +2,7 @@
 
 use crate::{
     engine::Core,
-    mvcc::Kept,
+    mvcc::OwnedVersion,
     ops::{Begun, Resolve},
     session::{now, pause},
     txn::{BoxedTxn, LogHandle, Ticket, Txn, TxnOptions},
@@ -53,7 +53,7 @@ impl Resolve for Internal<'_> {
     fn own(&self) -> u64 {
         0
     }
-    fn committed(&self, _: u64, stored: &[Kept]) {
+    fn committed(&self, _: u64, stored: &[OwnedVersion]) {
         self.core.versions.hand_over(stored);
     }
     fn take_idle(&self) -> BoxedTxn {

@@ -163,7 +163,7 @@ impl Queue {
 
 /// Garbage of one tree, kept without it.
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct OwnedVersion {
     ghosts: Vec<(u64, Vec<u8>)>,
     search: Option<u64>,
     replaced: Vec<(u64, LargeValue)>,
@@ -292,11 +292,11 @@ impl Janitor {
 
     /// Takes the garbage of a tree, which is about to be dropped or renamed. The caller has the only
     /// handle, so there will be no more.
-    pub fn take_of(&self, tree: &Arc<OpenTree>) -> Kept {
+    pub fn take_of(&self, tree: &Arc<OpenTree>) -> OwnedVersion {
         let _between_rounds = self.round.lock();
         let mut queue = self.queue.lock();
         queue.release(|open| Arc::ptr_eq(open, tree));
-        let mut kept = Kept::default();
+        let mut kept = OwnedVersion::default();
         let Queue { ghosts, searches, replaced, key_bytes, .. } = &mut *queue;
         ghosts.retain_mut(|(time, ghost)| {
             let other = ghost.tree.id != tree.tag.id;
@@ -320,7 +320,7 @@ impl Janitor {
     }
 
     /// The tree, perhaps under another name, is still there.
-    pub fn give_back(&self, tree: &Arc<TreeTag>, kept: Kept) {
+    pub fn give_back(&self, tree: &Arc<TreeTag>, kept: OwnedVersion) {
         for (time, large) in kept.replaced {
             self.add(time, vec![Garbage::Large(tree.clone(), large)]);
         }

@@ -14,7 +14,7 @@ use crate::{
     catalog::{LargeStore, OpenTree},
     engine::{Core, Tree},
     limits::limit,
-    mvcc::{Kept, Savepoint},
+    mvcc::{OwnedVersion, Savepoint},
     transaction,
     txn::{
         AutoAuthor, AutoView, BoxedTxn, Done, Durability, Garbage, LogHandle, SystemOf, Ticket,
@@ -68,7 +68,7 @@ pub(crate) trait Resolve {
     /// The newest commit of the session.
     fn own(&self) -> u64;
     /// The session has committed at `time`, and has stored these versions.
-    fn committed(&self, time: u64, stored: &[Kept]);
+    fn committed(&self, time: u64, stored: &[OwnedVersion]);
     /// A transaction to begin.
     fn take_idle(&self) -> BoxedTxn;
     /// Gives it back when it has ended.

@@ -4,7 +4,7 @@ use crate::{
     catalog::OpenTree,
     engine::{Core, Tree},
     handle::{Grip, User},
-    mvcc::{Kept, Stored},
+    mvcc::{OwnedVersion, Stored},
     ops::{self, Resolve},
     transaction::{Range, Transaction},
     txn::{BoxedTxn, LogHandle, Ticket, Txn, TxnOptions},
@@ -71,7 +71,7 @@ impl SessionState {
     }
 
     /// The session has committed at `time` and stored these versions.
-    pub fn committed(&self, core: &Core, time: u64, stored: &[Kept]) {
+    pub fn committed(&self, core: &Core, time: u64, stored: &[OwnedVersion]) {
         self.own.set(self.own.get().max(time));
         let mut all = self.stored.borrow_mut();
         all.add(&core.versions, time, stored);
@@ -186,7 +186,7 @@ impl Resolve for Session {
     fn own(&self) -> u64 {
         self.state().own()
     }
-    fn committed(&self, time: u64, stored: &[Kept]) {
+    fn committed(&self, time: u64, stored: &[OwnedVersion]) {
         self.state().committed(&self.core, time, stored);
     }
     fn take_idle(&self) -> BoxedTxn {

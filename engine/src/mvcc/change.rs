@@ -66,7 +66,7 @@ pub(crate) struct StoreOutcome {
 
 /// A version that its writer stored, owns, and will drop.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Kept {
+pub(crate) struct OwnedVersion {
     /// The hash of its record.
     pub hash: u64,
     /// Address of its chain when it was stored, to prefetch it. The chain may be gone meanwhile.

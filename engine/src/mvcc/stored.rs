@@ -9,7 +9,7 @@
 //! only when it has twice as many versions, or a thousand more. Then it also asks the keeper to
 //! compare the memory of all versions with the limit.
 
-use super::{change::Kept, versions::Versions};
+use super::{change::OwnedVersion, versions::Versions};
 use crate::limits::limit;
 use std::collections::VecDeque;
 
@@ -30,7 +30,7 @@ pub(crate) struct Stored {
     /// Commit times, and the number of versions of each commit.
     commits: VecDeque<(u64, usize)>,
     /// Their versions, in the same order.
-    records: VecDeque<Kept>,
+    records: VecDeque<OwnedVersion>,
     /// Number of versions at which the session looks at the snapshots again.
     look_at: usize,
 }
@@ -45,7 +45,7 @@ impl Default for Stored {
 impl Stored {
     /// Adds the versions that a commit at `time` stored.
     #[inline]
-    pub fn add(&mut self, versions: &Versions, time: u64, kept: &[Kept]) {
+    pub fn add(&mut self, versions: &Versions, time: u64, kept: &[OwnedVersion]) {
         if self.records.len() + kept.len() > MAX_RECORDS {
             self.give_up(versions);
         }
@@ -146,7 +146,7 @@ mod tests {
     fn too_much_is_left_to_others() {
         let (versions, mut stored) = (Versions::new(), Stored::default());
         let store = |i: usize| versions.push_done(TREE, &key(i as u64), 1, None);
-        let many: Vec<Kept> = (0..MAX_RECORDS).map(store).collect();
+        let many: Vec<OwnedVersion> = (0..MAX_RECORDS).map(store).collect();
         stored.add(&versions, 1, &many);
         assert!(stored.is_worth_a_look());
         let hash = versions.push_done(TREE, &key(u64::MAX), 2, None);

@@ -190,7 +190,7 @@ impl World {
                 WriteCheck::Conflict(_) => return false,
             };
             undo.push(TREE, first, &key(record), before).unwrap();
-            kept.push(Kept { hash: name.hash, chain: outcome.chain });
+            kept.push(OwnedVersion { hash: name.hash, chain: outcome.chain });
             page.amount.store(after, SeqCst);
             true
         };

@@ -19,7 +19,7 @@
 
 use super::{
     chain,
-    change::{Change, Kept, Record, StoreOutcome, Undone, WriteCheck},
+    change::{Change, OwnedVersion, Record, StoreOutcome, Undone, WriteCheck},
     clock::Active,
     look::{Look, Restore},
     prune::Rule,
@@ -195,11 +195,16 @@ impl Versions {
     /// # Panics
     /// If the newest change is of an uncommitted transaction.
     #[inline]
-    pub fn store_done(&self, record: Record<'_>, ts: u64, before: Option<(&[u8], bool)>) -> Kept {
+    pub fn store_done(
+        &self,
+        record: Record<'_>,
+        ts: u64,
+        before: Option<(&[u8], bool)>,
+    ) -> OwnedVersion {
         let outcome =
             self.store_by(record, WriterRef::Done(ts), u64::MAX, &Change::of(before), true);
         match outcome.check {
-            WriteCheck::Free => Kept { hash: record.hash, chain: outcome.chain },
+            WriteCheck::Free => OwnedVersion { hash: record.hash, chain: outcome.chain },
             check => panic!("a change at {ts} changes a record over {check:?}"),
         }
     }
@@ -271,7 +276,7 @@ impl Versions {
         key: &[u8],
         ts: u64,
         before: Option<(&[u8], bool)>,
-    ) -> Kept {
+    ) -> OwnedVersion {
         self.store_done(self.record(tree, key), ts, before)
     }
 
@@ -437,18 +442,18 @@ impl Versions {
     }
 
     /// Drops those of these versions that no snapshot needs.
-    pub fn drop_old(&self, owned: &[Kept]) {
+    pub fn drop_old(&self, owned: &[OwnedVersion]) {
         let horizon = self.horizon();
         self.for_each(owned, |shard, hash, spare| shard.drop_if_old(hash, horizon, spare));
     }
 
     /// Hands these versions over to the passes.
-    pub fn hand_over(&self, owned: &[Kept]) {
+    pub fn hand_over(&self, owned: &[OwnedVersion]) {
         self.for_each(owned, |shard, hash, _| shard.take_over(hash));
     }
 
     #[inline]
-    fn for_each(&self, owned: &[Kept], mut visit: impl FnMut(&mut Shard, u64, &mut Spare)) {
+    fn for_each(&self, owned: &[OwnedVersion], mut visit: impl FnMut(&mut Shard, u64, &mut Spare)) {
         let mut spare = Spare::of_thread();
         let mut ahead = owned.iter();
         let mut approach = |versions: usize| {

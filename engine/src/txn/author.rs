@@ -10,8 +10,8 @@ use crate::{
     catalog::OpenTree,
     engine::Core,
     mvcc::{
-        Change, ConflictWith, Kept, MAX_OF_ONE, Record, Savepoint, TxnState, UndoBuffer, UndoEntry,
-        WriteCheck,
+        Change, ConflictWith, MAX_OF_ONE, OwnedVersion, Record, Savepoint, TxnState, UndoBuffer,
+        UndoEntry, WriteCheck,
     },
 };
 use std::{cell::Cell, ops::Range, sync::Arc};
@@ -310,7 +310,7 @@ impl Author for TxnAuthor<'_> {
         if std::mem::take(&mut self.stored) {
             self.txn.version_bytes += self.version_bytes;
             if self.txn.stored.len() < MAX_OF_ONE {
-                self.txn.stored.push(Kept { hash: self.hash, chain: self.chain });
+                self.txn.stored.push(OwnedVersion { hash: self.hash, chain: self.chain });
             }
         }
         let header = leaf.header();
@@ -340,7 +340,7 @@ pub(crate) struct Done {
     /// Epoch of its record in the log.
     pub epoch: u64,
     /// The version that it stored.
-    pub stored: Kept,
+    pub stored: OwnedVersion,
 }
 
 /// A change by an operation that is a transaction of its own: it commits under the latch.

@@ -5,7 +5,7 @@ use crate::{
     catalog::{OpenTree, TreeTag},
     engine::Core,
     limits::limit,
-    mvcc::{Kept, Savepoint, SnapshotSlot, TxnState, UndoBuffer},
+    mvcc::{OwnedVersion, Savepoint, SnapshotSlot, TxnState, UndoBuffer},
 };
 use std::{
     cell::{Cell, RefCell},
@@ -135,7 +135,7 @@ pub(crate) struct Txn {
     /// It may have taken trees for itself.
     pub closes: bool,
     /// The first [`crate::mvcc::MAX_OF_ONE`] versions that it stored.
-    pub stored: Vec<Kept>,
+    pub stored: Vec<OwnedVersion>,
     pub options: TxnOptions,
 }
 

@@ -2,7 +2,7 @@
 //! that has changes of theirs. To clone one is a store to a line that all sessions share, twice for
 //! each transaction; so a session keeps those of its last transactions for the next ones.
 //!
-//! Kept handles belong to no transaction. To drop or rename a tree, its handles are taken out of all
+//! OwnedVersion handles belong to no transaction. To drop or rename a tree, its handles are taken out of all
 //! sessions first ([`Registry::release`]); what is left then is in use. So are all of them when trees
 //! must be closed to make room for others ([`Registry::release_all`]).
 
