@@ -41,7 +41,7 @@ mod versions_tests;
 
 pub(crate) use change::{Change, ConflictWith, OwnedVersion, Record, Undone, WriteCheck};
 pub(crate) use clock::{Active, Clock, SnapshotSlot, Snapshots};
-pub(crate) use seen::{Changed, Seen};
+pub(crate) use seen::{Changed, Visible};
 pub(crate) use state::{ABANDONED, TxnState};
 pub(crate) use stored::{MAX_OF_ONE, Stored};
 pub(crate) use undo::{Savepoint, UndoBuffer, UndoEntry};

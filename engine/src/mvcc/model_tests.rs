@@ -329,7 +329,7 @@ impl World {
         let seen = self.versions.read(tree, name, state, snapshot, (&mut into, 8));
         let owner = self.owners[key];
         if owner.is_some() && owner == me {
-            assert_eq!(seen, Seen::Page { ts: 0 });
+            assert_eq!(seen, Visible::Page { ts: 0 });
             return;
         }
         if let Some(owner) = owner
@@ -339,17 +339,17 @@ impl World {
                 _ => false,
             }
         {
-            assert_eq!(seen, Seen::Wait);
+            assert_eq!(seen, Visible::Wait);
             return;
         }
         let visible = |change: &&(u64, Value)| change.0 <= snapshot;
         let (since, value) = self.histories[key].iter().rfind(visible).unwrap();
         assert_eq!(into.drain(..8).as_slice(), b"in front");
         let (value_seen, ts) = match seen {
-            Seen::Page { ts } => (self.page[key].clone(), ts),
-            Seen::Value { special, ts } => (Some((into, special)), ts),
-            Seen::Absent { ts } => (None, ts),
-            Seen::Wait => panic!("nobody is committing"),
+            Visible::Page { ts } => (self.page[key].clone(), ts),
+            Visible::Value { special, ts } => (Some((into, special)), ts),
+            Visible::Absent { ts } => (None, ts),
+            Visible::Wait => panic!("nobody is committing"),
         };
         assert_eq!(value_seen, *value, "key {key}, {me:?} at {snapshot}");
         assert!(ts == *since || ts == 0 && *since <= self.horizon, "{ts} is not {since}");

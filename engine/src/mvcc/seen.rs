@@ -4,7 +4,7 @@
 /// 0 if the change is the reader's own, or older than every open snapshot and durable, so that its
 /// time is forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Seen {
+pub(crate) enum Visible {
     /// The one in the page.
     Page {
         /// Commit time or 0.

@@ -118,16 +118,16 @@ impl World {
             into.clear();
             into.extend(encode(amount).unwrap_or_default());
             let seen = self.versions.read(TREE, &key(record), me, snapshot, (&mut into, 0));
-            if latch % 2 == 1 || page.latch.load(SeqCst) != latch || seen == Seen::Wait {
+            if latch % 2 == 1 || page.latch.load(SeqCst) != latch || seen == Visible::Wait {
                 thread::yield_now();
                 continue;
             }
             self.reads.fetch_add(1, SeqCst);
             return match seen {
-                Seen::Page { .. } => amount,
-                Seen::Value { .. } => decode(&into),
-                Seen::Absent { .. } => ABSENT,
-                Seen::Wait => unreachable!("handled above"),
+                Visible::Page { .. } => amount,
+                Visible::Value { .. } => decode(&into),
+                Visible::Absent { .. } => ABSENT,
+                Visible::Wait => unreachable!("handled above"),
             };
         }
     }

@@ -23,7 +23,7 @@ use super::{
     clock::Active,
     look::{Look, Restore},
     prune::Rule,
-    seen::{Changed, Seen},
+    seen::{Changed, Visible},
     shard::Shard,
     spare::Spare,
     state::TxnState,
@@ -292,7 +292,7 @@ impl Versions {
         me: Option<&TxnState>,
         snapshot: u64,
         into: (&mut Vec<u8>, usize),
-    ) -> Seen {
+    ) -> Visible {
         self.read_as(tree, key, me, || snapshot, into)
     }
 
@@ -307,7 +307,7 @@ impl Versions {
         key: &[u8],
         time: impl FnOnce() -> u64,
         into: (&mut Vec<u8>, usize),
-    ) -> Seen {
+    ) -> Visible {
         self.read_as(tree, key, None, time, into)
     }
 
@@ -319,19 +319,19 @@ impl Versions {
         me: Option<&TxnState>,
         time: impl FnOnce() -> u64,
         (value, start): (&mut Vec<u8>, usize),
-    ) -> Seen {
+    ) -> Visible {
         let (hash, shard) = self.lock(tree, key);
         let Some(chain) = shard.find(hash, tree, key) else {
-            return Seen::Page { ts: 0 };
+            return Visible::Page { ts: 0 };
         };
         match chain.look(me, time()) {
-            Look::Page { ts } => Seen::Page { ts },
-            Look::Wait => Seen::Wait,
+            Look::Page { ts } => Visible::Page { ts },
+            Look::Wait => Visible::Wait,
             Look::Before { older, ts } => match older.restore(value, start) {
-                Some(Some(special)) => Seen::Value { special, ts },
-                Some(None) => Seen::Absent { ts },
+                Some(Some(special)) => Visible::Value { special, ts },
+                Some(None) => Visible::Absent { ts },
                 // The page was changed while it was read.
-                None => Seen::Wait,
+                None => Visible::Wait,
             },
         }
     }

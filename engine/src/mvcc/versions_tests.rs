@@ -48,7 +48,7 @@ impl Fixture {
         self.commit(&writer)
     }
 
-    fn read(&self, me: Option<&TxnState>, snapshot: u64) -> (Seen, String) {
+    fn read(&self, me: Option<&TxnState>, snapshot: u64) -> (Visible, String) {
         let mut into = b">".to_vec();
         let seen = self.versions.read(TREE, KEY, me, snapshot, (&mut into, 1));
         (seen, String::from_utf8(into).unwrap())
@@ -57,10 +57,10 @@ impl Fixture {
     /// The version that a snapshot sees: `page`, `absent` or the value.
     fn sees(&self, at: u64) -> String {
         match self.read(None, at) {
-            (Seen::Page { .. }, _) => "page".into(),
-            (Seen::Absent { .. }, _) => "absent".into(),
-            (Seen::Value { .. }, bytes) => bytes[1..].into(),
-            (Seen::Wait, _) => "wait".into(),
+            (Visible::Page { .. }, _) => "page".into(),
+            (Visible::Absent { .. }, _) => "absent".into(),
+            (Visible::Value { .. }, bytes) => bytes[1..].into(),
+            (Visible::Wait, _) => "wait".into(),
         }
     }
 
@@ -80,8 +80,8 @@ fn value(text: &str) -> Option<(&[u8], bool)> {
 #[test]
 fn without_versions_the_page_is_right() {
     let f = Fixture::new();
-    assert_eq!(f.read(None, 1), (Seen::Page { ts: 0 }, ">".into()));
-    assert_eq!(f.read(None, EVER).0, Seen::Page { ts: 0 });
+    assert_eq!(f.read(None, 1), (Visible::Page { ts: 0 }, ">".into()));
+    assert_eq!(f.read(None, EVER).0, Visible::Page { ts: 0 });
     assert_eq!(f.versions.check(f.versions.record(TREE, KEY), None, 1), WriteCheck::Free);
     assert!(!f.versions.contains(TREE, KEY));
     assert_eq!((f.versions.bytes(), f.versions.records(), f.collect()), (0, 0, 0));
@@ -94,12 +94,12 @@ fn an_uncommitted_change_is_visible_to_its_writer_only() {
     assert!(f.versions.push(TREE, KEY, &writer, Some((b"old", true))).is_some());
     assert!(f.versions.contains(TREE, KEY) && !f.versions.contains(TreeId(8), KEY));
     assert!(!f.versions.contains(TREE, b"kez") && !f.versions.contains(TREE, b""));
-    let old = (Seen::Value { special: true, ts: 0 }, ">old".to_string());
+    let old = (Visible::Value { special: true, ts: 0 }, ">old".to_string());
     assert_eq!(f.read(None, 1), old);
     assert_eq!(f.read(None, EVER), old);
     assert_eq!(f.read(Some(&f.begin()), EVER), old);
-    assert_eq!(f.read(Some(&writer), 1), (Seen::Page { ts: 0 }, ">".into()));
-    assert_eq!(f.read(Some(&writer), EVER).0, Seen::Page { ts: 0 });
+    assert_eq!(f.read(Some(&writer), 1), (Visible::Page { ts: 0 }, ">".into()));
+    assert_eq!(f.read(Some(&writer), EVER).0, Visible::Page { ts: 0 });
 }
 
 #[test]
@@ -140,15 +140,15 @@ fn committed_changes_are_visible_from_their_time_on() {
     assert_eq!(f.change("four"), 5);
     let seen: Vec<_> = (1..7).map(|at| f.sees(at)).collect();
     assert_eq!(seen, ["absent", "two", "two", "four", "page", "page"]);
-    assert_eq!(f.read(None, 1).0, Seen::Absent { ts: 0 });
-    assert_eq!(f.read(None, 3).0, Seen::Value { special: false, ts: 2 });
-    assert_eq!(f.read(None, 9).0, Seen::Page { ts: 5 });
-    assert_eq!(f.read(None, EVER).0, Seen::Page { ts: 5 });
+    assert_eq!(f.read(None, 1).0, Visible::Absent { ts: 0 });
+    assert_eq!(f.read(None, 3).0, Visible::Value { special: false, ts: 2 });
+    assert_eq!(f.read(None, 9).0, Visible::Page { ts: 5 });
+    assert_eq!(f.read(None, EVER).0, Visible::Page { ts: 5 });
     // Own changes hide the time of the record.
     let writer = f.begin();
     f.versions.push(TREE, KEY, &writer, value("five"));
-    assert_eq!(f.read(Some(&writer), 1).0, Seen::Page { ts: 0 });
-    let latest = (Seen::Value { special: false, ts: 5 }, ">five".into());
+    assert_eq!(f.read(Some(&writer), 1).0, Visible::Page { ts: 0 });
+    let latest = (Visible::Value { special: false, ts: 5 }, ">five".into());
     assert_eq!(f.read(None, EVER), latest);
 }
 
@@ -158,7 +158,7 @@ fn readers_wait_for_a_commit_that_may_be_in_their_snapshot() {
     let writer = f.begin();
     f.versions.push(TREE, KEY, &writer, value("old"));
     writer.start_commit();
-    assert_eq!(f.read(None, 9), (Seen::Wait, ">".into()));
+    assert_eq!(f.read(None, 9), (Visible::Wait, ">".into()));
     assert_eq!((f.sees(1), f.sees(EVER)), ("wait".into(), "wait".into()));
     let ts = f.clock.draw();
     writer.set_ts(ts);
@@ -243,9 +243,9 @@ fn versions_go_when_the_oldest_snapshot_has_passed_them_and_they_are_durable() {
     slot.close();
     let active = f.snapshots.collect(&f.clock, &f.clock);
     assert_eq!(f.versions.collect(&active, 1, false), 0, "not durable yet");
-    assert_eq!(f.read(None, 2).0, Seen::Page { ts: 2 });
+    assert_eq!(f.read(None, 2).0, Visible::Page { ts: 2 });
     assert_eq!(f.versions.collect(&active, 2, false), 1);
-    assert_eq!(f.read(None, 2).0, Seen::Page { ts: 0 });
+    assert_eq!(f.read(None, 2).0, Visible::Page { ts: 0 });
     assert_eq!(f.versions.bytes(), 0);
 }
 
@@ -292,8 +292,8 @@ fn versions_between_two_snapshots_are_merged() {
     // At 1: "one". At 4: "four". No snapshot is at 2, 3, 5 or 6.
     assert_eq!((f.collect(), f.len()), (4, 2));
     assert_eq!((f.sees(1), f.sees(4), f.sees(7)), ("one".into(), "four".into(), "page".into()));
-    assert_eq!(f.read(None, 4).0, Seen::Value { special: false, ts: 4 });
-    assert_eq!(f.read(None, 7).0, Seen::Page { ts: 7 });
+    assert_eq!(f.read(None, 4).0, Visible::Value { special: false, ts: 4 });
+    assert_eq!(f.read(None, 7).0, Visible::Page { ts: 7 });
     old.close();
     assert_eq!((f.collect(), f.len(), f.sees(4)), (1, 1, "four".into()));
     new.close();
@@ -469,7 +469,7 @@ fn keys_and_values_of_any_length_are_kept_apart() {
         for tree in [TreeId(1), TreeId(2)] {
             let mut into = Vec::new();
             let seen = f.versions.read(tree, key, None, EVER, (&mut into, 0));
-            assert_eq!(seen, Seen::Value { special: tree.0 == 2, ts: 0 });
+            assert_eq!(seen, Visible::Value { special: tree.0 == 2, ts: 0 });
             assert_eq!(into, [key.as_slice(), &long[..key.len() * 4]].concat());
         }
     }

@@ -157,11 +157,11 @@ fn resolve(core: &Core, header: &FrameHeader, hint: u64, bound: u64) -> bool {
     header.resolve_version_hint(hint, now) && now <= bound
 }
 
-fn translate(seen: mvcc::Seen) -> Result<(Seen, u64), Stop> {
+fn translate(seen: mvcc::Visible) -> Result<(Seen, u64), Stop> {
     Ok(match seen {
-        mvcc::Seen::Page { ts } => (Seen::Page, ts),
-        mvcc::Seen::Value { special, ts } => (Seen::Value { special }, ts),
-        mvcc::Seen::Absent { ts } => (Seen::Absent, ts),
-        mvcc::Seen::Wait => return Err(Stop::Restart),
+        mvcc::Visible::Page { ts } => (Seen::Page, ts),
+        mvcc::Visible::Value { special, ts } => (Seen::Value { special }, ts),
+        mvcc::Visible::Absent { ts } => (Seen::Absent, ts),
+        mvcc::Visible::Wait => return Err(Stop::Restart),
     })
 }
