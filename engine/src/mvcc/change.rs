@@ -4,7 +4,7 @@ use wattle_buffer::TreeId;
 
 /// A record, and the hash of its key, under which its versions are.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Record<'k> {
+pub(crate) struct HashedRecord<'k> {
     pub hash: u64,
     pub tree: TreeId,
     pub key: &'k [u8],

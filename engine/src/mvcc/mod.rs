@@ -39,7 +39,7 @@ mod stress_tests;
 #[cfg(test)]
 mod versions_tests;
 
-pub(crate) use change::{Change, ConflictWith, OwnedVersion, Record, Undone, WriteCheck};
+pub(crate) use change::{Change, ConflictWith, HashedRecord, OwnedVersion, Undone, WriteCheck};
 pub(crate) use clock::{Active, Clock, SnapshotSlot, Snapshots};
 pub(crate) use seen::{Changed, Visible};
 pub(crate) use state::{ABANDONED, TxnState};

@@ -23,7 +23,7 @@
 
 use super::{
     chain::Chain,
-    change::{Change, Record, StoreOutcome, WriteCheck},
+    change::{Change, HashedRecord, StoreOutcome, WriteCheck},
     clock::Active,
     prune::Rule,
     spare::Spare,
@@ -273,7 +273,7 @@ impl Shard {
     #[expect(clippy::too_many_arguments, reason = "one flat call on the path of every write")]
     pub fn check_push(
         &mut self,
-        Record { hash, tree, key }: Record<'_>,
+        HashedRecord { hash, tree, key }: HashedRecord<'_>,
         writer: WriterRef<'_>,
         snapshot: u64,
         change: &Change<'_>,

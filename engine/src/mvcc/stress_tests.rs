@@ -24,14 +24,14 @@ const ABSENT: u64 = 0;
 
 /// A record of the page and its latch: odd while a writer holds it.
 #[derive(Default)]
-struct Record {
+struct HashedRecord {
     latch: AtomicU64,
     amount: AtomicU64,
 }
 
-struct Latched<'a>(&'a Record);
+struct Latched<'a>(&'a HashedRecord);
 
-impl Record {
+impl HashedRecord {
     fn lock(&self) -> Latched<'_> {
         loop {
             let seen = self.latch.load(SeqCst);
@@ -55,7 +55,7 @@ struct World {
     clock: Clock,
     snapshots: Snapshots,
     versions: Versions,
-    records: Vec<Record>,
+    records: Vec<HashedRecord>,
     next_id: AtomicU64,
     ended: AtomicBool,
     reads: AtomicU64,
@@ -94,7 +94,7 @@ fn decode(bytes: &[u8]) -> u64 {
 
 impl World {
     fn new() -> World {
-        let record = || Record { amount: AtomicU64::new(START), ..Record::default() };
+        let record = || HashedRecord { amount: AtomicU64::new(START), ..HashedRecord::default() };
         World {
             clock: Clock::new(),
             snapshots: Snapshots::new(),

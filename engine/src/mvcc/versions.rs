@@ -19,7 +19,7 @@
 
 use super::{
     chain,
-    change::{Change, OwnedVersion, Record, StoreOutcome, Undone, WriteCheck},
+    change::{Change, HashedRecord, OwnedVersion, StoreOutcome, Undone, WriteCheck},
     clock::Active,
     look::{Look, Restore},
     prune::Rule,
@@ -108,7 +108,7 @@ impl Versions {
 
     /// A record with its hash, for further calls.
     #[inline]
-    pub fn record<'k>(&self, tree: TreeId, key: &'k [u8]) -> Record<'k> {
+    pub fn record<'k>(&self, tree: TreeId, key: &'k [u8]) -> HashedRecord<'k> {
         let (last, others) = key.split_last().unwrap_or((&0, &[]));
         let mut hasher = self.hasher.build_hasher();
         hasher.write_u32(tree.0);
@@ -116,7 +116,7 @@ impl Versions {
         let neighbours = hasher.finish();
         hasher.write_u8(*last);
         let hash = hasher.finish() & !SHARD_BITS | neighbours & SHARD_BITS;
-        Record { hash, tree, key }
+        HashedRecord { hash, tree, key }
     }
 
     #[inline]
@@ -166,7 +166,7 @@ impl Versions {
     /// may be dropped then.
     pub fn check(
         &self,
-        Record { hash, tree, key }: Record<'_>,
+        HashedRecord { hash, tree, key }: HashedRecord<'_>,
         me: Option<&TxnState>,
         snapshot: u64,
     ) -> WriteCheck {
@@ -180,7 +180,7 @@ impl Versions {
     #[inline]
     pub fn store(
         &self,
-        record: Record<'_>,
+        record: HashedRecord<'_>,
         writer: &Owner<TxnState>,
         snapshot: u64,
         change: &Change<'_>,
@@ -197,7 +197,7 @@ impl Versions {
     #[inline]
     pub fn store_done(
         &self,
-        record: Record<'_>,
+        record: HashedRecord<'_>,
         ts: u64,
         before: Option<(&[u8], bool)>,
     ) -> OwnedVersion {
@@ -212,7 +212,7 @@ impl Versions {
     #[inline]
     fn store_by(
         &self,
-        record: Record<'_>,
+        record: HashedRecord<'_>,
         writer: WriterRef<'_>,
         snapshot: u64,
         change: &Change<'_>,

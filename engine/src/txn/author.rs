@@ -10,8 +10,8 @@ use crate::{
     catalog::OpenTree,
     engine::Core,
     mvcc::{
-        Change, ConflictWith, MAX_OF_ONE, OwnedVersion, Record, Savepoint, TxnState, UndoBuffer,
-        UndoEntry, WriteCheck,
+        Change, ConflictWith, HashedRecord, MAX_OF_ONE, OwnedVersion, Savepoint, TxnState,
+        UndoBuffer, UndoEntry, WriteCheck,
     },
 };
 use std::{cell::Cell, ops::Range, sync::Arc};
@@ -105,8 +105,8 @@ impl<'t> TxnAuthor<'t> {
         TxnAuthor { core, txn, tree, id, hash, stored: false, chain: 0, version_bytes: 0 }
     }
 
-    fn record<'k>(&self, key: &'k [u8]) -> Record<'k> {
-        let record = Record { hash: self.hash, tree: self.tree.tree.id(), key };
+    fn record<'k>(&self, key: &'k [u8]) -> HashedRecord<'k> {
+        let record = HashedRecord { hash: self.hash, tree: self.tree.tree.id(), key };
         debug_assert_eq!(record.hash, self.core.versions.record(record.tree, key).hash);
         record
     }
@@ -392,7 +392,7 @@ impl<'t> AutoAuthor<'t> {
             // Of the record itself nobody may know any more.
             return true;
         }
-        let record = Record { hash: self.hash, tree: self.tree.tree.id(), key };
+        let record = HashedRecord { hash: self.hash, tree: self.tree.tree.id(), key };
         let check = self.core.versions.check(record, None, bound);
         matches!(check, WriteCheck::Conflict(_)) || self.tree.closed.hidden_since(bound).is_some()
     }
@@ -417,7 +417,7 @@ impl Author for AutoAuthor<'_> {
             return Err(conflict(self.tree, ConflictWith::Active));
         }
         if header.version_hint() & NO_TIME != 0 {
-            let record = Record { hash: self.hash, tree: self.tree.tree.id(), key };
+            let record = HashedRecord { hash: self.hash, tree: self.tree.tree.id(), key };
             let check = self.core.versions.check(record, None, u64::MAX);
             if let WriteCheck::Conflict(with) = check {
                 return Err(conflict(self.tree, with));
@@ -452,7 +452,7 @@ impl Author for AutoAuthor<'_> {
     #[inline]
     fn done(&mut self, leaf: &Exclusive<'_>, key: &[u8]) {
         let (time, before) = (self.outcome.time, self.before.get());
-        let record = Record { hash: self.hash, tree: self.tree.tree.id(), key };
+        let record = HashedRecord { hash: self.hash, tree: self.tree.tree.id(), key };
         self.outcome.stored = self.core.versions.store_done(record, time, before);
         let header = leaf.header();
         let hint = match Hint::of(header.version_hint()) {
