@@ -57,7 +57,7 @@ impl Clock {
 
     /// Prefetches the clock for a draw.
     #[inline]
-    pub fn approach(&self) {
+    pub fn prefetch(&self) {
         prefetch_write(std::ptr::from_ref(self).cast());
     }
 

@@ -70,7 +70,7 @@ struct Padded {
 impl Padded {
     /// Prefetches the lines that most writes of the shard need: two of its four.
     #[inline]
-    fn approach(&self) {
+    fn prefetch(&self) {
         let start = std::ptr::from_ref(self).cast::<u8>();
         prefetch_write(start);
         prefetch_write(start.wrapping_add(64));
@@ -150,8 +150,8 @@ impl Versions {
 
     /// Prefetches the shard for a version of the record with this hash.
     #[inline]
-    pub fn approach(&self, hash: u64) {
-        self.padded(hash).approach();
+    pub fn prefetch(&self, hash: u64) {
+        self.padded(hash).prefetch();
     }
 
     #[inline]
@@ -456,16 +456,16 @@ impl Versions {
     fn for_each(&self, owned: &[OwnedVersion], mut visit: impl FnMut(&mut Shard, u64, &mut Spare)) {
         let mut spare = Spare::of_thread();
         let mut ahead = owned.iter();
-        let mut approach = |versions: usize| {
+        let mut prefetch = |versions: usize| {
             for next in ahead.by_ref().take(versions) {
-                self.approach(next.hash);
+                self.prefetch(next.hash);
                 chain::prefetch(next.chain);
             }
         };
-        approach(VERSIONS_AHEAD);
+        prefetch(VERSIONS_AHEAD);
         // Adjacent versions of one shard are dropped under one lock.
         for group in owned.chunk_by(|a, b| self.shard_of(a.hash) == self.shard_of(b.hash)) {
-            approach(group.len());
+            prefetch(group.len());
             let hash = group[0].hash;
             let padded = self.padded(hash);
             let mut shard = padded.shard.lock();

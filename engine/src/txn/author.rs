@@ -100,7 +100,7 @@ impl<'t> TxnAuthor<'t> {
         key: &[u8],
     ) -> TxnAuthor<'t> {
         let hash = core.versions.record(tree.tree.id(), key).hash;
-        core.versions.approach(hash);
+        core.versions.prefetch(hash);
         let id = txn.start_writing(core, tree);
         TxnAuthor { core, txn, tree, id, hash, stored: false, chain: 0, version_bytes: 0 }
     }
@@ -258,7 +258,7 @@ impl Author for TxnAuthor<'_> {
     #[inline]
     fn turn_to(&mut self, key: &[u8]) {
         self.hash = self.core.versions.record(self.tree.tree.id(), key).hash;
-        self.core.versions.approach(self.hash);
+        self.core.versions.prefetch(self.hash);
     }
 
     fn check(
@@ -368,7 +368,7 @@ impl<'t> AutoAuthor<'t> {
         buffer: Vec<u8>,
     ) -> AutoAuthor<'t> {
         let hash = core.versions.record(tree.tree.id(), key).hash;
-        core.versions.approach(hash);
+        core.versions.prefetch(hash);
         AutoAuthor {
             core,
             tree,
@@ -412,7 +412,7 @@ impl Author for AutoAuthor<'_> {
         before: Option<(&[u8], bool)>,
         change: bool,
     ) -> Result<(), Stop> {
-        self.core.clock.approach();
+        self.core.clock.prefetch();
         if self.tree.closed.is_closed_to(0) {
             return Err(conflict(self.tree, ConflictWith::Active));
         }

@@ -232,7 +232,7 @@ impl Txn {
     /// Before the first change of records that only the engine reads.
     pub fn start_system(&mut self, core: &Core) {
         // Read and then drawn from: its line comes once, to be written.
-        core.ids.approach();
+        core.ids.prefetch();
         self.slot.start_writing(&core.ids);
         if let Some(log) = &core.log {
             self.slot.start_logging(log.epoch());
