@@ -22,7 +22,7 @@
 use crate::{
     engine::{Core, Engine},
     recover::Located,
-    store::{BitmapCopies, StoreFile, Superblock},
+    store::{BitmapCopies, StoreFile, Superblock, bitmap_groups, leftovers},
 };
 use parking_lot::{RecursiveRwLockReadGuard, RecursiveRwLockWriteGuard};
 use std::{
@@ -33,7 +33,7 @@ use std::{
 };
 use wattle_btree::record::{needs_page, page_changes};
 use wattle_buffer::{
-    Error, Gsn, Inside, LogBarrier, PAGE_SIZE, PageId, PageImage, Result,
+    Error, Gsn, Inside, LogBarrier, PageId, PageImage, Result,
     io::{IoKind, LogBuffer, LogStorage, PageWrite, Storage},
     is_reserved_page,
     page::header,
@@ -72,7 +72,7 @@ impl Engine {
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<BackupReport> {
         self.core().check_caller(&[Inside::Verify, Inside::Load])?;
         let target = StoreFile::open(path.as_ref(), IoKind::Threads, true)?;
-        if !target.is_new()? {
+        if !leftovers::is_new(&target)? {
             let why = "it exists already, and a backup needs a new one".to_string();
             return Err(Error::NotAStore { path: path.as_ref().to_path_buf(), why });
         }
@@ -220,25 +220,13 @@ impl Core {
 
 /// Writes what makes a store of the pages and the log in `target`.
 fn complete(target: &StoreFile, block: &Superblock, words: &[u64]) -> Result<()> {
-    let groups: Vec<_> = words
-        .chunks(GROUP_WORDS)
-        .enumerate()
-        .map(|(group, words)| {
-            let mut words = words.to_vec();
-            words.resize(GROUP_WORDS, 0);
-            (group as u64, words)
-        })
-        .collect();
+    let groups = bitmap_groups(words);
     let none = BitmapCopies::default();
     target.write_bitmap(&groups, block.sequence, &none)?;
     target.sync()?;
     let bitmaps = none.with(&groups, block.sequence).fingerprint();
     target.write_superblock(&Superblock { bitmaps, ..*block })
 }
-
-/// Words of the bitmap of a group of pages.
-const GROUP_WORDS: usize = (wattle_buffer::BITMAP_GROUP / 64) as usize;
-const _: () = assert!(GROUP_WORDS * 8 + 64 == PAGE_SIZE);
 
 /// Pages that are not as they were written, and why.
 type Damaged = BTreeMap<PageId, Error>;

@@ -16,7 +16,7 @@ mod large;
 mod opened;
 mod state;
 
-use crate::engine::Core;
+use crate::{engine::Core, store::CATALOG};
 use entry::{Entry, NewRoot, TREE, Together, check_name, tree_key};
 use opened::Opened;
 use parking_lot::Mutex;
@@ -38,11 +38,6 @@ pub(crate) use closed::Closed;
 pub use entry::MAX_TREE_NAME;
 pub(crate) use large::LargeStore;
 pub(crate) use opened::{OpenTree, Room, TreeTag};
-
-/// Tree id of the catalog.
-pub const CATALOG: TreeId = TreeId(1);
-/// First id of a named tree.
-pub const FIRST_TREE: TreeId = TreeId(2);
 
 /// What a record of the catalog attaches to itself.
 type Attach<'a> = &'a mut dyn FnMut(&mut dyn Attachment);

@@ -37,7 +37,7 @@ use crate::{
     engine::Core,
     ops::Resolve,
     options::Options,
-    store::{BitmapCopies, StoreState, Superblock},
+    store::{BitmapCopies, StoreState, Superblock, bitmap_groups},
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{
@@ -275,13 +275,7 @@ impl Checkpoints {
         let mut state = self.lock();
         let (words, capacity, _) = core.pool.allocator().snapshot();
         let sequence = state.block.sequence + 2;
-        let groups: Vec<_> = (words.chunks(GROUP_WORDS).enumerate())
-            .map(|(group, words)| {
-                let mut words = words.to_vec();
-                words.resize(GROUP_WORDS, 0);
-                (group as u64, words)
-            })
-            .collect();
+        let groups = bitmap_groups(&words);
         core.file.write_bitmap(&groups, sequence, &state.copies)?;
         core.file.sync()?;
         let copies = state.copies.with(&groups, sequence);
@@ -306,8 +300,6 @@ impl Checkpoints {
     }
 }
 
-/// Words of the bitmap of a group of pages.
-const GROUP_WORDS: usize = (wattle_buffer::BITMAP_GROUP / 64) as usize;
 /// By how many epochs the log goes on after the store was used without it: numbers of pages rose by
 /// one for each change meanwhile.
 const UNLOGGED_EPOCHS: u64 = 1 << 20;

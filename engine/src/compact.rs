@@ -20,10 +20,7 @@
 //! **Backups and bulk loads** know pages by their ids, on storage: there are none meanwhile. Snapshots
 //! and transactions know keys.
 
-use crate::{
-    catalog::{CATALOG, Room},
-    engine::Core,
-};
+use crate::{catalog::Room, engine::Core, store::CATALOG};
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,

@@ -4,7 +4,7 @@
 
 use crate::{
     async_session::AsyncSession,
-    catalog::{CATALOG, Catalog, FIRST_TREE, OpenTree, Room},
+    catalog::{Catalog, OpenTree, Room},
     checkpoint::Checkpoints,
     compact::CompactReport,
     epochs::{self, Epochs, Gaps},
@@ -18,7 +18,7 @@ use crate::{
     recover,
     session::{Session, SessionState},
     stats::{Stats, TreeStat},
-    store::{InUse, StoreFile, StoreState, Superblock},
+    store::{CATALOG, FIRST_TREE, StoreFile, StoreState, Superblock, UnloggedMark, leftovers},
     transaction::Transaction,
     txn::{Durability, Reads, Registry, TxnOptions},
     verify::{self, VerifyReport},
@@ -94,7 +94,7 @@ pub(crate) struct Barrier {
     /// There was no room for pages: the checkpoint thread looks at it.
     pub room_wanted: AtomicBool,
     pub log: OnceLock<Arc<Log>>,
-    pub in_use: OnceLock<InUse>,
+    pub in_use: OnceLock<UnloggedMark>,
     pub epochs: OnceLock<Epochs>,
 }
 
@@ -527,7 +527,7 @@ impl Engine {
 
     fn open_files(file: Arc<StoreFile>, options: &Options) -> Result<Engine> {
         // 1. Everything that can be refused is, before the first write.
-        let new = !options.read_only && file.is_new()?;
+        let new = !options.read_only && leftovers::is_new(&file)?;
         let mut block = if new { Superblock::first() } else { file.read_superblock()? };
         let (mut words, mut copies) = file.read_bitmap(&block)?;
         let forest = Forest::new();
@@ -575,8 +575,8 @@ impl Engine {
         }
         match block.state {
             _ if !options.logs() => {}
-            _ if new => file.clear_new_log()?,
-            StoreState::Closed => file.clear_log_behind(&block.log_end)?,
+            _ if new => leftovers::clear_new_log(&file)?,
+            StoreState::Closed => leftovers::clear_log_behind(&file, &block.log_end)?,
             _ => {}
         }
         pool.allocator().reset(in_use, &words, file.storage.capacity_pages());
@@ -614,7 +614,7 @@ impl Engine {
                     state: StoreState::Unlogged,
                     ..block
                 };
-                let mark = InUse::new(file.clone(), block);
+                let mark = UnloggedMark::new(file.clone(), block);
                 assert!(barrier.in_use.set(mark).is_ok(), "set once");
             }
         }

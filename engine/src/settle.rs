@@ -3,7 +3,7 @@
 //! to are found. Each of these is logged, so a crash in the middle is one more crash to recover from.
 
 use crate::{
-    catalog::{CATALOG, OpenTree, Room, TreeTag},
+    catalog::{OpenTree, Room, TreeTag},
     engine::Core,
     internal::Internal,
     mvcc::Savepoint,
@@ -11,7 +11,7 @@ use crate::{
     options::Options,
     recover::{FoundGhosts, Loser},
     session::now,
-    store::StoreState,
+    store::{CATALOG, StoreState},
     txn::{Garbage, UndoAuthor},
 };
 use std::{

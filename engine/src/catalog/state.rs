@@ -5,11 +5,7 @@ use super::{
     entry::{Entry, Together, check_name, garbage_key, tree_key},
     large::listed,
 };
-use crate::{
-    catalog::{CATALOG, visit_entries},
-    engine::Core,
-    options::FRAMES_PER_TREE,
-};
+use crate::{catalog::visit_entries, engine::Core, options::FRAMES_PER_TREE, store::CATALOG};
 use std::{
     collections::BTreeSet,
     sync::{

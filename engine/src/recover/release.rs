@@ -9,13 +9,10 @@
 //! with the new one there is nothing left to redo, and the same to undo.
 
 use super::Recovered;
-use crate::store::{BitmapCopies, StoreFile, StoreState, Superblock};
+use crate::store::{BitmapCopies, StoreFile, StoreState, Superblock, bitmaps::GROUP_WORDS};
 use std::sync::Arc;
 use wattle_buffer::{BITMAP_GROUP, Error, Result, io::LogStorage};
 use wattle_wal::segment_for;
-
-/// Words of the bitmap of a group of pages.
-const GROUP_WORDS: usize = (BITMAP_GROUP / 64) as usize;
 
 /// See the module documentation. Does nothing, and says so, when no segment would go.
 pub(crate) fn release(

@@ -12,19 +12,71 @@
 //!
 //! A log that cannot be read is not removed either.
 
-use crate::{catalog::CATALOG, store::StoreFile};
+use super::{
+    file::{FIRST_PAGES, StoreFile},
+    tree_ids::CATALOG,
+};
 use std::sync::Arc;
-use wattle_buffer::{Error, Result, io::LogStorage};
-use wattle_wal::{AUTO, Kind, LogReader, record::Record, store_of};
+use wattle_buffer::{Error, PageId, PageImage, Result, io::LogStorage};
+use wattle_wal::{AUTO, Kind, LogEnd, LogReader, record::Record, store_of};
 
 /// Segments that a creation has made at most when it writes the first superblock.
 const CREATION_SEGMENTS: u64 = 3;
+
+/// Whether there is nothing yet. A creation that was interrupted leaves no superblock, no
+/// more than the first pages, and next to nothing in the log.
+///
+/// # Errors
+/// [`Error::WrongLog`] for a log that has more: it belongs to a store whose superblocks are gone.
+pub(crate) fn is_new(file: &StoreFile) -> Result<bool> {
+    let capacity = file.storage.capacity_pages();
+    if capacity > FIRST_PAGES {
+        return Ok(false);
+    }
+    for page in (0..2.min(capacity)).map(PageId) {
+        let mut image = PageImage::zeroed();
+        file.read(page, &mut image)?;
+        if image.0.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+    }
+    check_of_creation(file)?;
+    Ok(true)
+}
+
+/// Removes what an interrupted creation left of a log ([`is_new`]). Its number of the store is
+/// not that of the next attempt.
+pub(crate) fn clear_new_log(file: &StoreFile) -> Result<()> {
+    let log = file.open_log(false)?;
+    remove_segments(&log, 1)
+}
+
+/// Removes the segments of a store that was closed without a log which an interrupted opening
+/// left: nothing was changed then.
+///
+/// # Errors
+/// [`Error::WrongLog`] for a log that has changes.
+pub(crate) fn clear_log_behind(file: &StoreFile, end: &LogEnd) -> Result<()> {
+    check_of_opening(file, end.segment + 1)?;
+    let log = file.open_log(false)?;
+    remove_segments(&log, end.segment + 1)
+}
+
+/// The last one first, so that there is never a gap.
+fn remove_segments(log: &Arc<dyn LogStorage>, from: u64) -> Result<()> {
+    let segments = log.segments().map_err(|error| Error::io("list the log", error))?;
+    for (segment, _) in segments.into_iter().rev().filter(|(segment, _)| *segment >= from) {
+        let removed = log.remove(segment);
+        removed.map_err(|e| Error::io(format_args!("remove log segment {segment}"), e))?;
+    }
+    Ok(())
+}
 
 /// Refuses the log of a store without superblocks, unless an interrupted creation left it.
 ///
 /// # Errors
 /// [`Error::WrongLog`]; a log that cannot be read.
-pub(crate) fn check_of_creation(file: &StoreFile) -> Result<()> {
+fn check_of_creation(file: &StoreFile) -> Result<()> {
     let Some(log) = file.existing_log()? else { return Ok(()) };
     let why = match records(&log, 1, CREATION_SEGMENTS, |record| !makes_the_catalog(record)) {
         Ok(None) => return Ok(()),
@@ -43,7 +95,7 @@ pub(crate) fn check_of_creation(file: &StoreFile) -> Result<()> {
 ///
 /// # Errors
 /// As [`check_of_creation`].
-pub(crate) fn check_of_opening(file: &StoreFile, from: u64) -> Result<()> {
+fn check_of_opening(file: &StoreFile, from: u64) -> Result<()> {
     let Some(log) = file.existing_log()? else { return Ok(()) };
     let why = match records(&log, from, from + CREATION_SEGMENTS - 1, |_| true) {
         Ok(None) => return Ok(()),

@@ -12,7 +12,6 @@
 //! descriptor may close later: a process that another thread starts has copies for a moment. Those who only
 //! read share the locks ([`Files::open_read_only`]), and nothing is made, written or synced for them.
 
-use crate::store::{DATA_FILE, LOG_DIRECTORY, WHOLE_PAGE};
 use parking_lot::Mutex;
 use std::{
     fs::File,
@@ -20,13 +19,19 @@ use std::{
     sync::Arc,
 };
 use wattle_buffer::{
-    Error, Result,
+    Error, PAGE_SIZE, Result,
     io::{
         self, Directory, IoKind, LogStorage, Place, Storage, look_at, open_log_in,
         open_log_read_only_in, unlock,
     },
 };
 
+/// Name of the data file in the directory of a store.
+pub const DATA_FILE: &str = "data";
+/// Name of the directory of the log in the directory of a store.
+pub const LOG_DIRECTORY: &str = "log";
+/// Bytes that any store has at least.
+const WHOLE_PAGE: u64 = PAGE_SIZE as u64;
 /// A directory that file systems have where they are mounted, and that belongs to nobody.
 const LOST_AND_FOUND: &str = "lost+found";
 
