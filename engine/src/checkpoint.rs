@@ -34,18 +34,18 @@
 //! Nor does a checkpoint that somebody waits for take its time.
 
 use crate::{
+    background::BackgroundThread,
     engine::Core,
     ops::Resolve,
     options::Options,
     store::{BitmapCopies, StoreState, Superblock, bitmap_groups},
 };
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
-    thread::JoinHandle,
     time::{Duration, Instant},
 };
 use wattle_buffer::{BITMAP_GROUP, Error, Gsn, LogBarrier, Result};
@@ -89,8 +89,6 @@ pub(crate) struct Checkpoints {
     state: Mutex<State>,
     /// Threads that wait for that.
     waiting: AtomicUsize,
-    signal: Mutex<Signal>,
-    wake: Condvar,
     limit: u64,
     /// Least limit when the device has room for less.
     least: u64,
@@ -100,7 +98,7 @@ pub(crate) struct Checkpoints {
     /// The segment that the last superblock begins with.
     begins: AtomicU64,
     count: AtomicU64,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: BackgroundThread,
 }
 
 /// What operations wait for that find no room for pages on the device: room that the log gives back.
@@ -140,11 +138,6 @@ struct State {
     end: LogEnd,
 }
 
-#[derive(Default)]
-struct Signal {
-    stopping: bool,
-}
-
 impl Checkpoints {
     /// `segment_bytes`: of the log.
     pub fn new(
@@ -157,8 +150,6 @@ impl Checkpoints {
         Checkpoints {
             state: Mutex::new(State { block, copies, end }),
             waiting: AtomicUsize::new(0),
-            signal: Mutex::default(),
-            wake: Condvar::new(),
             limit: options.log_limit(),
             least: 4 * segment_bytes,
             room: Room {
@@ -169,7 +160,7 @@ impl Checkpoints {
             pins: Mutex::default(),
             begins: AtomicU64::new(0),
             count: AtomicU64::new(0),
-            thread: Mutex::default(),
+            thread: BackgroundThread::new("checkpoints"),
         }
     }
 
@@ -183,34 +174,13 @@ impl Checkpoints {
         if core.log.is_none() {
             return Ok(());
         }
-        let thread = std::thread::Builder::new().name("checkpoints".to_string());
         let ours = core.clone();
-        let thread = thread.spawn(move || work(&ours));
-        let thread = thread.map_err(|error| Error::io("start a thread", error))?;
-        *core.checkpoints.thread.lock() = Some(thread);
-        Ok(())
+        core.checkpoints.thread.start(move || work(&ours))
     }
 
     /// Stops the thread; a checkpoint that is under way is given up.
     pub fn stop(&self) {
-        self.signal.lock().stopping = true;
-        self.wake.notify_all();
-        let thread = self.thread.lock().take();
-        if thread.is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the checkpoint thread ended by a panic");
-        }
-    }
-
-    fn is_stopping(&self) -> bool {
-        self.signal.lock().stopping
-    }
-
-    /// Sleeps; true when it is time to stop.
-    fn sleep(&self, time: Duration) -> bool {
-        let mut signal = self.signal.lock();
-        let deadline = Instant::now() + time;
-        while !signal.stopping && !self.wake.wait_until(&mut signal, deadline).timed_out() {}
-        signal.stopping
+        self.thread.stop();
     }
 
     /// What the log does not need goes back to the device, for those who wait for room. `shortened`: it needs
@@ -218,7 +188,7 @@ impl Checkpoints {
     fn give_room_back(&self, log: &Log, shortened: bool) {
         let begun = Instant::now();
         while !log.is_truncated() && begun.elapsed() < self.room.patience {
-            if self.sleep(Duration::from_millis(1)) {
+            if !self.thread.sleep(Duration::from_millis(1)) {
                 return;
             }
         }
@@ -310,7 +280,7 @@ fn work(core: &Core) {
     let mut last = (0u64, Instant::now());
     // What the device has room for, as far as that is known.
     let mut limit = checkpoints.limit;
-    while !checkpoints.sleep(LOOK) {
+    while checkpoints.thread.sleep(LOOK) {
         let bytes = log.bytes_written();
         let grown = bytes - last.0;
         let due = grown >= limit / 2;
@@ -336,13 +306,13 @@ fn work(core: &Core) {
             last = (bytes, Instant::now());
             if let Err(error) = core.checkpoint((!full && !room).then_some(pace), 0) {
                 room = false;
-                if checkpoints.is_stopping() {
+                if checkpoints.thread.is_stopping() {
                     return;
                 }
                 tracing::error!(%error, "a checkpoint failed; the log is kept");
                 // Again before long, but not in a loop.
                 last.0 = bytes.saturating_sub(limit / 2);
-                if checkpoints.sleep(Duration::from_secs(1)) {
+                if !checkpoints.thread.sleep(Duration::from_secs(1)) {
                     return;
                 }
             }
@@ -375,7 +345,7 @@ impl Core {
         let mut turn = 0u32;
         while room.rounds.load(Ordering::Acquire) == rounds {
             let late = since.elapsed() > room.patience;
-            if late || self.failure().is_some() || checkpoints.is_stopping() {
+            if late || self.failure().is_some() || checkpoints.thread.is_stopping() {
                 return false;
             }
             session.pause(turn).await;
@@ -531,7 +501,7 @@ impl Core {
         let checkpoints = &self.checkpoints;
         let Some(log) = &self.log else { return Ok(()) };
         loop {
-            if checkpoints.is_stopping() {
+            if checkpoints.thread.is_stopping() {
                 return Err(Error::Closed);
             }
             self.pool.allocator().settle(log.durable_epoch());
@@ -543,7 +513,7 @@ impl Core {
             if hurry || wait < Duration::from_millis(1) {
                 return Ok(());
             }
-            if checkpoints.sleep(wait.min(LOOK)) {
+            if !checkpoints.thread.sleep(wait.min(LOOK)) {
                 return Err(Error::Closed);
             }
         }

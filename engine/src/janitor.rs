@@ -12,6 +12,7 @@
 //! The list of ghosts has a limit, in number and in bytes; replaced values have theirs in `replaced.rs`.
 
 use crate::{
+    background::BackgroundThread,
     catalog::{OpenTree, TreeTag},
     engine::Core,
     internal::Internal,
@@ -21,7 +22,7 @@ use crate::{
     session::now,
     txn::{BoxedTxn, Garbage, SystemOf, rollback},
 };
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard};
 use std::{
     collections::VecDeque,
     ops::Bound,
@@ -29,11 +30,10 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    thread::JoinHandle,
     time::{Duration, Instant},
 };
 use wattle_btree::{Context, Cursor, Direction, LargeValue, Newest, run};
-use wattle_buffer::{Error, Result};
+use wattle_buffer::Result;
 
 /// Time between rounds while there is something to do. Ghosts that lie in the same leaf go together: each time
 /// the leaf is taken away from the processor that uses it.
@@ -52,15 +52,24 @@ const AT_ONCE: usize = limit(32, 5);
 const MAX_GHOSTS: (usize, usize) = (limit(1 << 16, 24), 4 << 20);
 
 /// What waits for the janitor.
-#[derive(Default)]
 pub(crate) struct Janitor {
     queue: Mutex<Queue>,
-    wake: Condvar,
     /// Bytes of large values that were replaced, until their chunks are gone.
     replaced_bytes: AtomicU64,
     /// Held during a round.
     round: Mutex<()>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: BackgroundThread,
+}
+
+impl Default for Janitor {
+    fn default() -> Janitor {
+        Janitor {
+            queue: Mutex::default(),
+            replaced_bytes: AtomicU64::new(0),
+            round: Mutex::new(()),
+            thread: BackgroundThread::new("janitor"),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -78,7 +87,6 @@ struct Queue {
     abandoned: Vec<BoxedTxn>,
     /// Transactions that could not be rolled back so far.
     again: Vec<BoxedTxn>,
-    stopping: bool,
 }
 
 /// The ghost of a record.
@@ -246,34 +254,23 @@ impl Janitor {
             .iter()
             .for_each(|tree| tree.closed.abandon(txn.state.as_ref().map_or(0, |state| state.id())));
         self.queue.lock().abandoned.push(txn);
-        self.wake.notify_all();
+        self.thread.wake();
     }
 
     /// Starts the thread.
     pub fn start(core: &Arc<Core>) -> Result<()> {
-        let thread = std::thread::Builder::new().name("janitor".to_string());
         let (ours, cx) = (core.clone(), core.context());
-        let thread = thread.spawn(move || work(&ours, &cx));
-        let thread = thread.map_err(|error| Error::io("start a thread", error))?;
-        *core.janitor.thread.lock() = Some(thread);
-        Ok(())
+        core.janitor.thread.start(move || work(&ours, &cx))
     }
 
     /// Stops the thread.
     pub fn stop(&self) {
-        self.queue.lock().stopping = true;
-        self.wake.notify_all();
-        let thread = self.thread.lock().take();
-        if thread.is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the janitor ended by a panic");
-        }
+        self.thread.stop();
     }
 
     /// Lets go of everything that is still to be done.
     pub fn forget(&self) {
-        let mut queue = self.queue.lock();
-        let stopping = queue.stopping;
-        *queue = Queue { stopping, ..Queue::default() };
+        *self.queue.lock() = Queue::default();
         self.replaced_bytes.store(0, Ordering::Relaxed);
     }
 
@@ -398,17 +395,14 @@ impl Until {
 fn work(core: &Core, cx: &Context) {
     let janitor = &core.janitor;
     let mut is_done = true;
-    loop {
-        {
-            let mut queue = janitor.queue.lock();
-            if is_done && queue.abandoned.is_empty() && !queue.stopping {
-                let pause = if queue.has_work() { BUSY } else { IDLE };
-                janitor.wake.wait_for(&mut queue, pause);
-            }
-            if queue.stopping {
-                return;
-            }
+    let pause = |is_done: bool| {
+        let queue = janitor.queue.lock();
+        if !is_done || !queue.abandoned.is_empty() {
+            return None;
         }
+        Some(if queue.has_work() { BUSY } else { IDLE })
+    };
+    while janitor.thread.wait(|| pause(is_done)) {
         is_done = core.round(cx, Some(SLICE));
     }
 }

@@ -31,11 +31,12 @@
 //! cancelled and not waited for, also one of the thread that waits.
 
 use crate::{
+    background::BackgroundThread,
     engine::Core,
     mvcc::{Active, Stored},
     ops::Resolve,
 };
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use std::{
     future::poll_fn,
     sync::{
@@ -46,10 +47,9 @@ use std::{
         },
     },
     task::{Poll, Waker},
-    thread::JoinHandle,
     time::{Duration, Instant},
 };
-use wattle_buffer::{Error, Result};
+use wattle_buffer::Result;
 use wattle_wal::Urgency;
 
 use crate::limits::limit;
@@ -90,8 +90,9 @@ pub(crate) const HOLD: u8 = DELAYS.len() as u8 + 1;
 
 /// See the module documentation.
 pub(crate) struct Keeper {
-    signal: Mutex<Signal>,
-    wake: Condvar,
+    thread: BackgroundThread,
+    /// Tasks that wait until a time.
+    sleepers: Mutex<Vec<(Instant, Waker)>>,
     /// The thread waits for something to do.
     is_idle: AtomicBool,
     /// A session could not drop what it has stored.
@@ -102,14 +103,6 @@ pub(crate) struct Keeper {
     looking: Mutex<Looks>,
     /// All transactions up to this one have ended.
     oldest_writer: AtomicU64,
-    thread: Mutex<Option<JoinHandle<()>>>,
-}
-
-#[derive(Default)]
-struct Signal {
-    stopping: bool,
-    /// Tasks that wait until a time.
-    sleepers: Vec<(Instant, Waker)>,
 }
 
 /// What the looks so far found.
@@ -150,37 +143,27 @@ impl Keeper {
             growth: 0,
         };
         Keeper {
-            signal: Mutex::default(),
-            wake: Condvar::new(),
+            thread: BackgroundThread::new("keeper"),
+            sleepers: Mutex::default(),
             is_idle: AtomicBool::new(false),
             is_asked: AtomicBool::new(false),
             large_txn_bytes: AtomicU64::new(version_bytes / LARGE_SHARE),
             looking: Mutex::new(looks),
             oldest_writer: AtomicU64::new(0),
-            thread: Mutex::default(),
         }
     }
 
     /// Starts the thread.
     pub fn start(core: &Arc<Core>) -> Result<()> {
-        let thread = std::thread::Builder::new().name("keeper".to_string());
         let ours = core.clone();
-        let thread = thread.spawn(move || work(&ours));
-        let thread = thread.map_err(|error| Error::io("start a thread", error))?;
-        *core.keeper.thread.lock() = Some(thread);
-        Ok(())
+        core.keeper.thread.start(move || work(&ours))
     }
 
     /// Stops the thread.
     pub fn stop(&self) {
-        self.signal.lock().stopping = true;
-        self.wake.notify_all();
-        let thread = self.thread.lock().take();
-        if thread.is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the keeper ended by a panic");
-        }
-        // Nobody else would.
-        self.signal.lock().sleepers.drain(..).for_each(|(_, waker)| waker.wake());
+        self.thread.stop();
+        // Nothing else would wake them.
+        self.sleepers.lock().drain(..).for_each(|(_, waker)| waker.wake());
     }
 
     /// A session could not drop what it has stored: the limit should be looked at. False: somebody has asked
@@ -192,8 +175,7 @@ impl Keeper {
             return false;
         }
         if self.is_idle.load(SeqCst) {
-            let _signal = self.signal.lock();
-            self.wake.notify_all();
+            self.thread.wake();
         }
         true
     }
@@ -205,32 +187,30 @@ impl Keeper {
             if Instant::now() >= until {
                 return Poll::Ready(());
             }
-            let mut signal = self.signal.lock();
-            if signal.stopping {
-                return Poll::Ready(());
+            self.sleepers.lock().push((until, context.waker().clone()));
+            self.thread.wake();
+            // After the push: `stop` wakes the sleepers that it finds once it has said so.
+            match self.thread.is_stopping() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
             }
-            signal.sleepers.push((until, context.waker().clone()));
-            self.wake.notify_all();
-            Poll::Pending
         })
         .await;
     }
 
     /// Waits until the next look; false: the thread is to end.
     fn wait(&self, busy: bool) -> bool {
-        let mut signal = self.signal.lock();
-        let busy = busy || !signal.sleepers.is_empty();
-        if !signal.stopping {
+        let goes_on = self.thread.wait(|| {
+            let busy = busy || !self.sleepers.lock().is_empty();
             self.is_idle.store(!busy, SeqCst);
-            if busy || !self.is_asked.load(SeqCst) {
-                self.wake.wait_for(&mut signal, if busy { BUSY } else { IDLE });
-            }
-            self.is_idle.store(false, Relaxed);
-        }
+            let waits = busy || !self.is_asked.load(SeqCst);
+            waits.then_some(if busy { BUSY } else { IDLE })
+        });
+        self.is_idle.store(false, Relaxed);
         let now = Instant::now();
-        let due = signal.sleepers.extract_if(.., |(until, _)| *until <= now);
-        due.for_each(|(_, waker)| waker.wake());
-        !signal.stopping
+        let due = |sleeper: &mut (Instant, Waker)| sleeper.0 <= now;
+        self.sleepers.lock().extract_if(.., due).for_each(|(_, waker)| waker.wake());
+        goes_on
     }
 }
 

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod async_session;
+mod background;
 mod backup;
 mod catalog;
 mod checkpoint;

@@ -17,8 +17,8 @@ use crate::{
     mvcc::{OwnedVersion, Savepoint},
     transaction,
     txn::{
-        AutoAuthor, AutoView, BoxedTxn, Done, Durability, Garbage, LogHandle, SystemOf, Ticket,
-        Txn, TxnAuthor, TxnOptions, rollback, validate,
+        AutoAuthor, AutoView, BoxedTxn, Done, Garbage, LogHandle, SystemOf, Ticket, Txn, TxnAuthor,
+        TxnOptions, rollback, validate,
     },
     waits::{Waits, persist},
 };
@@ -1379,15 +1379,4 @@ pub(crate) enum Entry {
     Inline,
     /// In the buffer for large values.
     Whole,
-}
-
-impl Durability {
-    /// How soon a commit wants the log to be flushed.
-    pub(crate) fn urgency(self) -> Option<wattle_wal::Urgency> {
-        match self {
-            Durability::Sync => Some(wattle_wal::Urgency::Now),
-            Durability::Group => Some(wattle_wal::Urgency::Soon),
-            Durability::None => None,
-        }
-    }
 }

@@ -6,6 +6,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `options` | isolation, durability, reads |
 //! | `core` | [`Txn`]: begin, commit, end |
 //! | `author` | what a change does under the latch of its leaf |
 //! | `view` | what a reader sees |
@@ -16,12 +17,13 @@
 mod author;
 mod core;
 mod handles;
+mod options;
 mod rollback;
 mod ticket;
 mod validate;
 mod view;
 
-pub use self::core::{Durability, Isolation, Reads, TxnOptions};
+pub use options::{Durability, Isolation, Reads, TxnOptions};
 pub use ticket::Ticket;
 
 pub(crate) use ticket::LogHandle;
