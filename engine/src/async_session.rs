@@ -3,13 +3,13 @@
 //! others any executor will do.
 
 use crate::{
-    engine::{Core, Tree},
+    core::Core,
     handle::Grip,
-    mvcc::OwnedVersion,
-    ops::{self, Begun, Resolve},
-    session::SessionState,
-    transaction::{Savepoint, savepoint},
-    txn::{BoxedTxn, LogHandle, Ticket, Txn, TxnOptions},
+    mvcc::Kept,
+    ops,
+    session::{resolve::Resolve, state::SessionState},
+    tree::Tree,
+    txn::{Begun, BoxedTxn, LogHandle, Savepoint, Ticket, Txn, TxnOptions, savepoint},
     visit::{visit_alone, visit_in},
 };
 use std::{
@@ -92,13 +92,13 @@ impl Resolve for AsyncSession {
     async fn pause(&self, turn: u32) {
         match turn {
             0..BREATHS => breathe().await,
-            _ => self.core().keeper.sleep(PAUSE).await,
+            _ => self.system().keeper.sleep(PAUSE).await,
         }
     }
     async fn sleep(&self, time: Duration) {
         match time < PAUSE {
             true => breathe().await,
-            false => self.core().keeper.sleep(time).await,
+            false => self.system().keeper.sleep(time).await,
         }
     }
     async fn next_turn(&self) {
@@ -110,11 +110,11 @@ impl Resolve for AsyncSession {
     fn own(&self) -> u64 {
         self.state().own()
     }
-    fn committed(&self, time: u64, stored: &[OwnedVersion]) {
-        self.state().committed(&self.shared.core, time, stored);
+    fn committed(&self, time: u64, stored: &[Kept]) {
+        self.state().committed(&self.shared.core.txns, time, stored);
     }
     fn take_idle(&self) -> BoxedTxn {
-        self.state().take_idle(&self.shared.core)
+        self.state().take_idle(&self.shared.core.txns)
     }
     fn give_idle(&self, txn: BoxedTxn) {
         self.state().give_idle(txn);
@@ -136,7 +136,7 @@ impl Resolve for AsyncSession {
 impl AsyncSession {
     pub(crate) fn new(core: Grip) -> AsyncSession {
         let idle = core.idle.lock().pop();
-        let state = idle.unwrap_or_else(|| Box::new(SessionState::new(&core)));
+        let state = idle.unwrap_or_else(|| Box::new(SessionState::new(&core.txns)));
         AsyncSession { shared: Rc::new(Shared { state: Some(state), core, turn: Cell::new(0) }) }
     }
 

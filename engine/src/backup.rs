@@ -20,11 +20,10 @@
 //! for the stall timeout.
 
 use crate::{
-    engine::{Core, Engine},
+    core::Core,
     recover::Located,
     store::{BitmapCopies, StoreFile, Superblock, bitmap_groups, leftovers},
 };
-use parking_lot::{RecursiveRwLockReadGuard, RecursiveRwLockWriteGuard};
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -33,7 +32,7 @@ use std::{
 };
 use wattle_btree::record::{needs_page, page_changes};
 use wattle_buffer::{
-    Error, Gsn, Inside, LogBarrier, PageId, PageImage, Result,
+    Error, Gsn, LogBarrier, PageId, PageImage, Result,
     io::{IoKind, LogBuffer, LogStorage, PageWrite, Storage},
     is_reserved_page,
     page::header,
@@ -60,55 +59,28 @@ pub struct BackupReport {
     pub log_bytes: u64,
 }
 
-impl Engine {
-    /// Copies the running store into the directory `path`, which must not exist or be empty. The copy
-    /// has everything that was committed when the call began, and nothing that is not committed when
-    /// it ends. It is opened like any store.
-    ///
-    /// # Errors
-    /// A directory that is not empty, an engine without a log, a full device, of the store or of the backup,
-    /// failed I/O; [`Error::FilesChanged`] when the directory was moved or removed meanwhile;
-    /// [`Error::Corruption`] of a page that is not as it was written, and that the log does not have; [`Error::Limit`] when a bulk load does not end within the stall timeout.
-    pub fn backup(&self, path: impl AsRef<Path>) -> Result<BackupReport> {
-        self.core().check_caller(&[Inside::Verify, Inside::Load])?;
-        let target = StoreFile::open(path.as_ref(), IoKind::Threads, true)?;
-        if !leftovers::is_new(&target)? {
-            let why = "it exists already, and a backup needs a new one".to_string();
-            return Err(Error::NotAStore { path: path.as_ref().to_path_buf(), why });
-        }
-        let log = target.open_log(false)?;
-        let report = self.core().backup(&target, &log)?;
-        target.in_place(Ok(())).map(|()| report)
+/// Copies the store into the directory `path`, which must not exist or be empty.
+pub(crate) fn backup(core: &Core, path: &Path) -> Result<BackupReport> {
+    let target = StoreFile::open(path, IoKind::Threads, true)?;
+    if !leftovers::is_new(&target)? {
+        let why = "it exists already, and a backup needs a new one".to_string();
+        return Err(Error::NotAStore { path: path.to_path_buf(), why });
     }
+    let log = target.open_log(false)?;
+    let report = core.backup(&target, &log)?;
+    target.in_place(Ok(())).map(|()| report)
+}
 
-    /// As [`Engine::backup`], to storages that the caller made; for tests with simulated devices.
-    ///
-    /// # Errors
-    /// As [`Engine::backup`].
-    pub fn backup_on(
-        &self,
-        storage: Arc<dyn Storage>,
-        log: Arc<dyn LogStorage>,
-    ) -> Result<BackupReport> {
-        self.core().check_caller(&[Inside::Verify, Inside::Load])?;
-        self.core().backup(&StoreFile::on(storage, log.clone()), &log)
-    }
+/// Copies the store to storages that the caller made.
+pub(crate) fn backup_on(
+    core: &Core,
+    storage: Arc<dyn Storage>,
+    log: Arc<dyn LogStorage>,
+) -> Result<BackupReport> {
+    core.backup(&StoreFile::on(storage, log.clone()), &log)
 }
 
 impl Core {
-    /// Keeps backups from beginning. The entries of a bulk load may load another tree, also while a backup
-    /// waits for the first load: so this does not queue with those who wait.
-    pub fn bulk_loads(&self) -> Result<RecursiveRwLockReadGuard<'_, ()>> {
-        let guard = self.unlogged_pages.try_read_for(self.pool.stall_timeout());
-        guard.ok_or_else(|| waited_for(self, "a backup or a compaction", "a bulk load"))
-    }
-
-    /// Keeps bulk loads from beginning, for `ours`.
-    pub fn no_bulk_loads(&self, ours: &str) -> Result<RecursiveRwLockWriteGuard<'_, ()>> {
-        let guard = self.unlogged_pages.try_write_for(self.pool.stall_timeout());
-        guard.ok_or_else(|| waited_for(self, "a bulk load, a backup or a compaction", ours))
-    }
-
     fn backup(&self, target: &StoreFile, target_log: &Arc<dyn LogStorage>) -> Result<BackupReport> {
         if self.read_only {
             return self.backup_at_rest(target, target_log);
@@ -338,11 +310,4 @@ fn read_through(
         return Err(Error::WrongLog { path: path.to_path_buf(), why });
     }
     Ok(())
-}
-
-fn waited_for(core: &Core, other: &str, ours: &str) -> Error {
-    let ms = core.pool.stall_timeout().as_millis();
-    Error::Limit(format!(
-        "{other} has not ended for {ms} ms, and {ours} cannot begin before it has"
-    ))
 }

@@ -20,7 +20,7 @@
 //! **Backups and bulk loads** know pages by their ids, on storage: there are none meanwhile. Snapshots
 //! and transactions know keys.
 
-use crate::{catalog::Room, engine::Core, store::CATALOG};
+use crate::{catalog::OpenFor, core::Core, store::CATALOG};
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -150,7 +150,9 @@ impl Core {
         }
         for name in self.catalog.names(cx)? {
             self.check_alive()?;
-            let Some(open) = self.catalog.open(self, cx, &name, Room::Engine)? else { continue };
+            let Some(open) = self.catalog.open(&self.txns, cx, &name, OpenFor::Engine)? else {
+                continue;
+            };
             let large = open.large.get().map(|large| &large.tree);
             for tree in [Some(&open.tree), large].into_iter().flatten() {
                 if tree.root_page() >= from

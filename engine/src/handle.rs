@@ -3,16 +3,14 @@
 //!
 //! Handles are counted by kind, so that an engine that cannot be closed can say why.
 
-use crate::{engine::Core, engine::Engine};
+use crate::{close::close, core::Core};
 use std::{
-    fmt,
     ops::Deref,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
-use wattle_buffer::Error;
 
 /// See the module documentation.
 pub(crate) struct Handle {
@@ -113,53 +111,9 @@ impl Drop for Handle {
             // The parent has the threads and writes the files. This copy of the memory goes with the process.
             return std::mem::forget(Arc::clone(&self.core));
         }
-        if let Err(error) = self.core.close() {
+        if let Err(error) = close(&self.core) {
             let path = self.core.file.path.display();
             tracing::error!(%path, %error, "the store was not closed");
         }
-    }
-}
-
-/// Why [`Engine::close`] failed. Becomes its [`Error`] with `?`, which drops the engine.
-pub struct CloseError {
-    pub(crate) error: Error,
-    pub(crate) engine: Option<Engine>,
-}
-
-impl CloseError {
-    /// Why.
-    pub fn error(&self) -> &Error {
-        &self.error
-    }
-
-    /// The engine, as usable as before, if it was not closed because something of it is alive
-    /// ([`Error::StillInUse`]); `None` after any other error, with which the engine has ended.
-    pub fn into_engine(self) -> Option<Engine> {
-        self.engine
-    }
-}
-
-impl From<CloseError> for Error {
-    fn from(error: CloseError) -> Error {
-        error.error
-    }
-}
-
-impl fmt::Debug for CloseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let engine = if self.engine.is_some() { "open" } else { "ended" };
-        f.debug_struct("CloseError").field("error", &self.error).field("engine", &engine).finish()
-    }
-}
-
-impl fmt::Display for CloseError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.error.fmt(f)
-    }
-}
-
-impl std::error::Error for CloseError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.error.source()
     }
 }

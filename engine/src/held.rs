@@ -14,7 +14,7 @@
 //! same one, because the transaction was handed over between the two.
 
 use crate::{
-    engine::Core,
+    core::Core,
     handle::{Grip, User},
     session::Session,
     txn::Txn,

@@ -1,11 +1,10 @@
 //! What the engine does in its own name: blocking, in a given context, without a session.
 
 use crate::{
-    engine::Core,
-    mvcc::OwnedVersion,
-    ops::{Begun, Resolve},
-    session::{now, pause},
-    txn::{BoxedTxn, LogHandle, Ticket, Txn, TxnOptions},
+    core::Core,
+    mvcc::Kept,
+    session::resolve::{Resolve, now, pause},
+    txn::{Begun, BoxedTxn, LogHandle, Ticket, Txn, TxnOptions},
 };
 use std::sync::Arc;
 use wattle_btree::{Context, Cursor, Journal};
@@ -53,14 +52,14 @@ impl Resolve for Internal<'_> {
     fn own(&self) -> u64 {
         0
     }
-    fn committed(&self, _: u64, stored: &[OwnedVersion]) {
-        self.core.versions.hand_over(stored);
+    fn committed(&self, _: u64, stored: &[Kept]) {
+        self.core.txns.versions.hand_over(stored);
     }
     fn take_idle(&self) -> BoxedTxn {
-        Txn::idle(self.core)
+        Txn::idle(&self.core.txns)
     }
     fn give_idle(&self, txn: BoxedTxn) {
-        self.core.snapshots.retire(txn.slot);
+        self.core.txns.snapshots.retire(txn.slot);
     }
     fn take_before(&self) -> Vec<u8> {
         Vec::new()
@@ -72,22 +71,20 @@ impl Resolve for Internal<'_> {
     fn give_cursor(&self, _: Cursor) {}
 }
 
-impl Core {
-    /// Changes records that only the engine reads, all of them or none, durably.
-    pub fn system_transaction(
-        &self,
-        cx: &Context,
-        change: impl FnOnce(&mut Txn) -> Result<()>,
-    ) -> Result<()> {
-        let internal = Internal::new(self, cx);
-        let mut begun = Begun::new(&internal, TxnOptions::default())?;
-        begun.txn().start_system(self);
-        match change(begun.txn()) {
-            Ok(()) => now(begun.commit())?.wait(),
-            Err(error) => {
-                now(begun.abort())?;
-                Err(error)
-            }
+/// Changes records that only the engine reads, all of them or none, durably.
+pub(crate) fn system_transaction(
+    core: &Core,
+    cx: &Context,
+    change: impl FnOnce(&mut Txn) -> Result<()>,
+) -> Result<()> {
+    let internal = Internal::new(core, cx);
+    let mut begun = Begun::new(&internal, TxnOptions::default())?;
+    begun.txn().start_system(&core.txns);
+    match change(begun.txn()) {
+        Ok(()) => now(begun.commit())?.wait(),
+        Err(error) => {
+            now(begun.abort())?;
+            Err(error)
         }
     }
 }

@@ -12,124 +12,26 @@
 
 use crate::{
     catalog::{LargeStore, OpenTree},
-    engine::{Core, Tree},
+    garbage::Garbage,
     limits::limit,
-    mvcc::{OwnedVersion, Savepoint},
-    transaction,
-    txn::{
-        AutoAuthor, AutoView, BoxedTxn, Done, Garbage, LogHandle, SystemOf, Ticket, Txn, TxnAuthor,
-        TxnOptions, rollback, validate,
+    mvcc::Savepoint,
+    session::{
+        conflict_wait::{Waits, persist},
+        resolve::Resolve,
+        step::{run, run_again},
     },
-    waits::{Waits, persist},
+    tree::Tree,
+    txn::{
+        self, AutoAuthor, AutoView, Begun, Done, SystemAuthor, Ticket, Txn, TxnAuthor, TxnOptions,
+        rollback,
+    },
 };
-use std::{
-    future::Future,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 use wattle_btree::{
-    self as btree, CHUNK, Context, Cursor, Found, LargeValue, MAX_KEY, MAX_VALUE, MULTI_GET, Mode,
-    Progress, Step, Stop, Taken, Tree as BTree, Value, View, Written, fits_inline,
+    self as btree, CHUNK, Cursor, Found, LargeValue, MAX_KEY, MAX_VALUE, MULTI_GET, Mode, Progress,
+    Step, Stop, Taken, Tree as BTree, Value, View, Written, fits_inline,
 };
-use wattle_buffer::{Error, Fault, Result};
-
-/// How a session waits for what an operation needs.
-pub(crate) trait Resolve {
-    fn core(&self) -> &Core;
-    fn cx(&self) -> &Context;
-    /// Waits for a page or for room.
-    fn resolve(&self, fault: Fault) -> impl Future<Output = Result<()>>;
-    /// Waits for several pages that the operation reads itself, all at once.
-    fn resolve_all(&self, faults: Vec<Fault>) -> impl Future<Output = Result<()>> {
-        async { self.cx().worker.resolve_all(faults) }
-    }
-    /// Waits until the log has taken what was logged; `since` is none for an operation that has not waited
-    /// for it yet, and otherwise what the wait before made it.
-    fn wait_log(&self, since: &mut Option<u64>) -> impl Future<Output = Result<()>>;
-    /// Waits for a commit to be durable.
-    fn wait_ticket(&self, ticket: Ticket) -> impl Future<Output = Result<()>>;
-    /// Lets others go on for a moment, the `turn`-th in a row.
-    fn pause(&self, turn: u32) -> impl Future<Output = ()>;
-    /// Waits for a time.
-    fn sleep(&self, time: Duration) -> impl Future<Output = ()> {
-        std::thread::sleep(time);
-        std::future::ready(())
-    }
-    /// Lets others go on in the middle of an operation on many records, if it is their turn.
-    fn next_turn(&self) -> impl Future<Output = ()> {
-        std::future::ready(())
-    }
-    /// The session's reference to the log.
-    fn log(&self) -> Option<&Arc<LogHandle>>;
-    /// Number of a session that one thread has for itself; 0 of others.
-    fn number(&self) -> u64 {
-        0
-    }
-    /// The newest commit of the session.
-    fn own(&self) -> u64;
-    /// The session has committed at `time`, and has stored these versions.
-    fn committed(&self, time: u64, stored: &[OwnedVersion]);
-    /// A transaction to begin.
-    fn take_idle(&self) -> BoxedTxn;
-    /// Gives it back when it has ended.
-    fn give_idle(&self, txn: BoxedTxn);
-    /// A buffer for the record before a change; given back at the end.
-    fn take_before(&self) -> Vec<u8>;
-    /// Gives it back.
-    fn give_before(&self, buffer: Vec<u8>);
-    /// A cursor to use again, if there is one.
-    fn take_cursor(&self) -> Option<Cursor>;
-    /// Gives it back.
-    fn give_cursor(&self, cursor: Cursor);
-}
-
-/// Runs a step until it ends in a value or an error.
-#[inline(always)]
-pub(crate) async fn run<R: Resolve, T>(
-    session: &R,
-    mut step: impl FnMut(u32) -> Step<T>,
-) -> Result<T> {
-    match step(0) {
-        Ok(value) => {
-            session.cx().worker.counters().hits.add(1);
-            Ok(value)
-        }
-        Err(stop) => run_again(session, stop, step).await,
-    }
-}
-
-/// The part of [`run`] after a first step that did not end in a value.
-#[cold]
-pub(crate) async fn run_again<R: Resolve, T>(
-    session: &R,
-    mut stop: Stop,
-    mut step: impl FnMut(u32) -> Step<T>,
-) -> Result<T> {
-    let (mut restarts, mut log_since, mut full_since) = (0u32, None, None);
-    if !matches!(stop, Stop::Error(_)) {
-        session.core().pool.check_may_wait()?;
-    }
-    session.cx().worker.begin_waiting();
-    loop {
-        let outcome = match stop {
-            Stop::Restart => btree::restarted(&session.cx().worker, &mut restarts),
-            Stop::Fault(fault) => session.resolve(fault).await,
-            Stop::Faults(faults) => session.resolve_all(faults).await,
-            Stop::Log => session.wait_log(&mut log_since).await,
-            Stop::Error(error) => Err(error),
-        };
-        if let Err(error) = outcome {
-            let full = matches!(error, Error::DiskFull { .. });
-            if !full || !session.core().wait_for_room(session, &mut full_since).await {
-                return Err(error);
-            }
-        }
-        match step(restarts) {
-            Ok(value) => return Ok(value),
-            Err(next) => stop = next,
-        }
-    }
-}
+use wattle_buffer::{Error, Result};
 
 fn check_key(key: &[u8]) -> Result<()> {
     if key.len() <= MAX_KEY {
@@ -150,7 +52,7 @@ fn check_value(value: &[u8]) -> Result<()> {
 fn auto_ticket<R: Resolve>(session: &R, Done { time, epoch, stored }: Done) -> Ticket {
     session.committed(time, &[stored]);
     let core = session.core();
-    match (session.log(), core.durability.urgency()) {
+    match (session.log(), core.txns.durability.urgency()) {
         (Some(log), Some(urgency)) => Ticket::new(log, epoch, time, urgency),
         _ => Ticket::done(),
     }
@@ -161,9 +63,9 @@ fn auto_ticket<R: Resolve>(session: &R, Done { time, epoch, stored }: Done) -> T
 #[inline]
 fn unchanged_ticket<R: Resolve>(session: &R, relies_on_log: bool) -> Ticket {
     let core = session.core();
-    match (session.log(), core.durability.urgency()) {
+    match (session.log(), core.txns.durability.urgency()) {
         (Some(log), Some(urgency)) if relies_on_log => {
-            Ticket::new(log, log.0.epoch(), core.clock.now(), urgency)
+            Ticket::new(log, log.0.epoch(), core.txns.clock.now(), urgency)
         }
         _ => Ticket::done(),
     }
@@ -219,7 +121,8 @@ async fn auto_record<R: Resolve>(
     mode: Mode,
 ) -> Result<Auto> {
     let (core, cx) = (session.core(), session.cx());
-    let mut author = AutoAuthor::new(core, &tree.open, key, session.own(), session.take_before());
+    let mut author =
+        AutoAuthor::new(&core.txns, &tree.open, key, session.own(), session.take_before());
     let mut waits = None;
     let outcome = loop {
         let outcome = run(session, |restarts| {
@@ -260,7 +163,7 @@ pub(crate) async fn remove<R: Resolve>(
         Auto::Done(existed, ticket) => {
             if existed {
                 let ghost = Garbage::Ghost(tree.open.tag.clone(), key.to_vec());
-                session.core().janitor.add(session.own(), vec![ghost]);
+                session.system().garbage.add(session.own(), vec![ghost]);
             }
             Ok((existed, ticket))
         }
@@ -284,7 +187,8 @@ pub(crate) async fn modify<R: Resolve>(
     session.core().admit(session, tree).await?;
     check_key(key)?;
     let (core, cx) = (session.core(), session.cx());
-    let mut author = AutoAuthor::new(core, &tree.open, key, session.own(), session.take_before());
+    let mut author =
+        AutoAuthor::new(&core.txns, &tree.open, key, session.own(), session.take_before());
     let modified = persist(session, &Waits::of(tree, key), async || {
         run(session, |restarts| {
             tree.open.tree.modify_step(cx, key, buffer, change, &mut author, restarts)
@@ -329,160 +233,6 @@ async fn auto_txn<R: Resolve, T>(
         }
     })
     .await
-}
-
-/// A transaction that a session has begun. Dropped before its end, it is rolled back by the engine.
-pub(crate) struct Begun<'s, R: Resolve> {
-    session: &'s R,
-    txn: Option<BoxedTxn>,
-}
-
-impl<'s, R: Resolve> Begun<'s, R> {
-    pub fn new(session: &'s R, options: TxnOptions) -> Result<Begun<'s, R>> {
-        let options = session.core().check_begin(options)?;
-        let mut txn = session.take_idle();
-        txn.session = session.number();
-        txn.begin(session.core(), options, session.own());
-        Ok(Begun { session, txn: Some(txn) })
-    }
-
-    pub fn session(&self) -> &'s R {
-        self.session
-    }
-
-    pub fn txn(&mut self) -> &mut Txn {
-        self.txn.as_mut().expect("not ended")
-    }
-
-    pub fn get(&self) -> &Txn {
-        self.txn.as_ref().expect("not ended")
-    }
-
-    /// Commits.
-    ///
-    /// # Errors
-    /// The transaction was rolled back then: a conflict at validation, or it could only be aborted.
-    pub async fn commit(mut self) -> Result<Ticket> {
-        let prepared = self.prepare().await;
-        let (session, core) = (self.session, self.session.core());
-        let outcome = match prepared {
-            Ok(()) => loop {
-                let txn = self.txn.as_mut().expect("not ended");
-                if txn.reads.is_none() || txn.state.is_none() {
-                    break Ok(txn.commit(core, session.cx(), session.log()));
-                }
-                let stopped = {
-                    let _one_at_a_time = core.validation.lock();
-                    match validate(core, txn) {
-                        Ok(()) => break Ok(txn.commit(core, session.cx(), session.log())),
-                        Err(stop) => stop,
-                    }
-                };
-                let mut stopped = Some(stopped);
-                let resolved = run(session, |_| stopped.take().map_or(Ok(()), Err)).await;
-                if let Err(error) = resolved {
-                    break Err(error);
-                }
-            },
-            Err(error) => Err(error),
-        };
-        match outcome {
-            Ok((ticket, time)) => {
-                self.finish(time);
-                if time != 0 && core.throttle() != 0 {
-                    // Here it holds nothing that others wait for.
-                    core.wait_throttled(session).await;
-                }
-                Ok(ticket)
-            }
-            Err(error) => {
-                self.abort().await?;
-                Err(error)
-            }
-        }
-    }
-
-    /// What may fail or wait before a commit.
-    async fn prepare(&mut self) -> Result<()> {
-        let (session, txn) = (self.session, self.txn.as_mut().expect("not ended"));
-        txn.check()?;
-        if txn.state.is_none() {
-            return Ok(());
-        }
-        // A validation waits for others, and a child has no log.
-        session.core().pool.check_may_wait()?;
-        run(session, |_| session.cx().journal.check_room(false)).await
-    }
-
-    /// Rolls back.
-    ///
-    /// # Errors
-    /// Failed I/O; the janitor goes on with it then, as it does when this is given up half way.
-    pub async fn abort(mut self) -> Result<()> {
-        let session = self.session;
-        session.core().pool.process().check()?;
-        let txn = self.txn.as_mut().expect("not ended");
-        if txn.state.is_some() {
-            rollback(session, txn, None).await?;
-        } else {
-            txn.end(session.core());
-        }
-        self.finish(0);
-        Ok(())
-    }
-
-    /// Whether a newer snapshot may see what this one cannot: not while a large transaction has the tree for
-    /// itself, nor when new ones were cancelled again and again for the stall timeout.
-    #[cold]
-    fn may_renew(&self, tree: &Tree, since: &mut Option<Instant>) -> bool {
-        let since = *since.get_or_insert_with(Instant::now);
-        tree.open.closed.holder().is_none() && since.elapsed() <= self.session.core().stall_timeout
-    }
-
-    /// Takes the transaction over.
-    pub fn into_txn(mut self) -> BoxedTxn {
-        self.txn.take().expect("not ended")
-    }
-
-    /// Goes on with a transaction.
-    pub fn resume(session: &'s R, txn: BoxedTxn) -> Begun<'s, R> {
-        Begun { session, txn: Some(txn) }
-    }
-
-    /// The transaction has ended; `time` is that of its commit, 0 without.
-    fn finish(&mut self, time: u64) {
-        if let Some(txn) = self.txn.take() {
-            if time != 0 {
-                self.session.committed(time, &txn.stored);
-            }
-            self.session.give_idle(txn);
-        }
-    }
-}
-
-impl<R: Resolve> Drop for Begun<'_, R> {
-    fn drop(&mut self) {
-        let Some(mut txn) = self.txn.take() else { return };
-        let core = self.session.core();
-        if core.pool.process().is_other() {
-            // It belongs to the parent, whose locks may be held here for ever.
-            return std::mem::forget(txn);
-        }
-        if txn.state.is_some() {
-            return core.janitor.abandon(txn);
-        }
-        txn.end(core);
-        self.session.give_idle(txn);
-    }
-}
-
-/// Ends a transaction without a session; the engine rolls back what it has changed.
-pub(crate) fn give_to_engine(core: &Core, mut txn: BoxedTxn) {
-    if txn.state.is_some() {
-        return core.janitor.abandon(txn);
-    }
-    txn.end(core);
-    core.snapshots.retire(txn.slot);
 }
 
 /// An error after which a transaction can only be aborted is remembered.
@@ -612,9 +362,9 @@ async fn whole<R: Resolve, T>(
 pub(crate) async fn rollback_to<R: Resolve>(
     session: &R,
     txn: &mut Txn,
-    savepoint: &transaction::Savepoint,
+    savepoint: &txn::Savepoint,
 ) -> Result<()> {
-    transaction::check_savepoint(txn, savepoint)?;
+    txn::check_savepoint(txn, savepoint)?;
     let was = std::mem::replace(&mut txn.half_done, true);
     txn.rolled_back_to(savepoint.mark);
     txn.garbage.truncate(savepoint.garbage);
@@ -654,7 +404,7 @@ fn record_once<R: Resolve>(
     mode: Mode,
 ) -> Step<Written> {
     let (core, cx) = (session.core(), session.cx());
-    let mut author = TxnAuthor::new(core, txn, tree, key);
+    let mut author = TxnAuthor::new(&core.txns, txn, tree, key);
     let written = tree.tree.write_step(cx, key, value, mode, &mut author, 0)?;
     cx.worker.counters().hits.add(1);
     Ok(written)
@@ -711,7 +461,7 @@ async fn change_on<R: Resolve, T>(
         stop => {
             // A future that is leaked here may leave the undo entry of a change that it has not made.
             let open = HalfDone::begin(txn);
-            let mut author = TxnAuthor::new(session.core(), open.txn, tree, key);
+            let mut author = TxnAuthor::new(session.system(), open.txn, tree, key);
             let outcome = run_again(session, stop, |restarts| step(&mut author, restarts)).await;
             author.finish().and(outcome)
         }
@@ -766,7 +516,7 @@ pub(crate) fn modify_once<R: Resolve>(
 ) -> Step<Once<()>> {
     check_change_in(session, txn, tree, key)?;
     let (core, cx) = (session.core(), session.cx());
-    let mut author = TxnAuthor::new(core, txn, &tree.open, key);
+    let mut author = TxnAuthor::new(&core.txns, txn, &tree.open, key);
     let modified = tree.open.tree.modify_step(cx, key, buffer, change, &mut author, 0)?;
     cx.worker.counters().hits.add(1);
     Ok(modified.map_or(Once::Begun(()), Once::Done))
@@ -859,7 +609,7 @@ async fn insert_run<R: Resolve>(
     run: &[(&[u8], Value<'_>)],
 ) -> Result<()> {
     let (core, cx) = (session.core(), session.cx());
-    let mut author = TxnAuthor::new(core, txn, tree, run[0].0);
+    let mut author = TxnAuthor::new(&core.txns, txn, tree, run[0].0);
     let (mut done, mut outcome) = (0, Ok(()));
     while done < run.len() && outcome.is_ok() {
         let step = |restarts| {
@@ -927,7 +677,7 @@ async fn modify_run<R: Resolve>(
     change: &mut dyn FnMut(usize, &mut [u8]),
 ) -> Result<(Progress, bool)> {
     let (core, cx) = (session.core(), session.cx());
-    let mut author = TxnAuthor::new(core, txn, tree, run[0]);
+    let mut author = TxnAuthor::new(&core.txns, txn, tree, run[0]);
     let mut progress = Progress::default();
     let mut outcome = Ok(false);
     while progress.done < run.len() && matches!(outcome, Ok(false)) {
@@ -977,7 +727,7 @@ async fn large_record_in<R: Resolve>(
                     && waits.wait(session).await =>
             {
                 txn.must_abort = None;
-                txn.renew_snapshot(session.core());
+                txn.renew_snapshot(session.system());
             }
             outcome => return outcome,
         }
@@ -1012,9 +762,9 @@ async fn write_large_steps<R: Resolve>(
         }
     }
     session.core().make_room_for_large(session, &tree.open, alone.is_some()).await;
-    let store = session.core().catalog.large(session.core(), session.cx(), &tree.open)?;
+    let store = session.core().catalog.large(session.system(), session.cx(), &tree.open)?;
     let large = LargeValue { id: store.next_id(), len: value.len() as u64 };
-    txn.start_writing(session.core(), &tree.open);
+    txn.start_writing(session.system(), &tree.open);
     write_chunks(session, txn, store, large, value).await?;
     let (new, alone) = (Value::Large(large), alone.filter(|_| known.is_none()));
     let written = large_record_in(session, txn, &tree.open, key, new, mode, alone).await?;
@@ -1037,7 +787,7 @@ async fn write_chunks<R: Resolve>(
     let (core, cx) = (session.core(), session.cx());
     for (chunk, bytes) in value.chunks(CHUNK).enumerate() {
         let key = large.chunk_key(chunk as u64);
-        let mut author = SystemOf::new(core, store.tree.id(), Some(txn));
+        let mut author = SystemAuthor::new(&core.txns, store.tree.id(), Some(txn));
         run(session, |restarts| {
             let value = Value::Inline(bytes);
             store.tree.write_step(cx, &key, value, Mode::Insert, &mut author, restarts)
@@ -1057,7 +807,7 @@ async fn discard_in<R: Resolve>(
     let Some(large) = orphan else { return Ok(()) };
     let (core, cx) = (session.core(), session.cx());
     let (catalog, key) = core.catalog.garbage_key(&tree.open, large)?;
-    let mut author = SystemOf::new(core, catalog.id(), Some(txn));
+    let mut author = SystemAuthor::new(&core.txns, catalog.id(), Some(txn));
     let value = large.len.to_le_bytes();
     run(session, |restarts| {
         catalog.write_step(cx, &key, Value::Inline(&value), Mode::Put, &mut author, restarts)
@@ -1066,15 +816,6 @@ async fn discard_in<R: Resolve>(
     drop(author);
     txn.garbage.push(Garbage::Large(tree.open.tag.clone(), large));
     Ok(())
-}
-
-/// Merges the leaf that a removal left underfull. The record is gone already: a merge that fails
-/// only leaves a leaf emptier.
-pub(crate) async fn merge<R: Resolve>(session: &R, tree: &btree::Tree, key: &[u8]) {
-    let cx = session.cx();
-    if let Err(error) = run(session, |_| tree.merge_step(cx, key, 0)).await {
-        tracing::warn!(%error, "a leaf could not be merged");
-    }
 }
 
 fn large_store(tree: &OpenTree) -> Result<&LargeStore> {
@@ -1112,7 +853,7 @@ pub(crate) async fn get<R: Resolve>(
 ) -> Result<bool> {
     session.core().check_tree(tree)?;
     check_key(key)?;
-    let mut view = AutoView::new(session.core(), &tree.open, session.own());
+    let mut view = AutoView::new(session.system(), &tree.open, session.own());
     let start = value.len();
     match look_up(session, &tree.open.tree, key, &mut view, value).await? {
         None => Ok(false),
@@ -1176,7 +917,7 @@ async fn value_in<R: Resolve>(
     key: &[u8],
     value: &mut Vec<u8>,
 ) -> Result<bool> {
-    let mut view = txn.view(session.core(), &tree.open);
+    let mut view = txn.view(session.system(), &tree.open);
     match look_up(session, &tree.open.tree, key, &mut view, value).await? {
         None => Ok(false),
         Some(Found::Inline) => Ok(true),
@@ -1204,7 +945,7 @@ pub(crate) async fn read_chunks<R: Resolve>(
         let found = look_up(session, &store.tree, &key, &mut btree::Newest, value).await?;
         if found != Some(Found::Inline) || value.len() - start != large.chunk_len(chunk) {
             if txn.slot.is_cancelled() {
-                return Err(session.core().too_old());
+                return Err(session.system().too_old());
             }
             let what = format!("a chunk of the large value {} is missing", large.id);
             return Err(Error::corruption(store.tree.root_page(), what));
@@ -1222,7 +963,7 @@ pub(crate) async fn multi_get<R: Resolve, K: AsRef<[u8]>>(
     report: impl FnMut(usize, Option<&[u8]>),
 ) -> Result<()> {
     session.core().check_tree(tree)?;
-    let view = AutoView::new(session.core(), &tree.open, session.own());
+    let view = AutoView::new(session.system(), &tree.open, session.own());
     multi_get_by(session, tree, keys, view, buffer, report, async |key, buffer| {
         get(session, tree, key, buffer).await
     })
@@ -1241,7 +982,7 @@ pub(crate) async fn multi_get_in<R: Resolve, K: AsRef<[u8]>>(
     session.core().check_tree(tree)?;
     txn.check()?;
     keys.iter().for_each(|key| note_point(txn, tree, key.as_ref()));
-    let view = txn.view(session.core(), &tree.open);
+    let view = txn.view(session.system(), &tree.open);
     multi_get_by(session, tree, keys, view, buffer, report, async |key, buffer| {
         get_in(session, txn, tree, key, buffer).await
     })
@@ -1322,7 +1063,20 @@ pub(crate) async fn next_entry<R: Resolve>(
     mut taken: Option<Taken>,
 ) -> Result<Option<Entry>> {
     loop {
-        match taken {
+        while !cursor.is_loaded() {
+            if cursor.is_at_end() {
+                return Ok(None);
+            }
+            let mut view = txn.view(session.system(), &tree.open);
+            let faults = session.cx().worker.counters().faults.get();
+            run(session, |_| cursor.load_step(&tree.open.tree, &mut view)).await?;
+            if session.cx().worker.counters().faults.get() != faults && cursor.is_long() {
+                // Whether it matters that one cannot be read is seen when its turn comes.
+                let _ahead = run(session, |_| cursor.ahead_step(&tree.open.tree)).await;
+            }
+        }
+        match cursor.take()? {
+            None => {}
             Some(Taken::Inline) => return Ok(Some(Entry::Inline)),
             Some(Taken::Large(large)) => {
                 whole.clear();
@@ -1367,7 +1121,7 @@ pub(crate) async fn next_piece<R: Resolve>(
     if !matches!(error, Error::SnapshotTooOld(_)) || !begun.may_renew(tree, since) {
         return Err(error);
     }
-    let fresh = begin_reading(begun.session, tree).await?;
+    let fresh = begin_reading(begun.session(), tree).await?;
     drop(std::mem::replace(begun, fresh));
     Ok(())
 }

@@ -1,144 +1,34 @@
 //! Blocking sessions: operations that return when they are done.
 
+pub(crate) mod admit;
+pub(crate) mod conflict_wait;
+pub(crate) mod large_room;
+pub(crate) mod resolve;
+pub(crate) mod state;
+pub(crate) mod step;
+
 use crate::{
     catalog::OpenTree,
-    engine::{Core, Tree},
+    core::Core,
     handle::{Grip, User},
-    mvcc::{OwnedVersion, Stored},
-    ops::{self, Resolve},
+    mvcc::Kept,
+    ops,
     transaction::{Range, Transaction},
-    txn::{BoxedTxn, LogHandle, Ticket, Txn, TxnOptions},
+    tree::Tree,
+    txn::{BoxedTxn, LogHandle, Ticket, TxnOptions},
 };
+use resolve::{Resolve, now, pause};
+use state::SessionState;
 use std::{
-    cell::{Cell, RefCell},
-    future::Future,
     ops::{Bound, RangeBounds},
-    pin::pin,
     sync::{Arc, atomic::Ordering},
-    task::{Context as TaskContext, Poll, Waker},
-    time::Duration,
 };
+use step::run;
 use wattle_btree::{
     BulkLoad, BulkValue, CHUNK, Context, Cursor, Journal, LargeValue, Mode, System, Value,
     fits_inline, prefix_range,
 };
 use wattle_buffer::{Error, Fault, Inside, Result};
-
-/// What a session owns, whatever its kind: kept for the next one when it ends.
-pub(crate) struct SessionState {
-    pub cx: Context,
-    pub log: Option<Arc<LogHandle>>,
-    /// Transactions that have ended.
-    idle: RefCell<Vec<BoxedTxn>>,
-    /// Versions that its commits left.
-    stored: RefCell<Stored>,
-    /// The newest commit.
-    own: Cell<u64>,
-    /// Number of the blocking session that has it.
-    number: Cell<u64>,
-    before: Cell<Vec<u8>>,
-    /// Reused by every look-up, so that a resident one allocates nothing.
-    buffer: Cell<Vec<u8>>,
-    /// Reused by scans, whose copy of a page costs more to make than to fill. The tasks that share an
-    /// asynchronous session have several under way.
-    cursors: RefCell<Vec<Cursor>>,
-}
-
-/// A buffer above this is not kept: a large value must not stay in memory.
-const MAX_KEPT: usize = 1 << 16;
-/// Transactions that a session leaves to the next one.
-const MAX_IDLE_TXNS: usize = 4;
-/// Cursors that are kept, of some 5 KiB each.
-const MAX_CURSORS: usize = 16;
-
-impl SessionState {
-    pub fn new(core: &Core) -> SessionState {
-        SessionState {
-            cx: core.context(),
-            log: core.log.clone().map(|log| Arc::new(LogHandle(log))),
-            idle: RefCell::default(),
-            stored: RefCell::default(),
-            own: Cell::new(0),
-            number: Cell::new(0),
-            before: Cell::default(),
-            buffer: Cell::new(Vec::with_capacity(4096)),
-            cursors: RefCell::default(),
-        }
-    }
-
-    pub fn own(&self) -> u64 {
-        self.own.get()
-    }
-
-    /// The session has committed at `time` and stored these versions.
-    pub fn committed(&self, core: &Core, time: u64, stored: &[OwnedVersion]) {
-        self.own.set(self.own.get().max(time));
-        let mut all = self.stored.borrow_mut();
-        all.add(&core.versions, time, stored);
-        core.drop_stored(&mut all);
-    }
-
-    /// The session has ended; another one goes on with this state.
-    pub fn forget_own(&self, core: &Core) {
-        self.own.set(0);
-        self.stored.borrow_mut().give_up(&core.versions);
-    }
-
-    pub fn take_idle(&self, core: &Core) -> BoxedTxn {
-        let idle = self.idle.borrow_mut().pop();
-        idle.unwrap_or_else(|| Txn::idle(core))
-    }
-
-    pub fn give_idle(&self, txn: BoxedTxn) {
-        self.idle.borrow_mut().push(txn);
-    }
-
-    /// Keeps few of the transactions that have ended: one may have come from another session.
-    pub fn trim(&self, core: &Core) {
-        let mut idle = self.idle.borrow_mut();
-        let kept = idle.len().min(MAX_IDLE_TXNS);
-        idle.drain(kept..).for_each(|txn| core.snapshots.retire(txn.slot));
-    }
-
-    pub fn take_before(&self) -> Vec<u8> {
-        self.before.take()
-    }
-
-    pub fn give_before(&self, buffer: Vec<u8>) {
-        self.before.set(buffer);
-    }
-
-    /// An empty buffer for a value, with memory unless another task of the session has it.
-    pub fn take_buffer(&self) -> Vec<u8> {
-        let mut buffer = self.buffer.take();
-        buffer.clear();
-        buffer
-    }
-
-    pub fn give_buffer(&self, buffer: Vec<u8>) {
-        if buffer.capacity() <= MAX_KEPT {
-            self.buffer.set(buffer);
-        }
-    }
-
-    pub fn take_cursor(&self) -> Option<Cursor> {
-        self.cursors.borrow_mut().pop()
-    }
-
-    pub fn give_cursor(&self, cursor: Cursor) {
-        let mut cursors = self.cursors.borrow_mut();
-        if cursors.len() < MAX_CURSORS {
-            cursors.push(cursor);
-        }
-    }
-
-    /// Gives back what belongs to the engine as a whole.
-    pub fn retire(&self, core: &Core) {
-        for txn in self.idle.borrow_mut().drain(..) {
-            core.snapshots.retire(txn.slot);
-        }
-    }
-}
 
 /// A blocking session. Its operations are transactions of their own; [`Session::begin`] makes one of
 /// several. It is `Send` and not `Sync`: it may move between threads, while no transaction and no range of it
@@ -186,11 +76,11 @@ impl Resolve for Session {
     fn own(&self) -> u64 {
         self.state().own()
     }
-    fn committed(&self, time: u64, stored: &[OwnedVersion]) {
-        self.state().committed(&self.core, time, stored);
+    fn committed(&self, time: u64, stored: &[Kept]) {
+        self.state().committed(&self.core.txns, time, stored);
     }
     fn take_idle(&self) -> BoxedTxn {
-        self.state().take_idle(&self.core)
+        self.state().take_idle(&self.core.txns)
     }
     fn give_idle(&self, txn: BoxedTxn) {
         self.state().give_idle(txn);
@@ -206,15 +96,6 @@ impl Resolve for Session {
     }
     fn give_cursor(&self, cursor: Cursor) {
         self.state().give_cursor(cursor);
-    }
-}
-
-/// Runs a future of a blocking session: it never waits, because faults are resolved inside.
-#[inline(always)]
-pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut TaskContext::from_waker(Waker::noop())) {
-        Poll::Ready(value) => value,
-        Poll::Pending => unreachable!("an operation of a blocking session does not wait"),
     }
 }
 
@@ -242,7 +123,7 @@ impl Session {
 
     fn new(core: Grip) -> Session {
         let idle = core.idle.lock().pop();
-        let state = idle.unwrap_or_else(|| Box::new(SessionState::new(&core)));
+        let state = idle.unwrap_or_else(|| Box::new(SessionState::new(&core.txns)));
         state.number.set(core.sessions.fetch_add(1, Ordering::Relaxed));
         Session { state: Some(state), core }
     }
@@ -534,14 +415,14 @@ impl Session {
                 let (len, max) = (value.len() as u64, wattle_btree::MAX_VALUE);
                 return Err(Error::ValueTooLong { len, max });
             }
-            let store = self.core.catalog.large(&self.core, self.cx(), &tree.open)?;
+            let store = self.core.catalog.large(&self.core.txns, self.cx(), &tree.open)?;
             let large = LargeValue { id: store.next_id(), len: value.len() as u64 };
             // Listed before it exists, for the case that the load does not come to its end.
             self.core.catalog.list_garbage(self.cx(), &tree.open, key, large)?;
             chunks.values.push(large);
             for (chunk, bytes) in value.chunks(CHUNK).enumerate() {
                 let key = large.chunk_key(chunk as u64);
-                now(ops::run(self, |restarts| {
+                now(run(self, |restarts| {
                     let value = Value::Inline(bytes);
                     store.tree.write_step(
                         self.cx(),
@@ -559,14 +440,6 @@ impl Session {
     }
 }
 
-/// Lets others go on for a moment, the `turn`-th in a row.
-pub(crate) fn pause(turn: u32) {
-    match turn {
-        0..8 => std::thread::yield_now(),
-        _ => std::thread::sleep(Duration::from_micros(50 << (turn - 8).min(5))),
-    }
-}
-
 /// Large values written by a bulk load that may still fail, or whose entries may panic: they are cleared away then.
 struct BulkChunks<'a> {
     core: &'a Core,
@@ -577,7 +450,7 @@ struct BulkChunks<'a> {
 impl Drop for BulkChunks<'_> {
     fn drop(&mut self) {
         if !self.values.is_empty() {
-            self.core.janitor.add_large(self.open, std::mem::take(&mut self.values));
+            self.core.txns.garbage.add_large(self.open, std::mem::take(&mut self.values));
         }
     }
 }

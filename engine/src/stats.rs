@@ -1,6 +1,6 @@
 //! Statistics: everything that the benchmark prints, and sizes of trees.
 
-use crate::engine::Core;
+use crate::core::Core;
 use wattle_buffer::PAGE_SIZE;
 
 /// Counters of an engine, cumulative since it was opened, and a few gauges of this moment.
@@ -106,8 +106,8 @@ impl Stats {
             commits: log.commits,
             log_segments: log.segments,
             checkpoints: core.checkpoints.count(),
-            version_bytes: core.versions.bytes(),
-            replaced_bytes: core.janitor.replaced_bytes(),
+            version_bytes: core.txns.versions.bytes(),
+            replaced_bytes: core.txns.garbage.replaced_bytes(),
         }
     }
 }

@@ -1,12 +1,17 @@
 //! Blocking transactions of several operations, and ranges.
 
 use crate::{
-    engine::{Core, Tree},
+    core::Core,
     held::Held,
-    mvcc::Savepoint as Mark,
-    ops::{self, Begun, Entry, Once, Resolve},
-    session::{Session, now},
-    txn::{BoxedTxn, ReadSet, Ticket, Txn, TxnOptions},
+    ops::{self, Entry, Once},
+    session::{
+        Session,
+        resolve::{Resolve, now},
+    },
+    tree::Tree,
+    txn::{
+        Begun, BoxedTxn, ReadSet, Savepoint, Ticket, Txn, TxnOptions, give_to_engine, savepoint,
+    },
     visit::visit_in,
 };
 use std::{
@@ -55,16 +60,6 @@ pub struct Transaction<'s> {
     /// Before the session: it is ended first.
     txn: Option<BoxedTxn>,
     session: Held<'s>,
-}
-
-/// A point to which a transaction can be rolled back. It is `Send` and `Sync`.
-#[derive(Debug, Clone, Copy)]
-pub struct Savepoint {
-    pub(crate) txn: u64,
-    pub(crate) mark: Mark,
-    pub(crate) garbage: usize,
-    /// Number of the next roll-back when it was made.
-    pub(crate) rollbacks: u64,
 }
 
 impl<'s> Transaction<'s> {
@@ -417,23 +412,9 @@ impl Drop for Transaction<'_> {
         }
         if let Some(txn) = self.txn.take() {
             // There is no session for it on this thread: the engine rolls it back.
-            ops::give_to_engine(self.session.core(), txn);
+            give_to_engine(self.session.core(), txn);
         }
     }
-}
-
-pub(crate) fn savepoint(txn: &Txn) -> Savepoint {
-    let (mark, garbage) = txn.savepoint();
-    Savepoint { txn: txn.number, mark, garbage, rollbacks: txn.next_rollback() }
-}
-
-/// A savepoint belongs to this transaction, and what lay before it is still there.
-pub(crate) fn check_savepoint(txn: &Txn, savepoint: &Savepoint) -> Result<()> {
-    if savepoint.txn != txn.number || !txn.reaches(savepoint.mark, savepoint.rollbacks) {
-        let what = "the savepoint is of another transaction or lies behind an earlier roll-back";
-        return Err(Error::Limit(what.to_string()));
-    }
-    Ok(())
 }
 
 /// Where a range reads.

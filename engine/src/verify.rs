@@ -2,8 +2,8 @@
 //! in use belongs to exactly one of them.
 
 use crate::{
-    catalog::{OpenTree, Room},
-    engine::Core,
+    catalog::{OpenFor, OpenTree},
+    core::Core,
     recover::check_log,
     stats::TreeStat,
 };
@@ -66,7 +66,7 @@ pub(crate) fn verify(
     let _each_where_it_was = core.compacting.lock();
     let cx = core.context();
     // Garbage goes before it is counted as lost, as far as no snapshot holds it.
-    core.catalog.go_on_dropping(core, &cx)?;
+    core.catalog.go_on_dropping(&core.txns, &cx)?;
     core.sync_log()?;
     core.janitor_round(&cx);
     let (_paused, _quiet) = (core.janitor.pause(), core.pool.quiet());
@@ -91,7 +91,7 @@ pub(crate) fn verify(
         report.problems.push(what);
     }
     for name in core.catalog.names(&cx)? {
-        let tree = match core.catalog.open(core, &cx, &name, Room::Engine) {
+        let tree = match core.catalog.open(&core.txns, &cx, &name, OpenFor::Engine) {
             Ok(Some(tree)) => tree,
             Ok(None) => {
                 report.problems.push(format!("the tree {name:?} is listed but not found"));
@@ -232,7 +232,9 @@ pub(crate) fn tree_stats(core: &Core, stop: &AtomicBool) -> Result<Vec<TreeStat>
     let cx = core.context();
     let mut stats = Vec::new();
     for name in core.catalog.names(&cx)? {
-        let Some(open) = core.catalog.open(core, &cx, &name, Room::Engine)? else { continue };
+        let Some(open) = core.catalog.open(&core.txns, &cx, &name, OpenFor::Engine)? else {
+            continue;
+        };
         let measure = |tree: &Tree| {
             let report = tree.measure(&cx, stop, &mut |_| {}, &mut |_, _, _| {})?;
             match report.problems.first() {

@@ -3,9 +3,10 @@
 //! more than looking them up.
 
 use crate::{
-    engine::Tree,
-    ops::{self, Begun, Entry, Resolve},
-    txn::{ReadSet, Txn},
+    ops::{self, Entry},
+    session::resolve::Resolve,
+    tree::Tree,
+    txn::{Begun, ReadSet, Txn},
 };
 use std::{
     cell::RefCell,

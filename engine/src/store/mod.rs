@@ -24,5 +24,5 @@ pub use directory::{DATA_FILE, LOG_DIRECTORY};
 pub(crate) use file::StoreFile;
 pub use superblock::STORE_VERSION;
 pub(crate) use superblock::{StoreState, Superblock};
-pub(crate) use tree_ids::{CATALOG, FIRST_TREE};
+pub(crate) use tree_ids::CATALOG;
 pub(crate) use unlogged::UnloggedMark;

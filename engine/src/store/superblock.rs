@@ -86,6 +86,28 @@ pub struct Superblock {
 }
 
 impl Superblock {
+    /// That of a store that is being created. Its number comes from the hasher of the standard
+    /// library, which is seeded by the system.
+    pub fn first() -> Superblock {
+        use std::hash::{BuildHasher, RandomState};
+        let store_id = RandomState::new().hash_one(std::time::SystemTime::now()) | 1;
+        Superblock {
+            sequence: 0,
+            state: StoreState::Logged,
+            capacity: 0,
+            catalog_root: PageId(0),
+            next_tree: FIRST_TREE,
+            store_id,
+            redo_epoch: 1,
+            undo_epoch: 1,
+            segment: 1,
+            bitmaps: 0,
+            durable_flush: 0,
+            log_end: LogEnd { store_id, ..LogEnd::default() },
+            gaps: Gaps::default(),
+        }
+    }
+
     /// The sealed image of this superblock in `page`.
     pub fn encode(&self, page: PageId) -> Box<PageImage> {
         let mut image = PageImage::zeroed();

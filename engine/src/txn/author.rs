@@ -1,23 +1,19 @@
-//! Changes of records under the latch of their leaf: by a transaction ([`TxnAuthor`]), by an
-//! operation that is a transaction of its own ([`AutoAuthor`]), and by the engine in the name of a
-//! transaction where nobody else can look ([`SystemOf`]).
+//! Changes of records by a transaction, under the latch of their leaf.
 //!
 //! The version hint of the page is the fast answer to "is anybody in the way": when everything in
 //! the page is committed and within the snapshot, the version index need not be asked.
 
-use super::{Reads, Txn};
+use super::{Txn, TxnSystem};
 use crate::{
     catalog::OpenTree,
-    engine::Core,
     mvcc::{
         Change, ConflictWith, HashedRecord, MAX_OF_ONE, OwnedVersion, Savepoint, TxnState,
         UndoBuffer, UndoEntry, WriteCheck,
     },
 };
-use std::{cell::Cell, ops::Range, sync::Arc};
-use wattle_btree::{Author, Hint, Stop, is_ghost};
-use wattle_buffer::{Error, Exclusive, FrameHeader, Owner, TreeId};
-use wattle_wal::epoch_of;
+use std::{ops::Range, sync::Arc};
+use wattle_btree::{Author, Hint, Stop};
+use wattle_buffer::{Error, Exclusive, FrameHeader, Owner};
 
 /// Memory of a version besides key and value, about.
 const VERSION_OVERHEAD: usize = 96;
@@ -27,42 +23,7 @@ pub(super) fn version_bytes(len: usize) -> u64 {
     (len + VERSION_OVERHEAD) as u64
 }
 
-/// Bits of a hint that is no time.
-const NO_TIME: u64 = 0b11 << 62;
-
-/// The record before a change, copied out of the leaf.
-#[derive(Default)]
-struct Before {
-    bytes: Vec<u8>,
-    /// Whether it is special; `None`: there was no record.
-    special: Option<bool>,
-}
-
-impl Before {
-    fn set(&mut self, before: Option<(&[u8], bool)>) {
-        self.bytes.clear();
-        self.special = before.map(|(bytes, special)| {
-            self.bytes.extend_from_slice(bytes);
-            special
-        });
-    }
-
-    fn get(&self) -> Option<(&[u8], bool)> {
-        self.special.map(|special| (&self.bytes[..], special))
-    }
-}
-
-impl Core {
-    /// No snapshot needs the ghost of a record. One that is there without a version may be of a
-    /// transaction that has the tree for itself, or had it.
-    fn may_purge(&self, open: &OpenTree, key: &[u8]) -> bool {
-        // The transaction before the versions: it had versions before it closed the tree.
-        open.closed.is_over(self.versions.horizon())
-            && !self.versions.is_needed(open.tree.id(), key)
-    }
-}
-
-fn conflict(tree: &OpenTree, with: ConflictWith) -> Stop {
+pub(super) fn conflict(tree: &OpenTree, with: ConflictWith) -> Stop {
     let name = tree.name();
     Stop::Error(Error::Conflict(match with {
         ConflictWith::Committing => return Stop::Restart,
@@ -77,7 +38,7 @@ fn conflict(tree: &OpenTree, with: ConflictWith) -> Stop {
 
 /// A change of one record by a transaction.
 pub(crate) struct TxnAuthor<'t> {
-    core: &'t Core,
+    system: &'t TxnSystem,
     txn: &'t mut Txn,
     tree: &'t Arc<OpenTree>,
     /// Number of the transaction.
@@ -94,20 +55,20 @@ pub(crate) struct TxnAuthor<'t> {
 
 impl<'t> TxnAuthor<'t> {
     pub fn new(
-        core: &'t Core,
+        system: &'t TxnSystem,
         txn: &'t mut Txn,
         tree: &'t Arc<OpenTree>,
         key: &[u8],
     ) -> TxnAuthor<'t> {
-        let hash = core.versions.record(tree.tree.id(), key).hash;
-        core.versions.prefetch(hash);
-        let id = txn.start_writing(core, tree);
-        TxnAuthor { core, txn, tree, id, hash, stored: false, chain: 0, version_bytes: 0 }
+        let hash = system.versions.record(tree.tree.id(), key).hash;
+        system.versions.approach(hash);
+        let id = txn.start_writing(system, tree);
+        TxnAuthor { system, txn, tree, id, hash, stored: false, chain: 0, version_bytes: 0 }
     }
 
-    fn record<'k>(&self, key: &'k [u8]) -> HashedRecord<'k> {
-        let record = HashedRecord { hash: self.hash, tree: self.tree.tree.id(), key };
-        debug_assert_eq!(record.hash, self.core.versions.record(record.tree, key).hash);
+    fn record<'k>(&self, key: &'k [u8]) -> Record<'k> {
+        let record = Record { hash: self.hash, tree: self.tree.tree.id(), key };
+        debug_assert_eq!(record.hash, self.system.versions.record(record.tree, key).hash);
         record
     }
 
@@ -117,7 +78,7 @@ impl<'t> TxnAuthor<'t> {
 
     /// A transaction that has changed more than versions can be kept of takes the tree for itself.
     fn close_tree_if_large(&mut self) -> Result<(), Stop> {
-        if self.txn.version_bytes <= self.core.large_txn_bytes() {
+        if self.txn.version_bytes <= self.system.large_txn_bytes() {
             return Ok(());
         }
         self.txn.closes = true;
@@ -138,7 +99,7 @@ impl<'t> TxnAuthor<'t> {
     ) -> Result<(), Stop> {
         if is_newer {
             // Whether a commit lies above a snapshot that was given up can no longer be known.
-            super::view::check_open(self.core, self.txn)?;
+            super::view::check_open(self.system, self.txn)?;
             if let Some(ts) = self.tree.closed.hidden_since(self.txn.snapshot) {
                 // Nor can it where changes left no versions.
                 return Err(conflict(self.tree, ConflictWith::Committed { ts }));
@@ -167,7 +128,7 @@ impl<'t> TxnAuthor<'t> {
             && let (Some(entry), Some(state)) = (entry, &self.txn.state)
         {
             // Given up by a panic, where nobody said that it is undone.
-            self.core.versions.pop(self.tree.tree.id(), entry.key, state);
+            self.system.versions.pop(self.tree.tree.id(), entry.key, state);
         }
         Ok(())
     }
@@ -181,12 +142,12 @@ impl<'t> TxnAuthor<'t> {
 impl Drop for TxnAuthor<'_> {
     fn drop(&mut self) {
         // An operation that was given up while it waited.
-        not_taken_back(self.core, self.withdraw());
+        not_taken_back(self.system, self.withdraw());
     }
 }
 
 /// Takes back the undo entry of a change that was not made, if there is one, and gives it.
-fn withdraw<'u>(
+pub(super) fn withdraw<'u>(
     undo: &'u mut UndoBuffer,
     pending: &mut Option<Savepoint>,
 ) -> Result<Option<UndoEntry<'u>>, Error> {
@@ -197,10 +158,10 @@ fn withdraw<'u>(
 }
 
 /// After [`withdraw`].
-fn not_taken_back(core: &Core, withdrawn: Result<(), Error>) {
+pub(super) fn not_taken_back(system: &TxnSystem, withdrawn: Result<(), Error>) {
     if let Err(error) = withdrawn {
         // A roll-back would put something back that was never changed.
-        core.poison(&format!("an undo entry could not be taken back: {error}"));
+        system.liveness.poison(&format!("an undo entry could not be taken back: {error}"));
     }
 }
 
@@ -228,7 +189,7 @@ impl TxnAuthor<'_> {
             true => self.txn.snapshot,
             false => u64::MAX,
         };
-        let (versions, record) = (&self.core.versions, self.record(key));
+        let (versions, record) = (&self.system.versions, self.record(key));
         let check = if let Some(change) = change
             && !self.tree.closed.is_owned_by(id)
         {
@@ -257,8 +218,8 @@ impl TxnAuthor<'_> {
 impl Author for TxnAuthor<'_> {
     #[inline]
     fn turn_to(&mut self, key: &[u8]) {
-        self.hash = self.core.versions.record(self.tree.tree.id(), key).hash;
-        self.core.versions.prefetch(self.hash);
+        self.hash = self.system.versions.record(self.tree.tree.id(), key).hash;
+        self.system.versions.approach(self.hash);
     }
 
     fn check(
@@ -272,7 +233,7 @@ impl Author for TxnAuthor<'_> {
     }
 
     fn missed(&mut self) -> Result<(), Stop> {
-        super::view::check_open(self.core, self.txn)
+        super::view::check_open(self.system, self.txn)
     }
 
     fn keeps_patches(&self) -> bool {
@@ -300,7 +261,7 @@ impl Author for TxnAuthor<'_> {
 
     fn undone(&mut self, key: &[u8]) {
         if std::mem::take(&mut self.stored) {
-            self.core.versions.pop(self.tree.tree.id(), key, self.state());
+            self.system.versions.pop(self.tree.tree.id(), key, self.state());
         }
     }
 
@@ -317,239 +278,17 @@ impl Author for TxnAuthor<'_> {
         let mark = Hint::Txn(self.id);
         let hint = match Hint::of(header.version_hint()) {
             hint if hint == mark => return,
-            Hint::Unknown(changed) if self.core.oldest_writer() < changed => None,
+            Hint::Unknown(changed) if self.system.oldest_writer() < changed => None,
             Hint::Txn(_) => None,
             Hint::Committed(_) | Hint::Unknown(_) => {
                 self.txn.remember_frame(leaf.frame()).then_some(mark)
             }
         };
-        let hint = hint.unwrap_or_else(|| Hint::Unknown(self.core.ids.now()));
+        let hint = hint.unwrap_or_else(|| Hint::Unknown(self.system.ids.now()));
         header.set_version_hint(hint.word());
     }
 
     fn may_purge(&self, key: &[u8]) -> bool {
-        self.core.may_purge(self.tree, key)
-    }
-}
-
-/// What an operation that is a transaction of its own has done.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Done {
-    /// Time of the commit, once drawn; 0 for nothing.
-    pub time: u64,
-    /// Epoch of its record in the log.
-    pub epoch: u64,
-    /// The version that it stored.
-    pub stored: OwnedVersion,
-}
-
-/// A change by an operation that is a transaction of its own: it commits under the latch.
-pub(crate) struct AutoAuthor<'t> {
-    core: &'t Core,
-    tree: &'t Arc<OpenTree>,
-    /// Under which hash versions of the record are.
-    hash: u64,
-    /// What the session relies on: its own newest commit.
-    own: u64,
-    before: Before,
-    pub outcome: Done,
-    /// The operation changes nothing because of a commit that a crash could take back.
-    pub relies_on_log: bool,
-    /// The value before is large: replacing it takes more than one leaf, and a transaction.
-    pub met_large: bool,
-}
-
-impl<'t> AutoAuthor<'t> {
-    pub fn new(
-        core: &'t Core,
-        tree: &'t Arc<OpenTree>,
-        key: &[u8],
-        own: u64,
-        buffer: Vec<u8>,
-    ) -> AutoAuthor<'t> {
-        let hash = core.versions.record(tree.tree.id(), key).hash;
-        core.versions.prefetch(hash);
-        AutoAuthor {
-            core,
-            tree,
-            hash,
-            own,
-            before: Before { bytes: buffer, special: None },
-            outcome: Done::default(),
-            relies_on_log: false,
-            met_large: false,
-        }
-    }
-
-    /// Whether a commit that a crash could take back has left the record as it is.
-    #[cold]
-    fn is_unsettled(&self, header: &FrameHeader, key: &[u8]) -> bool {
-        let bound = self.core.durable().max(self.own);
-        if header.version_hint() <= bound {
-            return false;
-        }
-        if self.core.reads == Reads::Newest {
-            // Of the record itself nobody may know any more.
-            return true;
-        }
-        let record = HashedRecord { hash: self.hash, tree: self.tree.tree.id(), key };
-        let check = self.core.versions.check(record, None, bound);
-        matches!(check, WriteCheck::Conflict(_)) || self.tree.closed.hidden_since(bound).is_some()
-    }
-
-    /// Gives the buffer back.
-    pub fn into_buffer(self) -> Vec<u8> {
-        self.before.bytes
-    }
-}
-
-impl Author for AutoAuthor<'_> {
-    #[inline]
-    fn check(
-        &mut self,
-        header: &FrameHeader,
-        key: &[u8],
-        before: Option<(&[u8], bool)>,
-        change: bool,
-    ) -> Result<(), Stop> {
-        self.core.clock.prefetch();
-        if self.tree.closed.is_closed_to(0) {
-            return Err(conflict(self.tree, ConflictWith::Active));
-        }
-        if header.version_hint() & NO_TIME != 0 {
-            let record = HashedRecord { hash: self.hash, tree: self.tree.tree.id(), key };
-            let check = self.core.versions.check(record, None, u64::MAX);
-            if let WriteCheck::Conflict(with) = check {
-                return Err(conflict(self.tree, with));
-            }
-        }
-        if !change {
-            self.relies_on_log = self.is_unsettled(header, key);
-        }
-        if before.is_some_and(|before| before.1 && !is_ghost(before)) {
-            self.met_large = true;
-            return Err(Stop::Error(Error::Limit("the value before is large".to_string())));
-        }
-        self.before.set(before);
-        Ok(())
-    }
-
-    fn txn(&self) -> u64 {
-        0
-    }
-
-    fn is_auto(&self) -> bool {
-        true
-    }
-
-    #[inline]
-    fn drawn(&mut self) -> Option<u64> {
-        // Whoever opens a snapshot at this time or later finds the leaf latched until it is done.
-        self.outcome.time = self.core.clock.draw();
-        Some(self.outcome.time)
-    }
-
-    #[inline]
-    fn done(&mut self, leaf: &Exclusive<'_>, key: &[u8]) {
-        let (time, before) = (self.outcome.time, self.before.get());
-        let record = HashedRecord { hash: self.hash, tree: self.tree.tree.id(), key };
-        self.outcome.stored = self.core.versions.store_done(record, time, before);
-        let header = leaf.header();
-        let hint = match Hint::of(header.version_hint()) {
-            // A transaction that changed the page may have drawn a later time than this commit, and
-            // ended, since this one drew its time.
-            Hint::Committed(other) => Hint::Committed(other.max(time)),
-            Hint::Unknown(changed) if self.core.oldest_writer() >= changed => {
-                Hint::Committed(self.core.clock.now())
-            }
-            _ => Hint::Unknown(self.core.ids.now()),
-        };
-        header.set_version_hint(hint.word());
-        self.outcome.epoch = epoch_of(leaf.gsn());
-    }
-
-    fn may_purge(&self, key: &[u8]) -> bool {
-        self.core.may_purge(self.tree, key)
-    }
-}
-
-/// A change by the engine that belongs to a transaction and is undone with it, of a record that only
-/// the engine reads; or, without a transaction, one that stands for itself.
-pub(crate) struct SystemOf<'t> {
-    core: &'t Core,
-    tree: TreeId,
-    txn: Option<&'t mut Txn>,
-    /// The tree, where ghosts are removed.
-    open: Option<&'t OpenTree>,
-    /// A ghost stays because of a transaction that has the tree for itself, or had it.
-    refused: Cell<bool>,
-}
-
-impl<'t> SystemOf<'t> {
-    pub fn new(core: &'t Core, tree: TreeId, txn: Option<&'t mut Txn>) -> SystemOf<'t> {
-        SystemOf { core, tree, txn, open: None, refused: Cell::new(false) }
-    }
-
-    /// To remove ghosts.
-    pub fn purging(core: &'t Core, open: &'t OpenTree) -> SystemOf<'t> {
-        let mut author = SystemOf::new(core, open.tree.id(), None);
-        author.open = Some(open);
-        author
-    }
-
-    /// Whether a ghost was refused that nobody else will name again: the tree is closed, or was.
-    pub fn was_refused(&self) -> bool {
-        self.refused.get()
-    }
-}
-
-impl Drop for SystemOf<'_> {
-    fn drop(&mut self) {
-        if let Some(txn) = &mut self.txn {
-            not_taken_back(self.core, withdraw(&mut txn.undo, &mut txn.pending).map(drop));
-        }
-    }
-}
-
-impl Author for SystemOf<'_> {
-    fn check(
-        &mut self,
-        _: &FrameHeader,
-        key: &[u8],
-        before: Option<(&[u8], bool)>,
-        _: bool,
-    ) -> Result<(), Stop> {
-        if let Some(txn) = &mut self.txn {
-            withdraw(&mut txn.undo, &mut txn.pending)?;
-            let mark = txn.undo.mark();
-            txn.undo.push(self.tree, false, key, before)?;
-            txn.pending = Some(mark);
-        }
-        Ok(())
-    }
-
-    fn txn(&self) -> u64 {
-        let state = self.txn.as_ref().and_then(|txn| txn.state.as_ref());
-        state.map_or(0, |state| state.id())
-    }
-
-    fn is_auto(&self) -> bool {
-        self.txn.is_none()
-    }
-
-    fn done(&mut self, leaf: &Exclusive<'_>, _: &[u8]) {
-        if let Some(txn) = &mut self.txn {
-            txn.pending = None;
-            txn.last_gsn = txn.last_gsn.max(leaf.gsn());
-        }
-    }
-
-    fn may_purge(&self, key: &[u8]) -> bool {
-        let Some(open) = self.open else { return false };
-        let may = self.core.may_purge(open, key);
-        if !may && !open.closed.is_over(self.core.versions.horizon()) {
-            self.refused.set(true);
-        }
-        may
+        self.system.may_purge(self.tree, key)
     }
 }

@@ -6,57 +6,20 @@
 //! A record that was put back is open to others at once. The end of a complete roll-back is logged
 //! too.
 
-use super::{Garbage, Txn, author::version_bytes};
+use super::{Txn, UndoAuthor, author::version_bytes};
 use crate::{
     catalog::OpenTree,
-    engine::Core,
-    mvcc::{Savepoint, TxnState, UndoEntry, Undone},
-    ops::{self, Resolve},
+    core::Core,
+    mvcc::{Savepoint, UndoEntry, Undone},
+    session::{
+        resolve::Resolve,
+        step::{merge, run},
+    },
 };
 use std::sync::Arc;
-use wattle_btree::{Author, Before, Journal, Tree, Undo, is_ghost};
-use wattle_buffer::{Error, Exclusive, Gsn, Owner, Result, Share, TreeId};
+use wattle_btree::{Before, Journal, Tree, Undo};
+use wattle_buffer::{Error, Gsn, Owner, Result, TreeId};
 use wattle_wal::Kind;
-
-/// Who puts records back.
-pub(crate) struct UndoAuthor<'t> {
-    pub core: &'t Core,
-    pub tree: TreeId,
-    /// Id of the transaction.
-    pub txn: u64,
-    /// The version of the record goes with the change.
-    pub version_of: Option<Share<TxnState>>,
-    pub last_gsn: Gsn,
-}
-
-impl Author for UndoAuthor<'_> {
-    fn txn(&self) -> u64 {
-        self.txn
-    }
-
-    fn is_auto(&self) -> bool {
-        false
-    }
-
-    fn done(&mut self, leaf: &Exclusive<'_>, key: &[u8]) {
-        self.last_gsn = self.last_gsn.max(leaf.gsn());
-        if let Some(state) = self.version_of.take() {
-            self.core.versions.pop(self.tree, key, &state);
-        }
-    }
-}
-
-impl Core {
-    /// What was put back may be a ghost, as of `time`: whoever wanted to clear it away may have found the record
-    /// in its place.
-    pub fn put_back_garbage(&self, time: u64, open: Option<&Arc<OpenTree>>, undo: &Undo<'_>) {
-        if let (Before::Value { bytes, special: true }, Some(open)) = (undo.before, open)
-            && is_ghost((bytes, true))
-        {
-            self.janitor.add(time, vec![Garbage::Ghost(open.tag.clone(), undo.key.to_vec())]);
-        }
-    }
-}
 
 /// Takes back everything after `until`.
 ///
@@ -68,7 +31,7 @@ pub(crate) async fn rollback<R: Resolve>(
     txn: &mut Txn,
     until: Option<Savepoint>,
 ) -> Result<()> {
-    let core = session.core();
+    let (core, system) = (session.core(), session.system());
     let Some(state) = txn.state.as_ref().map(Owner::share) else { return Ok(()) };
     if let Journal::On(_, appender) = &session.cx().journal {
         // Recovery takes off one entry for each record that says so: these come after the changes,
@@ -84,7 +47,7 @@ pub(crate) async fn rollback<R: Resolve>(
         key.extend_from_slice(entry_key);
         value.clear();
         let undone = match before {
-            _ if first => core.versions.before(tree, &key, &state, &mut value),
+            _ if first => system.versions.before(tree, &key, &state, &mut value),
             None => Undone::Absent,
             Some((bytes, special)) => {
                 value.extend_from_slice(bytes);
@@ -97,7 +60,7 @@ pub(crate) async fn rollback<R: Resolve>(
             Undone::Patch { at } => Before::Patch { offset: at, bytes: &value },
         };
         let version_of = txn.state.as_ref().filter(|_| first).map(Owner::share);
-        let mut author = UndoAuthor { core, tree, txn: state.id(), version_of, last_gsn: Gsn(0) };
+        let mut author = UndoAuthor { system, tree, txn: state.id(), version_of, last_gsn: Gsn(0) };
         let undo = Undo { tree, key: &key, before };
         // Until it is put back: the next attempt begins with it, however this one ends.
         txn.taken_off = true;
@@ -109,9 +72,9 @@ pub(crate) async fn rollback<R: Resolve>(
             txn.version_bytes = txn.version_bytes.saturating_sub(bytes);
         }
         txn.last_gsn = txn.last_gsn.max(author.last_gsn);
-        core.put_back_garbage(core.clock.now(), open, &undo);
+        system.garbage.add_put_back(system.clock.now(), open, &undo);
         if underfull && let Some(tree) = find_tree(core, open, tree) {
-            ops::merge(session, tree, &key).await;
+            merge(session, tree, &key).await;
         }
     }
     if until.is_none() {
@@ -120,11 +83,11 @@ pub(crate) async fn rollback<R: Resolve>(
         if txn.last_gsn != Gsn(0) {
             log_end(session, state.id(), txn.last_gsn);
         }
-        let now = core.clock.now();
-        txn.resolve_hints(core, state.id(), now);
+        let now = system.clock.now();
+        txn.resolve_hints(system, state.id(), now);
         txn.open_trees(state.id(), 0);
         state.aborted();
-        txn.end(core);
+        txn.end();
     }
     Ok(())
 }
@@ -147,7 +110,7 @@ async fn put_back<R: Resolve>(
     let tree = find_tree(session.core(), open, undo.tree)
         .ok_or_else(|| Error::Limit(format!("tree {} of a transaction is not open", undo.tree)))?;
     let cx = session.cx();
-    ops::run(session, |_| tree.restore_step(cx, undo.key, undo.before, author)).await
+    run(session, |_| tree.restore_step(cx, undo.key, undo.before, author)).await
 }
 
 /// Logs that a transaction was rolled back completely.

@@ -13,87 +13,44 @@
 //!
 //! A transaction without changes needs no validation: it could have run at its snapshot.
 
-use super::{Txn, view::check_open};
+use super::{Txn, TxnSystem, read_set::KeyRange, view::check_open};
 use crate::{
     catalog::OpenTree,
-    engine::Core,
     limits::limit,
     mvcc::{Changed, TxnState},
 };
-use std::{ops::Bound, sync::Arc};
+use std::ops::Bound;
 use wattle_btree::{Cursor, Direction, Seen, Step, Stop, View};
 use wattle_buffer::{Error, FrameHeader, TreeId};
 
 /// How often a scan for one range starts a page again that somebody changes.
 const RESTARTS: usize = limit(32, 2);
 
-/// What a transaction read.
-#[derive(Default)]
-pub(crate) struct ReadSet {
-    points: Vec<(Arc<OpenTree>, Vec<u8>)>,
-    ranges: Vec<KeyRange>,
-}
-
-/// A range of keys of a tree.
-struct KeyRange {
-    tree: Arc<OpenTree>,
-    low: Bound<Vec<u8>>,
-    high: Bound<Vec<u8>>,
-}
-
-impl ReadSet {
-    /// A record was looked up, whether or not there was one.
-    pub fn point(&mut self, tree: &Arc<OpenTree>, key: &[u8]) {
-        self.points.push((tree.clone(), key.to_vec()));
-    }
-
-    /// A range is about to be read. All of it counts until [`ReadSet::narrow`] says how much was read:
-    /// a range or a future that is leaked never does. Gives its place.
-    pub fn range(
-        &mut self,
-        tree: &Arc<OpenTree>,
-        low: Bound<Vec<u8>>,
-        high: Bound<Vec<u8>>,
-    ) -> usize {
-        self.ranges.push(KeyRange { tree: tree.clone(), low, high });
-        self.ranges.len() - 1
-    }
-
-    /// Of the range at a place nothing was read beyond `last`.
-    pub fn narrow(&mut self, at: usize, direction: Direction, last: &[u8]) {
-        let (range, last) = (&mut self.ranges[at], Bound::Included(last.to_vec()));
-        match direction {
-            Direction::Forward => range.high = last,
-            Direction::Backward => range.low = last,
-        }
-    }
-}
-
 /// Checks everything once.
 ///
 /// # Errors
 /// [`Error::Conflict`] when something changed; a restart, after which it is all checked again. Nothing
 /// is read from storage: a transaction may have read more than the pool holds.
-pub(crate) fn validate(core: &Core, txn: &Txn) -> Step<()> {
+pub(crate) fn validate(system: &TxnSystem, txn: &Txn) -> Step<()> {
     let (Some(reads), Some(me)) = (&txn.reads, &txn.state) else { return Ok(()) };
     let reads = reads.borrow();
     for (tree, key) in &reads.points {
-        let changed = core.versions.changed_since(tree.tree.id(), key, me, txn.snapshot);
+        let changed = system.versions.changed_since(tree.tree.id(), key, me, txn.snapshot);
         decide(changed, tree, txn.snapshot)?;
     }
     for (at, range) in reads.ranges.iter().enumerate() {
-        if !scan(core, range, me, txn.snapshot)? {
-            look_for_changes(core, &reads.ranges[at..], me, txn.snapshot)?;
+        if !scan(system, range, me, txn.snapshot)? {
+            look_for_changes(system, &reads.ranges[at..], me, txn.snapshot)?;
             break;
         }
     }
-    check_open(core, txn)
+    check_open(system, txn)
 }
 
 /// Checks a range by going through its records. False: that would have to wait.
-fn scan(core: &Core, range: &KeyRange, me: &TxnState, snapshot: u64) -> Step<bool> {
+fn scan(system: &TxnSystem, range: &KeyRange, me: &TxnState, snapshot: u64) -> Step<bool> {
     let KeyRange { tree, low, high } = range;
-    let mut view = Unchanged { core, tree, me, snapshot };
+    let mut view = Unchanged { system, tree, me, snapshot };
     let mut cursor = Cursor::new(low.clone(), high.clone(), Direction::Forward);
     let mut restarts = 0;
     while !cursor.is_at_end() {
@@ -110,11 +67,16 @@ fn scan(core: &Core, range: &KeyRange, me: &TxnState, snapshot: u64) -> Step<boo
 /// Checks ranges by going through what changed, instead of through what is in them: the version index
 /// has each change since the snapshot, except where [`crate::catalog::Closed`] says so.
 #[cold]
-fn look_for_changes(core: &Core, ranges: &[KeyRange], me: &TxnState, snapshot: u64) -> Step<()> {
+fn look_for_changes(
+    system: &TxnSystem,
+    ranges: &[KeyRange],
+    me: &TxnState,
+    snapshot: u64,
+) -> Step<()> {
     let spans =
         Spans::of(ranges.iter().map(|range| (range.tree.tree.id(), span(&range.low, &range.high))));
     let read = |tree: TreeId, key: &[u8]| spans.contain(tree, key);
-    let changed = core.versions.any_changed_since(read, me, snapshot);
+    let changed = system.versions.any_changed_since(read, me, snapshot);
     ranges.iter().try_for_each(|range| decide(changed, &range.tree, snapshot))
 }
 
@@ -187,7 +149,7 @@ fn span(low: &Bound<Vec<u8>>, high: &Bound<Vec<u8>>) -> Span {
 
 /// A view that fails on records that others changed after the snapshot.
 struct Unchanged<'v> {
-    core: &'v Core,
+    system: &'v TxnSystem,
     tree: &'v OpenTree,
     me: &'v TxnState,
     snapshot: u64,
@@ -200,7 +162,7 @@ impl View for Unchanged<'_> {
 
     fn look(&mut self, key: &[u8], _: &mut Vec<u8>, _: usize) -> Result<Seen, Stop> {
         let tree = self.tree.tree.id();
-        let changed = self.core.versions.changed_since(tree, key, self.me, self.snapshot);
+        let changed = self.system.versions.changed_since(tree, key, self.me, self.snapshot);
         decide(changed, self.tree, self.snapshot).map(|()| Seen::Page)
     }
 }

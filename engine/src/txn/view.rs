@@ -1,10 +1,9 @@
 //! What readers see: [`TxnView`] as of the snapshot of a transaction, with its own changes;
 //! [`AutoView`] the newest commit that is durable, or the newest one ([`Reads`]), for a read that stands for itself.
 
-use super::{Reads, Txn};
+use super::{Reads, Txn, TxnSystem};
 use crate::{
     catalog::OpenTree,
-    engine::Core,
     mvcc::{self, TxnState},
 };
 use wattle_btree::{Hint, Seen, Stop, View};
@@ -12,7 +11,7 @@ use wattle_buffer::{Error, FrameHeader, Result, TreeId};
 
 /// See the module documentation.
 pub(crate) struct TxnView<'t> {
-    core: &'t Core,
+    system: &'t TxnSystem,
     txn: &'t Txn,
     open: &'t OpenTree,
     tree: TreeId,
@@ -21,13 +20,13 @@ pub(crate) struct TxnView<'t> {
 }
 
 impl<'t> TxnView<'t> {
-    pub fn new(core: &'t Core, txn: &'t Txn, tree: &'t OpenTree) -> TxnView<'t> {
+    pub fn new(system: &'t TxnSystem, txn: &'t Txn, tree: &'t OpenTree) -> TxnView<'t> {
         // Its own commit will be durable behind whatever it reads, once it has changed something.
         let bound = match &txn.state {
             Some(_) => txn.snapshot,
-            None => txn.snapshot.min(core.durable()),
+            None => txn.snapshot.min(system.durable()),
         };
-        TxnView { core, txn, open: tree, tree: tree.tree.id(), bound }
+        TxnView { system, txn, open: tree, tree: tree.tree.id(), bound }
     }
 
     /// Whether everything in a page is visible that is not known to be durable. The newest change of the
@@ -37,7 +36,7 @@ impl<'t> TxnView<'t> {
         let (txn, snapshot) = (self.txn, self.txn.snapshot);
         let newest = match hint <= snapshot {
             true => hint,
-            false if resolve(self.core, header, hint, snapshot) => snapshot,
+            false if resolve(self.system, header, hint, snapshot) => snapshot,
             false => return false,
         };
         txn.seen.set(txn.seen.get().max(newest));
@@ -54,15 +53,15 @@ impl View for TxnView<'_> {
 
     fn look(&mut self, key: &[u8], value: &mut Vec<u8>, start: usize) -> Result<Seen, Stop> {
         let (txn, me) = (self.txn, self.txn.state.as_deref());
-        let seen = self.core.versions.read(self.tree, key, me, txn.snapshot, (value, start));
-        check_open(self.core, txn)?;
+        let seen = self.system.versions.read(self.tree, key, me, txn.snapshot, (value, start));
+        check_open(self.system, txn)?;
         // After the look: the tree is closed before the first change without a version.
         let me = me.map_or(0, TxnState::id);
         if self.open.closed.hides_from(me, txn.snapshot) {
             return Err(Stop::Error(hidden(self.open)));
         }
         let (seen, time) = translate(seen)?;
-        let time = match self.core.reads {
+        let time = match self.system.reads {
             Reads::Durable => time.max(self.open.closed.last_within(txn.snapshot)),
             // The version that knew it may be gone.
             Reads::Newest => txn.snapshot,
@@ -72,30 +71,28 @@ impl View for TxnView<'_> {
     }
 
     fn missed(&mut self) -> Result<(), Stop> {
-        if self.core.reads == Reads::Newest {
+        if self.system.reads == Reads::Newest {
             // The ghost that knew since when may be gone.
             self.txn.seen.set(self.txn.snapshot);
         }
-        check_open(self.core, self.txn)
+        check_open(self.system, self.txn)
+    }
+}
+
+impl Txn {
+    /// How this transaction sees a tree.
+    pub fn view<'t>(&'t self, system: &'t TxnSystem, tree: &'t OpenTree) -> TxnView<'t> {
+        TxnView::new(system, self, tree)
     }
 }
 
 /// Fails when the versions of the snapshot were given up: ghosts of records that it should see may be gone
 /// as well. They are only removed after it was cancelled, so a look behind a read of their leaf is enough.
-pub(super) fn check_open(core: &Core, txn: &Txn) -> Result<(), Stop> {
+pub(super) fn check_open(system: &TxnSystem, txn: &Txn) -> Result<(), Stop> {
     if txn.slot.is_cancelled() {
-        return Err(Stop::Error(too_old(core)));
+        return Err(Stop::Error(system.too_old()));
     }
     Ok(())
-}
-
-/// The error of a snapshot whose versions were given up.
-pub(crate) fn too_old(core: &Core) -> Error {
-    let limit = core.version_bytes;
-    Error::SnapshotTooOld(format!(
-        "versions of records took more than the limit of {limit} bytes, and those of the oldest \
-         snapshot were given up"
-    ))
 }
 
 /// The error of a reader that would need a version which was never kept.
@@ -109,7 +106,7 @@ fn hidden(tree: &OpenTree) -> Error {
 
 /// See the module documentation.
 pub(crate) struct AutoView<'t> {
-    core: &'t Core,
+    system: &'t TxnSystem,
     open: &'t OpenTree,
     tree: TreeId,
     /// The newest commit of the session, which it sees in any case.
@@ -118,8 +115,8 @@ pub(crate) struct AutoView<'t> {
 }
 
 impl<'t> AutoView<'t> {
-    pub fn new(core: &'t Core, tree: &'t OpenTree, own: u64) -> AutoView<'t> {
-        AutoView { core, open: tree, tree: tree.tree.id(), own, bound: core.visible().max(own) }
+    pub fn new(system: &'t TxnSystem, tree: &'t OpenTree, own: u64) -> AutoView<'t> {
+        AutoView { system, open: tree, tree: tree.tree.id(), own, bound: system.visible().max(own) }
     }
 }
 
@@ -127,12 +124,12 @@ impl View for AutoView<'_> {
     #[inline(always)]
     fn sees_all(&self, header: &FrameHeader) -> bool {
         let hint = header.version_hint();
-        hint <= self.bound || resolve(self.core, header, hint, self.bound)
+        hint <= self.bound || resolve(self.system, header, hint, self.bound)
     }
 
     fn look(&mut self, key: &[u8], value: &mut Vec<u8>, start: usize) -> Result<Seen, Stop> {
-        let time = || self.core.visible().max(self.own);
-        let seen = self.core.versions.read_at(self.tree, key, time, (value, start));
+        let time = || self.system.visible().max(self.own);
+        let seen = self.system.versions.read_at(self.tree, key, time, (value, start));
         if self.open.closed.is_closed_to(0) {
             return Err(Stop::Error(hidden(self.open)));
         }
@@ -147,13 +144,13 @@ impl View for AutoView<'_> {
 /// A page of which it was not known who changed it: perhaps it is known now that all of them have
 /// ended. Gives whether everything in it is visible at `bound`.
 #[cold]
-fn resolve(core: &Core, header: &FrameHeader, hint: u64, bound: u64) -> bool {
+fn resolve(system: &TxnSystem, header: &FrameHeader, hint: u64, bound: u64) -> bool {
     let Hint::Unknown(changed) = Hint::of(hint) else { return false };
-    if core.oldest_writer() < changed {
+    if system.oldest_writer() < changed {
         return false;
     }
     // Whoever has ended did so at this time at the latest.
-    let now = Hint::Committed(core.clock.now()).word();
+    let now = Hint::Committed(system.clock.now()).word();
     header.resolve_version_hint(hint, now) && now <= bound
 }
 

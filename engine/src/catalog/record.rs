@@ -1,8 +1,8 @@
 //! Records of the catalog: their keys and values.
 
-use super::Attach;
-use wattle_btree::{self as btree, Attachment, Author, LargeValue, Stop};
-use wattle_buffer::{Error, Exclusive, FrameHeader, Gsn, PageId, Pool, Result, TreeId};
+use wattle_btree::{self as btree, Context, Cursor, Direction, LargeValue, Newest, Taken};
+use wattle_btree::{prefix_range, run};
+use wattle_buffer::{Error, PageId, Result, TreeId};
 
 /// Longest name of a tree, bytes.
 pub const MAX_TREE_NAME: usize = 255;
@@ -19,7 +19,7 @@ const DROPPING: u8 = 1;
 
 /// Record of a tree: its id and root, and those of the tree of its large values (id 0: none yet).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct TreeRecord {
     pub tree: TreeId,
     pub root: PageId,
     pub chunks: TreeId,
@@ -27,7 +27,7 @@ pub(super) struct Entry {
     pub dropping: bool,
 }
 
-impl Entry {
+impl TreeRecord {
     pub fn encode(self) -> [u8; 25] {
         let mut bytes = [0; 25];
         bytes[..4].copy_from_slice(&self.tree.0.to_le_bytes());
@@ -38,13 +38,13 @@ impl Entry {
         bytes
     }
 
-    pub fn decode(bytes: &[u8], catalog: PageId) -> Result<Entry> {
+    pub fn decode(bytes: &[u8], catalog: PageId) -> Result<TreeRecord> {
         let bytes: &[u8; 25] = bytes
             .try_into()
             .map_err(|_| Error::corruption(catalog, "an entry of the catalog has a wrong size"))?;
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4"));
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8"));
-        Ok(Entry {
+        Ok(TreeRecord {
             tree: TreeId(u32_at(0)),
             chunks: TreeId(u32_at(4)),
             root: PageId(u64_at(8)),
@@ -73,76 +73,39 @@ pub(super) fn check_name(name: &str) -> Result<()> {
     Err(Error::InvalidTreeName { len: name.len(), max: MAX_TREE_NAME })
 }
 
-/// A change of the catalog that happens together with something else.
-pub(super) struct Together<'a> {
-    pub attach: Attach<'a>,
-    pub above: Gsn,
+/// Called for records of the catalog with key and value.
+type Visit<'v> = &'v mut dyn FnMut(&[u8], &[u8]) -> Result<()>;
+
+/// Calls `visit` with all records of the catalog whose keys begin with `prefix`.
+pub(super) fn visit(
+    cx: &Context,
+    catalog: &btree::Tree,
+    prefix: &[u8],
+    visit: Visit<'_>,
+) -> Result<()> {
+    let (low, high) = prefix_range(prefix);
+    let mut cursor = Cursor::new(low, high, Direction::Forward);
+    while cursor.is_loaded() || !cursor.is_at_end() {
+        if !cursor.is_loaded() {
+            run(cx, |_| cursor.load_step(catalog, &mut Newest))?;
+        } else if cursor.take()? == Some(Taken::Inline) {
+            visit(cursor.key(), cursor.value())?;
+        }
+    }
+    Ok(())
 }
 
-impl Author for Together<'_> {
-    fn txn(&self) -> u64 {
-        0
-    }
-
-    fn is_auto(&self) -> bool {
-        true
-    }
-
-    fn done(&mut self, _: &Exclusive<'_>, _: &[u8]) {}
-
-    fn attached_gsn(&self, pool: &Pool) -> Gsn {
-        self.above.max(pool.allocator().freed_gsn())
-    }
-
-    fn attach(&mut self, record: &mut dyn Attachment) {
-        (self.attach)(record);
-    }
-}
-
-/// A change of an entry together with that of the page of a root, which is latched in between.
-pub(super) struct NewRoot<'t> {
-    pub tree: &'t btree::Tree,
-    pub from: PageId,
-    pub to: PageId,
-    pub root: Option<Exclusive<'t>>,
-}
-
-impl Author for NewRoot<'_> {
-    fn check(
-        &mut self,
-        _: &FrameHeader,
-        _: &[u8],
-        _: Option<(&[u8], bool)>,
-        change: bool,
-    ) -> Result<(), Stop> {
-        // Not waited for: the leaf of the catalog is latched.
-        self.root =
-            if change { Some(self.tree.try_latch_root().ok_or(Stop::Restart)?) } else { None };
+/// Calls `found` with the names and entries of all trees, by name.
+pub(super) fn visit_trees(
+    cx: &Context,
+    catalog: &btree::Tree,
+    found: &mut dyn FnMut(&str, TreeRecord),
+) -> Result<()> {
+    let root = catalog.root_page();
+    visit(cx, catalog, &[TREE], &mut |key, value| {
+        let name = std::str::from_utf8(&key[1..])
+            .map_err(|_| Error::corruption(root, "the name of a tree is not UTF-8"))?;
+        found(name, TreeRecord::decode(value, root)?);
         Ok(())
-    }
-
-    fn txn(&self) -> u64 {
-        0
-    }
-
-    fn is_auto(&self) -> bool {
-        true
-    }
-
-    fn undone(&mut self, _: &[u8]) {
-        self.root = None;
-    }
-
-    fn attached_gsn(&self, pool: &Pool) -> Gsn {
-        let root = self.root.as_ref().map_or(Gsn(0), |root| root.gsn());
-        root.max(pool.allocator().freed_gsn())
-    }
-
-    fn attach(&mut self, record: &mut dyn Attachment) {
-        let root = self.root.as_mut().expect("latched by the check");
-        let pool = self.tree.pool();
-        pool.renumber(root, self.to);
-        record.new_page(root);
-        record.free(pool, &[self.from]);
-    }
+    })
 }

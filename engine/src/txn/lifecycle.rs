@@ -1,11 +1,12 @@
 //! A transaction: its snapshot, its state, what it would take to put everything back.
 
 use super::{
-    Durability, Isolation, LogHandle, ReadSet, Ticket, TxnOptions, handles::Handles, view,
+    Durability, Isolation, LogHandle, ReadSet, Ticket, TxnOptions, TxnSystem,
+    tree_handles::SessionHandles,
 };
 use crate::{
-    catalog::{OpenTree, TreeTag},
-    engine::Core,
+    catalog::OpenTree,
+    garbage::Garbage,
     limits::limit,
     mvcc::{OwnedVersion, Savepoint, SnapshotSlot, TxnState, UndoBuffer},
 };
@@ -13,7 +14,7 @@ use std::{
     cell::{Cell, RefCell},
     sync::Arc,
 };
-use wattle_btree::{Context, Hint, Journal, LargeValue};
+use wattle_btree::{Context, Hint, Journal};
 use wattle_buffer::{Error, FrameId, Gsn, Owner, Result};
 use wattle_wal::Kind;
 
@@ -25,17 +26,6 @@ const MAX_GHOSTS: (usize, usize) = (limit(1 << 14, 6), 1 << 20);
 
 /// So far back a transaction looks whether it has noted already that a tree has ghosts.
 const MAX_TREES: usize = 64;
-
-/// What a commit leaves to be cleared away when no snapshot needs it any more. It does not keep its tree
-/// open.
-pub(crate) enum Garbage {
-    /// The ghost of a record.
-    Ghost(Arc<TreeTag>, Vec<u8>),
-    /// Ghosts somewhere in a tree.
-    Ghosts(Arc<TreeTag>),
-    /// A large value that no record refers to, listed in the catalog.
-    Large(Arc<TreeTag>, LargeValue),
-}
 
 /// All of a transaction that ever moves. A session begins its next one in the box of one that has ended.
 pub(crate) type BoxedTxn = Box<Txn>;
@@ -58,7 +48,7 @@ pub(crate) struct Txn {
     pub frames: Vec<FrameId>,
     /// Trees that were changed: they must stay open until the end.
     pub trees: Vec<Arc<OpenTree>>,
-    handles: Arc<Handles>,
+    handles: Arc<SessionHandles>,
     /// The newest commit that was read and may not be durable.
     pub seen: Cell<u64>,
     pub reads: Option<RefCell<ReadSet>>,
@@ -85,19 +75,19 @@ pub(crate) struct Txn {
 
 impl Txn {
     /// One that has not begun.
-    pub fn idle(core: &Core) -> BoxedTxn {
+    pub fn idle(system: &TxnSystem) -> BoxedTxn {
         Box::new(Txn {
             number: 0,
             session: 0,
-            slot: core.snapshots.acquire(),
+            slot: system.snapshots.acquire(),
             snapshot: 0,
             state: None,
-            undo: core.undo_buffer(),
+            undo: system.undo_buffer(),
             pending: None,
             taken_off: false,
             frames: Vec::new(),
             trees: Vec::new(),
-            handles: core.handles.register(),
+            handles: system.handles.register(),
             seen: Cell::new(0),
             reads: None,
             garbage: Vec::new(),
@@ -115,11 +105,11 @@ impl Txn {
     }
 
     /// Begins, new or after an [`Txn::end`]. `own` is the newest commit of the session.
-    pub fn begin(&mut self, core: &Core, options: TxnOptions, own: u64) {
+    pub fn begin(&mut self, system: &TxnSystem, options: TxnOptions, own: u64) {
         self.stored.clear();
         self.snapshot = match options.read_only {
-            true => self.slot.open_at(|| core.visible().min(core.clock.now()).max(own)),
-            false => self.slot.open(&core.clock),
+            true => self.slot.open_at(|| system.visible().min(system.clock.now()).max(own)),
+            false => self.slot.open(&system.clock),
         };
         self.number = self.slot.next_number();
         let serializable = options.isolation == Isolation::Serializable && !options.read_only;
@@ -154,34 +144,34 @@ impl Txn {
 
     /// Takes a snapshot of now instead. Only for one that has changed no record and used nothing that it
     /// has read.
-    pub fn renew_snapshot(&mut self, core: &Core) {
+    pub fn renew_snapshot(&mut self, system: &TxnSystem) {
         debug_assert!(
             self.stored.is_empty() && self.reads.is_none(),
             "it may be of both snapshots"
         );
-        self.snapshot = self.slot.reopen(&core.clock);
+        self.snapshot = self.slot.reopen(&system.clock);
     }
 
     /// Before a change: announces the transaction to everyone, if that is the first. Gives its number.
-    pub fn start_writing(&mut self, core: &Core, tree: &Arc<OpenTree>) -> u64 {
+    pub fn start_writing(&mut self, system: &TxnSystem, tree: &Arc<OpenTree>) -> u64 {
         if !self.trees.iter().any(|open| Arc::ptr_eq(open, tree)) {
             self.trees.push(self.handles.take(tree));
         }
         if self.state.is_none() {
-            self.start_system(core);
+            self.start_system(system);
         }
         self.state.as_ref().map_or(0, |state| state.id())
     }
 
     /// Before the first change of records that only the engine reads.
-    pub fn start_system(&mut self, core: &Core) {
+    pub fn start_system(&mut self, system: &TxnSystem) {
         // Read and then drawn from: its line comes once, to be written.
-        core.ids.prefetch();
-        self.slot.start_writing(&core.ids);
-        if let Some(log) = &core.log {
+        system.ids.approach();
+        self.slot.start_writing(&system.ids);
+        if let Some(log) = &system.log {
             self.slot.start_logging(log.epoch());
         }
-        self.state = Some(Owner::new(TxnState::of_session(core.ids.draw(), self.session)));
+        self.state = Some(Owner::new(TxnState::of_session(system.ids.draw(), self.session)));
     }
 
     /// Its mark is on the page in `frame`. False: no more can be remembered.
@@ -251,31 +241,31 @@ impl Txn {
     /// changes. The caller made sure of room in the log, and validated.
     pub fn commit(
         &mut self,
-        core: &Core,
+        system: &TxnSystem,
         cx: &Context,
         log: Option<&Arc<LogHandle>>,
     ) -> (Ticket, u64) {
-        let durability = self.durability(core);
+        let durability = self.durability(system);
         let ticket = |epoch: u64, time: u64| match (log, durability.urgency()) {
             (Some(log), Some(urgency)) => Ticket::new(log, epoch, time, urgency),
             _ => Ticket::done(),
         };
         let Some(state) = self.state.as_ref().map(Owner::share) else {
             // What was read must be durable before anyone relies on it.
-            let pending = self.seen.get() > core.durable();
-            let epoch = core.log.as_ref().map_or(0, |log| log.epoch());
+            let pending = self.seen.get() > system.durable();
+            let epoch = system.log.as_ref().map_or(0, |log| log.epoch());
             let ticket = if pending { ticket(epoch, self.seen.get()) } else { Ticket::done() };
-            self.end(core);
+            self.end();
             return (ticket, 0);
         };
         let (epoch, time) = match &cx.journal {
-            Journal::Off => (0, self.draw(core, &state)),
+            Journal::Off => (0, self.draw(system, &state)),
             Journal::On(_, appender) => {
                 appender.observe(self.last_gsn);
                 let mut section = appender.begin();
-                // Drawn inside of the section: see `Core::durable`. So is that of a validated
+                // Drawn inside of the section: see `TxnSystem::durable`. So is that of a validated
                 // transaction: nobody else validates before it has committed.
-                let time = self.draw(core, &state);
+                let time = self.draw(system, &state);
                 section.note_time(time);
                 section.start(Kind::Commit, 0, state.id(), Gsn(0));
                 section.finish();
@@ -283,32 +273,32 @@ impl Txn {
             }
         };
         state.committed(time);
-        self.resolve_hints(core, state.id(), time);
+        self.resolve_hints(system, state.id(), time);
         self.open_trees(state.id(), time);
         let ticket = ticket(epoch, time);
-        core.janitor.add(time, std::mem::take(&mut self.garbage));
-        self.end(core);
+        system.garbage.add(time, std::mem::take(&mut self.garbage));
+        self.end();
         (ticket, time)
     }
 
     /// Draws the time of the commit.
-    fn draw(&self, core: &Core, state: &TxnState) -> u64 {
+    fn draw(&self, system: &TxnSystem, state: &TxnState) -> u64 {
         state.start_commit();
-        let time = core.clock.draw();
+        let time = system.clock.draw();
         state.set_ts(time);
         time
     }
 
     /// What a commit of this transaction waits for.
-    pub fn durability(&self, core: &Core) -> Durability {
-        self.options.durability.unwrap_or(core.durability)
+    pub fn durability(&self, system: &TxnSystem) -> Durability {
+        self.options.durability.unwrap_or(system.durability)
     }
 
     /// The pages that carry the mark of this transaction say from when on they are visible.
-    pub fn resolve_hints(&mut self, core: &Core, id: u64, time: u64) {
+    pub fn resolve_hints(&mut self, system: &TxnSystem, id: u64, time: u64) {
         let (mark, time) = (Hint::Txn(id).word(), Hint::Committed(time).word());
         for frame in self.frames.drain(..) {
-            core.pool.header(frame).resolve_version_hint(mark, time);
+            system.pool.header(frame).resolve_version_hint(mark, time);
         }
     }
 
@@ -320,7 +310,7 @@ impl Txn {
     }
 
     /// The transaction is over: nothing holds its snapshot any more.
-    pub fn end(&mut self, _core: &Core) {
+    pub fn end(&mut self) {
         self.slot.close();
         self.state = None;
         self.handles.give(&mut self.trees);
@@ -334,10 +324,5 @@ impl Txn {
             self.reads = None;
         }
         self.seen.set(0);
-    }
-
-    /// How this transaction sees a tree.
-    pub fn view<'t>(&'t self, core: &'t Core, tree: &'t OpenTree) -> view::TxnView<'t> {
-        view::TxnView::new(core, self, tree)
     }
 }

@@ -1,20 +1,15 @@
 //! How auto-committed operations wait for transactions that are in their way, and try again.
 
 use crate::{
-    catalog::OpenTree,
-    engine::{Core, Tree},
-    mvcc::ABANDONED,
-    ops::Resolve,
+    catalog::OpenTree, mvcc::ABANDONED, session::resolve::Resolve, tree::Tree, txn::TxnSystem,
 };
 use std::{cell::Cell, time::Instant};
 use wattle_buffer::{Error, Result};
 
-impl Core {
-    /// Number and session of the transaction that keeps others from changing a record, if there is one.
-    #[cold]
-    fn holder_of(&self, tree: &OpenTree, key: &[u8]) -> Option<(u64, u64)> {
-        tree.closed.holder().or_else(|| self.versions.holder(tree.tree.id(), key))
-    }
+/// Number and session of the transaction that keeps others from changing a record, if there is one.
+#[cold]
+fn holder_of(system: &TxnSystem, tree: &OpenTree, key: &[u8]) -> Option<(u64, u64)> {
+    tree.closed.holder().or_else(|| system.versions.holder(tree.tree.id(), key))
 }
 
 /// How long an auto-committed operation has waited for others, in all attempts.
@@ -58,7 +53,7 @@ impl<'r> Waits<'r> {
         if too_late || core.pool.check_may_wait().is_err() {
             return false;
         }
-        let holder = core.holder_of(self.tree, self.key);
+        let holder = holder_of(&core.txns, self.tree, self.key);
         if let Some((number, of)) = holder.filter(|(_, of)| *of != ABANDONED) {
             if of != 0 && of == session.number() {
                 return false;

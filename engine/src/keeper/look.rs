@@ -2,10 +2,10 @@
 //! needs, and holds versions to their limit. It reads no page and waits for nobody, so that neither a
 //! slow device nor the janitor's work can keep it from its next look.
 //!
-//! One look ([`Core::tend`]):
+//! One look ([`TxnSystem::tend`]):
 //! 1. look at who is active; publish the oldest writer, which lets readers settle page hints;
 //! 2. when that is due, drop versions that were replaced before the oldest snapshot and are visible
-//!    ([`Core::visible`]), as far as the sessions that stored them have handed them over; now and then
+//!    ([`TxnSystem::visible`]), as far as the sessions that stored them have handed them over; now and then
 //!    all of them (a *sweep*), because a session that does nothing drops nothing;
 //! 3. when that is due, add up what versions take, and compare it with the limit.
 //!
@@ -25,39 +25,23 @@
 //! transactions wait, outside of all latches, before they begin or after they have committed: 50 us to 1 ms
 //! by how far above; above twice the limit until that is over, for the stall timeout at most. They see that
 //! in the word that says whether the engine may be changed at all, which they load in any case
-//! ([`Core::admit`]). What an open transaction has stored cannot be dropped before it ends, so nobody waits
+//! (`session/admit.rs`). What an open transaction has stored cannot be dropped before it ends, so nobody waits
 //! for that; instead, transactions take trees for themselves, and keep no more versions, at a sixteenth of
-//! the limit instead of a quarter ([`Core::large_txn_bytes`]). Nobody waits for itself: a snapshot is
+//! the limit instead of a quarter ([`TxnSystem::large_txn_bytes`]). Nobody waits for itself: a snapshot is
 //! cancelled and not waited for, also one of the thread that waits.
 
+use super::state::{BUSY, HOLD, LARGE_SHARE, Looks};
 use crate::{
-    background::BackgroundThread,
-    engine::Core,
+    limits::limit,
     mvcc::{Active, Stored},
-    ops::Resolve,
+    txn::TxnSystem,
 };
-use parking_lot::Mutex;
 use std::{
-    future::poll_fn,
-    sync::{
-        Arc,
-        atomic::{
-            AtomicBool, AtomicU64,
-            Ordering::{AcqRel, Acquire, Relaxed, SeqCst},
-        },
-    },
-    task::{Poll, Waker},
+    sync::atomic::Ordering::{AcqRel, Relaxed},
     time::{Duration, Instant},
 };
-use wattle_buffer::Result;
 use wattle_wal::Urgency;
 
-use crate::limits::limit;
-
-/// Time between looks while there are versions.
-const BUSY: Duration = Duration::from_millis(2);
-/// And while there are none.
-const IDLE: Duration = Duration::from_millis(100);
 /// Time from one pass over the versions that sessions handed over to the next. A pass takes the shards of
 /// the version index away from the processors that use them.
 const PASS_EVERY: Duration = Duration::from_millis(20);
@@ -66,58 +50,16 @@ const SWEEP_EVERY: (Duration, u32) =
     (Duration::from_millis(limit(1000, 20) as u64), limit(50, 2) as u32);
 /// Most time from one sum over all shards to the next.
 const SUM_EVERY: Duration = Duration::from_millis(100);
-
 /// How many times longer than a look that gave nothing back it is until the next one.
 const AFTER_NOTHING: u32 = 5;
-
 /// How long a session waits for a look that is under way and late.
 const HELP_WAIT: Duration = Duration::from_millis(5);
-
 /// Above the limit without this part of it versions are dropped, and snapshots cancelled.
 const NEAR: u64 = 8;
 /// Until versions take less than the limit without this part of it.
 const FAR: u64 = 4;
-/// A transaction is too large for versions when its own would take more than this part of the limit.
-const LARGE_SHARE: u64 = 4;
 /// The same while versions take more than the limit.
 const LARGE_SHARE_ABOVE: u64 = 16;
-
-/// How long a change waits while versions take more than the limit, by how far they are above.
-const DELAYS: [Duration; 3] =
-    [Duration::from_micros(50), Duration::from_micros(200), Duration::from_micros(1000)];
-/// The level at which changes wait until it is over.
-pub(crate) const HOLD: u8 = DELAYS.len() as u8 + 1;
-
-/// See the module documentation.
-pub(crate) struct Keeper {
-    thread: BackgroundThread,
-    /// Tasks that wait until a time.
-    sleepers: Mutex<Vec<(Instant, Waker)>>,
-    /// The thread waits for something to do.
-    is_idle: AtomicBool,
-    /// A session could not drop what it has stored.
-    is_asked: AtomicBool,
-    /// Versions of one transaction above which it takes trees for itself, bytes. Rarely stored.
-    large_txn_bytes: AtomicU64,
-    /// Held during a look.
-    looking: Mutex<Looks>,
-    /// All transactions up to this one have ended.
-    oldest_writer: AtomicU64,
-}
-
-/// What the looks so far found.
-struct Looks {
-    next_pass: Instant,
-    next_sweep: Instant,
-    next_sum: Instant,
-    /// No sum before this time: the last one led to work that was for nothing.
-    not_before: Instant,
-    /// When the memory was added up last, and what it was, bytes.
-    summed: Instant,
-    bytes: u64,
-    /// How fast it grew lately, bytes each second.
-    growth: u64,
-}
 
 /// What a look does with versions, besides publishing who is active.
 #[derive(Clone, Copy)]
@@ -130,100 +72,17 @@ enum Extent {
     Sum,
 }
 
-impl Keeper {
-    pub fn new(version_bytes: u64) -> Keeper {
-        let now = Instant::now();
-        let looks = Looks {
-            next_pass: now,
-            next_sweep: now,
-            next_sum: now,
-            not_before: now,
-            summed: now,
-            bytes: 0,
-            growth: 0,
-        };
-        Keeper {
-            thread: BackgroundThread::new("keeper"),
-            sleepers: Mutex::default(),
-            is_idle: AtomicBool::new(false),
-            is_asked: AtomicBool::new(false),
-            large_txn_bytes: AtomicU64::new(version_bytes / LARGE_SHARE),
-            looking: Mutex::new(looks),
-            oldest_writer: AtomicU64::new(0),
-        }
-    }
-
-    /// Starts the thread.
-    pub fn start(core: &Arc<Core>) -> Result<()> {
-        let ours = core.clone();
-        core.keeper.thread.start(move || work(&ours))
-    }
-
-    /// Stops the thread.
-    pub fn stop(&self) {
-        self.thread.stop();
-        // Nothing else would wake them.
-        self.sleepers.lock().drain(..).for_each(|(_, waker)| waker.wake());
-    }
-
-    /// A session could not drop what it has stored: the limit should be looked at. False: somebody has asked
-    /// before, and got no answer yet.
-    #[cold]
-    fn ask(&self) -> bool {
-        // In this order, the opposite of that of the thread: one of the two sees the other.
-        if self.is_asked.swap(true, SeqCst) {
-            return false;
-        }
-        if self.is_idle.load(SeqCst) {
-            self.thread.wake();
-        }
-        true
-    }
-
-    /// Waits for a time without a thread: for tasks. Late by 2 ms at most while the thread lives.
-    pub async fn sleep(&self, time: Duration) {
-        let until = Instant::now() + time;
-        poll_fn(|context| {
-            if Instant::now() >= until {
-                return Poll::Ready(());
-            }
-            self.sleepers.lock().push((until, context.waker().clone()));
-            self.thread.wake();
-            // After the push: `stop` wakes the sleepers that it finds once it has said so.
-            match self.thread.is_stopping() {
-                true => Poll::Ready(()),
-                false => Poll::Pending,
-            }
-        })
-        .await;
-    }
-
-    /// Waits until the next look; false: the thread is to end.
-    fn wait(&self, busy: bool) -> bool {
-        let goes_on = self.thread.wait(|| {
-            let busy = busy || !self.sleepers.lock().is_empty();
-            self.is_idle.store(!busy, SeqCst);
-            let waits = busy || !self.is_asked.load(SeqCst);
-            waits.then_some(if busy { BUSY } else { IDLE })
-        });
-        self.is_idle.store(false, Relaxed);
-        let now = Instant::now();
-        let due = |sleeper: &mut (Instant, Waker)| sleeper.0 <= now;
-        self.sleepers.lock().extract_if(.., due).for_each(|(_, waker)| waker.wake());
-        goes_on
-    }
-}
-
-fn work(core: &Core) {
+/// The body of the thread.
+pub(crate) fn work(system: &TxnSystem) {
     let mut busy = true;
-    while core.keeper.wait(busy) {
-        let mut looks = core.keeper.looking.lock();
-        core.look_around(&mut looks, Extent::Due);
-        busy = looks.bytes > 0 || core.versions.is_queued();
+    while system.keeper.wait(busy) {
+        let mut looks = system.keeper.looking.lock();
+        system.look_around(&mut looks, Extent::Due);
+        busy = looks.bytes > 0 || system.versions.is_queued();
     }
 }
 
-impl Core {
+impl TxnSystem {
     /// Looks at the snapshots and drops all versions that none of them needs. Gives who was active.
     pub fn tend(&self) -> Active {
         self.look_around(&mut self.keeper.looking.lock(), Extent::All)
@@ -320,7 +179,7 @@ impl Core {
     /// without the given part of it. Values that wait for the log to be `visible` are not held by snapshots.
     fn needs_more_than(&self, part: u64, bytes: u64, visible: u64) -> bool {
         let limit = self.version_bytes - self.version_bytes / part;
-        bytes + self.janitor.replaced_between(self.versions.horizon(), visible) > limit
+        bytes + self.garbage.replaced_between(self.versions.horizon(), visible) > limit
     }
 
     /// Drops versions, and cancels snapshots, until versions take so much less than the limit that the next
@@ -366,7 +225,7 @@ impl Core {
     /// anything.
     fn choose_throttle(&self, bytes: u64, helps: bool) {
         let limit = self.version_bytes;
-        self.set_throttle(match bytes {
+        self.liveness.set_throttle(match bytes {
             _ if bytes <= limit => 0,
             _ if bytes <= limit + limit / 4 => 1,
             _ if bytes <= limit + limit / 2 => 2,
@@ -376,30 +235,6 @@ impl Core {
         let share = if bytes > limit { LARGE_SHARE_ABOVE } else { LARGE_SHARE };
         if self.large_txn_bytes() != limit / share {
             self.keeper.large_txn_bytes.store(limit / share, Relaxed);
-        }
-    }
-
-    /// Versions of one transaction above which it takes the trees that it changes for itself, bytes.
-    #[inline]
-    pub fn large_txn_bytes(&self) -> u64 {
-        self.keeper.large_txn_bytes.load(Relaxed)
-    }
-
-    /// A change, or a commit that was just made, waits while versions take more than their limit.
-    #[cold]
-    pub async fn wait_throttled<R: Resolve>(&self, session: &R) {
-        if self.pool.check_may_wait().is_err() {
-            return;
-        }
-        let begun = Instant::now();
-        loop {
-            let throttle = self.throttle();
-            let Some(at) = throttle.checked_sub(1) else { return };
-            session.sleep(DELAYS[usize::from(at).min(DELAYS.len() - 1)]).await;
-            if throttle < HOLD || begun.elapsed() >= self.stall_timeout || self.failure().is_some()
-            {
-                return;
-            }
         }
     }
 
@@ -425,11 +260,5 @@ impl Core {
         snapshot
             .inspect(|snapshot| _ = self.versions.raise_horizon(visible.min(*snapshot)))
             .is_some()
-    }
-
-    /// All transactions up to this one have ended, by what the keeper last saw.
-    #[inline]
-    pub fn oldest_writer(&self) -> u64 {
-        self.keeper.oldest_writer.load(Acquire)
     }
 }

@@ -4,7 +4,7 @@
 //! The bytes of all of them are counted, from the commit that replaced them until the last chunk is gone.
 //! While that is above the limit of versions ([`crate::Options::version_bytes`]), whoever is about to write a
 //! large value first clears away what is ready of the same tree, and if nothing is, has the keeper cancel
-//! the snapshots that hold it ([`Core::tend_limit`]). An auto-committed write waits for others that are at
+//! the snapshots that hold it ([`TxnSystem::tend_limit`]). An auto-committed write waits for others that are at
 //! it, for the stall timeout at most; a transaction does not wait, because others may wait for it. So what
 //! replaced values take stays below the limit, one value for each writer, and those of transactions.
 //!
@@ -13,10 +13,11 @@
 //! cleared away once more.
 
 use crate::{
+    catalog::Catalog,
     catalog::{OpenTree, TreeTag},
-    engine::Core,
-    ops::{Resolve, run},
-    txn::SystemOf,
+    core::Core,
+    session::{resolve::Resolve, step::run},
+    txn::{SystemAuthor, TxnSystem},
 };
 use std::{sync::Arc, time::Instant};
 use wattle_btree::{LargeValue, System};
@@ -24,7 +25,8 @@ use wattle_buffer::Result;
 
 /// A replaced value that was taken from the janitor's list, and goes back to it unless it is cleared away.
 pub(crate) struct Replaced<'c> {
-    core: &'c Core,
+    system: &'c TxnSystem,
+    catalog: &'c Catalog,
     time: u64,
     pub tag: Arc<TreeTag>,
     large: LargeValue,
@@ -32,8 +34,14 @@ pub(crate) struct Replaced<'c> {
 }
 
 impl<'c> Replaced<'c> {
-    pub fn new(core: &'c Core, time: u64, tag: Arc<TreeTag>, large: LargeValue) -> Replaced<'c> {
-        Replaced { core, time, tag, large, is_cleared: false }
+    pub fn new(
+        system: &'c TxnSystem,
+        catalog: &'c Catalog,
+        time: u64,
+        tag: Arc<TreeTag>,
+        large: LargeValue,
+    ) -> Replaced<'c> {
+        Replaced { system, catalog, time, tag, large, is_cleared: false }
     }
 
     /// Its tree was dropped, with everything in it.
@@ -43,18 +51,18 @@ impl<'c> Replaced<'c> {
 
     /// Removes its chunks, and takes it off the list in the catalog. `tree` is its tree.
     pub async fn clear<R: Resolve>(mut self, session: &R, tree: &OpenTree) -> Result<()> {
-        let (core, cx, large) = (self.core, session.cx(), self.large);
+        let (system, cx, large) = (self.system, session.cx(), self.large);
         if let Some(store) = tree.large.get() {
             for chunk in 0..large.chunks() {
                 let key = large.chunk_key(chunk);
-                let mut author = SystemOf::new(core, store.tree.id(), None);
+                let mut author = SystemAuthor::new(system, store.tree.id(), None);
                 let step = |_| store.tree.remove_step(cx, &key, &mut author);
                 let (_, underfull) = run(session, step).await?;
                 if underfull {
                     run(session, |_| store.tree.merge_step(cx, &key, 0)).await?;
                 }
             }
-            let (catalog, key) = core.catalog.garbage_key(tree, large)?;
+            let (catalog, key) = self.catalog.garbage_key(tree, large)?;
             let step = |_| catalog.remove_step(cx, &key, &mut System);
             let (_, underfull) = run(session, step).await?;
             self.is_cleared = true;
@@ -70,8 +78,8 @@ impl<'c> Replaced<'c> {
 impl Drop for Replaced<'_> {
     fn drop(&mut self) {
         match self.is_cleared {
-            true => self.core.janitor.note_cleared(self.large),
-            false => self.core.janitor.put_back(self.time, self.tag.clone(), self.large),
+            true => self.system.garbage.note_cleared(self.large),
+            false => self.system.garbage.put_back(self.time, self.tag.clone(), self.large),
         }
     }
 }
@@ -85,7 +93,7 @@ impl Core {
         tree: &Arc<OpenTree>,
         may_wait: bool,
     ) {
-        if self.janitor.replaced_bytes() > self.version_bytes {
+        if self.txns.garbage.replaced_bytes() > self.txns.version_bytes {
             self.help_to_clear(session, tree, may_wait).await;
         }
     }
@@ -93,9 +101,12 @@ impl Core {
     #[cold]
     async fn help_to_clear<R: Resolve>(&self, session: &R, tree: &Arc<OpenTree>, may_wait: bool) {
         let (begun, mut turn) = (Instant::now(), 0);
-        while self.janitor.replaced_bytes() > self.version_bytes {
-            if let Some((time, large)) = self.janitor.take_replaced_of(tree, self.ready_before()) {
-                let replaced = Replaced::new(self, time, tree.tag.clone(), large);
+        while self.txns.garbage.replaced_bytes() > self.txns.version_bytes {
+            if let Some((time, large)) =
+                self.txns.garbage.take_replaced_of(tree, self.txns.raise_horizon())
+            {
+                let replaced =
+                    Replaced::new(&self.txns, &self.catalog, time, tree.tag.clone(), large);
                 if let Err(error) = replaced.clear(session, tree).await {
                     // The janitor tries again.
                     tracing::warn!(%error, "a replaced value stays for a while");
@@ -103,8 +114,8 @@ impl Core {
                 }
                 continue;
             }
-            self.tend_limit();
-            if !may_wait || begun.elapsed() >= self.stall_timeout || self.failure().is_some() {
+            self.txns.tend_limit();
+            if !may_wait || begun.elapsed() >= self.stall_timeout || self.txns.failure().is_some() {
                 return;
             }
             session.pause(turn).await;

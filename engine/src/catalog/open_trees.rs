@@ -8,12 +8,12 @@
 //!
 //! - handles of the user, and operations, scans and iterators, which borrow one or have their own;
 //! - transactions, from the first change or serializable read of a tree to their end;
-//! - sessions, of the trees that their last transactions changed ([`crate::txn::Registry`]): they let
+//! - sessions, of the trees that their last transactions changed ([`crate::txn::TreeHandles`]): they let
 //!   go when room is needed;
 //! - the state of a large transaction that had the tree for itself ([`Closed`]), as long as a
 //!   snapshot may have to be told;
 //! - the janitor, verification and the like, while they work at a tree. They have a few places of
-//!   their own ([`Room::Engine`]), so that they can go on when the user holds as many trees as are
+//!   their own ([`OpenFor::Engine`]), so that they can go on when the user holds as many trees as are
 //!   allowed.
 //!
 //! Everything else names a tree by its number and opens it again if need be: versions of records,
@@ -24,76 +24,25 @@
 //! one, and nobody gets one. It is closed, and trees are opened, under the lock of the catalog:
 //! an operation that wants to open it waits until it is closed.
 
-use super::{Closed, LargeStore};
+use super::OpenTree;
 use parking_lot::Mutex;
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, OnceLock},
-};
-use wattle_btree as btree;
-use wattle_buffer::TreeId;
-
-/// What names a tree, open or not. There may be several for one tree: the number tells.
-#[derive(Debug)]
-pub(crate) struct TreeTag {
-    pub id: TreeId,
-    pub name: String,
-}
-
-impl TreeTag {
-    pub fn new(id: TreeId, name: &str) -> Arc<TreeTag> {
-        Arc::new(TreeTag { id, name: name.to_string() })
-    }
-}
-
-/// An open tree.
-pub(crate) struct OpenTree {
-    pub tag: Arc<TreeTag>,
-    pub tree: btree::Tree,
-    pub large: OnceLock<LargeStore>,
-    pub closed: Closed,
-}
-
-impl OpenTree {
-    /// A tree that was just opened, without its large values.
-    pub(super) fn new(tag: Arc<TreeTag>, tree: btree::Tree) -> OpenTree {
-        OpenTree { tag, tree, large: OnceLock::new(), closed: Closed::default() }
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.tag.name
-    }
-
-    /// The tree itself, or that of its large values.
-    pub fn tree_of(&self, id: TreeId) -> Option<&btree::Tree> {
-        if self.tree.id() == id {
-            return Some(&self.tree);
-        }
-        self.large.get().map(|large| &large.tree).filter(|tree| tree.id() == id)
-    }
-
-    /// Roots that it pins.
-    fn roots(&self) -> usize {
-        1 + usize::from(self.large.get().is_some())
-    }
-}
+use std::{collections::BTreeMap, sync::Arc};
 
 /// For whom a tree is opened.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Room {
+pub(crate) enum OpenFor {
     /// A handle of the user.
     User,
     /// The engine itself, for a moment.
     Engine,
 }
 
-impl Room {
+impl OpenFor {
     /// Roots that may be pinned beyond the limit.
     pub fn beyond(self) -> usize {
         match self {
-            Room::User => 0,
-            Room::Engine => 6,
+            OpenFor::User => 0,
+            OpenFor::Engine => 6,
         }
     }
 }
@@ -103,24 +52,24 @@ const CLOSED_AT_ONCE: usize = 8;
 
 /// The open trees, by name.
 #[derive(Default)]
-pub(super) struct Opened {
-    list: Mutex<List>,
+pub(super) struct OpenTrees {
+    list: Mutex<TreeList>,
 }
 
 #[derive(Default)]
-struct List {
-    trees: BTreeMap<String, Listed>,
+struct TreeList {
+    trees: BTreeMap<String, ListedTree>,
     /// Counts how often trees were asked for.
     asked: u64,
 }
 
-struct Listed {
+struct ListedTree {
     tree: Arc<OpenTree>,
     /// When it was last asked for.
     asked: u64,
 }
 
-impl Opened {
+impl OpenTrees {
     /// A handle of the tree `name`, if it is open.
     pub fn get(&self, name: &str) -> Option<Arc<OpenTree>> {
         let list = &mut *self.list.lock();
@@ -142,7 +91,7 @@ impl Opened {
         let mut list = self.list.lock();
         list.asked += 1;
         let asked = list.asked;
-        let old = list.trees.insert(tree.name().to_string(), Listed { tree, asked });
+        let old = list.trees.insert(tree.name().to_string(), ListedTree { tree, asked });
         assert!(old.is_none(), "a tree is opened twice");
     }
 
@@ -159,7 +108,7 @@ impl Opened {
     /// they are dropped. Fewer if there are no more.
     pub fn take_idle(&self, roots: usize, horizon: u64) -> Vec<Arc<OpenTree>> {
         let trees = &mut self.list.lock().trees;
-        let is_idle = |listed: &Listed| {
+        let is_idle = |listed: &ListedTree| {
             Arc::strong_count(&listed.tree) == 1 && listed.tree.closed.is_over(horizon)
         };
         let idle = trees.iter().filter(|(_, listed)| is_idle(listed));

@@ -1,11 +1,13 @@
 //! Changes of the catalog, under its lock.
 
 use super::{
-    LargeStore, OpenTree, Opened, Room, TreeTag,
-    entry::{Entry, Together, check_name, garbage_key, tree_key},
-    large::listed,
+    LargeStore, OpenFor, OpenTree, TreeTag,
+    authors::JoinedChange,
+    listed::listed,
+    open_trees::OpenTrees,
+    record::{TreeRecord, check_name, garbage_key, tree_key, visit_trees},
 };
-use crate::{catalog::visit_entries, engine::Core, options::FRAMES_PER_TREE, store::CATALOG};
+use crate::{options::FRAMES_PER_TREE, txn::TxnSystem};
 use std::{
     collections::BTreeSet,
     sync::{
@@ -19,10 +21,11 @@ use wattle_btree::{
 use wattle_buffer::{Error, Gsn, PageId, Result, TreeId};
 
 /// What the lock of the catalog is for.
-pub(super) struct State {
+pub(super) struct LockedCatalog {
     pub tree: Arc<btree::Tree>,
+    pub forest: Arc<Forest>,
     pub next_tree: Arc<AtomicU32>,
-    pub opened: Arc<Opened>,
+    pub open_trees: Arc<OpenTrees>,
     /// Ids of large values are below this in all trees that were closed. A tree that is opened again goes
     /// on from here: so no id is used twice while the engine is open, whoever still has an old one.
     pub large_ids: AtomicU64,
@@ -30,7 +33,8 @@ pub(super) struct State {
     pub half_dropped: BTreeSet<String>,
 }
 
-impl State {
+impl LockedCatalog {
+    /// The next unused tree id, which is used from now on.
     pub fn take_id(&mut self) -> Result<TreeId> {
         let id = TreeId(self.next_tree.load(Ordering::Relaxed));
         // The last id stands for pages without a tree.
@@ -41,15 +45,17 @@ impl State {
         Ok(id)
     }
 
-    pub fn record(&self, cx: &Context, name: &str, entry: Entry, mode: Mode) -> Result<()> {
+    /// Writes the record of the tree `name`.
+    pub fn record(&self, cx: &Context, name: &str, entry: TreeRecord, mode: Mode) -> Result<()> {
         self.record_as(cx, name, entry, mode, &mut System)
     }
 
+    /// Writes the record of the tree `name` by `author`.
     pub fn record_as<A: Author>(
         &self,
         cx: &Context,
         name: &str,
-        entry: Entry,
+        entry: TreeRecord,
         mode: Mode,
         author: &mut A,
     ) -> Result<()> {
@@ -60,14 +66,15 @@ impl State {
         Ok(())
     }
 
-    pub fn entry(&self, cx: &Context, name: &str) -> Result<Option<Entry>> {
+    /// The record of the tree `name`, if there is one.
+    pub fn entry(&self, cx: &Context, name: &str) -> Result<Option<TreeRecord>> {
         let (key, mut bytes) = (tree_key(name), Vec::new());
         let found = run(cx, |_| {
             bytes.clear();
             self.tree.get_step(&key, &mut Newest, &mut bytes)
         })?;
         match found {
-            Some(Found::Inline) => Entry::decode(&bytes, self.tree.root_page()).map(Some),
+            Some(Found::Inline) => TreeRecord::decode(&bytes, self.tree.root_page()).map(Some),
             _ => Ok(None),
         }
     }
@@ -75,14 +82,13 @@ impl State {
     /// The entry of a tree that is not being dropped; a drop that failed is ended.
     fn entry_to_open(
         &mut self,
-        core: &Core,
+        system: &TxnSystem,
         cx: &Context,
-        forest: &Arc<Forest>,
         name: &str,
-    ) -> Result<Option<Entry>> {
+    ) -> Result<Option<TreeRecord>> {
         match self.entry(cx, name)? {
             Some(entry) if entry.dropping => {
-                self.go_on_dropping(core, cx, forest, name)?;
+                self.go_on_dropping(system, cx, name)?;
                 Ok(None)
             }
             entry => Ok(entry),
@@ -92,44 +98,42 @@ impl State {
     /// Opens the tree `name`; none when there is none.
     pub fn open(
         &mut self,
-        core: &Core,
+        system: &TxnSystem,
         cx: &Context,
-        forest: &Arc<Forest>,
         name: &str,
-        room: Room,
+        room: OpenFor,
     ) -> Result<Option<Arc<OpenTree>>> {
         check_name(name)?;
-        if let Some(tree) = self.opened.get(name) {
+        if let Some(tree) = self.open_trees.get(name) {
             return Ok(Some(tree));
         }
-        let Some(entry) = self.entry_to_open(core, cx, forest, name)? else { return Ok(None) };
-        let open = self.load(core, cx, forest, name, entry, room)?;
-        Ok(Some(self.opened.add(open)))
+        let Some(entry) = self.entry_to_open(system, cx, name)? else { return Ok(None) };
+        let open = self.load(system, cx, name, entry, room)?;
+        Ok(Some(self.open_trees.add(open)))
     }
 
-    /// As [`State::open`], for the janitor: a tree that is being dropped is not there.
+    /// As [`LockedCatalog::open`], for the janitor: a tree that is being dropped is not there.
     pub fn open_to_clear(
         &mut self,
-        core: &Core,
+        system: &TxnSystem,
         cx: &Context,
-        forest: &Arc<Forest>,
         name: &str,
     ) -> Result<Option<Arc<OpenTree>>> {
         match self.entry(cx, name)? {
-            Some(entry) if !entry.dropping => self.open(core, cx, forest, name, Room::Engine),
+            Some(entry) if !entry.dropping => self.open(system, cx, name, OpenFor::Engine),
             _ => Ok(None),
         }
     }
 
     /// Makes room for so many more pinned roots, closing trees that nobody uses.
-    pub fn make_room(&self, core: &Core, more: usize, room: Room) -> Result<()> {
-        let limit = core.pool.frames() / FRAMES_PER_TREE;
-        let missing = || (core.forest.len() + more).saturating_sub(limit + room.beyond());
+    pub fn make_room(&self, system: &TxnSystem, more: usize, room: OpenFor) -> Result<()> {
+        let limit = system.pool.frames() / FRAMES_PER_TREE;
+        let missing = || (self.forest.len() + more).saturating_sub(limit + room.beyond());
         if missing() == 0 {
             return Ok(());
         }
-        core.handles.release_all();
-        let idle = self.opened.take_idle(missing(), core.versions.horizon());
+        system.handles.release_all();
+        let idle = self.open_trees.take_idle(missing(), system.versions.horizon());
         tracing::debug!(trees = idle.len(), "closed, to make room for others");
         for large in idle.iter().filter_map(|open| open.large.get()) {
             self.large_ids.fetch_max(large.next_id(), Ordering::Relaxed);
@@ -140,7 +144,7 @@ impl State {
             _ => Err(Error::Limit(format!(
                 "a pool of {} frames can keep at most {limit} trees open at a time, the catalog \
                  included, and handles or transactions hold all of them",
-                core.pool.frames()
+                system.pool.frames()
             ))),
         }
     }
@@ -148,18 +152,17 @@ impl State {
     /// Opens a tree and that of its large values.
     pub fn load(
         &self,
-        core: &Core,
+        system: &TxnSystem,
         cx: &Context,
-        forest: &Arc<Forest>,
         name: &str,
-        entry: Entry,
-        room: Room,
+        entry: TreeRecord,
+        room: OpenFor,
     ) -> Result<OpenTree> {
-        self.make_room(core, 1 + usize::from(entry.chunks.0 != 0), room)?;
-        let tree = btree::Tree::open(cx, forest, entry.tree, entry.root)?;
+        self.make_room(system, 1 + usize::from(entry.chunks.0 != 0), room)?;
+        let tree = btree::Tree::open(cx, &self.forest, entry.tree, entry.root)?;
         let open = OpenTree::new(TreeTag::new(entry.tree, name), tree);
         if entry.chunks.0 != 0 {
-            let chunks = btree::Tree::open(cx, forest, entry.chunks, entry.chunks_root)?;
+            let chunks = btree::Tree::open(cx, &self.forest, entry.chunks, entry.chunks_root)?;
             let store = if entry.dropping {
                 // No value will be added, and what is left is no tree to be searched.
                 LargeStore { tree: chunks, next_id: AtomicU64::new(u64::MAX) }
@@ -173,24 +176,24 @@ impl State {
         Ok(open)
     }
 
+    /// Creates the tree `name`, which has no record.
     pub fn create(
         &mut self,
-        core: &Core,
+        system: &TxnSystem,
         cx: &Context,
-        forest: &Arc<Forest>,
         name: &str,
     ) -> Result<Arc<OpenTree>> {
-        self.make_room(core, 1, Room::User)?;
+        self.make_room(system, 1, OpenFor::User)?;
         let id = self.take_id()?;
-        let tree = btree::Tree::create_with(cx, forest, id, |root, attach| {
+        let tree = btree::Tree::create_with(cx, &self.forest, id, |root, attach| {
             let none = (TreeId(0), PageId(0));
             let entry =
-                Entry { tree: id, root, chunks: none.0, chunks_root: none.1, dropping: false };
-            let mut author = Together { attach, above: Gsn(0) };
+                TreeRecord { tree: id, root, chunks: none.0, chunks_root: none.1, dropping: false };
+            let mut author = JoinedChange { attach, above: Gsn(0) };
             self.record_as(cx, name, entry, Mode::Insert, &mut author)
         })?;
         tracing::info!(tree = name, id = id.0, "created");
-        Ok(self.opened.add(OpenTree::new(TreeTag::new(id, name), tree)))
+        Ok(self.open_trees.add(OpenTree::new(TreeTag::new(id, name), tree)))
     }
 
     /// Frees the pages of a tree whose entry says that it is being dropped, and then the entry.
@@ -198,16 +201,16 @@ impl State {
         &mut self,
         cx: &Context,
         name: &str,
-        entry: Entry,
+        entry: TreeRecord,
         open: OpenTree,
     ) -> Result<()> {
         let OpenTree { tree, large, .. } = open;
         if let Some(LargeStore { tree: chunks, .. }) = large.into_inner() {
-            let without = Entry { chunks: TreeId(0), chunks_root: PageId(0), ..entry };
+            let without = TreeRecord { chunks: TreeId(0), chunks_root: PageId(0), ..entry };
             // First, because nobody knows of them when the tree of the chunks is gone.
             let dropped = match self.unlist(cx, chunks.id()) {
                 Ok(()) => chunks.drop_pages(cx, |above, attach| {
-                    let mut author = Together { attach, above };
+                    let mut author = JoinedChange { attach, above };
                     self.record_as(cx, name, without, Mode::Update, &mut author)
                 }),
                 Err(error) => Err((chunks, error)),
@@ -219,7 +222,7 @@ impl State {
         }
         let key = tree_key(name);
         let dropped = tree.drop_pages(cx, |above, attach| {
-            let mut author = Together { attach, above };
+            let mut author = JoinedChange { attach, above };
             let removed = run(cx, |_| self.tree.remove_step(cx, &key, &mut author))?;
             assert!(removed.0.existed, "a tree that is dropped is in the catalog");
             Ok(())
@@ -238,25 +241,19 @@ impl State {
     }
 
     /// Ends the drop of a tree that has failed before.
-    pub fn go_on_dropping(
-        &mut self,
-        core: &Core,
-        cx: &Context,
-        forest: &Arc<Forest>,
-        name: &str,
-    ) -> Result<()> {
+    pub fn go_on_dropping(&mut self, system: &TxnSystem, cx: &Context, name: &str) -> Result<()> {
         let Some(entry) = self.entry(cx, name)?.filter(|entry| entry.dropping) else {
             self.half_dropped.remove(name);
             return Ok(());
         };
-        let open = self.load(core, cx, forest, name, entry, Room::Engine)?;
+        let open = self.load(system, cx, name, entry, OpenFor::Engine)?;
         self.finish_drop(cx, name, entry, open)
     }
 
     /// Names of trees that are being dropped.
     pub fn dropping(&self, cx: &Context) -> Result<Vec<String>> {
         let mut names = Vec::new();
-        visit_entries(cx, &self.tree, &mut |name, entry| {
+        visit_trees(cx, &self.tree, &mut |name, entry| {
             if entry.dropping {
                 names.push(name.to_string());
             }
@@ -271,22 +268,5 @@ impl State {
             run(cx, |_| self.tree.remove_step(cx, &key, &mut System))?;
         }
         Ok(())
-    }
-
-    /// Moves the entry of a tree to another name, in a transaction.
-    pub fn rename(&self, core: &Core, cx: &Context, old: &str, new: &str) -> Result<()> {
-        let Some(entry) = self.entry(cx, old)? else {
-            return Err(Error::NoSuchTree(old.to_string()));
-        };
-        core.system_transaction(cx, |txn| {
-            let (key, bytes) = (tree_key(new), entry.encode());
-            let mut author = crate::txn::SystemOf::new(core, CATALOG, Some(txn));
-            run(cx, |restarts| {
-                let value = Value::Inline(&bytes);
-                self.tree.write_step(cx, &key, value, Mode::Insert, &mut author, restarts)
-            })?;
-            run(cx, |_| self.tree.remove_step(cx, &tree_key(old), &mut author))?;
-            Ok(())
-        })
     }
 }

@@ -1,0 +1,248 @@
+//! Checkpoints: what bounds the log and the time of recovery. They are fuzzy: nobody stops for them.
+//!
+//! One checkpoint:
+//! 1. The log begins a new epoch E, durably. From now on the first change of a page logs it whole.
+//! 2. Every page with a change before E that is not on storage is written, at a pace that leaves the
+//!    device to others; unless it is changed before its turn comes, because the log then has all of it.
+//! 3. All pages written so far are made durable, and so is the log. Pages with changes before E that
+//!    a merge or a drop freed meanwhile were not written; what took their place is in the log. And
+//!    transactions that ended before step 1 looked at those that had not, but behind E, count as ended
+//!    only with the record that says so.
+//! 4. The bitmaps of pages in use, as of a durable epoch at or after E, go to their spare copies.
+//! 5. The superblock says that recovery begins at E; it makes the new copies the valid ones.
+//! 6. Segments of the log below E are removed, except those that hold changes of transactions that
+//!    had not ended.
+//!
+//! A crash in between leaves the checkpoint before valid: it reads neither the pages' new contents
+//! as wrong (their changes are in the log, from whole images on) nor the new bitmaps at all.
+//!
+//! A sync of the pages that fails is not tried again, by this or another checkpoint: the kernel may
+//! regard what it was to write as written, so that the next one succeeds and proves nothing. The engine
+//! stops, and the store is recovered from the checkpoint before.
+//!
+//! A checkpoint begins when the log has grown by half of its limit since the last one began. Its pages
+//! are written evenly over the last part of the time until the next one begins, if that takes as long as the
+//! last time; faster when the log grows faster, so that it does not grow beyond its limit. They are not
+//! written at once, because many will be evicted meanwhile and need no other write, or changed again and
+//! need none: a page that is changed all the time goes to storage when it is evicted, and only then.
+//! An idle store is checkpointed once after a while, so that it does not keep a log. When the device has
+//! no room for more log before that, a checkpoint that makes room comes at once: changes wait for it, and are
+//! refused when it has not come after the stall timeout, or could not make room. From then on the log has
+//! what there was room for as its limit, and a quarter more after each checkpoint for which there was enough.
+//! The same when there is no room for more pages, except that all of it goes back to the device then, and the
+//! limit is a quarter less.
+//! Nor does a checkpoint that somebody waits for take its time.
+
+use super::pace::{LOOK, Pace};
+use crate::{
+    core::Core,
+    store::{StoreState, Superblock, bitmap_groups},
+};
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+use wattle_buffer::{BITMAP_GROUP, Error, Gsn, Result};
+use wattle_wal::{GSN_COUNTER_BITS, Log, LogEnd};
+
+/// The background threads of the pool have stopped.
+const FINAL: u8 = 1;
+/// By how many epochs the log goes on after the store was used without it: numbers of pages rose by
+/// one for each change meanwhile.
+const UNLOGGED_EPOCHS: u64 = 1 << 20;
+
+impl Core {
+    /// Makes a checkpoint at once; nothing without a log.
+    pub fn checkpoint_now(&self) -> Result<()> {
+        if self.log.is_none() {
+            return Ok(());
+        }
+        self.check_alive()?;
+        self.checkpoint(None, 0).map(|_| ())
+    }
+
+    /// As [`Core::checkpoint_now`] for a caller who can do without: every checkpoint writes to the log, and one
+    /// that cannot shorten a full log leaves less of its reserve to the roll-backs that may.
+    pub fn checkpoint_asked(&self) -> Result<()> {
+        match &self.log {
+            Some(log) if log.is_full() && !self.checkpoint_shortens(log) => {
+                let what = "make a checkpoint while the log cannot grow and a transaction that is open needs \
+                            all of it";
+                // There may be room by now, and then it was that.
+                let why = log.why_full().unwrap_or(std::io::ErrorKind::StorageFull.into());
+                Err(Error::io(what, why))
+            }
+            _ => self.checkpoint_now(),
+        }
+    }
+
+    /// The last checkpoint, with the background threads stopped.
+    pub fn final_checkpoint(&self) -> Result<()> {
+        let written = self.checkpoint(None, FINAL)?;
+        tracing::info!(path = %self.file.path.display(), pages_written = written, "closed");
+        Ok(())
+    }
+
+    /// Whether segments of the log could go if a checkpoint began now.
+    pub(super) fn checkpoint_shortens(&self, log: &Log) -> bool {
+        let epoch = log.epoch();
+        let active = self.txns.snapshots.collect(&self.txns.clock, &self.txns.ids);
+        let needed = active.oldest_first_epoch.map_or(epoch, |first| first.min(epoch));
+        self.checkpoints.keep(log.segment_of(needed)) > log.oldest_segment()
+    }
+
+    /// One checkpoint, see the module documentation.
+    pub(super) fn checkpoint(&self, pace: Option<Pace>, flags: u8) -> Result<u64> {
+        let log = self.log.as_ref().expect("only with a log");
+        let mut state = self.checkpoints.lock();
+        // The one before may have failed in a way that cannot be undone.
+        self.check_alive()?;
+        self.check_files().inspect_err(|error| self.txns.liveness.poison(&error.to_string()))?;
+        let begun = Instant::now();
+        // 1. A new epoch. Nothing that a transaction logged from here on is older.
+        let epoch = log.begin_checkpoint()?;
+        let active = self.txns.snapshots.collect(&self.txns.clock, &self.txns.ids);
+        let undo_epoch = active.oldest_first_epoch.map_or(epoch, |first| first.min(epoch));
+        // 2. Pages.
+        let limit = Gsn(epoch << GSN_COUNTER_BITS);
+        let written = match flags {
+            FINAL => self.pool.flush()?,
+            _ => {
+                let start = (log.bytes_written(), begun);
+                self.pool.write_older(limit, &mut |passed, total| match pace {
+                    Some(pace) => self.pace(pace, start, (passed, total)),
+                    None => Ok(()),
+                })?
+            }
+        };
+        // 3. Durable. Room that is reserved from here on is not, so it is not counted. Pages there come
+        //    into use by records behind E.
+        let capacity = self.pool.allocator().counts().0;
+        self.sync_pages()?;
+        log.flush_now()?;
+        // 4. Bitmaps.
+        let settled = log.durable_epoch();
+        let groups = self.pool.allocator().take_changed_groups(settled);
+        let known = |group: &(u64, Vec<u64>)| group.0 < capacity.div_ceil(BITMAP_GROUP);
+        let (groups, later): (Vec<_>, Vec<_>) = groups.into_iter().partition(known);
+        self.pool.allocator().keep_changed_groups(later.into_iter().map(|(group, _)| group));
+        let sequence = state.block.sequence + 1;
+        let copies =
+            state.copies.with(&groups, sequence).of_groups(capacity.div_ceil(BITMAP_GROUP));
+        let block = Superblock {
+            sequence,
+            state: StoreState::Logged,
+            capacity,
+            catalog_root: self.catalog.root_page(),
+            next_tree: self.catalog.next_tree(),
+            redo_epoch: epoch,
+            undo_epoch,
+            segment: log.segment_of(undo_epoch),
+            bitmaps: copies.fingerprint(),
+            durable_flush: log.durable_flush(),
+            ..state.block
+        };
+        let stored = (|| {
+            self.check_files()?;
+            self.file.write_bitmap(&groups, sequence, &state.copies)?;
+            if !groups.is_empty() {
+                self.file.sync()?;
+            }
+            // 5. The superblock.
+            self.file.write_superblock(&block)
+        })();
+        if let Err(error) = stored {
+            self.pool.allocator().keep_changed_groups(groups.into_iter().map(|(group, _)| group));
+            // Whether the superblock is on the device is not known: the numbers go on from it, and
+            // the copies that it may name are not overwritten before the next one is known to be.
+            let why = format!("a superblock could not be written: {error}");
+            self.distrust_lost();
+            self.txns.liveness.poison(&why);
+            return Err(error);
+        }
+        (state.block, state.copies) = (block, copies);
+        // 6. The log.
+        self.pool.allocator().forget_freed_before(epoch);
+        self.checkpoints.begins.store(block.segment, Ordering::Release);
+        log.truncate_before(self.checkpoints.keep(block.segment));
+        self.checkpoints.count.fetch_add(1, Ordering::Relaxed);
+        let took = begun.elapsed().as_millis() as u64;
+        tracing::debug!(epoch, undo_epoch, written, took_ms = took, "checkpoint");
+        Ok(written)
+    }
+
+    /// Makes all pages durable that were written. When that fails, nothing may be changed any more.
+    pub fn sync_pages(&self) -> Result<()> {
+        let synced = self.file.sync();
+        if synced.is_err() {
+            self.distrust_lost();
+        }
+        synced
+    }
+
+    /// After a failure: if one of a sync, then any page written since the one before may be lost, those
+    /// of evictors too, whatever it was to make durable.
+    fn distrust_lost(&self) {
+        if let Some(why) = self.file.lost() {
+            self.pool.distrust_storage(&why);
+            self.txns.liveness.poison(&why);
+        }
+    }
+
+    /// Sleeps until it is time for more pages. The checkpoint began when the log had some bytes.
+    fn pace(
+        &self,
+        pace: Pace,
+        (bytes, begun): (u64, Instant),
+        pages: (usize, usize),
+    ) -> Result<()> {
+        let checkpoints = &self.checkpoints;
+        let Some(log) = &self.log else { return Ok(()) };
+        loop {
+            if checkpoints.thread.is_stopping() {
+                return Err(Error::Closed);
+            }
+            self.pool.allocator().settle(log.durable_epoch());
+            // Changes wait until it has ended, or somebody else does.
+            let wanted = self.barrier.room_wanted.load(Ordering::Relaxed);
+            let waiting = checkpoints.waiting.load(Ordering::Relaxed) > 0;
+            let hurry = log.is_full() || wanted || waiting;
+            let wait = pace.wait(pages, begun.elapsed(), log.bytes_written() - bytes);
+            if hurry || wait < Duration::from_millis(1) {
+                return Ok(());
+            }
+            if !checkpoints.thread.sleep(wait.min(LOOK)) {
+                return Err(Error::Closed);
+            }
+        }
+    }
+
+    /// The superblock and bitmaps of a store that was used without a log; all pages are written.
+    pub fn store_unlogged(&self) -> Result<()> {
+        let mut state = self.checkpoints.lock();
+        let (words, capacity, _) = self.pool.allocator().snapshot();
+        let sequence = state.block.sequence + 2;
+        let groups = bitmap_groups(&words);
+        self.file.write_bitmap(&groups, sequence, &state.copies)?;
+        self.file.sync()?;
+        let copies = state.copies.with(&groups, sequence);
+        // Pages were numbered from where the log had ended: a later log goes on far above.
+        let epoch = state.end.epoch + UNLOGGED_EPOCHS;
+        let block = Superblock {
+            sequence,
+            state: StoreState::Closed,
+            capacity,
+            catalog_root: self.catalog.root_page(),
+            next_tree: self.catalog.next_tree(),
+            redo_epoch: epoch,
+            undo_epoch: epoch,
+            segment: state.end.segment + 1,
+            bitmaps: copies.fingerprint(),
+            log_end: LogEnd { epoch, ..state.end },
+            ..state.block
+        };
+        self.file.write_superblock(&block)?;
+        (state.block, state.copies) = (block, copies);
+        Ok(())
+    }
+}

@@ -1,0 +1,63 @@
+//! The checkpoint thread: it decides when a checkpoint begins.
+
+use super::pace::{LOOK, Pace};
+use crate::core::Core;
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+/// A store with changes is checkpointed at least this often.
+const INTERVAL: Duration = Duration::from_secs(300);
+/// A checkpoint takes this time at most.
+const LONGEST: Duration = Duration::from_secs(60);
+/// The body of the thread.
+pub(crate) fn work(core: &Core) {
+    let checkpoints = &core.checkpoints;
+    let Some(log) = &core.log else { return };
+    let mut last = (0u64, Instant::now());
+    // What the device has room for, as far as that is known.
+    let mut limit = checkpoints.limit;
+    while checkpoints.thread.sleep(LOOK) {
+        let bytes = log.bytes_written();
+        let grown = bytes - last.0;
+        let due = grown >= limit / 2;
+        let idle = grown > 0 && last.1.elapsed() > INTERVAL;
+        // In this order: a log that is found full in between is not one that no checkpoint can help.
+        let stuck = log.is_stuck();
+        let is_full = log.is_full();
+        let full = is_full && core.checkpoint_shortens(log);
+        if stuck && !full {
+            log.refuse_changes();
+        }
+        let wanted = core.barrier.room_wanted.swap(false, Ordering::Relaxed);
+        let mut room = wanted && core.checkpoint_shortens(log);
+        // One that cannot shorten a full log takes of its last room.
+        let wanted_by_age = (due || idle) && !is_full;
+        if (wanted_by_age || full || room) && core.txns.failure().is_none() {
+            let pace = Pace { time: last.1.elapsed().min(LONGEST), bytes: limit / 2 };
+            limit = match (full, room) {
+                (_, true) => (log.bytes_kept() / 4 * 3).clamp(checkpoints.least.min(limit), limit),
+                (true, false) => log.bytes_kept().min(limit),
+                _ => limit.saturating_add(limit / 4).min(checkpoints.limit),
+            };
+            last = (bytes, Instant::now());
+            if let Err(error) = core.checkpoint((!full && !room).then_some(pace), 0) {
+                room = false;
+                if checkpoints.thread.is_stopping() {
+                    return;
+                }
+                tracing::error!(%error, "a checkpoint failed; the log is kept");
+                // Again before long, but not in a loop.
+                last.0 = bytes.saturating_sub(limit / 2);
+                if !checkpoints.thread.sleep(Duration::from_secs(1)) {
+                    return;
+                }
+            }
+        }
+        if wanted {
+            checkpoints.give_room_back(log, room);
+        }
+        core.pool.allocator().settle(log.durable_epoch());
+    }
+}

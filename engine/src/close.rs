@@ -1,0 +1,163 @@
+//! The end of an open store: closed, or left as a crash would leave it.
+
+use crate::core::Core;
+use std::time::Duration;
+use wattle_buffer::{Error, Result};
+
+/// How long an engine that is abandoned waits for bulk loads and backups.
+const ABANDON_WAIT: Duration = Duration::from_secs(5);
+
+/// Writes everything out and leaves the store so that opening it has nothing to do. Only without other
+/// users. Others can open the store then, even after an error.
+pub(crate) fn close(core: &Core) -> Result<()> {
+    core.pool.process().check()?;
+    let mut closed = core.closed.lock();
+    if std::mem::replace(&mut *closed, true) {
+        return Ok(());
+    }
+    let outcome = match core.read_only {
+        true => write_out(core),
+        false => core.file.in_place(write_out(core)),
+    };
+    core.file.release();
+    outcome
+}
+
+fn write_out(core: &Core) -> Result<()> {
+    // 1. Nothing changes from here on. A checkpoint may wait for a flush that waits for room.
+    if let Some(log) = &core.log {
+        log.stop_waiting();
+    }
+    stop_threads(core);
+    if let Some(why) = core.txns.failure() {
+        // A checkpoint may have found that somebody changed the files.
+        let files = core.check_files();
+        let abandoned = leave_as_crashed(core, why);
+        return files.and(abandoned);
+    }
+    if core.read_only {
+        end_pool(core);
+        tracing::info!(path = %core.file.path.display(), "closed, after it was only read");
+        return Ok(());
+    }
+    // 2. Nothing is left to roll back or to clear away.
+    if let Err(unfinished) = finish_work(core) {
+        let _poisoned = leave_as_crashed(core, unfinished.to_string());
+        return Err(unfinished);
+    }
+    // 3. The threads of the pool end: every page that they hold is written.
+    core.forest.merge_in(None);
+    let background = core.background.lock().take();
+    if let Some(background) = background
+        && let Err(error) = background.stop()
+    {
+        return leave_as_crashed(core, error.to_string());
+    }
+    // 4. Every page, the bitmaps, and a superblock that says so.
+    let outcome = match &core.log {
+        Some(_) => core.final_checkpoint(),
+        None => close_unlogged(core),
+    };
+    forget_garbage(core);
+    let log = core.log.as_ref().map_or(Ok(()), |log| log.close());
+    outcome.and(log)
+}
+
+/// Ends the threads of the engine, and the sessions that wait for the next user.
+fn stop_threads(core: &Core) {
+    core.checkpoints.thread.stop();
+    core.janitor.thread.stop();
+    core.txns.keeper.stop();
+    core.idle.lock().drain(..).for_each(|state| state.retire(&core.txns));
+}
+
+/// Rolls back and clears away what is left.
+///
+/// # Errors
+/// Something is left that only recovery can take back, or the files were changed.
+fn finish_work(core: &Core) -> Result<()> {
+    let cx = core.context();
+    // Twice: what the first round rolls back or removes, the second clears away.
+    core.janitor_round(&cx);
+    if let Some(log) = &core.log {
+        log.flush_now().map_err(|error| Error::Poisoned(error.to_string()))?;
+    }
+    core.janitor_round(&cx);
+    if core.janitor.is_stuck() {
+        return Err(Error::Poisoned("a transaction could not be rolled back".to_string()));
+    }
+    core.check_files()?;
+    if core.txns.snapshots.any_writing() {
+        let what = "a transaction that has changed something was leaked";
+        return Err(Error::Poisoned(what.to_string()));
+    }
+    Ok(())
+}
+
+/// The end of a store that was used without a log.
+fn close_unlogged(core: &Core) -> Result<()> {
+    let written = core.pool.flush()?;
+    let mark = core.barrier.unlogged.get().expect("set when it was opened");
+    if !mark.is_marked() {
+        tracing::info!(path = %core.file.path.display(), "closed unchanged");
+        return Ok(());
+    }
+    core.store_unlogged()?;
+    tracing::info!(path = %core.file.path.display(), pages_written = written, "closed");
+    Ok(())
+}
+
+/// Leaves the store as a crash would; the error says why.
+fn leave_as_crashed(core: &Core, why: String) -> Result<()> {
+    end_pool(core);
+    if let Some(log) = &core.log {
+        let _ = log.close();
+    }
+    Err(Error::Poisoned(why))
+}
+
+/// Ends merges and the threads of the pool, without writing pages.
+fn end_pool(core: &Core) {
+    core.forest.merge_in(None);
+    drop(core.background.lock().take());
+    forget_garbage(core);
+}
+
+/// Lets go of the trees and transactions that the janitor would have cleared away.
+fn forget_garbage(core: &Core) {
+    core.janitor.forget();
+    core.txns.garbage.forget();
+}
+
+/// Leaves the store as a crash would, with all commits so far, although others use it.
+///
+/// Nothing may write to its files after it is unlocked. From step 1 on no change, checkpoint, bulk load
+/// or backup begins; those under way end in steps 2 and 3. A closed log refuses the records of
+/// operations that are still under way. Otherwise only background threads write pages, and they end in
+/// step 4.
+pub(crate) fn abandon(core: &Core) -> Result<()> {
+    let mut closed = core.closed.lock();
+    if *closed {
+        return Ok(());
+    }
+    // 1. As after a failure.
+    core.txns.liveness.abandon();
+    // 2. Bulk loads, backups and compactions write pages, truncate the log, and shorten the data file.
+    let Some(_no_other) = core.unlogged_pages.try_write_for(ABANDON_WAIT) else {
+        let what = "a bulk load, a backup or a compaction";
+        return Err(Error::StillInUse(what.to_string()));
+    };
+    *closed = true;
+    // 3. Commits so far are durable, and no checkpoint is under way.
+    let flushed = core.sync_log();
+    if let Some(log) = &core.log {
+        log.stop_waiting();
+    }
+    core.checkpoints.thread.stop();
+    core.checkpoints.wait();
+    stop_threads(core);
+    // 4. The error only says why, and nothing failed.
+    let _always = leave_as_crashed(core, String::new());
+    core.file.release();
+    flushed
+}

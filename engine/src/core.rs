@@ -1,0 +1,165 @@
+//! What the handles of one open store share: its pool, its transactions, its catalog, its background
+//! threads and its files.
+//!
+//! Order of locks: `closed` before `idle`; `compacting` before `unlogged_pages`.
+
+use crate::{
+    barrier::Barrier,
+    catalog::Catalog,
+    checkpoint::Checkpoints,
+    janitor::Janitor,
+    session::state::SessionState,
+    store::StoreFile,
+    tree::Tree,
+    txn::{Durability, TxnOptions, TxnSystem},
+};
+use parking_lot::{Mutex, RecursiveRwLock, RecursiveRwLockReadGuard, RecursiveRwLockWriteGuard};
+use std::{
+    sync::{Arc, atomic::AtomicU64},
+    time::Duration,
+};
+use wattle_btree::{Context, Forest};
+use wattle_buffer::{Background, Error, Inside, Pool, Result, io::LogStorage};
+use wattle_wal::Log;
+
+/// Sessions that are kept for the next ones.
+const MAX_IDLE: usize = 16;
+
+/// What all handles of an open store share.
+pub(crate) struct Core {
+    pub pool: Arc<Pool>,
+    /// None: nothing is logged.
+    pub log: Option<Arc<Log>>,
+    pub txns: TxnSystem,
+    pub forest: Arc<Forest>,
+    pub catalog: Catalog,
+    pub janitor: Janitor,
+    pub checkpoints: Checkpoints,
+    /// Nothing can be changed, see [`crate::Options::read_only`].
+    pub read_only: bool,
+    /// How long an auto-committed change waits for a transaction that holds its record.
+    pub conflict_wait: Duration,
+    /// How long an operation waits for something that may never come.
+    pub stall_timeout: Duration,
+    /// Held, shared, while pages are written that the log does not know; exclusively by a backup or a
+    /// compaction.
+    pub unlogged_pages: RecursiveRwLock<()>,
+    /// Held during a compaction, and while each page must be found where it was.
+    pub compacting: Mutex<()>,
+    /// The number of the next blocking session.
+    pub sessions: AtomicU64,
+    /// States of sessions that ended, for the next ones.
+    #[expect(clippy::vec_box, reason = "sessions hold them in boxes")]
+    pub idle: Mutex<Vec<Box<SessionState>>>,
+    pub file: Arc<StoreFile>,
+    /// Where the log is, for reading it back.
+    pub log_storage: Option<Arc<dyn LogStorage>>,
+    pub barrier: Arc<Barrier>,
+    /// The threads of the pool.
+    pub background: Mutex<Option<Background>>,
+    pub closed: Mutex<bool>,
+}
+
+impl Core {
+    /// A context for a session.
+    pub fn context(&self) -> Context {
+        self.txns.context()
+    }
+
+    /// The tree belongs to this engine.
+    #[inline(always)]
+    pub fn check_tree(&self, tree: &Tree) -> Result<()> {
+        if Arc::ptr_eq(tree.open.tree.pool(), &self.pool) {
+            return Ok(());
+        }
+        Err(Error::ForeignTree(tree.name().to_string()))
+    }
+
+    /// With these options a transaction may begin; it is read-only where nothing can be changed.
+    pub fn check_begin(&self, mut options: TxnOptions) -> Result<TxnOptions> {
+        options.read_only |= self.read_only;
+        if options.read_only {
+            self.pool.process().check()?;
+        } else {
+            self.check_alive()?;
+        }
+        Ok(options)
+    }
+
+    /// Changes are taken, see [`Liveness::check`](crate::liveness::Liveness::check).
+    #[inline]
+    pub fn check_alive(&self) -> Result<()> {
+        self.txns.liveness.check()
+    }
+
+    /// The caller may wait for the engine as a whole, and is not inside of code that others wait for: see the
+    /// table in the crate's documentation.
+    pub fn check_caller(&self, refused: &[Inside]) -> Result<()> {
+        self.pool.check_may_wait()?;
+        refused.iter().try_for_each(|inside| inside.refuse())
+    }
+
+    /// Keeps what a session owned for the next one.
+    pub fn keep_idle(&self, state: Box<SessionState>) {
+        if self.pool.process().is_other() {
+            // It belongs to the parent, whose locks may be held here for ever.
+            return std::mem::forget(state);
+        }
+        state.cx.worker.release();
+        state.forget_own(&self.txns);
+        state.trim(&self.txns);
+        // In the order of `close`, which holds the one and takes the other.
+        let closed = self.closed.lock();
+        let mut idle = self.idle.lock();
+        if idle.len() < MAX_IDLE && !*closed {
+            idle.push(state);
+        } else {
+            drop((idle, closed));
+            state.retire(&self.txns);
+        }
+    }
+
+    /// Makes everything durable that is in the log.
+    pub fn sync_log(&self) -> Result<()> {
+        match &self.log {
+            Some(log) => log.flush_now().map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    /// A change of the catalog is durable when it returns, unless nothing is.
+    pub fn sync_catalog(&self) -> Result<()> {
+        match self.txns.durability {
+            Durability::None => Ok(()),
+            _ => self.sync_log(),
+        }
+    }
+
+    /// Data file and log are there, and whole. A superblock that says so would make a store useless that can
+    /// be recovered, or whose log can be saved.
+    pub fn check_files(&self) -> Result<()> {
+        self.file.check_files()?;
+        let log = self.log.as_ref().map_or(Ok(()), |log| log.check_segments());
+        log.map_err(|error| self.file.changed(error))
+    }
+
+    /// Keeps backups from beginning. The entries of a bulk load may load another tree, also while a backup
+    /// waits for the first load: so this does not queue with those who wait.
+    pub fn bulk_loads(&self) -> Result<RecursiveRwLockReadGuard<'_, ()>> {
+        let guard = self.unlogged_pages.try_read_for(self.pool.stall_timeout());
+        guard.ok_or_else(|| waited_for(self, "a backup or a compaction", "a bulk load"))
+    }
+
+    /// Keeps bulk loads from beginning, for `ours`.
+    pub fn no_bulk_loads(&self, ours: &str) -> Result<RecursiveRwLockWriteGuard<'_, ()>> {
+        let guard = self.unlogged_pages.try_write_for(self.pool.stall_timeout());
+        guard.ok_or_else(|| waited_for(self, "a bulk load, a backup or a compaction", ours))
+    }
+}
+
+fn waited_for(core: &Core, other: &str, ours: &str) -> Error {
+    let ms = core.pool.stall_timeout().as_millis();
+    Error::Limit(format!(
+        "{other} has not ended for {ms} ms, and {ours} cannot begin before it has"
+    ))
+}

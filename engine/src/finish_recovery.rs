@@ -1,0 +1,178 @@
+//! The second half of opening a store: what redo cannot do because it takes trees. Transactions that
+//! had not ended are rolled back, drops that were begun are finished, large values that nobody refers
+//! to are found. Each of these is logged, so a crash in the middle is one more crash to recover from.
+
+use crate::{
+    catalog::{OpenFor, OpenTree, TreeTag},
+    core::Core,
+    garbage::Garbage,
+    internal::Internal,
+    mvcc::Savepoint,
+    options::Options,
+    recover::{FoundGhosts, Loser},
+    session::{
+        resolve::now,
+        step::{merge, run},
+    },
+    store::{CATALOG, StoreState},
+    txn::UndoAuthor,
+};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+use wattle_btree::{Context, Journal, Undo};
+use wattle_buffer::{Error, Gsn, Result, TreeId};
+use wattle_wal::Kind;
+
+/// See the module documentation. `new`: the store was just made; `redone`: the log said something
+/// that the pages did not hold.
+pub(crate) fn finish_recovery(
+    core: &Core,
+    cx: &Context,
+    options: &Options,
+    new: bool,
+    redone: bool,
+    losers: Vec<Loser>,
+) -> Result<()> {
+    let was = core.checkpoints.block().state;
+    // The log counts from here on, before anything is changed.
+    if was != StoreState::Logged {
+        core.checkpoint_now()?;
+    }
+    let rolled_back = losers.len();
+    roll_back_all(core, cx, options, losers)?;
+    // Numbers of transactions begin anew: those of the log so far must be behind them.
+    core.sync_log()?;
+    if !new {
+        core.catalog.finish_drops(&core.txns, cx)?;
+    }
+    if !new && !core.read_only {
+        let garbage = core.catalog.listed_garbage(&core.txns, cx)?;
+        core.txns.garbage.add(0, garbage);
+    }
+    if rolled_back > 0 {
+        tracing::info!(transactions = rolled_back, "rolled back what had not ended");
+    }
+    // From here on a crash must find the log.
+    if core.log.is_some() && (new || redone || rolled_back > 0) {
+        core.checkpoint_now()?;
+    }
+    Ok(())
+}
+
+/// Ghosts that were in the pages of the log when the store was opened: no snapshot needs them, and
+/// the janitor that knew of them is gone.
+pub(crate) fn adopt_ghosts(core: &Core, cx: &Context, mut ghosts: FoundGhosts) -> Result<()> {
+    if core.read_only {
+        return Ok(());
+    }
+    ghosts.keys.retain(|(tree, _)| !ghosts.trees.contains(tree));
+    ghosts.keys.sort_unstable();
+    ghosts.keys.dedup();
+    let mut ids = ghosts.trees.clone();
+    ids.extend(ghosts.keys.iter().map(|(tree, _)| *tree));
+    // Those of trees that were dropped went with them.
+    let mut tags: HashMap<TreeId, Arc<TreeTag>> = HashMap::new();
+    for (id, name) in core.catalog.owners(cx, &ids, false)? {
+        tags.insert(id, TreeTag::new(id, &name));
+    }
+    let whole = ghosts.trees.into_iter().map(|tree| (tree, None));
+    let one_by_one = ghosts.keys.into_iter().map(|(tree, key)| (tree, Some(key)));
+    let garbage = whole.chain(one_by_one).filter_map(|(id, key)| {
+        let tag = tags.get(&id)?.clone();
+        Some(match key {
+            Some(key) => Garbage::Ghost(tag, key),
+            None => Garbage::Ghosts(tag),
+        })
+    });
+    core.txns.garbage.add(0, garbage.collect());
+    Ok(())
+}
+
+/// Rolls all transactions back that a crash ended.
+fn roll_back_all(core: &Core, cx: &Context, options: &Options, losers: Vec<Loser>) -> Result<()> {
+    // Those first that changed names of trees: with them trees are found from then on.
+    let (of_names, others): (Vec<_>, Vec<_>) =
+        losers.into_iter().partition(|loser| loser.trees.contains(&CATALOG));
+    for loser in of_names {
+        let names = core.catalog.owners(cx, &loser.trees, false)?;
+        roll_back(core, cx, options, loser, &names)?;
+    }
+    let ids: BTreeSet<TreeId> =
+        others.iter().flat_map(|loser| loser.trees.iter().copied()).collect();
+    let names = core.catalog.owners(cx, &ids, false)?;
+    others.into_iter().try_for_each(|loser| roll_back(core, cx, options, loser, &names))
+}
+
+/// The tree with this number, or whose large values have it; none when it was dropped.
+fn tree_to_undo(
+    core: &Core,
+    cx: &Context,
+    id: TreeId,
+    names: &HashMap<TreeId, String>,
+) -> Result<Option<Arc<OpenTree>>> {
+    let Some(name) = names.get(&id) else { return Ok(None) };
+    match core.catalog.open(&core.txns, cx, name, OpenFor::Engine)? {
+        Some(open) if open.tree_of(id).is_some() => Ok(Some(open)),
+        _ => {
+            let what = format!("the tree {name:?} no longer has the number {id}");
+            Err(Error::corruption(core.catalog.root_page(), what))
+        }
+    }
+}
+
+/// Rolls a transaction back that a crash ended. Of its trees one is open at a time, and others as long as
+/// there is room.
+fn roll_back(
+    core: &Core,
+    cx: &Context,
+    options: &Options,
+    mut loser: Loser,
+    names: &HashMap<TreeId, String>,
+) -> Result<()> {
+    let session = Internal::new(core, cx);
+    let mut last = Gsn(0);
+    let mut bytes = Vec::new();
+    let mut current: Option<(TreeId, Option<Arc<OpenTree>>)> = None;
+    while let Some(entry) = loser.undo.pop(Savepoint::START)? {
+        options.check_interrupt()?;
+        bytes.clear();
+        bytes.extend_from_slice(entry.key);
+        let undo = Undo::decode(&bytes).map_err(|what| {
+            let what = format!("transaction {} cannot be rolled back: {what}", loser.txn);
+            Error::LogCorruption { segment: 0, offset: 0, what }
+        })?;
+        if current.as_ref().is_none_or(|(id, _)| *id != undo.tree) {
+            // In this order: the one before must not hold a place.
+            drop(current.take());
+            let open = tree_to_undo(core, cx, undo.tree, names)?;
+            current = Some((undo.tree, open));
+        }
+        let open = current.as_ref().and_then(|(_, open)| open.as_ref());
+        let tree = open.and_then(|open| open.tree_of(undo.tree));
+        // A tree that is not there was dropped, with everything in it.
+        let Some(tree) = tree.or_else(|| core.catalog.system_tree(undo.tree)) else { continue };
+        let mut author = UndoAuthor {
+            system: &core.txns,
+            tree: undo.tree,
+            txn: loser.txn,
+            version_of: None,
+            last_gsn: Gsn(0),
+        };
+        let underfull =
+            now(run(&session, |_| tree.restore_step(cx, undo.key, undo.before, &mut author)))?;
+        last = last.max(author.last_gsn);
+        core.txns.garbage.add_put_back(0, open, &undo);
+        if underfull {
+            now(merge(&session, tree, undo.key));
+        }
+    }
+    if let Journal::On(_, appender) = &cx.journal {
+        appender.observe(last);
+        let mut section = appender.begin();
+        section.start(Kind::End, 0, loser.txn, Gsn(0));
+        section.finish();
+    }
+    Ok(())
+}

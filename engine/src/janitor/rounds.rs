@@ -1,0 +1,238 @@
+//! What the janitor does. One round, of [`SLICE`] or a little more:
+//! 1. roll abandoned transactions back;
+//! 2. clear replaced large values away whose commit lies before the oldest snapshot;
+//! 3. remove ghosts of such commits. Those of a tree that a large transaction owns, or owned, wait until
+//!    that is over. Where there were too many to remember, the tree is searched for them, a piece in
+//!    each round.
+//!
+//! Versions in memory are the keeper's.
+
+use crate::{
+    catalog::OpenTree,
+    core::Core,
+    garbage::{Ghost, GhostSearch},
+    internal::Internal,
+    limits::limit,
+    session::{
+        large_room::Replaced,
+        resolve::{Resolve, now},
+    },
+    txn::{SystemAuthor, rollback},
+};
+use std::{
+    ops::Bound,
+    time::{Duration, Instant},
+};
+use wattle_btree::{Context, Cursor, Direction, Newest, run};
+use wattle_buffer::Result;
+
+/// Time between rounds while there is something to do. Ghosts that lie in the same leaf go together: each time
+/// the leaf is taken away from the processor that uses it.
+const BUSY: Duration = Duration::from_millis(10);
+/// And while there is not.
+const IDLE: Duration = Duration::from_millis(100);
+/// Time after which a round begins nothing new.
+const SLICE: Duration = Duration::from_millis(20);
+
+/// Ghosts that are removed under one latch at most.
+const AT_ONCE: usize = limit(32, 5);
+
+/// When a round begins nothing new.
+#[derive(Clone, Copy)]
+struct Until(Option<Instant>);
+
+impl Until {
+    fn is_over(self) -> bool {
+        self.0.is_some_and(|end| Instant::now() >= end)
+    }
+}
+
+/// The body of the thread.
+pub(crate) fn work(core: &Core, cx: &Context) {
+    let (janitor, garbage) = (&core.janitor, &core.txns.garbage);
+    let mut is_done = true;
+    let pause = |is_done: bool| {
+        if !is_done || janitor.has_new() {
+            return None;
+        }
+        let busy = janitor.is_stuck() || garbage.has_work();
+        Some(if busy { BUSY } else { IDLE })
+    };
+    while janitor.thread.wait(|| pause(is_done)) {
+        is_done = core.round(cx, Some(SLICE));
+    }
+}
+
+impl Core {
+    /// Looks at all versions, and clears all garbage away that was there when it began, as far as nobody needs
+    /// it.
+    pub fn janitor_round(&self, cx: &Context) {
+        self.txns.tend();
+        self.round(cx, None);
+    }
+
+    /// One round, see the module documentation; one at a time. False: it ended because of its time.
+    fn round(&self, cx: &Context, time: Option<Duration>) -> bool {
+        let _round = self.janitor.pause();
+        let internal = Internal::new(self, cx);
+        let begun = Instant::now();
+        let until = |part: u32| Until(time.map(|time| begun + time / part));
+        // 1. Transactions.
+        for mut txn in self.janitor.take_abandoned() {
+            match now(rollback(&internal, &mut txn, None)) {
+                Ok(()) => internal.give_idle(txn),
+                Err(error) => {
+                    tracing::warn!(%error, "a transaction could not be rolled back yet");
+                    self.janitor.put_back(txn);
+                }
+            }
+        }
+        let before = self.txns.raise_horizon();
+        let garbage = &self.txns.garbage;
+        garbage.release(|open| open.closed.is_over(before));
+        // 2. Large values, for half of the time: ghosts must not wait for them.
+        let mut is_done = true;
+        while let Some((time, tag, large)) = garbage.take_replaced(before) {
+            let replaced = Replaced::new(&self.txns, &self.catalog, time, tag, large);
+            if let Err(error) = self.clear_replaced(&internal, replaced) {
+                tracing::warn!(%error, "a replaced value stays for a while");
+                break;
+            }
+            if until(2).is_over() {
+                is_done = false;
+                break;
+            }
+        }
+        // 3. Ghosts.
+        match self.clear_ghosts(cx, before, until(1)) {
+            Ok(all) => is_done && all,
+            Err(error) => {
+                tracing::warn!(%error, "ghosts stay for a while");
+                true
+            }
+        }
+    }
+
+    fn clear_replaced(&self, internal: &Internal<'_>, replaced: Replaced<'_>) -> Result<()> {
+        match self.catalog.reopen(&self.txns, internal.cx, &replaced.tag)? {
+            Some(tree) => now(replaced.clear(internal, &tree)),
+            None => {
+                replaced.went_with_its_tree();
+                Ok(())
+            }
+        }
+    }
+
+    /// Removes ghosts; gives whether that was all.
+    fn clear_ghosts(&self, cx: &Context, before: u64, until: Until) -> Result<bool> {
+        loop {
+            let mut ready = self.txns.garbage.take_ghosts(before);
+            if ready.is_empty() {
+                break;
+            }
+            let mut at = 0;
+            let cleared = self.clear_batch(cx, &mut ready, &mut at, until);
+            self.txns.garbage.give_ghosts_back(ready.drain(at..), cleared.is_ok());
+            cleared?;
+            if until.is_over() {
+                return Ok(false);
+            }
+        }
+        while let Some(mut search) = self.txns.garbage.take_search(before) {
+            let searched = self.search(cx, &mut search, until);
+            if searched.is_err() && search.from.is_none() {
+                search.again = search.again.max(Some(search.time));
+            }
+            self.txns.garbage.give_search_back(search);
+            searched?;
+            if until.is_over() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Removes these ghosts, `at` of which are done, until the time is over.
+    fn clear_batch(
+        &self,
+        cx: &Context,
+        ready: &mut Vec<(u64, Ghost)>,
+        at: &mut usize,
+        until: Until,
+    ) -> Result<()> {
+        while *at < ready.len() && !until.is_over() {
+            let tag = ready[*at].1.tree.clone();
+            let same = ready[*at..].iter().take_while(|(_, ghost)| ghost.tree.id == tag.id);
+            let Some(tree) = self.catalog.reopen(&self.txns, cx, &tag)? else {
+                // It was dropped, with everything in it.
+                *at += same.count();
+                continue;
+            };
+            let keys: Vec<&[u8]> = same.map(|(_, ghost)| &*ghost.key).take(AT_ONCE).collect();
+            let (pieces, refused) = self.purge(cx, &tree, &keys)?;
+            if refused {
+                let held = ready.drain(*at..*at + pieces).map(|(time, ghost)| (time, ghost.key));
+                self.txns.garbage.hold(&tree, held);
+            } else {
+                *at += pieces;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the ghosts of the first of these keys and of those behind it in the same leaf, as far as
+    /// no snapshot needs them. Gives how many keys are done, and whether a large transaction keeps some of
+    /// them.
+    fn purge(&self, cx: &Context, tree: &OpenTree, keys: &[&[u8]]) -> Result<(usize, bool)> {
+        if !tree.closed.is_over(self.txns.versions.horizon()) {
+            return Ok((keys.len(), true));
+        }
+        let mut author = SystemAuthor::purging(&self.txns, tree);
+        let (done, underfull) = run(cx, |_| tree.tree.purge_step(cx, keys, &mut author))?;
+        if underfull {
+            run(cx, |_| tree.tree.merge_step(cx, keys[0], 0))?;
+        }
+        Ok((done, author.was_refused()))
+    }
+
+    /// Removes all ghosts of a tree that no snapshot needs, from where it was left, until the time is over.
+    fn search(&self, cx: &Context, search: &mut GhostSearch, until: Until) -> Result<()> {
+        let Some(tree) = self.catalog.reopen(&self.txns, cx, &search.tree)? else {
+            // It was dropped, with everything in it.
+            (search.from, search.again) = (None, None);
+            return Ok(());
+        };
+        let low = search.from.clone().map_or(Bound::Unbounded, Bound::Included);
+        let mut cursor = Cursor::new(low, Bound::Unbounded, Direction::Forward);
+        let mut keys: Vec<Vec<u8>> = Vec::new();
+        while cursor.is_loaded() || !cursor.is_at_end() {
+            if !cursor.is_loaded() {
+                run(cx, |_| cursor.load_step(&tree.tree, &mut Newest))?;
+                continue;
+            }
+            while cursor.is_loaded() && keys.len() < AT_ONCE {
+                if cursor.take()?.is_none() {
+                    keys.push(cursor.key().to_vec());
+                }
+            }
+            while !keys.is_empty() {
+                let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+                let (done, refused) = self.purge(cx, &tree, &refs)?;
+                if refused {
+                    // All of it again, when the large transaction is over.
+                    let time = search.again.unwrap_or(0).max(search.time);
+                    self.txns.garbage.hold_search(&tree, time);
+                    (search.from, search.again) = (None, None);
+                    return Ok(());
+                }
+                keys.drain(..done);
+            }
+            search.from = Some(cursor.key().to_vec());
+            if until.is_over() {
+                return Ok(());
+            }
+        }
+        search.from = None;
+        Ok(())
+    }
+}

@@ -1,0 +1,317 @@
+//! Opens a store, in four steps:
+//! 1. read superblock and bitmaps: whatever can be refused is refused here, before the first write;
+//! 2. redo: the pages get what the log has and they lack;
+//! 3. the log goes on, in a new segment;
+//! 4. undo: transactions that had not ended are rolled back, interrupted drops are finished.
+//!
+//! A crash in any step is one more crash to recover from.
+
+use crate::{
+    barrier::Barrier,
+    catalog::Catalog,
+    checkpoint::{self, Checkpoints},
+    close::close,
+    core::Core,
+    epochs::{self, Epochs},
+    finish_recovery::{adopt_ghosts, finish_recovery},
+    garbage::GarbageQueue,
+    janitor::{self, Janitor},
+    keeper::{self, Keeper},
+    liveness::Liveness,
+    mvcc::{Clock, Snapshots, Versions},
+    opening::Opening,
+    options::Options,
+    recover::{self, FoundGhosts, Loser},
+    store::{BitmapCopies, CATALOG, StoreFile, StoreState, Superblock, UnloggedMark, leftovers},
+    txn::{TreeHandles, TxnSystem},
+};
+use parking_lot::{Mutex, RecursiveRwLock};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, atomic::AtomicU64},
+};
+use wattle_btree::{self as btree, Context, Forest, Journal};
+use wattle_buffer::{Background, PageAllocator, Pool, Result, io::LogStorage};
+use wattle_wal::{Log, LogEnd, LogOptions, LogStart};
+
+/// Opens the store in `file` with options that were checked. When it fails, others can open the store
+/// at once.
+pub(crate) fn open(file: StoreFile, options: &Options) -> Result<Arc<Core>> {
+    let file = Arc::new(file);
+    let opened = open_files(&file, options);
+    if opened.is_err() {
+        file.release();
+    }
+    opened
+}
+
+fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
+    // 1. Superblock and bitmaps.
+    let mut stored = Stored::read(file, options)?;
+    let forest = Forest::new();
+    let barrier = Arc::<Barrier>::default();
+    let pool = Pool::open(
+        options.pool_options(),
+        file.storage.clone(),
+        PageAllocator::new(Vec::new(), 0),
+        forest.clone(),
+        barrier.clone(),
+    )?;
+    // 2. Redo.
+    let redone = redo(file, options, &mut stored)?;
+    prepare_files(file, options, &stored)?;
+    let allocator = pool.allocator();
+    allocator.reset(redone.in_use, &stored.words, file.storage.capacity_pages());
+    allocator.keep_changed_groups(redone.changed_groups);
+    allocator.keep_changed_groups(stored.copies.to_be_written());
+    // 3. The log goes on.
+    let clock = Arc::new(Clock::new());
+    let (log_storage, log) = continue_log(file, options, &mut stored, redone.end, &clock)?;
+    let mut opening = Opening::new(&forest, log.as_ref());
+    set_barrier(&barrier, file, &stored, redone.end, log.as_ref())?;
+    let ids = Arc::new(Clock::new());
+    let newest = ids.clone();
+    forest.set_clock(move || newest.now());
+    opening.started(Background::start(&pool)?);
+    let cx = Context::new(pool.worker(), Journal::new(log.as_ref()));
+    let merges = Context::new(pool.worker(), Journal::new(log.as_ref()));
+    forest.merge_in(Some(merges));
+    let tree = match stored.new {
+        true => btree::Tree::create(&cx, &forest, CATALOG)?,
+        false => btree::Tree::open(&cx, &forest, CATALOG, stored.block.catalog_root)?,
+    };
+    tracing::info!(
+        path = %file.path.display(),
+        back_end = file.storage.name(),
+        frames = pool.frames(),
+        policy = pool.policy_name(),
+        new = stored.new,
+        log = log.is_some(),
+        "opened"
+    );
+    stored.block.catalog_root = tree.root_page();
+    let Stored { new, block, copies, .. } = stored;
+    let segment_bytes = log.as_ref().map_or(options.segment_bytes(), |log| log.segment_bytes());
+    let core = Arc::new(Core {
+        txns: txn_system(file, options, &pool, &log, (clock, ids)),
+        pool,
+        log,
+        catalog: Catalog::new(forest.clone(), tree, block.next_tree),
+        forest,
+        janitor: Janitor::new(),
+        checkpoints: Checkpoints::new(block, copies, redone.end, segment_bytes, options),
+        read_only: options.read_only,
+        conflict_wait: options.conflict_wait,
+        stall_timeout: options.stall_timeout,
+        unlogged_pages: RecursiveRwLock::new(()),
+        compacting: Mutex::new(()),
+        sessions: AtomicU64::new(1),
+        idle: Mutex::default(),
+        file: file.clone(),
+        log_storage,
+        barrier,
+        background: Mutex::new(opening.done()),
+        closed: Mutex::new(false),
+    });
+    // 4. Undo. From here on the engine is closed as a whole.
+    let finished = finish_recovery(&core, &cx, options, new, redone.changed, redone.losers);
+    if let Err(error) = finished.and_then(|()| adopt_ghosts(&core, &cx, redone.ghosts)) {
+        // An incomplete recovery must not be closed as if it were complete.
+        core.txns.liveness.poison(&format!("the store could not be opened: {error}"));
+        let _poisoned = close(&core);
+        return Err(error);
+    }
+    if let Some(log) = &core.log {
+        log.set_opening(false);
+    }
+    core.txns.liveness.seal();
+    if let Err(error) = start_threads(&core) {
+        close(&core)?;
+        return Err(error);
+    }
+    Ok(core)
+}
+
+/// The store as its superblock describes it.
+struct Stored {
+    /// There is no store yet.
+    new: bool,
+    block: Superblock,
+    /// The bitmaps of pages in use.
+    words: Vec<u64>,
+    copies: BitmapCopies,
+}
+
+impl Stored {
+    fn read(file: &StoreFile, options: &Options) -> Result<Stored> {
+        let new = !options.read_only && leftovers::is_new(file)?;
+        let block = if new { Superblock::first() } else { file.read_superblock()? };
+        let (words, copies) = file.read_bitmap(&block)?;
+        Ok(Stored { new, block, words, copies })
+    }
+}
+
+/// The store after redo.
+struct Redone {
+    /// Where the log ends.
+    end: LogEnd,
+    /// The log held changes.
+    changed: bool,
+    in_use: Vec<u64>,
+    changed_groups: BTreeSet<u64>,
+    losers: Vec<Loser>,
+    ghosts: FoundGhosts,
+}
+
+/// Brings the pages to the state of the end of the log. A store that was closed without a log needs
+/// nothing.
+fn redo(file: &StoreFile, options: &Options, stored: &mut Stored) -> Result<Redone> {
+    let Stored { new, block, words, copies } = stored;
+    if *new || block.state != StoreState::Logged {
+        return Ok(Redone {
+            end: block.log_end,
+            changed: false,
+            in_use: words.clone(),
+            changed_groups: BTreeSet::new(),
+            losers: Vec::new(),
+            ghosts: FoundGhosts::default(),
+        });
+    }
+    let log = file.open_log(true)?;
+    let mut recovered = recover::redo(file, &log, block, words.clone(), options)?;
+    if options.logs() && recover::release(file, &log, block, copies, &mut recovered)? {
+        words.clone_from(&recovered.in_use);
+    }
+    let changed = recovered.end != block.log_end;
+    block.next_tree = block.next_tree.max(recovered.next_tree);
+    block.gaps = recovered.gaps;
+    Ok(Redone {
+        end: recovered.end,
+        changed,
+        in_use: recovered.in_use,
+        changed_groups: recovered.changed_groups,
+        losers: recovered.losers,
+        ghosts: recovered.ghosts,
+    })
+}
+
+/// Makes the files of a new store, and removes what an interrupted creation or opening left of a log.
+fn prepare_files(file: &StoreFile, options: &Options, stored: &Stored) -> Result<()> {
+    if stored.new {
+        file.create()?;
+    }
+    match stored.block.state {
+        _ if !options.logs() => Ok(()),
+        _ if stored.new => leftovers::clear_new_log(file),
+        StoreState::Closed => leftovers::clear_log_behind(file, &stored.block.log_end),
+        _ => Ok(()),
+    }
+}
+
+/// Where the log is read back from, and the log that goes on.
+type ContinuedLog = (Option<Arc<dyn LogStorage>>, Option<Arc<Log>>);
+
+/// Starts the log after `end`, if changes are logged.
+fn continue_log(
+    file: &StoreFile,
+    options: &Options,
+    stored: &mut Stored,
+    end: LogEnd,
+    clock: &Arc<Clock>,
+) -> Result<ContinuedLog> {
+    let block = &mut stored.block;
+    if !options.logs() {
+        // Verification and backups of a store that is only read look at its log.
+        let is_read = options.read_only && block.state == StoreState::Logged;
+        let storage = if is_read { Some(file.open_log(true)?) } else { None };
+        return Ok((storage, None));
+    }
+    let storage = file.open_log(false)?;
+    let start = epochs::start_after(end, block.redo_epoch);
+    let log = start_log(storage.clone(), options, start, clock)?;
+    log.set_opening(true);
+    block.gaps.add(end.epoch, log.epoch());
+    Ok((Some(storage), Some(log)))
+}
+
+/// Starts the log where it goes on.
+fn start_log(
+    storage: Arc<dyn LogStorage>,
+    options: &Options,
+    start: LogStart,
+    clock: &Arc<Clock>,
+) -> Result<Arc<Log>> {
+    let log_options = LogOptions {
+        segment_bytes: options.segment_bytes(),
+        // Images of whole pages are for devices that may tear one.
+        page_images: !options.atomic_pages,
+        // A checkpoint can give room back.
+        patience: options.stall_timeout,
+        ..LogOptions::default()
+    };
+    let clock = clock.clone();
+    Log::start(storage, log_options, start, Box::new(move || clock.now()))
+}
+
+/// Says what must be durable before a page is written: records of the log, or the mark that there is
+/// no log.
+fn set_barrier(
+    barrier: &Barrier,
+    file: &Arc<StoreFile>,
+    stored: &Stored,
+    end: LogEnd,
+    log: Option<&Arc<Log>>,
+) -> Result<()> {
+    let epochs = Epochs::new(stored.block.gaps, end.epoch, log);
+    assert!(barrier.epochs.set(epochs).is_ok(), "set once");
+    if let Some(log) = log {
+        assert!(barrier.log.set(log.clone()).is_ok(), "set once");
+        return Ok(());
+    }
+    let block = Superblock {
+        sequence: stored.block.sequence + 1,
+        state: StoreState::Unlogged,
+        ..stored.block
+    };
+    let mark = barrier.unlogged.get_or_init(|| UnloggedMark::new(file.clone(), block));
+    if stored.new { mark.mark() } else { Ok(()) }
+}
+
+/// The transactions of an engine that has none yet. `clocks`: of commit times, and of transaction ids.
+fn txn_system(
+    file: &StoreFile,
+    options: &Options,
+    pool: &Arc<Pool>,
+    log: &Option<Arc<Log>>,
+    (clock, ids): (Arc<Clock>, Arc<Clock>),
+) -> TxnSystem {
+    TxnSystem {
+        pool: pool.clone(),
+        log: log.clone(),
+        clock,
+        ids,
+        snapshots: Snapshots::new(),
+        versions: Versions::new(),
+        keeper: Keeper::new(options.version_bytes),
+        garbage: GarbageQueue::default(),
+        handles: TreeHandles::default(),
+        liveness: Liveness::new(options.read_only, pool.process()),
+        durability: options.durability,
+        reads: options.reads,
+        version_bytes: options.version_bytes,
+        validation: Mutex::new(()),
+        undo_directory: file.directory(),
+    }
+}
+
+fn start_threads(core: &Arc<Core>) -> Result<()> {
+    let (ours, cx) = (core.clone(), core.context());
+    core.janitor.thread.start(move || janitor::work(&ours, &cx))?;
+    let ours = core.clone();
+    core.txns.keeper.thread.start(move || keeper::work(&ours.txns))?;
+    if core.log.is_some() {
+        let ours = core.clone();
+        core.checkpoints.thread.start(move || checkpoint::work(&ours))?;
+    }
+    Ok(())
+}

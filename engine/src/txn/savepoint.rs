@@ -1,0 +1,29 @@
+//! Savepoints as the user has them.
+
+use super::Txn;
+use crate::mvcc::Savepoint as Mark;
+use wattle_buffer::{Error, Result};
+
+/// A point to which a transaction can be rolled back. It is `Send` and `Sync`.
+#[derive(Debug, Clone, Copy)]
+pub struct Savepoint {
+    pub(crate) txn: u64,
+    pub(crate) mark: Mark,
+    pub(crate) garbage: usize,
+    /// Number of the next roll-back when it was made.
+    pub(crate) rollbacks: u64,
+}
+
+pub(crate) fn savepoint(txn: &Txn) -> Savepoint {
+    let (mark, garbage) = txn.savepoint();
+    Savepoint { txn: txn.number, mark, garbage, rollbacks: txn.next_rollback() }
+}
+
+/// A savepoint belongs to this transaction, and what lay before it is still there.
+pub(crate) fn check_savepoint(txn: &Txn, savepoint: &Savepoint) -> Result<()> {
+    if savepoint.txn != txn.number || !txn.reaches(savepoint.mark, savepoint.rollbacks) {
+        let what = "the savepoint is of another transaction or lies behind an earlier roll-back";
+        return Err(Error::Limit(what.to_string()));
+    }
+    Ok(())
+}

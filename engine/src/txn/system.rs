@@ -1,0 +1,124 @@
+//! What the transactions of one engine share. [`TxnSystem`] knows transactions, their log and their
+//! versions, and nothing of the catalog, of checkpoints or of sessions.
+
+use super::{Durability, Reads, TreeHandles};
+use crate::{
+    catalog::OpenTree,
+    garbage::GarbageQueue,
+    keeper::Keeper,
+    liveness::Liveness,
+    mvcc::{Clock, Snapshots, UndoBuffer, Versions},
+};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use wattle_btree::{Context, Journal};
+use wattle_buffer::{Error, Pool, io::Directory};
+use wattle_wal::Log;
+
+/// Later than every commit.
+const FOREVER: u64 = u64::MAX >> 2;
+
+/// See the module documentation.
+pub(crate) struct TxnSystem {
+    pub pool: Arc<Pool>,
+    /// None: nothing is logged.
+    pub log: Option<Arc<Log>>,
+    /// Commit times.
+    pub clock: Arc<Clock>,
+    /// Ids of transactions that change something.
+    pub ids: Arc<Clock>,
+    pub snapshots: Snapshots,
+    pub versions: Versions,
+    pub keeper: Keeper,
+    /// What commits leave to be cleared away.
+    pub garbage: GarbageQueue,
+    /// Handles of trees that sessions keep from one transaction to the next.
+    pub handles: TreeHandles,
+    pub liveness: Liveness,
+    pub durability: Durability,
+    pub reads: Reads,
+    /// Limit of the memory of versions, and of replaced large values, bytes.
+    pub version_bytes: u64,
+    /// Held by a serializable transaction while it validates and commits.
+    pub validation: Mutex<()>,
+    /// Where undo buffers go that get large.
+    pub undo_directory: Option<Arc<Directory>>,
+}
+
+impl TxnSystem {
+    /// A context for one session.
+    pub fn context(&self) -> Context {
+        Context::new(self.pool.worker(), Journal::new(self.log.as_ref()))
+    }
+
+    /// All commits up to this time are durable, or need not be.
+    ///
+    /// Times are drawn, and noted, inside of sections of the log; see [`Log::durable_mark`].
+    #[inline(always)]
+    pub fn durable(&self) -> u64 {
+        match &self.log {
+            Some(log) if self.durability != Durability::None => log.durable_mark().max(1),
+            _ => FOREVER,
+        }
+    }
+
+    /// Auto-committed reads and read-only transactions see the commits up to this time.
+    #[inline(always)]
+    pub fn visible(&self) -> u64 {
+        match self.reads {
+            Reads::Durable => self.durable(),
+            Reads::Newest => FOREVER,
+        }
+    }
+
+    /// Why neither the engine nor its log takes changes any more; `None` while both do.
+    pub fn failure(&self) -> Option<String> {
+        let log = self.log.as_ref().and_then(|log| log.is_poisoned());
+        let refusal = self.liveness.check().err();
+        let error = refusal.filter(|error| !matches!(error, Error::ReadOnly));
+        error.map(|error| error.to_string()).or(log)
+    }
+
+    /// Raises the horizon to the oldest snapshot and gives it: no snapshot needs what was replaced or
+    /// removed by commits up to this time.
+    pub fn raise_horizon(&self) -> u64 {
+        // In this order, as in a look of the keeper.
+        let visible = self.visible();
+        let active = self.snapshots.collect(&self.clock, &self.ids);
+        self.versions.raise_horizon(active.oldest.min(visible))
+    }
+
+    /// No snapshot needs the ghost of a record. A ghost without a version may belong to a transaction
+    /// that owns the tree, or owned it.
+    pub fn may_purge(&self, open: &OpenTree, key: &[u8]) -> bool {
+        // The transaction before the versions: it had versions before it closed the tree.
+        open.closed.is_over(self.versions.horizon())
+            && !self.versions.is_needed(open.tree.id(), key)
+    }
+
+    /// The error of a snapshot that was cancelled.
+    pub fn too_old(&self) -> Error {
+        let limit = self.version_bytes;
+        Error::SnapshotTooOld(format!(
+            "versions of records took more than the limit of {limit} bytes, and those of the oldest \
+             snapshot were given up"
+        ))
+    }
+
+    /// All transactions up to this one have ended, by what the keeper last saw.
+    #[inline]
+    pub fn oldest_writer(&self) -> u64 {
+        self.keeper.oldest_writer()
+    }
+
+    /// Versions of one transaction above which it takes the trees that it changes for itself, bytes.
+    #[inline]
+    pub fn large_txn_bytes(&self) -> u64 {
+        self.keeper.large_txn_bytes()
+    }
+
+    /// An undo buffer, which goes to a file beside the store when it gets large.
+    pub fn undo_buffer(&self) -> UndoBuffer {
+        UndoBuffer::new(self.undo_directory.clone())
+    }
+}
