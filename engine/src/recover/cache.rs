@@ -11,15 +11,14 @@
 //! Invariants: a page that is written is sealed and its structure is sound; memory is that of the
 //! limit and of one batch of reads.
 
-use super::Shared;
-use crate::{limits::limit, store::StoreFile};
+use super::{FoundGhosts, redo_state::RedoState};
+use crate::store::StoreFile;
 use foldhash::fast::RandomState;
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use wattle_btree::{ghosts, node};
+use std::collections::{BTreeMap, HashMap};
+use wattle_btree::node;
 use wattle_buffer::{
-    Error, Gsn, ImageMemory, PAGE_SIZE, PageId, PageImage, Result, TreeId, io::PageWrite,
-    page::header,
+    Error, Gsn, ImageMemory, PAGE_SIZE, PageId, PageImage, Result, io::PageWrite, page::header,
 };
 
 /// Fewest pages of a cache.
@@ -34,14 +33,14 @@ const WRITE_BATCH: usize = 64;
 /// See the module documentation.
 pub(super) struct Cache<'f> {
     file: &'f StoreFile,
-    shared: &'f Shared,
+    shared: &'f RedoState,
     /// Held while room on the device is reserved.
     reserving: &'f Mutex<()>,
     limit: usize,
     /// Slots of the pages in memory.
     pages: HashMap<PageId, Slot, RandomState>,
     /// By slot; as many as were ever taken.
-    entries: Vec<Entry>,
+    entries: Vec<CachedPage>,
     images: ImageMemory,
     /// Slots without a page.
     free: Vec<Slot>,
@@ -52,43 +51,14 @@ pub(super) struct Cache<'f> {
     /// Rises with every use of a page.
     clock: u64,
     pub counts: Counts,
-    pub ghosts: Ghosts,
-}
-
-/// Ghosts in the pages that were looked at. Nobody needs them any more, and nobody else remembers
-/// them.
-#[derive(Default)]
-pub(crate) struct Ghosts {
-    /// Tree and key; a ghost may be named twice, or be gone by now.
-    pub keys: Vec<(TreeId, Vec<u8>)>,
-    /// Trees with more of them.
-    pub trees: BTreeSet<TreeId>,
-}
-
-/// Ghosts that are remembered one by one.
-const MAX_GHOSTS: usize = limit(1 << 14, 16);
-
-impl Ghosts {
-    fn look(&mut self, image: &PageImage) {
-        let tree = TreeId(image.u32_at(header::TREE_ID));
-        ghosts(&image.0, &mut |key| match self.keys.len() < MAX_GHOSTS {
-            true => self.keys.push((tree, key.to_vec())),
-            false => drop(self.trees.insert(tree)),
-        });
-    }
-
-    /// Adds those that another one found.
-    pub fn merge(&mut self, other: Ghosts) {
-        self.keys.extend(other.keys);
-        self.trees.extend(other.trees);
-    }
+    pub ghosts: FoundGhosts,
 }
 
 /// A place for a page in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Slot(u32);
 
-struct Entry {
+struct CachedPage {
     /// None: the slot is free.
     page: Option<PageId>,
     dirty: bool,
@@ -108,7 +78,7 @@ impl<'f> Cache<'f> {
     /// An empty cache of up to `limit` pages.
     pub fn new(
         file: &'f StoreFile,
-        shared: &'f Shared,
+        shared: &'f RedoState,
         reserving: &'f Mutex<()>,
         limit: usize,
     ) -> Result<Cache<'f>> {
@@ -126,7 +96,7 @@ impl<'f> Cache<'f> {
             lost: BTreeMap::new(),
             clock: 0,
             counts: Counts::default(),
-            ghosts: Ghosts::default(),
+            ghosts: FoundGhosts::default(),
         })
     }
 
@@ -300,7 +270,7 @@ impl<'f> Cache<'f> {
     /// A slot for a page that is not in memory; there is room for it.
     fn insert(&mut self, page: PageId) -> Slot {
         self.clock += 1;
-        let entry = Entry { page: Some(page), dirty: false, used: self.clock };
+        let entry = CachedPage { page: Some(page), dirty: false, used: self.clock };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.entries[slot.0 as usize] = entry;
@@ -381,7 +351,7 @@ mod tests {
             pages.reserve(4096).expect("room");
             let file = StoreFile::on(pages, Arc::new(MemoryLog::default()));
             let (shared, reserving) =
-                (Shared::new(Gaps::default(), &Options::default()), Mutex::new(()));
+                (RedoState::new(Gaps::default(), &Options::default()), Mutex::new(()));
             let mut cache = Cache::new(&file, &shared, &reserving, MIN_PAGES).expect("memory");
             let bad = cache.make(PageId(10)).expect("made");
             let image = cache.get(bad);

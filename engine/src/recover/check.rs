@@ -2,8 +2,7 @@
 
 use super::{
     shape::Shape,
-    source::{Located, Source},
-    wrong_end,
+    source::{Located, Source, wrong_end},
 };
 use crate::store::{StoreFile, Superblock};
 use std::sync::{

@@ -6,7 +6,7 @@
 //! that a power cut then takes would be ahead of the log for ever. So a flush is given out when the next
 //! one is there, which was written after its sync; and the last one when it was written again.
 
-use super::Shared;
+use super::redo_state::RedoState;
 use crate::store::{StoreFile, Superblock};
 use std::{
     path::Path,
@@ -112,7 +112,11 @@ impl<'f> Source<'f> {
 
     /// Reads everything, for `receiver` of `flushes`. Gives the end, or nothing when the receiver
     /// wants no more.
-    pub fn feed(mut self, flushes: SyncSender<Located>, shared: &Shared) -> Option<LogEnd> {
+    pub(super) fn feed(
+        mut self,
+        flushes: SyncSender<Located>,
+        shared: &RedoState,
+    ) -> Option<LogEnd> {
         let fed = (|| {
             let mut last = None;
             while let Some(flush) = self.next()? {
@@ -141,4 +145,19 @@ fn named(error: Error, path: &Path) -> Error {
         Error::WrongLog { why, .. } => Error::WrongLog { path: path.to_path_buf(), why },
         other => other,
     }
+}
+
+/// The error of a log that ends before the checkpoint does: a checkpoint waits for its epoch, and
+/// writes no page that the log has whole by then.
+pub(super) fn wrong_end(file: &StoreFile, block: &Superblock, end: &LogEnd) -> Option<Error> {
+    let ends = if end.epoch + 1 < block.redo_epoch {
+        format!("began with epoch {}, and the log ends with epoch {}", block.redo_epoch, end.epoch)
+    } else if end.flush < block.durable_flush {
+        let durable = block.durable_flush;
+        format!("ended when flush {durable} was durable, and the log ends with flush {}", end.flush)
+    } else {
+        return None;
+    };
+    let why = format!("the last checkpoint {ends}: the end of the log is missing");
+    Some(Error::WrongLog { path: file.path.clone(), why })
 }

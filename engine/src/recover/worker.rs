@@ -7,8 +7,9 @@
 //! same state.
 
 use super::{
-    Shared,
-    cache::{Cache, Counts, Ghosts, Slot},
+    FoundGhosts,
+    cache::{Cache, Counts, Slot},
+    redo_state::RedoState,
 };
 use crate::epochs::newer;
 use foldhash::fast::RandomState;
@@ -59,8 +60,8 @@ impl Payload {
 pub(super) fn run(
     mut cache: Cache<'_>,
     batches: Receiver<Vec<Item>>,
-    shared: &Shared,
-) -> (Counts, Ghosts) {
+    shared: &RedoState,
+) -> (Counts, FoundGhosts) {
     let outcome = (|| {
         while let Ok(batch) = batches.recv() {
             if shared.is_stopped() {

@@ -1,48 +1,30 @@
-//! Recovery, first half: redo of what the pages lack, by the log. What had not ended is only found
-//! here; rolling it back takes trees, and comes after (`settle`).
-//!
-//! One thread reads the log (`source`). One looks at every record in order (`analysis`), and gives the
-//! ops to workers, each of which owns some of the pages (`worker`, `cache`). Nothing is written
-//! but pages, and these may be written at any time, because the log is durable: a crash during redo
-//! is followed by the same redo. The first error ends all threads, and is the result.
+//! Redo: brings all pages to the state of the end of the log.
 
-mod analysis;
-mod cache;
-mod check;
-mod release;
-mod shape;
-mod source;
-mod worker;
-
+use super::{
+    FoundGhosts,
+    analysis::Analysis,
+    cache::{self, Cache, Counts},
+    found::Recovered,
+    redo_state::RedoState,
+    source::{Located, Source, wrong_end},
+    worker::{self, Item, Payload, What},
+};
 use crate::{
-    epochs::Gaps,
-    mvcc::UndoBuffer,
     options::Options,
     store::{StoreFile, Superblock},
 };
-use analysis::Analysis;
-use cache::{Cache, Counts, Ghosts};
 use parking_lot::Mutex;
 use std::{
-    collections::BTreeSet,
     sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
+        Arc,
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     thread::{self, ScopedJoinHandle},
     time::Instant,
 };
 use wattle_btree::record::{needs_page, page_changes};
-use wattle_buffer::{Error, Gsn, PAGE_SIZE, PageId, Result, TreeId, io::LogStorage};
-use wattle_wal::{Chunk, LogEnd, epoch_of, record::Op};
-use worker::{Item, Payload, What};
-
-pub(crate) use cache::Ghosts as FoundGhosts;
-pub(crate) use check::check_log;
-pub(crate) use release::release;
-pub(crate) use shape::{Bytes, Escaped, Shape};
-pub(crate) use source::{Located, Source};
+use wattle_buffer::{Error, PAGE_SIZE, Result, io::LogStorage};
+use wattle_wal::{Chunk, epoch_of, record::Op};
 
 /// Most redo workers.
 const MAX_WORKERS: usize = 16;
@@ -54,83 +36,6 @@ const QUEUE: usize = 2;
 const BATCH: usize = 512;
 /// Batches go out after that many bytes of log in any case, because they hold on to them.
 const BATCH_LOG_BYTES: u64 = 256 << 10;
-
-/// A transaction that had neither committed nor been rolled back when the log ended.
-pub(crate) struct Loser {
-    /// Its id in the log.
-    pub txn: u64,
-    /// Its undo entries as the log has them, each as the key of an entry; oldest first.
-    pub undo: UndoBuffer,
-    /// The trees that these belong to.
-    pub trees: BTreeSet<TreeId>,
-}
-
-/// What redo found.
-pub(crate) struct Recovered {
-    /// Where the log ends.
-    pub end: LogEnd,
-    /// Pages in use, as of the end of the log.
-    pub in_use: Vec<u64>,
-    /// Groups of pages whose stored bitmaps are behind that: the next checkpoint stores them.
-    pub changed_groups: BTreeSet<u64>,
-    /// Above all tree ids in the log.
-    pub next_tree: TreeId,
-    /// What is to be rolled back.
-    pub losers: Vec<Loser>,
-    /// None of that has a record before this epoch.
-    pub undo_epoch: u64,
-    /// What the janitor is to clear away.
-    pub ghosts: Ghosts,
-    /// Epochs that no page has.
-    pub gaps: Gaps,
-}
-
-/// What the threads of one recovery share.
-pub(crate) struct Shared {
-    /// Epochs that no page has, as far as it is known by now.
-    gaps: Mutex<Gaps>,
-    options: Options,
-    stopped: AtomicBool,
-    error: Mutex<Option<Error>>,
-    /// Set once all of the log was read.
-    end: OnceLock<LogEnd>,
-}
-
-impl Shared {
-    fn new(gaps: Gaps, options: &Options) -> Shared {
-        Shared {
-            gaps: Mutex::new(gaps),
-            options: options.clone(),
-            stopped: AtomicBool::new(false),
-            error: Mutex::default(),
-            end: OnceLock::new(),
-        }
-    }
-
-    /// Ends everything; the first error counts.
-    fn fail(&self, error: Error) {
-        self.error.lock().get_or_insert(error);
-        self.stop();
-    }
-
-    fn stop(&self) {
-        self.stopped.store(true, Ordering::Relaxed);
-    }
-
-    /// Looked at before each step: after an error, or an interrupt, nobody goes on.
-    fn is_stopped(&self) -> bool {
-        if let Err(interrupted) = self.options.check_interrupt() {
-            self.fail(interrupted);
-        }
-        self.stopped.load(Ordering::Relaxed)
-    }
-
-    /// A page that no life of the store before can have written. Whether it is newer than the log that is
-    /// read now is known at its end.
-    fn check_read(&self, page: PageId, gsn: Gsn) -> Result<()> {
-        self.gaps.lock().check(gsn).map_err(|what| Error::corruption(page, what))
-    }
-}
 
 /// Brings all pages to the state of the end of the log, and makes them durable.
 pub(crate) fn redo(
@@ -144,7 +49,7 @@ pub(crate) fn redo(
     // 1. What is given out of the log is not lost again.
     let source = Source::open(file, log, block)?;
     let last = source.epoch_before();
-    let shared = Shared::new(block.gaps, options);
+    let shared = RedoState::new(block.gaps, options);
     let reserving = Mutex::new(());
     let capacity = file.storage.capacity_pages().max(block.capacity);
     let analysis = Analysis::new(in_use, capacity, file.directory());
@@ -181,7 +86,7 @@ pub(crate) fn redo(
         }
         dispatcher.queues.clear();
         let ended = threads.into_iter().map(join);
-        let (counts, found): (Vec<Counts>, Vec<Ghosts>) = ended.unzip();
+        let (counts, found): (Vec<Counts>, Vec<FoundGhosts>) = ended.unzip();
         Ok::<_, Error>((dispatcher, counts, found))
     })?;
     let Dispatcher { analysis, bytes, records, .. } = dispatcher;
@@ -210,24 +115,9 @@ pub(crate) fn redo(
         gib_per_second = bytes as f64 / seconds.max(1e-9) / (1u64 << 30) as f64,
         "recovered"
     );
-    let mut ghosts = Ghosts::default();
+    let mut ghosts = FoundGhosts::default();
     found.into_iter().for_each(|found| ghosts.merge(found));
     Ok(Recovered { ghosts, gaps: shared.gaps.into_inner(), ..recovered })
-}
-
-/// The error of a log that ends before the checkpoint does: a checkpoint waits for its epoch, and
-/// writes no page that the log has whole by then.
-fn wrong_end(file: &StoreFile, block: &Superblock, end: &LogEnd) -> Option<Error> {
-    let ends = if end.epoch + 1 < block.redo_epoch {
-        format!("began with epoch {}, and the log ends with epoch {}", block.redo_epoch, end.epoch)
-    } else if end.flush < block.durable_flush {
-        let durable = block.durable_flush;
-        format!("ended when flush {durable} was durable, and the log ends with flush {}", end.flush)
-    } else {
-        return None;
-    };
-    let why = format!("the last checkpoint {ends}: the end of the log is missing");
-    Some(Error::WrongLog { path: file.path.clone(), why })
 }
 
 /// A panic goes on in the thread that recovers.
@@ -238,7 +128,7 @@ fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
 /// Looks at all records in order, and hands out their ops.
 struct Dispatcher<'r> {
     block: &'r Superblock,
-    shared: &'r Shared,
+    shared: &'r RedoState,
     analysis: Analysis,
     /// For each worker its queue, and what is to be sent next.
     queues: Vec<(SyncSender<Vec<Item>>, Vec<Item>)>,

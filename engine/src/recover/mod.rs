@@ -1,0 +1,27 @@
+//! Recovery, first half: redo of what the pages lack, by the log. What had not ended is only found
+//! here; rolling it back takes trees, and comes after (`settle`).
+//!
+//! One thread reads the log (`source`). One looks at every record in order (`analysis`), and gives the
+//! ops to workers, each of which owns some of the pages (`worker`, `cache`). Nothing is written
+//! but pages, and these may be written at any time, because the log is durable: a crash during redo
+//! is followed by the same redo. The first error ends all threads, and is the result.
+
+mod analysis;
+mod cache;
+mod check;
+mod found;
+mod found_ghosts;
+mod redo;
+mod redo_state;
+mod release;
+mod shape;
+mod source;
+mod worker;
+
+pub(crate) use check::check_log;
+pub(crate) use found::{Loser, Recovered};
+pub(crate) use found_ghosts::FoundGhosts;
+pub(crate) use redo::redo;
+pub(crate) use release::release;
+pub(crate) use shape::{Bytes, Escaped, Shape};
+pub(crate) use source::{Located, Source};
