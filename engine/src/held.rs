@@ -16,7 +16,7 @@
 use crate::{
     core::Core,
     handle::{Grip, User},
-    session::Session,
+    session::blocking::Session,
     txn::Txn,
 };
 use std::cell::OnceCell;

@@ -1,6 +1,8 @@
 //! Blocking sessions: operations that return when they are done.
 
 pub(crate) mod admit;
+pub(crate) mod blocking;
+mod bulk_load;
 pub(crate) mod conflict_wait;
 pub(crate) mod large_room;
 pub(crate) mod resolve;
@@ -8,139 +10,20 @@ pub(crate) mod state;
 pub(crate) mod step;
 
 use crate::{
-    catalog::OpenTree,
-    core::Core,
-    handle::{Grip, User},
-    mvcc::Kept,
     ops,
     transaction::{Range, Transaction},
     tree::Tree,
-    txn::{BoxedTxn, LogHandle, Ticket, TxnOptions},
+    txn::{Ticket, TxnOptions},
 };
-use resolve::{Resolve, now, pause};
-use state::SessionState;
-use std::{
-    ops::{Bound, RangeBounds},
-    sync::{Arc, atomic::Ordering},
-};
-use step::run;
-use wattle_btree::{
-    BulkLoad, BulkValue, CHUNK, Context, Cursor, Journal, LargeValue, Mode, System, Value,
-    fits_inline, prefix_range,
-};
-use wattle_buffer::{Error, Fault, Inside, Result};
-
-/// A blocking session. Its operations are transactions of their own; [`Session::begin`] makes one of
-/// several. It is `Send` and not `Sync`: it may move between threads, while no transaction and no range of it
-/// is alive, but threads do not share it. A session that is leaked counts as alive for
-/// [`crate::Engine::close`].
-///
-/// Auto-committed reads see every commit that has returned, from every session, or only what is durable and the
-/// session's own commits ([`crate::Options::reads`]); they never wait for a writer or for the log.
-pub struct Session {
-    state: Option<Box<SessionState>>,
-    core: Grip,
-}
-
-impl Resolve for Session {
-    #[inline(always)]
-    fn core(&self) -> &Core {
-        &self.core
-    }
-    #[inline(always)]
-    fn cx(&self) -> &Context {
-        &self.state().cx
-    }
-    async fn resolve(&self, fault: Fault) -> Result<()> {
-        self.cx().worker.resolve(fault)
-    }
-    async fn wait_log(&self, _: &mut Option<u64>) -> Result<()> {
-        match &self.cx().journal {
-            Journal::On(log, _) => log.wait_flush(),
-            Journal::Off => Ok(()),
-        }
-    }
-    async fn wait_ticket(&self, ticket: Ticket) -> Result<()> {
-        ticket.wait()
-    }
-    async fn pause(&self, turn: u32) {
-        pause(turn);
-    }
-    #[inline(always)]
-    fn log(&self) -> Option<&Arc<LogHandle>> {
-        self.state().log.as_ref()
-    }
-    fn number(&self) -> u64 {
-        self.state().number.get()
-    }
-    fn own(&self) -> u64 {
-        self.state().own()
-    }
-    fn committed(&self, time: u64, stored: &[Kept]) {
-        self.state().committed(&self.core.txns, time, stored);
-    }
-    fn take_idle(&self) -> BoxedTxn {
-        self.state().take_idle(&self.core.txns)
-    }
-    fn give_idle(&self, txn: BoxedTxn) {
-        self.state().give_idle(txn);
-    }
-    fn take_before(&self) -> Vec<u8> {
-        self.state().take_before()
-    }
-    fn give_before(&self, buffer: Vec<u8>) {
-        self.state().give_before(buffer);
-    }
-    fn take_cursor(&self) -> Option<Cursor> {
-        self.state().take_cursor()
-    }
-    fn give_cursor(&self, cursor: Cursor) {
-        self.state().give_cursor(cursor);
-    }
-}
+pub use blocking::Session;
+use resolve::now;
+use std::ops::{Bound, RangeBounds};
+use wattle_btree::{Mode, prefix_range};
+#[cfg(doc)]
+use wattle_buffer::Error;
+use wattle_buffer::Result;
 
 impl Session {
-    /// A session of an engine.
-    ///
-    /// # Errors
-    /// [`Error::Limit`] when the pool is too small for another one.
-    pub(crate) fn open(core: &Grip, user: User) -> Result<Session> {
-        core.check_caller(&[])?;
-        if core.idle.lock().is_empty() {
-            core.pool.check_workers()?;
-        }
-        Ok(Session::new(core.share(user)))
-    }
-
-    #[inline(always)]
-    pub(crate) fn handle(&self) -> &Grip {
-        &self.core
-    }
-
-    pub(crate) fn journal(&self) -> &Journal {
-        &self.state().cx.journal
-    }
-
-    fn new(core: Grip) -> Session {
-        let idle = core.idle.lock().pop();
-        let state = idle.unwrap_or_else(|| Box::new(SessionState::new(&core.txns)));
-        state.number.set(core.sessions.fetch_add(1, Ordering::Relaxed));
-        Session { state: Some(state), core }
-    }
-
-    #[inline(always)]
-    fn state(&self) -> &SessionState {
-        self.state.as_deref().expect("kept until the session is dropped")
-    }
-
-    #[inline(always)]
-    pub(crate) fn with_buffer<T>(&self, use_it: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-        let mut buffer = self.state().take_buffer();
-        let result = use_it(&mut buffer);
-        self.state().give_buffer(buffer);
-        result
-    }
-
     /// Begins a transaction with snapshot isolation.
     ///
     /// # Errors
@@ -372,96 +255,10 @@ impl Session {
         tree: &Tree,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64> {
-        self.core.check_tree(tree)?;
-        self.core.check_alive()?;
-        self.core.check_caller(&[Inside::Verify])?;
-        let _no_backup = self.core.bulk_loads()?;
-        // Not after the engine was abandoned while this waited.
-        self.core.check_alive()?;
-        let mut load = BulkLoad::new(&tree.open.tree)?;
-        let mut chunks = BulkChunks { core: &self.core, open: &tree.open, values: Vec::new() };
-        self.fill(tree, &mut load, &mut chunks, entries)?;
-        let count = load.finish(self.cx(), &|| self.core.sync_pages())?;
-        for large in std::mem::take(&mut chunks.values) {
-            if let Err(error) = self.core.catalog.unlist_adopted(self.cx(), &tree.open, large) {
-                // The tree is loaded. What is left on the list is found to be in use when the store is opened.
-                tracing::warn!(%error, "a large value of a bulk load stays listed until the store is opened");
-            }
-        }
-        if let Some(log) = &self.core.log {
-            log.flush_now()?;
-        }
-        Ok(count)
-    }
-
-    fn fill<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-        &self,
-        tree: &Tree,
-        load: &mut BulkLoad<'_>,
-        chunks: &mut BulkChunks<'_>,
-        entries: impl IntoIterator<Item = (K, V)>,
-    ) -> Result<()> {
-        let _inside = Inside::Load.enter();
-        for (key, value) in entries {
-            let (key, value) = (key.as_ref(), value.as_ref());
-            if fits_inline(key.len(), value.len()) {
-                load.push(key, BulkValue::Inline(value))?;
-                continue;
-            }
-            if key.len() > wattle_btree::MAX_KEY {
-                return Err(Error::KeyTooLong { len: key.len(), max: wattle_btree::MAX_KEY });
-            }
-            if value.len() as u64 > wattle_btree::MAX_VALUE {
-                let (len, max) = (value.len() as u64, wattle_btree::MAX_VALUE);
-                return Err(Error::ValueTooLong { len, max });
-            }
-            let store = self.core.catalog.large(&self.core.txns, self.cx(), &tree.open)?;
-            let large = LargeValue { id: store.next_id(), len: value.len() as u64 };
-            // Listed before it exists, for the case that the load does not come to its end.
-            self.core.catalog.list_garbage(self.cx(), &tree.open, key, large)?;
-            chunks.values.push(large);
-            for (chunk, bytes) in value.chunks(CHUNK).enumerate() {
-                let key = large.chunk_key(chunk as u64);
-                now(run(self, |restarts| {
-                    let value = Value::Inline(bytes);
-                    store.tree.write_step(
-                        self.cx(),
-                        &key,
-                        value,
-                        Mode::Insert,
-                        &mut System,
-                        restarts,
-                    )
-                }))?;
-            }
-            load.push(key, BulkValue::Large(large))?;
-        }
-        Ok(())
-    }
-}
-
-/// Large values written by a bulk load that may still fail, or whose entries may panic: they are cleared away then.
-struct BulkChunks<'a> {
-    core: &'a Core,
-    open: &'a Arc<OpenTree>,
-    values: Vec<LargeValue>,
-}
-
-impl Drop for BulkChunks<'_> {
-    fn drop(&mut self) {
-        if !self.values.is_empty() {
-            self.core.txns.garbage.add_large(self.open, std::mem::take(&mut self.values));
-        }
+        bulk_load::bulk_load(self, tree, entries)
     }
 }
 
 fn waited((outcome, ticket): (bool, Ticket)) -> Result<bool> {
     ticket.wait().map(|()| outcome)
-}
-
-impl Drop for Session {
-    fn drop(&mut self) {
-        let Some(state) = self.state.take() else { return };
-        self.core.keep_idle(state);
-    }
 }

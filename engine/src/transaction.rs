@@ -5,7 +5,7 @@ use crate::{
     held::Held,
     ops::{self, Entry, Once},
     session::{
-        Session,
+        blocking::Session,
         resolve::{Resolve, now},
     },
     tree::Tree,

@@ -1,0 +1,99 @@
+//! Bulk load: fills an empty tree from sorted entries.
+
+use super::{
+    blocking::Session,
+    resolve::{Resolve, now},
+    step::run,
+};
+use crate::{catalog::OpenTree, core::Core, tree::Tree};
+use std::sync::Arc;
+use wattle_btree::{BulkLoad, BulkValue, CHUNK, LargeValue, Mode, System, Value, fits_inline};
+use wattle_buffer::{Error, Inside, Result};
+
+/// See [`Session::bulk_load`].
+pub(super) fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    session: &Session,
+    tree: &Tree,
+    entries: impl IntoIterator<Item = (K, V)>,
+) -> Result<u64> {
+    session.core.check_tree(tree)?;
+    session.core.check_alive()?;
+    session.core.check_caller(&[Inside::Verify])?;
+    let _no_backup = session.core.bulk_loads()?;
+    // Not after the engine was abandoned while this waited.
+    session.core.check_alive()?;
+    let mut load = BulkLoad::new(&tree.open.tree)?;
+    let mut chunks = BulkChunks { core: &session.core, open: &tree.open, values: Vec::new() };
+    fill(session, tree, &mut load, &mut chunks, entries)?;
+    let count = load.finish(session.cx(), &|| session.core.sync_pages())?;
+    for large in std::mem::take(&mut chunks.values) {
+        if let Err(error) = session.core.catalog.unlist_adopted(session.cx(), &tree.open, large) {
+            // The tree is loaded. What is left on the list is found to be in use when the store is opened.
+            tracing::warn!(%error, "a large value of a bulk load stays listed until the store is opened");
+        }
+    }
+    if let Some(log) = &session.core.log {
+        log.flush_now()?;
+    }
+    Ok(count)
+}
+
+fn fill<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    session: &Session,
+    tree: &Tree,
+    load: &mut BulkLoad<'_>,
+    chunks: &mut BulkChunks<'_>,
+    entries: impl IntoIterator<Item = (K, V)>,
+) -> Result<()> {
+    let _inside = Inside::Load.enter();
+    for (key, value) in entries {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        if fits_inline(key.len(), value.len()) {
+            load.push(key, BulkValue::Inline(value))?;
+            continue;
+        }
+        if key.len() > wattle_btree::MAX_KEY {
+            return Err(Error::KeyTooLong { len: key.len(), max: wattle_btree::MAX_KEY });
+        }
+        if value.len() as u64 > wattle_btree::MAX_VALUE {
+            let (len, max) = (value.len() as u64, wattle_btree::MAX_VALUE);
+            return Err(Error::ValueTooLong { len, max });
+        }
+        let store = session.core.catalog.large(&session.core.txns, session.cx(), &tree.open)?;
+        let large = LargeValue { id: store.next_id(), len: value.len() as u64 };
+        // Listed before it exists, for the case that the load does not come to its end.
+        session.core.catalog.list_garbage(session.cx(), &tree.open, key, large)?;
+        chunks.values.push(large);
+        for (chunk, bytes) in value.chunks(CHUNK).enumerate() {
+            let key = large.chunk_key(chunk as u64);
+            now(run(session, |restarts| {
+                let value = Value::Inline(bytes);
+                store.tree.write_step(
+                    session.cx(),
+                    &key,
+                    value,
+                    Mode::Insert,
+                    &mut System,
+                    restarts,
+                )
+            }))?;
+        }
+        load.push(key, BulkValue::Large(large))?;
+    }
+    Ok(())
+}
+
+/// Large values written by a bulk load that may still fail, or whose entries may panic: they are cleared away then.
+struct BulkChunks<'a> {
+    core: &'a Core,
+    open: &'a Arc<OpenTree>,
+    values: Vec<LargeValue>,
+}
+
+impl Drop for BulkChunks<'_> {
+    fn drop(&mut self) {
+        if !self.values.is_empty() {
+            self.core.txns.garbage.add_large(self.open, std::mem::take(&mut self.values));
+        }
+    }
+}
