@@ -1,10 +1,10 @@
 //! One background thread of the engine: how it starts, sleeps, is woken, and ends.
 //!
-//! Users: the keeper, the janitor and the checkpoint thread. What the thread does is its caller's.
+//! Users: the keeper, the janitor and the checkpoint thread. The caller says what the thread does.
 //!
 //! **No wake-up is lost.** [`BackgroundThread::wake`] takes the lock under which a sleeping thread
-//! decides how long it sleeps. A caller that stores work first and wakes afterwards is therefore seen
-//! by that decision, or wakes the sleep that follows it.
+//! decides how long it sleeps. A caller that stores work first and wakes afterwards is therefore
+//! seen by that decision, or wakes the sleep that follows it.
 
 use parking_lot::{Condvar, Mutex};
 use std::{
@@ -36,8 +36,8 @@ impl BackgroundThread {
         Ok(())
     }
 
-    /// Ends the thread and waits until it has ended. Without a thread it only makes every later sleep
-    /// return at once.
+    /// Ends the thread and waits until it has ended. Without a thread it only makes every later
+    /// sleep return at once.
     pub fn stop(&self) {
         *self.is_stopping.lock() = true;
         self.wake.notify_all();
@@ -47,7 +47,7 @@ impl BackgroundThread {
         }
     }
 
-    /// Whether the thread is to end.
+    /// Whether the thread must end.
     pub fn is_stopping(&self) -> bool {
         *self.is_stopping.lock()
     }
@@ -58,8 +58,8 @@ impl BackgroundThread {
         self.wake.notify_all();
     }
 
-    /// Sleeps as long as `decide` says, or until [`BackgroundThread::wake`]; `None`: not at all. False:
-    /// the thread is to end.
+    /// Sleeps as long as `decide` says, or until [`BackgroundThread::wake`]; `None`: not at all.
+    /// False: the thread must end.
     pub fn wait(&self, decide: impl FnOnce() -> Option<Duration>) -> bool {
         let mut is_stopping = self.is_stopping.lock();
         if !*is_stopping && let Some(time) = decide() {
@@ -68,7 +68,8 @@ impl BackgroundThread {
         !*is_stopping
     }
 
-    /// Sleeps for this time, whoever wakes the thread. False: the thread is to end.
+    /// Sleeps for this time; [`BackgroundThread::wake`] does not shorten it. False: the thread must
+    /// end.
     pub fn sleep(&self, time: Duration) -> bool {
         let mut is_stopping = self.is_stopping.lock();
         let deadline = Instant::now() + time;

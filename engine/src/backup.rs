@@ -1,23 +1,25 @@
 //! Online backup: a copy of a running store that opens like one after a crash.
 //!
-//! 1. Make a checkpoint, pin the log, so that later ones no longer shorten it, and take the superblock
-//!    and the bitmaps.
-//! 2. Copy the pages that were in use then, as they are on storage, while they go on changing. What
-//!    changed since the checkpoint is in the log, each page as a whole first, so it does not matter
-//!    which version of a page is copied, or whether half of one. (Where the device writes pages whole,
-//!    the log has no whole pages; then halves are read again.)
-//! 3. Make the log durable: the backup holds everything that was committed before this moment. If the log has
-//!    no room, it may stand still because of what is pinned: then the backup ends.
-//! 4. Copy the log, from its end to its beginning: whoever finds a flush in a later place finds all
-//!    flushes before it, because each is written after the one before is durable. A page that was never
-//!    read as it was written is damaged, unless the log has it whole or says that it is free.
+//! 1. Make a checkpoint, pin the log, so that later ones no longer shorten it, and take the
+//!    superblock and the bitmaps.
+//! 2. Copy the pages that were in use then, as they are on storage, while they go on changing. The
+//!    log has every change since the checkpoint, beginning with the whole page, so it does not
+//!    matter which version of a page is copied, or whether a page is copied half written. (Where
+//!    the device writes pages whole, the log has no whole pages; then half written pages are read
+//!    again.)
+//! 3. Make the log durable: the backup holds everything that was committed before this moment. If
+//!    the log has no room it may stall because of the pin: then the backup fails.
+//! 4. Copy the log, from its end to its beginning: a copied flush implies that all earlier flushes
+//!    are copied too, because each flush is written after the previous one is durable. A page that
+//!    could not be read as it was written is damaged, unless the log has it whole or says that it
+//!    is free.
 //! 5. Write the superblock, last: a backup that was interrupted is not a store.
 //!
-//! A store that is opened read-only does not change: all of it is copied as it is on the device, whether it was
-//! closed or has to be recovered, and so has the copy.
+//! A store that is opened read-only does not change: all of it is copied as it is on the device,
+//! whether it was closed or has to be recovered, and so has the copy.
 //!
-//! Bulk loads write pages that the log does not know, so they wait for a backup and it for them, each at most
-//! for the stall timeout.
+//! Bulk loads write pages that the log does not know, so they wait for a backup and it for them,
+//! each at most for the stall timeout.
 
 use crate::{
     core::Core,
@@ -43,14 +45,14 @@ use wattle_wal::{Log, LogReader, Urgency, epoch_of};
 const BATCH: usize = 64;
 /// Bytes of the log copied at once.
 const CHUNK: usize = 1 << 20;
-/// A copy of a page, or of the log, that was caught in the middle of a write is made again this often.
+/// Attempts to copy a page, or the log, that is being written.
 const ATTEMPTS: usize = 5;
 /// Time to the next attempt with a page, longer each time, and to the next look at the log.
 const PAUSE: Duration = Duration::from_millis(1);
-/// How long a log without room may stand still before the backup gives up.
+/// How long a log without room may stall before the backup fails.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What a backup consists of.
+/// Sizes of a backup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BackupReport {
     /// Pages copied.
@@ -90,7 +92,7 @@ impl Core {
             return Err(Error::Limit(what.to_string()));
         };
         let _no_bulk_load = self.no_bulk_loads("a backup")?;
-        // 1. Behind all bulk loads, and pinned before the superblock is looked at.
+        // 1. After all bulk loads, and pinned before the superblock is read.
         self.checkpoint_asked()?;
         let _pin = self.checkpoints.pin(log);
         let (block, words) = self
@@ -112,7 +114,7 @@ impl Core {
         Ok(BackupReport { pages, log_bytes })
     }
 
-    /// Of a store that nobody changes, on the device.
+    /// Backs up a store that was opened read-only, as it is on the device.
     fn backup_at_rest(
         &self,
         target: &StoreFile,
@@ -132,7 +134,8 @@ impl Core {
         Ok(BackupReport { pages, log_bytes })
     }
 
-    /// Copies all pages in use, durably. Gives how many, and those that are not as they were written.
+    /// Copies all pages in use, durably. Gives how many, and those that are not as they were
+    /// written.
     fn copy_pages(
         &self,
         target: &StoreFile,
@@ -156,8 +159,8 @@ impl Core {
                 return Ok((copied, damaged));
             }
             for (page, image) in batch.iter().zip(&mut images) {
-                // One that is being written is caught as a whole the next time. One that never is was
-                // given up meanwhile, or the log has it, or it is damaged.
+                // A page that is being written is read whole at the next attempt. A page that never
+                // is has been freed meanwhile, or the log has it, or it is damaged.
                 let mut attempt = 0;
                 loop {
                     let read = self.file.device().read_image(*page, image);
@@ -190,7 +193,7 @@ impl Core {
     }
 }
 
-/// Writes what makes a store of the pages and the log in `target`.
+/// Writes bitmaps and superblock, which make a store of the pages and the log in `target`.
 fn complete(target: &StoreFile, block: &Superblock, words: &[u64]) -> Result<()> {
     let groups = bitmap_groups(words);
     let none = BitmapCopies::default();
@@ -224,8 +227,8 @@ fn wait_durable(log: &Log) -> Result<()> {
     log.wait_durable(epoch)
 }
 
-/// Copies the log from the segment where recovery begins, up to the flush `end` at least, until the copy reads
-/// well. Gives its bytes, and what of `damaged` it does not bring back.
+/// Copies the log from the segment where recovery begins, up to the flush `end` at least, until the
+/// copy reads well. Gives its bytes, and the pages of `damaged` that it does not contain.
 fn copy_log(
     source: &Arc<dyn LogStorage>,
     target: &Arc<dyn LogStorage>,
@@ -252,7 +255,7 @@ fn copy_log(
                 let start = (end - 1) / CHUNK as u64 * CHUNK as u64;
                 let piece = &mut buffer[..(end - start) as usize];
                 source.read(segment, start, piece).map_err(failed("read the log for"))?;
-                // What segments were made of is none of it.
+                // Blank out the remains of an earlier use of the segment.
                 wattle_wal::blank(block.store_id, segment, start, piece);
                 if piece.iter().any(|byte| *byte != 0) {
                     bytes_copied += piece.len() as u64;
@@ -272,8 +275,8 @@ fn copy_log(
     }
 }
 
-/// Reads a copy of the log as recovery would, and takes the pages from `damaged` that it does not need: the
-/// log has them whole, or they are free.
+/// Reads a copy of the log as recovery would, and takes the pages from `damaged` that it does not
+/// need: the log has them whole, or they are free.
 fn read_through(
     log: &Arc<dyn LogStorage>,
     path: &Path,

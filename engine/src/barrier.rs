@@ -1,5 +1,5 @@
-//! The engine's [`LogBarrier`]: what must be durable before a page is written. With a log, its records
-//! up to the last change of the page; without one, the mark that says so.
+//! The engine's [`LogBarrier`]: what must be durable before a page is written. With a log: its
+//! records up to the last change of the page. Without a log: the mark that says so.
 
 use crate::{epochs::Epochs, store::UnloggedMark};
 use std::sync::{
@@ -12,7 +12,7 @@ use wattle_wal::Log;
 /// See the module documentation.
 #[derive(Default)]
 pub(crate) struct Barrier {
-    /// There was no room for pages: the checkpoint thread looks at it.
+    /// An operation found no room for pages. The checkpoint thread reads and clears it.
     pub room_wanted: AtomicBool,
     pub log: OnceLock<Arc<Log>>,
     pub unlogged: OnceLock<UnloggedMark>,

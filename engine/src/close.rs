@@ -7,8 +7,8 @@ use wattle_buffer::{Error, Result};
 /// How long an engine that is abandoned waits for bulk loads and backups.
 const ABANDON_WAIT: Duration = Duration::from_secs(5);
 
-/// Writes everything out and leaves the store so that opening it has nothing to do. Only without other
-/// users. Others can open the store then, even after an error.
+/// Writes everything out and leaves the store so that opening it has nothing to do. The caller is
+/// the last user. The store can be opened again when this returns, even after an error.
 pub(crate) fn close(core: &Core) -> Result<()> {
     core.pool.process().check()?;
     let mut closed = core.closed.lock();
@@ -77,7 +77,7 @@ fn stop_threads(core: &Core) {
 /// Something is left that only recovery can take back, or the files were changed.
 fn finish_work(core: &Core) -> Result<()> {
     let cx = core.context();
-    // Twice: what the first round rolls back or removes, the second clears away.
+    // Twice: the second round clears away the garbage that the first one produces.
     core.janitor_round(&cx);
     if let Some(log) = &core.log {
         log.flush_now().map_err(|error| Error::Poisoned(error.to_string()))?;
@@ -123,18 +123,18 @@ fn end_pool(core: &Core) {
     forget_garbage(core);
 }
 
-/// Lets go of the trees and transactions that the janitor would have cleared away.
+/// Drops the work of the janitor that is left, and with it handles of trees.
 fn forget_garbage(core: &Core) {
     core.janitor.forget();
     core.txns.garbage.forget();
 }
 
-/// Leaves the store as a crash would, with all commits so far, although others use it.
+/// Leaves the store as a crash would, with all commits so far, while handles are alive.
 ///
-/// Nothing may write to its files after it is unlocked. From step 1 on no change, checkpoint, bulk load
-/// or backup begins; those under way end in steps 2 and 3. A closed log refuses the records of
-/// operations that are still under way. Otherwise only background threads write pages, and they end in
-/// step 4.
+/// Nothing may write to its files after it is unlocked. From step 1 on no change, checkpoint, bulk
+/// load or backup begins; those under way end in steps 2 and 3. A closed log refuses the records of
+/// operations that are still under way. Otherwise only background threads write pages, and they end
+/// in step 4.
 pub(crate) fn abandon(core: &Core) -> Result<()> {
     let mut closed = core.closed.lock();
     if *closed {
@@ -142,7 +142,8 @@ pub(crate) fn abandon(core: &Core) -> Result<()> {
     }
     // 1. As after a failure.
     core.txns.liveness.abandon();
-    // 2. Bulk loads, backups and compactions write pages, truncate the log, and shorten the data file.
+    // 2. Bulk loads, backups and compactions write pages, truncate the log, and shorten the data
+    //    file.
     let Some(_no_other) = core.unlogged_pages.try_write_for(ABANDON_WAIT) else {
         let what = "a bulk load, a backup or a compaction";
         return Err(Error::StillInUse(what.to_string()));

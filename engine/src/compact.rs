@@ -1,24 +1,28 @@
-//! Compaction of an open store: pages at the end of the data file get lower ids, then the file is cut
-//! off behind the last page in use. Everything else goes on meanwhile.
+//! Compaction of an open store: pages at the end of the data file get lower ids, then the file is
+//! shortened to the last page in use. All other work goes on meanwhile.
 //!
-//! 1. The allocator gives out low pages first; those below some limit have room for all that are in use.
-//! 2. Each tree is walked, one at a time, and pages at or above the limit move below. What this means
-//!    for a page is told in the module `renumber` of the tree. The id of a root is in the catalog, and
-//!    changes with it by one record ([`crate::catalog::Catalog::move_root`]). The root of the catalog
-//!    stays: it is one of the first pages of a store. So do the bitmaps, each in its group.
-//! 3. The capacity is lowered to behind the last page in use, whatever was not moved.
-//! 4. A checkpoint makes a superblock durable with this capacity. Recovery begins there from now on: no
-//!    record that it reads has a page behind the end, but such that come after new room was reserved.
-//!    It also writes what was moved; when leaves are merged on the way, steps 1 to 4 follow once more.
-//! 5. The file is cut off ([`wattle_buffer::PageAllocator::shrink_storage`]).
+//! 1. The allocator gives out low pages first; those below some limit have room for all that are in
+//!    use.
+//! 2. Each tree is walked, one at a time, and pages at or above the limit move below. The module
+//!    `renumber` of `wattle-btree` says what this means for a page. The id of a root is in the
+//!    catalog, and changes with it by one record ([`crate::catalog::Catalog::move_root`]). The root
+//!    of the catalog stays: it is one of the first pages of a store. So do the bitmaps, each in its
+//!    group.
+//! 3. The capacity is lowered to the end of the last page in use, also when some pages could not be
+//!    moved.
+//! 4. A checkpoint makes a superblock durable with this capacity. Recovery begins there from now
+//!    on: only records after new room was reserved name pages past the end. The checkpoint also
+//!    writes the moved pages; when leaves are merged on the way, steps 1 to 4 follow once more.
+//! 5. The file is shortened ([`wattle_buffer::PageAllocator::shrink_storage`]).
 //!
-//! **A crash** before step 4 leaves the store as any crash does, with its old length. Between 4 and 5,
-//! or when the cut is lost, the file is longer than the superblock says: what lies there is free, and
-//! copies of bitmaps there are written anew before a superblock names them. The file is never
-//! shorter than a durable superblock says, because it is cut off after that is durable.
+//! **A crash** before step 4 leaves the store as any crash does, with its old length. Between 4 and
+//! 5, or when the new length is lost, the file is longer than the superblock says: the pages past
+//! the end are free, and copies of bitmaps there are written again before a superblock names them.
+//! The file is never shorter than a durable superblock says, because it is shortened after that is
+//! durable.
 //!
-//! **Backups and bulk loads** know pages by their ids, on storage: there are none meanwhile. Snapshots
-//! and transactions know keys.
+//! **Backups and bulk loads** know pages by their ids, on storage: there are none meanwhile.
+//! Snapshots and transactions know keys.
 
 use crate::{catalog::OpenFor, core::Core, store::CATALOG};
 use std::{
@@ -28,7 +32,7 @@ use std::{
 use wattle_btree::{Context, Renumbered, Tree, run};
 use wattle_buffer::{Error, PAGE_SIZE, PageAllocator, PageId, Result};
 
-/// What [`crate::Engine::compact`] has done.
+/// The outcome of [`crate::Engine::compact`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CompactReport {
     /// Pages that were moved.
@@ -39,8 +43,8 @@ pub struct CompactReport {
     pub bytes_after: u64,
 }
 
-/// Times that all trees are walked at most: others may put pages at the end again, or free some, so that
-/// fewer pages are enough.
+/// Limit of walks over all trees: other operations may put pages at the end again, or free some, so
+/// that fewer pages are enough.
 const PASSES: usize = 4;
 /// Another walk must give back more than this part of the file.
 const WORTH: u64 = 64;
@@ -90,7 +94,7 @@ impl Core {
             let what = "a store that is used without a log cannot be compacted while it is open";
             return Err(Error::Limit(what.to_string()));
         }
-        // Not for ever: the caller may be called by what it waits for.
+        // With a limit: the operation that it waits for may be waiting for the caller.
         let limit = self.stall_timeout;
         let alone = self.compacting.try_lock_for(limit);
         let _alone = alone.ok_or_else(|| {
@@ -104,7 +108,8 @@ impl Core {
         let bytes_before = bytes();
         let allocator = self.pool.allocator();
         let cx = self.context();
-        // What nobody needs any more takes no room, and leaves that are merged when they are written take less.
+        // First clear garbage away, and write pages, which merges leaves: both make the store
+        // smaller.
         self.sync_log()?;
         self.janitor_round(&cx);
         self.checkpoint_asked()?;
@@ -123,7 +128,7 @@ impl Core {
             allocator.cut();
             self.checkpoint_asked()?;
         }
-        // Also what is behind the last page in use, where no page needs to move.
+        // Also where no page needs to move, the file may end after the last page in use.
         if allocator.cut() != self.checkpoints.block().capacity {
             self.checkpoint_asked()?;
         }

@@ -1,5 +1,5 @@
-//! What the handles of one open store share: its pool, its transactions, its catalog, its background
-//! threads and its files.
+//! [`Core`], shared by all handles of one open store: its pool, its transactions, its catalog, its
+//! background threads and its files.
 //!
 //! Order of locks: `closed` before `idle`; `compacting` before `unlogged_pages`.
 
@@ -25,7 +25,7 @@ use wattle_wal::Log;
 /// Sessions that are kept for the next ones.
 const MAX_IDLE: usize = 16;
 
-/// What all handles of an open store share.
+/// See the module documentation.
 pub(crate) struct Core {
     pub pool: Arc<Pool>,
     /// None: nothing is logged.
@@ -39,12 +39,12 @@ pub(crate) struct Core {
     pub read_only: bool,
     /// How long an auto-committed change waits for a transaction that holds its record.
     pub conflict_wait: Duration,
-    /// How long an operation waits for something that may never come.
+    /// Upper bound on the wait of an operation for another operation.
     pub stall_timeout: Duration,
-    /// Held, shared, while pages are written that the log does not know; exclusively by a backup or a
-    /// compaction.
+    /// Held shared by a bulk load, which writes pages without logging them; exclusively by a backup
+    /// or a compaction, which read pages by their ids.
     pub unlogged_pages: RecursiveRwLock<()>,
-    /// Held during a compaction, and while each page must be found where it was.
+    /// Held by a compaction, and by a verification, during which pages must not move.
     pub compacting: Mutex<()>,
     /// The number of the next blocking session.
     pub sessions: AtomicU64,
@@ -52,7 +52,7 @@ pub(crate) struct Core {
     #[expect(clippy::vec_box, reason = "sessions hold them in boxes")]
     pub idle: Mutex<Vec<Box<SessionState>>>,
     pub file: Arc<StoreFile>,
-    /// Where the log is, for reading it back.
+    /// The storage of the log, for reading it back.
     pub log_storage: Option<Arc<dyn LogStorage>>,
     pub barrier: Arc<Barrier>,
     /// The threads of the pool.
@@ -66,7 +66,7 @@ impl Core {
         self.txns.context()
     }
 
-    /// The tree belongs to this engine.
+    /// Fails for a tree of another engine.
     #[inline(always)]
     pub fn check_tree(&self, tree: &Tree) -> Result<()> {
         if Arc::ptr_eq(tree.open.tree.pool(), &self.pool) {
@@ -75,7 +75,7 @@ impl Core {
         Err(Error::ForeignTree(tree.name().to_string()))
     }
 
-    /// With these options a transaction may begin; it is read-only where nothing can be changed.
+    /// Checks that a transaction may begin, and gives its options: read-only in a read-only store.
     pub fn check_begin(&self, mut options: TxnOptions) -> Result<TxnOptions> {
         options.read_only |= self.read_only;
         if options.read_only {
@@ -92,23 +92,23 @@ impl Core {
         self.txns.liveness.check()
     }
 
-    /// The caller may wait for the engine as a whole, and is not inside of code that others wait for: see the
+    /// Fails in a closure that the engine calls, where this call could wait for itself: see the
     /// table in the crate's documentation.
     pub fn check_caller(&self, refused: &[Inside]) -> Result<()> {
         self.pool.check_may_wait()?;
         refused.iter().try_for_each(|inside| inside.refuse())
     }
 
-    /// Keeps what a session owned for the next one.
+    /// Keeps the state of a session that ended for the next one.
     pub fn keep_idle(&self, state: Box<SessionState>) {
         if self.pool.process().is_other() {
-            // It belongs to the parent, whose locks may be held here for ever.
+            // It belongs to the parent process. Its locks may have been held at the fork.
             return std::mem::forget(state);
         }
         state.cx.worker.release();
         state.forget_own(&self.txns);
         state.trim(&self.txns);
-        // In the order of `close`, which holds the one and takes the other.
+        // In the order of `close`, which takes `idle` while it holds `closed`.
         let closed = self.closed.lock();
         let mut idle = self.idle.lock();
         if idle.len() < MAX_IDLE && !*closed {
@@ -127,7 +127,7 @@ impl Core {
         }
     }
 
-    /// A change of the catalog is durable when it returns, unless nothing is.
+    /// Makes a change of the catalog durable, unless the engine's durability is `None`.
     pub fn sync_catalog(&self) -> Result<()> {
         match self.txns.durability {
             Durability::None => Ok(()),
@@ -135,22 +135,23 @@ impl Core {
         }
     }
 
-    /// Data file and log are there, and whole. A superblock that says so would make a store useless that can
-    /// be recovered, or whose log can be saved.
+    /// Checks that data file and log are there, and whole. A superblock written without them would
+    /// make a store unusable that could still be recovered.
     pub fn check_files(&self) -> Result<()> {
         self.file.check_files()?;
         let log = self.log.as_ref().map_or(Ok(()), |log| log.check_segments());
         log.map_err(|error| self.file.changed(error))
     }
 
-    /// Keeps backups from beginning. The entries of a bulk load may load another tree, also while a backup
-    /// waits for the first load: so this does not queue with those who wait.
+    /// Blocks backups and compactions for a bulk load. The iterator of a bulk load may load another
+    /// tree while a backup waits for the first load, so this lock is recursive and does not queue
+    /// after waiting backups.
     pub fn bulk_loads(&self) -> Result<RecursiveRwLockReadGuard<'_, ()>> {
         let guard = self.unlogged_pages.try_read_for(self.pool.stall_timeout());
         guard.ok_or_else(|| waited_for(self, "a backup or a compaction", "a bulk load"))
     }
 
-    /// Keeps bulk loads from beginning, for `ours`.
+    /// Blocks bulk loads for `ours`.
     pub fn no_bulk_loads(&self, ours: &str) -> Result<RecursiveRwLockWriteGuard<'_, ()>> {
         let guard = self.unlogged_pages.try_write_for(self.pool.stall_timeout());
         guard.ok_or_else(|| waited_for(self, "a bulk load, a backup or a compaction", ours))

@@ -1,23 +1,25 @@
-//! Which epochs the number of a page can have: pages from after the end of the log are told by it.
+//! The epochs that a page can have. A page with another epoch was written after the end of the log.
 //!
-//! A page goes to storage when the record of its last change is durable, so its epoch is at most that of the
-//! last durable flush. Where the log ends at epoch E, a page of a later epoch proves that data file and log
-//! are not of one time: one of them was copied, or lost its last writes. But the log goes on, and would
-//! reach that epoch. So each time that a store is opened its log leaves a gap: it goes on with the epoch that
-//! the clock gives, [`PER_SECOND`] a second since 1970, and in any case [`LEAST_GAP`] epochs after E. No
-//! page of this store ever has an epoch in a gap. One that was written after E by the store that this one
-//! is a copy of has: its log was opened before this one, and its epochs rise more slowly than the clock. It is
-//! refused at each read, also in later lives of the store.
+//! A page goes to storage when the record of its last change is durable, so its epoch is at most
+//! that of the last durable flush. Where the log ends at epoch E, a page of a later epoch proves
+//! that data file and log do not belong together: one of them was copied, or lost its last writes.
+//! But the log goes on, and would reach that epoch. So each time that a store is opened its log
+//! leaves a gap: it goes on with the epoch of the clock, [`PER_SECOND`] a second since 1970, and at
+//! least [`LEAST_GAP`] epochs after E. No page of this store ever has an epoch in a gap. A page
+//! that was written after E by the original of a copied store has: its log was opened before this
+//! one, and its epochs rise more slowly than the clock. Each read refuses such a page, also after
+//! later openings of the store.
 //!
-//! The superblock lists the last [`KEPT`] gaps. One that a crash kept out of it is found by the jump of the
-//! epochs in the log that recovery reads; if the log has no flush after the jump, no page has.
+//! The superblock lists the last [`KEPT`] gaps. One that a crash kept out of it is found by the
+//! jump of the epochs in the log that recovery reads; if the log has no flush after the jump, no
+//! page has.
 //!
-//! What is not noticed: pages from after more than [`PER_SECOND`] flushes a second, or written while the clock
-//! was ahead, once the log has got there; and one that is not read before the store was opened [`KEPT`]
-//! times more.
+//! Not detected: pages written after more than [`PER_SECOND`] flushes a second, or while the clock
+//! was ahead, once the log has reached that epoch; and pages that are not read before the store was
+//! opened [`KEPT`] more times.
 //!
-//! Used without a log, a store numbers the changes of each page separately, from the number that the page
-//! has. Then the largest number written so far takes the place of the durable epoch.
+//! Used without a log, a store numbers the changes of each page separately, from the number that
+//! the page has. Then the largest number written so far takes the place of the durable epoch.
 
 use std::{
     sync::{
@@ -31,7 +33,8 @@ use wattle_wal::{GSN_COUNTER_BITS, Log, LogEnd, LogStart, MAX_EPOCH, epoch_of};
 
 /// Least number of epochs in a gap.
 const LEAST_GAP: u64 = 1 << 20;
-/// Epochs by which the clock tells where a log goes on: more than the flushes of a log, mostly.
+/// Epochs per second of the clock at which a log goes on: nearly always more than the flushes of a
+/// log.
 const PER_SECOND: u64 = 4096;
 /// The clock is believed up to here: half of all epochs, in 2106.
 const LATEST: u64 = 1 << (u64::BITS - GSN_COUNTER_BITS - 1);
@@ -40,8 +43,8 @@ pub(crate) const KEPT: usize = 20;
 /// A flush can have records of an epoch that is a little below its own.
 const MARGIN: u64 = 8;
 
-/// The gaps of the last times that the store was opened, newest first: the epoch that the log ended with, and
-/// that with which it went on. Two zeroes: none.
+/// The gaps of the last times that the store was opened, newest first: the epoch that the log ended
+/// with, and that with which it went on. Two zeroes: none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Gaps(pub [(u64, u64); KEPT]);
 
@@ -55,14 +58,14 @@ impl Gaps {
         self.0[0] = (end, start);
     }
 
-    /// Of two flushes that follow upon each other, in a log that may have been opened between them.
+    /// Adds the gap between two consecutive flushes, if the log was opened between them.
     pub fn add_jump(&mut self, before: u64, epoch: u64) {
         if epoch > before.saturating_add(LEAST_GAP) {
             self.add(before, epoch - MARGIN);
         }
     }
 
-    /// Whether each is one.
+    /// Whether each entry is a gap, or empty.
     pub fn make_sense(&self) -> bool {
         self.0
             .iter()
@@ -77,7 +80,7 @@ impl Gaps {
     }
 }
 
-/// Where a log goes on that ended so.
+/// Where a log goes on that ended with `end`.
 pub(crate) fn start_after(end: LogEnd, image_epoch: u64) -> LogStart {
     let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     after(end, image_epoch, since_1970.unwrap_or_default())
@@ -94,7 +97,7 @@ fn after(end: LogEnd, image_epoch: u64, since_1970: Duration) -> LogStart {
     start
 }
 
-/// What pages are held against when they are read.
+/// The check of a page's epoch when it is read.
 pub(crate) struct Epochs {
     gaps: Gaps,
     log: Option<Arc<Log>>,
@@ -103,7 +106,7 @@ pub(crate) struct Epochs {
 }
 
 impl Epochs {
-    /// Of a store with these gaps whose log ended with the epoch `end` when it was opened.
+    /// The checks of a store with these gaps, whose log had ended with the epoch `end`.
     pub fn new(gaps: Gaps, end: u64, log: Option<&Arc<Log>>) -> Epochs {
         Epochs { gaps, log: log.cloned(), written: AtomicU64::new(end) }
     }
@@ -125,7 +128,7 @@ impl Epochs {
     }
 }
 
-/// Of a page of this epoch, where the log ended with `end`.
+/// The message about a page of this epoch, where the log ended with `end`.
 pub(crate) fn newer(epoch: u64, end: u64) -> String {
     format!(
         "it is newer than the log: it was changed in epoch {epoch}, and the log ended with epoch {end}; \

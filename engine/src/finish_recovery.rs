@@ -1,6 +1,6 @@
-//! The second half of opening a store: what redo cannot do because it takes trees. Transactions that
-//! had not ended are rolled back, drops that were begun are finished, large values that nobody refers
-//! to are found. Each of these is logged, so a crash in the middle is one more crash to recover from.
+//! Recovery, second half, on open trees: unfinished transactions are rolled back, interrupted drops
+//! are finished, and unreferenced large values are found. All of it is logged, so a crash in the
+//! middle is one more crash to recover from.
 
 use crate::{
     catalog::{OpenFor, OpenTree, TreeTag},
@@ -25,8 +25,8 @@ use wattle_btree::{Context, Journal, Undo};
 use wattle_buffer::{Error, Gsn, Result, TreeId};
 use wattle_wal::Kind;
 
-/// See the module documentation. `new`: the store was just made; `redone`: the log said something
-/// that the pages did not hold.
+/// See the module documentation. `new`: the store was just created. `redone`: redo has changed
+/// pages.
 pub(crate) fn finish_recovery(
     core: &Core,
     cx: &Context,
@@ -36,13 +36,13 @@ pub(crate) fn finish_recovery(
     losers: Vec<Loser>,
 ) -> Result<()> {
     let was = core.checkpoints.block().state;
-    // The log counts from here on, before anything is changed.
+    // The superblock must name the log before anything is changed.
     if was != StoreState::Logged {
         core.checkpoint_now()?;
     }
     let rolled_back = losers.len();
     roll_back_all(core, cx, options, losers)?;
-    // Numbers of transactions begin anew: those of the log so far must be behind them.
+    // Transaction ids restart here. Flush first, so that old ids cannot appear after new ones.
     core.sync_log()?;
     if !new {
         core.catalog.finish_drops(&core.txns, cx)?;
@@ -54,15 +54,15 @@ pub(crate) fn finish_recovery(
     if rolled_back > 0 {
         tracing::info!(transactions = rolled_back, "rolled back what had not ended");
     }
-    // From here on a crash must find the log.
+    // From here on recovery must begin with the new log.
     if core.log.is_some() && (new || redone || rolled_back > 0) {
         core.checkpoint_now()?;
     }
     Ok(())
 }
 
-/// Ghosts that were in the pages of the log when the store was opened: no snapshot needs them, and
-/// the janitor that knew of them is gone.
+/// Queues the ghosts that redo found in pages: no snapshot needs them, and the queue that had them
+/// was in memory.
 pub(crate) fn adopt_ghosts(core: &Core, cx: &Context, mut ghosts: FoundGhosts) -> Result<()> {
     if core.read_only {
         return Ok(());
@@ -72,7 +72,7 @@ pub(crate) fn adopt_ghosts(core: &Core, cx: &Context, mut ghosts: FoundGhosts) -
     ghosts.keys.dedup();
     let mut ids = ghosts.trees.clone();
     ids.extend(ghosts.keys.iter().map(|(tree, _)| *tree));
-    // Those of trees that were dropped went with them.
+    // Ghosts of dropped trees are gone.
     let mut tags: HashMap<TreeId, Arc<TreeTag>> = HashMap::new();
     for (id, name) in core.catalog.owners(cx, &ids, false)? {
         tags.insert(id, TreeTag::new(id, &name));
@@ -92,7 +92,7 @@ pub(crate) fn adopt_ghosts(core: &Core, cx: &Context, mut ghosts: FoundGhosts) -
 
 /// Rolls all transactions back that a crash ended.
 fn roll_back_all(core: &Core, cx: &Context, options: &Options, losers: Vec<Loser>) -> Result<()> {
-    // Those first that changed names of trees: with them trees are found from then on.
+    // First the transactions that changed the catalog: from then on it has the right names.
     let (of_names, others): (Vec<_>, Vec<_>) =
         losers.into_iter().partition(|loser| loser.trees.contains(&CATALOG));
     for loser in of_names {
@@ -105,7 +105,7 @@ fn roll_back_all(core: &Core, cx: &Context, options: &Options, losers: Vec<Loser
     others.into_iter().try_for_each(|loser| roll_back(core, cx, options, loser, &names))
 }
 
-/// The tree with this number, or whose large values have it; none when it was dropped.
+/// The tree with this id, or with this id for its large values; none when it was dropped.
 fn tree_to_undo(
     core: &Core,
     cx: &Context,
@@ -122,8 +122,7 @@ fn tree_to_undo(
     }
 }
 
-/// Rolls a transaction back that a crash ended. Of its trees one is open at a time, and others as long as
-/// there is room.
+/// Rolls back a transaction that a crash ended. It holds one of its trees open at a time.
 fn roll_back(
     core: &Core,
     cx: &Context,
@@ -144,14 +143,14 @@ fn roll_back(
             Error::LogCorruption { segment: 0, offset: 0, what }
         })?;
         if current.as_ref().is_none_or(|(id, _)| *id != undo.tree) {
-            // In this order: the one before must not hold a place.
+            // Drop first: the previous tree must not keep its place.
             drop(current.take());
             let open = tree_to_undo(core, cx, undo.tree, names)?;
             current = Some((undo.tree, open));
         }
         let open = current.as_ref().and_then(|(_, open)| open.as_ref());
         let tree = open.and_then(|open| open.tree_of(undo.tree));
-        // A tree that is not there was dropped, with everything in it.
+        // A missing tree was dropped, with all its records.
         let Some(tree) = tree.or_else(|| core.catalog.system_tree(undo.tree)) else { continue };
         let mut author = UndoAuthor {
             system: &core.txns,

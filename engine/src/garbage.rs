@@ -1,11 +1,12 @@
-//! Garbage: what commits leave in the pages until no snapshot needs it any more. Ghosts of deleted
-//! records, and large values that were replaced.
+//! Garbage that commits leave in the pages until no snapshot needs it: ghosts of deleted records,
+//! and large values that were replaced.
 //!
-//! Commits add it, with their times; the janitor takes what is ready and clears it away. Nothing here
-//! keeps a tree open, except for ghosts that a large transaction holds back.
+//! Commits add it with their times. The janitor takes garbage that is ready, and clears it away.
+//! Only ghosts that a large transaction holds back keep their tree open.
 //!
-//! The list of ghosts has a limit, in number and in bytes. Above it their trees are searched for them
-//! instead. Replaced values are counted in bytes; `large_room.rs` holds them to their limit.
+//! The list of ghosts has a limit, in number and in bytes. Above it their trees are searched for
+//! them instead. Replaced values are counted in bytes; `session/large_room.rs` holds them to their
+//! limit.
 
 use crate::{
     catalog::{OpenTree, TreeTag},
@@ -26,7 +27,7 @@ const BATCH: usize = limit(4096, 16);
 /// Ghosts that are remembered one by one, and bytes of their keys.
 const MAX_GHOSTS: (usize, usize) = (limit(1 << 16, 24), 4 << 20);
 
-/// What a commit leaves to be cleared away. It does not keep its tree open.
+/// One piece of garbage. It does not keep its tree open.
 pub(crate) enum Garbage {
     /// The ghost of a record.
     Ghost(Arc<TreeTag>, Vec<u8>),
@@ -64,13 +65,13 @@ pub(crate) struct Ghost {
     pub key: Vec<u8>,
 }
 
-/// A tree is searched for ghosts of commits up to a time.
+/// A search of a whole tree for ghosts of commits up to `time`.
 pub(crate) struct GhostSearch {
     pub time: u64,
     pub tree: Arc<TreeTag>,
-    /// Where to go on, once begun.
+    /// The key at which a search that has begun goes on.
     pub from: Option<Vec<u8>>,
-    /// After this search it begins anew, for commits up to this time.
+    /// The search starts again after this one, for commits up to this time.
     pub again: Option<u64>,
 }
 
@@ -78,7 +79,7 @@ pub(crate) struct GhostSearch {
 struct HeldGhosts {
     tree: Arc<OpenTree>,
     ghosts: Vec<(u64, Vec<u8>)>,
-    /// It is to be searched, for commits up to this time: there were more.
+    /// There were more ghosts than the limit: search the tree for commits up to this time.
     search: Option<u64>,
 }
 
@@ -89,8 +90,8 @@ impl Lists {
         garbage || !self.held.is_empty()
     }
 
-    /// Ghosts that wait for an old snapshot must not fill the memory: above the limit their trees are
-    /// searched for them instead.
+    /// Adds a ghost. Above the limit its tree is searched instead: ghosts that wait for an old
+    /// snapshot must not fill the memory.
     fn add_ghost(&mut self, time: u64, tree: Arc<TreeTag>, key: Vec<u8>) {
         let (ghosts, bytes) = MAX_GHOSTS;
         if self.ghosts.len() >= ghosts || self.key_bytes + key.len() > bytes {
@@ -128,7 +129,7 @@ impl Lists {
         }
     }
 
-    /// Lets those of some trees go on.
+    /// Moves the held ghosts of trees that are over to the queue.
     fn release(&mut self, is_over: impl Fn(&Arc<OpenTree>) -> bool) {
         let released: Vec<_> = self.held.extract_if(.., |held| is_over(&held.tree)).collect();
         for HeldGhosts { tree, ghosts, search } in released {
@@ -138,7 +139,7 @@ impl Lists {
     }
 }
 
-/// Garbage of one tree, kept without it.
+/// Garbage of one tree that is dropped or renamed, taken off the queue.
 #[derive(Default)]
 pub(crate) struct TreeGarbage {
     ghosts: Vec<(u64, Vec<u8>)>,
@@ -147,7 +148,7 @@ pub(crate) struct TreeGarbage {
 }
 
 impl GarbageQueue {
-    /// What a commit at `time` left behind.
+    /// Adds the garbage of a commit at `time`.
     pub fn add(&self, time: u64, garbage: Vec<Garbage>) {
         if garbage.is_empty() {
             return;
@@ -165,7 +166,7 @@ impl GarbageQueue {
         }
     }
 
-    /// Large values that no record refers to, nor ever did.
+    /// Adds large values that no record has ever referred to.
     pub fn add_large(&self, tree: &Arc<OpenTree>, large: Vec<LargeValue>) {
         self.add(
             0,
@@ -190,13 +191,13 @@ impl GarbageQueue {
         held.search = held.search.max(Some(time));
     }
 
-    /// Lets the held ghosts of some trees go on.
+    /// Moves the held ghosts of trees that are over to the queue.
     pub fn release(&self, is_over: impl Fn(&Arc<OpenTree>) -> bool) {
         self.lists.lock().release(is_over);
     }
 
-    /// A roll-back has put back what may be a ghost, at `time`: a thread that wanted to clear it away
-    /// may have found the record in its place.
+    /// A rollback has put a record back at `time`. If it is a ghost it is queued again: the janitor
+    /// may have met the newer record in its place.
     pub fn add_put_back(&self, time: u64, open: Option<&Arc<OpenTree>>, undo: &Undo<'_>) {
         if let (Before::Value { bytes, special: true }, Some(open)) = (undo.before, open)
             && is_ghost((bytes, true))
@@ -211,7 +212,7 @@ impl GarbageQueue {
         self.replaced_bytes.load(Ordering::Relaxed)
     }
 
-    /// Of these, bytes that were replaced after the time `from` and up to the time `to`.
+    /// Bytes of large values that were replaced after the time `from` and up to the time `to`.
     pub fn replaced_between(&self, from: u64, to: u64) -> u64 {
         if self.replaced_bytes() == 0 {
             return 0;
@@ -238,24 +239,24 @@ impl GarbageQueue {
         lists.replaced.remove(at)
     }
 
-    /// A value that was taken is gone.
+    /// A value that was taken has been cleared away.
     pub fn note_cleared(&self, large: LargeValue) {
         self.replaced_bytes.fetch_sub(large.len, Ordering::Relaxed);
     }
 
-    /// A value that was taken is not, or not wholly.
+    /// A value that was taken has not been cleared away completely.
     pub fn put_back(&self, time: u64, tree: Arc<TreeTag>, large: LargeValue) {
         self.lists.lock().replaced.push_back((time, tree, large));
     }
 
-    /// Lets go of everything that is still to be done.
+    /// Drops all garbage from the queue.
     pub fn forget(&self) {
         *self.lists.lock() = Lists::default();
         self.replaced_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// Takes the garbage of a tree, which is about to be dropped or renamed. The caller has the only
-    /// handle, so there will be no more.
+    /// Takes the garbage of a tree that is about to be dropped or renamed. The caller has the only
+    /// handle and has paused the janitor, so no more is added.
     pub fn take_of(&self, tree: &Arc<OpenTree>) -> TreeGarbage {
         let mut lists = self.lists.lock();
         lists.release(|open| Arc::ptr_eq(open, tree));
@@ -282,7 +283,8 @@ impl GarbageQueue {
         kept
     }
 
-    /// The tree, perhaps under another name, is still there.
+    /// Adds garbage that [`GarbageQueue::take_of`] has taken: the tree still exists, perhaps under
+    /// another name.
     pub fn give_back(&self, tree: &Arc<TreeTag>, kept: TreeGarbage) {
         for (time, large) in kept.replaced {
             self.add(time, vec![Garbage::Large(tree.clone(), large)]);
@@ -292,10 +294,10 @@ impl GarbageQueue {
         kept.search.into_iter().for_each(|time| lists.add_search(time, tree.clone()));
     }
 
-    /// Takes some ghosts that nobody needs, by tree and key.
+    /// Takes a batch of ghosts of commits up to `before`, in the order of tree and key.
     pub fn take_ghosts(&self, before: u64) -> Vec<(u64, Ghost)> {
         let mut lists = self.lists.lock();
-        // Times are nearly in order; one that is not only waits a little longer.
+        // Times are nearly in order. A ghost out of order only waits longer.
         let ready = lists.ghosts.iter().take(BATCH).take_while(|(time, _)| *time <= before).count();
         let mut ready: Vec<_> = lists.ghosts.drain(..ready).collect();
         lists.key_bytes -= ready.iter().map(|(_, ghost)| ghost.key.len()).sum::<usize>();
@@ -304,7 +306,8 @@ impl GarbageQueue {
         ready
     }
 
-    /// Those that were not cleared away come first the next time, or last after a failure.
+    /// Gives back ghosts that were not cleared away: to the front of the queue, or to its end after
+    /// a failure.
     pub fn give_ghosts_back(
         &self,
         ghosts: impl DoubleEndedIterator<Item = (u64, Ghost)>,
@@ -326,10 +329,11 @@ impl GarbageQueue {
         Some(lists.searches.swap_remove(at))
     }
 
-    /// A search that has not come to its end goes on later; one that has begins anew when that was asked for.
+    /// Gives back a search: one that has not reached the end goes on later; one that has starts
+    /// again if a repetition was requested.
     pub fn give_search_back(&self, search: GhostSearch) {
         let mut lists = self.lists.lock();
-        // Ghosts that came meanwhile.
+        // Searches that were requested meanwhile.
         let other = lists.searches.iter().position(|other| other.tree.id == search.tree.id);
         let other = other.map(|at| lists.searches.swap_remove(at).time);
         let again = search.again.max(other);

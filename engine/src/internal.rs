@@ -1,4 +1,4 @@
-//! What the engine does in its own name: blocking, in a given context, without a session.
+//! The session of the engine's own work: blocking, in a given context.
 
 use crate::{
     core::Core,

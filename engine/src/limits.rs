@@ -1,11 +1,11 @@
-//! Limits that are reached only by thousands of records, and a way to have them reached by a few.
+//! Limits that only thousands of records reach, and a switch that makes a few records reach them.
 //!
-//! Behind each of these limits is code that does the same in another way: a list that is full, a chain that is
-//! pruned, a buffer that goes to a file. `--cfg small_limits` shrinks all of them at once. Campaigns of the wide
-//! model (`tests/tests/suite/wide`) run with it; nothing else should.
+//! Each of these limits switches to other code with the same result: a full list, a pruned chain, a
+//! buffer that goes to a file. `--cfg small_limits` shrinks all of them at once. Campaigns of the
+//! wide model (`tests/tests/suite/wide`) run with it; nothing else should.
 
-/// The usual limit, or the small one with `--cfg small_limits`, so that few records reach what takes
-/// thousands otherwise.
+/// The usual limit, or the small one with `--cfg small_limits`, so that a few records reach it
+/// instead of thousands.
 pub(crate) const fn limit(usual: usize, small: usize) -> usize {
     if cfg!(small_limits) { small } else { usual }
 }

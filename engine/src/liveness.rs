@@ -1,4 +1,4 @@
-//! Whether an engine takes changes: the word that every change reads before it begins.
+//! Whether an engine takes changes: one word, which every change reads before it begins.
 //!
 //! | bits 7..1 | bit 0 | meaning                                                       |
 //! |-----------|-------|---------------------------------------------------------------|
@@ -6,7 +6,7 @@
 //! | level     | 0     | takes changes, which wait: versions are above their limit      |
 //! | any       | 1     | refuses changes: poisoned, abandoned, or opened read-only     |
 //!
-//! Bit 0 is never cleared. A child of `fork` is refused everything, whatever the word says.
+//! Bit 0 is never cleared. A child of `fork` is refused every change, regardless of the word.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -77,7 +77,8 @@ impl Liveness {
         self.word.fetch_or(POISONED, Ordering::Relaxed);
     }
 
-    /// Refuses changes from now on, without a failure: the owner ends the engine while it is in use.
+    /// Refuses changes from now on, without a failure: the owner ends the engine while it is in
+    /// use.
     pub fn abandon(&self) {
         self.why.lock().get_or_insert_with(|| "the engine was abandoned".to_string());
         self.word.fetch_or(POISONED, Ordering::SeqCst);

@@ -1,5 +1,5 @@
-//! The log in words: one line for each flush and each record, for people who look for what happened.
-//! Works on a store that is closed, or was not closed, beside others that read it; changes nothing.
+//! The log as text: one line for each flush and each record, to find out what happened. Works on a
+//! store that is not open for writing, also after a crash, and changes nothing.
 
 use crate::{
     recover::{Bytes, Escaped, Located, Shape, Source},
@@ -10,16 +10,16 @@ use wattle_btree::{Before, Undo};
 use wattle_buffer::{Gsn, Result, io::IoKind};
 use wattle_wal::{GSN_COUNTER_BITS, Kind, epoch_of, record::Record};
 
-/// Calls `visit` with a line for each flush of the log of the store in the directory `path` and each
-/// record in it, in the order in which recovery would read them, from where it would begin, until it
-/// breaks.
+/// Calls `visit` with a line for each flush of the log of the store in the directory `path` and
+/// each record in it, in the order in which recovery would read them, from where it would begin,
+/// until it breaks.
 ///
 /// A flush: its number, epoch, and bytes of records. A record: worker, kind, transaction, number as
-/// epoch and counter, its ops with page and tree, and what it would take to undo it.
+/// epoch and counter, its ops with page and tree, and its undo.
 ///
 /// # Errors
 /// A path that is not a store, [`crate::Error::AlreadyOpen`] while it is in use, a log that is
-/// missing or damaged, after the lines of what lies before; failed I/O.
+/// missing or damaged, after the lines of the part before the damage; failed I/O.
 pub fn dump_log(
     path: impl AsRef<Path>,
     visit: &mut dyn FnMut(&str) -> ControlFlow<()>,

@@ -1,15 +1,14 @@
-//! What an engine that is being opened has started so far. Pool, trees and log refer to each other, and
-//! threads to all of them, so an attempt that fails must take them apart: they would go on for ever,
-//! beside those of the next attempt.
+//! Stops the threads of an opening that fails. Pool, trees and log refer to each other, and threads
+//! to all of them; without this they would run forever, next to those of the next attempt.
 //!
-//! Used by `Engine::open_file` until the engine is made, which is closed as a whole from then on.
+//! Used in `open.rs` until the engine exists, which is closed as a whole from then on.
 
 use std::sync::Arc;
 use wattle_btree::Forest;
 use wattle_buffer::Background;
 use wattle_wal::Log;
 
-/// Ends everything when dropped, unless it was made into an engine.
+/// Ends everything when it is dropped before [`Opening::done`].
 pub(crate) struct Opening {
     forest: Arc<Forest>,
     log: Option<Arc<Log>>,
@@ -17,7 +16,7 @@ pub(crate) struct Opening {
 }
 
 impl Opening {
-    /// Nothing has a thread yet but the log.
+    /// Only the log has threads yet.
     pub fn new(forest: &Arc<Forest>, log: Option<&Arc<Log>>) -> Opening {
         Opening { forest: forest.clone(), log: log.cloned(), background: None }
     }
@@ -27,7 +26,7 @@ impl Opening {
         self.background = Some(background);
     }
 
-    /// The engine is made: it has the threads of the pool now.
+    /// The engine exists: gives it the threads of the pool.
     pub fn done(mut self) -> Option<Background> {
         self.log = None;
         self.background.take()

@@ -30,14 +30,14 @@ const MAX_CONFLICT_WAIT: Duration = Duration::from_secs(60);
 /// Limit of the log of an engine with this pool, where none is given: four times the pool, at least
 /// 1 GiB and at most 16 GiB.
 ///
-/// After a checkpoint each page is logged whole when it is changed for the first time. If all of the pool
-/// is, that is half of the log between two checkpoints; with a smaller log it would be most of it, and
-/// every page would be written twice as often.
+/// After a checkpoint each page is logged whole when it is changed for the first time. If all of
+/// the pool is, that is half of the log between two checkpoints; with a smaller log it would be
+/// most of it, and every page would be written twice as often.
 pub fn default_log_bytes(pool_bytes: u64) -> u64 {
     pool_bytes.saturating_mul(4).clamp(1 << 30, 16 << 30)
 }
 
-/// Workers of the pool that the engine has for itself: one of the janitor, and one for merges.
+/// Workers of the pool that the engine uses itself: one for the janitor, one for merges.
 const ENGINE_WORKERS: usize = 2;
 
 /// How to open an engine. Build it from [`Options::default`].
@@ -95,8 +95,9 @@ impl Options {
     /// Budget of the buffer pool for pages and frame headers, bytes. Default 256 MiB, at least
     /// [`crate::MIN_POOL_BYTES`]. Everything else that the engine uses stays below 64 MiB.
     ///
-    /// Memory is taken as pages come in, so a pool that the store never fills costs only what it holds. One
-    /// larger than memory is therefore not refused; the system may end a process that fills it.
+    /// Memory is taken as pages come in, so a pool that the store never fills costs only what it
+    /// holds. A pool larger than memory is therefore not refused; the system may end a process that
+    /// fills it.
     pub fn pool_bytes(mut self, bytes: u64) -> Self {
         self.pool_bytes = bytes;
         self
@@ -128,88 +129,91 @@ impl Options {
         self
     }
 
-    /// How long an operation waits for frames before it fails with [`crate::Error::PoolExhausted`],
-    /// when none comes free or when pages cannot be written. Where frames come free, but others
-    /// take them, it waits four times as long for its turn. And how long a change waits for the room that
-    /// a checkpoint gives back, when the device has none, before it fails with
-    /// [`crate::Error::DiskFull`]; commits that cannot be flushed then, because roll-backs have used up
-    /// what the log has in reserve, wait six times as long (5 s at least) before the log fails with
-    /// [`crate::Error::CommitUnknown`]. And how long a backup and a bulk load wait for each other; an operation
-    /// that others keep from its pages waits four times as long: [`crate::Error::Limit`]. Default 10 s.
+    /// Upper bound on waits for other operations and for room. An operation waits this long for a
+    /// free frame, while no frame becomes free or pages cannot be written, and then fails with
+    /// [`crate::Error::PoolExhausted`]; four times as long while frames become free and other
+    /// threads take them. A change waits this long for room that a checkpoint makes on a full
+    /// device, and then fails with [`crate::Error::DiskFull`]. Commits that cannot be flushed then,
+    /// because rollbacks have used up the reserve of the log, wait six times as long (at least 5 s)
+    /// before the log fails with [`crate::Error::CommitUnknown`]. A backup and a bulk load wait
+    /// this long for each other; an operation that other threads keep from its pages waits four
+    /// times as long: [`crate::Error::Limit`]. Default 10 s.
     pub fn stall_timeout(mut self, limit: Duration) -> Self {
         self.stall_timeout = limit;
         self
     }
 
-    /// Whether to create the store when there is none, in a directory that exists and is empty or that is
-    /// created; the directory above must exist. Default true.
+    /// Whether to create the store when there is none, in a directory that exists and is empty or
+    /// that is created; the directory above must exist. Default true.
     pub fn create(mut self, create: bool) -> Self {
         self.create = create;
         self
     }
 
-    /// Whether the store is only read: nothing is written to its files, not even their times as far as the system
-    /// allows that, so it may lie on a read-only or full device, or belong to somebody else. A store that needs
-    /// recovery is read as that would leave it, in memory: up to [`Options::pool_bytes`] beside the pool, and
-    /// above that opening fails. Several engines may read a store at a time, also of other processes, but
-    /// not while one writes. Every change fails with [`crate::Error::ReadOnly`], and
-    /// [`crate::Engine::begin`] gives read-only transactions. The store must exist, whatever
-    /// [`Options::create`] says. Default false.
+    /// Whether the store is only read: nothing is written to its files, not even their times as far
+    /// as the system allows that, so it may lie on a read-only or full device, or belong to another
+    /// user. A store that needs recovery is recovered in memory, which takes up to
+    /// [`Options::pool_bytes`] beside the pool; opening fails when it takes more. Several engines
+    /// may read a store at a time, also of other processes, but not while one writes. Every change
+    /// fails with [`crate::Error::ReadOnly`], and [`crate::Engine::begin`] gives read-only
+    /// transactions. The store must exist, regardless of [`Options::create`]. Default false.
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self
     }
 
-    /// Whether changes are logged. Without a log nothing is durable before the store is closed, and a
-    /// store whose process ends before that is lost. Default true.
+    /// Whether changes are logged. Without a log nothing is durable before the store is closed, and
+    /// a store whose process ends before that is lost. Default true.
     pub fn log(mut self, log: bool) -> Self {
         self.log = log;
         self
     }
 
-    /// What commits wait for. Default [`Durability::Sync`].
+    /// The durability that commits wait for. Default [`Durability::Sync`].
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// What auto-committed reads and read-only transactions see. Default [`Reads::Newest`]: every commit that has
-    /// returned, from every session.
+    /// Which commits auto-committed reads and read-only transactions see. Default
+    /// [`Reads::Newest`]: every commit that has returned, from every session.
     pub fn reads(mut self, reads: Reads) -> Self {
         self.reads = reads;
         self
     }
 
-    /// How long an auto-committed change waits for a transaction that has changed the same record and has not
-    /// ended, before it fails with [`crate::Error::Conflict`]: 0 (it fails at once) to 60 s, default 10 ms. A
-    /// transaction in memory takes 10 to 100 us, one that reads a few pages from a device 1 ms, and nobody waits
-    /// for its flush: whoever is in the way for longer waits for something else, perhaps for the caller. (RocksDB
-    /// waits 1 s, LeanStore not at all.) An asynchronous session waits without its thread. A change of a record
-    /// that an open transaction of the same [`crate::Session`] has changed fails at once.
+    /// How long an auto-committed change waits for a transaction that has changed the same record
+    /// and has not ended, before it fails with [`crate::Error::Conflict`]: 0 (it fails at once) to
+    /// 60 s, default 10 ms. A transaction in memory takes 10 to 100 us, one that reads a few pages
+    /// from a device 1 ms, and its records are free before its flush. A transaction that holds a
+    /// record for longer waits for something else, perhaps for the caller. (RocksDB waits 1 s,
+    /// LeanStore not at all.) An asynchronous session waits without its thread. A change of a
+    /// record that an open transaction of the same [`crate::Session`] has changed fails at once.
     pub fn conflict_wait(mut self, limit: Duration) -> Self {
         self.conflict_wait = limit;
         self
     }
 
-    /// Bytes of log that the engine aims to stay below by checkpoints, and so about what recovery
-    /// has to read: at least [`crate::MIN_LOG_BYTES`], default [`default_log_bytes`]. A transaction that
-    /// stays open keeps the log from its first change on beyond that. Where the device has less room, the
-    /// engine stays below what there is; two segments, each a sixteenth of the limit and at most 16 MiB,
-    /// are made ahead.
+    /// Bytes of log that checkpoints keep it below, and so about the bytes that recovery reads: at
+    /// least [`crate::MIN_LOG_BYTES`], default [`default_log_bytes`]. A transaction that stays open
+    /// keeps the log from its first change on beyond that. Where the device has less room, the
+    /// engine stays below that; two segments, each a sixteenth of the limit and at most 16 MiB, are
+    /// made ahead.
     pub fn log_bytes(mut self, bytes: u64) -> Self {
         self.log_bytes = Some(bytes);
         self
     }
 
-    /// Limit of the memory for versions of records, and of the bytes of replaced large values, that open
-    /// snapshots may need: at least 1 MiB, default 16 MiB. Near the limit the oldest snapshot is cancelled: its
-    /// next read fails with [`crate::Error::SnapshotTooOld`]. It is looked at every 2 to 100 ms, by how fast the
-    /// memory grows, and may be exceeded by what is changed meanwhile, and by versions of open transactions: a
-    /// quarter of the limit each at most. Above it changes wait, up to 1 ms each, and above twice the limit until
-    /// it is over, for [`Options::stall_timeout`] at most.
+    /// Limit of the memory for versions of records, and of the bytes of replaced large values, that
+    /// open snapshots may need: at least 1 MiB, default 16 MiB. Near the limit the oldest snapshot
+    /// is cancelled: its next read fails with [`crate::Error::SnapshotTooOld`]. The engine checks
+    /// it every 2 to 100 ms, depending on how fast the memory grows. Changes between two checks may
+    /// exceed it, and versions of open transactions, each by a quarter of the limit at most. Above
+    /// the limit changes wait, up to 1 ms each; above twice the limit until the memory is below it,
+    /// for [`Options::stall_timeout`] at most.
     ///
-    /// Large values that were replaced take file space until they are cleared away. Above this limit whoever writes
-    /// a large value clears others away first.
+    /// Large values that were replaced take file space until they are cleared away. Above this
+    /// limit a writer of a large value first clears replaced ones away.
     pub fn version_bytes(mut self, bytes: u64) -> Self {
         self.version_bytes = bytes;
         self
@@ -222,16 +226,16 @@ impl Options {
         self
     }
 
-    /// Where page accesses are recorded, once the trace is started: see [`PageTrace`]. Default: nowhere,
-    /// at no cost.
+    /// Where page accesses are recorded, once the trace is started: see [`PageTrace`]. Default:
+    /// nowhere, at no cost.
     pub fn page_trace(mut self, trace: PageTrace) -> Self {
         self.page_trace = Some(trace);
         self
     }
 
-    /// Ends the opening of the store with [`crate::Error::Interrupted`] soon after the flag is set: recovery
-    /// reads up to the limit of the log. The store is as after a crash then, and can be opened again. Once it
-    /// is open the flag has no meaning. Default: none.
+    /// Ends the opening of the store with [`crate::Error::Interrupted`] soon after the flag is set:
+    /// recovery reads up to the limit of the log. The store is as after a crash then, and can be
+    /// opened again. Once it is open the flag has no meaning. Default: none.
     pub fn interrupted_by(mut self, flag: Arc<AtomicBool>) -> Self {
         self.interrupt = Some(flag);
         self
@@ -245,14 +249,15 @@ impl Options {
         }
     }
 
-    /// Sessions that an engine opened so serves at a time. Operations on the engine itself, as
-    /// [`crate::Engine::tree`], need one for a moment.
+    /// The number of sessions that can be open at a time. Operations on the engine itself, such as
+    /// [`crate::Engine::tree`], need one while they run.
     pub fn max_sessions(&self) -> usize {
         self.pool_options().max_workers().saturating_sub(ENGINE_WORKERS)
     }
 
-    /// Least [`Options::pool_bytes`] with which so many trees can be open at a time: each of them, and the
-    /// catalog, holds its root in memory, and three quarters of the pool are for everything else.
+    /// Least [`Options::pool_bytes`] with which so many trees can be open at a time: each of them,
+    /// and the catalog, holds its root in memory, and three quarters of the pool are for everything
+    /// else.
     pub fn min_pool_bytes(trees: usize) -> u64 {
         let frame_bytes = MIN_POOL_BYTES / MIN_FRAMES as u64;
         MIN_POOL_BYTES.max((trees as u64 + 1) * FRAMES_PER_TREE as u64 * frame_bytes)

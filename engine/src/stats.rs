@@ -3,7 +3,7 @@
 use crate::core::Core;
 use wattle_buffer::PAGE_SIZE;
 
-/// Counters of an engine, cumulative since it was opened, and a few gauges of this moment.
+/// Counters of an engine, cumulative since it was opened, and a few current values.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Stats {
     /// Frames of the pool.

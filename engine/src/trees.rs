@@ -1,4 +1,4 @@
-//! Drop and rename of trees: whatever holds on to the tree lets go of it first.
+//! Drop and rename of trees. Sessions and the janitor release their handles of the tree first.
 
 use crate::{
     catalog::{OpenTree, rename_tree},
@@ -33,14 +33,13 @@ impl Core {
     }
 }
 
-/// Before a tree is dropped or renamed: neither janitor nor sessions must hold on to it. Gives what
-/// the janitor is to clear away in the tree.
+/// Makes janitor and sessions release their handles of a tree. Gives the garbage of the tree.
 fn let_go(core: &Core, cx: &Context, tree: &Arc<OpenTree>) -> TreeGarbage {
     if core.janitor.is_stuck() {
-        // Perhaps with a transaction that changed the tree.
+        // A transaction that changed the tree may wait for its rollback.
         core.janitor_round(cx);
     } else {
-        // The last round may still hold on to what it took from the list.
+        // The round under way may hold a handle.
         drop(core.janitor.pause());
     }
     core.txns.handles.release(tree);

@@ -3,7 +3,7 @@
 use wattle_btree::{self as btree, Attachment, Author, Stop};
 use wattle_buffer::{Exclusive, FrameHeader, Gsn, PageId, Pool};
 
-/// What a record of the catalog attaches to itself.
+/// Adds other changes to the log record of a catalog change.
 pub(super) type Attach<'a> = &'a mut dyn FnMut(&mut dyn Attachment);
 
 /// A change of the catalog that happens together with something else.

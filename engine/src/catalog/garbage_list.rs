@@ -13,7 +13,7 @@ use wattle_btree::{
 };
 use wattle_buffer::{Error, Exclusive, FrameHeader, Result, TreeId};
 
-/// Takes entries off the list that name a record, and no others.
+/// Removes only entries of the list that name a record.
 struct Adopted;
 
 impl Author for Adopted {
@@ -80,8 +80,9 @@ impl Catalog {
         self.unlist_as(cx, tree, large, &mut System)
     }
 
-    /// Takes a large value off the list that a bulk load has put there and whose record is adopted. Whoever has
-    /// replaced or removed the record since has listed the value as garbage in the same place: that stays.
+    /// Takes a large value of a bulk load off the list, after its record was adopted. If another
+    /// transaction has replaced or removed the record since, it has listed the value as garbage
+    /// under the same key; that entry stays.
     pub fn unlist_adopted(&self, cx: &Context, tree: &OpenTree, large: LargeValue) -> Result<()> {
         match self.unlist_as(cx, tree, large, &mut Adopted) {
             Err(Error::KeyExists) => Ok(()),
@@ -104,8 +105,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// All large values that are listed; those that a record refers to are taken off the list instead.
-    /// For when nothing else runs. Opens one tree at a time.
+    /// All large values that are listed; those that a record refers to are taken off the list
+    /// instead. Called while nothing else runs. Opens one tree at a time.
     pub fn listed_garbage(&self, system: &TxnSystem, cx: &Context) -> Result<Vec<Garbage>> {
         let all = listed(cx, &self.tree, None)?;
         let chunks = all.iter().map(|(chunks, ..)| *chunks).collect();
@@ -118,7 +119,8 @@ impl Catalog {
                 None => None,
             };
             let Some(tree) = tree else {
-                // Earlier versions dropped the chunks first, and could be interrupted before the list.
+                // Earlier versions dropped the chunks first, and could be interrupted before the
+                // list.
                 let key = garbage_key(chunks, large);
                 run(cx, |_| self.tree.remove_step(cx, &key, &mut System))?;
                 continue;

@@ -20,14 +20,15 @@ use wattle_btree::{
 };
 use wattle_buffer::{Error, Gsn, PageId, Result, TreeId};
 
-/// What the lock of the catalog is for.
+/// The part of the catalog that its lock protects.
 pub(super) struct LockedCatalog {
     pub tree: Arc<btree::Tree>,
     pub forest: Arc<Forest>,
     pub next_tree: Arc<AtomicU32>,
     pub open_trees: Arc<OpenTrees>,
-    /// Ids of large values are below this in all trees that were closed. A tree that is opened again goes
-    /// on from here: so no id is used twice while the engine is open, whoever still has an old one.
+    /// Above all ids of large values in trees that were closed. A tree that is opened again
+    /// continues from here, so no id is used twice while the engine is open, and an old id stays
+    /// unique.
     pub large_ids: AtomicU64,
     /// Trees of which the drop failed on the way.
     pub half_dropped: BTreeSet<String>,
@@ -37,7 +38,7 @@ impl LockedCatalog {
     /// The next unused tree id, which is used from now on.
     pub fn take_id(&mut self) -> Result<TreeId> {
         let id = TreeId(self.next_tree.load(Ordering::Relaxed));
-        // The last id stands for pages without a tree.
+        // The last id marks pages that belong to no tree.
         if id.0 >= u32::MAX - 1 {
             return Err(Error::Limit("the store has used up its 2^32 tree ids".to_string()));
         }
@@ -125,7 +126,7 @@ impl LockedCatalog {
         }
     }
 
-    /// Makes room for so many more pinned roots, closing trees that nobody uses.
+    /// Makes room for `more` pinned roots, by closing trees that are not in use.
     pub fn make_room(&self, system: &TxnSystem, more: usize, room: OpenFor) -> Result<()> {
         let limit = system.pool.frames() / FRAMES_PER_TREE;
         let missing = || (self.forest.len() + more).saturating_sub(limit + room.beyond());
@@ -164,7 +165,7 @@ impl LockedCatalog {
         if entry.chunks.0 != 0 {
             let chunks = btree::Tree::open(cx, &self.forest, entry.chunks, entry.chunks_root)?;
             let store = if entry.dropping {
-                // No value will be added, and what is left is no tree to be searched.
+                // No value will be added, and the pages that are left may not form a tree.
                 LargeStore { tree: chunks, next_id: AtomicU64::new(u64::MAX) }
             } else {
                 let listed = listed(cx, &self.tree, Some(entry.chunks))?;
@@ -207,7 +208,7 @@ impl LockedCatalog {
         let OpenTree { tree, large, .. } = open;
         if let Some(LargeStore { tree: chunks, .. }) = large.into_inner() {
             let without = TreeRecord { chunks: TreeId(0), chunks_root: PageId(0), ..entry };
-            // First, because nobody knows of them when the tree of the chunks is gone.
+            // First: without the tree of the chunks nothing leads to these entries.
             let dropped = match self.unlist(cx, chunks.id()) {
                 Ok(()) => chunks.drop_pages(cx, |above, attach| {
                     let mut author = JoinedChange { attach, above };

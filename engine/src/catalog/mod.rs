@@ -1,14 +1,14 @@
-//! The catalog: a tree that maps names of trees to their roots. One lock serialises all changes, and
-//! opens and closes trees.
+//! The catalog: a tree that maps names of trees to their roots. One lock serialises all changes,
+//! and opens and closes trees.
 //!
-//! | key | value | what |
+//! | key | value | content |
 //! |---|---|---|
 //! | `t` name | tree u32, tree of chunks u32, root u64, root of chunks u64, state u8 | a tree; state 1: it is being dropped |
 //! | `g` tree of chunks u32, id u64 (big-endian) | length u64, and perhaps the key of a record | a large value to be cleared away, unless that record refers to it |
 //!
-//! A tree and its entry come into being by one record of the log. A drop begins by marking the entry
-//! and ends by one record that takes the entry and the last page; in between the tree shrinks. So
-//! whatever a crash leaves is finished when the store is opened again.
+//! A tree and its entry come into being by one record of the log. A drop begins by marking the
+//! entry and ends by one record that takes the entry and the last page; in between the tree
+//! shrinks. So opening the store after a crash can finish every interrupted change.
 //!
 //! | file | content |
 //! |---|---|

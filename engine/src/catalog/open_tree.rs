@@ -1,11 +1,11 @@
-//! One open tree, and what names it.
+//! One open tree, and its tag.
 
 use super::{Closed, LargeStore};
 use std::sync::{Arc, OnceLock};
 use wattle_btree as btree;
 use wattle_buffer::TreeId;
 
-/// What names a tree, open or not. There may be several for one tree: the number tells.
+/// Names a tree, open or not. One tree may have several tags; the id decides.
 #[derive(Debug)]
 pub(crate) struct TreeTag {
     pub id: TreeId,

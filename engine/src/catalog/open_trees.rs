@@ -2,27 +2,27 @@
 //!
 //! The root of an open tree is pinned in a frame, so a pool has room for so many open trees
 //! ([`crate::Options::min_pool_bytes`]). A tree stays open after its last handle was dropped,
-//! because it is likely to be opened again. When there is no room for one more, those go that were not
-//! asked for the longest time, some at once. What "close" means for the pages is told in the module
-//! `owner` of the tree; here is who holds a tree open:
+//! because it is likely to be opened again. When there is no room for one more, the least recently
+//! requested ones are closed, several at once. The module `owner` of `wattle-btree` says what
+//! closing means for the pages. A tree is held open by
 //!
 //! - handles of the user, and operations, scans and iterators, which borrow one or have their own;
 //! - transactions, from the first change or serializable read of a tree to their end;
-//! - sessions, of the trees that their last transactions changed ([`crate::txn::TreeHandles`]): they let
-//!   go when room is needed;
-//! - the state of a large transaction that had the tree for itself ([`Closed`]), as long as a
-//!   snapshot may have to be told;
-//! - the janitor, verification and the like, while they work at a tree. They have a few places of
-//!   their own ([`OpenFor::Engine`]), so that they can go on when the user holds as many trees as are
-//!   allowed.
+//! - sessions, of the trees that their last transactions changed ([`crate::txn::TreeHandles`]):
+//!   they release them when room is needed;
+//! - the state of a large transaction that owned the tree ([`super::Closed`]), until every snapshot
+//!   includes its commit;
+//! - the janitor, verification and the like, while they work on a tree. They have a few places of
+//!   their own ([`OpenFor::Engine`]), so that they can go on when the user holds as many trees as
+//!   are allowed.
 //!
-//! Everything else names a tree by its number and opens it again if need be: versions of records,
-//! the log with its undo entries, and what the janitor is to clear away ([`TreeTag`]).
+//! Everything else names a tree by its number and opens it again when needed: versions of records,
+//! the log with its undo entries, and garbage ([`super::TreeTag`]).
 //!
-//! **Races.** A handle is cloned from the list under the lock of the list, or from another handle. A
-//! tree is taken off the list under the same lock, when the list has the only handle: so nobody has
-//! one, and nobody gets one. It is closed, and trees are opened, under the lock of the catalog:
-//! an operation that wants to open it waits until it is closed.
+//! **Races.** A handle is cloned from the list under the lock of the list, or from another handle.
+//! A tree is taken off the list under the same lock, and only if the list has the only handle; so
+//! no handle exists, and none can be made. Trees are closed and opened under the lock of the
+//! catalog: an operation that wants to open this tree waits until it is closed.
 
 use super::OpenTree;
 use parking_lot::Mutex;
@@ -33,7 +33,7 @@ use std::{collections::BTreeMap, sync::Arc};
 pub(crate) enum OpenFor {
     /// A handle of the user.
     User,
-    /// The engine itself, for a moment.
+    /// The engine itself, for a short time.
     Engine,
 }
 
@@ -47,7 +47,7 @@ impl OpenFor {
     }
 }
 
-/// Of the open trees this part is closed at once.
+/// This part of the open trees, 1 of 8, is closed at once.
 const CLOSED_AT_ONCE: usize = 8;
 
 /// The open trees, by name.
@@ -59,13 +59,13 @@ pub(super) struct OpenTrees {
 #[derive(Default)]
 struct TreeList {
     trees: BTreeMap<String, ListedTree>,
-    /// Counts how often trees were asked for.
+    /// Counts the requests for trees.
     asked: u64,
 }
 
 struct ListedTree {
     tree: Arc<OpenTree>,
-    /// When it was last asked for.
+    /// The number of its last request.
     asked: u64,
 }
 
@@ -98,14 +98,14 @@ impl OpenTrees {
     /// Takes a tree off, to which `tree` is the last handle otherwise.
     pub fn take(&self, tree: Arc<OpenTree>) -> Result<OpenTree, Arc<OpenTree>> {
         let listed = self.list.lock().trees.remove(tree.name());
-        // Nobody can clone it now but who has a handle.
+        // From here on only the holder of a handle can clone it.
         drop(listed);
         Arc::try_unwrap(tree)
     }
 
-    /// Takes trees off the list to which nobody has a handle, those first that were not asked for the
-    /// longest time: so many that at least `roots` roots, or a part of all, are no longer pinned when
-    /// they are dropped. Fewer if there are no more.
+    /// Takes trees without handles off the list, the least recently requested first: enough that
+    /// dropping them unpins at least `roots` roots, or a fixed part of all. Fewer if there are no
+    /// more.
     pub fn take_idle(&self, roots: usize, horizon: u64) -> Vec<Arc<OpenTree>> {
         let trees = &mut self.list.lock().trees;
         let is_idle = |listed: &ListedTree| {

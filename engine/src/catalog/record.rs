@@ -11,8 +11,8 @@ pub const MAX_TREE_NAME: usize = 255;
 pub(super) const TREE: u8 = b't';
 /// First byte of the key of a large value to be cleared away.
 pub(super) const GARBAGE: u8 = b'g';
-/// In the length of a large value on the list, where the key of the record that may refer to it is empty: without
-/// it there is no such record. Others are told by their keys.
+/// A flag in the length of a listed large value: the value may belong to the record with the empty
+/// key. Without the flag an empty key means that it belongs to no record.
 pub(super) const EMPTY_KEY: u64 = 1 << 63;
 /// The state of a tree that is being dropped.
 const DROPPING: u8 = 1;

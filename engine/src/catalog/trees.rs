@@ -20,7 +20,7 @@ use std::{
 use wattle_btree::{self as btree, Context, EntryVisitor, Forest, Mode, TreeReport, Value, run};
 use wattle_buffer::{Error, Gsn, PageId, Result, TreeId};
 
-/// Longest wait of the janitor for the catalog.
+/// Longest wait for the lock of the catalog on behalf of garbage.
 const MOST_WAIT: Duration = Duration::from_millis(50);
 
 /// The catalog and the trees that are open.
@@ -51,13 +51,13 @@ impl Catalog {
         self.tree.root_page()
     }
 
-    /// The next unused tree id. Without the lock, which is held while pages are read and written: an
-    /// id that is taken just now is in the log of the checkpoint that asks.
+    /// The next unused tree id. Without the lock, which is held while pages are read and written:
+    /// an id that is taken just now is in the log of the checkpoint that asks.
     pub fn next_tree(&self) -> TreeId {
         TreeId(self.next_tree.load(Ordering::Relaxed))
     }
 
-    /// The tree of the catalog, if that is what the id says.
+    /// The tree of the catalog, if `id` is its id.
     pub fn system_tree(&self, id: TreeId) -> Option<&btree::Tree> {
         (id == CATALOG).then_some(&*self.tree)
     }
@@ -70,7 +70,7 @@ impl Catalog {
         name: &str,
         room: OpenFor,
     ) -> Result<Option<Arc<OpenTree>>> {
-        // One that is open is not waited for, although a large tree may be dropped just now.
+        // An open tree is found without the lock, which the drop of a large tree holds for long.
         if let Some(open) = self.open_trees.get(name) {
             return Ok(Some(open));
         }
@@ -112,8 +112,8 @@ impl Catalog {
         Ok(names)
     }
 
-    /// The names of the trees with these ids, or with chunks in trees with these ids; with those that
-    /// are being dropped, or without. Reads the whole catalog, once.
+    /// The names of the trees with these ids, or with chunks in trees with these ids; with those
+    /// that are being dropped, or without. Reads the whole catalog, once.
     pub fn owners(
         &self,
         cx: &Context,
@@ -150,7 +150,7 @@ impl Catalog {
     pub fn drop_tree(&self, cx: &Context, tree: Arc<OpenTree>) -> Result<()> {
         let mut state = self.locked.lock();
         let name = tree.name().to_string();
-        // Before anything is given up that a failed read would lose.
+        // First, because this read may fail and the handles are still in place.
         let Some(entry) = state.entry(cx, &name)? else {
             unreachable!("an open tree is in the catalog");
         };
@@ -184,8 +184,8 @@ impl Catalog {
         names.iter().try_for_each(|name| state.go_on_dropping(system, cx, name))
     }
 
-    /// Gives the root of an open tree, or that of its large values, the page `to`, and gives the old one.
-    /// The caller has a handle, so the tree has its entry.
+    /// Gives the root of an open tree, or that of its large values, the page `to`, and gives the
+    /// old one. The caller has a handle, so the tree has its entry.
     pub fn move_root(
         &self,
         cx: &Context,
@@ -209,7 +209,7 @@ impl Catalog {
         run(cx, |restarts| {
             let value = Value::Inline(&bytes);
             let step = self.tree.write_step(cx, &key, value, Mode::Update, &mut author, restarts);
-            // Whatever is waited for now: not with the latch of the root.
+            // The step may wait now, and must not hold the latch of the root.
             author.root = None;
             step
         })?;
@@ -248,12 +248,12 @@ impl Catalog {
         Ok(tree.large.get_or_init(|| large))
     }
 
-    /// The tree that what is to be cleared away belongs to; none if it was dropped. Does not wait for
-    /// long: others may need the caller to go on.
+    /// Opens the tree of some garbage; none if it was dropped. Waits for a short time only: other
+    /// threads may need the caller to go on.
     ///
     /// # Errors
-    /// [`Error::Limit`] when the catalog is in use for long, as by the drop of a large tree, or when
-    /// there is no room for one more open tree.
+    /// [`Error::Limit`] when the catalog is in use for long, as by the drop of a large tree, or
+    /// when there is no room for one more open tree.
     pub fn reopen(
         &self,
         system: &TxnSystem,

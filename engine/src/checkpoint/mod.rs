@@ -1,5 +1,5 @@
-//! Checkpoints. `state` is what others see of them, `pace` says when pages are written, `run` makes one,
-//! `thread` decides when.
+//! Checkpoints. `state` has the last checkpoint and pins of the log, `pace` says when pages are
+//! written, `run` makes a checkpoint, `thread` decides when.
 
 mod pace;
 mod run;

@@ -2,25 +2,25 @@
 
 use std::time::Duration;
 
-/// How often the growth of the log is looked at.
+/// How often the growth of the log is checked.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
-/// Of the time, or the log, until the next one begins: what passes before pages are written, and until all
-/// of them are.
+/// Parts of the time, or of the log growth, until the next checkpoint begins: after `FROM` the
+/// first page is written, at `TO` all of them are.
 const FROM: f64 = 0.6;
 const TO: f64 = 0.95;
 
 /// When the pages of a checkpoint are written.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// Until the next one begins, if that takes as long as last time.
+    /// Expected time until the next checkpoint begins: the time since the previous one.
     pub time: Duration,
-    /// The log grows by so much until then.
+    /// Growth of the log until then, bytes.
     pub bytes: u64,
 }
 
 impl Pace {
-    /// How long to wait when so many pages of all are dealt with, after some time in which the log has
-    /// grown by some bytes.
+    /// How long to wait before the next page, when `passed` of `total` pages are done, after
+    /// `elapsed`, in which the log has grown by `grown` bytes.
     pub fn wait(self, (passed, total): (usize, usize), elapsed: Duration, grown: u64) -> Duration {
         let due = FROM + (TO - FROM) * passed as f64 / total.max(1) as f64;
         if grown as f64 >= self.bytes as f64 * due {

@@ -1,37 +1,38 @@
-//! Checkpoints: what bounds the log and the time of recovery. They are fuzzy: nobody stops for them.
+//! Checkpoints bound the log and the time of recovery. They are fuzzy: no operation stops for them.
 //!
 //! One checkpoint:
 //! 1. The log begins a new epoch E, durably. From now on the first change of a page logs it whole.
-//! 2. Every page with a change before E that is not on storage is written, at a pace that leaves the
-//!    device to others; unless it is changed before its turn comes, because the log then has all of it.
-//! 3. All pages written so far are made durable, and so is the log. Pages with changes before E that
-//!    a merge or a drop freed meanwhile were not written; what took their place is in the log. And
-//!    transactions that ended before step 1 looked at those that had not, but behind E, count as ended
-//!    only with the record that says so.
-//! 4. The bitmaps of pages in use, as of a durable epoch at or after E, go to their spare copies.
+//! 2. Every dirty page with a change before E is written, at a pace that leaves the device to other
+//!    work. A page that is changed before its turn is left out, because the log then has the whole
+//!    page.
+//! 3. All pages written so far are made durable, and so is the log. Both syncs are needed: a merge
+//!    or a drop may have freed a page with changes before E, which then was not written and whose
+//!    replacement is only in the log; and a transaction that ended between E and the look at active
+//!    transactions in step 1 counts as ended only by its record in the log.
+//! 4. The bitmaps of pages in use, at a durable epoch that is E or later, go to their spare copies.
 //! 5. The superblock says that recovery begins at E; it makes the new copies the valid ones.
 //! 6. Segments of the log below E are removed, except those that hold changes of transactions that
 //!    had not ended.
 //!
-//! A crash in between leaves the checkpoint before valid: it reads neither the pages' new contents
-//! as wrong (their changes are in the log, from whole images on) nor the new bitmaps at all.
+//! A crash in between leaves the previous checkpoint valid: recovery from it accepts newer pages
+//! (the log has their changes, beginning with whole images) and does not read the new bitmaps.
 //!
-//! A sync of the pages that fails is not tried again, by this or another checkpoint: the kernel may
-//! regard what it was to write as written, so that the next one succeeds and proves nothing. The engine
-//! stops, and the store is recovered from the checkpoint before.
+//! A failed sync of the pages is never repeated: after a failure the kernel may count lost pages as
+//! written, so that the next sync succeeds and proves nothing. The engine stops, and the store is
+//! recovered from the previous checkpoint.
 //!
-//! A checkpoint begins when the log has grown by half of its limit since the last one began. Its pages
-//! are written evenly over the last part of the time until the next one begins, if that takes as long as the
-//! last time; faster when the log grows faster, so that it does not grow beyond its limit. They are not
-//! written at once, because many will be evicted meanwhile and need no other write, or changed again and
-//! need none: a page that is changed all the time goes to storage when it is evicted, and only then.
-//! An idle store is checkpointed once after a while, so that it does not keep a log. When the device has
-//! no room for more log before that, a checkpoint that makes room comes at once: changes wait for it, and are
-//! refused when it has not come after the stall timeout, or could not make room. From then on the log has
-//! what there was room for as its limit, and a quarter more after each checkpoint for which there was enough.
-//! The same when there is no room for more pages, except that all of it goes back to the device then, and the
-//! limit is a quarter less.
-//! Nor does a checkpoint that somebody waits for take its time.
+//! A checkpoint begins when the log has grown by half of its limit since the previous one began.
+//! Its pages are written evenly over the last part of the expected time until the next checkpoint;
+//! faster when the log grows faster, so that it stays within its limit. They are not written at
+//! once, because many are evicted meanwhile and need no other write, or are changed again and need
+//! none: a page that is changed all the time goes to storage only when it is evicted. An idle store
+//! is checkpointed once after a while, so that it does not keep a log. When the device has no room
+//! for more log before that, a checkpoint begins at once and runs without pauses: changes wait for
+//! it, and are refused when it does not end within the stall timeout, or could not make room. The
+//! limit of the log then shrinks to the room that there was, and grows by a quarter after each
+//! checkpoint that found enough. When the device has no room for more pages, all free room of the
+//! log goes back to it, and the limit shrinks by a quarter. A checkpoint that a caller waits for
+//! runs without pauses too.
 
 use super::pace::{LOOK, Pace};
 use crate::{
@@ -47,12 +48,12 @@ use wattle_wal::{GSN_COUNTER_BITS, Log, LogEnd};
 
 /// The background threads of the pool have stopped.
 const FINAL: u8 = 1;
-/// By how many epochs the log goes on after the store was used without it: numbers of pages rose by
-/// one for each change meanwhile.
+/// Epochs that a log leaves out after the store was used without one. Meanwhile the numbers of
+/// pages rose by one for each change.
 const UNLOGGED_EPOCHS: u64 = 1 << 20;
 
 impl Core {
-    /// Makes a checkpoint at once; nothing without a log.
+    /// Makes a checkpoint now; does nothing without a log.
     pub fn checkpoint_now(&self) -> Result<()> {
         if self.log.is_none() {
             return Ok(());
@@ -61,14 +62,15 @@ impl Core {
         self.checkpoint(None, 0).map(|_| ())
     }
 
-    /// As [`Core::checkpoint_now`] for a caller who can do without: every checkpoint writes to the log, and one
-    /// that cannot shorten a full log leaves less of its reserve to the roll-backs that may.
+    /// As [`Core::checkpoint_now`], for callers that do not need it: a checkpoint writes to the
+    /// log, and one that cannot shorten a full log would use up room that is reserved for
+    /// rollbacks.
     pub fn checkpoint_asked(&self) -> Result<()> {
         match &self.log {
             Some(log) if log.is_full() && !self.checkpoint_shortens(log) => {
                 let what = "make a checkpoint while the log cannot grow and a transaction that is open needs \
                             all of it";
-                // There may be room by now, and then it was that.
+                // If there is room by now, lack of room was the reason.
                 let why = log.why_full().unwrap_or(std::io::ErrorKind::StorageFull.into());
                 Err(Error::io(what, why))
             }
@@ -95,7 +97,7 @@ impl Core {
     pub(super) fn checkpoint(&self, pace: Option<Pace>, flags: u8) -> Result<u64> {
         let log = self.log.as_ref().expect("only with a log");
         let mut state = self.checkpoints.lock();
-        // The one before may have failed in a way that cannot be undone.
+        // The previous checkpoint may have poisoned the engine.
         self.check_alive()?;
         self.check_files().inspect_err(|error| self.txns.liveness.poison(&error.to_string()))?;
         let begun = Instant::now();
@@ -115,8 +117,8 @@ impl Core {
                 })?
             }
         };
-        // 3. Durable. Room that is reserved from here on is not, so it is not counted. Pages there come
-        //    into use by records behind E.
+        // 3. Durable. Room that is reserved later is not durable, so it is not counted. Pages there
+        //    come into use by records after E.
         let capacity = self.pool.allocator().counts().0;
         self.sync_pages()?;
         log.flush_now()?;
@@ -153,8 +155,8 @@ impl Core {
         })();
         if let Err(error) = stored {
             self.pool.allocator().keep_changed_groups(groups.into_iter().map(|(group, _)| group));
-            // Whether the superblock is on the device is not known: the numbers go on from it, and
-            // the copies that it may name are not overwritten before the next one is known to be.
+            // Whether the superblock is on the device is not known, so nothing may overwrite the
+            // copies that it names.
             let why = format!("a superblock could not be written: {error}");
             self.distrust_lost();
             self.txns.liveness.poison(&why);
@@ -171,7 +173,7 @@ impl Core {
         Ok(written)
     }
 
-    /// Makes all pages durable that were written. When that fails, nothing may be changed any more.
+    /// Makes all written pages durable. A failure poisons the engine.
     pub fn sync_pages(&self) -> Result<()> {
         let synced = self.file.sync();
         if synced.is_err() {
@@ -180,8 +182,8 @@ impl Core {
         synced
     }
 
-    /// After a failure: if one of a sync, then any page written since the one before may be lost, those
-    /// of evictors too, whatever it was to make durable.
+    /// After a failed sync every page that was written since the previous successful sync may be
+    /// lost, including pages written by evictors.
     fn distrust_lost(&self) {
         if let Some(why) = self.file.lost() {
             self.pool.distrust_storage(&why);
@@ -189,7 +191,8 @@ impl Core {
         }
     }
 
-    /// Sleeps until it is time for more pages. The checkpoint began when the log had some bytes.
+    /// Sleeps until the next page is due. `bytes`, `begun`: size of the log and time when the
+    /// checkpoint began.
     fn pace(
         &self,
         pace: Pace,
@@ -203,7 +206,7 @@ impl Core {
                 return Err(Error::Closed);
             }
             self.pool.allocator().settle(log.durable_epoch());
-            // Changes wait until it has ended, or somebody else does.
+            // Changes, or another thread, wait for its end.
             let wanted = self.barrier.room_wanted.load(Ordering::Relaxed);
             let waiting = checkpoints.waiting.load(Ordering::Relaxed) > 0;
             let hurry = log.is_full() || wanted || waiting;
@@ -217,7 +220,7 @@ impl Core {
         }
     }
 
-    /// The superblock and bitmaps of a store that was used without a log; all pages are written.
+    /// Writes superblock and bitmaps of a store that was used without a log. All pages are written.
     pub fn store_unlogged(&self) -> Result<()> {
         let mut state = self.checkpoints.lock();
         let (words, capacity, _) = self.pool.allocator().snapshot();
@@ -226,7 +229,7 @@ impl Core {
         self.file.write_bitmap(&groups, sequence, &state.copies)?;
         self.file.sync()?;
         let copies = state.copies.with(&groups, sequence);
-        // Pages were numbered from where the log had ended: a later log goes on far above.
+        // Changes were numbered from the end of the log on. A later log goes on far above.
         let epoch = state.end.epoch + UNLOGGED_EPOCHS;
         let block = Superblock {
             sequence,

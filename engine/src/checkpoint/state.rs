@@ -1,5 +1,4 @@
-//! What others see of checkpoints: the last superblock, pins of the log, and room that the log gives
-//! back.
+//! The last checkpoint, pins of the log, and room that the log gives back to the device.
 
 use crate::{
     background::BackgroundThread,
@@ -16,9 +15,9 @@ use wattle_wal::{Log, LogEnd};
 
 /// The checkpoints of an engine.
 pub(crate) struct Checkpoints {
-    /// Held while one is made.
+    /// Held while a checkpoint is made.
     state: Mutex<LastCheckpoint>,
-    /// Threads that wait for that.
+    /// Threads that wait for it.
     pub(super) waiting: AtomicUsize,
     pub(super) limit: u64,
     /// Least limit when the device has room for less.
@@ -32,12 +31,12 @@ pub(crate) struct Checkpoints {
     pub thread: BackgroundThread,
 }
 
-/// What operations wait for that find no room for pages on the device: room that the log gives back.
+/// Room that the log gives back to the device, for operations that found no room for pages.
 pub(crate) struct PageRoom {
-    /// How long they wait.
+    /// How long these operations wait.
     pub timeout: Duration,
-    /// How often it was looked for since the store was opened, and how often there was some; stored in the
-    /// opposite order.
+    /// Rounds that looked for room since the store was opened, and rounds that found some. `found`
+    /// is stored first, and loaded first by waiting operations.
     pub rounds: AtomicU64,
     pub found: AtomicU64,
 }
@@ -56,7 +55,7 @@ impl Drop for Pin<'_> {
             pins.swap_remove(at);
         }
         drop(pins);
-        // What was kept for this goes now: a later checkpoint may itself wait for that room.
+        // Remove the segments that this pin kept: a later checkpoint may wait for that room.
         let begins = self.checkpoints.begins.load(Ordering::Acquire);
         self.log.truncate_before(self.checkpoints.keep(begins));
     }
@@ -100,8 +99,8 @@ impl Checkpoints {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// What the log does not need goes back to the device, for those who wait for room. `shortened`: it needs
-    /// less than before, so there is some.
+    /// Gives free room of the log back to the device, for operations that wait for room.
+    /// `shortened`: a checkpoint has just made some.
     pub(super) fn give_room_back(&self, log: &Log, shortened: bool) {
         let begun = Instant::now();
         while !log.is_truncated() && begun.elapsed() < self.room.timeout {
@@ -115,7 +114,7 @@ impl Checkpoints {
         self.room.rounds.fetch_add(1, Ordering::Release);
     }
 
-    /// Waits for a checkpoint that is under way, which hurries.
+    /// Waits for a checkpoint that is under way, which then runs without pauses.
     pub(super) fn lock(&self) -> MutexGuard<'_, LastCheckpoint> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let state = self.state.lock();
@@ -133,13 +132,14 @@ impl Checkpoints {
         self.lock().block
     }
 
-    /// The superblock with which the store was opened, and where its log ended, if there was no checkpoint since.
+    /// The superblock with which the store was opened, and where its log ended, if there was no
+    /// checkpoint since.
     pub fn opened(&self) -> (Superblock, LogEnd) {
         let state = self.lock();
         (state.block, state.end)
     }
 
-    /// Looks at the last superblock while no checkpoint replaces it.
+    /// Calls `look` with the last superblock, while no checkpoint can replace it.
     pub fn look<T>(&self, look: impl FnOnce(&Superblock) -> T) -> T {
         look(&self.lock().block)
     }
@@ -152,7 +152,7 @@ impl Checkpoints {
         Pin { checkpoints: self, log, segment: state.block.segment }
     }
 
-    /// The first segment that is needed when recovery begins with this one.
+    /// The first segment to keep when recovery begins with `segment`.
     pub(super) fn keep(&self, segment: u64) -> u64 {
         self.pins.lock().iter().copied().fold(segment, u64::min)
     }

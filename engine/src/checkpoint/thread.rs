@@ -16,14 +16,15 @@ pub(crate) fn work(core: &Core) {
     let checkpoints = &core.checkpoints;
     let Some(log) = &core.log else { return };
     let mut last = (0u64, Instant::now());
-    // What the device has room for, as far as that is known.
+    // Limit of the log by the room that the device was found to have.
     let mut limit = checkpoints.limit;
     while checkpoints.thread.sleep(LOOK) {
         let bytes = log.bytes_written();
         let grown = bytes - last.0;
         let due = grown >= limit / 2;
         let idle = grown > 0 && last.1.elapsed() > INTERVAL;
-        // In this order: a log that is found full in between is not one that no checkpoint can help.
+        // Read `stuck` before `full`: a log that fills up between the two reads must not be treated
+        // as stuck.
         let stuck = log.is_stuck();
         let is_full = log.is_full();
         let full = is_full && core.checkpoint_shortens(log);
@@ -32,7 +33,7 @@ pub(crate) fn work(core: &Core) {
         }
         let wanted = core.barrier.room_wanted.swap(false, Ordering::Relaxed);
         let mut room = wanted && core.checkpoint_shortens(log);
-        // One that cannot shorten a full log takes of its last room.
+        // A checkpoint that cannot shorten a full log would use up its last room.
         let wanted_by_age = (due || idle) && !is_full;
         if (wanted_by_age || full || room) && core.txns.failure().is_none() {
             let pace = Pace { time: last.1.elapsed().min(LONGEST), bytes: limit / 2 };
@@ -48,7 +49,7 @@ pub(crate) fn work(core: &Core) {
                     return;
                 }
                 tracing::error!(%error, "a checkpoint failed; the log is kept");
-                // Again before long, but not in a loop.
+                // Try again soon, but not in a loop.
                 last.0 = bytes.saturating_sub(limit / 2);
                 if !checkpoints.thread.sleep(Duration::from_secs(1)) {
                     return;

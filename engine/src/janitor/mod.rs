@@ -1,5 +1,5 @@
 //! The janitor: one background thread that clears garbage away in the pages, and rolls abandoned
-//! transactions back. `state` is what others see of it, `rounds` what the thread does.
+//! transactions back. `state` has the abandoned transactions, `rounds` the work of the thread.
 
 mod rounds;
 mod state;

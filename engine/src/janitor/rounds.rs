@@ -1,11 +1,11 @@
-//! What the janitor does. One round, of [`SLICE`] or a little more:
+//! One round of the janitor, of [`SLICE`] or a little more:
 //! 1. roll abandoned transactions back;
 //! 2. clear replaced large values away whose commit lies before the oldest snapshot;
-//! 3. remove ghosts of such commits. Those of a tree that a large transaction owns, or owned, wait until
-//!    that is over. Where there were too many to remember, the tree is searched for them, a piece in
-//!    each round.
+//! 3. remove ghosts of such commits. Ghosts of a tree that a large transaction owns, or owned, wait
+//!    until no snapshot can be affected. Where there were too many to remember, the tree is
+//!    searched for them, one part in each round.
 //!
-//! Versions in memory are the keeper's.
+//! Versions in memory are the work of the keeper.
 
 use crate::{
     catalog::OpenTree,
@@ -26,10 +26,11 @@ use std::{
 use wattle_btree::{Context, Cursor, Direction, Newest, run};
 use wattle_buffer::Result;
 
-/// Time between rounds while there is something to do. Ghosts that lie in the same leaf go together: each time
-/// the leaf is taken away from the processor that uses it.
+/// Time between rounds while there is something to do. Ghosts of the same leaf are removed
+/// together, because each removal takes the cache lines of the leaf away from the processor that
+/// uses it.
 const BUSY: Duration = Duration::from_millis(10);
-/// And while there is not.
+/// Time between rounds otherwise.
 const IDLE: Duration = Duration::from_millis(100);
 /// Time after which a round begins nothing new.
 const SLICE: Duration = Duration::from_millis(20);
@@ -37,7 +38,7 @@ const SLICE: Duration = Duration::from_millis(20);
 /// Ghosts that are removed under one latch at most.
 const AT_ONCE: usize = limit(32, 5);
 
-/// When a round begins nothing new.
+/// The time after which a round begins nothing new.
 #[derive(Clone, Copy)]
 struct Until(Option<Instant>);
 
@@ -64,14 +65,14 @@ pub(crate) fn work(core: &Core, cx: &Context) {
 }
 
 impl Core {
-    /// Looks at all versions, and clears all garbage away that was there when it began, as far as nobody needs
-    /// it.
+    /// Drops all versions and clears away all garbage that no snapshot needs.
     pub fn janitor_round(&self, cx: &Context) {
         self.txns.tend();
         self.round(cx, None);
     }
 
-    /// One round, see the module documentation; one at a time. False: it ended because of its time.
+    /// One round, see the module documentation; one at a time. False: its time was over before its
+    /// work.
     fn round(&self, cx: &Context, time: Option<Duration>) -> bool {
         let _round = self.janitor.pause();
         let internal = Internal::new(self, cx);
@@ -180,9 +181,9 @@ impl Core {
         Ok(())
     }
 
-    /// Removes the ghosts of the first of these keys and of those behind it in the same leaf, as far as
-    /// no snapshot needs them. Gives how many keys are done, and whether a large transaction keeps some of
-    /// them.
+    /// Removes the ghosts of the first of these keys, and of the keys after it in the same leaf, as
+    /// far as no snapshot needs them. Gives how many keys are done, and whether an owner of the
+    /// tree keeps some of them.
     fn purge(&self, cx: &Context, tree: &OpenTree, keys: &[&[u8]]) -> Result<(usize, bool)> {
         if !tree.closed.is_over(self.txns.versions.horizon()) {
             return Ok((keys.len(), true));
@@ -195,7 +196,8 @@ impl Core {
         Ok((done, author.was_refused()))
     }
 
-    /// Removes all ghosts of a tree that no snapshot needs, from where it was left, until the time is over.
+    /// Removes all ghosts of a tree that no snapshot needs, from where it was left, until the time
+    /// is over.
     fn search(&self, cx: &Context, search: &mut GhostSearch, until: Until) -> Result<()> {
         let Some(tree) = self.catalog.reopen(&self.txns, cx, &search.tree)? else {
             // It was dropped, with everything in it.
@@ -219,7 +221,7 @@ impl Core {
                 let refs: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
                 let (done, refused) = self.purge(cx, &tree, &refs)?;
                 if refused {
-                    // All of it again, when the large transaction is over.
+                    // Search again from the start, when the owner is within every snapshot.
                     let time = search.again.unwrap_or(0).max(search.time);
                     self.txns.garbage.hold_search(&tree, time);
                     (search.from, search.again) = (None, None);

@@ -1,4 +1,4 @@
-//! What others see of the janitor: transactions that were abandoned, its round, and its thread.
+//! The abandoned transactions, the lock of the janitor's round, and its thread.
 
 use crate::{background::BackgroundThread, txn::BoxedTxn};
 use parking_lot::{Mutex, MutexGuard};
@@ -11,7 +11,7 @@ pub(crate) struct Janitor {
     pub thread: BackgroundThread,
 }
 
-/// Transactions with changes whose owners will not end them.
+/// Transactions with changes that their sessions will not end.
 #[derive(Default)]
 struct Abandoned {
     new: Vec<BoxedTxn>,
@@ -28,7 +28,7 @@ impl Janitor {
         }
     }
 
-    /// Takes over a transaction with changes that its owner will not end.
+    /// Takes over a transaction with changes that its session will not end.
     pub fn abandon(&self, txn: BoxedTxn) {
         txn.state.iter().for_each(|state| state.abandon());
         let id = txn.state.as_ref().map_or(0, |state| state.id());
@@ -60,7 +60,7 @@ impl Janitor {
         !abandoned.new.is_empty() || !abandoned.again.is_empty()
     }
 
-    /// Lets go of all abandoned transactions: only recovery takes their changes back.
+    /// Drops all abandoned transactions: only recovery can take their changes back.
     pub fn forget(&self) {
         *self.abandoned.lock() = Abandoned::default();
     }

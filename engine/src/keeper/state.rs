@@ -1,4 +1,4 @@
-//! What others see of the keeper: what its looks found, tasks that sleep, and its thread.
+//! The findings of the keeper's looks, requests to it, tasks that sleep, and its thread.
 
 use crate::{background::BackgroundThread, liveness::MAX_THROTTLE};
 use parking_lot::Mutex;
@@ -16,7 +16,8 @@ use std::{
 pub(super) const BUSY: Duration = Duration::from_millis(2);
 /// And while there are none.
 const IDLE: Duration = Duration::from_millis(100);
-/// A transaction is too large for versions when its own would take more than this part of the limit.
+/// A transaction becomes the owner of trees when its versions take more than this part of the
+/// limit.
 pub(super) const LARGE_SHARE: u64 = 4;
 
 /// How long a change waits while versions take more than the limit, by how far they are above.
@@ -33,9 +34,10 @@ pub(crate) struct Keeper {
     sleepers: Mutex<Vec<(Instant, Waker)>>,
     /// The thread waits for something to do.
     is_idle: AtomicBool,
-    /// A session could not drop what it has stored.
+    /// A session could not drop its versions, and asks for a look.
     pub is_asked: AtomicBool,
-    /// Versions of one transaction above which it takes trees for itself, bytes. Rarely stored.
+    /// Bytes of versions of one transaction above which it becomes the owner of trees. Rarely
+    /// stored.
     pub large_txn_bytes: AtomicU64,
     /// Held during a look.
     pub looking: Mutex<Looks>,
@@ -43,14 +45,14 @@ pub(crate) struct Keeper {
     pub oldest_writer: AtomicU64,
 }
 
-/// What the looks so far found.
+/// Findings of the looks so far.
 pub(crate) struct Looks {
     pub next_pass: Instant,
     pub next_sweep: Instant,
     pub next_sum: Instant,
-    /// No sum before this time: the last one led to work that was for nothing.
+    /// No sum before this time: the work after the last one freed nothing.
     pub not_before: Instant,
-    /// When the memory was added up last, and what it was, bytes.
+    /// Time of the last sum, and the bytes of versions then.
     pub summed: Instant,
     pub bytes: u64,
     /// How fast it grew lately, bytes each second.
@@ -93,17 +95,19 @@ impl Keeper {
         self.oldest_writer.load(Acquire)
     }
 
-    /// Versions of one transaction above which it takes the trees that it changes for itself, bytes.
+    /// Bytes of versions of one transaction above which it becomes the owner of the trees that it
+    /// changes.
     #[inline]
     pub fn large_txn_bytes(&self) -> u64 {
         self.large_txn_bytes.load(Relaxed)
     }
 
-    /// A session could not drop what it has stored: the limit should be looked at. False: somebody has asked
-    /// before, and got no answer yet.
+    /// A session could not drop its versions: requests a look. False: a look was requested before,
+    /// and has not come yet.
     #[cold]
     pub fn ask(&self) -> bool {
-        // In this order, the opposite of that of the thread: one of the two sees the other.
+        // Set `is_asked`, then read `is_idle`; the thread does the opposite, so one of the two sees
+        // the other.
         if self.is_asked.swap(true, SeqCst) {
             return false;
         }
@@ -122,7 +126,7 @@ impl Keeper {
             }
             self.sleepers.lock().push((until, context.waker().clone()));
             self.thread.wake();
-            // After the push: `stop` wakes the sleepers that it finds once it has said so.
+            // Check after the push: `stop` wakes the sleepers that it finds after it set the flag.
             match self.thread.is_stopping() {
                 true => Poll::Ready(()),
                 false => Poll::Pending,

@@ -1,5 +1,4 @@
-//! What the log says besides the contents of pages: transactions that had not ended, pages in use,
-//! trees.
+//! Analysis of the log: unfinished transactions, pages in use, and tree ids.
 //!
 //! Invariant: records come in the order of their numbers, flush by flush.
 
@@ -17,11 +16,11 @@ use wattle_wal::{
     record::{Op, Record},
 };
 
-/// How far behind the end of the data file the log may name pages: 4 TiB. Room for a page is
-/// reserved before its number is given out, so numbers far beyond are damage.
+/// The log may name pages up to 4 TiB past the end of the data file. Room for a page is reserved
+/// before its id is used, so ids far beyond are damage.
 const MOST_NEW_PAGES: u64 = 1 << 30;
 
-/// What was found so far.
+/// The findings so far.
 pub(super) struct Analysis {
     /// Where undo entries go that are too many for memory.
     directory: Option<Arc<Directory>>,
@@ -29,7 +28,7 @@ pub(super) struct Analysis {
     open: BTreeMap<u64, Open>,
     /// One bit for each page.
     in_use: Vec<u64>,
-    /// Groups of pages whose bits may be others than at the checkpoint.
+    /// Groups of pages whose bits may have changed since the checkpoint.
     groups: BTreeSet<u64>,
     /// Pages from here on cannot be in the log.
     page_limit: u64,
@@ -48,7 +47,7 @@ struct Open {
 }
 
 impl Analysis {
-    /// `in_use` is as of the checkpoint; `capacity` is the size of the data file in pages.
+    /// `in_use`: the pages in use at the checkpoint. `capacity`: pages of the data file.
     pub fn new(in_use: Vec<u64>, capacity: u64, directory: Option<Arc<Directory>>) -> Analysis {
         let page_limit = capacity.saturating_add(MOST_NEW_PAGES).min(PageId::MAX.0);
         Analysis {
@@ -69,7 +68,7 @@ impl Analysis {
         damaged: impl FnOnce(String) -> Error,
     ) -> Result<()> {
         for op in record.ops() {
-            // The last number stands for no tree.
+            // The last id means no tree.
             self.next_tree = self.next_tree.max(op.tree.0.checked_add(1).unwrap_or(0));
         }
         match record.kind {
@@ -82,8 +81,8 @@ impl Analysis {
                     trees: BTreeSet::new(),
                 });
                 if record.undo.is_empty() {
-                    // The newest change was taken back. It must not be once more: from then on the
-                    // record is open to others, whose changes would be lost.
+                    // The newest change was taken back. Undo must not repeat that: since then the
+                    // record is open to other transactions, whose changes would be lost.
                     undo.pop(Savepoint::START)?;
                 } else {
                     let entry = &mut self.entry;
@@ -133,7 +132,7 @@ impl Analysis {
         bad.map_or(Ok(()), |page| Err(format!("no tree can have page {page}")))
     }
 
-    /// What recovery gives, for a log that ends with `end`.
+    /// The findings, for a log that ends with `end`.
     pub fn finish(self, end: LogEnd) -> Recovered {
         let undo_epoch = self.open.values().map(|open| open.first_epoch).min();
         let loser = |(txn, Open { undo, trees, .. })| Loser { txn, undo, trees };

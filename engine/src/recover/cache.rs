@@ -1,15 +1,15 @@
 //! The pages that one redo worker has in memory.
 //!
 //! Pages are read and written in batches, sorted, because one after the other leaves a device idle.
-//! When there is no room, the half that was not used for longest goes.
+//! When there is no room, the least recently used half is evicted.
 //!
-//! A page can be on storage as it was long ago, or never have got there: when it was given up before
-//! a checkpoint came to it, what the log says about it from the checkpoint's beginning on until then
-//! has nothing to start from, unless the log has images of pages. Such a page is *lost*, which is an
-//! error if it still is when the log ends.
+//! A page that was freed before the checkpoint reached it may hold stale content on storage, or
+//! none. Without page images in the log its records have no base to apply to. Such a page is
+//! *lost*. A later record may free or re-create it; a page that is still lost at the end of the log
+//! is damage.
 //!
-//! Invariants: a page that is written is sealed and its structure is sound; memory is that of the
-//! limit and of one batch of reads.
+//! Invariants: a page that is written is sealed, and its structure is sound. Memory is bounded by
+//! the limit plus one batch of reads.
 
 use super::{FoundGhosts, redo_state::RedoState};
 use crate::store::StoreFile;
@@ -23,7 +23,7 @@ use wattle_buffer::{
 
 /// Fewest pages of a cache.
 pub(super) const MIN_PAGES: usize = 64;
-/// Pages that are read before they are needed, at most.
+/// Limit of pages that are read ahead.
 const READ_BATCH: usize = 64;
 /// Reads in flight for one worker.
 const READ_THREADS: usize = 8;
@@ -65,7 +65,7 @@ struct CachedPage {
     used: u64,
 }
 
-/// What a cache did.
+/// Counters of a cache.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Counts {
     pub read: u64,
@@ -110,7 +110,7 @@ impl<'f> Cache<'f> {
         self.pages.get(&page).copied()
     }
 
-    /// As [`Cache::find`], of a page that was at `slot` a moment ago, if that is given.
+    /// As [`Cache::find`], for a page that was found in `slot` before, if it was.
     pub fn find_again(&self, page: PageId, slot: Option<Slot>) -> Option<Slot> {
         let still = |slot: &Slot| self.entries[slot.0 as usize].page == Some(page);
         slot.filter(still).or_else(|| self.find(page))
@@ -128,7 +128,7 @@ impl<'f> Cache<'f> {
         &mut self.images[slot.0 as usize]
     }
 
-    /// The page in memory is not what is on storage any more.
+    /// The page in memory differs from storage.
     pub fn set_dirty(&mut self, slot: Slot) {
         self.entries[slot.0 as usize].dirty = true;
     }
@@ -138,13 +138,13 @@ impl<'f> Cache<'f> {
         self.lost.contains_key(&page)
     }
 
-    /// The page cannot be what the log means.
+    /// The page does not fit the log: it is lost.
     pub fn lose(&mut self, page: PageId, why: Error) {
         self.forget(page);
         self.lost.insert(page, why);
     }
 
-    /// A page of zeroes, whatever is on storage.
+    /// A page of zeroes, without reading storage.
     pub fn make(&mut self, page: PageId) -> Result<Slot> {
         self.make_room(1)?;
         self.lost.remove(&page);
@@ -153,7 +153,7 @@ impl<'f> Cache<'f> {
         Ok(slot)
     }
 
-    /// Forgets a page that is in no tree any more.
+    /// Drops a page that is no longer in a tree.
     pub fn forget(&mut self, page: PageId) {
         self.lost.remove(&page);
         if let Some(slot) = self.pages.remove(&page) {
@@ -221,7 +221,7 @@ impl<'f> Cache<'f> {
         let old: Vec<PageId> = old[..half].iter().map(|(_, page)| *page).collect();
         self.write_back(old.clone())?;
         self.look_for_ghosts(&old);
-        // Who was found to be no node on the way is lost, and remembered as that.
+        // A page that turns out not to be a node is lost, and is remembered as lost.
         for page in old {
             if !self.is_lost(page) {
                 self.forget(page);
@@ -230,8 +230,7 @@ impl<'f> Cache<'f> {
         Ok(())
     }
 
-    /// Writes those of some pages that are not on storage. The log says what they hold and is
-    /// durable, so this is allowed at any time.
+    /// Writes the dirty ones of some pages. Their log is durable, so this is allowed at any time.
     fn write_back(&mut self, mut pages: Vec<PageId>) -> Result<()> {
         pages.retain(|page| self.entries[self.pages[page].0 as usize].dirty);
         pages.sort_unstable();
@@ -300,9 +299,9 @@ pub(super) fn reserve(file: &StoreFile, reserving: &Mutex<()>, pages: u64) -> Re
     Ok(())
 }
 
-/// Reads pages, several at a time, and says of each whether it is sound. It may be of any tree: since
-/// the change that asks for it, it can have gone to another tree and been written, and then its number
-/// is above the change's.
+/// Reads pages, several at a time, and says of each whether it is sound. It may be of any tree:
+/// since the change that asks for it, it can have gone to another tree and been written, and then
+/// its number is above the change's.
 fn read_all(
     file: &StoreFile,
     wanted: &[PageId],

@@ -1,4 +1,4 @@
-//! Reads a log as recovery would, and only looks: for verification.
+//! Checks a log for verification: reads it as recovery would, and applies nothing.
 
 use super::{
     shape::Shape,
@@ -13,11 +13,11 @@ use wattle_btree::Undo;
 use wattle_buffer::{Error, Result, io::LogStorage};
 use wattle_wal::{Kind, epoch_of, record::Record};
 
-/// Problems that are listed, at most: where one is, there are often thousands.
+/// Limit of listed problems: where there is one, there are often thousands.
 const MOST_PROBLEMS: usize = 100;
 
 /// Checks the whole log from where recovery would begin; gives the bytes of its records. The engine
-/// may be running, but nobody may append meanwhile.
+/// may be running, but no thread may append meanwhile.
 ///
 /// # Errors
 /// Failed I/O, or [`Error::Interrupted`] after `stop` was set. Damage is added to `problems`.

@@ -1,4 +1,4 @@
-//! What redo finds.
+//! The findings of redo.
 
 use super::FoundGhosts;
 use crate::{epochs::Gaps, mvcc::UndoBuffer};
@@ -10,27 +10,27 @@ use wattle_wal::LogEnd;
 pub(crate) struct Loser {
     /// Its id in the log.
     pub txn: u64,
-    /// Its undo entries as the log has them, each as the key of an entry; oldest first.
+    /// Its undo entries, encoded as in the log, each stored as the key of an entry; oldest first.
     pub undo: UndoBuffer,
-    /// The trees that these belong to.
+    /// The trees of these entries.
     pub trees: BTreeSet<TreeId>,
 }
 
-/// What redo found.
+/// The findings of redo.
 pub(crate) struct Recovered {
     /// Where the log ends.
     pub end: LogEnd,
-    /// Pages in use, as of the end of the log.
+    /// Pages in use at the end of the log.
     pub in_use: Vec<u64>,
-    /// Groups of pages whose stored bitmaps are behind that: the next checkpoint stores them.
+    /// Groups of pages whose stored bitmaps are older than that: the next checkpoint stores them.
     pub changed_groups: BTreeSet<u64>,
     /// Above all tree ids in the log.
     pub next_tree: TreeId,
-    /// What is to be rolled back.
+    /// Unfinished transactions, to be rolled back.
     pub losers: Vec<Loser>,
-    /// None of that has a record before this epoch.
+    /// The losers have no record before this epoch.
     pub undo_epoch: u64,
-    /// What the janitor is to clear away.
+    /// Ghosts for the janitor.
     pub ghosts: FoundGhosts,
     /// Epochs that no page has.
     pub gaps: Gaps,

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use wattle_btree::ghosts;
 use wattle_buffer::{PageImage, TreeId, page::header};
 
-/// FoundGhosts in the pages that were looked at. Nobody needs them any more, and nobody else remembers
-/// them.
+/// Ghosts in the pages that redo touched. No snapshot needs them, and the queue that listed them
+/// was in memory.
 #[derive(Default)]
 pub(crate) struct FoundGhosts {
     /// Tree and key; a ghost may be named twice, or be gone by now.
@@ -27,7 +27,7 @@ impl FoundGhosts {
         });
     }
 
-    /// Adds those that another one found.
+    /// Adds the ghosts that another worker found.
     pub fn merge(&mut self, other: FoundGhosts) {
         self.keys.extend(other.keys);
         self.trees.extend(other.trees);

@@ -1,10 +1,11 @@
-//! Recovery, first half: redo of what the pages lack, by the log. What had not ended is only found
-//! here; rolling it back takes trees, and comes after (`settle`).
+//! Recovery, first half: redo applies the changes of the log that the pages lack, and finds
+//! unfinished transactions. Rolling them back takes open trees, and follows in
+//! `finish_recovery.rs`.
 //!
-//! One thread reads the log (`source`). One looks at every record in order (`analysis`), and gives the
-//! ops to workers, each of which owns some of the pages (`worker`, `cache`). Nothing is written
-//! but pages, and these may be written at any time, because the log is durable: a crash during redo
-//! is followed by the same redo. The first error ends all threads, and is the result.
+//! One thread reads the log (`source`). One looks at every record in order (`analysis`), and gives
+//! the ops to workers, each of which owns some of the pages (`worker`, `cache`). Redo writes only
+//! pages, at any time, because the log is durable: a crash during redo is followed by the same
+//! redo. The first error ends all threads, and is the result.
 
 mod analysis;
 mod cache;

@@ -1,4 +1,4 @@
-//! What the threads of one redo share: whether it has to stop, and its outcome.
+//! State shared by the threads of one redo: whether it must stop, and its outcome.
 
 use crate::{epochs::Gaps, options::Options};
 use parking_lot::Mutex;
@@ -9,7 +9,7 @@ use std::sync::{
 use wattle_buffer::{Error, Gsn, PageId, Result};
 use wattle_wal::LogEnd;
 
-/// What the threads of one recovery share.
+/// See the module documentation.
 pub(super) struct RedoState {
     /// Epochs that no page has, as far as it is known by now.
     pub gaps: Mutex<Gaps>,
@@ -31,7 +31,7 @@ impl RedoState {
         }
     }
 
-    /// Ends everything; the first error counts.
+    /// Stops all threads; the first error is the result.
     pub fn fail(&self, error: Error) {
         self.error.lock().get_or_insert(error);
         self.stop();
@@ -41,7 +41,7 @@ impl RedoState {
         self.stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Looked at before each step: after an error, or an interrupt, nobody goes on.
+    /// Checked before each step: after an error, or an interrupt, all threads stop.
     pub fn is_stopped(&self) -> bool {
         if let Err(interrupted) = self.options.check_interrupt() {
             self.fail(interrupted);
@@ -49,8 +49,8 @@ impl RedoState {
         self.stopped.load(Ordering::Relaxed)
     }
 
-    /// A page that no life of the store before can have written. Whether it is newer than the log that is
-    /// read now is known at its end.
+    /// Fails for a page that no earlier opening of the store can have written. Whether a page is
+    /// newer than this log is known at the end of the log.
     pub fn check_read(&self, page: PageId, gsn: Gsn) -> Result<()> {
         self.gaps.lock().check(gsn).map_err(|what| Error::corruption(page, what))
     }

@@ -1,12 +1,13 @@
-//! Gives the log up that recovery has read, before it goes on.
+//! Releases the log that redo has read, before the log goes on.
 //!
-//! The log goes on in a new segment, and a device may be full: then the room for it is that of segments which
-//! nobody needs any more. After redo all pages are durably as the log says. So a superblock says that redo
-//! begins behind the end of the log, and undo with the first record of what had not ended; it needs no
-//! room, nor do the bitmaps, which have their places in the data file. Then the segments before go.
+//! The log goes on in a new segment. On a full device the room for it is that of segments that are
+//! no longer needed. After redo all pages are durable and up to date. So a new superblock says that
+//! redo begins after the end of the log, and undo with the first record of an unfinished
+//! transaction. Superblock and bitmaps have fixed places in the data file, so they need no room.
+//! Then the earlier segments are removed.
 //!
-//! A crash in between is one more crash to recover from: with the previous superblock all is done again,
-//! with the new one there is nothing left to redo, and the same to undo.
+//! A crash in between is one more crash to recover from: with the previous superblock redo is
+//! repeated; with the new one there is nothing to redo, and the same to undo.
 
 use super::Recovered;
 use crate::store::{BitmapCopies, StoreFile, StoreState, Superblock, bitmaps::GROUP_WORDS};

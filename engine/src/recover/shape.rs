@@ -1,7 +1,6 @@
-//! What the payload of an op looks like, for those who look at the log without applying it. Called by
-//! the check of a log and by its dump.
+//! Parses the payload of an op without applying it. Called by the check of a log and by its dump.
 //!
-//! Invariant: whatever the bytes, parsing ends with a shape or a sentence.
+//! Invariant: parsing any bytes ends with a shape or an error sentence.
 
 use std::fmt;
 use wattle_btree::record::code;

@@ -1,10 +1,11 @@
-//! The log as recovery reads it: flush by flush, by a thread of its own, so that reading overlaps
-//! with applying; the records of a flush in the order of their numbers.
+//! Reads the log for recovery: flush by flush, in its own thread, so that reading overlaps with
+//! applying. The records of a flush are in the order of their numbers.
 //!
-//! Invariant: what recovery gets is durable. The process that wrote the log may have been killed
-//! between a write and its sync, or its last sync failed. Pages that are written by a tail of the log
-//! that a power cut then takes would be ahead of the log for ever. So a flush is given out when the next
-//! one is there, which was written after its sync; and the last one when it was written again.
+//! Invariant: recovery gets only durable records. The process that wrote the log may have been
+//! killed between a write and its sync, or its last sync failed. If redo wrote pages from such a
+//! tail, and a power cut then lost the tail, these pages would be newer than the log forever. So a
+//! flush is given out when the next flush is there, which was written after its sync; and the last
+//! flush after it was written and synced again.
 
 use super::redo_state::RedoState;
 use crate::store::{StoreFile, Superblock};
@@ -15,7 +16,7 @@ use std::{
 use wattle_buffer::{Error, Result, io::LogStorage};
 use wattle_wal::{Chunk, Flush, LogEnd, LogReader, record::Record};
 
-/// One flush, and where the log goes on behind it.
+/// One flush, and the position of its end.
 pub(crate) struct Located {
     /// Its number.
     pub number: u64,
@@ -23,7 +24,7 @@ pub(crate) struct Located {
     pub epoch: u64,
     /// Whole records by worker. Shared with the operations that are taken from it.
     pub chunks: Vec<Arc<Chunk>>,
-    /// Segment and byte behind it.
+    /// Segment and byte of its end.
     position: (u64, u64),
 }
 
@@ -54,7 +55,7 @@ impl Located {
         Ok(records)
     }
 
-    /// The error of a flush whose sectors are as they were written, but say what nobody wrote.
+    /// The error of a flush whose checksums are right, but whose content makes no sense.
     pub fn damage(&self, what: &str) -> Error {
         let (segment, offset) = self.position;
         let what = format!("flush {}, which ends here, makes no sense: {what}", self.number);

@@ -1,10 +1,9 @@
-//! Redo workers: each owns the pages whose numbers hash to it, and applies what the log says about
-//! them in order.
+//! Redo workers: each owns the pages whose ids hash to it, and applies their records in order.
 //!
-//! An op is applied to a page whose number is below that of its record, so what the page on storage
-//! has already is not done twice. An image is applied without a look at what is on storage, which
-//! may be torn or newer: everything that came after it is in the log too, so the page ends in the
-//! same state.
+//! An op is applied to a page whose number is below that of its record, so changes that the page on
+//! storage already has are not applied twice. An image is applied without reading the page on
+//! storage, which may be torn or newer: the log also has all changes after the image, so the page
+//! ends in the same state.
 
 use super::{
     FoundGhosts,
@@ -21,7 +20,7 @@ use wattle_btree::record::{self, needs_page};
 use wattle_buffer::{Error, Gsn, PageId, Result, TreeId, page::header};
 use wattle_wal::{Chunk, epoch_of};
 
-/// Something that the log says about one page.
+/// One change of a page in the log.
 pub(super) struct Item {
     pub page: PageId,
     pub tree: TreeId,
@@ -32,7 +31,7 @@ pub(super) struct Item {
 pub(super) enum What {
     /// An op of [`record`].
     Op { code: u8, payload: Payload },
-    /// It is in no tree any more.
+    /// The page is no longer in a tree.
     Free,
 }
 
@@ -56,7 +55,7 @@ impl Payload {
     }
 }
 
-/// One worker; gives what its cache did, and ghosts that it met.
+/// Runs one worker; gives the counters of its cache, and the ghosts that it met.
 pub(super) fn run(
     mut cache: Cache<'_>,
     batches: Receiver<Vec<Item>>,
@@ -83,14 +82,14 @@ pub(super) fn run(
     (cache.counts, std::mem::take(&mut cache.ghosts))
 }
 
-/// Items between asking for a page and for what lies in it, and between that and its turn.
+/// Prefetch distance in items: of the lines of a page's header, and of the lines of its record.
 const PAGE_AHEAD: usize = 16;
 const RECORD_AHEAD: usize = 8;
 
 /// Applies a batch in order, in parts whose pages can be read together.
 ///
-/// Where the log is random, so are the pages, and to wait for each line of them from memory is most of the
-/// work. So the lines of some items are on their way at once.
+/// With random pages most of the time would be cache misses. So the lines of the next items are
+/// prefetched.
 fn apply(cache: &mut Cache<'_>, mut batch: &[Item]) -> Result<()> {
     let (mut missing, mut known) = (Vec::new(), HashSet::<_, RandomState>::default());
     let mut slots = Vec::with_capacity(batch.len());
@@ -148,7 +147,7 @@ fn apply_one(cache: &mut Cache<'_>, item: &Item, slot: Option<Slot>) -> Result<(
     if slot.is_none() && !(needs_page && cache.is_lost(page)) {
         slot = match needs_page {
             false => Some(cache.make(page)?),
-            // It had to go again to make room for others.
+            // It was evicted meanwhile to make room for other pages.
             true => {
                 cache.read_ahead(&mut [page])?;
                 cache.find(page)

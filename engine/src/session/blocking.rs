@@ -1,5 +1,5 @@
-//! A blocking session: it blocks its thread where an operation waits. Its operations are in the parent
-//! module, above the transactions that it begins.
+//! A blocking session: it blocks its thread where an operation waits. Its operations are in the
+//! parent module, above the transactions that it begins.
 
 use super::{
     resolve::{Resolve, pause},
@@ -15,13 +15,14 @@ use std::sync::{Arc, atomic::Ordering};
 use wattle_btree::{Context, Cursor, Journal};
 use wattle_buffer::{Fault, Result};
 
-/// A blocking session. Its operations are transactions of their own; [`Session::begin`] makes one of
-/// several. It is `Send` and not `Sync`: it may move between threads, while no transaction and no range of it
-/// is alive, but threads do not share it. A session that is leaked counts as alive for
+/// A blocking session. Its operations are auto-committed; [`Session::begin`] begins a transaction
+/// of several operations. It is `Send` and not `Sync`: it may move between threads while no
+/// transaction and no range of it is alive. A session that is leaked counts as alive for
 /// [`crate::Engine::close`].
 ///
-/// Auto-committed reads see every commit that has returned, from every session, or only what is durable and the
-/// session's own commits ([`crate::Options::reads`]); they never wait for a writer or for the log.
+/// Auto-committed reads see every commit that has returned, from every session, or only what is
+/// durable and the session's own commits ([`crate::Options::reads`]); they never wait for a writer
+/// or for the log.
 pub struct Session {
     state: Option<Box<SessionState>>,
     pub(super) core: Grip,

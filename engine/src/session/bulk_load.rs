@@ -20,7 +20,7 @@ pub(super) fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     session.core.check_alive()?;
     session.core.check_caller(&[Inside::Verify])?;
     let _no_backup = session.core.bulk_loads()?;
-    // Not after the engine was abandoned while this waited.
+    // The engine may have been abandoned meanwhile.
     session.core.check_alive()?;
     let mut load = BulkLoad::new(&tree.open.tree)?;
     let mut chunks = BulkChunks { core: &session.core, open: &tree.open, values: Vec::new() };
@@ -28,7 +28,8 @@ pub(super) fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     let count = load.finish(session.cx(), &|| session.core.sync_pages())?;
     for large in std::mem::take(&mut chunks.values) {
         if let Err(error) = session.core.catalog.unlist_adopted(session.cx(), &tree.open, large) {
-            // The tree is loaded. What is left on the list is found to be in use when the store is opened.
+            // The tree is loaded. The next opening of the store finds that the listed values are in
+            // use.
             tracing::warn!(%error, "a large value of a bulk load stays listed until the store is opened");
         }
     }
@@ -61,7 +62,7 @@ fn fill<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         }
         let store = session.core.catalog.large(&session.core.txns, session.cx(), &tree.open)?;
         let large = LargeValue { id: store.next_id(), len: value.len() as u64 };
-        // Listed before it exists, for the case that the load does not come to its end.
+        // Listed before it exists, in case the load does not finish.
         session.core.catalog.list_garbage(session.cx(), &tree.open, key, large)?;
         chunks.values.push(large);
         for (chunk, bytes) in value.chunks(CHUNK).enumerate() {
@@ -83,7 +84,8 @@ fn fill<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     Ok(())
 }
 
-/// Large values written by a bulk load that may still fail, or whose entries may panic: they are cleared away then.
+/// Large values written by a bulk load. They become garbage if the load fails, or if its iterator
+/// panics.
 struct BulkChunks<'a> {
     core: &'a Core,
     open: &'a Arc<OpenTree>,

@@ -1,4 +1,4 @@
-//! How auto-committed operations wait for transactions that are in their way, and try again.
+//! How an auto-committed operation waits for a transaction that holds its record, and tries again.
 
 use crate::{
     catalog::OpenTree, mvcc::ABANDONED, session::resolve::Resolve, tree::Tree, txn::TxnSystem,
@@ -6,18 +6,18 @@ use crate::{
 use std::{cell::Cell, time::Instant};
 use wattle_buffer::{Error, Result};
 
-/// Number and session of the transaction that keeps others from changing a record, if there is one.
+/// Id and session of the transaction that holds a record, if there is one.
 #[cold]
 fn holder_of(system: &TxnSystem, tree: &OpenTree, key: &[u8]) -> Option<(u64, u64)> {
     tree.closed.holder().or_else(|| system.versions.holder(tree.tree.id(), key))
 }
 
-/// How long an auto-committed operation has waited for others, in all attempts.
+/// The waits of one auto-committed operation, over all its attempts.
 pub(crate) struct Waits<'r> {
     tree: &'r OpenTree,
     key: &'r [u8],
     since: Cell<Option<Instant>>,
-    /// Number of the transaction that holds the record, and since when that was waited for.
+    /// Id of the holder, and the time since when the operation has waited for it.
     holder: Cell<Option<(u64, Instant)>>,
     turn: Cell<u32>,
 }
@@ -38,17 +38,18 @@ impl<'r> Waits<'r> {
         waits.get_or_insert_with(|| Waits::of(tree, key))
     }
 
-    /// Waits a moment after a conflict, or after a snapshot was cancelled; false: that would be for nothing, or
-    /// it was for too long already. An open transaction is waited for as the options say, one of the caller's
-    /// own session not at all. Where nobody holds the record, others were faster, and the next attempt may
-    /// succeed; so it may when the engine has rolled back what was abandoned.
+    /// Waits briefly after a conflict, or after a snapshot was cancelled. False: waiting cannot
+    /// help, or has taken too long. An open transaction is waited for as long as the options say; a
+    /// transaction of the caller's own session not at all. Without a holder another thread was
+    /// faster, and the next attempt may succeed; so it may after the engine has rolled back an
+    /// abandoned transaction.
     #[cold]
     pub async fn wait<R: Resolve>(&self, session: &R) -> bool {
         let core = session.core();
         let now = Instant::now();
         let since = self.since.get().unwrap_or(now);
         self.since.set(Some(since));
-        // What is in the way may wait for the caller.
+        // The holder may itself wait for the caller.
         let too_late = since.elapsed() > core.stall_timeout.max(core.conflict_wait);
         if too_late || core.pool.check_may_wait().is_err() {
             return false;
@@ -73,8 +74,7 @@ impl<'r> Waits<'r> {
     }
 }
 
-/// Does an auto operation again while somebody is in its way, or when it took longer than the versions that
-/// its snapshot needs were kept.
+/// Repeats an auto-committed operation after conflicts, and after its snapshot was cancelled.
 pub(crate) async fn persist<R: Resolve, T>(
     session: &R,
     waits: &Waits<'_>,

@@ -1,16 +1,16 @@
-//! Large values that were replaced or removed: their chunks stay in the file until no snapshot needs them,
-//! and are cleared away then by the janitor. Where writers replace them faster than that, they help.
+//! Replaced large values: their chunks stay in the file until no snapshot needs them, and are then
+//! cleared away by the janitor. Writers that replace values faster than that help.
 //!
-//! The bytes of all of them are counted, from the commit that replaced them until the last chunk is gone.
-//! While that is above the limit of versions ([`crate::Options::version_bytes`]), whoever is about to write a
-//! large value first clears away what is ready of the same tree, and if nothing is, has the keeper cancel
-//! the snapshots that hold it ([`TxnSystem::tend_limit`]). An auto-committed write waits for others that are at
-//! it, for the stall timeout at most; a transaction does not wait, because others may wait for it. So what
-//! replaced values take stays below the limit, one value for each writer, and those of transactions.
+//! The bytes of all of them are counted, from the commit that replaced them until the last chunk is
+//! gone. While they exceed the limit of versions ([`crate::Options::version_bytes`]), a writer of a
+//! large value first clears away ready values of the same tree. If none is ready, the keeper
+//! cancels the snapshots that hold them ([`TxnSystem::tend_limit`]). An auto-committed write waits
+//! for threads that are clearing, for the stall timeout at most; a transaction does not wait,
+//! because other threads may wait for it. So replaced values take at most the limit, plus one value
+//! for each writer, plus those of open transactions.
 //!
-//! A value that was cleared away in part is cleared away again, by the next that tries. Its id is not given to
-//! another value before it is off the list in the catalog, which is the last step: from then on it must not be
-//! cleared away once more.
+//! A partly cleared value is cleared again by the next attempt. The last step takes it off the list
+//! in the catalog. Its id is not reused before that, and it must not be cleared after that.
 
 use crate::{
     catalog::Catalog,
@@ -23,7 +23,8 @@ use std::{sync::Arc, time::Instant};
 use wattle_btree::{LargeValue, System};
 use wattle_buffer::Result;
 
-/// A replaced value that was taken from the janitor's list, and goes back to it unless it is cleared away.
+/// A replaced value that was taken from the garbage queue. Dropped before it is cleared, it goes
+/// back.
 pub(crate) struct Replaced<'c> {
     system: &'c TxnSystem,
     catalog: &'c Catalog,
@@ -44,7 +45,7 @@ impl<'c> Replaced<'c> {
         Replaced { system, catalog, time, tag, large, is_cleared: false }
     }
 
-    /// Its tree was dropped, with everything in it.
+    /// Its tree was dropped, and its chunks with it.
     pub fn went_with_its_tree(mut self) {
         self.is_cleared = true;
     }
@@ -108,7 +109,7 @@ impl Core {
                 let replaced =
                     Replaced::new(&self.txns, &self.catalog, time, tree.tag.clone(), large);
                 if let Err(error) = replaced.clear(session, tree).await {
-                    // The janitor tries again.
+                    // The janitor will try again.
                     tracing::warn!(%error, "a replaced value stays for a while");
                     return;
                 }

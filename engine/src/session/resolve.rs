@@ -1,5 +1,5 @@
-//! How a session waits. Operations are written once; a blocking session blocks its thread where they
-//! wait, an asynchronous one awaits.
+//! How a session waits. Operations are written once; a blocking session blocks its thread where
+//! they wait, an asynchronous one awaits.
 
 use crate::{
     core::Core,
@@ -16,7 +16,7 @@ use std::{
 use wattle_btree::{Context, Cursor};
 use wattle_buffer::{Fault, Result};
 
-/// How a session waits for what an operation needs.
+/// The environment of an operation: the engine, how the session waits, and what it reuses.
 pub(crate) trait Resolve {
     fn core(&self) -> &Core;
     /// The transactions of the engine.
@@ -31,25 +31,26 @@ pub(crate) trait Resolve {
     fn resolve_all(&self, faults: Vec<Fault>) -> impl Future<Output = Result<()>> {
         async { self.cx().worker.resolve_all(faults) }
     }
-    /// Waits until the log has taken what was logged; `since` is none for an operation that has not waited
-    /// for it yet, and otherwise what the wait before made it.
+    /// Waits until the log has room. `since`: `None` at the first wait of an operation; each wait
+    /// updates it for the next one.
     fn wait_log(&self, since: &mut Option<u64>) -> impl Future<Output = Result<()>>;
     /// Waits for a commit to be durable.
     fn wait_ticket(&self, ticket: Ticket) -> impl Future<Output = Result<()>>;
-    /// Lets others go on for a moment, the `turn`-th in a row.
+    /// Lets other threads or tasks run, for the `turn`-th time in a row.
     fn pause(&self, turn: u32) -> impl Future<Output = ()>;
     /// Waits for a time.
     fn sleep(&self, time: Duration) -> impl Future<Output = ()> {
         std::thread::sleep(time);
         std::future::ready(())
     }
-    /// Lets others go on in the middle of an operation on many records, if it is their turn.
+    /// Lets other tasks run in the middle of an operation on many records, when their time slice is
+    /// due.
     fn next_turn(&self) -> impl Future<Output = ()> {
         std::future::ready(())
     }
     /// The session's reference to the log.
     fn log(&self) -> Option<&Arc<LogHandle>>;
-    /// Number of a session that one thread has for itself; 0 of others.
+    /// Number of a blocking session; 0 for other sessions.
     fn number(&self) -> u64 {
         0
     }
@@ -80,7 +81,7 @@ pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// Lets others go on for a moment, the `turn`-th in a row.
+/// Lets other threads or tasks run, for the `turn`-th time in a row.
 pub(crate) fn pause(turn: u32) {
     match turn {
         0..8 => std::thread::yield_now(),

@@ -1,4 +1,4 @@
-//! What a session owns, of whatever kind it is.
+//! The state of a session, blocking or asynchronous.
 
 use crate::{
     mvcc::{Kept, Stored},
@@ -10,7 +10,7 @@ use std::{
 };
 use wattle_btree::{Context, Cursor};
 
-/// What a session owns, whatever its kind: kept for the next one when it ends.
+/// See the module documentation. The next session reuses it.
 pub(crate) struct SessionState {
     pub cx: Context,
     pub log: Option<Arc<LogHandle>>,
@@ -25,8 +25,8 @@ pub(crate) struct SessionState {
     before: Cell<Vec<u8>>,
     /// Reused by every look-up, so that a resident one allocates nothing.
     buffer: Cell<Vec<u8>>,
-    /// Reused by scans, whose copy of a page costs more to make than to fill. The tasks that share an
-    /// asynchronous session have several under way.
+    /// Reused by scans: allocating the copy of a page costs more than filling it. Tasks that share
+    /// an asynchronous session may use several at once.
     cursors: RefCell<Vec<Cursor>>,
 }
 
@@ -64,7 +64,7 @@ impl SessionState {
         system.drop_stored(&mut all);
     }
 
-    /// The session has ended; another one goes on with this state.
+    /// The session has ended. Another session will go on with this state.
     pub fn forget_own(&self, system: &TxnSystem) {
         self.own.set(0);
         self.stored.borrow_mut().give_up(&system.versions);
@@ -118,7 +118,7 @@ impl SessionState {
         }
     }
 
-    /// Gives back what belongs to the engine as a whole.
+    /// Gives the slots of its transactions back to the engine.
     pub fn retire(&self, system: &TxnSystem) {
         for txn in self.idle.borrow_mut().drain(..) {
             system.snapshots.retire(txn.slot);

@@ -53,9 +53,9 @@ pub(crate) async fn run_again<R: Resolve, T>(
     }
 }
 
-/// The device has no room for pages, says an operation that has changed nothing. Waits until the log has
-/// given back what it can, at most for the stall timeout `since` the first time, and gives whether it is
-/// worth to try again.
+/// Called when the device has no room for pages, by an operation that has changed nothing. Waits
+/// until the log has given room back, at most for the stall timeout `since` the first call. Gives
+/// whether another attempt may succeed.
 async fn wait_for_room<R: Resolve>(session: &R, since: &mut Option<Instant>) -> bool {
     let core = session.core();
     let (checkpoints, room) = (&core.checkpoints, &core.checkpoints.room);
@@ -63,7 +63,8 @@ async fn wait_for_room<R: Resolve>(session: &R, since: &mut Option<Instant>) -> 
         return false;
     }
     let since = *since.get_or_insert_with(Instant::now);
-    // In this order, the opposite of that of a round: what one finds meanwhile counts as found.
+    // In this order, the opposite of that of a round: room that a round finds meanwhile counts as
+    // found.
     let found = room.found.load(Ordering::Acquire);
     let rounds = room.rounds.load(Ordering::Acquire);
     core.barrier.room_wanted.store(true, Ordering::Relaxed);

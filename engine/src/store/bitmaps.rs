@@ -23,7 +23,7 @@ pub(crate) fn bitmap_groups(words: &[u64]) -> Vec<(u64, Vec<u64>)> {
 #[derive(Clone, Debug, Default)]
 pub struct BitmapCopies {
     pub(super) valid: Vec<(u8, u64)>,
-    /// Groups with a copy that a checkpoint left which did not come to its end.
+    /// Groups with a copy from a checkpoint that did not finish.
     pub(super) left: Vec<u64>,
 }
 
@@ -38,7 +38,8 @@ impl BitmapCopies {
         self.valid.get(group as usize).map_or(0, |(copy, _)| 1 - u64::from(*copy))
     }
 
-    /// What is valid once the bitmaps of these groups were written for superblock `sequence`.
+    /// The copies that are valid once the bitmaps of these groups were written for superblock
+    /// `sequence`.
     pub fn with(&self, groups: &[(u64, Vec<u64>)], sequence: u64) -> BitmapCopies {
         let mut valid = self.valid.clone();
         for (group, _) in groups {
@@ -51,14 +52,14 @@ impl BitmapCopies {
         BitmapCopies { valid, left: Vec::new() }
     }
 
-    /// Those of a store that has so many groups; it may have had more.
+    /// Limits the set to a store of `groups` groups; it may have had more.
     pub fn of_groups(mut self, groups: u64) -> BitmapCopies {
         self.valid.truncate(groups as usize);
         self
     }
 
-    /// A number that tells this set of valid copies from others: a sum over all groups that have
-    /// one, of the group and its sequence mixed.
+    /// A fingerprint of the set of valid copies: the sum, over all groups that have one, of a hash
+    /// of group and sequence.
     pub fn fingerprint(&self) -> u64 {
         let groups = self.valid.iter().enumerate().filter(|(_, (_, sequence))| *sequence != 0);
         groups.fold(0u64, |sum, (group, (_, sequence))| {

@@ -1,16 +1,17 @@
-//! The files of a store: its directory, opened once, the lock, the directory of the log, and whether
-//! everything is still in its place.
+//! The open directory of a store, its locks, its log, and the check that all files are still in
+//! place.
 //!
-//! Everything goes through descriptors that are opened here ([`Directory`]). Whatever becomes of the path
-//! that the store was opened with, no other directory is changed: another store that lies there now is
-//! not touched. In return the owner must be told when the store closes that it is not where it was
-//! ([`Files::displaced`]), and no superblock may say that pages and log are there which somebody took away
+//! All access goes through descriptors that are opened here ([`Directory`]). If the path of the
+//! store is renamed or replaced, no other directory is changed: another store at that path is not
+//! touched. In return `close` tells the owner that the store has moved ([`Files::displaced`]), and
+//! no superblock is written while pages or log are missing
 //! ([`StoreFile::check_files`](crate::store::StoreFile::check_files)).
 //!
-//! Two locks keep others out: one of the data file and one of the directory of the log, because a new data
-//! file can be put beside a log that is in use. Both are ended when the store closes. The last copy of a
-//! descriptor may close later: a process that another thread starts has copies for a moment. Those who only
-//! read share the locks ([`Files::open_read_only`]), and nothing is made, written or synced for them.
+//! Two locks exclude other processes: one of the data file and one of the directory of the log,
+//! because a new data file can be put beside a log that is in use. Both end when the store closes,
+//! although a copy of a descriptor may live longer: a process that another thread starts has copies
+//! for a short time. Read-only openings share the locks ([`Files::open_read_only`]), and create,
+//! write and sync nothing.
 
 use parking_lot::Mutex;
 use std::{
@@ -32,7 +33,7 @@ pub const DATA_FILE: &str = "data";
 pub const LOG_DIRECTORY: &str = "log";
 /// Bytes that any store has at least.
 const WHOLE_PAGE: u64 = PAGE_SIZE as u64;
-/// A directory that file systems have where they are mounted, and that belongs to nobody.
+/// A directory that file systems have at their root, and that does not belong to a store.
 const LOST_AND_FOUND: &str = "lost+found";
 
 /// The open files of a store, besides its pages.
@@ -55,7 +56,7 @@ pub(crate) struct Displaced {
 }
 
 impl Displaced {
-    /// What is the case when the work in the directory ended like this.
+    /// A sentence about the directory, given the outcome of the work in it.
     pub fn explain(&self, outcome: &Result<()>) -> String {
         let path = self.path.display();
         match (&self.now, outcome) {
@@ -76,8 +77,8 @@ struct OpenLog {
 }
 
 impl Files {
-    /// Opens or creates the directory and the data file, and locks it. Of a path that does not exist only
-    /// the last part is made.
+    /// Opens or creates the directory and the data file, and locks it. Of a path that does not
+    /// exist only the last part is made.
     pub fn open(path: &Path, io: IoKind, create: bool) -> Result<(Files, Arc<dyn Storage>)> {
         let not_a_store = |why: String| Error::NotAStore { path: path.to_path_buf(), why };
         let failed =
@@ -125,8 +126,8 @@ impl Files {
         Files { directory, io, data, log, released, read_only }
     }
 
-    /// Opens the directory and the data file of a store, which must be there, for reading only, and locks it
-    /// beside others that only read.
+    /// Opens the directory and the data file of a store, which must be there, for reading only, and
+    /// shares the lock with other read-only openings.
     pub fn open_read_only(path: &Path, io: IoKind) -> Result<(Files, Arc<dyn Storage>)> {
         let not_a_store = |why: String| Error::NotAStore { path: path.to_path_buf(), why };
         let directory = Arc::new(open_directory(path, false)?);
@@ -155,8 +156,8 @@ impl Files {
         Ok((Files::new(directory, io, data, true), storage))
     }
 
-    /// The names of a new store must survive a power cut as well. Whoever made the data file longer
-    /// had done this.
+    /// The names of a new store must survive a power cut as well. An opening that has made the data
+    /// file longer has synced them before.
     fn sync_names(&self, path: &Path) -> Result<()> {
         let synced = self.directory.sync();
         synced.map_err(|error| Error::io(format_args!("sync {}", path.display()), error))?;
@@ -212,7 +213,7 @@ impl Files {
         Ok(storage)
     }
 
-    /// What became of the directories of the store and of its log, if they are not where they were.
+    /// The directory of the store, or of its log, if it is no longer where it was opened.
     pub fn displaced(&self) -> Option<Displaced> {
         let log = self.log.lock().as_ref().map(|open| open.directory.clone());
         [Some(self.directory.clone()), log].into_iter().flatten().find_map(|directory| {
@@ -231,14 +232,14 @@ impl Files {
         })
     }
 
-    /// Lets others open the store. Nothing is written any more.
+    /// Unlocks the store. Nothing is written after this.
     pub fn release(&self) {
         let mut released = self.released.lock();
         if std::mem::replace(&mut *released, true) {
             return;
         }
         let log = self.log.lock().as_ref().map(|open| unlock(&open.directory));
-        // The data file last: who finds it free finds the log free too.
+        // The data file last: if it is unlocked, the log is unlocked too.
         for result in [log.unwrap_or(Ok(())), unlock(&self.data)] {
             if let Err(error) = result {
                 let path = self.directory.path().display();

@@ -42,9 +42,9 @@ pub struct StoreFile {
     pub path: PathBuf,
     /// The pages.
     pub storage: Arc<dyn Storage>,
-    /// The pages as they are on the device, if nothing is ever written there.
+    /// The pages on the device, of a store that is opened read-only.
     below: Option<Arc<dyn Storage>>,
-    /// Why pages cannot be made durable any more.
+    /// The first failure of a sync: pages can no longer be made durable.
     sync_failed: Mutex<Option<Error>>,
     log: LogPlace,
 }
@@ -129,12 +129,13 @@ impl StoreFile {
         self.storage.check().map_err(|error| self.changed(error))
     }
 
-    /// The error of files that somebody changed.
+    /// The error of files that were changed from outside.
     pub fn changed(&self, error: std::io::Error) -> Error {
         Error::FilesChanged { path: self.path.clone(), what: error.to_string() }
     }
 
-    /// The `outcome` of the work on the store, unless it is not where it was any more.
+    /// The `outcome` of the work on the store, or an error if the directory is no longer where it
+    /// was opened.
     ///
     /// # Errors
     /// [`Error::FilesChanged`] says where it is now, or that it is gone.
@@ -152,7 +153,7 @@ impl StoreFile {
         }
     }
 
-    /// Lets others open the store. Nothing is written any more.
+    /// Unlocks the store. Nothing is written after this.
     pub fn release(&self) {
         if let LogPlace::Files(files) = &self.log {
             files.release();
@@ -244,8 +245,8 @@ impl StoreFile {
                         valid = Some((sequence, copy));
                     }
                     Ok(_) => {}
-                    // What a checkpoint left that a crash interrupted, unless it is the one that is
-                    // missing in the end.
+                    // A crash may have interrupted the checkpoint that wrote this copy. It counts
+                    // only if no other copy is valid.
                     Err(error) => damage = Some(error),
                 }
             }
@@ -296,9 +297,9 @@ impl StoreFile {
     /// Makes everything written so far durable.
     ///
     /// # Errors
-    /// Once it has failed it fails for ever: the kernel may regard what it was to write as written, so
-    /// that another sync succeeds and proves nothing. One at a time, because only one of two may be
-    /// told of a failure.
+    /// After the first failure it always fails: the kernel may count the lost pages as written, so
+    /// that another sync succeeds and proves nothing. One sync at a time, because the kernel may
+    /// report a failure to only one of two callers.
     pub fn sync(&self) -> Result<()> {
         let mut failed = self.sync_failed.lock();
         if let Some(error) = &*failed {
@@ -310,7 +311,7 @@ impl StoreFile {
         })
     }
 
-    /// Why what was written may be lost, if a sync has failed.
+    /// Why written pages may be lost, if a sync has failed.
     pub fn lost(&self) -> Option<String> {
         self.sync_failed.lock().as_ref().map(may_be_lost)
     }

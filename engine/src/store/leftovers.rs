@@ -1,14 +1,15 @@
-//! What an interrupted creation or opening leaves of a log, so that it may be removed, and nothing else.
+//! Finds and removes the log that an interrupted creation or opening left, and no other log.
 //!
-//! A creation writes in this order: the data file, all zeroes; the first segments of the log, and in them
-//! one record, which makes the catalog; the pages of the catalog; the superblocks. It returns when these are
-//! durable, and only then others can change anything. So as long as there is no superblock the log begins
-//! with segment 1 and has at most that one record. A log with more, or one that begins later, belongs to a
-//! store whose superblocks somebody took away: it may be all that is left of commits.
+//! A creation writes in this order: the data file, all zeroes; the first segments of the log, and
+//! in them one record, which makes the catalog; the pages of the catalog; the superblocks. It
+//! returns when these are durable, and changes are possible only after that. So as long as there is
+//! no superblock the log begins with segment 1 and has at most that one record. A log with more, or
+//! one that begins later, belongs to a store whose superblocks were removed: it may be all that is
+//! left of commits.
 //!
-//! A store that was closed without a log is opened with one in this order: the first segments, without
-//! any record; the superblock that names them. A record in segments that the superblock does not know is not
-//! from there.
+//! A store that was closed without a log is opened with one in this order: the first segments,
+//! without any record; the superblock that names them. So a record in segments that the superblock
+//! does not name comes from elsewhere.
 //!
 //! A log that cannot be read is not removed either.
 
@@ -23,8 +24,8 @@ use wattle_wal::{AUTO, Kind, LogEnd, LogReader, record::Record, store_of};
 /// Segments that a creation has made at most when it writes the first superblock.
 const CREATION_SEGMENTS: u64 = 3;
 
-/// Whether there is nothing yet. A creation that was interrupted leaves no superblock, no
-/// more than the first pages, and next to nothing in the log.
+/// Whether there is no store yet. An interrupted creation leaves no superblock, at most the first
+/// pages, and at most one record in the log.
 ///
 /// # Errors
 /// [`Error::WrongLog`] for a log that has more: it belongs to a store whose superblocks are gone.
@@ -44,8 +45,7 @@ pub(crate) fn is_new(file: &StoreFile) -> Result<bool> {
     Ok(true)
 }
 
-/// Removes what an interrupted creation left of a log ([`is_new`]). Its number of the store is
-/// not that of the next attempt.
+/// Removes the log of an interrupted creation ([`is_new`]). The next attempt has another store id.
 pub(crate) fn clear_new_log(file: &StoreFile) -> Result<()> {
     let log = file.open_log(false)?;
     remove_segments(&log, 1)
@@ -90,8 +90,8 @@ fn check_of_creation(file: &StoreFile) -> Result<()> {
     Err(Error::WrongLog { path: file.path.clone(), why })
 }
 
-/// Refuses segments of the log from `from` on that a store does not know which was closed without a log,
-/// unless an interrupted opening left them.
+/// Refuses segments of the log from `from` on that a store does not know which was closed without a
+/// log, unless an interrupted opening left them.
 ///
 /// # Errors
 /// As [`check_of_creation`].
@@ -109,7 +109,7 @@ fn check_of_opening(file: &StoreFile, from: u64) -> Result<()> {
     Err(Error::WrongLog { path: file.path.clone(), why })
 }
 
-/// What the segments `from..=to` hold that `counts`, or that there are others.
+/// Describes the first record of the segments `from..=to` that `counts`, or a segment after them.
 fn records(
     log: &Arc<dyn LogStorage>,
     from: u64,

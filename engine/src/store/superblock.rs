@@ -49,11 +49,11 @@ pub enum StoreState {
     Unlogged = 0,
     /// Closed without a log: the pages and bitmaps are all there is.
     Closed = 1,
-    /// The log from the checkpoint on says what the pages lack, perhaps nothing.
+    /// The log, from the last checkpoint on, has the changes that the pages lack.
     Logged = 2,
 }
 
-/// What a superblock says.
+/// The fields of a superblock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Superblock {
     /// Rises with every change of the superblock.
@@ -86,8 +86,8 @@ pub struct Superblock {
 }
 
 impl Superblock {
-    /// That of a store that is being created. Its number comes from the hasher of the standard
-    /// library, which is seeded by the system.
+    /// The superblock of a new store. The store id comes from the hasher of the standard library,
+    /// which is seeded by the system.
     pub fn first() -> Superblock {
         use std::hash::{BuildHasher, RandomState};
         let store_id = RandomState::new().hash_one(std::time::SystemTime::now()) | 1;
@@ -207,8 +207,9 @@ impl Superblock {
         Ok(block)
     }
 
-    /// Whether its numbers can belong together; the error says which do not. One that was not written like this
-    /// must not make the log wait for an epoch that never comes, nor numbers run over.
+    /// Whether its numbers can belong together; the error says which do not. One that was not
+    /// written like this must not make the log wait for an epoch that never comes, nor numbers run
+    /// over.
     fn check(&self) -> Result<(), String> {
         if self.state == StoreState::Unlogged {
             // Nothing of it is used.
@@ -249,7 +250,7 @@ impl Superblock {
     }
 }
 
-/// Whether a page begins as a superblock does, whatever else is in it.
+/// Whether a page begins with the magic of a superblock.
 pub(super) fn is_superblock(image: &PageImage) -> bool {
     &image.0[at::MAGIC..at::MAGIC + 8] == MAGIC
 }

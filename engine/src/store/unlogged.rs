@@ -6,7 +6,7 @@ use std::sync::Arc;
 use wattle_buffer::{Gsn, LogBarrier, Result};
 
 /// Marks the store as in use without a log, durably, before the first page of it is overwritten. A
-/// store that was only read stays closed, whatever becomes of the process.
+/// store that was only read stays closed, even if the process is killed.
 pub struct UnloggedMark {
     file: Arc<StoreFile>,
     block: Superblock,

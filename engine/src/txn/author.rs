@@ -1,7 +1,7 @@
 //! Changes of records by a transaction, under the latch of their leaf.
 //!
-//! The version hint of the page is the fast answer to "is anybody in the way": when everything in
-//! the page is committed and within the snapshot, the version index need not be asked.
+//! The version hint of the page decides most checks: when every change of the page is committed and
+//! within the snapshot, no conflict is possible and the version index is not read.
 
 use super::{Txn, TxnSystem};
 use crate::{
@@ -15,10 +15,10 @@ use std::{ops::Range, sync::Arc};
 use wattle_btree::{Author, Hint, Stop};
 use wattle_buffer::{Error, Exclusive, FrameHeader, Owner};
 
-/// Memory of a version besides key and value, about.
+/// Approximate memory of a version besides key and value.
 const VERSION_OVERHEAD: usize = 96;
 
-/// Memory of a version with so many bytes of key and value, about.
+/// Approximate memory of a version with `len` bytes of key and value.
 pub(super) fn version_bytes(len: usize) -> u64 {
     (len + VERSION_OVERHEAD) as u64
 }
@@ -43,13 +43,13 @@ pub(crate) struct TxnAuthor<'t> {
     tree: &'t Arc<OpenTree>,
     /// Number of the transaction.
     id: u64,
-    /// Under which hash versions of the record are.
+    /// Hash of tree and key.
     hash: u64,
-    /// The version of the record was stored for this change, which may not be made yet.
+    /// The version was stored for the current change, which may not be made yet.
     stored: bool,
     /// Where its chain lies.
     chain: usize,
-    /// Memory of that version, about.
+    /// Approximate memory of that version.
     version_bytes: u64,
 }
 
@@ -76,7 +76,8 @@ impl<'t> TxnAuthor<'t> {
         self.txn.state.as_ref().expect("it is writing")
     }
 
-    /// A transaction that has changed more than versions can be kept of takes the tree for itself.
+    /// A transaction whose versions take too much memory becomes the owner of the tree, and stores
+    /// no more versions.
     fn close_tree_if_large(&mut self) -> Result<(), Stop> {
         if self.txn.version_bytes <= self.system.large_txn_bytes() {
             return Ok(());
@@ -88,7 +89,7 @@ impl<'t> TxnAuthor<'t> {
         }
     }
 
-    /// What else is in the way of a change that no other writer is, and its undo entry.
+    /// The rest of the check, once no other writer is in the way; adds the undo entry.
     #[inline]
     fn after_check(
         &mut self,
@@ -98,10 +99,10 @@ impl<'t> TxnAuthor<'t> {
         change: Option<&Change<'_>>,
     ) -> Result<(), Stop> {
         if is_newer {
-            // Whether a commit lies above a snapshot that was given up can no longer be known.
+            // A cancelled snapshot no longer knows which commits lie above it.
             super::view::check_open(self.system, self.txn)?;
             if let Some(ts) = self.tree.closed.hidden_since(self.txn.snapshot) {
-                // Nor can it where changes left no versions.
+                // Changes of an owner left no versions to check.
                 return Err(conflict(self.tree, ConflictWith::Committed { ts }));
             }
         }
@@ -127,7 +128,7 @@ impl<'t> TxnAuthor<'t> {
         if std::mem::take(&mut self.stored)
             && let (Some(entry), Some(state)) = (entry, &self.txn.state)
         {
-            // Given up by a panic, where nobody said that it is undone.
+            // A panic ended the operation before it called `undone`.
             self.system.versions.pop(self.tree.tree.id(), entry.key, state);
         }
         Ok(())
@@ -141,7 +142,7 @@ impl<'t> TxnAuthor<'t> {
 
 impl Drop for TxnAuthor<'_> {
     fn drop(&mut self) {
-        // An operation that was given up while it waited.
+        // The operation may have been dropped while it waited.
         not_taken_back(self.system, self.withdraw());
     }
 }
@@ -160,7 +161,7 @@ pub(super) fn withdraw<'u>(
 /// After [`withdraw`].
 pub(super) fn not_taken_back(system: &TxnSystem, withdrawn: Result<(), Error>) {
     if let Err(error) = withdrawn {
-        // A roll-back would put something back that was never changed.
+        // A rollback would restore a record that was never changed.
         system.liveness.poison(&format!("an undo entry could not be taken back: {error}"));
     }
 }
@@ -183,8 +184,8 @@ impl TxnAuthor<'_> {
             return Err(conflict(self.tree, ConflictWith::Active));
         }
         let is_newer = header.version_hint() > self.txn.snapshot;
-        // Who has changed a record and is not within every snapshot has left something in the page, a
-        // ghost at least.
+        // A change that is not visible to all snapshots always leaves a record or a ghost in the
+        // page, so an absent key needs no check.
         let snapshot = match is_newer && before.is_some() {
             true => self.txn.snapshot,
             false => u64::MAX,

@@ -1,5 +1,4 @@
-//! A change of one record by an operation that is a transaction of its own: it commits under the latch
-//! of the leaf.
+//! A change of one record by an auto-committed operation: it commits under the latch of the leaf.
 
 use super::{Reads, TxnSystem, author::conflict};
 use crate::{
@@ -11,7 +10,7 @@ use wattle_btree::{Author, Hint, Stop, is_ghost};
 use wattle_buffer::{Error, Exclusive, FrameHeader};
 use wattle_wal::epoch_of;
 
-/// Bits of a hint that is no time.
+/// Bits of a hint that is not a time.
 const NO_TIME: u64 = 0b11 << 62;
 
 /// The record before a change, copied out of the leaf.
@@ -36,10 +35,10 @@ impl Before {
     }
 }
 
-/// What an operation that is a transaction of its own has done.
+/// The outcome of an auto-committed operation.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Done {
-    /// Time of the commit, once drawn; 0 for nothing.
+    /// Commit time; 0: nothing was changed.
     pub time: u64,
     /// Epoch of its record in the log.
     pub epoch: u64,
@@ -47,17 +46,17 @@ pub(crate) struct Done {
     pub stored: Kept,
 }
 
-/// A change by an operation that is a transaction of its own: it commits under the latch.
+/// See the module documentation.
 pub(crate) struct AutoAuthor<'t> {
     system: &'t TxnSystem,
     tree: &'t Arc<OpenTree>,
-    /// Under which hash versions of the record are.
+    /// Hash of tree and key.
     hash: u64,
-    /// What the session relies on: its own newest commit.
+    /// The newest commit of the session.
     own: u64,
     before: Before,
     pub outcome: Done,
-    /// The operation changes nothing because of a commit that a crash could take back.
+    /// The operation changes nothing, because of a commit that is not durable.
     pub relies_on_log: bool,
     /// The value before is large: replacing it takes more than one leaf, and a transaction.
     pub met_large: bool,
@@ -85,7 +84,7 @@ impl<'t> AutoAuthor<'t> {
         }
     }
 
-    /// Whether a commit that a crash could take back has left the record as it is.
+    /// Whether the record may depend on a commit that is not durable.
     #[cold]
     fn is_unsettled(&self, header: &FrameHeader, key: &[u8]) -> bool {
         let bound = self.system.durable().max(self.own);
@@ -93,7 +92,7 @@ impl<'t> AutoAuthor<'t> {
             return false;
         }
         if self.system.reads == Reads::Newest {
-            // Of the record itself nobody may know any more.
+            // The version with the time of this record may have been dropped.
             return true;
         }
         let record = Record { hash: self.hash, tree: self.tree.tree.id(), key };
@@ -148,7 +147,8 @@ impl Author for AutoAuthor<'_> {
 
     #[inline]
     fn drawn(&mut self) -> Option<u64> {
-        // Whoever opens a snapshot at this time or later finds the leaf latched until it is done.
+        // A reader with a snapshot at this time or later finds the leaf latched until the change is
+        // done.
         self.outcome.time = self.system.clock.draw();
         Some(self.outcome.time)
     }

@@ -70,7 +70,7 @@ impl<'s, R: Resolve> Begun<'s, R> {
             Ok((ticket, time)) => {
                 self.finish(time);
                 if time != 0 && core.txns.liveness.throttle() != 0 {
-                    // Here it holds nothing that others wait for.
+                    // Here the transaction holds nothing that other threads wait for.
                     core.wait_throttled(session).await;
                 }
                 Ok(ticket)
@@ -82,14 +82,14 @@ impl<'s, R: Resolve> Begun<'s, R> {
         }
     }
 
-    /// What may fail or wait before a commit.
+    /// The part of a commit that may fail or wait.
     async fn prepare(&mut self) -> Result<()> {
         let (session, txn) = (self.session, self.txn.as_mut().expect("not ended"));
         txn.check()?;
         if txn.state.is_none() {
             return Ok(());
         }
-        // A validation waits for others, and a child has no log.
+        // A validation waits for other transactions, and a child of `fork` has no log.
         session.core().pool.check_may_wait()?;
         run(session, |_| session.cx().journal.check_room(false)).await
     }
@@ -97,7 +97,8 @@ impl<'s, R: Resolve> Begun<'s, R> {
     /// Rolls back.
     ///
     /// # Errors
-    /// Failed I/O; the janitor goes on with it then, as it does when this is given up half way.
+    /// Failed I/O; the janitor goes on with the rollback then, and also when this future is dropped
+    /// half way.
     pub async fn abort(mut self) -> Result<()> {
         let session = self.session;
         session.core().pool.process().check()?;
@@ -111,8 +112,8 @@ impl<'s, R: Resolve> Begun<'s, R> {
         Ok(())
     }
 
-    /// Whether a newer snapshot may see what this one cannot: not while a large transaction has the tree for
-    /// itself, nor when new ones were cancelled again and again for the stall timeout.
+    /// Whether a scan may continue with a newer snapshot: not while a large transaction owns the
+    /// tree, nor after snapshots were cancelled repeatedly for the stall timeout.
     #[cold]
     pub fn may_renew(&self, tree: &Tree, since: &mut Option<Instant>) -> bool {
         let since = *since.get_or_insert_with(Instant::now);
@@ -145,7 +146,7 @@ impl<R: Resolve> Drop for Begun<'_, R> {
         let Some(mut txn) = self.txn.take() else { return };
         let core = self.session.core();
         if core.pool.process().is_other() {
-            // It belongs to the parent, whose locks may be held here for ever.
+            // It belongs to the parent process. Its locks may have been held at the fork.
             return std::mem::forget(txn);
         }
         if txn.state.is_some() {
@@ -156,7 +157,7 @@ impl<R: Resolve> Drop for Begun<'_, R> {
     }
 }
 
-/// Ends a transaction without a session; the engine rolls back what it has changed.
+/// Ends a transaction without a session; the janitor rolls its changes back.
 pub(crate) fn give_to_engine(core: &Core, mut txn: BoxedTxn) {
     if txn.state.is_some() {
         return core.janitor.abandon(txn);

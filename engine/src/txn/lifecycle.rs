@@ -1,4 +1,5 @@
-//! A transaction: its snapshot, its state, what it would take to put everything back.
+//! A transaction: its snapshot, its state, and the undo entries of its changes. It begins, commits
+//! and ends here.
 
 use super::{
     Durability, Isolation, LogHandle, ReadSet, Ticket, TxnOptions, TxnSystem,
@@ -18,21 +19,22 @@ use wattle_btree::{Context, Hint, Journal};
 use wattle_buffer::{Error, FrameId, Gsn, Owner, Result};
 use wattle_wal::Kind;
 
-/// Frames of which a transaction remembers that its mark is on their pages. Pages beyond are found
-/// out about later.
+/// Limit of the frames that a transaction remembers because their pages carry its mark. Readers
+/// settle the hints of other pages.
 const MAX_FRAMES: usize = limit(4096, 6);
 /// Ghosts that a transaction remembers one by one, and bytes of their keys.
 const MAX_GHOSTS: (usize, usize) = (limit(1 << 14, 6), 1 << 20);
 
-/// So far back a transaction looks whether it has noted already that a tree has ghosts.
+/// Number of recent garbage entries that are searched for one that already names the tree.
 const MAX_TREES: usize = 64;
 
-/// All of a transaction that ever moves. A session begins its next one in the box of one that has ended.
+/// Boxed, so that it does not move. A session begins its next transaction in the box of one that
+/// has ended.
 pub(crate) type BoxedTxn = Box<Txn>;
 
 /// See the module documentation.
 pub(crate) struct Txn {
-    /// Tells this transaction from all others of the engine.
+    /// Unique among all transactions of the engine.
     pub number: u64,
     /// Number of its session, 0 if that does not matter.
     pub session: u64,
@@ -41,7 +43,7 @@ pub(crate) struct Txn {
     /// From the first change on.
     pub state: Option<Owner<TxnState>>,
     pub undo: UndoBuffer,
-    /// Where the undo entry of a change that is not made yet begins. It is the last one.
+    /// Position of the last undo entry, while its change is not made yet.
     pub pending: Option<Savepoint>,
     /// An undo entry was taken off, and its record is not put back yet.
     pub taken_off: bool,
@@ -57,16 +59,16 @@ pub(crate) struct Txn {
     ghost_bytes: usize,
     /// Why it can only be aborted.
     pub must_abort: Option<String>,
-    /// An operation of several steps is under way, or was given up in the middle.
+    /// An operation of several steps is under way, or was dropped half way.
     pub half_done: bool,
-    /// Roll-backs to savepoints: the number of each, and to where, both ascending. One that was
-    /// followed by another which went further back is left out.
+    /// Rollbacks to savepoints: the number of each, and its target, both ascending. A rollback is
+    /// left out once a later one went further back.
     rollbacks: Vec<(u64, Savepoint)>,
     next_rollback: u64,
     pub last_gsn: Gsn,
-    /// Memory of the versions that it made, about.
+    /// Approximate memory of its versions.
     pub version_bytes: u64,
-    /// It may have taken trees for itself.
+    /// It may own trees.
     pub closes: bool,
     /// The first [`crate::mvcc::MAX_OF_ONE`] versions that it stored.
     pub stored: Vec<OwnedVersion>,
@@ -126,7 +128,7 @@ impl Txn {
         self.options = options;
     }
 
-    /// Fails when the transaction can do nothing but abort.
+    /// Fails when the transaction can only abort.
     #[inline]
     pub fn check(&self) -> Result<()> {
         match &self.must_abort {
@@ -142,8 +144,8 @@ impl Txn {
         if self.options.read_only { Err(Error::ReadOnly) } else { Ok(()) }
     }
 
-    /// Takes a snapshot of now instead. Only for one that has changed no record and used nothing that it
-    /// has read.
+    /// Replaces the snapshot by a current one. The transaction has changed no record, and the
+    /// caller has used nothing that it read.
     pub fn renew_snapshot(&mut self, system: &TxnSystem) {
         debug_assert!(
             self.stored.is_empty() && self.reads.is_none(),
@@ -152,7 +154,8 @@ impl Txn {
         self.snapshot = self.slot.reopen(&system.clock);
     }
 
-    /// Before a change: announces the transaction to everyone, if that is the first. Gives its number.
+    /// Before a change: registers the tree, and announces the first change to all threads. Gives
+    /// the id.
     pub fn start_writing(&mut self, system: &TxnSystem, tree: &Arc<OpenTree>) -> u64 {
         if !self.trees.iter().any(|open| Arc::ptr_eq(open, tree)) {
             self.trees.push(self.handles.take(tree));
@@ -165,7 +168,7 @@ impl Txn {
 
     /// Before the first change of records that only the engine reads.
     pub fn start_system(&mut self, system: &TxnSystem) {
-        // Read and then drawn from: its line comes once, to be written.
+        // The clock is read and then drawn from: prefetch its line once, for writing.
         system.ids.approach();
         self.slot.start_writing(&system.ids);
         if let Some(log) = &system.log {
@@ -197,8 +200,9 @@ impl Txn {
         }
     }
 
-    /// Makes the undo entries those of all changes that are made. They may not be when an operation was
-    /// leaked half way, after which the transaction can only abort, or when a roll-back was dropped.
+    /// Makes the undo entries match the changes that were made. They may differ after an operation
+    /// was leaked half way, after which the transaction can only abort, or after a rollback was
+    /// dropped.
     pub fn settle_undo(&mut self) -> Result<()> {
         if std::mem::take(&mut self.taken_off) {
             self.undo.unpop();
@@ -220,8 +224,8 @@ impl Txn {
         self.next_rollback
     }
 
-    /// Whether what lay before `mark`, when `next_rollback` was the number of the next roll-back, is
-    /// still there.
+    /// Whether the changes before `mark` are still there. `next_rollback`: number of the next
+    /// rollback when `mark` was made.
     pub fn reaches(&self, mark: Savepoint, next_rollback: u64) -> bool {
         let since = self.rollbacks.partition_point(|(number, _)| *number < next_rollback);
         // The first one since went furthest back.
@@ -237,8 +241,8 @@ impl Txn {
         self.next_rollback += 1;
     }
 
-    /// Commits: from here on everyone sees the changes. Gives the time of the commit, 0 without
-    /// changes. The caller made sure of room in the log, and validated.
+    /// Commits: all threads see the changes from here on. Gives the commit time, 0 without changes.
+    /// The caller has checked for room in the log, and validated.
     pub fn commit(
         &mut self,
         system: &TxnSystem,
@@ -251,7 +255,7 @@ impl Txn {
             _ => Ticket::done(),
         };
         let Some(state) = self.state.as_ref().map(Owner::share) else {
-            // What was read must be durable before anyone relies on it.
+            // The caller may rely on the reads only once they are durable.
             let pending = self.seen.get() > system.durable();
             let epoch = system.log.as_ref().map_or(0, |log| log.epoch());
             let ticket = if pending { ticket(epoch, self.seen.get()) } else { Ticket::done() };
@@ -264,7 +268,7 @@ impl Txn {
                 appender.observe(self.last_gsn);
                 let mut section = appender.begin();
                 // Drawn inside of the section: see `TxnSystem::durable`. So is that of a validated
-                // transaction: nobody else validates before it has committed.
+                // transaction: the lock of validations is held until it has committed.
                 let time = self.draw(system, &state);
                 section.note_time(time);
                 section.start(Kind::Commit, 0, state.id(), Gsn(0));
@@ -289,12 +293,12 @@ impl Txn {
         time
     }
 
-    /// What a commit of this transaction waits for.
+    /// The durability that a commit of this transaction waits for.
     pub fn durability(&self, system: &TxnSystem) -> Durability {
         self.options.durability.unwrap_or(system.durability)
     }
 
-    /// The pages that carry the mark of this transaction say from when on they are visible.
+    /// Replaces the mark of this transaction on pages by its commit time.
     pub fn resolve_hints(&mut self, system: &TxnSystem, id: u64, time: u64) {
         let (mark, time) = (Hint::Txn(id).word(), Hint::Committed(time).word());
         for frame in self.frames.drain(..) {
@@ -302,14 +306,14 @@ impl Txn {
         }
     }
 
-    /// Trees that it had for itself are open to others again.
+    /// Gives up the ownership of trees.
     pub fn open_trees(&self, id: u64, time: u64) {
         if self.closes {
             self.trees.iter().for_each(|tree| tree.closed.open(id, time));
         }
     }
 
-    /// The transaction is over: nothing holds its snapshot any more.
+    /// The transaction is over: releases its snapshot, and everything else it holds.
     pub fn end(&mut self) {
         self.slot.close();
         self.state = None;
@@ -317,7 +321,7 @@ impl Txn {
         self.undo.clear();
         (self.pending, self.taken_off) = (None, false);
         self.frames.clear();
-        // Memory that only large transactions need.
+        // Frees memory that only large transactions need.
         (self.garbage, self.ghost_bytes) = (Vec::new(), 0);
         self.rollbacks = Vec::new();
         if self.reads.is_some() {

@@ -1,19 +1,19 @@
 //! Transactions: what blocking and asynchronous ones have in common.
 //!
-//! A transaction reads the newest commits as of its snapshot and its own changes. It changes records
-//! in place; the version before stays reachable for others in the version index ([`crate::mvcc`]).
-//! The first to change a record wins: a second one gets [`wattle_buffer::Error::Conflict`].
+//! A transaction reads the commits up to its snapshot and its own changes. It changes records in
+//! place; earlier versions stay readable in the version index ([`crate::mvcc`]). The first to
+//! change a record wins: a second one gets [`wattle_buffer::Error::Conflict`].
 //!
 //! | file | content |
 //! |---|---|
 //! | `options` | isolation, durability, reads |
-//! | `system` | [`TxnSystem`]: what the transactions of an engine share |
+//! | `system` | [`TxnSystem`], shared by the transactions of an engine |
 //! | `tree_handles` | handles of trees that sessions keep between transactions |
-//! | `read_set` | what a serializable transaction has read |
+//! | `read_set` | the reads of a serializable transaction |
 //! | `ticket` | waiting for a commit to be durable |
 //! | `lifecycle` | [`Txn`]: begin, commit, end |
-//! | `view` | what a reader sees |
-//! | `author`, `auto_author`, `system_author`, `undo_author` | what a change does under the latch of its leaf |
+//! | `view` | reads of a transaction, and auto-committed reads |
+//! | `author`, `auto_author`, `system_author`, `undo_author` | checks and bookkeeping of a change, under the latch of its leaf |
 //! | `validate` | serializability |
 //! | `rollback` | putting everything back |
 //! | `begun` | [`Begun`]: the transaction of a session, from its begin to its end |

@@ -1,10 +1,10 @@
-//! What a serializable transaction has read.
+//! The reads of a serializable transaction, which its commit validates.
 
 use crate::catalog::OpenTree;
 use std::{ops::Bound, sync::Arc};
 use wattle_btree::Direction;
 
-/// What a transaction read.
+/// See the module documentation.
 #[derive(Default)]
 pub(crate) struct ReadSet {
     pub(super) points: Vec<(Arc<OpenTree>, Vec<u8>)>,
@@ -24,8 +24,8 @@ impl ReadSet {
         self.points.push((tree.clone(), key.to_vec()));
     }
 
-    /// A range is about to be read. All of it counts until [`ReadSet::narrow`] says how much was read:
-    /// a range or a future that is leaked never does. Gives its place.
+    /// A range is about to be read. All of it counts until [`ReadSet::narrow`] says how much was
+    /// read, which a leaked range or future never does. Gives its index.
     pub fn range(
         &mut self,
         tree: &Arc<OpenTree>,

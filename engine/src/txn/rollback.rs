@@ -1,10 +1,10 @@
-//! Rolling back: the undo entries of a transaction from the newest on, each put back under the latch
-//! of its leaf, where the version that older snapshots saw meanwhile vanishes with it.
+//! Rollback: applies the undo entries of a transaction, newest first, each under the latch of its
+//! leaf. The version that older snapshots read meanwhile is removed under the same latch.
 //!
-//! Putting back is logged as changes of the same transaction without undo, so that recovery finds
-//! the pages as they are, and knows for each entry whether it was put back: it rolls back the others.
-//! A record that was put back is open to others at once. The end of a complete roll-back is logged
-//! too.
+//! Each restored record is logged as a change of the same transaction without undo. So redo finds
+//! the pages as they are, and recovery knows which entries were applied and rolls back the others.
+//! A restored record is open to other transactions at once. The end of a complete rollback is
+//! logged too.
 
 use super::{Txn, UndoAuthor, author::version_bytes};
 use crate::{
@@ -21,10 +21,10 @@ use wattle_btree::{Before, Journal, Tree, Undo};
 use wattle_buffer::{Error, Gsn, Owner, Result, TreeId};
 use wattle_wal::Kind;
 
-/// Takes back everything after `until`.
+/// Takes back all changes after `until`, or all changes.
 ///
 /// # Errors
-/// Failed I/O. What was taken back by then stays so, and the rest can be tried again; so it can when
+/// Failed I/O. Records that were restored stay restored, and the rest can be tried again; also when
 /// the future is dropped or leaked half way.
 pub(crate) async fn rollback<R: Resolve>(
     session: &R,
@@ -34,8 +34,8 @@ pub(crate) async fn rollback<R: Resolve>(
     let (core, system) = (session.core(), session.system());
     let Some(state) = txn.state.as_ref().map(Owner::share) else { return Ok(()) };
     if let Journal::On(_, appender) = &session.cx().journal {
-        // Recovery takes off one entry for each record that says so: these come after the changes,
-        // whichever session does this.
+        // Recovery takes off one entry for each such record, so these records must come after the
+        // changes, also when another session rolls back.
         appender.observe(txn.last_gsn);
     }
     txn.settle_undo()?;
@@ -62,7 +62,8 @@ pub(crate) async fn rollback<R: Resolve>(
         let version_of = txn.state.as_ref().filter(|_| first).map(Owner::share);
         let mut author = UndoAuthor { system, tree, txn: state.id(), version_of, last_gsn: Gsn(0) };
         let undo = Undo { tree, key: &key, before };
-        // Until it is put back: the next attempt begins with it, however this one ends.
+        // Until the record is restored: the next attempt begins with this entry, even if this one
+        // is dropped.
         txn.taken_off = true;
         let open = txn.trees.iter().find(|open| open.tree_of(tree).is_some());
         let underfull = put_back(session, open, &undo, &mut author).await?;
@@ -78,8 +79,8 @@ pub(crate) async fn rollback<R: Resolve>(
         }
     }
     if until.is_none() {
-        // One that has logged nothing has nothing to end: a log that is full gets no longer by changes that it
-        // refuses.
+        // A transaction that has logged nothing has nothing to end: changes that a full log refuses
+        // do not make it longer.
         if txn.last_gsn != Gsn(0) {
             log_end(session, state.id(), txn.last_gsn);
         }
@@ -100,7 +101,7 @@ fn find_tree<'t>(
     open.and_then(|open| open.tree_of(tree)).or_else(|| core.catalog.system_tree(tree))
 }
 
-/// Puts one record back; gives whether its leaf should be merged.
+/// Restores one record; gives whether its leaf should be merged.
 async fn put_back<R: Resolve>(
     session: &R,
     open: Option<&Arc<OpenTree>>,

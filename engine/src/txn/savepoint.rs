@@ -1,4 +1,4 @@
-//! Savepoints as the user has them.
+//! Savepoints of the public API.
 
 use super::Txn;
 use crate::mvcc::Savepoint as Mark;
@@ -19,7 +19,7 @@ pub(crate) fn savepoint(txn: &Txn) -> Savepoint {
     Savepoint { txn: txn.number, mark, garbage, rollbacks: txn.next_rollback() }
 }
 
-/// A savepoint belongs to this transaction, and what lay before it is still there.
+/// Fails unless the savepoint belongs to this transaction and no rollback went further back.
 pub(crate) fn check_savepoint(txn: &Txn, savepoint: &Savepoint) -> Result<()> {
     if savepoint.txn != txn.number || !txn.reaches(savepoint.mark, savepoint.rollbacks) {
         let what = "the savepoint is of another transaction or lies behind an earlier roll-back";

@@ -1,5 +1,5 @@
-//! What the transactions of one engine share. [`TxnSystem`] knows transactions, their log and their
-//! versions, and nothing of the catalog, of checkpoints or of sessions.
+//! [`TxnSystem`], shared by all transactions of one engine: clocks, snapshots, versions, log and
+//! garbage. It does not know the catalog, checkpoints or sessions.
 
 use super::{Durability, Reads, TreeHandles};
 use crate::{
@@ -30,7 +30,7 @@ pub(crate) struct TxnSystem {
     pub snapshots: Snapshots,
     pub versions: Versions,
     pub keeper: Keeper,
-    /// What commits leave to be cleared away.
+    /// Garbage that commits leave in the pages.
     pub garbage: GarbageQueue,
     /// Handles of trees that sessions keep from one transaction to the next.
     pub handles: TreeHandles,
@@ -41,7 +41,7 @@ pub(crate) struct TxnSystem {
     pub version_bytes: u64,
     /// Held by a serializable transaction while it validates and commits.
     pub validation: Mutex<()>,
-    /// Where undo buffers go that get large.
+    /// Where large undo buffers are written.
     pub undo_directory: Option<Arc<Directory>>,
 }
 
@@ -51,7 +51,7 @@ impl TxnSystem {
         Context::new(self.pool.worker(), Journal::new(self.log.as_ref()))
     }
 
-    /// All commits up to this time are durable, or need not be.
+    /// All commits up to this time are durable, or the engine does not wait for durability.
     ///
     /// Times are drawn, and noted, inside of sections of the log; see [`Log::durable_mark`].
     #[inline(always)]
@@ -79,8 +79,8 @@ impl TxnSystem {
         error.map(|error| error.to_string()).or(log)
     }
 
-    /// Raises the horizon to the oldest snapshot and gives it: no snapshot needs what was replaced or
-    /// removed by commits up to this time.
+    /// Raises the horizon to the oldest snapshot and gives it: no snapshot needs a version or ghost
+    /// that a commit up to this time has replaced.
     pub fn raise_horizon(&self) -> u64 {
         // In this order, as in a look of the keeper.
         let visible = self.visible();
@@ -88,10 +88,10 @@ impl TxnSystem {
         self.versions.raise_horizon(active.oldest.min(visible))
     }
 
-    /// No snapshot needs the ghost of a record. A ghost without a version may belong to a transaction
-    /// that owns the tree, or owned it.
+    /// Whether no snapshot needs the ghost of a record. A ghost without a version may belong to a
+    /// transaction that owns the tree, or owned it.
     pub fn may_purge(&self, open: &OpenTree, key: &[u8]) -> bool {
-        // The transaction before the versions: it had versions before it closed the tree.
+        // First the owner, then the versions: it stored versions until it closed the tree.
         open.closed.is_over(self.versions.horizon())
             && !self.versions.is_needed(open.tree.id(), key)
     }
@@ -105,13 +105,14 @@ impl TxnSystem {
         ))
     }
 
-    /// All transactions up to this one have ended, by what the keeper last saw.
+    /// All transactions up to this id have ended, as the keeper last saw it.
     #[inline]
     pub fn oldest_writer(&self) -> u64 {
         self.keeper.oldest_writer()
     }
 
-    /// Versions of one transaction above which it takes the trees that it changes for itself, bytes.
+    /// Bytes of versions of one transaction above which it becomes the owner of the trees that it
+    /// changes.
     #[inline]
     pub fn large_txn_bytes(&self) -> u64 {
         self.keeper.large_txn_bytes()

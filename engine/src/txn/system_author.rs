@@ -1,5 +1,5 @@
-//! Changes of records that only the engine reads, in the name of a transaction or for themselves, and
-//! the removal of ghosts.
+//! Changes of records that only the engine reads, in a transaction or auto-committed, and the
+//! removal of ghosts.
 
 use super::{
     Txn, TxnSystem,
@@ -10,15 +10,15 @@ use std::cell::Cell;
 use wattle_btree::{Author, Stop};
 use wattle_buffer::{Exclusive, FrameHeader, TreeId};
 
-/// A change by the engine that belongs to a transaction and is undone with it, of a record that only
-/// the engine reads; or, without a transaction, one that stands for itself.
+/// A change of a record that only the engine reads. With a transaction it is undone with it;
+/// without one it is auto-committed.
 pub(crate) struct SystemAuthor<'t> {
     system: &'t TxnSystem,
     tree: TreeId,
     txn: Option<&'t mut Txn>,
     /// The tree, where ghosts are removed.
     open: Option<&'t OpenTree>,
-    /// A ghost stays because of a transaction that has the tree for itself, or had it.
+    /// A ghost stays because a transaction owns the tree, or owned it.
     refused: Cell<bool>,
 }
 
@@ -27,14 +27,14 @@ impl<'t> SystemAuthor<'t> {
         SystemAuthor { system, tree, txn, open: None, refused: Cell::new(false) }
     }
 
-    /// To remove ghosts.
+    /// An author that removes ghosts.
     pub fn purging(system: &'t TxnSystem, open: &'t OpenTree) -> SystemAuthor<'t> {
         let mut author = SystemAuthor::new(system, open.tree.id(), None);
         author.open = Some(open);
         author
     }
 
-    /// Whether a ghost was refused that nobody else will name again: the tree is closed, or was.
+    /// Whether a ghost was kept because of an owner of the tree; the caller must queue it again.
     pub fn was_refused(&self) -> bool {
         self.refused.get()
     }

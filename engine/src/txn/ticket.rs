@@ -1,4 +1,4 @@
-//! Tickets: commits whose durability somebody may wait for.
+//! Tickets: a caller waits for the durability of a commit.
 
 use std::{
     future::Future,
@@ -9,37 +9,36 @@ use std::{
 use wattle_buffer::Result;
 use wattle_wal::{Log, Urgency};
 
-/// A session's own reference to the log: tickets count their references here, and not where all
-/// sessions would meet.
+/// A session's own reference to the log. Tickets count their references here instead of in the
+/// `Arc` that all sessions share.
 pub(crate) struct LogHandle(pub Arc<Log>);
 
-/// A commit on its way to the device. Wait for it in a thread ([`Ticket::wait`]) or await it. Dropping
-/// it, or leaking it, changes nothing: the commit goes on. It is `Send` and `Sync`.
+/// A commit on its way to the device. Wait for it in a thread ([`Ticket::wait`]) or await it.
+/// Dropping it, or leaking it, changes nothing: the commit goes on. It is `Send` and `Sync`.
 ///
-/// A commit is done when its epoch is durable *and* its time is within what is known to be durable:
-/// from then on readers see it, which look at what is durable. The second nearly always comes with
-/// the first; a commit that drew its time while the next epoch began already waits for one flush
-/// more.
+/// A commit is done when its epoch is durable *and* its time is within the durable mark of the log,
+/// up to which durable readers see commits. Both nearly always come with the same flush. A commit
+/// that drew its time while the next epoch began waits for one more flush.
 #[must_use = "a commit is durable only when its ticket says so"]
 #[derive(Clone)]
 pub struct Ticket {
     pending: Option<Pending>,
 }
 
-/// A commit is durable with its epoch of the log. Whoever is told so also relies on others seeing it:
-/// single reads and transactions that only read see commits up to the mark of the log, which can be a
-/// flush behind. That flush has nothing of this commit to write.
+/// A commit is durable with its epoch of the log. Its owner also relies on other sessions seeing
+/// it: auto-committed reads and read-only transactions see commits up to the mark of the log, which
+/// may follow one flush later. That flush writes nothing of this commit.
 #[derive(Clone)]
 struct Pending {
     log: Arc<LogHandle>,
     epoch: u64,
     time: u64,
-    /// How soon it must be durable once somebody waits for it.
+    /// Urgency of the flush once a caller waits.
     urgency: Urgency,
 }
 
 impl Pending {
-    /// Somebody waits.
+    /// Requests the flush: a caller waits.
     fn hurry(&self) {
         if self.urgency == Urgency::Now && !self.is_durable() {
             self.log.0.request(self.epoch, Urgency::Now);
@@ -63,20 +62,20 @@ impl Pending {
 }
 
 impl Ticket {
-    /// The ticket of a commit that waits for nothing.
+    /// The ticket of a commit that need not be durable.
     pub(crate) fn done() -> Ticket {
         Ticket { pending: None }
     }
 
-    /// The ticket of a commit at `time`, in an epoch of the log, and the request to flush it: soon, and
-    /// with `urgency` as soon as somebody waits.
+    /// The ticket of a commit at `time`, in an epoch of the log. Requests a flush soon, and one
+    /// with `urgency` once a caller waits.
     #[inline]
     pub(crate) fn new(log: &Arc<LogHandle>, epoch: u64, time: u64, urgency: Urgency) -> Ticket {
         log.0.request(epoch, Urgency::Soon);
         Ticket { pending: Some(Pending { log: log.clone(), epoch, time, urgency }) }
     }
 
-    /// Whether the commit is durable already, or waits for nothing.
+    /// Whether the commit is durable, or need not be.
     #[inline]
     pub fn is_durable(&self) -> bool {
         self.pending.as_ref().is_none_or(|pending| pending.is_durable() && pending.is_seen())
@@ -92,7 +91,7 @@ impl Ticket {
         pending.log.0.wait_durable(pending.epoch)?;
         while !pending.is_seen() {
             let epoch = pending.request_mark();
-            // It is durable, whatever becomes of the log.
+            // It is durable, even if the log fails now.
             if pending.log.0.wait_durable(epoch).is_err() {
                 break;
             }
@@ -116,7 +115,7 @@ impl Future for Ticket {
             let epoch = pending.request_mark();
             match log.poll_durable(epoch, context.waker()) {
                 Poll::Pending => return Poll::Pending,
-                // It is durable, whatever becomes of the log.
+                // It is durable, even if the log fails now.
                 Poll::Ready(Err(_)) => break,
                 Poll::Ready(Ok(())) => {}
             }

@@ -1,10 +1,11 @@
-//! SessionHandles of trees that transactions hold while they run, so that nobody drops or renames a tree
-//! that has changes of theirs. To clone one is a store to a line that all sessions share, twice for
-//! each transaction; so a session keeps those of its last transactions for the next ones.
+//! Handles of trees that transactions hold while they run, so that a tree with their changes is not
+//! dropped or renamed. Cloning and dropping a handle for each transaction would be two stores to a
+//! cache line that all sessions share; so a session keeps the handles of its last transactions for
+//! the next ones.
 //!
-//! Kept handles belong to no transaction. To drop or rename a tree, its handles are taken out of all
-//! sessions first ([`TreeHandles::release`]); what is left then is in use. So are all of them when trees
-//! must be closed to make room for others ([`TreeHandles::release_all`]).
+//! Kept handles belong to no transaction. Before a tree is dropped or renamed its kept handles are
+//! taken out of all sessions ([`TreeHandles::release`]); a handle that is left is in use. Before
+//! trees are closed to make room, all kept handles are taken out ([`TreeHandles::release_all`]).
 
 use crate::{catalog::OpenTree, limits::limit};
 use parking_lot::Mutex;
@@ -13,8 +14,8 @@ use std::sync::{Arc, Weak};
 /// SessionHandles that a session keeps at most.
 const MAX_KEPT: usize = limit(16, 2);
 
-/// The handles that the transactions of a session take and give back, one after the other. Alone on its
-/// cache lines.
+/// The handles that the transactions of a session take and give back, one after the other. Alone on
+/// its cache lines.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct SessionHandles {
@@ -66,14 +67,14 @@ impl TreeHandles {
         handles
     }
 
-    /// Lets go of all handles that no transaction uses.
+    /// Drops all kept handles.
     pub fn release_all(&self) {
         for handles in self.all.lock().iter().filter_map(Weak::upgrade) {
             handles.kept.lock().clear();
         }
     }
 
-    /// Lets go of all handles of `tree` that no transaction uses.
+    /// Drops all kept handles of `tree`.
     pub fn release(&self, tree: &Arc<OpenTree>) {
         for handles in self.all.lock().iter().filter_map(Weak::upgrade) {
             handles.kept.lock().retain(|open| !Arc::ptr_eq(open, tree));

@@ -1,4 +1,4 @@
-//! A roll-back puts records back through this author.
+//! The author of changes that a rollback makes: it restores records.
 
 use super::TxnSystem;
 use crate::mvcc::TxnState;

@@ -1,15 +1,15 @@
-//! Serializable isolation: at commit, everything that the transaction read must be as it was.
+//! Serializable isolation: at commit, everything that the transaction read must be unchanged.
 //!
 //! Validation is serial (Kung and Robinson, "On Optimistic Methods for Concurrency Control", TODS
 //! 1981): one transaction at a time checks and commits, so a transaction that passes could have run
-//! as a whole at that moment. Reads are checked by looking again, ranges by scanning again, which
-//! finds phantoms as well (Larson et al., VLDB 2011). What is looked at is who changed a record, not
-//! what it holds: a record that was changed and changed back counts as changed.
+//! as a whole at that time. Records are looked up again, and ranges are scanned again, which also
+//! finds phantoms (Larson et al., VLDB 2011). The check compares the writer of a record, not its
+//! value: a record that was changed and changed back counts as changed.
 //!
-//! Nobody waits for storage while others wait to validate, and a transaction may have scanned more
-//! pages than the pool holds. A range of which a page is not there is checked the other way round:
-//! whether anything that changed since the snapshot lies in it. The version index has all of that as
-//! long as the snapshot is open.
+//! A validation never waits for storage, because other validations wait for it, and a transaction
+//! may have scanned more pages than the pool holds. When a page of a range is not resident, the
+//! range is checked the other way round: whether any change since the snapshot lies in it. The
+//! version index has all of that as long as the snapshot is open.
 //!
 //! A transaction without changes needs no validation: it could have run at its snapshot.
 
@@ -23,14 +23,14 @@ use std::ops::Bound;
 use wattle_btree::{Cursor, Direction, Seen, Step, Stop, View};
 use wattle_buffer::{Error, FrameHeader, TreeId};
 
-/// How often a scan for one range starts a page again that somebody changes.
+/// How often the scan of one range restarts at a page that is being changed.
 const RESTARTS: usize = limit(32, 2);
 
 /// Checks everything once.
 ///
 /// # Errors
-/// [`Error::Conflict`] when something changed; a restart, after which it is all checked again. Nothing
-/// is read from storage: a transaction may have read more than the pool holds.
+/// [`Error::Conflict`] when something changed; a restart, after which everything is checked again.
+/// Nothing is read from storage: a transaction may have read more than the pool holds.
 pub(crate) fn validate(system: &TxnSystem, txn: &Txn) -> Step<()> {
     let (Some(reads), Some(me)) = (&txn.reads, &txn.state) else { return Ok(()) };
     let reads = reads.borrow();
@@ -47,7 +47,7 @@ pub(crate) fn validate(system: &TxnSystem, txn: &Txn) -> Step<()> {
     check_open(system, txn)
 }
 
-/// Checks a range by going through its records. False: that would have to wait.
+/// Checks a range by scanning it. False: that would have to wait.
 fn scan(system: &TxnSystem, range: &KeyRange, me: &TxnState, snapshot: u64) -> Step<bool> {
     let KeyRange { tree, low, high } = range;
     let mut view = Unchanged { system, tree, me, snapshot };
@@ -64,8 +64,8 @@ fn scan(system: &TxnSystem, range: &KeyRange, me: &TxnState, snapshot: u64) -> S
     Ok(true)
 }
 
-/// Checks ranges by going through what changed, instead of through what is in them: the version index
-/// has each change since the snapshot, except where [`crate::catalog::Closed`] says so.
+/// Checks ranges against all changes since the snapshot instead of scanning them. The version index
+/// has each of these, except in trees that a transaction owned ([`crate::catalog::Closed`]).
 #[cold]
 fn look_for_changes(
     system: &TxnSystem,
@@ -80,10 +80,10 @@ fn look_for_changes(
     ranges.iter().try_for_each(|range| decide(changed, &range.tree, snapshot))
 }
 
-/// What a transaction concludes that has read something of a tree.
+/// The verdict on a read of a tree.
 fn decide(changed: Changed, tree: &OpenTree, snapshot: u64) -> Step<()> {
     match changed {
-        // Where changes left no versions, nobody can say.
+        // An owner of the tree may have changed it without versions.
         Changed::Unchanged if tree.closed.hidden_since(snapshot).is_none() => Ok(()),
         Changed::Undecided => Err(Stop::Restart),
         Changed::Unchanged | Changed::Changed => {
@@ -147,7 +147,7 @@ fn span(low: &Bound<Vec<u8>>, high: &Bound<Vec<u8>>) -> Span {
     (low, end)
 }
 
-/// A view that fails on records that others changed after the snapshot.
+/// A view that fails at records that another transaction changed after the snapshot.
 struct Unchanged<'v> {
     system: &'v TxnSystem,
     tree: &'v OpenTree,

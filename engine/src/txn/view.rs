@@ -1,5 +1,6 @@
-//! What readers see: [`TxnView`] as of the snapshot of a transaction, with its own changes;
-//! [`AutoView`] the newest commit that is durable, or the newest one ([`Reads`]), for a read that stands for itself.
+//! Views of a tree. [`TxnView`] is the snapshot of a transaction with its own changes.
+//! [`AutoView`], for auto-committed reads, sees the newest commit or the newest durable one
+//! ([`Reads`]).
 
 use super::{Reads, Txn, TxnSystem};
 use crate::{
@@ -15,13 +16,14 @@ pub(crate) struct TxnView<'t> {
     txn: &'t Txn,
     open: &'t OpenTree,
     tree: TreeId,
-    /// Pages with nothing newer need no second look, nor does their commit have to be waited for.
+    /// A page without newer changes is visible as a whole, and its changes are durable.
     bound: u64,
 }
 
 impl<'t> TxnView<'t> {
     pub fn new(system: &'t TxnSystem, txn: &'t Txn, tree: &'t OpenTree) -> TxnView<'t> {
-        // Its own commit will be durable behind whatever it reads, once it has changed something.
+        // Once it has changed something, its own commit becomes durable after everything that it
+        // reads.
         let bound = match &txn.state {
             Some(_) => txn.snapshot,
             None => txn.snapshot.min(system.durable()),
@@ -29,9 +31,9 @@ impl<'t> TxnView<'t> {
         TxnView { system, txn, open: tree, tree: tree.tree.id(), bound }
     }
 
-    /// Whether everything in a page is visible that is not known to be durable. The newest change of the
-    /// page then counts as read, whichever record it was: to ask for that of the record itself takes longer
-    /// than the read, and the page is the only one that knows no older time.
+    /// Whether everything is visible in a page that is not known to be durable. The newest change
+    /// of the page then counts as read, whichever record it changed: looking up the change of the
+    /// record itself takes longer than the read.
     fn sees_undurable(&self, header: &FrameHeader, hint: u64) -> bool {
         let (txn, snapshot) = (self.txn, self.txn.snapshot);
         let newest = match hint <= snapshot {
@@ -55,7 +57,7 @@ impl View for TxnView<'_> {
         let (txn, me) = (self.txn, self.txn.state.as_deref());
         let seen = self.system.versions.read(self.tree, key, me, txn.snapshot, (value, start));
         check_open(self.system, txn)?;
-        // After the look: the tree is closed before the first change without a version.
+        // After the lookup: an owner closes the tree before its first change without a version.
         let me = me.map_or(0, TxnState::id);
         if self.open.closed.hides_from(me, txn.snapshot) {
             return Err(Stop::Error(hidden(self.open)));
@@ -63,7 +65,7 @@ impl View for TxnView<'_> {
         let (seen, time) = translate(seen)?;
         let time = match self.system.reads {
             Reads::Durable => time.max(self.open.closed.last_within(txn.snapshot)),
-            // The version that knew it may be gone.
+            // The version with the commit time may be gone.
             Reads::Newest => txn.snapshot,
         };
         txn.seen.set(txn.seen.get().max(time));
@@ -72,7 +74,7 @@ impl View for TxnView<'_> {
 
     fn missed(&mut self) -> Result<(), Stop> {
         if self.system.reads == Reads::Newest {
-            // The ghost that knew since when may be gone.
+            // The ghost with the commit time may be gone.
             self.txn.seen.set(self.txn.snapshot);
         }
         check_open(self.system, self.txn)
@@ -86,8 +88,8 @@ impl Txn {
     }
 }
 
-/// Fails when the versions of the snapshot were given up: ghosts of records that it should see may be gone
-/// as well. They are only removed after it was cancelled, so a look behind a read of their leaf is enough.
+/// Fails when the snapshot was cancelled: versions and ghosts that it should see may be gone. They
+/// are removed only after the cancellation, so a check after the read of their leaf is enough.
 pub(super) fn check_open(system: &TxnSystem, txn: &Txn) -> Result<(), Stop> {
     if txn.slot.is_cancelled() {
         return Err(Stop::Error(system.too_old()));
@@ -95,7 +97,7 @@ pub(super) fn check_open(system: &TxnSystem, txn: &Txn) -> Result<(), Stop> {
     Ok(())
 }
 
-/// The error of a reader that would need a version which was never kept.
+/// The error of a reader that would need a version which was never stored.
 fn hidden(tree: &OpenTree) -> Error {
     Error::SnapshotTooOld(format!(
         "a transaction that is too large for versions of records changes the tree {:?}, or did so \
@@ -109,7 +111,7 @@ pub(crate) struct AutoView<'t> {
     system: &'t TxnSystem,
     open: &'t OpenTree,
     tree: TreeId,
-    /// The newest commit of the session, which it sees in any case.
+    /// The newest commit of the session, which is always visible.
     own: u64,
     bound: u64,
 }
@@ -134,22 +136,22 @@ impl View for AutoView<'_> {
             return Err(Stop::Error(hidden(self.open)));
         }
         if self.open.closed.hides_from(0, time()) {
-            // It has committed, and will be durable in a moment, unless the log fails.
+            // The owner has committed, and will be durable soon, unless the log fails.
             return Err(Stop::Log);
         }
         translate(seen).map(|(seen, _)| seen)
     }
 }
 
-/// A page of which it was not known who changed it: perhaps it is known now that all of them have
-/// ended. Gives whether everything in it is visible at `bound`.
+/// Settles the hint of a page with unknown writers, if all of them have ended by now. Gives whether
+/// everything in the page is visible at `bound`.
 #[cold]
 fn resolve(system: &TxnSystem, header: &FrameHeader, hint: u64, bound: u64) -> bool {
     let Hint::Unknown(changed) = Hint::of(hint) else { return false };
     if system.oldest_writer() < changed {
         return false;
     }
-    // Whoever has ended did so at this time at the latest.
+    // All writers that have ended committed at this time or earlier.
     let now = Hint::Committed(system.clock.now()).word();
     header.resolve_version_hint(hint, now) && now <= bound
 }
