@@ -1,6 +1,7 @@
 //! Opens a store, in four steps:
-//! 1. read superblock and bitmaps: whatever can be refused is refused here, before the first write;
-//! 2. redo: the pages get what the log has and they lack;
+//! 1. read superblock and bitmaps: every check that can refuse the store comes before the first
+//!    write;
+//! 2. redo: the pages get the changes of the log that they lack;
 //! 3. the log goes on, in a new segment;
 //! 4. undo: transactions that had not ended are rolled back, interrupted drops are finished.
 //!
@@ -34,8 +35,8 @@ use wattle_btree::{self as btree, Context, Forest, Journal};
 use wattle_buffer::{Background, PageAllocator, Pool, Result, io::LogStorage};
 use wattle_wal::{Log, LogEnd, LogOptions, LogStart};
 
-/// Opens the store in `file` with options that were checked. When it fails, others can open the store
-/// at once.
+/// Opens the store in `file` with options that were checked. When it fails, others can open the
+/// store at once.
 pub(crate) fn open(file: StoreFile, options: &Options) -> Result<Arc<Core>> {
     let file = Arc::new(file);
     let opened = open_files(&file, options);
@@ -80,15 +81,7 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
         true => btree::Tree::create(&cx, &forest, CATALOG)?,
         false => btree::Tree::open(&cx, &forest, CATALOG, stored.block.catalog_root)?,
     };
-    tracing::info!(
-        path = %file.path.display(),
-        back_end = file.storage.name(),
-        frames = pool.frames(),
-        policy = pool.policy_name(),
-        new = stored.new,
-        log = log.is_some(),
-        "opened"
-    );
+    report_opened(file, &pool, &stored, log.is_some());
     stored.block.catalog_root = tree.root_page();
     let Stored { new, block, copies, .. } = stored;
     let segment_bytes = log.as_ref().map_or(options.segment_bytes(), |log| log.segment_bytes());
@@ -121,15 +114,33 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
         let _poisoned = close(&core);
         return Err(error);
     }
+    start(&core)?;
+    Ok(core)
+}
+
+/// Starts the background threads of an engine that is recovered.
+fn start(core: &Arc<Core>) -> Result<()> {
     if let Some(log) = &core.log {
         log.set_opening(false);
     }
     core.txns.liveness.seal();
-    if let Err(error) = start_threads(&core) {
-        close(&core)?;
+    if let Err(error) = start_threads(core) {
+        close(core)?;
         return Err(error);
     }
-    Ok(core)
+    Ok(())
+}
+
+fn report_opened(file: &StoreFile, pool: &Pool, stored: &Stored, log: bool) {
+    tracing::info!(
+        path = %file.path.display(),
+        back_end = file.storage.name(),
+        frames = pool.frames(),
+        policy = pool.policy_name(),
+        new = stored.new,
+        log,
+        "opened"
+    );
 }
 
 /// The store as its superblock describes it.
@@ -195,7 +206,8 @@ fn redo(file: &StoreFile, options: &Options, stored: &mut Stored) -> Result<Redo
     })
 }
 
-/// Makes the files of a new store, and removes what an interrupted creation or opening left of a log.
+/// Makes the files of a new store, and removes what an interrupted creation or opening left of a
+/// log.
 fn prepare_files(file: &StoreFile, options: &Options, stored: &Stored) -> Result<()> {
     if stored.new {
         file.create()?;
@@ -253,8 +265,8 @@ fn start_log(
     Log::start(storage, log_options, start, Box::new(move || clock.now()))
 }
 
-/// Says what must be durable before a page is written: records of the log, or the mark that there is
-/// no log.
+/// Says what must be durable before a page is written: records of the log, or the mark that there
+/// is no log.
 fn set_barrier(
     barrier: &Barrier,
     file: &Arc<StoreFile>,
@@ -277,7 +289,8 @@ fn set_barrier(
     if stored.new { mark.mark() } else { Ok(()) }
 }
 
-/// The transactions of an engine that has none yet. `clocks`: of commit times, and of transaction ids.
+/// The transactions of an engine that has none yet. `clocks`: of commit times, and of transaction
+/// ids.
 fn txn_system(
     file: &StoreFile,
     options: &Options,

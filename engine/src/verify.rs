@@ -14,10 +14,10 @@ use std::{
 use wattle_btree::{Context, LargeValue, Tree, TreeReport, chunk_id};
 use wattle_buffer::{Error, Inside, PAGE_SIZE, PageId, Result, TreeId, is_reserved_page};
 
-/// What [`crate::Engine::verify`] found.
+/// The findings of [`crate::Engine::verify`].
 #[derive(Debug, Clone, Default)]
 pub struct VerifyReport {
-    /// What is wrong, one sentence each. Empty: everything is as it should be.
+    /// The problems, one sentence each. Empty: the store is sound.
     pub problems: Vec<String>,
     /// Pages of trees that were checked.
     pub pages: u64,
@@ -113,41 +113,55 @@ pub(crate) fn verify(
     report.problems.append(&mut reached.problems);
     // Every page in use was reached, unless damage hid it.
     if report.problems.is_empty() {
-        let mut lost = 0u64;
-        let mut unmarked = 0u64;
-        let mut mistaken = 0u64;
-        for page in (0..file_pages).map(PageId) {
-            let bit = |words: &[u64]| {
-                words.get(page.0 as usize / 64).is_some_and(|word| word >> (page.0 % 64) & 1 == 1)
-            };
-            if !is_reserved_page(page) {
-                lost += u64::from(bit(&in_use) && !bit(&reached.words));
-                unmarked += u64::from(!bit(&in_use) && bit(&reached.words));
-                let logged = logged.as_ref().is_some_and(|logged| bit(logged));
-                mistaken += u64::from(core.log.is_some() && logged != bit(&reached.words));
-            }
-        }
-        if mistaken > 0 {
-            let what = format!("pages in use of which the log has a wrong idea: {mistaken}");
-            report.problems.push(what);
-        }
-        // Sessions that are alive may hold page ids in reserve.
-        lost = lost.saturating_sub(core.pool.reserved_pages() as u64);
-        if lost > 0 {
-            report.problems.push(format!("pages in use that belong to no tree: {lost}"));
-        }
-        if unmarked > 0 {
-            report.problems.push(format!("pages of trees that are marked as free: {unmarked}"));
-        }
+        let words = (&in_use[..], logged.as_deref());
+        report.problems = compare_pages(core, file_pages, words, &reached.words);
     }
     report.problems.extend(log_problems);
     Ok(report)
 }
 
+/// Compares the pages that were reached with the bitmap of pages in use, and with the one that the log
+/// has; gives the problems.
+fn compare_pages(
+    core: &Core,
+    file_pages: u64,
+    (in_use, logged): (&[u64], Option<&[u64]>),
+    reached: &[u64],
+) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut lost = 0u64;
+    let mut unmarked = 0u64;
+    let mut mistaken = 0u64;
+    for page in (0..file_pages).map(PageId) {
+        let bit = |words: &[u64]| {
+            words.get(page.0 as usize / 64).is_some_and(|word| word >> (page.0 % 64) & 1 == 1)
+        };
+        if !is_reserved_page(page) {
+            lost += u64::from(bit(in_use) && !bit(reached));
+            unmarked += u64::from(!bit(in_use) && bit(reached));
+            let logged = logged.is_some_and(bit);
+            mistaken += u64::from(core.log.is_some() && logged != bit(reached));
+        }
+    }
+    if mistaken > 0 {
+        let what = format!("pages in use of which the log has a wrong idea: {mistaken}");
+        problems.push(what);
+    }
+    // Sessions that are alive may hold page ids in reserve.
+    lost = lost.saturating_sub(core.pool.reserved_pages() as u64);
+    if lost > 0 {
+        problems.push(format!("pages in use that belong to no tree: {lost}"));
+    }
+    if unmarked > 0 {
+        problems.push(format!("pages of trees that are marked as free: {unmarked}"));
+    }
+    problems
+}
+
 /// A log that was caught in the middle of a write is read again this often.
 const LOG_ATTEMPTS: usize = 5;
 
-/// Reads the log that recovery would read; gives its bytes and what is wrong with it.
+/// Reads the log that recovery would read; gives its bytes and its problems.
 fn verify_log(core: &Core, stop: &AtomicBool) -> Result<(u64, Vec<String>)> {
     let Some(log) = &core.log_storage else { return Ok((0, Vec::new())) };
     core.sync_log()?;
@@ -207,7 +221,7 @@ fn verify_tree(
         store.tree.verify(cx, stop, &mut |page| reached.page(page), &mut |key, value, _| {
             match chunk_id(key).and_then(|id| large.get_mut(&id)) {
                 Some(missing) => *missing = missing.wrapping_sub(value.len() as u64),
-                // What a snapshot may still see, or what is cleared away just now.
+                // A snapshot may still read it, or the janitor is clearing it away.
                 None if chunk_id(key).is_some_and(|id| listed.contains(&(chunks_id, id))) => {}
                 None => orphans += 1,
             }

@@ -34,7 +34,7 @@ const READ_AHEAD: usize = 2;
 const QUEUE: usize = 2;
 /// Most items of a batch.
 const BATCH: usize = 512;
-/// Batches go out after that many bytes of log in any case, because they hold on to them.
+/// A batch is sent at the latest after this many bytes of log, because it keeps them in memory.
 const BATCH_LOG_BYTES: u64 = 256 << 10;
 
 /// Brings all pages to the state of the end of the log, and makes them durable.
@@ -46,7 +46,7 @@ pub(crate) fn redo(
     options: &Options,
 ) -> Result<Recovered> {
     let begun = Instant::now();
-    // 1. What is given out of the log is not lost again.
+    // 1. The source gives out only durable records.
     let source = Source::open(file, log, block)?;
     let last = source.epoch_before();
     let shared = RedoState::new(block.gaps, options);
@@ -77,7 +77,7 @@ pub(crate) fn redo(
         if let Err(error) = dispatcher.run(received) {
             shared.fail(error);
         }
-        // The workers write what is left once they know that the log ends here.
+        // The workers write the remaining pages once they know the end of the log.
         if let Some(end) = join(reader) {
             if let Some(error) = wrong_end(file, block, &end) {
                 shared.fail(error);
@@ -103,6 +103,20 @@ pub(crate) fn redo(
         .map_or(0, |at| at as u64 * 64 + u64::from(u64::BITS - in_use[at].leading_zeros()));
     cache::reserve(file, &reserving, pages_end)?;
     file.sync()?;
+    report_recovered(file, begun, &counts, (bytes, records), recovered.losers.len());
+    let mut ghosts = FoundGhosts::default();
+    found.into_iter().for_each(|found| ghosts.merge(found));
+    Ok(Recovered { ghosts, gaps: shared.gaps.into_inner(), ..recovered })
+}
+
+/// Logs what redo has done.
+fn report_recovered(
+    file: &StoreFile,
+    begun: Instant,
+    counts: &[Counts],
+    (bytes, records): (u64, u64),
+    losers: usize,
+) {
     let seconds = begun.elapsed().as_secs_f64();
     tracing::info!(
         path = %file.path.display(),
@@ -110,14 +124,11 @@ pub(crate) fn redo(
         records,
         pages_read = counts.iter().map(|c| c.read).sum::<u64>(),
         pages_written = counts.iter().map(|c| c.written).sum::<u64>(),
-        losers = recovered.losers.len(),
+        losers,
         seconds,
         gib_per_second = bytes as f64 / seconds.max(1e-9) / (1u64 << 30) as f64,
         "recovered"
     );
-    let mut ghosts = FoundGhosts::default();
-    found.into_iter().for_each(|found| ghosts.merge(found));
-    Ok(Recovered { ghosts, gaps: shared.gaps.into_inner(), ..recovered })
 }
 
 /// A panic goes on in the thread that recovers.
@@ -130,7 +141,7 @@ struct Dispatcher<'r> {
     block: &'r Superblock,
     shared: &'r RedoState,
     analysis: Analysis,
-    /// For each worker its queue, and what is to be sent next.
+    /// For each worker its queue, and the next batch.
     queues: Vec<(SyncSender<Vec<Item>>, Vec<Item>)>,
     /// Epoch of the last flush.
     last: u64,
