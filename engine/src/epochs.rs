@@ -131,8 +131,8 @@ impl Epochs {
 /// The message about a page of this epoch, where the log ended with `end`.
 pub(crate) fn newer(epoch: u64, end: u64) -> String {
     format!(
-        "it is newer than the log: it was changed in epoch {epoch}, and the log ended with epoch {end}; \
-         data file and log are not of one time"
+        "it is newer than the log: it was changed in epoch {epoch}, and the log ended with epoch \
+         {end}; data file and log are not of one time"
     )
 }
 

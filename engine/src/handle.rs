@@ -1,5 +1,5 @@
-//! Handles of an open store. Engines and sessions hold one each; background threads hold the core alone. The
-//! store is closed by [`crate::Engine::close`], or when its last handle goes.
+//! Handles of an open store. Engines and sessions hold one each; background threads hold the core
+//! alone. The store is closed by [`crate::Engine::close`], or when its last handle goes.
 //!
 //! Handles are counted by kind, so that an engine that cannot be closed can say why.
 
@@ -108,7 +108,8 @@ impl Deref for Grip {
 impl Drop for Handle {
     fn drop(&mut self) {
         if self.core.pool.process().is_other() {
-            // The parent has the threads and writes the files. This copy of the memory goes with the process.
+            // The parent has the threads and writes the files. This copy of the memory goes with
+            // the process.
             return std::mem::forget(Arc::clone(&self.core));
         }
         if let Err(error) = close(&self.core) {

@@ -3,8 +3,8 @@
 use crate::catalog::OpenTree;
 use std::sync::Arc;
 
-/// A tree of an engine: an ordered map from keys to values. Cheap to clone. It is `Send` and `Sync`, and
-/// does not keep the store open: once that is closed it only holds memory.
+/// A tree of an engine: an ordered map from keys to values. Cheap to clone. It is `Send` and
+/// `Sync`, and does not keep the store open: once that is closed it only holds memory.
 #[derive(Clone)]
 pub struct Tree {
     pub(crate) open: Arc<OpenTree>,

@@ -120,8 +120,8 @@ pub(crate) fn verify(
     Ok(report)
 }
 
-/// Compares the pages that were reached with the bitmap of pages in use, and with the one that the log
-/// has; gives the problems.
+/// Compares the pages that were reached with the bitmap of pages in use, and with the one that the
+/// log has; gives the problems.
 fn compare_pages(
     core: &Core,
     file_pages: u64,

@@ -7,7 +7,8 @@ use wattle_buffer::{Error, Result, TreeId};
 /// A large value on the list: the tree of its chunks, and the key of a record that may refer to it.
 pub(super) type Listed = (TreeId, LargeValue, Option<Vec<u8>>);
 
-/// Length of a large value on the list, and the key of the record that may refer to it, of the bytes of its entry.
+/// Length of a large value on the list, and the key of the record that may refer to it, of the
+/// bytes of its entry.
 pub(super) fn listed_value(entry: &[u8]) -> Option<(u64, Option<&[u8]>)> {
     let (len, owner) = entry.split_first_chunk()?;
     let len = u64::from_le_bytes(*len);

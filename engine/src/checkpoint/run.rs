@@ -68,8 +68,8 @@ impl Core {
     pub fn checkpoint_asked(&self) -> Result<()> {
         match &self.log {
             Some(log) if log.is_full() && !self.checkpoint_shortens(log) => {
-                let what = "make a checkpoint while the log cannot grow and a transaction that is open needs \
-                            all of it";
+                let what = "make a checkpoint while the log cannot grow and an open transaction \
+                            needs all of it";
                 // If there is room by now, lack of room was the reason.
                 let why = log.why_full().unwrap_or(std::io::ErrorKind::StorageFull.into());
                 Err(Error::io(what, why))

@@ -82,8 +82,8 @@ impl<'f> Source<'f> {
         if before >= undo {
             let segment = block.segment;
             let why = format!(
-                "recovery needs records from epoch {undo} on, but segment {segment}, where it begins, comes after \
-                 epoch {before}"
+                "recovery needs records from epoch {undo} on, but segment {segment}, where it \
+                 begins, comes after epoch {before}"
             );
             return Err(Error::WrongLog { path: file.path.clone(), why });
         }

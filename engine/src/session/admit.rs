@@ -1,5 +1,5 @@
-//! Before a change that is a transaction of its own, and after a commit: changes wait while versions
-//! take more memory than their limit.
+//! Before a change that is a transaction of its own, and after a commit: changes wait while
+//! versions take more memory than their limit.
 
 use super::resolve::Resolve;
 use crate::{
@@ -11,8 +11,8 @@ use std::time::Instant;
 use wattle_buffer::Result;
 
 impl Core {
-    /// Before a change that is a transaction of its own: the tree belongs to this engine and may be changed.
-    /// Waits while versions take more than their limit.
+    /// Before a change that is a transaction of its own: the tree belongs to this engine and may be
+    /// changed. Waits while versions take more than their limit.
     #[inline(always)]
     pub async fn admit<R: Resolve>(&self, session: &R, tree: &Tree) -> Result<()> {
         self.check_tree(tree)?;

@@ -30,7 +30,7 @@ pub(super) fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         if let Err(error) = session.core.catalog.unlist_adopted(session.cx(), &tree.open, large) {
             // The tree is loaded. The next opening of the store finds that the listed values are in
             // use.
-            tracing::warn!(%error, "a large value of a bulk load stays listed until the store is opened");
+            tracing::warn!(%error, "a large value of a bulk load stays listed until the next opening");
         }
     }
     if let Some(log) = &session.core.log {

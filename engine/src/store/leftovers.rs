@@ -104,7 +104,8 @@ fn check_of_opening(file: &StoreFile, from: u64) -> Result<()> {
     };
     let why = format!(
         "the superblock says that the store was closed without a log, but there is a log ({why}). \
-         The data file is older than the log, or the log is another's: move it away to do without it"
+         The data file is older than the log, or the log belongs to another store: move it away to \
+         do without it"
     );
     Err(Error::WrongLog { path: file.path.clone(), why })
 }

@@ -238,8 +238,8 @@ impl Superblock {
         let closed = (log_end.epoch, log_end.epoch, log_end.segment + 1);
         match self.state {
             StoreState::Closed if (*redo_epoch, *undo_epoch, *segment) != closed => Err(format!(
-                "the store was closed without a log, which ended with epoch {} and segment {}, but redo begins with \
-                 epoch {redo_epoch}, undo with {undo_epoch}, in segment {segment}",
+                "the store was closed without a log, which ended with epoch {} and segment {}, but \
+                 redo begins with epoch {redo_epoch}, undo with {undo_epoch}, in segment {segment}",
                 log_end.epoch, log_end.segment
             )),
             StoreState::Logged if undo_epoch > redo_epoch => Err(format!(

@@ -177,7 +177,7 @@ impl TxnAuthor<'_> {
         change: Option<&Change<'_>>,
     ) -> Result<(), Stop> {
         self.withdraw()?;
-        debug_assert!(!self.stored, "the change before was neither made nor given up");
+        debug_assert!(!self.stored, "the previous change was neither made nor undone");
         self.close_tree_if_large()?;
         let id = self.id;
         if self.tree.closed.is_closed_to(id) {

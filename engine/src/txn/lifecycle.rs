@@ -133,7 +133,7 @@ impl Txn {
     pub fn check(&self) -> Result<()> {
         match &self.must_abort {
             None if !self.half_done => Ok(()),
-            None => Err(Error::MustAbort("an operation of it was given up half way".to_string())),
+            None => Err(Error::MustAbort("an operation of it was dropped half way".to_string())),
             Some(why) => Err(Error::MustAbort(why.clone())),
         }
     }

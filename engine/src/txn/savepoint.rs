@@ -22,7 +22,8 @@ pub(crate) fn savepoint(txn: &Txn) -> Savepoint {
 /// Fails unless the savepoint belongs to this transaction and no rollback went further back.
 pub(crate) fn check_savepoint(txn: &Txn, savepoint: &Savepoint) -> Result<()> {
     if savepoint.txn != txn.number || !txn.reaches(savepoint.mark, savepoint.rollbacks) {
-        let what = "the savepoint is of another transaction or lies behind an earlier roll-back";
+        let what =
+            "the savepoint is of another transaction or an earlier rollback went further back";
         return Err(Error::Limit(what.to_string()));
     }
     Ok(())

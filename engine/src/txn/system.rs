@@ -100,8 +100,8 @@ impl TxnSystem {
     pub fn too_old(&self) -> Error {
         let limit = self.version_bytes;
         Error::SnapshotTooOld(format!(
-            "versions of records took more than the limit of {limit} bytes, and those of the oldest \
-             snapshot were given up"
+            "versions of records took more than the limit of {limit} bytes, and the oldest \
+             snapshot was cancelled"
         ))
     }
 

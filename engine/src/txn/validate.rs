@@ -170,7 +170,8 @@ impl View for Unchanged<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
+    use proptest::{collection::vec, prelude::*};
+    use std::ops::RangeBounds;
 
     fn bound() -> impl Strategy<Value = Bound<Vec<u8>>> {
         let key = || proptest::collection::vec(0..3u8, 0..4);
@@ -185,14 +186,14 @@ mod tests {
         #[test]
         fn spans_have_the_keys_of_all_ranges_and_no_others(
             ranges in proptest::collection::vec((0..3u32, bound(), bound()), 0..8),
-            keys in proptest::collection::vec((0..3u32, proptest::collection::vec(0..3u8, 0..5)), 30),
+            keys in proptest::collection::vec((0..3u32, vec(0..3u8, 0..5)), 30),
         ) {
             let spans = Spans::of(
                 ranges.iter().map(|(tree, low, high)| (TreeId(*tree), span(low, high))),
             );
             for (tree, key) in keys {
                 let expected = ranges.iter().any(|(of, low, high)| {
-                    *of == tree && std::ops::RangeBounds::contains(&(low.as_ref(), high.as_ref()), &key)
+                    *of == tree && (low.as_ref(), high.as_ref()).contains(&key)
                 });
                 prop_assert_eq!(spans.contain(TreeId(tree), &key), expected, "{:?}", key);
             }
