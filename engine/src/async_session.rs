@@ -5,7 +5,7 @@
 use crate::{
     core::Core,
     handle::Grip,
-    mvcc::Kept,
+    mvcc::OwnedVersion,
     ops,
     session::{resolve::Resolve, state::SessionState},
     tree::Tree,
@@ -110,7 +110,7 @@ impl Resolve for AsyncSession {
     fn own(&self) -> u64 {
         self.state().own()
     }
-    fn committed(&self, time: u64, stored: &[Kept]) {
+    fn committed(&self, time: u64, stored: &[OwnedVersion]) {
         self.state().committed(&self.shared.core.txns, time, stored);
     }
     fn take_idle(&self) -> BoxedTxn {

@@ -2,7 +2,7 @@
 
 use crate::{
     core::Core,
-    mvcc::Kept,
+    mvcc::OwnedVersion,
     session::resolve::{Resolve, now, pause},
     txn::{Begun, BoxedTxn, LogHandle, Ticket, Txn, TxnOptions},
 };
@@ -52,7 +52,7 @@ impl Resolve for Internal<'_> {
     fn own(&self) -> u64 {
         0
     }
-    fn committed(&self, _: u64, stored: &[Kept]) {
+    fn committed(&self, _: u64, stored: &[OwnedVersion]) {
         self.core.txns.versions.hand_over(stored);
     }
     fn take_idle(&self) -> BoxedTxn {

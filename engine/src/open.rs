@@ -258,7 +258,7 @@ fn start_log(
         // Images of whole pages are for devices that may tear one.
         page_images: !options.atomic_pages,
         // A checkpoint can give room back.
-        patience: options.stall_timeout,
+        room_timeout: options.stall_timeout,
         ..LogOptions::default()
     };
     let clock = clock.clone();

@@ -1063,20 +1063,7 @@ pub(crate) async fn next_entry<R: Resolve>(
     mut taken: Option<Taken>,
 ) -> Result<Option<Entry>> {
     loop {
-        while !cursor.is_loaded() {
-            if cursor.is_at_end() {
-                return Ok(None);
-            }
-            let mut view = txn.view(session.system(), &tree.open);
-            let faults = session.cx().worker.counters().faults.get();
-            run(session, |_| cursor.load_step(&tree.open.tree, &mut view)).await?;
-            if session.cx().worker.counters().faults.get() != faults && cursor.is_long() {
-                // Whether it matters that one cannot be read is seen when its turn comes.
-                let _ahead = run(session, |_| cursor.ahead_step(&tree.open.tree)).await;
-            }
-        }
-        match cursor.take()? {
-            None => {}
+        match taken {
             Some(Taken::Inline) => return Ok(Some(Entry::Inline)),
             Some(Taken::Large(large)) => {
                 whole.clear();
@@ -1090,7 +1077,7 @@ pub(crate) async fn next_entry<R: Resolve>(
             None if cursor.is_at_end() => return Ok(None),
             None => {}
         }
-        let mut view = txn.view(session.core(), &tree.open);
+        let mut view = txn.view(session.system(), &tree.open);
         let faults = session.cx().worker.counters().faults.get();
         run(session, |_| cursor.load_step(&tree.open.tree, &mut view)).await?;
         if session.cx().worker.counters().faults.get() != faults && cursor.is_long() {

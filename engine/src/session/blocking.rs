@@ -8,7 +8,7 @@ use super::{
 use crate::{
     core::Core,
     handle::{Grip, User},
-    mvcc::Kept,
+    mvcc::OwnedVersion,
     txn::{BoxedTxn, LogHandle, Ticket},
 };
 use std::sync::{Arc, atomic::Ordering};
@@ -62,7 +62,7 @@ impl Resolve for Session {
     fn own(&self) -> u64 {
         self.state().own()
     }
-    fn committed(&self, time: u64, stored: &[Kept]) {
+    fn committed(&self, time: u64, stored: &[OwnedVersion]) {
         self.state().committed(&self.core.txns, time, stored);
     }
     fn take_idle(&self) -> BoxedTxn {

@@ -3,7 +3,7 @@
 
 use crate::{
     core::Core,
-    mvcc::Kept,
+    mvcc::OwnedVersion,
     txn::{BoxedTxn, LogHandle, Ticket, TxnSystem},
 };
 use std::{
@@ -57,7 +57,7 @@ pub(crate) trait Resolve {
     /// The newest commit of the session.
     fn own(&self) -> u64;
     /// The session has committed at `time`, and has stored these versions.
-    fn committed(&self, time: u64, stored: &[Kept]);
+    fn committed(&self, time: u64, stored: &[OwnedVersion]);
     /// A transaction to begin.
     fn take_idle(&self) -> BoxedTxn;
     /// Gives it back when it has ended.

@@ -1,7 +1,7 @@
 //! The state of a session, blocking or asynchronous.
 
 use crate::{
-    mvcc::{Kept, Stored},
+    mvcc::{OwnedVersion, Stored},
     txn::{BoxedTxn, LogHandle, Txn, TxnSystem},
 };
 use std::{
@@ -57,7 +57,7 @@ impl SessionState {
     }
 
     /// The session has committed at `time` and stored these versions.
-    pub fn committed(&self, system: &TxnSystem, time: u64, stored: &[Kept]) {
+    pub fn committed(&self, system: &TxnSystem, time: u64, stored: &[OwnedVersion]) {
         self.own.set(self.own.get().max(time));
         let mut all = self.stored.borrow_mut();
         all.add(&system.versions, time, stored);

@@ -61,13 +61,13 @@ impl<'t> TxnAuthor<'t> {
         key: &[u8],
     ) -> TxnAuthor<'t> {
         let hash = system.versions.record(tree.tree.id(), key).hash;
-        system.versions.approach(hash);
+        system.versions.prefetch(hash);
         let id = txn.start_writing(system, tree);
         TxnAuthor { system, txn, tree, id, hash, stored: false, chain: 0, version_bytes: 0 }
     }
 
-    fn record<'k>(&self, key: &'k [u8]) -> Record<'k> {
-        let record = Record { hash: self.hash, tree: self.tree.tree.id(), key };
+    fn record<'k>(&self, key: &'k [u8]) -> HashedRecord<'k> {
+        let record = HashedRecord { hash: self.hash, tree: self.tree.tree.id(), key };
         debug_assert_eq!(record.hash, self.system.versions.record(record.tree, key).hash);
         record
     }
@@ -220,7 +220,7 @@ impl Author for TxnAuthor<'_> {
     #[inline]
     fn turn_to(&mut self, key: &[u8]) {
         self.hash = self.system.versions.record(self.tree.tree.id(), key).hash;
-        self.system.versions.approach(self.hash);
+        self.system.versions.prefetch(self.hash);
     }
 
     fn check(

@@ -3,7 +3,7 @@
 use super::{Reads, TxnSystem, author::conflict};
 use crate::{
     catalog::OpenTree,
-    mvcc::{ConflictWith, Kept, Record, WriteCheck},
+    mvcc::{ConflictWith, HashedRecord, OwnedVersion, WriteCheck},
 };
 use std::sync::Arc;
 use wattle_btree::{Author, Hint, Stop, is_ghost};
@@ -43,7 +43,7 @@ pub(crate) struct Done {
     /// Epoch of its record in the log.
     pub epoch: u64,
     /// The version that it stored.
-    pub stored: Kept,
+    pub stored: OwnedVersion,
 }
 
 /// See the module documentation.
@@ -71,7 +71,7 @@ impl<'t> AutoAuthor<'t> {
         buffer: Vec<u8>,
     ) -> AutoAuthor<'t> {
         let hash = system.versions.record(tree.tree.id(), key).hash;
-        system.versions.approach(hash);
+        system.versions.prefetch(hash);
         AutoAuthor {
             system,
             tree,
@@ -95,7 +95,7 @@ impl<'t> AutoAuthor<'t> {
             // The version with the time of this record may have been dropped.
             return true;
         }
-        let record = Record { hash: self.hash, tree: self.tree.tree.id(), key };
+        let record = HashedRecord { hash: self.hash, tree: self.tree.tree.id(), key };
         let check = self.system.versions.check(record, None, bound);
         matches!(check, WriteCheck::Conflict(_)) || self.tree.closed.hidden_since(bound).is_some()
     }
@@ -115,12 +115,12 @@ impl Author for AutoAuthor<'_> {
         before: Option<(&[u8], bool)>,
         change: bool,
     ) -> Result<(), Stop> {
-        self.system.clock.approach();
+        self.system.clock.prefetch();
         if self.tree.closed.is_closed_to(0) {
             return Err(conflict(self.tree, ConflictWith::Active));
         }
         if header.version_hint() & NO_TIME != 0 {
-            let record = Record { hash: self.hash, tree: self.tree.tree.id(), key };
+            let record = HashedRecord { hash: self.hash, tree: self.tree.tree.id(), key };
             let check = self.system.versions.check(record, None, u64::MAX);
             if let WriteCheck::Conflict(with) = check {
                 return Err(conflict(self.tree, with));
@@ -156,7 +156,7 @@ impl Author for AutoAuthor<'_> {
     #[inline]
     fn done(&mut self, leaf: &Exclusive<'_>, key: &[u8]) {
         let (time, before) = (self.outcome.time, self.before.get());
-        let record = Record { hash: self.hash, tree: self.tree.tree.id(), key };
+        let record = HashedRecord { hash: self.hash, tree: self.tree.tree.id(), key };
         self.outcome.stored = self.system.versions.store_done(record, time, before);
         let header = leaf.header();
         let hint = match Hint::of(header.version_hint()) {

@@ -169,7 +169,7 @@ impl Txn {
     /// Before the first change of records that only the engine reads.
     pub fn start_system(&mut self, system: &TxnSystem) {
         // The clock is read and then drawn from: prefetch its line once, for writing.
-        system.ids.approach();
+        system.ids.prefetch();
         self.slot.start_writing(&system.ids);
         if let Some(log) = &system.log {
             self.slot.start_logging(log.epoch());
