@@ -6,11 +6,14 @@ use crate::{
     core::Core,
     handle::Grip,
     mvcc::OwnedVersion,
-    ops,
+    op::{
+        auto, many, read,
+        visit::{visit_alone, visit_in},
+        whole, write,
+    },
     session::{resolve::Resolve, state::SessionState},
     tree::Tree,
     txn::{Begun, BoxedTxn, LogHandle, Savepoint, Ticket, Txn, TxnOptions, savepoint},
-    visit::{visit_alone, visit_in},
 };
 use std::{
     cell::Cell,
@@ -185,7 +188,7 @@ impl AsyncSession {
     /// # Errors
     /// As [`AsyncSession::begin`].
     pub fn begin_read(&self) -> Result<AsyncTransaction> {
-        self.begin_with(ops::READ)
+        self.begin_with(read::READ)
     }
 
     /// Waits until a commit of this session is durable, as the ticket itself does, and lets the other
@@ -256,7 +259,7 @@ impl AsyncSession {
     /// As [`AsyncSession::insert`].
     pub async fn insert_async(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<Ticket> {
         self.take_turn().await;
-        ops::write(self, tree, key, value, Mode::Insert).await.map(|(_, ticket)| ticket)
+        auto::write(self, tree, key, value, Mode::Insert).await.map(|(_, ticket)| ticket)
     }
 
     /// As [`AsyncSession::put`], without waiting for durability.
@@ -265,7 +268,7 @@ impl AsyncSession {
     /// As [`AsyncSession::insert`].
     pub async fn put_async(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<Ticket> {
         self.take_turn().await;
-        ops::write(self, tree, key, value, Mode::Put).await.map(|(_, ticket)| ticket)
+        auto::write(self, tree, key, value, Mode::Put).await.map(|(_, ticket)| ticket)
     }
 
     /// As [`AsyncSession::update`], without waiting for durability.
@@ -279,7 +282,7 @@ impl AsyncSession {
         value: &[u8],
     ) -> Result<(bool, Ticket)> {
         self.take_turn().await;
-        ops::write(self, tree, key, value, Mode::Update).await
+        auto::write(self, tree, key, value, Mode::Update).await
     }
 
     /// As [`AsyncSession::modify`], without waiting for durability.
@@ -295,7 +298,7 @@ impl AsyncSession {
         self.take_turn().await;
         let mut change = |_: usize, value: &mut [u8]| change(value);
         let mut buffer = self.state().take_buffer();
-        let modified = ops::modify(self, tree, key, &mut buffer, &mut change).await;
+        let modified = auto::modify(self, tree, key, &mut buffer, &mut change).await;
         self.state().give_buffer(buffer);
         modified
     }
@@ -306,7 +309,7 @@ impl AsyncSession {
     /// As [`AsyncSession::insert`].
     pub async fn remove_async(&self, tree: &Tree, key: &[u8]) -> Result<(bool, Ticket)> {
         self.take_turn().await;
-        ops::remove(self, tree, key).await
+        auto::remove(self, tree, key).await
     }
 
     /// As [`crate::Session::get`].
@@ -326,7 +329,7 @@ impl AsyncSession {
     pub async fn get_into(&self, tree: &Tree, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.take_turn().await;
         value.clear();
-        ops::get(self, tree, key, value).await
+        read::get(self, tree, key, value).await
     }
 
     /// As [`crate::Session::multi_get`].
@@ -340,7 +343,7 @@ impl AsyncSession {
         read: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         self.take_turn().await;
-        ops::multi_get(self, tree, keys, &mut Vec::new(), read).await
+        read::multi_get(self, tree, keys, &mut Vec::new(), read).await
     }
 
     /// As [`crate::Session::prefetch`].
@@ -349,7 +352,7 @@ impl AsyncSession {
     /// As there.
     pub async fn prefetch<K: AsRef<[u8]>>(&self, records: &[(&Tree, K)]) -> Result<()> {
         self.take_turn().await;
-        ops::prefetch(self, records).await
+        read::prefetch(self, records).await
     }
 
     /// Calls `visit` with the records between two bounds, in either direction, until it breaks. Of one snapshot, or
@@ -398,7 +401,7 @@ impl AsyncTransaction {
     pub async fn insert(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
         self.take_turn().await;
         let (session, txn) = self.parts();
-        ops::write_in(session, txn, tree, key, value, Mode::Insert).await.map(|_| ())
+        write::write_in(session, txn, tree, key, value, Mode::Insert).await.map(|_| ())
     }
 
     /// As [`crate::Transaction::put`].
@@ -408,7 +411,7 @@ impl AsyncTransaction {
     pub async fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
         self.take_turn().await;
         let (session, txn) = self.parts();
-        ops::write_in(session, txn, tree, key, value, Mode::Put).await.map(|_| ())
+        write::write_in(session, txn, tree, key, value, Mode::Put).await.map(|_| ())
     }
 
     /// As [`crate::Transaction::update`].
@@ -418,7 +421,7 @@ impl AsyncTransaction {
     pub async fn update(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
         self.take_turn().await;
         let (session, txn) = self.parts();
-        ops::write_in(session, txn, tree, key, value, Mode::Update).await
+        write::write_in(session, txn, tree, key, value, Mode::Update).await
     }
 
     /// As [`crate::Transaction::modify`].
@@ -435,7 +438,7 @@ impl AsyncTransaction {
         let (session, txn) = self.parts();
         let mut change = |_: usize, value: &mut [u8]| change(value);
         let mut buffer = session.state().take_buffer();
-        let found = ops::modify_in(session, txn, tree, key, &mut buffer, &mut change).await;
+        let found = write::modify_in(session, txn, tree, key, &mut buffer, &mut change).await;
         session.state().give_buffer(buffer);
         found
     }
@@ -451,7 +454,7 @@ impl AsyncTransaction {
     ) -> Result<()> {
         self.take_turn().await;
         let (session, txn) = self.parts();
-        ops::insert_many(session, txn, tree, records).await
+        many::insert_many(session, txn, tree, records).await
     }
 
     /// As [`crate::Transaction::modify_many`].
@@ -467,7 +470,7 @@ impl AsyncTransaction {
         self.take_turn().await;
         let (session, txn) = self.parts();
         let mut buffer = session.state().take_buffer();
-        let found = ops::modify_many(session, txn, tree, keys, &mut buffer, &mut change).await;
+        let found = many::modify_many(session, txn, tree, keys, &mut buffer, &mut change).await;
         session.state().give_buffer(buffer);
         found
     }
@@ -479,7 +482,7 @@ impl AsyncTransaction {
     pub async fn remove(&mut self, tree: &Tree, key: &[u8]) -> Result<bool> {
         self.take_turn().await;
         let (session, txn) = self.parts();
-        ops::remove_in(session, txn, tree, key).await
+        write::remove_in(session, txn, tree, key).await
     }
 
     /// As [`crate::Transaction::get`].
@@ -498,7 +501,7 @@ impl AsyncTransaction {
     pub async fn get_into(&self, tree: &Tree, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
         self.take_turn().await;
         value.clear();
-        ops::get_in(&self.session, self.txn(), tree, key, value).await
+        read::get_in(&self.session, self.txn(), tree, key, value).await
     }
 
     /// As [`crate::Transaction::multi_get`].
@@ -512,7 +515,7 @@ impl AsyncTransaction {
         read: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         self.take_turn().await;
-        ops::multi_get_in(&self.session, self.txn(), tree, keys, &mut Vec::new(), read).await
+        read::multi_get_in(&self.session, self.txn(), tree, keys, &mut Vec::new(), read).await
     }
 
     /// As [`crate::Transaction::prefetch`].
@@ -521,7 +524,7 @@ impl AsyncTransaction {
     /// As there.
     pub async fn prefetch<K: AsRef<[u8]>>(&self, records: &[(&Tree, K)]) -> Result<()> {
         self.take_turn().await;
-        ops::prefetch(&self.session, records).await
+        read::prefetch(&self.session, records).await
     }
 
     /// As [`AsyncSession::scan`], as of the snapshot of the transaction.
@@ -551,7 +554,7 @@ impl AsyncTransaction {
     /// As there.
     pub async fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
         let (session, txn) = self.parts();
-        ops::rollback_to(session, txn, savepoint).await
+        whole::rollback_to(session, txn, savepoint).await
     }
 
     /// As [`crate::Transaction::commit`].

@@ -23,9 +23,9 @@ mod limits;
 mod liveness;
 mod log_dump;
 mod mvcc;
+mod op;
 mod open;
 mod opening;
-mod ops;
 mod options;
 mod recover;
 mod session;
@@ -36,7 +36,6 @@ mod tree;
 mod trees;
 mod txn;
 mod verify;
-mod visit;
 
 pub use async_session::{AsyncSession, AsyncTransaction, run};
 pub use backup::BackupReport;

@@ -10,7 +10,7 @@ pub(crate) mod state;
 pub(crate) mod step;
 
 use crate::{
-    ops,
+    op::{auto, read},
     transaction::{Range, Transaction},
     tree::Tree,
     txn::{Ticket, TxnOptions},
@@ -49,7 +49,7 @@ impl Session {
     /// As [`Session::begin`].
     #[inline]
     pub fn begin_read(&self) -> Result<Transaction<'_>> {
-        self.begin_with(ops::READ)
+        self.begin_with(read::READ)
     }
 
     /// Adds a record.
@@ -106,7 +106,7 @@ impl Session {
     /// # Errors
     /// As [`Session::insert`].
     pub fn insert_async(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<Ticket> {
-        now(ops::write(self, tree, key, value, Mode::Insert)).map(|(_, ticket)| ticket)
+        now(auto::write(self, tree, key, value, Mode::Insert)).map(|(_, ticket)| ticket)
     }
 
     /// As [`Session::put`], without waiting for durability.
@@ -114,7 +114,7 @@ impl Session {
     /// # Errors
     /// As [`Session::insert`].
     pub fn put_async(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<Ticket> {
-        now(ops::write(self, tree, key, value, Mode::Put)).map(|(_, ticket)| ticket)
+        now(auto::write(self, tree, key, value, Mode::Put)).map(|(_, ticket)| ticket)
     }
 
     /// As [`Session::update`], without waiting for durability.
@@ -122,7 +122,7 @@ impl Session {
     /// # Errors
     /// As [`Session::insert`].
     pub fn update_async(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<(bool, Ticket)> {
-        now(ops::write(self, tree, key, value, Mode::Update))
+        now(auto::write(self, tree, key, value, Mode::Update))
     }
 
     /// As [`Session::modify`], without waiting for durability.
@@ -136,7 +136,7 @@ impl Session {
         mut change: impl FnMut(&mut [u8]),
     ) -> Result<(bool, Ticket)> {
         let mut change = |_: usize, value: &mut [u8]| change(value);
-        self.with_buffer(|buffer| now(ops::modify(self, tree, key, buffer, &mut change)))
+        self.with_buffer(|buffer| now(auto::modify(self, tree, key, buffer, &mut change)))
     }
 
     /// As [`Session::remove`], without waiting for durability.
@@ -144,7 +144,7 @@ impl Session {
     /// # Errors
     /// As [`Session::insert`].
     pub fn remove_async(&self, tree: &Tree, key: &[u8]) -> Result<(bool, Ticket)> {
-        now(ops::remove(self, tree, key))
+        now(auto::remove(self, tree, key))
     }
 
     /// The value of a key.
@@ -168,7 +168,7 @@ impl Session {
         read: impl FnOnce(&[u8]) -> T,
     ) -> Result<Option<T>> {
         self.with_buffer(|buffer| {
-            let found = now(ops::get(self, tree, key, buffer))?;
+            let found = now(read::get(self, tree, key, buffer))?;
             Ok(found.then(|| read(buffer)))
         })
     }
@@ -193,7 +193,7 @@ impl Session {
         keys: &[K],
         read: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
-        self.with_buffer(|buffer| now(ops::multi_get(self, tree, keys, buffer, read)))
+        self.with_buffer(|buffer| now(read::multi_get(self, tree, keys, buffer, read)))
     }
 
     /// Brings records near that will be read or changed in a moment, of one tree or of several: their pages
@@ -203,7 +203,7 @@ impl Session {
     /// # Errors
     /// As [`Session::get`].
     pub fn prefetch<K: AsRef<[u8]>>(&self, records: &[(&Tree, K)]) -> Result<()> {
-        now(ops::prefetch(self, records))
+        now(read::prefetch(self, records))
     }
 
     /// The records of a range of keys in ascending order; [`Range::rev`] turns it round.

@@ -3,7 +3,13 @@
 use crate::{
     core::Core,
     held::Held,
-    ops::{self, Entry, Once},
+    op::{
+        many, read,
+        scan::{self, Entry},
+        visit::visit_in,
+        whole,
+        write::{self, Once},
+    },
     session::{
         blocking::Session,
         resolve::{Resolve, now},
@@ -12,7 +18,6 @@ use crate::{
     txn::{
         Begun, BoxedTxn, ReadSet, Savepoint, Ticket, Txn, TxnOptions, give_to_engine, savepoint,
     },
-    visit::visit_in,
 };
 use std::{
     cell::RefCell,
@@ -122,9 +127,9 @@ impl<'s> Transaction<'s> {
 
     fn write(&mut self, tree: &Tree, key: &[u8], value: &[u8], mode: Mode) -> Result<bool> {
         let (session, txn) = self.parts()?;
-        match ops::write_once(session, txn, tree, key, value, mode) {
+        match write::write_once(session, txn, tree, key, value, mode) {
             Ok(Once::Done(existed)) => Ok(existed),
-            other => now(ops::write_on(session, txn, tree, key, value, mode, other)),
+            other => now(write::write_on(session, txn, tree, key, value, mode, other)),
         }
     }
 
@@ -153,9 +158,9 @@ impl<'s> Transaction<'s> {
     ) -> Result<bool> {
         let (session, txn) = self.parts()?;
         session.with_buffer(|buffer| {
-            match ops::modify_once(session, txn, tree, key, buffer, change) {
+            match write::modify_once(session, txn, tree, key, buffer, change) {
                 Ok(Once::Done(found)) => Ok(found),
-                other => now(ops::modify_on(session, txn, tree, key, buffer, change, other)),
+                other => now(write::modify_on(session, txn, tree, key, buffer, change, other)),
             }
         })
     }
@@ -182,7 +187,7 @@ impl<'s> Transaction<'s> {
         records: &[(K, V)],
     ) -> Result<()> {
         let (session, txn) = self.parts()?;
-        now(ops::insert_many(session, txn, tree, records))
+        now(many::insert_many(session, txn, tree, records))
     }
 
     /// Changes the bytes of several values without changing their numbers, as [`Transaction::modify`] does:
@@ -201,7 +206,7 @@ impl<'s> Transaction<'s> {
     ) -> Result<usize> {
         let (session, txn) = self.parts()?;
         session.with_buffer(|buffer| {
-            now(ops::modify_many(session, txn, tree, keys, buffer, &mut change))
+            now(many::modify_many(session, txn, tree, keys, buffer, &mut change))
         })
     }
 
@@ -211,7 +216,7 @@ impl<'s> Transaction<'s> {
     /// As [`Transaction::insert`].
     pub fn remove(&mut self, tree: &Tree, key: &[u8]) -> Result<bool> {
         let (session, txn) = self.parts()?;
-        now(ops::remove_in(session, txn, tree, key))
+        now(write::remove_in(session, txn, tree, key))
     }
 
     /// The value of a key.
@@ -236,7 +241,7 @@ impl<'s> Transaction<'s> {
     ) -> Result<Option<T>> {
         let (session, txn) = self.reading()?;
         session.with_buffer(|buffer| {
-            let found = now(ops::get_in(session, txn, tree, key, buffer))?;
+            let found = now(read::get_in(session, txn, tree, key, buffer))?;
             Ok(found.then(|| read(buffer)))
         })
     }
@@ -260,7 +265,8 @@ impl<'s> Transaction<'s> {
         read: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
         let (session, txn) = self.reading()?;
-        session.with_buffer(|buffer| now(ops::multi_get_in(session, txn, tree, keys, buffer, read)))
+        session
+            .with_buffer(|buffer| now(read::multi_get_in(session, txn, tree, keys, buffer, read)))
     }
 
     /// Brings records near that will be read or changed in a moment; see [`Session::prefetch`]. For a
@@ -269,7 +275,7 @@ impl<'s> Transaction<'s> {
     /// # Errors
     /// As [`Session::prefetch`].
     pub fn prefetch<K: AsRef<[u8]>>(&self, records: &[(&Tree, K)]) -> Result<()> {
-        now(ops::prefetch(self.reading()?.0, records))
+        now(read::prefetch(self.reading()?.0, records))
     }
 
     /// The records of a range of keys in ascending order; [`Range::rev`] turns it round.
@@ -361,7 +367,7 @@ impl<'s> Transaction<'s> {
     /// after which the transaction can only be aborted.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
         let (session, txn) = self.parts()?;
-        now(ops::rollback_to(session, txn, savepoint))
+        now(whole::rollback_to(session, txn, savepoint))
     }
 
     /// Commits, and waits until that is durable (unless the durability is
@@ -449,7 +455,7 @@ impl<'s> Range<'s> {
         low: Bound<Vec<u8>>,
         high: Bound<Vec<u8>>,
     ) -> Result<Range<'s>> {
-        let source = Source::Own(Box::new(now(ops::begin_reading(session, tree))?));
+        let source = Source::Own(Box::new(now(read::begin_reading(session, tree))?));
         Range::new(source, tree, low, high)
     }
 
@@ -489,7 +495,7 @@ impl<'s> Range<'s> {
         if !self.read {
             self.announce();
         }
-        let entry = match ops::next_loaded(&mut self.cursor)? {
+        let entry = match scan::next_loaded(&mut self.cursor)? {
             Some(Taken::Inline) => Some(Entry::Inline),
             taken => self.next_not_loaded(taken)?,
         };
@@ -514,18 +520,18 @@ impl<'s> Range<'s> {
                 Source::Txn(txn) => txn.reading()?,
                 Source::Own(begun) => (begun.session(), begun.get()),
             };
-            match now(ops::next_entry(session, txn, tree, cursor, value, taken.take())) {
+            match now(scan::next_entry(session, txn, tree, cursor, value, taken.take())) {
                 Ok(entry) => return Ok(entry),
                 Err(error) => self.renew(error, &mut since)?,
             }
         }
     }
 
-    /// Takes a new snapshot after `error`, see [`ops::next_piece`].
+    /// Takes a new snapshot after `error`, see [`scan::next_piece`].
     #[cold]
     fn renew(&mut self, error: Error, since: &mut Option<Instant>) -> Result<()> {
         match &mut self.source {
-            Source::Own(begun) => now(ops::next_piece(begun, self.tree, error, since)),
+            Source::Own(begun) => now(scan::next_piece(begun, self.tree, error, since)),
             Source::Txn(_) => Err(error),
         }
     }

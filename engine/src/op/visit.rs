@@ -2,8 +2,11 @@
 //! its copy of a page, is the session's and is used again, so that a scan of a few records costs little
 //! more than looking them up.
 
+use super::{
+    read,
+    scan::{self, Entry},
+};
 use crate::{
-    ops::{self, Entry},
     session::resolve::Resolve,
     tree::Tree,
     txn::{Begun, ReadSet, Txn},
@@ -29,7 +32,7 @@ pub(crate) async fn visit_in<R: Resolve>(
     visit_by(session, Source::Txn(txn), tree, bounds, direction, visit).await
 }
 
-/// The same without a transaction of the caller's: see [`ops::next_piece`].
+/// The same without a transaction of the caller's: see [`scan::next_piece`].
 pub(crate) async fn visit_alone<R: Resolve>(
     session: &R,
     tree: &Tree,
@@ -37,7 +40,7 @@ pub(crate) async fn visit_alone<R: Resolve>(
     direction: Direction,
     visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
 ) -> Result<()> {
-    let begun = ops::begin_reading(session, tree).await?;
+    let begun = read::begin_reading(session, tree).await?;
     visit_by(session, Source::Own(begun), tree, bounds, direction, visit).await
 }
 
@@ -78,19 +81,19 @@ async fn visit_by<R: Resolve>(
     let mut since = None;
     loop {
         let cursor = scan.cursor.as_mut().expect("given back when the visit is dropped");
-        let entry = match ops::next_loaded(cursor)? {
+        let entry = match scan::next_loaded(cursor)? {
             Some(Taken::Inline) => Some(Entry::Inline),
             taken => {
                 let txn = match &source {
                     Source::Txn(txn) => txn,
                     Source::Own(begun) => begun.get(),
                 };
-                match ops::next_entry(session, txn, tree, cursor, &mut whole, taken).await {
+                match scan::next_entry(session, txn, tree, cursor, &mut whole, taken).await {
                     Ok(entry) => entry,
                     Err(error) => {
                         let Source::Own(begun) = &mut source else { return Err(error) };
                         // Boxed: it is rare, and would be room in the future of every visit.
-                        Box::pin(ops::next_piece(begun, tree, error, &mut since)).await?;
+                        Box::pin(scan::next_piece(begun, tree, error, &mut since)).await?;
                         continue;
                     }
                 }

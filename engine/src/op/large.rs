@@ -1,0 +1,142 @@
+//! Large values. One that does not fit a leaf is written as chunks under a new id; the record with
+//! its descriptor follows. The chunks of the value before are listed in the catalog by the same
+//! transaction, and cleared when no snapshot can see them.
+
+use super::{read::look_up, record::record_in, whole::whole};
+use crate::{
+    catalog::{LargeStore, OpenTree},
+    garbage::Garbage,
+    session::{conflict_wait::Waits, resolve::Resolve, step::run},
+    tree::Tree,
+    txn::{SystemAuthor, Txn},
+};
+use std::sync::Arc;
+use wattle_btree::{self as btree, CHUNK, LargeValue, Mode, Value, Written};
+use wattle_buffer::{Error, Result};
+
+/// Writes a record whose value does not fit a leaf. `alone`: nothing else belongs to the transaction, and
+/// the value does not depend on anything that it has read; how long it has waited for others.
+pub(super) async fn write_large_in<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Tree,
+    key: &[u8],
+    value: &[u8],
+    mode: Mode,
+    alone: Option<&Waits<'_>>,
+) -> Result<bool> {
+    let mark = txn.savepoint();
+    let write =
+        async |txn: &mut Txn| write_large_steps(session, txn, tree, key, value, mode, alone).await;
+    whole(session, txn, mark, write).await
+}
+
+/// The record of a large value. Whoever writes nothing else waits here for others that change it, and
+/// takes a later snapshot: with the whole operation done again, its chunks too, others would always be
+/// first.
+async fn large_record_in<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Arc<OpenTree>,
+    key: &[u8],
+    value: Value<'_>,
+    mode: Mode,
+    alone: Option<&Waits<'_>>,
+) -> Result<Written> {
+    loop {
+        match record_in(session, txn, tree, key, value, mode).await {
+            Err(Error::Conflict(_) | Error::SnapshotTooOld(_))
+                if let Some(waits) = alone
+                    && waits.wait(session).await =>
+            {
+                txn.must_abort = None;
+                txn.renew_snapshot(session.system());
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+async fn write_large_steps<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Tree,
+    key: &[u8],
+    value: &[u8],
+    mut mode: Mode,
+    alone: Option<&Waits<'_>>,
+) -> Result<bool> {
+    let mut known = None;
+    // Before writing gigabytes for nothing.
+    if mode != Mode::Put {
+        let mut bytes = Vec::new();
+        let found = look_up(session, &tree.open.tree, key, &mut btree::Newest, &mut bytes).await?;
+        if found.is_some() == (mode == Mode::Insert) {
+            // The leaf says no, unless others are about to change that: a small write finds out.
+            let probe = Value::Inline(&[]);
+            let written =
+                large_record_in(session, txn, &tree.open, key, probe, mode, alone).await?;
+            if mode == Mode::Update && !written.existed {
+                return Ok(false);
+            }
+            discard_in(session, txn, tree, written.orphan).await?;
+            known = Some(written.existed);
+            mode = Mode::Put;
+        }
+    }
+    session.core().make_room_for_large(session, &tree.open, alone.is_some()).await;
+    let store = session.core().catalog.large(session.system(), session.cx(), &tree.open)?;
+    let large = LargeValue { id: store.next_id(), len: value.len() as u64 };
+    txn.start_writing(session.system(), &tree.open);
+    write_chunks(session, txn, store, large, value).await?;
+    let (new, alone) = (Value::Large(large), alone.filter(|_| known.is_none()));
+    let written = large_record_in(session, txn, &tree.open, key, new, mode, alone).await?;
+    if !written.existed && mode == Mode::Update {
+        // It was removed meanwhile, within what this transaction may see: the chunks are for nobody.
+        discard_in(session, txn, tree, Some(large)).await?;
+        return Ok(false);
+    }
+    discard_in(session, txn, tree, written.orphan).await?;
+    Ok(known.unwrap_or(written.existed))
+}
+
+async fn write_chunks<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    store: &LargeStore,
+    large: LargeValue,
+    value: &[u8],
+) -> Result<()> {
+    let (core, cx) = (session.core(), session.cx());
+    for (chunk, bytes) in value.chunks(CHUNK).enumerate() {
+        let key = large.chunk_key(chunk as u64);
+        let mut author = SystemAuthor::new(&core.txns, store.tree.id(), Some(txn));
+        run(session, |restarts| {
+            let value = Value::Inline(bytes);
+            store.tree.write_step(cx, &key, value, Mode::Insert, &mut author, restarts)
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// A large value that the transaction replaced is listed in the catalog, to be cleared away.
+pub(super) async fn discard_in<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Tree,
+    orphan: Option<LargeValue>,
+) -> Result<()> {
+    let Some(large) = orphan else { return Ok(()) };
+    let (core, cx) = (session.core(), session.cx());
+    let (catalog, key) = core.catalog.garbage_key(&tree.open, large)?;
+    let mut author = SystemAuthor::new(&core.txns, catalog.id(), Some(txn));
+    let value = large.len.to_le_bytes();
+    run(session, |restarts| {
+        catalog.write_step(cx, &key, Value::Inline(&value), Mode::Put, &mut author, restarts)
+    })
+    .await?;
+    drop(author);
+    txn.garbage.push(Garbage::Large(tree.open.tag.clone(), large));
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! The operations of sessions, written once for blocking and asynchronous ones. They differ in how a
+//! session waits ([`crate::session::resolve::Resolve`]): a blocking session blocks its thread, so its
+//! futures are ready at the first poll; an asynchronous one awaits.
+//!
+//! | file | what | uses |
+//! |---|---|---|
+//! | `check` | checks of keys, values, transactions; what serializability must know | |
+//! | `record` | one record of a leaf, changed in a transaction | `check` |
+//! | `whole` | several steps as a whole or not at all; savepoints | |
+//! | `read` | look-ups | `check` |
+//! | `large` | large values | `read`, `record`, `whole` |
+//! | `write` | changes of one record in a transaction | all above |
+//! | `many` | changes of many records in a transaction | `write` |
+//! | `auto` | auto-committed changes of one record | `write` |
+//! | `scan` | the next entry of a range | `read` |
+//! | `visit` | ranges that a closure visits | `scan` |
+
+pub(crate) mod auto;
+mod check;
+mod large;
+pub(crate) mod many;
+pub(crate) mod read;
+mod record;
+pub(crate) mod scan;
+pub(crate) mod visit;
+pub(crate) mod whole;
+pub(crate) mod write;

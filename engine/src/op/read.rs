@@ -1,0 +1,237 @@
+//! Look-ups of one record and of many, auto-committed and in a transaction.
+
+use super::check::{check_key, note_point};
+use crate::{
+    catalog::{LargeStore, OpenTree},
+    session::{
+        conflict_wait::{Waits, persist},
+        resolve::Resolve,
+        step::run,
+    },
+    tree::Tree,
+    txn::{AutoView, Begun, Isolation, Txn, TxnOptions},
+};
+use wattle_btree::{self as btree, Found, LargeValue, MULTI_GET, Tree as BTree, View};
+use wattle_buffer::{Error, Result};
+
+fn large_store(tree: &OpenTree) -> Result<&LargeStore> {
+    tree.large.get().ok_or_else(|| {
+        Error::corruption(
+            tree.tree.root_page(),
+            "a record of its tree has a large value, but the tree has no large values",
+        )
+    })
+}
+
+#[inline(always)]
+pub(super) async fn look_up<R: Resolve, V: View>(
+    session: &R,
+    tree: &btree::Tree,
+    key: &[u8],
+    view: &mut V,
+    value: &mut Vec<u8>,
+) -> Result<Option<Found>> {
+    let start = value.len();
+    run(session, |_| {
+        value.truncate(start);
+        tree.get_step(key, view, value)
+    })
+    .await
+}
+
+/// Reads the value of `key` to the end of `value`, by itself; gives whether there is one.
+#[inline(always)]
+pub(crate) async fn get<R: Resolve>(
+    session: &R,
+    tree: &Tree,
+    key: &[u8],
+    value: &mut Vec<u8>,
+) -> Result<bool> {
+    session.core().check_tree(tree)?;
+    check_key(key)?;
+    let mut view = AutoView::new(session.system(), &tree.open, session.own());
+    let start = value.len();
+    match look_up(session, &tree.open.tree, key, &mut view, value).await? {
+        None => Ok(false),
+        Some(Found::Inline) => Ok(true),
+        // Its chunks stay only as long as a snapshot sees them.
+        Some(Found::Large(_)) => {
+            persist(session, &Waits::of(tree, key), async || {
+                value.truncate(start);
+                let txn = begin_reading(session, tree).await?;
+                get_in(session, txn.get(), tree, key, value).await
+            })
+            .await
+        }
+    }
+}
+
+/// A transaction that only reads.
+pub(crate) const READ: TxnOptions =
+    TxnOptions { isolation: Isolation::Snapshot, read_only: true, durability: None };
+
+/// Begins to read a tree, for an operation by itself. Behind the commit of a transaction that was too large
+/// for versions it waits until that is durable: nobody can be told what was there before.
+pub(crate) async fn begin_reading<'s, R: Resolve>(
+    session: &'s R,
+    tree: &Tree,
+) -> Result<Begun<'s, R>> {
+    session.core().check_tree(tree)?;
+    let (closed, mut log_since) = (&tree.open.closed, None);
+    loop {
+        let txn = Begun::new(session, READ)?;
+        // While one is active, reading says so.
+        if closed.is_closed_to(0) || closed.hidden_since(txn.get().snapshot).is_none() {
+            return Ok(txn);
+        }
+        drop(txn);
+        session.wait_log(&mut log_since).await?;
+    }
+}
+
+/// Reads the value of `key` to the end of `value`, in a transaction; gives whether there is one.
+#[inline]
+pub(crate) async fn get_in<R: Resolve>(
+    session: &R,
+    txn: &Txn,
+    tree: &Tree,
+    key: &[u8],
+    value: &mut Vec<u8>,
+) -> Result<bool> {
+    session.core().check_tree(tree)?;
+    txn.check()?;
+    check_key(key)?;
+    note_point(txn, tree, key);
+    value_in(session, txn, tree, key, value).await
+}
+
+/// [`get_in`] in the middle of an operation.
+pub(super) async fn value_in<R: Resolve>(
+    session: &R,
+    txn: &Txn,
+    tree: &Tree,
+    key: &[u8],
+    value: &mut Vec<u8>,
+) -> Result<bool> {
+    let mut view = txn.view(session.system(), &tree.open);
+    match look_up(session, &tree.open.tree, key, &mut view, value).await? {
+        None => Ok(false),
+        Some(Found::Inline) => Ok(true),
+        Some(Found::Large(large)) => {
+            read_chunks(session, txn, tree, large, value).await?;
+            Ok(true)
+        }
+    }
+}
+
+/// Appends all chunks of a large value that the transaction sees.
+pub(crate) async fn read_chunks<R: Resolve>(
+    session: &R,
+    txn: &Txn,
+    tree: &Tree,
+    large: LargeValue,
+    value: &mut Vec<u8>,
+) -> Result<()> {
+    let store = large_store(&tree.open)?;
+    value.try_reserve_exact(large.len as usize).map_err(|_| {
+        Error::Limit(format!("there is no memory for a value of {} bytes", large.len))
+    })?;
+    for chunk in 0..large.chunks() {
+        let (key, start) = (large.chunk_key(chunk), value.len());
+        let found = look_up(session, &store.tree, &key, &mut btree::Newest, value).await?;
+        if found != Some(Found::Inline) || value.len() - start != large.chunk_len(chunk) {
+            if txn.slot.is_cancelled() {
+                return Err(session.system().too_old());
+            }
+            let what = format!("a chunk of the large value {} is missing", large.id);
+            return Err(Error::corruption(store.tree.root_page(), what));
+        }
+    }
+    Ok(())
+}
+
+/// Looks many keys up, interleaved, each by itself.
+pub(crate) async fn multi_get<R: Resolve, K: AsRef<[u8]>>(
+    session: &R,
+    tree: &Tree,
+    keys: &[K],
+    buffer: &mut Vec<u8>,
+    report: impl FnMut(usize, Option<&[u8]>),
+) -> Result<()> {
+    session.core().check_tree(tree)?;
+    let view = AutoView::new(session.system(), &tree.open, session.own());
+    multi_get_by(session, tree, keys, view, buffer, report, async |key, buffer| {
+        get(session, tree, key, buffer).await
+    })
+    .await
+}
+
+/// Looks many keys up, interleaved, in a transaction.
+pub(crate) async fn multi_get_in<R: Resolve, K: AsRef<[u8]>>(
+    session: &R,
+    txn: &Txn,
+    tree: &Tree,
+    keys: &[K],
+    buffer: &mut Vec<u8>,
+    report: impl FnMut(usize, Option<&[u8]>),
+) -> Result<()> {
+    session.core().check_tree(tree)?;
+    txn.check()?;
+    keys.iter().for_each(|key| note_point(txn, tree, key.as_ref()));
+    let view = txn.view(session.system(), &tree.open);
+    multi_get_by(session, tree, keys, view, buffer, report, async |key, buffer| {
+        get_in(session, txn, tree, key, buffer).await
+    })
+    .await
+}
+
+/// Brings records near that will be wanted in a moment, batch by batch.
+pub(crate) async fn prefetch<R: Resolve, K: AsRef<[u8]>>(
+    session: &R,
+    records: &[(&Tree, K)],
+) -> Result<()> {
+    for (tree, key) in records {
+        session.core().check_tree(tree)?;
+        check_key(key.as_ref())?;
+    }
+    for records in records.chunks(MULTI_GET) {
+        let mut wanted = [(&records[0].0.open.tree, &[][..]); MULTI_GET];
+        for (wanted, (tree, key)) in wanted.iter_mut().zip(records) {
+            *wanted = (&tree.open.tree, key.as_ref());
+        }
+        let (wanted, mut done) = (&wanted[..records.len()], 0);
+        run(session, |_| BTree::prefetch_step(wanted, &mut done)).await?;
+    }
+    Ok(())
+}
+
+async fn multi_get_by<R: Resolve, K: AsRef<[u8]>, V: View>(
+    session: &R,
+    tree: &Tree,
+    keys: &[K],
+    mut view: V,
+    buffer: &mut Vec<u8>,
+    mut report: impl FnMut(usize, Option<&[u8]>),
+    mut one: impl AsyncFnMut(&[u8], &mut Vec<u8>) -> Result<bool>,
+) -> Result<()> {
+    for key in keys {
+        check_key(key.as_ref())?;
+    }
+    for (batch, keys) in keys.chunks(MULTI_GET).enumerate() {
+        let (mut done, mut large) = (0, Vec::new());
+        run(session, |_| {
+            let report = &mut |i, found: Option<(Found, &[u8])>| match found {
+                Some((Found::Large(_), _)) => large.push(i),
+                found => report(batch * MULTI_GET + i, found.map(|(_, bytes)| bytes)),
+            };
+            tree.open.tree.multi_get_step(keys, &mut view, &mut done, buffer, report)
+        })
+        .await?;
+        for i in large {
+            buffer.clear();
+            let found = one(keys[i].as_ref(), buffer).await?;
+            report(batch * MULTI_GET + i, found.then_some(buffer.as_slice()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! Scans: the next entry of a range.
+
+use super::read::{begin_reading, read_chunks};
+use crate::{
+    session::{resolve::Resolve, step::run},
+    tree::Tree,
+    txn::{Begun, Txn},
+};
+use std::time::Instant;
+use wattle_btree::{Cursor, Taken};
+use wattle_buffer::{Error, Result};
+
+/// Takes the next entry of a scan from the part of a leaf that its cursor holds; `None` when that is used up.
+#[inline]
+pub(crate) fn next_loaded(cursor: &mut Cursor) -> Result<Option<Taken>> {
+    while cursor.is_loaded() {
+        if let Some(taken) = cursor.take()? {
+            return Ok(Some(taken));
+        }
+    }
+    Ok(None)
+}
+
+/// Goes on with a scan after [`next_loaded`], which gave `taken`: reads a large value, or loads leaves up to
+/// the next entry. Key and value are then in the cursor, or the value in `whole` when it is large; `None` at
+/// the end.
+pub(crate) async fn next_entry<R: Resolve>(
+    session: &R,
+    txn: &Txn,
+    tree: &Tree,
+    cursor: &mut Cursor,
+    whole: &mut Vec<u8>,
+    mut taken: Option<Taken>,
+) -> Result<Option<Entry>> {
+    loop {
+        match taken {
+            Some(Taken::Inline) => return Ok(Some(Entry::Inline)),
+            Some(Taken::Large(large)) => {
+                whole.clear();
+                let read = read_chunks(session, txn, tree, large, whole).await;
+                if let Err(Error::SnapshotTooOld(_)) = read {
+                    cursor.take_again();
+                }
+                read?;
+                return Ok(Some(Entry::Whole));
+            }
+            None if cursor.is_at_end() => return Ok(None),
+            None => {}
+        }
+        let mut view = txn.view(session.system(), &tree.open);
+        let faults = session.cx().worker.counters().faults.get();
+        run(session, |_| cursor.load_step(&tree.open.tree, &mut view)).await?;
+        if session.cx().worker.counters().faults.get() != faults && cursor.is_long() {
+            // An error of read-ahead is reported by the read itself.
+            let _ahead = run(session, |_| cursor.ahead_step(&tree.open.tree)).await;
+        }
+        taken = next_loaded(cursor)?;
+    }
+}
+
+/// After an error of [`next_entry`] in a scan that stands for itself: when its snapshot was cancelled it takes
+/// a new one and goes on at the same place. `since`: none unless it did so already without coming further.
+///
+/// What such a scan gives is a sequence of pieces, each of one snapshot, the snapshots ascending. The cursor goes
+/// on behind the last key that it has looked at, whether or not the snapshot had a record there, so keys ascend
+/// (or descend) and none comes twice. A record that was there all the time, from the beginning of the scan to
+/// its end, is in every snapshot, so the piece that passes its key has it.
+///
+/// # Errors
+/// `error`, where a new snapshot cannot help.
+#[cold]
+pub(crate) async fn next_piece<R: Resolve>(
+    begun: &mut Begun<'_, R>,
+    tree: &Tree,
+    error: Error,
+    since: &mut Option<Instant>,
+) -> Result<()> {
+    if !matches!(error, Error::SnapshotTooOld(_)) || !begun.may_renew(tree, since) {
+        return Err(error);
+    }
+    let fresh = begin_reading(begun.session(), tree).await?;
+    drop(std::mem::replace(begun, fresh));
+    Ok(())
+}
+
+/// Where the value of a scanned entry is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// In the cursor.
+    Inline,
+    /// In the buffer for large values.
+    Whole,
+}

@@ -1,0 +1,45 @@
+//! Operations of several steps that happen as a whole or not at all, and savepoints.
+
+use crate::{
+    mvcc::Savepoint,
+    session::resolve::Resolve,
+    txn::{self, Txn, rollback},
+};
+use wattle_buffer::Result;
+
+/// The rest of an operation of several steps that began at `mark`: when it fails, all of the
+/// operation is taken back; when it is given up half way, the transaction can only be aborted. The
+/// operation may be a part of another one.
+pub(super) async fn whole<R: Resolve, T>(
+    session: &R,
+    txn: &mut Txn,
+    (mark, garbage): (Savepoint, usize),
+    rest: impl AsyncFnOnce(&mut Txn) -> Result<T>,
+) -> Result<T> {
+    let was = std::mem::replace(&mut txn.half_done, true);
+    let outcome = rest(txn).await;
+    if outcome.is_err() && txn.must_abort.is_none() {
+        txn.garbage.truncate(garbage);
+        // The error of the operation is the one to tell.
+        if rollback(session, txn, Some(mark)).await.is_err() {
+            return outcome;
+        }
+    }
+    txn.half_done = was;
+    outcome
+}
+
+/// Takes back everything after a savepoint.
+pub(crate) async fn rollback_to<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    savepoint: &txn::Savepoint,
+) -> Result<()> {
+    txn::check_savepoint(txn, savepoint)?;
+    let was = std::mem::replace(&mut txn.half_done, true);
+    txn.rolled_back_to(savepoint.mark);
+    txn.garbage.truncate(savepoint.garbage);
+    rollback(session, txn, Some(savepoint.mark)).await?;
+    txn.half_done = was;
+    Ok(())
+}
