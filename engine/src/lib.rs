@@ -1,4 +1,4 @@
-#![doc = include_str!("../README.md")]
+#![doc = include_str!("../docs/guide.md")]
 #![forbid(unsafe_code)]
 
 mod async_session;
