@@ -343,7 +343,7 @@ fn clients(store: &Store, count: u16, keys: u16, shape: Shape) -> Vec<Client> {
 
 #[test]
 fn a_leaf_that_is_evicted_and_read_again_keeps_every_record() {
-    explore(1500, || {
+    explore(3000, || {
         let store = Store::new(40, "random");
         let mut clients = clients(&store, 2, 16, SHORT);
         fill(&mut clients);
@@ -355,7 +355,7 @@ fn a_leaf_that_is_evicted_and_read_again_keeps_every_record() {
 
 #[test]
 fn inner_nodes_are_evicted_split_and_merged_under_descents() {
-    explore(1000, || {
+    explore(2000, || {
         let store = Store::new(60, "random");
         let mut clients = clients(&store, 3, 36, LONG);
         fill(&mut clients);
@@ -367,7 +367,7 @@ fn inner_nodes_are_evicted_split_and_merged_under_descents() {
 
 #[test]
 fn a_tree_grows_from_nothing_and_shrinks_to_nothing() {
-    explore(1000, || {
+    explore(2000, || {
         let store = Store::new(60, "watt");
         let model = race(
             &store,
@@ -407,7 +407,7 @@ fn a_pool_smaller_than_the_tree_never_stops_with_real_background_threads() {
 
 #[test]
 fn a_page_that_many_want_is_read_once() {
-    explore(1000, || {
+    explore(2000, || {
         let store = Store::new(30, "random");
         let mut clients = clients(&store, 3, 9, SHORT);
         fill(&mut clients);
@@ -557,7 +557,7 @@ fn a_read_whose_future_is_not_polled_is_taken_over_and_no_page_gets_two_frames()
 
 #[test]
 fn a_page_that_changes_while_it_is_written_stays_dirty() {
-    explore(1500, || {
+    explore(3000, || {
         let store = Store::new(30, "random");
         let mut clients = clients(&store, 2, 8, SHORT);
         fill(&mut clients);
@@ -584,7 +584,7 @@ fn a_page_that_changes_while_it_is_written_stays_dirty() {
 
 #[test]
 fn a_cancelled_wait_for_a_frame_does_not_leave_another_asleep_beside_a_free_frame() {
-    explore(150, || {
+    explore(300, || {
         let store = Store::new(0, "watt");
         let background = Background::start(&store.pool).expect("start");
         // All frames but the root's are in the reserves of workers.

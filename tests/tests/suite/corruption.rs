@@ -20,7 +20,7 @@ use wattle_tests::harness::{Context, Device, Watchdog, assert_verified, rounds, 
 
 /// The sweep of one round flips the bytes of every page at distances of so many, from another one on in
 /// each page: every offset is flipped in some pages, and the header of every page whole.
-const STRIDE: usize = 12;
+const STRIDE: usize = 4;
 /// Bytes of all headers that a page can begin with.
 const HEADS: usize = 64;
 

@@ -268,10 +268,10 @@ fn histories(tasks: bool, count: u64) {
 
 #[test]
 fn histories_have_no_anomaly_that_their_level_forbids() {
-    histories(false, 4);
+    histories(false, 6);
 }
 
 #[test]
 fn histories_of_tasks_have_no_anomaly_that_their_level_forbids() {
-    histories(true, 2);
+    histories(true, 3);
 }
