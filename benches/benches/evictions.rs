@@ -1,12 +1,12 @@
-//! What an eviction costs each policy of the replacement lab: instructions and processor time of the
-//! events of a miss (`miss`, `select`, `fetch`), where the limit is on watt2 against WATT.
+//! The cost of an eviction for each policy of the simulator: instructions and processor time of the
+//! events of a miss (`miss`, `select`, `fetch`). The limit compares watt2 with WATT.
 //!
 //! `cargo bench -p wattle-benches --bench evictions -- callgrind`
 //!
-//! counts instructions inside of the policy alone, with valgrind; without the word, rounds of whole
-//! replays take turns and processor times per miss are compared. `trace=` names a trace file or a
-//! generated trace, `pages=` the sizes of the cache, `policies=` a `;`-separated list of which the
-//! first is what the others are compared with.
+//! counts instructions inside of the policy alone, with valgrind. Without the word, rounds of whole
+//! replays alternate and the processor time per miss is compared. `trace=` names a trace file or a
+//! generated trace, `pages=` the sizes of the cache, `policies=` a `;`-separated list; the others
+//! are compared with its first one.
 
 use std::path::Path;
 use std::process::Command;

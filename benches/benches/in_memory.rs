@@ -16,7 +16,7 @@ const VALUE: usize = 120;
 const LOOKUPS: usize = 2_000_000;
 const BATCH: usize = 32;
 
-/// Key of record `i`: hashed, so that neighbours in time are strangers in the tree.
+/// Key of record `i`: hashed, so that keys in order of time are scattered over the tree.
 fn key<const K: usize>(i: u64) -> [u8; K] {
     let hash = fnv1a(i);
     let mut key = [0; K];
@@ -127,8 +127,9 @@ fn run<const K: usize>(records: usize, rounds: usize) {
         }
         let [map, get, batch, mixed, two] = rates.map(median);
         println!(
-            "{name:9} BTreeMap {:5.2} M/s | get {:5.2} M/s = {:.2} x | multi_get({BATCH}) {:5.2} M/s \
-             = {:.2} x | 50/50 {:5.2} M/s = {:.2} of get | 2 threads {:5.2} M/s = {:.2} x 1 thread",
+            "{name:9} BTreeMap {:5.2} M/s | get {:5.2} M/s = {:.2} x | multi_get({BATCH}) {:5.2} \
+             M/s = {:.2} x | 50/50 {:5.2} M/s = {:.2} of get | 2 threads {:5.2} M/s = {:.2} x 1 \
+             thread",
             map / 1e6,
             get / 1e6,
             get / map,

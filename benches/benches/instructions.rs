@@ -1,12 +1,16 @@
-//! Instructions for each operation, counted by callgrind: what a noisy machine cannot time, it can count.
+//! Instructions for each operation, counted by callgrind. Counts are exact where noise hides a
+//! difference of time.
 //!
-//! `cargo bench -p wattle-benches --bench instructions -- [work=NAME,..] [records=100000] [hints=on|off]`
+//! `cargo bench -p wattle-benches --bench instructions -- [work=NAME,..] [records=100000]
+//! [hints=on|off]`
 //!
-//! TPC-C runs with `--hints prefetch --delivery-queue on`, as the bars of `tpcc` do; `hints=off` leaves them out.
+//! TPC-C runs with `--hints prefetch --delivery-queue on`, as the benchmark `tpcc` does;
+//! `hints=off` leaves them out.
 //!
-//! Needs `valgrind`. Each work runs in a process of its own, with one thread and the back end `memory`, and
-//! only the thread that runs the operations is counted: background threads are not. Two builds are compared
-//! by running this benchmark in both; the figures repeat within 0.2 % (TPC-C 1 %).
+//! Needs `valgrind`. Each work runs in a process of its own, with one thread and the back end
+//! `memory`, and only the thread that runs the operations is counted: background threads are not.
+//! Two builds are compared by running this benchmark in both; the figures repeat within 0.2 %
+//! (TPC-C 1 %).
 //!
 //! | work | operation |
 //! |---|---|
@@ -45,7 +49,7 @@ fn key(i: usize) -> [u8; 8] {
     fnv1a(i as u64).to_be_bytes()
 }
 
-/// What is counted: callgrind knows it by its name.
+/// The function that callgrind counts, by its name.
 #[inline(never)]
 fn measured(
     keys: &[[u8; 8]],
@@ -129,14 +133,15 @@ fn run_tree(work: &str, records: usize) -> wattle::Result<()> {
     Ok(engine.close()?)
 }
 
-/// What callgrind counted in a function.
+/// The counts of a function.
 struct Counted {
     instructions: u64,
     /// How often it was called.
     calls: u64,
 }
 
-/// Counts in the functions whose names have these parts in this order, run by this program with these arguments.
+/// Runs this program with these arguments and returns the counts of the functions whose names
+/// contain these parts in this order.
 fn count(function: &[&str], arguments: &[&str], scratch: &Path) -> Counted {
     let out = scratch.join("callgrind.out");
     let output = Command::new("valgrind")
@@ -160,8 +165,8 @@ fn count(function: &[&str], arguments: &[&str], scratch: &Path) -> Counted {
     Counted { instructions, calls: calls(&profile, function) }
 }
 
-/// Calls of the functions whose names have these parts, in a profile of callgrind: each name stands after its
-/// number where that comes first (`cfn=(12) name`), and `calls=N` follows the callee.
+/// Calls of the functions whose names contain these parts, in a profile of callgrind. A name
+/// follows its number at the first use (`cfn=(12) name`), and `calls=N` follows the callee.
 fn calls(profile: &str, function: &[&str]) -> u64 {
     let (mut names, mut callee, mut calls) = (HashMap::new(), "", 0);
     for line in profile.lines() {

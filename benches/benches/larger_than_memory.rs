@@ -75,8 +75,8 @@ fn load(setup: &Setup) -> u64 {
     pages
 }
 
-/// Runs reads, and one update in `update_every` operations (0: none). The measured part begins after
-/// as much time again and as many full replacements of the pool as `replacements` says.
+/// Runs reads, and one update in `update_every` operations (0: none). The measured part begins
+/// after as much time again and as many full replacements of the pool as `replacements` says.
 fn run(setup: &Setup, mode: Mode, policy: &str, update_every: u64, replacements: u64) -> Outcome {
     let options = Options::default().log(false).pool_bytes(setup.pool).policy(policy);
     let engine = Engine::open(&setup.path, options).expect("open");

@@ -1,10 +1,11 @@
-//! How long it takes to open a store whose process died, against what must be read for it.
+//! The time to open a store whose process died, against the time to read its log.
 //!
-//! A process of its own updates records at random, with nothing but the log written, until that holds
-//! `log_mib`, and aborts. Then the log is read once from the device, as fast as it goes, and the store
-//! is opened.
+//! A child process updates records at random, without a checkpoint, until the log holds `log_mib`,
+//! and aborts. Then the log is read once from the device, as fast as it goes, and the store is
+//! opened.
 //!
-//! `cargo bench -p wattle-benches --bench recovery -- [records=2000000] [log_mib=1024] [rounds=3] [dir=PATH]`
+//! `cargo bench -p wattle-benches --bench recovery -- [records=2000000] [log_mib=1024] [rounds=3]
+//! [dir=PATH]`
 
 use std::{
     fs::File,
@@ -95,7 +96,7 @@ fn main() {
             .env("WATTLE_RECOVERY_CHILD", &store)
             .status()
             .expect("start a process");
-        assert!(died.code().is_none(), "the process that writes ended by itself: {died}");
+        assert!(died.code().is_none(), "the process that writes was not killed: {died}");
         let (bytes, seconds) = read_log(&store);
         let gib = bytes as f64 / (1u64 << 30) as f64;
         device.push(gib / seconds);
@@ -112,8 +113,8 @@ fn main() {
     }
     let (rate, device, cores) = (median(rates), median(device), median(cores));
     println!(
-        "recovery {rate:.2} GiB/s of log = {:.2} of reading it ({device:.2} GiB/s), on {cores:.1} cores, with \
-         reading and writing the pages that it touches",
+        "recovery {rate:.2} GiB/s of log = {:.2} of reading it ({device:.2} GiB/s), on {cores:.1} \
+         cores, with reading and writing the pages that it touches",
         rate / device
     );
 }

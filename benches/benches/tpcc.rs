@@ -1,20 +1,24 @@
-//! Performance bars of TPC-C: in memory, in look-ups of a `std::collections::BTreeMap` that are measured
-//! in between; from a pool of a fraction of the data, `watt` and `random` in turn; and from a pool of a fifth
-//! of it, in pages of what the device does with the same mix of reads and writes.
+//! Performance bars of TPC-C. In memory: relative to look-ups of a `std::collections::BTreeMap`,
+//! measured between the runs. With a pool of a fraction of the data: `watt` and `random` alternate.
+//! With a pool of a fifth of the data: pages relative to those of the device with the same mix of
+//! reads and writes.
 //!
-//! `cargo bench -p wattle-benches --bench tpcc -- [part=memory|larger|fifth] [rounds=5] [seconds=10]
-//! [records=10000000] [warehouses=5|15] [pool=600MiB] [log=LIMIT|off] [home=no|yes] [hints=on|off] [dir=.]`
+//! `cargo bench -p wattle-benches --bench tpcc -- [part=memory|larger|fifth] [rounds=5]
+//! [seconds=10] [records=10000000] [warehouses=5|15] [pool=600MiB] [log=LIMIT|off] [home=no|yes]
+//! [hints=on|off] [dir=.]`
 //!
-//! The last line of the last part is what the device does of that mix while every processor counts and does
-//! nothing else: with a quota of processor time that the device's work is taken from, no engine gets more.
+//! The last line of the last part is the device's rate while all processors are busy counting. If
+//! the work of the device comes out of the machine's quota of processor time, no engine can reach
+//! more.
 //!
-//! Runs have `--hints prefetch --delivery-queue on --pin=auto`, which the bars were set with; `hints=off` leaves the
-//! first two away, as the defaults of `wattle tpcc` do and as a comparison with another engine must.
+//! Runs use `--hints prefetch --delivery-queue on --pin=auto`, as the bars were set with them.
+//! `hints=off` leaves the first two out; these are the defaults of `wattle tpcc`, and a comparison
+//! with another engine must use them.
 //!
-//! `home` is for the first part: each thread stays at a warehouse and on a core. Its last line is what the
-//! machine leaves to transactions without a log while a thread that does nothing else writes and syncs as
-//! much, and as often, as the log of the run with two threads. `log` is for the second part: the limit of
-//! the log instead of the default, as `16GiB`, or `off`. Checkpoints write what they must, whatever the policy.
+//! `home` is for the first part: each thread stays at one warehouse and on one core. Its last line
+//! is the rate of transactions without a log beside a thread that writes and syncs as much, and as
+//! often, as the log of the run with two threads. `log` is for the second part: the limit of the
+//! log, as `16GiB`, or `off`. The writes of checkpoints do not depend on the policy.
 //!
 //! Every run is a process of its own that loads a new store, as `wattle tpcc` does.
 
@@ -46,7 +50,7 @@ const RUN: &str = "wattle";
 /// Look-ups of one calibration.
 const LOOKUPS: usize = 2_000_000;
 
-/// What a run printed.
+/// Output of a run.
 struct Run(serde_json::Value);
 
 impl Run {
@@ -98,22 +102,22 @@ fn calibrate(map: &BTreeMap<[u8; 8], [u8; 120]>, round: usize) -> f64 {
 
 /// Seconds before the measured part of a run in memory.
 const WARM_UP: usize = 2;
-/// Place among the cases of the one whose writes the last one makes.
+/// Index of the case whose writes the last case repeats.
 const LOGGED: usize = 1;
-/// Bytes of the file that [`Writes`] goes around in.
+/// Bytes of the file that [`Writes`] writes round and round.
 const RING_BYTES: u64 = 64 << 20;
 
-/// What a log asks of its device, without a log.
+/// The load of a log on its device, without a log.
 #[derive(Debug, Clone, Copy)]
 struct Writes {
     /// Between the beginnings of two writes.
     every: Duration,
-    /// Of one, in whole pages.
+    /// Bytes of one write, in whole pages.
     bytes: usize,
 }
 
 impl Writes {
-    /// Those of a run with a log that took so long with its warm-up.
+    /// The writes of a run with a log, which took this long with its warm-up.
     fn of(run: &Run, seconds: usize) -> Writes {
         let (syncs, seconds) = (run.number("log", "syncs").max(1.0), seconds as f64);
         let pages = (run.number("log", "bytes") / syncs / PAGE_SIZE as f64).ceil().max(1.0);
@@ -123,8 +127,8 @@ impl Writes {
         }
     }
 
-    /// Writes and syncs until the other end of `stop` is gone, each time `every` has gone by, or at once if
-    /// the device takes longer.
+    /// Writes and syncs once per `every`, or back to back if the device takes longer, until the
+    /// other end of `stop` is dropped.
     fn make(self, log: &dyn LogStorage, stop: &Receiver<()>) -> std::io::Result<()> {
         let buffer = LogBuffer::new(self.bytes);
         let (mut at, mut next) = (0, Instant::now());
@@ -143,7 +147,7 @@ impl Writes {
         }
     }
 
-    /// Does so beside something else, which may panic.
+    /// Runs `body` beside these writes. `body` may panic.
     fn beside<T>(self, dir: &Path, what: impl FnOnce() -> T) -> T {
         let folder = tempfile::tempdir_in(dir).expect("a folder for the writes");
         let log = open_log(IoKind::Uring, folder.path()).expect("a log");
@@ -173,23 +177,23 @@ fn in_memory(rounds: usize, seconds: usize, dir: &Path) {
         ("log off, 2 threads", "--threads 2 --log off", Some(0.13)),
         ("log off, 2, beside writes", "--threads 2 --log off", None),
     ];
-    // What the log of the run with two threads wrote.
+    // The writes of the log in the run with two threads.
     let mut writes = None;
     println!(
-        "{warehouses} warehouses, pool 2 GiB, {seconds} s{others}; BTreeMap of {records} records of 8 + \
-         120 bytes; {rounds} rounds, medians"
+        "{warehouses} warehouses, pool 2 GiB, {seconds} s{others}; BTreeMap of {records} records \
+         of 8 + 120 bytes; {rounds} rounds, medians"
     );
     let map: BTreeMap<_, _> = (0..records).map(|i| (key(i), [i as u8; 120])).collect();
     let mut look_ups = Vec::new();
     let mut speeds = vec![Vec::new(); cases.len()];
     let mut ratios = speeds.clone();
-    // Those while the cores were near each other.
+    // Runs during which the cores were near each other.
     let (mut lines, mut near) = (Vec::new(), ratios.clone());
     let processors = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     let mut lost = ratios.clone();
     for round in 0..rounds {
         for (case, (_, flags, _)) in cases.iter().enumerate() {
-            // The machine of the moment: before and after the run.
+            // Measures the machine before and after the run.
             let before = (calibrate(&map, 2 * round), line_ns());
             let flags = format!(
                 "--warehouses {warehouses} --pool 2GiB --warmup {WARM_UP}s --duration {seconds}s \
@@ -222,26 +226,32 @@ fn in_memory(rounds: usize, seconds: usize, dir: &Path) {
     }
     lines.sort_by(f64::total_cmp);
     println!(
-        "BTreeMap                  {:9.0} look-ups/s; a cache line takes {:.0} to {:.0} ns from core to core, \
-         median {:.0}",
+        "BTreeMap                  {:9.0} look-ups/s; a cache line takes {:.0} to {:.0} ns from \
+         core to core, median {:.0}",
         median(look_ups),
         lines[0],
         lines[lines.len() - 1],
         median(lines.clone()),
     );
     for (case, (name, _, bar)) in cases.iter().enumerate() {
-        let (speed, ratio) = (median(speeds[case].clone()), median(ratios[case].clone()));
-        print!("{name:25} {speed:9.0} transactions/s = {ratio:.4} of a look-up each");
-        if let Some(bar) = bar {
-            print!(" (bar {bar})");
-        }
-        print!(", {:.0} % of the processors stolen", median(lost[case].clone()));
-        match near[case].len() {
-            0 => println!(),
-            runs => {
-                let ratio = median(near[case].clone());
-                println!("; {ratio:.4} in {runs} runs with less than {NEAR_NS} ns");
-            }
+        print_case(name, *bar, &[&speeds[case], &ratios[case], &lost[case]], near[case].clone());
+    }
+}
+
+/// Prints the medians of one case: transactions per second, those for each look-up, and the share of
+/// the processors that was stolen. `near`: those for each look-up while the cores were near.
+fn print_case(name: &str, bar: Option<f64>, measured: &[&Vec<f64>; 3], near: Vec<f64>) {
+    let [speed, ratio, lost] = measured.map(|numbers| median(numbers.clone()));
+    print!("{name:25} {speed:9.0} transactions/s = {ratio:.4} of a look-up each");
+    if let Some(bar) = bar {
+        print!(" (bar {bar})");
+    }
+    print!(", {lost:.0} % of the processors stolen");
+    match near.len() {
+        0 => println!(),
+        runs => {
+            let ratio = median(near);
+            println!("; {ratio:.4} in {runs} runs with less than {NEAR_NS} ns");
         }
     }
 }
@@ -255,8 +265,8 @@ fn larger_than_memory(rounds: usize, seconds: usize, dir: &Path) {
         limit => format!(" --log-limit {limit}"),
     };
     println!(
-        "{warehouses} warehouses, pool {pool}, log {log}, 2 threads of 64 tasks, {seconds} s; {rounds} \
-         rounds, medians"
+        "{warehouses} warehouses, pool {pool}, log {log}, 2 threads of 64 tasks, {seconds} s; \
+         {rounds} rounds, medians"
     );
     let policies = ["watt", "random"];
     let mut runs: [Vec<Run>; 2] = Default::default();
@@ -278,7 +288,8 @@ fn larger_than_memory(rounds: usize, seconds: usize, dir: &Path) {
     for (i, policy) in policies.iter().enumerate() {
         let (pages, speed) = (reads[i] + writes[i], speed[i]);
         println!(
-            "{policy:7} {speed:7.0} transactions/s, {:.2} reads and {:.2} writes each: {:.0} pages/s",
+            "{policy:7} {speed:7.0} transactions/s, {:.2} reads and {:.2} writes each: {:.0} \
+             pages/s",
             reads[i],
             writes[i],
             pages * speed
@@ -292,8 +303,7 @@ fn larger_than_memory(rounds: usize, seconds: usize, dir: &Path) {
     );
 }
 
-/// Random reads and writes per second that the device under `dir` does at best, when so many of them are
-/// reads.
+/// Best rate of random reads and writes of the device under `dir`, with this share of reads.
 fn mixed(dir: &Path, reads: f64) -> f64 {
     let at = |depth| {
         let options = ProbeOptions {
@@ -312,8 +322,8 @@ fn mixed(dir: &Path, reads: f64) -> f64 {
     [32, 64, 128].into_iter().map(at).fold(0.0, f64::max)
 }
 
-/// Does something while all processors count. Where a virtual machine has a quota of processor time, what the
-/// device does is taken from it too.
+/// Runs `body` while all processors count. A virtual machine with a quota of processor time may pay
+/// for the work of the device out of that quota.
 fn beside_counting<T>(what: impl FnOnce() -> T) -> T {
     let stop = AtomicBool::new(false);
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -332,7 +342,7 @@ fn beside_counting<T>(what: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Says so also when a panic ends what the others go on beside.
+/// Stops the counting threads also when `body` panics.
 struct StopAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for StopAtEnd<'_> {
@@ -346,14 +356,14 @@ fn a_fifth(rounds: usize, seconds: usize, dir: &Path) {
     let warehouses = argument("warehouses", 5);
     let pool = text("pool", &format!("{}MiB", 16 * warehouses));
     println!(
-        "{warehouses} warehouses, pool {pool}, 2 threads of 64 tasks, group, {seconds} s; {rounds} rounds, \
-         medians"
+        "{warehouses} warehouses, pool {pool}, 2 threads of 64 tasks, group, {seconds} s; \
+         {rounds} rounds, medians"
     );
     let (mut speeds, mut pages, mut devices, mut shares) = (vec![], vec![], vec![], vec![]);
     let (mut busy_devices, mut busy_shares) = (vec![], vec![]);
     let mut reads = 0.6;
     for _ in 0..rounds {
-        // The device of the moment: before and after the run.
+        // Measures the device before and after the run.
         let before = mixed(dir, reads);
         let run = Run::of(
             &format!(
@@ -375,8 +385,8 @@ fn a_fifth(rounds: usize, seconds: usize, dir: &Path) {
         busy_shares.push(rate / busy_device);
     }
     println!(
-        "{:.0} transactions/s, {:.0} pages/s, {:.0} % of them reads; the device does {:.0}: {:.2} of it (bar \
-         0.85)",
+        "{:.0} transactions/s, {:.0} pages/s, {:.0} % of them reads; the device does {:.0}: {:.2} \
+         of it (bar 0.85)",
         median(speeds),
         median(pages),
         100.0 * reads,

@@ -1,5 +1,5 @@
-//! What WATT's tracking costs a resident look-up, in instructions: the same look-ups with `watt` and
-//! with `random`, which tracks nothing. Counted by callgrind:
+//! The cost of WATT's tracking for a resident look-up, in instructions: the same look-ups with
+//! `watt` and with `random`, which tracks nothing. Counted by callgrind:
 //!
 //! `cargo bench -p wattle-benches --bench tracking -- callgrind`
 //!

@@ -1,10 +1,11 @@
-//! Performance bars of transactions and of the log. What is compared runs alternately in one process,
-//! on stores on a real device; medians of the rounds are printed.
+//! Performance bars of transactions and of the log. Subjects run alternately in one process, on
+//! stores on a real device; medians of the rounds are printed.
 //!
-//! `cargo bench -p wattle-benches --bench transactions -- [records=1000000] [rounds=5] [dir=PATH] [part=all|reads|updates|mixed|sync|checkpoints] [seconds=120] [window=2048] [sync_us=0]`
+//! `cargo bench -p wattle-benches --bench transactions -- [records=1000000] [rounds=5] [dir=PATH]
+//! [part=all|reads|updates|mixed|sync|checkpoints] [seconds=120] [window=2048] [sync_us=0]`
 //!
-//! `window`: commits under way at once. `sync_us`: a sync takes at least so long, as on devices that are
-//! slower than the one at hand.
+//! `window`: commits under way at once. `sync_us`: least time of a sync, to simulate slower
+//! devices.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -30,7 +31,7 @@ fn key(i: u64) -> [u8; 8] {
     fnv1a(i).to_be_bytes()
 }
 
-/// A log whose syncs take at least so long.
+/// A log whose syncs take at least this long.
 struct SlowLog(Arc<dyn LogStorage>, Duration);
 
 impl LogStorage for SlowLog {
@@ -89,7 +90,7 @@ fn window() -> usize {
     argument("window", 2048)
 }
 
-/// How long a sync takes at least.
+/// Least time of a sync.
 fn least_sync() -> Duration {
     Duration::from_micros(argument("sync_us", 0) as u64)
 }
@@ -211,8 +212,8 @@ fn updates(store: &Store, numbers: &[u64], round: usize, in_transactions: bool) 
     numbers.len() as f64 / start.elapsed().as_secs_f64()
 }
 
-/// What the device under `dir` needs to make 4 KiB durable with nothing else going on, microseconds:
-/// median of a file that grows, then median and 99.9 % of one that is overwritten.
+/// Microseconds that the device under `dir` needs to make 4 KiB durable on an idle machine: median
+/// of a file that grows, then median and 99.9 % of one that is overwritten.
 fn device_syncs(dir: &Path) -> [f64; 3] {
     const GROWING: usize = 100;
     const BYTES: usize = 16 << 20;
@@ -232,11 +233,11 @@ fn device_syncs(dir: &Path) -> [f64; 3] {
     [median(growing), over[over.len() / 2], over[over.len() * 999 / 1000]]
 }
 
-/// What commits would wait for at best: 99.9 % of the waits, microseconds, of commits that come all
-/// the time, if one thread did nothing but wait for [`COMPANY`], write [`FLUSH`] bytes and sync, while
-/// another one is busy, as the one that commits is.
+/// The best p99.9 wait of commits that arrive all the time, microseconds: one thread only waits for
+/// [`GATHER`], writes [`FLUSH`] bytes and syncs, while another one is as busy as a thread that
+/// commits.
 fn best_tail(dir: &Path) -> f64 {
-    const COMPANY: Duration = Duration::from_micros(150);
+    const GATHER: Duration = Duration::from_micros(150);
     const FLUSH: usize = 32 << 10;
     const SPACE: usize = 16 << 20;
     let mut file = tempfile::tempfile_in(dir).expect("a file");
@@ -247,7 +248,7 @@ fn best_tail(dir: &Path) -> f64 {
         let flusher = scope.spawn(move || {
             let (mut flushes, mut at) = (Vec::new(), 0);
             while Instant::now() < end {
-                std::thread::sleep(COMPANY);
+                std::thread::sleep(GATHER);
                 let begun = Instant::now();
                 file.seek(std::io::SeekFrom::Start(at as u64)).expect("seek");
                 file.write_all(&[1; FLUSH]).expect("write");
@@ -313,11 +314,11 @@ fn on_two_threads(run: impl Fn(usize) -> f64 + Sync) -> f64 {
     })
 }
 
-/// What two threads do, against one in the same round.
+/// The rate of two threads relative to one in the same round.
 #[derive(Default)]
 struct Twice {
     ratios: Vec<f64>,
-    /// Those while the cores were near each other.
+    /// Runs during which the cores were near each other.
     near: Vec<f64>,
 }
 
@@ -378,8 +379,8 @@ fn bench_updates(dir: &Path, records: u64, rounds: usize) {
         }
         let [off, on] = rates.map(median);
         println!(
-            "durable updates, {}: log off {:.3} M/s | sync, {} in flight {:.3} M/s = {:.2} (bar 0.60) \
-             | off: {two_off} | sync: {two} | log {:.0} B each without images (bar {:.0})",
+            "durable updates, {}: log off {:.3} M/s | sync, {} in flight {:.3} M/s = {:.2} (bar \
+             0.60) | off: {two_off} | sync: {two} | log {:.0} B each without images (bar {:.0})",
             if in_transactions { "transactions" } else { "auto-committed" },
             off / 1e6,
             window(),
@@ -414,9 +415,9 @@ fn bench_mixed(dir: &Path, records: u64, rounds: usize) {
     let (tail, device) = (median(tails), device.map(median));
     println!(
         "YCSB A, Zipfian 0.99: log off {:.3} M/s | group {:.3} M/s = {:.2} (bar 0.55) | {two} | \
-         commit p99.9 {tail:.0} us = {:.1} x the device's sync of {:.0} us (bar 5), which takes {:.0} us, \
-         p99.9 {:.0} us, where the file does not grow, as in the log; a thread that only waits, \
-         writes and syncs beside a busy one gives p99.9 {:.0} us",
+         commit p99.9 {tail:.0} us = {:.1} x the device's sync of {:.0} us (bar 5), which takes \
+         {:.0} us, p99.9 {:.0} us, where the file does not grow, as in the log; a thread that \
+         only waits, writes and syncs beside a busy one gives p99.9 {:.0} us",
         off / 1e6,
         group / 1e6,
         group / off,
@@ -467,8 +468,9 @@ fn bench_reads(dir: &Path, records: u64, rounds: usize) {
     }
     let [map, get, read, write, two] = rates.map(median);
     println!(
-        "look-ups: BTreeMap {:.2} M/s | get {:.2} = {:.2} x | read-only transaction {:.2} = {:.2} of get (bar 0.75) \
-         | transaction {:.2} = {:.2} of get | 2 threads {:.2} = {:.2} x (bar 1.7)",
+        "look-ups: BTreeMap {:.2} M/s | get {:.2} = {:.2} x | read-only transaction {:.2} = {:.2} \
+         of get (bar 0.75) | transaction {:.2} = {:.2} of get | 2 threads {:.2} = {:.2} x (bar \
+         1.7)",
         map / 1e6,
         get / 1e6,
         get / map,
@@ -565,8 +567,9 @@ fn bench_checkpoints(dir: &Path, records: u64, _: usize) {
     let low: Vec<_> = samples.iter().filter(|sample| sample.0 < 0.6 * middle).collect();
     let least = samples.iter().map(|sample| sample.0).fold(f64::MAX, f64::min);
     println!(
-        "YCSB A, group, 2 threads, {seconds} s with {} checkpoints: median {:.3} M/s, least second {:.2} of it; \
-         {} of {seconds} below 0.60 (bar 0), in which the machine took {:?} s of its 2 processors away",
+        "YCSB A, group, 2 threads, {seconds} s with {} checkpoints: median {:.3} M/s, least \
+         second {:.2} of it; {} of {seconds} below 0.60 (bar 0), in which the machine took {:?} s \
+         of its 2 processors away",
         store.engine.stats().checkpoints - before.checkpoints,
         middle / 1e6,
         least / middle,
@@ -579,7 +582,8 @@ fn main() {
     let (records, rounds) = (argument("records", 1_000_000) as u64, argument("rounds", 5));
     let (dir, part) = (directory("."), text("part", "all"));
     println!(
-        "{records} records of 8 + {VALUE} B in memory, log on the device, medians of {rounds} rounds"
+        "{records} records of 8 + {VALUE} B in memory, log on the device, medians of {rounds} \
+         rounds"
     );
     for (name, bench) in [
         ("reads", bench_reads as fn(&Path, u64, usize)),

@@ -1,4 +1,5 @@
-//! What the benchmarks share: arguments of the form `name=value`, medians, and how far apart cores are.
+//! Shared by the benchmarks: arguments of the form `name=value`, medians, and the distance between
+//! cores.
 
 use mimalloc::MiMalloc;
 use std::{
@@ -19,10 +20,10 @@ pub fn text(name: &str, default: &str) -> String {
         .unwrap_or_else(|| default.to_string())
 }
 
-/// The directory of argument `dir=..`, or a default, which is made if there is none.
+/// The directory of argument `dir=..`, or a default. It is created if it does not exist.
 ///
 /// # Panics
-/// If it cannot be made.
+/// If it cannot be created.
 pub fn directory(default: &str) -> PathBuf {
     let directory = PathBuf::from(text("dir", default));
     std::fs::create_dir_all(&directory)
@@ -48,22 +49,22 @@ pub fn median(mut numbers: Vec<f64>) -> f64 {
     numbers[numbers.len() / 2]
 }
 
-/// Processor time that the machine did not give, in seconds since it started: what the host of a virtual machine
-/// does for its devices may be taken from there.
+/// Processor time that the host took away, in seconds since the machine started. The host of a
+/// virtual machine may do the work of its devices in that time.
 pub fn stolen() -> f64 {
     let text = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let ticks = text.split_whitespace().nth(8).and_then(|ticks| ticks.parse::<f64>().ok());
     ticks.unwrap_or(0.0) / 100.0
 }
 
-/// Times that a line goes to and fro in one measurement, a few milliseconds.
+/// Round trips of a cache line in one measurement, which takes a few milliseconds.
 const TURNS: u32 = 20_000;
 /// Cores of one cache give each other a line within so many nanoseconds.
 pub const NEAR_NS: f64 = 100.0;
 
-/// Nanoseconds until another core sees what this one has written: a cache line goes from one thread to
-/// another. Where the processors are those of a virtual machine this may change from second to second. Two
-/// threads that change the same data cannot be faster than that.
+/// Nanoseconds until another core sees a store of this one: a cache line goes from one thread to
+/// another. On a virtual machine this may change from second to second. It bounds the speed of two
+/// threads that change the same data.
 pub fn line_ns() -> f64 {
     let turn = AtomicU32::new(0);
     let play = |first: u32| {
