@@ -5,7 +5,8 @@
 //! - [`device`] takes the images.
 //! - [`history`] knows what every state between two acknowledgements holds.
 //! - [`driver`] makes the events, one after the other.
-//! - [`check`] opens an image, compares, verifies, goes on with it, and looks at the images of that.
+//! - [`check`] opens an image, compares, verifies, goes on with it, and looks at the images of
+//!   that.
 //! - [`backup`] copies a store meanwhile.
 //! - [`crowd`] is a second workload, of several threads at once.
 

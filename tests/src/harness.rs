@@ -1,4 +1,4 @@
-//! What every suite needs: lengths, options of small pools, verification, and a watchdog.
+//! Shared by all suites: lengths, options of small pools, verification, and a watchdog.
 
 use std::{
     collections::BTreeMap,
@@ -57,7 +57,7 @@ pub fn unlogged_pool(frames: u64) -> Options {
     small_pool(frames).log(false)
 }
 
-/// What the store of a test is on: storages for its pages and for its log.
+/// The device of a test's store: storages for its pages and for its log.
 #[derive(Clone)]
 pub struct Device {
     /// Pages.
@@ -199,7 +199,8 @@ impl Watchdog {
                 if now != last {
                     (looks, last) = (0, now);
                 } else if look * looks > limit {
-                    // Not by `eprintln`, whose text would go with the output of the test that nobody shows then.
+                    // Not by `eprintln`: the test harness captures its output, and would not print
+                    // it.
                     let message =
                         format!("{what} hangs: no progress for {limit:?} after step {now}\n");
                     _ = std::io::stderr().write_all(message.as_bytes());

@@ -1,8 +1,8 @@
-//! A checker of histories in the manner of Elle (Kingsbury and Alvaro, VLDB 2020): transactions append
-//! unique numbers to lists and read lists. What they read gives the order of the versions of each list,
-//! and that gives the dependencies between transactions: ww (appended next), wr (read what the other
-//! appended), rw (read what the other's append made old). A cycle is an anomaly; which one depends on
-//! its rw edges.
+//! A checker of histories in the manner of Elle (Kingsbury and Alvaro, VLDB 2020): transactions
+//! append unique numbers to lists and read lists. The lists that they read give the order of the
+//! versions of each list, and that gives the dependencies between transactions: ww (appended next),
+//! wr (read the other's append), rw (read the version before the other's append). A cycle is an
+//! anomaly; which one depends on its rw edges.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +17,7 @@ pub enum Outcome {
     Unknown,
 }
 
-/// What a transaction did to a list.
+/// An operation of a transaction on a list.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Appended a number.
@@ -29,14 +29,15 @@ pub enum Action {
 /// A transaction.
 #[derive(Clone, Debug)]
 pub struct Txn {
-    /// What it did, in order.
+    /// Its operations, in order.
     pub actions: Vec<Action>,
     /// How it ended.
     pub outcome: Outcome,
 }
 
-/// Checks a history; gives what is wrong, one sentence each. `serializable`: no cycle at all; otherwise
-/// cycles in which two rw edges follow each other are admitted, which is what snapshot isolation does.
+/// Checks a history; gives what is wrong, one sentence each. `serializable`: no cycle at all;
+/// otherwise cycles in which two rw edges follow each other are admitted, which is what snapshot
+/// isolation does.
 pub fn check(history: &[Txn], serializable: bool) -> Vec<String> {
     let mut problems = Vec::new();
     let mut author: HashMap<(u64, u64), usize> = HashMap::new();
@@ -88,7 +89,7 @@ pub fn check(history: &[Txn], serializable: bool) -> Vec<String> {
     for (t, list, seen) in &reads {
         for number in seen {
             match author.get(&(*list, *number)) {
-                None => problems.push(format!("{t} read {number}, which nobody appended")),
+                None => problems.push(format!("{t} read {number}, which no transaction appended")),
                 Some(other) if history[*other].outcome == Outcome::Aborted => {
                     problems.push(format!("G1a: {t} read {number} of {other}, which aborted"));
                 }
@@ -146,8 +147,8 @@ fn edges(
     edges
 }
 
-/// Cycles that are not admitted. A node of the search is a transaction and whether it was reached by
-/// an rw edge: after one, snapshot isolation allows no second.
+/// Cycles that are not admitted. A node of the search is a transaction and whether it was reached
+/// by an rw edge: after one, snapshot isolation allows no second.
 fn cycles(count: usize, edges: &[HashSet<Edge>], serializable: bool) -> Vec<String> {
     let mut problems = Vec::new();
     for start in 0..count {

@@ -27,7 +27,7 @@ pub enum Keys {
 pub const ALL_KEYS: [Keys; 6] =
     [Keys::Random, Keys::Ascending, Keys::Descending, Keys::Prefixed, Keys::Nested, Keys::Wild];
 
-/// What a client does.
+/// An operation of a client.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     /// Shape of keys.
@@ -48,7 +48,7 @@ pub struct Plan {
 
 /// See the module documentation.
 pub struct Client {
-    /// What the tree must hold.
+    /// The contents that the tree must have.
     pub model: BTreeMap<Vec<u8>, Vec<u8>>,
     plan: Plan,
     random: SmallRng,

@@ -1,5 +1,5 @@
-//! Small file systems of their own, for tests of full and read-only devices. They need the rights of root; where
-//! these are missing a test says so and passes.
+//! Small file systems of their own, for tests of full and read-only devices. They need the rights
+//! of root; where these are missing a test says so and passes.
 
 use std::{
     path::{Path, PathBuf},

@@ -1,6 +1,7 @@
-//! Processes that run out of file descriptors: from the start, or while a store is open. Operations fail with an error
-//! that says so, or do without; nothing panics, hangs or is lost; and when there are descriptors again, everything
-//! works again. Each is a child process, because the limit is that of a process: it is this test program.
+//! Processes that run out of file descriptors: from the start, or while a store is open. Operations
+//! fail with an error that says so, or do without; nothing panics, hangs or is lost; and when there
+//! are descriptors again, everything works again. Each is a child process, because the limit is
+//! that of a process: it is this test program.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::{
@@ -67,7 +68,7 @@ fn put(session: &Session, tree: &Tree, key: u32) -> Result<(), Error> {
     session.put(tree, &key.to_be_bytes(), &[key as u8; 900])
 }
 
-/// What was acknowledged is there, and at most one record more.
+/// All acknowledged records are there, and at most one more.
 fn assert_there(path: &Path, io: IoKind, acknowledged: u32) {
     let engine = Engine::open(path, options(io)).expect("open without a limit");
     let tree = engine.tree("tree").expect("tree");
@@ -81,7 +82,8 @@ fn assert_there(path: &Path, io: IoKind, acknowledged: u32) {
     engine.close().expect("close");
 }
 
-/// Everything that takes descriptors, once; errors must say so. Gives the records that are acknowledged.
+/// Everything that takes descriptors, once; errors must say so. Gives the records that are
+/// acknowledged.
 fn exercise(engine: &Engine, from: u32, records: u32) -> (u32, Vec<Error>) {
     let mut errors = Vec::new();
     let mut acknowledged = from;

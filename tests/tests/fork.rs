@@ -1,7 +1,8 @@
-//! A child of `fork` has a copy of an open engine and none of its threads. It is refused, whatever it calls, and
-//! neither hangs nor panics nor writes; the parent goes on.
+//! A child of `fork` has a copy of an open engine and none of its threads. It is refused, whatever
+//! it calls, and neither hangs nor panics nor writes; the parent goes on.
 //!
-//! A program of its own: a child has copies of all descriptors, and keeps the stores of other tests open.
+//! A program of its own: a child has copies of all descriptors, and keeps the stores of other tests
+//! open.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -22,8 +23,8 @@ fn options() -> Options {
 
 /// In the child: the number is 0.
 fn fork() -> libc::pid_t {
-    // SAFETY: the child calls the engine, whose calls are refused there, and ends without going back to the
-    // harness.
+    // SAFETY: the child calls the engine, whose calls are refused there, and ends without going
+    // back to the harness.
     let child = unsafe { libc::fork() };
     assert!(child >= 0, "fork: {}", std::io::Error::last_os_error());
     child

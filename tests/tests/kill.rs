@@ -144,7 +144,7 @@ fn run_and_kill(path: &Path, seed: u64, after: Duration) -> HashMap<u64, u64> {
     std::thread::sleep(after);
     child.kill().expect("kill");
     let status = child.wait().expect("wait");
-    assert!(!status.success(), "seed {seed}: the child ended by itself");
+    assert!(!status.success(), "seed {seed}: the child was not killed");
     listener.join().expect("listener");
     let acked = acked.lock().expect("journal");
     acked.clone()
@@ -173,7 +173,7 @@ fn check(engine: &Engine, acked: &HashMap<u64, u64>, seed: u64) {
         let mark = session.get(&marks, &thread.to_be_bytes()).expect("get").map(|v| number(&v));
         assert!(
             mark.is_some_and(|mark| mark >= *last),
-            "seed {seed}: thread {thread} was told of {last}, the store has {mark:?}"
+            "seed {seed}: commit {last} of thread {thread} was acknowledged, the store has {mark:?}"
         );
     }
     drop(session);

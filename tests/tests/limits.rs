@@ -1,6 +1,6 @@
-//! Real files and a kernel that refuses: limits of the size of files and of open files, which a shell sets
-//! for a child process. The child is this test program. It tells its parent what it got acknowledged, and
-//! ends without closing the store; the parent opens it without the limits.
+//! Real files and a kernel that refuses: limits of the size of files and of open files, which a
+//! shell sets for a child process. The child is this test program. It tells its parent what it got
+//! acknowledged, and ends without closing the store; the parent opens it without the limits.
 
 use std::{
     io::Write,
@@ -13,8 +13,8 @@ use wattle_tests::harness::{assert_verified, small_pool};
 const CHILD: &str = "WATTLE_LIMITS_CHILD";
 const SETTINGS: &str = "WATTLE_LIMITS_SETTINGS";
 
-/// How a store is opened, how many records a child writes, and how often a transaction writes them all
-/// again before it is taken back.
+/// How a store is opened, how many records a child writes, and how often a transaction writes them
+/// all again before it is taken back.
 #[derive(Clone, Copy, Debug)]
 struct Settings {
     uring: bool,
@@ -41,7 +41,7 @@ impl Settings {
     }
 }
 
-/// Runs [`child_with_limits`] on the store at `path` behind a command of a shell.
+/// Runs [`child_with_limits`] on the store at `path` after a shell command.
 fn child(path: &Path, settings: Settings, limit: &str) -> Output {
     let program = std::env::current_exe().expect("this program");
     let mut shell = Command::new("sh");
@@ -98,7 +98,7 @@ fn child_with_limits() {
     std::process::exit(0);
 }
 
-/// What a child said.
+/// The output of a child.
 struct Said {
     acknowledged: Option<u32>,
     /// The error that it met, and whether that is a full device.
@@ -167,7 +167,7 @@ fn too_few_open_files_are_an_error_that_names_the_file_and_loses_nothing() {
                     println!("{files} files, {settings:?}: {:?}, then {error}", said.acknowledged);
                     let names = ["data", "store", "log"].iter().any(|name| error.contains(name));
                     assert!(names && error.contains("os error 24"), "{error}");
-                    // What is open stays open, so nothing that was begun fails.
+                    // Open files stay open, so no operation under way fails.
                     assert!(!error.contains("unknown"), "{error}");
                     refused += 1;
                 }

@@ -9,7 +9,7 @@ use wattle_tests::harness::{memory, rounds};
 
 /// Tells a child what to do: pool in MiB.
 const POOL: &str = "WATTLE_TEST_POOL_MIB";
-/// What everything but the pool may take.
+/// Memory of everything but the pool.
 const REST: u64 = 64 << 20;
 
 /// Runs a mixed workload of more data than the pool in this process and gives its peak memory.

@@ -1,5 +1,6 @@
 //! Operations on resident pages: look-ups store nothing to shared memory and allocate nothing, and
-//! changes in place hardly ever allocate. A test binary of its own, because it counts every allocation.
+//! changes in place hardly ever allocate. A test binary of its own, because it counts every
+//! allocation.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},

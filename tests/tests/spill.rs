@@ -1,9 +1,10 @@
-//! Transactions larger than memory whose file of undo entries fails, when it grows or when it is read
-//! back, between changes in place that leave only the bytes that they changed: each change is made or
-//! is an error, and what is taken back is taken back exactly, at once or when the file can be read.
+//! Transactions larger than memory whose file of undo entries fails, when it grows or when it is
+//! read back, between changes in place that leave only the bytes that they changed: each change is
+//! made or is an error, and what is taken back is taken back exactly, at once or when the file can
+//! be read.
 //!
-//! The stores are on simulated devices, so that the undo entries are the only file. All is one test: how
-//! large a file may be is a matter of the process.
+//! The stores are on simulated devices, so that the undo entries are the only file. All is one
+//! test: how large a file may be is a matter of the process.
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
@@ -59,7 +60,7 @@ fn unnamed_files() -> Vec<PathBuf> {
 struct Broken(Vec<(PathBuf, Vec<u8>)>);
 
 impl Broken {
-    /// Cuts all undo files: what was behind `rest` bytes cannot be read.
+    /// Truncates all undo files to `rest` bytes.
     fn cut(rest: u64) -> Broken {
         let mut files = Vec::new();
         for path in unnamed_files() {

@@ -12,8 +12,8 @@ use std::sync::{
 };
 use wattle::io::{FaultPlan, SimStorage};
 
-/// One workload with some backups, all of their images, and images of the store meanwhile; gives how
-/// many were looked at, and how many backups were made.
+/// One workload with some backups, all of their images, and images of the store meanwhile; gives
+/// how many were looked at, and how many backups were made.
 ///
 /// # Panics
 /// If anything is wrong.
@@ -51,7 +51,7 @@ pub fn run(seed: u64, backups: u64, setting: Setting) -> (u64, u64) {
         });
         device.aim(quiet);
         let bounds = Bounds { acked: begun.into_inner(), issued: ended.into_inner() };
-        // 1. What a power cut leaves of a copy that is not finished is no store, or a whole one.
+        // 1. After a power cut, an unfinished copy is either no store or a whole one.
         for image in target.take() {
             checker.checked += 1;
             check_unfinished(image, &checker, &history, bounds, &what);

@@ -16,13 +16,13 @@ use wattle::{
 /// Images of images of images.
 const DEEPEST: u32 = 3;
 
-/// What a workload runs on.
+/// The devices under a workload.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Setting {
     /// Pages are never torn.
     pub whole_pages: bool,
-    /// Bytes that the device has for the log, if that is less than the log wants. For workloads that take it
-    /// when a change is refused.
+    /// Bytes that the device has for the log, if that is less than the log wants. For workloads
+    /// that take it when a change is refused.
     pub log_room: Option<u64>,
 }
 
@@ -66,7 +66,7 @@ pub struct Checker {
     pub seed: u64,
     /// Options of the store.
     pub options: Options,
-    /// What it runs on.
+    /// The devices under it.
     pub setting: Setting,
     /// Images looked at.
     pub checked: u64,
@@ -171,8 +171,8 @@ pub fn close(engine: Engine, what: &str) {
     engine.close().unwrap_or_else(|error| panic!("{what}: it cannot be closed: {error}"));
 }
 
-/// One workload with all its images; gives how many were looked at. Half way the store is closed and
-/// opened again.
+/// One workload with all its images; gives how many were looked at. Half way the store is closed
+/// and opened again.
 ///
 /// # Panics
 /// If anything is wrong.

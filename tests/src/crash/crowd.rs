@@ -1,8 +1,8 @@
-//! A workload of several threads at once. Each thread is a line of its own with numbered transactions,
-//! which leave their number in a record of the thread; its other records follow from the number, so what
-//! must be there is known without a history. Besides, all threads move amounts between accounts whose
-//! sum never changes. One more line makes, fills, renames and drops a tree, and checkpoints follow each
-//! other.
+//! A workload of several threads at once. Each thread is a line of its own with numbered
+//! transactions, which leave their number in a record of the thread; its other records follow from
+//! the number, so what must be there is known without a history. Besides, all threads move amounts
+//! between accounts whose sum never changes. One more line makes, fills, renames and drops a tree,
+//! and checkpoints follow each other.
 
 use super::{
     check::{Setting, close, open, options, verify},
@@ -290,7 +290,7 @@ fn check(image: Image, seed: u64, checked: &mut u64, again: bool) {
     device.take().into_iter().for_each(|image| check(image, seed, checked, false));
 }
 
-/// All lines at once, each `count` transactions behind its last one.
+/// Runs all lines concurrently, `count` more transactions for each.
 fn crowd(
     engine: &Engine,
     device: &Arc<Capturing>,

@@ -21,7 +21,7 @@ use wattle_buffer::{Gsn, PageId, PageImage, page::header};
 pub struct Bounds {
     /// Events up to this one must be there.
     pub acked: u64,
-    /// Events behind this one cannot be.
+    /// No event after this one is possible.
     pub issued: u64,
 }
 
@@ -31,7 +31,7 @@ struct Mark {
     issued: AtomicU64,
 }
 
-/// What a power cut left, and what must be in it.
+/// The contents after a power cut, and the events that they must include.
 pub struct Image {
     /// The device.
     pub sim: SimStorage,
@@ -39,11 +39,11 @@ pub struct Image {
     pub bounds: Vec<Bounds>,
     /// When it was taken.
     pub point: &'static str,
-    /// What was spared.
+    /// The part that the power cut spared.
     pub cut: Cut,
     /// Seed of the power cut.
     pub seed: u64,
-    /// What was last done to the device.
+    /// The last operation on the device.
     pub trail: Vec<Act>,
     /// The device has synced the log: what the process before had only written is safe.
     pub log_synced: bool,
@@ -140,7 +140,7 @@ impl Capturing {
         self.marks[line].acked.store(number, SeqCst);
     }
 
-    /// What is acknowledged and begun of a line just now.
+    /// The events of a line that are acknowledged and begun now.
     pub fn bounds(&self, line: usize) -> Bounds {
         let mark = &self.marks[line];
         Bounds { acked: mark.acked.load(SeqCst), issued: mark.issued.load(SeqCst) }
@@ -171,7 +171,7 @@ impl Capturing {
         &self.sim
     }
 
-    /// The next number of a fixed sequence, whoever asks.
+    /// The next number of a fixed sequence, shared by all callers.
     fn dice(&self) -> u64 {
         let mut mixed = self.dice.fetch_add(0x9e37_79b9_7f4a_7c15, SeqCst);
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

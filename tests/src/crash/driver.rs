@@ -1,8 +1,9 @@
 //! A workload of numbered events, one after the other, whose every choice follows from a seed.
 //!
-//! Before an event begins, its changes go to the history and its number to the device as begun; when
-//! it has returned durable, the number goes there as acknowledged. Transactions leave their number in
-//! a record of a tree of their own. What is aborted, or rolled back to a savepoint, is no event.
+//! Before an event begins, its changes go to the history and its number to the device as begun;
+//! when it has returned durable, the number goes there as acknowledged. Transactions leave their
+//! number in a record of a tree of their own. Changes that are aborted, or rolled back to a
+//! savepoint, are no event.
 
 use super::{
     device::Capturing,
@@ -27,7 +28,7 @@ const MOST_TICKETS: usize = 8;
 /// Keys of the transaction that stays open begin with this.
 const HELD: u8 = b'~';
 
-/// What is done besides.
+/// The other operations.
 #[derive(Clone, Copy, Debug)]
 pub struct Habits {
     /// One event in this many is followed by a checkpoint.
@@ -301,7 +302,7 @@ impl Driver {
                 let mut key = vec![HELD];
                 key.extend_from_slice(&self.key(&name));
                 key.truncate(1000);
-                // What it began with is all that it sees.
+                // It sees only the state at its beginning.
                 let known = self.state.records(&name).get(&key).map(|value| value.to_vec());
                 let is_same = |change: &Change| match change {
                     Change::Put(at, of, _) | Change::Remove(at, of) => *at == name && *of == key,
@@ -323,7 +324,7 @@ impl Driver {
                 }
                 trees.push(tree);
             }
-            // What it takes back is open to others again, although it goes on.
+            // Other transactions may change the records that it rolled back, although it continues.
             let mark = txn.savepoint();
             for _ in 0..self.below(6) {
                 let name = self.any_name();

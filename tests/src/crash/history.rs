@@ -1,4 +1,4 @@
-//! What the store holds after each event of a workload.
+//! The contents of the store after each event of a workload.
 //!
 //! An event is a list of changes. Events are added before they begin, so that whatever a crash
 //! leaves can be compared with the state after any event that was begun.
@@ -172,7 +172,7 @@ impl History {
         Arc::new(History { inner: Mutex::new(inner) })
     }
 
-    /// What happened up to an event; from there it may go on in another way.
+    /// The history up to an event; from there it may continue differently.
     pub fn branch(&self, number: u64) -> Arc<History> {
         let newest = self.state(number);
         let inner = self.inner.lock();

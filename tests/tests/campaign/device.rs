@@ -1,4 +1,5 @@
-//! A device that has no room for a while: neither for more pages nor for another segment of the log.
+//! A device that has no room for a while: neither for more pages nor for another segment of the
+//! log.
 
 use std::{
     io,

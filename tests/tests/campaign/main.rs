@@ -1,5 +1,5 @@
-//! A campaign on real files: everything that once hung or grew without bound, at the same time, in a pool of a
-//! fraction of the data.
+//! A campaign on real files: everything that once hung or grew without bound, at the same time, in
+//! a pool of a fraction of the data.
 //!
 //! | actors | what they do |
 //! |---|---|
@@ -11,12 +11,13 @@
 //!
 //! Meanwhile the device is full for a while, again and again. A supervisor checks that
 //! - no operation takes longer than twice the stall timeout,
-//! - resident memory stays within the pool, 64 MiB, the limit of versions, and the models of the test,
+//! - resident memory stays within the pool, 64 MiB, the limit of versions, and the models of the
+//!   test,
 //! - the pages in use stay within a multiple of the live data.
 //!
-//! At the end every record is compared with the models, the store is compacted and its file measured, verified,
-//! closed, opened, and compared again. `WATTLE_CAMPAIGN_SECONDS` sets the length; the default is a short form.
-//! Ten minutes:
+//! At the end every record is compared with the models, the store is compacted and its file
+//! measured, verified, closed, opened, and compared again. `WATTLE_CAMPAIGN_SECONDS` sets the
+//! length; the default is a short form. Ten minutes:
 //!
 //! ```text
 //! WATTLE_CAMPAIGN_SECONDS=600 cargo test --release -p wattle-tests --test campaign -- --nocapture
@@ -44,7 +45,8 @@ const VERSIONS: u64 = 8 << 20;
 const REST: u64 = 64 << 20;
 /// Memory of the models, the values under way and the stacks of the actors.
 const OWN: u64 = 32 << 20;
-/// Space beyond three times the live data: bitmaps, space reserved ahead, and values that wait for the janitor.
+/// Space beyond three times the live data: bitmaps, space reserved ahead, and values that wait for
+/// the janitor.
 const SPACE: u64 = 64 << 20;
 const STALL: Duration = Duration::from_secs(3);
 /// How long the device has room, and how long it has none.

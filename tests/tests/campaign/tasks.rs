@@ -1,5 +1,5 @@
-//! Tasks of one thread: futures that are polled once and kept, cancelled or finished; and calls that block the
-//! thread beside them.
+//! Tasks of one thread: futures that are polled once and kept, cancelled or finished; and calls
+//! that block the thread beside them.
 
 use crate::world::{Beat, Check, World, number_of, value};
 use std::{
@@ -111,7 +111,7 @@ async fn block(engine: &Engine, beat: &Beat, mut random: Random, over: Rc<dyn Fn
     }
 }
 
-/// What a kept future does.
+/// The operation of a kept future.
 #[derive(Clone, Copy)]
 enum Step {
     Get,

@@ -1,4 +1,5 @@
-//! What the actors share: the engine, their models, and how long each has been at its operation.
+//! Shared by the actors: the engine, their models, and the time that each has spent in its
+//! operation.
 
 use parking_lot::Mutex;
 use std::{
@@ -12,7 +13,7 @@ use std::{
 use wattle::{Engine, Error};
 use wattle_tests::harness::Random;
 
-/// What an actor does now, and how much it has done.
+/// The current operation of an actor, and the number of those before it.
 pub struct Beat {
     actor: String,
     now: Mutex<Option<(&'static str, Instant)>>,
@@ -45,8 +46,8 @@ impl Beat {
         At(self)
     }
 
-    /// Runs an operation that may be refused; gives its result unless it was. A refused operation has changed
-    /// nothing.
+    /// Runs an operation that may be refused; gives its result unless it was. A refused operation
+    /// has changed nothing.
     ///
     /// # Panics
     /// If it fails for a reason that no actor should meet.
@@ -91,7 +92,8 @@ impl Drop for At<'_> {
     }
 }
 
-/// A value made of its number, so that models need not keep values: the number, then bytes that follow from it.
+/// A value made of its number, so that models need not keep values: the number, then bytes that
+/// follow from it.
 pub fn value(number: u64, bytes: usize) -> Vec<u8> {
     let mut value = vec![number as u8 ^ 0x5a; bytes.max(8)];
     value[..8].copy_from_slice(&number.to_le_bytes());
@@ -108,7 +110,7 @@ pub fn number_of(bytes: &[u8]) -> u64 {
     number
 }
 
-/// What must be in a tree, or in a part of it, when all actors have ended.
+/// The contents that a tree, or a part of it, must have when all actors have ended.
 pub struct Check {
     /// Name of the tree.
     pub tree: String,
@@ -195,7 +197,7 @@ impl World {
         }
     }
 
-    /// What an actor leaves behind.
+    /// The result of an actor.
     pub fn add_check(&self, check: Check) {
         self.checks.lock().push(check);
     }

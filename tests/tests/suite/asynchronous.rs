@@ -55,7 +55,7 @@ impl Task {
         (0..len).map(|i| start.wrapping_add((i * 11) as u8)).collect()
     }
 
-    /// The future's result, or nothing when it was given up.
+    /// The future's result, or `None` when it was cancelled.
     async fn maybe<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
         if self.cancel_every == 0 || self.random.random_range(0..self.cancel_every) != 0 {
             return Some(future.await);
@@ -201,8 +201,8 @@ impl Task {
     }
 }
 
-/// What is run: threads, tasks on each of them, steps of each task, and one operation in
-/// `cancel_every` given up.
+/// The load: threads, tasks on each of them, steps of each task. One operation in `cancel_every` is
+/// cancelled.
 #[derive(Clone, Copy, Debug)]
 struct Plan {
     threads: u8,
@@ -270,7 +270,7 @@ fn run(device: &mut dyn FnMut() -> Device, plan: Plan) {
 fn run_in(device: &Device, options: Options, plan: Plan) {
     println!("{plan:?} on {}, {options:?}", device.pages.name());
     let check = |engine: &Engine, tree: &Tree, model: &BTreeMap<Vec<u8>, Vec<u8>>| {
-        // What was given up while it waited to be durable may not be yet.
+        // A commit that was cancelled while it waited may not be durable yet.
         engine.sync().expect("sync");
         let session = engine.session().expect("session");
         let found = session.scan(tree).expect("scan").map(|entry| entry.expect("entry"));
@@ -297,8 +297,8 @@ fn run_in(device: &Device, options: Options, plan: Plan) {
     engine.close().expect("close");
 }
 
-/// Without trees only the root of the catalog is in the pool: no frame and no page was lost to an
-/// operation that was given up.
+/// Without trees only the root of the catalog is in the pool: no cancelled operation has lost a
+/// frame or a page.
 fn assert_all_frames_free(engine: &Engine) {
     assert_verified(engine);
     let stats = engine.stats();
@@ -464,8 +464,8 @@ fn larger_than_its_pool() -> (Arc<SimStorage>, Engine, Tree) {
     (device, engine, tree)
 }
 
-/// A device of which every read takes 20 ms: sixteen keys whose pages are not in memory take as long as
-/// a few reads, not sixteen.
+/// A device of which every read takes 20 ms: sixteen keys whose pages are not in memory take as
+/// long as a few reads, not sixteen.
 #[test]
 fn the_reads_of_one_multi_get_or_prefetch_are_under_way_at_once() {
     const READ: Duration = Duration::from_millis(20);
@@ -504,8 +504,8 @@ fn the_reads_of_one_multi_get_or_prefetch_are_under_way_at_once() {
     assert_verified(&engine);
 }
 
-/// The same for sessions that block, and for scans that have become long: their device takes 3 ms for each
-/// page, and they come to a hundred pages and more.
+/// The same for sessions that block, and for scans that have become long: their device takes 3 ms
+/// for each page, and they come to a hundred pages and more.
 #[test]
 fn blocking_look_ups_and_long_scans_read_many_pages_at_once() {
     const READ: Duration = Duration::from_millis(3);
@@ -513,8 +513,8 @@ fn blocking_look_ups_and_long_scans_read_many_pages_at_once() {
     let (device, engine, tree) = larger_than_its_pool();
     let session = engine.session().expect("session");
     device.set_plan(FaultPlan::new(1).always(Op::Read, Fault::Latency(READ)));
-    // How many times faster the pages came than one after the other. What else runs on the processors makes it
-    // less, never more: the best of some attempts counts.
+    // How many times faster the pages arrived than one after the other. Other work on the
+    // processors can only lower the figure, so the best of some attempts counts.
     let speed_up = |work: &mut dyn FnMut()| {
         let mut best: f64 = 0.0;
         for _ in 0..8 {
@@ -575,7 +575,8 @@ fn threads_that_want_the_same_pages_in_different_orders_all_get_them() {
             scope.spawn(move || {
                 let session = engine.session().expect("session");
                 for turn in 0..200u32 {
-                    // All threads are at about the same pages, each begins elsewhere, half of them backward.
+                    // All threads are at about the same pages, each begins elsewhere, half of them
+                    // backward.
                     let order = |i: u32| if thread.is_multiple_of(2) { i } else { 15 - i };
                     let place = |i| (order(i) + thread) % 16 * 240 + turn * 3 % 240;
                     let keys: Vec<_> = (0..16).map(|i| place(i).to_be_bytes()).collect();
@@ -595,8 +596,8 @@ fn threads_that_want_the_same_pages_in_different_orders_all_get_them() {
     device.heal();
 }
 
-/// Trees of one leaf, of a root above leaves and of a level more: what a batch of their records brought near
-/// is there.
+/// Trees of one leaf, of a root above leaves and of one more level: the prefetched pages of a batch
+/// are resident.
 #[test]
 fn records_of_trees_of_any_height_are_prefetched_together() {
     let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
@@ -614,7 +615,7 @@ fn records_of_trees_of_any_height_are_prefetched_together() {
     let engine = Device::sim(&device).open(options).expect("open again");
     let trees = sizes.map(|size| engine.tree(&size.to_string()).expect("tree"));
     let session = engine.session().expect("session");
-    // More than one batch. Keys that are absent are brought near as well: where they would be.
+    // More than one batch. For absent keys, the leaf where they would be is prefetched.
     let records: Vec<_> = (0..60u32)
         .map(|i| (&trees[i as usize % 3], (i * 67 % (sizes[i as usize % 3] + 1)).to_be_bytes()))
         .collect();
@@ -631,8 +632,8 @@ fn records_of_trees_of_any_height_are_prefetched_together() {
     session.prefetch::<&[u8]>(&[]).expect("nothing");
 }
 
-/// A log of which every sync takes 20 ms: a task with tickets does not wait for each of them, sees what it
-/// has done, and finds all of it after a crash once the tickets said so.
+/// A log of which every sync takes 20 ms: a task with tickets does not wait for each of them, sees
+/// what it has done, and finds all of it after a crash once the tickets said so.
 #[test]
 fn a_task_goes_on_while_its_commits_are_under_way() {
     const SYNC: Duration = Duration::from_millis(20);
@@ -685,7 +686,7 @@ fn a_task_goes_on_while_its_commits_are_under_way() {
         let took = begun.elapsed();
         assert!(took < SYNC * KEYS, "{took:?}: as if it had waited for each commit");
         device.heal();
-        // What is durable now is all that there is.
+        // All commits are durable now.
         let crashed = Arc::new(device.crash(7));
         drop((session, tree, engine));
         let engine = Device::sim(&crashed).open(options).expect("recover");
@@ -700,7 +701,7 @@ fn a_task_goes_on_while_its_commits_are_under_way() {
     }
 }
 
-/// What one task may log before it lets the others run is more than the log takes without a flush.
+/// A task may log more in one turn than the log takes without a flush.
 #[test]
 fn tasks_that_wait_for_the_log_take_turns() {
     const TASKS: u32 = 5;
@@ -708,7 +709,8 @@ fn tasks_that_wait_for_the_log_take_turns() {
     const CHANGES: u32 = 300;
     let _watchdog = Watchdog::start("turns at the log", Duration::from_secs(120));
     let options = Options::default().durability(Durability::Group).pool_bytes(32 << 20);
-    // A task in the middle of a transaction keeps the versions of all that the others commit meanwhile.
+    // A task in the middle of a transaction keeps the versions of all that the others commit
+    // meanwhile.
     let options = options.version_bytes(1 << 30);
     let engine = Device::memory().open(options).expect("open");
     let tree = engine.tree("t").expect("tree");

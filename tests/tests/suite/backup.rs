@@ -1,5 +1,5 @@
-//! Backups beside what goes wrong: a log that gets no further segment, a target without room, damaged
-//! pages. (What crashes leave of backups is for the crash images.)
+//! Backups beside what goes wrong: a log that gets no further segment, a target without room,
+//! damaged pages. (What crashes leave of backups is for the crash images.)
 
 use std::{
     io::ErrorKind,
@@ -40,8 +40,8 @@ fn put(session: &Session, tree: &Tree, key: u32) -> Result<(), Error> {
     session.put(tree, &key.to_be_bytes(), &vec![key as u8; 1200])
 }
 
-/// The backup keeps the log, a roll-back takes what is in reserve, and the log stands still. Neither may wait
-/// for the other, whether the backup fails or could go on.
+/// The backup keeps the log, a roll-back takes what is in reserve, and the log stands still.
+/// Neither may wait for the other, whether the backup fails or could go on.
 #[test]
 fn a_backup_does_not_keep_a_full_log_for_ever() {
     for is_full in [false, true] {
@@ -105,7 +105,7 @@ fn a_backup_of_a_damaged_page_says_so() {
         };
         put_all(1);
         engine.checkpoint().expect("checkpoint");
-        // Once more, so that nothing is written any more.
+        // Once more, so that no page remains to be written.
         engine.checkpoint().expect("checkpoint");
         let pages = device.pages();
         let page = *pages.iter().filter(|page| page.0 > 50).nth(20).expect("a page");

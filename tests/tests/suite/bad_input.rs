@@ -193,7 +193,7 @@ fn a_store_whose_process_was_killed_is_refused() {
     drop(engine);
     let engine = Device::sim(&storage).open(unlogged_pool(64)).expect("it was closed");
     assert_eq!(engine.trees().expect("names"), ["tree"]);
-    // Whoever only reads leaves a closed store behind, whatever becomes of the process.
+    // A process that only reads leaves the store closed, however it ends.
     let read_only = Device::sim(&Arc::new(storage.clone_at_rest())).open(unlogged_pool(64));
     assert_eq!(read_only.expect("nothing was changed").trees().expect("names"), ["tree"]);
     // Once pages were overwritten, it is refused.

@@ -31,8 +31,8 @@ fn separators_of_all_lengths_can_be_bulk_loaded() {
     }
 }
 
-/// Each of ten runs of ascending keys ends in the middle of the tree, as those of a table whose rows
-/// are grouped do: full leaves stay behind, and few splits are made.
+/// Each of ten runs of ascending keys ends in the middle of the tree, as in a table whose rows are
+/// grouped: the leaves that it leaves are full, and few splits are made.
 #[test]
 fn runs_of_ascending_keys_in_the_middle_of_a_tree_leave_full_leaves() {
     const RUNS: u32 = 10;
@@ -41,7 +41,7 @@ fn runs_of_ascending_keys_in_the_middle_of_a_tree_leave_full_leaves() {
     let session = engine.session().expect("session");
     let tree = engine.tree("runs").expect("tree");
     let key = |run: u32, number: u32| (u64::from(run) << 32 | u64::from(number)).to_be_bytes();
-    // What was there before, so that no run is at the end of a leaf of its own.
+    // Records between the runs, so that no run has the end of a leaf for itself.
     for number in 0..50 {
         (0..RUNS)
             .for_each(|run| session.insert(&tree, &key(run, number), &[1; 60]).expect("insert"));

@@ -1,4 +1,5 @@
-//! Bulk loads of large values against crashes, against those who remove what was loaded, and input that panics.
+//! Bulk loads of large values against crashes, against those who remove what was loaded, and input
+//! that panics.
 
 use std::{
     io::ErrorKind,
@@ -21,8 +22,8 @@ use wattle_tests::{
     harness::{Device, assert_verified, small_pool},
 };
 
-/// The power is cut behind a load whose one record has this key and a large value, before the value is off the
-/// list of those that may have to be cleared away. The list must say that there is a record.
+/// The power is cut after a load of one record with this key and a large value, before the value is
+/// taken off the list of possible garbage. The list must name the record.
 fn survives_a_cut_behind_its_load(key: &[u8], attempts: u64) {
     let mut with_record = 0;
     for seed in 0..attempts {
@@ -61,7 +62,8 @@ fn survives_a_cut_behind_its_load(key: &[u8], attempts: u64) {
                 })
             };
             let mut loaded = session.bulk_load(&tree, entries());
-            // What was removed has not gone yet where others had the processor.
+            // The janitor may not have cleared removed values yet if other threads had the
+            // processor.
             while matches!(loaded, Err(Error::NotEmpty))
                 && begun.elapsed() < Duration::from_secs(20)
             {
@@ -102,8 +104,8 @@ fn a_large_value_under_another_key_survives_a_crash_behind_its_load() {
     survives_a_cut_behind_its_load(b"\0", 10);
 }
 
-/// Whoever removes a loaded record before the loader has taken its value off the list has listed it as garbage,
-/// in the same place.
+/// A thread that removes a loaded record before the loader has taken its value off the list lists
+/// it as garbage, in the same place.
 #[test]
 fn large_values_removed_right_behind_their_load_leave_no_chunks_after_a_crash() {
     const RECORDS: u32 = 4_000;
@@ -147,7 +149,8 @@ fn large_values_removed_right_behind_their_load_leave_no_chunks_after_a_crash() 
     assert_eq!(session.scan(&tree).expect("scan").count() as u32, RECORDS - 20);
 }
 
-/// A load that has come to its end says so, also when its large values cannot be taken off the list.
+/// A load that has come to its end says so, also when its large values cannot be taken off the
+/// list.
 #[test]
 fn a_load_says_that_it_failed_only_when_the_tree_is_empty() {
     let sim = Arc::new(SimStorage::new(FaultPlan::new(1)));

@@ -66,8 +66,8 @@ fn opening_a_tree_again_and_again_on_a_failing_device_costs_no_frames() {
 
     let engine = open(&storage, 64);
     for attempt in 0..100 {
-        // The first read is the root of the tree, which stays in memory. The second is the root of its
-        // chunks, the third is the leaf with the last chunk.
+        // The first read is the root of the tree, which stays in memory. The second is the root of
+        // its chunks, the third is the leaf with the last chunk.
         let failing = if attempt == 0 { 2 } else { 1 };
         storage.set_plan(FaultPlan::new(1).from(Op::Read, failing, Fault::Error(ErrorKind::Other)));
         let error = engine.open_tree("large").map(|_| ()).expect_err("a read fails");

@@ -1,5 +1,5 @@
-//! Closing an engine of which something is alive or was leaked: it says what, stays usable, and there is a way
-//! out that leaves the store to be opened again at once.
+//! Closing an engine of which something is alive or was leaked: it says what, stays usable, and
+//! there is a way out that leaves the store to be opened again at once.
 
 use std::{
     path::Path,
@@ -136,7 +136,7 @@ fn a_leaked_transaction_is_taken_back_when_the_store_is_opened_next() {
         assert_eq!(value(&session, &engine, b"a").as_deref(), Some(&b"old"[..]));
         assert_eq!(value(&session, &engine, b"b").as_deref(), Some(&b"new"[..]));
         assert_verified(&engine);
-        // One that has changed nothing is in nobody's way.
+        // A transaction without changes does not conflict with others.
         let reader = session.begin_read().expect("begin");
         assert!(reader.contains(&engine.tree("tree").expect("tree"), b"a").expect("get"));
         std::mem::forget(reader);
@@ -184,7 +184,7 @@ fn an_engine_that_is_abandoned_in_use_loses_no_acknowledged_commit() {
                         }
                     }
                     assert!(abandoned.load(Ordering::Relaxed), "{failed:?}");
-                    // What is alive fails and does not hang; dropping it is harmless.
+                    // Live handles return errors and do not hang; dropping them is harmless.
                     let again = session.put(&tree, b"x", b"y");
                     assert!(matches!(again, Err(Error::Poisoned(_))), "{again:?}");
                     println!("worker {worker}: {failed:?}");
@@ -259,7 +259,8 @@ fn an_engine_is_not_abandoned_in_the_middle_of_a_bulk_load() {
     engine.close().expect("close");
 }
 
-/// A compaction ends by cutting the data file off: that must not be done to the file of another engine.
+/// A compaction ends by cutting the data file off: that must not be done to the file of another
+/// engine.
 #[test]
 fn an_engine_that_was_abandoned_is_not_compacted() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,5 @@
-//! The data file gets shorter while the store is in use, and nothing in it is lost, whatever happens.
+//! The data file gets shorter while the store is in use, and nothing in it is lost, whatever
+//! happens.
 
 use std::{
     collections::BTreeMap,
@@ -30,7 +31,8 @@ fn key(number: u64) -> [u8; 8] {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()
 }
 
-/// Fills some trees, of several levels and with large values; then most of it goes. What is left.
+/// Fills some trees, of several levels and with large values; then removes most of it. Returns the
+/// rest.
 fn fill_and_thin_out(engine: &Engine, records: u64) -> Contents {
     let session = engine.session().expect("session");
     let mut contents = Contents::new();

@@ -1,4 +1,5 @@
-//! Auto-committed changes of records that an open transaction holds: how long they wait, and for whom not.
+//! Auto-committed changes of records that an open transaction holds: how long they wait, and for
+//! whom not.
 
 use std::{
     cell::Cell,
@@ -101,7 +102,7 @@ fn others_wait_as_long_as_the_option_says() {
         let took = begun.elapsed();
         assert!(took >= 6 * wait && took < 6 * wait + LONG, "{took:?} with {wait:?}");
         txn.commit().expect("commit");
-        other.put(&tree, KEY, b"new").expect("nobody is in the way");
+        other.put(&tree, KEY, b"new").expect("no conflict");
         assert_verified(&engine);
     }
 }

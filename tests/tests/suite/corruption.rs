@@ -2,8 +2,8 @@
 //! an error or exactly the right answer. Where the damage carries a valid checksum, as no device
 //! makes it, wrong answers are possible, but no panic and no hang.
 //!
-//! `WATTLE_ROUNDS` multiplies the number of random damages, and of the bytes that the sweep flips: at
-//! least [`STRIDE`] rounds flip every byte of every page.
+//! `WATTLE_ROUNDS` multiplies the number of random damages, and of the bytes that the sweep flips:
+//! at least [`STRIDE`] rounds flip every byte of every page.
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
@@ -18,8 +18,8 @@ use wattle::{
 use wattle_buffer::{PageId, is_reserved_page};
 use wattle_tests::harness::{Context, Device, Watchdog, assert_verified, rounds, unlogged_pool};
 
-/// The sweep of one round flips the bytes of every page at distances of so many, from another one on in
-/// each page: every offset is flipped in some pages, and the header of every page whole.
+/// The sweep of one round flips the bytes of every page at distances of so many, from another one
+/// on in each page: every offset is flipped in some pages, and the header of every page whole.
 const STRIDE: usize = 4;
 /// Bytes of all headers that a page can begin with.
 const HEADS: usize = 64;
@@ -76,7 +76,7 @@ fn small_store() -> Small {
     Small { storage: storage.clone_at_rest(), trees, used }
 }
 
-/// What reading a damaged store came to.
+/// The result of reading a damaged store.
 #[derive(Default, Debug)]
 struct Outcome {
     /// Answers that were errors, opening included.

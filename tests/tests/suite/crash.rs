@@ -1,5 +1,6 @@
 //! A power cut at any moment leaves every acknowledged transaction, no half of another one, and a
-//! store that verifies: crash images are taken while workloads run, and each is opened and compared.
+//! store that verifies: crash images are taken while workloads run, and each is opened and
+//! compared.
 //!
 //! `WATTLE_ROUNDS` multiplies the length, `WATTLE_CRASH_SEED` runs one seed alone.
 
@@ -185,8 +186,8 @@ fn a_power_cut_while_a_deep_tree_is_dropped_leaves_it_whole_or_not_at_all() {
         deep_trees(&engine);
         device.aim(Camera { one_in: 2, ..quiet });
         let tree = engine.open_tree("deep").expect("open").expect("it exists");
-        // Each step of the drop takes longer than a flush of the log, so that the log ends in the middle
-        // of it most often.
+        // Each step of the drop takes longer than a flush of the log, so that the log ends in the
+        // middle of it most often.
         let slow = Fault::Latency(Duration::from_micros(500));
         device.sim().set_plan(FaultPlan::new(seed).always(Op::Read, slow));
         device.issue(0, 1);
@@ -214,8 +215,9 @@ fn a_power_cut_while_a_deep_tree_is_dropped_leaves_it_whole_or_not_at_all() {
             assert!(!gone || image.bounds[0].issued == 1, "{what}: the drop had not begun");
             for image in again.take() {
                 let what = format!("{what}, then {image:?}");
-                // Where the process ended, the record of the drop may be in the log and not be safe: until
-                // recovery syncs that, nobody was told, and another power cut may take it away.
+                // If the process ended, the record of the drop may be in the log without being
+                // durable. Until recovery syncs the log, the drop is not acknowledged, and another
+                // power cut may undo it.
                 let open = written_only && gone && !image.log_synced;
                 let left = Capturing::new(Arc::new(image.sim), 1, seed, quiet);
                 let gone_now = check_drop(&left, &options, &what);
@@ -255,7 +257,7 @@ fn what_was_deleted_before_a_power_cut_takes_no_pages_after_it() {
     let mut txn = engine.begin().expect("begin");
     keys().for_each(|key| txn.put(&tree, &key, &[1; 100]).expect("put"));
     txn.commit().expect("commit");
-    // What this one may still see stays when the records are deleted.
+    // Versions that this transaction may still read stay when the records are deleted.
     let mut reader = engine.begin().expect("begin");
     assert!(reader.get(&tree, &[0; 4]).expect("get").is_some());
     let mut txn = engine.begin().expect("begin");

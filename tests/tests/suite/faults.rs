@@ -2,10 +2,10 @@
 //! nothing that was acknowledged is lost once the device works again, and an operation that failed
 //! has changed nothing.
 //!
-//! What cannot be shown without a log: a write that the device acknowledges and loses, over an
-//! older image of the same page that is valid, leaves a store of two moments. A misdirected write
-//! is also a lost one, and so is a torn one of which no sector that differs arrives. Only an error
-//! or an older answer is asked for there.
+//! Without a log the following cannot be detected: the device acknowledges a write and loses it,
+//! and the older image of the same page is valid. The store is then a mixture of two states. A
+//! misdirected write is also a lost one, and so is a torn one of which no changed sector arrives.
+//! In these cases the suites expect an error or an older answer.
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
@@ -149,9 +149,9 @@ fn assert_clear(error: &Error) {
     assert!(text.len() > 20 && !text.contains('\n'), "{text:?} is no sentence");
 }
 
-/// Runs clients on a healthy store, then under `plan` (of a seed and of the pages that the device has
-/// room for so far), then heals the device: everything that was acknowledged is there, and nothing
-/// else. Gives how many operations failed.
+/// Runs clients on a healthy store, then under `plan` (of a seed and of the pages that the device
+/// has room for so far), then heals the device: everything that was acknowledged is there, and
+/// nothing else. Gives how many operations failed.
 fn run(
     name: &'static str,
     plan: &dyn Fn(u64, u64) -> FaultPlan,
@@ -300,8 +300,8 @@ fn a_device_that_stops_writing_fails_operations_in_time_and_goes_on_when_it_writ
     assert_verified(&engine);
 }
 
-/// An operation that began to wait when another had waited for almost as long as anybody may is not given
-/// up with that one.
+/// An operation that began to wait when another had almost reached its timeout does not fail
+/// together with that one.
 #[test]
 fn who_comes_late_on_a_device_that_writes_again_in_time_does_not_fail() {
     let _watchdog = Watchdog::start("late", Duration::from_secs(60));
@@ -409,7 +409,7 @@ fn a_drop_that_fails_on_the_way_goes_on_when_the_device_works_again() {
     (0..20u32).for_each(|key| session.put(&other, &key.to_be_bytes(), &value).expect("put"));
     let (mut half, mut whole) = (0, 0);
     let mut read = 0;
-    // What must be read depends on what was evicted.
+    // The reads depend on the evicted pages.
     while whole < 8 {
         read += 1;
         let tree = engine.tree("tree").expect("tree");
@@ -417,7 +417,7 @@ fn a_drop_that_fails_on_the_way_goes_on_when_the_device_works_again() {
             let len = if key % 3 == 0 { 100 } else { 20_000 };
             session.put(&tree, &key.to_be_bytes(), &value[..len]).expect("put");
         }
-        // Whatever was in memory of the tree is not any more.
+        // No page of the tree is in memory now.
         (0..20u32).for_each(|key| drop(session.get(&other, &key.to_be_bytes()).expect("get")));
         storage.set_plan(FaultPlan::new(12).from(Op::Read, read, IO));
         let Err(error) = engine.drop_tree(tree) else {
@@ -472,7 +472,7 @@ fn closing_on_a_device_that_fails_reports_it_and_the_store_counts_as_not_closed(
         println!("{op:?} {n}: {error}");
         assert_clear(error.error());
         assert!(error.into_engine().is_none(), "it has ended");
-        // What is cleared away before the end may wait for frames, and give up.
+        // The janitor may wait for frames before the end, and fail.
         let tries = storage.counters().writes - before.writes;
         assert!(tries <= 20_000, "it tries for ever: {tries} writes");
         storage.heal();
@@ -536,7 +536,7 @@ fn opening_on_a_device_that_fails_is_an_error_and_succeeds_later() {
     panic!("opening never succeeded");
 }
 
-/// What was removed is cleared away in the background.
+/// Removed records are cleared in the background.
 fn insert_once_there_is_room(session: &Session, tree: &Tree, key: &[u8], value: &[u8]) {
     let started = Instant::now();
     loop {

@@ -1,6 +1,6 @@
-//! What others do to the files of a store while it is open: a directory that is renamed, replaced or removed, files
-//! that are cut or removed, a working directory that is changed. No other store is touched, closing says what is
-//! the case, and what can be recovered is.
+//! Other programs change the files of a store while it is open: a directory is renamed, replaced or
+//! removed, files are truncated or removed, the working directory changes. No other store is
+//! touched, closing reports the change, and everything that can be recovered is.
 
 use std::{
     collections::BTreeMap,
@@ -128,7 +128,7 @@ fn two_engines_may_have_the_same_path_one_after_the_other() {
             fill(&second, 500 + turn * 100..600 + turn * 100).1.expect("put");
             fill(&first, 1000 + turn * 100..1100 + turn * 100).1.expect("put");
         }
-        // Dropped and not closed: nobody hears of it, and nothing is lost.
+        // Dropped and not closed: the error goes unreported, and nothing is lost.
         drop(first);
         fill(&second, 1500..4000).1.expect("put");
         second.close().expect("close");
@@ -149,7 +149,7 @@ fn a_directory_above_may_be_renamed_and_links_may_lead_elsewhere() {
         says(engine.close(), &["above/store was moved to", "elsewhere/store"]);
         assert_has(&path("elsewhere/store"), io, 3000);
 
-        // A store behind a link, which leads to another one later.
+        // A store reached through a link, which later leads to another one.
         filled(&path("other"), io, 300).close().expect("close");
         let before = contents(&path("other"));
         std::os::unix::fs::symlink("elsewhere/store", path("link")).expect("made");

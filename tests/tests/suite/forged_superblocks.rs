@@ -1,5 +1,5 @@
-//! Superblocks with a good checksum and numbers that do not belong together: opening such a store is an error or
-//! gives what is in it, and takes no time.
+//! Superblocks with a good checksum and numbers that do not belong together: opening such a store
+//! is an error or gives what is in it, and takes no time.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use wattle::{
@@ -113,5 +113,5 @@ fn a_store_with_a_forged_superblock_is_refused_or_read_and_nobody_waits() {
     }
     println!("refused {refused}, as it was {same}, otherwise {other}");
     assert!(refused > 200 && same > 20, "refused {refused}, as it was {same}");
-    assert_eq!(other, 0, "contents that nobody wrote");
+    assert_eq!(other, 0, "contents that were never written");
 }

@@ -1,6 +1,6 @@
-//! What transactions leave behind: large values that were replaced, ghosts of removed records,
-//! transactions that were dropped where nobody could wait. Old snapshots see it as long as they
-//! live; then it is cleared away, and the room is there again.
+//! Garbage of transactions: replaced large values, ghosts of removed records, transactions that
+//! were dropped where no thread could wait. Old snapshots see it while they live; then it is
+//! cleared, and its room is free again.
 
 use std::{
     sync::Arc,
@@ -177,7 +177,7 @@ fn ghosts_that_a_roll_back_puts_back_vanish_too() {
             txn.put(tree, &number.to_be_bytes(), &[8; 100]).expect("put");
         }
         drop(old);
-        // Whoever looks for the ghosts meanwhile finds records in their place.
+        // The janitor finds records in the place of the ghosts.
         std::thread::sleep(Duration::from_millis(100));
         txn.abort().expect("abort");
         assert_eq!(session.scan(tree).expect("scan").count(), 0);
@@ -214,7 +214,8 @@ fn ghosts_of_large_transactions_that_follow_each_other_vanish() {
     assert_verified(&engine);
 }
 
-/// Of commits before a large transaction, which the janitor comes to while that has the tree for itself.
+/// Of commits before a large transaction, which the janitor comes to while that has the tree for
+/// itself.
 #[test]
 fn ghosts_vanish_although_a_large_transaction_has_the_tree_meanwhile() {
     let (engine, tree, session) = few_versions(8 << 20);
@@ -329,7 +330,7 @@ fn asynchronous_transactions_dropped_anywhere_are_rolled_back() {
                         tokio::task::spawn_local(async move {
                             let mut txn = session.begin().expect("begin");
                             for i in 0..1000u32 {
-                                // Keys of its own, so that nobody is in its way.
+                                // Its own keys, so that it meets no conflict.
                                 let key = ((turn * 131 + i) * 977 % (RECORDS / 4) * 4 + task)
                                     .to_be_bytes();
                                 match i % 5 {
@@ -376,7 +377,8 @@ fn asynchronous_transactions_dropped_anywhere_are_rolled_back() {
     }
 }
 
-/// Two leaves that would fill a page stay two; a leaf whose right neighbour is full goes into the left one.
+/// Two leaves that would fill a page stay two; a leaf whose right neighbour is full goes into the
+/// left one.
 #[test]
 fn an_underfull_leaf_goes_into_the_neighbour_that_has_room_for_it() {
     let engine = Device::memory().open(small_pool(96).log(false)).expect("open");
@@ -404,14 +406,14 @@ fn an_underfull_leaf_goes_into_the_neighbour_that_has_room_for_it() {
     assert_eq!(engine.stats().merges, 0);
     keep(6, 20);
     eventually("leaf 6 goes into leaf 5", || engine.stats().merges > 0);
-    // What was removed first was cleared away first.
+    // The ghosts of the first removals were cleared first.
     assert_eq!(engine.stats().merges, 1, "leaves 2 and 3 stay two");
     assert_eq!(engine.tree_stats().expect("sizes")[0].leaf_pages as usize, starts.len() - 1);
     assert_verified(&engine);
 }
 
-/// Ghosts go when the snapshots that need them were given up. Whoever holds one is told, and not that
-/// there never was such a record.
+/// Ghosts are removed when the snapshots that need them are cancelled. The owner of such a snapshot
+/// gets an error, not the answer that there is no record.
 #[test]
 fn snapshots_that_were_given_up_do_not_miss_records_silently() {
     const RECORDS: u32 = 2000;
@@ -475,7 +477,7 @@ fn versions_that_idle_sessions_keep_cost_nobody_the_snapshot() {
     let [idle, reader, other] = [(); 3].map(|()| engine.session().expect("session"));
     let key = |number: u32| number.to_be_bytes();
     for round in 0..4 {
-        // More than there is room for, of which nobody needs anything as soon as it is durable.
+        // More versions than fit, none of which is needed once it is durable.
         let mut last = None;
         for number in 0..RECORDS {
             last = Some(idle.put_async(&tree, &key(number), &[round; 300]).expect("put"));

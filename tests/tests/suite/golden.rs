@@ -1,8 +1,9 @@
-//! This build opens the stores that released versions wrote. `tests/golden/` has one file for each: the non-zero
-//! pages of all files of the store.
+//! This build opens the stores that released versions wrote. `tests/golden/` has one file for each:
+//! the non-zero pages of all files of the store.
 //!
-//! `cargo test -p wattle-tests --test suite golden:: -- --ignored` writes the file of the current version. Run it
-//! only when the format of the store or of the log gets a new version number, and keep the older files.
+//! `cargo test -p wattle-tests --test suite golden:: -- --ignored` writes the file of the current
+//! version. Run it only when the format of the store or of the log gets a new version number, and
+//! keep the older files.
 
 use std::{fs, path::Path};
 use wattle::{Engine, IoKind, Options, STORE_VERSION};
@@ -63,8 +64,8 @@ fn unpack(mut packed: &[u8], store: &Path) {
     }
 }
 
-/// Two trees, large values, deletes, a checkpoint, and changes that only the log has, among them those
-/// of a transaction that has not ended.
+/// Two trees, large values, deletes, a checkpoint, and changes that only the log has, among them
+/// those of a transaction that has not ended.
 #[test]
 #[ignore = "writes the golden file of this version"]
 fn write_the_golden_file_of_this_version() {

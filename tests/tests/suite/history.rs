@@ -28,7 +28,7 @@ fn numbers(value: Option<Vec<u8>>) -> Vec<u64> {
     value.chunks(8).map(|number| u64::from_le_bytes(number.try_into().expect("8"))).collect()
 }
 
-/// What a transaction is going to do.
+/// A planned step of a transaction.
 enum Step {
     Append(u64, u64),
     Read(u64),
@@ -59,7 +59,7 @@ fn plan(random: &mut Random, next: &AtomicU64) -> (Vec<Step>, bool) {
     (steps, random.below(10) == 0)
 }
 
-/// What it read to append counts as read.
+/// An append reads the list first, and that read counts.
 fn appended(actions: &mut Vec<Action>, list: u64, number: u64, value: &mut Vec<u8>) {
     actions.push(Action::Read(list, numbers(Some(value.clone()))));
     value.extend_from_slice(&number.to_le_bytes());

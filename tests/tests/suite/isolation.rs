@@ -254,7 +254,7 @@ fn ranges_larger_than_the_pool_are_validated() {
     let row = |i: u32| (2 * i).to_be_bytes();
     session.bulk_load(&tree, (0..400).map(|i| (row(i), [i as u8; 1500]))).expect("load");
     let within = 100..300;
-    // What somebody else does meanwhile, and whether it changes something in the range.
+    // The concurrent operation, and whether it changes something in the range.
     type Change<'c> = &'c dyn Fn(&Session) -> bool;
     let changes: [(&str, Change<'_>, bool); 7] = [
         ("nothing", &|_| true, false),
@@ -263,7 +263,7 @@ fn ranges_larger_than_the_pool_are_validated() {
         ("a phantom", &|other| other.insert(&tree, &401u32.to_be_bytes(), b"").is_ok(), true),
         ("a removal", &|other| other.remove(&tree, &row(100)).expect("remove"), true),
         ("one before", &|other| other.remove(&tree, &row(99)).expect("remove"), false),
-        ("the one behind", &|other| other.update(&tree, &row(300), b"new").expect("update"), false),
+        ("the next one", &|other| other.update(&tree, &row(300), b"new").expect("update"), false),
     ];
     for level in LEVELS {
         for (what, change, is_within) in changes {

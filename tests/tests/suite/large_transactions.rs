@@ -37,7 +37,7 @@ fn a_transaction_larger_than_everything_aborts_exactly_and_others_are_told() {
                 _ => assert!(txn.modify(&tree, &key(i), |v| v[7] = 9).expect("modify")),
             }
         }
-        // Nobody else may change the tree, and nobody is told what is not so.
+        // No other transaction may change the tree, and no read returns a wrong value.
         let third = engine.session().expect("session");
         let mut blocked = third.begin().expect("begin");
         assert!(matches!(blocked.put(&tree, &key(5), b"x"), Err(Error::Conflict(_))));
@@ -95,7 +95,7 @@ fn a_transaction_larger_than_everything_aborts_exactly_and_others_are_told() {
     engine.close().expect("close");
 }
 
-/// What was taken back does not make a transaction large.
+/// Changes that were rolled back do not make a transaction large.
 #[test]
 fn a_transaction_that_tries_again_and_again_leaves_the_tree_to_others() {
     let options = Options::default().io(IoKind::Memory).version_bytes(1 << 20);
@@ -118,7 +118,7 @@ fn a_transaction_that_tries_again_and_again_leaves_the_tree_to_others() {
             }
         }
         txn.rollback_to(&before).expect("roll back");
-        other.put(&tree, &key(150), b"other").expect("nobody has the tree for himself");
+        other.put(&tree, &key(150), b"other").expect("the tree is open to all");
     }
     txn.commit().expect("commit");
     for i in 0..150 {

@@ -1,5 +1,6 @@
-//! Handles that are leaked (`std::mem::forget`): nothing is wrong afterwards, only what they hold stays held.
-//! What becomes of leaked transactions and sessions when the engine is closed is in `closing`.
+//! Handles that are leaked (`std::mem::forget`): the engine stays correct, only their resources
+//! stay in use. The suite `closing` has leaked transactions and sessions at the close of the
+//! engine.
 
 use std::{
     ops::{Bound, ControlFlow},
@@ -34,8 +35,8 @@ fn filled() -> (Engine, Tree, Tree) {
 /// Makes a range of a transaction.
 type Make = for<'t> fn(&'t Transaction<'_>, &'t Tree) -> wattle::Result<Range<'t>>;
 
-/// Whether a serializable transaction that has read some records of a range, and leaked or dropped it, commits
-/// after another one has inserted a record.
+/// Whether a serializable transaction that has read some records of a range, and leaked or dropped
+/// it, commits after another one has inserted a record.
 fn commits(make: Make, entries: usize, leak: bool, inserted: u32) -> bool {
     let (engine, tree, other) = filled();
     let session = engine.session().expect("session");
@@ -80,7 +81,7 @@ fn a_range_that_is_leaked_loses_no_serializable_reads() {
     ];
     for (at, (make, entries, read, later, outside)) in cases.into_iter().enumerate() {
         for leak in [false, true] {
-            // The record with an even number is there: the one before it is looked for.
+            // The record with an even number exists; its predecessor, which does not, is looked up.
             let read = if read == 0 { None } else { Some(read) };
             if let Some(read) = read {
                 assert!(!commits(make, entries, leak, read), "case {at}, leaked: {leak}");

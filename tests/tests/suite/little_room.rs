@@ -1,5 +1,5 @@
-//! Devices with little room: stores are opened on them, used and recovered, and nothing is left there by an
-//! attempt that failed.
+//! Devices with little room: stores are opened on them, used and recovered, and nothing is left
+//! there by an attempt that failed.
 
 use std::{collections::BTreeMap, path::Path, process::Command, sync::Arc, time::Duration};
 use wattle::{
@@ -98,8 +98,8 @@ fn a_store_that_was_closed_opens_with_little_room_and_leaves_nothing_behind() {
     assert_eq!(count(&engine), 5000);
 }
 
-/// Changes records until there is no more room, beside a transaction that is open and keeps the log; gives how many
-/// commits are durable.
+/// Changes records until there is no more room, beside a transaction that is open and keeps the
+/// log; gives how many commits are durable.
 fn until_full(engine: &Engine, session: &Session, tree: &Tree) -> u64 {
     let mut open = engine.begin().expect("a transaction");
     for number in 0..200 {
@@ -156,7 +156,7 @@ fn after_a_kill_on_a_full_device_the_store_opens() {
     let engine = Engine::open(&store, logged_in_little().io(IoKind::Threads)).expect("recovered");
     assert_eq!(count(&engine), acked);
     assert_verified(&engine);
-    // What the log gave back is room again.
+    // The room that the log gave back is free.
     let (tree, session) = (engine.tree("t").expect("tree"), engine.session().expect("session"));
     for number in 0..500 {
         session.put(&tree, &key(number), &[5; 500]).expect("put");

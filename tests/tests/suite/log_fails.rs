@@ -1,7 +1,7 @@
-//! The log fails or is full in the middle of whatever is under way: changes in place, large values, splits
-//! and merges, roll-backs to savepoints and whole ones. What is refused has changed nothing, what is taken
-//! back is taken back exactly, and what a crash then leaves is what was committed, with the commits whose
-//! outcome is unknown up to one of them.
+//! The log fails or is full in the middle of any operation: changes in place, large values, splits
+//! and merges, rollbacks to savepoints and of whole transactions. A refused operation has changed
+//! nothing, a rollback is exact, and after a crash the store holds all commits, with those of
+//! unknown outcome up to one of them.
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
@@ -35,7 +35,7 @@ fn options() -> Options {
     small_pool(96).log_bytes(MIN_LOG_BYTES).durability(Durability::Sync)
 }
 
-/// What comes of a step.
+/// The result of a step.
 #[derive(PartialEq, Eq)]
 enum Outcome {
     Done,
@@ -48,10 +48,10 @@ struct Run<'e> {
     session: &'e Session,
     tree: &'e Tree,
     device: &'e SimStorage,
-    /// What is committed, durably for all that is known; and after each later commit.
+    /// The committed state that is known to be durable, and the state after each later commit.
     committed: Vec<Map>,
     tickets: Vec<Ticket>,
-    /// The log takes nothing any more.
+    /// The log takes no more records.
     dead: bool,
     /// Something is wrong with the device just now.
     faulty: bool,
@@ -305,7 +305,7 @@ fn run(seed: u64, watchdog: &Watchdog) -> (bool, u64) {
         let found = read(&session, &tree).expect("scan");
         assert!(&found == run.newest(), "seed {seed}: records differ");
     } else if run.not_taken_back == 0 {
-        // What is in memory is right, as far as it is there.
+        // Pages in memory are correct.
         match read(&session, &tree) {
             Ok(found) => {
                 let known = run.committed.contains(&found);
@@ -352,8 +352,8 @@ fn wherever_the_log_fails_or_is_full_nothing_is_half_done() {
 /// Records of the stores below.
 const MANY: u32 = 4000;
 
-/// A store of many records, all of them 1s, with so much room for versions: a MiB is too little for a
-/// transaction that changes every record.
+/// A store of many records, all of them 1s, with so much room for versions: a MiB is too little for
+/// a transaction that changes every record.
 fn ones(seed: u64, version_bytes: u64) -> (Arc<SimStorage>, Engine, Tree) {
     let device = Arc::new(SimStorage::new(FaultPlan::new(seed)));
     let options = small_pool(4000).log_bytes(8 * MIN_LOG_BYTES).version_bytes(version_bytes);
@@ -378,15 +378,15 @@ fn change_all<'s>(session: &'s Session, tree: &Tree, new: u8) -> Transaction<'s>
     txn
 }
 
-/// Behind the commit of a transaction that was too large for versions, an operation by itself waits until it
-/// is durable, whatever it reads; a transaction that was there before is told.
+/// After the commit of a transaction that was too large for versions, an auto-committed operation
+/// waits until that commit is durable; an older transaction gets an error.
 #[test]
 fn operations_by_themselves_wait_for_a_large_commit_to_be_durable() {
-    let _watchdog = Watchdog::start("reads behind a large commit", Duration::from_secs(20));
+    let _watchdog = Watchdog::start("reads after a large commit", Duration::from_secs(20));
     let (device, engine, tree) = ones(3, 1 << 20);
     let (one, two) = (engine.session().expect("session"), engine.session().expect("session"));
     let task = engine.async_session().expect("session");
-    let (large_key, large) = (b"\0\0\0\x03 is behind it", vec![9; 50_000]);
+    let (large_key, large) = (b"\0\0\0\x03 is after it", vec![9; 50_000]);
     one.put(&tree, large_key, &large).expect("put");
     let before = two.begin_read().expect("begin");
     let read: [&dyn Fn(u8); 7] = [
@@ -445,7 +445,7 @@ fn operations_by_themselves_wait_for_a_large_commit_to_be_durable() {
 /// It has kept no versions, and what it did is not durable and never will be.
 #[test]
 fn reads_end_when_the_log_failed_behind_a_large_transaction() {
-    let _watchdog = Watchdog::start("reads behind a large transaction", Duration::from_secs(20));
+    let _watchdog = Watchdog::start("reads after a large transaction", Duration::from_secs(20));
     // With room for all versions, and without.
     for version_bytes in [64 << 20, 1 << 20] {
         let (engine, tree) = loop {
@@ -456,7 +456,7 @@ fn reads_end_when_the_log_failed_behind_a_large_transaction() {
             device.set_plan(FaultPlan::new(2).always(Op::LogWrite, fault));
             match txn.commit_async() {
                 Ok(ticket) => ticket.wait().expect_err("the log cannot be written"),
-                // The log was flushed by itself in between.
+                // The log was flushed in the background in between.
                 Err(Error::Poisoned(_)) => continue,
                 Err(error) => panic!("{error}"),
             };
@@ -468,7 +468,7 @@ fn reads_end_when_the_log_failed_behind_a_large_transaction() {
         let told = |read: Result<(), Error>| match read {
             Err(Error::Poisoned(_)) => assert!(version_bytes == 1 << 20, "there are versions"),
             Err(error) => panic!("{error}"),
-            Ok(()) => assert!(version_bytes > 1 << 20, "nobody can know the value"),
+            Ok(()) => assert!(version_bytes > 1 << 20, "the value is unknown"),
         };
         told(two.get(&tree, &key).map(|value| assert_eq!(value.as_deref(), Some(&[1; 100][..]))));
         let mut seen = None;

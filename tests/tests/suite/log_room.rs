@@ -1,5 +1,5 @@
-//! A log that gets no further segment, for whatever reason: changes are refused, what began is rolled
-//! back in the rest of the last segment, and everything goes on when there is room again.
+//! A log that gets no further segment, for whatever reason: changes are refused, what began is
+//! rolled back in the rest of the last segment, and everything goes on when there is room again.
 
 use std::{
     io::{self, ErrorKind},
@@ -83,8 +83,8 @@ fn a_log_that_cannot_grow_refuses_changes_and_lets_transactions_roll_back() {
     }
 }
 
-/// What takes back a transaction of large values needs more than the reserve: nothing can be flushed any more, a
-/// checkpoint neither begins nor ends, and nobody may wait for that for ever.
+/// The rollback of a transaction with large values needs more than the reserve: no further flush is
+/// possible, a checkpoint neither begins nor ends, and no thread may wait forever.
 #[test]
 fn a_log_whose_reserve_is_used_up_fails_and_loses_nothing() {
     let watchdog = Watchdog::start("a log without a reserve", Duration::from_secs(30));
@@ -147,8 +147,8 @@ fn a_log_that_fills_its_device_is_shortened_by_a_checkpoint_before_its_limit() {
     assert_verified(&Device::sim(&device).open(options).expect("open"));
 }
 
-/// What is in the buffers when the log is full goes into the rest of its segment: the checkpoint that gives
-/// room back waits for it.
+/// When the log is full, the buffered records go into the rest of its segment: the checkpoint that
+/// makes room waits for them.
 #[test]
 fn buffers_that_are_full_when_the_log_is_do_not_keep_it_from_being_shortened() {
     let watchdog = Watchdog::start("full buffers", Duration::from_secs(20));
@@ -177,7 +177,7 @@ fn buffers_that_are_full_when_the_log_is_do_not_keep_it_from_being_shortened() {
     }
 }
 
-/// Who is told that the device is full goes away, and less is kept in reserve for fewer.
+/// Sessions that get `DiskFull` end, and the reserve shrinks with their number.
 #[test]
 fn sessions_that_end_while_the_log_is_full_do_not_keep_it_full() {
     let _watchdog = Watchdog::start("sessions of a full log", Duration::from_secs(60));
@@ -217,7 +217,8 @@ fn a_store_whose_log_has_no_room_at_all_can_be_closed() {
         let tree = engine.tree("tree").expect("tree");
         engine.sync().expect("sync");
         let session = engine.session().expect("session");
-        // The buffer of the session takes all of this, and the log does not: a flush waits for room.
+        // The buffer of the session takes all of this, and the log does not: a flush waits for
+        // room.
         for key in 0..300u32 {
             if let Err(error) = session.put(&tree, &key.to_be_bytes(), &[key as u8; 1500]) {
                 assert!(matches!(error, Error::DiskFull { .. }), "{error:?}");
@@ -238,8 +239,8 @@ fn a_store_whose_log_has_no_room_at_all_can_be_closed() {
     }
 }
 
-/// Pages in memory, beside a log in files, on a device that is full for pages when somebody says so; and how often
-/// it was.
+/// Pages in memory, beside a log in files, on a device that is full for pages when somebody says
+/// so; and how often it was.
 fn crowded(is_full: impl Fn(u64) -> bool + Send + Sync + 'static) -> (Arc<Asked>, Arc<AtomicU64>) {
     let refused = Arc::new(AtomicU64::new(0));
     let count = refused.clone();
@@ -339,7 +340,7 @@ fn pages_get_the_room_that_a_checkpoint_makes() {
     engine.close().expect("close");
 }
 
-/// What had not ended is rolled back then, and that takes more log.
+/// Open transactions are then rolled back, and that takes more log.
 #[test]
 fn a_store_that_finds_no_room_for_its_recovery_says_so() {
     let watchdog = Watchdog::start("recovery without room", Duration::from_secs(20));
@@ -386,7 +387,8 @@ fn a_store_that_finds_no_room_for_its_recovery_says_so() {
     assert_verified(&engine);
 }
 
-/// An engine whose log has no more room because of a transaction that is open, and which has no other.
+/// An engine whose log has no more room because of a transaction that is open, and which has no
+/// other.
 fn full_because_of_a_transaction(then: impl FnOnce(&Engine, &Tree)) {
     let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
     let options = small_pool(200).log_bytes(MIN_LOG_BYTES).stall_timeout(Duration::from_millis(30));
@@ -405,7 +407,8 @@ fn full_because_of_a_transaction(then: impl FnOnce(&Engine, &Tree)) {
     assert_verified(&engine);
 }
 
-/// Those who are refused, and roll back, again and again, take nothing of the room that the log keeps.
+/// Those who are refused, and roll back, again and again, take nothing of the room that the log
+/// keeps.
 #[test]
 fn changes_that_a_full_log_refuses_do_not_keep_it_full() {
     let watchdog = Watchdog::start("changes of a full log", Duration::from_secs(60));
@@ -422,7 +425,7 @@ fn changes_that_a_full_log_refuses_do_not_keep_it_full() {
     });
 }
 
-/// Nor do those who ask for checkpoints that cannot shorten it.
+/// Nor do requests for checkpoints that cannot shorten it.
 #[test]
 fn checkpoints_of_a_full_log_do_not_keep_it_full() {
     let watchdog = Watchdog::start("checkpoints of a full log", Duration::from_secs(60));

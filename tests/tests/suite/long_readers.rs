@@ -1,5 +1,5 @@
-//! Snapshots that are held while writers go on: they stay consistent, nobody waits for them, and the
-//! memory for old versions has a limit, at which the oldest snapshot is given up.
+//! Snapshots that are held while writers go on: they stay consistent, no writer waits for them, and
+//! the memory for old versions has a limit, at which the oldest snapshot is cancelled.
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
@@ -109,7 +109,7 @@ fn a_snapshot_held_for_a_whole_run_stays_as_it_was_and_stops_nobody() {
 fn the_oldest_snapshot_is_given_up_when_versions_take_all_their_memory() {
     const RECORDS: u32 = 20_000;
     const VERSION_BYTES: u64 = 1 << 20;
-    let watchdog = Watchdog::start("a snapshot given up", Duration::from_secs(60));
+    let watchdog = Watchdog::start("a cancelled snapshot", Duration::from_secs(60));
     let (engine, tree) = opened(VERSION_BYTES);
     let session = engine.session().expect("session");
     let (old, new) = ([1u8; 100], [2u8; 100]);
@@ -126,7 +126,7 @@ fn the_oldest_snapshot_is_given_up_when_versions_take_all_their_memory() {
         thread::sleep(Duration::from_millis(5));
     }
     watchdog.step();
-    // What it reads is right, or it is told.
+    // It reads the right value or gets an error.
     let mut refused = 0;
     for i in (0..RECORDS).step_by(37) {
         match reader.get(&tree, &key(i)) {
@@ -141,8 +141,8 @@ fn the_oldest_snapshot_is_given_up_when_versions_take_all_their_memory() {
     assert_verified(&engine);
 }
 
-/// A transaction that changes a byte of each record, and another one: of the second time on the versions have
-/// whole records, and count as such.
+/// A transaction that changes a byte of each record, and another one: of the second time on the
+/// versions have whole records, and count as such.
 #[test]
 fn versions_that_grow_with_a_second_change_stay_within_their_memory() {
     const RECORDS: u32 = 2000;
@@ -172,7 +172,7 @@ fn versions_that_grow_with_a_second_change_stay_within_their_memory() {
 const FIELDS: usize = 24;
 const ROWS: u32 = 300;
 
-/// Numbers, and some bytes behind them.
+/// Numbers, followed by some bytes.
 fn row(fields: [u64; FIELDS], behind: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = fields.iter().flat_map(|field| field.to_le_bytes()).collect();
     bytes.resize(bytes.len() + behind, 7);
@@ -189,8 +189,8 @@ fn add(row: &mut [u8], at: usize, by: u64) {
     row[8 * at..8 * at + 8].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// One transaction that moves something from a row to another one, in one field or two, in place or by
-/// replacing the rows, and does or does not.
+/// One transaction that moves something from a row to another one, in one field or two, in place or
+/// by replacing the rows, and does or does not.
 fn move_something(session: &wattle::Session, tree: &Tree, random: &mut SmallRng) {
     let mut txn = session.begin().expect("begin");
     let mut work = || -> wattle::Result<()> {
@@ -233,8 +233,8 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Snapshots of any age see rows as they were, whose bytes were changed here and there, again and again by
-/// one transaction or by many, while the pages go to the device and come back.
+/// Snapshots of any age see rows as they were, whose bytes were changed here and there, again and
+/// again by one transaction or by many, while the pages go to the device and come back.
 #[test]
 fn rows_that_are_changed_in_a_few_bytes_stay_as_they_were_for_older_snapshots() {
     let seed = u64::from(rand::random::<u32>());

@@ -1,6 +1,6 @@
-//! The suites that need no process of their own, in one program: it is linked once, and its tests go on while a
-//! long one of another suite takes one of the processors. `cargo test -p wattle-tests --test suite crash::` runs
-//! one suite.
+//! The suites that need no process of their own, in one program: it is linked once, and its tests
+//! go on while a long one of another suite takes one of the processors. `cargo test -p wattle-tests
+//! --test suite crash::` runs one suite.
 
 mod asynchronous;
 mod backup;

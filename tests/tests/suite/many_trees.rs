@@ -1,5 +1,5 @@
-//! More trees than the pool can keep open: they close when nobody uses them and room is needed, and
-//! nothing that walks all trees needs more than a few at a time.
+//! More trees than the pool can keep open: unused ones are closed when room is needed, and
+//! operations on all trees need only a few at a time.
 
 use std::{
     collections::BTreeMap,
@@ -33,7 +33,8 @@ fn check(session: &Session, tree: &Tree, number: usize) {
     assert!(found.as_deref() == Some(&value(number)[..]), "tree {number}");
 }
 
-/// Creates so many trees, reads each, and opens the store again with this pool and with the smallest.
+/// Creates so many trees, reads each, and opens the store again with this pool and with the
+/// smallest.
 fn many(trees: usize, pool: u64) {
     let watchdog = Watchdog::start("many trees", Duration::from_secs(120));
     let device = Device::memory();
@@ -108,7 +109,7 @@ fn trees_that_are_in_use_stay_open_and_others_make_room() {
     assert!(matches!(error, Error::Limit(_)), "{error}");
     // A quarter of the frames, without the root of the catalog.
     assert_eq!(held.len(), 11);
-    // What the engine does for itself still works.
+    // The background work of the engine continues.
     session.put(&held[3], b"key", b"value").expect("put");
     session.remove(&held[3], b"key").expect("remove");
     assert_eq!(engine.tree_stats().expect("stats").len(), 11);
@@ -119,7 +120,7 @@ fn trees_that_are_in_use_stay_open_and_others_make_room() {
     held.remove(0);
     engine.tree("one more").expect_err("all are in use");
     txn.commit().expect("commit");
-    drop(engine.tree("one more").expect("one is not in use any more"));
+    drop(engine.tree("one more").expect("one is no longer in use"));
     held.truncate(2);
     for number in 0..200 {
         let tree = engine.tree(&name(number)).expect("open");
@@ -180,7 +181,7 @@ fn ghosts_and_large_values_that_a_snapshot_holds_do_not_hold_their_trees() {
     engine.close().expect("close");
 }
 
-/// What was committed, and a transaction that is not, in every tree; then the power goes.
+/// Committed records and an open transaction in every tree; then the power is cut.
 fn crash_with_losers(trees: usize, pool: u64, seed: u64) -> Arc<SimStorage> {
     let device = Arc::new(SimStorage::new(FaultPlan::new(seed)));
     let engine = Device::sim(&device).open(small_pool(pool)).expect("open");

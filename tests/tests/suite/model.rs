@@ -318,8 +318,8 @@ fn writers_meet_at_one_leaf(options: Options) {
     let started = Instant::now();
     let mut done = [0u64; KEYS as usize];
     let mut split = false;
-    // Until it happened: writers must meet for it, which on a busy machine they may hardly do. That a leaf
-    // is split where they do is shown by a test of the tree.
+    // Until it happened: writers must meet for it, which on a busy machine they may hardly do. That
+    // a leaf is split where they do is shown by a test of the tree.
     while !split && started.elapsed() < Duration::from_secs(30) {
         let counts = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4)

@@ -1,6 +1,7 @@
 //! Transactions that go to another thread between any two of their operations, those of
-//! [`Engine::begin`] and those that a session lends itself to, against a model; while others change the
-//! same trees, the pool is small, and checkpoints are made. `WATTLE_ROUNDS` multiplies the length.
+//! [`Engine::begin`] and those that a session lends itself to, against a model; while others change
+//! the same trees, the pool is small, and checkpoints are made. `WATTLE_ROUNDS` multiplies the
+//! length.
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
@@ -41,7 +42,7 @@ fn is_of(walker: u32, key: &[u8]) -> bool {
 struct Walker<'s> {
     number: u32,
     txn: Option<Transaction<'s>>,
-    /// What the transaction sees of its walker's keys, and what there was at its beginning.
+    /// The transaction's view of its walker's keys, and their state at its beginning.
     now: Map,
     before: Map,
     savepoint: Option<(Savepoint, Map)>,
@@ -137,7 +138,7 @@ impl Walker<'_> {
     }
 }
 
-/// What the threads of a walk share.
+/// Shared by the threads of a walk.
 struct Walk<'w, 's> {
     engine: &'w Engine,
     tree: &'w Tree,
@@ -261,7 +262,7 @@ fn transactions_that_move_between_threads_at_every_step_agree_with_a_model() {
                 session.get(&tree, b"00000-0").expect("get");
             }
             stop.store(true, Ordering::Relaxed);
-            // The others end when nobody can send to them.
+            // The others end when all senders are dropped.
             let Walk { senders, .. } = &walk;
             assert_eq!(senders.len(), THREADS);
             for (at, sender) in senders.iter().enumerate() {
@@ -329,8 +330,8 @@ fn load(engine: &Engine, tree: &Tree, stop: &AtomicBool) {
     }
 }
 
-/// Records of one transaction come from the appenders of two sessions, and recovery must take back exactly
-/// what is not taken back yet.
+/// Records of one transaction come from the appenders of two sessions, and recovery must take back
+/// exactly what is not taken back yet.
 #[test]
 fn a_crash_in_the_middle_of_a_roll_back_on_another_thread_takes_back_the_rest() {
     use std::sync::Arc;

@@ -37,7 +37,7 @@ impl TraceSink for Kept {
 }
 
 impl Kept {
-    /// Takes what came, as pairs of page and whether it was changed.
+    /// Takes the recorded accesses, as pairs of page and whether it was changed.
     fn take(&self) -> Vec<(u64, bool)> {
         let accesses = std::mem::take(&mut *self.accesses.lock().unwrap());
         accesses.into_iter().map(|access| (access.page.0, access.write)).collect()
@@ -65,8 +65,8 @@ fn fill(session: &Session, tree: &Tree, records: u64) {
     }
 }
 
-/// Runs `work` under a trace of its own engine and gives what was recorded. Nothing that it removes is
-/// cleared away meanwhile, which would be accesses as well.
+/// Runs `work` under a trace of its own engine and gives what was recorded. Nothing that it removes
+/// is cleared away meanwhile, which would be accesses as well.
 fn recorded(policy: &str, records: u64, work: impl FnOnce(&Session, &Tree)) -> Vec<(u64, bool)> {
     let (trace, kept) = (PageTrace::new(), Kept::default());
     let engine = open(policy, &trace);
@@ -77,7 +77,7 @@ fn recorded(policy: &str, records: u64, work: impl FnOnce(&Session, &Tree)) -> V
     work(&session, &tree);
     let count = trace.finish().expect("finish");
     drop(snapshot);
-    // What comes later is not recorded any more.
+    // Later accesses are not recorded.
     session.get(&tree, &key(0)).expect("get");
     let accesses = kept.take();
     assert_eq!(count, accesses.len() as u64);

@@ -1,7 +1,7 @@
-//! Several sessions whose transactions are open side by side, in one thread, so that it is known what each
-//! of them must see and whether a change of it meets another one's. Records are changed in a few bytes, in
-//! all, in none, made longer and shorter and large, removed and inserted again, with savepoints, while the
-//! pool holds a part of the pages only.
+//! Several sessions whose transactions are open side by side, in one thread, so that it is known
+//! what each of them must see and whether a change of it meets another one's. Records are changed
+//! in a few bytes, in all, in none, made longer and shorter and large, removed and inserted again,
+//! with savepoints, while the pool holds a part of the pages only.
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
@@ -98,7 +98,7 @@ fn changed(value: &[u8], change: impl Fn(&mut [u8])) -> Rc<Vec<u8>> {
     Rc::new(value)
 }
 
-/// What a transaction must see, and whether it can commit.
+/// The state that a transaction must see, and whether it can commit.
 #[derive(Clone, Default)]
 struct Seen {
     map: Map,
@@ -131,14 +131,14 @@ struct World<'s> {
     random: SmallRng,
     writers: [Option<Writer<'s>>; WRITERS],
     readers: Vec<Reader<'s>>,
-    /// What commits left, the last one last.
+    /// The states after each commit, in order.
     history: VecDeque<Map>,
     commits: u64,
     /// The last commit that changed a record.
     last: BTreeMap<Key, u64>,
     /// Commits are durable when they return.
     durable: bool,
-    /// Versions may be given up.
+    /// Versions may be dropped early.
     scarce: bool,
     /// New values are long ones.
     long: bool,
@@ -366,7 +366,7 @@ impl<'s> World<'s> {
                 };
             }
             Err(Error::Conflict(_)) => {
-                assert!(conflict || self.scarce, "nobody changed {key:02x?}");
+                assert!(conflict || self.scarce, "no transaction changed {key:02x?}");
                 self.conflicts += 1;
                 writer.failed = true;
             }
@@ -405,7 +405,7 @@ impl<'s> World<'s> {
         }
         let (txn, mut map) = (&mut writer.txn, writer.seen.map.clone());
         let mut own = BTreeSet::new();
-        // What one after the other would lead to: everything, or nothing from some key on.
+        // The result of the same changes one by one: all of them, or none from some key on.
         let mut conflict = false;
         let outcome = if random.random_range(0..3) == 0 {
             let new: Vec<(Key, Vec<u8>)> =
@@ -465,7 +465,7 @@ impl<'s> World<'s> {
                 writer.seen.map = map;
             }
             Err(Error::Conflict(_)) => {
-                assert!(conflict || self.scarce, "nobody changed any of these");
+                assert!(conflict || self.scarce, "no transaction changed any of these");
                 self.conflicts += 1;
                 self.give_up(who);
             }
@@ -541,7 +541,9 @@ impl<'s> World<'s> {
                     self.committed(&writer.seen.own, &writer.seen.map);
                 }
             }
-            Err(Error::Conflict(_)) => assert!(conflict || self.scarce, "nobody was in its way"),
+            Err(Error::Conflict(_)) => {
+                assert!(conflict || self.scarce, "a conflict without a cause")
+            }
             Err(Error::SnapshotTooOld(_)) => assert!(self.scarce),
             Err(error) => panic!("commit: {error}"),
         }
@@ -708,7 +710,7 @@ fn run(options: Options, durable: bool, seeds: std::ops::Range<u64>, steps: u64,
         drop((tree, filler));
         engine.close().expect("close");
     }
-    println!("{conflicts} conflicts, {given_up} snapshots given up");
+    println!("{conflicts} conflicts, {given_up} snapshots cancelled");
     assert!(conflicts > 0 && (given_up > 0) == scarce);
 }
 

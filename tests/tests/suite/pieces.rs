@@ -1,5 +1,5 @@
-//! Auto-committed scans of which the snapshot is cancelled on the way: they go on with a newer one, give keys
-//! in order, none twice, and miss no record that was there all the time.
+//! Auto-committed scans of which the snapshot is cancelled on the way: they go on with a newer one,
+//! give keys in order, none twice, and miss no record that was there all the time.
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
@@ -123,7 +123,7 @@ fn write(engine: &Engine, tree: &Tree, seed: u64, stop: &AtomicBool) {
     }
 }
 
-/// What a scan gave.
+/// The result of a scan.
 struct Pieces {
     backward: bool,
     last: Option<u32>,

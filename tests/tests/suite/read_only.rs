@@ -1,5 +1,5 @@
-//! Stores that are opened read-only: whatever state they were left in, what is read is what recovery would
-//! leave, and not a byte of them changes.
+//! Stores that are opened read-only: whatever state they were left in, what is read is what
+//! recovery would leave, and not a byte of them changes.
 
 use std::{
     collections::BTreeMap,
@@ -37,8 +37,8 @@ fn key(number: u64) -> Vec<u8> {
     format!("key {number:06}").into_bytes()
 }
 
-/// Some of everything: small and large values, removed records, a tree that was dropped, a transaction that is
-/// open, and commits that are not durable.
+/// Some of everything: small and large values, removed records, a tree that was dropped, a
+/// transaction that is open, and commits that are not durable.
 fn fill(engine: &Engine, random: &mut Random) {
     let (tree, gone) = (engine.tree("t").expect("a tree"), engine.tree("gone").expect("a tree"));
     let session = engine.session().expect("a session");
@@ -197,8 +197,8 @@ fn options(io: IoKind) -> Options {
     Options::default().pool_bytes(8 << 20).log_bytes(8 << 20).io(io)
 }
 
-/// Stores in `path`: one that was closed, one as after a kill, one that was closed without a log; and what is
-/// in each.
+/// Stores in `path`: one that was closed, one as after a kill, one that was closed without a log;
+/// and what is in each.
 fn stores(path: &Path, io: IoKind) -> Vec<(PathBuf, Records)> {
     let mut random = Random::new(5);
     let (closed, killed, unlogged) =

@@ -1,7 +1,7 @@
-//! A store whose process ends without notice: what was acknowledged is there when it is opened again,
-//! however often recovery itself is interrupted, whatever a power cut leaves of writes that were not
-//! durable. Each device is a simulated one that holds pages and log, so that a crash is one instant
-//! of both.
+//! A store whose process ends without notice: what was acknowledged is there when it is opened
+//! again, however often recovery itself is interrupted, whatever a power cut leaves of writes that
+//! were not durable. Each device is a simulated one that holds pages and log, so that a crash is
+//! one instant of both.
 
 use std::{
     io::ErrorKind,
@@ -132,8 +132,8 @@ fn a_device_that_writes_pages_whole_needs_no_images_of_them() {
     }
 }
 
-/// A page that is changed while a checkpoint is under way is in the log as a whole by then, so that the
-/// checkpoint need not write it. Without such images it must.
+/// A page that is changed while a checkpoint is under way is in the log as a whole by then, so that
+/// the checkpoint need not write it. Without such images it must.
 #[test]
 fn checkpoints_write_no_page_that_the_log_has_whole() {
     const RECORDS: u32 = 6000;
@@ -295,9 +295,10 @@ fn a_recovery_that_is_interrupted_is_followed_by_another() {
     }
 }
 
-/// The process that wrote the log may have ended between a write and its sync. What redo takes from
-/// there must not reach the pages before it is safe in the log. (The window without that care is too
-/// short for this test to hit: it passes without the sync that comes before reading, too.)
+/// The process that wrote the log may have ended between a write and its sync. Records that redo
+/// takes from there must be durable in the log before they reach the pages. (The window without
+/// that care is too short for this test to hit: it passes without the sync that comes before
+/// reading, too.)
 #[test]
 fn a_log_that_was_not_synced_recovers_whatever_interrupts_it() {
     let watchdog = Watchdog::start("not synced", Duration::from_secs(60));
@@ -312,8 +313,8 @@ fn a_log_that_was_not_synced_recovers_whatever_interrupts_it() {
         let key = |number: u32| number.wrapping_mul(0x9e37_79b1).to_be_bytes();
         let keys = 20_000u32;
         {
-            // Many sessions, because the log is flushed when one buffer is half full: the flush that
-            // fails is to change far more pages than recovery has room for.
+            // Many sessions, because the log is flushed when one buffer is half full: the flush
+            // that fails is to change far more pages than recovery has room for.
             let engine = open(&device, options().pool_bytes(8 << 20)).expect("open");
             let sessions: Vec<_> = (0..8).map(|_| engine.session().expect("session")).collect();
             let (session, tree) = session(&engine);
@@ -328,8 +329,8 @@ fn a_log_that_was_not_synced_recovers_whatever_interrupts_it() {
         }
         assert!(!device.unsynced_segments().is_empty(), "the tail is not safe");
         let writes = device.counters().writes;
-        // Finding the end of the log takes time, in which pages would be written if nobody had made
-        // it safe before.
+        // Finding the end of the log takes time, in which pages would be written unless the log was
+        // synced before.
         let read = Fault::Latency(Duration::from_micros(50));
         device.set_plan(slow(seed).always(Op::LogRead, read));
         let images = images_of_opening(&device, options(), seed);
@@ -407,7 +408,7 @@ fn transactions_are_there_as_a_whole_or_not_at_all() {
                 }
             }
             if turn % 2 == 1 {
-                // What is open now began before the place where redo begins.
+                // The transactions that are open now began before the place where redo begins.
                 engine.checkpoint().expect("checkpoint");
             }
             engine.sync().expect("sync");
@@ -519,8 +520,8 @@ fn a_log_without_its_end_is_refused() {
     assert!(error.to_string().contains("(sim storage)"), "{error}");
 }
 
-/// What was acknowledged while the checkpoint was under way is behind the epoch with which it began,
-/// and before its superblock.
+/// Commits acknowledged during the checkpoint lie after the epoch with which it began and before
+/// its superblock.
 #[test]
 fn a_log_that_lost_what_came_during_the_checkpoint_is_refused() {
     let _watchdog = Watchdog::start("a lost end of the log", Duration::from_secs(60));
@@ -559,7 +560,7 @@ fn verification_reads_the_log() {
     let report = engine.verify(&mut |_| {}).expect("verify");
     assert!(report.problems.is_empty(), "{:?}", report.problems);
     assert!(report.log_bytes > 10_000, "{report:?}");
-    // In the first block behind the last head.
+    // In the first block after the last head.
     let (segment, _) = *LogStorage::segments(&*device).expect("segments").last().expect("one");
     let segments = device.segments().expect("segments");
     let used = segments.iter().rev().find(|(number, _)| {
@@ -628,8 +629,8 @@ fn the_log_of_a_store_that_was_not_closed_can_be_printed() {
     assert_verified(&engine);
 }
 
-/// The number of a record says of which epoch it is, and a flush holds none of a later one. The number
-/// of the last page that any session freed must not get from an epoch into the one before.
+/// The number of a record says of which epoch it is, and a flush holds none of a later one. The
+/// number of the last page that any session freed must not get from an epoch into the previous one.
 #[test]
 fn records_stay_in_their_epoch_while_pages_go_from_session_to_session() {
     let device = device(1);

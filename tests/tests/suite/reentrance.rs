@@ -1,5 +1,5 @@
-//! Calls of the engine from inside of closures and iterators that the engine calls: each gives a right result
-//! or an error, and none waits for ever.
+//! Calls of the engine from inside of closures and iterators that the engine calls: each gives a
+//! right result or an error, and none waits for ever.
 
 use std::{
     ops::{Bound, ControlFlow},

@@ -1,5 +1,6 @@
-//! Large values that are replaced again and again: the file stays at the live data and the limit of versions,
-//! whoever waits for what, beside readers that hold snapshots, and the right value is there all the time.
+//! Large values that are replaced again and again: the file stays at the size of the live data and
+//! the limit of versions, for any order of waits and beside readers that hold snapshots, and the
+//! right value is there all the time.
 
 use std::{
     rc::Rc,
@@ -14,8 +15,8 @@ const VALUE: usize = 256 << 10;
 const VERSION_BYTES: u64 = 2 << 20;
 /// Times that a writer replaces the value.
 const TIMES: u32 = 150;
-/// Pages of chunks are full to two thirds at least, and each writer may have one value in the making and one
-/// that it clears away.
+/// Pages of chunks are full to two thirds at least, and each writer may have one value in the
+/// making and one that it clears away.
 const SLACK: u64 = 3 * VALUE as u64;
 
 fn value(writer: u8, time: u32) -> Vec<u8> {
@@ -71,7 +72,7 @@ fn watched(engine: &Engine, writers: u64, work: impl Fn(u8) + Sync) {
     assert!(most <= limit, "{} KiB in use, {} KiB live", most >> 10, live >> 10);
 }
 
-/// When nobody holds anything, all that was replaced goes.
+/// Without snapshots, all replaced values are removed.
 fn assert_cleared(engine: &Engine) {
     eventually("all that was replaced is gone", || engine.stats().replaced_bytes == 0);
     assert_verified(engine);
@@ -117,7 +118,8 @@ fn values_replaced_by_transactions_and_by_small_ones_count_too() {
                 txn.put(&tree, &[writer], &value)?;
                 txn.commit_async().map(drop)
             };
-            // Its own snapshot may be the one that holds what the other writer has replaced meanwhile.
+            // Its own snapshot may be the one that holds what the other writer has replaced
+            // meanwhile.
             let old = |put: &wattle::Result<()>| matches!(put, Err(Error::SnapshotTooOld(_)));
             let mut attempts = std::iter::repeat_with(put).skip_while(old);
             attempts.next().expect("one that is not too old").expect("put");
@@ -144,7 +146,7 @@ fn a_snapshot_that_holds_replaced_values_above_the_limit_is_cancelled() {
         for time in 0..3 {
             drop(session.put_async(&tree, &[writer], &value(writer, time)).expect("put"));
         }
-        // Below the limit nobody is cancelled.
+        // Below the limit no snapshot is cancelled.
         assert!(reader_sees(&engine, &tree));
         for time in 3..TIMES {
             drop(session.put_async(&tree, &[writer], &value(writer, time)).expect("put"));
@@ -196,7 +198,7 @@ fn tasks_that_replace_values_clear_others_away_and_may_be_dropped_meanwhile() {
     assert_cleared(&engine);
 }
 
-/// Transactions that hold versions of twice the limit hold nobody else up.
+/// Transactions that hold versions of twice the limit block no other transaction.
 #[test]
 fn nobody_waits_for_what_open_transactions_hold() {
     const RECORDS: u32 = 4000;

@@ -1,6 +1,7 @@
-//! Threads and tasks side by side on rows of which the number of changes says every byte: whoever sees a row
-//! can tell whether it is one that there ever was, and of two that are changed together whether they belong
-//! together. Most changes are of a few bytes, some make a row longer, shorter or large.
+//! Threads and tasks side by side on rows. The number of changes of a row determines all of its
+//! bytes, so a reader can tell whether a row ever existed, and whether two rows that are changed
+//! together belong together. Most changes are of a few bytes, some make a row longer, shorter or
+//! large.
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{
@@ -24,12 +25,12 @@ use wattle_tests::harness::{
 const FILLER: u32 = 200;
 
 fn pool() -> Options {
-    // No snapshot is given up, however long the janitor waits for a processor.
+    // No snapshot is cancelled, however long the janitor waits for a processor.
     let options = small_pool(48).log_bytes(MIN_LOG_BYTES).version_bytes(1 << 30);
     options.stall_timeout(Duration::from_secs(10))
 }
 
-/// Rows that are changed two and two, and rows that are changed by themselves.
+/// Rows that are changed in pairs, and rows that are changed alone.
 const PAIRS: u32 = 24;
 const ALONE: u32 = 12;
 /// Changes in place of a row before it is replaced.
@@ -40,7 +41,7 @@ fn name(row: u32) -> [u8; 5] {
     [a, b, c, d, 0]
 }
 
-/// What a row is after so many changes: the number, and a byte for each change since it was replaced.
+/// A row after this many changes: the number, and a byte for each change since it was replaced.
 fn row(row: u32, changes: u64) -> Vec<u8> {
     let turn = changes / IN_PLACE;
     let mix = (turn + 7 * u64::from(row)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
@@ -142,8 +143,8 @@ fn all_rows(txn: &Transaction<'_>, tree: &Tree) -> Vec<u64> {
     found
 }
 
-/// Snapshots of any age, and look-ups by themselves, beside threads that change rows in place and not, split
-/// and merge their leaves and take their pages from memory.
+/// Snapshots of any age, and auto-committed look-ups, beside threads that change rows in place or
+/// replace them, split and merge their leaves and evict their pages.
 #[test]
 fn rows_are_what_their_number_says_for_everybody() {
     for options in [pool(), pool().log(false)] {
@@ -334,7 +335,7 @@ async fn look_at_pairs(session: &AsyncSession, tree: &Tree) -> Result<(), Error>
     Ok(())
 }
 
-/// The same by tasks that are given up anywhere, on a device whose reads take a while.
+/// The same by tasks that are cancelled anywhere, on a device with slow reads.
 #[test]
 fn rows_are_what_their_number_says_where_transactions_are_dropped_half_way() {
     let seed = seed();

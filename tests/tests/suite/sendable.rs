@@ -1,5 +1,6 @@
 //! Which public types of the engine may move between threads (`Send`), and which threads may share
-//! (`Sync`), checked when this is compiled: the lists are the promise, and each type is in one of them.
+//! (`Sync`), checked when this is compiled: the lists are the promise, and each type is in one of
+//! them.
 
 use wattle::{
     AsyncSession, AsyncTransaction, BackupReport, CloseError, Direction, Durability, Engine, Error,
@@ -65,8 +66,8 @@ fn sessions_and_transactions_are_send_and_not_sync() {
     const { assert!(!implements!(Transaction<'static>, Sync)) };
 }
 
-/// They stay on their thread: a range reads through the session or transaction that it borrows, and the clones
-/// of an asynchronous session, its transactions among them, share one session.
+/// They stay on their thread: a range reads through the session or transaction that it borrows, and
+/// the clones of an asynchronous session, its transactions among them, share one session.
 #[test]
 fn ranges_and_what_is_asynchronous_are_neither_send_nor_sync() {
     const { assert!(!implements!(Range<'static>, Send)) };

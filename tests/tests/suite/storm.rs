@@ -1,7 +1,7 @@
-//! Everything at once, with epochs and checkpoints that follow each other as fast as they can: transfers
-//! with savepoints, large values, trees that are made, loaded and dropped, tasks that are given up half
-//! way, backups. Meanwhile the power is cut again and again: each time the store opens, is sound, has what
-//! was acknowledged, and no money is lost.
+//! Everything at once, with epochs and checkpoints that follow each other as fast as they can:
+//! transfers with savepoints, large values, trees that are created, loaded and dropped, tasks that
+//! are cancelled half way, backups. Meanwhile the power is cut again and again: each time the store
+//! opens, is sound, has all acknowledged commits, and no money is lost.
 
 use std::{
     future::Future,
@@ -32,12 +32,12 @@ fn balance(value: &[u8]) -> i64 {
     i64::from_le_bytes(value[..8].try_into().expect("8 bytes"))
 }
 
-/// What the threads share.
+/// Shared by the threads.
 struct Storm {
     engine: Engine,
     device: Arc<SimStorage>,
     done: AtomicBool,
-    /// The log failed, or a checkpoint could not be ended: nothing is changed any more.
+    /// The log failed, or a checkpoint could not finish: all changes are refused.
     poisoned: AtomicBool,
     /// The last acknowledged transaction of each mover.
     acknowledged: [AtomicU64; MOVERS],
@@ -45,8 +45,8 @@ struct Storm {
 }
 
 impl Storm {
-    /// The outcome of an operation, unless it failed in a way that it may: others are in its way, or the
-    /// device is at fault.
+    /// The outcome of an operation, unless it failed in a way that it may: others are in its way,
+    /// or the device is at fault.
     fn passed<T>(&self, outcome: Result<T, Error>) -> Option<T> {
         match outcome {
             Ok(value) => return Some(value),
@@ -124,7 +124,8 @@ impl Storm {
         }
     }
 
-    /// Large values come and go by themselves: pages go from session to session.
+    /// Large values are written and removed by auto-committed operations: pages move from session
+    /// to session.
     fn values(&self, random: &mut Random) {
         let tree = self.tree("values");
         let session = self.engine.session().expect("session");
@@ -162,7 +163,7 @@ impl Storm {
         }
     }
 
-    /// Operations of a task that is given up after a few polls.
+    /// Operations of a task that is cancelled after a few polls.
     fn tasks(&self, random: &mut Random) {
         let tree = self.tree("tasks");
         let session = self.engine.async_session().expect("session");

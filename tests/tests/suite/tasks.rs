@@ -1,6 +1,6 @@
-//! Tasks on a device that loses power: each has commits under way while it goes on, gives operations, commits
-//! and roll-backs up half way, and goes on with the transaction or leaves it. Whatever was acknowledged is
-//! there after a crash, and of each transaction all or nothing.
+//! Tasks on a device that loses power: each has commits under way while it goes on, gives
+//! operations, commits and roll-backs up half way, and goes on with the transaction or leaves it.
+//! Whatever was acknowledged is there after a crash, and of each transaction all or nothing.
 //!
 //! `WATTLE_ROUNDS` multiplies the length, `WATTLE_CRASH_SEED` runs one seed alone.
 
@@ -64,7 +64,7 @@ fn expected(line: usize, set: u64, number: u64) -> Option<Vec<u8>> {
     (!cleared && !set.is_multiple_of(7)).then(|| value_of(line, set))
 }
 
-/// What is changed in place, after transaction `number`.
+/// The value changed in place, after transaction `number`.
 fn places(number: u64) -> Vec<u8> {
     let last = |place: u64| {
         (0..PLACES).map(|age| number.saturating_sub(age)).find(|n| n % PLACES == place)
@@ -107,7 +107,7 @@ impl Trees {
 /// Why a transaction goes no further.
 enum End {
     Error(Error),
-    /// It is given up.
+    /// It is cancelled.
     Dropped,
 }
 
@@ -123,7 +123,7 @@ struct Task {
     trees: Trees,
     device: Arc<Capturing>,
     random: SmallRng,
-    /// One operation in this many is given up.
+    /// One operation in this many is cancelled.
     cancel_every: u32,
     tickets: VecDeque<(u64, Ticket)>,
     singles: u64,
@@ -142,7 +142,7 @@ impl Task {
         }
     }
 
-    /// An operation of a transaction, again when it was given up, or not.
+    /// An operation of a transaction. After a cancellation it may be repeated or not.
     async fn insist<T>(&mut self, mut operation: impl AsyncFnMut() -> Result<T>) -> Result<T, End> {
         loop {
             let polls = self.polls();
@@ -199,7 +199,7 @@ impl Task {
             self.session.wait(ticket).await.expect("durable");
             self.device.ack(self.line, number);
         }
-        // A commit that was given up while it was waited for.
+        // A commit whose wait was cancelled.
         let found = self.session.get(&self.trees.lines, &counter(self.line)).await.expect("get");
         (number_in(&found.expect("a counter")), self.singles)
     }
@@ -297,7 +297,7 @@ impl Task {
         self.singles = found;
     }
 
-    /// One transaction; false: it is to be given up.
+    /// One transaction; false: it is to be aborted.
     async fn changes(&mut self, txn: &mut AsyncTransaction, number: u64) -> Result<bool, End> {
         let (line, trees) = (self.line, self.trees.clone());
         let tree = &trees.lines;
@@ -374,7 +374,7 @@ impl Task {
         Ok(())
     }
 
-    /// What the transaction sees is what it should.
+    /// Checks that the transaction sees the right state.
     async fn look(&mut self, txn: &AsyncTransaction, number: u64) -> Result<(), End> {
         let (line, tree) = (self.line, self.trees.lines.clone());
         let found = self.insist(async || txn.get(&tree, &in_place(line)).await).await?;
@@ -464,7 +464,7 @@ fn check(image: Image, options: &Options, seed: u64, checked: &mut u64, again: b
     device.take().into_iter().for_each(|image| check(image, options, seed, checked, false));
 }
 
-/// All tasks at once, each so many transactions behind its last one.
+/// All tasks concurrently, so many more transactions for each.
 fn crowd(
     engine: &Engine,
     device: &Arc<Capturing>,
@@ -599,7 +599,8 @@ fn tasks_that_give_up_half_way_lose_nothing_when_the_power_is_cut() {
     println!("{images} images");
 }
 
-/// Tickets outlive the session, the engine, and the threads of the log: what they say holds after a crash.
+/// Tickets outlive the session, the engine, and the threads of the log: what they say holds after a
+/// crash.
 #[test]
 fn tickets_that_outlive_their_engine_say_that_their_commits_are_durable() {
     let _watchdog = Watchdog::start("tickets without an engine", Duration::from_secs(60));
@@ -625,7 +626,7 @@ fn tickets_that_outlive_their_engine_say_that_their_commits_are_durable() {
             tickets
         })
         .expect("run");
-        // One that somebody polled, and nobody any more.
+        // A future that was polled, and is no longer polled.
         let polled = tickets.pop().expect("there are some");
         assert!(wattle::run(8, give_up_after(0, polled.clone())).expect("run").is_none());
         drop((session, tree, engine));
@@ -644,7 +645,7 @@ fn tickets_that_outlive_their_engine_say_that_their_commits_are_durable() {
     }
 }
 
-/// A task whose function panics in the middle of a change takes nobody else with it.
+/// A task whose function panics in the middle of a change affects no other task.
 #[test]
 fn a_panic_in_a_change_of_a_task_leaves_the_record_and_the_log_as_they_were() {
     let _watchdog = Watchdog::start("a panic in a task", Duration::from_secs(60));
@@ -679,7 +680,7 @@ fn a_panic_in_a_change_of_a_task_leaves_the_record_and_the_log_as_they_were() {
         let (session, tree) = (engine.session().expect("session"), engine.tree("t").expect("tree"));
         assert_eq!(session.get(&tree, b"key").expect("get").as_deref(), Some(&b"12"[..]));
         assert_eq!(session.get(&tree, b"other").expect("get"), None);
-        // Nobody is in the way.
+        // There is no conflict.
         session.put(&tree, b"other", b"5").expect("put");
         session.put(&tree, b"key", b"56").expect("put");
         session.put(&tree, b"key", b"12").expect("put");

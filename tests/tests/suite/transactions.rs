@@ -94,7 +94,8 @@ fn changes_are_seen_by_their_transaction_at_once_and_by_others_after_the_commit(
             (b"changed".to_vec(), b"Newer and longer".to_vec()),
         ];
         assert_eq!(all(&txn, tree), own);
-        // Nobody else sees any of it: not by single reads, not by older or newer transactions.
+        // Nothing of it is visible to others: not to single reads, not to older or newer
+        // transactions.
         let older = two.begin().expect("begin");
         let others =
             [(b"changed".to_vec(), b"old".to_vec()), (b"removed".to_vec(), b"old".to_vec())];
@@ -280,7 +281,7 @@ fn a_large_value_that_takes_long_to_write_gets_its_turn_among_small_ones() {
             assert!(matches!(inserted, Err(Error::KeyExists)), "{inserted:?}");
             changed
         });
-        assert!(changed > 1, "nobody was in its way");
+        assert!(changed > 1, "it met no conflict");
         one.put(tree, b"key", &large).expect("put");
         assert_eq!(get(&one, tree, b"key"), Some(large));
     });
@@ -385,7 +386,7 @@ fn a_tree_cannot_be_dropped_while_a_transaction_holds_changes_of_it() {
             txn.commit().expect("commit");
             let doomed = engine.open_tree("doomed").expect("open").expect("it is still there");
             assert_eq!(get(&one, &doomed, b"k"), value(b"1"));
-            // What waits to be cleared away is no reason to keep it, even while a snapshot is old.
+            // Garbage that waits for the janitor does not keep it, even while a snapshot is old.
             let old = engine.begin().expect("begin");
             one.put(&doomed, b"large", &[1; 9000]).expect("put");
             assert!(one.remove(&doomed, b"large").expect("remove"));
@@ -433,7 +434,7 @@ fn tickets_come_at_once_and_tell_when_thousands_of_commits_are_durable() {
             let mut txn = one.begin().expect("begin");
             txn.put(tree, &i.to_be_bytes(), b"of a transaction").expect("put");
             tickets.push(txn.commit_async().expect("commit"));
-            let auto = one.put_async(tree, &(i + 10_000).to_be_bytes(), b"by itself");
+            let auto = one.put_async(tree, &(i + 10_000).to_be_bytes(), b"alone");
             tickets.push(auto.expect("put"));
             // The session sees its own commits, durable or not.
             assert!(get(&one, tree, &i.to_be_bytes()).is_some());
@@ -531,17 +532,17 @@ fn sessions_read_their_own_commits_before_they_are_durable_and_others_do_not() {
     }
 }
 
-/// Where reads see the newest commits they do so at once, also of records whose versions are gone and in pages that
-/// carry the mark of somebody else; and a transaction that only reads is done when these are durable.
+/// Where reads see the newest commits they do so at once, also of records whose versions are gone
+/// and in pages that carry the mark of somebody else; and a transaction that only reads is done
+/// when these are durable.
 #[test]
-fn with_reads_of_the_newest_commits_these_are_seen_at_once_and_waited_for_by_read_only_transactions()
- {
+fn newest_commits_are_seen_at_once_and_read_only_transactions_wait_for_them() {
     let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
     let options = small_pool(128).log_bytes(MIN_LOG_BYTES).durability(Durability::Group);
     let engine = Device::sim(&device).open(options.reads(Reads::Newest)).expect("open");
     let tree = engine.tree("tree").expect("tree");
     let (one, two, other) = (session(&engine), session(&engine), session(&engine));
-    for key in [b"changed", b"removed", b"whoever"] {
+    for key in [b"changed", b"removed", b"written"] {
         one.put(&tree, key, b"old").expect("put");
     }
     let late = Fault::Latency(Duration::from_millis(400));
@@ -550,11 +551,11 @@ fn with_reads_of_the_newest_commits_these_are_seen_at_once_and_waited_for_by_rea
         let value = format!("new {marked}").into_bytes();
         let changed = one.put_async(&tree, b"changed", &value).expect("put");
         let (found, removed) = one.remove_async(&tree, b"removed").expect("remove");
-        // Nobody else has the time of a commit that nobody needs a version of.
+        // Only the page has the time of a commit without a version.
         eventually("no version is left", || engine.stats().version_bytes == 0);
         let mut writer = other.begin().expect("begin");
         if marked {
-            writer.put(&tree, b"whoever", b"mark").expect("put");
+            writer.put(&tree, b"written", b"mark").expect("put");
         }
         assert!(found && get(&two, &tree, b"removed").is_none());
         assert_eq!(get(&two, &tree, b"changed").as_ref(), Some(&value));
@@ -575,8 +576,7 @@ fn with_reads_of_the_newest_commits_these_are_seen_at_once_and_waited_for_by_rea
 }
 
 #[test]
-fn transactions_that_change_nothing_wait_for_the_commits_of_others_that_they_scanned_or_saw_removed()
- {
+fn transactions_without_changes_wait_for_commits_that_they_scanned_or_saw_removed() {
     let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
     let options = || small_pool(128).log_bytes(MIN_LOG_BYTES).durability(Durability::Group);
     let engine = Device::sim(&device).open(options()).expect("open");
@@ -689,7 +689,7 @@ fn a_change_that_panics_leaves_the_record_to_others() {
             txn.modify(tree, b"b", |_| panic!("on purpose"))
         }));
         assert!(panicked.is_err());
-        // Not changed, so nobody is in the way of an operation of its own.
+        // Not changed, so an auto-committed operation meets no conflict.
         other.put(tree, b"b", b"after").expect("put");
         txn.abort().expect("abort");
         for (key, value) in [(b"a", b"before".as_slice()), (b"b", b"after")] {

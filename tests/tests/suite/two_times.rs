@@ -1,6 +1,6 @@
-//! A data file that is newer than its log: what a copy leaves that was not made at one moment, or a device of
-//! the log that lost its last writes. Pages from after the end of the log are refused wherever they are read,
-//! by the error that names them, and stay refused while the log goes on.
+//! A data file that is newer than its log: what a copy leaves that was not made at one moment, or a
+//! device of the log that lost its last writes. Pages from after the end of the log are refused
+//! wherever they are read, by the error that names them, and stay refused while the log goes on.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use wattle::{
@@ -44,7 +44,8 @@ fn loaded(random: &mut Random, options: Options) -> (Arc<SimStorage>, Engine, Re
     (device, engine, records)
 }
 
-/// The superblocks, the bitmaps and the log of `old`, and the other pages of `new`. Gives how many differ.
+/// The superblocks, the bitmaps and the log of `old`, and the other pages of `new`. Gives how many
+/// differ.
 fn mixed(old: &SimStorage, new: &SimStorage) -> (Arc<SimStorage>, usize) {
     let mixed = Arc::new(old.clone_at_rest());
     let mut differ = 0;
@@ -63,16 +64,16 @@ fn read_all(engine: &Engine) -> Result<Records, Error> {
     session.scan(&tree)?.collect()
 }
 
-/// An error that names a page: mostly that it is too new. Where one of two neighbours is, the fences may differ
-/// that are looked at before.
+/// An error that names a page: mostly that it is too new. Where one of two neighbours is, the
+/// fences may differ that are looked at before.
 fn is_newer(error: &Error) -> bool {
     let text = error.to_string();
     assert!(matches!(error, Error::Corruption { .. }) && text.starts_with("page "), "{text}");
     text.contains("newer than the log")
 }
 
-/// What an engine gives is what the log says, or the error that names a page; and where a page is too new
-/// `verify` finds it. Gives whether one was found.
+/// An engine returns the values of the log, or the error that names a page; and where a page is too
+/// new, `verify` finds it. Returns whether one was found.
 fn never_of_two_times(engine: &Engine, records: &Records) -> bool {
     let report = engine.verify(&mut |_| {}).expect("verify");
     match read_all(engine) {

@@ -1,6 +1,6 @@
-//! Futures that are polled and then kept, as `select!` over `&mut future` and buffered streams do, runtimes
-//! whose thread is blocked, and blocking calls inside of a runtime: nobody else waits for them, and nobody
-//! waits for ever.
+//! Futures that are polled and then kept, as `select!` over `&mut future` and buffered streams do,
+//! runtimes whose thread is blocked, and blocking calls inside of a runtime: no other task waits
+//! for them, and no wait is forever.
 
 use std::{
     future::Future,
@@ -69,7 +69,8 @@ fn poll_once<T>(future: &mut Pin<Box<dyn Future<Output = T> + '_>>) -> Option<T>
 
 type Get<'a> = Pin<Box<dyn Future<Output = Result<Option<Vec<u8>>>> + 'a>>;
 
-/// Begins look-ups of records that are not in memory, until so many wait; gives them and their keys.
+/// Begins look-ups of records that are not in memory, until so many wait; gives them and their
+/// keys.
 async fn begin_gets<'a>(
     session: &'a AsyncSession,
     tree: &'a Tree,

@@ -1,6 +1,6 @@
-//! Devices that fail after the fact: a sync that fails and loses what it was to make durable, a segment
-//! of the log that is there although making it failed. Nothing shows this until the power is cut, and
-//! then nothing that was acknowledged may be missing.
+//! Devices that fail after the fact: a sync that fails and loses what it was to make durable, a
+//! segment of the log that is there although making it failed. Nothing shows this until the power
+//! is cut, and then nothing that was acknowledged may be missing.
 
 use std::{io::ErrorKind, sync::Arc, time::Duration};
 use wattle::{
@@ -33,7 +33,7 @@ fn put_all(session: &Session, tree: &Tree, turn: u32) {
     }
 }
 
-/// What is left after power cuts of several kinds has all records of a turn.
+/// After power cuts of several kinds the store has all records of a turn.
 fn assert_left(device: &SimStorage, turn: u32) {
     for (seed, cut) in [(1, Cut::Nothing), (2, Cut::Sectors), (3, Cut::Prefix), (4, Cut::All)] {
         let left = Arc::new(device.crash_as(seed, cut));
@@ -60,10 +60,10 @@ fn after_a_failed_sync_of_the_pages_nothing_relies_on_them() {
     // This checkpoint, or one of the background that is under way.
     let error = engine.checkpoint().expect_err("the sync fails");
     assert!(error.to_string().contains("sync"), "{error}");
-    // What it was to make durable is lost, so the next one that succeeds proves nothing.
+    // The data of the failed sync are lost, so a later sync that succeeds proves nothing.
     let error = engine.checkpoint().expect_err("the engine has stopped");
     assert!(matches!(&error, Error::Poisoned(why) if why.contains("sync")), "{error:?}");
-    assert!(matches!(session.begin().err(), Some(Error::Poisoned(_))), "nothing is begun any more");
+    assert!(matches!(session.begin().err(), Some(Error::Poisoned(_))), "a transaction began");
     let key = 7u32.to_be_bytes();
     for changed in [
         session.put(&tree, &key, b"more").err(),
@@ -91,7 +91,7 @@ fn an_engine_whose_log_failed_gives_its_memory_back_with_all_transactions() {
     txn.put(&tree, b"key", b"value").expect("put");
     device.set_plan(FaultPlan::new(2).always(Op::LogWrite, Fault::Error(ErrorKind::Other)));
     engine.sync().expect_err("the log cannot be written");
-    // Nobody can roll it back any more.
+    // It can no longer be rolled back.
     drop(txn);
     drop((session, tree));
     assert!(matches!(engine.close().map_err(Error::from), Err(Error::Poisoned(_))));
@@ -124,7 +124,7 @@ fn pages_are_not_read_again_after(sync: u64) {
     }
     device.set_plan(FaultPlan::new(5).nth(Op::Sync, sync, UNSETTLED));
     engine.checkpoint().expect_err("the sync fails");
-    // What is in memory is right. Everything else could be older than it was.
+    // Pages in memory are correct. Pages on the device could be stale.
     let (mut right, mut refused) = (0, 0);
     for key in 0..MANY {
         match session.get(&tree, &key.to_be_bytes()) {
@@ -187,8 +187,8 @@ const OPERATIONS: [(Op, bool); 9] = [
     (Op::LogRemove, true),
 ];
 
-/// Opens copies of a device, each with another operation that fails. Whatever happens, the store opens
-/// afterwards, and after a power cut. Gives how many failures there were.
+/// Opens copies of a device, each with another operation that fails. Whatever happens, the store
+/// opens afterwards, and after a power cut. Gives how many failures there were.
 fn open_with_each_failure(
     copy: &dyn Fn() -> SimStorage,
     check: &dyn Fn(Arc<SimStorage>, &str),
@@ -301,7 +301,8 @@ fn a_flush_whose_sync_failed_is_written_again_before_pages_follow_it() {
     assert!(matches!(error, Error::CommitUnknown(_)), "{error:?}");
     drop((session, tree));
     engine.close().expect_err("the log has failed");
-    // The next process reads the flush, which is not on the device, and no sync will bring it there.
+    // The next process reads the flush, which is not on the device, and no sync will bring it
+    // there.
     let copy = || device.crash_as(1, Cut::Process);
     let check = |device, what: &str| assert_recovers(&device, what);
     let failures = open_with_each_failure(&copy, &check, &watchdog);

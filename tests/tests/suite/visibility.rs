@@ -1,5 +1,5 @@
-//! Commits that have returned, as other sessions see them: at once, whatever their durability, unless the
-//! engine was opened to show what is durable only.
+//! Commits that have returned, as other sessions see them: at once, whatever their durability,
+//! unless the engine was opened to show what is durable only.
 
 use std::{ops::Bound, ops::ControlFlow, sync::Arc, time::Duration};
 use wattle::{
@@ -131,8 +131,8 @@ fn with_reads_of_what_is_durable_others_see_a_commit_when_its_ticket_says_so() {
     assert_verified(&engine);
 }
 
-/// A commit that depends on one that no flush has written is durable only together with it: after a crash
-/// both are there.
+/// A commit that depends on one that no flush has written is durable only together with it: after a
+/// crash both are there.
 #[test]
 fn a_durable_commit_that_depends_on_another_one_brings_it_along() {
     for seed in 0..20 {

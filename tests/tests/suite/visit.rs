@@ -1,5 +1,5 @@
-//! Visits of ranges in a transaction against a `BTreeMap`, while others change the same leaves: from any
-//! bound, in both directions, stopped anywhere. One session's cursor serves all of them.
+//! Visits of ranges in a transaction against a `BTreeMap`, while others change the same leaves:
+//! from any bound, in both directions, stopped anywhere. One session's cursor serves all of them.
 //! `WATTLE_ROUNDS` multiplies the length.
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng};

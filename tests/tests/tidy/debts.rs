@@ -5,7 +5,7 @@ use crate::{Finding, workspace};
 use std::{collections::BTreeMap, fmt::Write, path::PathBuf};
 
 /// Findings that a failure prints for one package.
-const PRINTED: usize = 60;
+const PRINTED: usize = 400;
 
 const HEAD: &str = "\
 # Findings of the tidy test that are known, as `rule package count`. No count may rise, and a line

@@ -1,4 +1,5 @@
-//! Keys, values and changes that chance chooses: of every size for which the engine has a way of its own.
+//! Keys, values and changes that chance chooses: of every size for which the engine has a way of
+//! its own.
 
 use rand::{RngExt, rngs::SmallRng};
 use std::rc::Rc;
@@ -16,8 +17,8 @@ pub const UNIVERSE: u32 = 260;
 /// Key and value of so many bytes together lie in a leaf, longer ones do not.
 const INLINE: usize = 1916;
 
-/// The key of a record of a tree: short ones, the empty one and the longest, ones that differ much in length, or
-/// ones with a long common prefix.
+/// The key of a record of a tree: short ones, the empty one and the longest, ones that differ much
+/// in length, or ones with a long common prefix.
 pub fn key_of(tree: Id, number: u32) -> Key {
     match (tree % 3, number) {
         (0, 20) => Vec::new(),
@@ -98,7 +99,7 @@ impl Edit {
         }
     }
 
-    /// What becomes of a value.
+    /// The change of a value.
     pub fn made(&self, value: &[u8]) -> Value {
         let mut value = value.to_vec();
         self.make(&mut value);
@@ -117,7 +118,7 @@ pub enum Kind {
     Update,
     /// Another record, if there is none.
     Insert,
-    /// No record any more.
+    /// The record is removed.
     Remove,
 }
 
@@ -161,7 +162,7 @@ impl Change {
         }
     }
 
-    /// What becomes of a record.
+    /// The change of a record.
     pub fn after(&self, before: Option<&Value>) -> Option<Value> {
         match (self, before) {
             (Change::Modify(edit), Some(before)) => Some(edit.made(before)),
@@ -180,7 +181,7 @@ impl Change {
         }
     }
 
-    /// Its name, for those who read what a seed does.
+    /// Its name, to print the steps of a seed.
     pub fn name(&self) -> &'static str {
         match self {
             Change::Modify(_) => "modifies",

@@ -1,5 +1,5 @@
-//! Events outside of transactions: changes of single records by a session, trees that are made, renamed, dropped
-//! and loaded, and backups.
+//! Events outside of transactions: changes of single records by a session, trees that are made,
+//! renamed, dropped and loaded, and backups.
 
 use super::{
     data::{Change, Id, Key, Kind, key_of, value},
@@ -95,7 +95,7 @@ impl World<'_> {
                 match failed {
                     Some(Err(Error::Conflict(_))) => self.counts.conflict(false),
                     Some(Err(error)) => self.expect_failed_read(&error, "a change by a session"),
-                    // What is given up is not done.
+                    // A cancelled operation has no effect.
                     _ => self.counts.given_up += 1,
                 }
             }
@@ -127,8 +127,8 @@ impl World<'_> {
         }
     }
 
-    /// What a session did not do because of a record, or of none, acknowledges the change that made it so, unless
-    /// that is the session's own.
+    /// An operation that a session skipped, because a record is or is not there, acknowledges the
+    /// change that caused this, unless that is the session's own.
     fn ack_what_was_found(&mut self, session: usize, tree: Id, key: &[u8]) {
         let number = self.last_change(tree, key);
         if number > self.own[session] {
@@ -236,7 +236,7 @@ impl World<'_> {
                 self.history.push(next);
                 self.ack(number);
             }
-            // What was removed is not cleared away yet.
+            // Removed values are not cleared yet.
             Err(Error::NotEmpty) => self.take_back(),
             Err(error) => panic!("a bulk load: {error}"),
         }

@@ -1,5 +1,5 @@
-//! The lives of one store: it is opened, compared, used for a while, and then closed, or the power is cut. What is
-//! left is opened again, perhaps with a power cut while that goes on.
+//! The lives of one store: it is opened, compared, used for a while, and then closed, or the power
+//! is cut. The rest is opened again, perhaps with a power cut during recovery.
 
 use super::{
     Counts, Mode,
@@ -20,10 +20,11 @@ use wattle_tests::crash::{
 
 /// Power cuts while a store is opened, one after the other.
 const DEEPEST: u32 = 4;
-/// The smallest limit of versions that is tried, bytes: without small limits, what the engine takes at least.
+/// The smallest limit of versions that is tried, bytes: without small limits, what the engine takes
+/// at least.
 const MIN_VERSION_BYTES: u64 = if cfg!(small_limits) { 1 << 12 } else { 1 << 20 };
 
-/// What is known of a store from life to life.
+/// The facts about a store that pass from life to life.
 pub struct Lives<'c> {
     seed: u64,
     mode: Mode,
@@ -145,7 +146,7 @@ impl<'c> Lives<'c> {
         }
     }
 
-    /// What is there must be one of the states that may be. That is the first one of this life.
+    /// The contents must be one of the possible states, which becomes the first one of this life.
     fn compare(&mut self, engine: &Engine, device: &Capturing) {
         let what = self.what("after it was opened");
         let found = read_all(engine).unwrap_or_else(|error| panic!("{what}: {error}"));
@@ -162,7 +163,7 @@ impl<'c> Lives<'c> {
         device.take();
     }
 
-    /// What fails in this life.
+    /// The failures of this life.
     fn plan(&self) -> FaultPlan {
         let seed = self.seed ^ self.life;
         let mut plan = FaultPlan::new(seed);
@@ -185,8 +186,8 @@ impl<'c> Lives<'c> {
         }
     }
 
-    /// Huge values are kept away from a device that is full for the log, too: together they can take more than the
-    /// reserve of the log, which fails then (`log_room` tests that).
+    /// Huge values are kept away from a device that is full for the log, too: together they can
+    /// take more than the reserve of the log, which fails then (`log_room` tests that).
     fn sizes(&self) -> Sizes {
         match self.mode {
             Mode::FullDevice if self.seed.is_multiple_of(5) => Sizes::Huge,
@@ -196,7 +197,8 @@ impl<'c> Lives<'c> {
         }
     }
 
-    /// Uses the store. Gives whether the power is cut at one of the moments of which the device has an image.
+    /// Uses the store. Gives whether the power is cut at one of the moments of which the device has
+    /// an image.
     fn live(&mut self, engine: &Engine, device: &Arc<Capturing>, logged: bool) -> bool {
         let plan = self.plan();
         let one_in = self.random.random_range(1..60);
@@ -235,7 +237,8 @@ impl<'c> Lives<'c> {
             world.tell(|| format!("step {step}"));
             world.step();
         }
-        // 3. Perhaps the power is cut now, or at one of the moments before, or while transactions are rolled back.
+        // 3. Perhaps the power is cut now, or at one of the moments before, or while transactions
+        //    are rolled back.
         let crash = logged && self.random.random_range(0..4) != 0;
         if crash {
             let cuts =
@@ -273,7 +276,7 @@ impl<'c> Lives<'c> {
         let [Bounds { acked, issued }] = image.bounds[..] else { panic!("one line") };
         self.bounds = Bounds {
             acked: acked.max(self.history.first()),
-            // What was given up was begun, and is no event.
+            // A cancelled operation was begun, and is no event.
             issued: issued.min(self.history.newest()),
         };
         if self.random.random_range(0..4) == 0 {
@@ -299,8 +302,8 @@ impl<'c> Lives<'c> {
     }
 }
 
-/// All that a store holds. What was abandoned is still being rolled back for a while, which may take all the
-/// memory of versions.
+/// The whole contents of a store. Abandoned transactions are still being rolled back for a while,
+/// which may take all the memory of versions.
 fn read_in_time(engine: &Engine, what: &str) -> BTreeMap<String, Found> {
     for _ in 0..1000 {
         match read_all(engine) {

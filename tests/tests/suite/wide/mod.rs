@@ -1,19 +1,23 @@
-//! A wide model: nearly everything that an engine can be asked for, chosen by chance, in stores that are closed and
-//! opened again, or lose their power, a few times.
+//! A wide model: nearly everything that an engine can be asked for, chosen by chance, in stores
+//! that are closed and opened again, or lose their power, a few times.
 //!
-//! One thread does everything, so that what must come of each operation is known, also among several open
-//! transactions. In each life of a store ([`lives`]) there are up to four transactions that change something, with
-//! futures that may be given up half way and without, at both levels of isolation and of any durability, with
-//! savepoints ([`writers`]); as many that only read ([`readers`]); sessions that change records by themselves, trees
-//! that come and go, bulk loads, backups ([`events`]); and checkpoints. Compared are:
-//! - every answer of a transaction with a map of what it sees, every other read with the states that it may see;
-//! - every change and commit with what is in its way: it may conflict for no reason that is seen here, but it must
-//!   where there is one;
-//! - the whole store, when it is closed and after every power cut, with the states between the last event that was
-//!   acknowledged and the last one that was begun: it is one of them. Then it is verified.
+//! One thread does everything, so that the result of each operation is known, even among several
+//! open transactions. In each life of a store ([`lives`]) there are up to four transactions that
+//! change something, with futures that may be cancelled half way and without, at both levels of
+//! isolation and of any durability, with savepoints ([`writers`]); as many that only read
+//! ([`readers`]); auto-committed changes, trees that come and go, bulk loads, backups ([`events`]);
+//! and checkpoints. Compared are:
+//! - every answer of a transaction with a map of what it sees, every other read with the states
+//!   that it may see;
+//! - every change and commit with what is in its way: it may conflict for no reason that is seen
+//!   here, but it must where there is one;
+//! - the whole store, when it is closed and after every power cut, with the states between the last
+//!   event that was acknowledged and the last one that was begun: it is one of them. Then it is
+//!   verified.
 //!
-//! `WATTLE_ROUNDS` multiplies the number of seeds; `WATTLE_CRASH_SEED` runs one alone, and tells what it does. Most of
-//! what the engine does otherwise with many records needs thousands of them, unless its limits are small. A campaign:
+//! `WATTLE_ROUNDS` multiplies the number of seeds; `WATTLE_CRASH_SEED` runs one alone, and tells
+//! what it does. Most of what the engine does otherwise with many records needs thousands of them,
+//! unless its limits are small. A campaign:
 //!
 //! ```text
 //! RUSTFLAGS="--cfg small_limits" CARGO_TARGET_DIR=target/small WATTLE_ROUNDS=50 \
@@ -32,7 +36,7 @@ use lives::Lives;
 use std::time::{Duration, Instant};
 use wattle_tests::harness::{Context, Watchdog, one_seed, rounds};
 
-/// What may fail.
+/// The possible failures.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     /// Nothing.
@@ -53,7 +57,7 @@ impl Mode {
     }
 }
 
-/// What has happened to all stores of a test.
+/// Counts over all stores of a test.
 #[derive(Default)]
 struct Counts {
     steps: u64,
@@ -62,9 +66,9 @@ struct Counts {
     conflicts: u64,
     /// Those of them that were not expected.
     unexpected: u64,
-    /// Snapshots that were given up for want of memory.
+    /// Snapshots that were cancelled for lack of memory.
     too_old: u64,
-    /// Futures that were given up.
+    /// Futures that were cancelled.
     given_up: u64,
     /// Operations that failed with the device.
     faults: u64,
@@ -91,7 +95,7 @@ impl Counts {
             ("conflicts", self.conflicts, true),
             ("of them not expected", self.unexpected, false),
             ("snapshots too old", self.too_old, false),
-            ("futures given up", self.given_up, true),
+            ("futures cancelled", self.given_up, true),
             ("faults", self.faults, mode == Mode::FullDevice),
             ("backups", self.backups, mode == Mode::Plain),
             ("closes", self.closes, true),

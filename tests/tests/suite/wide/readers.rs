@@ -1,6 +1,6 @@
-//! Reads: of transactions that change something, which know exactly what they see; of transactions that only
-//! read; and of sessions. The last two may see any state that is not older than what was acknowledged, or than the
-//! session's own, but no mixture.
+//! Reads: of transactions that change something, which know exactly what they see; of transactions
+//! that only read; and of sessions. The last two may see any state that is not older than what was
+//! acknowledged, or than the session's own, but no mixture.
 
 use super::{
     data::{Id, Key, key_of},
@@ -33,7 +33,7 @@ fn borrowed(range: &Range) -> (Bound<&[u8]>, Bound<&[u8]>) {
     (range.0.as_ref().map(|key| &key[..]), range.1.as_ref().map(|key| &key[..]))
 }
 
-/// What a scan finds, ascending.
+/// The result of a scan, ascending.
 fn collect(scan: Result<wattle::Range<'_>>, back: bool) -> Result<Found> {
     let mut found: Found = match back {
         true => scan?.rev().collect::<Result<_>>()?,
@@ -160,7 +160,8 @@ impl<'s> World<'s> {
         }
     }
 
-    /// Compares what a transaction that only reads sees with the states that it may see: they become fewer.
+    /// Compares what a transaction that only reads sees with the states that it may see: they
+    /// become fewer.
     pub fn check_reader(&mut self) {
         if self.readers.is_empty() {
             return self.begin_or_end_reader();

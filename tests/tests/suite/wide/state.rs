@@ -1,4 +1,5 @@
-//! What a store should hold: a state for each event, and how it compares with what was found.
+//! The expected contents of a store: a state for each event, and the comparison with the real
+//! contents.
 
 use super::data::{Id, Key, Value};
 use std::{collections::BTreeMap, fmt::Write, rc::Rc};
@@ -9,7 +10,7 @@ pub type Records = BTreeMap<Key, Value>;
 /// Records that a scan found, ascending.
 pub type Found = Vec<(Key, Vec<u8>)>;
 
-/// What a store holds between two events.
+/// The contents of a store between two events.
 #[derive(Clone, Default)]
 pub struct State {
     /// The trees, by name.

@@ -1,8 +1,9 @@
 //! One life of a store: its sessions, what is open in them, and what is known of it.
 //!
-//! Everything goes on in one thread, so that what is there after each operation is known. Each event (a commit,
-//! a tree that is made) has a number and a state of the [`History`]. The device is told before an event begins
-//! and when it is acknowledged; an image of a crash lies between the two.
+//! Everything goes on in one thread, so that what is there after each operation is known. Each
+//! event (a commit, a tree that is made) has a number and a state of the [`History`]. The device is
+//! told before an event begins and when it is acknowledged; an image of a crash lies between the
+//! two.
 
 use super::{
     Counts, Mode,
@@ -25,16 +26,16 @@ use std::{
 use wattle::{AsyncSession, Engine, Error, Session, Ticket, Tree};
 use wattle_tests::{crash::device::Capturing, harness::one_seed};
 
-/// Sessions without futures. The one with futures has the number behind them.
+/// Sessions without futures. The one with futures has the next number after them.
 pub const SESSIONS: usize = 3;
 /// Transactions that change something, at a time.
 const WRITERS: usize = 4;
 /// Tickets that may wait for their commits to be durable.
 pub const TICKETS: usize = 6;
 
-/// What one life begins with.
+/// The beginning of a life.
 pub struct Setting {
-    /// What may fail.
+    /// The possible failures.
     pub mode: Mode,
     /// Nothing is acknowledged as durable.
     pub never_durable: bool,
@@ -72,7 +73,7 @@ pub struct World<'s> {
     tells: bool,
 }
 
-/// What a life is in.
+/// The stage of a life.
 pub struct Place<'s> {
     /// The engine.
     pub engine: &'s Engine,
@@ -82,9 +83,9 @@ pub struct Place<'s> {
     pub sessions: &'s [Session],
     /// Number of the next tree.
     pub next_tree: &'s mut Id,
-    /// What is known of it: the state at its beginning.
+    /// The state at its beginning.
     pub history: &'s mut History,
-    /// What is counted.
+    /// Counters.
     pub counts: &'s mut Counts,
 }
 
@@ -155,7 +156,8 @@ impl<'s> World<'s> {
         self.below(many) == 0
     }
 
-    /// How often a future is polled before it is given up: once in so many times soon, otherwise never.
+    /// Number of polls before a future is cancelled: small once in so many times, otherwise without
+    /// limit.
     pub fn patience(&mut self, one_in: u32) -> u32 {
         if self.one_in(one_in) { self.below(4) } else { u32::MAX }
     }
@@ -299,7 +301,7 @@ impl<'s> World<'s> {
         (0..WRITERS).for_each(|who| self.end(who));
     }
 
-    /// The device has healed: nothing fails any more, and every ticket comes.
+    /// The device has healed: nothing fails from now on, and every ticket completes.
     pub fn finish(mut self) {
         self.faulty = false;
         self.wait_for_tickets(0);
@@ -314,8 +316,8 @@ impl Wake for Unpark {
     }
 }
 
-/// Polls a future until it is ready. That happens every few milliseconds even if nobody wakes this thread: what is
-/// looked for here is lost records.
+/// Polls a future until it is ready, every few milliseconds even without a wake-up: this suite
+/// looks for lost records, not for lost wake-ups.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut context = Context::from_waker(&waker);

@@ -1,8 +1,9 @@
-//! Transactions that change something: a few at a time, with futures and without. Each is compared with a map of
-//! what it sees, and with what the others have changed: whether a change or a commit conflicts is known.
+//! Transactions that change something: a few at a time, with futures and without. Each is compared
+//! with a map of what it sees, and with what the others have changed: whether a change or a commit
+//! conflicts is known.
 //!
-//! A conflict that is not expected is counted only: one with a transaction that is still being rolled back is
-//! right, and a serializable one may be told of a page in place of a record.
+//! A conflict that is not expected is counted only: one with a transaction that is still being
+//! rolled back is right, and a serializable one may be told of a page in place of a record.
 
 use super::{
     data::{Change, Edit, Id, Key, Kind, UNIVERSE, key_of, value},
@@ -29,7 +30,8 @@ pub enum AnyTransaction<'s> {
     Asynchronous(AsyncTransaction),
 }
 
-/// An operation of a transaction. That of an asynchronous one may be given up after some polls: `None`.
+/// An operation of a transaction. That of an asynchronous one may be cancelled after some polls:
+/// `None`.
 macro_rules! operation {
     ($polls:expr, $txn:expr, $name:ident($($argument:expr),*)) => {
         match $txn {
@@ -66,7 +68,7 @@ impl AnyTransaction<'_> {
     }
 }
 
-/// What a serializable transaction has read.
+/// The reads of a serializable transaction.
 #[derive(Default)]
 pub struct Reads {
     /// Records that it has looked for, or changed.
@@ -76,7 +78,7 @@ pub struct Reads {
 }
 
 impl Reads {
-    /// Whether one of the records that were changed behind an event is among them.
+    /// Whether one of the records that were changed after an event is among them.
     fn changed(&self, last: &BTreeMap<(Id, Key), u64>, since: u64) -> bool {
         let has = |record: &(Id, Key)| {
             let within = |(tree, low, high): &(Id, Bound<Key>, Bound<Key>)| {
@@ -97,16 +99,16 @@ struct Kept {
 /// A transaction and what is known of it.
 pub struct Writer<'s> {
     pub(super) txn: AnyTransaction<'s>,
-    /// What it sees.
+    /// Its view.
     pub(super) trees: BTreeMap<Id, Rc<Records>>,
-    /// What it has changed.
+    /// Its changes.
     pub(super) own: BTreeSet<(Id, Key)>,
     savepoints: Vec<Kept>,
     /// The newest event that it sees.
     began: u64,
     /// It is not one that only reads.
     wrote: bool,
-    /// What it has read, if it is serializable.
+    /// Its reads, if it is serializable.
     pub(super) reads: Option<Reads>,
     /// It can only abort.
     pub(super) failed: bool,
@@ -115,7 +117,7 @@ pub struct Writer<'s> {
 }
 
 impl Writer<'_> {
-    /// Whether its futures may have been given up.
+    /// Whether its futures may have been cancelled.
     pub fn is_asynchronous(&self) -> bool {
         matches!(self.txn, AnyTransaction::Asynchronous(_))
     }
@@ -209,7 +211,8 @@ impl<'s> World<'s> {
         };
         self.tell(|| format!("  {}, polls {polls}", what()));
         match writer.txn.change(polls, tree, &key, &change) {
-            // What is given up is not done, or the transaction must abort: its next operation tells.
+            // A cancelled operation has no effect, or the transaction must abort: its next
+            // operation shows which.
             None => self.counts.given_up += 1,
             Some(Ok(was_done)) => {
                 assert!(!conflict, "changed over another change: {}", what());
@@ -236,7 +239,7 @@ impl<'s> World<'s> {
                 self.counts.too_old += 1;
                 writer.failed = true;
             }
-            // After something that was given up, or that failed half way.
+            // After a cancelled operation, or one that failed half way.
             Error::MustAbort(_) if writer.is_asynchronous() || self.faulty => writer.failed = true,
             error => self.expect_fault(&error, "a change"),
         }
@@ -397,7 +400,7 @@ impl<'s> World<'s> {
         match operation!(polls, &mut writer.txn, rollback_to(&kept.savepoint)) {
             Some(Ok(())) => (writer.trees, writer.own) = (kept.trees.clone(), kept.own.clone()),
             Some(Err(Error::MustAbort(_))) => writer.failed = true,
-            // What comes behind the savepoint may be the others' already.
+            // Records changed after the savepoint may belong to other transactions already.
             None => (writer.failed, writer.own) = (true, kept.own.clone()),
             Some(Err(error)) => {
                 self.expect_fault(&error, "a roll-back to a savepoint");
@@ -440,14 +443,17 @@ impl<'s> World<'s> {
         let changes = !own.is_empty();
         // 1. Whether it conflicts with what it has read.
         let conflict = wrote && reads.is_some_and(|reads| reads.changed(&self.last, began));
-        // 2. What comes of it.
+        // 2. The results.
         let mut next = (*self.now()).clone();
         for (id, key) in &own {
             next.set(*id, key, trees[id].get(key).cloned());
         }
         let number = if changes { self.issue() } else { self.history.newest() };
         self.tell(|| {
-            format!("  writer {who} commits as {number} in way {how}: changes {changes}, conflict {conflict}")
+            format!(
+                "  writer {who} commits as {number} in way {how}: changes {changes}, conflict \
+                 {conflict}"
+            )
         });
         // 3. It commits.
         let outcome: Option<Result<Option<Ticket>>> = match (txn, how) {
