@@ -1,4 +1,4 @@
-//! What a commit costs on a device: one thread appends 120 bytes and waits until they are durable.
+//! The cost of a commit on a device: one thread appends 120 bytes and waits until they are durable.
 //! Arguments: directory, back end (`uring` or `threads`).
 
 use std::{path::Path, time::Instant};

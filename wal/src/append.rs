@@ -1,10 +1,10 @@
 //! Appending: each worker writes records into a buffer of its own, and never waits.
 //!
-//! The buffer has its own lock. Only the flusher contends for it, and briefly. A section reads the epoch under that
-//! lock, which makes a flush a consistent cut (see the crate's page).
+//! The buffer has its own lock. Only the flusher contends for it, and briefly. A section reads the
+//! epoch under that lock, which makes a flush a consistent cut (see the crate's page).
 //!
-//! Invariants: while a section exists, all bytes that it adds belong to its epoch; a record that was not finished is
-//! never in a buffer without a section.
+//! Invariants: while a section exists, all bytes that it adds belong to its epoch; a record that
+//! was not finished is never in a buffer without a section.
 
 use crate::{
     core::LogCore,
@@ -27,12 +27,13 @@ const AHEAD_LINES: usize = 8;
 
 /// One worker's end of the log.
 ///
-/// May move between threads, but one uses it at a time. Dropping it leaves its records to the flusher.
+/// May move between threads, but one uses it at a time. Dropping it leaves its records to the
+/// flusher.
 pub struct Appender {
     core: Arc<LogCore>,
     slot: Arc<AppendSlot>,
-    /// The largest GSN that this worker has seen elsewhere. The cell also keeps the appender from being shared between
-    /// threads.
+    /// The largest GSN that this worker has seen elsewhere. The cell also keeps the appender from
+    /// being shared between threads.
     observed: Cell<u64>,
 }
 
@@ -47,12 +48,12 @@ impl Appender {
         self.slot.worker
     }
 
-    /// Whether there is room for the records of one more operation; otherwise the caller lets a flush take the buffers
-    /// first ([`crate::Log::wait_flush`], [`crate::Log::poll_flush`]). An operation calls this before it takes a latch;
-    /// a rollback does not call it.
+    /// Whether there is room for the records of one more operation; otherwise the caller lets a
+    /// flush take the buffers first ([`crate::Log::wait_flush`], [`crate::Log::poll_flush`]). An
+    /// operation calls this before it takes a latch; a rollback does not call it.
     ///
-    /// Fails if the log was poisoned or closed, or if the device has no room and changes have waited for it for the
-    /// [`crate::LogOptions::room_timeout`].
+    /// Fails if the log was poisoned or closed, or if the device has no room and changes have
+    /// waited for it for the [`crate::LogOptions::room_timeout`].
     #[inline]
     pub fn check_room(&self) -> Result<bool> {
         if !self.core.gate.is_open() && !self.core.check_gate()? {
@@ -63,8 +64,9 @@ impl Appender {
 
     /// Begins a section: all its records belong to one epoch.
     ///
-    /// The caller holds the latches of all pages that it changes, because they order the sections of workers that
-    /// change the same page; the section must end before the caller releases one of them.
+    /// The caller holds the latches of all pages that it changes, because they order the sections
+    /// of workers that change the same page; the section must end before the caller releases one of
+    /// them.
     #[inline]
     pub fn begin(&self) -> Section<'_> {
         let mut buffer = self.slot.buffer.lock();
@@ -114,17 +116,19 @@ impl Section<'_> {
         self.epoch
     }
 
-    /// Whether this is the first change, since the last checkpoint, of a page whose last change was `page`: then its
-    /// image must be logged.
+    /// Whether this is the first change, since the last checkpoint, of a page whose last change was
+    /// `page`: then its image must be logged.
     ///
-    /// A section of the epoch before a checkpoint may already see the image epoch of that checkpoint. It logs an image
-    /// too, because it cannot know any more whether the checkpoint before asks for one.
+    /// A section of the epoch before a checkpoint may already see the image epoch of that
+    /// checkpoint. It logs an image too, because it can no longer know whether the previous
+    /// checkpoint asks for one.
     #[inline]
     pub fn needs_image(&self, page: Gsn) -> bool {
         epoch_of(page) < self.image_epoch
     }
 
-    /// Notes a time that the clock of the log gave inside of this section. See [`crate::Log::durable_mark`].
+    /// Notes a time that the clock of the log gave inside of this section. See
+    /// [`crate::Log::durable_mark`].
     #[inline]
     pub fn note_time(&mut self, time: u64) {
         self.buffer.note_time(self.epoch, time);
@@ -135,12 +139,13 @@ impl Section<'_> {
         self.buffer.counts.image_bytes += len as u64;
     }
 
-    /// Begins a record and gives its GSN, which is above the GSN of every record of this appender and above
-    /// `pages_gsn`, the largest GSN of the pages that it changes. Flags are up to [`record::MAX_FLAGS`].
+    /// Begins a record and gives its GSN, which is above the GSN of every record of this appender
+    /// and above `pages_gsn`, the largest GSN of the pages that it changes. Flags are up to
+    /// [`record::MAX_FLAGS`].
     ///
-    /// A page may have an epoch after that of the section. An append cannot fail, so the next cut skips that epoch, as
-    /// for a counter that ran over. Reads of pages refuse epochs from after the end of the log
-    /// ([`wattle_buffer::LogBarrier::check_read`]).
+    /// A page may have an epoch after that of the section. An append cannot fail, so the next cut
+    /// skips that epoch, as for a counter that ran over. Reads of pages refuse epochs from after
+    /// the end of the log ([`wattle_buffer::LogBarrier::check_read`]).
     #[inline]
     pub fn start(&mut self, kind: Kind, flags: u8, txn: u64, pages_gsn: Gsn) -> Gsn {
         assert!(self.record.is_none(), "the record before it is not finished");
@@ -157,8 +162,8 @@ impl Section<'_> {
         gsn
     }
 
-    /// Adds an operation whose payload is the concatenation of the parts. At most [`MAX_OPS`] for each record, all of
-    /// them before [`Section::undo`].
+    /// Adds an operation whose payload is the concatenation of the parts. At most [`MAX_OPS`] for
+    /// each record, all of them before [`Section::undo`].
     #[inline]
     pub fn op(&mut self, page: PageId, tree: TreeId, code: u8, payload: &[&[u8]]) {
         let open = self.record.as_mut().expect("a record was started");
@@ -193,8 +198,8 @@ impl Section<'_> {
         }
     }
 
-    /// Completes the record and gives its length, at most [`MAX_RECORD`]. A record that is not completed before the
-    /// section ends is dropped.
+    /// Completes the record and gives its length, at most [`MAX_RECORD`]. A record that is not
+    /// completed before the section ends is dropped.
     #[inline]
     pub fn finish(&mut self) -> usize {
         let open = self.record.take().expect("a record was started");
@@ -213,9 +218,9 @@ impl Section<'_> {
 }
 
 impl Section<'_> {
-    /// Prefetches the lines after `filled` that the next records will write. The flusher read them when the buffer was
-    /// full the last time, so they are in the cache of its processor; a transfer takes as long as all else about a
-    /// record, and the release of a lock waits for it.
+    /// Prefetches the lines after `filled` that the next records will write. The flusher read them
+    /// when the buffer was full the last time, so they are in the cache of its processor; a
+    /// transfer takes as long as all else about a record, and the release of a lock waits for it.
     #[inline]
     fn prefetch_ahead(&self, filled: usize) {
         let lines = (filled / LINE).saturating_sub(self.filled / LINE).min(AHEAD_LINES);

@@ -1,9 +1,10 @@
 //! The layout of the log on the device: blocks and heads of segments. `FORMAT.md` has the tables.
 //!
-//! A block is a header and its payload, laid out over sectors. Each sector ends with a *trailer*: the segment that it was
-//! written for, and a checksum. So a reader can decide for each sector alone whether it was written at its place, never
-//! arrived, or was damaged. A sector that never arrived is zero, or has the content that the file had as an earlier
-//! segment of the same log: a segment is made of an old one without writing a byte.
+//! A block is a header and its payload, laid out over sectors. Each sector ends with a *trailer*:
+//! the segment that it was written for, and a checksum. So a reader can decide for each sector
+//! alone whether it was written at its place, never arrived, or was damaged. A sector that never
+//! arrived is zero, or has the content that the file had as an earlier segment of the same log: a
+//! segment is made of an old one without writing a byte.
 //!
 //! The flusher writes blocks and [`crate::LogReader`] reads them, with the functions of this file.
 
@@ -124,8 +125,9 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// The checksum of the sector at that byte of the segment is XORed with this: so a sector at another place, or of
-    /// another store, has a wrong checksum, and payload is not taken for a header.
+    /// The checksum of the sector at that byte of the segment is XORed with this: so a sector at
+    /// another place, or of another store, has a wrong checksum, and payload is not taken for a
+    /// header.
     fn salt(self, offset: u64, which: Which) -> u32 {
         let first = u64::from(which == Which::First);
         ((self.store_id ^ offset ^ first).wrapping_mul(SALT) >> 32) as u32
@@ -138,8 +140,9 @@ impl Origin {
         sector[SECTOR - 4..].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// If the checksum of the sector at that byte is right: its place in its block, and how many segments before this
-    /// one it was written for. A sector of an earlier segment is where that segment had its blocks.
+    /// If the checksum of the sector at that byte is right: its place in its block, and how many
+    /// segments before this one it was written for. A sector of an earlier segment is where that
+    /// segment had its blocks.
     fn found(self, sector: &[u8], offset: u64) -> Option<(Which, u32)> {
         let salt = crc32_iscsi(&sector[..SECTOR - 4]) ^ u32_at(sector, SECTOR - 4);
         let which = [Which::First, Which::Other];
@@ -147,7 +150,8 @@ impl Origin {
         Some((which, (self.segment as u32).wrapping_sub(u32_at(sector, BODY))))
     }
 
-    /// The state of the sector at that byte of the segment, where `expected` is its place in its block.
+    /// The state of the sector at that byte of the segment, where `expected` is its place in its
+    /// block.
     pub(crate) fn look(self, sector: &[u8], offset: u64, expected: Which) -> Sector {
         match self.found(sector, offset) {
             Some((which, 0)) if which == expected => Sector::Written,
@@ -164,8 +168,9 @@ impl Origin {
     }
 }
 
-/// Zeroes the sectors of a segment, `bytes` from `offset` on, that have the content of an earlier segment. A copy of a
-/// log then has only what belongs to the log. Offset and length are multiples of [`SECTOR`].
+/// Zeroes the sectors of a segment, `bytes` from `offset` on, that have the content of an earlier
+/// segment. A copy of a log then has only what belongs to the log. Offset and length are multiples
+/// of [`SECTOR`].
 pub fn blank(store_id: u64, segment: u64, offset: u64, bytes: &mut [u8]) {
     let origin = Origin { store_id, segment };
     for (sector, at) in bytes.chunks_exact_mut(SECTOR).zip((offset..).step_by(SECTOR)) {
@@ -274,7 +279,7 @@ pub(crate) enum Payload {
     Whole(Vec<u8>),
     /// Some sectors were never written.
     Torn,
-    /// This sector of the block is neither what was written nor what was there before it.
+    /// This sector of the block is neither as it was written nor as it was before that.
     Damaged(usize),
 }
 
@@ -436,7 +441,7 @@ mod tests {
             assert_eq!(ORIGIN.look(sector, at, other), Sector::Damaged);
             assert_eq!(ORIGIN.look(&[0; SECTOR], at, which), Sector::Unwritten);
             assert!(ORIGIN.is_written(sector, at) && !ORIGIN.is_written(&[0; SECTOR], at));
-            // A copy of the log keeps it, and zeroes what an earlier segment had.
+            // A copy of the log keeps it, and zeroes the sectors of an earlier segment.
             let mut copy = sector.to_vec();
             blank(ORIGIN.store_id, ORIGIN.segment, at, &mut copy);
             assert!(copy == sector);

@@ -1,8 +1,8 @@
 //! The parts of a log that its threads share, and what takes several of them.
 //!
-//! Order of locks: the list of buffers, a buffer, the state of the segments; the waiters, the signal of the flush
-//! requests, the statistics. None of the first three is held together with one of the others. Wakers are called with
-//! no lock held.
+//! Order of locks: the list of buffers, a buffer, the state of the segments; the waiters, the
+//! signal of the flush requests, the statistics. None of the first three is held together with one
+//! of the others. Wakers are called with no lock held.
 
 use crate::{
     epochs::{Cut, Epochs},
@@ -70,7 +70,8 @@ impl LogCore {
         self.slots.add(&self.gate, &self.segments)
     }
 
-    /// Checks for new changes a gate that is not open. Gives whether there is room, as far as the gate says.
+    /// Checks for new changes a gate that is not open. Gives whether there is room, as far as the
+    /// gate says.
     #[cold]
     pub(crate) fn check_gate(&self) -> Result<bool> {
         if let Some(why) = self.waits.poisoned() {
@@ -112,8 +113,8 @@ impl LogCore {
         self.request(epoch, Urgency::Now);
     }
 
-    /// The counter of a GSN has used half of its bits: the next cut skips an epoch, so that it cannot run into one that
-    /// is used.
+    /// The counter of a GSN has used half of its bits: the next cut skips an epoch, so that it
+    /// cannot run into one that is used.
     #[cold]
     pub(crate) fn counter_runs_over(&self, gsn: Gsn) {
         self.epochs.skip_one_after(gsn);
@@ -133,7 +134,7 @@ impl LogCore {
         self.stop_waiting();
     }
 
-    /// No flush and no change waits for room any more.
+    /// From now on no flush and no change waits for room.
     pub(crate) fn stop_waiting(&self) {
         self.segments.stop_waiting();
         self.refuse_changes();
@@ -146,22 +147,23 @@ impl LogCore {
         }
     }
 
-    /// The next segment is made of zeroes that are written or only reserved. Writing them costs the device, and the
-    /// thread that moves the bytes there, as much as the log itself; zeroes that are only reserved make syncs slower.
-    /// So they are reserved while the log takes its time from appenders and no committer waits for syncs.
+    /// Writing zeroes costs the device, and the thread that moves the bytes there, as much as the
+    /// log itself; zeroes that are only reserved make syncs slower. So they are reserved while the
+    /// log takes its time from appenders and no committer waits for syncs.
     pub(crate) fn zeroes(&self) -> Zeroes {
         if self.observed().is_unwaited() { Zeroes::Reserved } else { Zeroes::Written }
     }
 
     /// The flusher sleeps until there is a reason to flush. Gives whether it is the last flush.
     pub(crate) fn wait_for_reason(&self) -> bool {
-        // The mark also moves when the last flush took the records of a time drawn since it asked the clock.
+        // The mark also moves when the last flush took the records of a time drawn since it asked
+        // the clock.
         let is_unflushed = || self.slots.any_filled() || self.epochs.is_mark_before((self.clock)());
         self.requests.wait_for_reason(&self.epochs, is_unflushed)
     }
 
-    /// Before a flush that committers wait for: those that the last flush let go mostly come back soon, and can share
-    /// this one.
+    /// Before a flush that committers wait for: those that the last flush let go mostly come back
+    /// soon, and can share this one.
     pub(crate) fn wait_for_group(&self) {
         let (waiting, before) = (self.waits.group(), self.waits.last_group());
         let median = self.counters.sync_median();
@@ -198,10 +200,12 @@ impl LogCore {
         self.waits.publish(cut, &self.epochs);
     }
 
-    /// A write or a sync of the log failed, or one of its threads: nothing becomes durable any more.
+    /// A write or a sync of the log failed, or one of its threads: no record becomes durable from
+    /// now on.
     pub(crate) fn poison(&self, why: String) {
         tracing::error!(why, "the log is poisoned");
-        // Records that were appended before now may be durable or not; later ones are not, because no cut comes.
+        // Records that were appended before now may be durable or not; later ones are not, because
+        // no cut comes.
         let unknown = self.requests.end(&self.epochs, &self.gate);
         self.waits.poison(why, unknown);
     }
@@ -222,7 +226,8 @@ impl LogCore {
         self.waits.poll_durable(epoch, waker, &self.epochs, &self.requests)
     }
 
-    /// Requests a flush, and blocks until it has taken the buffers, and while the log is full; or changes are refused.
+    /// Requests a flush, and blocks until it has taken the buffers, and while the log is full; or
+    /// changes are refused.
     pub(crate) fn wait_flush(&self) -> Result<()> {
         self.waits.check_process()?;
         let seen = self.waits.taken();
@@ -235,8 +240,8 @@ impl LogCore {
         match self.waits.poll_room(seen, since, waker, &self.gate) {
             Ok(RoomWait::Over) => return Poll::Ready(Ok(())),
             Err(error) => return Poll::Ready(Err(error)),
-            // Each flush wakes the waiters: in a full log they would request flushes without end. They are woken as
-            // well when the log is not full any more.
+            // Each flush wakes the waiters: in a full log they would request flushes without end.
+            // They are woken as well when the log gets room again.
             Ok(RoomWait::ForFlush) if !self.gate.is_full() => {
                 self.request(self.epochs.current(), Urgency::Now);
             }

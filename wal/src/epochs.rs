@@ -1,8 +1,8 @@
 //! The epochs of the log: the current one, that of the last checkpoint, and the durable ones.
 //!
-//! Invariants: the epoch advances only under the lock of the flush requests, by the flusher or by a failure that
-//! ends the log; `durable` is below `current` and ascends; the mark and the flush number of an epoch are stored
-//! before it becomes durable.
+//! Invariants: the epoch advances only under the lock of the flush requests, by the flusher or by a
+//! failure that ends the log; `durable` is below `current` and ascends; the mark and the flush
+//! number of an epoch are stored before it becomes durable.
 
 use crate::{
     gsn::{GSN_COUNTER_BITS, epoch_of},
@@ -48,8 +48,8 @@ impl Epochs {
         }
     }
 
-    /// The current epoch. Acquire pairs with the release in [`Epochs::advance`]: a reader of an epoch also reads the
-    /// image epoch that was set before it.
+    /// The current epoch. Acquire pairs with the release in [`Epochs::advance`]: a reader of an
+    /// epoch also reads the image epoch that was set before it.
     #[inline]
     pub(crate) fn current(&self) -> u64 {
         self.current.load(Ordering::Acquire)
@@ -92,19 +92,20 @@ impl Epochs {
         self.durable_mark.load(Ordering::Acquire)
     }
 
-    /// Whether the mark is older than `now`: the last flush took the records of a time that was drawn after the
-    /// flusher had asked the clock.
+    /// Whether the mark is older than `now`: the last flush took the records of a time that was
+    /// drawn after the flusher had asked the clock.
     pub(crate) fn is_mark_before(&self, now: u64) -> bool {
         self.durable_mark.load(Ordering::Relaxed) < now
     }
 
-    /// The next cut skips an epoch, so that the counter of `gsn` cannot run into an epoch that is used.
+    /// The next cut skips an epoch, so that the counter of `gsn` cannot run into an epoch that is
+    /// used.
     pub(crate) fn skip_one_after(&self, gsn: Gsn) {
         self.running_over.fetch_max(gsn.0, Ordering::Relaxed);
     }
 
-    /// Advances the epoch: sections that begin from now on are after the cut. The caller holds the lock of the flush
-    /// requests.
+    /// Advances the epoch: sections that begin from now on are after the cut. The caller holds the
+    /// lock of the flush requests.
     pub(crate) fn advance(&self, checkpoint: bool) -> Cut {
         let current = self.current_relaxed();
         let over = self.running_over.swap(0, Ordering::Relaxed);
@@ -121,8 +122,8 @@ impl Epochs {
         Cut { epoch: next - 1, checkpoint }
     }
 
-    /// Ends the last epoch of a log that failed, and gives it: records up to it may be durable or not, records of
-    /// later epochs are not. The caller holds the lock of the flush requests.
+    /// Ends the last epoch of a log that failed, and gives it: records up to it may be durable or
+    /// not, records of later epochs are not. The caller holds the lock of the flush requests.
     pub(crate) fn end_last(&self) -> u64 {
         self.current.fetch_add(1, Ordering::Release)
     }

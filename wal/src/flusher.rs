@@ -1,8 +1,9 @@
 //! The flusher: one thread that gathers all buffers into one write, syncs once, and publishes.
 //!
-//! Invariants: one flush is in flight at a time; the flusher writes a block when all of the flush before is durable; it
-//! writes the head of a segment when all of the segment before is durable, and syncs it with the first blocks after it.
-//! It tries nothing again that failed: the first error ends the thread and poisons the log.
+//! Invariants: one flush is in flight at a time; the flusher writes a block when all of the flush
+//! before is durable; it writes the head of a segment when all of the segment before is durable,
+//! and syncs it with the first blocks after it. It tries nothing again that failed: the first error
+//! ends the thread and poisons the log.
 
 use crate::{
     block::{self, BlockHeader, CHUNK_HEADER, MAX_BLOCK, MAX_PAYLOAD, SECTOR, SegmentHeader},
@@ -23,9 +24,9 @@ const PIECE_BYTES: usize = 256 << 10;
 const MAX_SPARES: usize = 64;
 const MAX_SPARE_BYTES: usize = BUFFER_BYTES;
 
-/// A flush that the rest of the segment seems too small for begins in the next segment, because a flush in two segments
-/// takes two syncs; but not if the rest is more than this part of a segment, nor if the next segment is not made yet: a
-/// full log has only the rest.
+/// A flush that the rest of the segment seems too small for begins in the next segment, because a
+/// flush in two segments takes two syncs; but not if the rest is more than this part of a segment,
+/// nor if the next segment is not made yet: a full log has only the rest.
 const LARGEST_REST: u64 = 8;
 /// Upper bound on the unused tail of a block, as a rule: the next record may be a full page image.
 const UNUSED: usize = PAGE_SIZE + SECTOR;

@@ -8,9 +8,9 @@
 //! | `CLOSED` | fail |
 //! | `POISONED` | fail with the reason of the failure, whatever the other bits are |
 //!
-//! `POISONED` and `CLOSED` stay once they are set. `FULL` and `REFUSED` follow the state of [`crate::room::Room`],
-//! which alone sets them, under the lock of the segments. All accesses are relaxed: a change that misses a new bit goes
-//! into a buffer, where it waits like any other.
+//! `POISONED` and `CLOSED` stay once they are set. `FULL` and `REFUSED` follow the state of
+//! [`crate::room::Room`], which alone sets them, under the lock of the segments. All accesses are
+//! relaxed: a change that misses a new bit goes into a buffer, where it waits like any other.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
@@ -46,7 +46,8 @@ impl Gate {
         self.soft_limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// The log failed. The caller holds the lock of the flush requests, which orders this with cuts.
+    /// The log failed. The caller holds the lock of the flush requests, which orders this with
+    /// cuts.
     pub(crate) fn poison(&self) {
         self.status.fetch_or(POISONED, Ordering::Relaxed);
     }
@@ -94,8 +95,8 @@ impl Gate {
         self.has(REFUSED)
     }
 
-    /// Whether a change that waits for room should try again: a flush has `taken` the buffers and the log is not
-    /// full, or changes are refused.
+    /// Whether a change that waits for room should try again: a flush has `taken` the buffers and
+    /// the log is not full, or changes are refused.
     pub(crate) fn ends_wait(&self, taken: bool) -> bool {
         match self.status.load(Ordering::Relaxed) & (FULL | REFUSED) {
             0 => taken,

@@ -99,14 +99,15 @@ impl Log {
         self.core.epochs.durable()
     }
 
-    /// Number of the last durable flush, at least that of the records of every durable epoch; 0 before the first flush
-    /// of a new store. A log that ends before it has lost records.
+    /// Number of the last durable flush, at least that of the records of every durable epoch; 0
+    /// before the first flush of a new store. A log that ends before it has lost records.
     pub fn durable_flush(&self) -> u64 {
         self.core.epochs.durable_flush()
     }
 
-    /// All sections that noted a time up to this one ([`crate::Section::note_time`]) are durable; 0 before the first
-    /// flush. A time that was noted in a durable epoch is below the mark, or will be after the next flush.
+    /// All sections that noted a time up to this one ([`crate::Section::note_time`]) are durable; 0
+    /// before the first flush. A time that was noted in a durable epoch is below the mark, or will
+    /// be after the next flush.
     pub fn durable_mark(&self) -> u64 {
         self.core.epochs.durable_mark()
     }
@@ -124,10 +125,12 @@ impl Log {
         Ok(epoch)
     }
 
-    /// Blocks until all records of `epoch` are durable. A [`Log::request`] must have asked for that epoch.
+    /// Blocks until all records of `epoch` are durable. A [`Log::request`] must have asked for that
+    /// epoch.
     ///
-    /// Fails with `CommitUnknown` if the log fails, or failed after records of that epoch were appended, or if no flush
-    /// ends for too long; with `Poisoned` if it failed before, and no record of that epoch is durable.
+    /// Fails with `CommitUnknown` if the log fails, or failed after records of that epoch were
+    /// appended, or if no flush ends for too long; with `Poisoned` if it failed before, and no
+    /// record of that epoch is durable.
     pub fn wait_durable(&self, epoch: u64) -> Result<()> {
         self.core.wait_durable(epoch)
     }
@@ -142,20 +145,22 @@ impl Log {
         self.core.waits.taken()
     }
 
-    /// Requests a flush, and blocks until it has taken the buffers and the log is not full; or changes are refused.
+    /// Requests a flush, and blocks until it has taken the buffers and the log is not full; or
+    /// changes are refused.
     pub fn wait_flush(&self) -> Result<()> {
         self.core.wait_flush()
     }
 
-    /// The same for a task: ready when the buffers were taken more often than `seen`, which is [`Log::buffers_taken`]
-    /// from before the first call, and the log is not full; or changes are refused. The task that has waited longest is
-    /// woken first: `since` is [`Log::buffers_taken`] from when it first found no room.
+    /// The same for a task: ready when the buffers were taken more often than `seen`, which is
+    /// [`Log::buffers_taken`] from before the first call, and the log is not full; or changes are
+    /// refused. The task that has waited longest is woken first: `since` is [`Log::buffers_taken`]
+    /// from when it first found no room.
     pub fn poll_flush(&self, seen: u64, since: u64, waker: &Waker) -> Poll<Result<()>> {
         self.core.poll_flush(seen, since, waker)
     }
 
-    /// A future of [`Log::poll_flush`]. A task that still finds no room afterwards passes the same `since` again, which
-    /// is `None` at first.
+    /// A future of [`Log::poll_flush`]. A task that still finds no room afterwards passes the same
+    /// `since` again, which is `None` at first.
     pub fn next_flush(self: &Arc<Self>, since: &mut Option<u64>) -> NextFlush {
         let seen = self.buffers_taken();
         NextFlush { log: Arc::clone(self), seen, since: *since.get_or_insert(seen) }
@@ -175,8 +180,8 @@ impl Log {
         }
     }
 
-    /// Begins a checkpoint: waits for a cut, and gives the first epoch after it. From that epoch on, the first change
-    /// of a page that was last changed before needs its image in the log.
+    /// Begins a checkpoint: waits for a cut, and gives the first epoch after it. From that epoch
+    /// on, the first change of a page that was last changed before needs its image in the log.
     pub fn begin_checkpoint(&self) -> Result<u64> {
         self.core.begin_checkpoint()
     }
@@ -186,14 +191,14 @@ impl Log {
         self.core.segments.segment_of(epoch)
     }
 
-    /// Records of epochs below `keep_epoch` are not needed any more: the log soon gives up the segments that hold only
-    /// such records.
+    /// Records of epochs below `keep_epoch` are no longer needed: the log soon retires the segments
+    /// that hold only such records.
     pub fn truncate(&self, keep_epoch: u64) {
         self.truncate_before(self.segment_of(keep_epoch));
     }
 
-    /// The log soon gives up the segments below this one. For a caller that has durably stored where reading begins:
-    /// later, [`Log::segment_of`] may give a later segment for the same epoch.
+    /// The log soon retires the segments below this one. For a caller that has durably stored where
+    /// reading begins: later, [`Log::segment_of`] may give a later segment for the same epoch.
     pub fn truncate_before(&self, segment: u64) {
         self.core.segments.truncate_before(segment);
     }
@@ -209,12 +214,13 @@ impl Log {
         self.core.segments.shortage_error()
     }
 
-    /// Whether the log has given up all segments that it need not keep.
+    /// Whether the log has retired all segments that it need not keep.
     pub fn is_truncated(&self) -> bool {
         self.core.segments.is_truncated()
     }
 
-    /// Whether the log is full, and was so after it had given up all segments that it was told to.
+    /// Whether the log is full, and was so after it had retired all segments that it was allowed
+    /// to.
     pub fn is_stuck(&self) -> bool {
         self.core.segments.is_stuck()
     }
@@ -224,12 +230,14 @@ impl Log {
         self.core.gate.refuses()
     }
 
-    /// Refuses changes while the log is full, without the room timeout: for a caller that knows that no room will come.
+    /// Refuses changes while the log is full, without the room timeout: for a caller that knows
+    /// that no room will come.
     pub fn refuse_changes(&self) {
         self.core.refuse_changes();
     }
 
-    /// Bytes of a segment: as [`LogOptions::segment_bytes`] says, or less where the device has little room.
+    /// Bytes of a segment: as [`LogOptions::segment_bytes`] says, or less where the device has
+    /// little room.
     pub fn segment_bytes(&self) -> u64 {
         self.core.segments.segment_bytes()
     }
@@ -264,20 +272,21 @@ impl Log {
         self.core.waits.poisoned()
     }
 
-    /// From now on a flush that finds no room fails, and the log with it, and changes are refused, instead of waiting for
-    /// room. For a caller that is about to wait for operations that may wait for that flush, and to close the log.
+    /// From now on a flush that finds no room fails, and the log with it, and changes are refused,
+    /// instead of waiting for room. For a caller that is about to wait for operations that may wait
+    /// for that flush, and to close the log.
     pub fn stop_waiting(&self) {
         self.core.stop_waiting();
     }
 
-    /// While a store is being opened, a flush that finds no room waits as long as changes do. Then it fails, and the log
-    /// with it, because no checkpoint can make room yet.
+    /// While a store is being opened, a flush that finds no room waits as long as changes do. Then
+    /// it fails, and the log with it, because no checkpoint can make room yet.
     pub fn set_opening(&self, opening: bool) {
         self.core.segments.set_opening(opening);
     }
 
-    /// Flushes all records and ends the threads. Fails if the log is poisoned, by this or before. No appender may append
-    /// afterwards; closing twice is fine.
+    /// Flushes all records and ends the threads. Fails if the log is poisoned, by this or before.
+    /// No appender may append afterwards; closing twice is fine.
     pub fn close(&self) -> Result<()> {
         self.core.request_close();
         let mut threads = self.threads.lock();
@@ -329,7 +338,8 @@ impl LogBarrier for Log {
     }
 }
 
-/// Completes when the next flush has taken the buffers and the log is not full, or changes are refused.
+/// Completes when the next flush has taken the buffers and the log is not full, or changes are
+/// refused.
 pub struct NextFlush {
     log: Arc<Log>,
     seen: u64,

@@ -6,11 +6,12 @@ use wattle_buffer::{Error, Result};
 
 /// Smallest size of a segment.
 pub const MIN_SEGMENT_BYTES: u64 = 128 << 10;
-/// Largest size of a segment. Page numbers inside of it fit 32 bits, and making one ahead does not take long.
+/// Largest size of a segment. Page numbers inside of it fit 32 bits, and making one ahead does not
+/// take long.
 pub const MAX_SEGMENT_BYTES: u64 = 1 << 30;
 
-/// A flush that waits for room, after the reserve is used up, waits so many room timeouts, and at least so long.
-/// Then the log fails.
+/// A flush that waits for room, after the reserve is used up, waits so many room timeouts, and at
+/// least so long. Then the log fails.
 const STALL: (u32, Duration) = (6, Duration::from_secs(5));
 
 /// Gives the newest time that was drawn, see [`crate::Log::durable_mark`].
@@ -19,17 +20,17 @@ pub(crate) type Clock = Box<dyn Fn() -> u64 + Send + Sync>;
 /// How the log works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogOptions {
-    /// Bytes of a segment: a multiple of 4096, from 128 KiB to 1 GiB. Default 16 MiB. Segments are smaller where
-    /// the device has little room.
+    /// Bytes of a segment: a multiple of 4096, from 128 KiB to 1 GiB. Default 16 MiB. Segments are
+    /// smaller where the device has little room.
     pub segment_bytes: u64,
-    /// Longest time from a request with [`Urgency::Soon`] to the start of its flush; five times as long while no
-    /// committer waits for flushes and no processor is idle. Default 1 ms.
+    /// Longest time from a request with [`Urgency::Soon`] to the start of its flush; five times as
+    /// long while no committer waits for flushes and no processor is idle. Default 1 ms.
     pub group_delay: Duration,
-    /// The first change of a page after a checkpoint logs the full page ([`crate::Section::needs_image`]), against
-    /// devices that may tear pages. Default true.
+    /// The first change of a page after a checkpoint logs the full page
+    /// ([`crate::Section::needs_image`]), against devices that may tear pages. Default true.
     pub page_images: bool,
-    /// While the device has no room for another segment, changes wait so long before they are refused. Default:
-    /// not at all.
+    /// While the device has no room for another segment, changes wait so long before they are
+    /// refused. Default: not at all.
     pub room_timeout: Duration,
     /// How long requests wait, so that commits share flushes.
     pub policy: FlushPolicy,

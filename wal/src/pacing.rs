@@ -1,5 +1,5 @@
-//! When the next flush begins. Pure functions of the time and of what was observed; [`crate::requests`] sleeps and
-//! wakes as they say.
+//! When the next flush begins. Pure functions of the time and of [`Observed`]; [`crate::requests`]
+//! sleeps and wakes as they say.
 
 use std::time::{Duration, Instant};
 
@@ -9,17 +9,19 @@ pub const IDLE_FLUSH: Duration = Duration::from_millis(100);
 /// How long requests wait, so that commits share flushes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushPolicy {
-    /// Minimum group-commit delay, unless [`crate::LogOptions::group_delay`] is less. A flush costs about 25 us of
-    /// processor time, regardless of device latency. Default 150 us.
+    /// Minimum group-commit delay, unless [`crate::LogOptions::group_delay`] is less. A flush costs
+    /// about 25 us of processor time, regardless of device latency. Default 150 us.
     pub least_delay: Duration,
-    /// The same, divided by the number of processors, while at least as many workers append as there are
-    /// processors: the flush then takes its time from theirs. Zero: no such minimum. Default 2 ms.
+    /// The same, divided by the number of processors, while at least as many workers append as
+    /// there are processors: the flush then takes its time from theirs. Zero: no such minimum.
+    /// Default 2 ms.
     pub busy_delay: Duration,
-    /// [`FlushPolicy::busy_delay`] and the group delay are so many times as long while, in addition, no committer
-    /// waited for the last flush: then only the cost of a flush counts. 1: no longer. Default 5.
+    /// [`FlushPolicy::busy_delay`] and the group delay are so many times as long while, in
+    /// addition, no committer waited for the last flush: then only the cost of a flush counts. 1:
+    /// no longer. Default 5.
     pub unwaited_factor: u32,
-    /// A flush waits, at most so long and at most as long as a sync takes, until three quarters of the committers that
-    /// the last flush let go wait again. Zero: it does not. Default 200 us.
+    /// A flush waits, at most so long and at most as long as a sync takes, until three quarters of
+    /// the committers that the last flush let go wait again. Zero: it does not. Default 200 us.
     pub group_wait: Duration,
     /// It does not wait for fewer committers than this. Default 4.
     pub least_group: usize,
@@ -37,7 +39,7 @@ impl Default for FlushPolicy {
     }
 }
 
-/// What the delay depends on.
+/// The state that the delay depends on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Observed {
     /// Median time of recent syncs; zero before the first.
@@ -63,8 +65,8 @@ impl Observed {
 }
 
 impl FlushPolicy {
-    /// Time from the first request with `Urgency::Soon` to its flush. To wait longer than a sync takes gains nothing,
-    /// but each flush costs processor time.
+    /// Time from the first request with `Urgency::Soon` to its flush. To wait longer than a sync
+    /// takes gains nothing, but each flush costs processor time.
     pub(crate) fn delay(&self, group_delay: Duration, observed: &Observed) -> Duration {
         if observed.sync_median.is_zero() {
             return group_delay;
@@ -75,8 +77,8 @@ impl FlushPolicy {
         (factor * group_delay).min(observed.sync_median.max(least))
     }
 
-    /// How many committers a flush waits for, and how long at most, if `waiting` wait now and `before` waited for the
-    /// last one. `None`: it begins at once.
+    /// How many committers a flush waits for, and how long at most, if `waiting` wait now and
+    /// `before` waited for the last one. `None`: it begins at once.
     pub(crate) fn group(
         &self,
         waiting: usize,
@@ -102,7 +104,7 @@ pub(crate) struct Reasons {
     pub idle: Instant,
 }
 
-/// What the flusher does next.
+/// The next step of the flusher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextStep {
     /// The last flush.
@@ -116,7 +118,7 @@ pub(crate) enum NextStep {
 }
 
 impl Reasons {
-    /// What to do at `now`.
+    /// The next step at `now`.
     pub(crate) fn next(&self, now: Instant) -> NextStep {
         if self.closing {
             NextStep::Last
@@ -148,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_request_waits_as_long_as_a_sync_takes_within_its_limits() {
-        // Nothing is known of the device yet.
+        // No sync has been measured yet.
         assert_eq!(delay(0, 9, 0), GROUP);
         for (sync, expected) in [(1, 150), (150, 150), (151, 151), (700, 700), (5000, 1000)] {
             assert_eq!(delay(sync, 3, 1), us(expected), "a sync of {sync} us");

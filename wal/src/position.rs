@@ -25,8 +25,9 @@ impl Default for LogStart {
 }
 
 impl LogStart {
-    /// The start of a log that goes on after `end`: in a new segment, with the next epoch. The image epoch is that
-    /// epoch too, so that the first change of every page logs the full page again.
+    /// The start of a log that goes on after `end`: in a new segment, with the next epoch. The
+    /// image epoch is that epoch too, so that the first change of every page logs the full page
+    /// again.
     pub fn after(end: LogEnd) -> LogStart {
         LogStart {
             store_id: end.store_id,

@@ -1,33 +1,37 @@
-//! The encoding of records, in the buffer of an appender and on disk. A record is one change, the end of a transaction,
-//! or a note.
+//! The encoding of records, in the buffer of an appender and on disk. A record is one change, the
+//! end of a transaction, or a note.
 //!
-//! The log knows pages and trees only as numbers; the trees define codes and payloads. Invariant: [`parse`] accepts any
-//! bytes and never reads outside of them; it checks every length before it uses it.
+//! The log knows pages and trees only as numbers; the trees define codes and payloads. Invariant:
+//! [`parse`] accepts any bytes and never reads outside of them; it checks every length before it
+//! uses it.
 //!
-//! A head is one word if its numbers are small, those of a record relative to the [`Base`] of its chunk. Even so, heads
-//! are a quarter of a log of small changes.
+//! A head is one word if its numbers are small, those of a record relative to the [`Base`] of its
+//! chunk. Even so, heads are a quarter of a log of small changes.
 //!
 //! Written by [`crate::Section`]; parsed by recovery.
 
 use crate::gsn::GSN_COUNTER_BITS;
 use wattle_buffer::{Gsn, PageId, TreeId};
 
-/// Bytes in front of the operations: len u16, kind and flags u8, number of operations u8, and one u32 with the
-/// GSN in its lowest 18 bits and the transaction above, relative to the [`Base`] of the chunk.
+/// Bytes in front of the operations: len u16, kind and flags u8, number of operations u8, and one
+/// u32 with the GSN in its lowest 18 bits and the transaction above, relative to the [`Base`] of
+/// the chunk.
 pub const RECORD_HEADER: usize = 8;
 /// The same if a number does not fit: the u32 is 0, then transaction u64 and GSN u64.
 pub const LONG_RECORD_HEADER: usize = 24;
-/// Bytes in front of the payload of an operation, one word: code in the lowest 8 bits, payload length in the
-/// next 12, tree in the next 12, page in the upper 32.
+/// Bytes in front of the payload of an operation, one word: code in the lowest 8 bits, payload
+/// length in the next 12, tree in the next 12, page in the upper 32.
 pub const OP_HEADER: usize = 8;
-/// The same if a number does not fit: the length is [`LONG`], tree and page are 0, then page u64, tree u32, length u32.
+/// The same if a number does not fit: the length is [`LONG`], tree and page are 0, then page u64,
+/// tree u32, length u32.
 pub const LONG_OP_HEADER: usize = 24;
 /// Largest record. With the head of its chunk it fits a block.
 pub const MAX_RECORD: usize = 57_320;
 /// Most operations of a record.
 pub const MAX_OPS: usize = u8::MAX as usize;
 
-/// Flag of an auto-committed record: it is a transaction of its own, which is committed if the record is in the log.
+/// Flag of an auto-committed record: it is a transaction of its own, which is committed if the
+/// record is in the log.
 pub const AUTO: u8 = 1;
 /// All flags that a record can have.
 pub const MAX_FLAGS: u8 = 15;
@@ -44,7 +48,8 @@ const LONG_RECORD: u8 = 0x08;
 const FLAGS_SHIFT: u32 = 4;
 /// Bits of a GSN in a short head.
 const GSN_BITS: u32 = 18;
-/// Bits of a transaction in a short head: a difference in two's complement; the least one means no transaction.
+/// Bits of a transaction in a short head: a difference in two's complement; the least one means no
+/// transaction.
 const TXN_BITS: u32 = u32::BITS - GSN_BITS;
 const NO_TXN: i64 = -1 << (TXN_BITS - 1);
 /// Bits of a length and of a tree in the short head of an operation.
@@ -205,8 +210,8 @@ pub(crate) fn length(bytes: &[u8]) -> usize {
     usize::from(u16_at(bytes, 0))
 }
 
-/// Appends the head of a record whose length and number of operations are not known yet. `gsn` is not below the epoch
-/// of `base`.
+/// Appends the head of a record whose length and number of operations are not known yet. `gsn` is
+/// not below the epoch of `base`.
 #[inline(always)]
 pub(crate) fn header(bytes: &mut Vec<u8>, kind: Kind, flags: u8, txn: u64, gsn: Gsn, base: Base) {
     debug_assert!(flags <= MAX_FLAGS, "a record has {FLAGS_SHIFT} flags");

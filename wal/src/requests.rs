@@ -1,7 +1,8 @@
 //! Requests for flushes, and the flusher's sleep until there is one.
 //!
-//! Invariants: the flusher sleeps only while no request needs a flush; whoever raises a request word wakes it, and the
-//! lock of the signal orders that with the flusher's look; a cut happens under that lock.
+//! Invariants: the flusher sleeps only while no request needs a flush; the thread that raises a
+//! request word wakes it, and the lock of the signal orders that with the flusher's look; a cut
+//! happens under that lock.
 
 use crate::{
     epochs::{Cut, Epochs},
@@ -29,7 +30,7 @@ pub(crate) struct FlushRequests {
     wake: Condvar,
 }
 
-/// What the flusher sleeps on.
+/// The flusher sleeps until one of these changes.
 #[derive(Default)]
 struct FlushSignal {
     closing: bool,
@@ -50,7 +51,8 @@ impl FlushRequests {
         }
     }
 
-    /// Requests a flush that makes `epoch` durable. `delay` says how long a request with `Urgency::Soon` waits.
+    /// Requests a flush that makes `epoch` durable. `delay` says how long a request with
+    /// `Urgency::Soon` waits.
     pub(crate) fn request(
         &self,
         epoch: u64,
@@ -89,7 +91,7 @@ impl FlushRequests {
         self.wake.notify_one();
     }
 
-    /// Requests a checkpoint. Gives the epoch that the one before began.
+    /// Requests a checkpoint. Gives the epoch that the last one began.
     pub(crate) fn request_checkpoint(&self, epochs: &Epochs) -> u64 {
         let mut signal = self.signal.lock();
         signal.checkpoint = true;
@@ -103,8 +105,8 @@ impl FlushRequests {
         self.wake.notify_one();
     }
 
-    /// The flusher waits until `enough` committers wait for it, for `longest` at most, and not before a checkpoint or
-    /// the last flush.
+    /// The flusher waits until `enough` committers wait for it, for `longest` at most, and not
+    /// before a checkpoint or the last flush.
     pub(crate) fn wait_for_group(&self, enough: usize, longest: Duration) {
         let until = Instant::now() + longest;
         let mut signal = self.signal.lock();
@@ -127,8 +129,9 @@ impl FlushRequests {
         }
     }
 
-    /// The flusher sleeps until there is a reason to flush. Gives whether it is the last flush. `is_unflushed` says
-    /// whether a flush would make anything durable; it is called without the lock.
+    /// The flusher sleeps until there is a reason to flush. Gives whether it is the last flush.
+    /// `is_unflushed` says whether a flush would make anything durable; it is called without the
+    /// lock.
     pub(crate) fn wait_for_reason(&self, epochs: &Epochs, is_unflushed: impl Fn() -> bool) -> bool {
         let mut idle = Instant::now() + IDLE_FLUSH;
         let mut signal = self.signal.lock();
@@ -157,8 +160,8 @@ impl FlushRequests {
         }
     }
 
-    /// Advances the epoch; sections that begin from now on are after the cut. `None` if the log failed: nothing that
-    /// was appended since may become durable.
+    /// Advances the epoch; sections that begin from now on are after the cut. `None` if the log
+    /// failed: nothing that was appended since may become durable.
     pub(crate) fn cut(&self, epochs: &Epochs, gate: &Gate) -> Option<Cut> {
         let mut signal = self.signal.lock();
         if gate.is_poisoned() {
@@ -168,7 +171,7 @@ impl FlushRequests {
         Some(epochs.advance(std::mem::take(&mut signal.checkpoint)))
     }
 
-    /// No cut comes any more. Gives the last epoch of which records may be durable.
+    /// Forbids further cuts. Gives the last epoch of which records may be durable.
     pub(crate) fn end(&self, epochs: &Epochs, gate: &Gate) -> u64 {
         let _signal = self.signal.lock();
         gate.poison();

@@ -7,8 +7,8 @@
 //! | `Full` | `Refused` | changes have waited for the room timeout, or it is known that no room will come |
 //! | `Full`, `Refused` | `Enough` | the next segment is made |
 //!
-//! Each transition also sets the bits of the [`Gate`], which asserts the state that it comes from. The owner is the state
-//! of the segments, under its lock.
+//! Each transition also sets the bits of the [`Gate`], which asserts the state that it comes from.
+//! The owner is the state of the segments, under its lock.
 
 use crate::gate::Gate;
 use std::{
@@ -35,7 +35,7 @@ pub(crate) struct Shortage {
     pub error: Arc<io::Error>,
     /// Of the first one.
     pub since: Instant,
-    /// The device has no room, and the log has given up no segment since that was found.
+    /// The device has no room, and the log has retired no segment since then.
     stuck: bool,
 }
 
@@ -52,7 +52,7 @@ impl Room {
         !matches!(self, Room::Enough)
     }
 
-    /// A try to make the next segment failed. `helpless`: the log had no segment to give up.
+    /// A try to make the next segment failed. `helpless`: the log had no segment to retire.
     pub(crate) fn fail(&mut self, error: io::Error, helpless: bool, gate: &Gate) {
         let stuck = is_of_room(&error) && helpless;
         let error = Arc::new(error);
@@ -67,7 +67,8 @@ impl Room {
         }
     }
 
-    /// Refuses changes until there is room; nothing if there is. Gives whether changes are refused now.
+    /// Refuses changes until there is room; nothing if there is. Gives whether changes are refused
+    /// now.
     pub(crate) fn refuse(&mut self, gate: &Gate) -> bool {
         *self = match std::mem::take(self) {
             Room::Enough => Room::Enough,
@@ -80,7 +81,8 @@ impl Room {
         self.is_short()
     }
 
-    /// The same for a shortage that has lasted for `timeout`. Gives whether changes are refused since just now.
+    /// The same for a shortage that has lasted for `timeout`. Gives whether changes are refused
+    /// since just now.
     pub(crate) fn refuse_after(&mut self, timeout: Duration, gate: &Gate) -> bool {
         match self {
             Room::Full(shortage) if shortage.since.elapsed() >= timeout => self.refuse(gate),
@@ -98,12 +100,12 @@ impl Room {
         short
     }
 
-    /// Whether there is no room, and no segment is left to give up that was there when this was found.
+    /// Whether there is no room, and the log has had no segment to retire since the last try.
     pub(crate) fn is_stuck(&self) -> bool {
         self.shortage().is_some_and(|shortage| shortage.stuck)
     }
 
-    /// The log can give up segments: the next try may succeed.
+    /// The log can retire segments: the next try may succeed.
     pub(crate) fn may_come(&mut self) {
         match self {
             Room::Enough => {}

@@ -1,13 +1,13 @@
 //! The buffer that an appender and the flusher share.
 //!
-//! Invariant: a buffer holds bytes of at most two epochs, because the flusher empties all buffers of an epoch before
-//! it begins the next but one.
+//! Invariant: a buffer holds bytes of at most two epochs, because the flusher empties all buffers
+//! of an epoch before it begins the next but one.
 
 use crate::record::Base;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use wattle_buffer::BriefMutex;
 
-/// What an appender and the flusher share.
+/// The part of an appender that the flusher shares.
 pub(crate) struct AppendSlot {
     pub worker: u32,
     pub buffer: BriefMutex<AppendBuffer>,
@@ -21,7 +21,7 @@ pub(crate) struct AppendSlot {
 #[derive(Default)]
 pub(crate) struct AppendBuffer {
     pub bytes: Vec<u8>,
-    /// Epoch of the first byte, and what the numbers of its records are relative to.
+    /// Base of the first record; its epoch is that of the first byte.
     base: Base,
     /// Where the next epoch begins, if it has, and its base.
     newer: Option<(usize, Base)>,
@@ -31,7 +31,7 @@ pub(crate) struct AppendBuffer {
     first_time: (u64, u64),
 }
 
-/// What the flusher adds to the statistics when it takes a buffer.
+/// Counts that the flusher adds to the statistics when it takes a buffer.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct AppendCounts {
     pub commits: u64,
@@ -72,8 +72,8 @@ impl AppendBuffer {
         (epoch > cut).then_some(time)
     }
 
-    /// Takes all bytes of epochs up to `cut`, the epoch before the current one, in exchange for an empty vector.
-    /// Younger bytes stay. All that is taken is of one epoch.
+    /// Takes all bytes of epochs up to `cut`, the epoch before the current one, in exchange for an
+    /// empty vector. Younger bytes stay. All that is taken is of one epoch.
     pub(crate) fn take(&mut self, cut: u64, mut spare: Vec<u8>) -> (Base, Vec<u8>) {
         debug_assert!(spare.is_empty());
         let base = self.base;

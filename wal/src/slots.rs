@@ -14,15 +14,16 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
 };
 
-/// Bytes of all buffers together at which appenders wait for a flush, or a quarter of a segment if that is less, as
-/// far as [`MIN_BUFFER`] and [`MAX_BUFFER`] for each allow it. While a sync takes 4 ms a thread appends a megabyte.
+/// Bytes of all buffers together at which appenders wait for a flush, or a quarter of a segment if
+/// that is less, as far as [`MIN_BUFFER`] and [`MAX_BUFFER`] for each allow it. While a sync takes
+/// 4 ms a thread appends a megabyte.
 pub const BUFFER_BYTES: usize = 4 << 20;
 /// Least soft limit of one buffer, or a sixteenth of a segment if that is less.
 pub const MIN_BUFFER: usize = 32 << 10;
 /// Largest soft limit of one buffer.
 pub const MAX_BUFFER: usize = 2 << 20;
-/// An operation that begins just below the soft limit mostly takes no more than this: a split with the images
-/// of its pages.
+/// An operation that begins just below the soft limit mostly takes no more than this: a split with
+/// the images of its pages.
 const OVERSHOOT: usize = 16 << 10;
 /// Most segments that are kept in reserve.
 const MAX_RESERVE: usize = 8;
@@ -36,7 +37,7 @@ pub(crate) struct AppendSlots {
     appending: AtomicUsize,
 }
 
-/// What a flush takes out of one buffer.
+/// Records that a flush takes out of one buffer.
 pub(crate) struct Taken {
     pub worker: u32,
     pub base: Base,
@@ -69,8 +70,8 @@ impl AppendSlots {
         self.appending.load(Ordering::Relaxed)
     }
 
-    /// Takes the records of all epochs up to `cut` out of all buffers, and forgets appenders that are gone. Gives what
-    /// the appenders counted.
+    /// Takes the records of all epochs up to `cut` out of all buffers, and forgets appenders that
+    /// are gone. Gives the sum of their counts.
     pub(crate) fn take(
         &self,
         cut: u64,
@@ -106,9 +107,10 @@ impl AppendSlots {
         all
     }
 
-    /// The largest time up to which all times were noted before the cut, where `now` is the answer of the clock from
-    /// before this call: a time that a section after the cut notes is above that answer; or it was drawn before, and
-    /// that section is over, or this waits for it, when this reads its buffer.
+    /// The largest time up to which all times were noted before the cut, where `now` is the answer
+    /// of the clock from before this call: a time that a section after the cut notes is above that
+    /// answer; or it was drawn before, and that section is over, or this waits for it, when this
+    /// reads its buffer.
     pub(crate) fn mark_of(&self, cut: u64, now: u64) -> u64 {
         let list = self.list.lock();
         let after = list.iter().filter_map(|slot| slot.buffer.lock().first_time_after(cut));
@@ -122,8 +124,8 @@ fn set_limits(appenders: usize, gate: &Gate, segments: &Segments) {
     let all = BUFFER_BYTES.min(segment / 4);
     let limit = (all / appenders).clamp(MIN_BUFFER.min(segment / 16), MAX_BUFFER);
     gate.set_soft_limit(limit);
-    // When the log is found full, a flush may be under way and the buffers full again, and a checkpoint begins after
-    // both.
+    // When the log is found full, a flush may be under way and the buffers full again, and a
+    // checkpoint begins after both.
     let reserve = (2 * appenders * (limit + OVERSHOOT)).div_ceil(segment);
     segments.keep_reserve(reserve.min(MAX_RESERVE));
 }

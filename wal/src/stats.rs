@@ -7,7 +7,7 @@ use std::time::Duration;
 /// The minimum and the median are those of so many recent syncs.
 pub const RECENT_SYNCS: usize = 63;
 
-/// What the log has done since it was started.
+/// Counters of the log since it was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogStats {
     /// Bytes written to the device: blocks and heads of segments, padding included.

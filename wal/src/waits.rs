@@ -1,15 +1,16 @@
-//! Waiting for the log: for a durable epoch, for a flush to empty the buffers, for a checkpoint to begin. Threads
-//! sleep on conditions, tasks leave their waker.
+//! Waiting for the log: for a durable epoch, for a flush to empty the buffers, for a checkpoint to
+//! begin. Threads sleep on conditions, tasks leave their waker.
 //!
-//! A flush must not wake the threads that wait for the next one: on a busy log half of all threads wait for one flush
-//! and half for the other. So a thread that waits for an epoch sleeps on the condition of its parity.
+//! A flush must not wake the threads that wait for the next one: on a busy log half of all threads
+//! wait for one flush and half for the other. So a thread that waits for an epoch sleeps on the
+//! condition of its parity.
 //!
-//! Each wait has a limit, because a device may never answer: twice as long as a flush waits for room before the log
-//! fails. Threads look at the time themselves; for tasks the thread that makes segments looks, and wakes them. The
-//! log has not failed then: the epoch may still become durable.
+//! Each wait has a limit, because a device may never answer: twice as long as a flush waits for
+//! room before the log fails. Threads look at the time themselves; for tasks the thread that makes
+//! segments looks, and wakes them. The log has not failed then: the epoch may still become durable.
 //!
-//! Invariants: each waiter is woken by the flush, the failure or the end that decides its wait; wakers are called with
-//! no lock held.
+//! Invariants: each waiter is woken by the flush, the failure or the end that decides its wait;
+//! wakers are called with no lock held.
 
 use crate::{
     epochs::{Cut, Epochs},
@@ -28,7 +29,7 @@ use wattle_buffer::{Error, Process, Result};
 /// Recent wakers that a new one is compared with, in case a task polls again and again.
 const SAME_WAKER: usize = 32;
 
-/// What a task that needs room waits for.
+/// The event that a task without room waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RoomWait {
     /// Nothing: it tries again.
@@ -45,8 +46,8 @@ pub(crate) struct Waits {
     process: Process,
     /// Taken before the lock of the flush requests ([`FlushRequests::committer_waits`]).
     waiters: Mutex<Waiters>,
-    /// Committers that waited for a durable epoch when the last flush ended. Outside of `waiters`, because it is read
-    /// under locks that are taken while that is held.
+    /// Committers that waited for a durable epoch when the last flush ended. Outside of `waiters`,
+    /// because it is read under locks that are taken while that is held.
     last_group: AtomicUsize,
     /// Longest wait.
     limit: Duration,
@@ -60,8 +61,8 @@ pub(crate) struct Waits {
 struct Waiters {
     /// Tasks that wait for a durable epoch, each with that epoch.
     durable: Vec<(u64, Waker)>,
-    /// Threads that wait for a durable epoch, by its parity. Threads that were woken do not count, although they may
-    /// not have run yet.
+    /// Threads that wait for a durable epoch, by its parity. Threads that were woken do not count,
+    /// although they may not have run yet.
     sleeping: [usize; 2],
     /// Tasks that wait for room, each with the number of the flush since which its operation waits.
     room: Vec<(u64, Waker)>,
@@ -104,12 +105,14 @@ impl Waits {
         waiters.progress();
         drop(waiters);
         self.changed.notify_all();
-        // Wake tasks in order of waiting time; otherwise the task that filled the buffer would win every time.
+        // Wake tasks in order of waiting time; otherwise the task that filled the buffer would win
+        // every time.
         wakers.sort_by_key(|(since, _)| *since);
         wakers.into_iter().for_each(|(_, waker)| waker.wake());
     }
 
-    /// The log refuses changes because it is full, or it is not full any more: changes that wait for room try again.
+    /// The log refuses changes because it is full, or it has room again: changes that wait for room
+    /// try again.
     pub(crate) fn room_changed(&self) {
         let wakers = std::mem::take(&mut self.waiters.lock().room);
         self.changed.notify_all();
@@ -275,7 +278,8 @@ impl Waits {
         self.process.check()
     }
 
-    /// Blocks until the buffers were taken more often than `seen`, and while the log is full; or changes are refused.
+    /// Blocks until the buffers were taken more often than `seen`, and while the log is full; or
+    /// changes are refused.
     pub(crate) fn wait_room(&self, seen: u64, gate: &Gate) -> Result<()> {
         let until = self.until();
         let mut waiters = self.waiters.lock();
@@ -342,7 +346,7 @@ impl Waiters {
         (self.stalled, self.since) = (false, waiting.then(Instant::now));
     }
 
-    /// Fails if the flusher makes no progress any more.
+    /// Fails if the flusher makes no further progress.
     fn check(&self) -> Result<()> {
         match &self.poisoned {
             Some(why) => Err(Error::Poisoned(why.clone())),

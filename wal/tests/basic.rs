@@ -1,4 +1,4 @@
-//! Appending, waiting, reading back: the log as its users see it, on a device that does not fail.
+//! Appending, waiting, reading back: the log from the outside, on a device that does not fail.
 
 mod common;
 
@@ -16,7 +16,7 @@ use wattle_buffer::{
 use wattle_wal::{AUTO, Kind, Log, LogOptions, LogReader, LogStart, Urgency, epoch_of, record};
 
 #[test]
-fn what_was_appended_is_read_back() {
+fn appended_records_are_read_back() {
     let storage: Arc<dyn LogStorage> = Arc::new(MemoryLog::default());
     let log = start(&storage, LogStart::default());
     let appender = log.appender();
@@ -123,7 +123,7 @@ impl Wake for Flag {
 }
 
 #[test]
-fn tasks_are_woken_by_what_they_wait_for() {
+fn tasks_are_woken_by_the_event_that_they_wait_for() {
     let storage: Arc<dyn LogStorage> = Arc::new(MemoryLog::default());
     let log = start(&storage, LogStart::default());
     let appender = log.appender();
@@ -189,7 +189,7 @@ fn old_segments_are_removed_and_the_rest_is_read() {
     assert!(numbers[0] <= kept_id);
     assert_eq!(numbers, (numbers[0]..100).collect::<Vec<_>>());
     assert!(LogReader::open(Arc::clone(&storage), STORE, first - 1).is_err(), "it is gone");
-    // What is known of segments survives a reopening.
+    // The epochs of the segments survive a reopening.
     let log = start(&storage, LogStart::after(end));
     assert_eq!(log.segment_of(keep), first);
     log.truncate(epochs[99].0);
@@ -238,11 +238,11 @@ fn the_next_segment_is_begun_when_a_part_of_the_current_one_is_in_use() {
     }
     drop(appender);
     log.close().expect("closed");
-    assert_eq!(count(), 1, "a log that is closed keeps what is in use");
+    assert_eq!(count(), 1, "a log that is closed keeps the segments in use");
 }
 
 #[test]
-fn group_requests_wait_for_company_but_not_for_long() {
+fn group_requests_wait_for_others_but_not_for_long() {
     let storage: Arc<dyn LogStorage> = Arc::new(MemoryLog::default());
     let options = LogOptions { group_delay: Duration::from_millis(30), ..small() };
     let log = Log::start(Arc::clone(&storage), options, store(), Box::new(|| 5)).expect("a log");
@@ -254,7 +254,7 @@ fn group_requests_wait_for_company_but_not_for_long() {
     let took = began.elapsed();
     assert!(took >= Duration::from_millis(25), "flushed after {took:?}");
     assert_eq!(log.durable_mark(), 5);
-    // From now on a sync of nothing at all is the measure.
+    // From now on the delay depends on the sync times of this device, which are almost zero.
     append(&appender, 2, 10);
     log.request(log.epoch(), Urgency::Soon);
     log.wait_durable(2).expect("durable");
@@ -262,7 +262,7 @@ fn group_requests_wait_for_company_but_not_for_long() {
 }
 
 #[test]
-fn the_barrier_waits_and_refuses_what_is_ahead_of_the_log() {
+fn the_barrier_waits_and_refuses_pages_that_are_ahead_of_the_log() {
     let storage: Arc<dyn LogStorage> = Arc::new(MemoryLog::default());
     let log = start(&storage, LogStart::default());
     let appender = log.appender();
@@ -273,7 +273,7 @@ fn the_barrier_waits_and_refuses_what_is_ahead_of_the_log() {
 }
 
 #[test]
-fn counters_that_run_over_leave_an_epoch_out() {
+fn counters_that_run_over_skip_an_epoch() {
     let storage: Arc<dyn LogStorage> = Arc::new(MemoryLog::default());
     let log = start(&storage, LogStart::default());
     let appender = log.appender();
@@ -312,7 +312,7 @@ fn a_foreign_log_and_wrong_starts_are_refused() {
     let foreign = LogReader::open(Arc::clone(&storage), STORE + 1, 1).err();
     assert!(matches!(foreign, Some(Error::WrongLog { .. })), "{foreign:?}");
     assert!(LogReader::open(Arc::clone(&storage), STORE, 7).is_err());
-    // Starting over what is in use would lose it.
+    // A log that starts over in a used segment would overwrite it.
     let over = Log::start(Arc::clone(&storage), small(), store(), Box::new(|| 0)).err();
     assert!(matches!(over, Some(Error::WrongLog { .. })), "{over:?}");
     let odd = LogOptions { segment_bytes: 130_000, ..LogOptions::default() };
@@ -320,10 +320,10 @@ fn a_foreign_log_and_wrong_starts_are_refused() {
     assert!(matches!(odd, Some(Error::InvalidOption(_))));
 }
 
-/// The layers above refuse such pages when they read them; if one gets here nevertheless, the log stays one
-/// that can be read.
+/// The layers above refuse such a page when they read it. If one gets to the log all the same, the
+/// log must stay readable.
 #[test]
-fn a_page_of_a_later_epoch_is_written_over_and_the_log_goes_on_behind_it() {
+fn a_change_of_a_page_of_a_later_epoch_makes_the_log_go_on_after_that_epoch() {
     let storage: Arc<dyn LogStorage> = Arc::new(MemoryLog::default());
     let log = start(&storage, LogStart::default());
     let appender = log.appender();
@@ -339,5 +339,5 @@ fn a_page_of_a_later_epoch_is_written_over_and_the_log_goes_on_behind_it() {
     let (flushes, end) = read(&storage, 1).expect("a good log");
     let found = records(&flushes);
     assert_eq!(found.len(), 3);
-    assert!(end.epoch > 1 << 30, "the end is behind all of them");
+    assert!(end.epoch > 1 << 30, "the end is after all of them");
 }

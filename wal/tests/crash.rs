@@ -1,5 +1,5 @@
-//! What a power cut leaves: everything acknowledged, with everything it depends on, and nothing of
-//! a flush that is not whole. Each test prints its seed when it fails.
+//! Power cuts: everything acknowledged is there afterwards, with everything that it depends on, and
+//! no part of a flush that is not whole. Each test prints its seed when it fails.
 
 mod common;
 
@@ -21,17 +21,17 @@ use wattle_buffer::{
 };
 use wattle_wal::{Log, LogStart, Urgency};
 
-/// Pages of the workload: each has a lock, as a latch would order its changes, its last GSN, and
-/// the number of its last record.
+/// Pages of the workload. Each has a lock, which orders its changes as a latch would, its last GSN,
+/// and the number of its last record.
 type Pages = Vec<Mutex<(Gsn, u64)>>;
 
-/// What the threads of a workload know.
+/// Results of the threads of a workload.
 struct Run {
     pages: Pages,
     next_id: AtomicU64,
-    /// Records of each worker that were acknowledged, under the lock of the ones that crash.
+    /// Acknowledged records of each worker, under the same lock as the crash.
     acknowledged: Mutex<BTreeSet<u64>>,
-    /// The record of the same page before each record.
+    /// For each record, the previous record of the same page.
     before: Mutex<BTreeMap<u64, u64>>,
     stop: AtomicBool,
 }
@@ -67,7 +67,7 @@ fn workload(log: &Arc<Log>, run: &Run, seed: u64) {
     }
 }
 
-/// Checks what was read against what was done.
+/// Checks the records that were read against those that were appended.
 fn check(run: &BTreeMap<u64, u64>, acknowledged: &BTreeSet<u64>, found: &[Found], what: &str) {
     let mut seen = BTreeSet::from([0]);
     let mut by_page = BTreeMap::new();
@@ -85,7 +85,7 @@ fn check(run: &BTreeMap<u64, u64>, acknowledged: &BTreeSet<u64>, found: &[Found]
         records.sort();
         let mut last = 0;
         for (_, id) in records {
-            assert_eq!(run[id], last, "{what}: record {id} is there without the one before it");
+            assert_eq!(run[id], last, "{what}: record {id} is there without its predecessor");
             last = *id;
         }
     }
@@ -115,7 +115,7 @@ fn crash_run(seed: u64) {
         let mut random = StdRng::seed_from_u64(seed);
         for index in 0..12 {
             thread::sleep(Duration::from_micros(random.random_range(0..4000)));
-            // Acknowledged before the cut; more may be in the image.
+            // Acknowledged before the cut; the image may have more.
             let acknowledged = run.acknowledged.lock().clone();
             images.push((acknowledged, device.crash(seed * 1000 + index)));
         }
@@ -132,7 +132,7 @@ fn crash_run(seed: u64) {
         let (flushes, end) = read(&storage, 1).unwrap_or_else(|error| panic!("{what}: {error}"));
         let found = records(&flushes);
         check(&before, &acknowledged, &found, &what);
-        // The log goes on behind the torn remains, and crashes again before and after a flush.
+        // The log goes on after the torn remains, and crashes again before and after a flush.
         let log = start(&storage, LogStart::after(end));
         let again = read(&storage, 1).unwrap_or_else(|error| panic!("{what}, started: {error}"));
         assert_eq!(again, (flushes.clone(), end), "{what}: reading is repeatable");
@@ -178,7 +178,7 @@ fn a_flush_that_was_not_synced_is_there_as_a_whole_or_not_at_all() {
         let numbers: Vec<u64> = records(&flushes).iter().map(|found| found.id).collect();
         assert!(numbers == [1] || numbers == [1, 2, 3], "seed {seed}: {numbers:?}");
         outcomes.insert((len, numbers.len()));
-        // Whatever it was, the log can go on, and says the same later.
+        // In either case the log can go on, and reads the same later.
         let log = start(&image, LogStart::after(end));
         append(&log.appender(), 4, 10);
         log.close().expect("closed");
@@ -198,7 +198,7 @@ fn a_flush_across_segments_is_whole_or_not_there() {
         let appender = log.appender();
         append(&appender, 1, 5000);
         log.flush_now().expect("a flush");
-        // About 300 KB do not fit into two segments. It fails at one of its syncs.
+        // About 300 KB do not fit two segments. The flush fails at one of its syncs.
         let plan = FaultPlan::new(seed);
         let fault = Fault::Error(std::io::ErrorKind::Other);
         device.set_plan(plan.nth(Op::LogSync, 1 + seed % 6, fault));
@@ -233,7 +233,7 @@ fn a_record_is_never_there_without_the_one_that_it_names() {
         let device = Arc::new(SimStorage::new(plan.sometimes(Op::LogSync, 0.7, latency)));
         let storage: Arc<dyn LogStorage> = device.clone();
         let log = start(&storage, LogStart::default());
-        // The latch: the number of the last record, which the next one names.
+        // The latch: it holds the number of the last record, which the next record names.
         let last = Mutex::new((Gsn(0), 0));
         let stop = AtomicBool::new(false);
         let mut images = Vec::new();
@@ -301,7 +301,7 @@ fn generation_after_generation_nothing_read_once_is_lost() {
                     acknowledged.append(&mut mine);
                 }
             }
-            // Some of these close in order, some lose their power before.
+            // Some of these close in order; others lose their power first.
             let before = device.crash(seed * 10 + generation);
             drop(log);
             let left = if random.random_bool(0.5) { before } else { device.crash(seed) };
@@ -312,7 +312,7 @@ fn generation_after_generation_nothing_read_once_is_lost() {
             let lost: Vec<_> = acknowledged.iter().filter(|id| !found.contains(id)).collect();
             assert!(lost.is_empty(), "{what}: {lost:?} are lost");
             assert!(found.is_sorted() && found.starts_with(&known), "{what}");
-            // What was read once is relied upon: it must be there in all generations to come.
+            // A record that was read once must be there in all later generations.
             known = found;
             begin = LogStart::after(end);
         }

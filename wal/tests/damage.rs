@@ -1,5 +1,5 @@
-//! Logs that were cut, flipped or forged: an error or everything that was acknowledged, and never
-//! a panic, a silent loss, or memory asked for on the word of a damaged length.
+//! Logs that were cut, flipped or forged: the reader gives an error or everything that was
+//! acknowledged. It never panics, loses records silently, or allocates what a damaged length says.
 
 mod common;
 
@@ -18,11 +18,11 @@ use wattle_wal::{
 
 const RECORDS: u64 = 16;
 
-/// Bytes of segments by their numbers.
+/// Bytes of segments by number.
 type Segments = BTreeMap<u64, Vec<u8>>;
 
-/// A log of two used segments and two prepared ones, as a crash leaves it: a few flushes, one of them across
-/// the segments.
+/// A log of two used segments and two prepared ones, as a crash leaves it: a few flushes, one of
+/// them across the segments.
 fn small_log() -> Segments {
     let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
     let storage: Arc<dyn LogStorage> = device.clone();
@@ -38,7 +38,7 @@ fn small_log() -> Segments {
     all_from(1, &device)
 }
 
-/// The segments from that one on.
+/// The segments from `first` on.
 fn all_from(first: u64, device: &SimStorage) -> Segments {
     let numbers = device.segments().expect("segments").into_iter().map(|(number, _)| number);
     let there = numbers.filter(|number| *number >= first);
@@ -65,7 +65,7 @@ fn error_or_everything(device: &Arc<SimStorage>, what: impl Fn() -> String) -> b
     }
 }
 
-/// The end of what was written in a segment.
+/// The end of the written part of a segment.
 fn used(bytes: &[u8]) -> usize {
     bytes.len() - bytes.iter().rev().take_while(|byte| **byte == 0).count()
 }
@@ -77,9 +77,9 @@ fn a_flipped_bit_anywhere_loses_nothing_silently() {
         let mut harmless = 0;
         let device = device_with(&segments);
         for (&number, bytes) in &segments {
-            // Everything that was written, and some of what was not.
+            // Everything that was written, and some of the rest.
             let end = (used(bytes) + 9000).min(bytes.len());
-            // All bytes of heads, every seventh of the rest: bits are found alike in all of them.
+            // All bytes of heads, and every seventh of the rest: all its bits are checked alike.
             let places = (0..end).filter(|at| at % 4096 < 640 || at % 7 == 0);
             for at in places.skip(part).step_by(2) {
                 let mut changed = bytes.clone();
@@ -127,12 +127,12 @@ fn missing_and_exchanged_segments_are_errors() {
     exchanged.insert(2, segments[&1].clone());
     let storage: Arc<dyn LogStorage> = device_with(&exchanged);
     assert!(read(&storage, 1).is_err());
-    // The head of the first is empty, and the second one is in use.
+    // The head of the first segment is empty, and the second segment is in use.
     let mut headless = segments.clone();
     headless.get_mut(&1).expect("there")[..4096].fill(0);
     let storage: Arc<dyn LogStorage> = device_with(&headless);
     assert!(read(&storage, 1).is_err());
-    // The head of the last is empty, and its blocks are there.
+    // The head of the last segment is empty, and its blocks are there.
     let mut headless = segments.clone();
     headless.get_mut(&used[used.len() - 1]).expect("there")[..4096].fill(0);
     let storage: Arc<dyn LogStorage> = device_with(&headless);
@@ -140,7 +140,7 @@ fn missing_and_exchanged_segments_are_errors() {
 }
 
 #[test]
-fn a_hole_in_front_of_a_later_flush_is_damage() {
+fn a_hole_before_a_later_flush_is_damage() {
     let segments = small_log();
     for (&number, bytes) in &segments {
         let end = used(bytes);
@@ -154,7 +154,7 @@ fn a_hole_in_front_of_a_later_flush_is_damage() {
                 let device = device_with(&segments);
                 device.set_raw_segment(number, holed);
                 let storage: Arc<dyn LogStorage> = device;
-                // The last flush of all cannot be told from one that was never synced.
+                // The very last flush looks like one that was never synced.
                 if let Ok((flushes, _)) = read(&storage, 1) {
                     let lost = RECORDS - records(&flushes).len() as u64;
                     assert!(lost <= 1, "segment {number}, hole at {}: {lost} lost", page + from);
@@ -165,11 +165,11 @@ fn a_hole_in_front_of_a_later_flush_is_damage() {
 }
 
 #[test]
-fn behind_a_head_that_did_not_arrive_may_be_one_flush_and_no_later_one() {
+fn one_flush_and_no_later_one_may_follow_a_head_that_did_not_arrive() {
     let segments = small_log();
     let storage: Arc<dyn LogStorage> = device_with(&segments);
     let mut reader = LogReader::open(Arc::clone(&storage), STORE, 1).expect("a good log");
-    // Where each flush ends, and so which segments begin with one.
+    // Where each flush ends, and so which segments begin with a flush.
     let (mut ends, mut count) = (vec![(1, 0, 0)], 0);
     while let Some(flush) = reader.next_flush().expect("a good log") {
         count += records(&[flush]).len();
@@ -182,7 +182,7 @@ fn behind_a_head_that_did_not_arrive_may_be_one_flush_and_no_later_one() {
         if before == segment {
             continue;
         }
-        // All of the log up to this flush, without the head of its segment.
+        // The log up to this flush, without the head of its segment.
         let bytes = &segments[&segment];
         for (until, good) in [(end as usize, true), (bytes.len(), used(bytes) <= end as usize)] {
             let mut torn = bytes.clone();
@@ -195,9 +195,9 @@ fn behind_a_head_that_did_not_arrive_may_be_one_flush_and_no_later_one() {
             let storage: Arc<dyn LogStorage> = device.clone();
             match read(&storage, 1) {
                 Ok((flushes, end)) => {
-                    assert!(good, "a later flush behind the missing head of {segment}");
+                    assert!(good, "a later flush after the missing head of {segment}");
                     assert_eq!((records(&flushes).len(), end.segment + 1), (count, segment));
-                    // What is behind is not read when the log goes on there.
+                    // When the log goes on there, later blocks are not read.
                     let log = start(&storage, LogStart::after(end));
                     append(&log.appender(), 100, 10);
                     log.close().expect("closed");
@@ -207,17 +207,17 @@ fn behind_a_head_that_did_not_arrive_may_be_one_flush_and_no_later_one() {
                 Err(_) => assert!(!good, "the flush in segment {segment} is torn, and no damage"),
             }
             outcomes[usize::from(good)] += 1;
-            // Anything in a segment behind that one is damage.
+            // Any block in a segment after that one is damage.
             device.set_raw_segment(segment, torn);
             device.set_raw_segment(segment + 1, bytes.clone());
-            assert!(read(&storage, 1).is_err(), "a segment behind {segment} is not empty");
+            assert!(read(&storage, 1).is_err(), "a segment after {segment} is not empty");
         }
     }
     assert!(outcomes[0] > 0 && outcomes[1] > 0, "{outcomes:?}");
 }
 
-/// A log in segments that are made of those before a checkpoint, which were full: the segments from `FROM` on, what
-/// each of them held before it was written, and how many records are in them.
+/// A log in segments that were made of full ones after a checkpoint: the segments from `FROM` on,
+/// the content of each before it was written, and the number of records in them.
 fn log_in_used_segments() -> (Segments, Segments, usize) {
     let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
     let storage: Arc<dyn LogStorage> = device.clone();
@@ -231,7 +231,7 @@ fn log_in_used_segments() -> (Segments, Segments, usize) {
             id += 1;
             append(&appender, id, len);
             log.flush_now().expect("a flush");
-            // Each is looked at when it is made.
+            // Each is recorded when it is made.
             until("the next one is made", || newest() > log.segment_of(log.epoch()));
             for (number, _) in device.segments().expect("segments") {
                 let look = || device.raw_segment(number).expect("there");
@@ -241,11 +241,11 @@ fn log_in_used_segments() -> (Segments, Segments, usize) {
     };
     fill_to(9, 50_000);
     log.truncate_before(9);
-    until("the old ones are given up", || device.segments().expect("segments")[0].0 == 9);
+    until("the old ones are retired", || device.segments().expect("segments")[0].0 == 9);
     fill_to(FROM + 2, 3_000);
     let segments = all_from(FROM, &device);
     before.retain(|number, _| *number >= FROM);
-    // What was made behind the last look has nothing of this log in it yet.
+    // Segments that were made after the last record have no block of this log yet.
     for (number, bytes) in &segments {
         before.entry(*number).or_insert_with(|| bytes.clone());
     }
@@ -257,11 +257,12 @@ fn log_in_used_segments() -> (Segments, Segments, usize) {
     (segments, before, records(&flushes).len())
 }
 
-/// Segments from this one on are made of used ones: those behind the first of them that were made beforehand.
+/// Segments from this one on are made of used ones: those after the first ones, which were made
+/// beforehand.
 const FROM: u64 = 12;
 
 #[test]
-fn what_a_segment_held_before_is_not_read_and_hides_no_damage() {
+fn earlier_content_of_a_segment_is_not_read_and_hides_no_damage() {
     let (segments, before, count) = log_in_used_segments();
     assert!(segments.len() >= 3 && count > 30, "{} segments, {count} records", segments.len());
     let (mut harmless, mut torn, mut reused) = (0, 0, 0);
@@ -287,7 +288,7 @@ fn what_a_segment_held_before_is_not_read_and_hides_no_damage() {
             assert!(lost.is_none_or(|lost| lost == 0), "{lost:?} lost with byte {at} of {number}");
             harmless += usize::from(lost.is_some());
         }
-        // Sectors that did not arrive: the last flush of all cannot be told from one that was never synced.
+        // Sectors that did not arrive: the very last flush looks like one that was never synced.
         for at in (4096..bytes.len()).step_by(SECTOR) {
             for len in [SECTOR, 4096] {
                 let mut holed = bytes.clone();
@@ -307,7 +308,7 @@ fn what_a_segment_held_before_is_not_read_and_hides_no_damage() {
 
 #[test]
 fn zeroed_bits_of_nearly_empty_pages_are_found() {
-    // Payloads that are zero but for one bit: were they stored as they are, a flip would make a
+    // Payloads that are zero but for one bit: if they were stored as they are, a flip would make a
     // sector look as if it had never been written.
     let device = Arc::new(SimStorage::new(FaultPlan::new(1)));
     let storage: Arc<dyn LogStorage> = device.clone();
@@ -393,7 +394,7 @@ proptest! {
         }
     }
 
-    /// Heads with a right checksum and wrong contents, as no decay makes them.
+    /// Heads with a right checksum and wrong content, which decay does not produce.
     #[test]
     fn forged_heads_give_errors(
         page in 0usize..6,
@@ -434,7 +435,7 @@ fn numbers_that_would_run_over_are_errors() {
     append(&log.appender(), 1, 100);
     log.close().expect("closed");
     let good = device.raw_segment(1).expect("there");
-    // Sequence, flush and epoch, where the head and the first block have them.
+    // Sequence, flush and epoch, in the head and in the first block.
     for (in_head, in_block) in [(40, 24), (48, 32), (56, 40)] {
         for value in [u64::MAX, u64::MAX - 1, 1 << 63] {
             let mut bytes = good.clone();
@@ -467,8 +468,8 @@ fn a_value_is_not_taken_for_a_block_of_a_later_flush() {
         log.close().expect("closed");
         device
     };
-    // The second flush is one block of three pages. Its second page begins with what looks like the header
-    // of a flush that is to come.
+    // The second flush is one block of three pages. Its second page begins like the header of a
+    // later flush.
     let mut payload = vec![0x55; 10_000];
     let bytes = written(&payload).raw_segment(1).expect("there");
     let begins = bytes[8192..].iter().position(|byte| *byte == 0x55).expect("the payload");
@@ -489,7 +490,7 @@ fn a_value_is_not_taken_for_a_block_of_a_later_flush() {
 }
 
 #[test]
-fn damage_to_what_a_prepared_segment_was_made_of_is_nobodys_loss() {
+fn damage_to_earlier_content_of_a_prepared_segment_loses_nothing() {
     let mut segments = small_log();
     let prepared: Vec<u64> =
         segments.iter().filter(|(_, b)| used(b) == 0).map(|(&n, _)| n).collect();
@@ -497,8 +498,8 @@ fn damage_to_what_a_prepared_segment_was_made_of_is_nobodys_loss() {
     let last = segments.get_mut(&prepared[prepared.len() - 1]).expect("there");
     last[50_000..50_100].fill(7);
     let device = device_with(&segments);
-    assert!(error_or_everything(&device, || "damage behind the end".into()));
-    // But what was written for it says that its head is lost.
+    assert!(error_or_everything(&device, || "damage after the end".into()));
+    // But a block that was written for it proves that its head is lost.
     let (&from, _) = segments.iter().next().expect("one");
     let mut block = segments[&from][4096..8192].to_vec();
     let number = prepared[prepared.len() - 1];

@@ -1,6 +1,6 @@
-//! Crashes around every write, sync, creation and removal of segments, and during the recovery from
-//! them, again and again: what was durable once is there for ever after, and nothing that was torn
-//! comes back. Each test prints its seed when it fails.
+//! Crashes around every write, sync, creation and removal of segments, and during the recoveries
+//! from them, again and again: a record that was durable once is always there afterwards, and no
+//! torn flush comes back. Each test prints its seed when it fails.
 
 mod common;
 
@@ -14,21 +14,21 @@ use wattle_wal::{LogReader, LogStart};
 /// Crashes of recoveries of recoveries.
 const DEEPEST: u32 = 3;
 
-/// What a checkpoint would have noted: where reading begins, and what is there then.
+/// The note of a checkpoint: where reading begins, and which records are there then.
 #[derive(Clone, Copy, Debug)]
 struct Noted {
     segment: u64,
     /// Index of the first record that must be there.
     first: usize,
-    /// Flush that was durable.
+    /// A flush that was durable.
     flush: u64,
 }
 
-/// What must be on the device.
+/// The records that must be on the device.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     noted: Noted,
-    /// So many records are durable.
+    /// Number of durable records.
     durable: usize,
 }
 
@@ -39,7 +39,7 @@ struct Shot {
     cut: Cut,
 }
 
-/// A device that takes images of itself around everything that is done to it.
+/// A device that takes images of itself around every call.
 struct Camera {
     device: Arc<SimStorage>,
     known: Mutex<Known>,
@@ -77,7 +77,7 @@ impl Camera {
             5 => [Cut::Nothing, Cut::All][random.random_range(0..2)],
             _ => Cut::Process,
         };
-        // Neither a note nor an acknowledgement comes between what is known and the picture.
+        // No note and no acknowledgement comes between this and the image.
         let known = self.known.lock();
         let device = self.device.crash_as(random.random(), cut);
         shots.push(Shot { device, known: *known, point, cut });
@@ -138,7 +138,7 @@ impl LogStorage for Camera {
 
     fn write(&self, segment: u64, writes: &[(u64, &[u8])]) -> io::Result<()> {
         self.moment("before a write");
-        // All of them are in flight at once, so any may be first.
+        // All of them are in flight at once, so any may be the first.
         let mut pieces: Vec<_> = (writes.iter())
             .flat_map(|(at, piece)| (*at..).step_by(16 << 10).zip(piece.chunks(16 << 10)))
             .collect();
@@ -158,8 +158,8 @@ impl LogStorage for Camera {
     }
 }
 
-/// Appends to the log of a device, flushes, and gives up old segments; `ids` is all that was ever appended.
-/// Ends when the log fails.
+/// Appends to the log of a device, flushes, and retires old segments; `ids` has all records that
+/// were ever appended. Ends when the log fails.
 fn use_log(
     camera: &Arc<Camera>,
     begin: LogStart,
@@ -220,9 +220,9 @@ struct Checker {
     seed: u64,
     random: StdRng,
     checked: u64,
-    /// Images in which the segment behind the last head is not empty.
+    /// Images in which the segment after the last head is not empty.
     headless: u64,
-    /// Images in which segments have what they were made of.
+    /// Images in which segments have the content of earlier ones.
     used: u64,
 }
 
@@ -231,7 +231,7 @@ impl Checker {
         Checker { seed, random: StdRng::seed_from_u64(!seed), checked: 0, headless: 0, used: 0 }
     }
 
-    /// Reads the log of a device; how many of `ids` are there, and where it goes on.
+    /// Reads the log of a device. Gives how many of `ids` are there, and where the log goes on.
     fn recover(
         &mut self,
         storage: &Arc<dyn LogStorage>,
@@ -274,7 +274,7 @@ impl Checker {
         let one_in = if depth < DEEPEST { 3 } else { 0 };
         let seed = self.random.random();
         let mut camera = Camera::new(device, known, seed, one_in, 3);
-        // 1. Making the end durable may fail, and then the power.
+        // 1. Making the end durable may fail, and then the power goes.
         for _ in 0..2 {
             let fault = match self.random.random_range(0..6) {
                 0 => {
@@ -292,7 +292,7 @@ impl Checker {
             let left = camera.device.crash_as(self.random.random(), cut);
             camera = Camera::new(left, known, self.random.random(), one_in, 3);
         }
-        // 2. Then it is relied upon.
+        // 2. Then recovery relies on it.
         let storage: Arc<dyn LogStorage> = camera.clone();
         let Some((there, begin)) = self.recover(&storage, known, ids, &what) else {
             panic!("{what}: it cannot be made durable");
@@ -300,7 +300,7 @@ impl Checker {
         let early = camera.take();
         known.durable = there;
         *camera.known.lock() = known;
-        // 3. It goes on, and crashes.
+        // 3. The log goes on, and crashes.
         let mut longer = ids[..there].to_vec();
         let (mut random, turns) = (StdRng::seed_from_u64(seed), self.random.random_range(0..6));
         use_log(&camera, begin, FaultPlan::new(seed), &mut longer, &mut random, turns);
@@ -313,7 +313,8 @@ impl Checker {
     }
 }
 
-/// Whether the segment behind the last head has something in it, and whether one has what it was made of.
+/// Whether the segment after the last head has any block, and whether a segment has the content of
+/// an earlier one.
 fn remains(device: &SimStorage) -> (bool, bool) {
     let segments = LogStorage::segments(device).expect("segments");
     let (mut headless, mut used) = (false, false);
@@ -346,7 +347,7 @@ fn whenever_the_power_goes_and_however_often_nothing_durable_is_lost() {
         };
         let device = Arc::new(SimStorage::new(FaultPlan::new(seed)));
         let mut ids = Vec::new();
-        // Nobody relies on a log in which nothing was ever flushed.
+        // A log that never flushed has acknowledged no record.
         let storage: Arc<dyn LogStorage> = device.clone();
         start(&storage, LogStart::default()).begin_checkpoint().expect("a flush");
         let camera = Camera::new(device.clone_at_rest(), nothing, seed, 24, 13);
@@ -361,5 +362,5 @@ fn whenever_the_power_goes_and_however_often_nothing_durable_is_lost() {
         used += checker.used;
     }
     assert!(used > 10, "{used} of {checked} images have segments made of used ones");
-    assert!(headless > 10, "{headless} of {checked} images have remains behind the last head");
+    assert!(headless > 10, "{headless} of {checked} images have remains after the last head");
 }

@@ -1,5 +1,5 @@
-//! The device fails: the log is poisoned, says so to everybody, and never tries again; or it is
-//! full, refuses what is new, and recovers when there is room.
+//! The device fails: the log is poisoned, tells every caller, and never tries again. Or the device
+//! is full: the log refuses new changes, and recovers when there is room.
 
 mod common;
 
@@ -35,7 +35,7 @@ impl Wake for Flag {
 }
 
 #[test]
-fn a_failed_write_or_sync_poisons_the_log_for_everybody() {
+fn a_failed_write_or_sync_poisons_the_log_for_all_callers() {
     let faults = [
         (Op::LogWrite, Fault::Error(ErrorKind::Other)),
         (Op::LogWrite, Fault::Short(Unit::Sector)),
@@ -67,7 +67,7 @@ fn a_failed_write_or_sync_poisons_the_log_for_everybody() {
         assert!(matches!(polled, Poll::Ready(Err(Error::CommitUnknown(_)))), "{polled:?}");
         let why = log.is_poisoned().expect("poisoned");
         assert!(why.contains("log segment 1"), "{why}");
-        // What was durable is; what comes later is not, and never will be.
+        // Records that were durable stay so; later ones are not durable, and never will be.
         log.wait_durable(durable).expect("durable before");
         assert!(matches!(log.wait_durable(log.epoch()), Err(Error::Poisoned(_))));
         assert!(matches!(log.ensure_durable(gsn), Err(Error::Poisoned(_))));
@@ -78,7 +78,7 @@ fn a_failed_write_or_sync_poisons_the_log_for_everybody() {
         assert!(matches!(log.close(), Err(Error::Poisoned(_))));
         let counters = device.counters();
         assert_eq!(counters.faults, 1, "{op:?} was tried again");
-        // Opened again, the log has the first record and perhaps the second.
+        // After a reopening the log has the first record and perhaps the second.
         let (flushes, _) = read(&storage, 1).expect("a good log");
         assert!([1, 2].contains(&records(&flushes).len()));
     }
@@ -111,8 +111,9 @@ fn a_full_device_refuses_new_changes_until_there_is_room() {
                 id += 1;
                 append(&appender, id, 10_000);
                 log.flush_now().expect("there is room");
-                // The thread that makes segments may be late, and the flushes here take no time: without
-                // waiting the last segment may be full before anybody knows that there is no other.
+                // The thread that makes segments may be late, and flushes take no time here:
+                // without a pause the last segment may be full before that thread finds out that
+                // there is no other.
                 until("the next segment, or no room for it", || {
                     let made = storage.segments().expect("segments").len() as u64;
                     made > log.stats().segments || appender.check_room().is_err()
@@ -124,11 +125,11 @@ fn a_full_device_refuses_new_changes_until_there_is_room() {
         assert!(id < 1000, "never full");
     };
     assert!(matches!(error, Error::DiskFull { .. }), "{error:?}");
-    // Those who roll back do not ask, and there is some room left.
+    // Rollbacks do not check for room, and there is some left.
     id += 1;
     append(&appender, id, 100);
     let epoch = log.flush_now().expect("the rest of the segment");
-    // Now it runs out: commits wait for room.
+    // Now it is used up: commits wait for room.
     for _ in 0..30 {
         id += 1;
         append(&appender, id, 10_000);
@@ -138,11 +139,13 @@ fn a_full_device_refuses_new_changes_until_there_is_room() {
     thread::sleep(Duration::from_millis(150));
     assert!(log.durable_epoch() < last && log.is_poisoned().is_none());
     log.truncate(epoch);
-    // Three segments are full, and one of them must stay: the log is as full as it was, but goes on.
+    // Three segments are full, and one of them must stay: the log is as full as before, but goes
+    // on.
     until("durable", || log.durable_epoch() >= last);
     log.truncate(last + 1);
-    // The thread that makes segments may not have seen yet that there is no room for the next one.
-    until("the old ones are given up", || log.stats().segments == 1);
+    // The thread that makes segments may not have found out yet that there is no room for the next
+    // one.
+    until("the old ones are retired", || log.stats().segments == 1);
     until("room", || appender.check_room().is_ok());
     let first = storage.segments().expect("segments")[0].0;
     append(&appender, id + 1, 100);
@@ -152,7 +155,7 @@ fn a_full_device_refuses_new_changes_until_there_is_room() {
 }
 
 #[test]
-fn what_the_rest_of_a_full_log_has_no_room_for_goes_into_its_reserve() {
+fn records_that_do_not_fit_the_rest_of_a_full_log_go_into_its_reserve() {
     let (_, storage) = device(FaultPlan::new(1).log_limit(4 * small().segment_bytes));
     let log = start(&storage, LogStart::default());
     let appender = log.appender();
@@ -182,12 +185,12 @@ fn what_the_rest_of_a_full_log_has_no_room_for_goes_into_its_reserve() {
     }
     let full = log.stats().segments;
     assert_eq!(storage.segments().expect("segments").len() as u64, full + 1);
-    // What was begun before.
+    // The flush that was begun first.
     while log.stats().segments == full {
         assert!(log.is_full());
         flush(6);
     }
-    // Behind that a checkpoint begins, and gives room back.
+    // After it a checkpoint begins, and makes room.
     let epoch = log.begin_checkpoint().expect("it needs little room");
     flush(1);
     log.truncate(epoch);
@@ -202,8 +205,8 @@ fn what_the_rest_of_a_full_log_has_no_room_for_goes_into_its_reserve() {
 }
 
 #[test]
-fn a_full_log_that_nobody_writes_to_takes_the_room_that_comes() {
-    // Whether there is room is found out on the way, at the pace of those who write.
+fn a_full_log_without_writers_takes_the_room_that_comes() {
+    // The maker finds out on the way whether there is room, at the pace of the appenders.
     let full = Arc::new(AtomicBool::new(false));
     let no_room = Arc::clone(&full);
     let make = move |device: &SimStorage, segment: (u64, u64), _: Zeroes, pace: Pace<'_>| {
@@ -234,7 +237,7 @@ fn a_full_log_that_nobody_writes_to_takes_the_room_that_comes() {
 }
 
 #[test]
-fn zeroes_are_reserved_while_all_processors_append_and_nobody_waits_for_a_flush() {
+fn zeroes_are_reserved_while_all_processors_append_and_no_thread_waits_for_a_flush() {
     let made = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&made);
     let make =
@@ -248,7 +251,7 @@ fn zeroes_are_reserved_while_all_processors_append_and_nobody_waits_for_a_flush(
     let processors = thread::available_parallelism().map_or(1, usize::from);
     let appenders: Vec<_> = (0..processors).map(|_| log.appender()).collect();
     let mut id = 0;
-    // Goes on until some more segments are made; gives how the last of them was.
+    // Runs until some more segments are made. Gives how the last of them was made.
     let mut last_made = |appenders: &[Appender], waits: bool| {
         let some = made.lock().expect("no panic").len() + 4;
         loop {
@@ -280,7 +283,7 @@ fn zeroes_are_reserved_while_all_processors_append_and_nobody_waits_for_a_flush(
 }
 
 #[test]
-fn flushes_are_five_times_as_far_apart_while_all_processors_append_and_nobody_waits() {
+fn flushes_are_five_times_as_far_apart_while_all_processors_append_and_no_thread_waits() {
     let (_, storage) = device(FaultPlan::new(1));
     let log = Log::start(storage, small(), store(), Box::new(|| 0)).expect("a log");
     let processors = thread::available_parallelism().map_or(1, usize::from);
@@ -299,10 +302,11 @@ fn flushes_are_five_times_as_far_apart_while_all_processors_append_and_nobody_wa
         }
         began.elapsed()
     };
-    // Processors beyond the second make flushes cheaper for everybody.
+    // Processors beyond the second make flushes cheaper for all.
     let apart = 5 * small().group_delay.min(Duration::from_millis(2) / processors as u32);
     for _ in 0..2 {
-        // The first one knows nothing of the appenders, or is behind one that was waited for.
+        // At the first flush the log has not seen the appenders yet, or a thread waited for the
+        // flush before.
         flush(&appenders, false);
         let took = flush(&appenders, false);
         assert!(took >= apart, "{took:?}");
@@ -342,7 +346,7 @@ fn tasks_that_wait_for_a_full_log_do_not_keep_it_busy() {
     let seen = log.buffers_taken();
     let poll = || log.poll_flush(seen, seen, &waker).is_ready();
     assert!(!poll());
-    // The task asks again as often as it is told to.
+    // The task polls again as often as it is woken.
     let began = Instant::now();
     while began.elapsed() < Duration::from_millis(300) {
         if woken.recv_timeout(Duration::from_millis(10)).is_ok() {
@@ -357,7 +361,7 @@ fn tasks_that_wait_for_a_full_log_do_not_keep_it_busy() {
 }
 
 #[test]
-fn segments_are_given_up_while_the_next_one_waits_for_those_who_write() {
+fn segments_are_retired_while_the_next_one_waits_for_appenders() {
     let beside = Arc::new(AtomicBool::new(false));
     let is_made = Arc::clone(&beside);
     let make = move |device: &SimStorage, segment: (u64, u64), _: Zeroes, pace: Pace<'_>| {
@@ -384,7 +388,7 @@ fn segments_are_given_up_while_the_next_one_waits_for_those_who_write() {
     while log.stats().segments < 4 || !beside.load(Ordering::Relaxed) {
         epoch = write();
     }
-    // Now everybody waits for the room that this gives back.
+    // Now all wait for the room that this makes.
     log.truncate(epoch);
     until("one segment is left", || log.is_truncated());
     assert_eq!(log.stats().segments, 1);
@@ -392,14 +396,14 @@ fn segments_are_given_up_while_the_next_one_waits_for_those_who_write() {
 }
 
 #[test]
-fn changes_wait_for_room_until_their_patience_is_over() {
-    for (patience, refused) in [(60_000, false), (60_000, true), (300, true)] {
-        let (log, appender, epoch) = full_log(Duration::from_millis(patience));
-        assert!(!appender.check_room().expect("nothing is refused yet"));
+fn changes_wait_for_room_until_the_room_timeout() {
+    for (timeout_ms, refused) in [(60_000, false), (60_000, true), (300, true)] {
+        let (log, appender, epoch) = full_log(Duration::from_millis(timeout_ms));
+        assert!(!appender.check_room().expect("no change is refused yet"));
         let (sender, woken) = mpsc::channel();
         let (seen, waker) = (log.buffers_taken(), Waker::from(Arc::new(Flag(sender.clone()))));
         assert!(log.poll_flush(seen, seen, &waker).is_pending());
-        // A flush is not enough.
+        // One flush is not enough.
         log.flush_now().expect("a flush");
         let _ = woken.recv_timeout(Duration::from_millis(50));
         let seen = seen.min(log.buffers_taken() - 1);
@@ -410,7 +414,7 @@ fn changes_wait_for_room_until_their_patience_is_over() {
             let _ = sender.send(());
         });
         thread::sleep(Duration::from_millis(100));
-        match (refused, patience) {
+        match (refused, timeout_ms) {
             (false, _) => log.truncate(epoch),
             (true, 300) => {}
             _ => {
@@ -450,7 +454,7 @@ fn closing_a_full_log_does_not_wait_for_ever() {
 }
 
 #[test]
-fn a_full_log_takes_what_fits_into_the_rest_of_its_segment() {
+fn a_full_log_uses_up_the_rest_of_its_segment() {
     let options = LogOptions { segment_bytes: 1 << 20, ..LogOptions::default() };
     let (_, storage) = device(FaultPlan::new(1).log_limit(options.segment_bytes));
     let log = Log::start(storage.clone(), options, store(), Box::new(|| 0)).expect("a log");
@@ -474,8 +478,8 @@ fn a_full_log_takes_what_fits_into_the_rest_of_its_segment() {
 }
 
 #[test]
-fn who_waits_for_room_in_a_buffer_hears_that_the_log_is_full() {
-    // That takes a while to find out.
+fn a_wait_for_room_in_a_buffer_ends_with_an_error_when_the_log_is_full() {
+    // The helper takes a while to find that out.
     let late = Fault::Latency(Duration::from_millis(500));
     let plan = FaultPlan::new(1).log_limit(small().segment_bytes).always(Op::LogCreate, late);
     let (_, storage) = device(plan);
@@ -491,7 +495,7 @@ fn who_waits_for_room_in_a_buffer_hears_that_the_log_is_full() {
     log.request(log.epoch(), Urgency::Now);
     until("a flush that waits for a segment", || log.buffers_taken() == 1);
     let mut id = 20;
-    while appender.check_room().expect("nobody knows yet that it is full") {
+    while appender.check_room().expect("the log has not found out that it is full") {
         append(&appender, id, 10_000);
         id += 1;
     }
@@ -551,7 +555,7 @@ fn reads_that_fail_are_errors_and_never_an_end() {
 }
 
 #[test]
-fn writes_that_went_wrong_in_silence_are_found_when_a_later_flush_is_there() {
+fn writes_that_failed_silently_are_found_when_a_later_flush_is_there() {
     let faults =
         [Fault::Lost, Fault::Misdirected, Fault::Torn(Unit::Sector), Fault::Torn(Unit::Page)];
     for fault in faults {
@@ -605,7 +609,7 @@ fn a_segment_that_is_there_although_making_it_failed_is_made_again() {
         until("durable", || log.durable_epoch() >= last);
         until("room", || appender.check_room().is_ok());
         assert!(log.stats().segments > 3);
-        // Nobody relies on a segment that a power cut takes.
+        // The log must not rely on a segment that a power cut takes.
         let left: Arc<dyn LogStorage> = Arc::new(device.crash(1));
         let (flushes, _) = read(&left, 1).expect("a good log");
         assert_eq!(records(&flushes).len(), 59, "creation {n}");
@@ -642,7 +646,7 @@ fn a_segment_that_is_gone_although_removing_it_failed_does_not_keep_the_others()
     }
 }
 
-/// A device whose segments, but for the first, are made in a way of its own.
+/// A device that makes segments, but for the first, in a given way.
 struct Makes<F> {
     device: SimStorage,
     make: F,
@@ -650,7 +654,8 @@ struct Makes<F> {
 
 type Pace<'a> = &'a mut dyn FnMut(u64) -> Option<u64>;
 
-/// Makes a segment at that pace, in small steps; `look` comes before each, with the bytes that are done.
+/// Makes a segment at the given pace, in small steps. `look` is called before each step with the
+/// number of finished bytes.
 fn make_paced(
     device: &SimStorage,
     (segment, bytes): (u64, u64),
@@ -699,7 +704,7 @@ where
 }
 
 #[test]
-fn nothing_is_durable_that_came_after_the_log_failed() {
+fn no_record_is_durable_that_was_appended_after_the_log_failed() {
     let (sender, receiver) = mpsc::channel();
     let receiver = Mutex::new(receiver);
     let make = move |_: &SimStorage, _: (u64, u64), _: Zeroes, _: Pace<'_>| {
@@ -724,10 +729,10 @@ fn nothing_is_durable_that_came_after_the_log_failed() {
     assert!(log.is_poisoned().expect("poisoned").contains("panicked"));
 }
 
-/// Appenders go while the log is full, so that less is kept in reserve than was made of it: the rest is the next
-/// segment.
+/// Appenders go while the log is full, so the reserve shrinks below the segments that were made for
+/// it: the rest is the next segment.
 #[test]
-fn a_full_log_whose_reserve_shrinks_takes_the_room_that_comes() {
+fn a_full_log_with_a_smaller_reserve_takes_the_room_that_comes() {
     for shrinks in [false, true] {
         let (sim, storage) = device(FaultPlan::new(1));
         let log = start(&storage, LogStart::default());
@@ -753,7 +758,7 @@ fn a_full_log_whose_reserve_shrinks_takes_the_room_that_comes() {
         let epoch = log.flush_now().expect("a flush");
         append(&appender, txn + 2, 100);
         log.flush_now().expect("a flush");
-        // There is room again, on the device and of the log.
+        // There is room again, on the device and in the log.
         sim.heal();
         log.truncate(epoch);
         until("room", || matches!(appender.check_room(), Ok(true)));
@@ -762,11 +767,11 @@ fn a_full_log_whose_reserve_shrinks_takes_the_room_that_comes() {
     }
 }
 
-/// The device answers so late that nobody should wait for it: an error says so, and nothing has failed.
+/// The device answers too late: waits end with an error that says so, and the log has not failed.
 #[test]
-fn who_waits_for_a_device_that_does_not_answer_hears_of_it() {
+fn a_wait_for_a_device_that_does_not_answer_ends_with_an_error() {
     let (device, storage) = device(FaultPlan::new(4));
-    // Without patience a flush waits 5 s for room, so nobody waits for longer than 10 s for a flush.
+    // Without a room timeout a flush waits 5 s for room, so a wait for a flush takes 10 s at most.
     let log = start(&storage, LogStart::default());
     let appender = log.appender();
     append(&appender, 1, 100);
@@ -782,7 +787,7 @@ fn who_waits_for_a_device_that_does_not_answer_hears_of_it() {
     let began = Instant::now();
     thread::scope(|scope| {
         let durable = scope.spawn(|| log.wait_durable(epoch));
-        // The flush under way has taken the buffers already.
+        // The flush in flight has taken the buffers already.
         thread::sleep(Duration::from_millis(200));
         let room = scope.spawn(|| log.wait_flush());
         let checkpoint = scope.spawn(|| log.begin_checkpoint());
@@ -802,7 +807,7 @@ fn who_waits_for_a_device_that_does_not_answer_hears_of_it() {
         assert!(timed_out(checkpoint.join().expect("no panic").map(drop)));
     });
     assert!(began.elapsed() < Duration::from_secs(13), "{:?}", began.elapsed());
-    // It was late, and that was all.
+    // It was only late.
     until("the flush ends", || log.durable_epoch() >= epoch);
     append(&appender, 3, 100);
     log.flush_now().expect("the log goes on");

@@ -1,4 +1,4 @@
-//! What a reader of the log gives out: flushes, and the records in them.
+//! Flushes as a reader of the log gives them out, and the records in them.
 
 use crate::record::{self, Base, Record};
 
@@ -18,15 +18,15 @@ pub struct Flush {
 pub struct Chunk {
     /// The worker.
     pub worker: u32,
-    /// What the numbers of the records are relative to.
+    /// The numbers of the records are relative to this.
     pub base: Base,
     /// The records.
     pub bytes: Vec<u8>,
 }
 
 impl Chunk {
-    /// The records in order. If one is invalid, the last item is an error that says where it begins and what does not
-    /// fit.
+    /// The records in order. If one is invalid, the last item is an error that says where it begins
+    /// and what does not fit.
     pub fn records(&self) -> impl Iterator<Item = Result<Record<'_>, String>> {
         let mut at = 0;
         std::iter::from_fn(move || {

@@ -11,7 +11,8 @@ use wattle_buffer::{
     io::{LogBuffer, LogStorage},
 };
 
-/// Largest number of a block or a flush. A head with a larger one is forged, and must not make numbers overflow.
+/// Largest number of a block or a flush. A head with a larger one is forged, and must not make
+/// numbers overflow.
 pub const MAX_NUMBER: u64 = 1 << 62;
 
 /// The segments of a log from where reading begins.
@@ -54,7 +55,7 @@ impl SegmentHeads {
                 && head.sequence < before.sequence
                 && head.continues
             {
-                let what = "the head continues a flush that the one before does not have";
+                let what = "the head continues a flush that the previous segment does not have";
                 return Err(damaged(number, 0, what));
             }
             heads.push(head);
@@ -66,8 +67,8 @@ impl SegmentHeads {
         Ok(SegmentHeads { heads, limits, prepared })
     }
 
-    /// The sequence up to which blocks of segment `index` count: the least that a later head goes on after. `None` for
-    /// the last segment.
+    /// The sequence up to which blocks of segment `index` count: the least that a later head goes
+    /// on after. `None` for the last segment.
     pub(crate) fn limit(&self, index: usize) -> Option<u64> {
         self.limits.get(index + 1).copied()
     }

@@ -1,4 +1,5 @@
-//! The store that a log belongs to, for a store that lost its own number. Called while a store is opened.
+//! The store that a log belongs to, for a store that lost its own number. Called while a store is
+//! opened.
 
 use crate::{
     block::{SEGMENT_HEADER, SegmentHeader, is_zero},
@@ -9,8 +10,8 @@ use wattle_buffer::{
     io::{LogBuffer, LogStorage},
 };
 
-/// The number of the store in the head of the first of these segments (number and bytes) that has a head, and the number
-/// of that segment; `None` if all of them were only prepared.
+/// The number of the store in the head of the first of these segments (number and bytes) that has a
+/// head, and the number of that segment; `None` if all of them were only prepared.
 ///
 /// # Errors
 /// A head that is damaged; failed I/O.

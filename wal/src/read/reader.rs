@@ -2,18 +2,20 @@
 //!
 //! How the end differs from damage:
 //!
-//! - The head of a segment says with which block the log goes on in it. So in every segment but the last, the reader
-//!   knows which blocks must be there: all of them, whole, or the log is damaged. Blocks beyond are the remains of a
-//!   flush that an earlier recovery found torn; they are ignored.
-//! - In the last segment the log ends with the last whole flush. After it there may be holes (sectors that were not
-//!   written for this segment), as a power cut leaves them in the one flush that was not synced. A sector is damaged if
-//!   it is neither what was written, nor zero, nor what an earlier segment had there. A block of a later flush after a
-//!   hole is damage too, because flushes are written one after the other.
-//! - The head of a segment is synced with the first blocks after it. So the segment after the last one with a head may
-//!   hold remains of the one flush that was not synced, and of no later one.
+//! - The head of a segment says with which block the log goes on in it. So in every segment but the
+//!   last, the reader knows which blocks must be there: all of them, whole, or the log is damaged.
+//!   Blocks beyond are the remains of a flush that an earlier recovery found torn; they are
+//!   ignored.
+//! - In the last segment the log ends with the last whole flush. After it there may be holes
+//!   (sectors that were not written for this segment), as a power cut leaves them in the one flush
+//!   that was not synced. A sector is damaged if it is neither as it was written, nor zero, nor as
+//!   an earlier segment left it. A block of a later flush after a hole is damage too, because
+//!   flushes are written one after the other.
+//! - The head of a segment is synced with the first blocks after it. So the segment after the last
+//!   one with a head may hold remains of the one flush that was not synced, and of no later one.
 //!
-//! Invariants: no bytes make the reader panic, or allocate more than the log has bytes; it gives out a flush whole or
-//! not at all.
+//! Invariants: no bytes make the reader panic, or allocate more than the log has bytes; it gives
+//! out a flush whole or not at all.
 
 use super::{
     flush::{Chunk, Flush},
@@ -51,19 +53,20 @@ pub struct LogReader {
     finished: bool,
     /// Where in its segment the flush that is being read begins; 0 for the first one of a segment.
     flush_at: u64,
-    /// The last whole flush, as far as it is in the segment where it ends: that segment, first and last byte.
+    /// The last whole flush, as far as it is in the segment where it ends: that segment, first and
+    /// last byte.
     tail: Option<(u64, u64, u64)>,
 }
 
 struct Pending {
     flush: Flush,
-    /// It began in a segment that was given up: it counts, but is not given out.
+    /// It began in a segment that was retired: it counts, but is not given out.
     headless: bool,
 }
 
 impl LogReader {
-    /// Opens the log of the store `store_id`, to be read from the segment `from_segment` on. Reads the heads of all
-    /// segments.
+    /// Opens the log of the store `store_id`, to be read from the segment `from_segment` on. Reads
+    /// the heads of all segments.
     pub fn open(
         storage: Arc<dyn LogStorage>,
         store_id: u64,
@@ -131,8 +134,8 @@ impl LogReader {
         (segment, self.at)
     }
 
-    /// Reads the rest of the log, and gives its end. Syncs it, in case the process that wrote it ended before its last
-    /// sync.
+    /// Reads the rest of the log, and gives its end. Syncs it, in case the process that wrote it
+    /// ended before its last sync.
     pub fn end(mut self) -> Result<LogEnd> {
         while self.next_flush()?.is_some() {}
         if self.end.segment != 0 {
@@ -142,11 +145,12 @@ impl LogReader {
         Ok(self.end)
     }
 
-    /// Reads the rest of the log, makes its end durable, and gives that end, for a log that goes on from there.
+    /// Reads the rest of the log, makes its end durable, and gives that end, for a log that goes on
+    /// from there.
     ///
-    /// Only the last flush may not be durable, because each is written after the sync of the one before. It is written
-    /// again, because its sync may have failed: after a failed fsync the page cache may return bytes that later fsyncs
-    /// never write.
+    /// Only the last flush may not be durable, because each is written after the sync of the
+    /// previous one. It is written again, because its sync may have failed: after a failed fsync
+    /// the page cache may return bytes that later fsyncs never write.
     pub fn settle(mut self) -> Result<LogEnd> {
         while self.next_flush()?.is_some() {}
         let last = self.end.segment;
@@ -329,15 +333,16 @@ impl LogReader {
         Ok(())
     }
 
-    /// The log ends before the flush that is being read, which has a hole at `offset`. Fails if a block of a later flush
-    /// follows.
+    /// The log ends before the flush that is being read, which has a hole at `offset`. Fails if a
+    /// block of a later flush follows.
     fn finish_torn(&mut self, offset: u64) -> Result<()> {
         let head = self.heads.heads[self.index];
         self.no_later_flush(head.segment, offset, head.bytes)?;
         self.finish()
     }
 
-    /// The log ends here. Fails if a segment without a head has a block of a later flush than the one that may be torn.
+    /// The log ends here. Fails if a segment without a head has a block of a later flush than the
+    /// one that may be torn.
     fn finish(&mut self) -> Result<()> {
         self.finished = true;
         match self.heads.prepared.first() {
@@ -361,7 +366,7 @@ impl LogReader {
                     && block.flush > torn
                 {
                     let what =
-                        format!("flush {torn} is torn, but flush {} is behind it", block.flush);
+                        format!("flush {torn} is torn, but flush {} follows it", block.flush);
                     return Err(damaged(segment, from, what));
                 }
             }
@@ -370,8 +375,8 @@ impl LogReader {
         Ok(())
     }
 
-    /// Fails if a prepared segment holds a sector that was written for it. Its other sectors may be of any age, and
-    /// damage to them loses nothing.
+    /// Fails if a prepared segment holds a sector that was written for it. Its other sectors may be
+    /// of any age, and damage to them loses nothing.
     fn check_empty(&mut self, segment: u64, bytes: u64) -> Result<()> {
         let store_id = self.store_id;
         let origin = Origin { store_id, segment };

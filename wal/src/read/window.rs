@@ -13,7 +13,7 @@ pub(crate) const READ_BYTES: usize = 1 << 20;
 pub(crate) struct LogWindow {
     storage: Arc<dyn LogStorage>,
     buffer: LogBuffer,
-    /// What the buffer holds: a segment, an offset, a length.
+    /// Content of the buffer: a segment, an offset, a length.
     segment: u64,
     at: u64,
     len: usize,

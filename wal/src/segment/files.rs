@@ -16,9 +16,9 @@ pub(crate) fn remove(storage: &dyn LogStorage, number: u64) -> Result<()> {
     removed(number, storage.remove(number))
 }
 
-/// The result of removing a segment that may be gone already: creating or removing it can have failed when only its
-/// directory was still to be synced, and another try must not fail for ever. Old segments that a power cut brings back
-/// are given up once more.
+/// The result of removing a segment that may be gone already: creating or removing it can have
+/// failed when only its directory was still to be synced, and another try must not fail for ever. A
+/// power cut may bring an old segment back; it is retired once more.
 pub(crate) fn removed(number: u64, result: io::Result<()>) -> Result<()> {
     match result {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -1,4 +1,4 @@
-//! The helper thread: makes the next segments ahead, and gives up old ones.
+//! The helper thread: makes the next segments ahead, and retires old ones.
 
 use super::{
     files,
@@ -35,17 +35,17 @@ type Guard<'l> = MutexGuard<'l, SegmentState>;
 impl SegmentMaker<'_> {
     /// Body of the thread.
     pub(crate) fn run(&self) {
-        let mut gave_up = false;
+        let mut retired = false;
         // A failure that is no lack of room is logged once until a segment is made.
         let mut logged = false;
         let mut state = self.segments.state.lock();
         while state.helper == Helper::Running {
             // 1. Old segments first: they may be the room for the next one.
             if let Some(old) = state.table.unneeded() {
-                gave_up |= self.give_up(&mut state, old);
+                retired |= self.retire(&mut state, old);
                 continue;
             }
-            if std::mem::take(&mut gave_up) {
+            if std::mem::take(&mut retired) {
                 MutexGuard::unlocked(&mut state, || files::give_back(self.storage, false));
                 continue;
             }
@@ -78,8 +78,8 @@ impl SegmentMaker<'_> {
         files::give_back(self.storage, true);
     }
 
-    /// Gives up a segment. Gives whether that is done.
-    fn give_up(&self, state: &mut Guard<'_>, old: KnownSegment) -> bool {
+    /// Retires a segment. Gives whether that is done.
+    fn retire(&self, state: &mut Guard<'_>, old: KnownSegment) -> bool {
         let number = old.number;
         let removed = MutexGuard::unlocked(state, || {
             let removed = match old.passes_on {
@@ -90,7 +90,7 @@ impl SegmentMaker<'_> {
         });
         match removed {
             Ok(()) => {
-                state.table.gave_up(number);
+                state.table.retired(number);
                 true
             }
             Err(error) => {
@@ -156,8 +156,8 @@ impl SegmentMaker<'_> {
         self.segments.changed.wait_for(state, RETRY);
     }
 
-    /// Removes segments that were made and not used, the last one first, so that a crash in between leaves no gap. A
-    /// log that never flushed keeps its first one.
+    /// Removes segments that were made and not used, the last one first, so that a crash in between
+    /// leaves no gap. A log that never flushed keeps its first one.
     fn remove_unused(&self, mut state: Guard<'_>) {
         while (state.reserve.is_begun() || state.table.len() > 0)
             && let Some(number) = state.reserve.take_last()

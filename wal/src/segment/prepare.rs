@@ -1,5 +1,5 @@
-//! The segments when a log is started: reads the heads of those that are there, removes those that were prepared and
-//! never used, and makes the first new one.
+//! The segments when a log is started: reads the heads of those that are there, removes those that
+//! were prepared and never used, and makes the first new one.
 
 use super::{files, segments::Segments, table::SegmentTable};
 use crate::{error::wrong_log, options::MIN_SEGMENT_BYTES, position::LogEnd, read::heads};
@@ -8,7 +8,8 @@ use wattle_buffer::{Error, PAGE_SIZE, Result, io::LogStorage};
 /// A segment is at most this part of the room that the device has for the log.
 const PART_OF_ROOM: u64 = 16;
 
-/// Prepares a log that goes on in the segment `first`, of `bytes` or less where the device has little room.
+/// Prepares a log that goes on in the segment `first`, of `bytes` or less where the device has
+/// little room.
 pub(crate) fn prepare(
     storage: &dyn LogStorage,
     store_id: u64,
@@ -34,8 +35,9 @@ pub(crate) fn prepare(
     Ok(Segments::new(table, first, bytes))
 }
 
-/// Makes the first segment, of `wanted` bytes, or of fewer if those are more than a part of the room for the log or
-/// more than there is: half, and half again. Gives its bytes. Leaves no segment if that fails.
+/// Makes the first segment, of `wanted` bytes, or of fewer if those are more than a part of the
+/// room for the log or more than there is: half, and half again. Gives its bytes. Leaves no segment
+/// if that fails.
 fn make_first(storage: &dyn LogStorage, first: u64, wanted: u64) -> Result<u64> {
     let mut bytes = wanted;
     if let Some(room) = storage.room() {
@@ -63,14 +65,15 @@ fn make_first(storage: &dyn LogStorage, first: u64, wanted: u64) -> Result<u64> 
     Ok(bytes)
 }
 
-/// The last segment from which on a log that ends with `end` has all records of `epoch` and later ones; not before
-/// the segment `from`, which has.
+/// The last segment from which on a log that ends with `end` has all records of `epoch` and later
+/// ones; not before the segment `from`, which has.
 ///
 /// # Errors
 /// Failed I/O, damage.
 pub fn segment_for(storage: &dyn LogStorage, end: &LogEnd, from: u64, epoch: u64) -> Result<u64> {
     let found = storage.segments().map_err(|error| Error::io("list the log", error))?;
-    // Reading cannot begin at a head that continues a torn flush, or whose blocks a later head takes back.
+    // Reading cannot begin at a head that continues a torn flush, or whose blocks a later head
+    // takes back.
     let mut next = end.sequence + 1;
     for (number, len) in found.into_iter().rev().filter(|(number, _)| *number > from) {
         let Some(head) = heads::read_head(storage, end.store_id, number, len)? else { continue };

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// What the flusher has done since the log was started.
+/// Progress of the flusher since the log was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Progress {
     /// It has taken no segment.
@@ -36,8 +36,8 @@ impl SegmentReserve {
         std::mem::replace(&mut self.size, size) != size
     }
 
-    /// Whether the flusher can have a segment although the log is not full: the first one, and later the segments
-    /// beyond the reserve.
+    /// Whether the flusher can have a segment although the log is not full: the first one, and
+    /// later the segments beyond the reserve.
     pub(crate) fn next_is_ready(&self) -> bool {
         self.ready.len() > if self.progress == Progress::Nothing { 0 } else { self.size }
     }

@@ -18,7 +18,8 @@ use wattle_buffer::{Error, Result, io::LogStorage};
 const DUE: u64 = 16;
 /// Shortest and longest sleep of the helper between two looks at the current segment.
 const NAPS: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(16)];
-/// Where no flush sets the pace, the helper pauses after so many bytes, so that other I/O gets the device.
+/// Where no flush sets the pace, the helper pauses after so many bytes, so that other I/O gets the
+/// device.
 const UNPACED_BYTES: u64 = 256 << 10;
 
 /// How much the flusher needs the next segment.
@@ -100,8 +101,8 @@ impl Segments {
         }
     }
 
-    /// The flusher takes the next segment, and waits for it if it must. No cut comes while it waits, so it needs room
-    /// on the device, or the end of a checkpoint that has had its cut.
+    /// The flusher takes the next segment, and waits for it if it must. No cut comes while it
+    /// waits, so it needs room on the device, or the end of a checkpoint that has had its cut.
     pub(crate) fn take_ready(&self, room_timeout: Duration) -> Result<u64, String> {
         let (began, longest) = (Instant::now(), longest_stall(room_timeout));
         let mut state = self.state.lock();
@@ -139,7 +140,8 @@ impl Segments {
         }
     }
 
-    /// Whether the next segment is made. Unless the reserve grows, it stays so until the flusher takes it.
+    /// Whether the next segment is made. Unless the reserve grows, it stays so until the flusher
+    /// takes it.
     pub(crate) fn is_ready(&self) -> bool {
         self.state.lock().reserve.next_is_ready()
     }
@@ -149,7 +151,8 @@ impl Segments {
         self.used.store(bytes, Ordering::Relaxed);
     }
 
-    /// A flush is durable, and so much of the current segment is in use. Gives whether the next one is being made.
+    /// A flush is durable, and so much of the current segment is in use. Gives whether the next one
+    /// is being made.
     pub(crate) fn flushed(&self, used: u64) -> bool {
         let due = used >= self.bytes / DUE;
         let mut state = self.state.lock();
@@ -163,11 +166,12 @@ impl Segments {
         due
     }
 
-    /// Sleeps while `done` bytes of the segment that is being made are enough. Gives how many more may follow then.
-    /// `None`: the segment is not needed any more.
+    /// Sleeps while `done` bytes of the segment that is being made are enough. Gives how many more
+    /// may follow then. `None`: the segment is no longer needed.
     ///
-    /// Zeroes at the full speed of the device make the syncs of commits wait for milliseconds. So the next segment
-    /// grows with the current one, twice as fast: it is ready when that is a little more than half full.
+    /// Zeroes at the full speed of the device make the syncs of commits wait for milliseconds. So
+    /// the next segment grows with the current one, twice as fast: it is ready when that is a
+    /// little more than half full.
     pub(crate) fn pace(&self, done: u64) -> Option<u64> {
         let mut nap = NAPS[0];
         let mut state = self.state.lock();
@@ -178,8 +182,8 @@ impl Segments {
             if state.phase == Phase::Closing {
                 return None;
             }
-            // A change that waits for the room of old segments does not write, and the helper makes this segment
-            // before it gives them up.
+            // A change that waits for the room of old segments does not write, and the helper makes
+            // this segment before it retires them.
             if state.reserve.is_short() || state.table.unneeded().is_some() {
                 if done > 0 {
                     self.changed.wait_for(&mut state, NAPS[0]);
@@ -207,7 +211,7 @@ impl Segments {
         state.table.first_for(epoch).unwrap_or_else(|| state.reserve.first())
     }
 
-    /// Segments below `segment` are not needed any more.
+    /// Segments below `segment` are no longer needed.
     pub(crate) fn truncate_before(&self, segment: u64) {
         let mut state = self.state.lock();
         state.table.keep_from(segment);
@@ -232,7 +236,7 @@ impl Segments {
         let needed = || self.state.lock().table.needed();
         for segment in needed() {
             if let Err(error) = storage.check(&[segment])
-                // The helper may have given it up meanwhile.
+                // The helper may have retired it meanwhile.
                 && needed().contains(&segment)
             {
                 return Err(error);
@@ -253,12 +257,12 @@ impl Segments {
         self.state.lock().room.shortage().map(|shortage| shortage.copy())
     }
 
-    /// Whether no segment is left to give up.
+    /// Whether no segment is left to retire.
     pub(crate) fn is_truncated(&self) -> bool {
         self.state.lock().table.unneeded().is_none()
     }
 
-    /// Whether the log is full although it has given up all segments that it may.
+    /// Whether the log is full although it has retired all segments that it may.
     pub(crate) fn is_stuck(&self) -> bool {
         self.state.lock().room.is_stuck()
     }
@@ -268,7 +272,7 @@ impl Segments {
         self.state.lock().room.refuse(gate)
     }
 
-    /// The store is being opened, or is not any more.
+    /// The store is being opened, or has been.
     pub(crate) fn set_opening(&self, opening: bool) {
         let mut state = self.state.lock();
         if state.phase != Phase::Closing {
@@ -276,7 +280,7 @@ impl Segments {
         }
     }
 
-    /// The log is being closed: no flush waits for room any more.
+    /// The log is being closed: from now on no flush waits for room.
     pub(crate) fn stop_waiting(&self) {
         self.state.lock().phase = Phase::Closing;
         self.changed.notify_all();
@@ -299,8 +303,8 @@ impl Segments {
 }
 
 impl SegmentState {
-    /// Whether the next segment is not needed yet, and the reserve takes what is in the buffers, so that there is time
-    /// to try again.
+    /// Whether the next segment is not needed yet, and the reserve has room for the buffers, so
+    /// that there is time to try again.
     pub(crate) fn can_wait(&self) -> bool {
         self.demand != Demand::Waiting
             && self.phase != Phase::Closing

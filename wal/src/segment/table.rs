@@ -17,7 +17,7 @@ pub(crate) struct SegmentTable {
     known: Vec<KnownSegment>,
     /// The segment that the flusher has entered and whose head is not known to be durable.
     entering: Option<u64>,
-    /// Segments below are not needed any more.
+    /// Segments below are no longer needed.
     keep: u64,
 }
 
@@ -46,30 +46,30 @@ impl SegmentTable {
         self.known.push(segment);
     }
 
-    /// The segment in which reading must begin to see all records of `epoch` and later ones; `None` if the log has no
-    /// segment in use.
+    /// The segment in which reading must begin to see all records of `epoch` and later ones; `None`
+    /// if the log has no segment in use.
     pub(crate) fn first_for(&self, epoch: u64) -> Option<u64> {
         let found = self.known.iter().rev().find(|known| known.epoch_before < epoch);
         found.or(self.known.first()).map(|known| known.number).or(self.entering)
     }
 
-    /// Segments below `segment` are not needed any more.
+    /// Segments below `segment` are no longer needed.
     pub(crate) fn keep_from(&mut self, segment: u64) {
         self.keep = self.keep.max(segment);
     }
 
-    /// The oldest segment, if it is not needed any more. The last segment always stays.
+    /// The oldest segment, if it is no longer needed. The last segment always stays.
     pub(crate) fn unneeded(&self) -> Option<KnownSegment> {
         let (first, _) = (self.known.first()?, self.known.get(1)?);
         (first.number < self.keep).then_some(*first)
     }
 
-    /// A segment was given up.
-    pub(crate) fn gave_up(&mut self, number: u64) {
+    /// A segment was retired.
+    pub(crate) fn retired(&mut self, number: u64) {
         self.known.retain(|known| known.number != number);
     }
 
-    /// A segment could not be given up: all stay until the next truncation.
+    /// A segment could not be retired: all stay until the next truncation.
     pub(crate) fn keep_all(&mut self) {
         self.keep = 0;
     }
@@ -117,7 +117,7 @@ mod tests {
         assert_eq!(table.unneeded(), None);
         table.found(2, 5);
         assert_eq!(table.unneeded().map(|known| known.number), Some(1));
-        table.gave_up(1);
+        table.retired(1);
         assert_eq!((table.unneeded(), table.oldest(), table.len()), (None, Some(2), 1));
         table.found(12, 7);
         assert_eq!(table.needed(), [12]);

@@ -1,4 +1,4 @@
-//! What the tests of the log share: small logs, numbered records, and reading them back.
+//! Helpers of the tests of the log: small logs, numbered records, and reading them back.
 #![allow(dead_code)]
 
 use std::{
@@ -17,18 +17,18 @@ use wattle_wal::{
 /// Number of the store in all tests.
 pub const STORE: u64 = 0xABCD;
 
-/// What the checksum of the first sector of a block, at that byte of a segment, is XORed with.
+/// The checksum of the first sector of a block, at that byte of a segment, is XORed with this.
 pub fn salt(offset: usize) -> u32 {
     ((STORE ^ offset as u64 ^ 1).wrapping_mul(format::SALT) >> 32) as u32
 }
 
-/// Gives the first sector of a block, at that byte of a segment, the checksum that it ought to have.
+/// Gives the first sector of a block, at that byte of a segment, a right checksum.
 pub fn seal_block(sector: &mut [u8], offset: usize) {
     let crc = crc32c::crc32c(&sector[..508]) ^ salt(offset);
     sector[508..512].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// How much longer than usual the tests with seeds run (`WATTLE_ROUNDS`).
+/// Factor for the rounds of the tests with seeds (`WATTLE_ROUNDS`).
 pub fn rounds() -> u64 {
     std::env::var("WATTLE_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1)
 }
@@ -43,7 +43,7 @@ pub struct Found {
     pub bytes: Vec<u8>,
 }
 
-/// Segments as small as they can be.
+/// The smallest segments.
 pub fn small() -> LogOptions {
     LogOptions { segment_bytes: 128 << 10, ..LogOptions::default() }
 }
@@ -60,14 +60,14 @@ pub fn start(storage: &Arc<dyn LogStorage>, start: LogStart) -> Arc<Log> {
 }
 
 thread_local! {
-    /// Of records that were asked for: a log is read thousands of times.
+    /// Contents that were made already: a log is read thousands of times.
     static CONTENTS: RefCell<Contents> = RefCell::default();
 }
 
 /// Contents of records by number and length.
 type Contents = HashMap<(u64, usize), Rc<[u8]>>;
 
-/// Contents of the record `id`, which only it has.
+/// Content of the record `id`. No other record has it.
 pub fn contents(id: u64, len: usize) -> Rc<[u8]> {
     let made = CONTENTS.with_borrow(|known| known.get(&(id, len)).cloned());
     made.unwrap_or_else(|| {
@@ -95,7 +95,7 @@ pub fn append(appender: &Appender, id: u64, len: usize) -> Gsn {
     append_to(appender, id, len, PageId(id), Gsn(0))
 }
 
-/// The same for a page whose last change was `gsn`.
+/// The same for a page that was last changed with `gsn`.
 pub fn append_to(appender: &Appender, id: u64, len: usize, page: PageId, gsn: Gsn) -> Gsn {
     let mut section = appender.begin();
     let gsn = section.start(Kind::Change, AUTO, id, gsn);
@@ -104,7 +104,7 @@ pub fn append_to(appender: &Appender, id: u64, len: usize, page: PageId, gsn: Gs
     gsn
 }
 
-/// Waits for something that another thread does.
+/// Waits for an action of another thread.
 pub fn until(what: &str, mut is: impl FnMut() -> bool) {
     let began = Instant::now();
     while !is() {
