@@ -122,7 +122,7 @@ impl Tree {
         for child in &mut children {
             let (from, to) =
                 (child.header().page_id(), ids.pop().expect("no more children than ids"));
-            assert!(to < from, "page {from} would move up to {to}");
+            assert_ne!(to, from, "a page would keep its id, which is freed");
             old.push(from);
             self.pool.renumber(child, to);
         }
