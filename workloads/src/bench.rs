@@ -1,8 +1,8 @@
-//! What workloads of transactions on several tables have in common: TPC-B and TATP.
+//! The frame of benchmarks of transactions on several tables: TPC-B and TATP.
 //!
-//! A [`Benchmark`] says which tables there are, how they are filled, what a transaction does and what
-//! must hold whenever none is under way. Loading ([`load`]), running ([`Running`]) and checking are
-//! the same for all; so is the description of the data that a store keeps ([`meta`]).
+//! A [`Benchmark`] has tables, a load, transactions, and conditions that hold while no transaction
+//! runs. The load phase ([`load`]), the run ([`Running`]) and the description of the data
+//! ([`meta`]) are the same for all of them.
 
 pub mod load;
 pub mod meta;
@@ -19,11 +19,11 @@ use crate::report::Condition;
 /// A workload of transactions.
 #[allow(async_fn_in_trait, reason = "workers stay on their thread, so futures need not be Send")]
 pub trait Benchmark: Sized + Sync {
-    /// Its name as a subcommand, and the beginning of the names of its tables.
+    /// Its name as a subcommand, and the prefix of the names of its tables.
     const NAME: &'static str;
     /// Its name in sentences.
     const TITLE: &'static str;
-    /// What its size counts, in the singular.
+    /// The unit of its size, in the singular.
     const UNIT: &'static str;
     /// The tables.
     const TABLES: &'static [&'static str];
@@ -32,10 +32,10 @@ pub trait Benchmark: Sized + Sync {
     /// Items that are loaded in one transaction.
     const BATCH: u64;
 
-    /// What one worker keeps between transactions.
+    /// State that one worker keeps between transactions.
     type State;
 
-    /// The benchmark of a store that holds data of this size, for checking them.
+    /// The benchmark of this size, to check data.
     fn with_size(size: u64) -> Self;
 
     /// The largest size.
@@ -47,10 +47,10 @@ pub trait Benchmark: Sized + Sync {
     /// Items to load.
     fn items(&self) -> u64;
 
-    /// About how many rows that makes, and how many bytes of keys and values.
+    /// Approximate number of rows, and bytes of keys and values.
     fn loaded(&self) -> (u64, u64);
 
-    /// Loads some of the items in `txn`.
+    /// Loads `items` in `txn`.
     async fn load<X: Txn>(
         &self,
         tables: &[X::Table],
@@ -58,11 +58,11 @@ pub trait Benchmark: Sized + Sync {
         txn: &mut X,
     ) -> TxnResult<()>;
 
-    /// The state of worker `worker` in run `run` of the store, both from 0. No two runs of a store have
-    /// the same number.
+    /// The state of worker `worker` in run `run` of the store, both from 0. No two runs of a store
+    /// have the same number.
     fn state(&self, run: u64, worker: usize) -> Self::State;
 
-    /// Draws a transaction and does it once. A conflict is met by doing the same again.
+    /// Draws a transaction and runs it. After a conflict it retries the same transaction.
     async fn step<C: Client>(
         &self,
         tables: &[C::Table],
@@ -70,8 +70,8 @@ pub trait Benchmark: Sized + Sync {
         client: &C,
     ) -> Result<Done, Failure>;
 
-    /// What must hold while no transaction is under way, and whether it does. Ends with
-    /// [`Failure::Interrupted`] when the user interrupts it.
+    /// Checks the conditions that hold while no transaction runs. Fails with
+    /// [`Failure::Interrupted`] if the user interrupts it.
     async fn check<C: Client>(
         &self,
         tables: &[C::Table],
@@ -80,7 +80,7 @@ pub trait Benchmark: Sized + Sync {
     ) -> Result<Vec<Condition>, Failure>;
 }
 
-/// A benchmark on its tables, as the driver runs it.
+/// A benchmark on open tables, as a workload.
 pub struct Running<'a, B, T> {
     /// The benchmark.
     pub bench: &'a B,
@@ -103,10 +103,10 @@ impl<T: Sync, C: Client<Table = T>, B: Benchmark> Workload<C> for Running<'_, B,
     }
 }
 
-/// Why a try of a transaction did not commit.
+/// Why a try of a transaction failed.
 #[derive(Debug)]
 pub enum Ended {
-    /// It met a conflict: try again.
+    /// It met a conflict; retry it.
     Conflict,
     /// The run cannot go on.
     Failed(Failure),
@@ -133,19 +133,19 @@ impl From<StoreError> for Ended {
     }
 }
 
-/// The failure of a store that returned something that was not written.
+/// The failure of a store that returned data which were not written.
 #[cold]
 pub fn wrong(what: impl std::fmt::Display) -> Failure {
     Failure::Wrong(what.to_string())
 }
 
-/// A condition, with what was found if it does not hold.
+/// A condition; `problem` is the first case in which it does not hold.
 pub fn condition(name: &str, problem: Option<String>) -> Condition {
     Condition { name: name.to_owned(), passed: problem.is_none(), detail: problem }
 }
 
-/// The last four bytes of a row: they follow from the key and all other bytes, so that a row that was
-/// damaged, torn, or belongs to another key is noticed.
+/// The seal in the last four bytes of a row: a hash of the key and of all other bytes. It reveals a
+/// row that is damaged or torn, or that belongs to another key.
 pub mod seal {
     use crate::rng::{GOLDEN, mix};
 
@@ -164,7 +164,7 @@ pub mod seal {
         ((hash >> 32) as u32).to_le_bytes()
     }
 
-    /// Seals `row`, whose last bytes are for that.
+    /// Writes the seal into the last bytes of `row`.
     pub fn close(key: &[u8], row: &mut [u8]) {
         let (content, seal) = row.split_at_mut(row.len() - BYTES);
         seal.copy_from_slice(&of(key, content));

@@ -1,7 +1,7 @@
 //! The command line of `wattle`.
 //!
-//! Exit codes: 0 for success, 1 for a failed run or check, 2 for arguments that are wrong alone,
-//! together, or for what they name.
+//! Exit codes: 0 for success, 1 for a failed run or check, 2 for bad arguments, 130 for an
+//! interrupt.
 
 pub mod bench_flags;
 pub mod bench_run;
@@ -46,16 +46,16 @@ pub struct Cli {
 /// The subcommands that run a workload.
 #[derive(Subcommand, Debug)]
 pub enum WorkloadCommand {
-    /// Runs a YCSB core workload and prints what it measured.
+    /// Runs a YCSB core workload and prints the results.
     ///
-    /// Loads the records unless the store has them, runs for the warm-up time, then measures. Every
-    /// value that is read is checked against its key: a wrong one ends the run with exit code 1.
+    /// Loads the records unless the store has them, runs for the warm-up time, then measures. It
+    /// checks every value that it reads against its key: a wrong one ends the run with exit code 1.
     Ycsb(Box<ycsb::YcsbFlags>),
-    /// Runs TPC-C, or one of its transactions, and prints what it measured.
+    /// Runs TPC-C, or one of its transactions, and prints the results.
     ///
-    /// Loads the warehouses unless the store has them, runs for the warm-up time, then measures. With
-    /// --check the consistency conditions of the specification are checked after the load and after the
-    /// run: one that does not hold ends it with exit code 1.
+    /// Loads the warehouses unless the store has them, runs for the warm-up time, then measures.
+    /// --check checks the consistency conditions of the specification after the load and after the
+    /// run: if one does not hold the exit code is 1.
     Tpcc(Box<tpcc::TpccFlags>),
     /// Runs TPC-B: transactions that move money into accounts of branches.
     ///
@@ -65,7 +65,7 @@ pub enum WorkloadCommand {
     /// Runs TATP: the seven transactions of a register of mobile subscribers.
     ///
     /// Loads the subscribers unless the store has them, runs for the warm-up time, then measures.
-    /// Transactions that do not find what they look for, as the benchmark means it, are counted apart.
+    /// Transactions that end unsuccessfully, as the benchmark intends, are counted separately.
     Tatp(Box<bench_flags::TatpFlags>),
 }
 
@@ -79,11 +79,11 @@ pub enum Command {
     Verify(maintain::VerifyFlags),
     /// Shows the sizes of a store and its trees.
     Stat(maintain::StatFlags),
-    /// Moves pages from the end of the data file to free ones before them, and cuts the file off.
+    /// Moves pages from the end of the data file to free pages before them, and truncates the file.
     Compact(maintain::CompactFlags),
     /// Writes all key-value pairs of a store to standard output, one on a line.
     Dump(dump::DumpFlags),
-    /// Reads lines as dump writes them from standard input and stores their pairs.
+    /// Reads lines in the format of dump from standard input and stores their pairs.
     Load(dump::LoadFlags),
     /// Measures the device under a directory: reads and writes per second against queue depth.
     Probe(probe::ProbeFlags),
@@ -91,7 +91,7 @@ pub enum Command {
     Simulate(Box<simulate::SimulateFlags>),
 }
 
-/// Parses `arguments`, the first of which is the program's name, and does what they say.
+/// Parses `arguments`, the first of which is the name of the program, and runs the subcommand.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let done = parse(&arguments).and_then(|command| match command {
@@ -104,15 +104,15 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// What `arguments` ask for, checked as far as that goes without a store; `None` if it was help or
-/// the version, which are printed.
+/// Parses `arguments` and checks them as far as that is possible without a store. Prints the help
+/// or the version, and returns `None`, if they ask for that.
 pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
     let command = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli.command,
         Err(error) if error.use_stderr() => return Err(Exit::Usage(exit::sentence(&error))),
         Err(help) => {
             return match help.print() {
-                // A reader that has seen enough, such as `head`.
+                // A reader that closes the pipe early, such as `head`.
                 Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(None),
                 printed => printed.map(|()| None).map_err(exit::failed("printing the help")),
             };
@@ -133,7 +133,8 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
 }
 
 fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
-    // An open store must be closed, or it counts as damaged: no interrupt may simply end the process.
+    // An open store must be closed, or it needs recovery: an interrupt must not just end the
+    // process.
     let interrupt = Interrupt::of_process().map_err(Exit::Failed)?;
     match command {
         Command::Workload(workload) => {
@@ -153,8 +154,8 @@ fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
     }
 }
 
-/// Runs the workload of `command` on the store that `backend` opens, and writes the result to `out`.
-/// `line` is the command line, for the report.
+/// Runs the workload of `command` on the store that `backend` opens, and writes the result to
+/// `out`. `line` is the command line, for the report.
 pub fn run_workload<B: Backend>(
     command: &WorkloadCommand,
     line: String,
@@ -201,8 +202,8 @@ impl WorkloadCommand {
     }
 }
 
-/// The command as it may be typed again: the program without its folder, words with blanks in
-/// quotes.
+/// The command line as a shell accepts it: the program without its folder, and quotes around words
+/// with blanks.
 fn command_line(arguments: &[OsString]) -> String {
     let words = arguments.iter().skip(1).map(|word| {
         let word = word.to_string_lossy();

@@ -1,5 +1,6 @@
-//! Runs workloads: threads and tasks, phases, samples, latencies. It knows neither YCSB nor the
-//! engine; a workload is a [`measure::Workload`], and a store is a [`store::Store`].
+//! Runs workloads: threads and tasks, phases, samples, latencies. It knows no workload and no
+//! engine: a workload is a [`measure::Workload`], an engine a [`backend::Backend`] that opens a
+//! [`store::Store`].
 
 pub mod alarm;
 pub mod backend;

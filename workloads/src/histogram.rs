@@ -1,18 +1,18 @@
 //! Latencies, recorded in nanoseconds and reported in microseconds.
 //!
 //! An HDR histogram with two significant digits: every quantile is within 1 % of the exact one. A
-//! third digit would take eight times the memory in every thread, which would show up in the
-//! resident size that a run reports.
+//! third digit would take eight times the memory in every thread, which would be visible in the
+//! reported resident size.
 //!
-//! Threads record into small counters of their own ([`Latencies`]) that are handed over once a
-//! second and added to totals ([`LatencyTotal`]), so that recording shares nothing.
+//! Each thread records into its own small counters ([`Latencies`]) and hands them over once a
+//! second to be added to totals ([`LatencyTotal`]), so recording shares no memory.
 
 use std::time::Duration;
 
 use hdrhistogram::{Counter, Histogram};
 use serde::Serialize;
 
-/// Longest latency told apart from longer ones. An operation that took more counts as this.
+/// Longest latency that the histogram distinguishes. A longer operation counts as this.
 const LONGEST: Duration = Duration::from_secs(100);
 const SIGNIFICANT_DIGITS: u8 = 2;
 
@@ -42,7 +42,7 @@ struct Extremes {
 }
 
 impl Default for Extremes {
-    /// Of no latencies.
+    /// The extremes of no latencies.
     fn default() -> Self {
         Self { min: u64::MAX, max: 0 }
     }
@@ -55,7 +55,7 @@ impl Extremes {
         self.max = self.max.max(other.max);
     }
 
-    /// The least value that is one of these, or the other way round the greatest.
+    /// `nanoseconds`, limited to the range from the shortest to the longest latency.
     fn clamp(self, nanoseconds: u64) -> u64 {
         nanoseconds.max(self.min).min(self.max)
     }
@@ -69,12 +69,12 @@ impl Latencies {
         self.extremes.add(Extremes { min: nanoseconds, max: nanoseconds });
     }
 
-    /// Whether nothing was recorded.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty()
     }
 
-    /// Moves everything that `other` holds here and leaves it empty.
+    /// Moves the contents of `other` here.
     pub fn take(&mut self, other: &mut Latencies) {
         self.counts.add(&other.counts).expect("both histograms have the same bounds");
         self.extremes.add(std::mem::take(&mut other.extremes));
@@ -97,7 +97,7 @@ impl Default for LatencyTotal {
 }
 
 impl LatencyTotal {
-    /// Adds what a thread recorded.
+    /// Adds the latencies of a thread.
     pub fn add(&mut self, latencies: &Latencies) {
         self.extremes.add(latencies.extremes);
         for step in latencies.counts.iter_recorded() {
@@ -119,14 +119,14 @@ impl LatencyTotal {
         self.counts.len()
     }
 
-    /// The latency in microseconds that a share `quantile` of the operations does not exceed; 0
-    /// when there are none.
+    /// The latency in microseconds that a share `quantile` of the operations does not exceed; 0 if
+    /// there are none.
     pub fn quantile_us(&self, quantile: f64) -> f64 {
-        // The histogram gives the upper edge of a bucket, which may lie above all that was recorded.
+        // The histogram returns the upper edge of a bucket, which may be above the longest latency.
         self.extremes.clamp(self.counts.value_at_quantile(quantile)) as f64 / 1000.0
     }
 
-    /// The figures that reports show.
+    /// The figures for reports.
     pub fn summary(&self) -> LatencySummary {
         let count = self.count();
         LatencySummary {
@@ -192,7 +192,7 @@ mod tests {
         for (at, latency) in [1_001, 1_234_567, 50_003, 50_005].into_iter().enumerate() {
             let (mut one, mut other) = (Latencies::default(), Latencies::default());
             one.record(latency);
-            // Through every hand-over that there is.
+            // By each kind of hand-over.
             if at % 2 == 0 {
                 other.take(&mut one);
                 total.add(&other);

@@ -1,15 +1,16 @@
-//! How a record's number becomes its key.
+//! Keys of records from their numbers.
 //!
 //! As in the YCSB core package, key numbers are hashed by 64-bit FNV-1a (`insertorder=hashed`), so
-//! that records loaded one after the other lie all over the key space, and records requested often
-//! do not lie together. Two encodings of the hash:
+//! that records loaded one after the other are spread over the key space, and popular records are
+//! not neighbours. Two encodings of the hash:
 //!
 //! - 8 bytes: the hash, big-endian, so that bytes compare as numbers do;
 //! - 24 bytes and more: `user` and the hash in decimal, zero-padded to the key size.
 //!
-//! Key numbers below 2^32 have different hashes (a test below proves it), and `--records` ends there.
+//! Key numbers below 2^32 have different hashes (a test below proves it), and `--records` ends
+//! there.
 
-/// The number of key numbers that surely have different keys: the limit of `--records`.
+/// Key numbers below this one have different keys: the limit of `--records`.
 pub const MAX_RECORDS: u64 = 1 << 32;
 
 /// Size of the shortest decimal key: `user` and the 20 digits of a 64-bit number.
@@ -18,13 +19,13 @@ pub const MIN_DECIMAL_BYTES: usize = 24;
 /// Size of the binary key.
 pub const BINARY_BYTES: usize = 8;
 
-/// Longest key that every store of this project takes.
+/// Longest key that the store accepts.
 pub const MAX_BYTES: usize = 1024;
 
 const PREFIX: &[u8; 4] = b"user";
 
 /// 64-bit FNV-1a over the eight bytes of `number`, lowest first, as `Utils.fnvhash64` of the core
-/// package (which then drops the sign; here all 64 bits are kept).
+/// package (which then drops the sign; this keeps all 64 bits).
 #[inline]
 pub fn fnv1a(number: u64) -> u64 {
     let mut hash = 0xCBF2_9CE4_8422_2325u64;
@@ -57,7 +58,7 @@ impl KeyFormat {
         self.bytes
     }
 
-    /// Writes the key of record `number` into `key`, replacing what was there.
+    /// Writes the key of record `number` into `key`, and replaces its contents.
     #[inline]
     pub fn write(self, number: u64, key: &mut Vec<u8>) {
         let hash = fnv1a(number);
@@ -79,8 +80,8 @@ impl KeyFormat {
     }
 }
 
-/// Writes the digits of `number` over the end of `text`, two at a time: a division by 100 costs
-/// less than half of what two by 10 cost, and this runs once for every operation.
+/// Writes the digits of `number` to the end of `text`, two at a time: one division by 100 takes
+/// less than half of the time of two divisions by 10, and every operation calls this.
 #[inline]
 fn write_decimal(mut number: u64, text: &mut [u8]) {
     const PAIRS: &[u8; 200] = b"0001020304050607080910111213141516171819\
@@ -130,9 +131,9 @@ mod tests {
         }
     }
 
-    /// The four last steps hash zero bytes, each a bijection. The fourth changes only the lowest byte
-    /// before it multiplies, so two numbers can only meet there if the upper 56 bits after three
-    /// steps meet, and those can be enumerated.
+    /// The four last steps hash zero bytes, each a bijection. The fourth changes only the lowest
+    /// byte before it multiplies, so two numbers can only meet there if the upper 56 bits after
+    /// three steps meet, and those can be enumerated.
     #[test]
     fn all_numbers_below_2_to_the_32_have_different_hashes() {
         let three_steps = |number: u32| {

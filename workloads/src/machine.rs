@@ -1,4 +1,4 @@
-//! The machine that a result was measured on, and what the process used of it.
+//! The machine of a run, and the resources that the process used.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::Serialize;
 
-/// The machine, as reports show it. A figure that the system does not tell is empty or 0.
+/// The machine, for reports. A value that the system does not provide is empty or 0.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Machine {
     /// Model name of the processor.
@@ -37,17 +37,17 @@ impl Machine {
     }
 }
 
-/// Cores that this process may use; 1 if the system does not tell.
+/// Cores that this process may use; 1 if that is unknown.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The cores that the calling thread may use, in the order in which to bind threads to them: those that most
-/// interrupts of devices go to come last. To be asked once for all threads, because the next answer can be
-/// another one.
+/// The cores that the calling thread may use, in the order in which to bind threads to them. Cores
+/// that take most interrupts of devices, by `/proc/interrupts`, come last. Only `--pin` calls it,
+/// once for all threads, because the order may change with time.
 ///
 /// # Errors
-/// The system refuses.
+/// Those of the system call.
 pub fn cores_to_pin() -> std::io::Result<Vec<usize>> {
     let allowed = sched_getaffinity(None)?;
     let allowed = (0..CpuSet::MAX_CPU).filter(|&core| allowed.is_set(core)).collect();
@@ -55,18 +55,19 @@ pub fn cores_to_pin() -> std::io::Result<Vec<usize>> {
     Ok(quiet_first(allowed, &interrupts))
 }
 
-/// Binds the calling thread to one of `cores`: thread `number` of several, which take turns if they are more.
+/// Binds the calling thread, number `number` of several, to one of `cores`. More threads than cores
+/// share them.
 ///
 /// # Errors
-/// The system refuses.
+/// Those of the system call.
 pub fn pin_thread(cores: &[usize], number: usize) -> std::io::Result<()> {
     let mut only = CpuSet::new();
     only.set(cores.get(number % cores.len().max(1)).copied().unwrap_or(0));
     Ok(sched_setaffinity(None, &only)?)
 }
 
-/// Cores in their order, but for those behind the others that take more than half as many interrupts again
-/// as a core does on average, by what `/proc/interrupts` says of devices.
+/// Sorts cores: those that take more than 1.5 times the mean number of interrupts of devices, by
+/// the text of `/proc/interrupts`, come last.
 fn quiet_first(mut cores: Vec<usize>, interrupts: &str) -> Vec<usize> {
     let mut lines = interrupts.lines();
     let columns: Vec<usize> = lines
@@ -77,7 +78,7 @@ fn quiet_first(mut cores: Vec<usize>, interrupts: &str) -> Vec<usize> {
         .collect();
     let mut taken = vec![0u64; columns.len()];
     for line in lines {
-        // Those of the processors themselves have names.
+        // Interrupts of the processors themselves have names instead of numbers.
         let Some((_, counts)) =
             line.split_once(':').filter(|(number, _)| number.trim().parse::<u32>().is_ok())
         else {
@@ -99,21 +100,21 @@ fn quiet_first(mut cores: Vec<usize>, interrupts: &str) -> Vec<usize> {
 /// Processor time of the whole process.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuTimes {
-    /// In the program.
+    /// In user mode.
     pub user_seconds: f64,
-    /// In the kernel on its behalf.
+    /// In the kernel.
     pub system_seconds: f64,
 }
 
 impl CpuTimes {
-    /// What this process has used since it began; zeros if the system does not tell.
+    /// Processor time of this process since it began; zeros if that is unknown.
     pub fn of_process() -> Self {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let ticks = rustix::param::clock_ticks_per_second();
         Self::parse(&stat, ticks).unwrap_or_default()
     }
 
-    /// What was used after `earlier`.
+    /// The time used after `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
             user_seconds: self.user_seconds - earlier.user_seconds,
@@ -122,7 +123,7 @@ impl CpuTimes {
     }
 
     /// Fields 14 and 15 of `/proc/self/stat`. The second field is the program's name in
-    /// parentheses and may hold blanks, so counting starts behind it.
+    /// parentheses and may contain blanks, so counting starts after it.
     fn parse(stat: &str, ticks_per_second: u64) -> Option<Self> {
         let (_, fields) = stat.rsplit_once(')')?;
         let mut times = fields.split_ascii_whitespace().skip(11).map(str::parse::<u64>);
@@ -131,21 +132,21 @@ impl CpuTimes {
     }
 }
 
-/// Memory of the machine; 0 if the system does not tell.
+/// Memory of the machine; 0 if that is unknown.
 fn total_memory() -> u64 {
     kib_value(&fs::read_to_string("/proc/meminfo").unwrap_or_default(), "MemTotal")
 }
 
-/// Memory that this process may use: that of the machine, or less where a control group limits it.
-/// `None` if the system does not tell.
+/// Memory that this process may use: that of the machine, or the limit of its control group if that
+/// is lower. `None` if both are unknown.
 pub fn memory() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let limit = group_limit(&groups, Path::new("/sys/fs/cgroup"));
     [Some(total_memory()).filter(|total| *total > 0), limit].into_iter().flatten().min()
 }
 
-/// The least limit of memory of `groups`, lines as `4:memory:/a/b` of version 1 and `0::/a/b` of version
-/// 2, and of the groups around them; `root` is where control groups are mounted.
+/// The lowest memory limit of `groups` and of their ancestors. `groups` has lines such as
+/// `4:memory:/a/b` (version 1) and `0::/a/b` (version 2); control groups are mounted at `root`.
 fn group_limit(groups: &str, root: &Path) -> Option<u64> {
     let limit = |line: &str| {
         let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
@@ -156,8 +157,8 @@ fn group_limit(groups: &str, root: &Path) -> Option<u64> {
         if !controllers.is_empty() && controllers.split(',').all(|one| one != "memory") {
             return None;
         }
-        // In a container the mount may be the group itself, whatever it is called outside. A group without
-        // a limit says `max` in version 2.
+        // In a container the mount may be the group itself, under another name. In version 2 a
+        // group without a limit has `max`.
         let around = Path::new(group.trim_start_matches('/')).ancestors();
         let limit = |group| fs::read_to_string(folder.join(group).join(file)).ok();
         around.filter_map(|group| limit(group)?.trim().parse().ok()).min()
@@ -165,14 +166,13 @@ fn group_limit(groups: &str, root: &Path) -> Option<u64> {
     groups.lines().filter_map(limit).min()
 }
 
-/// Largest resident size of this process so far; 0 if the system does not tell.
+/// Largest resident size of this process so far; 0 if that is unknown.
 pub fn peak_rss_bytes() -> u64 {
     kib_value(&fs::read_to_string("/proc/self/status").unwrap_or_default(), "VmHWM")
 }
 
-/// Kind and device of the file system that holds `path`, such as `ext4 on /dev/vda`; empty if the
-/// system does not tell. A result from a file system in memory says nothing about a device, so
-/// reports show it.
+/// Kind and device of the file system of `path`, such as `ext4 on /dev/vda`; empty if that is
+/// unknown. A result on a file system in memory says nothing about a device, so reports show it.
 pub fn file_system(path: &Path) -> String {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     fs::canonicalize(path).ok().and_then(|path| mount_of(&mounts, &path)).unwrap_or_default()
@@ -254,7 +254,7 @@ mod tests {
            LOC:     376801    9745930          0   Local timer interrupts
            ERR:          0\n";
         assert_eq!(quiet_first(vec![0, 1, 3], text), [1, 3, 0]);
-        assert_eq!(quiet_first(vec![0, 2], text), [2, 0], "of one core nothing is known");
+        assert_eq!(quiet_first(vec![0, 2], text), [2, 0], "one core is not in the table");
         let even = "  CPU0 CPU1\n 1: 14 10 timer\n 2: 0 0\n";
         assert_eq!(quiet_first(vec![0, 1], even), [0, 1]);
         for nothing in ["", "\n", "CPU0", "CPU0 CPU1\n 1:\n 2: x y\n"] {

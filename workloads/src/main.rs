@@ -11,14 +11,14 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::{layer::SubscriberExt, util::SubscriberInitExt};
 use wattle_workloads::driver::control::say;
 
-/// Workers, log, janitor and evictors allocate and free side by side, and what one of them has allocated is
-/// often for another one to free. See `benches/README.md` for what that costs with the allocator of the
-/// system.
+/// Workers, log, janitor and evictors allocate and free in parallel, and often one thread frees
+/// what another one has allocated. `benches/README.md` has the cost of the system's allocator.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
 fn main() -> ExitCode {
-    // Warnings of the engine go to standard error; RUST_LOG asks for more or less, as "wattle=debug,info".
+    // Warnings of the engine go to standard error; RUST_LOG asks for more or less, as
+    // "wattle=debug,info".
     let asked = std::env::var("RUST_LOG").unwrap_or_else(|_| "warn".to_string());
     let filter = asked.parse().unwrap_or_else(|error| {
         say(format_args!("warning: RUST_LOG={asked} is not understood: {error}"));
@@ -27,11 +27,11 @@ fn main() -> ExitCode {
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(stderr)
         .with_ansi(stderr().is_terminal())
-        // It would panic where standard error cannot be written, in whatever thread has something to say.
+        // Otherwise a thread that logs would panic if standard error cannot be written.
         .log_internal_errors(false)
         .without_time();
     tracing_subscriber::registry().with(filter).with(lines).init();
-    // A file that reaches the limit of the process is an error to be told, not a silent end.
+    // A file that reaches the size limit of the process must be reported, not end the process.
     let reached = Arc::new(AtomicBool::new(false));
     if let Err(error) = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, reached) {
         say(format_args!(

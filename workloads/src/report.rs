@@ -1,7 +1,7 @@
 //! The result of a run: as JSON, as text, as rows of samples and as a page with plots.
 //!
-//! The keys of the JSON object are part of the program's interface: none is renamed or removed.
-//! All counters cover the measured part only.
+//! The keys of the JSON object are part of the interface of the program: none is renamed or
+//! removed. All counters cover only the measured part.
 
 pub mod csv;
 pub mod figures;
@@ -24,11 +24,11 @@ pub struct Report {
     pub subcommand: &'static str,
     /// The command line.
     pub command: String,
-    /// Every flag as used: sizes in bytes, times in seconds.
+    /// The values of all flags: sizes in bytes, times in seconds.
     pub settings: Map<String, Value>,
-    /// Rules that decide which results compare.
+    /// Rules of the run: results with other rules do not compare.
     pub rules: Rules,
-    /// Where it ran.
+    /// The machine.
     pub machine: Machine,
     /// The load phase.
     pub load: LoadReport,
@@ -40,26 +40,26 @@ pub struct Report {
     pub log: LogCounters,
     /// The process.
     pub process: ProcessReport,
-    /// What was checked.
+    /// The checks.
     pub check: CheckReport,
     /// Why the run failed; absent if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The samples and latencies behind it, for the plots.
+    /// Samples and latencies, for the plots.
     #[serde(skip)]
     pub details: Details,
 }
 
-/// Rules of a run: only results of the same rules compare.
+/// Rules of a run. Only results with the same rules compare.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Rules {
     /// The storage engine.
     pub engine: &'static str,
     /// Isolation of transactions.
     pub isolation: &'static str,
-    /// What commits wait for.
+    /// When commits return.
     pub durability: &'static str,
-    /// What auto-committed reads and read-only transactions see.
+    /// Commits that auto-committed reads and read-only transactions see.
     pub reads: &'static str,
     /// Hints to the store; `none` unless TPC-C was asked to give some.
     pub hints: &'static str,
@@ -72,15 +72,15 @@ pub struct Rules {
 /// The load phase of a run.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LoadReport {
-    /// How long it took; 0 if the data were there.
+    /// Its length; 0 if the data were loaded before.
     pub seconds: f64,
     /// Records at the start of the run.
     pub records: u64,
     /// Bytes of their keys and values.
     pub data_bytes: u64,
-    /// Bytes that the store takes on disk after loading.
+    /// Bytes of the store on disk after loading.
     pub file_bytes: u64,
-    /// Whether the data were there before.
+    /// Whether the data were loaded before.
     pub reused: bool,
     /// The file system of the store.
     pub file_system: String,
@@ -95,48 +95,48 @@ pub struct RunReport {
     pub operations: u64,
     /// Operations per second.
     pub throughput: f64,
-    /// Tries of transactions that met a conflict, were rolled back and tried again.
+    /// Tries of transactions that met a conflict, were rolled back and retried.
     pub aborts: u64,
     /// Whether the user ended it early.
     pub interrupted: bool,
     /// Page accesses that `--record-trace` wrote, those of the warm-up included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub trace_accesses: Option<u64>,
-    /// Of a workload of transactions.
+    /// Results that only TPC-C has.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub transactions: Option<TransactionReport>,
     /// Latency of each kind of operation.
     pub latency_us: Map<String, Value>,
 }
 
-/// What a run of TPC-C has besides operations and latencies.
+/// Results of TPC-C besides operations and latencies.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TransactionReport {
     /// New-Order transactions committed per minute.
     pub tpmc: f64,
-    /// Transactions that asked for their roll-back themselves; they are no operations.
+    /// Transactions that rolled back on purpose; they do not count as operations.
     pub rollbacks: u64,
     /// Tries that met a conflict, of each kind of transaction.
     pub aborts_by_kind: Map<String, Value>,
-    /// Districts in which a Delivery found nothing to deliver, warm-up included.
+    /// Districts in which a Delivery found no order, warm-up included.
     pub deliveries_skipped: u64,
 }
 
 /// The process.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct ProcessReport {
-    /// Largest resident size, from its start on.
+    /// Largest resident size since its start.
     pub peak_rss_bytes: u64,
-    /// Processor time in the program, in the measured part.
+    /// Processor time in user mode, in the measured part.
     pub user_seconds: f64,
     /// Processor time in the kernel, in the measured part.
     pub system_seconds: f64,
 }
 
-/// What was checked.
+/// The checks of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckReport {
-    /// Whether everything is right.
+    /// Whether all of them passed.
     pub passed: bool,
     /// Each check.
     pub conditions: Vec<Condition>,
@@ -145,11 +145,11 @@ pub struct CheckReport {
 /// One check.
 #[derive(Clone, Debug, Serialize)]
 pub struct Condition {
-    /// What must hold.
+    /// The condition.
     pub name: String,
-    /// Whether it does.
+    /// Whether it holds.
     pub passed: bool,
-    /// How much was looked at, or where it does not hold.
+    /// The number of cases, or the first one in which it does not hold.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
@@ -165,13 +165,13 @@ impl CheckReport {
 }
 
 impl Condition {
-    /// Stands for a check that was asked for and has no result: nobody knows whether the data are right.
+    /// A failed condition in place of a check that could not be done.
     pub fn not_checked(when: &str, why: &str) -> Self {
         let name = format!("{when}{NOT_CHECKED}");
         Self { name, passed: false, detail: Some(why.to_owned()) }
     }
 
-    /// For people: whether it holds, what it is, and the detail.
+    /// As text: whether it holds, the condition, and the detail.
     pub fn text(&self) -> String {
         let verdict = if self.passed { "passed" } else { "FAILED" };
         let detail = self.detail.as_ref().map(|detail| format!(" ({detail})"));
@@ -179,7 +179,7 @@ impl Condition {
     }
 }
 
-/// What the plots show.
+/// The data of the plots.
 #[derive(Debug, Default)]
 pub struct Details {
     /// One for each second of the measured part.
@@ -215,7 +215,7 @@ impl Report {
         serde_json::to_string_pretty(self).expect("a report consists of plain values")
     }
 
-    /// Whether the run and its checks came to a good end.
+    /// Whether the run and its checks succeeded.
     pub fn succeeded(&self) -> bool {
         self.error.is_none() && self.check.passed
     }

@@ -1,19 +1,19 @@
-//! The one source of random numbers of the workloads: xoshiro256++ seeded by SplitMix64.
+//! The random numbers of all workloads: xoshiro256++ seeded by SplitMix64.
 //!
-//! A workload draws several numbers per operation, so the generator must cost a few nanoseconds;
-//! and a run must be repeatable from `--seed` on every machine and with every version of a random
-//! number library, so it is written out here. Both algorithms are by Blackman and Vigna,
+//! A workload draws several numbers for each operation, so the generator must take only a few
+//! nanoseconds. A run must be repeatable from `--seed` on every machine and with every version of a
+//! library, so the generator is implemented here. Both algorithms are by Blackman and Vigna,
 //! "Scrambled linear pseudorandom number generators" (TOMS 2021). Not for secrets.
 
-/// A fast, seeded generator; every worker owns one.
+/// A fast generator with a seed; every worker has its own.
 #[derive(Clone, Debug)]
 pub struct Rng {
     state: [u64; 4],
 }
 
 impl Rng {
-    /// The generator number `stream` of `seed`. Streams of one seed are independent of each other,
-    /// so that what one worker draws does not depend on how many others there are.
+    /// The generator number `stream` of `seed`. Streams of one seed are independent, so the numbers
+    /// of one worker do not depend on the number of workers.
     pub fn new(seed: u64, stream: u64) -> Self {
         let mut word = mix(seed).wrapping_add(mix(!stream));
         let mut state = [0; 4];
@@ -37,7 +37,7 @@ impl Rng {
     }
 
     /// A number in `0..bound`, which must not be empty. Lemire's multiplication; its bias is below
-    /// `bound / 2^64` and not worth a loop here.
+    /// `bound / 2^64`, too small to need a loop.
     #[inline]
     pub fn below(&mut self, bound: u64) -> u64 {
         debug_assert!(bound > 0, "an empty range has no number");

@@ -1,9 +1,10 @@
-//! The replacement lab: replays page traces through replacement policies and counts what the
-//! device would have had to do.
+//! The replacement lab: replays page traces through replacement policies and counts the reads and
+//! writes of the device.
 //!
-//! `trace` reads, `replay` drives one policy over one trace, `experiment` runs every combination
-//! in parallel, `table` prints. A policy is one file below `policies`, found through `registry`.
-//! Nothing here touches the storage engine, except that WATT's tracker and value are its own.
+//! `source` opens a trace, `replay` runs one policy on one trace, `experiment` runs all
+//! combinations in parallel, `table` prints. Each policy is one file in `policies`; `registry`
+//! finds it by name. Nothing here uses the storage engine, except that WATT uses the tracker and
+//! the value of the engine.
 
 pub mod ace;
 pub mod bound;

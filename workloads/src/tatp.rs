@@ -1,13 +1,13 @@
-//! TATP, the telecommunication application transaction processing benchmark (Neuvonen, Wolski, Manner and
-//! Raatikka, "Telecom Application Transaction Processing Benchmark", 2009): the home location register of a
-//! mobile network, four tables and seven short transactions.
+//! TATP, the telecommunication application transaction processing benchmark (Neuvonen, Wolski,
+//! Manner and Raatikka, "Telecom Application Transaction Processing Benchmark", 2009): the home
+//! location register of a mobile network, four tables and seven short transactions.
 //!
-//! Subscribers are drawn non-uniformly (section "Key value generation"): with the parameter A of the
-//! specification for the number P of subscribers, `(rand(0, A) | rand(1, P)) % P + 1`.
+//! Subscribers are drawn non-uniformly (section "Key value generation"): with the parameter A of
+//! the specification for the number P of subscribers, `(rand(0, A) | rand(1, P)) % P + 1`.
 //!
-//! Some transactions look for what need not be there, or insert what may be there: they end
-//! *unsuccessfully*, which is no failure. Such transactions are complete operations, with latencies of
-//! their own: each kind that may end so is reported twice.
+//! Some transactions read rows that may be absent, or insert rows that may exist. They then end
+//! *unsuccessfully*, which is no failure. They count as operations; each kind that may end so has
+//! two entries in a report.
 //!
 //! | transaction | share | successful |
 //! |---|---|---|
@@ -19,8 +19,8 @@
 //! | INSERT_CALL_FORWARDING | 2 % | 31.25 % |
 //! | DELETE_CALL_FORWARDING | 2 % | 31.25 % |
 //!
-//! Those of the last two are what the specification gives; they depend on how insertions and deletions
-//! balance.
+//! The shares of the last two are those of the specification; they depend on the balance of
+//! insertions and deletions.
 
 pub mod benchmark;
 mod check;

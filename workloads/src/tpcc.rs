@@ -1,10 +1,10 @@
-//! TPC-C, the order-entry benchmark: "TPC Benchmark C, Standard Specification", revision 5.11 (2010).
-//! Clauses named in this module are its clauses.
+//! TPC-C, the order-entry benchmark: "TPC Benchmark C, Standard Specification", revision 5.11
+//! (2010). Clauses named in this module are its clauses.
 //!
-//! [`schema`] says which tables there are and how keys sort, [`rows`] what is in a row, [`random`] how
-//! fields are drawn. [`load`] populates. [`request`] draws the input of a transaction, [`new_order`],
-//! [`payment`], [`order_status`], [`delivery`] and [`stock_level`] are the five transactions, and
-//! [`workload`] runs them. [`check`] proves that the result is consistent.
+//! [`schema`] has the tables and their keys, [`rows`] the layout of rows, [`random`] the random
+//! fields. [`load`] loads the population. [`request`] draws the input of a transaction;
+//! [`new_order`], [`payment`], [`order_status`], [`delivery`] and [`stock_level`] are the five
+//! transactions, and [`workload`] runs them. [`check`] checks the consistency conditions.
 
 pub mod check;
 pub mod conditions;

@@ -1,9 +1,9 @@
 //! YCSB: the core workloads A to F of Cooper et al., "Benchmarking cloud serving systems with YCSB"
 //! (SoCC 2010), as the core package defines them.
 //!
-//! [`mix`] says which operations, [`requests`] on which records, [`growth`] which records there are
-//! while some are inserted, [`record`] what is in them and whether it is right, [`load`] puts them
-//! there and [`workload`] runs.
+//! [`mix`] has the shares of operations, [`requests`] chooses records, [`growth`] tracks which
+//! records exist while workers insert, [`record`] writes and checks values, [`load`] loads, and
+//! [`workload`] runs the operations.
 
 pub mod growth;
 pub mod load;

@@ -1,16 +1,16 @@
 //! Zipfian ranks after Gray et al., "Quickly generating billion-record synthetic databases"
 //! (SIGMOD 1994, section 3), as the YCSB core package uses them.
 //!
-//! Rank `r` (from 0) of `n` has the probability `(r + 1)^-theta / zeta(n, theta)`. The two first
-//! ranks come out exactly; the others follow the continuous curve through them, which is within a
-//! few percent of the exact probability for each rank and much closer for groups of ranks.
+//! Rank `r` (from 0) of `n` has the probability `(r + 1)^-theta / zeta(n, theta)`. The first two
+//! ranks are exact; the others follow a continuous curve, which is within a few percent of the
+//! exact probability for each rank and much closer for groups of ranks.
 //!
-//! `zeta` sums `n` powers. It is computed by the Euler-Maclaurin formula, in microseconds for any
-//! `n`, because a benchmark over a billion records should not spend its start on adding them up.
+//! `zeta` is a sum of `n` powers. It is computed by the Euler-Maclaurin formula, in microseconds
+//! for any `n`, so that a benchmark of a billion records starts at once.
 
 use crate::rng::Rng;
 
-/// Terms of zeta that are added one by one before the formula takes over. At 1000 the first
+/// Terms of zeta that are added one by one; the formula gives the rest. With 1000 terms the first
 /// neglected term of the formula is below 1e-18.
 const EXACT_TERMS: u64 = 1000;
 
@@ -22,8 +22,8 @@ pub fn zeta(n: u64, theta: f64) -> f64 {
     if n <= EXACT_TERMS {
         return exact;
     }
-    // Sum from a + 1 to n, with f(x) = x^-theta: the integral from a to n, plus half of f(n) - f(a),
-    // plus (f'(n) - f'(a)) / 12, minus (f'''(n) - f'''(a)) / 720.
+    // Sum from a + 1 to n, with f(x) = x^-theta: the integral from a to n, plus half of f(n) -
+    // f(a), plus (f'(n) - f'(a)) / 12, minus (f'''(n) - f'''(a)) / 720.
     let (a, n) = (EXACT_TERMS as f64, n as f64);
     let exponent = 1.0 - theta;
     let integral = a.powf(exponent) * (exponent * (n / a).ln()).exp_m1() / exponent;
@@ -34,7 +34,7 @@ pub fn zeta(n: u64, theta: f64) -> f64 {
         - (third(n) - third(a)) / 720.0
 }
 
-/// Draws Zipfian ranks out of a fixed number of items.
+/// Draws Zipfian ranks of a fixed number of items.
 #[derive(Clone, Debug)]
 pub struct Zipfian {
     items: u64,

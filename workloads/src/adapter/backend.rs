@@ -22,7 +22,7 @@ pub struct Wattle {
     pub io: IoKind,
     /// Where page accesses are recorded.
     pub trace: Option<PageTrace>,
-    /// Ends the opening of a store.
+    /// Interrupts the opening of a store.
     pub interrupt: Arc<AtomicBool>,
 }
 
@@ -86,7 +86,7 @@ impl Backend for Wattle {
     }
 }
 
-/// Why a store was not opened: the path or the options are wrong, or the store is.
+/// Why the engine did not open a store: the path, the options or the store itself are wrong.
 pub fn not_opened(error: Error) -> OpenError {
     match error {
         Error::NotAStore { .. }

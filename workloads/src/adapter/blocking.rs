@@ -26,7 +26,7 @@ impl BlockingClient {
         Self { session, pipelined, pending: Cell::new(None), pool }
     }
 
-    /// Waits for a commit, or leaves that to whoever asks for it.
+    /// Waits for a commit; a pipelined client keeps it for [`Client::take_pending`] instead.
     #[inline]
     fn settle(&self, ticket: Ticket) -> StoreResult<()> {
         if self.pipelined {
@@ -81,7 +81,7 @@ impl Client for BlockingClient {
 
     #[inline]
     async fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> StoreResult<()> {
-        // Workers tell each other which records there are: others see one when it is durable.
+        // The insert waits until it is durable, because other workers then read the record.
         Ok(self.session.insert(tree, key, value)?)
     }
 

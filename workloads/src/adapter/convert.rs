@@ -1,11 +1,11 @@
-//! What both kinds of clients translate between the drivers and the engine.
+//! Conversions between the types of the drivers and those of the engine.
 
 use wattle::{Direction, Error, TxnOptions};
 use wattle_buffer::Pool;
 
 use crate::driver::store::{self, Access, Stop};
 
-/// A pool whose evictors are at work has fewer free frames than one of this many.
+/// A pool with fewer free frames than one in this many has evictors at work.
 const PAGING_SHARE: usize = 16;
 
 #[inline]
@@ -13,12 +13,12 @@ pub fn is_paging(pool: &Pool) -> bool {
     pool.free_frames() < pool.frames() / PAGING_SHARE
 }
 
-/// How the engine begins a transaction.
+/// The options of a transaction.
 pub fn options(access: Access) -> TxnOptions {
     TxnOptions { read_only: access == Access::ReadOnly, ..TxnOptions::default() }
 }
 
-/// What an error of the engine means for a transaction.
+/// The meaning of an error of the engine for a transaction.
 #[cold]
 pub fn stop(error: Error) -> Stop {
     match error {
@@ -27,7 +27,7 @@ pub fn stop(error: Error) -> Stop {
     }
 }
 
-/// The order of a scan, as the engine has it.
+/// The order of a scan.
 #[inline]
 pub fn direction(direction: store::Direction) -> Direction {
     match direction {

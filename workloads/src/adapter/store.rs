@@ -16,7 +16,7 @@ pub struct EngineStore {
 }
 
 impl EngineStore {
-    /// The store that `engine` has open. `pipelined`: clients go on before a commit is durable.
+    /// The store of `engine`. `pipelined`: clients go on before a commit is durable.
     pub fn new(engine: Engine, pipelined: bool) -> Self {
         Self { engine, pipelined }
     }

@@ -13,7 +13,7 @@ use crate::driver::store::{
     Access, Client, Direction, Pending, Place, Queue, StoreResult, Turn, Txn, TxnResult,
 };
 
-/// The commit of a task, which awaits it.
+/// A commit that a task awaits.
 pub struct TaskCommit(Ticket);
 
 impl Pending for TaskCommit {
@@ -27,8 +27,8 @@ impl Pending for TaskCommit {
     }
 }
 
-/// A session of one task. Values are read into a buffer of its own, because they may have to be
-/// awaited while other tasks of the thread read theirs.
+/// A session of one task. It reads values into its own buffer, because other tasks of the thread
+/// may read while it waits.
 pub struct TaskClient {
     session: AsyncSession,
     pipelined: bool,
@@ -44,14 +44,14 @@ impl TaskClient {
         Self { session, pipelined, pending, buffer, pool }
     }
 
-    /// Waits for a commit, or leaves that to whoever asks for it.
+    /// Waits for a commit; a pipelined client keeps it for [`Client::take_pending`] instead.
     #[inline]
     async fn settle(&self, ticket: Ticket) -> Result<(), Error> {
         if self.pipelined {
             self.pending.set(Some(ticket));
             return Ok(());
         }
-        // Nothing to wait for: it is not this task's turn to let others run.
+        // A durable commit needs no wait, so the task need not yield.
         if ticket.is_durable() {
             return Ok(());
         }
@@ -96,7 +96,7 @@ impl Client for TaskClient {
 
     #[inline]
     async fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> StoreResult<()> {
-        // As a blocking client does.
+        // The insert waits until it is durable, because other workers then read the record.
         Ok(self.session.insert(tree, key, value).await?)
     }
 
@@ -262,7 +262,7 @@ impl Txn for TaskTxn<'_> {
         let ticket = self.txn.commit_async().await.map_err(stop)?;
         *turn = None;
         self.client.settle(ticket).await.map_err(stop)?;
-        // The best moment: no transaction of this task is under way.
+        // The best point to yield: this task has no open transaction.
         self.client.session.take_turn().await;
         Ok(())
     }

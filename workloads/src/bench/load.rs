@@ -1,4 +1,5 @@
-//! The load phase of a benchmark: all items, by all workers side by side, some in each transaction.
+//! The load phase of a benchmark: all workers load items in parallel, [`Benchmark::BATCH`] in each
+//! transaction.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +12,7 @@ use crate::driver::failure::Failure;
 use crate::driver::load::LoadEnd;
 use crate::driver::store::{Access, Client, Stop, Store, Txn};
 
-/// Tasks of each thread that loads, so that some fill pages while others wait for the log.
+/// Tasks of each loading thread: some fill pages while others wait for the log.
 const TASKS: usize = 16;
 
 /// Loads the items of `bench` into `tables` with at most `threads` threads.

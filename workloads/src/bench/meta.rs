@@ -1,8 +1,8 @@
-//! What a store knows about the data of a benchmark in it, so that a later run can use them again.
+//! The description of the data of a benchmark in a store, with which a later run can use them.
 //!
-//! One record in a table of its own: the size, whether the load came to its end, and how many runs
-//! there were. Transactions keep the data consistent, also when the process ends in the middle of a
-//! run, so nothing but a load that was not finished makes data useless.
+//! One record in a separate table: the size, whether the load was finished, and the number of runs.
+//! Transactions keep the data consistent even if the process ends in the middle of a run. Only a
+//! load that was not finished makes data useless.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,7 +18,7 @@ pub struct Meta {
     pub size: u64,
     /// Whether all of it is there.
     pub loaded: bool,
-    /// Runs that were begun.
+    /// Number of runs that began.
     pub runs: u64,
 }
 

@@ -1,13 +1,14 @@
-//! Whole tables, read in parts: what checks are made of.
+//! Scans of whole tables, for checks.
 
 use crate::driver::control::Interrupt;
 use crate::driver::failure::Failure;
 use crate::driver::store::Client;
 
-/// Rows that are read at once.
+/// Rows of one scan of the store.
 const PART: usize = 4096;
 
-/// Calls `visit` with every pair of `table`, in key order. Nobody may change the table meanwhile.
+/// Calls `visit` with every pair of `table`, in key order. No transaction may change the table
+/// meanwhile.
 ///
 /// # Errors
 /// Those of the store, and [`Failure::Interrupted`].
@@ -40,7 +41,7 @@ pub async fn for_each<C: Client>(
     }
 }
 
-/// Remembers the first problem of many.
+/// Keeps the first problem, and counts the others.
 #[derive(Debug, Default)]
 pub struct First {
     problem: Option<String>,
@@ -59,7 +60,7 @@ impl First {
         }
     }
 
-    /// What was noted.
+    /// The first problem, with the number of others.
     pub fn problem(self) -> Option<String> {
         let more = self.more;
         self.problem.map(|problem| match more {

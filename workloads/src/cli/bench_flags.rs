@@ -12,9 +12,10 @@ use crate::tpcb::input::MAX_SCALE;
 /// Flags of `tpcb`.
 #[derive(Args, Clone, Debug)]
 pub struct TpcbFlags {
-    /// Branches, 1 to 100000; each has 10 tellers and 100000 accounts, about 12 MB. Conflicts are rare
-    /// with several branches for each transaction in flight.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=MAX_SCALE))]
+    /// Branches, 1 to 100000; each has 10 tellers and 100000 accounts, about 12 MB. Conflicts are
+    /// rare if there are several branches for each transaction in flight.
+    #[arg(long, value_name = "N", default_value_t = 10,
+        value_parser = clap::value_parser!(u64).range(1..=MAX_SCALE))]
     pub scale: u64,
 
     /// Check that balances and history agree, before and after the run.
@@ -30,7 +31,8 @@ pub struct TpcbFlags {
 #[derive(Args, Clone, Debug)]
 pub struct TatpFlags {
     /// Subscribers, 1 to 4294967296; each has about 11 rows in five tables, 310 bytes.
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..=MAX_SUBSCRIBERS))]
+    #[arg(long, value_name = "N", default_value_t = 100_000,
+        value_parser = clap::value_parser!(u64).range(1..=MAX_SUBSCRIBERS))]
     pub subscribers: u64,
 
     /// Check that rows are whole and refer to rows that exist, before and after the run.
@@ -63,12 +65,12 @@ impl Settings {
 }
 
 impl TpcbFlags {
-    /// What they ask for.
+    /// The benchmark that they ask for.
     pub fn bench(&self) -> Tpcb {
         Tpcb { scale: self.scale, seed: self.run.seed }
     }
 
-    /// Every flag as used.
+    /// The values of all flags.
     pub fn settings(&self) -> Map<String, Value> {
         let run = self.run.settings(true);
         Settings { scale: Some(self.scale), subscribers: None, check: self.check, run }.object()
@@ -76,12 +78,12 @@ impl TpcbFlags {
 }
 
 impl TatpFlags {
-    /// What they ask for.
+    /// The benchmark that they ask for.
     pub fn bench(&self) -> Tatp {
         Tatp { subscribers: self.subscribers, seed: self.run.seed }
     }
 
-    /// Every flag as used.
+    /// The values of all flags.
     pub fn settings(&self) -> Map<String, Value> {
         let (subscribers, run) = (Some(self.subscribers), self.run.settings(true));
         Settings { scale: None, subscribers, check: self.check, run }.object()

@@ -1,4 +1,4 @@
-//! TPC-B and TATP as [`Scenario`]s, and every other [`Benchmark`].
+//! Every [`Benchmark`], that is TPC-B and TATP, as a [`Scenario`].
 
 use super::common::RunFlags;
 use super::exit::{Exit, failed};
@@ -15,7 +15,7 @@ use crate::driver::measure::Measurement;
 use crate::driver::store::{Store, StoreResult};
 use crate::report::{Condition, TransactionReport};
 
-/// A benchmark of the size that its own value says, or, for a check, of any size.
+/// A benchmark of one size, or, for a check, of any size.
 pub struct BenchScenario<B> {
     bench: B,
     any_size: bool,
@@ -27,7 +27,7 @@ impl<B: Benchmark> BenchScenario<B> {
         Self { bench, any_size: false }
     }
 
-    /// To check the data that a store holds, of whatever size they are.
+    /// To check the data that a store holds, of any size.
     pub fn of_any_size() -> Self {
         Self { bench: B::with_size(1), any_size: true }
     }

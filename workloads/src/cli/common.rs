@@ -26,12 +26,13 @@ const MAX_EVICTORS: u64 = 256;
 /// Flags of every subcommand that runs a workload.
 #[derive(Args, Clone, Debug)]
 pub struct RunFlags {
-    /// Directory of the store; one that holds the data asked for is used again. Default: a new
+    /// Directory of the store. If it has the right data they are not loaded again. Default: a new
     /// temporary directory that is removed at the end.
     #[arg(long, value_name = "PATH")]
     pub db: Option<PathBuf>,
 
-    /// Size of the buffer pool, in bytes or with KiB, MiB or GiB; no more than there is memory.
+    /// Size of the buffer pool, in bytes or with KiB, MiB or GiB; at most the memory of the
+    /// machine.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = units::pool_size)]
     pub pool: u64,
 
@@ -41,21 +42,23 @@ pub struct RunFlags {
 
     /// Operations in flight on each thread, as tasks of an asynchronous runtime, up to 4096; 0 for
     /// blocking sessions.
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=MAX_TASKS))]
+    #[arg(long, value_name = "N", default_value_t = 0,
+        value_parser = clap::value_parser!(u64).range(..=MAX_TASKS))]
     pub tasks: u64,
 
-    /// Bind each worker thread to a core, to those last that take most of the devices' interrupts. Where
-    /// flushes and evictors want a core for a moment, the kernel otherwise moves workers about, away from
-    /// their caches, or leaves one where all interrupts go. `auto`: if there are fewer workers than cores.
+    /// Bind each worker thread to a core; cores that take most interrupts of devices are used last.
+    /// `auto` binds them if there are fewer workers than cores. Not bound, the kernel may move a
+    /// worker away from its cache when a flush or an evictor needs its core.
     #[arg(long, value_enum, num_args = 0..=1, require_equals = true, default_value_t = Pin::Off,
         default_missing_value = "on")]
     pub pin: Pin,
 
     /// Length of the measured part, with ms, s or m. Default: 10s.
-    #[arg(long, value_name = "TIME", value_parser = units::some_time, conflicts_with = "operations")]
+    #[arg(long, value_name = "TIME", value_parser = units::some_time,
+        conflicts_with = "operations")]
     pub duration: Option<Duration>,
 
-    /// Length of the measured part in operations of all threads together.
+    /// Length of the measured part as a number of operations of all threads together.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub operations: Option<u64>,
 
@@ -63,23 +66,23 @@ pub struct RunFlags {
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::time)]
     pub warmup: Duration,
 
-    /// What a commit waits for: sync, until it is durable, each operation for itself; group, the
-    /// same, but a worker goes on meanwhile and has many commits under way; none, nothing.
+    /// When an operation ends: sync, when its commit is durable; group, the same, but the worker
+    /// starts further operations meanwhile; none, without waiting for durability.
     #[arg(long, value_enum, default_value_t = Durability::Sync, hide_possible_values = true)]
     pub durability: Durability,
 
-    /// What auto-committed reads and read-only transactions see: newest, every commit, and the read is
-    /// done when these are durable; durable, durable commits and those of the own session. Default:
-    /// newest for ycsb and with --durability group, else durable.
+    /// Commits that auto-committed reads and read-only transactions see: newest, every commit, and
+    /// the read ends when these are durable; durable, durable commits and those of its own session.
+    /// Default: newest for ycsb and with --durability group, otherwise durable.
     #[arg(long, value_enum, hide_possible_values = true)]
     pub reads: Option<Reads>,
 
-    /// The write-ahead log; off, for experiments: a crash loses the store.
+    /// Whether there is a write-ahead log. Off is for experiments: a crash loses the store.
     #[arg(long, value_enum, default_value_t = OnOff::On)]
     pub log: OnOff,
 
-    /// Bytes of log that checkpoints aim to stay below, with KiB, MiB or GiB. Default: four times the
-    /// pool, 1 to 16 GiB.
+    /// Bytes of log that checkpoints aim to stay below, with KiB, MiB or GiB. Default: four times
+    /// the pool, 1 to 16 GiB.
     #[arg(long, value_name = "SIZE", value_parser = units::some_size)]
     log_limit: Option<u64>,
 
@@ -95,24 +98,25 @@ pub struct RunFlags {
     #[arg(long, value_enum, default_value_t = IoBackend::Uring)]
     pub io: IoBackend,
 
-    /// Everything random derives from it.
+    /// Seed of all random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// How to print the result; json prints one object on standard output and nothing else there.
+    /// Format of the result; json prints one object on standard output and nothing else there.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
 
-    /// File for one row a second: throughput, faults, pages written, evictions, latency.
+    /// CSV file with one row for each second: throughput, faults, pages written, evictions,
+    /// latency.
     #[arg(long, value_name = "FILE.csv")]
     pub samples: Option<PathBuf>,
 
-    /// File for a page with the settings, the results and plots of the samples.
+    /// HTML file with the settings, the results and plots of the samples.
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
 
-    /// File for the page accesses of warm-up and measured part, in order, as page,R or page,W lines
-    /// that simulate reads; compressed by zstd if its name ends in .zst.
+    /// File for the page accesses of warm-up and measured part, in order, as lines page,R or
+    /// page,W, which simulate reads. If its name ends in .zst it is compressed.
     #[arg(long, value_name = "FILE")]
     pub record_trace: Option<PathBuf>,
 }
@@ -120,7 +124,7 @@ pub struct RunFlags {
 /// Whether workers are bound to cores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Pin {
-    /// If they leave cores to others.
+    /// If there are fewer workers than cores.
     Auto,
     /// Yes.
     On,
@@ -148,18 +152,18 @@ impl OnOff {
     }
 }
 
-/// How to print a result.
+/// The format of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// For people.
+    /// Text to read.
     Text,
-    /// For programs.
+    /// One JSON object.
     Json,
 }
 
 impl RunFlags {
-    /// Refuses what this version cannot do.
+    /// Refuses values that do not go together.
     pub fn check(&self) -> Result<(), Exit> {
         if self.log_limit() < wattle::MIN_LOG_BYTES {
             return Err(Exit::Usage(format!(
@@ -170,7 +174,7 @@ impl RunFlags {
         }
         if self.db.is_some() && self.io == IoBackend::Memory {
             return Err(Exit::Usage(
-                "--db goes with --io uring or threads; --io memory keeps nothing".to_owned(),
+                "--db goes with --io uring or threads; --io memory stores nothing".to_owned(),
             ));
         }
         let outputs = [
@@ -217,8 +221,8 @@ impl RunFlags {
         }
     }
 
-    /// What reads outside of a read-write transaction see. `in_transactions`: the workload consists of
-    /// transactions of several calls.
+    /// Commits that reads outside of read-write transactions see. `in_transactions`: the workload
+    /// consists of transactions of several calls.
     pub fn reads(&self, in_transactions: bool) -> Reads {
         let durable = in_transactions && self.durability != Durability::Group;
         self.reads.unwrap_or(if durable { Reads::Durable } else { Reads::Newest })
@@ -255,7 +259,7 @@ impl RunFlags {
         self.evictors.map_or_else(|| (machine::cores() / 8).max(1), |evictors| evictors as usize)
     }
 
-    /// The flags as used, for the report; `in_transactions` as in [`RunFlags::reads`].
+    /// The values of all flags, for the report; `in_transactions` as in [`RunFlags::reads`].
     pub fn settings(&self, in_transactions: bool) -> RunSettings {
         let crew = self.crew();
         let (duration, operations) = match self.length() {
@@ -287,8 +291,8 @@ impl RunFlags {
     }
 }
 
-/// Refuses outputs that would be written over the store, over an input or over each other. Each file
-/// comes with the flag that names it.
+/// Refuses outputs that would overwrite the store, an input or each other. Each file comes with the
+/// flag that names it.
 pub fn check_outputs<'a>(
     outputs: impl IntoIterator<Item = (&'static str, &'a Path)>,
     inputs: &[(&'static str, &Path)],
@@ -313,11 +317,11 @@ pub fn check_outputs<'a>(
     Ok(())
 }
 
-/// Where a path leads.
+/// The file or directory that a path names.
 struct Place {
-    /// Without links and relative parts.
+    /// The path without links and relative parts.
     path: PathBuf,
-    /// What is there.
+    /// Its metadata, if it exists.
     found: Option<Metadata>,
 }
 
@@ -328,7 +332,7 @@ impl Place {
         Self { path, found }
     }
 
-    /// Both lead to one file, by whatever names. Devices, such as /dev/null, take more than one output.
+    /// Whether both are one file. A device, such as /dev/null, may take several outputs.
     fn is_file_of(&self, other: &Self) -> bool {
         let number = |found: &Metadata| (found.dev(), found.ino());
         match (&self.found, &other.found) {
@@ -339,7 +343,7 @@ impl Place {
     }
 }
 
-/// A path without links and relative parts, as far as it exists.
+/// The path without relative parts, and without links as far as it exists.
 fn resolved(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let there = |part: &Path| Some((std::fs::canonicalize(part).ok()?, part.to_owned()));
@@ -353,7 +357,7 @@ fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-/// [`RunFlags`] as used.
+/// The values of [`RunFlags`].
 #[derive(Debug, Serialize)]
 pub struct RunSettings {
     db: Option<String>,
@@ -378,14 +382,15 @@ pub struct RunSettings {
     record_trace: Option<String>,
 }
 
-/// The store that a subcommand looks at, and how to open it.
+/// The store of a subcommand that runs no workload.
 #[derive(Args, Clone, Debug)]
 pub struct StoreFlags {
     /// Directory of the store.
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
 
-    /// Size of the buffer pool, in bytes or with KiB, MiB or GiB; no more than there is memory.
+    /// Size of the buffer pool, in bytes or with KiB, MiB or GiB; at most the memory of the
+    /// machine.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = units::pool_size)]
     pub pool: u64,
 
@@ -400,9 +405,9 @@ pub struct StoreFlags {
 pub enum IoBackend {
     /// io_uring with direct I/O.
     Uring,
-    /// Blocking reads and writes, for where io_uring is refused.
+    /// Blocking reads and writes, for systems without io_uring.
     Threads,
-    /// Pages in memory only; nothing is kept.
+    /// Pages only in memory; nothing is stored.
     Memory,
 }
 
@@ -416,12 +421,12 @@ impl From<IoBackend> for IoKind {
     }
 }
 
-/// Storage back ends that keep anything.
+/// Storage back ends that store data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FileBackend {
     /// io_uring with direct I/O.
     Uring,
-    /// Blocking reads and writes, for where io_uring is refused.
+    /// Blocking reads and writes, for systems without io_uring.
     Threads,
 }
 
@@ -434,7 +439,7 @@ impl From<FileBackend> for IoKind {
     }
 }
 
-/// Opens a store until the user interrupts that.
+/// Opens a store; the user may interrupt that.
 pub fn open(path: &Path, options: Options, interrupt: &Interrupt) -> Result<Engine, Exit> {
     let options = options.interrupted_by(interrupt.flag().clone());
     Engine::open(path, options).map_err(not_opened)
@@ -446,12 +451,12 @@ impl StoreFlags {
         open(&self.path, self.options(), interrupt)
     }
 
-    /// Opens the store, which has to exist, to change it.
+    /// Opens an existing store to change it.
     pub fn open_existing(&self, interrupt: &Interrupt) -> Result<Engine, Exit> {
         open(&self.path, self.options().create(false), interrupt)
     }
 
-    /// Opens the store, which has to exist, and changes nothing in it.
+    /// Opens an existing store, and changes nothing in it.
     pub fn open_read_only(&self, interrupt: &Interrupt) -> Result<Engine, Exit> {
         open(&self.path, self.options().read_only(true), interrupt)
     }

@@ -1,6 +1,6 @@
 //! `wattle dump` and `wattle load`: all pairs as lines of text, and back.
 //!
-//! Neither holds more than one pair in memory, so stores of any size go through a pipe.
+//! Both hold one pair in memory at a time, so they work for stores of any size.
 
 use std::io::{self, BufRead, BufWriter, IsTerminal, Write};
 
@@ -16,7 +16,7 @@ const FORMAT: &str = "A line is TREE<tab>KEY<tab>VALUE. Printable ASCII characte
 for themselves, except that a backslash is written \\\\; every other byte is \\x and two \
 hexadecimal digits. A line with a tree alone stands for a tree without pairs.";
 
-/// Pairs between two looks at the interrupt.
+/// Pairs between two checks for an interrupt.
 const BATCH: u64 = 256;
 
 /// Flags of `dump`.
@@ -27,7 +27,7 @@ pub struct DumpFlags {
     #[command(flatten)]
     pub store: StoreFlags,
 
-    /// Only this tree. Default: all of them, by name.
+    /// Only this tree. Default: all trees, ordered by name.
     #[arg(long, value_name = "TREE")]
     pub tree: Option<String>,
 }
@@ -68,7 +68,7 @@ pub fn dump(flags: &DumpFlags, out: &mut dyn Write, interrupt: &Interrupt) -> Re
 
 /// Why a dump ends early.
 enum End {
-    /// Its reader has seen enough, such as `head`: that is a success.
+    /// The reader closed the pipe early, as `head` does: that is a success.
     Read,
     /// It failed.
     Failed(Exit),
@@ -99,7 +99,7 @@ fn dump_trees(
     let mut out = BufWriter::new(out);
     let dumped =
         names.iter().try_for_each(|name| dump_tree(engine, name, &mut out, progress, interrupt));
-    // The pairs read before a failure are printed, too. The first failure is the one to tell.
+    // Pairs read before a failure are printed as well. The first failure is reported.
     dumped.and(out.flush().map_err(End::from))
 }
 
@@ -199,7 +199,7 @@ fn load_lines(
     Ok(())
 }
 
-/// What a line says.
+/// The pair in a line.
 struct Line {
     tree: Vec<u8>,
     pair: Option<(Vec<u8>, Vec<u8>)>,
@@ -221,14 +221,14 @@ impl Line {
     }
 }
 
-/// Progress of work whose end is not known.
+/// A progress bar of work of unknown length.
 fn spinner(doing: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg} pairs: {human_pos}, {per_sec}")
         .expect("the template is a constant that indicatif accepts");
     ProgressBar::no_length().with_style(style).with_message(doing)
 }
 
-/// Appends `bytes` to `text` as the format says.
+/// Appends `bytes` to `text` in the format of dumps.
 fn escape(bytes: &[u8], text: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     for &byte in bytes {
@@ -244,7 +244,7 @@ fn escape(bytes: &[u8], text: &mut Vec<u8>) {
     }
 }
 
-/// The bytes that `text` stands for.
+/// The bytes that `text` encodes.
 fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;

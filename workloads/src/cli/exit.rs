@@ -1,4 +1,4 @@
-//! How a subcommand ends when it does not succeed.
+//! How a subcommand ends without success.
 
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
@@ -10,13 +10,13 @@ use crate::driver::control::{INTERRUPTED, say};
 /// Why a subcommand ends.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// The arguments, or what they name, are wrong; nothing was changed. Exit code 2.
+    /// The arguments, or the files that they name, are wrong; nothing was changed. Exit code 2.
     Usage(String),
     /// The work failed. Exit code 1.
     Failed(String),
-    /// The work was done and its own output says what is wrong. Exit code 1.
+    /// The work was done, and its output has the errors. Exit code 1.
     Reported,
-    /// The user ended the work early; what there is of results was printed. Exit code 130.
+    /// The user interrupted the work; its results so far were printed. Exit code 130.
     Interrupted(String),
 }
 
@@ -41,12 +41,12 @@ impl Exit {
     }
 }
 
-/// A failure with what was being done.
+/// A failure while `doing` something.
 pub fn failed<E: std::fmt::Display>(doing: impl std::fmt::Display) -> impl FnOnce(E) -> Exit {
     move |error| Exit::Failed(format!("{doing}: {error}"))
 }
 
-/// As [`failed`], of work that the user may interrupt.
+/// Like [`failed`], for work that the user may interrupt.
 pub fn ended(doing: &str) -> impl FnOnce(wattle::Error) -> Exit {
     move |error| match error {
         wattle::Error::Interrupted => Exit::Interrupted(format!("interrupted while {doing}")),
@@ -54,13 +54,13 @@ pub fn ended(doing: &str) -> impl FnOnce(wattle::Error) -> Exit {
     }
 }
 
-/// Prints a result on standard output. A reader that has seen enough, such as `head`, is no failure: the
-/// command ends as if all had been read. Any other error is one, with exit code 1.
+/// Prints a result on standard output. A reader that closes the pipe early, such as `head`, is no
+/// failure: the command ends as if it had read everything. Any other error gives exit code 1.
 pub fn print(text: &str) -> Result<(), Exit> {
     print_to(&mut std::io::stdout().lock(), text)
 }
 
-/// As [`print`], wherever results go.
+/// Like [`print`], on `out`.
 pub fn print_to(out: &mut dyn Write, text: &str) -> Result<(), Exit> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -83,7 +83,7 @@ impl From<OpenError> for Exit {
     }
 }
 
-/// What clap found wrong, as one sentence without its tips.
+/// An error of clap as one sentence, without tips.
 pub fn sentence(error: &clap::Error) -> String {
     let text = error.to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);

@@ -1,4 +1,5 @@
-//! What a running workload tells about itself once a second: a line for people, a row for the file.
+//! The output of a running workload once a second: a line on standard error, and a row of the CSV
+//! file.
 
 use std::io::IsTerminal;
 
@@ -9,14 +10,14 @@ use crate::driver::measure::Sample;
 use crate::report::csv::SampleFile;
 use crate::report::figures::{rate, significant};
 
-/// Where samples go.
+/// The outputs of samples.
 pub struct Live {
     lines: bool,
     file: Option<SampleFile>,
 }
 
 impl Live {
-    /// Lines on standard error, unless a program is reading, and rows to `file`.
+    /// Lines on standard error, unless a program reads the result, and rows in `file`.
     pub fn new(format: Format, file: Option<SampleFile>) -> Self {
         Self { lines: format == Format::Text || std::io::stderr().is_terminal(), file }
     }

@@ -1,4 +1,5 @@
-//! `wattle verify` and `wattle stat`, which change nothing, and `wattle compact`, which makes a store smaller.
+//! `wattle verify` and `wattle stat`, which only read a store, and `wattle compact`, which shrinks
+//! it.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -28,19 +29,19 @@ pub struct VerifyFlags {
     #[command(flatten)]
     pub store: StoreFlags,
 
-    /// Check the consistency conditions of TPC-C too, on a store that `wattle tpcc` loaded.
+    /// Check also the consistency conditions of TPC-C, on a store that `wattle tpcc` loaded.
     #[arg(long)]
     pub tpcc: bool,
 
-    /// Check the balances and the history of TPC-B as well.
+    /// Check also the balances and the history of TPC-B.
     #[arg(long, conflicts_with_all = ["tatp", "tpcc"])]
     pub tpcb: bool,
 
-    /// Check the rows of TATP and what they refer to as well.
+    /// Check also the rows of TATP and their references.
     #[arg(long, conflicts_with = "tpcc")]
     pub tatp: bool,
 
-    /// How to print the result.
+    /// Format of the result.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
 }
@@ -52,11 +53,12 @@ pub struct StatFlags {
     #[command(flatten)]
     pub store: StoreFlags,
 
-    /// Print the log instead, one line for each flush and record, from where recovery would begin.
+    /// Print the log instead, one line for each flush and record, from the point where recovery
+    /// would begin.
     #[arg(long, conflicts_with = "format")]
     pub log: bool,
 
-    /// How to print the result.
+    /// Format of the result.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
 }
@@ -72,7 +74,7 @@ pub fn verify(flags: &VerifyFlags, interrupt: &Interrupt) -> Result<(), Exit> {
     progress.finish_and_clear();
     let mut verdict = Verdict::of(report.map_err(ended("checking the store"))?);
     let store = EngineStore::new(engine, false);
-    // A damaged store is not looked into any further.
+    // The data of a damaged store are not checked.
     if verdict.passed {
         let path = &flags.store.path;
         let found = match (flags.tpcc, flags.tpcb, flags.tatp) {
@@ -93,7 +95,7 @@ pub fn verify(flags: &VerifyFlags, interrupt: &Interrupt) -> Result<(), Exit> {
             Ok(Some(check)) => verdict.add(check),
             Ok(None) => {}
             Err(exit) => {
-                // The first failure says more than what closing the store may add to it.
+                // The first failure says more than an error from closing the store.
                 let _closed = store.close();
                 return Err(exit);
             }
@@ -104,7 +106,7 @@ pub fn verify(flags: &VerifyFlags, interrupt: &Interrupt) -> Result<(), Exit> {
         Format::Json => print(&(json(&verdict) + "\n")),
     };
     let closed = store.close().map_err(failed("closing the store"));
-    // Without its list a verdict says too little.
+    // If the list of problems could not be printed, that is the error.
     printed?;
     if verdict.passed { closed } else { Err(Exit::Reported) }
 }
@@ -131,12 +133,12 @@ pub struct CompactFlags {
     #[command(flatten)]
     pub store: StoreFlags,
 
-    /// How to print the result.
+    /// Format of the result.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
 }
 
-/// Gives free room at the end of the data file back.
+/// Truncates the free room at the end of the data file.
 pub fn compact(flags: &CompactFlags, interrupt: &Interrupt) -> Result<(), Exit> {
     let engine = flags.store.open_existing(interrupt)?;
     let report = engine.compact_until(interrupt.flag());
@@ -149,7 +151,7 @@ pub fn compact(flags: &CompactFlags, interrupt: &Interrupt) -> Result<(), Exit> 
     printed.and(closed)
 }
 
-/// What a compaction did, as printed.
+/// The result of a compaction, as printed.
 #[derive(Serialize)]
 struct Compacted {
     moved_pages: u64,
@@ -188,7 +190,7 @@ fn log(flags: &StatFlags, interrupt: &Interrupt) -> Result<(), Exit> {
         }
     });
     match written.and_then(|()| out.flush()) {
-        // Whoever reads has seen enough.
+        // The reader closed the pipe early.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
         written => written.map_err(failed("writing the log"))?,
     }
@@ -202,7 +204,7 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).expect("the value consists of plain values")
 }
 
-/// What a check found, as printed.
+/// The result of a check, as printed.
 #[derive(Serialize)]
 struct Verdict {
     passed: bool,
@@ -213,7 +215,7 @@ struct Verdict {
     records: u64,
     log_bytes: u64,
     problems: Vec<String>,
-    /// Of the data in it; empty unless asked for.
+    /// Conditions of the data; empty unless the user asked for them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     conditions: Vec<Condition>,
 }
@@ -233,7 +235,7 @@ impl Verdict {
         }
     }
 
-    /// Adds what was found about the data.
+    /// Adds the conditions of the data.
     fn add(&mut self, check: CheckReport) {
         self.passed &= check.passed;
         self.conditions = check.conditions;
@@ -265,7 +267,7 @@ struct Sizes {
     pages: u64,
     used_pages: u64,
     free_pages: u64,
-    /// Bytes of the data file that `wattle compact` would give back.
+    /// Bytes by which `wattle compact` would shrink the data file.
     compact_bytes: u64,
     trees: Vec<TreeSizes>,
 }

@@ -1,7 +1,7 @@
-//! `wattle probe`: what the device under a directory can do.
+//! `wattle probe`: measures the device of a directory.
 //!
-//! The write-back of the buffer pool keeps several page writes in flight. How many are worth it
-//! depends on the device: `k_w` is where more of them only wait for each other.
+//! The write-back of the buffer pool keeps several page writes in flight. The best number depends
+//! on the device: above `k_w` more writes only wait for each other.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -32,37 +32,39 @@ pub struct ProbeFlags {
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
 
-    /// Size of the temporary file, at least 1MiB. A small one may fit into a cache of the device.
+    /// Size of the temporary file, at least 1MiB. A small file may fit into a cache of the device.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = units::some_size)]
     pub size: u64,
 
-    /// How long each queue depth is measured, for reads and again for writes.
+    /// Time to measure each queue depth, for reads and again for writes.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::some_time)]
     pub duration: Duration,
 
-    /// Queue depths, 1 to 1024, with commas between.
-    #[arg(long, value_name = "N,N,..", value_delimiter = ',', default_value = "1,2,4,8,16,32,64,128", value_parser = clap::value_parser!(u64).range(1..=MAX_DEPTH as u64))]
+    /// Queue depths, 1 to 1024, separated by commas.
+    #[arg(long, value_name = "N,N,..", value_delimiter = ',',
+        default_value = "1,2,4,8,16,32,64,128",
+        value_parser = clap::value_parser!(u64).range(1..=MAX_DEPTH as u64))]
     pub depths: Vec<u64>,
 
-    /// How to do the reads and writes.
+    /// Storage back end.
     #[arg(long, value_enum, default_value_t = FileBackend::Uring)]
     pub io: FileBackend,
 
-    /// Which pages are read and written derives from it.
+    /// Seed of the choice of pages.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// How to print the result.
+    /// Format of the result.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
 
-    /// File for a page with the results and plots.
+    /// HTML file with the results and plots.
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
 }
 
 impl ProbeFlags {
-    /// Refuses what cannot be measured.
+    /// Refuses values that cannot be measured.
     pub fn check(&self) -> Result<(), Exit> {
         if !self.path.is_dir() {
             return Err(Exit::Usage(format!(
@@ -79,7 +81,7 @@ impl ProbeFlags {
         Ok(())
     }
 
-    /// What to measure.
+    /// The measurement that the flags ask for.
     fn options(&self) -> ProbeOptions {
         let mut depths: Vec<usize> = self.depths.iter().map(|depth| *depth as usize).collect();
         depths.sort_unstable();
@@ -102,7 +104,7 @@ const PROGRESS_STEPS: u64 = 1000;
 pub fn probe(flags: &ProbeFlags, interrupt: &Interrupt) -> Result<(), Exit> {
     let options = flags.options();
     if let Some(path) = &flags.report {
-        // Now rather than after a minute of measuring.
+        // Before the measurement, so that a wrong path is reported at once.
         File::create(path).map_err(|error| {
             Exit::Usage(format!("--report {} cannot be created: {error}", path.display()))
         })?;

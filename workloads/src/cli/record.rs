@@ -1,9 +1,9 @@
 //! `--record-trace`: the page accesses of a run, written to a file that `wattle simulate` replays.
 //!
-//! One line for each access, `page,R` or `page,W`, in the order of `wattle::PageTrace`; compressed
-//! by zstd if the name of the file ends in `.zst`. Recorded are the warm-up and the measured part,
-//! not the load. The file is complete when the run has ended; a file that cannot be written ends the
-//! run.
+//! One line for each access, `page,R` or `page,W`, in the order of `wattle::PageTrace`, compressed
+//! by zstd if the name of the file ends in `.zst`. It has the accesses of the warm-up and of the
+//! measured part, not of the load. It is complete when the run has ended. If the file cannot be
+//! written the run ends.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -19,25 +19,25 @@ use crate::driver::measure::{Measurement, Observer, Sample};
 /// Level of compression. Higher ones take more time than they save: the text is mostly digits.
 const ZSTD_LEVEL: i32 = 1;
 
-/// The recording of a run, if one is asked for.
+/// The recording of a run, if the user asked for one.
 #[derive(Debug)]
 pub struct Recording {
     asked: Option<(PathBuf, PageTrace)>,
 }
 
 impl Recording {
-    /// What `flags` ask for.
+    /// The recording that `flags` ask for.
     pub fn new(flags: &RunFlags) -> Self {
         let asked = flags.record_trace.as_ref().map(|path| (path.clone(), PageTrace::new()));
         Self { asked }
     }
 
-    /// Where the engine records accesses.
+    /// The trace in which the engine records accesses.
     pub fn trace(&self) -> Option<PageTrace> {
         self.asked.as_ref().map(|(_, trace)| trace.clone())
     }
 
-    /// Creates the file, before the long work, so that a wrong path is known at once.
+    /// Creates the file before the long work, so that a wrong path is reported at once.
     pub fn create(&self) -> Result<Option<TraceFile>, Exit> {
         let Some((path, _)) = &self.asked else { return Ok(None) };
         let file = TraceFile::create(path).map_err(|error| {
@@ -47,8 +47,8 @@ impl Recording {
         Ok(Some(file))
     }
 
-    /// Records what `run` does into `file`. The observer that `run` gets stops it when the file cannot
-    /// be written.
+    /// Records the accesses of `run` into `file`. The observer that `run` gets stops it if the file
+    /// cannot be written.
     pub fn during(
         &self,
         file: Option<TraceFile>,
@@ -69,14 +69,14 @@ impl Recording {
         let mut measurement = run(&mut watched);
         match trace.finish() {
             Ok(accesses) => measurement.trace_accesses = Some(accesses),
-            // This is why the run ended, if it ended early.
+            // If the run ended early, this is the reason.
             Err(error) => measurement.failure = Some(broken(&error)),
         }
         Ok(measurement)
     }
 }
 
-/// The file that accesses are written to.
+/// The file of a recording.
 pub struct TraceFile {
     output: Output,
     text: Vec<u8>,
@@ -147,7 +147,7 @@ mod tests {
     use wattle::PageId;
 
     #[test]
-    fn what_is_written_is_what_the_simulator_reads() {
+    fn the_simulator_reads_the_recorded_accesses() {
         let folder = tempfile::tempdir().unwrap();
         let pages = [0, 7, 10, 1_000_000, u64::MAX >> 1];
         let accesses: Vec<PageAccess> = (0..10_000)

@@ -1,7 +1,7 @@
 //! A run of a workload, from opening the store to the report: the same for every workload, on every
 //! storage engine.
 //!
-//! 1. Refuse what can be refused without the store.
+//! 1. Check everything that can be checked without the store.
 //! 2. Open the store and look for the data; load them if the store is empty.
 //! 3. Check them, if asked to.
 //! 4. Run the warm-up and the measured part.
@@ -38,13 +38,13 @@ pub trait Scenario: Sync {
     const NAME: &'static str;
     /// Its name in sentences.
     const TITLE: &'static str;
-    /// What a user may do about a store that holds data of another size.
+    /// Advice for a user whose store holds data of another size.
     const ADVICE: &'static str;
 
     /// The open tables, and the description of the data in them.
     type Data<S: Store>;
 
-    /// What loading takes.
+    /// The room that loading needs.
     fn room(&self) -> Room;
 
     /// Tables, that of the description included.
@@ -66,7 +66,7 @@ pub trait Scenario: Sync {
     /// Looks for the data in the store.
     fn find<S: Store>(&self, store: &S) -> StoreResult<Found<Self::Data<S>>>;
 
-    /// Loads the data; gives also the seconds that it took.
+    /// Loads the data; returns also the seconds that it took.
     fn load<S: Store>(
         &self,
         store: &S,
@@ -77,7 +77,7 @@ pub trait Scenario: Sync {
     /// Number of records, and bytes of their keys and values.
     fn size<S: Store>(&self, data: &Self::Data<S>) -> (u64, u64);
 
-    /// Runs the workload by `measuring`. Gives also what only a run of TPC-C reports.
+    /// Runs the workload by `measuring`. Only TPC-C returns a report of its transactions.
     fn measure<S: Store>(
         &self,
         store: &S,
@@ -109,15 +109,15 @@ pub enum When {
     After,
 }
 
-/// What a user asked for besides the workload.
+/// The flags of a run besides those of the workload.
 pub struct Request<'a> {
     /// Flags that all workloads share.
     pub flags: &'a RunFlags,
     /// Whether to check the data before and after the run.
     pub check: bool,
-    /// What reads outside of a read-write transaction see.
+    /// Commits that reads outside of read-write transactions see.
     pub reads: Reads,
-    /// Every flag as used, for the report.
+    /// The values of all flags, for the report.
     pub settings: Map<String, Value>,
     /// The command line, for the report.
     pub command: String,
@@ -237,7 +237,7 @@ fn unusable(path: &Path, sentence: &str) -> Exit {
     Exit::Usage(format!("the store at {} {sentence}", path.display()))
 }
 
-/// Loads with a progress bar, whose text is `template`, for `items` items; gives what was loaded.
+/// Runs `load` with a progress bar of `items` steps whose text is `template`; returns its result.
 pub fn loaded<T>(
     template: &str,
     items: u64,

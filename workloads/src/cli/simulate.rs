@@ -1,4 +1,4 @@
-//! `wattle simulate`: page traces through replacement policies.
+//! `wattle simulate`: replays page traces through replacement policies.
 
 use std::path::PathBuf;
 
@@ -32,27 +32,28 @@ pub struct SimulateFlags {
     #[arg(long, value_name = "FILE", num_args = 1.., required_unless_present = "list_policies")]
     pub trace: Vec<PathBuf>,
 
-    /// Policies with their parameters as NAME:key=value,key=value; all for every one, studies for WATT
-    /// with the parameters that its paper changes.
+    /// Policies with their parameters as NAME:key=value,key=value; all for all policies, studies
+    /// for WATT with the parameters that its paper varies.
     #[arg(long, value_name = "NAME", num_args = 1.., default_value = "watt")]
     pub policy: Vec<String>,
 
     /// Cache sizes in pages or in percent of the different pages of a trace (then at least 10).
-    #[arg(long, value_name = "SIZE", num_args = 1.., value_delimiter = ',', default_value = "1%,5%,10%,20%,50%",
+    #[arg(long, value_name = "SIZE", num_args = 1.., value_delimiter = ',',
+        default_value = "1%,5%,10%,20%,50%",
           value_parser = CacheSize::parse)]
     pub cache: Vec<CacheSize>,
 
-    /// Adds the misses relative to those of this policy, which is run as well.
+    /// Adds the misses relative to those of this policy, which is replayed as well.
     #[arg(long, value_name = "NAME")]
     pub normalise: Option<String>,
 
-    /// Adds what no policy can go below in cost for each trace and cache; exact or nearly so where
-    /// accesses times pages are at most 4 million.
+    /// Adds a lower bound of the cost of any policy for each trace and cache; exact or nearly exact
+    /// if accesses times pages are at most 4 million.
     #[arg(long)]
     pub bound: bool,
 
-    /// Adds what a scan as long as the cache takes from the hit rate, with the smallest cache of each
-    /// trace. --report does so, too.
+    /// Adds the hit rate lost to a scan as long as the cache, with the smallest cache of each
+    /// trace. --report does so as well.
     #[arg(long)]
     pub scan_test: bool,
 
@@ -64,30 +65,30 @@ pub struct SimulateFlags {
     #[arg(long, value_name = "US", default_value_t = 800.0, value_parser = cost)]
     pub write_cost: f64,
 
-    /// How many times longer a write takes than a read on the emulated device. Default: write cost
-    /// / read cost.
+    /// Time of a write divided by the time of a read on the emulated device. Default: write cost /
+    /// read cost.
     #[arg(long, value_name = "A", value_parser = cost)]
     pub asymmetry: Option<f64>,
 
     /// Pages that the emulated device reads or writes in the time of one.
-    #[arg(long, value_name = "K", default_value_t = 8, value_parser = clap::value_parser!(u64).range(1..=MAX_CONCURRENCY))]
+    #[arg(long, value_name = "K", default_value_t = 8,
+        value_parser = clap::value_parser!(u64).range(1..=MAX_CONCURRENCY))]
     pub concurrency: u64,
 
-    /// Replays at a time, 1 to 1024. Default: all cores.
+    /// Replays in parallel, 1 to 1024. Default: all cores.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_THREADS))]
     pub threads: Option<u64>,
 
-    /// Everything random derives from it.
+    /// Seed of all random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
 
-    /// How to print the result.
+    /// Format of the result.
     #[arg(long, value_enum, default_value_t = TableFormat::Text)]
     pub format: TableFormat,
 
-    /// File for a page with miss-ratio curves, relative misses, read/write trade-off, costs, a scan
-    /// test, and parameter studies if there are any: --policy all adds those of WATT with the middle
-    /// one of the cache sizes.
+    /// HTML file with miss-ratio curves, relative misses, read/write trade-off, costs, a scan test,
+    /// and parameter studies: --policy all adds those of WATT with the middle cache size.
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
 
@@ -96,12 +97,12 @@ pub struct SimulateFlags {
     pub list_policies: bool,
 }
 
-/// How to print the result of replays.
+/// The format of the results of replays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum TableFormat {
-    /// For people.
+    /// Tables to read.
     Text,
-    /// One object.
+    /// One JSON object.
     Json,
     /// One line for each trace, cache and policy.
     Csv,
@@ -113,7 +114,7 @@ fn cost(text: &str) -> Result<f64, String> {
 }
 
 impl SimulateFlags {
-    /// Refuses a report that could not be written, or only over a trace: before the work, not after it.
+    /// Refuses a report that cannot be written, or that would overwrite a trace, before the work.
     pub fn check(&self) -> Result<(), Exit> {
         let Some(report) = self.report.as_deref() else { return Ok(()) };
         let folder = report.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -140,8 +141,8 @@ impl SimulateFlags {
         self.policy.iter().any(|text| text == word)
     }
 
-    /// The policies, with the one to compare with at the end if it is not among them, and from which
-    /// one on they are there for parameter studies only.
+    /// The policies; the one to compare with is at the end if it is not among them. Also the
+    /// position of the first policy that only parameter studies use.
     fn specs(&self) -> Result<(Vec<Spec>, usize), Exit> {
         let mut specs: Vec<Spec> = Vec::new();
         let add = |specs: &mut Vec<Spec>, text: &str| -> Result<(), Exit> {
@@ -212,7 +213,7 @@ pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -
     let mut runs = combine(&traces, &flags.cache, &specs, flags.seed).map_err(Exit::Usage)?;
     let studied = |run: &Run| specs[policies..].iter().any(|spec| std::ptr::eq(spec, run.spec));
     if !flags.asks_for("studies") {
-        // Those that nobody asked for by name are replayed with one cache only.
+        // Policies of parameter studies are replayed with one cache only.
         let middle = middle_sizes(&runs);
         runs.retain(|run| !studied(run) || middle.contains(&task(run)));
     }
@@ -269,7 +270,7 @@ pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -
     Ok(())
 }
 
-/// All traces, those with the name of another one numbered.
+/// All traces; those with the name of an earlier one get a number.
 fn read_all(paths: &[PathBuf], threads: usize) -> Result<Vec<Trace>, Exit> {
     let read = in_parallel(paths, threads, &|| true, &|path: &PathBuf| source::open(path));
     let mut traces: Vec<Trace> =
@@ -284,7 +285,7 @@ fn read_all(paths: &[PathBuf], threads: usize) -> Result<Vec<Trace>, Exit> {
     Ok(traces)
 }
 
-/// A trace, by its place in memory, and a cache.
+/// A trace, identified by its address, and a cache size.
 type Task = (*const Trace, usize);
 
 fn task(run: &Run) -> Task {
@@ -306,7 +307,7 @@ fn bounds(
     device: &Device,
     go_on: &(impl Fn() -> bool + Sync),
 ) -> Vec<(Task, Bound)> {
-    // Runs of one trace and cache follow each other.
+    // Runs of one trace and cache are consecutive.
     let mut firsts: Vec<&Run> = runs.iter().collect();
     firsts.dedup_by_key(|run| task(run));
     let progress = progress_bar("bounding", firsts.iter().map(|run| run.trace.len() as u64).sum());

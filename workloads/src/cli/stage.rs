@@ -1,5 +1,5 @@
-//! What every subcommand that runs a workload needs around it: a place for the store, what has to be
-//! known before long work, files for the outputs, and the delivery of the result.
+//! Preparation and end of a run: the directory of the store, checks before the long work, output
+//! files, and the delivery of the result.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write};
@@ -14,16 +14,18 @@ use crate::report::csv::SampleFile;
 use crate::report::figures::{bytes, many, plural};
 use crate::report::{self, Report};
 
-/// Where the store lives: a directory of the user, or a temporary one that goes with this value.
+/// The place of the store: a directory of the user, or a temporary one that this value removes when
+/// it is dropped.
 pub struct Home {
     /// The directory of the store.
     pub path: PathBuf,
-    /// There is no store yet: no such directory, or nothing in it.
+    /// Whether the directory is absent or empty.
     is_new: bool,
     temporary: Option<Temporary>,
 }
 
-/// A directory that goes with this value, or with the process when that is ended by an interrupt.
+/// A directory that is removed when this value is dropped, or when a second interrupt ends the
+/// process.
 struct Temporary(tempfile::TempDir);
 
 impl Temporary {
@@ -41,11 +43,11 @@ impl Drop for Temporary {
 }
 
 impl Home {
-    /// At `db`, or in a new temporary directory.
+    /// The directory `db`, or a new temporary one.
     pub fn new(db: Option<&Path>) -> Result<Self, Exit> {
         if let Some(path) = db {
             let is_new = match std::fs::read_dir(path) {
-                // A fresh mount point has one entry.
+                // A new file system has one entry.
                 Ok(mut entries) => {
                     entries.all(|entry| entry.is_ok_and(|entry| entry.file_name() == "lost+found"))
                 }
@@ -57,35 +59,35 @@ impl Home {
         Ok(Self { path: folder.0.path().join("store"), is_new: true, temporary: Some(folder) })
     }
 
-    /// The file system that it is on.
+    /// Its file system.
     pub fn description(&self) -> String {
         let kind = if self.temporary.is_some() { "temporary store on " } else { "" };
         format!("{kind}{}", machine::file_system(&self.path))
     }
 }
 
-/// What a load takes.
+/// The room that a load needs.
 pub struct Room {
-    /// How many of them are loaded.
+    /// Number of units to load.
     pub number: u64,
-    /// What one of them is, as `warehouse`.
+    /// Name of one unit, as `warehouse`.
     pub unit: &'static str,
-    /// Bytes of the data file after loading, about.
+    /// Approximate bytes of the data file after loading.
     pub data: u64,
-    /// Bytes of log that loading writes, about; checkpoints take it away again.
+    /// Approximate bytes of log that loading writes; checkpoints remove it.
     pub log: u64,
 }
 
-/// Bytes of log that a store has from the beginning, with segments of the largest size: the first one and one ahead.
+/// Bytes of log of a new store: two segments of the largest size.
 const FIRST_LOG: u64 = 32 << 20;
 
 impl Room {
-    /// Bytes of the data file for so many bytes of keys and values, at least: pages are not all full.
+    /// Least bytes of the data file for `data_bytes` bytes of keys and values: pages are not full.
     pub fn of_data(data_bytes: u64) -> u64 {
         data_bytes.saturating_add(data_bytes / 4)
     }
 
-    /// Refuses a load that the device has no room for.
+    /// Refuses a load for which the device has no room.
     fn check(&self, home: &Home, run: &RunFlags) -> Result<(), Exit> {
         if run.io == IoBackend::Memory {
             return Ok(());
@@ -101,8 +103,8 @@ impl Room {
             return Ok(());
         }
         Err(Exit::Usage(format!(
-            "loading {} takes about {} and up to {} of log, but only {} are free at {}; give fewer {} or \
-             another --db",
+            "loading {} takes about {} and up to {} of log, but only {} are free at {}; give fewer {} \
+             or another --db",
             plural(self.number, self.unit),
             bytes(self.data),
             bytes(log),
@@ -113,17 +115,17 @@ impl Room {
     }
 }
 
-/// The files that a run writes as it goes on. They are created before the long work, so that a wrong path
-/// is known at once.
+/// The files that a run writes while it runs. They are created before the long work, so that a
+/// wrong path is reported at once.
 pub struct Outputs {
-    /// That of `--samples`.
+    /// The file of `--samples`.
     pub samples: Option<SampleFile>,
-    /// That of `--record-trace`.
+    /// The file of `--record-trace`.
     pub trace: Option<TraceFile>,
 }
 
 impl Outputs {
-    /// Creates them, and that of `--report`.
+    /// Creates them, and the file of `--report`.
     fn create(run: &RunFlags, recording: &Recording) -> Result<Self, Exit> {
         let refused = |flag: &str, path: &Path, error| {
             Exit::Usage(format!("{flag} {} cannot be created: {error}", path.display()))
@@ -139,7 +141,7 @@ impl Outputs {
     }
 }
 
-/// What is there before a run begins.
+/// The state before a run begins.
 pub struct Stage<'a> {
     home: &'a Home,
     run: &'a RunFlags,
@@ -149,9 +151,10 @@ pub struct Stage<'a> {
 }
 
 impl<'a> Stage<'a> {
-    /// Before the store is opened: refuses whatever can be refused without it. If it will be new, that is
-    /// everything, so that a refusal leaves nothing behind; files of an earlier run are not touched before
-    /// it is known that the store is the one that is asked for.
+    /// Before the store is opened: if the store will be new, checks the room and creates the output
+    /// files, so that a refusal leaves no store behind. Otherwise [`Stage::outputs`] does that
+    /// after the store was recognised, so that a wrong store does not cost the files of an earlier
+    /// run.
     pub fn set(
         home: &'a Home,
         run: &'a RunFlags,
@@ -166,7 +169,7 @@ impl<'a> Stage<'a> {
         Ok(stage)
     }
 
-    /// With the store open, which `has_data` or not.
+    /// After the store was opened. `has_data`: the data need not be loaded.
     pub fn outputs(self, has_data: bool) -> Result<Outputs, Exit> {
         if let Some(outputs) = self.outputs {
             return Ok(outputs);
@@ -193,7 +196,7 @@ pub fn deliver(report: &Report, flags: &RunFlags, out: &mut dyn Write) -> Result
     page?;
     match &report.error {
         Some(error) => Err(Exit::Failed(error.clone())),
-        // A wrong answer is reported as such, also in a run that was interrupted.
+        // A wrong answer counts as such even in a run that was interrupted.
         None if report.run.interrupted && !report.check.found_something() => {
             Err(Exit::Interrupted("interrupted: these are the results so far".to_owned()))
         }

@@ -1,4 +1,4 @@
-//! Flags of `wattle tpcc`, and what they mean together.
+//! Flags of `wattle tpcc`.
 
 use clap::Args;
 use serde::Serialize;
@@ -15,30 +15,32 @@ use crate::tpcc::schema::MAX_WAREHOUSES;
 #[derive(Args, Clone, Debug)]
 pub struct TpccFlags {
     /// Warehouses to load, 1 to 65534; each has about 90 MiB.
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=MAX_WAREHOUSES as i64))]
+    #[arg(long, value_name = "N", default_value_t = 4,
+        value_parser = clap::value_parser!(u16).range(1..=MAX_WAREHOUSES as i64))]
     pub warehouses: u16,
 
-    /// Transactions: the standard mix by decks of 23 cards (10 New-Order, 10 Payment, and one each of
-    /// Order-Status, Delivery and Stock-Level), or one of the five alone.
+    /// Transactions: the standard mix by decks of 23 cards (10 New-Order, 10 Payment, and one each
+    /// of Order-Status, Delivery and Stock-Level), or one of the five alone.
     #[arg(long, value_enum, default_value_t = Mix::Standard)]
     pub mix: Mix,
 
-    /// Every worker stays at one warehouse, the workers of one thread at as few as possible. Default:
-    /// each transaction is at any of them.
+    /// Every worker stays at one warehouse, the workers of one thread at as few as possible.
+    /// Default: each transaction draws a warehouse.
     #[arg(long)]
     pub affinity: bool,
 
-    /// Tell the store which rows a transaction will use: before it begins, while pages are read from the device,
-    /// and within it. Stores without such hints cannot be compared with.
+    /// Name the rows that a transaction will use to the store: within the transaction, and before
+    /// it while the pool reads pages. Results with hints do not compare with those of other stores.
     #[arg(long, value_enum, default_value_t = Hints::None)]
     pub hints: Hints,
 
-    /// Deliveries to one warehouse wait for each other outside of the store, and the next one begins before the
-    /// one before it is durable. Off: they run side by side, and those that take the same orders have conflicts.
+    /// Deliveries to one warehouse wait for each other outside of the store, and the next one
+    /// begins before the previous one is durable. Off: they run in parallel, and those that take
+    /// the same orders meet conflicts.
     #[arg(long, value_enum, default_value_t = OnOff::Off)]
     pub delivery_queue: OnOff,
 
-    /// Check the consistency conditions of clause 3.3.2, after the load and after the run.
+    /// Check the consistency conditions of clause 3.3.2 after the load and after the run.
     #[arg(long)]
     pub check: bool,
 
@@ -48,7 +50,7 @@ pub struct TpccFlags {
 }
 
 impl TpccFlags {
-    /// What they ask for.
+    /// The run that they ask for.
     pub fn scenario(&self) -> TpccScenario {
         TpccScenario {
             warehouses: Some(self.warehouses),
@@ -61,7 +63,7 @@ impl TpccFlags {
         }
     }
 
-    /// Every flag as used.
+    /// The values of all flags.
     pub fn settings(&self) -> Map<String, Value> {
         let settings = TpccSettings {
             warehouses: self.warehouses,

@@ -1,7 +1,7 @@
 //! TPC-C as a [`Scenario`].
 //!
-//! It is not a [`crate::bench::Benchmark`]: its tables have names and its load has parts that differ,
-//! and all workers share its load and its checks.
+//! It is not a [`crate::bench::Benchmark`]: its tables have names and its load has parts that
+//! differ, and all workers share its load and its checks.
 
 use std::sync::atomic::AtomicU64;
 
@@ -25,24 +25,24 @@ use crate::tpcc::random::Constants;
 use crate::tpcc::schema::{FORMAT, ITEMS, Table, Tables};
 use crate::tpcc::workload::{Tpcc, now};
 
-/// Bytes of the data file for each warehouse after loading, about.
+/// Approximate bytes of the data file for each warehouse after loading.
 const BYTES_PER_WAREHOUSE: u64 = 100 << 20;
-/// Bytes of log that loading a warehouse writes, about; checkpoints remove it again.
+/// Approximate bytes of log that loading a warehouse writes; checkpoints remove it.
 const LOG_BYTES_PER_WAREHOUSE: u64 = 100 << 20;
 /// Streams of random numbers for constants.
 const LOAD_CONSTANT_STREAM: u64 = u64::MAX;
 const RUN_CONSTANTS_STREAM: u64 = u64::MAX - 1;
 
-/// TPC-C as its flags ask for it.
+/// A run of TPC-C.
 #[derive(Clone, Copy, Debug)]
 pub struct TpccScenario {
-    /// Warehouses; `None` checks however many there are.
+    /// Warehouses; `None` accepts any number, for a check.
     pub warehouses: Option<u16>,
     /// Transactions to run.
     pub mix: Mix,
     /// Whether every worker stays at one warehouse.
     pub affinity: bool,
-    /// Whether the store is told which rows come next.
+    /// Hints that the store gets.
     pub hints: Hints,
     /// Whether Deliveries to one warehouse queue.
     pub delivery_queue: OnOff,
@@ -53,7 +53,7 @@ pub struct TpccScenario {
 }
 
 impl TpccScenario {
-    /// To check the data that a store holds, of however many warehouses.
+    /// To check the data that a store holds, with any number of warehouses.
     pub fn of_any_size() -> Self {
         Self {
             warehouses: None,
@@ -215,7 +215,7 @@ impl Scenario for TpccScenario {
     }
 }
 
-/// What only a run of TPC-C reports.
+/// The results that only a run of TPC-C has.
 fn transactions(measurement: &Measurement, skipped: u64) -> TransactionReport {
     let kinds = || measurement.latencies.iter().zip(&measurement.ends);
     let new_orders = kinds().find(|((kind, _), _)| *kind == Kind::NewOrder.name());

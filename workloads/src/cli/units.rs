@@ -8,10 +8,10 @@ use crate::report::figures::bytes;
 /// Units of sizes and their bytes.
 const SIZES: [(&str, u64); 3] = [("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
 
-/// Units of times and their seconds; `ms` before `s`, which it ends in.
+/// Units of times and their seconds; `ms` before `s`, because it ends in `s`.
 const TIMES: [(&str, f64); 3] = [("ms", 0.001), ("s", 1.0), ("m", 60.0)];
 
-/// Longest time that a flag takes: a year.
+/// Longest time that a flag accepts: a year.
 const LONGEST_SECONDS: f64 = 366.0 * 24.0 * 3600.0;
 
 /// A number of bytes: `4096`, `64KiB`, `1.5GiB`.
@@ -62,13 +62,13 @@ pub fn some_size(text: &str) -> Result<u64, String> {
     if size == 0 { Err("the size must be above 0, as 100 or 4KiB".to_owned()) } else { Ok(size) }
 }
 
-/// Bytes of a buffer pool, which must not be more than there is memory: the pool takes what it was given
-/// as it fills, and in the middle of the work the kernel would end the process.
+/// Bytes of a buffer pool, at most the memory of the machine: a larger pool would fill it, and the
+/// kernel would end the process in the middle of its work.
 pub fn pool_size(text: &str) -> Result<u64, String> {
     let size = some_size(text)?;
     match machine::memory() {
         Some(memory) if size > memory => {
-            Err(format!("the pool must fit into the {} of memory that there are", bytes(memory)))
+            Err(format!("the pool must fit into the {} of memory of this machine", bytes(memory)))
         }
         _ => Ok(size),
     }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_size_is_refused_with_an_example() {
+    fn other_texts_are_no_sizes_and_the_error_has_an_example() {
         for text in [
             "",
             "x",
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_time_is_refused_with_an_example() {
+    fn other_texts_are_no_times_and_the_error_has_an_example() {
         for text in ["", "10", "s", "-1s", "1h", "1e3s", "1..5s", "inf s"] {
             let sentence = time(text).unwrap_err();
             assert!(sentence.contains("500ms"), "{sentence}");

@@ -1,4 +1,4 @@
-//! Flags of `wattle ycsb`, and what they mean together.
+//! Flags of `wattle ycsb`.
 
 use clap::Args;
 use serde::Serialize;
@@ -49,7 +49,8 @@ pub struct YcsbFlags {
     pub rmw: Option<f64>,
 
     /// Records to load, 1 to 4294967296.
-    #[arg(long, value_name = "N", default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..=MAX_RECORDS))]
+    #[arg(long, value_name = "N", default_value_t = 1_000_000,
+        value_parser = clap::value_parser!(u64).range(1..=MAX_RECORDS))]
     pub records: u64,
 
     /// Fields of a record. Default: 10.
@@ -60,8 +61,9 @@ pub struct YcsbFlags {
     #[arg(long, value_name = "SIZE", value_parser = units::some_size)]
     pub field_size: Option<u64>,
 
-    /// Size of an opaque value instead of fields; an update replaces all of it.
-    #[arg(long, value_name = "SIZE", value_parser = units::some_size, conflicts_with_all = ["fields", "field_size"])]
+    /// Size of an opaque value instead of fields; an update replaces the whole value.
+    #[arg(long, value_name = "SIZE", value_parser = units::some_size,
+        conflicts_with_all = ["fields", "field_size"])]
     pub value_size: Option<u64>,
 
     /// Size of a key in bytes: 8 for a big-endian number, or 24 to 1024 for "user" and zero-padded
@@ -69,8 +71,8 @@ pub struct YcsbFlags {
     #[arg(long, value_name = "BYTES", default_value_t = MIN_DECIMAL_BYTES)]
     pub key_size: usize,
 
-    /// How records are chosen; hotspot: 90 % of operations in 10 % of the key space. Default: latest
-    /// for workload d, hotspot for ms, wis and ris, uniform for mu, else zipfian.
+    /// How records are chosen; hotspot: 90 % of operations in 10 % of the key space. Default:
+    /// latest for workload d, hotspot for ms, wis and ris, uniform for mu, else zipfian.
     #[arg(long, value_enum)]
     pub distribution: Option<Distribution>,
 
@@ -83,10 +85,10 @@ pub struct YcsbFlags {
     pub run: RunFlags,
 }
 
-/// What the flags ask for.
+/// The workload that the flags ask for.
 #[derive(Clone, Debug)]
 pub struct YcsbSpec {
-    /// Operations.
+    /// Shares of operations.
     pub mix: Mix,
     /// Records to load.
     pub records: u64,
@@ -103,7 +105,10 @@ pub struct YcsbSpec {
 }
 
 impl YcsbFlags {
-    /// What the flags ask for, or what is wrong with them.
+    /// The workload that the flags ask for.
+    ///
+    /// # Errors
+    /// [`Exit::Usage`] if they do not go together.
     pub fn spec(&self) -> Result<YcsbSpec, Exit> {
         self.run.check()?;
         let distribution = self.distribution.unwrap_or(self.workload.distribution());
@@ -154,7 +159,7 @@ impl YcsbFlags {
         }
     }
 
-    /// Every flag as used.
+    /// The values of all flags.
     pub fn settings(&self, spec: &YcsbSpec) -> Map<String, Value> {
         let opaque = self.value_size.is_some();
         let skewed = spec.distribution.has_theta();
@@ -230,7 +235,8 @@ mod tests {
             "workload": "a", "read": 0.5, "update": 0.5, "insert": 0.0, "scan": 0.0, "rmw": 0.0,
             "records": 1000000, "fields": 10, "field_size": 100, "value_size": null,
             "key_size": 24, "distribution": "zipfian", "theta": 0.99, "db": null,
-            "pool": 268435456, "threads": 3, "tasks": 0, "pin": false, "duration": 10.0, "operations": null,
+            "pool": 268435456, "threads": 3, "tasks": 0, "pin": false,
+            "duration": 10.0, "operations": null,
             "warmup": 2.0, "durability": "sync", "reads": "newest", "log": "on",
             "log_limit": 1 << 30, "policy": "watt",
             "evictors": (crate::machine::cores() / 8).max(1), "io": "uring", "seed": 1,

@@ -1,8 +1,8 @@
 //! A short pause of a task in which its thread may sleep.
 //!
-//! A task that only lets the others run and is ready again at once keeps its runtime from ever going to
-//! sleep, and an io_uring runtime hands reads to the kernel when it does: tasks that wait for pages would
-//! wait for ever. So pauses end through another thread.
+//! A task that yields and is ready again at once keeps its runtime from going to sleep. An io_uring
+//! runtime submits reads when it goes to sleep, so tasks that wait for pages would wait forever.
+//! Pauses therefore end through another thread.
 
 use std::future::poll_fn;
 use std::sync::OnceLock;
@@ -30,7 +30,8 @@ pub async fn pause() {
     .await;
 }
 
-/// Where wakers go. The thread behind it starts with the first pause and lives as long as the process.
+/// The channel to the thread that wakes tasks. The first pause starts that thread; it runs until
+/// the process ends.
 fn alarm() -> &'static Sender<Waker> {
     static ALARM: OnceLock<Sender<Waker>> = OnceLock::new();
     ALARM.get_or_init(|| {

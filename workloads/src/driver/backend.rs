@@ -2,7 +2,8 @@
 //!
 //! To put another engine under the same drivers, implement [`Backend`] for its settings,
 //! [`super::store::Store`] for an open store, and [`super::store::Client`] and
-//! [`super::store::Txn`] for its sessions and transactions. Nothing else in this crate has to know it.
+//! [`super::store::Txn`] for its sessions and transactions. Nothing else in this crate has to know
+//! it.
 
 use super::options::StoreOptions;
 use super::store::Store;

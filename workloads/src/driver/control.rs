@@ -1,8 +1,8 @@
-//! How the supervising thread and the workers of a run talk to each other.
+//! How the supervising thread and the workers of a run communicate.
 //!
-//! Workers look at one shared word before every operation. It is written once a second at most, so
-//! that it stays in every core's cache: a relaxed load and a comparison is all that a worker pays
-//! for deadlines, samples and interrupts.
+//! Workers read one shared word before every operation. The supervisor writes it at most once a
+//! second, so it stays in every core's cache. Deadlines, samples and interrupts cost a worker one
+//! relaxed load and one comparison.
 //!
 //! | bits | meaning |
 //! |---|---|
@@ -20,24 +20,24 @@ use crossbeam::utils::CachePadded;
 
 use super::failure::Failure;
 
-/// How often [`Control::supervise`] looks whether the work is over, if nothing wakes it.
+/// How often [`Control::supervise`] checks whether the work is done, if nothing wakes it.
 const SUPERVISION: Duration = Duration::from_millis(20);
 
-/// Signals within so much time of the first one are the same interrupt: `timeout` sends one to the process
-/// and one to its group, and a terminal's Ctrl-C reaches a script and the process that it runs.
+/// Signals within this time of the first one count as the same interrupt: `timeout` sends one to
+/// the process and one to its group, and Ctrl-C reaches both a script and the process that it runs.
 const ONE_INTERRUPT: Duration = Duration::from_millis(100);
 
-/// Exit code of a process that a signal asked to end, as shells have it for Ctrl-C.
+/// Exit code of a process that was interrupted, the one that shells use for Ctrl-C.
 pub const INTERRUPTED: u8 = 130;
 
-/// What the workers are to do.
+/// The phase of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Work, but what is recorded does not count.
+    /// Work; these operations do not count.
     WarmUp,
-    /// Work that counts.
+    /// Work; these operations count.
     Measured,
-    /// Finish the operation in hand and return.
+    /// Finish the current operation and return.
     Stop,
 }
 
@@ -87,13 +87,13 @@ impl Control {
         Signal(self.word.load(Ordering::Relaxed))
     }
 
-    /// Asks every worker to hand over what it recorded so far.
+    /// Asks every worker to hand over its records.
     pub fn ask_for_records(&self) {
         self.word.fetch_add(1 << PHASE_BITS, Ordering::Relaxed);
     }
 
-    /// Starts a phase, which also makes workers hand over what they recorded in the last one. There
-    /// is no way back from [`Phase::Stop`].
+    /// Starts a phase. Workers then hand over their records of the previous one. [`Phase::Stop`] is
+    /// final.
     pub fn enter(&self, phase: Phase) {
         let bits = match phase {
             Phase::WarmUp => 0,
@@ -104,12 +104,12 @@ impl Control {
             (Signal(word).phase() != Phase::Stop)
                 .then_some(((word & !PHASE_MASK) + (1 << PHASE_BITS)) | bits)
         };
-        // `Err` means that the run was stopped before, and it stays stopped.
+        // `Err` means that the run was stopped already; it stays stopped.
         let _stopped =
             self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change).is_err();
     }
 
-    /// Records a worker's failure, unless there is one already, and stops all workers.
+    /// Records a worker's failure, unless another one came first, and stops all workers.
     pub fn fail(&self, failure: Failure) {
         let mut slot = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         slot.get_or_insert(failure);
@@ -129,8 +129,8 @@ impl Control {
         self.supervisor.unpark();
     }
 
-    /// The supervisor of work without phases and samples: returns when the work is done or has failed,
-    /// or tells the threads to stop when the user interrupts it.
+    /// Supervises work without phases and samples: returns when the work is done or has failed. If
+    /// the user interrupts it, tells the threads to stop.
     pub fn supervise(&self) {
         while !self.is_over() {
             std::thread::park_timeout(SUPERVISION);
@@ -140,8 +140,7 @@ impl Control {
         }
     }
 
-    /// Whether there is nothing left to supervise: all threads are done, one failed, or the user
-    /// interrupted the run.
+    /// Whether the run is over: all threads are done, one failed, or the user interrupted it.
     pub fn is_over(&self) -> bool {
         self.working.load(Ordering::Acquire) == 0
             || self.signal().phase() == Phase::Stop
@@ -149,15 +148,15 @@ impl Control {
     }
 }
 
-/// Tells people something, on standard error. Work goes on where nobody can be told: the other end of a pipe is
-/// gone, or the device is full.
+/// Prints a line on standard error. An error is ignored, so that the work goes on if the reader of
+/// the pipe has gone or the device is full.
 pub fn say(line: impl std::fmt::Display) {
-    // In one piece, between the lines of other threads.
+    // One write, so that lines of other threads do not come in between.
     let line = format!("{line}\n");
     _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// Whether the user asked for an early end. Cheap to clone; all clones are one flag.
+/// The flag that says whether the user asked for an early end. All clones share it.
 #[derive(Clone, Default)]
 pub struct Interrupt {
     shared: Arc<InterruptState>,
@@ -169,22 +168,22 @@ struct InterruptState {
     waiting: Mutex<Option<Thread>>,
 }
 
-/// Directories that go when a second interrupt ends the process.
+/// Directories to remove when a second interrupt ends the process.
 static TEMPORARY: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// How often to try: threads that go on make files in a directory while it is being emptied.
+/// Tries to remove a directory: other threads may create files in it at the same time.
 const TRIES: usize = 20;
 
 fn temporary() -> MutexGuard<'static, Vec<PathBuf>> {
     TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A second interrupt removes this directory before it ends the process.
+/// Registers a directory: a second interrupt removes it before it ends the process.
 pub fn remove_at_exit(path: &Path) {
     temporary().push(path.to_owned());
 }
 
-/// Takes that back.
+/// Unregisters a directory.
 pub fn keep_at_exit(path: &Path) {
     temporary().retain(|other| other != path);
 }
@@ -202,30 +201,30 @@ fn remove_all() {
             }
         }
         if let Err(error) = last {
-            say(format_args!("{} is left behind: {error}", path.display()));
+            say(format_args!("{} could not be removed: {error}", path.display()));
         }
     }
 }
 
-/// What a signal means after those before it.
+/// The meaning of a signal, given the signals before it.
 #[derive(Debug, PartialEq, Eq)]
 enum Meaning {
-    /// The user wants an early end.
+    /// End early, with the results so far.
     First,
-    /// It is the first interrupt once more.
+    /// The first interrupt, delivered again.
     Same,
-    /// The user wants the end at once.
+    /// End at once.
     Again,
 }
 
-/// The signals so far.
+/// The signals that have arrived.
 #[derive(Debug, Default)]
 struct Signals {
     first: Option<Instant>,
 }
 
 impl Signals {
-    /// Counts one that came at `now`.
+    /// Counts a signal that arrived at `now`.
     fn count(&mut self, now: Instant) -> Meaning {
         match self.first {
             None => {
@@ -239,8 +238,8 @@ impl Signals {
 }
 
 impl Interrupt {
-    /// The interrupt of this process, raised by Ctrl-C or a polite request to terminate. A second
-    /// one, [`ONE_INTERRUPT`] later or more, ends the process at once.
+    /// The interrupt of this process, raised by SIGINT, SIGTERM or SIGHUP. A second one, at least
+    /// [`ONE_INTERRUPT`] later, ends the process at once.
     pub fn of_process() -> Result<Self, String> {
         let interrupt = Self::default();
         interrupt.wake_this_thread();
@@ -276,12 +275,12 @@ impl Interrupt {
         self.shared.requested.load(Ordering::Relaxed)
     }
 
-    /// The flag itself, for work that looks at one.
+    /// The flag itself, for code that polls one.
     pub fn flag(&self) -> &Arc<AtomicBool> {
         &self.shared.requested
     }
 
-    /// Makes the interrupt end the parking of the calling thread.
+    /// Makes the interrupt unpark the calling thread.
     fn wake_this_thread(&self) {
         let mut waiting = self.shared.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         *waiting = Some(std::thread::current());

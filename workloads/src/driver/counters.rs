@@ -1,8 +1,9 @@
-//! What a store counts.
+//! Counters of a store.
 
 use serde::Serialize;
 
-/// Counters of a store since it was opened. All grow, except for the two frame counts and the median.
+/// Counters of a store since it was opened. All grow, except for the two frame counts and the
+/// median.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counters {
     /// The buffer pool.
@@ -58,7 +59,7 @@ pub struct LogCounters {
 }
 
 impl Counters {
-    /// What was counted after `earlier`. The frame counts and the median are the current ones.
+    /// The counts after `earlier`. The frame counts and the median are the current ones.
     pub fn since(&self, earlier: &Counters) -> Counters {
         Counters { buffer: self.buffer.since(&earlier.buffer), log: self.log.since(&earlier.log) }
     }

@@ -1,6 +1,6 @@
-//! Threads, and tasks on them, that do one job side by side.
+//! Threads, and tasks on them, that run one job in parallel.
 //!
-//! With no tasks every thread runs the job once with a blocking client. With tasks every thread has
+//! Without tasks every thread runs the job once with a blocking client. With tasks every thread has
 //! an asynchronous runtime and runs the job once in each task. The job is the same code.
 
 use std::any::Any;
@@ -16,14 +16,14 @@ use super::failure::Failure;
 use super::store::{Client, Store};
 use crate::machine;
 
-/// How many workers there are.
+/// The number of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crew {
-    /// Operating system threads.
+    /// Threads of the operating system.
     pub threads: usize,
     /// Tasks on each thread; 0 for a blocking client on each thread.
     pub tasks: usize,
-    /// Each thread stays on a core.
+    /// Whether each thread is bound to a core.
     pub pinned: bool,
 }
 
@@ -34,34 +34,35 @@ impl Crew {
     }
 }
 
-/// One of the workers of a crew.
+/// A worker of a crew.
 #[derive(Clone, Copy, Debug)]
 pub struct Worker {
-    /// Its thread, from 0.
+    /// Number of its thread, from 0.
     pub thread: usize,
-    /// Its number in the whole crew, from 0.
+    /// Its own number in the crew, from 0.
     pub number: usize,
 }
 
-/// Work that a crew shares.
+/// Work that a crew does together.
 #[allow(async_fn_in_trait, reason = "a job stays on its thread, so futures need not be Send")]
 pub trait Job<C: Client>: Sync {
-    /// What the workers of one thread share.
+    /// State that the workers of one thread share.
     type Local;
 
-    /// Makes what the workers of thread `thread` share; called on that thread.
+    /// Makes the shared state of thread `thread`; called on that thread.
     fn local(&self, thread: usize) -> Self::Local;
 
-    /// The share of one worker.
+    /// Does the share of one worker.
     async fn work(&self, local: &Self::Local, worker: Worker, client: C) -> Result<(), Failure>;
 
-    /// Called when all workers of a thread are done, also when one failed.
+    /// Called when all workers of a thread are done, even if one failed.
     fn finish(&self, local: Self::Local);
 }
 
-/// Runs `job` with every worker of `crew`, and `supervise` on the calling thread once all of them
-/// have their clients. Returns what `supervise` returned, when the last worker is done. The first
-/// failure of a worker is in `control`; a panic, such as of a row that is not what it should be, is one.
+/// Runs `job` with every worker of `crew`, and `supervise` on the calling thread once all workers
+/// have their clients. Returns the result of `supervise` when the last worker is done. `control`
+/// has the first failure of a worker; a panic, for example on a row of a wrong layout, counts as
+/// one.
 pub fn run<S, J, T>(
     store: &S,
     crew: Crew,
@@ -74,7 +75,7 @@ where
     J: Job<S::Session> + Job<S::Task>,
 {
     let ready = Gate::new(crew.threads + 1);
-    // Whoever does not know the cores cannot be bound: each worker says so.
+    // If the cores are not known, every worker reports that it could not be pinned.
     let cores = crew.pinned.then(machine::cores_to_pin);
     let pin = |thread| match &cores {
         None => Ok(()),
@@ -98,7 +99,7 @@ where
                 }
             }
         };
-        // Also when what supervises panics: nobody else would ever tell the workers to stop.
+        // If the supervisor panics, nothing else would tell the workers to stop.
         let _stopped = StopAtPanic(control);
         let mut workers = Vec::new();
         for thread in 0..crew.threads {
@@ -122,19 +123,19 @@ where
     })
 }
 
-/// Where the threads of a crew wait for each other before they begin.
+/// A barrier at which the threads of a crew wait for each other before they begin.
 struct Gate {
     missing: Mutex<usize>,
     opened: Condvar,
 }
 
 impl Gate {
-    /// One that opens when so many have come to it.
+    /// Opens when `threads` threads have arrived.
     fn new(threads: usize) -> Gate {
         Gate { missing: Mutex::new(threads), opened: Condvar::new() }
     }
 
-    /// Comes to it, and waits until it is open.
+    /// Arrives, and waits until the gate is open.
     fn wait(&self) {
         let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
         *missing = missing.saturating_sub(1);
@@ -146,7 +147,7 @@ impl Gate {
         }
     }
 
-    /// Opens it for all, whoever has not come.
+    /// Opens the gate, even if some threads have not arrived.
     fn open(&self) {
         *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = 0;
         self.opened.notify_all();
@@ -164,14 +165,14 @@ impl Drop for StopAtPanic<'_> {
     }
 }
 
-/// What a panic says.
+/// The message of a panic.
 fn words(panic: &(dyn Any + Send)) -> String {
     let words = panic.downcast_ref::<String>().map(String::as_str);
     words.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked").to_owned()
 }
 
-/// Reports the end of a thread, also of one that panics: the supervisor must not wait for it, and the others
-/// have nothing left to do.
+/// Reports the end of a thread. If the thread panics, the supervisor must not wait for it, and the
+/// other threads stop.
 struct Done<'a>(&'a Control);
 
 impl Drop for Done<'_> {
@@ -181,7 +182,7 @@ impl Drop for Done<'_> {
     }
 }
 
-/// The life of a thread with a blocking client.
+/// Runs the job on this thread, with a blocking client.
 fn blocking<S, J>(store: &S, thread: usize, ready: &Gate, job: &J) -> Result<(), Failure>
 where
     S: Store,
@@ -198,8 +199,8 @@ where
     done
 }
 
-/// The life of a thread with tasks. A task that fails stops the others through `control`, so that
-/// each of them still ends in order.
+/// Runs the job on this thread, once in each of `tasks` tasks. A task that fails stops the others
+/// through `control`, so that each of them finishes its operation.
 fn asynchronous<S, J>(
     store: &S,
     thread: usize,
@@ -238,13 +239,13 @@ where
         job.finish(local);
     });
     if !waited {
-        // The runtime did not start; the others must not wait for this thread.
+        // The runtime did not start: the other threads must not wait for this one.
         ready.wait();
     }
     done.map_err(Failure::from)
 }
 
-/// The result of a future that never waits, as all futures over blocking clients.
+/// The result of a future that never waits: every future of a blocking client.
 pub fn at_once<F: Future>(future: F) -> F::Output {
     let mut context = Context::from_waker(Waker::noop());
     match pin!(future).poll(&mut context) {

@@ -1,4 +1,4 @@
-//! What a store says about the data in it: one record, in a table of its own for each workload.
+//! The description of the data in a store: one record, in one table for each workload.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -8,16 +8,16 @@ use super::store::{Client, Pending, Store, StoreError, StoreResult};
 
 const KEY: &[u8] = b"data";
 
-/// What a run finds in a store. A store that holds something else must not be changed.
+/// The contents of a store, as a run finds them. A store with other data must not be changed.
 #[derive(Debug, PartialEq)]
 pub enum Found<M> {
-    /// Nothing: the data have to be loaded.
+    /// The store is empty: load the data.
     Nothing,
-    /// The data that were asked for, with their description.
+    /// The data that were asked for.
     Data(M),
     /// Data of another size; the sentence says which.
     OtherSize(String),
-    /// Anything else; the sentence says what.
+    /// Other data, or data that cannot be used; the sentence says which.
     Unusable(String),
 }
 
@@ -47,8 +47,8 @@ impl<M> Found<M> {
     }
 }
 
-/// Writes the description into the table `name`, and waits until others see it, also where commits
-/// are pipelined.
+/// Writes the description into the table `name`, and waits until the commit is durable, even if
+/// commits are pipelined.
 pub fn write<S: Store>(store: &S, name: &str, description: &impl Serialize) -> StoreResult<()> {
     let table = store.table(name)?;
     let text = serde_json::to_vec(description)?;

@@ -1,17 +1,17 @@
-//! Why a worker gave up.
+//! Why a worker stopped early.
 
 use std::{fmt, io};
 
 use super::store::StoreError;
 
-/// Why a load or a run ended before its time.
+/// Why a load or a run ended early.
 #[derive(Debug)]
 pub enum Failure {
     /// The store answered, and the answer is wrong.
     Wrong(String),
     /// The store returned an error.
     Store(StoreError),
-    /// A worker panicked, with these words.
+    /// A worker panicked, with this message.
     Panicked(String),
     /// The user interrupted it.
     Interrupted,

@@ -1,8 +1,8 @@
 //! The measured run of a workload: warm-up, measured part, one sample a second.
 //!
-//! The calling thread supervises: it opens the phases, and once a second it notes the counters of
-//! the store and the threads, asks the threads to hand over their latencies and shows the sample to
-//! an observer. The threads do nothing but operations.
+//! The calling thread supervises: it starts the phases, and once a second it reads the counters of
+//! the store and the threads, asks the threads to hand over their latencies, and shows the sample
+//! to an observer. The other threads only run operations.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -20,45 +20,45 @@ use crate::machine::CpuTimes;
 /// Time between two samples.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How long the threads get to hand over their latencies. What comes later, from an operation
-/// that takes longer than this, is in the next sample.
+/// How long the threads have to hand over their latencies. Those of a thread in a longer operation
+/// are in the next sample.
 const HAND_OVER_TIME: Duration = Duration::from_millis(20);
 
 /// A workload: a stream of operations for every worker.
 #[allow(async_fn_in_trait, reason = "workers stay on their thread, so futures need not be Send")]
 pub trait Workload<C: Client>: Sync {
-    /// What one worker keeps between operations.
+    /// State that one worker keeps between operations.
     type State;
 
     /// The state of worker `number`.
     fn state(&self, number: usize) -> Self::State;
 
-    /// Makes sure that the next operation is drawn; the time for that is not part of its latency. Gives
-    /// whether it took any.
+    /// Draws the next operation, if that was not done yet; the time for that is not part of its
+    /// latency. Returns whether it drew one.
     #[inline]
     fn prepare(&self, _state: &mut Self::State) -> bool {
         false
     }
 
-    /// Does the next operation to its end. A transaction that meets a conflict is tried again until it
-    /// succeeds, here, so that its latency is that of all its tries.
+    /// Runs the next operation to its end. It retries a transaction that meets a conflict until it
+    /// succeeds, so the latency covers all tries.
     async fn step(&self, state: &mut Self::State, client: &C) -> Result<Done, Failure>;
 }
 
-/// An operation that came to its end.
+/// A finished operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
     /// Its kind, an index into [`Plan::kinds`].
     pub kind: usize,
-    /// Tries that met a conflict before the one that did not.
+    /// Tries that met a conflict.
     pub conflicts: u32,
-    /// Whether it ended in a roll-back that it asked for itself. It is counted apart then, and is no
-    /// operation in latencies and throughput.
+    /// Whether it rolled back on purpose. Such an operation is counted separately, not in latencies
+    /// and throughput.
     pub rolled_back: bool,
 }
 
 impl From<usize> for Done {
-    /// An operation of this kind, done at the first try.
+    /// An operation of this kind that succeeded at the first try.
     fn from(kind: usize) -> Self {
         Self { kind, ..Self::default() }
     }
@@ -67,16 +67,16 @@ impl From<usize> for Done {
 /// How long the measured part lasts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Length {
-    /// For some time.
+    /// This time.
     Time(Duration),
-    /// Until all workers together have done so many operations.
+    /// This many operations of all workers together.
     Operations(u64),
 }
 
 /// A run to do.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Who works.
+    /// The workers.
     pub crew: Crew,
     /// Time before the measured part.
     pub warm_up: Duration,
@@ -86,7 +86,7 @@ pub struct Plan {
     pub kinds: Vec<&'static str>,
 }
 
-/// What happened in about one second.
+/// The counts of about one second.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// Whether it belongs to the measured part.
@@ -97,7 +97,7 @@ pub struct Sample {
     pub seconds: f64,
     /// Operations finished.
     pub operations: u64,
-    /// What the store counted.
+    /// Counters of the store.
     pub counters: Counters,
     /// Latencies of all kinds of operations together.
     pub latency: LatencySummary,
@@ -115,22 +115,22 @@ impl Sample {
     }
 }
 
-/// What was measured.
+/// The results of a run.
 #[derive(Debug)]
 pub struct Measurement {
     /// Length of the measured part.
     pub seconds: f64,
     /// Latencies of each kind of operation.
     pub latencies: Vec<(&'static str, LatencyTotal)>,
-    /// Unsuccessful ends of each kind of operation.
+    /// Conflicts and roll-backs of each kind of operation.
     pub ends: Vec<Ends>,
-    /// What the store counted in the measured part.
+    /// Counters of the store over the measured part.
     pub counters: Counters,
     /// Processor time of the process in the measured part.
     pub cpu: CpuTimes,
     /// The samples of the measured part.
     pub samples: Vec<Sample>,
-    /// Page accesses recorded, warm-up included, if they were.
+    /// Page accesses recorded, warm-up included, if recording was asked for.
     pub trace_accesses: Option<u64>,
     /// Whether the user ended the run early.
     pub interrupted: bool,
@@ -150,7 +150,7 @@ impl Measurement {
     }
 }
 
-/// Sees every sample as it is taken; an error ends the run.
+/// Receives every sample when it is taken; an error ends the run.
 pub type Observer<'a> = &'a mut dyn FnMut(&Sample) -> Result<(), Failure>;
 
 /// Runs `workload` on `store` as `plan` says.
@@ -165,7 +165,7 @@ where
     S: Store,
     W: Workload<S::Session> + Workload<S::Task>,
 {
-    // Without a warm-up, what the threads do before all of them are ready is one.
+    // Without a warm-up, operations before all threads are ready count as one.
     let control = Control::new(plan.crew.threads, interrupt);
     let slots: Vec<Slot> = (0..plan.crew.threads).map(|_| Slot::new(plan.kinds.len())).collect();
     let job = Stream { workload, plan, control: &control, slots: &slots };
@@ -184,7 +184,7 @@ where
         control.enter(Phase::Stop);
         (watch, started)
     });
-    // All threads are done and have handed over everything: the last sample is the rest.
+    // All threads are done and have handed over their records: the last sample has the rest.
     let last = watch.sample(store, &slots, Instant::now());
     let seen = (supervisor.observer)(&last);
     watch.samples.push(last);
@@ -204,7 +204,7 @@ where
     }
 }
 
-/// The calling thread's part in a run.
+/// The part of the calling thread in a run.
 struct Supervisor<'a, S> {
     store: &'a S,
     plan: &'a Plan,
@@ -221,8 +221,8 @@ impl<S: Store> Supervisor<'_, S> {
         }
     }
 
-    /// Takes a sample a second until `limit` has passed or the run is over. The time after the last
-    /// whole second is left to the caller.
+    /// Takes a sample every second until `limit` has passed or the run is over. The caller takes
+    /// the sample of the last part of a second.
     fn watch(&mut self, watch: &mut Watch, limit: Option<Duration>) {
         let end = limit.map(|limit| watch.began_at + limit);
         let mut next = watch.began_at + SAMPLE_INTERVAL;
@@ -242,7 +242,7 @@ impl<S: Store> Supervisor<'_, S> {
                 self.control.fail(failure);
             }
             watch.samples.push(sample);
-            // A supervisor that was held up for seconds takes one long sample instead of many
+            // If the supervisor was delayed for seconds, it takes one long sample instead of many
             // empty ones.
             while next <= Instant::now() {
                 next += SAMPLE_INTERVAL;
@@ -250,7 +250,7 @@ impl<S: Store> Supervisor<'_, S> {
         }
     }
 
-    /// Sleeps until `until`, or less if the run is over.
+    /// Sleeps until `until`, or until the run is over.
     fn wait(&self, until: Instant) {
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -262,7 +262,7 @@ impl<S: Store> Supervisor<'_, S> {
     }
 }
 
-/// The samples of one phase and where the last one ended.
+/// The samples of one phase, and the state at the end of the last one.
 struct Watch {
     phase: Phase,
     began_at: Instant,
@@ -299,7 +299,7 @@ impl Watch {
         self.close(slots, now, Self::finished(slots), store.counters())
     }
 
-    /// The sample that ends at `now`, with what the threads have handed over.
+    /// The sample that ends at `now`, with the records that the threads have handed over.
     fn close(&mut self, slots: &[Slot], now: Instant, finished: u64, counters: Counters) -> Sample {
         let mut recent = vec![LatencyTotal::default(); self.totals.len()];
         for slot in slots {
@@ -323,7 +323,7 @@ impl Watch {
     }
 }
 
-/// The threads' part in a run.
+/// The part of the worker threads in a run.
 struct Stream<'a, W> {
     workload: &'a W,
     plan: &'a Plan,
@@ -331,15 +331,15 @@ struct Stream<'a, W> {
     slots: &'a [Slot],
 }
 
-/// What the tasks of a thread share: its recorder, and the last signal that it has followed.
+/// The recorder that the tasks of a thread share, and the last signal that the thread has followed.
 struct Records<'a> {
     recorder: Recorder<'a>,
     followed: Signal,
 }
 
 impl Records<'_> {
-    /// Records an operation that began under the signal `began`. One of the warm-up that ends in the
-    /// measured part, where another task of the thread may be already, belongs to neither.
+    /// Records an operation that began under the signal `began`. An operation that began in the
+    /// warm-up and ended in the measured part belongs to neither.
     #[inline]
     fn record(&mut self, began: Signal, kind: usize, time: Duration) {
         if self.counts(began) {
@@ -347,7 +347,7 @@ impl Records<'_> {
         }
     }
 
-    /// Records what an operation has besides a latency.
+    /// Records the conflicts and the roll-back of an operation.
     #[inline]
     fn note(&mut self, began: Signal, done: Done) {
         if (done.conflicts > 0 || done.rolled_back) && self.counts(began) {
@@ -361,7 +361,7 @@ impl Records<'_> {
         !warm_up(began) || warm_up(self.followed)
     }
 
-    /// Hands over what belongs to the last signal, unless another task of the thread has done so.
+    /// Hands over the records of the last signal, unless another task of the thread has done so.
     fn follow(&mut self, signal: Signal) {
         if signal != self.followed {
             self.recorder.hand_over(self.followed.phase());
@@ -370,7 +370,7 @@ impl Records<'_> {
     }
 }
 
-/// Commits of one thread that may be under way at once.
+/// Most commits of one thread that may be under way at a time.
 const MAX_WAITING: usize = 4096;
 
 /// An operation whose commit is not durable yet.
@@ -381,26 +381,26 @@ struct Waiting<P> {
     start: Instant,
 }
 
-/// What the workers of a thread share.
+/// State that the workers of a thread share.
 pub struct Local<'a, P> {
     records: RefCell<Records<'a>>,
-    /// Operations of all of them that are done but for the durability of their commits, in order: so
-    /// none waits for its own worker to notice that it is durable.
+    /// Finished operations whose commits are not durable yet, of all workers, in order. Any worker
+    /// records those that have become durable.
     waiting: RefCell<VecDeque<Waiting<P>>>,
 }
 
 impl<P: Pending> Local<'_, P> {
-    /// Records the operations whose commits are durable by now.
+    /// Records the operations whose commits have become durable.
     #[inline]
     fn look(&self, now: Instant) {
         let mut waiting = self.waiting.borrow_mut();
         while waiting.front().is_some_and(|first| first.commit.is_durable()) {
-            let first = waiting.pop_front().expect("looked at");
+            let first = waiting.pop_front().expect("the front was just read");
             self.records.borrow_mut().record(first.began, first.kind, now - first.start);
         }
     }
 
-    /// Waits for the oldest commits, until so many are under way at most, and records them.
+    /// Waits for the oldest commits until at most `most` are under way, and records them.
     async fn wait_for_all_but(&self, most: usize) -> Result<(), Failure> {
         let oldest = || {
             let mut waiting = self.waiting.borrow_mut();
@@ -415,7 +415,7 @@ impl<P: Pending> Local<'_, P> {
 }
 
 impl<W> Stream<'_, W> {
-    /// How many operations worker `number` may do in `phase`.
+    /// Most operations that worker `number` does in `phase`.
     fn quota(&self, number: usize, phase: Phase) -> u64 {
         match (self.plan.length, phase) {
             (Length::Operations(all), Phase::Measured) => {
@@ -440,7 +440,7 @@ impl<'a, C: Client, W: Workload<C>> Job<C> for Stream<'a, W> {
 
     async fn work(&self, local: &Self::Local, worker: Worker, client: C) -> Result<(), Failure> {
         let mut state = self.workload.state(worker.number);
-        // What is recorded belongs to the signal that the thread follows, so a worker starts with it.
+        // Records belong to the signal that the thread follows, so a worker starts with that one.
         let mut seen = local.records.borrow().followed;
         let mut left = self.quota(worker.number, seen.phase());
         let mut start = Instant::now();
@@ -462,7 +462,7 @@ impl<'a, C: Client, W: Workload<C>> Job<C> for Stream<'a, W> {
             }
             let done = self.workload.step(&mut state, &client).await?;
             let kind = done.kind;
-            // The end of an operation is the start of the next: one look at the clock for each.
+            // An operation starts when the last one ended, so the clock is read once for each.
             let end = Instant::now();
             local.records.borrow_mut().note(seen, done);
             match client.take_pending() {

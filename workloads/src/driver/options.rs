@@ -1,4 +1,4 @@
-//! What a workload asks of a store, in terms that every key-value engine has.
+//! The options of a store, in terms that every key-value engine has.
 //!
 //! Settings that only one engine knows, such as a replacement policy, belong to its
 //! [`super::backend::Backend`].
@@ -15,13 +15,13 @@ pub struct StoreOptions {
     pub path: PathBuf,
     /// Bytes of memory for cached data.
     pub memory_bytes: u64,
-    /// What a commit waits for.
+    /// When a commit returns.
     pub durability: Durability,
     /// Whether changes are logged. Without a log a crash loses the store.
     pub log: bool,
     /// Bytes of log that checkpoints aim to stay below.
     pub log_limit: u64,
-    /// What reads outside of a read-write transaction see.
+    /// Commits that reads outside of read-write transactions see.
     pub reads: Reads,
     /// Worker threads.
     pub threads: usize,
@@ -39,7 +39,7 @@ impl StoreOptions {
     }
 }
 
-/// What a commit waits for.
+/// When a commit returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
@@ -51,13 +51,13 @@ pub enum Durability {
     None,
 }
 
-/// What auto-committed reads and read-only transactions see.
+/// Commits that auto-committed reads and read-only transactions see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reads {
-    /// Every commit, durable or not. A read is done when the commits that it has seen are durable.
+    /// Every commit, durable or not. A read ends when the commits that it has seen are durable.
     Newest,
-    /// Durable commits, and those of the own session.
+    /// Durable commits, and those of the session that reads.
     Durable,
 }
 

@@ -1,8 +1,8 @@
-//! What a thread records about its operations, and how the supervisor gets it.
+//! Records of a thread about its operations, and how the supervisor gets them.
 //!
-//! A thread records into a [`Recorder`] of its own and moves the contents into its [`Slot`] when the
-//! control word changes, once a second. Only the count of finished operations is visible at any
-//! time: a plain store to a cache line that nobody else writes.
+//! Each thread has its own [`Recorder`] and moves the contents into its [`Slot`] when the control
+//! word changes, once a second. Only the count of finished operations is always visible: a plain
+//! store to a cache line that no other thread writes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -19,23 +19,23 @@ pub struct Slot {
 }
 
 struct HandedOver {
-    warm_up: Vec<Kind>,
-    measured: Vec<Kind>,
+    warm_up: Vec<KindRecords>,
+    measured: Vec<KindRecords>,
 }
 
 /// Records of one kind of operation.
 #[derive(Clone, Default)]
-struct Kind {
+struct KindRecords {
     latencies: Latencies,
     ends: Ends,
 }
 
-/// How often operations of one kind did not end in a commit.
+/// Tries of one kind of operation that did not end in a commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ends {
-    /// Tries that met a conflict; each was followed by another try.
+    /// Tries that met a conflict; another try followed each of them.
     pub conflicts: u64,
-    /// Roll-backs that the operations asked for themselves.
+    /// Operations that rolled back on purpose.
     pub rollbacks: u64,
 }
 
@@ -49,9 +49,9 @@ impl Ends {
 }
 
 impl Slot {
-    /// A slot for `kinds` kinds of operations.
+    /// An empty slot for `kinds` kinds of operations.
     pub fn new(kinds: usize) -> Self {
-        let empty = || vec![Kind::default(); kinds];
+        let empty = || vec![KindRecords::default(); kinds];
         let handed_over = Mutex::new(HandedOver { warm_up: empty(), measured: empty() });
         Self { finished: CachePadded::new(AtomicU64::new(0)), handed_over }
     }
@@ -61,13 +61,14 @@ impl Slot {
         self.finished.load(Ordering::Relaxed)
     }
 
-    /// Publishes the number of finished operations; only the slot's own thread calls this.
+    /// Publishes the number of finished operations. Only the thread of the slot calls this.
     #[inline]
     pub fn publish(&self, finished: u64) {
         self.finished.store(finished, Ordering::Relaxed);
     }
 
-    /// Adds what was recorded in `phase` and handed over to `totals` and `ends`, one for each kind.
+    /// Moves the records of `phase` that were handed over to `totals` and `ends`, one for each
+    /// kind.
     pub fn collect(&self, phase: Phase, totals: &mut [LatencyTotal], ends: &mut [Ends]) {
         let mut handed_over = self.handed_over.lock().unwrap_or_else(PoisonError::into_inner);
         let kinds = match phase {
@@ -87,14 +88,14 @@ impl Slot {
 /// The private half of a thread's records.
 pub struct Recorder<'a> {
     slot: &'a Slot,
-    kinds: Vec<Kind>,
+    kinds: Vec<KindRecords>,
     finished: u64,
 }
 
 impl<'a> Recorder<'a> {
     /// An empty recorder for `kinds` kinds of operations.
     pub fn new(slot: &'a Slot, kinds: usize) -> Self {
-        Self { slot, kinds: vec![Kind::default(); kinds], finished: 0 }
+        Self { slot, kinds: vec![KindRecords::default(); kinds], finished: 0 }
     }
 
     /// Records an operation.
@@ -105,7 +106,7 @@ impl<'a> Recorder<'a> {
         self.slot.publish(self.finished);
     }
 
-    /// Records the unsuccessful tries of an operation.
+    /// Records the conflicts and the roll-back of an operation.
     #[cold]
     pub fn note(&mut self, kind: usize, conflicts: u32, rolled_back: bool) {
         let ends = &mut self.kinds[kind].ends;
@@ -113,7 +114,7 @@ impl<'a> Recorder<'a> {
         ends.rollbacks += u64::from(rolled_back);
     }
 
-    /// Hands over what was recorded, all of it in `phase`.
+    /// Hands over all records, which are of `phase`.
     pub fn hand_over(&mut self, phase: Phase) {
         let mut handed_over = self.slot.handed_over.lock().unwrap_or_else(PoisonError::into_inner);
         let to = match phase {

@@ -1,9 +1,9 @@
-//! What the workloads need from a store, and nothing else.
+//! The store, as workloads see it.
 //!
-//! A workload is written once, against [`Client`], and runs in both modes: a blocking session
-//! answers every call at once, so that its futures never wait and compile to straight code; an
-//! asynchronous session gives the thread to other tasks while it waits for a page. The adapter to
-//! the engine implements these traits in one file, and tests implement them over a `BTreeMap`.
+//! A workload is written once, against [`Client`], and runs in both modes. A blocking session
+//! answers every call at once, so its futures never wait and compile to straight code. An
+//! asynchronous session lets other tasks run while it waits for a page. [`crate::adapter`]
+//! implements these traits for Wattle, and the tests implement them over `BTreeMap`s.
 
 use std::future::{Future, poll_fn};
 use std::ops::ControlFlow;
@@ -44,22 +44,22 @@ pub trait Store: Sync {
     fn session(&self) -> StoreResult<Self::Session>;
     /// Asynchronous clients for `tasks` tasks of this thread; called inside [`Store::run_tasks`].
     fn task_clients(&self, tasks: usize) -> StoreResult<Vec<Self::Task>>;
-    /// Runs `tasks` to its end on this thread, in a runtime for up to `in_flight` operations.
+    /// Runs `tasks` to completion on this thread, in a runtime for up to `in_flight` operations.
     fn run_tasks<F: Future>(&self, in_flight: usize, tasks: F) -> StoreResult<F::Output>;
-    /// What the store counted since it was opened.
+    /// Counters of the store since it was opened.
     fn counters(&self) -> Counters;
     /// Bytes of its files.
     fn file_bytes(&self) -> u64;
-    /// Writes out what is in memory and closes the store.
+    /// Writes all changed data and closes the store.
     fn close(self) -> StoreResult<()>;
 }
 
-/// A blocking or asynchronous client of a store. Each call is a transaction of its own, except for those
-/// of a transaction of several calls, which [`Client::begin`] begins.
+/// A blocking or asynchronous client of a store. Each call is auto-committed; [`Client::begin`]
+/// begins a transaction of several calls.
 ///
-/// `change` may be called more than once, and only the last call counts; `visit` sees each pair once.
-/// An asynchronous client lets the other tasks of its thread run now and then, also when it never has
-/// to wait.
+/// `change` may be called more than once, and only the last call counts; `visit` sees each pair
+/// once. An asynchronous client lets the other tasks of its thread run now and then, even if it
+/// never has to wait.
 #[allow(async_fn_in_trait, reason = "clients stay on their thread, so futures need not be Send")]
 pub trait Client {
     /// The table type of the store.
@@ -71,8 +71,8 @@ pub trait Client {
     where
         Self: 'a;
 
-    /// The commit of the last call, or of the last transaction, if that returned before it was
-    /// durable: a client that has many commits under way at once.
+    /// The commit of the last call, or of the last transaction, if that returned before its commit
+    /// was durable. Only clients with pipelined commits return one.
     fn take_pending(&self) -> Option<Self::Pending>;
 
     /// Begins a transaction with snapshot isolation. A client has one at a time.
@@ -107,24 +107,25 @@ pub trait Client {
         limit: usize,
         visit: impl FnMut(&[u8], &[u8]),
     ) -> StoreResult<usize>;
-    /// Whether calls may have to wait for pages: the data are larger than memory, or memory has just
-    /// become full.
+    /// Whether calls may have to wait for pages: the data are larger than memory, or memory has
+    /// just become full. Only `--hints prefetch` asks.
     fn is_paging(&self) -> bool;
-    /// Lets others run: the other tasks of this thread, or other threads for a blocking client.
+    /// Yields to the other tasks of this thread, or, for a blocking client, to other threads.
     async fn pause(&self);
-    /// Waits for a place in a queue, of those whose turn is soon.
+    /// Waits for one of the places of a queue.
     async fn enter<'q>(&self, queue: &'q Queue) -> Place<'q>;
-    /// Waits for the turn of a place in a queue. The next one's turn begins when this one's is dropped.
+    /// Waits for the turn of a place. The next turn begins when this one is dropped.
     async fn turn<'q>(&self, place: Place<'q>) -> Turn<'q>;
 }
 
-/// Places of a [`Queue`]: what one worker prepares takes about as long as the turns of three others.
+/// Places of a [`Queue`]: one worker prepares its turn for about as long as three turns take.
 const PLACES: usize = 4;
 
-/// Where workers wait for each other: for one of a few places first, in the order in which they come, and
-/// there for their turn, which they prepare meanwhile.
+/// A queue in which workers wait for each other: first for one of [`PLACES`] places, in the order
+/// of their arrival, and then for their turn, which they prepare meanwhile.
 ///
-/// A lock for each place, and no semaphore, because threads without a runtime have to wait here too.
+/// It has a lock for each place instead of a semaphore, because threads without a runtime wait here
+/// as well.
 #[derive(Debug, Default)]
 pub struct Queue {
     tickets: AtomicUsize,
@@ -138,20 +139,20 @@ pub struct Queue {
 pub struct Place<'q> {
     queue: &'q Queue,
     ahead: usize,
-    #[expect(dead_code, reason = "held")]
+    #[expect(dead_code, reason = "a lock that is held")]
     place: tokio::sync::MutexGuard<'q, ()>,
 }
 
-/// The time that a [`Queue`] gives to one worker.
+/// The turn of one worker in a [`Queue`].
 #[derive(Debug)]
 #[must_use = "it ends when it is dropped"]
 pub struct Turn<'q>(
-    #[expect(dead_code, reason = "held")] tokio::sync::MutexGuard<'q, ()>,
-    #[expect(dead_code, reason = "held")] Place<'q>,
+    #[expect(dead_code, reason = "a lock that is held")] tokio::sync::MutexGuard<'q, ()>,
+    #[expect(dead_code, reason = "a place that is held")] Place<'q>,
 );
 
 impl Queue {
-    /// The place that whoever comes now gets. Each is given to every fourth, in turn.
+    /// The place of the next worker: places are given out round-robin.
     fn next(&self) -> &tokio::sync::Mutex<()> {
         &self.places[self.tickets.fetch_add(1, Ordering::Relaxed) % PLACES]
     }
@@ -160,30 +161,30 @@ impl Queue {
         Place { queue: self, ahead: self.taken.fetch_add(1, Ordering::Relaxed), place }
     }
 
-    /// Waits for a place, without blocking the thread. Turns begin in the order in which they are asked for,
-    /// which may be another.
+    /// Waits for a place, without blocking the thread. Turns begin in the order in which they are
+    /// asked for, which may differ from the order of places.
     pub async fn enter(&self) -> Place<'_> {
         self.take(self.next().lock().await)
     }
 
-    /// As [`Queue::enter`], blocking the thread, which runs no tasks.
+    /// Like [`Queue::enter`], but blocks the thread, which must run no tasks.
     pub fn blocking_enter(&self) -> Place<'_> {
         self.take(self.next().blocking_lock())
     }
 }
 
 impl<'q> Place<'q> {
-    /// How many had a place already, 3 at most, one of whom has its turn.
+    /// Number of workers that had a place before this one: 3 at most, one of which has its turn.
     pub fn ahead(&self) -> usize {
         self.ahead
     }
 
-    /// Waits, without blocking the thread.
+    /// Waits for the turn, without blocking the thread.
     pub async fn turn(self) -> Turn<'q> {
         Turn(self.queue.turn.lock().await, self)
     }
 
-    /// Waits, blocking the thread, which runs no tasks.
+    /// Waits for the turn, and blocks the thread, which must run no tasks.
     pub fn blocking_turn(self) -> Turn<'q> {
         Turn(self.queue.turn.blocking_lock(), self)
     }
@@ -195,30 +196,30 @@ impl Drop for Place<'_> {
     }
 }
 
-/// What a transaction may do.
+/// The kind of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Read the newest commits, and change.
+    /// It reads the newest commits, and may change records.
     ReadWrite,
-    /// Read commits that are durable when its own commit is.
+    /// It only reads. The commits that it has read are durable when its own commit returns.
     ReadOnly,
 }
 
-/// Why a call in a transaction did not succeed.
+/// Why a call in a transaction failed.
 #[derive(Debug)]
 pub enum Stop {
-    /// Another transaction was first, or the snapshot is too old: this one can only be aborted, and
-    /// tried again from its beginning.
+    /// Another transaction changed the record first, or the snapshot was cancelled. The transaction
+    /// can only be aborted, and tried again.
     Conflict,
-    /// The store failed; trying again would not help.
+    /// The store failed; a retry would not help.
     Failed(StoreError),
 }
 
 /// A result in a transaction.
 pub type TxnResult<T> = Result<T, Stop>;
 
-/// A transaction: it reads as of one moment, and its own changes; the changes are seen by others, and
-/// durable, all at once or not at all. Dropped without an end it is rolled back.
+/// A transaction. It reads from one consistent snapshot, plus its own changes. It becomes visible
+/// and durable as a whole or not at all. If it is dropped without an end it is rolled back.
 ///
 /// As with [`Client`], `change` may be called more than once, and only the last call counts.
 #[allow(async_fn_in_trait, reason = "clients stay on their thread, so futures need not be Send")]
@@ -233,14 +234,16 @@ pub trait Txn {
         key: &[u8],
         look: impl FnOnce(&[u8]) -> R,
     ) -> TxnResult<Option<R>>;
-    /// Looks many keys up at once, and calls `look` with the index of each and its value, in any order.
+    /// Looks up many keys at once; calls `look` with the index of each key and its value, in any
+    /// order.
     async fn read_many<K: AsRef<[u8]>>(
         &self,
         table: &Self::Table,
         keys: &[K],
         look: impl FnMut(usize, Option<&[u8]>),
     ) -> TxnResult<()>;
-    /// Brings pairs of any tables near that will be looked up or changed in a moment, as far as the store can.
+    /// Prefetches pairs of any tables that will be looked up or changed next. A store may ignore
+    /// this.
     async fn prefetch<K: AsRef<[u8]>>(&self, pairs: &[(&Self::Table, K)]) -> TxnResult<()>;
     /// Stores a new pair; [`Stop::Failed`] if the key exists.
     async fn insert(&mut self, table: &Self::Table, key: &[u8], value: &[u8]) -> TxnResult<()>;
@@ -248,8 +251,8 @@ pub trait Txn {
     async fn put(&mut self, table: &Self::Table, key: &[u8], value: &[u8]) -> TxnResult<()>;
     /// Replaces the value of `key` by one of any size; `false` if there is none.
     async fn update(&mut self, table: &Self::Table, key: &[u8], value: &[u8]) -> TxnResult<bool>;
-    /// Reads and changes the value of `key` in place at once, keeping its size; `false` if there is
-    /// none.
+    /// Reads and changes the value of `key` in place, in one step, keeping its size; `false` if
+    /// there is none.
     async fn modify(
         &mut self,
         table: &Self::Table,
@@ -262,7 +265,7 @@ pub trait Txn {
         table: &Self::Table,
         pairs: &[(K, V)],
     ) -> TxnResult<()>;
-    /// As [`Txn::modify`] for many keys at once, with the index of each; gives how many there are.
+    /// Like [`Txn::modify`] for many keys at once, with the index of each; returns how many exist.
     async fn modify_many<K: AsRef<[u8]>>(
         &mut self,
         table: &Self::Table,
@@ -271,7 +274,7 @@ pub trait Txn {
     ) -> TxnResult<usize>;
     /// Removes a pair; `false` if there is none.
     async fn remove(&mut self, table: &Self::Table, key: &[u8]) -> TxnResult<bool>;
-    /// Calls `visit` with the pairs from `low` on and below `high`, ascending or descending, until it
+    /// Calls `visit` with the pairs from `low` on and below `high`, in `direction`, until it
     /// breaks.
     async fn scan(
         &self,
@@ -281,9 +284,9 @@ pub trait Txn {
         direction: Direction,
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> TxnResult<()>;
-    /// Commits. With a client that has many commits under way this returns before the commit is
-    /// durable, and [`Client::take_pending`] has it. Otherwise it is durable when this returns, as far
-    /// as the durability of the store asks for that.
+    /// Commits. With pipelined commits this returns before the commit is durable, and
+    /// [`Client::take_pending`] returns it. Otherwise the commit is durable when this returns, if
+    /// the durability of the store asks for that.
     #[inline]
     async fn commit(self) -> TxnResult<()>
     where
@@ -291,23 +294,23 @@ pub trait Txn {
     {
         self.commit_in_turn(&mut None).await
     }
-    /// Commits, and ends the turn as soon as others see the changes, which may be before they are
-    /// durable. Without success the turn goes on.
+    /// Commits, and ends the turn as soon as the changes are visible, which may be before they are
+    /// durable. If the commit fails the turn goes on.
     async fn commit_in_turn(self, turn: &mut Option<Turn<'_>>) -> TxnResult<()>;
-    /// Takes everything back.
+    /// Rolls back.
     async fn abort(self) -> StoreResult<()>;
 }
 
-/// A commit whose durability somebody waits for.
+/// A commit that may not be durable yet.
 #[allow(async_fn_in_trait, reason = "commits stay on their thread, so futures need not be Send")]
 pub trait Pending {
     /// Whether it is durable.
     fn is_durable(&self) -> bool;
-    /// Waits until it is durable: the task, or the thread of a blocking client.
+    /// Waits until it is durable. A blocking client blocks the thread.
     async fn wait(self) -> StoreResult<()>;
 }
 
-/// Of a client whose calls return when they are durable, or need not be.
+/// For clients without pipelined commits.
 #[derive(Debug)]
 pub enum NonePending {}
 
@@ -321,7 +324,7 @@ impl Pending for NonePending {
     }
 }
 
-/// Suspends the calling task once, behind every other task that is ready.
+/// Suspends the calling task once, so that every other task that is ready runs first.
 pub async fn one_turn() {
     let mut waited = false;
     poll_fn(|context| {
@@ -359,11 +362,11 @@ mod tests {
         let mut second = pin!(places.remove(0).turn());
         assert!(poll(second.as_mut()).is_pending() && poll(fifth.as_mut()).is_pending());
         drop(first);
-        let Poll::Ready(second) = poll(second) else { panic!("it is the turn of the second") };
+        let Poll::Ready(second) = poll(second) else { panic!("the second has its turn") };
         let Poll::Ready(fifth) = poll(fifth) else { panic!("a place is free") };
         assert_eq!(fifth.ahead(), 3);
 
-        // Whoever gives up lets the others through.
+        // A waiter that is dropped lets the others through.
         assert!(poll(sixth.as_mut()).is_pending());
         drop(second);
         assert!(poll(sixth).is_ready());

@@ -1,7 +1,7 @@
 //! Samples as rows of a CSV file: one for each second of the measured part.
 //!
-//! Rows are written as they are taken, so that a run that is cut short leaves what it has seen.
-//! Columns are only ever added at the end.
+//! Each row is written when its sample is taken, so a run that ends early leaves its rows. New
+//! columns are added at the end.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -19,7 +19,7 @@ pub struct SampleFile {
 }
 
 impl SampleFile {
-    /// Creates the file with its header, replacing what was there.
+    /// Creates the file with its header, and replaces an existing one.
     pub fn create(path: &Path) -> io::Result<Self> {
         let mut file = File::create(path)?;
         writeln!(file, "{HEADER}")?;

@@ -1,4 +1,4 @@
-//! How figures are written for people.
+//! Numbers as text.
 
 /// A count with a comma between thousands.
 pub fn count(value: u64) -> String {
@@ -18,7 +18,7 @@ pub fn rate(value: f64) -> String {
     if value >= 99.95 { count(value.round() as u64) } else { significant(value) }
 }
 
-/// A number of bytes in the largest unit that it reaches.
+/// A number of bytes, in the largest unit that is not above it.
 pub fn bytes(value: u64) -> String {
     const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
     for (unit, shift) in UNITS {
@@ -66,8 +66,8 @@ pub fn many(noun: &str) -> String {
     }
 }
 
-/// Lines of columns: the first to the left, the others to the right, each as wide as its widest
-/// cell, and every line behind `indent`.
+/// Lines of columns after `indent`: the first column is aligned to the left, the others to the
+/// right, each as wide as its widest cell.
 pub fn table(indent: &str, rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {

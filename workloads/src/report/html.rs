@@ -1,4 +1,4 @@
-//! The result of a run as one HTML page with plots. It needs nothing beside itself.
+//! The result of a run as one HTML page with plots. The page loads no other files.
 
 use std::fmt::Write;
 
@@ -41,7 +41,7 @@ impl Page {
         Self { title: title.to_owned(), body: String::new() }
     }
 
-    /// Adds pairs of a name and a value. Writing to a `String` cannot fail, here and below.
+    /// Adds pairs of a name and a value. Writes to a `String` cannot fail, here and below.
     pub fn facts(&mut self, facts: &[(&str, String)]) {
         self.body.push_str("<table class=\"facts\">\n");
         for (name, value) in facts {
@@ -163,10 +163,10 @@ fn over_time(samples: &[Sample]) -> Vec<Plot> {
     ]
 }
 
-/// Latency against the share of operations that were at least as fast.
+/// Latency by quantile.
 fn by_quantile(latencies: &[(&'static str, LatencyTotal)]) -> Plot {
     let line = |(kind, total): &(&'static str, LatencyTotal)| {
-        // The last quantile is the one that a single operation exceeds.
+        // The last quantile is the one that only a single operation exceeds.
         let nines = (total.count().max(1) as f64).log10();
         let steps = 0..=(nines * 20.0) as u32;
         let quantiles = steps.map(|step| 1.0 - 10f64.powf(-f64::from(step) / 20.0));

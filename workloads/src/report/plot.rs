@@ -1,4 +1,4 @@
-//! Line plots as SVG, for pages that need nothing but themselves.
+//! Line plots as inline SVG.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ const RIGHT: f64 = 608.0;
 const TOP: f64 = 52.0;
 const BOTTOM: f64 = 236.0;
 
-/// Told apart by most colour-blind readers, too.
+/// Most colour-blind readers can distinguish them.
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 
 /// A line.
@@ -26,7 +26,7 @@ pub struct Series {
 /// How a value becomes a position along an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scale {
-    /// In proportion, from 0.
+    /// Proportional, from 0.
     Linear,
     /// By the logarithm; values that are not positive are left out.
     Logarithmic,
@@ -37,7 +37,7 @@ pub enum Scale {
 /// A plot.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// What it shows.
+    /// Its title.
     pub title: String,
     /// The horizontal axis.
     pub x_label: &'static str,
@@ -59,7 +59,7 @@ struct Axis {
     ticks: Vec<(f64, String)>,
 }
 
-/// Where an axis ends.
+/// The end of an axis.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
     /// At the last value.
@@ -69,7 +69,7 @@ enum End {
 }
 
 impl Scale {
-    /// Where on the axis a value is; `None` if the scale has no place for it.
+    /// The position of a value on the axis; `None` if the scale has none for it.
     fn position(&self, value: f64) -> Option<f64> {
         match self {
             Scale::Linear => Some(value),
@@ -79,7 +79,7 @@ impl Scale {
         .filter(|position| position.is_finite())
     }
 
-    /// What is written at a mark.
+    /// The label of a mark.
     fn label(&self, position: f64) -> String {
         match self {
             Scale::Linear => plain(position),
@@ -113,7 +113,7 @@ impl Axis {
             Scale::Linear | Scale::Nines => low.min(0.0),
             Scale::Logarithmic => low.floor(),
         };
-        // A little less than the last value is enough: rounding must not add a mark.
+        // Slightly less than the last value, so that rounding does not add a mark.
         let last_mark = low + ((high - low) / step - 1e-9).ceil().max(1.0) * step;
         if end == End::Mark || high <= low {
             high = last_mark;
@@ -124,13 +124,13 @@ impl Axis {
         Self { scale, low, high, ticks }
     }
 
-    /// Where `value` is between 0 (low end) and 1 (high end).
+    /// The position of `value`, from 0 (low end) to 1 (high end).
     fn share(&self, value: f64) -> Option<f64> {
         Some((self.scale.position(value)? - self.low) / (self.high - self.low))
     }
 }
 
-/// A round number without zeros that say nothing.
+/// A round number without trailing zeros.
 fn plain(value: f64) -> String {
     if value.abs() >= 1000.0 {
         return significant(value);
@@ -150,7 +150,7 @@ fn round_step(step: f64) -> f64 {
     steps.into_iter().find(|round| *round >= step * 0.999_999).unwrap_or(power * 10.0)
 }
 
-/// Text as it may stand in HTML and SVG.
+/// Text with the special characters of HTML escaped.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -185,7 +185,7 @@ impl Plot {
         svg
     }
 
-    // Writing to a `String` cannot fail, here and below.
+    // Writes to a `String` cannot fail, here and below.
     fn draw_axes(&self, svg: &mut String, x: &Axis, y: &Axis) {
         for (position, label) in &y.ticks {
             let at = BOTTOM - (BOTTOM - TOP) * (position - y.low) / (y.high - y.low);
@@ -221,13 +221,13 @@ impl Plot {
         );
     }
 
-    /// Names of the lines at the top right, when there are several.
+    /// Names of the lines at the top right, if there are several.
     fn draw_legend(&self, svg: &mut String) {
         if self.series.len() < 2 {
             return;
         }
         let mut right = RIGHT;
-        // Set from the right, so the last line comes first.
+        // From right to left, so the last line comes first.
         for (index, series) in self.series.iter().enumerate().rev() {
             let colour = COLOURS[index % COLOURS.len()];
             let width = 7.0 * series.name.chars().count() as f64 + 26.0;
@@ -257,7 +257,7 @@ fn draw_line(svg: &mut String, series: &Series, colour: &str, x: &Axis, y: &Axis
          stroke-linejoin=\"round\" points=\"{}\"/>",
         text.join(" ")
     );
-    // Few points are shown as such; a single one would be no line at all.
+    // Few points get marks; a single point is no line.
     if places.len() <= 40 {
         for (x, y) in places {
             let _ =

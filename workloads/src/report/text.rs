@@ -29,7 +29,7 @@ pub fn report(report: &Report) -> String {
     text
 }
 
-/// `value` in lines of a readable width, broken at its commas and indented behind the names.
+/// `value` in lines of a readable width, broken at commas and indented to the column of values.
 fn wrapped(value: &str) -> String {
     const WIDTH: usize = 96;
     let mut text = String::new();
@@ -50,7 +50,7 @@ fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.map(str::to_owned).to_vec()
 }
 
-/// What was run, where, and how fast: pairs of a name and a value.
+/// The command, the machine and the results: pairs of a name and a value.
 pub fn summary(report: &Report) -> Vec<(&'static str, String)> {
     let Report { machine, load, run, .. } = report;
     let mut lines = vec![
@@ -79,7 +79,7 @@ pub fn summary(report: &Report) -> Vec<(&'static str, String)> {
         ),
     ];
     let loaded = if load.reused {
-        "the data were there".to_owned()
+        "reused data of an earlier run".to_owned()
     } else {
         let speed = rate(per(load.records as f64, load.seconds));
         format!("{}, {speed} records/s", seconds(load.seconds))
@@ -102,7 +102,7 @@ pub fn summary(report: &Report) -> Vec<(&'static str, String)> {
         lines.push((
             "tpmC",
             format!(
-                "{}, {} aborted by conflicts, {} of their own, {} without an order to deliver",
+                "{}, {} aborted by conflicts, {} on purpose, {} without an order to deliver",
                 rate(transactions.tpmc),
                 plural(run.aborts, "try"),
                 plural(transactions.rollbacks, "roll-back"),
@@ -115,7 +115,7 @@ pub fn summary(report: &Report) -> Vec<(&'static str, String)> {
     lines
 }
 
-/// Every flag as used, without those that are not set.
+/// The values of all flags that are set.
 fn settings(report: &Report) -> String {
     let shown = |(name, value): (&String, &Value)| {
         let value = match (name.as_str(), value) {
@@ -179,7 +179,7 @@ pub fn buffer_rows(report: &Report) -> Vec<Vec<String>> {
     counters.into_iter().map(cells).collect()
 }
 
-/// What it cost and whether it is right: pairs of a name and a value.
+/// The resources and the checks: pairs of a name and a value.
 pub fn outcome(report: &Report) -> Vec<(&'static str, String)> {
     let Report { process, run, buffer, .. } = report;
     let cpu = process.user_seconds + process.system_seconds;
@@ -229,7 +229,7 @@ mod tests {
         for part in [
             "command     wattle ycsb --records 1000",
             "workload=c, records=1000, pool=256KiB, threads=1",
-            "rules       engine=wattle, isolation=snapshot, durability=sync, reads=newest, hints=none",
+            "rules       engine=wattle, isolation=snapshot, durability=sync, reads=newest",
             "delivery-queue=off, pin=false",
             "2 cores",
             "3.00 s, 1,000 operations, 333 operations/s",

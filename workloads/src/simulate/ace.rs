@@ -2,14 +2,14 @@
 //! reads ahead.
 //!
 //! Source: Papon, Athanassoulis, "ACEing the bufferpool management paradigm for modern storage
-//! devices", ICDE 2023, section IV and Algorithm 1. When the page that the policy gives up is
-//! dirty, the Writer writes the next `nw` dirty pages in the policy's order at once and they stay
-//! as clean ones. Without prefetching that page leaves alone; with it (`ne` above 1) the Evictor
+//! devices", ICDE 2023, section IV and Algorithm 1. If the victim of the policy is dirty, the
+//! Writer writes the next `nw` dirty pages in the order of the policy in one request, and they stay
+//! as clean pages. Without prefetching only the victim leaves; with it (`ne` above 1) the Evictor
 //! drops `ne` pages and the Reader fills all but one of the frames.
 //!
 //! The Reader looks for sequential streams (TaP, section IV-D: four requests in a row) and
 //! otherwise for pages that followed before (Figure 7: three successors of each page with weights).
-//! What it reads enters at the cold end of the policy.
+//! Pages that it reads enter at the cold end of the policy.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -18,17 +18,17 @@ use super::trace::Trace;
 
 /// Requests in a row that make a sequential stream.
 const STREAM: u32 = 4;
-/// Streams that the table has room for.
+/// Most streams in the table.
 const STREAMS: usize = 128;
-/// Successors that are remembered of a page.
+/// Most successors of a page.
 const SUCCESSORS: usize = 3;
 /// Weight that a successor must exceed to be read ahead.
 const THRESHOLD: u32 = 1;
 
-/// What the Reader goes by.
+/// How the Reader predicts pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefetch {
-    /// Sequential streams, else history.
+    /// By sequential streams, otherwise by history.
     Both,
     /// Sequential streams.
     Sequential,
@@ -43,12 +43,12 @@ pub struct Settings {
     pub nw: usize,
     /// Pages evicted at once; 1 is without prefetching.
     pub ne: usize,
-    /// What the Reader goes by.
+    /// How the Reader predicts pages.
     pub prefetch: Prefetch,
 }
 
 impl Settings {
-    /// Reads what stands behind the colon: `nw=8,ne=8,prefetch=both`.
+    /// Parses the text after the colon: `nw=8,ne=8,prefetch=both`.
     pub fn parse(text: &str) -> Result<Self, String> {
         let mut settings = Self { nw: 8, ne: 1, prefetch: Prefetch::Both };
         for parameter in text.split(',').filter(|parameter| !parameter.is_empty()) {
@@ -86,11 +86,10 @@ impl Settings {
 pub struct Ace {
     /// Its parameters.
     pub settings: Settings,
-    /// Pages that the device reads or writes in the time of one.
+    /// Pages that the device reads or writes in the time of one page.
     pub concurrency: usize,
     pages: HashMap<u64, Page>,
-    /// Page numbers that streams are expected to go on with, and how long the streams are; the
-    /// oldest first.
+    /// The next page number of each stream, and its length; the oldest stream first.
     streams: VecDeque<(u64, u32)>,
     successors: HashMap<Page, [(Page, u32); SUCCESSORS]>,
     previous: Option<Page>,
@@ -119,7 +118,7 @@ impl Ace {
         pages.div_ceil(at_once.min(self.concurrency).max(1)) as u64
     }
 
-    /// `page` is accessed: it follows the page before.
+    /// `page` is accessed: it is a successor of the previous page.
     pub fn follow(&mut self, page: Page) {
         if self.settings.ne == 1 || self.settings.prefetch == Prefetch::Sequential {
             return;
@@ -139,7 +138,7 @@ impl Ace {
         }
     }
 
-    /// Pages to read together with `page`, which missed: at most `most`, none that `cached` knows.
+    /// Pages to read together with `page`, which missed: at most `most`, none of them `cached`.
     pub fn ahead(
         &mut self,
         page: Page,
@@ -169,7 +168,7 @@ impl Ace {
         ahead
     }
 
-    /// Whether the miss of page `number` goes on with a stream that is long enough.
+    /// Whether the miss of page `number` continues a stream that is long enough.
     fn stream(&mut self, number: u64) -> bool {
         let known = self.streams.iter().position(|(next, _)| *next == number);
         let length =
@@ -181,7 +180,7 @@ impl Ace {
         length >= STREAM
     }
 
-    /// Pages of a stream were read ahead up to `last`: the next miss of the stream is behind it.
+    /// Pages of a stream were read ahead up to `last`: the next miss of the stream is after it.
     pub fn read_up_to(&mut self, last: u64) {
         if let Some((next, _)) = self.streams.back_mut() {
             *next = (*next).max(last + 1);

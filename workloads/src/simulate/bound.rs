@@ -2,25 +2,25 @@
 //! itself is NP-complete (Beckmann, Gibbons, Haeupler, McGuffey, "Writeback-aware caching", APOCS
 //! 2020).
 //!
-//! Between two uses of a page that follow each other, the page is either kept, which saves a read, or
-//! not. Between two writes of a page that follow each other, it is written to the device exactly if
-//! it was not kept all the time; the last write of each page costs a write in any case. So
+//! Between two consecutive uses of a page, the page is either kept, which saves a read, or not.
+//! Between two consecutive writes of a page, it is written to the device exactly if it was not kept
+//! all the time; the last write of each page costs a write in any case. So
 //!
 //! cost = read x (pages + gaps between uses that are not kept)
 //!      + write x (written pages + gaps between writes in which something is not kept),
 //!
 //! and kept are at most C - 1 pages at each use of another one. Two relaxations:
 //!
-//! - `simple`, for any trace: the misses of OPT and, apart from them, the fewest writes: gaps between
-//!   writes as solid intervals, the one that ends last dropped where there are too many, which is
-//!   the optimum for intervals of equal worth.
-//! - `by_flow`, for small ones: the worth of keeping a page between two writes is shared out among
-//!   the gaps between uses inside. Any shares give a bound, since a part that is kept then counts
-//!   although the whole is not. What is left is a choice of intervals of unequal worth, which is a
-//!   flow of least cost (C - 1 units along the trace; each gap an edge past the uses inside). The
-//!   shares are moved towards the gaps that were not kept, and the best bound is taken. What was
-//!   kept is a plan that can be followed, so its cost is a bound from above: where both are equal,
-//!   they are the optimum.
+//! - `simple`, for any trace: the misses of OPT and, separately, the fewest writes: gaps between
+//!   writes as solid intervals, of which the one that ends last is dropped if there are too many,
+//!   which is the optimum for intervals of equal worth.
+//! - `by_flow`, for small traces: the worth of keeping a page between two writes is divided among
+//!   the gaps between uses inside. Any division gives a bound, since a part that is kept then
+//!   counts although the whole is not. The remaining problem is a choice of intervals of unequal
+//!   worth, which is a flow of least cost (C - 1 units along the trace; each gap an edge past the
+//!   uses inside). The shares are moved towards the gaps that were not kept, and the best bound is
+//!   taken. The kept gaps are a valid plan, so its cost is an upper bound: if both bounds are
+//!   equal, they are the optimum.
 
 mod flow;
 
@@ -38,17 +38,17 @@ pub const MOST_FLOW: usize = 4_000_000;
 /// How often the shares are moved.
 const ROUNDS: i64 = 12;
 
-/// What is known about the least cost.
+/// Bounds of the least cost.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
     /// No policy has a lower cost, in microseconds.
     pub lower: f64,
-    /// A plan that knows the future has this cost, where one was looked for.
+    /// The cost of a plan that knows the future, if one was computed.
     pub feasible: Option<f64>,
 }
 
-/// Bounds of the cost of `trace` with a cache of `capacity` pages: by flows where that takes
-/// seconds, else the simple one.
+/// Bounds of the cost of `trace` with a cache of `capacity` pages: by flows if that takes only
+/// seconds, otherwise the simple one.
 pub fn bound(trace: &Trace, capacity: usize, device: &Device) -> Bound {
     let lower = simple(trace, capacity, device);
     if trace.len().saturating_mul(capacity) > MOST_FLOW {
@@ -58,7 +58,7 @@ pub fn bound(trace: &Trace, capacity: usize, device: &Device) -> Bound {
     Bound { lower: by_flow.lower.max(lower), ..by_flow }
 }
 
-/// Misses of OPT times the cost of a read, and the fewest writes times that of a write.
+/// Misses of OPT times the cost of a read, plus the fewest writes times the cost of a write.
 pub fn simple(trace: &Trace, capacity: usize, device: &Device) -> f64 {
     let opt = Spec::parse("opt").expect("opt is a policy");
     let mut opt = opt.build(trace, capacity, 1, *device);
@@ -88,7 +88,7 @@ fn writes_around(trace: &Trace) -> (Vec<u32>, Vec<bool>) {
     (next, before)
 }
 
-/// A number of writes that no policy can go below.
+/// A lower bound of the writes of any policy.
 pub fn fewest_writes(trace: &Trace, capacity: usize) -> u64 {
     let (next_write, written_before) = writes_around(trace);
     // Gaps between writes that are kept so far, by the last of them to end, and the one of each
@@ -102,11 +102,11 @@ pub fn fewest_writes(trace: &Trace, capacity: usize) -> u64 {
             kept -= 1;
             kept_until[page] = NEVER;
         }
-        // The page of this access needs a frame; inside of a gap of its own it may have one.
+        // The page of this access needs a frame; inside of one of its gaps it may have one.
         let inside = !access.write && written_before[at] && next_write[at] != NEVER;
         let most = if inside { capacity } else { capacity - 1 };
         while kept > most {
-            let (end, page) = open.pop().expect("what is kept is in the heap");
+            let (end, page) = open.pop().expect("kept gaps are in the heap");
             if kept_until[page as usize] == end {
                 kept_until[page as usize] = NEVER;
                 kept -= 1;
@@ -179,7 +179,7 @@ pub fn by_flow(trace: &Trace, capacity: usize, device: &Device) -> Bound {
             if lost == 0 || lost == group.len() as i64 {
                 continue;
             }
-            // A part of what was kept for nothing goes to what was not kept.
+            // Part of the shares of gaps that were kept in vain goes to gaps that were not kept.
             let mut moved = 0;
             for at in group.iter().filter(|at| flow.kept[**at as usize]) {
                 let part = shares[*at as usize] / (1 + round);

@@ -1,10 +1,10 @@
-//! What a policy says about itself: its name, its source, its parameters, and how one is built.
+//! The description of a policy: its name, its source, its parameters, and a constructor.
 
 use super::policy::Policy;
 use super::replay::Device;
 use super::trace::Trace;
 
-/// What a parameter takes.
+/// The values that a parameter accepts.
 #[derive(Clone, Copy, Debug)]
 pub enum Domain {
     /// Any number from the first to the second.
@@ -20,11 +20,11 @@ pub enum Domain {
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
-    /// Its value unless another one is given.
+    /// Its default value.
     pub default: &'static str,
-    /// What it takes.
+    /// The values that it accepts.
     pub takes: Domain,
-    /// What it does.
+    /// Its effect.
     pub about: &'static str,
 }
 
@@ -35,7 +35,7 @@ pub struct PolicyEntry {
     pub name: &'static str,
     /// The paper and section that it is from.
     pub source: &'static str,
-    /// Cost of an access, where it is not constant.
+    /// Time complexity of an access, if it is not constant.
     pub cost: &'static str,
     /// Its parameters.
     pub parameters: &'static [Parameter],
@@ -43,13 +43,13 @@ pub struct PolicyEntry {
     pub build: fn(&Setup) -> Box<dyn Policy>,
 }
 
-/// What a policy is made for.
+/// The arguments of the constructor of a policy.
 pub struct Setup<'a> {
-    /// The trace that it will see.
+    /// The trace to replay.
     pub trace: &'a Trace,
     /// Number of frames.
     pub capacity: usize,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
     /// Costs of reads and writes, for policies that weigh them.
     pub device: Device,
@@ -87,14 +87,14 @@ impl Setup<'_> {
         self.number(name) as usize
     }
 
-    /// The pages that a share of the pool makes, rounded down.
+    /// A share of the pool in pages, rounded down.
     pub fn share(&self, name: &str) -> usize {
         (self.capacity as f64 * self.number(name)) as usize
     }
 }
 
 impl Domain {
-    /// Whether `value` is one of the values that it takes.
+    /// Whether it accepts `value`.
     pub fn contains(self, value: &str) -> bool {
         match self {
             Domain::Number(least, most) => {
@@ -107,7 +107,7 @@ impl Domain {
         }
     }
 
-    /// What it takes, in words.
+    /// The accepted values, in words.
     pub fn describe(self) -> String {
         let end =
             |most: f64| if most == f64::INFINITY { "on".to_owned() } else { format!("to {most}") };

@@ -9,7 +9,7 @@ use super::replay::{Counts, Device};
 use super::trace::Trace;
 use crate::report::figures::plural;
 
-/// Fewest pages that a percentage gives, where the trace has so many.
+/// Fewest pages for a percentage, if the trace has that many.
 pub const LEAST_BY_PERCENT: usize = 10;
 
 /// A cache size as given.
@@ -43,13 +43,13 @@ impl CacheSize {
         size.ok_or_else(refused)
     }
 
-    /// The number of pages for `trace`. The error says what would happen.
+    /// The number of pages for `trace`. The error names the problem.
     pub fn of(self, trace: &Trace) -> Result<usize, String> {
         let all = trace.pages();
         match self {
             CacheSize::Pages(pages) if pages > all => Err(format!(
-                "a cache of {} is larger than trace {}, which has {}: every policy would read each of \
-                 them once and evict nothing; give at most {all}, or a percentage",
+                "a cache of {} is larger than trace {}, which has {}: every policy would read each \
+                 of them once and evict nothing; give at most {all}, or a percentage",
                 plural(pages as u64, "page"),
                 trace.name(),
                 plural(all as u64, "different page")
@@ -72,12 +72,12 @@ pub struct Run<'a> {
     pub cache_pages: usize,
     /// The policy.
     pub spec: &'a Spec,
-    /// Seed of everything random.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
-/// All runs of some policies with some cache sizes on some traces, in this order of traces, sizes
-/// and policies; sizes that come out the same are run once.
+/// All runs of some policies with some cache sizes on some traces, ordered by trace, size and
+/// policy. Equal sizes are run once.
 pub fn combine<'a>(
     traces: &'a [Trace],
     sizes: &[CacheSize],
@@ -98,8 +98,8 @@ pub fn combine<'a>(
     Ok(runs)
 }
 
-/// Does `work` for each of `tasks` on `threads` threads, the calling one among them, begun in their order. `go_on` is asked
-/// before each; what was not begun by then is `None`.
+/// Does `work` for each of `tasks`, in their order, on `threads` threads, one of which is the
+/// calling one. When `go_on` returns false no further task begins; its result is `None`.
 pub fn in_parallel<T: Sync, R: Send>(
     tasks: &[T],
     threads: usize,
@@ -118,7 +118,7 @@ pub fn in_parallel<T: Sync, R: Send>(
     };
     std::thread::scope(|scope| {
         for _ in 1..threads.min(tasks.len()) {
-            // Without one that cannot be started the others have more to do.
+            // If a thread cannot be started the others do its work.
             if std::thread::Builder::new().spawn_scoped(scope, work_on).is_err() {
                 break;
             }
@@ -128,15 +128,15 @@ pub fn in_parallel<T: Sync, R: Send>(
     results.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Replays all `runs` on `threads` threads. `progress` is told about accesses done and says whether
-/// to go on; what was not finished by then is `None`.
+/// Replays all `runs` on `threads` threads. `progress` gets the number of accesses done and returns
+/// whether to go on; a run that was not finished is `None`.
 pub fn run_all(
     runs: &[Run],
     threads: usize,
     device: Device,
     progress: &(impl Fn(usize) -> bool + Sync),
 ) -> Vec<Option<Counts>> {
-    // The longest first, so that no thread starts one when the others are done.
+    // The longest first, so that all threads end at about the same time.
     let mut order: Vec<usize> = (0..runs.len()).collect();
     order.sort_by_key(|run| std::cmp::Reverse(runs[*run].trace.len()));
     let replays = in_parallel(&order, threads, &|| progress(0), &|index: &usize| {

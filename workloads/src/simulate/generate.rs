@@ -1,9 +1,9 @@
-//! Synthetic traces after those of the papers, from a seed.
+//! Synthetic traces like those of the papers, from a seed.
 //!
-//! On the command line `gen:NAME`, or `gen:NAME:key=value,..` with `seed`, `accesses`, `pages`,
-//! `writes` (share of accesses) to change what the paper gives. The sources are at each kind; where
-//! a paper gives only statistics, the model is that of `generate_synthetic.py` beside the shared
-//! traces (Zipf by rank, scan, swaps of ranks), with random numbers of our own.
+//! On the command line `gen:NAME`, or `gen:NAME:key=value,..` with `seed`, `accesses`, `pages` and
+//! `writes` (share of accesses) to change the values of the paper. Each kind names its source. If a
+//! paper gives only statistics, the model is the one of `generate_synthetic.py` of the shared
+//! traces (Zipf by rank, scan, swaps of ranks), with other random numbers.
 
 use super::trace::{Builder, Trace};
 use crate::rng::Rng;
@@ -11,9 +11,9 @@ use crate::rng::Rng;
 /// A kind of synthetic trace with its numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    /// Its name behind `gen:`.
+    /// Its name after `gen:`.
     pub name: &'static str,
-    /// Where it is from.
+    /// Its source.
     pub source: &'static str,
     pages: u64,
     accesses: u64,
@@ -84,7 +84,8 @@ pub const KINDS: &[Kind] = &[
     },
 ];
 
-/// The trace that `text` names: a kind, and changes of its numbers. The error says what is known.
+/// The trace that `text` names: a kind, and changes of its numbers. The error lists the known
+/// names.
 pub fn parse(text: &str) -> Result<Trace, String> {
     let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
     let names = || KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(" ");
@@ -186,7 +187,7 @@ fn banking(kind: &Kind, rng: &mut Rng, builder: &mut Builder) {
     let inner = (kind.pages / 100).max(1);
     let accounts = kind.pages - branches - inner - 1;
     let (first_inner, first_account) = (1 + branches, 1 + branches + inner);
-    // Half of the accesses of a transaction write; what is beyond the wanted share is read instead.
+    // Half of the accesses of a transaction write; those beyond the wanted share read instead.
     let update = (2.0 * kind.writes).min(1.0);
     let (mut done, mut history) = (0, 0u64);
     while done < kind.accesses {
@@ -199,7 +200,7 @@ fn banking(kind: &Kind, rng: &mut Rng, builder: &mut Builder) {
             (first_account + account, true),
             (1 + branch, true),
         ];
-        // A page of the history takes a hundred transactions.
+        // A page of the history has room for a hundred transactions.
         transaction.push((kind.pages + history / 100, true));
         history += 1;
         for (page, writes) in transaction {
@@ -209,9 +210,9 @@ fn banking(kind: &Kind, rng: &mut Rng, builder: &mut Builder) {
     }
 }
 
-/// `load`, then a scan of `pages` pages that nothing else uses, then as many more accesses of the
-/// load: the parasite of FBARC, section 5.4. Without `parasite` the scan is left out. The hit rates
-/// of the last part are to be compared.
+/// `load`, then a scan of `pages` pages that no other access uses, then as many more accesses of
+/// the load: the parasite of FBARC, section 5.4. Without `parasite` there is no scan. Tests compare
+/// the hit rates of the last part.
 pub fn with_parasite(load: &Trace, before: usize, pages: usize, parasite: Option<bool>) -> Trace {
     let mut builder = Builder::new(load.name());
     let mut accesses = load.accesses();

@@ -1,7 +1,7 @@
-//! Doubly linked lists of pages, of which a page is on at most one at a time.
+//! Doubly linked lists of pages. A page is on at most one list at a time.
 //!
-//! Most policies are a handful of such lists, cached pages and remembered ones alike. All links are
-//! in one array by page, so every operation takes constant time and allocates nothing.
+//! Most policies consist of a few such lists, of cached and of remembered pages. All links are in
+//! one array by page, so every operation takes constant time and allocates nothing.
 
 use super::pool::{Page, PerPage};
 
@@ -30,7 +30,7 @@ pub struct Lists<const N: usize> {
     ends: [Ends; N],
 }
 
-/// Number of no list.
+/// The number that stands for no list.
 const OFF: u8 = u8::MAX;
 
 fn page(link: u32) -> Option<Page> {
@@ -137,7 +137,7 @@ impl<const N: usize> Lists<N> {
         self.ends[usize::from(list)].len += 1;
     }
 
-    /// Takes `page` off its list, if it is on one, and says which.
+    /// Removes `page` from its list, and returns that list, if it is on one.
     #[inline]
     pub fn remove(&mut self, page: Page) -> Option<usize> {
         let Node { before, after, list } = self.nodes[page];
@@ -158,21 +158,21 @@ impl<const N: usize> Lists<N> {
         Some(list)
     }
 
-    /// Takes the last page off `list`.
+    /// Removes the last page of `list`.
     pub fn pop_back(&mut self, list: usize) -> Option<Page> {
         let page = self.back(list)?;
         self.remove(page);
         Some(page)
     }
 
-    /// Takes the first page off `list`.
+    /// Removes the first page of `list`.
     pub fn pop_front(&mut self, list: usize) -> Option<Page> {
         let page = self.front(list)?;
         self.remove(page);
         Some(page)
     }
 
-    /// Moves `page` from wherever it is to the front of `list`.
+    /// Moves `page` from any list to the front of `list`.
     #[inline]
     pub fn move_to_front(&mut self, list: usize, page: Page) {
         if self.ends[list].front != page.0 {
@@ -181,7 +181,7 @@ impl<const N: usize> Lists<N> {
         }
     }
 
-    /// Moves `page` from wherever it is to the back of `list`.
+    /// Moves `page` from any list to the back of `list`.
     pub fn move_to_back(&mut self, list: usize, page: Page) {
         self.remove(page);
         self.push_back(list, page);

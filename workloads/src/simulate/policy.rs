@@ -1,38 +1,38 @@
-//! What a replacement policy is told and asked: the events of Gilbert, "Bottlenecks Uncovered"
-//! (2020), section 1.2, as one trait.
+//! The interface of a replacement policy: the events of Gilbert, "Bottlenecks Uncovered" (2020),
+//! section 1.2, as one trait.
 //!
-//! For a cached page: `hit`, `unfix`. For another one: `miss`; then, if no frame is free, `select`
+//! For a cached page: `hit`, `unfix`. For another page: `miss`; then, if no frame is free, `select`
 //! until one is; then `fetch`, `unfix`. A victim that cannot leave comes back by `cannot_evict`,
-//! and a page that is dropped without the policy being asked is reported by `remove`. The pool that
-//! comes with an event shows the state before it, except for `fetch`, when the page has its frame.
+//! and a page that is dropped without the policy is reported by `remove`. The pool in an event has
+//! the state before it, except for `fetch`, when the page has its frame.
 
 use super::pool::{Page, Pool};
 
 /// One access of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// What is accessed.
+    /// The page.
     pub page: Page,
-    /// Whether it is changed.
+    /// Whether the access changes it.
     pub write: bool,
 }
 
-/// A replacement policy with all that it remembers.
+/// A replacement policy with its state.
 pub trait Policy: Send {
     /// A cached page is accessed.
     fn hit(&mut self, access: Access, pool: &Pool);
 
-    /// A page that is not cached is accessed, before anything is evicted for it. `false` lets the
-    /// access pass by the cache.
+    /// A page that is not cached is accessed, before any eviction for it. `false` makes the access
+    /// bypass the cache.
     fn miss(&mut self, _access: Access, _pool: &Pool) -> bool {
         true
     }
 
-    /// Takes one victim or more out of the statistics and adds them to `victims`, which is empty.
+    /// Chooses one or more victims, forgets them, and adds them to `victims`, which is empty.
     fn select(&mut self, pool: &Pool, victims: &mut Vec<Page>);
 
-    /// Whether victims are also to be asked for by `leaving` after each `hit` and `miss`. Such a
-    /// policy may answer `select` with nothing, and the pool then holds a page more than it should.
+    /// Whether `leaving` must be called after each `hit` and `miss`. Such a policy may choose no
+    /// victim in `select`; the pool then holds one page above its capacity.
     fn evicts_early(&self) -> bool {
         false
     }
@@ -43,8 +43,8 @@ pub trait Policy: Send {
     /// The page of the last `miss` is in its frame.
     fn fetch(&mut self, access: Access, pool: &Pool);
 
-    /// A page that nobody asked for was read ahead and is in its frame. Policies that have one put
-    /// it at their cold end; for others it is a page like any other.
+    /// A page was read ahead and is in its frame. Policies with a cold end put it there; for others
+    /// it is a page like any other.
     fn prefetched(&mut self, page: Page, pool: &Pool) {
         let access = Access { page, write: false };
         if self.miss(access, pool) {
@@ -52,7 +52,7 @@ pub trait Policy: Send {
         }
     }
 
-    /// Nobody uses `page` any more.
+    /// The use of `page` ended.
     fn unfix(&mut self, _page: Page, _pool: &Pool) {}
 
     /// The last victim cannot leave now; it is cached as before.
@@ -69,8 +69,8 @@ pub trait Policy: Send {
     /// frame, from a random one on.
     fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool);
 
-    /// What the policy keeps for a cached page, remembered pages included, as an implementation
-    /// with 8-byte pointers and page ids and 4-byte counters would have it (WATT, section 3.2).
+    /// Bytes of the state for each cached page, that of remembered pages included, in an
+    /// implementation with 8-byte pointers and page ids and 4-byte counters (WATT, section 3.2).
     fn bytes_per_page(&self) -> f64;
 }
 

@@ -1,8 +1,8 @@
-//! The simulated buffer pool: which pages are cached, in which frames, and which of them are dirty.
+//! The simulated buffer pool: the cached pages, their frames, and their dirty flags.
 //!
-//! Pages are dense numbers (see `trace`), so everything about a page is an array element and no
-//! access costs a hash look-up. A page keeps its frame until it leaves. The pool belongs to
-//! `replay`; policies only look at it.
+//! Pages are dense numbers (see `trace`), so all data about a page are array elements and no access
+//! needs a hash look-up. A page keeps its frame until it leaves. `replay` owns the pool; policies
+//! only read it.
 
 use std::ops::{Index, IndexMut};
 
@@ -47,7 +47,7 @@ impl<T> IndexMut<Page> for PerPage<T> {
 pub struct PerFrame<T>(Vec<T>);
 
 impl<T> PerFrame<T> {
-    /// What `value` gives for each of `frames` frames.
+    /// A result of `value` for each of `frames` frames.
     pub fn new(frames: usize, value: impl FnMut() -> T) -> Self {
         Self(std::iter::repeat_with(value).take(frames).collect())
     }
@@ -110,7 +110,7 @@ impl Pool {
         self.len() == 0
     }
 
-    /// Whether a page must leave before another one comes.
+    /// Whether a page must leave before another one can come in.
     pub fn is_full(&self) -> bool {
         self.len() >= self.capacity
     }
@@ -186,7 +186,7 @@ impl Pool {
         }
     }
 
-    /// Takes `page` out and says whether it was dirty.
+    /// Removes `page`; returns whether it was dirty.
     pub(super) fn evict(&mut self, page: Page) -> bool {
         assert!(self.holds(page), "only a cached page can be evicted");
         let frame = std::mem::replace(&mut self.frame_of[page.0 as usize], NOWHERE);
@@ -203,7 +203,7 @@ impl Pool {
         *dirty = true;
     }
 
-    /// Marks `page` as equal to its image on the device, and says whether it was dirty.
+    /// Marks `page` as equal to its image on the device; returns whether it was dirty.
     pub(super) fn clean(&mut self, page: Page) -> bool {
         let was_dirty = std::mem::take(&mut self.dirty[page.0 as usize]);
         self.dirty_pages -= usize::from(was_dirty);
@@ -224,7 +224,7 @@ impl Sampler {
         Self { marks: vec![0; capacity], round: 0 }
     }
 
-    /// Puts `number` different cached pages, or all if there are no more, into `sample`.
+    /// Puts `number` different cached pages, or all if there are fewer, into `sample`.
     pub fn draw(&mut self, pool: &Pool, rng: &mut Rng, number: usize, sample: &mut Vec<Page>) {
         sample.clear();
         if number >= pool.len() {
@@ -240,8 +240,7 @@ impl Sampler {
         }
     }
 
-    /// The same for frames with pages, whose pages need not be known: the same draws give the
-    /// frames of the same pages.
+    /// The same for the frames of pages: the same draws give the frames of the same pages.
     #[inline]
     pub fn draw_frames(
         &mut self,

@@ -11,7 +11,7 @@ use super::trace::Trace;
 /// A policy with its parameters, as chosen.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// As it was written.
+    /// The text that it was parsed from.
     pub text: String,
     /// The policy.
     pub entry: &'static PolicyEntry,
@@ -27,7 +27,7 @@ pub fn names() -> String {
 
 impl Spec {
     /// Reads `name` or `name:key=value,..`, alone or as `ace(..)` or `ace(..):key=value,..`. The
-    /// error is a sentence that says what is known.
+    /// error is a sentence that lists the known names.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some(wrapped) = text.strip_prefix("ace(") else { return Self::parse_plain(text) };
         let parts =
@@ -72,12 +72,12 @@ impl Spec {
         Ok(Self { text: text.to_owned(), entry, ace: None, values })
     }
 
-    /// What an access costs in time.
+    /// Time complexity of an access.
     pub fn complexity(&self) -> String {
         match self.ace {
             Some(_) => format!(
-                "O(cache) at worst for a dirty victim, to find the next dirty pages in the order of \
-                 the policy, else {}",
+                "O(cache) at worst for a dirty victim, to find the next dirty pages in the order \
+                 of the policy, else {}",
                 self.entry.cost
             ),
             None => self.entry.cost.to_owned(),

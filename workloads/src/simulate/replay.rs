@@ -1,4 +1,4 @@
-//! One policy over one trace, and what that would have cost.
+//! Replays one trace with one policy, and counts the cost.
 //!
 //! Counting: the cache starts empty; every access to a page that is not cached is a miss and a
 //! read, whether it reads or writes. A page leaves only when no frame is free. An access `W` makes
@@ -12,7 +12,7 @@ use super::policy::{Access, Policy};
 use super::pool::{Page, Pool};
 use super::trace::Trace;
 
-/// What a replay counted.
+/// The counts of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
     /// Accesses.
@@ -25,9 +25,9 @@ pub struct Counts {
     pub writes: u64,
     /// Pages that were dirty at the end.
     pub writes_at_end: u64,
-    /// Requests to the device that read: pages read together are one.
+    /// Read requests to the device: pages read together count once.
     pub read_requests: u64,
-    /// Requests to the device that wrote, those at the end included.
+    /// Write requests to the device, those at the end included.
     pub write_requests: u64,
     /// Processor time of the replay.
     pub cpu: Duration,
@@ -42,9 +42,9 @@ pub struct Device {
     pub read_us: f64,
     /// Time to write a page, in microseconds.
     pub write_us: f64,
-    /// How many times longer a write takes than a read on the emulated device (ACE, section II).
+    /// Time of a write divided by the time of a read on the emulated device (ACE, section II).
     pub asymmetry: f64,
-    /// How many pages the emulated device reads or writes in the time of one.
+    /// Pages that the emulated device reads or writes in the time of one page.
     pub concurrency: usize,
 }
 
@@ -72,7 +72,7 @@ impl Counts {
     }
 
     /// Time that the emulated device is busy (ACE, Figure 10 h): a request takes the time of one
-    /// page, however many it has.
+    /// page, for any number of pages.
     pub fn device_seconds(&self, device: &Device) -> f64 {
         let reads = self.read_requests as f64 + self.write_requests as f64 * device.asymmetry;
         reads * device.read_us / 1e6
@@ -93,7 +93,7 @@ pub struct Replay<'a> {
     policy: &'a mut dyn Policy,
     evicts_early: bool,
     victims: Vec<Page>,
-    /// Number of victims to come that cannot leave.
+    /// Number of next victims that cannot leave.
     refusals: usize,
     trace: &'a Trace,
     ace: Option<Ace>,
@@ -138,7 +138,7 @@ impl<'a> Replay<'a> {
             self.counts.reads += 1;
             self.counts.read_requests += 1;
             if !self.policy.miss(access, &self.pool) {
-                // The page is read, perhaps changed and written, past the cache.
+                // The page is read, and perhaps changed and written, without the cache.
                 self.counts.writes += u64::from(write);
                 self.counts.write_requests += u64::from(write);
                 return;
@@ -167,7 +167,7 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Frees a frame or more, and says how many of them ACE means to fill by reading ahead.
+    /// Frees one or more frames; returns how many of them ACE fills by reading ahead.
     fn make_room(&mut self) -> usize {
         loop {
             self.victims.clear();
@@ -179,8 +179,8 @@ impl<'a> Replay<'a> {
                 self.policy.cannot_evict(page, &self.pool);
             }
             let evicted = self.victims.len();
-            // They are out of the pool before ACE asks the policy for more, which so cannot name
-            // them again.
+            // They leave the pool before ACE asks the policy for more, so that it cannot name them
+            // again.
             let dirty = self.evict_victims();
             let ahead = match self.ace.as_ref().map(|ace| ace.settings) {
                 Some(ace) if dirty > 0 => {
@@ -220,8 +220,8 @@ impl<'a> Replay<'a> {
         others.len()
     }
 
-    /// ACE's Evictor: evicts more than the `evicted` pages until there are `most`, or until the
-    /// policy gives up a dirty one. Returns the number of all.
+    /// ACE's Evictor: after the `evicted` pages evicts more, until there are `most` or the next
+    /// victim is dirty. Returns the number of all.
     fn evict_more(&mut self, mut evicted: usize, most: usize) -> usize {
         let mut clean = true;
         while clean && evicted < most {
@@ -265,7 +265,7 @@ impl<'a> Replay<'a> {
         let last = ahead.last().map_or(number, |page| self.trace.id(*page));
         ace.read_up_to(last);
         self.counts.reads += ahead.len() as u64;
-        // The page itself was counted as a request of its own.
+        // The page itself was counted as a separate request.
         self.counts.read_requests += ace.requests(1 + ahead.len(), ace.concurrency) - 1;
         for page in ahead {
             self.pool.insert(page, false);
@@ -278,19 +278,18 @@ impl<'a> Replay<'a> {
         self.refusals = number;
     }
 
-    /// Takes the victims out of the pool and says how many of them are dirty.
+    /// Removes the victims from the pool; returns how many of them are dirty.
     fn evict_victims(&mut self) -> usize {
         self.victims.drain(..).filter(|victim| self.pool.evict(*victim)).count()
     }
 
-    /// Drops a cached page without asking the policy and without writing it, as when its contents
-    /// were deleted.
+    /// Drops a cached page without the policy and without a write, as if its contents were deleted.
     pub fn drop_page(&mut self, page: Page) {
         self.policy.remove(page, &self.pool);
         self.pool.evict(page);
     }
 
-    /// Writes back what is dirty at the end and returns the counts.
+    /// Writes back pages that are dirty at the end; returns the counts.
     pub fn finish(mut self) -> Counts {
         self.counts.writes_at_end = self.pool.dirty_pages() as u64;
         self.counts.write_requests += match &self.ace {
@@ -302,7 +301,8 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// Replays the whole of `trace`. `keep_going` is asked now and then; `None` if it said no.
+/// Replays the whole of `trace`. Returns `None` if `keep_going`, which it calls now and then,
+/// returns false.
 pub fn replay(
     trace: &Trace,
     capacity: usize,
@@ -312,13 +312,13 @@ pub fn replay(
     run(trace, Replay::new(trace, capacity, policy), keep_going)
 }
 
-/// Lets `replay` have all of `trace`.
+/// Replays all of `trace` in `replay`.
 pub(super) fn run(
     trace: &Trace,
     mut replay: Replay,
     mut keep_going: impl FnMut(usize) -> bool,
 ) -> Option<Counts> {
-    /// Accesses between two questions: few enough for policies that take long for each.
+    /// Accesses between two calls of `keep_going`: few, because some policies are slow.
     const STRIDE: usize = 1 << 8;
     let started = cpu_time();
     let mut accesses = trace.accesses();

@@ -1,6 +1,6 @@
-//! Replays as one HTML page: miss-ratio curves, misses relative to a policy, read/write trade-off,
-//! I/O cost, what parameters do, and resistance to scans. The figures that the papers show, for
-//! whatever was replayed.
+//! Results of replays as one HTML page: miss-ratio curves, misses relative to a policy, read/write
+//! trade-off, I/O cost, effects of parameters, and resistance to scans: the figures of the papers,
+//! for any replays.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,9 +21,9 @@ const LINES: usize = 6;
 /// Accesses of a trace that the parasite test replays.
 const LOAD: usize = 200_000;
 
-/// What the figures of WATT's paper change, one parameter at a time: sample size (Figure 3), length
-/// of the access log (4), epochs per replacement (5), dampening (6), length of the write log (7) and
-/// write weight (8).
+/// The parameters that the figures of the WATT paper vary, one at a time: sample size (Figure 3),
+/// length of the access log (4), epochs per replacement (5), dampening (6), length of the write log
+/// (7) and write weight (8).
 const STUDIES: &[(&str, &[&str])] = &[
     ("sample", &["1", "2", "4", "16", "32", "64"]),
     ("accesses", &["1", "2", "4", "16"]),
@@ -76,7 +76,8 @@ pub fn resistance(
 /// Costs of reads and writes in FOR's Table 5, in microseconds.
 const COSTS: [(f64, f64); 2] = [(100.0, 800.0), (245.0, 9663.0)];
 
-/// The page. Misses are relative to those of `base`, or of the first policy if it was not replayed.
+/// The page. Misses are relative to those of `base`, or to the first policy if `base` was not
+/// replayed.
 pub fn page(facts: &[(&str, String)], rows: &[Row], device: &Device, base: &str) -> String {
     let mut page = Page::new("wattle simulate");
     page.facts(facts);
@@ -103,7 +104,7 @@ pub fn page(facts: &[(&str, String)], rows: &[Row], device: &Device, base: &str)
     }
     let studies = studies(all, &relative, base);
     if !studies.is_empty() {
-        page.plots("What a parameter does (WATT, Figures 3 to 8)", &studies);
+        page.plots("Effects of parameters (WATT, Figures 3 to 8)", &studies);
     }
     let given = (device.read_us, device.write_us);
     let others = COSTS.into_iter().filter(|costs| *costs != given);
@@ -146,7 +147,7 @@ fn name(row: &Row) -> String {
     format!("{}, {}, {}", row.trace, plural(row.cache_pages as u64, "page"), row.policy)
 }
 
-/// What no policy can go below in cost, where it was asked for.
+/// The lower bounds of the cost, if they were asked for.
 fn bounds(page: &mut Page, rows: &[Row]) {
     let seconds = |cost: f64| significant(cost / 1e6);
     let line = |group: &[Row]| {
@@ -161,7 +162,7 @@ fn bounds(page: &mut Page, rows: &[Row]) {
     }
 }
 
-/// What a scan takes from each policy, where it was tested.
+/// The hit rate that each policy loses to a scan, if it was tested.
 fn resistances(page: &mut Page, rows: &[Row]) {
     let cells = |row: &Row| {
         let Resistance { rate, lost } = row.resistance?;
@@ -175,7 +176,7 @@ fn resistances(page: &mut Page, rows: &[Row]) {
     }
 }
 
-/// Ratios by the bits of a value, which compare as values above 0 do.
+/// Ratios by the bits of a value, which sort like the values if these are above 0.
 type Line = BTreeMap<u64, Vec<f64>>;
 /// The line of each trace.
 type Lines<'a> = BTreeMap<&'a str, Line>;
@@ -196,8 +197,8 @@ fn distinct<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     distinct
 }
 
-/// Misses and writes of every row relative to those of `base` with the same trace and cache. Without
-/// writes these are no number.
+/// Misses and writes of every row relative to those of `base` with the same trace and cache. The
+/// writes are not a number if there are none.
 fn relative<'a>(rows: &'a [Row], base: &str) -> BTreeMap<Key<'a>, [f64; 2]> {
     let of_base: BTreeMap<(&str, usize), &Row> = rows
         .iter()
@@ -291,8 +292,8 @@ fn family(policy: &str) -> &str {
 }
 
 /// For policies that were replayed with several values of one parameter: the mean of relative
-/// misses, and of relative writes, by value, a line for each trace. The policy as it is stands for
-/// the default.
+/// misses, and of relative writes, by value, one line for each trace. The policy without parameters
+/// stands for the default.
 fn studies(rows: &[Row], relative: &BTreeMap<Key, [f64; 2]>, base: &str) -> Vec<Plot> {
     let mut found = BTreeSet::<(&str, &str)>::new();
     for row in rows {
@@ -413,7 +414,7 @@ mod tests {
         }
         // One curve, two trade-offs, misses and writes by one parameter.
         assert_eq!(html.matches("<svg").count(), 5);
-        // What is there for a parameter has no column of its own.
+        // Rows of a parameter study have no column.
         assert!(!html.contains("<th>watt:write_weight=8") && html.contains("pages, watt:write_w"));
         for outside in ["http:", "https:", "src=", "href=", "NaN"] {
             assert!(!html.contains(outside), "{outside}");

@@ -1,7 +1,7 @@
 //! Results of replays as CSV, JSON and text.
 //!
-//! The first columns of the CSV are part of the program's interface; more are only added behind
-//! them.
+//! The first columns of the CSV are part of the interface of the program; new ones are added at the
+//! end.
 
 use serde_json::{Map, Value, json};
 
@@ -9,8 +9,8 @@ use super::bound::Bound;
 use super::replay::{Counts, Device};
 use crate::report::figures;
 
-/// Hit rate of the last accesses in percent without a parasite, and the points lost to one that reads
-/// and to one that writes.
+/// Hit rate of the last accesses in percent without a parasite, and the points lost to a parasite
+/// that reads and to one that writes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Resistance {
     /// Hit rate in percent.
@@ -19,7 +19,7 @@ pub struct Resistance {
     pub lost: [f64; 2],
 }
 
-/// The result of one replay with what it belongs to.
+/// The result of one replay.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// Name of the trace.
@@ -30,22 +30,22 @@ pub struct Row {
     pub cache_pages: usize,
     /// The policy as it was given.
     pub policy: String,
-    /// What was counted.
+    /// The counts of the replay.
     pub counts: Counts,
     /// Misses relative to the policy that was asked for.
     pub relative: Option<f64>,
-    /// What an access costs the policy in time.
+    /// Time complexity of an access.
     pub complexity: String,
-    /// What is known of the least cost of the trace with this cache, if it was asked for.
+    /// Bounds of the least cost of the trace with this cache, if they were asked for.
     pub bound: Option<Bound>,
-    /// What a scan takes from it, if that was asked for and the trace is long enough.
+    /// Its resistance to a scan, if that was asked for and the trace is long enough.
     pub resistance: Option<Resistance>,
-    /// Whether it is there to show what a parameter does, and not as a policy of its own.
+    /// Whether it only belongs to a parameter study.
     pub studied: bool,
 }
 
 impl Row {
-    /// Both are of one trace and cache.
+    /// Whether both are of one trace and cache.
     pub fn is_of_same_task(&self, other: &Row) -> bool {
         self.trace == other.trace && self.cache_pages == other.cache_pages
     }
@@ -76,8 +76,8 @@ fn field(text: &str) -> String {
     }
 }
 
-/// All rows as CSV, with a header; the last columns are there if results were normalised, bounds were
-/// asked for, or scans were tested.
+/// All rows as CSV, with a header; the last columns are present if results were normalised, bounds
+/// were asked for, or scans were tested.
 pub fn csv(rows: &[Row], device: &Device, normalised: bool) -> String {
     let bounded = rows.iter().any(|row| row.bound.is_some());
     let scanned = rows.iter().any(|row| row.resistance.is_some());
@@ -174,7 +174,7 @@ pub fn json(
     })
 }
 
-/// All rows for people: one table for each trace and cache.
+/// All rows as text: one table for each trace and cache.
 pub fn text(rows: &[Row], device: &Device, normalised: Option<&str>) -> String {
     let mut text = String::new();
     for group in rows.chunk_by(Row::is_of_same_task) {
@@ -230,7 +230,7 @@ pub fn text(rows: &[Row], device: &Device, normalised: Option<&str>) -> String {
     text
 }
 
-/// Whether a policy of this cost looks at all cached pages at a time.
+/// Whether a policy of this complexity scans all cached pages.
 fn looks_at_all(complexity: &str) -> bool {
     complexity.starts_with("O(cache")
 }

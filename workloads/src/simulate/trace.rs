@@ -1,10 +1,10 @@
 //! Page traces in memory, and their readers.
 //!
-//! Formats, told apart by the endings of the file name:
-//! - `page,R` or `page,W` per line: what the traces of the lab and of the engine look like;
+//! Formats, by the ending of the file name:
+//! - `page,R` or `page,W` per line: the format of the lab and of the engine;
 //! - `.lis`: the format of the ARC authors (Megiddo and Modha, FAST 2003): `start count ignored
 //!   request` per line stands for reads of the pages `start` to `start + count - 1`;
-//! - either of them with `.zst` behind: compressed by zstd.
+//! - either of them with the further ending `.zst`: compressed by zstd.
 //!
 //! Pages are renumbered 0, 1, 2, ... in the order of first touch.
 
@@ -26,7 +26,7 @@ pub const MAX_PAGES: usize = (WRITE - 1) as usize;
 /// Most pages of one request in a `.lis` file.
 const MOST_OF_A_REQUEST: u64 = 1 << 24;
 
-/// Position of an access that does not come.
+/// The position that stands for no access.
 pub const NEVER: u32 = u32::MAX;
 
 /// A trace.
@@ -44,7 +44,7 @@ pub struct Trace {
 #[derive(Debug, Default)]
 pub struct Builder {
     numbers: HashMap<u64, u32>,
-    /// Numbers of small page ids, to spare most traces the hashing.
+    /// Numbers of small page ids, so that most traces need no hashing.
     small: Vec<u32>,
     trace: Trace,
 }
@@ -120,7 +120,7 @@ impl Trace {
         builder.finish()
     }
 
-    /// Its name: that of the file without folder and endings.
+    /// Its name: the name of the file without folder and endings.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -247,7 +247,7 @@ fn digits(text: &str) -> Option<u64> {
         .all(|byte| byte.is_ascii_digit())
         .then(|| text.parse().ok())
         .flatten()
-        // The largest number has no successor, which ranges of pages need.
+        // Ranges of pages need a successor, which the largest number does not have.
         .filter(|number| *number < u64::MAX)
 }
 

@@ -16,7 +16,7 @@ use crate::rng::Rng;
 /// Largest number of subscribers.
 pub const MAX_SUBSCRIBERS: u64 = 1 << 32;
 
-/// Streams of random numbers of runs begin here; those below are of subscribers that are loaded.
+/// First stream of random numbers of runs; those below belong to subscribers that are loaded.
 const FIRST_RUN_STREAM: u64 = 1 << 33;
 
 /// The benchmark.
@@ -24,12 +24,12 @@ const FIRST_RUN_STREAM: u64 = 1 << 33;
 pub struct Tatp {
     /// Subscribers, P.
     pub subscribers: u64,
-    /// Where randomness comes from.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
-/// What one worker keeps between transactions.
-pub struct State {
+/// TatpWorker that one worker keeps between transactions.
+pub struct TatpWorker {
     rng: Rng,
 }
 
@@ -42,7 +42,7 @@ impl Benchmark for Tatp {
     const KINDS: &'static [&'static str] = Transaction::NAMES;
     const BATCH: u64 = 16;
 
-    type State = State;
+    type State = TatpWorker;
 
     const MAX_SIZE: u64 = MAX_SUBSCRIBERS;
 
@@ -59,8 +59,8 @@ impl Benchmark for Tatp {
     }
 
     fn loaded(&self) -> (u64, u64) {
-        // On average 2.5 rows of access info and special facilities, and 1.5 call forwardings of each
-        // of the latter.
+        // On average 2.5 rows of access info, 2.5 special facilities, and 1.5 call forwardings for
+        // each special facility.
         let rows = self.subscribers * (8 + 5 + 15) / 4 + self.subscribers * 3 / 4;
         (rows, self.subscribers * rows::MEAN_BYTES)
     }
@@ -89,14 +89,14 @@ impl Benchmark for Tatp {
         Ok(())
     }
 
-    fn state(&self, run: u64, worker: usize) -> State {
-        State { rng: Rng::new(self.seed, FIRST_RUN_STREAM * (run + 1) + worker as u64) }
+    fn state(&self, run: u64, worker: usize) -> TatpWorker {
+        TatpWorker { rng: Rng::new(self.seed, FIRST_RUN_STREAM * (run + 1) + worker as u64) }
     }
 
     async fn step<C: Client>(
         &self,
         tables: &[C::Table],
-        state: &mut State,
+        state: &mut TatpWorker,
         client: &C,
     ) -> Result<Done, Failure> {
         let transaction = Transaction::draw(self.subscribers, &mut state.rng);

@@ -1,5 +1,5 @@
-//! What holds in a TATP database while no transaction is under way: every row is whole, the index of
-//! telephone numbers and the subscribers agree, and every row refers to one that exists.
+//! The conditions of a TATP database while no transaction runs: every row is valid, the index of
+//! telephone numbers agrees with the subscribers, and every row refers to an existing one.
 
 use super::rows::{
     AccessInfo, CallForwarding, SpecialFacility, Subscriber, number_of, read_number,
@@ -14,11 +14,11 @@ use crate::driver::store::Client;
 use crate::report::Condition;
 use crate::report::figures::plural;
 
-/// Which of the types 1 to 4 each subscriber has, a bit for each; by subscriber, from 0.
+/// The types 1 to 4 that each subscriber has, one bit for each; by subscriber, from 0.
 struct Types(Vec<u8>);
 
 impl Types {
-    /// Notes a row; false if there is no such subscriber.
+    /// Notes a row; false if the subscriber does not exist.
     fn note(&mut self, id: u64, of_type: u8) -> bool {
         let types = id.checked_sub(1).and_then(|index| self.0.get_mut(index as usize));
         types.map(|types| *types |= 1 << of_type).is_some()
@@ -29,7 +29,7 @@ impl Types {
         types.is_some_and(|types| types & (1 << of_type) != 0)
     }
 
-    /// Subscribers without any row.
+    /// Notes each subscriber without a row as a problem.
     fn expect_some(&self, what: &str, problems: &mut First) {
         for (index, types) in self.0.iter().enumerate() {
             problems.expect(*types != 0, || format!("subscriber {} has no {what}", index + 1));

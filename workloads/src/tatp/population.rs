@@ -4,7 +4,7 @@ use super::random::{between, some};
 use super::rows::{self, AccessInfo, CallForwarding, SpecialFacility, Subscriber};
 use crate::rng::Rng;
 
-/// What a subscriber is loaded with.
+/// The rows of a subscriber.
 #[derive(Clone, Debug)]
 pub struct Population {
     /// Its row.
@@ -17,7 +17,7 @@ pub struct Population {
     pub call_forwardings: Vec<CallForwarding>,
 }
 
-/// What subscriber `id` is loaded with (section "Database population").
+/// The rows of subscriber `id` (section "Database population").
 pub fn population(seed: u64, id: u64) -> Population {
     let mut rng = Rng::new(seed, id);
     let rng = &mut rng;

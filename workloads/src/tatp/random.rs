@@ -7,7 +7,7 @@ pub fn between(rng: &mut Rng, low: u64, high: u64) -> u64 {
     low + rng.below(high - low + 1)
 }
 
-/// `count` different ones of `values`, ascending.
+/// `count` different values of `values`, ascending.
 pub fn some<const N: usize>(rng: &mut Rng, count: usize, mut values: [u8; N]) -> Vec<u8> {
     for i in 0..count {
         let other = i + rng.below((N - i) as u64) as usize;
@@ -18,7 +18,7 @@ pub fn some<const N: usize>(rng: &mut Rng, count: usize, mut values: [u8; N]) ->
     chosen
 }
 
-/// The parameter A of the choice of subscribers.
+/// The parameter A of the draw of subscribers.
 fn spread(subscribers: u64) -> u64 {
     match subscribers {
         ..=1_000_000 => 65_535,
@@ -46,8 +46,8 @@ mod tests {
             assert!((1..=100_000).contains(&id));
             bits += ((id - 1) & 0xff).count_ones();
         }
-        // Before the remainder each low bit of the disjunction is set with probability 3/4, of a uniform
-        // number with 1/2. The remainder leaves much of that: 100,000 is a multiple of 32.
+        // Before the remainder each low bit of the disjunction is set with probability 3/4, that of
+        // a uniform number with 1/2. The remainder keeps much of that: 100,000 is a multiple of 32.
         assert!(bits > 100_000 * 8 * 6 / 10, "{bits} bits");
         for (subscribers, spread) in
             [(1_000_000, 65_535), (1_000_001, 1_048_575), (10_000_001, 2_097_151)]

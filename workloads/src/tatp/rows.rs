@@ -8,8 +8,8 @@
 //! | special-facility | s_id (8), sf_type (1) | is_active, error_cntrl, data_a (1 each), data_b (5 letters), seal (4) |
 //! | call-forwarding | s_id (8), sf_type, start_time (1 each) | end_time (1), numberx (15 digits), seal (4) |
 //!
-//! Numbers of keys are big-endian, those of rows little-endian. Every row ends in a seal, so that each
-//! value that is read is checked against its key.
+//! Numbers are big-endian in keys and little-endian in rows. Every row ends in a seal, with which
+//! each value is checked against its key.
 
 use super::random::between;
 use crate::bench::seal;
@@ -25,7 +25,7 @@ const ACCESS_INFO: usize = 14;
 const SPECIAL_FACILITY: usize = 12;
 const CALL_FORWARDING: usize = 20;
 
-/// Mean bytes of keys and rows that a subscriber is loaded with: 2.5 rows of access info, 2.5 special
+/// Mean bytes of the keys and rows of a subscriber: 2.5 rows of access info, 2.5 special
 /// facilities, 3.75 call forwardings.
 pub const MEAN_BYTES: u64 = (8 + SUBSCRIBER + 15 + NUMBER) as u64
     + (5 * (9 + ACCESS_INFO + 9 + SPECIAL_FACILITY) / 2) as u64
@@ -59,7 +59,7 @@ pub fn number_row(id: u64) -> [u8; NUMBER] {
     row
 }
 
-/// The subscriber that a row of the index leads to.
+/// The subscriber in a row of the index.
 pub fn read_number(number: &[u8], row: &[u8]) -> Option<u64> {
     if !seal::holds(number, row, NUMBER) {
         return None;
@@ -67,7 +67,7 @@ pub fn read_number(number: &[u8], row: &[u8]) -> Option<u64> {
     Some(u64::from_le_bytes(*row.first_chunk()?))
 }
 
-/// A drawn telephone number.
+/// A random telephone number.
 pub fn any_number(rng: &mut Rng) -> [u8; 15] {
     digits(rng.below(1_000_000_000_000_000))
 }
@@ -83,13 +83,13 @@ pub struct Subscriber {
     pub id: u64,
     /// bit_1 in the lowest place.
     pub bits: u16,
-    /// Two numbers of four bits in each.
+    /// hex_1 to hex_10, two of them in each byte.
     pub hex: [u8; 5],
     /// byte2_1 to byte2_10.
     pub bytes: [u8; 10],
-    /// Where the mobile switching centre is.
+    /// Location of the mobile switching centre.
     pub msc_location: u32,
-    /// Where the subscriber was seen last.
+    /// Last known location of the subscriber.
     pub vlr_location: u32,
 }
 
@@ -113,7 +113,7 @@ impl Subscriber {
         row
     }
 
-    /// Writes it over `row`.
+    /// Writes it to `row`.
     pub fn write(&self, row: &mut [u8]) {
         row[..15].copy_from_slice(&number_of(self.id));
         row[15..17].copy_from_slice(&self.bits.to_le_bytes());
@@ -124,7 +124,7 @@ impl Subscriber {
         seal::close(&subscriber_key(self.id), row);
     }
 
-    /// Subscriber `id`, if `row` is its row.
+    /// Subscriber `id`, if `row` is the row of it.
     pub fn decode(id: u64, row: &[u8]) -> Option<Self> {
         if !seal::holds(&subscriber_key(id), row, SUBSCRIBER) || row[..15] != number_of(id) {
             return None;
@@ -140,7 +140,7 @@ impl Subscriber {
     }
 }
 
-/// Key of a row that belongs to a subscriber and has a type.
+/// Key of a row of a subscriber and a type.
 pub fn typed_key(id: u64, of_type: u8) -> [u8; 9] {
     let mut key = [of_type; 9];
     key[..8].copy_from_slice(&id.to_be_bytes());
@@ -190,7 +190,7 @@ impl AccessInfo {
         row
     }
 
-    /// Whether `row` is a row of `key`.
+    /// Whether `row` belongs to `key`.
     pub fn is_row(key: &[u8], row: &[u8]) -> bool {
         seal::holds(key, row, ACCESS_INFO) && row[2..10].iter().all(u8::is_ascii_uppercase)
     }
@@ -238,14 +238,14 @@ impl SpecialFacility {
         row
     }
 
-    /// Writes it over `row`.
+    /// Writes it to `row`.
     pub fn write(&self, row: &mut [u8]) {
         row[..3].copy_from_slice(&[u8::from(self.is_active), self.error_control, self.data_a]);
         row[3..8].copy_from_slice(&self.data_b);
         seal::close(&self.key(), row);
     }
 
-    /// The facility in `row`, if that is a row of `key`.
+    /// The facility in `row`, if `row` belongs to `key`.
     pub fn decode(key: &[u8], row: &[u8]) -> Option<Self> {
         let (id, sf_type) = split_typed_key(key)?;
         if !seal::holds(key, row, SPECIAL_FACILITY) || row[0] > 1 {
@@ -264,11 +264,11 @@ pub struct CallForwarding {
     pub id: u64,
     /// The special facility.
     pub sf_type: u8,
-    /// Hour from which it is in force: 0, 8 or 16.
+    /// First hour of the forwarding: 0, 8 or 16.
     pub start_time: u8,
-    /// Hour to which it is in force.
+    /// Hour at which the forwarding ends.
     pub end_time: u8,
-    /// Where calls go.
+    /// The number to which calls go.
     pub number: [u8; 15],
 }
 
@@ -300,7 +300,7 @@ impl CallForwarding {
         row
     }
 
-    /// The call forwarding in `row`, if that is a row of `key`.
+    /// The call forwarding in `row`, if `row` belongs to `key`.
     pub fn decode(key: &[u8], row: &[u8]) -> Option<Self> {
         let (start_time, typed) = key.split_last()?;
         let (id, sf_type) = split_typed_key(typed)?;

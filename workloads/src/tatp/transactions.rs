@@ -12,7 +12,7 @@ use crate::bench::{Ended, wrong};
 use crate::driver::store::{Access, Client, Direction, Txn};
 use crate::rng::Rng;
 
-/// A transaction and what it is about.
+/// A transaction and its input.
 #[derive(Clone, Copy, Debug)]
 pub enum Transaction {
     GetSubscriberData { id: u64 },
@@ -25,7 +25,7 @@ pub enum Transaction {
 }
 
 impl Transaction {
-    /// Names of the kinds, as [`Transaction::kind`] numbers them.
+    /// Names of the kinds, in the order of [`Transaction::kind`].
     pub const NAMES: &'static [&'static str] = &[
         "get-subscriber-data",
         "get-new-destination",
@@ -72,7 +72,7 @@ impl Transaction {
         }
     }
 
-    /// Its kind, with its outcome, as a position in [`Transaction::NAMES`].
+    /// Position of its kind and outcome in [`Transaction::NAMES`].
     pub fn kind(&self, successful: bool) -> usize {
         let (kind, unsuccessful) = match self {
             Transaction::GetSubscriberData { .. } => return 0,
@@ -86,7 +86,7 @@ impl Transaction {
         if successful { kind } else { unsuccessful }
     }
 
-    /// Tries it once, and says whether it was successful.
+    /// Tries it once; returns whether it was successful.
     pub async fn run<C: Client>(&self, tables: &[C::Table], client: &C) -> Result<bool, Ended> {
         match *self {
             Transaction::GetSubscriberData { id } => {
@@ -151,13 +151,13 @@ impl Transaction {
     }
 }
 
-/// A row that must be there is not, or is not what was written.
+/// The error of a row that must exist and does not, or that is damaged.
 #[cold]
 fn bad(what: &str, id: u64) -> Ended {
     wrong(format!("a row of subscriber {id} ({what}) is missing or damaged")).into()
 }
 
-/// Looks the subscriber with the telephone number of `id` up.
+/// Looks up the subscriber with the telephone number of `id`.
 async fn by_number<X: Txn>(txn: &X, tables: &[X::Table], id: u64) -> Result<u64, Ended> {
     let number = number_of(id);
     let read = |row: &[u8]| read_number(&number, row);
@@ -184,7 +184,7 @@ async fn modify_subscriber<X: Txn>(
     if found && good { Ok(()) } else { Err(bad("subscriber", id)) }
 }
 
-/// Number of the active destinations of a special facility, at a time.
+/// Number of active destinations of a special facility in a period.
 async fn destinations<X: Txn>(
     txn: &mut X,
     tables: &[X::Table],
@@ -217,7 +217,8 @@ async fn destinations<X: Txn>(
     if damaged { Err(bad("call forwarding", id)) } else { Ok(found) }
 }
 
-/// False when there is no such special facility; the change of the subscriber is then to be taken back.
+/// Changes a subscriber and a special facility. False if the facility does not exist; the caller
+/// must then roll back.
 async fn update_subscriber<X: Txn>(
     txn: &mut X,
     tables: &[X::Table],
@@ -241,14 +242,15 @@ async fn update_subscriber<X: Txn>(
     if found && !good { Err(bad("special facility", id)) } else { Ok(found) }
 }
 
-/// False when there is no such special facility, or the call forwarding is there.
+/// Inserts a call forwarding. False if the special facility does not exist, or the forwarding
+/// exists.
 async fn insert_forwarding<X: Txn>(
     txn: &mut X,
     tables: &[X::Table],
     row: CallForwarding,
 ) -> Result<bool, Ended> {
     let id = by_number(txn, tables, row.id).await?;
-    // The types of all special facilities, as the specification reads them.
+    // All special facilities of the subscriber, as the specification requires.
     let (low, high) = (typed_key(id, 0), typed_key(id, u8::MAX));
     let (mut referred, mut damaged) = (false, false);
     let visit = |key: &[u8], bytes: &[u8]| {

@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::check;
 use super::input::{ACCOUNTS, HISTORY, Input, MAX_SCALE, TELLERS};
-use super::rows::{self, Entry, Kind, Row};
+use super::rows::{self, HistoryRow, Row, RowKind};
 use crate::bench::{Benchmark, Ended, wrong};
 use crate::driver::control::Interrupt;
 use crate::driver::failure::Failure;
@@ -22,19 +22,19 @@ const FIRST_RUN_STREAM: u64 = 1 << 32;
 pub struct Tpcb {
     /// Branches.
     pub scale: u64,
-    /// Where randomness comes from.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
-/// What one worker keeps between transactions.
-pub struct State {
+/// TpcbWorker that one worker keeps between transactions.
+pub struct TpcbWorker {
     rng: Rng,
-    /// Key of its next history row.
+    /// Key of the next history row of the worker.
     history: rows::HistoryKey,
 }
 
 impl Tpcb {
-    /// One try of a transaction. Gives the new balance of the account.
+    /// One try of a transaction. Returns the new balance of the account.
     async fn transfer<C: Client>(
         &self,
         tables: &[C::Table],
@@ -43,23 +43,23 @@ impl Tpcb {
         client: &C,
     ) -> Result<i64, Ended> {
         let mut txn = client.begin(Access::ReadWrite).await?;
-        let balance = add(&mut txn, tables, Kind::Account, input.account, input.delta).await?;
+        let balance = add(&mut txn, tables, RowKind::Account, input.account, input.delta).await?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let entry = Entry { input, time_us: now.as_micros() as u64 };
+        let entry = HistoryRow { input, time_us: now.as_micros() as u64 };
         let key = history.bytes();
         txn.insert(&tables[HISTORY], &key, &entry.encode(&key)).await?;
-        add(&mut txn, tables, Kind::Teller, input.teller, input.delta).await?;
-        add(&mut txn, tables, Kind::Branch, input.branch, input.delta).await?;
+        add(&mut txn, tables, RowKind::Teller, input.teller, input.delta).await?;
+        add(&mut txn, tables, RowKind::Branch, input.branch, input.delta).await?;
         txn.commit().await?;
         Ok(balance)
     }
 }
 
-/// Adds `delta` to a balance and gives the new one.
+/// Adds `delta` to a balance and returns the new one.
 async fn add<X: Txn>(
     txn: &mut X,
     tables: &[X::Table],
-    kind: Kind,
+    kind: RowKind,
     number: u64,
     delta: i64,
 ) -> Result<i64, Ended> {
@@ -88,7 +88,7 @@ impl Benchmark for Tpcb {
     const KINDS: &'static [&'static str] = &["transfer"];
     const BATCH: u64 = 100;
 
-    type State = State;
+    type State = TpcbWorker;
 
     const MAX_SIZE: u64 = MAX_SCALE;
 
@@ -100,7 +100,7 @@ impl Benchmark for Tpcb {
         self.scale
     }
 
-    /// The accounts; the first of each branch brings the branch and its tellers.
+    /// The accounts. The first one of each branch also loads the branch and its tellers.
     fn items(&self) -> u64 {
         self.scale * ACCOUNTS
     }
@@ -118,10 +118,12 @@ impl Benchmark for Tpcb {
     ) -> TxnResult<()> {
         for account in items {
             let branch = account / ACCOUNTS;
-            let mut rows = vec![(Kind::Account, account)];
+            let mut rows = vec![(RowKind::Account, account)];
             if account % ACCOUNTS == 0 {
-                rows.push((Kind::Branch, branch));
-                rows.extend((0..TELLERS).map(|teller| (Kind::Teller, branch * TELLERS + teller)));
+                rows.push((RowKind::Branch, branch));
+                rows.extend(
+                    (0..TELLERS).map(|teller| (RowKind::Teller, branch * TELLERS + teller)),
+                );
             }
             for (kind, number) in rows {
                 let row = Row { kind, number, balance: 0 }.encode();
@@ -131,9 +133,9 @@ impl Benchmark for Tpcb {
         Ok(())
     }
 
-    fn state(&self, run: u64, worker: usize) -> State {
+    fn state(&self, run: u64, worker: usize) -> TpcbWorker {
         let stream = FIRST_RUN_STREAM * (run + 1) + worker as u64;
-        State {
+        TpcbWorker {
             rng: Rng::new(self.seed, stream),
             history: rows::HistoryKey { run: run as u32, worker: worker as u32, sequence: 0 },
         }
@@ -142,7 +144,7 @@ impl Benchmark for Tpcb {
     async fn step<C: Client>(
         &self,
         tables: &[C::Table],
-        state: &mut State,
+        state: &mut TpcbWorker,
         client: &C,
     ) -> Result<Done, Failure> {
         let input = Input::draw(&mut state.rng, self.scale);

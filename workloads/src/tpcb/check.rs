@@ -1,8 +1,8 @@
-//! What holds in a TPC-B database while no transaction is under way: the consistency conditions of
-//! clause 2.3, and more. Every balance is the sum of the amounts in the history.
+//! The conditions of a TPC-B database while no transaction runs: those of clause 2.3, and more.
+//! Every balance is the sum of its amounts in the history.
 
 use super::input::{ACCOUNTS, HISTORY, Input, TELLERS};
-use super::rows::{Entry, Kind, Row};
+use super::rows::{HistoryRow, Row, RowKind};
 use crate::bench::condition;
 use crate::bench::scan::{First, for_each};
 use crate::driver::control::Interrupt;
@@ -12,13 +12,13 @@ use crate::report::Condition;
 use crate::report::figures::plural;
 use crate::rng::mix;
 
-/// What the rows of one kind say.
+/// The balances of the rows of one kind.
 struct Balances {
-    /// Of branches and tellers, by number.
+    /// The balance of each branch or teller, by number.
     each: Vec<i64>,
     sum: i64,
-    /// The sum of all balances, each times a number that stands for its row. That two wrong balances
-    /// agree with the history in this sum is as unlikely as that two numbers of 64 bits agree.
+    /// The sum of all balances, each times a weight of its row. Wrong balances have the sum of the
+    /// history with the probability that two random numbers of 64 bits are equal.
     fingerprint: u64,
     rows: u64,
     problems: First,
@@ -30,18 +30,18 @@ fn weight(number: u64) -> u64 {
 
 async fn balances<C: Client>(
     scale: u64,
-    kind: Kind,
+    kind: RowKind,
     tables: &[C::Table],
     client: &C,
     interrupt: &Interrupt,
 ) -> Result<Balances, Failure> {
     let expected = match kind {
-        Kind::Branch => scale,
-        Kind::Teller => scale * TELLERS,
-        Kind::Account => scale * ACCOUNTS,
+        RowKind::Branch => scale,
+        RowKind::Teller => scale * TELLERS,
+        RowKind::Account => scale * ACCOUNTS,
     };
-    // Accounts are too many to be kept.
-    let kept = if kind == Kind::Account { 0 } else { expected as usize };
+    // There are too many accounts to keep their balances.
+    let kept = if kind == RowKind::Account { 0 } else { expected as usize };
     let mut found = Balances {
         each: vec![0; kept],
         sum: 0,
@@ -50,7 +50,7 @@ async fn balances<C: Client>(
         problems: First::default(),
     };
     for_each(client, &tables[kind as usize], interrupt, |key, value| {
-        // Rows come in the order of their numbers, which have no gap.
+        // Rows come in the order of their numbers, without gaps.
         let number = found.rows;
         found.rows += 1;
         let row = Row::decode(kind, number, value).filter(|_| key == number.to_be_bytes());
@@ -81,9 +81,9 @@ pub async fn conditions<C: Client>(
     client: &C,
     interrupt: &Interrupt,
 ) -> Result<Vec<Condition>, Failure> {
-    let branches = balances(scale, Kind::Branch, tables, client, interrupt).await?;
-    let tellers = balances(scale, Kind::Teller, tables, client, interrupt).await?;
-    let accounts = balances(scale, Kind::Account, tables, client, interrupt).await?;
+    let branches = balances(scale, RowKind::Branch, tables, client, interrupt).await?;
+    let tellers = balances(scale, RowKind::Teller, tables, client, interrupt).await?;
+    let accounts = balances(scale, RowKind::Account, tables, client, interrupt).await?;
 
     let mut by_branch = vec![0i64; scale as usize];
     let mut by_teller = vec![0i64; (scale * TELLERS) as usize];
@@ -95,7 +95,7 @@ pub async fn conditions<C: Client>(
                 && input.branch == input.teller / TELLERS
                 && input.account < scale * ACCOUNTS
         };
-        let input = Entry::decode(key, value).map(|entry| entry.input).filter(fits);
+        let input = HistoryRow::decode(key, value).map(|entry| entry.input).filter(fits);
         entries.expect(input.is_some(), || format!("row {} is damaged", key.escape_ascii()));
         let Some(Input { account, teller, branch, delta }) = input else { return };
         by_branch[branch as usize] += delta;
@@ -129,7 +129,7 @@ pub async fn conditions<C: Client>(
     let in_accounts = match (accounts.sum, accounts.fingerprint) == (sum, fingerprint) {
         true => None,
         false => Some(format!(
-            "accounts have {} and fingerprint {:016x}, the history says {sum} and {fingerprint:016x}",
+            "accounts have {} and fingerprint {:016x}, the history has {sum} and {fingerprint:016x}",
             accounts.sum, accounts.fingerprint
         )),
     };

@@ -1,4 +1,4 @@
-//! The sizes of clause 4.2, and what a transaction is about (clauses 5.3.5 and 5.3.6).
+//! The sizes of clause 4.2, and the input of a transaction (clauses 5.3.5 and 5.3.6).
 
 use crate::rng::Rng;
 
@@ -13,10 +13,11 @@ pub const MAX_DELTA: i64 = 999_999;
 /// Largest scale: numbers of accounts stay below 2^36.
 pub const MAX_SCALE: u64 = 100_000;
 
-/// Positions in [`crate::bench::Benchmark::TABLES`]; those of the others are their [`super::rows::Kind`]s.
+/// Positions in [`crate::bench::Benchmark::TABLES`]; those of the other tables are their
+/// [`super::rows::RowKind`]s.
 pub const HISTORY: usize = 3;
 
-/// What a transaction is about.
+/// The input of a transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Input {
     /// The account.
@@ -25,7 +26,7 @@ pub struct Input {
     pub teller: u64,
     /// The branch of the teller.
     pub branch: u64,
-    /// What is added to the balances.
+    /// The amount to add to the balances.
     pub delta: i64,
 }
 
@@ -37,7 +38,7 @@ impl Input {
         let local = scale == 1 || rng.below(100) < LOCAL_PERCENT;
         let home = match local {
             true => branch,
-            // One of the others, alike.
+            // One of the others, uniformly.
             false => (branch + 1 + rng.below(scale - 1)) % scale,
         };
         let account = home * ACCOUNTS + rng.below(ACCOUNTS);

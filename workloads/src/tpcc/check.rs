@@ -1,8 +1,8 @@
-//! Checks the conditions by scans of all tables, district by district. No transaction may change the
-//! store meanwhile.
+//! Checks the conditions by scans of all tables, district by district. No transaction may change
+//! the store meanwhile.
 //!
-//! A payment in HISTORY of one district may be of a customer of any other one. Therefore a first pass
-//! adds up HISTORY, and a second pass reads everything else.
+//! A payment in HISTORY of one district may be of a customer of any other one. Therefore a first
+//! pass adds up HISTORY, and a second pass reads everything else.
 
 mod districts;
 mod orders;
@@ -30,7 +30,7 @@ const TASKS: usize = 8;
 /// How a check ended.
 #[derive(Debug)]
 pub enum CheckEnd {
-    /// What was found.
+    /// The results of all rules.
     Checked(Box<Findings>),
     /// The user interrupted it.
     Interrupted,
@@ -38,7 +38,7 @@ pub enum CheckEnd {
     Failed(Failure),
 }
 
-/// Checks a population of `warehouses` warehouses. `threads` share the work.
+/// Checks a population of `warehouses` warehouses with `threads` threads.
 pub fn check<S: Store>(
     store: &S,
     tables: &Tables<S::Table>,
@@ -107,7 +107,7 @@ impl<T: Sync, C: Client<Table = T>> Job<C> for Check<'_, T> {
             }
             let w = (number / per_warehouse + 1) as u16;
             let d = (number % per_warehouse + 1) as u8;
-            // Everything committed, durable or not: nobody writes.
+            // It reads every commit, durable or not: no other transaction writes.
             let txn = client.begin(Access::ReadWrite).await?;
             let (reader, found) = (&self.reader, &mut findings);
             let done = match (self.pass, rest) {
@@ -132,7 +132,7 @@ fn failure(stop: Stop) -> Failure {
     match stop {
         Stop::Failed(error) => Failure::Store(error),
         Stop::Conflict => {
-            let sentence = "somebody changes the store while it is checked";
+            let sentence = "another transaction changes the store during the check";
             Failure::Store(StoreError::from(sentence.to_owned()))
         }
     }

@@ -1,11 +1,11 @@
-//! The consistency conditions of clause 3.3.2, what was found about them, and three of our own: that rows
-//! are whole, that indexes agree with their tables, and that counters of which the conditions do not speak, those
-//! of STOCK among them, agree with what they count.
+//! The consistency conditions of clause 3.3.2, and three more: rows have the layout of their table,
+//! indexes agree with their tables, and counters that the conditions do not cover, such as those of
+//! STOCK, agree with the rows that they count.
 
 use crate::report::Condition;
 use crate::report::figures::plural;
 
-/// What must hold.
+/// A rule that must hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
     /// Condition 1.
@@ -28,17 +28,18 @@ pub enum Rule {
     DistrictHistory,
     /// Condition 10.
     Balance,
-    /// Condition 11, which holds after the load only.
+    /// Condition 11, which holds only after the load.
     Undelivered,
     /// Condition 12.
     BalanceAndPayments,
-    /// Every row has the fields of its table, and the tables of fixed size have all of their rows.
+    /// Every row has the layout of its table, and tables of a fixed size have all their rows.
     Rows,
-    /// The indexes have an entry for each row, and no others.
+    /// Each index has one entry for each row.
     Indexes,
-    /// S_YTD, S_ORDER_CNT and S_REMOTE_CNT are those of the lines of orders since the load, C_PAYMENT_CNT and
-    /// C_DELIVERY_CNT those of payments and deliveries, O_ALL_LOCAL what the lines say; S_QUANTITY,
-    /// OL_QUANTITY, O_CARRIER_ID and C_CREDIT are what they can be.
+    /// S_YTD, S_ORDER_CNT and S_REMOTE_CNT agree with the lines of orders since the load,
+    /// C_PAYMENT_CNT and C_DELIVERY_CNT with payments and deliveries, O_ALL_LOCAL with the lines.
+    /// S_QUANTITY, OL_QUANTITY, O_CARRIER_ID and C_CREDIT have a value that the specification
+    /// allows.
     Counters,
 }
 
@@ -62,7 +63,7 @@ impl Rule {
         Rule::Counters,
     ];
 
-    /// Its clause and what it says.
+    /// Its clause and its text.
     pub fn name(self) -> &'static str {
         match self {
             Rule::WarehouseYtd => "3.3.2.1: W_YTD = sum(D_YTD)",
@@ -83,12 +84,12 @@ impl Rule {
             }
             Rule::Rows => "all rows are there and whole",
             Rule::Indexes => "indexes agree with their tables",
-            Rule::Counters => "counters agree with what they count",
+            Rule::Counters => "counters agree with the rows that they count",
         }
     }
 }
 
-/// What was found about one rule.
+/// The result of one rule.
 #[derive(Clone, Debug, Default)]
 struct Finding {
     checked: u64,
@@ -96,14 +97,14 @@ struct Finding {
     first: Option<String>,
 }
 
-/// What was found about all rules.
+/// The results of all rules.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     of: [Finding; Rule::ALL.len()],
 }
 
 impl Findings {
-    /// Notes whether `rule` holds somewhere; `where_not` says how it does not.
+    /// Notes whether `rule` holds in one case; `where_not` describes the case if it does not.
     #[inline]
     pub fn expect(&mut self, rule: Rule, holds: bool, where_not: impl FnOnce() -> String) {
         let finding = &mut self.of[rule as usize];
@@ -114,7 +115,7 @@ impl Findings {
         }
     }
 
-    /// Adds those of another part of the data.
+    /// Adds the results of another part of the data.
     pub fn merge(&mut self, other: Findings) {
         for (mine, theirs) in self.of.iter_mut().zip(other.of) {
             mine.checked += theirs.checked;
@@ -123,12 +124,13 @@ impl Findings {
         }
     }
 
-    /// Whether everything holds.
+    /// Whether all rules hold.
     pub fn passed(&self) -> bool {
         self.of.iter().all(|finding| finding.failed == 0)
     }
 
-    /// For the report, each with `when` it was checked in front; `loaded`: condition 11 has to hold.
+    /// The results for a report, with `when` they were checked before each name. `loaded`:
+    /// condition 11 must hold.
     pub fn conditions(&self, when: &str, loaded: bool) -> Vec<Condition> {
         let rules = Rule::ALL.into_iter().zip(&self.of);
         let meant = rules.filter(|(rule, _)| loaded || *rule != Rule::Undelivered);

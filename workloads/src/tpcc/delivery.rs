@@ -1,6 +1,6 @@
-//! Delivery (clause 2.7): the oldest order of each district of a warehouse that is not delivered yet.
-//! All ten are one transaction. With `--delivery-queue on`, those to one warehouse run one after the other
-//! ([`super::workload::Tpcc::queues`]), and latencies include the wait.
+//! Delivery (clause 2.7): delivers the oldest undelivered order of each district of a warehouse,
+//! all ten in one transaction. With `--delivery-queue on`, Deliveries to one warehouse run one
+//! after the other ([`super::workload::Tpcc::queues`]), and latencies include the wait.
 
 use std::ops::ControlFlow;
 
@@ -11,9 +11,9 @@ use super::rows::{customer, order, order_line};
 use super::schema::{DISTRICTS, Key, LINES, Table, Tables, order_of};
 use crate::driver::store::{Direction, Txn};
 
-/// Runs the transaction at `date`; gives also how many districts had nothing to deliver.
+/// Runs the transaction at `date`; returns also the number of districts without an order.
 ///
-/// The rows of NEW-ORDER, where Deliveries meet, go last.
+/// Rows of NEW-ORDER, for which Deliveries compete, are removed last.
 pub async fn run<X: Txn>(
     txn: &mut X,
     tables: &Tables<X::Table>,
@@ -64,12 +64,12 @@ pub async fn run<X: Txn>(
     Ok((Outcome::Commit, skipped))
 }
 
-/// District and number of the orders that there are.
+/// Districts that have an order, and its number.
 fn orders(delivered: &[Option<u32>]) -> impl Iterator<Item = (u8, u32)> {
     (1..).zip(delivered).filter_map(|(d, o)| Some((d, (*o)?)))
 }
 
-/// The oldest order of a district that is not delivered yet, once so many `ahead` of it are.
+/// The oldest undelivered order of a district, after `ahead` older ones have been delivered.
 pub async fn oldest_order<X: Txn>(
     txn: &X,
     tables: &Tables<X::Table>,
@@ -90,7 +90,7 @@ pub async fn oldest_order<X: Txn>(
     Ok(oldest)
 }
 
-/// Assigns the carrier to an order; gives the number of its customer and how many lines it has.
+/// Assigns the carrier to an order; returns its customer and its number of lines.
 async fn assign<X: Txn>(
     txn: &mut X,
     tables: &Tables<X::Table>,
@@ -109,7 +109,7 @@ async fn assign<X: Txn>(
     Ok(customer_and_lines)
 }
 
-/// Hands the lines of an order over to its customer.
+/// Marks the lines of an order as delivered, and adds their amount to the balance of the customer.
 async fn hand_over<X: Txn>(
     txn: &mut X,
     tables: &Tables<X::Table>,

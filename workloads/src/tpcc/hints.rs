@@ -1,11 +1,13 @@
-//! Hints to the store, which `--hints prefetch` turns on: they are no part of TPC-C, and a store may ignore them.
+//! Hints to the store, which `--hints prefetch` turns on. They are not part of TPC-C, and a store
+//! may ignore them.
 //!
-//! - Within a transaction, the rows that it will use next are named together ([`Hints::prefetch`]).
-//! - Before a transaction, while the store reads pages, its rows are read in a throw-away read-only transaction
-//!   ([`super::read_ahead`]). Under snapshot isolation a transaction fails when a row that it changes was changed by
-//!   another after its snapshot was taken, and all Payments to a warehouse change one row. A transaction that waits
-//!   for the device between its snapshot and that change hardly ever wins, and makes others fail while it waits
-//!   with rows changed. With its rows in memory it takes microseconds.
+//! - Within a transaction, [`Hints::prefetch`] names the rows that it will use next.
+//! - Before a transaction, while the store reads pages, a throw-away read-only transaction reads
+//!   its rows ([`super::read_ahead`]). Under snapshot isolation a transaction fails if another one
+//!   changed a row after its snapshot was taken, and all Payments to a warehouse change one row. A
+//!   transaction that waits for the device between its snapshot and that change rarely succeeds,
+//!   and others fail while it waits with changed rows. With its rows in memory it takes
+//!   microseconds.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -13,14 +15,14 @@ use serde::Serialize;
 use super::schema::Key;
 use crate::driver::store::{Txn, TxnResult};
 
-/// Whether the store is told which rows a transaction will use.
+/// Whether the store gets hints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Hints {
-    /// It is not.
+    /// None.
     #[default]
     None,
-    /// Before they are needed.
+    /// The rows of a transaction, before they are needed.
     Prefetch,
 }
 
@@ -33,7 +35,7 @@ impl Hints {
         }
     }
 
-    /// Names the rows that `txn` will use next.
+    /// Names the first `len` of `rows`, which `txn` will use next.
     #[inline]
     pub async fn prefetch<'t, X: Txn, const N: usize>(
         self,

@@ -1,8 +1,9 @@
-//! The load phase: the initial population, by all workers side by side.
+//! The load phase: all workers load the initial population in parallel.
 //!
-//! The work is cut into parts: the items, the stock of a warehouse, the customers or the orders of a
-//! district. Within a part every table is filled in the order of its keys. What is in a part follows
-//! from the seed and its number, whoever loads it. Rows go in in transactions of a few hundred.
+//! The work is divided into parts: the items, the stock of a warehouse, the customers or the orders
+//! of a district. Within a part every table is filled in key order. The content of a part depends
+//! only on the seed and on its number, not on the worker that loads it. Each transaction inserts up
+//! to [`BATCH`] rows.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -23,33 +24,33 @@ use crate::rng::Rng;
 /// Rows of a transaction.
 const BATCH: usize = 256;
 
-/// Tasks of each thread that loads: enough that some generate rows while others wait for their commits.
+/// Tasks of each loading thread: some generate rows while others wait for their commits.
 const TASKS: usize = 8;
 
-/// Rows of a warehouse and entries of its indexes, on average; 300,000 are lines of orders.
+/// Mean number of rows and index entries of a warehouse; 300,000 are lines of orders.
 pub const ROWS_PER_WAREHOUSE: u64 = 559_011;
 
-/// What to load.
+/// The population to load.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadPlan {
-    /// Who runs the workload. The load takes at most a thread for each core of it.
+    /// The workers of the run. The load uses at most one thread for each core.
     pub crew: Crew,
     /// Number of warehouses.
     pub warehouses: u16,
     /// The constant C of NURand for C_LAST.
     pub last_name_constant: u64,
-    /// Where randomness comes from.
+    /// Seed of all random numbers.
     pub seed: u64,
-    /// Date of everything, microseconds since 1970.
+    /// All dates of the population, microseconds since 1970.
     pub date: u64,
 }
 
-/// What was loaded.
+/// The result of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Loaded {
     /// How long it took.
     pub time: Duration,
-    /// Rows, and entries of the indexes.
+    /// Rows and index entries.
     pub records: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,
@@ -100,7 +101,7 @@ enum Part {
 }
 
 impl Part {
-    /// Its random numbers.
+    /// The random numbers of the part.
     fn rng(self, seed: u64) -> Rng {
         let (kind, w, d) = match self {
             Part::Items => (0, 0, 0),
@@ -162,11 +163,11 @@ impl<T: Sync, C: Client<Table = T>> Job<C> for Load<'_, T> {
 #[derive(Default)]
 struct Batch {
     bytes: Vec<u8>,
-    /// Table of each row, and where its key and its value end.
+    /// The table of each row, and the ends of its key and its value in `bytes`.
     rows: Vec<(Table, usize, usize)>,
 }
 
-/// Where a worker puts rows.
+/// Collects the rows of a worker and inserts them.
 struct Sink<'a, T, C> {
     load: &'a Load<'a, T>,
     client: C,
@@ -248,7 +249,7 @@ impl<T: Sync, C: Client<Table = T>> Sink<'_, T, C> {
         Ok(())
     }
 
-    /// Adds a row, which `fill` appends to the bytes of an empty vector.
+    /// Adds a row, whose value `fill` appends to an empty vector.
     async fn put(
         &mut self,
         table: Table,
@@ -267,7 +268,7 @@ impl<T: Sync, C: Client<Table = T>> Sink<'_, T, C> {
         Ok(())
     }
 
-    /// Inserts the rows of the batch, unless the load is over.
+    /// Inserts the rows of the batch, unless the load was stopped.
     async fn flush(&mut self) -> Result<(), Failure> {
         if self.load.control.signal().phase() == Phase::Stop {
             self.batch.rows.clear();

@@ -1,8 +1,7 @@
-//! What a store knows about the TPC-C population in it, so that a later run, and `wattle verify`, can
-//! use it.
+//! The description of a TPC-C population, with which a later run and `wattle verify` can use it.
 //!
-//! One record in a table of its own holds the number of warehouses, the constant that C_LAST was drawn
-//! with, and whether the load came to its end.
+//! One record in a separate table holds the number of warehouses, the constant that C_LAST was
+//! drawn with, and whether the load was finished.
 
 use serde::{Deserialize, Serialize};
 
@@ -18,18 +17,18 @@ pub const META_TABLE: &str = "tpcc-meta";
 /// The description of the population.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {
-    /// [`FORMAT`] at the time of the load; 0 before there was such a number.
+    /// [`FORMAT`] at the time of the load; 0 if the description has none.
     #[serde(default)]
     pub format: u32,
     /// Number of warehouses.
     pub warehouses: u16,
     /// The constant C of NURand that the population drew C_LAST with (clause 2.1.6.1).
     pub last_name_constant: u64,
-    /// Rows and entries of indexes loaded.
+    /// Rows and index entries that were loaded.
     pub records: u64,
     /// Bytes of their keys and values.
     pub data_bytes: u64,
-    /// Whether the load came to its end.
+    /// Whether the load was finished.
     pub loaded: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Which transactions, and in which order (clause 5.2.3 and 5.2.4.2).
+//! The mix of transactions, and their order (clauses 5.2.3 and 5.2.4.2).
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::random::shuffle;
 use crate::rng::Rng;
 
-/// The five transactions.
+/// The types of transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Enters an order.
@@ -17,7 +17,7 @@ pub enum Kind {
     OrderStatus,
     /// Delivers the oldest order of each district.
     Delivery,
-    /// Counts items of recent orders that run short.
+    /// Counts items of recent orders whose stock is low.
     StockLevel,
 }
 
@@ -38,7 +38,7 @@ impl Kind {
     }
 }
 
-/// What a run consists of.
+/// The transactions of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mix {
@@ -50,14 +50,14 @@ pub enum Mix {
     Payment,
     /// Order-Status only.
     OrderStatus,
-    /// Delivery only; the orders run out.
+    /// Delivery only; after a while there are no orders left.
     Delivery,
     /// Stock-Level only.
     StockLevel,
 }
 
 impl Mix {
-    /// The transactions that there are, in the order of reports.
+    /// The types that occur, in the order of reports.
     pub fn kinds(self) -> &'static [Kind] {
         match self {
             Mix::Standard => &Kind::ALL,
@@ -70,10 +70,10 @@ impl Mix {
     }
 }
 
-/// Cards of a deck: ten New-Orders, ten Payments, and one of each other.
+/// Cards of a deck: ten New-Orders, ten Payments, and one each of the other three.
 const CARDS: usize = 23;
 
-/// A worker's cards, each the position of a transaction in [`Mix::kinds`].
+/// The cards of a worker, each a position in [`Mix::kinds`].
 #[derive(Clone, Debug)]
 pub struct Deck {
     kinds: &'static [Kind],
@@ -82,7 +82,7 @@ pub struct Deck {
 }
 
 impl Deck {
-    /// A deck that is shuffled before its first card.
+    /// A deck that will be shuffled before its first card.
     pub fn new(mix: Mix) -> Self {
         let mut cards = [0; CARDS];
         if mix == Mix::Standard {
@@ -97,7 +97,7 @@ impl Deck {
         Self { kinds: mix.kinds(), cards, next: CARDS }
     }
 
-    /// The next card; after the last one the deck is shuffled again.
+    /// The next card. After the last one it shuffles the deck.
     #[inline]
     pub fn next(&mut self, rng: &mut Rng) -> (usize, Kind) {
         if self.next == CARDS {

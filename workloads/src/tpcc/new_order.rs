@@ -9,7 +9,7 @@ use super::rows::{
 use super::schema::{Key, LAST_ORDER, LINES, Table, Tables};
 use crate::driver::store::Txn;
 
-/// What is known of a line before the order has a number.
+/// A line before the order has a number.
 #[derive(Clone, Copy, Default)]
 struct Supplied {
     amount: u32,
@@ -17,11 +17,11 @@ struct Supplied {
     found: bool,
 }
 
-/// Rows that lie far apart besides those of the stock.
+/// Number of rows in [`far_apart`] before those of STOCK.
 pub const FEW: usize = 2;
 
-/// The rows that lie far apart and are neither items nor where orders are appended: [`FEW`], then the
-/// stock of each line. Those behind the last line say nothing.
+/// Rows of a New-Order that lie far apart, without items and without the ends of tables: [`FEW`]
+/// rows, then the stock of each line. Entries after the last line have no meaning.
 #[inline]
 pub fn far_apart<'t, T>(
     tables: &'t Tables<T>,
@@ -31,16 +31,16 @@ pub fn far_apart<'t, T>(
     let all = request.all_lines();
     std::array::from_fn(|i| match i {
         0 => (tables.get(Table::Customer), Key::customer(w, d, c)),
-        // Where the order goes into the index: in front of the newest one of the customer.
+        // The place of the new entry in the index: before the newest order of the customer.
         1 => (tables.get(Table::OrderCustomer), Key::order_customer(w, d, c, LAST_ORDER)),
         _ => (tables.get(Table::Stock), Key::stock(all[i - FEW].supplier, all[i - FEW].item)),
     })
 }
 
-/// Runs the transaction at `date`; asks for a roll-back when an item does not exist.
+/// Runs the transaction at `date`; returns [`Outcome::RollBack`] if an item does not exist.
 ///
-/// The district, where New-Orders meet, is changed when all rows that may have to be read from the
-/// device are there. What follows are inserts at the ends of tables.
+/// The district, for which New-Orders compete, is changed after all rows that may have to be read
+/// from the device. After it come only inserts at the ends of tables.
 pub async fn run<X: Txn>(
     txn: &mut X,
     tables: &Tables<X::Table>,
@@ -48,6 +48,8 @@ pub async fn run<X: Txn>(
     date: u64,
     hints: Hints,
 ) -> Result<Outcome, Halt> {
+    // Long because it is the profile of clause 2.4.2 in one piece: each step uses values of the steps
+    // before it.
     let &NewOrder { w, d, c, .. } = request;
     let lines = request.lines();
     let key = Key::warehouse(w);
@@ -135,10 +137,10 @@ pub async fn run<X: Txn>(
         count += 1;
     }
     txn.insert_many(tables.get(Table::OrderLine), &rows[..count]).await?;
-    // In cents: basis points of the discount and of both taxes.
+    // In cents, with the discount and both taxes in basis points.
     let total =
         total * u64::from(10_000 - discount) * u64::from(10_000 + w_tax + d_tax) / 100_000_000;
-    // What the terminal shows.
+    // The output of the terminal.
     std::hint::black_box((o, total, credit, name, branded));
     match supplied[..lines.len()].iter().all(|line| line.found) {
         true => Ok(Outcome::Commit),

@@ -10,7 +10,7 @@ use super::schema::{Key, Table, Tables, order_at_end};
 use crate::driver::store::{Direction, Txn};
 use crate::report::figures::plural;
 
-/// Runs the transaction, which only reads; `found` is memory to use.
+/// Runs the transaction, which only reads. `found` is a buffer.
 pub async fn run<X: Txn>(
     txn: &X,
     tables: &Tables<X::Table>,
@@ -45,7 +45,7 @@ pub async fn run<X: Txn>(
     let (customer, lines, entered, carrier) = found.ok_or_else(|| missing(Table::Order, &key))?;
     if customer != c {
         return Err(wrong(format!(
-            "order {o} of district {d} of warehouse {w} is of customer {customer}, but the index says {c}"
+            "order {o} of district {d} of warehouse {w} is of customer {customer}, but the index has {c}"
         )));
     }
     let (mut seen, mut total) = (0, 0);
@@ -68,7 +68,7 @@ pub async fn run<X: Txn>(
             plural(seen.into(), "line")
         )));
     }
-    // What the terminal shows.
+    // The output of the terminal.
     std::hint::black_box((shown, entered, carrier, total));
     Ok(Outcome::Commit)
 }

@@ -1,4 +1,4 @@
-//! How a transaction ends, and why it may not come to its end.
+//! How a transaction ends, and why a try of it may fail.
 
 use super::schema::Table;
 use crate::driver::store::{Stop, StoreError};
@@ -6,16 +6,16 @@ use crate::driver::store::{Stop, StoreError};
 /// How a transaction ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is to be committed.
+    /// Commit it.
     Commit,
-    /// It is to be rolled back, as clause 2.4.2.3 says.
+    /// Roll it back, as clause 2.4.2.3 requires.
     RollBack,
 }
 
-/// Why a transaction does not come to its end.
+/// Why a try of a transaction failed.
 #[derive(Debug)]
 pub enum Halt {
-    /// The store says so.
+    /// The store stopped it.
     Stop(Stop),
     /// A row is missing or wrong.
     Wrong(String),
@@ -33,13 +33,13 @@ impl From<StoreError> for Halt {
     }
 }
 
-/// A row that has to be there is not.
+/// The error of a row that must exist and does not.
 #[cold]
 pub fn missing(table: Table, key: &[u8]) -> Halt {
     wrong(format!("a row of {} with the key {} is missing", table.name(), key.escape_ascii()))
 }
 
-/// The data are wrong in some other way.
+/// The error of data that are wrong in another way.
 #[cold]
 pub fn wrong(sentence: String) -> Halt {
     Halt::Wrong(sentence)

@@ -1,4 +1,4 @@
-//! Payment (clause 2.5): a customer pays at some warehouse; and how customers are found by name.
+//! Payment (clause 2.5): a customer pays at a warehouse. Also finds customers by name.
 
 use std::io::Write;
 use std::ops::ControlFlow;
@@ -9,8 +9,9 @@ use super::rows::{customer, district, history, string, warehouse};
 use super::schema::{Key, Table, Tables, customer_at_end};
 use crate::driver::store::{Direction, Txn};
 
-/// The customer of a district that is meant: of several with one last name the one in the middle,
-/// rounded up, by first name (clause 2.5.2.2). `found` is memory to use.
+/// Finds a customer of a district by number or last name. Of several customers with one last name
+/// it is the one in the middle, rounded up, ordered by first name (clause 2.5.2.2). `found` is a
+/// buffer.
 pub async fn find_customer<X: Txn>(
     txn: &X,
     tables: &Tables<X::Table>,
@@ -35,7 +36,7 @@ pub async fn find_customer<X: Txn>(
     }
 }
 
-/// What is put in front of C_DATA of a customer with bad credit: at most 36 characters.
+/// The text to put before C_DATA of a customer with bad credit: at most 36 characters.
 fn bad_credit_note(request: &Payment, c: u16) -> ([u8; 48], usize) {
     let &Payment { w, d, c_w, c_d, amount, .. } = request;
     let mut text = [0; 48];
@@ -47,11 +48,11 @@ fn bad_credit_note(request: &Payment, c: u16) -> ([u8; 48], usize) {
     (text, text.len() - left)
 }
 
-/// Runs the transaction at `date`; `tie` tells its row of HISTORY from others of the same date, `found`
-/// is memory to use.
+/// Runs the transaction at `date`. `tie` makes the key of its row of HISTORY unique among rows of
+/// the same date; `found` is a buffer.
 ///
 /// The customer, whose page may have to be read from the device, comes first; then the district and
-/// the warehouse, where payments meet.
+/// the warehouse, for which Payments compete.
 pub async fn run<X: Txn>(
     txn: &mut X,
     tables: &Tables<X::Table>,
@@ -76,7 +77,7 @@ pub async fn run<X: Txn>(
         return Err(missing(Table::Customer, &key));
     }
 
-    // H_DATA: both names, four blanks between them.
+    // H_DATA: both names, separated by four blanks.
     let mut row = [0; history::STRINGS + 1 + 24];
     let data = history::STRINGS + 1;
     let (mut d_name, mut w_name) = (([0; 10], 0), ([0; 10], 0));
@@ -108,12 +109,12 @@ pub async fn run<X: Txn>(
     }
     row[history::STRINGS] = (end - data) as u8;
     txn.insert(tables.get(Table::History), &Key::history(w, d, date, tie), &row[..end]).await?;
-    // What the terminal shows.
+    // The output of the terminal.
     std::hint::black_box(balance);
     Ok(Outcome::Commit)
 }
 
-/// A name of a warehouse or district, which has ten characters at most.
+/// Copies a name of a warehouse or district, of at most ten characters.
 fn name_of(name: &[u8]) -> ([u8; 10], usize) {
     let mut bytes = [0; 10];
     let len = name.len().min(bytes.len());

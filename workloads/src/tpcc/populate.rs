@@ -5,13 +5,14 @@ use super::rows::{customer, district, history, item, order, order_line, stock, w
 use super::schema::{FIRST_UNDELIVERED, ITEMS, LINES, ORDERS};
 use crate::rng::Rng;
 
-/// Of a dollar.
+/// Cents of a dollar.
 const CENTS: i64 = 100;
 /// W_YTD in cents.
 const WAREHOUSE_YTD: i64 = 300_000 * CENTS;
 /// D_YTD in cents.
 const DISTRICT_YTD: i64 = 30_000 * CENTS;
-/// What every customer has paid, in cents: H_AMOUNT, C_YTD_PAYMENT, and the negative of C_BALANCE.
+/// First payment of every customer, in cents: H_AMOUNT, C_YTD_PAYMENT, and the negative of
+/// C_BALANCE.
 const FIRST_PAYMENT: i64 = 10 * CENTS;
 /// C_CREDIT_LIM in cents.
 const CREDIT_LIMIT: i64 = 50_000 * CENTS;
@@ -72,7 +73,7 @@ pub fn stock(rng: &mut Rng, original: bool, row: &mut Vec<u8>) {
     random::data(rng, original, row);
 }
 
-/// C_LAST of customer `c` of a district: each of the thousand names once, then by chance.
+/// C_LAST of customer `c` of a district: each of the thousand names once, then random ones.
 pub fn last_name(rng: &mut Rng, constant: u64, c: u16) -> LastName {
     LastName::of(match c {
         1..=1000 => u64::from(c) - 1,
@@ -121,7 +122,7 @@ pub fn is_delivered(o: u32) -> bool {
     o < FIRST_UNDELIVERED
 }
 
-/// A row of ORDER; gives the number of its lines.
+/// A row of ORDER; returns the number of its lines.
 pub fn order(rng: &mut Rng, o: u32, c: u16, date: u64, row: &mut Vec<u8>) -> u8 {
     let lines = between(rng, LINES.0.into(), LINES.1.into()) as u8;
     let carrier = between(rng, 1, 10) as u8;

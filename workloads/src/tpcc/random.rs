@@ -1,4 +1,4 @@
-//! How fields are drawn (clauses 2.1.5, 2.1.6, 4.3.2).
+//! Random fields (clauses 2.1.5, 2.1.6, 4.3.2).
 
 use crate::rng::Rng;
 
@@ -8,13 +8,13 @@ pub fn between(rng: &mut Rng, low: u64, high: u64) -> u64 {
     low + rng.below(high - low + 1)
 }
 
-/// Whether something happens that does so in `percent` of all cases.
+/// True with a probability of `percent` in 100.
 #[inline]
 pub fn percent(rng: &mut Rng, percent: u64) -> bool {
     rng.below(100) < percent
 }
 
-/// NURand(A, x, y) of clause 2.1.6: a number in `x..=y`, some more often than others.
+/// NURand(A, x, y) of clause 2.1.6: a number in `x..=y`, not uniformly distributed.
 #[inline]
 pub fn nurand(rng: &mut Rng, a: u64, c: u64, x: u64, y: u64) -> u64 {
     ((between(rng, 0, a) | between(rng, x, y)) + c) % (y - x + 1) + x
@@ -40,8 +40,8 @@ impl Constants {
         between(rng, 0, LAST_NAME_CONSTANT)
     }
 
-    /// Constants of a run on a population with `load` for C_LAST, from which that of the run has to
-    /// differ by 65 to 119, but not by 96 or 112 (clause 2.1.6.1).
+    /// Constants of a run on a population that was drawn with the constant `load` for C_LAST. The
+    /// constant of the run must differ from it by 65 to 119, but not by 96 or 112 (clause 2.1.6.1).
     pub fn of_run(load: u64, rng: &mut Rng) -> Self {
         let last = loop {
             let last = between(rng, 0, LAST_NAME_CONSTANT);
@@ -52,7 +52,7 @@ impl Constants {
         Self { last, customer: between(rng, 0, 1023), item: between(rng, 0, 8191) }
     }
 
-    /// A number of a last name.
+    /// A last name.
     #[inline]
     pub fn last_name(&self, rng: &mut Rng) -> LastName {
         LastName::of(nurand(rng, 255, self.last, 0, 999))
@@ -88,7 +88,7 @@ pub struct LastName {
 }
 
 impl LastName {
-    /// That of a number from 0 to 999.
+    /// The last name of a number from 0 to 999.
     #[inline]
     pub fn of(number: u64) -> Self {
         let mut name = Self { bytes: [0; 15], len: 0 };
@@ -101,22 +101,22 @@ impl LastName {
         name
     }
 
-    /// The name.
+    /// Its bytes.
     #[inline]
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.len)]
     }
 }
 
-/// What a-strings are made of: letters and digits, and nothing else (clause 4.3.2.2).
+/// The characters of a-strings: letters and digits (clause 4.3.2.2).
 const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
 
 /// Appends a random a-string of `len` characters.
 pub fn letters(rng: &mut Rng, len: usize, into: &mut Vec<u8>) {
     let end = into.len() + len;
     while into.len() < end {
-        // Ten characters from each number: its first digits as a fraction to the base of 62. The tenth
-        // is still as even as can be told in 2^64 / 62^10 = 22 parts.
+        // Each number gives ten characters: its first digits as a fraction to base 62. The tenth is
+        // still uniform to one part in 2^64 / 62^10 = 22.
         let mut fraction = rng.next_u64();
         for _ in 0..(end - into.len()).min(10) {
             let product = u128::from(fraction) * LETTERS.len() as u128;
@@ -133,15 +133,15 @@ pub fn digits(rng: &mut Rng, len: usize, into: &mut Vec<u8>) {
     }
 }
 
-/// Appends a random a-string of `low..=high` characters behind its length.
+/// Appends the length and then the characters of a random a-string of `low..=high` characters.
 pub fn string(rng: &mut Rng, low: u64, high: u64, into: &mut Vec<u8>) {
     let len = between(rng, low, high);
     into.push(len as u8);
     letters(rng, len as usize, into);
 }
 
-/// Appends I_DATA or S_DATA: 26 to 50 characters behind their length, with "ORIGINAL" somewhere in
-/// it if asked for.
+/// Appends I_DATA or S_DATA: a length and 26 to 50 characters, which contain "ORIGINAL" if asked
+/// for.
 pub fn data(rng: &mut Rng, original: bool, into: &mut Vec<u8>) {
     const WORD: &[u8] = b"ORIGINAL";
     let start = into.len() + 1;
@@ -152,7 +152,7 @@ pub fn data(rng: &mut Rng, original: bool, into: &mut Vec<u8>) {
     }
 }
 
-/// Chooses exactly a tenth of a number of rows at random, asked row by row (Knuth, "The Art of
+/// Chooses exactly a tenth of some rows at random, one row after the other (Knuth, "The Art of
 /// Computer Programming", 3.4.2, algorithm S).
 pub struct Tenth {
     left: u64,
@@ -160,7 +160,7 @@ pub struct Tenth {
 }
 
 impl Tenth {
-    /// Of `rows` rows.
+    /// A choice from `rows` rows.
     pub fn of(rows: u64) -> Self {
         Self { left: rows, wanted: rows / 10 }
     }
@@ -181,7 +181,7 @@ pub fn permutation(rng: &mut Rng, count: u16) -> Vec<u16> {
     numbers
 }
 
-/// Brings `items` into random order (Fisher and Yates).
+/// Shuffles `items` (Fisher and Yates).
 #[inline]
 pub fn shuffle<T>(rng: &mut Rng, items: &mut [T]) {
     for last in (1..items.len()).rev() {

@@ -9,8 +9,8 @@ use super::rows::order;
 use super::schema::{DISTRICTS, Key, LINES, Table, Tables};
 use crate::driver::store::Txn;
 
-/// Reads the rows that `request` will change, if it changes any, once `ahead` others of its kind and
-/// warehouse have run; `found` is memory to use. The transaction itself reports rows that are missing.
+/// Reads the rows that `request` will change, after `ahead` others of its kind and warehouse have
+/// run. `found` is a buffer. The transaction itself reports missing rows.
 pub async fn read_ahead<X: Txn>(
     txn: &X,
     tables: &Tables<X::Table>,
@@ -56,7 +56,7 @@ async fn delivery<X: Txn>(
     &Delivery { w, .. }: &Delivery,
     ahead: usize,
 ) -> Result<(), Halt> {
-    // All districts at once: what has to be read from the device, is read at the same time.
+    // All districts at once, so that the device reads their pages in parallel.
     let mut orders = Vec::with_capacity(DISTRICTS.into());
     for d in 1..=DISTRICTS {
         orders.extend(oldest_order(txn, tables, (w, d), ahead).await?.map(|o| (d, o)));
@@ -67,7 +67,7 @@ async fn delivery<X: Txn>(
         customers.extend(row.map(|row| Key::customer(w, orders[i].0, order::C_ID.get(row))));
     };
     txn.read_many(tables.get(Table::Order), &keys, look).await?;
-    // The lines of an order are in one leaf or two.
+    // The lines of an order lie in one or two leaves.
     let ends = |&(d, o)| [1, LINES.1].map(|line| Key::order_line(w, d, o, line));
     let lines = orders.iter().flat_map(ends).map(|key| (tables.get(Table::OrderLine), key));
     let customers = customers.into_iter().map(|key| (tables.get(Table::Customer), key));

@@ -1,15 +1,15 @@
-//! The input of a transaction, as a terminal would send it (clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1, 2.8.1).
-//! It is drawn once: a transaction that meets a conflict is tried again with the same input.
+//! The input of a transaction, as a terminal sends it (clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1, 2.8.1).
+//! A transaction that meets a conflict is retried with the same input.
 
 use super::mix::Kind;
 use super::random::{Constants, LastName, between, percent};
 use super::schema::{DISTRICTS, ITEMS, LINES, three};
 use crate::rng::Rng;
 
-/// The number of no item: it makes a New-Order roll back (clause 2.4.1.5).
+/// An item that does not exist: it makes a New-Order roll back (clause 2.4.1.5).
 pub const UNUSED_ITEM: u32 = ITEMS + 1;
 
-/// Input of any of the five.
+/// Input of a transaction.
 #[derive(Clone, Debug)]
 pub enum Request {
     /// Of New-Order.
@@ -25,13 +25,13 @@ pub enum Request {
 }
 
 impl Request {
-    /// Whether it changes nothing.
+    /// Whether the transaction is read-only.
     pub fn only_reads(&self) -> bool {
         matches!(self, Request::OrderStatus(_) | Request::StockLevel(_))
     }
 }
 
-/// A line that is ordered.
+/// A line of an order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Line {
     /// OL_I_ID.
@@ -63,20 +63,20 @@ impl NewOrder {
         &self.lines[..usize::from(self.count)]
     }
 
-    /// The lines and what lies behind the last one, which says nothing.
+    /// All entries for lines; those after the last line have no meaning.
     #[inline]
     pub fn all_lines(&self) -> &[Line; LINES.1 as usize] {
         &self.lines
     }
 
-    /// The keys of the items of all lines; those behind the last line say nothing.
+    /// The keys of the items of all entries; those after the last line have no meaning.
     #[inline]
     pub fn item_keys(&self) -> [[u8; 3]; LINES.1 as usize] {
         self.lines.map(|line| three(line.item))
     }
 }
 
-/// How a customer is named.
+/// How a request names a customer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CustomerBy {
     /// By number.
@@ -190,7 +190,7 @@ impl Inputs {
         }
     }
 
-    /// A warehouse that is not `w`, if there is one.
+    /// A warehouse other than `w`, if there is one.
     fn other_warehouse(&self, rng: &mut Rng, w: u16) -> u16 {
         if self.warehouses == 1 {
             return w;

@@ -1,9 +1,9 @@
 //! Layout of rows (clause 1.3).
 //!
-//! Numbers first, little-endian, at fixed places: those that transactions change at the very front, so
-//! that a change touches, and logs, a few bytes. Strings of fixed length follow, then those of varying
-//! length, each behind its length. Money is in cents, taxes and discounts in basis points (1/10000),
-//! dates are microseconds since 1970 and 0 is null.
+//! Numbers come first, little-endian, at fixed places. Those that transactions change are at the
+//! front, so that a change touches and logs a few bytes. Strings of fixed length follow, then
+//! strings of varying length, each after its length. Money is in cents, taxes and discounts are in
+//! basis points (1/10000), dates are microseconds since 1970, and 0 is null.
 
 use super::schema::Table;
 
@@ -20,7 +20,7 @@ macro_rules! field {
             /// Its value in `row`.
             ///
             /// # Panics
-            /// If the row is too short, which [`super::check`] tells in a sentence.
+            /// If the row is too short. [`super::check`] reports such a row.
             #[inline(always)]
             pub fn get(self, row: &[u8]) -> $type {
                 let bytes = &row[self.0..self.0 + Self::BYTES];
@@ -36,7 +36,7 @@ macro_rules! field {
                 row[self.0..self.0 + Self::BYTES].copy_from_slice(&value.to_le_bytes());
             }
 
-            /// Adds to it and gives the sum.
+            /// Adds to it and returns the sum.
             ///
             /// # Panics
             /// If the row is too short.
@@ -103,8 +103,8 @@ pub mod district {
     pub const STRINGS: usize = 25;
 }
 
-/// CUSTOMER. Strings: first, last, two streets, city. C_DATA follows: its length in two bytes, and
-/// room for 500 bytes where the credit is bad, because payments write there.
+/// CUSTOMER. Strings: first, last, two streets, city. C_DATA follows: its length in two bytes and
+/// its bytes; 500 bytes are reserved if the credit is bad, because payments write there.
 pub mod customer {
     use super::*;
     /// C_BALANCE in cents.
@@ -134,13 +134,13 @@ pub mod customer {
     /// Most bytes of C_DATA.
     pub const MAX_DATA: usize = 500;
 
-    /// Where C_DATA's length stands; its bytes follow.
+    /// Position of the length of C_DATA; its bytes follow.
     #[inline]
     pub fn data_at(row: &[u8]) -> usize {
         (0..5).fold(STRINGS, |at, _| at + 1 + usize::from(row[at]))
     }
 
-    /// Puts `text` in front of C_DATA, which is cut to 500 bytes (clause 2.5.2.2).
+    /// Puts `text` before C_DATA, and truncates that to 500 bytes (clause 2.5.2.2).
     pub fn prepend_data(row: &mut [u8], text: &[u8]) {
         let at = data_at(row);
         let (len, data) = (U16(at), at + 2);
@@ -183,7 +183,7 @@ pub mod order {
     pub const BYTES: usize = 13;
 }
 
-/// ORDER-LINE. OL_DIST_INFO ends it.
+/// ORDER-LINE. OL_DIST_INFO is at the end.
 pub mod order_line {
     use super::*;
     /// OL_DELIVERY_D; 0 is null.
@@ -226,7 +226,7 @@ pub mod stock {
     pub const REMOTE_CNT: U32 = U32(10);
     /// S_DIST_01 to S_DIST_10, 24 bytes each.
     pub const DIST: usize = 14;
-    /// Bytes of one of them.
+    /// Bytes of one S_DIST.
     pub const DIST_BYTES: usize = 24;
     /// Where the string begins.
     pub const STRINGS: usize = DIST + 10 * DIST_BYTES;
@@ -239,15 +239,15 @@ pub mod stock {
     }
 }
 
-/// String `number` of those that begin at `at`.
+/// String `number` of the strings that begin at `at`.
 #[inline]
 pub fn string(row: &[u8], at: usize, number: usize) -> &[u8] {
     let at = (0..number).fold(at, |at, _| at + 1 + usize::from(row[at]));
     &row[at + 1..at + 1 + usize::from(row[at])]
 }
 
-/// Whether `row` is laid out as the rows of `table` are: with all fields, with strings as long as clause
-/// 4.3.3.1 lets them be, and with nothing behind them.
+/// Whether `row` has the layout of `table`: all fields, strings of a length that clause 4.3.3.1
+/// allows, and no further bytes.
 pub fn is_whole(table: Table, row: &[u8]) -> bool {
     const NAME: (u8, u8) = (6, 10);
     const STREET_CITY: (u8, u8) = (10, 20);
@@ -274,7 +274,7 @@ pub fn is_whole(table: Table, row: &[u8]) -> bool {
     end == Some(row.len())
 }
 
-/// Where strings end that begin at `at` and are each as long as its bounds say.
+/// The end of the strings that begin at `at`, if the length of each is within its bounds.
 fn end_of(row: &[u8], at: usize, bounds: &[(u8, u8)]) -> Option<usize> {
     bounds.iter().try_fold(at, |at, &(low, high)| {
         let len = *row.get(at)?;
@@ -282,14 +282,14 @@ fn end_of(row: &[u8], at: usize, bounds: &[(u8, u8)]) -> Option<usize> {
     })
 }
 
-/// Where C_DATA ends whose length is at `at`: payments of a customer with bad credit write up to 500 bytes.
+/// The end of C_DATA, whose length is at `at`. It has 500 bytes if the credit is bad.
 fn end_of_data(row: &[u8], at: usize) -> Option<usize> {
     let len = usize::from(u16::from_le_bytes(*row.get(at..)?.first_chunk()?));
     let room = if customer::CREDIT.get(row) == customer::BAD { customer::MAX_DATA } else { len };
     (300..=customer::MAX_DATA).contains(&len).then_some(at + 2 + room)
 }
 
-/// Whether I_DATA or S_DATA says "ORIGINAL" (clause 2.4.2.2).
+/// Whether I_DATA or S_DATA contains "ORIGINAL" (clause 2.4.2.2).
 #[inline]
 pub fn is_original(data: &[u8]) -> bool {
     let word = u64::from_ne_bytes(*b"ORIGINAL");
@@ -301,7 +301,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stay_where_they_belong() {
+    fn numbers_do_not_overlap() {
         let mut row = [0; 32];
         customer::BALANCE.set(&mut row, -1000);
         assert_eq!(customer::YTD_PAYMENT.add(&mut row, 1000), 1000);

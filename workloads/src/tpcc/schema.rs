@@ -1,8 +1,8 @@
 //! Tables and keys (clause 1.3).
 //!
-//! Keys are big-endian, so that they sort as their numbers do. Numbers of orders and items take three
-//! bytes: the first four bytes in which the keys of a page differ then tell most of them apart. Rows do
-//! not repeat what is in their key.
+//! Keys are big-endian, so that they sort like their numbers. Numbers of orders and items take
+//! three bytes, so that the first four bytes in which the keys of a page differ identify most of
+//! them. Rows do not repeat the fields of their key.
 //!
 //! | table | key |
 //! |---|---|
@@ -30,14 +30,15 @@ pub const CUSTOMERS: u16 = 3_000;
 pub const ORDERS: u32 = 3_000;
 /// The first of them that is not delivered after the load.
 pub const FIRST_UNDELIVERED: u32 = 2_101;
-/// The last number that an order can have: the number after it bounds scans. The specification wants ten
+/// Largest number of an order: the number after it bounds scans. The specification asks for ten
 /// million (clause 1.3).
 pub const LAST_ORDER: u32 = NEWEST - 1;
-/// Which keys and rows a store has: the number goes up when they change.
+/// Version of the layout of keys and rows. It grows when they change.
 pub const FORMAT: u32 = 2;
 /// Fewest and most lines of an order.
 pub const LINES: (u8, u8) = (5, 15);
-/// Most warehouses: they are numbered from 1 with 16 bits, and the number after the last one bounds scans.
+/// Most warehouses: they have 16-bit numbers from 1 on, and the number after the last one bounds
+/// scans.
 pub const MAX_WAREHOUSES: u64 = u16::MAX as u64 - 1;
 
 /// The tables, in the order of [`Tables`].
@@ -90,7 +91,7 @@ impl Table {
         }
     }
 
-    /// Bytes of its keys, if all have as many.
+    /// Bytes of its keys, if that number is fixed.
     pub fn key_bytes(self) -> Option<usize> {
         Some(match self {
             Table::Warehouse => 2,
@@ -131,15 +132,15 @@ impl<T> Tables<T> {
     }
 }
 
-/// The largest number of three bytes, from which those of orders are counted down in the index by
-/// customer.
+/// The largest number of three bytes. The index by customer counts the numbers of orders down from
+/// it.
 const NEWEST: u32 = (1 << 24) - 1;
 
-/// Longest key: that of the index on names.
+/// Longest key: the one of the index on names.
 const MAX_KEY: usize = 3 + 17 + 17 + 2;
 
-/// A number as it stands in keys; one that takes more than three bytes, which no sound row holds, as
-/// the largest.
+/// A number in three bytes, as in keys. A larger number, which no valid row has, becomes the
+/// largest.
 #[inline(always)]
 pub fn three(number: u32) -> [u8; 3] {
     let [_, rest @ ..] = number.min(NEWEST).to_be_bytes();
@@ -186,84 +187,84 @@ impl Key {
         self
     }
 
-    /// Of a warehouse; also the beginning of all keys that belong to one.
+    /// Key of a warehouse; also the prefix of all its keys.
     #[inline(always)]
     pub fn warehouse(w: u16) -> Self {
         Self::new().with(&w.to_be_bytes())
     }
 
-    /// Of a district; also the beginning of all keys that belong to one.
+    /// Key of a district; also the prefix of all its keys.
     #[inline(always)]
     pub fn district(w: u16, d: u8) -> Self {
         Self::warehouse(w).with(&[d])
     }
 
-    /// Of a customer.
+    /// Key of a customer.
     #[inline(always)]
     pub fn customer(w: u16, d: u8, c: u16) -> Self {
         Self::district(w, d).with(&c.to_be_bytes())
     }
 
-    /// Of an entry of the index on names.
+    /// Key of an entry of the index on names.
     pub fn customer_name(w: u16, d: u8, last: &[u8], first: &[u8], c: u16) -> Self {
         let named = Self::district(w, d).with(last).with(&[0]).with(first).with(&[0]);
         named.with(&c.to_be_bytes())
     }
 
-    /// Bounds of the entries of the index on names with one last name.
+    /// Bounds of the entries with one last name in the index on names.
     #[inline]
     pub fn customers_named(w: u16, d: u8, last: &[u8]) -> (Self, Self) {
         let named = Self::district(w, d).with(last);
         (named.with(&[0]), named.with(&[1]))
     }
 
-    /// Of a row of HISTORY: when it was written, and what tells rows of one microsecond apart.
+    /// Key of a row of HISTORY: its date, and a number that is unique within one microsecond.
     #[inline]
     pub fn history(w: u16, d: u8, date: u64, tie: u32) -> Self {
         Self::district(w, d).with(&date.to_be_bytes()).with(&tie.to_be_bytes())
     }
 
-    /// Of an order, also in NEW-ORDER; also the beginning of the keys of its lines.
+    /// Key of an order, also in NEW-ORDER; also the prefix of the keys of its lines.
     #[inline(always)]
     pub fn order(w: u16, d: u8, o: u32) -> Self {
         Self::district(w, d).with(&three(o))
     }
 
-    /// Of an entry of the index of orders by customer.
+    /// Key of an entry of the index of orders by customer.
     #[inline]
     pub fn order_customer(w: u16, d: u8, c: u16, o: u32) -> Self {
         Self::customer(w, d, c).with(&three(NEWEST.saturating_sub(o)))
     }
 
-    /// Of a line of an order.
+    /// Key of a line of an order.
     #[inline(always)]
     pub fn order_line(w: u16, d: u8, o: u32, line: u8) -> Self {
         Self::order(w, d, o).with(&[line])
     }
 
-    /// Of an item.
+    /// Key of an item.
     #[inline(always)]
     pub fn item(i: u32) -> Self {
         Self::new().with(&three(i))
     }
 
-    /// Of a stock row.
+    /// Key of a row of STOCK.
     #[inline(always)]
     pub fn stock(w: u16, i: u32) -> Self {
         Self::warehouse(w).with(&three(i))
     }
 
-    /// In front of all keys.
+    /// Lower bound of all keys.
     pub fn first() -> Self {
         Self::new()
     }
 
-    /// Behind all keys: there is no warehouse with this number.
+    /// Upper bound of all keys: no warehouse has this number.
     pub fn last() -> Self {
         Self { bytes: [u8::MAX; MAX_KEY], len: MAX_KEY }
     }
 
-    /// Bounds of all keys that begin with a district's.
+    /// Bounds of all keys of a district.
     pub fn of_district(w: u16, d: u8) -> (Self, Self) {
         (Self::district(w, d), Self::district(w, d + 1))
     }
@@ -298,7 +299,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_sort_as_their_numbers_do() {
+    fn keys_sort_like_their_numbers() {
         let mut last = Vec::new();
         for (w, d, o, line) in [
             (1, 1, 1, 1),
@@ -315,7 +316,7 @@ mod tests {
             last = key;
         }
         assert!(*Key::stock(1, 65_536) > *Key::stock(1, 65_535));
-        assert_eq!(*Key::stock(1, u32::MAX), [0, 1, 255, 255, 255], "of no sound row");
+        assert_eq!(*Key::stock(1, u32::MAX), [0, 1, 255, 255, 255], "no valid row has it");
         assert!(*Key::customer(7, 3, 300) > *Key::customer(7, 3, 299));
     }
 

@@ -1,4 +1,5 @@
-//! Stock-Level (clause 2.8): how many items of the last twenty orders of a district run short.
+//! Stock-Level (clause 2.8): counts the items of the last twenty orders of a district whose stock
+//! is below a threshold.
 
 use std::ops::ControlFlow;
 
@@ -8,12 +9,12 @@ use super::rows::{district, order_line, stock};
 use super::schema::{Key, Table, Tables};
 use crate::driver::store::{Direction, Txn};
 
-/// Orders that are looked at.
+/// Orders to look at.
 const ORDERS: u32 = 20;
-/// Stock rows that are looked up at once.
+/// Rows of STOCK in one look-up.
 const BATCH: usize = 64;
 
-/// Runs the transaction, which only reads; `items` is memory to use.
+/// Runs the transaction, which only reads. `items` is a buffer.
 pub async fn run<X: Txn>(
     txn: &X,
     tables: &Tables<X::Table>,
@@ -35,7 +36,7 @@ pub async fn run<X: Txn>(
     items.sort_unstable();
     items.dedup();
 
-    // Each batch on the stack: the keys of 64 rows.
+    // The keys of a batch are on the stack.
     let (mut short, mut absent) = (0, None);
     for batch in items.chunks(BATCH) {
         let mut keys = [[0; 5]; BATCH];
@@ -51,7 +52,7 @@ pub async fn run<X: Txn>(
     if let Some(item) = absent {
         return Err(missing(Table::Stock, &Key::stock(w, item)));
     }
-    // What the terminal shows.
+    // The output of the terminal.
     std::hint::black_box(short);
     Ok(Outcome::Commit)
 }

@@ -1,4 +1,4 @@
-//! Runs the transactions: a worker is a terminal that never thinks.
+//! Runs the transactions: a worker is a terminal without keying and think times.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,8 +18,8 @@ use crate::rng::Rng;
 /// Streams of random numbers below this belong to the load phase.
 const FIRST_RUN_STREAM: u64 = 1 << 32;
 
-/// Each conflict in a row doubles the number of pauses before the next try, up to two to this power:
-/// some milliseconds of a task. Whoever is in the way may be waiting for pages.
+/// Each conflict in a row doubles the number of pauses before the next try, up to two to this
+/// power: some milliseconds for a task. The conflicting transaction may be waiting for pages.
 const MAX_DOUBLINGS: u32 = 6;
 
 /// TPC-C on populated tables.
@@ -28,33 +28,33 @@ pub struct Tpcc<'a, T> {
     pub tables: &'a Tables<T>,
     /// Number of warehouses.
     pub warehouses: u16,
-    /// Which transactions.
+    /// The transactions to run.
     pub mix: Mix,
-    /// Each of so many workers stays at one warehouse, its home; otherwise each transaction is at any of
-    /// them.
+    /// With a number of workers, each of them stays at one warehouse, its home. Otherwise each
+    /// transaction draws a warehouse.
     pub homes_of: Option<usize>,
     /// Constants of NURand.
     pub constants: Constants,
-    /// Where randomness comes from.
+    /// Seed of all random numbers.
     pub seed: u64,
     /// Whether the store is told which rows come next.
     pub hints: Hints,
-    /// For each warehouse, the Deliveries that wait for each other ([`Tpcc::queues`]); or they run side by side,
-    /// and all but one that take the same orders have a conflict.
+    /// Queues of Deliveries, one for each warehouse ([`Tpcc::queues`]). Without them Deliveries run
+    /// in parallel, and all but one of those that take the same orders meet a conflict.
     pub deliveries: Option<Box<[Queue]>>,
-    /// Districts in which a committed Delivery found nothing to deliver.
+    /// Districts in which a committed Delivery found no order.
     pub skipped: AtomicU64,
 }
 
-/// What one worker keeps between transactions.
+/// State that one worker keeps between transactions.
 pub struct Terminal {
     rng: Rng,
     deck: Deck,
     number: u16,
     home: Option<u16>,
-    /// Of a terminal that stays at one warehouse.
+    /// The district of Stock-Level, if the terminal stays at one warehouse.
     district: Option<u8>,
-    /// Payments so far, to tell rows of HISTORY apart.
+    /// Number of transactions, for unique keys of HISTORY.
     payments: u16,
     customers: Vec<u16>,
     items: Vec<u32>,
@@ -110,7 +110,7 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Tpcc<'_, T> {
                     return Ok(Done { kind, conflicts, rolled_back });
                 }
                 Err(Halt::Stop(Stop::Conflict)) => {
-                    // Whoever was first needs a moment to end.
+                    // The conflicting transaction needs some time to end.
                     for _ in 0..1 << conflicts.min(MAX_DOUBLINGS) {
                         client.pause().await;
                     }
@@ -124,13 +124,14 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Tpcc<'_, T> {
 }
 
 impl<T: Sync> Tpcc<'_, T> {
-    /// The queues in which Deliveries wait, one for each warehouse (clause 2.7.2: they are queued for
-    /// deferred execution).
+    /// The queues of Deliveries, one for each warehouse. Clause 2.7.2 queues them for deferred
+    /// execution, too.
     pub fn queues(warehouses: u16) -> Box<[Queue]> {
         (0..warehouses).map(|_| Queue::default()).collect()
     }
 
-    /// Reads the rows of a transaction before it begins, and before so many others of its queue have ended.
+    /// Reads the rows of a transaction before it begins, while `ahead` others of its queue have not
+    /// ended.
     async fn read_ahead<C: Client<Table = T>>(
         &self,
         request: &Request,
@@ -146,13 +147,13 @@ impl<T: Sync> Tpcc<'_, T> {
             read
         };
         match reads.await {
-            // A row is missing, or the snapshot is too old: the transaction will say so itself.
+            // A row is missing, or the snapshot was cancelled: the transaction itself reports that.
             Ok(()) | Err(Halt::Wrong(_) | Halt::Stop(Stop::Conflict)) => Ok(()),
             Err(Halt::Stop(Stop::Failed(error))) => Err(error.into()),
         }
     }
 
-    /// Tries a transaction once, in its turn if it has to wait for one.
+    /// Tries a transaction once, in its turn if it has one.
     #[inline]
     async fn attempt<C: Client<Table = T>>(
         &self,
@@ -199,15 +200,14 @@ impl<T: Sync> Tpcc<'_, T> {
     }
 }
 
-/// The warehouse at which worker `number` of `workers` stays. Those of one thread have neighbouring
-/// numbers, and warehouses of their own as far as there are enough: others change the rows there as seldom
-/// as can be.
+/// The home warehouse of worker `number` of `workers`. The workers of one thread have neighbouring
+/// numbers, so they share as few warehouses as possible with other threads.
 fn home_of(number: usize, workers: usize, warehouses: u16) -> u16 {
     1 + (number * usize::from(warehouses) / workers) as u16
 }
 
-/// The district whose stock worker `number` looks at if it stays at one warehouse, as clause 2.8.1.1 wants it:
-/// always the same, and another one for each of ten neighbours.
+/// The district of the Stock-Levels of worker `number`, if it stays at one warehouse: always the
+/// same (clause 2.8.1.1), and a different one for each of ten neighbours.
 fn district_of(number: usize) -> u8 {
     1 + (number % usize::from(DISTRICTS)) as u8
 }

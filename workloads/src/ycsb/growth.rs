@@ -1,8 +1,8 @@
-//! Which records exist while workers insert new ones.
+//! Tracks which records exist while workers insert new ones.
 //!
-//! Numbers of new records are handed out in order, but their inserts end in any order. Requests
-//! must only name records that are there, so a number counts once it and all numbers before it are
-//! acknowledged (as `AcknowledgedCounterGenerator` of the core package).
+//! New records get numbers in order, but their inserts may end in any order. Requests must only
+//! name records that exist, so a number counts when it and all numbers before it are acknowledged
+//! (like `AcknowledgedCounterGenerator` of the core package).
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,9 +15,9 @@ pub struct Growth {
     present: CachePadded<AtomicU64>,
     /// One flag for each number in flight, at the number modulo the size.
     acknowledged: Box<[AtomicBool]>,
-    /// Held by the worker that moves `present`.
+    /// The worker that advances `present` holds it.
     advancing: Mutex<()>,
-    /// A claimed number will never be acknowledged.
+    /// Whether a claimed number will never be acknowledged.
     broken: AtomicBool,
 }
 
@@ -28,12 +28,12 @@ pub struct Claim<'a> {
     number: u64,
 }
 
-/// Room for each insert in flight, so that flags are not shared until one insert has been
-/// overtaken by this many others of every worker.
+/// Flags for each worker: an insert shares a flag only after each worker has finished this many
+/// later ones.
 const FLAGS_PER_WORKER: usize = 256;
 
 impl Growth {
-    /// Records `0..records` exist, and up to `workers` inserts are in flight at a time.
+    /// Records `0..records` exist, and at most `workers` inserts are in flight at a time.
     pub fn new(records: u64, workers: usize) -> Self {
         let flags = (workers * FLAGS_PER_WORKER).next_power_of_two();
         Self {
@@ -45,7 +45,7 @@ impl Growth {
         }
     }
 
-    /// How many records exist: all numbers below this one.
+    /// Number of records: all numbers below this one exist.
     #[inline]
     pub fn present(&self) -> u64 {
         self.present.load(Ordering::Acquire)
@@ -56,20 +56,20 @@ impl Growth {
         Claim { growth: self, number: self.next.fetch_add(1, Ordering::Relaxed) }
     }
 
-    /// Whether every number handed out was acknowledged, so that there is no gap.
+    /// Whether every claimed number was acknowledged, so that there is no gap.
     pub fn is_whole(&self) -> bool {
         self.present() == self.next.load(Ordering::Relaxed)
     }
 
-    /// Whether an insert failed, so that others may wait for it in vain.
+    /// Whether an insert failed, so that others must not wait for it.
     pub fn is_broken(&self) -> bool {
         self.broken.load(Ordering::Relaxed)
     }
 
     fn acknowledge(&self, number: u64) {
         self.flag(number).store(true, Ordering::SeqCst);
-        // Whoever holds the lock looks again after letting go of it, so a flag that was set while
-        // the lock was taken is not forgotten.
+        // The holder of the lock reads the flags again after it released the lock, so it sees a
+        // flag that was set while it held the lock.
         loop {
             let Ok(advancing) = self.advancing.try_lock() else { return };
             let mut present = self.present.load(Ordering::Relaxed);
@@ -95,8 +95,8 @@ impl Claim<'_> {
         self.number
     }
 
-    /// Whether it may be acknowledged; if not, an older insert is so late that all flags are in
-    /// use, and the worker has to wait for it.
+    /// Whether it may be acknowledged. If not, all flags are in use because an older insert is
+    /// late, and the worker must wait for that one.
     pub fn has_room(&self) -> bool {
         self.number - self.growth.present() < self.growth.acknowledged.len() as u64
     }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_insert_is_seen_by_those_who_wait_for_it() {
+    fn waiters_see_that_an_insert_failed() {
         let growth = Growth::new(0, 1);
         drop(growth.claim());
         assert!(growth.is_broken());

@@ -1,7 +1,7 @@
-//! The load phase: all records, inserted by all workers side by side.
+//! The load phase: all workers insert records in parallel.
 //!
-//! Every worker inserts a contiguous range of record numbers. Their keys are hashes, so each worker's
-//! inserts go all over the table, as those of a single one would.
+//! Every worker inserts a contiguous range of record numbers. Keys are hashes, so the inserts of
+//! each worker are spread over the whole table.
 
 use std::time::{Duration, Instant};
 
@@ -16,18 +16,18 @@ use crate::driver::store::{Client, Store};
 use crate::key::KeyFormat;
 use crate::rng::Rng;
 
-/// Inserts between two looks at the control word and the progress bar.
+/// Inserts between two reads of the control word and updates of the progress bar.
 const BATCH: u64 = 64;
 
-/// Tasks of each thread that loads. The order of keys is random, so a load larger than memory waits
-/// for a page with every insert: only many at once use the device.
+/// Tasks of each loading thread. Keys are in random order, so a load larger than memory waits for a
+/// page with every insert: only many inserts at a time use the device.
 const TASKS: usize = 32;
 
-/// What to load.
+/// The records to load.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadPlan {
-    /// Who runs the workload. The load takes at most a thread for each core of it, and enough tasks
-    /// on each to keep the device busy.
+    /// The workers of the run. The load uses at most one thread for each core, and at least
+    /// [`TASKS`] tasks on each.
     pub crew: Crew,
     /// Number of records.
     pub records: u64,
@@ -35,7 +35,7 @@ pub struct LoadPlan {
     pub keys: KeyFormat,
     /// Sizes of values.
     pub shape: RecordShape,
-    /// Where randomness comes from.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 

@@ -1,8 +1,8 @@
-//! What a store knows about the YCSB data in it, so that a later run can use them again.
+//! The description of YCSB data in a store, with which a later run can use them.
 //!
-//! One record in a table of its own holds the sizes that the data were loaded with, and whether the
-//! load, and the last run that inserted records, came to their end. A run uses the data again only
-//! if both did and all sizes are the ones asked for.
+//! One record in a separate table holds the sizes of the data, and whether the load and the last
+//! run with inserts were finished. A run uses the data only if both were, and if all sizes are the
+//! ones that it asks for.
 
 use serde::{Deserialize, Serialize};
 
@@ -28,26 +28,26 @@ pub struct Meta {
     pub fields: usize,
     /// Size of a field.
     pub field_size: usize,
-    /// Records there are, with those that runs inserted.
+    /// Records now, with those that runs inserted.
     pub present: u64,
-    /// What can be said about them.
+    /// Whether they are complete.
     pub state: DataState,
 }
 
-/// Whether the data are whole.
+/// Whether the data are complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DataState {
-    /// A load has begun and not come to its end.
+    /// A load began and was not finished.
     Loading,
-    /// All records are there.
+    /// All records exist.
     Ready,
-    /// A run that inserts records has begun and not come to its end.
+    /// A run that inserts records began and was not finished.
     Inserting,
 }
 
 impl Meta {
-    /// The description of `records` records that are about to be loaded.
+    /// The description of `records` records before they are loaded.
     pub fn of_load(records: u64, keys: KeyFormat, shape: RecordShape) -> Self {
         Self {
             records,
@@ -91,7 +91,7 @@ pub fn find<S: Store>(store: &S, wanted: &Meta) -> StoreResult<Found<Meta>> {
             )),
             DataState::Loading => Found::Unusable("holds a load that was not finished".to_owned()),
             DataState::Inserting => Found::Unusable(
-                "was left in the middle of a run that inserts, so what it holds is not known"
+                "was left in the middle of a run that inserts, so its records are not known"
                     .to_owned(),
             ),
             DataState::Ready => Found::Data(found),

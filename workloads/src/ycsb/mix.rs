@@ -1,6 +1,6 @@
-//! Which operations a workload consists of: the core workloads A to F, and the synthetic workloads
-//! of Papon and Athanassoulis, "ACEing the Bufferpool Management Paradigm for Modern Storage Devices"
-//! (ICDE 2023), Table II.
+//! The operations of workloads: the core workloads A to F, and the synthetic workloads of Papon and
+//! Athanassoulis, "ACEing the Bufferpool Management Paradigm for Modern Storage Devices" (ICDE
+//! 2023), Table II.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -51,7 +51,7 @@ impl CoreWorkload {
         Mix { shares }
     }
 
-    /// How it chooses records.
+    /// The distribution of its requests.
     pub fn distribution(self) -> Distribution {
         match self {
             CoreWorkload::D => Distribution::Latest,
@@ -139,7 +139,7 @@ impl Mix {
             sum += self.share(kind);
             steps.push((sum, kind));
         }
-        // The last step ends at 1 whatever rounding did to the sum.
+        // The last step ends at 1, whatever the rounding of the sum.
         if let Some(last) = steps.last_mut() {
             last.0 = 1.0;
         }

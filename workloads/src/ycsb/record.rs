@@ -1,14 +1,14 @@
-//! What is in a record, so that every read can tell whether it got the right one.
+//! The content of records, with which every read checks its value.
 //!
 //! A value consists of fields of one size; an opaque value is one field. A field begins with a
-//! 4-byte version, drawn anew by every write, and goes on with bytes that follow from the key, the
-//! field's number and the version. So a reader recomputes every byte: a value of another key, a
-//! field in the wrong place, half of an old and half of a new version, or a flipped bit do not
-//! pass. The bytes look random to a compressor and cost an addition for every eight of them, which
-//! the compiler turns into vector code; checking a kilobyte takes a few dozen nanoseconds.
+//! 4-byte version, which every write draws. The other bytes are computed from the key, the number
+//! of the field and the version. A reader recomputes every byte, so it notices a value of another
+//! key, a field in the wrong place, a torn write, or a flipped bit. A compressor cannot shrink the
+//! bytes. They cost one addition for every eight, in vector code; the check of a kilobyte takes a
+//! few dozen nanoseconds.
 //!
 //! Fields below 8 bytes have no room for a version: they hold the first bytes of the stream of
-//! version 0, and writing such a field changes nothing.
+//! version 0, and a write of such a field changes nothing.
 
 use std::fmt;
 
@@ -25,17 +25,17 @@ pub struct RecordShape {
     field_bytes: usize,
 }
 
-/// How a value differs from what its key asks for.
+/// How a value differs from a valid value of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
     /// It has another size.
     Size {
         /// Bytes of the value.
         found: usize,
-        /// Bytes that it should have.
+        /// Bytes of a valid value.
         expected: usize,
     },
-    /// A field does not belong to the key, or not to this place, or is damaged.
+    /// A field belongs to another key or place, or is damaged.
     Field {
         /// The field, from 0.
         field: usize,
@@ -77,7 +77,7 @@ impl RecordShape {
         self.fields
     }
 
-    /// Writes new content for all fields of the record `key` into `value`, which has the right size.
+    /// Writes new content of all fields of the record `key` into `value`, which has the right size.
     pub fn write(self, key: &[u8], rng: &mut Rng, value: &mut [u8]) {
         let base = bind(key);
         for (field, bytes) in value.chunks_exact_mut(self.field_bytes).enumerate() {
@@ -91,7 +91,7 @@ impl RecordShape {
         write_field(bind(key), field, version, bytes);
     }
 
-    /// Where field number `field` is in a value.
+    /// Position of field number `field` in a value.
     #[inline]
     pub fn field_range(self, field: usize) -> std::ops::Range<usize> {
         field * self.field_bytes..(field + 1) * self.field_bytes
@@ -113,7 +113,7 @@ impl RecordShape {
     }
 }
 
-/// A number that stands for `key`. It only has to be different for different keys, quickly.
+/// A fast hash of `key`.
 #[inline]
 fn bind(key: &[u8]) -> u64 {
     let (words, rest) = key.as_chunks::<8>();
@@ -163,7 +163,7 @@ fn is_field(base: u64, field: usize, bytes: &[u8]) -> bool {
     };
     let mut word = first_word(base, field, version);
     let (words, rest) = bytes.as_chunks::<8>();
-    // No early exit: differences are gathered so that the loop has no branch in it.
+    // No early exit: the loop collects differences, so that it has no branch.
     let mut difference = 0;
     for bytes in words {
         difference |= word ^ u64::from_le_bytes(*bytes);

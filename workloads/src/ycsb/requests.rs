@@ -1,17 +1,18 @@
-//! Which records are requested.
+//! The distribution of requests over records.
 //!
-//! - `uniform`: every record alike.
+//! - `uniform`: every record with the same probability.
 //! - `zipfian`: Zipfian ranks, scattered over the records by a hash ("scrambled"), so that popular
 //!   records are not neighbours. As in the core package, the rank is hashed by FNV-1a and taken
-//!   modulo the number of records. Unlike there, ranks go up to the number of records and not to ten
-//!   billion, so that the skew is the one that `--theta` says. And where the core package keeps room for
-//!   twice the inserts that it expects, and draws again until the record exists, here the records that
-//!   a run inserts take ranks over from others, each as many as the others keep ([`place`]): every
-//!   draw is a record that exists, and popular records stay popular.
+//!   modulo the number of records. In contrast to it, ranks go up to the number of records and not
+//!   to ten billion, so that the skew is the one of `--theta`. The core package reserves room for
+//!   twice the expected inserts, and draws again until the record exists. Here a record that a run
+//!   inserts takes over ranks from all others, in equal parts ([`place`]): every draw is a record
+//!   that exists, and popular records stay popular.
 //! - `latest`: Zipfian ranks counted back from the newest record.
-//! - `hotspot`: 90 % of the requests go to the records in the first tenth of the key space, alike, the
-//!   others to the rest: the locality 90/10 of the ACE paper. It is a part of the key space and not any
-//!   tenth of the records, because the paper means pages, and records that lie together share them.
+//! - `hotspot`: 90 % of the requests go to the records in the first tenth of the key space, with
+//!   equal probability, the others to the rest: the locality 90/10 of the ACE paper. It is a range
+//!   of keys and not any tenth of the records, because the paper speaks of pages, and records with
+//!   neighbouring keys share pages.
 
 use clap::ValueEnum;
 use serde::Serialize;
@@ -24,18 +25,18 @@ use crate::zipf::Zipfian;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Distribution {
-    /// Some records much more often than others, wherever they are.
+    /// Zipfian, with popular records spread over the key space.
     Zipfian,
-    /// All records alike.
+    /// All records with the same probability.
     Uniform,
     /// Recently inserted records most often.
     Latest,
-    /// Most requests to a part of the key space.
+    /// Most requests to a range of the key space.
     Hotspot,
 }
 
 impl Distribution {
-    /// Whether `--theta` says how skewed it is.
+    /// Whether `--theta` sets its skew.
     pub fn has_theta(self) -> bool {
         matches!(self, Distribution::Zipfian | Distribution::Latest)
     }
@@ -82,8 +83,8 @@ pub enum Drawn {
 }
 
 impl Drawn {
-    /// Its number, when there are `records` records. There were as many already when it was drawn, or
-    /// fewer.
+    /// Its number, when there are `records` records. There were as many already when it was drawn,
+    /// or fewer.
     #[inline]
     pub fn number(self, records: u64) -> u64 {
         match self {
@@ -93,14 +94,14 @@ impl Drawn {
     }
 }
 
-/// The record that has a rank, of which `hash` is the hash, when there are `records` records, `first` of
-/// them since the beginning.
+/// The record that has a rank, of which `hash` is the hash, when there are `records` records,
+/// `first` of them since the beginning.
 ///
-/// Consistent hashing with the chain of "A Fast, Minimal Memory, Consistent Hash Algorithm" (Lamping and
-/// Veach, 2014), begun at `first`: with each record that is added every rank moves to it with the same
-/// probability, one in the number of records. A rank that is with the last of `n` records stays there while
-/// there are `m` with probability `n / m`, so the number of the record that it moves to next is `n / u`
-/// with `u` uniform. Takes about `1 + ln(records / first)` steps.
+/// Consistent hashing with the chain of "A Fast, Minimal Memory, Consistent Hash Algorithm"
+/// (Lamping and Veach, 2014), begun at `first`: with each record that is added every rank moves to
+/// it with the same probability, one in the number of records. A rank that is with the last of `n`
+/// records stays there while there are `m` with probability `n / m`, so the number of the record
+/// that it moves to next is `n / u` with `u` uniform. Takes about `1 + ln(records / first)` steps.
 #[inline]
 fn place(hash: u64, first: u64, records: u64) -> u64 {
     const SCALE: f64 = 1.0 / (1u64 << 53) as f64;
@@ -120,8 +121,8 @@ fn place(hash: u64, first: u64, records: u64) -> u64 {
 }
 
 impl Requests {
-    /// Requests of `distribution` with skew `theta` among `records` records, to which the run may add
-    /// others.
+    /// Requests of `distribution` with skew `theta` among `records` records, to which the run may
+    /// add others.
     pub fn new(distribution: Distribution, theta: f64, records: u64) -> Self {
         let form = match distribution {
             Distribution::Uniform => Form::Uniform,
@@ -129,7 +130,7 @@ impl Requests {
             Distribution::Latest => Form::Latest(Zipfian::new(records, theta)),
             Distribution::Hotspot => {
                 let parts = |wanted| (0..records).any(|number| is_hot(number) == wanted);
-                // A handful of records may leave one part empty.
+                // With few records one part may be empty.
                 match records >= MANY_RECORDS || (parts(true) && parts(false)) {
                     true => Form::Hotspot,
                     false => Form::Uniform,
@@ -139,8 +140,8 @@ impl Requests {
         Self { form }
     }
 
-    /// One of `records` records, which is their number now. It must not fall from one call to the next,
-    /// nor be below the number of records that the requests were made for.
+    /// Draws one of `records` records, their current number. That must not fall from one call to
+    /// the next, nor below the number that was given to [`Requests::new`].
     #[inline]
     pub fn draw(&mut self, rng: &mut Rng, records: u64) -> Drawn {
         match &mut self.form {
@@ -153,7 +154,7 @@ impl Requests {
                 grow(zipfian, records);
                 Drawn::Back(zipfian.next(rng))
             }
-            // Ten draws on average for a hot record, however many records there are.
+            // Ten draws on average for a hot record, for any number of records.
             Form::Hotspot => {
                 let hot = rng.unit() < HOT_REQUESTS;
                 loop {
@@ -167,8 +168,8 @@ impl Requests {
     }
 }
 
-/// Ranks of all records need a new constant when records are added. One percent more records changes it
-/// by far less than one percent.
+/// Added records need a new constant. It is computed after one percent more records, which change
+/// it by much less than one percent.
 #[inline]
 fn grow(zipfian: &mut Zipfian, records: u64) {
     if records - zipfian.items() > zipfian.items() / 100 {
@@ -247,7 +248,8 @@ mod tests {
         for rest in &tenths[2..] {
             assert!((rest - 0.1 / 9.0).abs() < 0.001, "{tenths:?}");
         }
-        // Within each part all records are alike: counts of a Poisson distribution, variance = mean.
+        // Within each part all records are alike: counts of a Poisson distribution, variance =
+        // mean.
         for (part, mean) in [(&by_key[..9_500], 90.0), (&by_key[10_500..], 10.0 / 9.0)] {
             let deviation = |count: u32| (f64::from(count) - mean).powi(2);
             let sum: f64 = part.iter().map(|(_, count)| deviation(*count)).sum();

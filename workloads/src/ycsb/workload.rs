@@ -21,49 +21,50 @@ pub struct Ycsb<'a, T> {
     pub keys: KeyFormat,
     /// Sizes of values.
     pub shape: RecordShape,
-    /// Which operations.
+    /// Chooses operations.
     pub kinds: KindChooser,
-    /// Which records.
+    /// Chooses records.
     pub requests: Requests,
-    /// Which records exist.
+    /// The records that exist.
     pub growth: &'a Growth,
-    /// Where randomness comes from.
+    /// Seed of all random numbers.
     pub seed: u64,
 }
 
-/// What one worker keeps between operations.
-pub struct State {
+/// YcsbWorker that one worker keeps between operations.
+pub struct YcsbWorker {
     rng: Rng,
     requests: Requests,
     /// Operations drawn ahead, the next one last.
     ahead: Vec<Operation>,
     key: Vec<u8>,
     value: Vec<u8>,
-    /// The key before, while scanning.
+    /// The previous key of a scan.
     last_key: Vec<u8>,
 }
 
-/// An operation that was drawn.
+/// An operation that was drawn ahead.
 #[derive(Clone, Copy)]
 struct Operation {
     /// Position of its kind in the mix.
     position: usize,
     kind: Kind,
-    /// Of an insert nothing, whose number is claimed when it begins.
+    /// The record; `None` for an insert, which claims a number when it begins.
     record: Option<Drawn>,
 }
 
-/// Operations that are drawn at once: the clock is stopped for it, which takes a look at it.
+/// Operations drawn at a time. Drawing is not measured, so the clock is read once more for each
+/// batch.
 const AHEAD: usize = 16;
 
 /// Streams of random numbers below this belong to the load phase.
 const FIRST_RUN_STREAM: u64 = 1 << 32;
 
 impl<T: Sync, C: Client<Table = T>> Workload<C> for Ycsb<'_, T> {
-    type State = State;
+    type State = YcsbWorker;
 
-    fn state(&self, number: usize) -> State {
-        State {
+    fn state(&self, number: usize) -> YcsbWorker {
+        YcsbWorker {
             rng: Rng::new(self.seed, FIRST_RUN_STREAM + number as u64),
             requests: self.requests.clone(),
             ahead: Vec::with_capacity(AHEAD),
@@ -74,7 +75,7 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Ycsb<'_, T> {
     }
 
     #[inline]
-    fn prepare(&self, state: &mut State) -> bool {
+    fn prepare(&self, state: &mut YcsbWorker) -> bool {
         let empty = state.ahead.is_empty();
         if empty {
             self.draw(state);
@@ -83,7 +84,7 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Ycsb<'_, T> {
     }
 
     #[inline]
-    async fn step(&self, state: &mut State, client: &C) -> Result<Done, Failure> {
+    async fn step(&self, state: &mut YcsbWorker, client: &C) -> Result<Done, Failure> {
         let operation = state.ahead.pop().expect("prepared");
         if let Some(record) = operation.record {
             self.keys.write(record.number(self.growth.present()), &mut state.key);
@@ -104,8 +105,8 @@ impl<T: Sync, C: Client<Table = T>> Workload<C> for Ycsb<'_, T> {
 
 impl<T> Ycsb<'_, T> {
     /// Draws the next operations.
-    fn draw(&self, state: &mut State) {
-        let State { rng, requests, ahead, .. } = state;
+    fn draw(&self, state: &mut YcsbWorker) {
+        let YcsbWorker { rng, requests, ahead, .. } = state;
         let present = self.growth.present();
         for _ in 0..AHEAD {
             let (position, kind) = self.kinds.next(rng);
@@ -116,7 +117,11 @@ impl<T> Ycsb<'_, T> {
     }
 
     #[inline]
-    async fn read<C: Client<Table = T>>(&self, state: &State, client: &C) -> Result<(), Failure> {
+    async fn read<C: Client<Table = T>>(
+        &self,
+        state: &YcsbWorker,
+        client: &C,
+    ) -> Result<(), Failure> {
         let check = |value: &[u8]| self.shape.check(&state.key, value);
         match client.read(self.table, &state.key, check).await? {
             Some(Ok(())) => Ok(()),
@@ -125,14 +130,14 @@ impl<T> Ycsb<'_, T> {
         }
     }
 
-    /// Writes one field, or the whole value when it is opaque.
+    /// Writes one field, or the whole value if it is opaque.
     #[inline]
     async fn update<C: Client<Table = T>>(
         &self,
-        state: &mut State,
+        state: &mut YcsbWorker,
         client: &C,
     ) -> Result<(), Failure> {
-        let State { rng, key, value, .. } = state;
+        let YcsbWorker { rng, key, value, .. } = state;
         let mut found_bytes = self.shape.value_bytes();
         let found = if self.shape.fields() == 1 {
             self.shape.write(key, rng, value);
@@ -160,7 +165,7 @@ impl<T> Ycsb<'_, T> {
 
     async fn insert<C: Client<Table = T>>(
         &self,
-        state: &mut State,
+        state: &mut YcsbWorker,
         client: &C,
     ) -> Result<(), Failure> {
         let claim = self.growth.claim();
@@ -180,14 +185,14 @@ impl<T> Ycsb<'_, T> {
         Ok(())
     }
 
-    /// Reads 1 to 100 records from the chosen one on, and checks that the first is the one asked
-    /// for, that keys ascend, and every value.
+    /// Reads 1 to 100 records from the chosen one on. Checks that the first one has the requested
+    /// key, that keys ascend, and every value.
     async fn scan<C: Client<Table = T>>(
         &self,
-        state: &mut State,
+        state: &mut YcsbWorker,
         client: &C,
     ) -> Result<(), Failure> {
-        let State { rng, key, last_key, .. } = state;
+        let YcsbWorker { rng, key, last_key, .. } = state;
         let limit = 1 + rng.below(MAX_SCAN_RECORDS) as usize;
         last_key.clear();
         let mut wrong = None;

@@ -1,5 +1,5 @@
-//! TPC-B and TATP from flags to report: over a store of maps, where conflicts and damage can be planted,
-//! and by the binary on the engine, larger than memory and killed.
+//! TPC-B and TATP from flags to report: on a store of maps with planted conflicts and damage, and
+//! by the binary on the engine, larger than memory and killed.
 
 use std::path::Path;
 use std::process::{Command as Process, Output, Stdio};
@@ -17,8 +17,8 @@ use wattle_workloads::report::Condition;
 use wattle_workloads::tatp::benchmark::Tatp;
 use wattle_workloads::tpcb::benchmark::Tpcb;
 
-/// Runs `wattle` with `arguments` on maps, in which `DIR` stands for `folder`. Returns how it ended,
-/// and the result that it printed, if any.
+/// Runs `wattle` with `arguments` on maps, in which `DIR` stands for `folder`. Returns how it
+/// ended, and the result that it printed, if any.
 fn over_maps(arguments: &str, folder: &Path) -> (Result<(), Exit>, Value) {
     support::over_maps(arguments, folder, &Interrupt::default())
 }
@@ -67,8 +67,8 @@ fn tatp_has_its_mix_and_its_shares_of_successful_transactions() {
     let (end, result) = over_maps(&run, folder.path());
     assert_eq!(end, Ok(()));
     let count = |name: &str| result["run"]["latency_us"][name]["count"].as_f64().unwrap();
-    // The description says 23.9 % for GET_NEW_DESTINATION; going through all cases of its population and
-    // its parameters gives 14.8 %.
+    // The description says 23.9 % for GET_NEW_DESTINATION; going through all cases of its
+    // population and its parameters gives 14.8 %.
     for (name, share, successful) in [
         ("get-subscriber-data", 0.35, None),
         ("get-new-destination", 0.10, Some((0.148, 0.02))),
@@ -89,7 +89,7 @@ fn tatp_has_its_mix_and_its_shares_of_successful_transactions() {
     }
 }
 
-/// Changes a row behind the back of the benchmark.
+/// Damages a row.
 fn change(store: &MapStore, table: &str, number: usize, change: impl Fn(&mut Vec<u8>)) {
     let map = store.shared.trees.lock().unwrap()[table].clone();
     let mut map = map.write().unwrap();
@@ -121,9 +121,9 @@ fn damaged(run: &str, damage: impl Fn(&MapStore)) -> String {
 
 #[test]
 fn the_check_of_tpcb_finds_what_is_wrong() {
-    use wattle_workloads::tpcb::rows::{Kind, Row};
+    use wattle_workloads::tpcb::rows::{Row, RowKind};
     let run = TPCB.replace("3000", "500") + " --threads 1";
-    let money = |kind: Kind, table: &'static str, number: usize, amount: i64| {
+    let money = |kind: RowKind, table: &'static str, number: usize, amount: i64| {
         move |store: &MapStore| {
             change(store, table, number, |row| {
                 let old = Row::decode(kind, number as u64, row).unwrap();
@@ -133,14 +133,14 @@ fn the_check_of_tpcb_finds_what_is_wrong() {
     };
     assert_eq!(damaged(&run, |_| ()), "");
     // A balance that a transaction forgot, as if its update had been lost.
-    let found = damaged(&run, money(Kind::Branch, "tpcb-branches", 1, 5));
+    let found = damaged(&run, money(RowKind::Branch, "tpcb-branches", 1, 5));
     assert!(found.contains("branch 1 has") && found.contains("its tellers have"), "{found}");
-    let found = damaged(&run, money(Kind::Teller, "tpcb-tellers", 13, -7));
+    let found = damaged(&run, money(RowKind::Teller, "tpcb-tellers", 13, -7));
     assert!(found.contains("teller 13 has") && found.contains("its history says"), "{found}");
     // Money on the wrong account: the sums are right.
     let found = damaged(&run, |store| {
-        money(Kind::Account, "tpcb-accounts", 100, 9)(store);
-        money(Kind::Account, "tpcb-accounts", 150_000, -9)(store);
+        money(RowKind::Account, "tpcb-accounts", 100, 9)(store);
+        money(RowKind::Account, "tpcb-accounts", 150_000, -9)(store);
     });
     assert!(found.starts_with("the accounts have the sums of their history: "), "{found}");
     let found = damaged(&run, |store| remove(store, "tpcb-history", 20));

@@ -1,5 +1,5 @@
-//! Claims of the papers on traces that are generated here. Each test prints what it measured beside
-//! what the paper says; README.md of the crate has the table.
+//! Claims of the papers on generated traces. Each test prints its results; README.md of the crate
+//! has a table of them and of the claims.
 
 use wattle_workloads::simulate::generate::{parse, with_parasite};
 use wattle_workloads::simulate::registry::Spec;

@@ -1,4 +1,4 @@
-//! The binary refuses bad input with exit code 2 and one sentence that says what is accepted.
+//! The binary refuses bad input with exit code 2 and one sentence that names the accepted values.
 
 use std::io::Read;
 use std::process::{Command, Output, Stdio};
@@ -218,7 +218,7 @@ fn loads_that_the_device_has_no_room_for_are_refused_before_they_begin() {
             let words: Vec<_> = arguments.split(' ').chain(["--db", store]).collect();
             refused(&words, &parts);
         }
-        // What was there is there, and nothing else.
+        // Existing stores are unchanged, and there are no new ones.
         assert!(!folder.path().join("new").exists(), "{arguments} left a store behind");
         assert_eq!(folder.path().join("empty").read_dir().unwrap().count(), 0, "{arguments}");
         assert_eq!(wattle(&["verify", &other]).status.code(), Some(0), "{arguments}");
@@ -226,7 +226,7 @@ fn loads_that_the_device_has_no_room_for_are_refused_before_they_begin() {
 }
 
 #[test]
-fn what_is_refused_before_the_load_leaves_no_store_behind() {
+fn a_refusal_before_the_load_leaves_no_store() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (absent, empty) = (path("new/deep/store"), path("empty"));
@@ -435,7 +435,8 @@ fn simulate_prints_one_line_for_each_trace_cache_and_policy() {
     assert!(String::from_utf8(output.stdout).unwrap().contains("ref_at_load"));
 }
 
-/// Who reads the lines of a run may go away, or their device may be full: the run has its result all the same.
+/// The reader of standard error may close it, or its device may be full: the run has its result
+/// all the same.
 #[test]
 fn a_run_goes_on_when_standard_error_cannot_be_written() {
     let (reader, writer) = std::io::pipe().unwrap();
@@ -474,9 +475,10 @@ fn a_run_goes_on_when_standard_error_cannot_be_written() {
     }
 }
 
-/// Nor is a reader who has seen enough of the result a failure, and the page of `--report` is there.
+/// A reader that closes the pipe is no failure of the run, and the page of `--report` is
+/// there.
 #[test]
-fn a_report_is_written_although_nobody_reads_the_result() {
+fn a_report_is_written_if_the_result_has_no_reader() {
     let folder = tempfile::tempdir().unwrap();
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

@@ -1,4 +1,4 @@
-//! How commands end when their results cannot be written, or when the user has seen enough of them.
+//! How commands end if their results cannot be written, or if their reader closes the pipe early.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -37,7 +37,7 @@ fn trace(folder: &Path) -> String {
 }
 
 #[test]
-fn a_dump_whose_reader_has_seen_enough_ends_quietly() {
+fn a_dump_whose_reader_closes_the_pipe_ends_quietly() {
     let folder = tempfile::tempdir().unwrap();
     let path = store(folder.path());
     for lines in [1, 10, 5_000] {
@@ -89,7 +89,7 @@ fn commands<'a>(store: &'a str, trace: &'a str) -> Vec<Vec<&'a str>> {
 }
 
 #[test]
-fn no_command_minds_that_nobody_reads_its_results() {
+fn a_command_whose_results_have_no_reader_succeeds() {
     let folder = tempfile::tempdir().unwrap();
     let (path, trace) = (store(folder.path()), trace(folder.path()));
     for arguments in commands(&path, &trace) {

@@ -1,6 +1,6 @@
-//! All suites of the drivers and the binary, in one program: drivers and lab are made into machine code for each
-//! kind of client and policy, which takes most of the time of a build. `cargo test -p wattle-workloads --test suite
-//! tpcc::` runs one suite.
+//! All suites of the drivers and the binary, in one program: a build compiles drivers and lab for
+//! each kind of client and policy, which takes most of its time. `cargo test -p wattle-workloads
+//! --test suite tpcc::` runs one suite.
 
 mod bench;
 mod claims;

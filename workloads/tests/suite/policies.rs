@@ -1,6 +1,6 @@
-//! What holds for every policy on every trace: the cache never holds more than it may, a hit evicts
-//! nothing, nobody beats OPT, victims that stay and pages that vanish do no harm, and the same seed
-//! gives the same counts.
+//! Properties of every policy on every trace: the cache never exceeds its capacity, a hit evicts
+//! nothing, no policy beats OPT, victims that stay and pages that vanish do no harm, and the same
+//! seed gives the same counts.
 
 use proptest::prelude::*;
 
@@ -115,7 +115,8 @@ proptest! {
             prop_assert!(counts.reads >= pages && counts.reads >= counts.misses, "{}", name);
             prop_assert!(counts.all_writes() <= written, "{name} writes too much");
             prop_assert!(counts.write_requests <= counts.all_writes(), "{}", name);
-            prop_assert_eq!(count(&name, capacity, &trace).misses, counts.misses, "{} does not repeat", name);
+            let again = count(&name, capacity, &trace).misses;
+            prop_assert_eq!(again, counts.misses, "{} does not repeat", name);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! `--record-trace` of the binary: what is recorded replays as the engine ran, and files that cannot
-//! be written end the run.
+//! `--record-trace` of the binary: a recorded trace replays like the engine ran, and files that
+//! cannot be written end the run.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -71,9 +71,10 @@ fn a_recorded_trace_misses_as_often_as_the_engine_did() {
         let found = misses(trace, frames, &["watt", "lru", "opt"], folder.path());
         let [watt, lru, opt] = found[..] else { panic!("{found:?}") };
         println!("{workload}: engine {read}, watt {watt}, lru {lru}, opt {opt}");
-        // The engine keeps some frames free, evicts ahead and in batches, and its frames of inner pages
-        // are not free to go: with a pool this small it reads up to 1.45 times as often as the
-        // simulated WATT where the hot pages nearly fill the pool (wis), 1.04 times in workload a.
+        // The engine keeps some frames free, evicts ahead and in batches, and its frames of inner
+        // pages are not free to go: with a pool this small it reads up to 1.45 times as often as
+        // the simulated WATT where the hot pages nearly fill the pool (wis), 1.04 times in workload
+        // a.
         let (low, high) = (watt as f64 * 0.9, watt as f64 * 1.7);
         assert!((low..high).contains(&read), "{workload}: engine {read}, simulated {watt}");
         assert!(opt <= watt.min(lru) && opt as f64 <= read, "{workload}: {found:?} and {read}");

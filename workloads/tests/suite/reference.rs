@@ -101,7 +101,7 @@ fn reference(folder: &std::path::Path) -> BTreeMap<String, Vec<Row>> {
     rows
 }
 
-/// The row is of the policy, by whatever simulator.
+/// Whether the row is of the policy, by any simulator.
 fn describes(row: &Row, (policy, parameters, _): &(&str, &str, &str)) -> bool {
     row.policy == *policy
         && row

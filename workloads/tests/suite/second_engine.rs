@@ -1,5 +1,5 @@
-//! Another engine under the same drivers: it gets neutral options, and its runs say by which rules they
-//! were measured.
+//! Another engine under the same drivers: it gets neutral options, and its runs say by which rules
+//! they were measured.
 
 use crate::support::{over_maps, store_at};
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! TPC-C over a store of `BTreeMap`s: the population, runs, what a wrong transaction leads to, bad
-//! input; and on the engine, in memory, larger than memory and after a crash.
+//! TPC-C on a store of `BTreeMap`s: the population, runs, wrong transactions, bad input; and on the
+//! engine, in memory, larger than memory and after a crash.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,8 @@ use wattle_workloads::cli::tpcc_run::TpccScenario;
 use wattle_workloads::driver::control::Interrupt;
 use wattle_workloads::tpcc::rows::{self, customer, district, item, order, order_line, warehouse};
 
-/// Runs a subcommand on stores of maps; gives how it ended, and its JSON object if it got that far.
+/// Runs a subcommand on stores of maps; returns how it ended, and its JSON object if it printed
+/// one.
 fn run(arguments: &str, folder: &Path) -> (Result<(), Exit>, Value) {
     run_until(arguments, folder, &Interrupt::default())
 }
@@ -112,7 +113,7 @@ fn the_population_has_the_rows_and_shares_of_clause_4_3_3() {
 }
 
 #[test]
-fn the_same_seed_loads_the_same_rows_whoever_loads_them() {
+fn the_same_seed_loads_the_same_rows_with_any_number_of_workers() {
     let folder = folder();
     let first = loaded(folder.path());
     let other = run(
@@ -188,7 +189,7 @@ fn everything_is_consistent_after_runs_with_threads_and_tasks() {
     }
 }
 
-/// Puts a number of a row back to what it was.
+/// Restores the old value of a number in a row.
 macro_rules! forget {
     ($table:literal, $field:expr, $when:expr) => {
         Box::new(|table: &str, _: &[u8], before: Option<&[u8]>, after: &mut Option<Vec<u8>>| {
@@ -373,7 +374,7 @@ fn damage_of_any_row_is_found_by_the_conditions_that_speak_of_it() {
         ("customer", |rows| _ = customer::BALANCE.add(last(rows), 1), &["10", "12"]),
         ("customer", |rows| customer::BALANCE.set(last(rows), i64::MAX), &["10", "12"]),
         ("customer", |rows| _ = customer::YTD_PAYMENT.add(last(rows), 1), &["12"]),
-        // Counters, and what has few values.
+        // Counters, and fields with few valid values.
         ("stock", |rows| _ = rows::stock::YTD.add(last(rows), 1), &["counters"]),
         ("stock", |rows| _ = rows::stock::ORDER_CNT.add(first(rows), 5), &["counters"]),
         ("stock", |rows| _ = rows::stock::REMOTE_CNT.add(first(rows), 1), &["counters"]),
@@ -399,7 +400,7 @@ fn damage_of_any_row_is_found_by_the_conditions_that_speak_of_it() {
         ("item", |rows| _ = last(rows).pop(), &["all"]),
         ("stock", |rows| last(rows)[rows::stock::STRINGS] = 25, &["all"]),
         ("order-customer", |rows| first(rows).push(0), &["all"]),
-        // Rows that refer to nothing.
+        // Rows with invalid references.
         ("order", |rows| order::C_ID.set(first(rows), 0), &["all", "indexes"]),
         ("order-line", |rows| order_line::I_ID.set(first(rows), 0), &["all"]),
         ("order-line", |rows| order_line::I_ID.set(first(rows), 100_001), &["all"]),
@@ -412,7 +413,7 @@ fn damage_of_any_row_is_found_by_the_conditions_that_speak_of_it() {
         ),
         ("order-customer", |rows| _ = rows.pop_first(), &["indexes"]),
         ("customer-name", |rows| _ = rows.pop_last(), &["indexes"]),
-        // Rows where no transaction ever looks.
+        // Rows that no transaction reads.
         ("warehouse", |rows| stray(rows, b"\0\0"), &["all"]),
         ("district", |rows| stray(rows, b"\0\x01\x0b"), &["all"]),
         ("district", |rows| stray(rows, b"\0\x01\x01\0"), &["all"]),
@@ -549,14 +550,14 @@ fn bad_input_is_refused_with_a_sentence() {
         &["holds 1 TPC-C warehouse, and not the 2 asked for", "--db"],
     );
     refused("ycsb --db DIR/store --records 10", &["tpcc-customer", "no YCSB data"]);
-    // Of a time when keys had no format yet.
+    // A description without a format.
     let meta = store.shared.trees.lock().unwrap()["tpcc-meta"].clone();
     let new = meta.read().unwrap()[&b"data"[..]].clone();
     let mut old: Value = serde_json::from_slice(&new).unwrap();
     old.as_object_mut().unwrap().remove("format").expect("a format");
     meta.write().unwrap().insert(b"data".to_vec(), old.to_string().into_bytes());
     refused("tpcc --db DIR/store --warehouses 1", &["TPC-C data of format 0", "writes format 2"]);
-    // Made up: its names would never end.
+    // A constant that is out of range.
     let mut wrong: Value = serde_json::from_slice(&new).unwrap();
     wrong["last_name_constant"] = json!(99_999);
     meta.write().unwrap().insert(b"data".to_vec(), wrong.to_string().into_bytes());
@@ -630,7 +631,7 @@ fn the_engine_is_consistent_in_memory_larger_than_memory_and_after_a_crash() {
         );
         assert!(run["buffer"]["faults"].as_u64() > Some(1000), "{run}");
     }
-    // Nothing that was committed is lost or torn when the process is killed.
+    // A killed process loses and tears no commit.
     for flags in ["--threads 4 --durability group", "--threads 2 --tasks 8 --durability group"] {
         let long = format!(
             "{ONE} --format json --pool 16MiB --duration 60s --samples DIR/samples.csv {flags}"

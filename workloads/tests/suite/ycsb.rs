@@ -1,4 +1,4 @@
-//! YCSB from flags to report, over a store of maps.
+//! YCSB from flags to report, on a store of maps.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use wattle_workloads::cli::exit::Exit;
 use wattle_workloads::driver::control::Interrupt;
 
-/// Runs `wattle ycsb` with `arguments`, in which `DIR` stands for `folder`. Returns how it ended, and
-/// the result that it printed, if any.
+/// Runs `wattle ycsb` with `arguments`, in which `DIR` stands for `folder`. Returns how it ended,
+/// and the result that it printed, if any.
 fn ycsb_with(interrupt: &Interrupt, arguments: &str, folder: &Path) -> (Result<(), Exit>, Value) {
     over_maps(&format!("ycsb {arguments}"), folder, interrupt)
 }
@@ -58,7 +58,7 @@ fn other_shapes_and_distributions_run() {
 #[test]
 fn a_loaded_store_is_used_again_and_keeps_its_inserts() {
     let folder = folder();
-    // Without a warm-up, whose inserts nobody limits.
+    // Without a warm-up, whose inserts have no limit.
     let run =
         "--db DIR/store --records 2000 --warmup 0 --operations 20000 --workload d --threads 2";
     let store = store_at(&folder.path().join("store"));

@@ -1,25 +1,25 @@
 //! The most worth that can be kept in the gaps between uses: a flow of least cost.
 //!
-//! Node `t` is the moment before access `t`. The units of the flow are frames that may hold other
-//! pages than the one accessed; a unit moves past an access idle, or past all accesses between two
-//! uses of a page that it holds, which earns the worth of this gap and can be done once. Units are
-//! sent one after the other along the path that earns the most (successive shortest paths, with
-//! potentials so that Dijkstra's algorithm finds them), which may take back what earlier ones did.
+//! Node `t` is the time before access `t`. The units of the flow are frames that may hold pages
+//! other than the accessed one. A unit moves past an access idle, or past all accesses between two
+//! uses of a page that it holds, which earns the worth of this gap once. Units are sent one after
+//! the other along the path that earns the most (successive shortest paths, with potentials for
+//! Dijkstra's algorithm), which may undo parts of earlier paths.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::simulate::trace::NEVER;
 
-/// What to keep.
+/// The gaps to keep.
 pub struct Flow {
     /// Whether the page of an access is kept until its next use; false where there is none.
     pub kept: Vec<bool>,
-    /// The sum of what was kept.
+    /// The worth of all kept gaps.
     pub worth: i64,
 }
 
-/// How the shortest path came to a node.
+/// The last edge of the shortest path to a node.
 #[derive(Clone, Copy, PartialEq)]
 enum Step {
     None,
@@ -36,7 +36,7 @@ enum Step {
 struct Network<'a> {
     /// Position of the next use, by position.
     next_use: &'a [u32],
-    /// Position of the use before, by position.
+    /// Position of the previous use, by position.
     last_use: Vec<u32>,
     worth: Vec<i64>,
     kept: Vec<bool>,
@@ -49,15 +49,15 @@ struct Network<'a> {
 }
 
 impl Flow {
-    /// The best use of `frames` frames beside that of the page accessed, if a gap that begins at a
-    /// position is worth `worth` of it, which is not negative.
+    /// The best use of `frames` frames in addition to the frame of the accessed page, if a gap that
+    /// begins at a position is worth `worth` of it, which is not negative.
     pub fn solve(next_use: &[u32], frames: usize, worth: impl Fn(usize) -> i64) -> Self {
         let accesses = next_use.len();
         let mut last_use = vec![NEVER; accesses + 1];
         let mut kept = vec![false; accesses];
         for (at, next) in next_use.iter().enumerate().filter(|(_, next)| **next != NEVER) {
             last_use[*next as usize] = at as u32;
-            // Nothing is accessed in between, so that it takes no frame.
+            // No access lies in between, so the gap takes no frame.
             kept[at] = *next as usize == at + 1;
         }
         let mut network = Network {
@@ -74,7 +74,7 @@ impl Flow {
         network.first_potentials();
         for _ in 0..frames {
             network.find_path();
-            // The first node has the potential 0, so that this is the cost of the path.
+            // The first node has potential 0, so this is the cost of the path.
             if network.potential[accesses] == 0 {
                 break;
             }

@@ -1,5 +1,5 @@
-//! ARC: two LRU lists, of pages used once and more often, and the ids of as many evicted pages
-//! again; which of the evicted pages come back decides how the cache is divided.
+//! ARC: two LRU lists, of pages used once and more often, and the ids of as many evicted pages. The
+//! evicted pages that come back decide how the cache is divided.
 //!
 //! Source: Megiddo, Modha, "ARC: a self-tuning, low overhead replacement cache", FAST 2003, Figure
 //! 4.
@@ -48,7 +48,7 @@ struct Arc {
     /// The paper's p: wanted length of T1.
     target: f64,
     whole_steps: bool,
-    /// The ghost list that the page which comes in was on.
+    /// The ghost list of the page that comes in.
     ghost: Option<usize>,
 }
 

@@ -1,7 +1,7 @@
 //! Pages by a small whole number, such as how often they were used: a list for each number.
 //!
-//! Numbers are handed out one after the other by the policies that use this, so the search for the
-//! lowest one is short.
+//! The policies that use this give out numbers one after the other, so the search for the lowest
+//! one is short.
 
 use crate::simulate::pool::{Page, PerPage};
 
@@ -33,12 +33,12 @@ impl Buckets {
         Self { nodes: PerPage::new(pages, node), ends: Vec::new(), lowest: 0, pages: 0 }
     }
 
-    /// The last number of `page`, which it keeps when it is taken out.
+    /// The last number of `page`, which it keeps after its removal.
     pub fn of(&self, page: Page) -> u32 {
         self.nodes[page].number
     }
 
-    /// Moves `page` behind all others with `number`.
+    /// Moves `page` after all others with `number`.
     pub fn put(&mut self, page: Page, number: u32) {
         self.remove(page);
         let at = number as usize;
@@ -55,7 +55,7 @@ impl Buckets {
         self.pages += 1;
     }
 
-    /// Takes `page` out if it is in.
+    /// Removes `page`, if it has a number.
     pub fn remove(&mut self, page: Page) {
         let Node { before, after, number, listed } = self.nodes[page];
         if !listed {
@@ -74,7 +74,7 @@ impl Buckets {
         self.pages -= 1;
     }
 
-    /// Takes out the page that was first to come to the lowest number in use.
+    /// Removes the oldest page of the lowest number in use.
     pub fn pop_lowest(&mut self) -> Option<(Page, u32)> {
         if self.pages == 0 {
             return None;

@@ -24,7 +24,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
     },
 };
 
-/// Clock of pages used once of late; the hand is at the back.
+/// Clock of pages used once recently; the hand is at the back.
 const T1: usize = 0;
 /// Clock of pages used more often.
 const T2: usize = 1;
@@ -39,7 +39,7 @@ struct Car {
     capacity: usize,
     /// The paper's p: wanted length of T1.
     target: f64,
-    /// The ghost list that the page which comes in was on.
+    /// The ghost list of the page that comes in.
     ghost: Option<usize>,
 }
 
@@ -108,7 +108,7 @@ impl Policy for Car {
     }
 
     fn bytes_per_page(&self) -> f64 {
-        // A page id and a bit for cached pages, and a list entry for each remembered one.
+        // A page id and a bit for cached pages, and a list entry for each remembered page.
         8.125 + 24.0
     }
 }

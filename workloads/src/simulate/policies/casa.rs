@@ -84,7 +84,7 @@ impl Policy for Casa {
     }
 
     fn cleaned(&mut self, page: Page, _: &Pool) {
-        // It was about to leave, and still is.
+        // It remains the next victim.
         self.lists.move_to_back(CLEAN, page);
     }
 

@@ -6,7 +6,7 @@
 //! 2.2.
 //!
 //! Parameter `cold`: pages that the cold clean list keeps, as a share of the cache; 0 as published,
-//! which is why a clean page hardly ever becomes hot (FOR, section 2.2).
+//! so a clean page rarely becomes hot (FOR, section 2.2).
 
 use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::lists::Lists;
@@ -57,7 +57,7 @@ impl Policy for CcfLru {
                 victims.push(page);
                 return;
             }
-            // Its second turn: a dirty page stays among the mixed, a clean one is cold now.
+            // Its second turn: a dirty page stays on the mixed list, a clean one becomes cold.
             self.cold[page] = true;
             self.lists.push_front(if pool.is_dirty(page) { MIXED } else { COLD }, page);
         }

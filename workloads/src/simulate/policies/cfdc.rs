@@ -1,5 +1,5 @@
-//! CFDC: an LRU working region, and behind it a priority region in which clean pages leave first
-//! and dirty ones in clusters of neighbouring pages, the most sequential and oldest cluster first.
+//! CFDC: an LRU working region, followed by a priority region in which clean pages leave first,
+//! then dirty ones in clusters of neighbouring pages, the most sequential and oldest cluster first.
 //!
 //! Source: Ou, Härder, Jin, "CFDC: a flash-aware replacement policy for database buffer
 //! management", DaMoN 2009, section 3. The priority of a cluster of n pages is the sum of distances
@@ -58,7 +58,7 @@ struct Cluster {
     /// In the order of arrival.
     pages: Vec<Page>,
     created: u64,
-    /// Bits of the priority, which is never negative, so that they compare as it does.
+    /// Bits of the priority, which is never negative, so they sort like it.
     priority: u64,
     opened: bool,
 }
@@ -92,7 +92,7 @@ impl Cfdc {
         self.number(page) / self.cluster_pages
     }
 
-    /// Puts a cluster in its place after a change, or away when it is empty.
+    /// Puts a cluster in its place after a change, or removes it if it is empty.
     fn file(&mut self, id: u64) {
         let Some(cluster) = self.clusters.get_mut(&id) else { return };
         self.order.remove(&(cluster.priority, id));

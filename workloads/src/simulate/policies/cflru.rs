@@ -5,7 +5,7 @@
 //!
 //! Parameter `window`: the window as a share of the cache. A window of 0 is LRU.
 //!
-//! The clean pages of the window are on a list of their own, so no eviction searches the window.
+//! The clean pages of the window are on a separate list, so no eviction searches the window.
 
 use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::lists::Lists;

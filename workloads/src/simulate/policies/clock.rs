@@ -7,7 +7,7 @@
 //! Parameter `ref_at_load`: whether the bit is set when a page is loaded (1, as hardware does) or
 //! only by the first use after that (0, also known as FIFO-Reinsertion).
 //!
-//! The circle is a queue here: what the hand has passed is behind everything else.
+//! The circle is a queue here: pages that the hand has passed go to the end.
 
 use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::lists::Lists;

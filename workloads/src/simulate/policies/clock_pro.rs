@@ -69,7 +69,7 @@ impl ClockPro {
         self.circle.before(page).or(self.circle.back(0)).filter(|next| *next != page)
     }
 
-    /// Takes `page` off the circle; hands that point at it move on.
+    /// Removes `page` from the circle; hands that point at it move on.
     fn take_off(&mut self, page: Page) {
         if !self.circle.on(0, page) {
             return;
@@ -122,7 +122,7 @@ impl ClockPro {
             } else if std::mem::take(&mut status.in_test) {
                 self.test_failed();
             }
-            // Passing a page does not change the circle, only where it is cut.
+            // A passed page does not change the circle, only its cut.
             self.circle.move_to_front(0, page);
             if turned {
                 self.hot -= 1;
@@ -211,7 +211,7 @@ impl Policy for ClockPro {
             && self.hot < self.capacity - self.cold_target
             && self.cold == 0
         {
-            // The first pages are hot until those are enough.
+            // The first pages become hot until there are enough hot pages.
             self.make_hot(page);
         } else {
             self.status[page] = Status { cached: true, in_test: true, ..Status::default() };

@@ -4,8 +4,8 @@
 //! 2020, section 1.2.11. Of the kinds that he lists, a trace tells clean from dirty pages. Version
 //! 1 adds to the count at a use, version 2 sets it.
 //!
-//! Parameters: `f`, `r` of clean pages, by default those of his lowest inner pages; `fw`, `rw` of
-//! dirty pages, those of the level above; `s` and `update` as in GCLOCK.
+//! Parameters: `f`, `r` of clean pages, by default the values of his lowest inner pages; `fw`, `rw`
+//! of dirty pages, by default the values of the level above; `s` and `update` as in GCLOCK.
 
 use super::gclock::{GClock, S, Weights};
 use crate::simulate::entry::{Domain, Parameter, PolicyEntry, Setup};
@@ -21,7 +21,7 @@ const PARAMETERS: &[Parameter] = &[
         name: "r",
         default: "1",
         takes: Domain::Whole(0, 1 << 20),
-        about: "what a use adds to the count of a clean page, or sets it to",
+        about: "added to the count of a clean page at a use, or the new count",
     },
     Parameter {
         name: "fw",

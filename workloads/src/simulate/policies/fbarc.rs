@@ -1,4 +1,4 @@
-//! FBARC: ARC with a third list of dirty pages in clusters: what is dirty at the end of T1 or T2
+//! FBARC: ARC with a third list of dirty pages in clusters: a dirty page at the end of T1 or T2
 //! goes to its cluster in T3, and a cluster leaves as a whole, written in the order of its pages.
 //!
 //! Source: Dubs, Petrov, Gottstein, Buchmann, "FBARC: I/O asymmetry-aware buffer replacement
@@ -59,7 +59,7 @@ struct Cluster {
     references: u64,
 }
 
-/// What the victim cluster has least of: references, then pages the other way round.
+/// The order of victim clusters: fewest references, then most pages.
 type Cost = (u64, Reverse<usize>, u64);
 
 struct Fbarc {
@@ -76,7 +76,7 @@ struct Fbarc {
     /// The paper's ts_1 and ts_3.
     once_target: usize,
     dirty_target: usize,
-    /// The history list that the page which comes in was on.
+    /// The history list of the page that comes in.
     ghost: Option<usize>,
 }
 
@@ -86,7 +86,7 @@ impl Fbarc {
         (number / self.cluster_pages, (number, page))
     }
 
-    /// Changes a cluster and puts it in its place, or away when it is empty.
+    /// Changes a cluster and puts it in its place, or removes it if it is empty.
     fn change(&mut self, id: u64, change: impl FnOnce(&mut Cluster)) {
         let floor = self.floor;
         let new = || Cluster { references: floor, ..Cluster::default() };

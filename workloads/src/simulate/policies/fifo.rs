@@ -25,8 +25,8 @@ struct Fifo {
     turns: Turns,
 }
 
-/// Whose turn it is, the main list or the retry queue (Algorithm 1.1): a hundredth of the main list
-/// is tried, then all of the retry queue.
+/// Alternates between the main list and the retry queue (Algorithm 1.1): it tries a hundredth of
+/// the main list, then all of the retry queue.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     retrying: bool,

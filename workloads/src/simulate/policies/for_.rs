@@ -144,7 +144,7 @@ impl Policy for For {
     }
 
     fn prefetched(&mut self, _: Page, _: &Pool) {
-        // Nobody used it: no operation, and no weight if there never was one.
+        // It was not used: no operation, and no weight if there never was one.
     }
 
     fn cannot_evict(&mut self, page: Page, _: &Pool) {
@@ -158,7 +158,7 @@ impl Policy for For {
     }
 
     fn bytes_per_page(&self) -> f64 {
-        // Two list entries for each page that was ever used; here those of cached pages.
+        // Two list entries for each page that was ever used; this counts those of cached pages.
         2.0 * (24.0 + 8.0)
     }
 }

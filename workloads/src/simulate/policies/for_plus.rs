@@ -88,8 +88,7 @@ impl ForPlus {
                 self.cold.push_front(0, page);
             }
         }
-        // A page that is hot need not be in the index, and one that has become cold is put there
-        // below.
+        // A hot page need not be in the index; a page that has become cold is added below.
         if (self.cold.len(0) as f64) < self.cold_share * pool.len() as f64 {
             self.compensate(pool);
         }
@@ -136,7 +135,7 @@ impl Policy for ForPlus {
     }
 
     fn fetch(&mut self, access: Access, pool: &Pool) {
-        // The page is cold until its operation says otherwise.
+        // The page is cold unless its operation makes it hot.
         self.marks[access.page] = Marks { cached: true, ..Marks::default() };
         self.cold.push_front(0, access.page);
         self.perform(access, pool);

@@ -1,5 +1,5 @@
-//! GCLOCK: CLOCK with a count for each page in place of a bit. The hand takes `s` off what it
-//! passes and evicts the first page whose count is 0.
+//! GCLOCK: CLOCK with a count for each page instead of a bit. The hand subtracts `s` from each
+//! count that it passes, and evicts the first page whose count is 0.
 //!
 //! Source: Effelsberg, Härder, "Principles of database buffer management", TODS 9(4), 1984; Gilbert
 //! 2020, section 1.2.10. Version 1 adds `r` to the count at a use, version 2 sets the count to `r`.
@@ -24,13 +24,13 @@ const R: Parameter = Parameter {
     name: "r",
     default: "5",
     takes: Domain::Whole(0, 1 << 20),
-    about: "what a use adds to the count, or sets it to",
+    about: "added to the count at a use, or the new count",
 };
 pub(super) const S: Parameter = Parameter {
     name: "s",
     default: "1",
     takes: Domain::Whole(1, 1 << 20),
-    about: "what the hand takes off",
+    about: "subtracted by the hand",
 };
 const BEGINNING: Parameter = Parameter {
     name: "update",

@@ -2,10 +2,11 @@
 //! loaded leaves.
 //!
 //! Source: Blankstein, Sen, Freedman, "Hyperbolic caching: flexible caching for web applications",
-//! USENIX ATC 2017, section 2. The sample of 20 is that of WATT, section 4.1.
+//! USENIX ATC 2017, section 2. The sample of 20 is the one of WATT, section 4.1.
 //!
-//! Parameters: `sample`; `product`: `exact`, or `32-bit`, where pages are compared by the product of
-//! the uses of one and the age of the other, modulo 2^32, as the simulator of the WATT paper does.
+//! Parameters: `sample`; `product`: `exact`, or `32-bit`, where pages are compared by the product
+//! of the uses of one and the age of the other, modulo 2^32, as the simulator of the WATT paper
+//! does.
 
 use crate::rng::Rng;
 use crate::simulate::entry::{Domain, Parameter, PolicyEntry};

@@ -3,7 +3,7 @@
 //!
 //! Source: Leis, Haubenschild, Kemper, Neumann, "LeanStore: in-memory data management beyond main
 //! memory", ICDE 2018, section III-B; Gilbert 2020, section 1.2.15, Algorithm 1.16, whose loop
-//! would spin when nothing can be cooled. The cooling share of 30 % is that of WATT, section 4.1.
+//! would spin if no page can be cooled. The cooling share of 30 % is the one of WATT, section 4.1.
 //!
 //! Parameters: `cooling`, share of the cache that cools; `refill`, whether the queue is filled up
 //! at every eviction (`always`) or when it is half empty (`half`, as in Algorithm 1.16).
@@ -92,7 +92,7 @@ impl Policy for LeanEvict {
     }
 
     fn bytes_per_page(&self) -> f64 {
-        // As WATT's table has it; only cooling pages need it.
+        // The value of WATT's table; only cooling pages need it.
         8.0
     }
 }

@@ -1,4 +1,4 @@
-//! LFU: the page that was used least since it was loaded leaves; of several, the one that has had
+//! LFU: the page with the fewest uses since it was loaded leaves; of several, the one that has had
 //! this number of uses for the longest time.
 //!
 //! Source: Gilbert 2020, section 1.2.13, with lists by frequency instead of his linear search (as

@@ -5,11 +5,11 @@
 //! Source: Jiang, Zhang, "LIRS: an efficient low inter-reference recency set replacement policy",
 //! SIGMETRICS 2002, section 3. The stack has at most twice as many pages as the cache.
 //!
-//! Parameters: `hir`, share of the cache for HIR pages, at least one page; `form`, what a use of a
-//! cached HIR page that is not on the stack does. In the paper it goes to the top of stack and
-//! queue. libCacheSim also turns the last LIR page into a HIR page then, which can push a page out
-//! on a hit, and with a queue of one page loses count of the used page, so that the cache holds one
-//! more. Both forms are here because published miss counts exist for the second.
+//! Parameters: `hir`, share of the cache for HIR pages, at least one page; `form`, the effect of a
+//! use of a cached HIR page that is not on the stack. In the paper the page goes to the top of
+//! stack and queue. libCacheSim then also turns the last LIR page into a HIR page, which can evict
+//! a page on a hit, and with a queue of one page it loses count of the used page, so that the cache
+//! holds one more. Both forms exist because there are published miss counts of the second.
 
 use crate::simulate::entry::{Domain, Parameter, PolicyEntry, Setup};
 use crate::simulate::lists::Lists;
@@ -31,7 +31,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
             name: "form",
             default: "libcachesim",
             takes: Domain::Word(&["libcachesim", "paper"]),
-            about: "what a hit on a page that is only in the queue does",
+            about: "effect of a hit on a page that is only in the queue",
         },
     ],
     build: |setup| Box::new(Lirs::new(setup, setup.word("form") == "paper", None)),
@@ -49,7 +49,7 @@ impl SecondChance {
         Self { dirty: PerPage::new(pages, false), cold: PerPage::new(pages, false) }
     }
 
-    /// Whether `page` is dirty and had no chance yet; it has then.
+    /// Gives `page` its chance, if it is dirty and had none yet; returns whether it did.
     fn takes(&mut self, page: Page) -> bool {
         self.dirty[page] && !std::mem::replace(&mut self.cold[page], true)
     }
@@ -97,7 +97,7 @@ pub(super) struct Lirs {
     lir_limit: usize,
     paper: bool,
     second: Option<SecondChance>,
-    /// Pages that left since the pool was last told.
+    /// Pages that left since the last report to the pool.
     victims: Vec<Page>,
 }
 
@@ -152,7 +152,7 @@ impl Lirs {
         self.prune();
     }
 
-    /// Makes room for a page among the LIR pages. The page is off the stack meanwhile.
+    /// Makes room for a page among the LIR pages. The page is not on the stack meanwhile.
     fn make_room(&mut self, page: Page) {
         self.stack.remove(page);
         while self.lir_pages >= self.lir_limit && self.lir_pages > 0 {

@@ -1,4 +1,4 @@
-//! LOOP: a counter runs around the frames; what it points at leaves.
+//! LOOP: a counter runs around the frames; the page that it points at leaves.
 //!
 //! Source: Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.2.1. No parameters.
 

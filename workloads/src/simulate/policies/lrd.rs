@@ -4,7 +4,7 @@
 //! Source: Effelsberg, Härder, "Principles of database buffer management", TODS 9(4), 1984; Gilbert
 //! 2020, section 1.2.12. His listing searches all frames and clears index -1; here pages are
 //! grouped by uses, and in a group the one that was loaded first has the least density. Version 2
-//! takes age off all counts now and then.
+//! reduces all counts by age from time to time.
 //!
 //! Parameters of version 2 (his variant 10 - 10): `period`, uses of all pages between two agings,
 //! per frame; `age`, how counts age: `subtract` or `multiply` by `operand` (rounded down).
@@ -45,7 +45,7 @@ pub const ENTRY_2: PolicyEntry = PolicyEntry {
             name: "operand",
             default: "10",
             takes: Domain::Number(0.0, 1e9),
-            about: "what is subtracted, or multiplied by",
+            about: "subtracted, or the factor",
         },
     ],
     build: |setup| {
@@ -80,8 +80,8 @@ struct Lrd {
     /// References of all pages so far.
     now: u64,
     pages: PerPage<References>,
-    /// Cached pages by count, each with its first reference; entries of past counts stay until they
-    /// surface.
+    /// Cached pages by count, each with its first reference; entries of old counts stay until they
+    /// reach the top.
     groups: BTreeMap<u32, BinaryHeap<Reverse<(u64, Page)>>>,
     aging: Option<Aging>,
 }
@@ -174,7 +174,7 @@ mod tests {
     use crate::simulate::registry::Spec;
     use crate::simulate::replay::{Device, Replay};
 
-    /// The densities by a search through all pages, as the source has it.
+    /// The densities by a search of all pages, like the source.
     #[test]
     fn the_victim_has_the_least_density_of_all() {
         let trace = mixed(5);

@@ -67,7 +67,7 @@ struct LruK {
     history: Vec<u32>,
     /// The last use of any kind.
     last: PerPage<u32>,
-    /// The cached pages, perhaps with keys of the past.
+    /// The cached pages, perhaps with old keys.
     order: BinaryHeap<Key>,
     /// Pages that are protected by a correlated use.
     waiting: Vec<Key>,

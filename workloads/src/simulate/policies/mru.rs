@@ -1,4 +1,4 @@
-//! Quasi-MRU: the page that was used last leaves first. A use counts when it ends.
+//! Quasi-MRU: the most recently used page leaves first. A use counts when it ends.
 //!
 //! Source: Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.5.1. No parameters.
 

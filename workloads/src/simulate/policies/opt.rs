@@ -75,7 +75,7 @@ impl Policy for Opt {
     }
 
     fn prefetched(&mut self, page: Page, pool: &Pool) {
-        // Nobody used it, so that its next use stays as it is.
+        // It was not used, so its next use stays the same.
         self.note(page, pool);
     }
 

@@ -6,9 +6,9 @@
 //!
 //! Parameters: `small`, `ghost`, shares of the cache; `threshold`, uses in the small FIFO that lead
 //! to the main one; `fill`, which FIFO takes the pages beyond the small one's share until the first
-//! eviction (`small` in the paper, `main` in the authors' later program); `tiny`, what a small FIFO
-//! of a single page does: `pass` lets new pages by the cache (the authors' program, which so caches
-//! nothing below 20 pages), `use` takes them in.
+//! eviction (`small` in the paper, `main` in the authors' later program); `tiny`, the treatment of
+//! new pages by a small FIFO of one page: with `pass` they bypass the cache (the program of the
+//! authors, which therefore caches nothing below 20 pages), with `use` they enter it.
 
 use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::lists::Lists;
@@ -48,7 +48,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
             name: "tiny",
             default: "pass",
             takes: Domain::Word(&["pass", "use"]),
-            about: "what a small FIFO of one page does with new pages",
+            about: "treatment of new pages by a small FIFO of one page",
         },
     ],
     build: |setup| {

@@ -1,4 +1,4 @@
-//! What the tests of the policies have in common.
+//! Helpers for the tests of the policies.
 
 use crate::rng::Rng;
 use crate::simulate::policy::Access;

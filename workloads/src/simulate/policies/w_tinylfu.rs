@@ -61,7 +61,7 @@ const PROTECTED: usize = 2;
 const ROWS: usize = 4;
 const MOST: u8 = 15;
 
-/// Estimates of how often each page was used of late.
+/// Estimates of the recent uses of each page.
 struct Sketch {
     counts: Vec<u8>,
     row: usize,

@@ -7,11 +7,12 @@
 //! remembered of evicted pages.
 //!
 //! Parameters (the paper's defaults): `sample` (Figure 3), `epochs` per replacement of the whole
-//! cache, inf for one at every replacement (Figure 5), `write_weight` (Figure 8), `evict`: `single`
-//! takes the lowest of the sample, `listing` all of 64 other samples at or below it, or else it alone (Listing 2);
-//! `age`: `counted` adds the running epoch to ages, as simulations do, `plain` does not, as the
-//! engine does; `ties`: which of equally valuable pages leaves, `random` or the `newest`, about which
-//! the simulator of the paper takes; and those of `watt_study`.
+//! cache, inf for one at every replacement (Figure 5), `write_weight` (Figure 8). `evict`: `single`
+//! takes the lowest page of the sample, `listing` all of 64 other samples at or below it, or only
+//! that page if there are none (Listing 2). `age`: `counted` adds the running epoch to ages, as
+//! simulations do, `plain` does not, like the engine. `ties`: which of equally valuable pages
+//! leaves, a `random` one or the `newest`, which is about the choice of the simulator of the paper.
+//! And the parameters of `watt_study`.
 
 use wattle_buffer::replacement::{FIRST_EPOCH, Replacement, Tracker, Watt as Engine};
 
@@ -122,12 +123,13 @@ struct Watt<T> {
     /// Whether a page was evicted yet.
     evicting: bool,
     epoch: u32,
-    /// What ages are measured from beyond the epoch: 1 if the running one counts.
+    /// The number to add to ages: 1 if the running epoch counts.
     running: u32,
     rng: Rng,
     sampler: Sampler,
     pages: Vec<Page>,
-    /// When the page of each frame was loaded, in misses, if that decides between equal pages.
+    /// The time at which the page of each frame was loaded, in misses, if that decides between
+    /// equal pages.
     loaded: Option<PerFrame<u64>>,
     loads: u64,
 }
@@ -228,7 +230,7 @@ impl<T: Tracking> Policy for Watt<T> {
 
     fn remove(&mut self, _: Page, _: &Pool) {}
 
-    /// By value within a larger sample, as the evictions to come would mostly have it.
+    /// By value within a larger sample, which is mostly the order of the next evictions.
     fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool) {
         let mut pages = std::mem::take(&mut self.pages);
         self.sampler.draw(pool, &mut self.rng, CANDIDATES, &mut pages);

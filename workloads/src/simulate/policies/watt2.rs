@@ -1,14 +1,14 @@
 //! watt2: WATT with a learned worth of keeping a page, and a memory of evicted pages.
 //!
-//! Source: this project; model, formulas and what was tried are in `watt2/README.md`. What is
-//! learned is in `watt2/index.rs`, what is remembered of evicted pages in `watt2/ghost.rs`.
+//! Source: this project; `watt2/README.md` has the model, the formulas and the experiments.
+//! `watt2/index.rs` learns, `watt2/ghost.rs` remembers evicted pages.
 //!
-//! What makes WATT fit for many cores stays: a fixed tracker in the frame, nothing written on a
+//! The properties of WATT for many cores remain: a fixed tracker in the frame, no write on a
 //! repeated use within a tick, eviction by a small random sample, no list.
 //!
-//! Parameters: `sample` and `pool`, pages that an eviction looks at: random ones, and the next
-//! lowest of the eviction before; `ticks`, per replacement of the whole cache; `ghosts`, remembered
-//! pages per frame (4 bytes each); `optimism` about ages at which nothing was seen yet; `mix`,
+//! Parameters: `sample` and `pool`, pages that an eviction compares: random ones, and the next
+//! lowest of the previous eviction; `ticks`, per replacement of the whole cache; `ghosts`,
+//! remembered pages per frame (4 bytes each); `optimism` about ages without observations; `mix`,
 //! weight of WATT's value in the product; `write_weight`.
 
 mod ghost;
@@ -121,15 +121,14 @@ struct Watt2 {
     rng: Rng,
     sampler: Sampler,
     drawn: Vec<Frame>,
-    /// The lowest pages that evictions have come across, lowest last.
+    /// The lowest pages of earlier evictions, lowest last.
     kept: Vec<Candidate>,
-    /// Those that are to be valued again; empty between events.
+    /// Candidates to value again; empty between events.
     valued_before: Vec<Candidate>,
-    /// Whether values changed since they were computed, because time moved on or something was
-    /// learned.
+    /// Whether values have changed since they were computed, by time or by learning.
     stale: bool,
     newest: Option<Page>,
-    /// What was remembered of the page that comes in.
+    /// The ghost of the page that comes in.
     returning: Option<Ghost>,
 }
 
@@ -160,7 +159,7 @@ impl Watt2 {
         }
     }
 
-    /// Where the uses and the writes of the page in `frame` are in the tables.
+    /// The cells of the uses and of the writes of the page in `frame` in the tables.
     #[inline]
     fn cells(&self, frame: Frame) -> Cells {
         let tracker = &self.trackers[frame];
@@ -171,8 +170,8 @@ impl Watt2 {
         }
     }
 
-    /// Lets the page in `frame` stand for `pages` in the exposures. Of uses within a tick those pages
-    /// tell that note them.
+    /// Counts the page in `frame` as `pages` pages in the exposures. Only pages that note uses
+    /// within a tick count for these.
     #[inline]
     fn expose(&mut self, frame: Frame, cells: Cells, pages: f32) {
         let tracker = &self.trackers[frame];
@@ -222,7 +221,7 @@ impl Watt2 {
         self.kept[at] = candidate;
     }
 
-    /// Values one that was a candidate before again, unless it has left meanwhile.
+    /// Values an earlier candidate again, unless it has left.
     #[inline(never)]
     fn consider_again(&mut self, frame: Frame, pool: &Pool) {
         if std::mem::take(&mut self.trackers[frame].kept) {
@@ -230,7 +229,7 @@ impl Watt2 {
         }
     }
 
-    /// Takes the lowest candidate out. One that was used since it was valued is valued again.
+    /// Removes the lowest candidate. A candidate that was used since it was valued is valued again.
     fn lowest(&mut self, pool: &Pool) -> Option<Frame> {
         while let Some(Candidate { frame, stamps, .. }) = self.kept.pop() {
             let tracker = &self.trackers[frame];
@@ -269,7 +268,7 @@ impl Watt2 {
     }
 }
 
-/// Where a page is in the tables.
+/// The cells of a page in the tables.
 #[derive(Clone, Copy, Debug)]
 struct Cells {
     uses: Cell,

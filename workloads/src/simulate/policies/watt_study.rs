@@ -1,7 +1,6 @@
-//! WATT with any log lengths, dampening, aggregation and logging: for the parameter studies of the
-//! paper's Figures 4 to 7 and the tables beside them. With the default parameters it gives the
-//! values of the engine's tracker, which is what the policy uses then; a test holds the two
-//! together.
+//! WATT with any log lengths, dampening, aggregation and logging: for the parameter studies of
+//! Figures 4 to 7 of the paper and of its tables. With the default parameters it has the values of
+//! the tracker of the engine, which the policy then uses; a test compares the two.
 //!
 //! Source: Vöhringer, Leis, PVLDB 16(11), 2023, sections 3.1, 3.2 and 4.3.
 //!
@@ -13,13 +12,13 @@
 use crate::simulate::entry::{Domain, Parameter, Setup};
 use crate::simulate::pool::{Frame, PerFrame};
 
-/// Trackers of all frames, and the values that follow from them.
+/// Trackers of all frames, and the values of their pages.
 pub(super) trait Tracking: Send {
     /// A page came into `frame`.
     fn load(&mut self, frame: Frame, epoch: u32);
     /// The page in `frame` is read or written.
     fn track(&mut self, frame: Frame, epoch: u32, write: bool);
-    /// What the page in `frame` is worth.
+    /// The value of the page in `frame`.
     fn value(&mut self, frame: Frame, now: u32) -> f32;
     /// Bytes of a tracker.
     fn bytes(&self) -> f64;

@@ -31,7 +31,9 @@ impl<T> Reader<'_, T> {
                 (history::C_W_ID.get(row), history::C_D_ID.get(row), history::C_ID.get(row));
             let paid = self.sums.payments_of(customer.0, customer.1, customer.2);
             findings.expect(Rule::Rows, paid.is_some(), || {
-                format!("a row of HISTORY of district {d} of warehouse {w} names the customer {customer:?}")
+                format!(
+                    "a row of HISTORY of district {d} of warehouse {w} has customer {customer:?}"
+                )
             });
             if let Some((paid, payments)) = paid {
                 paid.fetch_add(amount, Ordering::Relaxed);
@@ -43,7 +45,8 @@ impl<T> Reader<'_, T> {
         Ok(())
     }
 
-    /// Everything about a district but HISTORY; with the last one, the stock of its warehouse.
+    /// Checks all rows of a district except HISTORY; for the last district also the stock of the
+    /// warehouse.
     pub(super) async fn district<X: Txn<Table = T>>(
         &self,
         txn: &X,
@@ -97,7 +100,7 @@ impl<T> Reader<'_, T> {
         findings: &mut Findings,
     ) -> TxnResult<()> {
         let mut count = 0;
-        // Where the names say the customers are.
+        // The key of each customer in the index on names.
         let mut names = BTreeMap::new();
         let visit = |key: &[u8], row: &[u8]| {
             let whole = whole(findings, Table::Customer, key, row);
@@ -112,15 +115,16 @@ impl<T> Reader<'_, T> {
             let balance = customer::BALANCE.get(row);
             findings.expect(Rule::Balance, balance == delivered - paid, || {
                 format!(
-                    "customer {c} of district {d} of warehouse {w} has C_BALANCE {balance}, got goods of \
-                     {delivered} and paid {paid}, in cents"
+                    "customer {c} of district {d} of warehouse {w} has C_BALANCE {balance}, got goods \
+                     of {delivered} and paid {paid}, in cents"
                 )
             });
             let payments = customer::YTD_PAYMENT.get(row);
-            findings.expect(Rule::BalanceAndPayments, balance.wrapping_add(payments) == delivered, || {
+            let holds = balance.wrapping_add(payments) == delivered;
+            findings.expect(Rule::BalanceAndPayments, holds, || {
                 format!(
-                    "customer {c} of district {d} of warehouse {w} has C_BALANCE {balance}, C_YTD_PAYMENT \
-                     {payments} and got goods of {delivered}, in cents"
+                    "customer {c} of district {d} of warehouse {w} has C_BALANCE {balance}, \
+                     C_YTD_PAYMENT {payments} and got goods of {delivered}, in cents"
                 )
             });
             let (times, paid_times) =
@@ -134,23 +138,31 @@ impl<T> Reader<'_, T> {
                 )
             });
             let credit = customer::CREDIT.get(row);
-            findings.expect(
-                Rule::Counters,
-                [customer::GOOD, customer::BAD].contains(&credit),
-                || {
-                    format!(
-                        "customer {c} of district {d} of warehouse {w} has the credit {credit:#06x}"
-                    )
-                },
-            );
+            let known = [customer::GOOD, customer::BAD].contains(&credit);
+            findings.expect(Rule::Counters, known, || {
+                format!(
+                    "customer {c} of district {d} of warehouse {w} has the credit {credit:#06x}"
+                )
+            });
             let name = |number| string(row, customer::STRINGS, number);
             names.insert(c, Key::customer_name(w, d, name(1), name(0), c));
         };
-        let bounds = Key::of_district(w, d);
-        self.scan(txn, Table::Customer, bounds, visit).await?;
+        self.scan(txn, Table::Customer, Key::of_district(w, d), visit).await?;
         findings.expect(Rule::Rows, count == CUSTOMERS, || {
             format!("district {d} of warehouse {w} has {}", plural(count.into(), "customer"))
         });
+        self.customer_names(txn, (w, d), &names, count, findings).await
+    }
+
+    /// The index on names has one entry for each of the `count` customers; `names` are their keys.
+    async fn customer_names<X: Txn<Table = T>>(
+        &self,
+        txn: &X,
+        (w, d): (u16, u8),
+        names: &BTreeMap<u16, Key>,
+        count: u16,
+        findings: &mut Findings,
+    ) -> TxnResult<()> {
         let mut entries = 0;
         let visit = |key: &[u8], row: &[u8]| {
             entries += 1;
@@ -161,7 +173,7 @@ impl<T> Reader<'_, T> {
                 format!("the index on names has {}, which is no customer", key.escape_ascii())
             });
         };
-        self.scan(txn, Table::CustomerName, bounds, visit).await?;
+        self.scan(txn, Table::CustomerName, Key::of_district(w, d), visit).await?;
         findings.expect(Rule::Indexes, entries == count, || {
             let customers = plural(count.into(), "customer");
             format!("district {d} of warehouse {w} has {customers} and {entries} in the index")

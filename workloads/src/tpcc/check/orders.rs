@@ -8,13 +8,13 @@ use crate::tpcc::conditions::{Findings, Rule};
 use crate::tpcc::rows::{order, order_line};
 use crate::tpcc::schema::{CUSTOMERS, ITEMS, Key, ORDERS, Table, order_at_end, order_of};
 
-/// Orders that a district has delivered after the load (condition 11).
+/// Delivered orders of a district after the load (condition 11).
 const DELIVERED: u64 = 2_100;
 
 /// Largest O_CARRIER_ID.
 const CARRIERS: u8 = 10;
 
-/// An order as ORDER has it, and what other tables say about it.
+/// An order in ORDER, and its rows in other tables.
 pub(super) struct Order {
     pub(super) o: u32,
     pub(super) c: u16,
@@ -89,7 +89,7 @@ impl<T> Reader<'_, T> {
         self.scan(txn, Table::NewOrder, Key::of_district(w, d), visit).await?;
 
         let last = orders.last().map_or(0, |order| order.o);
-        // Without rows in NEW-ORDER there is no maximum to compare.
+        // If NEW-ORDER is empty it has no maximum to compare.
         let last_new = range.map_or(last, |(_, last)| last);
         let holds = next_order == last + 1 && last == last_new;
         findings.expect(Rule::NextOrder, holds, || {
@@ -113,7 +113,7 @@ impl<T> Reader<'_, T> {
         Ok(())
     }
 
-    /// Conditions 4, 6 and 7; gives what was delivered to each customer, in cents.
+    /// Conditions 4, 6 and 7; returns the amount delivered to each customer, in cents.
     pub(super) async fn lines<X: Txn<Table = T>>(
         &self,
         txn: &X,
@@ -144,7 +144,8 @@ impl<T> Reader<'_, T> {
                 && (1..=self.warehouses).contains(&supplier);
             findings.expect(Rule::Rows, sound, || {
                 format!(
-                    "{}: line {} of order {o} has the number {line}, item {i} and supplier {supplier}",
+                    "{}: line {} of order {o} has the number {line}, item {i} and supplier \
+                     {supplier}",
                     place(),
                     order.lines
                 )
@@ -190,7 +191,7 @@ impl<T> Reader<'_, T> {
         Ok(delivered)
     }
 
-    /// Every order is in the index by customer once, and nothing else is.
+    /// The index by customer has one entry for each order.
     pub(super) async fn order_index<X: Txn<Table = T>>(
         &self,
         txn: &X,
@@ -209,7 +210,7 @@ impl<T> Reader<'_, T> {
             findings.expect(Rule::Indexes, agrees, || {
                 let number = |number: Option<u32>| number.map_or("?".to_owned(), |n| n.to_string());
                 format!(
-                    "the index says that order {} of district {d} of warehouse {w} is of customer {}",
+                    "the index has order {} of district {d} of warehouse {w} for customer {}",
                     number(o),
                     number(c.map(u32::from))
                 )

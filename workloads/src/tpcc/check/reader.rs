@@ -33,8 +33,8 @@ impl<T> Reader<'_, T> {
     }
 }
 
-/// A row and its key are laid out as those of its table; one that is not is noted and must not be looked
-/// into.
+/// Notes whether a row and its key have the layout of their table. The fields of a row without it
+/// must not be read.
 pub(super) fn whole(findings: &mut Findings, table: Table, key: &[u8], row: &[u8]) -> bool {
     let holds = table.key_bytes().is_none_or(|bytes| key.len() == bytes) && is_whole(table, row);
     findings.expect(Rule::Rows, holds, || {

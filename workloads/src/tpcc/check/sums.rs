@@ -6,22 +6,21 @@ use crate::tpcc::conditions::{Findings, Rule};
 use crate::tpcc::rows::stock;
 use crate::tpcc::schema::{CUSTOMERS, DISTRICTS, ITEMS};
 
-/// Slots for the sums of a district's customers, who are numbered from 1.
+/// Slots for the sums of the customers of a district, whose numbers begin at 1.
 pub(super) const SLOTS: usize = CUSTOMERS as usize + 1;
 
-/// Most suppliers whose stock is compared each by itself, with 1.2 MB of counters; if there are more, some
-/// share theirs.
+/// Most suppliers whose stock has its own sums, 1.2 MB each. If there are more, some share theirs.
 const SUPPLIERS: usize = 50;
 
 /// Sums of the first pass that the second one compares, by district.
 pub(super) struct Sums {
-    /// Payments of each customer, cents.
+    /// Sum of the payments of each customer, cents.
     paid: Vec<AtomicI64>,
-    /// How many they are.
+    /// Number of the payments of each customer.
     payments: Vec<AtomicU32>,
-    /// Payments that each district received, cents.
+    /// Sum of the payments to each district, cents.
     pub(super) received: Vec<AtomicI64>,
-    /// For each item of each supplier, or of several.
+    /// For each item of a supplier, or of several that share it.
     supplied: Vec<Supplied>,
 }
 
@@ -55,7 +54,7 @@ impl Sums {
         self.paid.get(place).zip(self.payments.get(place)).filter(|_| within)
     }
 
-    /// The counters of an item, from 1, of a supplier, from 1.
+    /// The sums of item `i` of supplier `w`.
     pub(super) fn supplied(&self, w: u16, i: u32) -> &Supplied {
         let item = i as usize - 1;
         let suppliers = self.supplied.len() / ITEMS as usize;
@@ -63,7 +62,8 @@ impl Sums {
     }
 }
 
-/// What lines of orders since the load say about a row of STOCK, minus what the row says.
+/// The counters of a row of STOCK as the lines of orders since the load give them, minus the
+/// counters in the row.
 #[derive(Default)]
 pub(super) struct Supplied {
     ytd: AtomicU32,
@@ -72,33 +72,33 @@ pub(super) struct Supplied {
 }
 
 impl Supplied {
-    /// A line that somebody orders.
+    /// Adds a line of an order.
     pub(super) fn ordered(&self, quantity: u32, remote: bool) {
         self.ytd.fetch_add(quantity, Ordering::Relaxed);
         self.orders.fetch_add(1, Ordering::Relaxed);
         self.remote.fetch_add(remote.into(), Ordering::Relaxed);
     }
 
-    /// The row.
+    /// Subtracts the row.
     pub(super) fn stocked(&self, row: &[u8]) {
         self.ytd.fetch_sub(stock::YTD.get(row), Ordering::Relaxed);
         self.orders.fetch_sub(stock::ORDER_CNT.get(row), Ordering::Relaxed);
         self.remote.fetch_sub(stock::REMOTE_CNT.get(row), Ordering::Relaxed);
     }
 
-    /// Both say the same.
+    /// Notes whether both agree.
     fn expect_equal(self, place: usize, warehouses: u16, findings: &mut Findings) {
         let too_few = [self.ytd, self.orders, self.remote].map(|count| count.into_inner() as i32);
         findings.expect(Rule::Counters, too_few == [0; 3], || {
             let (w, i) = (place / ITEMS as usize + 1, place % ITEMS as usize + 1);
             let [ytd, orders, remote] = too_few;
             let others = match usize::from(warehouses) > SUPPLIERS {
-                true => format!(" or of one {SUPPLIERS} or more further on"),
-                false => String::new(),
+                true => " (or of a warehouse that shares its sums)",
+                false => "",
             };
             format!(
-                "the stock of item {i} of warehouse {w}{others} lacks, of what lines of orders say, {ytd} in \
-                 S_YTD, {orders} in S_ORDER_CNT and {remote} in S_REMOTE_CNT"
+                "lines of orders give more than the stock of item {i} of warehouse {w}{others}: {ytd} \
+                 in S_YTD, {orders} in S_ORDER_CNT and {remote} in S_REMOTE_CNT"
             )
         });
     }

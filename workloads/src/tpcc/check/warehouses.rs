@@ -9,11 +9,11 @@ use crate::tpcc::conditions::{Findings, Rule};
 use crate::tpcc::rows::{district, is_whole, stock, warehouse};
 use crate::tpcc::schema::{DISTRICTS, ITEMS, Key, Table, item_at_end};
 
-/// What S_QUANTITY can be: New-Order adds 91 where fewer than 10 would be left.
+/// Valid values of S_QUANTITY: New-Order adds 91 if fewer than 10 would be left.
 const QUANTITIES: std::ops::RangeInclusive<i16> = 10..=100;
 
 impl<T> Reader<'_, T> {
-    /// The stock of a warehouse is complete, and is added to what the orders say of it.
+    /// The stock of a warehouse is complete; its counters go into the sums.
     pub(super) async fn stock<X: Txn<Table = T>>(
         &self,
         txn: &X,
@@ -43,8 +43,8 @@ impl<T> Reader<'_, T> {
         Ok(())
     }
 
-    /// No table has rows between or behind those of its warehouses, districts and items, where no other scan
-    /// sees them.
+    /// No table has rows outside of the key ranges of its warehouses, districts and items, where no
+    /// other scan reads them.
     pub(super) async fn strays<X: Txn<Table = T>>(
         &self,
         txn: &X,
@@ -52,7 +52,7 @@ impl<T> Reader<'_, T> {
     ) -> TxnResult<()> {
         let warehouses = || 1..=self.warehouses;
         for table in Table::ALL {
-            // Where rows may be, in order.
+            // The key ranges of valid rows, in order.
             let places: Vec<(Key, Key)> = match table {
                 Table::Item => vec![(Key::item(1), Key::item(ITEMS + 1))],
                 Table::Warehouse => vec![(Key::warehouse(1), Key::warehouse(self.warehouses + 1))],
@@ -95,7 +95,7 @@ impl<T> Reader<'_, T> {
             format!("ITEM has {}", plural(count.into(), "row"))
         });
         self.strays(txn, findings).await?;
-        // Of the rows that are read one by one below, and of others between them.
+        // The rows that are read one by one below, and others between them.
         for table in [Table::Warehouse, Table::District] {
             let visit = |key: &[u8], row: &[u8]| _ = whole(findings, table, key, row);
             self.scan(txn, table, (Key::warehouse(1), Key::warehouse(self.warehouses + 1)), visit)

@@ -1,8 +1,8 @@
 //! A second storage engine: a store over `BTreeMap`s, for the tests of everything above an engine.
 //!
-//! A store stays in memory after it was closed, under its path, so that opening it again works as it
-//! does with files. Tests plant faults: values that come back damaged, an insert that fails, conflicts.
-//! Transactions run one after the other, so they are serializable.
+//! A store stays in memory after it was closed, under its path, so that opening it again works as
+//! it does with files. Tests plant faults: values that come back damaged, an insert that fails,
+//! conflicts. Transactions run one after the other, so they are serializable.
 
 use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
@@ -130,11 +130,11 @@ impl MapClient {
 /// A table, a key of it, and its value before a change.
 type Before = (Arc<Map>, Vec<u8>, Option<Vec<u8>>);
 
-/// A transaction: nobody else has one until it ends.
+/// A transaction; no other one begins until it ends.
 pub struct MapTxn<'a> {
     client: &'a MapClient,
     access: Access,
-    /// What was there before each change.
+    /// The value before each change.
     undo: Vec<Before>,
     /// It met a conflict, and may only be aborted.
     stopped: bool,
@@ -181,7 +181,7 @@ impl MapTxn<'_> {
 impl Drop for MapTxn<'_> {
     fn drop(&mut self) {
         for (table, key, before) in self.undo.drain(..).rev() {
-            // A worker that panics takes its changes back, too.
+            // A worker that panics rolls back as well.
             let mut map = table.write().unwrap_or_else(PoisonError::into_inner);
             match before {
                 Some(before) => map.insert(key, before),
@@ -214,7 +214,7 @@ impl Txn for MapTxn<'_> {
         keys: &[K],
         mut look: impl FnMut(usize, Option<&[u8]>),
     ) -> TxnResult<()> {
-        // In no order that anybody may count on.
+        // In an order that callers must not rely on.
         for (number, key) in keys.iter().enumerate().rev() {
             let found = self.read(table, key.as_ref(), |value| look(number, Some(value))).await?;
             if found.is_none() {
@@ -465,7 +465,7 @@ pub fn over_maps(
 /// All stores that were opened, by path.
 static STORES: Mutex<Option<HashMap<PathBuf, MapStore>>> = Mutex::new(None);
 
-/// The store at `path`, for looking behind the scenes.
+/// The store at `path`, to inspect or damage it.
 pub fn store_at(path: &Path) -> MapStore {
     STORES.lock().unwrap().get_or_insert_default().entry(path.to_owned()).or_default().clone()
 }

@@ -1,4 +1,4 @@
-//! What watt2 remembers of evicted pages: a table of 4-byte entries in sets of four, without page
+//! The memory of evicted pages of watt2: a table of 4-byte entries in sets of four, without page
 //! ids.
 //!
 //! | bits | meaning |
@@ -6,12 +6,11 @@
 //! | 0-14 | tag: a hash of the page, never 0 in an entry that is used |
 //! | 15-24 | tick of the last use, modulo 1024 |
 //! | 25-28 | 0: one use so far; else 1 + octave of the distance of the last two uses, up to 10 |
-//! | 29-31 | octave of the uses of late |
+//! | 29-31 | octave of the recent uses |
 //!
-//! An entry is a word that can be read, written and taken by single atomic operations, and a set is
-//! 16 bytes. A wrong tag or a lost entry costs a little accuracy and nothing else. The table is
-//! looked over all the time by `draw`; entries that become too old for their stamps are dropped
-//! there, long before those wrap.
+//! An entry is a word that single atomic operations can read, write and take, and a set has 16
+//! bytes. A wrong tag or a lost entry only costs a little accuracy. `draw` visits the table all the
+//! time, and drops entries long before their stamps wrap.
 
 use crate::rng::{Rng, mix};
 use crate::simulate::pool::Page;
@@ -20,19 +19,19 @@ const TAG_BITS: u32 = 15;
 const STAMP_BITS: u32 = 10;
 const STAMPS: u32 = 1 << STAMP_BITS;
 const WAYS: usize = 4;
-/// Age from which on entries are dropped when they are looked at.
+/// Age from which on `draw` drops an entry.
 const TOO_OLD: u32 = STAMPS * 3 / 4;
 /// Largest octave of a distance.
 pub const OCTAVES: u32 = 10;
 
-/// What is remembered of a page.
+/// The memory of a page.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ghost {
     /// Tick of the last use.
     pub last: u32,
     /// Octave of the distance of the last two uses.
     pub octave: Option<u32>,
-    /// Octave of the uses of late.
+    /// Octave of the recent uses.
     pub frequency: u32,
 }
 
@@ -98,7 +97,7 @@ impl Ghosts {
         }
     }
 
-    /// What is remembered of `page`, which is forgotten.
+    /// Removes and returns the memory of `page`.
     pub fn take(&mut self, page: Page, now: u32) -> Option<Ghost> {
         if self.entries.is_empty() {
             return None;
@@ -109,7 +108,7 @@ impl Ghosts {
         Some(Self::unpack(std::mem::take(slot), now))
     }
 
-    /// What is remembered of some page; nothing if the entry drawn is not used.
+    /// The memory of a random page; `None` if the entry that it draws is empty.
     pub fn draw(&mut self, rng: &mut Rng, now: u32) -> Option<Ghost> {
         let slot = rng.below(self.entries.len().max(1) as u64) as usize;
         let entry = self.entries.get_mut(slot).filter(|entry| **entry != 0)?;

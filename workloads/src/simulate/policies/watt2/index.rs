@@ -1,14 +1,13 @@
-//! What watt2 learns: how likely pages of a class are to be used again at an age, and the worth of
-//! keeping them that follows.
+//! The learning of watt2: the probability that a page of a class is used again at an age, and from
+//! it the worth of keeping the page.
 //!
 //! Ages are in ticks. For each class and range of ages there is a count of events (pages that were
-//! used again at this age) and an exposure (pages that were this old, times the misses for which
-//! they were). Their quotient is a hazard rate. The index of a page is the largest quotient, over
-//! all horizons, of the probability that it is used within the horizon by the time until its use or
-//! the horizon (the Gittins index of a job that may be stopped): the uses that it promises per time
-//! that its frame is taken. A relearning keeps the counts as they are then; the indices of a class
-//! are computed from these when they are first asked for, because most caches have pages of few
-//! classes at a time.
+//! used again at this age) and an exposure (pages of this age, times the misses for which they had
+//! it). Their quotient is a hazard rate. The index of a page is the largest quotient, over all
+//! horizons, of the probability that it is used within the horizon by the time until its use or the
+//! horizon (the Gittins index of a job that may be stopped): the expected uses per time that its
+//! frame is taken. A relearning copies the counts. The indices of a class are computed from the
+//! copy at their first use, because most caches have pages of few classes at a time.
 
 use super::look_ahead::{AGES, Row, indices};
 
@@ -18,7 +17,7 @@ const SINGLE: u32 = 8;
 /// Weight of the prior, in events.
 const PRIOR: f32 = 4.0;
 
-/// Most events of a class that are remembered.
+/// Most events of a class.
 const MOST_EVENTS: f32 = 5000.0;
 
 /// The range that `age` is in.
@@ -29,7 +28,7 @@ pub fn range(age: u32) -> usize {
     quarters.max(age.min(4) as i32).min(AGES as i32 - 1) as usize
 }
 
-/// First age of a range; that of the range after the last is where it is taken to end.
+/// First age of a range; for the range after the last one, its assumed end.
 const fn first(range: usize) -> f32 {
     if range < SINGLE as usize {
         return range as f32;
@@ -48,19 +47,19 @@ fn middle(range: usize) -> f32 {
     (first(range) + first(range + 1)) / 2.0
 }
 
-/// What is known of a class before anything was learned.
+/// The prior of a class.
 #[derive(Clone, Copy, Debug)]
 pub struct Class {
-    /// Distance of the last two uses, in ticks; none if there was one use.
+    /// Distance of the last two uses, in ticks; `None` after one use.
     pub distance: Option<f32>,
-    /// Uses of late.
+    /// Recent uses.
     pub frequency: f32,
     /// Classes with the same number share what they learned, as a prior.
     pub group: Option<usize>,
 }
 
 impl Class {
-    /// The rate of use per tick at `age` that its history alone suggests.
+    /// The rate of use per tick at `age` by its history alone.
     fn expected(&self, age: f32) -> f32 {
         match self.distance {
             None => 0.1 / age,
@@ -82,7 +81,7 @@ struct Counts {
 
 const NOTHING: Counts = Counts { events: [0.0; AGES], exposures: [0.0; AGES], nothing: true };
 
-/// Counts that faded below this sum are none.
+/// Counts whose sum fades below this become 0.
 const NEGLIGIBLE: f32 = 1e-3;
 
 impl Counts {
@@ -98,33 +97,33 @@ impl Counts {
 #[derive(Debug)]
 pub struct Index {
     classes: Vec<Class>,
-    /// How many times more often than expected unobserved ages are taken to be used.
+    /// Factor of the expected uses at ages without observations.
     optimism: f32,
     power: f32,
     lengths: Row,
     expected: Vec<Row>,
     events: Vec<Row>,
     exposures: Vec<Row>,
-    /// Counts of each class and of each group, as of the last relearning.
+    /// Counts of each class and of each group at the last relearning.
     learned: Vec<Counts>,
     pooled: Vec<Counts>,
-    /// How often pages were used per miss then, against what is expected per tick.
+    /// Uses per miss at the last relearning, divided by the expected uses per tick.
     level: f32,
     /// Misses per tick.
     tick: f32,
-    /// Indices to the power; `UNKNOWN` where nobody asked since then.
+    /// Indices to the power; `UNKNOWN` if not computed since then.
     index: Vec<Row>,
 }
 
-/// What no index is.
+/// A value that no index has.
 const UNKNOWN: f32 = -1.0;
 
-/// The place of a class at an age in the tables.
+/// The position of a class and an age in the tables.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell(usize);
 
 impl Cell {
-    /// The place of pages of `class` that are as old as `age`.
+    /// The cell of pages of `class` and `age`.
     #[inline(always)]
     pub fn of(class: usize, age: u32) -> Self {
         Self(class * AGES + range(age))
@@ -143,8 +142,7 @@ fn sum(row: &Row) -> f32 {
 }
 
 impl Index {
-    /// Nothing learned yet; the indices are those of the priors. They are given to the power
-    /// `power`.
+    /// Without observations: the indices of the priors, to the power `power`.
     pub fn new(classes: Vec<Class>, optimism: f32, power: f32) -> Self {
         let groups =
             classes.iter().filter_map(|class| class.group).max().map_or(0, |most| most + 1);
@@ -181,7 +179,7 @@ impl Index {
         self.exposures.as_flattened_mut()[cell.0] += pages;
     }
 
-    /// Uses per tick that keeping a page promises, to the power.
+    /// Expected uses per tick of keeping a page, to the power.
     #[inline]
     pub fn of(&mut self, cell: Cell) -> f32 {
         let index = self.index.as_flattened()[cell.0];
@@ -219,19 +217,18 @@ impl Index {
         self.index.as_flattened()[cell.0]
     }
 
-    /// Learns from all that was counted, for ticks of `tick` misses, and lets the counts fade to
-    /// `fade`.
+    /// Learns from all counts, with ticks of `tick` misses, and multiplies the counts by `fade`.
     pub fn relearn(&mut self, tick: f32, fade: f32) {
         self.tick = tick;
         self.pooled.fill(NOTHING);
-        // How often pages are used per miss, against what is expected per tick.
+        // Uses per miss, divided by the expected uses per tick.
         let (mut all_events, mut all_expected) = (1.0, tick);
         for class in 0..self.classes.len() {
             let (events, exposures) = (&mut self.events[class], &mut self.exposures[class]);
             let learned = &mut self.learned[class];
             let sum_events = sum(events);
             if sum_events + sum(exposures) < NEGLIGIBLE {
-                // Most classes have no pages for most of the time.
+                // Most classes have no pages most of the time.
                 if !learned.nothing {
                     (*events, *exposures, *learned) = ([0.0; AGES], [0.0; AGES], NOTHING);
                 }

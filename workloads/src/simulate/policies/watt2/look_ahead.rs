@@ -1,11 +1,10 @@
-//! From rates of use to indices: what keeping a page promises if it is kept for the best length of
-//! time.
+//! Computes indices from rates of use: the worth of keeping a page for the best length of time.
 //!
 //! The index at an age is the largest quotient, over all horizons, of the probability of a use
-//! within the horizon by the expected time until the use or the horizon. A stretch of ages joins the
-//! one after it as long as that promises more: each stretch is looked at once, from the oldest age
-//! back, as in the pool-adjacent-violators algorithm. Powers and exponentials are polynomials, so
-//! that the compiler computes several at a time; they are exact to about 1e-6.
+//! within the horizon by the expected time until the use or the horizon. A stretch of ages joins
+//! the one after it as long as that increases the quotient. Each stretch is visited once, from the
+//! oldest age back, as in the pool-adjacent-violators algorithm. Powers and exponentials are
+//! polynomials, so that the compiler computes several at a time; they are exact to about 1e-6.
 
 /// Ranges of ages: single ticks below 8, then four for each octave.
 pub const AGES: usize = 44;
@@ -29,7 +28,7 @@ fn exp2(x: f32) -> f32 {
 /// The logarithm to base 2 of a positive `x` that is not subnormal.
 #[inline(always)]
 fn log2(x: f32) -> f32 {
-    // The mantissa is brought to the half octave on both sides of 1.
+    // The mantissa is scaled to the half octave on both sides of 1.
     const HALF_DOWN: u32 = std::f32::consts::FRAC_1_SQRT_2.to_bits();
     let above = x.to_bits().wrapping_sub(HALF_DOWN);
     let octave = (above as i32) >> 23;
@@ -67,7 +66,7 @@ pub fn indices(rates: &Row, lengths: &Row, power: f32) -> Row {
     for range in (0..AGES).rev() {
         let through = through[range];
         let mut stretch = Stretch { used: 1.0 - through, time: time[range], through };
-        // The first of them promises nothing, so it joins no other.
+        // The first stretch has the quotient 0, so it joins no other.
         while later[stretches - 1].used * stretch.time > stretch.used * later[stretches - 1].time {
             stretches -= 1;
             let next = later[stretches];

@@ -1,4 +1,4 @@
-//! What watt2 keeps in a frame, the classes that follow from it, and WATT's value over it.
+//! The tracker of watt2 in a frame, the classes of a page, and WATT's value.
 
 use super::ghost::OCTAVES;
 use super::index::Class;
@@ -6,13 +6,13 @@ use super::index::Class;
 /// Ticks start here, so that 0 can stand for no stamp.
 pub const FIRST_TICK: u32 = 1 << 30;
 
-/// Halving time of uses of late, in ticks.
+/// Half-life of recent uses, in ticks.
 const HALVING: f32 = 32.0;
 
-/// Octaves of the uses of late that make classes.
+/// Octaves of recent uses that distinguish classes.
 const FREQUENCIES: usize = 8;
 
-/// What a frame remembers: 26 bytes, and the three flags.
+/// The state of a frame: 26 bytes, and three flags.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
 pub struct Tracker {
@@ -20,22 +20,22 @@ pub struct Tracker {
     pub uses: [u32; 3],
     /// Last writes.
     pub writes: [u32; 2],
-    /// Uses of late, fading.
+    /// Recent uses, fading.
     pub frequency: f32,
-    /// Classes that follow from these, so that evictions need not compute them.
+    /// Classes of the page, so that evictions need not compute them.
     class: u8,
     write_class: u8,
-    /// Whether the page came in within the newest tick. Only such pages tell how likely a second use
-    /// within a tick is, so that others need not note theirs.
+    /// Whether the page came in within the newest tick. Only such pages note a second use within a
+    /// tick, to estimate its probability.
     pub came: bool,
-    /// Whether it did and was not used since.
+    /// Whether it came in within the newest tick and was not used since.
     pub fresh: bool,
-    /// Whether the page is among those that are kept for the next eviction.
+    /// Whether the page is a candidate for the next eviction.
     pub kept: bool,
 }
 
 impl Tracker {
-    /// A page with these last two uses and uses of late.
+    /// A page with these last two uses and recent uses.
     pub fn new(last: u32, before: u32, frequency: f32) -> Self {
         let mut tracker = Self { uses: [last, before, 0], frequency, ..Self::default() };
         tracker.classify();
@@ -83,7 +83,7 @@ impl Tracker {
     }
 }
 
-/// Stamps that are older count like none.
+/// Older stamps count as none.
 const OLDEST: usize = 4096;
 
 /// WATT's value over three stamps, to the power of its weight in the product.
@@ -111,7 +111,7 @@ impl Recency {
             let age = (now - uses[order] + 1) as usize;
             self.orders[order] * self.of_age[age.min(OLDEST + 1)]
         };
-        // `f32::max` would look for numbers that are none.
+        // `f32::max` would also test for NaN.
         let larger = |a: f32, b: f32| if a > b { a } else { b };
         larger(larger(subfrequency(0), subfrequency(1)), subfrequency(2))
     }
@@ -122,7 +122,7 @@ pub fn class(octave: u32, frequency: u32) -> usize {
     1 + octave as usize * FREQUENCIES + frequency
 }
 
-/// The distance that stands for its octave.
+/// The distance that represents its octave.
 pub fn distance(octave: usize) -> f32 {
     1.5 * (1u32 << octave) as f32
 }
