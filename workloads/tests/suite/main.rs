@@ -11,6 +11,7 @@ mod policies;
 mod record_trace;
 mod reference;
 mod second_engine;
+mod smoke;
 mod store_commands;
 mod support;
 mod tpcc;
