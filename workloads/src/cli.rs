@@ -38,7 +38,7 @@ use record::Recording;
 #[derive(Parser, Debug)]
 #[command(name = "wattle", version, arg_required_else_help = false, max_term_width = 100)]
 pub struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
 }

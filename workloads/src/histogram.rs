@@ -208,7 +208,7 @@ mod tests {
             let found = total.quantile_us(quantile);
             assert!((summary.min..=summary.max).contains(&found), "{quantile}: {found}");
         }
-        // A thread's records begin anew after a hand-over.
+        // After a hand-over the records of a thread are empty.
         let (mut one, mut other) = (Latencies::default(), Latencies::default());
         one.record(7_000_000);
         other.take(&mut one);

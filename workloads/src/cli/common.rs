@@ -72,8 +72,8 @@ pub struct RunFlags {
     pub durability: Durability,
 
     /// Commits that auto-committed reads and read-only transactions see: newest, every commit, and
-    /// the read ends when these are durable; durable, durable commits and those of its own session.
-    /// Default: newest for ycsb and with --durability group, otherwise durable.
+    /// a read-only transaction ends when these are durable; durable, durable commits and those of
+    /// its own session. Default: newest for ycsb and with --durability group, otherwise durable.
     #[arg(long, value_enum, hide_possible_values = true)]
     pub reads: Option<Reads>,
 

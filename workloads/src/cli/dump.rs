@@ -12,8 +12,8 @@ use super::common::StoreFlags;
 use super::exit::{Exit, failed};
 use crate::driver::control::Interrupt;
 
-const FORMAT: &str = "A line is TREE<tab>KEY<tab>VALUE. Printable ASCII characters and blanks stand \
-for themselves, except that a backslash is written \\\\; every other byte is \\x and two \
+const FORMAT: &str = "A line is TREE<tab>KEY<tab>VALUE. Printable ASCII characters and blanks \
+stand for themselves, except that a backslash is written \\\\; every other byte is \\x and two \
 hexadecimal digits. A line with a tree alone stands for a tree without pairs.";
 
 /// Pairs between two checks for an interrupt.

@@ -368,9 +368,10 @@ fn list_policies() -> String {
             );
         }
     }
-    text += "\nace(POLICY):nw=8,ne=1,prefetch=both puts ACE around a policy (Papon, Athanassoulis, ICDE 2023):\n\
-             pages written at once, pages evicted at once (1 is without prefetching), and what is read ahead\n\
-             (both, sequential or history)\n\nsynthetic traces, as --trace gen:NAME:seed=1,accesses=N,pages=N,writes=SHARE\n";
+    text += "\nace(POLICY):nw=8,ne=1,prefetch=both puts ACE around a policy (Papon, Athanassoulis, \
+             ICDE 2023):\npages written at a time, pages evicted at a time (1 is without \
+             prefetching), and the prefetched\npages (both, sequential or history)\n\n";
+    text += "synthetic traces, as --trace gen:NAME:seed=1,accesses=N,pages=N,writes=SHARE\n";
     for kind in KINDS {
         text += &format!("{:<12} {}\n", kind.name, kind.source);
     }

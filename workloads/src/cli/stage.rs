@@ -103,8 +103,8 @@ impl Room {
             return Ok(());
         }
         Err(Exit::Usage(format!(
-            "loading {} takes about {} and up to {} of log, but only {} are free at {}; give fewer {} \
-             or another --db",
+            "loading {} takes about {} and up to {} of log, but only {} are free at {}; give \
+             fewer {} or another --db",
             plural(self.number, self.unit),
             bytes(self.data),
             bytes(log),
@@ -152,7 +152,7 @@ pub struct Stage<'a> {
 
 impl<'a> Stage<'a> {
     /// Before the store is opened: if the store will be new, checks the room and creates the output
-    /// files, so that a refusal leaves no store behind. Otherwise [`Stage::outputs`] does that
+    /// files, so that a refusal leaves no store. Otherwise [`Stage::outputs`] does that
     /// after the store was recognised, so that a wrong store does not cost the files of an earlier
     /// run.
     pub fn set(

@@ -81,7 +81,7 @@ impl Control {
         }
     }
 
-    /// What workers are asked to do now.
+    /// The current value of the shared word.
     #[inline]
     pub fn signal(&self) -> Signal {
         Signal(self.word.load(Ordering::Relaxed))

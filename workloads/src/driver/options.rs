@@ -55,7 +55,8 @@ pub enum Durability {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Reads {
-    /// Every commit, durable or not. A read ends when the commits that it has seen are durable.
+    /// Every commit that has returned, durable or not. A read-only transaction ends when the
+    /// commits that it has read are durable; an auto-committed read does not wait.
     Newest,
     /// Durable commits, and those of the session that reads.
     Durable,

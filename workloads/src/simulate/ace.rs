@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(Spec::parse("ace(lru)").unwrap().ace.unwrap().nw, 8);
         for (text, part) in [
             ("ace(lru", "closing"),
-            ("ace(nobody)", "nobody"),
+            ("ace(nothing)", "nothing"),
             ("ace(lru):nw=0", "nw"),
             ("ace(lru):x=1", "prefetch"),
             ("ace(lru):prefetch=far", "sequential"),

@@ -129,7 +129,8 @@ pub async fn conditions<C: Client>(
     let in_accounts = match (accounts.sum, accounts.fingerprint) == (sum, fingerprint) {
         true => None,
         false => Some(format!(
-            "accounts have {} and fingerprint {:016x}, the history has {sum} and {fingerprint:016x}",
+            "accounts have {} and fingerprint {:016x}, the history has {sum} and \
+             {fingerprint:016x}",
             accounts.sum, accounts.fingerprint
         )),
     };

@@ -48,8 +48,8 @@ pub async fn run<X: Txn>(
     date: u64,
     hints: Hints,
 ) -> Result<Outcome, Halt> {
-    // Long because it is the profile of clause 2.4.2 in one piece: each step uses values of the steps
-    // before it.
+    // Long because it is the profile of clause 2.4.2 in one piece: each step uses values of the
+    // previous steps.
     let &NewOrder { w, d, c, .. } = request;
     let lines = request.lines();
     let key = Key::warehouse(w);

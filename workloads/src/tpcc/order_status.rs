@@ -45,7 +45,8 @@ pub async fn run<X: Txn>(
     let (customer, lines, entered, carrier) = found.ok_or_else(|| missing(Table::Order, &key))?;
     if customer != c {
         return Err(wrong(format!(
-            "order {o} of district {d} of warehouse {w} is of customer {customer}, but the index has {c}"
+            "order {o} of district {d} of warehouse {w} is of customer {customer}, and the index \
+             has {c}"
         )));
     }
     let (mut seen, mut total) = (0, 0);

@@ -78,7 +78,7 @@ enum Form {
 pub enum Drawn {
     /// The record with this number.
     Number(u64),
-    /// The newest record for 0, the one before it for 1, and so on.
+    /// The newest record for 0, the second newest for 1, and so on.
     Back(u64),
 }
 

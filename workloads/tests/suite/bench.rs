@@ -103,7 +103,7 @@ fn remove(store: &MapStore, table: &str, number: usize) {
     map.remove(&key).unwrap();
 }
 
-/// What a check finds after `damage` of data that were run on.
+/// The findings of a check after a run and `damage` of its data.
 fn damaged(run: &str, damage: impl Fn(&MapStore)) -> String {
     let folder = folder();
     assert_eq!(over_maps(run, folder.path()).0, Ok(()));

@@ -219,7 +219,7 @@ fn loads_that_the_device_has_no_room_for_are_refused_before_they_begin() {
             refused(&words, &parts);
         }
         // Existing stores are unchanged, and there are no new ones.
-        assert!(!folder.path().join("new").exists(), "{arguments} left a store behind");
+        assert!(!folder.path().join("new").exists(), "{arguments} left a store");
         assert_eq!(folder.path().join("empty").read_dir().unwrap().count(), 0, "{arguments}");
         assert_eq!(wattle(&["verify", &other]).status.code(), Some(0), "{arguments}");
     }
@@ -358,7 +358,7 @@ fn simulate_refuses_bad_input_and_says_what_is_accepted() {
         (&["--policy", "astrology"][..], &["astrology", "lru", "opt"][..]),
         (&["--policy", "clock:hands=2"], &["hands", "ref_at_load"]),
         (&["--policy", "clock:ref_at_load=2"], &["ref_at_load", "0 or 1"]),
-        (&["--normalise", "nobody"], &["nobody", "lru"]),
+        (&["--normalise", "nothing"], &["nothing", "lru"]),
         (&["--cache", "0"], &["\"0\"", "above 0", "5%"]),
         (&["--cache", "1,x%"], &["x%", "5%"]),
         (&["--cache", "4"], &["4 pages", "3 different pages", "at most 3"]),

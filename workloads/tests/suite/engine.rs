@@ -116,7 +116,7 @@ fn a_second_interrupt_ends_the_process_at_once_without_its_temporary_store() {
         kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
         let output = child.wait_with_output().unwrap();
         assert_eq!(output.status.code(), Some(130));
-        assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "the store is left behind");
+        assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "the store was not removed");
         String::from_utf8_lossy(&output.stderr).contains("interrupted again")
     });
     assert!(again, "no second interrupt was one");

@@ -13,7 +13,7 @@ fn wattle(arguments: &str, folder: &Path) -> Output {
     command.args(arguments.split_whitespace()).output().unwrap()
 }
 
-/// What a command prints, which must succeed.
+/// The output of a command, which must succeed.
 fn printed(arguments: &str, folder: &Path) -> String {
     let output = wattle(arguments, folder);
     let error = String::from_utf8_lossy(&output.stderr);
@@ -50,7 +50,7 @@ fn a_recorded_trace_misses_as_often_as_the_engine_did() {
                 --durability group";
     result(&format!("{data} --workload c --operations 10"), folder.path());
     for (workload, trace) in [("a", "a.csv.zst"), ("wis", "wis.csv"), ("c", "c.csv.zst")] {
-        // The store is opened anew, so that its pool is as empty as the simulated cache.
+        // The store is opened again, so that its pool is as empty as the simulated cache.
         let run = result(
             &format!("{data} --workload {workload} --operations 80000 --record-trace DIR/{trace}"),
             folder.path(),
@@ -87,7 +87,7 @@ fn tpcc_with_a_pool_of_a_fifth_reads_as_often_as_the_same_policy_in_the_simulato
     let data = "tpcc --db DIR/store --warehouses 1 --pool 17MiB --warmup 0 --threads 2 \
                 --durability none";
     let load = result(&format!("{data} --operations 10"), folder.path());
-    // The store is opened anew, so that its pool is as empty as the simulated cache.
+    // The store is opened again, so that its pool is as empty as the simulated cache.
     let run =
         result(&format!("{data} --operations 8000 --record-trace DIR/t.csv.zst"), folder.path());
     let frames = run["buffer"]["frames"].as_u64().unwrap();

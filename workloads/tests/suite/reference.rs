@@ -214,7 +214,7 @@ const LEFT_OUT: [&str; 2] = ["addr_gzip_4K", "addr_mcf_1K"];
 /// Relative misses, and relative cost where there are writes.
 type Against = (f64, Option<f64>);
 
-/// What watt2 does relative to WATT: misses of each point, and reads plus four times the writes
+/// Prints watt2 relative to WATT: misses of each point, and reads plus four times the writes
 /// where there are writes.
 fn against_watt(longest: usize) -> Option<BTreeMap<String, Vec<Against>>> {
     let known = RANDOMISED.iter().find(|known| known.2 == "watt").unwrap();

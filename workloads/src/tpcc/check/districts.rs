@@ -115,8 +115,8 @@ impl<T> Reader<'_, T> {
             let balance = customer::BALANCE.get(row);
             findings.expect(Rule::Balance, balance == delivered - paid, || {
                 format!(
-                    "customer {c} of district {d} of warehouse {w} has C_BALANCE {balance}, got goods \
-                     of {delivered} and paid {paid}, in cents"
+                    "customer {c} of district {d} of warehouse {w} has C_BALANCE {balance}, got \
+                     goods of {delivered} and paid {paid}, in cents"
                 )
             });
             let payments = customer::YTD_PAYMENT.get(row);

@@ -97,8 +97,8 @@ impl Supplied {
                 false => "",
             };
             format!(
-                "lines of orders give more than the stock of item {i} of warehouse {w}{others}: {ytd} \
-                 in S_YTD, {orders} in S_ORDER_CNT and {remote} in S_REMOTE_CNT"
+                "lines of orders give more than the stock of item {i} of warehouse {w}{others}: \
+                 {ytd} in S_YTD, {orders} in S_ORDER_CNT and {remote} in S_REMOTE_CNT"
             )
         });
     }
