@@ -169,6 +169,22 @@ impl Cursor {
         self.leaves = 0;
     }
 
+    /// The low and the high bound.
+    pub fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
+        (self.low.as_ref().map(Vec::as_slice), self.high.as_ref().map(Vec::as_slice))
+    }
+
+    /// Restarts the cursor in the other direction, at the other end of its range.
+    pub fn reverse(&mut self) {
+        let (low, high) = (self.low.clone(), self.high.clone());
+        let (low, high) = (low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice));
+        let direction = match self.direction {
+            Direction::Forward => Direction::Backward,
+            Direction::Backward => Direction::Forward,
+        };
+        self.restart(low, high, direction);
+    }
+
     /// True if the copy has another entry.
     #[inline]
     pub fn is_loaded(&self) -> bool {

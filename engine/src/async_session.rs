@@ -3,168 +3,26 @@
 //! others any executor will do.
 
 use crate::{
-    core::Core,
-    handle::Grip,
-    mvcc::OwnedVersion,
-    op::{
-        auto, many, read,
-        visit::{visit_alone, visit_in},
-        whole, write,
+    async_transaction::AsyncTransaction,
+    op::{auto, read, visit::visit_auto},
+    range::{AsyncRange, borrowed, bounds_of},
+    session::{
+        bulk_load::bulk_load,
+        resolve::{Environment, OwnsState, Resolve},
+        tasks::AsyncSession,
     },
-    session::{resolve::Resolve, state::SessionState},
     tree::Tree,
-    txn::{Begun, BoxedTxn, LogHandle, Savepoint, Ticket, Txn, TxnOptions, savepoint},
+    txn::{Begun, Ticket, TxnOptions},
 };
 use std::{
-    cell::Cell,
     future::Future,
     io,
-    ops::{Bound, ControlFlow},
-    rc::Rc,
-    sync::Arc,
-    time::Duration,
+    ops::{Bound, ControlFlow, RangeBounds},
 };
-use wattle_btree::{Context, Cursor, Direction, Journal, Mode};
-use wattle_buffer::{
-    Error, Fault, Result,
-    io::{breathe, start_runtime},
-};
-
-/// Operations that found everything resident after which a task lets the others run.
-const TURN: u32 = 32;
-/// The same in the middle of a transaction that may change something: all others that want to change the
-/// same would fail meanwhile, or it would, as soon as they did. It lets the others run when it has ended.
-const LONG_TURN: u32 = 512;
-/// Times that a task that waits for another transaction only lets the other tasks run.
-const BREATHS: u32 = 8;
-/// The time that it waits after that, each time. Shorter ones the keeper does not tell apart.
-const PAUSE: Duration = Duration::from_millis(1);
-
-/// An asynchronous session. Clones share one worker and serve the tasks of one thread: it is neither `Send`
-/// nor `Sync`, and neither are its transactions and futures.
-#[derive(Clone)]
-pub struct AsyncSession {
-    shared: Rc<Shared>,
-}
-
-struct Shared {
-    state: Option<Box<SessionState>>,
-    core: Grip,
-    /// Operations since a task last waited.
-    turn: Cell<u32>,
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        if let Some(state) = self.state.take() {
-            self.core.keep_idle(state);
-        }
-    }
-}
-
-impl Resolve for AsyncSession {
-    #[inline(always)]
-    fn core(&self) -> &Core {
-        &self.shared.core
-    }
-    #[inline(always)]
-    fn cx(&self) -> &Context {
-        &self.state().cx
-    }
-    async fn resolve(&self, fault: Fault) -> Result<()> {
-        self.shared.turn.set(0);
-        self.cx().worker.resolve_async(fault).await
-    }
-    async fn resolve_all(&self, faults: Vec<Fault>) -> Result<()> {
-        self.shared.turn.set(0);
-        self.cx().worker.resolve_all_async(faults).await
-    }
-    async fn wait_log(&self, since: &mut Option<u64>) -> Result<()> {
-        self.shared.turn.set(0);
-        match &self.cx().journal {
-            Journal::On(log, _) => log.next_flush(since).await,
-            Journal::Off => Ok(()),
-        }
-    }
-    async fn wait_ticket(&self, ticket: Ticket) -> Result<()> {
-        if !ticket.is_durable() {
-            self.shared.turn.set(0);
-        }
-        ticket.await
-    }
-    async fn pause(&self, turn: u32) {
-        match turn {
-            0..BREATHS => breathe().await,
-            _ => self.system().keeper.sleep(PAUSE).await,
-        }
-    }
-    async fn sleep(&self, time: Duration) {
-        match time < PAUSE {
-            true => breathe().await,
-            false => self.system().keeper.sleep(time).await,
-        }
-    }
-    async fn next_turn(&self) {
-        self.end_turn_after(LONG_TURN).await;
-    }
-    fn log(&self) -> Option<&Arc<LogHandle>> {
-        self.state().log.as_ref()
-    }
-    fn own(&self) -> u64 {
-        self.state().own()
-    }
-    fn committed(&self, time: u64, stored: &[OwnedVersion]) {
-        self.state().committed(&self.shared.core.txns, time, stored);
-    }
-    fn take_idle(&self) -> BoxedTxn {
-        self.state().take_idle(&self.shared.core.txns)
-    }
-    fn give_idle(&self, txn: BoxedTxn) {
-        self.state().give_idle(txn);
-    }
-    fn take_before(&self) -> Vec<u8> {
-        self.state().take_before()
-    }
-    fn give_before(&self, buffer: Vec<u8>) {
-        self.state().give_before(buffer);
-    }
-    fn take_cursor(&self) -> Option<Cursor> {
-        self.state().take_cursor()
-    }
-    fn give_cursor(&self, cursor: Cursor) {
-        self.state().give_cursor(cursor);
-    }
-}
+use wattle_btree::{Direction, Mode, prefix_range};
+use wattle_buffer::{Error, Result, io::start_runtime};
 
 impl AsyncSession {
-    pub(crate) fn new(core: Grip) -> AsyncSession {
-        let idle = core.idle.lock().pop();
-        let state = idle.unwrap_or_else(|| Box::new(SessionState::new(&core.txns)));
-        AsyncSession { shared: Rc::new(Shared { state: Some(state), core, turn: Cell::new(0) }) }
-    }
-
-    #[inline(always)]
-    fn state(&self) -> &SessionState {
-        self.shared.state.as_deref().expect("kept until the last clone is dropped")
-    }
-
-    /// Lets the other tasks of the thread run after a while of operations that did not wait: reads are
-    /// submitted, and completed ones noticed, only between tasks. Each operation does so when it begins;
-    /// a task that does not wait for its commits may do so between its transactions, so that it does
-    /// not in the middle of one.
-    pub async fn take_turn(&self) {
-        self.end_turn_after(TURN).await;
-    }
-
-    async fn end_turn_after(&self, operations: u32) {
-        let turn = self.shared.turn.get() + 1;
-        let is_over = turn >= operations;
-        self.shared.turn.set(if is_over { 0 } else { turn });
-        if is_over {
-            breathe().await;
-        }
-    }
-
     /// Begins a transaction. Several transactions of one session may be under way, one for each of
     /// its tasks.
     ///
@@ -180,7 +38,7 @@ impl AsyncSession {
     /// As [`AsyncSession::begin`].
     pub fn begin_with(&self, options: TxnOptions) -> Result<AsyncTransaction> {
         let txn = Begun::new(self, options)?.into_txn();
-        Ok(AsyncTransaction { txn: Some(txn), session: self.clone() })
+        Ok(AsyncTransaction::new(self.clone(), txn))
     }
 
     /// As [`crate::Session::begin_read`].
@@ -355,12 +213,51 @@ impl AsyncSession {
         read::prefetch(self, records).await
     }
 
-    /// Calls `visit` with the records between two bounds, in either direction, until it breaks. Of one snapshot, or
-    /// of several, one after the other, when that is cancelled: see [`crate::Session::range`].
+    /// As [`crate::Session::contains`].
     ///
     /// # Errors
-    /// As [`crate::Session::range`] and reading the range.
-    pub async fn scan(
+    /// As there.
+    pub async fn contains(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
+        self.take_turn().await;
+        let mut buffer = self.state().take_buffer();
+        let found = read::get(self, tree, key, &mut buffer).await;
+        self.state().give_buffer(buffer);
+        found
+    }
+
+    /// As [`crate::Session::range`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn range<'s, K: AsRef<[u8]> + ?Sized + 's>(
+        &'s self,
+        tree: &'s Tree,
+        range: impl RangeBounds<&'s K>,
+    ) -> Result<AsyncRange<'s>> {
+        AsyncRange::auto(self, tree, bounds_of(&range)).await
+    }
+
+    /// As [`crate::Session::prefix`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn prefix<'s>(&'s self, tree: &'s Tree, prefix: &[u8]) -> Result<AsyncRange<'s>> {
+        AsyncRange::auto(self, tree, borrowed(&prefix_range(prefix))).await
+    }
+
+    /// As [`crate::Session::scan`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn scan<'s>(&'s self, tree: &'s Tree) -> Result<AsyncRange<'s>> {
+        AsyncRange::auto(self, tree, (Bound::Unbounded, Bound::Unbounded)).await
+    }
+
+    /// As [`crate::Session::visit`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn visit(
         &self,
         tree: &Tree,
         bounds: (Bound<&[u8]>, Bound<&[u8]>),
@@ -368,231 +265,20 @@ impl AsyncSession {
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> Result<()> {
         self.take_turn().await;
-        visit_alone(self, tree, bounds, direction, visit).await
-    }
-}
-
-/// An asynchronous transaction; see [`crate::Transaction`]. Dropped without a commit it is rolled
-/// back in the background. It is neither `Send` nor `Sync`. An operation whose future is leaked half way
-/// (`std::mem::forget`) leaves a transaction that can only be aborted.
-pub struct AsyncTransaction {
-    txn: Option<BoxedTxn>,
-    session: AsyncSession,
-}
-
-impl AsyncTransaction {
-    fn txn(&self) -> &Txn {
-        self.txn.as_ref().expect("not ended")
+        visit_auto(self, tree, bounds, direction, visit).await
     }
 
-    async fn take_turn(&self) {
-        let may_change = !self.txn().options.read_only;
-        self.session.end_turn_after(if may_change { LONG_TURN } else { TURN }).await;
-    }
-
-    fn parts(&mut self) -> (&AsyncSession, &mut Txn) {
-        (&self.session, self.txn.as_mut().expect("not ended"))
-    }
-
-    /// As [`crate::Transaction::insert`].
+    /// As [`crate::Session::bulk_load`]. It blocks the thread until the load is durable: other tasks of
+    /// the thread wait.
     ///
     /// # Errors
     /// As there.
-    pub async fn insert(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        self.take_turn().await;
-        let (session, txn) = self.parts();
-        write::write_in(session, txn, tree, key, value, Mode::Insert).await.map(|_| ())
-    }
-
-    /// As [`crate::Transaction::put`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        self.take_turn().await;
-        let (session, txn) = self.parts();
-        write::write_in(session, txn, tree, key, value, Mode::Put).await.map(|_| ())
-    }
-
-    /// As [`crate::Transaction::update`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn update(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.take_turn().await;
-        let (session, txn) = self.parts();
-        write::write_in(session, txn, tree, key, value, Mode::Update).await
-    }
-
-    /// As [`crate::Transaction::modify`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn modify(
-        &mut self,
-        tree: &Tree,
-        key: &[u8],
-        mut change: impl FnMut(&mut [u8]),
-    ) -> Result<bool> {
-        self.take_turn().await;
-        let (session, txn) = self.parts();
-        let mut change = |_: usize, value: &mut [u8]| change(value);
-        let mut buffer = session.state().take_buffer();
-        let found = write::modify_in(session, txn, tree, key, &mut buffer, &mut change).await;
-        session.state().give_buffer(buffer);
-        found
-    }
-
-    /// As [`crate::Transaction::insert_many`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn insert_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-        &mut self,
-        tree: &Tree,
-        records: &[(K, V)],
-    ) -> Result<()> {
-        self.take_turn().await;
-        let (session, txn) = self.parts();
-        many::insert_many(session, txn, tree, records).await
-    }
-
-    /// As [`crate::Transaction::modify_many`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn modify_many<K: AsRef<[u8]>>(
-        &mut self,
-        tree: &Tree,
-        keys: &[K],
-        mut change: impl FnMut(usize, &mut [u8]),
-    ) -> Result<usize> {
-        self.take_turn().await;
-        let (session, txn) = self.parts();
-        let mut buffer = session.state().take_buffer();
-        let found = many::modify_many(session, txn, tree, keys, &mut buffer, &mut change).await;
-        session.state().give_buffer(buffer);
-        found
-    }
-
-    /// As [`crate::Transaction::remove`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn remove(&mut self, tree: &Tree, key: &[u8]) -> Result<bool> {
-        self.take_turn().await;
-        let (session, txn) = self.parts();
-        write::remove_in(session, txn, tree, key).await
-    }
-
-    /// As [`crate::Transaction::get`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        let mut value = Vec::new();
-        Ok(self.get_into(tree, key, &mut value).await?.then_some(value))
-    }
-
-    /// Replaces `value` by the value of a key; false when there is no such key.
-    ///
-    /// # Errors
-    /// As [`crate::Transaction::get`].
-    pub async fn get_into(&self, tree: &Tree, key: &[u8], value: &mut Vec<u8>) -> Result<bool> {
-        self.take_turn().await;
-        value.clear();
-        read::get_in(&self.session, self.txn(), tree, key, value).await
-    }
-
-    /// As [`crate::Transaction::multi_get`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn multi_get<K: AsRef<[u8]>>(
+    pub fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         tree: &Tree,
-        keys: &[K],
-        read: impl FnMut(usize, Option<&[u8]>),
-    ) -> Result<()> {
-        self.take_turn().await;
-        read::multi_get_in(&self.session, self.txn(), tree, keys, &mut Vec::new(), read).await
-    }
-
-    /// As [`crate::Transaction::prefetch`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn prefetch<K: AsRef<[u8]>>(&self, records: &[(&Tree, K)]) -> Result<()> {
-        self.take_turn().await;
-        read::prefetch(&self.session, records).await
-    }
-
-    /// As [`AsyncSession::scan`], as of the snapshot of the transaction.
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn scan(
-        &self,
-        tree: &Tree,
-        bounds: (Bound<&[u8]>, Bound<&[u8]>),
-        direction: Direction,
-        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
-    ) -> Result<()> {
-        self.take_turn().await;
-        self.txn().check()?;
-        visit_in(&self.session, self.txn(), tree, bounds, direction, visit).await
-    }
-
-    /// As [`crate::Transaction::savepoint`].
-    pub fn savepoint(&self) -> Savepoint {
-        savepoint(self.txn())
-    }
-
-    /// As [`crate::Transaction::rollback_to`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
-        let (session, txn) = self.parts();
-        whole::rollback_to(session, txn, savepoint).await
-    }
-
-    /// As [`crate::Transaction::commit`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn commit(self) -> Result<()> {
-        let session = self.session.clone();
-        let ticket = self.commit_async().await?;
-        session.wait(ticket).await
-    }
-
-    /// As [`crate::Transaction::commit_async`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn commit_async(mut self) -> Result<Ticket> {
-        let txn = self.txn.take().expect("not ended");
-        Begun::resume(&self.session, txn).commit().await
-    }
-
-    /// As [`crate::Transaction::abort`].
-    ///
-    /// # Errors
-    /// As there.
-    pub async fn abort(mut self) -> Result<()> {
-        let txn = self.txn.take().expect("not ended");
-        Begun::resume(&self.session, txn).abort().await?;
-        self.session.take_turn().await;
-        Ok(())
-    }
-}
-
-impl Drop for AsyncTransaction {
-    fn drop(&mut self) {
-        if let Some(txn) = self.txn.take() {
-            drop(Begun::resume(&self.session, txn));
-        }
+        entries: impl IntoIterator<Item = (K, V)>,
+    ) -> Result<u64> {
+        bulk_load(self.core(), self.cx(), tree, entries)
     }
 }
 

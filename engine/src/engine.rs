@@ -1,7 +1,6 @@
 //! The public engine: opens stores, and gives trees, sessions and transactions.
 
 use crate::{
-    async_session::AsyncSession,
     backup::{self, BackupReport},
     catalog::OpenFor,
     close,
@@ -9,7 +8,7 @@ use crate::{
     handle::{Grip, User},
     open::open,
     options::Options,
-    session::Session,
+    session::{blocking::Session, tasks::AsyncSession},
     stats::{Stats, TreeStat},
     store::StoreFile,
     transaction::Transaction,

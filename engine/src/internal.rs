@@ -3,12 +3,12 @@
 use crate::{
     core::Core,
     mvcc::OwnedVersion,
-    session::resolve::{Resolve, now, pause},
-    txn::{Begun, BoxedTxn, LogHandle, Ticket, Txn, TxnOptions},
+    session::resolve::{Environment, Resolve, now},
+    txn::{Begun, BoxedTxn, LogHandle, Txn, TxnOptions},
 };
 use std::sync::Arc;
-use wattle_btree::{Context, Cursor, Journal};
-use wattle_buffer::{Fault, Result};
+use wattle_btree::{Context, Cursor};
+use wattle_buffer::Result;
 
 /// See the module documentation.
 pub(crate) struct Internal<'c> {
@@ -24,30 +24,18 @@ impl<'c> Internal<'c> {
     }
 }
 
-impl Resolve for Internal<'_> {
+impl Environment for Internal<'_> {
     fn core(&self) -> &Core {
         self.core
     }
     fn cx(&self) -> &Context {
         self.cx
     }
-    async fn resolve(&self, fault: Fault) -> Result<()> {
-        self.cx.worker.resolve(fault)
-    }
-    async fn wait_log(&self, _: &mut Option<u64>) -> Result<()> {
-        match &self.cx.journal {
-            Journal::On(log, _) => log.wait_flush(),
-            Journal::Off => Ok(()),
-        }
-    }
-    async fn wait_ticket(&self, ticket: Ticket) -> Result<()> {
-        ticket.wait()
-    }
-    async fn pause(&self, turn: u32) {
-        pause(turn);
-    }
     fn log(&self) -> Option<&Arc<LogHandle>> {
         self.log.as_ref()
+    }
+    fn number(&self) -> u64 {
+        0
     }
     fn own(&self) -> u64 {
         0
@@ -70,6 +58,8 @@ impl Resolve for Internal<'_> {
     }
     fn give_cursor(&self, _: Cursor) {}
 }
+
+impl Resolve for Internal<'_> {}
 
 /// Changes records that only the engine reads, all of them or none, durably.
 pub(crate) fn system_transaction(

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod async_session;
+mod async_transaction;
 mod background;
 mod backup;
 mod barrier;
@@ -27,6 +28,7 @@ mod op;
 mod open;
 mod opening;
 mod options;
+mod range;
 mod recover;
 mod session;
 mod stats;
@@ -37,17 +39,19 @@ mod trees;
 mod txn;
 mod verify;
 
-pub use async_session::{AsyncSession, AsyncTransaction, run};
+pub use async_session::run;
+pub use async_transaction::AsyncTransaction;
 pub use backup::BackupReport;
 pub use catalog::MAX_TREE_NAME;
 pub use compact::CompactReport;
 pub use engine::{CloseError, Engine};
 pub use log_dump::dump_log;
 pub use options::{MIN_LOG_BYTES, Options, default_log_bytes};
-pub use session::Session;
+pub use range::{AsyncRange, Range};
+pub use session::{blocking::Session, tasks::AsyncSession};
 pub use stats::{Stats, TreeStat};
 pub use store::{DATA_FILE, LOG_DIRECTORY, STORE_VERSION};
-pub use transaction::{Range, Transaction};
+pub use transaction::Transaction;
 pub use tree::Tree;
 pub use txn::{Durability, Isolation, Reads, Savepoint, Ticket, TxnOptions};
 pub use verify::VerifyReport;

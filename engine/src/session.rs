@@ -2,23 +2,25 @@
 
 pub(crate) mod admit;
 pub(crate) mod blocking;
-mod bulk_load;
+pub(crate) mod bulk_load;
 pub(crate) mod conflict_wait;
 pub(crate) mod large_room;
 pub(crate) mod resolve;
 pub(crate) mod state;
 pub(crate) mod step;
+pub(crate) mod tasks;
 
 use crate::{
-    op::{auto, read},
-    transaction::{Range, Transaction},
+    op::{auto, read, visit::visit_auto},
+    range::{Range, borrowed, bounds_of},
+    transaction::Transaction,
     tree::Tree,
     txn::{Ticket, TxnOptions},
 };
-pub use blocking::Session;
-use resolve::now;
-use std::ops::{Bound, RangeBounds};
-use wattle_btree::{Mode, prefix_range};
+use blocking::Session;
+use resolve::{Environment, now};
+use std::ops::{Bound, ControlFlow, RangeBounds};
+use wattle_btree::{Direction, Mode, prefix_range};
 #[cfg(doc)]
 use wattle_buffer::Error;
 use wattle_buffer::Result;
@@ -221,8 +223,7 @@ impl Session {
         tree: &'s Tree,
         range: impl RangeBounds<&'s K>,
     ) -> Result<Range<'s>> {
-        let owned = |bound: Bound<&&'s K>| bound.map(|key| key.as_ref().to_vec());
-        Range::of_session(self, tree, owned(range.start_bound()), owned(range.end_bound()))
+        Range::auto(self, tree, bounds_of(&range))
     }
 
     /// The records whose keys begin with `prefix`; see [`Session::range`].
@@ -230,8 +231,7 @@ impl Session {
     /// # Errors
     /// As [`Session::range`].
     pub fn prefix<'s>(&'s self, tree: &'s Tree, prefix: &[u8]) -> Result<Range<'s>> {
-        let (low, high) = prefix_range(prefix);
-        Range::of_session(self, tree, low, high)
+        Range::auto(self, tree, borrowed(&prefix_range(prefix)))
     }
 
     /// All records; see [`Session::range`].
@@ -239,7 +239,22 @@ impl Session {
     /// # Errors
     /// As [`Session::range`].
     pub fn scan<'s>(&'s self, tree: &'s Tree) -> Result<Range<'s>> {
-        Range::of_session(self, tree, Bound::Unbounded, Bound::Unbounded)
+        Range::auto(self, tree, (Bound::Unbounded, Bound::Unbounded))
+    }
+
+    /// Calls `visit` with the records between two bounds, ascending or descending, until it breaks.
+    /// It reads as [`Session::range`] does.
+    ///
+    /// # Errors
+    /// As [`Session::range`] and reading the range.
+    pub fn visit(
+        &self,
+        tree: &Tree,
+        bounds: (Bound<&[u8]>, Bound<&[u8]>),
+        direction: Direction,
+        visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+    ) -> Result<()> {
+        now(visit_auto(self, tree, bounds, direction, visit))
     }
 
     /// Fills an empty tree from entries with strictly ascending keys, several times faster than
@@ -255,7 +270,7 @@ impl Session {
         tree: &Tree,
         entries: impl IntoIterator<Item = (K, V)>,
     ) -> Result<u64> {
-        bulk_load::bulk_load(self, tree, entries)
+        bulk_load::bulk_load(self.core(), self.cx(), tree, entries)
     }
 }
 

@@ -1,31 +1,25 @@
-//! Blocking transactions of several operations, and ranges.
+//! Blocking transactions of several operations.
 
 use crate::{
-    core::Core,
     held::Held,
     op::{
-        many, read,
-        scan::{self, Entry},
+        many,
+        range::KeyBounds,
+        read,
         visit::visit_in,
         whole,
         write::{self, Once},
     },
-    session::{
-        blocking::Session,
-        resolve::{Resolve, now},
-    },
+    range::{Range, borrowed, bounds_of},
+    session::{blocking::Session, resolve::now},
     tree::Tree,
-    txn::{
-        Begun, BoxedTxn, ReadSet, Savepoint, Ticket, Txn, TxnOptions, give_to_engine, savepoint,
-    },
+    txn::{Begun, BoxedTxn, Savepoint, Ticket, Txn, TxnOptions, give_to_engine, savepoint},
 };
-use std::{
-    cell::RefCell,
-    ops::{Bound, ControlFlow, RangeBounds},
-    time::Instant,
-};
-use wattle_btree::{Cursor, Direction, Mode, Taken, prefix_range};
-use wattle_buffer::{Error, Result};
+use std::ops::{Bound, ControlFlow, RangeBounds};
+use wattle_btree::{Direction, Mode, prefix_range};
+#[cfg(doc)]
+use wattle_buffer::Error;
+use wattle_buffer::Result;
 
 /// A transaction: it reads everything as of one moment and its own changes, and all its changes
 /// become visible, and durable, at once or not at all.
@@ -287,8 +281,7 @@ impl<'s> Transaction<'s> {
         tree: &'t Tree,
         range: impl RangeBounds<&'t K>,
     ) -> Result<Range<'t>> {
-        let owned = |bound: Bound<&&'t K>| bound.map(|key| key.as_ref().to_vec());
-        self.range_of(tree, owned(range.start_bound()), owned(range.end_bound()))
+        self.range_of(tree, bounds_of(&range))
     }
 
     /// The records whose keys begin with `prefix`.
@@ -296,8 +289,7 @@ impl<'s> Transaction<'s> {
     /// # Errors
     /// As [`Transaction::range`].
     pub fn prefix<'t>(&'t self, tree: &'t Tree, prefix: &[u8]) -> Result<Range<'t>> {
-        let (low, high) = prefix_range(prefix);
-        self.range_of(tree, low, high)
+        self.range_of(tree, borrowed(&prefix_range(prefix)))
     }
 
     /// All records.
@@ -305,7 +297,7 @@ impl<'s> Transaction<'s> {
     /// # Errors
     /// As [`Transaction::range`].
     pub fn scan<'t>(&'t self, tree: &'t Tree) -> Result<Range<'t>> {
-        self.range_of(tree, Bound::Unbounded, Bound::Unbounded)
+        self.range_of(tree, (Bound::Unbounded, Bound::Unbounded))
     }
 
     /// Calls `visit` with the records between two bounds, ascending or descending, until it breaks.
@@ -344,14 +336,9 @@ impl<'s> Transaction<'s> {
         now(visit_in(session, txn, tree, bounds, direction, visit))
     }
 
-    fn range_of<'t>(
-        &'t self,
-        tree: &'t Tree,
-        low: Bound<Vec<u8>>,
-        high: Bound<Vec<u8>>,
-    ) -> Result<Range<'t>> {
-        self.txn().check()?;
-        Range::new(Source::Txn(self), tree, low, high)
+    fn range_of<'t>(&'t self, tree: &'t Tree, bounds: KeyBounds<'_>) -> Result<Range<'t>> {
+        let (session, txn) = self.reading()?;
+        Range::in_txn(session, txn, tree, bounds)
     }
 
     /// A point to which [`Transaction::rollback_to`] takes the transaction back.
@@ -420,164 +407,5 @@ impl Drop for Transaction<'_> {
             // There is no session for it on this thread: the engine rolls it back.
             give_to_engine(self.session.core(), txn);
         }
-    }
-}
-
-/// Where a range reads.
-enum Source<'s> {
-    /// In a transaction.
-    Txn(&'s Transaction<'s>),
-    /// In a snapshot of its own, and in newer ones when that is cancelled.
-    Own(Box<Begun<'s, Session>>),
-}
-
-/// Records of a range, in key order. Read it with [`Range::next_entry`], which lends key and value,
-/// or as an iterator of owned pairs. It is neither `Send` nor `Sync`: it stays on the thread of its session or
-/// transaction.
-pub struct Range<'s> {
-    source: Source<'s>,
-    tree: &'s Tree,
-    low: Bound<Vec<u8>>,
-    high: Bound<Vec<u8>>,
-    cursor: Cursor,
-    value: Vec<u8>,
-    /// An entry was asked for, and the end was met: what serializability must know.
-    read: bool,
-    ended: bool,
-    /// Where it is among the reads of a serializable transaction.
-    noted: Option<usize>,
-}
-
-impl<'s> Range<'s> {
-    pub(crate) fn of_session(
-        session: &'s Session,
-        tree: &'s Tree,
-        low: Bound<Vec<u8>>,
-        high: Bound<Vec<u8>>,
-    ) -> Result<Range<'s>> {
-        let source = Source::Own(Box::new(now(read::begin_reading(session, tree))?));
-        Range::new(source, tree, low, high)
-    }
-
-    fn new(
-        source: Source<'s>,
-        tree: &'s Tree,
-        low: Bound<Vec<u8>>,
-        high: Bound<Vec<u8>>,
-    ) -> Result<Range<'s>> {
-        let core: &Core = match &source {
-            Source::Txn(txn) => txn.session.core(),
-            Source::Own(begun) => begun.session().core(),
-        };
-        core.check_tree(tree)?;
-        let cursor = Cursor::new(low.clone(), high.clone(), Direction::Forward);
-        let (value, noted) = (Vec::new(), None);
-        Ok(Range { source, tree, low, high, cursor, value, read: false, ended: false, noted })
-    }
-
-    /// The same range in the other direction, from its beginning.
-    pub fn rev(mut self) -> Self {
-        self.note();
-        let direction = match self.cursor.direction() {
-            Direction::Forward => Direction::Backward,
-            Direction::Backward => Direction::Forward,
-        };
-        self.cursor = Cursor::new(self.low.clone(), self.high.clone(), direction);
-        self
-    }
-
-    /// The next record: its key and value, valid until the next call.
-    ///
-    /// # Errors
-    /// Failed I/O, corruption; [`Error::SnapshotTooOld`] in a transaction whose snapshot was cancelled, or while
-    /// another transaction that is too large for versions changes the tree.
-    pub fn next_entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        if !self.read {
-            self.announce();
-        }
-        let entry = match scan::next_loaded(&mut self.cursor)? {
-            Some(Taken::Inline) => Some(Entry::Inline),
-            taken => self.next_not_loaded(taken)?,
-        };
-        let Range { cursor, value, ended, .. } = self;
-        Ok(match entry {
-            None => {
-                *ended = true;
-                None
-            }
-            Some(Entry::Inline) => Some((cursor.key(), cursor.value())),
-            Some(Entry::Whole) => Some((cursor.key(), value)),
-        })
-    }
-
-    /// The next entry when it is not in the cursor: once for each leaf, and for each large value.
-    #[inline(never)]
-    fn next_not_loaded(&mut self, mut taken: Option<Taken>) -> Result<Option<Entry>> {
-        let mut since = None;
-        loop {
-            let Range { source, tree, cursor, value, .. } = self;
-            let (session, txn) = match source {
-                Source::Txn(txn) => txn.reading()?,
-                Source::Own(begun) => (begun.session(), begun.get()),
-            };
-            match now(scan::next_entry(session, txn, tree, cursor, value, taken.take())) {
-                Ok(entry) => return Ok(entry),
-                Err(error) => self.renew(error, &mut since)?,
-            }
-        }
-    }
-
-    /// Takes a new snapshot after `error`, see [`scan::next_piece`].
-    #[cold]
-    fn renew(&mut self, error: Error, since: &mut Option<Instant>) -> Result<()> {
-        match &mut self.source {
-            Source::Own(begun) => now(scan::next_piece(begun, self.tree, error, since)),
-            Source::Txn(_) => Err(error),
-        }
-    }
-
-    /// The reads of a serializable transaction.
-    fn reads(&self) -> Option<&RefCell<ReadSet>> {
-        let Source::Txn(Transaction { txn: Some(txn), .. }) = &self.source else { return None };
-        txn.reads.as_ref()
-    }
-
-    /// Notes for serializability that the range is read. All of it counts for now: a range that is
-    /// leaked does not say how much of it was.
-    #[cold]
-    fn announce(&mut self) {
-        self.read = true;
-        let whole = || (self.low.clone(), self.high.clone());
-        self.noted = self.reads().map(|reads| {
-            let (low, high) = whole();
-            reads.borrow_mut().range(&self.tree.open, low, high)
-        });
-    }
-
-    /// Notes for serializability how much was read.
-    fn note(&mut self) {
-        self.read = false;
-        if let Some(at) = self.noted.take()
-            && !self.ended
-            && let Some(reads) = self.reads()
-        {
-            reads.borrow_mut().narrow(at, self.cursor.direction(), self.cursor.key());
-        }
-    }
-}
-
-impl Drop for Range<'_> {
-    fn drop(&mut self) {
-        self.note();
-    }
-}
-
-impl Iterator for Range<'_> {
-    type Item = Result<(Vec<u8>, Vec<u8>)>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        self.next_entry()
-            .map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())))
-            .transpose()
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     limits::limit,
     session::{
         large_room::Replaced,
-        resolve::{Resolve, now},
+        resolve::{Environment, now},
     },
     txn::{SystemAuthor, rollback},
 };

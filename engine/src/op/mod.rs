@@ -19,6 +19,7 @@ pub(crate) mod auto;
 mod check;
 mod large;
 pub(crate) mod many;
+pub(crate) mod range;
 pub(crate) mod read;
 mod record;
 pub(crate) mod scan;

@@ -2,18 +2,16 @@
 //! parent module, above the transactions that it begins.
 
 use super::{
-    resolve::{Resolve, pause},
+    resolve::{OwnsState, Resolve},
     state::SessionState,
 };
 use crate::{
     core::Core,
     handle::{Grip, User},
-    mvcc::OwnedVersion,
-    txn::{BoxedTxn, LogHandle, Ticket},
 };
-use std::sync::{Arc, atomic::Ordering};
-use wattle_btree::{Context, Cursor, Journal};
-use wattle_buffer::{Fault, Result};
+use std::sync::atomic::Ordering;
+use wattle_btree::Journal;
+use wattle_buffer::Result;
 
 /// A blocking session. Its operations are auto-committed; [`Session::begin`] begins a transaction
 /// of several operations. It is `Send` and not `Sync`: it may move between threads while no
@@ -28,62 +26,18 @@ pub struct Session {
     pub(super) core: Grip,
 }
 
-impl Resolve for Session {
+impl OwnsState for Session {
     #[inline(always)]
-    fn core(&self) -> &Core {
+    fn engine(&self) -> &Core {
         &self.core
     }
     #[inline(always)]
-    fn cx(&self) -> &Context {
-        &self.state().cx
-    }
-    async fn resolve(&self, fault: Fault) -> Result<()> {
-        self.cx().worker.resolve(fault)
-    }
-    async fn wait_log(&self, _: &mut Option<u64>) -> Result<()> {
-        match &self.cx().journal {
-            Journal::On(log, _) => log.wait_flush(),
-            Journal::Off => Ok(()),
-        }
-    }
-    async fn wait_ticket(&self, ticket: Ticket) -> Result<()> {
-        ticket.wait()
-    }
-    async fn pause(&self, turn: u32) {
-        pause(turn);
-    }
-    #[inline(always)]
-    fn log(&self) -> Option<&Arc<LogHandle>> {
-        self.state().log.as_ref()
-    }
-    fn number(&self) -> u64 {
-        self.state().number.get()
-    }
-    fn own(&self) -> u64 {
-        self.state().own()
-    }
-    fn committed(&self, time: u64, stored: &[OwnedVersion]) {
-        self.state().committed(&self.core.txns, time, stored);
-    }
-    fn take_idle(&self) -> BoxedTxn {
-        self.state().take_idle(&self.core.txns)
-    }
-    fn give_idle(&self, txn: BoxedTxn) {
-        self.state().give_idle(txn);
-    }
-    fn take_before(&self) -> Vec<u8> {
-        self.state().take_before()
-    }
-    fn give_before(&self, buffer: Vec<u8>) {
-        self.state().give_before(buffer);
-    }
-    fn take_cursor(&self) -> Option<Cursor> {
-        self.state().take_cursor()
-    }
-    fn give_cursor(&self, cursor: Cursor) {
-        self.state().give_cursor(cursor);
+    fn state(&self) -> &SessionState {
+        self.state.as_deref().expect("kept until the session is dropped")
     }
 }
+
+impl Resolve for Session {}
 
 impl Session {
     /// A session of an engine.
@@ -112,11 +66,6 @@ impl Session {
         let state = idle.unwrap_or_else(|| Box::new(SessionState::new(&core.txns)));
         state.number.set(core.sessions.fetch_add(1, Ordering::Relaxed));
         Session { state: Some(state), core }
-    }
-
-    #[inline(always)]
-    pub(super) fn state(&self) -> &SessionState {
-        self.state.as_deref().expect("kept until the session is dropped")
     }
 
     #[inline(always)]

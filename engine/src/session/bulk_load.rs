@@ -1,46 +1,48 @@
 //! Bulk load: fills an empty tree from sorted entries.
 
 use super::{
-    blocking::Session,
-    resolve::{Resolve, now},
+    resolve::{Environment, now},
     step::run,
 };
-use crate::{catalog::OpenTree, core::Core, tree::Tree};
+use crate::{catalog::OpenTree, core::Core, internal::Internal, tree::Tree};
 use std::sync::Arc;
-use wattle_btree::{BulkLoad, BulkValue, CHUNK, LargeValue, Mode, System, Value, fits_inline};
+use wattle_btree::{
+    BulkLoad, BulkValue, CHUNK, Context, LargeValue, Mode, System, Value, fits_inline,
+};
 use wattle_buffer::{Error, Inside, Result};
 
-/// See [`Session::bulk_load`].
-pub(super) fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-    session: &Session,
+/// See [`crate::Session::bulk_load`]. It blocks the thread, also for an asynchronous session.
+pub(crate) fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    core: &Core,
+    cx: &Context,
     tree: &Tree,
     entries: impl IntoIterator<Item = (K, V)>,
 ) -> Result<u64> {
-    session.core.check_tree(tree)?;
-    session.core.check_alive()?;
-    session.core.check_caller(&[Inside::Verify])?;
-    let _no_backup = session.core.bulk_loads()?;
+    core.check_tree(tree)?;
+    core.check_alive()?;
+    core.check_caller(&[Inside::Verify])?;
+    let _no_backup = core.bulk_loads()?;
     // The engine may have been abandoned meanwhile.
-    session.core.check_alive()?;
+    core.check_alive()?;
     let mut load = BulkLoad::new(&tree.open.tree)?;
-    let mut chunks = BulkChunks { core: &session.core, open: &tree.open, values: Vec::new() };
-    fill(session, tree, &mut load, &mut chunks, entries)?;
-    let count = load.finish(session.cx(), &|| session.core.sync_pages())?;
+    let mut chunks = BulkChunks { core, open: &tree.open, values: Vec::new() };
+    fill(&Internal::new(core, cx), tree, &mut load, &mut chunks, entries)?;
+    let count = load.finish(cx, &|| core.sync_pages())?;
     for large in std::mem::take(&mut chunks.values) {
-        if let Err(error) = session.core.catalog.unlist_adopted(session.cx(), &tree.open, large) {
+        if let Err(error) = core.catalog.unlist_adopted(cx, &tree.open, large) {
             // The tree is loaded. The next opening of the store finds that the listed values are in
             // use.
             tracing::warn!(%error, "a large value of a bulk load stays listed until the next opening");
         }
     }
-    if let Some(log) = &session.core.log {
+    if let Some(log) = &core.log {
         log.flush_now()?;
     }
     Ok(count)
 }
 
 fn fill<K: AsRef<[u8]>, V: AsRef<[u8]>>(
-    session: &Session,
+    session: &Internal<'_>,
     tree: &Tree,
     load: &mut BulkLoad<'_>,
     chunks: &mut BulkChunks<'_>,

@@ -52,6 +52,10 @@ impl SessionState {
         }
     }
 
+    pub fn number(&self) -> u64 {
+        self.number.get()
+    }
+
     pub fn own(&self) -> u64 {
         self.own.get()
     }

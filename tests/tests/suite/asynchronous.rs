@@ -185,7 +185,8 @@ impl Task {
                 } else {
                     (Direction::Forward, (Bound::Included(&key[..]), Bound::Unbounded))
                 };
-                if let Some(done) = self.maybe(session.scan(tree, bounds, direction, visit)).await {
+                if let Some(done) = self.maybe(session.visit(tree, bounds, direction, visit)).await
+                {
                     done.expect("scan");
                     let owned = |(k, v): (&Vec<u8>, &Vec<u8>)| (k.clone(), v.clone());
                     let range = self.model.range::<[u8], _>(bounds).map(owned);

@@ -153,7 +153,7 @@ async fn one_task(
                         left -= 1;
                         if left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
                     };
-                    txn.scan(tree, bounds, Direction::Forward, visit).await?;
+                    txn.visit(tree, bounds, Direction::Forward, visit).await?;
                 }
                 Step::Pause => tokio::task::yield_now().await,
             }

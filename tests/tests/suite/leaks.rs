@@ -128,7 +128,7 @@ fn a_scan_whose_future_is_leaked_loses_no_serializable_reads() {
             let tasks = engine.async_session().expect("session");
             let mut txn = tasks.begin_with(SERIALIZABLE).expect("begin");
             let all = (Bound::Unbounded, Bound::Unbounded);
-            let scan = txn.scan(&tree, all, Direction::Forward, |_, _| {
+            let scan = txn.visit(&tree, all, Direction::Forward, |_, _| {
                 seen.fetch_add(1, Relaxed);
                 ControlFlow::Continue(())
             });

@@ -420,7 +420,7 @@ fn operations_by_themselves_wait_for_a_large_commit_to_be_durable() {
         },
         &|new| {
             let (all, mut seen) = ((Bound::Unbounded, Bound::Unbounded), 0);
-            let scan = task.scan(&tree, all, Direction::Backward, |_, value| {
+            let scan = task.visit(&tree, all, Direction::Backward, |_, value| {
                 assert_eq!(value, [new; 100]);
                 seen += 1;
                 if seen < 3 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }

@@ -32,6 +32,7 @@ mod moving;
 mod page_trace;
 mod patches;
 mod pieces;
+mod ranges;
 mod read_only;
 mod recovery;
 mod reentrance;

@@ -201,7 +201,7 @@ async fn scan_as_task(session: &wattle::AsyncSession, tree: &Tree, random: &mut 
         }
         ControlFlow::Continue(())
     };
-    session.scan(tree, bounds, direction, visit).await.expect("a scan goes on");
+    session.visit(tree, bounds, direction, visit).await.expect("a scan goes on");
     pieces.finish(from, RECORDS);
 }
 

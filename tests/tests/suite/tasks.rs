@@ -400,7 +400,7 @@ impl Task {
             };
             let all = (Bound::Unbounded, Bound::Unbounded);
             // Its own moves come in pairs.
-            txn.scan(&accounts, all, Direction::Forward, visit).await?;
+            txn.visit(&accounts, all, Direction::Forward, visit).await?;
             assert_eq!(sum, BALANCE * i64::from(ACCOUNTS), "line {line}: the sum");
         }
         Ok(())

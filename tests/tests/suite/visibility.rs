@@ -47,7 +47,7 @@ async fn assert_task_sees(session: &AsyncSession, tree: &Tree, expected: &[u8]) 
         ControlFlow::Break(())
     };
     let all = (Bound::Unbounded, Bound::Unbounded);
-    session.scan(tree, all, Direction::Forward, visit).await.expect("scan");
+    session.visit(tree, all, Direction::Forward, visit).await.expect("scan");
     is(found, "scan");
     is(session.begin_read().expect("begin").get(tree, KEY).await.expect("get"), "begin_read");
     is(session.begin().expect("begin").get(tree, KEY).await.expect("get"), "begin");

@@ -142,7 +142,7 @@ impl Client for TaskClient {
             found += 1;
             if found < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
-        self.session.scan(tree, bounds, direction(Direction::Forward), visit).await?;
+        self.session.visit(tree, bounds, direction(Direction::Forward), visit).await?;
         Ok(found)
     }
 
@@ -254,7 +254,7 @@ impl Txn for TaskTxn<'_> {
         visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
     ) -> TxnResult<()> {
         let bounds = (Bound::Included(low), Bound::Excluded(high));
-        self.txn.scan(tree, bounds, direction(order), visit).await.map_err(stop)
+        self.txn.visit(tree, bounds, direction(order), visit).await.map_err(stop)
     }
 
     #[inline]

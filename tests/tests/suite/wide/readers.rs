@@ -103,7 +103,7 @@ impl<'s> World<'s> {
         match &mut writer.txn {
             AnyTransaction::Waiting(txn) => txn.visit(tree, borrowed(&range), direction, visit),
             AnyTransaction::Asynchronous(txn) => {
-                block_on(txn.scan(tree, borrowed(&range), direction, visit))
+                block_on(txn.visit(tree, borrowed(&range), direction, visit))
             }
         }?;
         let last = found.last().map(|(key, _)| Bound::Included(key.clone()));

@@ -1,0 +1,184 @@
+//! Ranges as users have them.
+
+use crate::{
+    op::{
+        range::{KeyBounds, RangeReader},
+        scan::Entry,
+    },
+    session::{
+        blocking::Session,
+        resolve::now,
+        tasks::{AsyncSession, LONG_TURN, TURN},
+    },
+    tree::Tree,
+    txn::Txn,
+};
+use std::ops::{Bound, RangeBounds};
+#[cfg(doc)]
+use wattle_btree::prefix_range;
+use wattle_btree::{Direction, Taken};
+#[cfg(doc)]
+use wattle_buffer::Error;
+use wattle_buffer::Result;
+
+/// The bounds of a range of keys that are borrowed.
+pub(crate) fn bounds_of<'k, K: AsRef<[u8]> + ?Sized + 'k>(
+    range: &impl RangeBounds<&'k K>,
+) -> KeyBounds<'k> {
+    let bytes = |bound: Bound<&&'k K>| bound.map(|key| (*key).as_ref());
+    (bytes(range.start_bound()), bytes(range.end_bound()))
+}
+
+/// Bounds of the keys that begin with a prefix, from those of [`prefix_range`].
+pub(crate) fn borrowed((low, high): &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> KeyBounds<'_> {
+    (low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice))
+}
+
+/// Records of a range, in key order. Read it with [`Range::next_entry`], which lends key and value,
+/// or as an iterator of owned pairs. It is neither `Send` nor `Sync`: it stays on the thread of its
+/// session or transaction.
+///
+/// ```
+/// # use wattle::{Engine, IoKind, Options};
+/// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+/// # let tree = engine.tree("t")?;
+/// # let session = engine.session()?;
+/// for key in [b"a", b"b", b"c"] {
+///     session.put(&tree, key, b"")?;
+/// }
+/// let mut range = session.range(&tree, &b"b"[..]..)?;
+/// assert_eq!(range.next_entry()?, Some((&b"b"[..], &b""[..])));
+/// let newest = session.scan(&tree)?.rev().next().expect("three records")?;
+/// assert_eq!(newest.0, b"c");
+/// # Ok::<(), wattle::Error>(())
+/// ```
+pub struct Range<'s> {
+    reader: RangeReader<'s, Session>,
+}
+
+impl<'s> Range<'s> {
+    pub(crate) fn auto(
+        session: &'s Session,
+        tree: &'s Tree,
+        bounds: KeyBounds<'_>,
+    ) -> Result<Range<'s>> {
+        let reader = now(RangeReader::auto(session, tree, bounds, Direction::Forward))?;
+        Ok(Range { reader })
+    }
+
+    pub(crate) fn in_txn(
+        session: &'s Session,
+        txn: &'s Txn,
+        tree: &'s Tree,
+        bounds: KeyBounds<'_>,
+    ) -> Result<Range<'s>> {
+        let reader = RangeReader::in_txn(session, txn, tree, bounds, Direction::Forward)?;
+        Ok(Range { reader })
+    }
+
+    /// The same range in the other direction, from its other end.
+    pub fn rev(mut self) -> Self {
+        self.reader.reverse();
+        self
+    }
+
+    /// The next record: its key and value, valid until the next call.
+    ///
+    /// # Errors
+    /// Failed I/O, corruption; [`Error::SnapshotTooOld`] in a transaction whose snapshot was cancelled,
+    /// or while another transaction that is too large for versions changes the tree.
+    pub fn next_entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        let entry = match self.reader.next_loaded()? {
+            Some(Taken::Inline) => Some(Entry::Inline),
+            taken => self.load(taken)?,
+        };
+        Ok(entry.map(|entry| self.reader.pair(entry)))
+    }
+
+    /// Not inlined: it runs once for each leaf and each large value.
+    #[inline(never)]
+    fn load(&mut self, taken: Option<Taken>) -> Result<Option<Entry>> {
+        now(self.reader.load(taken))
+    }
+}
+
+impl Iterator for Range<'_> {
+    type Item = Result<(Vec<u8>, Vec<u8>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_entry()
+            .map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())))
+            .transpose()
+    }
+}
+
+/// Records of a range, in key order, of an [`AsyncSession`] or an [`crate::AsyncTransaction`].
+///
+/// ```
+/// # use wattle::{Engine, IoKind, Options};
+/// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+/// # let tree = engine.tree("t")?;
+/// # wattle::run(8, async {
+/// let session = engine.async_session()?;
+/// for key in [b"a", b"b", b"c"] {
+///     session.put(&tree, key, b"").await?;
+/// }
+/// let mut range = session.range(&tree, &b"a"[..]..&b"c"[..]).await?.rev();
+/// let mut keys = Vec::new();
+/// while let Some((key, _)) = range.next_entry().await? {
+///     keys.push(key.to_vec());
+/// }
+/// assert_eq!(keys, [b"b", b"a"]);
+/// # Ok::<(), wattle::Error>(())
+/// # })??;
+/// # Ok::<(), wattle::Error>(())
+/// ```
+pub struct AsyncRange<'s> {
+    reader: RangeReader<'s, AsyncSession>,
+    session: &'s AsyncSession,
+    /// Other tasks run after so many operations that did not wait.
+    turn: u32,
+}
+
+impl<'s> AsyncRange<'s> {
+    pub(crate) async fn auto(
+        session: &'s AsyncSession,
+        tree: &'s Tree,
+        bounds: KeyBounds<'_>,
+    ) -> Result<AsyncRange<'s>> {
+        let reader = RangeReader::auto(session, tree, bounds, Direction::Forward).await?;
+        Ok(AsyncRange { reader, session, turn: TURN })
+    }
+
+    pub(crate) fn in_txn(
+        session: &'s AsyncSession,
+        txn: &'s Txn,
+        tree: &'s Tree,
+        bounds: KeyBounds<'_>,
+    ) -> Result<AsyncRange<'s>> {
+        let reader = RangeReader::in_txn(session, txn, tree, bounds, Direction::Forward)?;
+        let turn = if txn.options.read_only { TURN } else { LONG_TURN };
+        Ok(AsyncRange { reader, session, turn })
+    }
+
+    /// As [`Range::rev`].
+    pub fn rev(mut self) -> Self {
+        self.reader.reverse();
+        self
+    }
+
+    /// As [`Range::next_entry`]. Waits without the thread for pages that are not in memory.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn next_entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        let entry = match self.reader.next_loaded()? {
+            Some(Taken::Inline) => Some(Entry::Inline),
+            taken => {
+                self.session.end_turn_after(self.turn).await;
+                self.reader.load(taken).await?
+            }
+        };
+        Ok(entry.map(|entry| self.reader.pair(entry)))
+    }
+}

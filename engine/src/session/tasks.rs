@@ -1,0 +1,118 @@
+//! An asynchronous session: it gives the thread to other tasks where an operation waits. Its operations
+//! are in the module `async_session`, above the transactions that it begins.
+
+use super::{
+    resolve::{Environment, OwnsState, Resolve},
+    state::SessionState,
+};
+use crate::{core::Core, handle::Grip, txn::Ticket};
+use std::{cell::Cell, rc::Rc, time::Duration};
+use wattle_btree::Journal;
+use wattle_buffer::{Fault, Result, io::breathe};
+
+/// A task lets the others run after so many operations that found everything resident.
+pub(crate) const TURN: u32 = 32;
+/// The same in the middle of a transaction that may change something. If it let the others run earlier,
+/// they would conflict with its changes. It lets them run when it has ended.
+pub(crate) const LONG_TURN: u32 = 512;
+/// A task that waits for another transaction lets the other tasks run so often before it sleeps.
+const BREATHS: u32 = 8;
+/// How long it sleeps, each time. The keeper, which wakes it, does not distinguish shorter times.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// An asynchronous session. Clones share one worker and serve the tasks of one thread: it is neither
+/// `Send` nor `Sync`, and neither are its transactions and futures.
+#[derive(Clone)]
+pub struct AsyncSession {
+    shared: Rc<Shared>,
+}
+
+struct Shared {
+    state: Option<Box<SessionState>>,
+    core: Grip,
+    /// Operations since a task last waited.
+    turn: Cell<u32>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if let Some(state) = self.state.take() {
+            self.core.keep_idle(state);
+        }
+    }
+}
+
+impl OwnsState for AsyncSession {
+    #[inline(always)]
+    fn engine(&self) -> &Core {
+        &self.shared.core
+    }
+    #[inline(always)]
+    fn state(&self) -> &SessionState {
+        self.shared.state.as_deref().expect("kept until the last clone is dropped")
+    }
+}
+
+impl Resolve for AsyncSession {
+    async fn resolve(&self, fault: Fault) -> Result<()> {
+        self.shared.turn.set(0);
+        self.cx().worker.resolve_async(fault).await
+    }
+    async fn resolve_all(&self, faults: Vec<Fault>) -> Result<()> {
+        self.shared.turn.set(0);
+        self.cx().worker.resolve_all_async(faults).await
+    }
+    async fn wait_log(&self, since: &mut Option<u64>) -> Result<()> {
+        self.shared.turn.set(0);
+        match &self.cx().journal {
+            Journal::On(log, _) => log.next_flush(since).await,
+            Journal::Off => Ok(()),
+        }
+    }
+    async fn wait_ticket(&self, ticket: Ticket) -> Result<()> {
+        if !ticket.is_durable() {
+            self.shared.turn.set(0);
+        }
+        ticket.await
+    }
+    async fn pause(&self, turn: u32) {
+        match turn {
+            0..BREATHS => breathe().await,
+            _ => self.system().keeper.sleep(PAUSE).await,
+        }
+    }
+    async fn sleep(&self, time: Duration) {
+        match time < PAUSE {
+            true => breathe().await,
+            false => self.system().keeper.sleep(time).await,
+        }
+    }
+    async fn next_turn(&self) {
+        self.end_turn_after(LONG_TURN).await;
+    }
+}
+
+impl AsyncSession {
+    pub(crate) fn new(core: Grip) -> AsyncSession {
+        let idle = core.idle.lock().pop();
+        let state = idle.unwrap_or_else(|| Box::new(SessionState::new(&core.txns)));
+        AsyncSession { shared: Rc::new(Shared { state: Some(state), core, turn: Cell::new(0) }) }
+    }
+
+    /// Lets the other tasks of the thread run, when the last 32 operations of the session did not
+    /// wait: the thread submits reads, and notices completed ones, only between tasks. Each operation
+    /// calls this when it begins. A task that does not wait for its commits may call it between its
+    /// transactions, so that none is interrupted.
+    pub async fn take_turn(&self) {
+        self.end_turn_after(TURN).await;
+    }
+
+    pub(crate) async fn end_turn_after(&self, operations: u32) {
+        let turn = self.shared.turn.get() + 1;
+        let is_over = turn >= operations;
+        self.shared.turn.set(if is_over { 0 } else { turn });
+        if is_over {
+            breathe().await;
+        }
+    }
+}
