@@ -11,7 +11,7 @@ const LINE: usize = 100;
 
 /// Patterns that a reader stumbles over, with the better words. Letters stand in brackets where
 /// this file would otherwise find itself.
-const WORDS: [(&str, &str); 27] = [
+const WORDS: [(&str, &str); 25] = [
     (r"(?i)\bwho[e]ver\b", "name the subject: the thread, caller, transaction that ..."),
     (r"(?i)\bno[b]ody\b", "no thread, no caller, no transaction"),
     (r"(?i)\ban[y] more\b", "no longer"),
@@ -41,12 +41,10 @@ const WORDS: [(&str, &str); 27] = [
         "a noun, not a `what` clause: the records after it",
     ),
     (r"(?i)\bth[e] one before\b", "the previous one"),
-    (r"(?i)\bmad[e] anew\b", "re-created"),
     (r"(?i)\bho[w] things are\b", "the state"),
     (r"(?i)\b(is|are|was|were) tol[d] of\b", "is notified of, is given"),
-    (r"(?i)\bi[n] company\b", "in a group"),
     (r"(?i)\bo[f] its own accord\b", "on its own"),
-    (r"(?i)\bTOD[O]\b|\bFIXM[E]\b|\bXX[X]\b", "an issue, not a note in the code"),
+    (r"\bTOD[O]\b|\bFIXM[E]\b|\bXX[X]\b", "an issue, not a note in the code"),
     (r"(?i)\bissu[e] #?\d+\b", "the reason itself, which stays readable without the issue"),
 ];
 
