@@ -98,6 +98,12 @@ impl Options {
     /// Memory is taken as pages come in, so a pool that the store never fills costs only what it
     /// holds. A pool larger than memory is therefore not refused; the system may end a process that
     /// fills it.
+    ///
+    /// ```
+    /// let options = wattle::Options::default().pool_bytes(64 << 20);
+    /// assert!(options.max_sessions() > 100);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn pool_bytes(mut self, bytes: u64) -> Self {
         self.pool_bytes = bytes;
         self
@@ -157,6 +163,15 @@ impl Options {
     /// may read a store at a time, also of other processes, but not while one writes. Every change
     /// fails with [`crate::Error::ReadOnly`], and [`crate::Engine::begin`] gives read-only
     /// transactions. The store must exist, regardless of [`Options::create`]. Default false.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # wattle::Engine::open(dir.path().join("store"), wattle::Options::default())?.close()?;
+    /// let options = wattle::Options::default().read_only(true);
+    /// let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// assert!(matches!(engine.tree("new"), Err(wattle::Error::ReadOnly)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self
@@ -264,6 +279,12 @@ impl Options {
     }
 
     /// Whether all are within their limits, as far as that can be said without the store.
+    ///
+    /// ```
+    /// assert!(wattle::Options::default().check().is_ok());
+    /// assert!(wattle::Options::default().pool_bytes(4096).check().is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::InvalidOption`], as from [`crate::Engine::open`], which changes nothing then.

@@ -76,12 +76,37 @@ impl Ticket {
     }
 
     /// Whether the commit is durable, or need not be.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// let ticket = session.put_async(&tree, b"key", b"value")?;
+    /// engine.sync()?;
+    /// assert!(ticket.is_durable());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[inline]
     pub fn is_durable(&self) -> bool {
         self.pending.as_ref().is_none_or(|pending| pending.is_durable() && pending.is_seen())
     }
 
     /// Blocks until the commit is durable.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// let tickets = (0..100_u8).map(|i| session.put_async(&tree, &[i], b"value"));
+    /// for ticket in tickets.collect::<Result<Vec<_>, _>>()? {   // all commits share a few flushes
+    ///     ticket.wait()?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`wattle_buffer::Error::CommitUnknown`] when the log fails meanwhile.
