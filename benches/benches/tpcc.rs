@@ -238,8 +238,8 @@ fn in_memory(rounds: usize, seconds: usize, dir: &Path) {
     }
 }
 
-/// Prints the medians of one case: transactions per second, those for each look-up, and the share of
-/// the processors that was stolen. `near`: those for each look-up while the cores were near.
+/// Prints the medians of one case: transactions per second, those for each look-up, and the share
+/// of the processors that was stolen. `near`: those for each look-up while the cores were near.
 fn print_case(name: &str, bar: Option<f64>, measured: &[&Vec<f64>; 3], near: Vec<f64>) {
     let [speed, ratio, lost] = measured.map(|numbers| median(numbers.clone()));
     print!("{name:25} {speed:9.0} transactions/s = {ratio:.4} of a look-up each");
