@@ -60,6 +60,8 @@ pub use wattle_buffer::{
     Error, MIN_POOL_BYTES, PAGE_SIZE, PageAccess, PageId, PageTrace, Result, TraceSink,
     io::{IoKind, LogStorage, Storage},
 };
+#[doc(hidden)]
+pub use wattle_wal::FlushPolicy;
 
 /// Simulated devices, memory devices and the device probe.
 pub mod io {

@@ -259,6 +259,7 @@ fn start_log(
         page_images: !options.atomic_pages,
         // A checkpoint can give room back.
         room_timeout: options.stall_timeout,
+        policy: options.log_policy,
         ..LogOptions::default()
     };
     let clock = clock.clone();

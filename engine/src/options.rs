@@ -14,6 +14,7 @@ use std::{
 use wattle_buffer::{
     Error, MIN_FRAMES, MIN_POOL_BYTES, PAGE_SIZE, PageTrace, PoolOptions, Result, io::IoKind,
 };
+use wattle_wal::FlushPolicy;
 
 /// Frames of a pool for each tree that is open.
 pub(crate) const FRAMES_PER_TREE: usize = 4;
@@ -61,6 +62,7 @@ pub struct Options {
     pub(crate) reads: Reads,
     pub(crate) conflict_wait: Duration,
     pub(crate) log_bytes: Option<u64>,
+    pub(crate) log_policy: FlushPolicy,
     pub(crate) version_bytes: u64,
     pub(crate) atomic_pages: bool,
     pub(crate) page_trace: Option<PageTrace>,
@@ -83,6 +85,7 @@ impl Default for Options {
             reads: Reads::Newest,
             conflict_wait: Duration::from_millis(10),
             log_bytes: None,
+            log_policy: FlushPolicy::default(),
             version_bytes: 16 << 20,
             atomic_pages: false,
             page_trace: None,
@@ -216,6 +219,13 @@ impl Options {
     /// made ahead.
     pub fn log_bytes(mut self, bytes: u64) -> Self {
         self.log_bytes = Some(bytes);
+        self
+    }
+
+    /// Tuned figures of the threads of the log, for experiments.
+    #[doc(hidden)]
+    pub fn log_policy(mut self, policy: FlushPolicy) -> Self {
+        self.log_policy = policy;
         self
     }
 

@@ -147,11 +147,12 @@ impl LogCore {
         }
     }
 
-    /// Writing zeroes costs the device, and the thread that moves the bytes there, as much as the
-    /// log itself; zeroes that are only reserved make syncs slower. So they are reserved while the
-    /// log takes its time from appenders and no committer waits for syncs.
+    /// How the helper makes the zeroes of the next segment.
     pub(crate) fn zeroes(&self) -> Zeroes {
-        if self.observed().is_unwaited() { Zeroes::Reserved } else { Zeroes::Written }
+        match self.options.policy.reserves_zeroes(&self.observed()) {
+            true => Zeroes::Reserved,
+            false => Zeroes::Written,
+        }
     }
 
     /// The flusher sleeps until there is a reason to flush. Gives whether it is the last flush.

@@ -32,7 +32,7 @@ const LARGEST_REST: u64 = 8;
 const UNUSED: usize = PAGE_SIZE + SECTOR;
 
 /// The segment that is being written.
-struct Current {
+struct CurrentSegment {
     number: u64,
     /// Where the first byte of the buffer goes.
     at: u64,
@@ -48,7 +48,7 @@ struct Current {
 pub(crate) struct Flusher {
     core: Arc<LogCore>,
     store_id: u64,
-    current: Option<Current>,
+    current: Option<CurrentSegment>,
     /// Sequence of the next block, number of the next flush, epoch of the last one.
     sequence: u64,
     flush: u64,
@@ -82,6 +82,11 @@ impl Flusher {
             taken: Vec::new(),
             spares: Vec::new(),
         }
+    }
+
+    /// Whether its thread should ask for short time slices.
+    pub(crate) fn wants_short_slices(&self) -> bool {
+        self.core.options.policy.short_slices
     }
 
     /// Body of the thread.
@@ -294,7 +299,8 @@ impl Flusher {
             continues,
         };
         let entering = Some(header.epoch_before);
-        self.current = Some(Current { number, at: 0, unsynced: false, entering, succeeded: false });
+        self.current =
+            Some(CurrentSegment { number, at: 0, unsynced: false, entering, succeeded: false });
         let page = &mut self.buffer[..block::SEGMENT_HEADER];
         header.seal(page);
         self.sealed = page.len();

@@ -62,8 +62,9 @@ impl Log {
         })?;
         let flusher = Flusher::new(Arc::clone(&core), &start);
         log.spawn("log-flusher", move || {
-            // All committers wait for it, and it sleeps while the device works.
-            ask_for_short_turns();
+            if flusher.wants_short_slices() {
+                ask_for_short_turns();
+            }
             let result = catch_unwind(AssertUnwindSafe(|| flusher.run()));
             let why = match result {
                 Ok(Ok(())) => return,

@@ -32,7 +32,7 @@ pub struct LogOptions {
     /// While the device has no room for another segment, changes wait so long before they are
     /// refused. Default: not at all.
     pub room_timeout: Duration,
-    /// How long requests wait, so that commits share flushes.
+    /// Tuned figures of the threads of the log, each with a switch.
     pub policy: FlushPolicy,
 }
 

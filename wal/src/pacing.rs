@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 /// Without any request, a flush starts within this time while anything is buffered.
 pub const IDLE_FLUSH: Duration = Duration::from_millis(100);
 
-/// How long requests wait, so that commits share flushes.
+/// How the threads of the log share the processors and the device with those that append. Every
+/// figure here was chosen by measurement; `benches/results/2026-11-heuristics.md` has each of them
+/// on and off, and `cargo bench -p wattle-benches --bench log_policy` measures them again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushPolicy {
     /// Minimum group-commit delay, unless [`crate::LogOptions::group_delay`] is less. A flush costs
@@ -25,6 +27,15 @@ pub struct FlushPolicy {
     pub group_wait: Duration,
     /// It does not wait for fewer committers than this. Default 4.
     pub least_group: usize,
+    /// The zeroes of the next segment are only reserved, not written, while all processors append
+    /// and no committer waits for flushes. Writing them costs the device, and the thread that moves
+    /// the bytes there, as much as the log itself; but syncs of space that was only reserved take
+    /// longer. Default true.
+    pub reserve_zeroes: bool,
+    /// The flusher asks the kernel for short time slices (`sched_setattr`), so that it runs soon
+    /// after a sync. Linux 6.12 and later. Default false: a library leaves the scheduling of its
+    /// threads alone.
+    pub short_slices: bool,
 }
 
 impl Default for FlushPolicy {
@@ -35,6 +46,8 @@ impl Default for FlushPolicy {
             unwaited_factor: 5,
             group_wait: Duration::from_micros(200),
             least_group: 4,
+            reserve_zeroes: true,
+            short_slices: false,
         }
     }
 }
@@ -75,6 +88,11 @@ impl FlushPolicy {
         let factor = if observed.is_unwaited() { self.unwaited_factor } else { 1 };
         let least = (factor * busy / observed.processors as u32).max(self.least_delay);
         (factor * group_delay).min(observed.sync_median.max(least))
+    }
+
+    /// Whether the zeroes of the next segment are only reserved.
+    pub(crate) fn reserves_zeroes(&self, observed: &Observed) -> bool {
+        self.reserve_zeroes && observed.is_unwaited()
     }
 
     /// How many committers a flush waits for, and how long at most, if `waiting` wait now and
@@ -177,6 +195,9 @@ mod tests {
         assert_eq!(policy.delay(GROUP, &observed), us(500));
         let policy = FlushPolicy { group_wait: Duration::ZERO, ..FlushPolicy::default() };
         assert_eq!(policy.group(0, 64, us(300)), None);
+        assert!(FlushPolicy::default().reserves_zeroes(&observed));
+        let policy = FlushPolicy { reserve_zeroes: false, ..FlushPolicy::default() };
+        assert!(!policy.reserves_zeroes(&observed));
     }
 
     #[test]

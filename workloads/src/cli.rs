@@ -9,6 +9,7 @@ pub mod common;
 pub mod dump;
 pub mod exit;
 pub mod live;
+pub mod log_policy;
 pub mod maintain;
 pub mod probe;
 pub mod record;

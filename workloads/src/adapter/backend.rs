@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use wattle::{Engine, Error, IoKind, Options, PageTrace};
+use wattle::{Engine, Error, FlushPolicy, IoKind, Options, PageTrace};
 
 use super::store::EngineStore;
 use crate::driver::backend::{Backend, OpenError};
@@ -18,6 +18,8 @@ pub struct Wattle {
     pub policy: String,
     /// Background evictor threads.
     pub evictors: usize,
+    /// Tuned figures of the threads of the log.
+    pub log_policy: FlushPolicy,
     /// Storage back end.
     pub io: IoKind,
     /// Where page accesses are recorded.
@@ -32,6 +34,7 @@ impl Wattle {
             .pool_bytes(asked.memory_bytes)
             .policy(self.policy.as_str())
             .evictors(self.evictors)
+            .log_policy(self.log_policy)
             .io(self.io)
             .log(asked.log)
             .log_bytes(asked.log_limit)

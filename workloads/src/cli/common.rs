@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use wattle::{Engine, IoKind, Options, PageTrace};
+use wattle::{Engine, FlushPolicy, IoKind, Options, PageTrace};
 
 use super::exit::{Exit, not_opened};
-use super::units;
+use super::{log_policy, units};
 use crate::adapter::backend::Wattle;
 use crate::driver::control::Interrupt;
 use crate::driver::crew::Crew;
@@ -85,6 +85,10 @@ pub struct RunFlags {
     /// the pool, 1 to 16 GiB.
     #[arg(long, value_name = "SIZE", value_parser = units::some_size)]
     log_limit: Option<u64>,
+
+    /// Tuned figures of the log's threads, for experiments, as key=value,key=value.
+    #[arg(long, hide = true, value_name = "FIGURES", value_parser = log_policy::parse)]
+    log_policy: Option<FlushPolicy>,
 
     /// Page replacement policy, with its parameters as NAME:key=value,key=value.
     #[arg(long, value_name = "NAME", default_value = "watt")]
@@ -249,6 +253,7 @@ impl RunFlags {
         Wattle {
             policy: self.policy.clone(),
             evictors: self.evictor_threads(),
+            log_policy: self.log_policy.unwrap_or_default(),
             io: self.io.into(),
             trace,
             interrupt: interrupt.flag().clone(),

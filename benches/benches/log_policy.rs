@@ -1,0 +1,107 @@
+//! Each tuned figure of the log's threads, on against off, on the workload that it was made for.
+//!
+//! `cargo bench -p wattle-benches --bench log_policy -- [rule=NAME] [rounds=5] [seconds=10]
+//! [dir=PATH]`
+//!
+//! | rule | off | workload |
+//! |---|---|---|
+//! | `busy-delay` | `busy_delay_us=0` | TPC-C in memory, as many threads as cores, `group` |
+//! | `unwaited-factor` | `unwaited_factor=1` | the same |
+//! | `reserve-zeroes` | `reserve_zeroes=false` | the same |
+//! | `short-slices` | `short_slices=false`, the default | the same |
+//! | `short-slices-sync` | the same | YCSB A, 64 threads, `sync` |
+//! | `group-wait` | `group_wait_us=0` | YCSB A, 64 threads, `sync` |
+//! | `least-delay` | `least_delay_us=0` | YCSB A, 8 threads, `group` |
+//!
+//! Each run is a process of its own with a new store, as `wattle` runs it. Runs alternate: off, on,
+//! off, on. A line has the median throughput of both, and the median, least and largest ratio of
+//! the pairs; below it is the processor time that the host took away, which explains outliers.
+
+use std::{
+    ffi::OsString,
+    path::Path,
+    process::{Command, ExitCode},
+};
+use wattle_benches::{argument, directory, median, stolen, text};
+
+/// First argument of a process that is a run.
+const RUN: &str = "wattle";
+const TPCC: &str = "tpcc --warehouses 2 --pool 1GiB --durability group";
+const SYNC: &str = "ycsb --workload a --records 200000 --threads 64 --durability sync";
+const GROUP: &str = "ycsb --workload a --records 200000 --threads 8 --durability group";
+
+/// A figure, switched off and on, and a workload.
+struct Rule {
+    name: &'static str,
+    off: &'static str,
+    on: &'static str,
+    workload: &'static str,
+}
+
+const fn rule(
+    name: &'static str,
+    off: &'static str,
+    on: &'static str,
+    workload: &'static str,
+) -> Rule {
+    Rule { name, off, on, workload }
+}
+
+const RULES: [Rule; 7] = [
+    rule("busy-delay", "busy_delay_us=0", "busy_delay_us=2000", TPCC),
+    rule("unwaited-factor", "unwaited_factor=1", "unwaited_factor=5", TPCC),
+    rule("reserve-zeroes", "reserve_zeroes=false", "reserve_zeroes=true", TPCC),
+    rule("short-slices", "short_slices=false", "short_slices=true", TPCC),
+    rule("short-slices-sync", "short_slices=false", "short_slices=true", SYNC),
+    rule("group-wait", "group_wait_us=0", "group_wait_us=200", SYNC),
+    rule("least-delay", "least_delay_us=0", "least_delay_us=150", GROUP),
+];
+
+/// Operations per second of a run with this policy of the log.
+fn run(rule: &Rule, policy: &str, seconds: usize, dir: &Path) -> f64 {
+    let folder = tempfile::tempdir_in(dir).expect("a folder for the store");
+    let mut command = Command::new(std::env::current_exe().expect("own path"));
+    command.arg(RUN).args(rule.workload.split(' '));
+    command.args(["--format", "json", "--io", "threads", "--log-policy", policy]);
+    command.args(["--duration", &format!("{seconds}s"), "--db"]).arg(folder.path());
+    let output = command.output().expect("run");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{} {policy}: {error}", rule.workload);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("an object");
+    report["run"]["throughput"].as_f64().expect("a throughput")
+}
+
+fn compare(rule: &Rule, rounds: usize, seconds: usize, dir: &Path) {
+    let before = stolen();
+    let (mut off, mut on, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        off.push(run(rule, rule.off, seconds, dir));
+        on.push(run(rule, rule.on, seconds, dir));
+        ratios.push(on[on.len() - 1] / off[off.len() - 1]);
+    }
+    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
+    let largest = ratios.iter().copied().fold(0.0, f64::max);
+    println!(
+        "| {} | {:.0} | {:.0} | {:.3} | {least:.3} to {largest:.3} | {:.1} s |",
+        rule.name,
+        median(off),
+        median(on),
+        median(ratios),
+        stolen() - before,
+    );
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if arguments.first().is_some_and(|first| first == RUN) {
+        return wattle_workloads::cli::main(arguments);
+    }
+    let (rounds, seconds) = (argument("rounds", 5), argument("seconds", 10));
+    let (dir, only) = (directory("."), text("rule", "all"));
+    println!("| rule | off, 1/s | on, 1/s | on / off, median | range | stolen |");
+    println!("|---|---|---|---|---|---|");
+    for rule in RULES.iter().filter(|rule| only == "all" || only == rule.name) {
+        compare(rule, rounds, seconds, &dir);
+    }
+    ExitCode::SUCCESS
+}
