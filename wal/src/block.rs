@@ -36,7 +36,7 @@ pub const FORMAT_VERSION: u32 = 1;
 pub const SEGMENT_MAGIC: [u8; 8] = *b"WATTLElg";
 /// First bytes of a block.
 pub const BLOCK_MAGIC: [u8; 4] = *b"WLbk";
-/// Multiplier that makes a salt of the place of a sector, see [`Origin::salt`].
+/// Multiplier that makes a salt of the place of a sector, see [`SectorOrigin::salt`].
 pub const SALT: u64 = 0x9E37_79B9_7F4A_7C15;
 
 /// Bytes of a sector in front of its trailer.
@@ -99,7 +99,7 @@ pub(crate) fn put(block: &mut [u8], at: usize, bytes: &[u8]) {
 
 /// The state of a sector of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sector {
+pub(crate) enum SectorState {
     /// It was written there for this segment.
     Written,
     /// It was not written for this segment: zeroes, or the content of an earlier segment.
@@ -110,7 +110,7 @@ pub(crate) enum Sector {
 
 /// The place of a sector in its block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
+pub(crate) enum SectorPlace {
     /// The one with the header.
     First,
     /// Another one.
@@ -119,22 +119,22 @@ pub(crate) enum Which {
 
 /// The segment that sectors belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Origin {
+pub(crate) struct SectorOrigin {
     pub store_id: u64,
     pub segment: u64,
 }
 
-impl Origin {
+impl SectorOrigin {
     /// The checksum of the sector at that byte of the segment is XORed with this: so a sector at
     /// another place, or of another store, has a wrong checksum, and payload is not taken for a
     /// header.
-    fn salt(self, offset: u64, which: Which) -> u32 {
-        let first = u64::from(which == Which::First);
+    fn salt(self, offset: u64, which: SectorPlace) -> u32 {
+        let first = u64::from(which == SectorPlace::First);
         ((self.store_id ^ offset ^ first).wrapping_mul(SALT) >> 32) as u32
     }
 
     /// Completes a sector whose other bytes are in place.
-    fn seal(self, sector: &mut [u8], offset: u64, which: Which) {
+    fn seal(self, sector: &mut [u8], offset: u64, which: SectorPlace) {
         sector[BODY..BODY + 4].copy_from_slice(&(self.segment as u32).to_le_bytes());
         let crc = crc32_iscsi(&sector[..SECTOR - 4]) ^ self.salt(offset, which);
         sector[SECTOR - 4..].copy_from_slice(&crc.to_le_bytes());
@@ -143,22 +143,22 @@ impl Origin {
     /// If the checksum of the sector at that byte is right: its place in its block, and how many
     /// segments before this one it was written for. A sector of an earlier segment is where that
     /// segment had its blocks.
-    fn found(self, sector: &[u8], offset: u64) -> Option<(Which, u32)> {
+    fn found(self, sector: &[u8], offset: u64) -> Option<(SectorPlace, u32)> {
         let salt = crc32_iscsi(&sector[..SECTOR - 4]) ^ u32_at(sector, SECTOR - 4);
-        let which = [Which::First, Which::Other];
+        let which = [SectorPlace::First, SectorPlace::Other];
         let which = which.into_iter().find(|which| salt == self.salt(offset, *which))?;
         Some((which, (self.segment as u32).wrapping_sub(u32_at(sector, BODY))))
     }
 
     /// The state of the sector at that byte of the segment, where `expected` is its place in its
     /// block.
-    pub(crate) fn look(self, sector: &[u8], offset: u64, expected: Which) -> Sector {
+    pub(crate) fn look(self, sector: &[u8], offset: u64, expected: SectorPlace) -> SectorState {
         match self.found(sector, offset) {
-            Some((which, 0)) if which == expected => Sector::Written,
+            Some((which, 0)) if which == expected => SectorState::Written,
             // A later segment never had this file before.
-            Some((_, 1..=AGES_AGO)) => Sector::Unwritten,
-            None if is_zero(sector) => Sector::Unwritten,
-            _ => Sector::Damaged,
+            Some((_, 1..=AGES_AGO)) => SectorState::Unwritten,
+            None if is_zero(sector) => SectorState::Unwritten,
+            _ => SectorState::Damaged,
         }
     }
 
@@ -172,12 +172,12 @@ impl Origin {
 /// segment. A copy of a log then has only what belongs to the log. Offset and length are multiples
 /// of [`SECTOR`].
 pub fn blank(store_id: u64, segment: u64, offset: u64, bytes: &mut [u8]) {
-    let origin = Origin { store_id, segment };
+    let origin = SectorOrigin { store_id, segment };
     for (sector, at) in bytes.chunks_exact_mut(SECTOR).zip((offset..).step_by(SECTOR)) {
         // The head of the segment has no trailer.
         if at >= SEGMENT_HEADER as u64
             && !is_zero(sector)
-            && origin.look(sector, at, Which::Other) == Sector::Unwritten
+            && origin.look(sector, at, SectorPlace::Other) == SectorState::Unwritten
         {
             sector.fill(0);
         }
@@ -185,8 +185,8 @@ pub fn blank(store_id: u64, segment: u64, offset: u64, bytes: &mut [u8]) {
 }
 
 impl BlockHeader {
-    fn origin(&self) -> Origin {
-        Origin { store_id: self.store_id, segment: self.segment }
+    fn origin(&self) -> SectorOrigin {
+        SectorOrigin { store_id: self.store_id, segment: self.segment }
     }
 
     /// Completes a block: `block` has [`block_bytes`] of it, with the payload in place ([`put`]).
@@ -200,7 +200,7 @@ impl BlockHeader {
         rest.fill(0);
         let (first, others) = written.split_at_mut(SECTOR);
         for (sector, at) in others.chunks_mut(SECTOR).zip((self.offset..).step_by(SECTOR).skip(1)) {
-            origin.seal(sector, at, Which::Other);
+            origin.seal(sector, at, SectorPlace::Other);
         }
         first[0..4].copy_from_slice(&BLOCK_MAGIC);
         first[4..8].copy_from_slice(&checksum_of_all(others).to_le_bytes());
@@ -212,7 +212,7 @@ impl BlockHeader {
         for (word, at) in words.into_iter().zip((16..).step_by(8)) {
             first[at..at + 8].copy_from_slice(&word.to_le_bytes());
         }
-        origin.seal(first, self.offset, Which::First);
+        origin.seal(first, self.offset, SectorPlace::First);
     }
 
     /// The header in a sector that was written. The error is a sentence.
@@ -237,28 +237,28 @@ impl BlockHeader {
     }
 
     /// The payload of `block`, whose first sector the header is from.
-    pub(crate) fn payload(&self, block: &[u8]) -> Payload {
+    pub(crate) fn payload(&self, block: &[u8]) -> BlockPayload {
         let (used, origin) = (sectors(self.payload_len), self.origin());
         let written = block[..used * SECTOR].chunks(SECTOR);
         let mut torn = false;
         for (index, sector) in written.clone().enumerate().skip(1) {
-            match origin.look(sector, self.offset + (index * SECTOR) as u64, Which::Other) {
-                Sector::Written => {}
-                Sector::Unwritten => torn = true,
-                Sector::Damaged => return Payload::Damaged(index),
+            match origin.look(sector, self.offset + (index * SECTOR) as u64, SectorPlace::Other) {
+                SectorState::Written => {}
+                SectorState::Unwritten => torn = true,
+                SectorState::Damaged => return BlockPayload::Damaged(index),
             }
         }
         if torn {
-            return Payload::Torn;
+            return BlockPayload::Torn;
         }
         if checksum_of_all(&block[SECTOR..used * SECTOR]) != u32_at(block, 4) {
-            return Payload::Damaged(0);
+            return BlockPayload::Damaged(0);
         }
         let mut payload = Vec::with_capacity(used * BODY);
         written.for_each(|sector| payload.extend_from_slice(&sector[..BODY]));
         payload.drain(..BLOCK_HEADER);
         payload.truncate(self.payload_len);
-        Payload::Whole(payload)
+        BlockPayload::Whole(payload)
     }
 }
 
@@ -274,7 +274,7 @@ fn checksum_of_all(sectors: &[u8]) -> u32 {
 
 /// The payload of a block that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Payload {
+pub(crate) enum BlockPayload {
     /// All of it arrived.
     Whole(Vec<u8>),
     /// Some sectors were never written.
@@ -371,7 +371,7 @@ fn check_crc(sector: &[u8], at: usize) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    const ORIGIN: Origin = Origin { store_id: 77, segment: (1 << 32) + 5 };
+    const ORIGIN: SectorOrigin = SectorOrigin { store_id: 77, segment: (1 << 32) + 5 };
     const OFFSET: u64 = 12 << 12;
 
     /// A block with that payload, put into it in pieces.
@@ -392,7 +392,7 @@ mod tests {
             last: true,
         };
         header.seal(&mut block);
-        assert_eq!(ORIGIN.look(&block[..SECTOR], OFFSET, Which::First), Sector::Written);
+        assert_eq!(ORIGIN.look(&block[..SECTOR], OFFSET, SectorPlace::First), SectorState::Written);
         assert_eq!(BlockHeader::parse(&block), Ok(header));
         block
     }
@@ -401,7 +401,7 @@ mod tests {
         (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
     }
 
-    fn open(block: &[u8]) -> Payload {
+    fn open(block: &[u8]) -> BlockPayload {
         BlockHeader::parse(block).expect("a header").payload(block)
     }
 
@@ -414,7 +414,7 @@ mod tests {
             for piece in [1 + len / 3, 504, 24] {
                 let block = block(&payload, piece);
                 assert!(block.len().is_multiple_of(BLOCK_ALIGN) && block.len() <= MAX_BLOCK);
-                assert!(open(&block) == Payload::Whole(payload.clone()), "{len} bytes");
+                assert!(open(&block) == BlockPayload::Whole(payload.clone()), "{len} bytes");
                 let rest = &block[sectors(len) * SECTOR..];
                 assert!(rest.len() < BLOCK_ALIGN && is_zero(rest));
             }
@@ -434,12 +434,12 @@ mod tests {
             let range = index * SECTOR..(index + 1) * SECTOR;
             let sector = &good[range.clone()];
             let (which, other) = match index {
-                0 => (Which::First, Which::Other),
-                _ => (Which::Other, Which::First),
+                0 => (SectorPlace::First, SectorPlace::Other),
+                _ => (SectorPlace::Other, SectorPlace::First),
             };
-            assert_eq!(ORIGIN.look(sector, at, which), Sector::Written);
-            assert_eq!(ORIGIN.look(sector, at, other), Sector::Damaged);
-            assert_eq!(ORIGIN.look(&[0; SECTOR], at, which), Sector::Unwritten);
+            assert_eq!(ORIGIN.look(sector, at, which), SectorState::Written);
+            assert_eq!(ORIGIN.look(sector, at, other), SectorState::Damaged);
+            assert_eq!(ORIGIN.look(&[0; SECTOR], at, which), SectorState::Unwritten);
             assert!(ORIGIN.is_written(sector, at) && !ORIGIN.is_written(&[0; SECTOR], at));
             // A copy of the log keeps it, and zeroes the sectors of an earlier segment.
             let mut copy = sector.to_vec();
@@ -448,28 +448,31 @@ mod tests {
             blank(ORIGIN.store_id, ORIGIN.segment + 9, at, &mut copy);
             assert!(is_zero(&copy));
             // For the segments before and after, for another store, and at another place.
-            let state_for = |origin: Origin, at| {
+            let state_for = |origin: SectorOrigin, at| {
                 let [found, again] = [which, other].map(|which| origin.look(sector, at, which));
                 assert_eq!(found, again);
                 found
             };
-            for (ago, found) in [(1, Sector::Unwritten), (u64::MAX, Sector::Damaged)] {
+            for (ago, found) in [(1, SectorState::Unwritten), (u64::MAX, SectorState::Damaged)] {
                 let segment = ORIGIN.segment.wrapping_add(ago);
-                assert_eq!(state_for(Origin { segment, ..ORIGIN }, at), found);
+                assert_eq!(state_for(SectorOrigin { segment, ..ORIGIN }, at), found);
             }
-            assert_eq!(state_for(Origin { store_id: 78, ..ORIGIN }, at), Sector::Damaged);
-            assert_eq!(state_for(ORIGIN, at + SECTOR as u64), Sector::Damaged);
+            assert_eq!(
+                state_for(SectorOrigin { store_id: 78, ..ORIGIN }, at),
+                SectorState::Damaged
+            );
+            assert_eq!(state_for(ORIGIN, at + SECTOR as u64), SectorState::Damaged);
             for bit in 0..SECTOR * 8 {
                 let mut flipped = sector.to_vec();
                 flipped[bit / 8] ^= 1 << (bit % 8);
-                assert_eq!(ORIGIN.look(&flipped, at, which), Sector::Damaged, "bit {bit}");
+                assert_eq!(ORIGIN.look(&flipped, at, which), SectorState::Damaged, "bit {bit}");
             }
             if index > 0 {
                 let mut torn = good.clone();
                 torn[range.clone()].fill(0);
-                assert_eq!(open(&torn), Payload::Torn);
+                assert_eq!(open(&torn), BlockPayload::Torn);
                 torn[range].fill(1);
-                assert_eq!(open(&torn), Payload::Damaged(index));
+                assert_eq!(open(&torn), BlockPayload::Damaged(index));
             }
         }
         // Sectors of two blocks that were written to the same place do not make one.
@@ -477,6 +480,6 @@ mod tests {
         other[2000] ^= 1;
         let mut mixed = block(&other, 3000);
         mixed[..4 * SECTOR].copy_from_slice(&good[..4 * SECTOR]);
-        assert_eq!(open(&mixed), Payload::Damaged(0));
+        assert_eq!(open(&mixed), BlockPayload::Damaged(0));
     }
 }

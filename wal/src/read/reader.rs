@@ -24,8 +24,8 @@ use super::{
 };
 use crate::{
     block::{
-        self, BLOCK_ALIGN, BlockHeader, CHUNK_HEADER, MAX_BLOCK, Origin, Payload, SECTOR,
-        SEGMENT_HEADER, Sector, SegmentHeader, Which,
+        self, BLOCK_ALIGN, BlockHeader, BlockPayload, CHUNK_HEADER, MAX_BLOCK, SECTOR,
+        SEGMENT_HEADER, SectorOrigin, SectorPlace, SectorState, SegmentHeader,
     },
     error::{damaged, wrong_log},
     gsn::MAX_EPOCH,
@@ -49,7 +49,7 @@ pub struct LogReader {
     /// The last whole flush.
     end: LogEnd,
     /// The flush that is being read.
-    pending: Option<Pending>,
+    pending: Option<PendingFlush>,
     finished: bool,
     /// Where in its segment the flush that is being read begins; 0 for the first one of a segment.
     flush_at: u64,
@@ -58,7 +58,7 @@ pub struct LogReader {
     tail: Option<(u64, u64, u64)>,
 }
 
-struct Pending {
+struct PendingFlush {
     flush: Flush,
     /// It began in a segment that was retired: it counts, but is not given out.
     headless: bool,
@@ -99,7 +99,7 @@ impl LogReader {
                 reader.end.epoch = first.epoch_before;
                 if first.continues {
                     let flush = Flush { flush_number: first.flush, ..Flush::default() };
-                    reader.pending = Some(Pending { flush, headless: true });
+                    reader.pending = Some(PendingFlush { flush, headless: true });
                 }
             }
             // Only a log that never flushed looks like this.
@@ -193,19 +193,19 @@ impl LogReader {
             return Ok(None);
         }
         let left = (head.bytes - offset).min(MAX_BLOCK as u64) as usize;
-        let origin = Origin { store_id: self.store_id, segment: head.segment };
+        let origin = SectorOrigin { store_id: self.store_id, segment: head.segment };
         let damage = |what: String| damaged(head.segment, offset, what);
         let sector = self.bytes(head.segment, offset, SECTOR)?;
-        let block = match origin.look(sector, offset, Which::First) {
-            Sector::Written => BlockHeader::parse(sector).map_err(damage)?,
-            Sector::Unwritten if must_be_there => {
+        let block = match origin.look(sector, offset, SectorPlace::First) {
+            SectorState::Written => BlockHeader::parse(sector).map_err(damage)?,
+            SectorState::Unwritten if must_be_there => {
                 return Err(damage(format!("block {} is missing", self.sequence + 1)));
             }
-            Sector::Unwritten => {
+            SectorState::Unwritten => {
                 self.finish_torn(offset)?;
                 return Ok(None);
             }
-            Sector::Damaged => {
+            SectorState::Damaged => {
                 let what = "the checksum of a sector differs where a block may begin";
                 return Err(damage(what.into()));
             }
@@ -217,16 +217,16 @@ impl LogReader {
         }
         let bytes = self.bytes(head.segment, offset, len)?;
         let payload = match block.payload(bytes) {
-            Payload::Whole(payload) => payload,
-            Payload::Torn if must_be_there => {
+            BlockPayload::Whole(payload) => payload,
+            BlockPayload::Torn if must_be_there => {
                 let what = format!("block {} has sectors that were never written", block.sequence);
                 return Err(damage(what));
             }
-            Payload::Torn => {
+            BlockPayload::Torn => {
                 self.finish_torn(offset)?;
                 return Ok(None);
             }
-            Payload::Damaged(index) => {
+            BlockPayload::Damaged(index) => {
                 let at = offset + (index * SECTOR) as u64;
                 let what = format!("the checksum of a sector of block {} differs", block.sequence);
                 return Err(damaged(head.segment, at, what));
@@ -274,7 +274,7 @@ impl LogReader {
     fn add(&mut self, block: &BlockHeader, mut payload: &[u8]) -> Result<Option<Flush>, String> {
         let pending = self.pending.get_or_insert_with(|| {
             let flush = Flush { flush_number: block.flush, ..Flush::default() };
-            Pending { flush, headless: false }
+            PendingFlush { flush, headless: false }
         });
         pending.flush.epoch = block.epoch;
         while !payload.is_empty() {
@@ -323,7 +323,8 @@ impl LogReader {
         let expected = (self.sequence + 1, flush, continues);
         if (head.sequence, head.flush, head.continues) != expected {
             let what = format!(
-                "the head goes on with block {} of flush {}, the log with block {} of flush {flush}",
+                "the head goes on with block {} of flush {}, \
+                 the log with block {} of flush {flush}",
                 head.sequence,
                 head.flush,
                 self.sequence + 1,
@@ -353,14 +354,14 @@ impl LogReader {
 
     fn no_later_flush(&mut self, segment: u64, from: u64, bytes: u64) -> Result<()> {
         let (torn, store_id) = (self.end.flush + 1, self.store_id);
-        let origin = Origin { store_id, segment };
+        let origin = SectorOrigin { store_id, segment };
         let mut at = from;
         while at < bytes {
             let len = (bytes - at).min(READ_BYTES as u64) as usize;
             let pages = self.bytes(segment, at, len)?.chunks(BLOCK_ALIGN);
             for (page, place) in pages.zip((at..).step_by(BLOCK_ALIGN)) {
                 if let Some(sector) = page.get(..SECTOR)
-                    && origin.look(sector, place, Which::First) == Sector::Written
+                    && origin.look(sector, place, SectorPlace::First) == SectorState::Written
                     && let Ok(block) = BlockHeader::parse(sector)
                     && (block.store_id, block.segment, block.offset) == (store_id, segment, place)
                     && block.flush > torn
@@ -379,7 +380,7 @@ impl LogReader {
     /// of any age, and damage to them loses nothing.
     fn check_empty(&mut self, segment: u64, bytes: u64) -> Result<()> {
         let store_id = self.store_id;
-        let origin = Origin { store_id, segment };
+        let origin = SectorOrigin { store_id, segment };
         let mut at = 0;
         while at < bytes {
             let len = (bytes - at).min(READ_BYTES as u64) as usize;

@@ -2,7 +2,7 @@
 
 use super::{
     files,
-    segments::{Helper, Phase, SegmentState, Segments},
+    segments::{HelperState, LogPhase, SegmentState, Segments},
     table::KnownSegment,
 };
 use crate::{gate::Gate, room::is_of_room, waits::Waits};
@@ -39,7 +39,7 @@ impl SegmentMaker<'_> {
         // A failure that is no lack of room is logged once until a segment is made.
         let mut logged = false;
         let mut state = self.segments.state.lock();
-        while state.helper == Helper::Running {
+        while state.helper == HelperState::Running {
             // 1. Old segments first: they may be the room for the next one.
             if let Some(old) = state.table.unneeded() {
                 retired |= self.retire(&mut state, old);
@@ -125,7 +125,7 @@ impl SegmentMaker<'_> {
     /// The next segment could not be made. Returns when it is time for another try.
     fn failed(&self, state: &mut Guard<'_>, error: io::Error, logged: &mut bool) {
         let segment = state.reserve.next();
-        if state.phase == Phase::Closing && error.kind() == io::ErrorKind::Interrupted {
+        if state.phase == LogPhase::Closing && error.kind() == io::ErrorKind::Interrupted {
             // `pace` cancelled it.
             return;
         }
@@ -144,8 +144,8 @@ impl SegmentMaker<'_> {
         state.room.fail(error, helpless, self.gate);
         self.segments.changed.notify_all();
         let timeout = match state.phase {
-            Phase::Closing => Duration::ZERO,
-            Phase::Opening | Phase::Running => self.room_timeout,
+            LogPhase::Closing => Duration::ZERO,
+            LogPhase::Opening | LogPhase::Running => self.room_timeout,
         };
         if state.room.refuse_after(timeout, self.gate) {
             // Without a wait: a notification may have come while the lock was released.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 /// Progress of the flusher since the log was started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Progress {
+enum FlusherProgress {
     /// It has taken no segment.
     Nothing,
     /// It has taken one.
@@ -21,14 +21,14 @@ pub(crate) struct SegmentReserve {
     next: u64,
     /// How many the flusher leaves while the log is not full.
     size: usize,
-    progress: Progress,
+    progress: FlusherProgress,
 }
 
 impl SegmentReserve {
     /// The segment `first` is made.
     pub(crate) fn new(first: u64) -> SegmentReserve {
         let ready = VecDeque::from([first]);
-        SegmentReserve { ready, next: first + 1, size: 0, progress: Progress::Nothing }
+        SegmentReserve { ready, next: first + 1, size: 0, progress: FlusherProgress::Nothing }
     }
 
     /// Sets how many segments the flusher leaves. Gives whether that changed.
@@ -39,7 +39,7 @@ impl SegmentReserve {
     /// Whether the flusher can have a segment although the log is not full: the first one, and
     /// later the segments beyond the reserve.
     pub(crate) fn next_is_ready(&self) -> bool {
-        self.ready.len() > if self.progress == Progress::Nothing { 0 } else { self.size }
+        self.ready.len() > if self.progress == FlusherProgress::Nothing { 0 } else { self.size }
     }
 
     /// Whether at least the reserve is there, and one segment in any case.
@@ -54,25 +54,25 @@ impl SegmentReserve {
 
     /// Whether it does, and is made now.
     pub(crate) fn is_due(&self) -> bool {
-        self.progress == Progress::Flushed && self.is_short()
+        self.progress == FlusherProgress::Flushed && self.is_short()
     }
 
     /// The flusher takes the first one, if there is one.
     pub(crate) fn take(&mut self) -> Option<u64> {
         let number = self.ready.pop_front()?;
-        self.progress = self.progress.max(Progress::Begun);
+        self.progress = self.progress.max(FlusherProgress::Begun);
         Some(number)
     }
 
     /// A flush is durable. Gives whether it is the first one.
     pub(crate) fn flushed(&mut self) -> bool {
-        assert!(self.progress != Progress::Nothing, "a flush without a segment");
-        std::mem::replace(&mut self.progress, Progress::Flushed) == Progress::Begun
+        assert!(self.progress != FlusherProgress::Nothing, "a flush without a segment");
+        std::mem::replace(&mut self.progress, FlusherProgress::Flushed) == FlusherProgress::Begun
     }
 
     /// Whether the flusher has taken a segment.
     pub(crate) fn is_begun(&self) -> bool {
-        self.progress != Progress::Nothing
+        self.progress != FlusherProgress::Nothing
     }
 
     /// Number of the next segment to make.

@@ -24,7 +24,7 @@ const UNPACED_BYTES: u64 = 256 << 10;
 
 /// How much the flusher needs the next segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Demand {
+pub(crate) enum SegmentDemand {
     /// Not yet.
     None,
     /// A part of the current segment is in use: it is time to make the next one.
@@ -35,7 +35,7 @@ pub(crate) enum Demand {
 
 /// Whether a flush waits for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum LogPhase {
     /// The store is being opened: as long as changes do.
     Opening,
     /// For [`longest_stall`].
@@ -46,7 +46,7 @@ pub(crate) enum Phase {
 
 /// The helper thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Helper {
+pub(crate) enum HelperState {
     Running,
     /// It has to end.
     Ending,
@@ -59,9 +59,9 @@ pub(crate) struct SegmentState {
     pub table: SegmentTable,
     pub reserve: SegmentReserve,
     pub room: Room,
-    pub demand: Demand,
-    pub phase: Phase,
-    pub helper: Helper,
+    pub demand: SegmentDemand,
+    pub phase: LogPhase,
+    pub helper: HelperState,
 }
 
 /// The segments of a log.
@@ -81,9 +81,9 @@ impl Segments {
             table,
             reserve: SegmentReserve::new(first),
             room: Room::default(),
-            demand: Demand::None,
-            phase: Phase::Running,
-            helper: Helper::Running,
+            demand: SegmentDemand::None,
+            phase: LogPhase::Running,
+            helper: HelperState::Running,
         };
         let (state, changed) = (Mutex::new(state), Condvar::new());
         Segments { state, changed, used: AtomicU64::new(0), bytes }
@@ -111,19 +111,19 @@ impl Segments {
                 && let Some(number) = state.reserve.take()
             {
                 state.table.enter(number);
-                state.demand = Demand::None;
+                state.demand = SegmentDemand::None;
                 self.used(0);
                 return Ok(number);
             }
-            if state.helper == Helper::Ended {
+            if state.helper == HelperState::Ended {
                 return Err("the thread that makes segments of the log has ended".into());
             }
             // The helper wakes the flusher after each try.
             if let Some(shortage) = state.room.shortage()
                 && match state.phase {
-                    Phase::Closing => true,
-                    Phase::Opening if shortage.since.elapsed() >= room_timeout => true,
-                    Phase::Opening | Phase::Running => began.elapsed() >= longest,
+                    LogPhase::Closing => true,
+                    LogPhase::Opening if shortage.since.elapsed() >= room_timeout => true,
+                    LogPhase::Opening | LogPhase::Running => began.elapsed() >= longest,
                 }
                 && state.table.unneeded().is_none()
             {
@@ -133,7 +133,9 @@ impl Segments {
                     false => format!("log segment {next} could not be made: {error}"),
                 });
             }
-            if std::mem::replace(&mut state.demand, Demand::Waiting) != Demand::Waiting {
+            if std::mem::replace(&mut state.demand, SegmentDemand::Waiting)
+                != SegmentDemand::Waiting
+            {
                 self.changed.notify_all();
             }
             self.changed.wait(&mut state);
@@ -158,7 +160,7 @@ impl Segments {
         let mut state = self.state.lock();
         let first = state.reserve.flushed();
         if due {
-            state.demand = state.demand.max(Demand::Due);
+            state.demand = state.demand.max(SegmentDemand::Due);
         }
         if due || first {
             self.changed.notify_all();
@@ -176,10 +178,10 @@ impl Segments {
         let mut nap = NAPS[0];
         let mut state = self.state.lock();
         loop {
-            if state.demand == Demand::Waiting || state.room.is_short() {
+            if state.demand == SegmentDemand::Waiting || state.room.is_short() {
                 return Some(u64::MAX);
             }
-            if state.phase == Phase::Closing {
+            if state.phase == LogPhase::Closing {
                 return None;
             }
             // A change that waits for the room of old segments does not write, and the helper makes
@@ -275,29 +277,29 @@ impl Segments {
     /// The store is being opened, or has been.
     pub(crate) fn set_opening(&self, opening: bool) {
         let mut state = self.state.lock();
-        if state.phase != Phase::Closing {
-            state.phase = if opening { Phase::Opening } else { Phase::Running };
+        if state.phase != LogPhase::Closing {
+            state.phase = if opening { LogPhase::Opening } else { LogPhase::Running };
         }
     }
 
     /// The log is being closed: from now on no flush waits for room.
     pub(crate) fn stop_waiting(&self) {
-        self.state.lock().phase = Phase::Closing;
+        self.state.lock().phase = LogPhase::Closing;
         self.changed.notify_all();
     }
 
     /// The helper has to end.
     pub(crate) fn end_helper(&self) {
         let mut state = self.state.lock();
-        if state.helper == Helper::Running {
-            state.helper = Helper::Ending;
+        if state.helper == HelperState::Running {
+            state.helper = HelperState::Ending;
         }
         self.changed.notify_all();
     }
 
     /// The helper has ended.
     pub(crate) fn helper_ended(&self) {
-        self.state.lock().helper = Helper::Ended;
+        self.state.lock().helper = HelperState::Ended;
         self.changed.notify_all();
     }
 }
@@ -306,9 +308,9 @@ impl SegmentState {
     /// Whether the next segment is not needed yet, and the reserve has room for the buffers, so
     /// that there is time to try again.
     pub(crate) fn can_wait(&self) -> bool {
-        self.demand != Demand::Waiting
-            && self.phase != Phase::Closing
-            && self.helper == Helper::Running
+        self.demand != SegmentDemand::Waiting
+            && self.phase != LogPhase::Closing
+            && self.helper == HelperState::Running
             && !self.room.is_short()
             && self.reserve.is_whole()
     }
@@ -316,10 +318,10 @@ impl SegmentState {
     /// Whether a segment should be made now.
     pub(crate) fn is_wanted(&self) -> bool {
         let next_is_ready = self.reserve.next_is_ready();
-        if self.phase == Phase::Closing {
-            return self.demand == Demand::Waiting && !next_is_ready;
+        if self.phase == LogPhase::Closing {
+            return self.demand == SegmentDemand::Waiting && !next_is_ready;
         }
-        let wanted = self.demand != Demand::None || self.room.is_short();
+        let wanted = self.demand != SegmentDemand::None || self.room.is_short();
         self.reserve.is_due() || wanted && !next_is_ready
     }
 }
