@@ -23,6 +23,9 @@ const FLUSH_BYTES: usize = 256 << 10;
 /// Bytes of a cache line.
 const LINE: usize = 64;
 /// So many lines of a buffer are prefetched before they are written: those of the next few records.
+/// 0: none. With the flusher on another core an append takes 22.5 ns instead of 26.3 ns; on the
+/// same core it takes 15.0 instead of 14.5 ns (12 instructions of an update). The example
+/// `append_cost` measures both.
 const AHEAD_LINES: usize = 8;
 
 /// One worker's end of the log.
