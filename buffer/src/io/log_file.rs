@@ -15,37 +15,29 @@
 //!
 //! Files of ended segments become new segments. Removing them would make the device discard their
 //! blocks; a gigabyte of that at the end of a checkpoint delays all reads and writes by a second.
-//!
-//! Memory: pieces are borrowed for the call. A runtime that is dropped, even by a panic, first
-//! waits for its operations.
 
 use super::{
-    directory::{Directory, FileId, lacks_descriptors, look_at},
+    directory::{Directory, lacks_descriptors, look_at},
     file::allocate,
     log::{LogBuffer, LogStorage, Zeroes, absent, assert_whole_pages, exists, range_within},
-    runtime,
+    log_ring::{LentPiece, RING_ENTRIES, with_ring},
+    segment_file::{SEGMENT, SegmentFile, UNFINISHED, name, number},
     uring::is_transient,
 };
 use crate::page::PAGE_SIZE;
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use std::{
-    cell::RefCell,
-    ffi::OsStr,
     fs::File,
     io,
     os::unix::fs::FileExt,
     path::Path,
-    rc::Rc,
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
-use tokio_uring::{Runtime, buf::IoBuf};
 
-/// Pieces in flight in the ring of a thread.
-const RING_ENTRIES: u32 = 64;
 /// Bytes of zeroes in one write: without other users of the device; and, beside them, at least and
 /// at most.
 const ZERO_BYTES: usize = 1 << 20;
@@ -53,14 +45,10 @@ const ZERO_BYTES_BESIDE: [usize; 2] = [64 << 10, 256 << 10];
 /// Number of segments that are kept open: the current one, those created ahead, and those being
 /// read.
 const MAX_OPEN: usize = 12;
-/// Ending of the file of a segment.
-const SEGMENT: &str = "log";
-/// Ending of a file that is not a segment, or not yet: its bytes mean nothing.
-const UNFINISHED: &str = "new";
-/// Digits of the number in a name.
-const DIGITS: usize = 16;
 /// Of the files that no segment needed for a while, one in this many is removed at a time.
 const SURPLUS: usize = 8;
+
+type OpenFiles = Vec<(u64, Arc<SegmentFile>)>;
 
 /// A directory of segment files.
 pub(super) struct FileLog {
@@ -86,36 +74,6 @@ struct Spare {
     number: u64,
     /// The next segment may keep its bytes.
     passed_on: bool,
-}
-
-type OpenFiles = Vec<(u64, Arc<SegmentFile>)>;
-
-struct SegmentFile {
-    file: File,
-    direct: bool,
-    bytes: u64,
-    id: FileId,
-    /// Created by this log and to be written; other files existed before and are read.
-    made: bool,
-}
-
-impl SegmentFile {
-    fn new((file, direct): (File, bool), made: bool) -> io::Result<SegmentFile> {
-        let found = look_at(&file)?;
-        Ok(SegmentFile { file, direct, bytes: found.bytes, id: found.id, made })
-    }
-}
-
-/// The name of the file of a segment with this ending.
-fn name(number: u64, ending: &str) -> String {
-    format!("{number:016}.{ending}")
-}
-
-/// The number in a name with this ending.
-fn number(name: &OsStr, ending: &str) -> Option<u64> {
-    let digits = name.to_str()?.strip_suffix(ending)?.strip_suffix('.')?;
-    let is_number = digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_digit());
-    if is_number { digits.parse().ok() } else { None }
 }
 
 impl FileLog {
@@ -543,64 +501,5 @@ fn finish_write(file: &File, at: u64, piece: &[u8], done: io::Result<usize>) -> 
         Ok(done) => file.write_all_at(&piece[done..], at + done as u64),
         Err(error) if is_transient(&error) => file.write_all_at(piece, at),
         Err(error) => Err(error),
-    }
-}
-
-thread_local! {
-    /// The runtime of a writing thread, created by its first write. Taken out while in use.
-    static RING: RefCell<Option<ThreadRing>> = const { RefCell::new(None) };
-}
-
-struct ThreadRing {
-    runtime: Runtime,
-    files: Vec<(Weak<SegmentFile>, Rc<tokio_uring::fs::File>)>,
-}
-
-/// Runs `work` on this thread's ring with its handle of `segment`; `None` if there is no ring.
-fn with_ring<T>(
-    segment: &Arc<SegmentFile>,
-    work: impl AsyncFnOnce(&tokio_uring::fs::File) -> io::Result<T>,
-) -> Option<io::Result<T>> {
-    if runtime::inside_runtime() {
-        return None;
-    }
-    let kept = RING.try_with(|ring| ring.take()).ok()?;
-    let mut ring = match kept {
-        Some(ring) => ring,
-        None => ThreadRing { runtime: runtime::new_runtime(RING_ENTRIES).ok()?, files: Vec::new() },
-    };
-    let known = ring.files.iter().find(|(weak, _)| weak.as_ptr() == Arc::as_ptr(segment));
-    let handle = known.map(|(_, handle)| Rc::clone(handle)).or_else(|| {
-        ring.files.retain(|(weak, _)| weak.strong_count() > 0);
-        let handle = Rc::new(tokio_uring::fs::File::from_std(segment.file.try_clone().ok()?));
-        ring.files.push((Arc::downgrade(segment), Rc::clone(&handle)));
-        Some(handle)
-    });
-    let Some(handle) = handle else {
-        // No descriptor for this segment; the next one may get one.
-        let _ = RING.try_with(|slot| slot.replace(Some(ring)));
-        return None;
-    };
-    // A panic in here drops the runtime, which waits for the kernel before the pieces can end.
-    let result = ring.runtime.block_on(work(&handle));
-    drop(handle);
-    // If the thread is ending, its runtime ends here.
-    let _ = RING.try_with(|slot| slot.replace(Some(ring)));
-    Some(result)
-}
-
-/// Bytes that the caller of `write` lends until all writes have completed.
-struct LentPiece(*const [u8]);
-
-// SAFETY: the bytes neither move nor change during `write`, which outlives the operation.
-unsafe impl IoBuf for LentPiece {
-    fn stable_ptr(&self) -> *const u8 {
-        self.0.cast()
-    }
-    fn bytes_init(&self) -> usize {
-        self.0.len()
-    }
-    fn bytes_total(&self) -> usize {
-        self.0.len()
     }
 }

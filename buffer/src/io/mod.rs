@@ -24,6 +24,7 @@ mod file;
 mod log;
 mod log_file;
 mod log_read_only;
+mod log_ring;
 #[cfg(test)]
 mod log_tests;
 mod medium;
@@ -35,6 +36,7 @@ mod probe_load;
 mod runtime;
 #[cfg(test)]
 mod runtime_tests;
+mod segment_file;
 mod sim;
 mod sim_log;
 #[cfg(test)]
