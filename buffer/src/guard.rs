@@ -111,7 +111,7 @@ impl<'p> Optimistic<'p> {
     #[inline(always)]
     pub fn upgrade(self) -> Result<Exclusive<'p>, Restart> {
         let latched = self.pool.memory.upgrade(self.frame, self.header, self.version)?;
-        Ok(Exclusive::new(self.pool, latched))
+        Ok(Exclusive::new(self.pool, (latched, self.header, self.version)))
     }
 
     /// Reports a read of the page to the replacement policy.
@@ -155,16 +155,25 @@ impl Moment {
 /// The exclusive latch of a frame. Released when dropped.
 pub struct Exclusive<'p> {
     pool: &'p Pool,
-    latched: LatchedFrame<'p>,
+    header: &'p FrameHeader,
+    version: Version,
+    latched: LatchedFrame,
+    /// The release changes the version, so that optimistic readers restart.
     changed: bool,
+    /// The contents changed.
     dirtied: bool,
+    /// The change of the contents has its number.
     stamped: bool,
 }
 
 impl<'p> Exclusive<'p> {
     #[inline(always)]
-    fn new(pool: &'p Pool, latched: LatchedFrame<'p>) -> Exclusive<'p> {
-        Exclusive { pool, latched, changed: false, dirtied: false, stamped: false }
+    fn new(
+        pool: &'p Pool,
+        (latched, header, version): (LatchedFrame, &'p FrameHeader, Version),
+    ) -> Exclusive<'p> {
+        let (changed, dirtied, stamped) = (false, false, false);
+        Exclusive { pool, header, version, latched, changed, dirtied, stamped }
     }
 
     /// The frame.
@@ -176,7 +185,7 @@ impl<'p> Exclusive<'p> {
     /// The header of the frame.
     #[inline(always)]
     pub fn header(&self) -> &'p FrameHeader {
-        self.latched.header()
+        self.header
     }
 
     /// The pool of the frame.
@@ -196,7 +205,7 @@ impl<'p> Exclusive<'p> {
     pub fn page_mut(&mut self) -> PageMut<'_> {
         if !self.dirtied {
             (self.changed, self.dirtied) = (true, true);
-            self.pool.policy.on_write(&self.header().tracker, self.pool.epoch());
+            self.pool.policy.on_write(&self.header.tracker, self.pool.epoch());
         }
         self.pool.memory.page_mut(&mut self.latched)
     }
@@ -212,9 +221,9 @@ impl<'p> Exclusive<'p> {
     /// dirty.
     #[inline(always)]
     pub fn stamp(&mut self, gsn: Gsn) {
-        debug_assert!(gsn > self.header().gsn(), "change numbers of a page ascend");
+        debug_assert!(gsn > self.header.gsn(), "change numbers of a page ascend");
         (self.changed, self.dirtied, self.stamped) = (true, true, true);
-        self.header().record_change(gsn);
+        self.header.record_change(gsn);
         self.pool.memory.page_mut(&mut self.latched).set_u64(header::GSN, gsn.0);
     }
 
@@ -223,13 +232,13 @@ impl<'p> Exclusive<'p> {
     /// [`Pool::write_older`].
     pub fn logged_whole(&mut self) {
         debug_assert!(self.stamped, "a change without a number has no record");
-        self.header().record_logged_whole();
+        self.header.record_logged_whole();
     }
 
     /// Number of the last change of the page.
     #[inline(always)]
     pub fn gsn(&self) -> Gsn {
-        self.header().gsn()
+        self.header.gsn()
     }
 
     /// The bytes for plain reads.
@@ -240,7 +249,7 @@ impl<'p> Exclusive<'p> {
 
     /// Replaces the whole page by `image`, which gets the number of the last change.
     pub fn write_image(&mut self, image: &mut PageImage) {
-        image.set_u64(header::GSN, self.header().gsn().0);
+        image.set_u64(header::GSN, self.header.gsn().0);
         self.page_mut().write_image(image);
     }
 
@@ -267,15 +276,15 @@ impl<'p> Exclusive<'p> {
     #[cold]
     fn stamp_unlogged(&mut self) {
         let logged = self.pool.barrier().is_log() && !std::thread::panicking();
-        assert!(!logged, "a change of page {} was not logged", self.header().page_id());
-        self.stamp(Gsn(self.header().gsn().0 + 1));
+        assert!(!logged, "a change of page {} was not logged", self.header.page_id());
+        self.stamp(Gsn(self.header.gsn().0 + 1));
     }
 
     /// Releases the latch after a change, and records it in the trace of the pool.
     #[cold]
-    fn release_traced(&mut self) {
-        let page = self.header().page_id();
-        self.latched.release(self.changed);
+    fn release_traced(&self) {
+        let page = self.header.page_id();
+        self.header.latch.release(self.version, self.changed);
         // Recording may wait for the trace, so it must not happen under the latch.
         if let Some(trace) = &self.pool.options.trace {
             trace.record_write(page);
@@ -286,13 +295,13 @@ impl<'p> Exclusive<'p> {
     /// See [`Pool::optimistic_since`].
     #[inline(always)]
     pub fn release_moment(&self) -> Moment {
-        Moment { frame: self.frame(), version: self.latched.version().next(self.changed) }
+        Moment { frame: self.frame(), version: self.version.next(self.changed) }
     }
 
     /// Releases the latch and continues with an optimistic guard of the new version.
     pub fn downgrade(self) -> Optimistic<'p> {
         let (pool, frame) = (self.pool, self.frame());
-        let after = self.latched.version().next(self.changed);
+        let after = self.version.next(self.changed);
         let header = self.header();
         drop(self);
         Optimistic { pool, header, page: pool.page_ref(frame), frame, version: after }
@@ -308,7 +317,7 @@ impl Drop for Exclusive<'_> {
         if self.dirtied && self.pool.is_traced() {
             return self.release_traced();
         }
-        self.latched.release(self.changed);
+        self.header.latch.release(self.version, self.changed);
     }
 }
 

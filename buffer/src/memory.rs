@@ -119,37 +119,15 @@ impl DerefMut for ImageMemory {
 }
 
 /// A frame whose exclusive latch is held: the proof that [`FrameMemory::page_mut`] asks for. Only
-/// [`FrameMemory`] makes one, after it has entered the latch of that frame.
-pub(crate) struct LatchedFrame<'m> {
-    header: &'m FrameHeader,
-    version: Version,
-    frame: FrameId,
-}
+/// [`FrameMemory`] makes one, after it has entered the latch of that frame. The guard that owns it
+/// leaves the latch.
+pub(crate) struct LatchedFrame(FrameId);
 
-impl<'m> LatchedFrame<'m> {
-    /// The header of the frame.
-    #[inline(always)]
-    pub fn header(&self) -> &'m FrameHeader {
-        self.header
-    }
-
+impl LatchedFrame {
     /// The frame.
     #[inline(always)]
     pub fn frame(&self) -> FrameId {
-        self.frame
-    }
-
-    /// The version of the latch before it was entered.
-    #[inline(always)]
-    pub fn version(&self) -> Version {
-        self.version
-    }
-
-    /// Leaves the latch. The guard that owns this value calls it once, at its end. `changed` says
-    /// whether optimistic readers must notice.
-    #[inline(always)]
-    pub fn release(&mut self, changed: bool) {
-        self.header.latch.release(self.version, changed);
+        self.0
     }
 }
 
@@ -221,51 +199,52 @@ impl FrameMemory {
         unsafe { PageRef::new(self.page(frame).as_ptr()) }
     }
 
-    /// Latches a frame exclusively, waiting for other holders.
+    /// Latches a frame exclusively, waiting for other holders. Also returns the version before.
     ///
     /// # Panics
     /// If the frame is outside the pool.
     #[inline]
-    pub fn latch(&self, frame: FrameId) -> LatchedFrame<'_> {
+    pub fn latch(&self, frame: FrameId) -> (LatchedFrame, &FrameHeader, Version) {
         let header = &self.headers()[frame.0 as usize];
-        LatchedFrame { header, frame, version: header.latch.exclusive() }
+        let version = header.latch.exclusive();
+        (LatchedFrame(frame), header, version)
     }
 
     /// Latches a frame exclusively if no holder is inside. Any id is allowed.
     #[inline]
-    pub fn try_latch(&self, frame: FrameId) -> Option<LatchedFrame<'_>> {
+    pub fn try_latch(&self, frame: FrameId) -> Option<(LatchedFrame, &FrameHeader, Version)> {
         let header = self.headers().get(frame.0 as usize)?;
         let version = header.latch.try_exclusive()?;
-        Some(LatchedFrame { header, frame, version })
+        Some((LatchedFrame(frame), header, version))
     }
 
     /// Upgrades to the exclusive latch of `frame`, whose header is `header`, if nothing changed
     /// since `version`.
     #[inline(always)]
-    pub fn upgrade<'m>(
-        &'m self,
+    pub fn upgrade(
+        &self,
         frame: FrameId,
-        header: &'m FrameHeader,
+        header: &FrameHeader,
         version: Version,
-    ) -> Result<LatchedFrame<'m>, Restart> {
+    ) -> Result<LatchedFrame, Restart> {
         debug_assert!(std::ptr::eq(header, &self.headers()[frame.0 as usize]));
         header.latch.upgrade(version)?;
-        Ok(LatchedFrame { header, frame, version })
+        Ok(LatchedFrame(frame))
     }
 
     /// Exclusive view of the page of a latched frame.
     #[inline(always)]
-    pub fn page_mut<'a>(&self, latched: &'a mut LatchedFrame<'_>) -> PageMut<'a> {
+    pub fn page_mut<'a>(&self, latched: &'a mut LatchedFrame) -> PageMut<'a> {
         // SAFETY: mapped and page aligned; `latched` is the exclusive latch, so its holder is the
         // only writer while the view borrows it.
-        unsafe { PageMut::new(self.page(latched.frame).as_ptr()) }
+        unsafe { PageMut::new(self.page(latched.0).as_ptr()) }
     }
 
     /// Plain view of the page of a latched frame.
     #[inline(always)]
-    pub fn page_bytes<'a>(&self, latched: &'a LatchedFrame<'_>) -> &'a [u8; PAGE_SIZE] {
+    pub fn page_bytes<'a>(&self, latched: &'a LatchedFrame) -> &'a [u8; PAGE_SIZE] {
         // SAFETY: mapped; the latch is borrowed, so no thread writes while the view lives.
-        unsafe { &*self.page(latched.frame).as_ptr().cast::<[u8; PAGE_SIZE]>() }
+        unsafe { &*self.page(latched.0).as_ptr().cast::<[u8; PAGE_SIZE]>() }
     }
 
     /// Lends a frame in state `Reading` to a read.

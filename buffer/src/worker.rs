@@ -195,7 +195,7 @@ impl Worker {
 
     #[cfg(shuttle)]
     pub(crate) fn park_for(&self, _: Duration) -> bool {
-        self.parker.park_for(self.pool.in_flight.impatient.load(Ordering::Relaxed))
+        self.parker.park_for(self.pool.in_flight.impatient.load(crate::sync::Ordering::Relaxed))
     }
 
     /// Takes a free frame from the cache, and fills the cache from the pool if it is empty.
