@@ -12,6 +12,7 @@
 use crate::{
     caller,
     sync::{AtomicBool, Ordering, sleep},
+    tuning,
 };
 use parking_lot::lock_api::{self, RawMutex};
 use std::time::Duration;
@@ -99,7 +100,11 @@ unsafe impl lock_api::RawMutex for RawBrief {
 
     #[inline]
     unsafe fn unlock(&self, (): ()) {
-        self.held.store(false, Ordering::Release);
+        if tuning::STORE_RELEASE {
+            self.held.store(false, Ordering::Release);
+        } else {
+            self.held.swap(false, Ordering::Release);
+        }
     }
 
     #[inline]

@@ -132,7 +132,7 @@ impl Evictor {
         let sample: [FrameId; SAMPLE] = self.sample();
         let candidates: [FrameId; CANDIDATES] = self.sample();
         for frame in sample.iter().chain(&candidates[..AHEAD]) {
-            pool.prefetch_header(*frame);
+            pool.prefetch_evict_candidate(*frame);
         }
         let mut threshold = f32::INFINITY;
         for frame in sample {
@@ -152,7 +152,7 @@ impl Evictor {
         let mut count = 0;
         for (i, frame) in candidates.iter().enumerate() {
             if let Some(ahead) = candidates.get(i + AHEAD) {
-                pool.prefetch_header(*ahead);
+                pool.prefetch_evict_candidate(*ahead);
             }
             let header = pool.header(*frame);
             match header.state() {
@@ -162,7 +162,7 @@ impl Evictor {
                         && !header.is_pinned()
                         && policy.value(&header.tracker, epoch) <= threshold =>
                 {
-                    pool.prefetch_header(header.parent_hint().0);
+                    pool.prefetch_evict_candidate(header.parent_hint().0);
                     cold[count] = *frame;
                     count += 1;
                 }

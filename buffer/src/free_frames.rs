@@ -11,6 +11,7 @@ use crate::{
     memory::{HUGE_PAGE, HUGE_PAGES_MIN},
     page::PAGE_SIZE,
     sync::{AtomicUsize, Condvar, Mutex, Ordering},
+    tuning,
 };
 use std::{collections::VecDeque, ops::Range, task::Waker};
 
@@ -22,7 +23,7 @@ const READY_STEP: u32 = (HUGE_PAGE / PAGE_SIZE) as u32;
 /// that a small store in a large pool takes little memory.
 const READY_AHEAD: u32 = 32 * READY_STEP;
 /// Smaller pools have no huge pages, so no frame gets its memory ahead of use.
-const READY_MIN: usize = HUGE_PAGES_MIN / PAGE_SIZE;
+const READY_MIN: usize = if tuning::POPULATE { HUGE_PAGES_MIN / PAGE_SIZE } else { usize::MAX };
 
 /// The stack of free frames, and the operations that wait for one.
 pub(crate) struct FreeFrames {

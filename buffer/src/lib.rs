@@ -43,6 +43,7 @@ mod swip;
 pub mod sync;
 mod thread;
 mod trace;
+mod tuning;
 mod upcalls;
 mod worker;
 mod worker_count;

@@ -12,6 +12,7 @@ use crate::{
     latch::Version,
     page::{PAGE_SIZE, PageImage, PageMut, PageRef, Restart},
     racy::{self, For},
+    tuning,
 };
 use std::{
     io,
@@ -24,7 +25,8 @@ use std::{
 pub(crate) const HUGE_PAGE: usize = 2 << 20;
 /// Smaller mappings, in bytes, use no huge pages: rounding up to whole ones would exceed the
 /// budget.
-pub(crate) const HUGE_PAGES_MIN: usize = 8 * HUGE_PAGE;
+pub(crate) const HUGE_PAGES_MIN: usize =
+    if tuning::HUGE_PAGES { 8 * HUGE_PAGE } else { usize::MAX };
 
 /// Anonymous zeroed memory, which the kernel provides on first touch.
 struct Mapping {

@@ -21,6 +21,7 @@ use crate::{
     replacement::{FIRST_EPOCH, Policy},
     reserves::Reserves,
     trace::Way,
+    tuning,
     upcalls::{LogBarrier, PageOwner},
     worker_count::WorkerCount,
     write_queue::WriteQueue,
@@ -230,8 +231,10 @@ impl Pool {
     }
 
     #[inline(always)]
-    pub(crate) fn prefetch_header(&self, frame: FrameId) {
-        self.memory.prefetch_header(frame, For::Read);
+    pub(crate) fn prefetch_evict_candidate(&self, frame: FrameId) {
+        if tuning::EVICT_PREFETCH {
+            self.memory.prefetch_header(frame, For::Read);
+        }
     }
 
     pub(crate) fn take_frames(&self, count: usize, into: &mut Vec<FrameId>) {

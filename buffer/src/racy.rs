@@ -7,7 +7,7 @@
 //! assembly is used where Rust's atomics do not vectorise; other processors and the model checker
 //! take the byte-wise path. Only [`crate::page`] calls this module, and it checks all bounds.
 
-use crate::sync::interleave;
+use crate::{sync::interleave, tuning};
 use std::cmp::Ordering;
 
 /// Bytes that the model checker copies without a chance to switch threads.
@@ -484,6 +484,9 @@ unsafe fn below_16_scalar(ptr: *const u8, bound: u32) -> u32 {
 /// Prefetches the cache line of `ptr` for reading. Any address is allowed.
 #[inline(always)]
 pub fn prefetch(ptr: *const u8) {
+    if !tuning::PREFETCH {
+        return;
+    }
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch has no effect on memory and faults on no address.
     unsafe {
@@ -497,6 +500,9 @@ pub fn prefetch(ptr: *const u8) {
 /// core that wrote it last. Any address is allowed. Pays off some hundred nanoseconds ahead.
 #[inline(always)]
 pub fn prefetch_write(ptr: *const u8) {
+    if !tuning::PREFETCH {
+        return;
+    }
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch has no effect on memory and faults on no address. Processors without this
     // instruction execute it as a no-op.

@@ -19,6 +19,7 @@ use crate::{
     io,
     pool::Pool,
     sync::{AtomicUsize, Ordering},
+    tuning,
     worker::Worker,
 };
 use std::{
@@ -33,7 +34,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Number of threads that may have several reads in flight each. With more of them the device is
 /// busy anyway, and the threads that read for them only cost processor time.
-const MAX_TOGETHER: usize = 4;
+const MAX_TOGETHER: usize = if tuning::LIMIT_READERS { 4 } else { usize::MAX };
 
 /// Decrements the counter when it is dropped.
 struct CountGuard<'a>(&'a AtomicUsize);

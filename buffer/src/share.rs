@@ -11,11 +11,14 @@
 //! those in a [`Returned`]. So the count is not 0 while there is an owner or a share, and the
 //! thread that brings it to 0 is the last.
 
-use crate::sync::{AtomicUsize, Ordering};
+use crate::{
+    sync::{AtomicUsize, Ordering},
+    tuning,
+};
 use std::{cell::Cell, fmt, ops::Deref, ptr::NonNull};
 
 /// Number of shares that an owner counts in one step.
-const AT_ONCE: usize = 1 << 12;
+const AT_ONCE: usize = if tuning::BULK_SHARES { 1 << 12 } else { 1 };
 
 struct Counted<T> {
     count: AtomicUsize,
@@ -157,6 +160,9 @@ impl<T> Returned<T> {
     /// Takes a share back; first releases those of another value, if there are any.
     #[inline]
     pub fn take(&mut self, share: Share<T>) {
+        if !tuning::BULK_SHARES {
+            return drop(share);
+        }
         match &mut self.shares {
             Some((first, others)) if first.counted == share.counted => {
                 *others += 1;

@@ -12,6 +12,7 @@
 //! size of its ring. So submission never meets a full ring, where tokio-uring would panic.
 
 use super::{file::PageFile, storage::ReadTarget};
+use crate::tuning;
 use parking_lot::Mutex;
 use rustix::fs::{Mode, OFlags};
 use std::{
@@ -99,7 +100,7 @@ pub(super) fn probe() -> io::Result<()> {
 /// Number of queued reads at which a runtime submits them to the kernel. It also submits all of
 /// them when it has nothing to do but wait. With a long queue the device would idle while tasks
 /// run, and the processor would idle while the device works.
-const SUBMIT_EVERY: u32 = 8;
+const SUBMIT_EVERY: u32 = if tuning::SUBMIT_EARLY { 8 } else { u32::MAX };
 
 /// A runtime for that many operations in flight, submitted together.
 pub(super) fn new_runtime(entries: u32) -> io::Result<Runtime> {
