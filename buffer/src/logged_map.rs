@@ -52,6 +52,7 @@ impl LoggedMap {
     /// Notes a record of `epoch` that puts `count` pages, starting at `first`, into a tree or takes
     /// them out.
     pub(crate) fn log_change(&mut self, epoch: u64, first: PageId, count: u64, in_use: bool) {
+        assert!(first.0.checked_add(count).is_some_and(|end| end <= PageId::MAX.0 + 1));
         self.changes.push_back((epoch, first.0, count, in_use));
         if !in_use {
             let pages = (first.0..first.0 + count).map(|page| (PageId(page), epoch));

@@ -20,7 +20,8 @@ impl MergeGate {
     }
 
     pub(crate) fn leave(&self) {
-        self.inside.fetch_sub(1, Ordering::SeqCst);
+        let inside = self.inside.fetch_sub(1, Ordering::SeqCst);
+        assert!(inside > 0, "a writer left the gate without having entered");
     }
 
     /// Whether a writer that has entered may begin a merge.
@@ -38,6 +39,7 @@ impl MergeGate {
     }
 
     pub(crate) fn open(&self) {
-        self.closed.fetch_sub(1, Ordering::SeqCst);
+        let closed = self.closed.fetch_sub(1, Ordering::SeqCst);
+        assert!(closed > 0, "the gate was opened more often than closed");
     }
 }

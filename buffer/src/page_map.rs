@@ -78,6 +78,7 @@ impl PageMap {
 
     /// Takes the next free page. There must be one.
     pub(crate) fn take_next(&mut self) -> PageId {
+        assert!(self.used < self.capacity, "all {} pages are in use", self.capacity);
         loop {
             let cursor = self.cursor;
             let word = self.words[cursor];

@@ -40,7 +40,8 @@ impl Reserves {
 
     /// Counts a page id that was taken out of a reserve.
     pub(crate) fn count_taken(&self) {
-        self.pages.fetch_sub(1, Ordering::Relaxed);
+        let pages = self.pages.fetch_sub(1, Ordering::Relaxed);
+        assert!(pages > 0, "a page id was taken out of an empty reserve");
     }
 
     /// Replaces page ids at or above `from` by low ones, as far as there are any.

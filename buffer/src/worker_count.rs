@@ -25,6 +25,7 @@ impl WorkerCount {
     }
 
     pub(crate) fn end(&self) {
-        self.live.fetch_sub(1, Ordering::Relaxed);
+        let live = self.live.fetch_sub(1, Ordering::Relaxed);
+        assert!(live > 0, "more workers ended than began");
     }
 }
