@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_is_inside_with_another_and_holders_that_sleep_are_waited_for() {
+    fn holders_exclude_each_other_and_waiters_wait_for_holders_that_sleep() {
         let sum = BriefMutex::new((0u64, false));
         std::thread::scope(|scope| {
             for thread in 0..8 {

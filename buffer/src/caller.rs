@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_inside_of_what_it_entered_and_has_not_left() {
+    fn a_thread_is_inside_until_it_leaves() {
         let change = Inside::Change.enter();
         {
             let _load = Inside::Load.enter();

@@ -425,7 +425,7 @@ mod tests {
 
     /// The format requires CRC-32C, whichever implementation computes it.
     #[test]
-    fn the_checksum_is_what_another_implementation_of_crc_32c_computes() {
+    fn the_checksum_equals_that_of_another_implementation_of_crc_32c() {
         assert_eq!(crc_fast::crc32_iscsi(b"123456789"), 0xe306_9283);
         let mut image = PageImage::zeroed();
         for round in 0..64_usize {

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn each_value_is_dropped_once_whoever_is_last() {
+    fn each_value_is_dropped_once_by_any_thread_that_is_last() {
         let drops = Arc::new(AtomicUsize::new(0));
         let rounds = 2000;
         std::thread::scope(|scope| {

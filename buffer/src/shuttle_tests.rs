@@ -81,7 +81,7 @@ fn an_optimistic_read_that_validates_is_never_torn() {
 }
 
 #[test]
-fn an_upgrade_succeeds_only_if_nothing_changed_and_nobody_is_inside() {
+fn an_upgrade_succeeds_only_if_nothing_changed_and_no_holder_is_inside() {
     explore(3000, || {
         let pair = Arc::new(Pair::default());
         let upgraders: Vec<_> = (0..3)
@@ -147,7 +147,7 @@ fn shared_and_exclusive_holders_exclude_each_other() {
 }
 
 #[test]
-fn holders_of_a_brief_lock_exclude_each_other_and_see_what_was_done_before() {
+fn holders_of_a_brief_lock_exclude_each_other_and_see_earlier_changes() {
     explore(3000, || {
         let lock = Arc::new((RawBrief::INIT, Pair::default()));
         let threads = [3, 2, 1].map(|rounds| {

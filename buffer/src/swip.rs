@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn swips_name_what_they_were_made_of() {
+    fn swips_name_the_target_that_they_were_made_from() {
         for frame in [0, 1, u32::MAX].map(FrameId) {
             assert_eq!(Swip::hot(frame).target(), Target::Hot(frame));
         }

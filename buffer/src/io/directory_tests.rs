@@ -89,7 +89,7 @@ fn only_the_last_directory_of_a_path_is_made() {
 }
 
 #[test]
-fn files_that_somebody_cut_removed_or_replaced_are_found_out() {
+fn files_that_were_cut_removed_or_replaced_are_noticed() {
     for kind in [IoKind::Threads, IoKind::Uring] {
         let root = tempfile::tempdir().expect("a directory");
         let path = root.path().join("data");
@@ -140,7 +140,7 @@ fn files_that_somebody_cut_removed_or_replaced_are_found_out() {
 }
 
 #[test]
-fn what_is_in_the_way_of_the_log_is_named_and_what_is_not_its_own_stays() {
+fn a_file_in_the_way_of_the_log_is_named_and_foreign_files_stay() {
     let root = tempfile::tempdir().expect("a directory");
     let path = |name: &str| root.path().join(name);
     // Names that a log does not create.

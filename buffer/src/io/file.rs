@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_hold_pages_is_refused() {
+    fn files_that_cannot_hold_pages_are_refused() {
         let kind = |path: &Path| ThreadStorage::open(path).err().expect("no file").kind();
         assert_eq!(kind(Path::new("/dev/null")), io::ErrorKind::InvalidInput);
         let dir = tempfile::tempdir().expect("a directory");

@@ -27,7 +27,7 @@ fn each(test: impl Fn(&dyn LogStorage, Option<&Path>)) {
 }
 
 #[test]
-fn what_was_written_is_read_whatever_the_alignment() {
+fn written_bytes_are_read_at_any_alignment() {
     each(|log, _| {
         log.create(1, BYTES).expect("room");
         assert_eq!(log.create(1, BYTES).unwrap_err().kind(), ErrorKind::AlreadyExists);
@@ -133,7 +133,7 @@ fn a_segment_that_was_given_up_is_gone_and_its_file_becomes_another_one() {
 }
 
 #[test]
-fn what_was_passed_on_is_found_again_behind_a_page_of_zeroes_or_nothing_is() {
+fn bytes_that_were_passed_on_follow_a_page_of_zeroes_or_all_are_zero() {
     each(|log, path| {
         used(log, 1);
         used(log, 2);
@@ -202,7 +202,7 @@ fn zeroes_that_are_reserved_are_zeroes_like_those_that_are_written() {
 }
 
 #[test]
-fn whoever_reads_while_segments_go_sees_no_file_of_before() {
+fn a_read_during_removals_sees_no_file_of_an_earlier_segment() {
     let dir = tempfile::tempdir().expect("a directory");
     let log = open_log(IoKind::Threads, dir.path()).expect("a log");
     let file = dir.path().join(format!("{:016}.log", 5));
@@ -236,7 +236,7 @@ fn whoever_reads_while_segments_go_sees_no_file_of_before() {
 }
 
 #[test]
-fn a_segment_has_its_full_size_or_is_not_there_whatever_somebody_does_to_its_file() {
+fn a_segment_has_its_full_size_or_is_absent_even_if_its_file_is_changed() {
     let dir = tempfile::tempdir().expect("a directory");
     let log = open_log(IoKind::Threads, dir.path()).expect("a log");
     let unfinished = dir.path().join(format!("{:016}.new", 6));
@@ -327,7 +327,7 @@ fn made_in_spite_of(refused: impl FnOnce(&Directory) -> Refused<'static>, errno:
 }
 
 #[test]
-fn a_segment_can_be_made_when_what_stopped_it_is_over() {
+fn a_segment_can_be_created_when_the_obstacle_is_gone() {
     let writes = |_: &Directory| Refused::Calls(&[libc::SYS_pwrite64]);
     assert_eq!(made_in_spite_of(writes, libc::ENOSPC).kind(), ErrorKind::StorageFull);
     let syncs = |_: &Directory| Refused::Calls(&[libc::SYS_fsync]);

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_frozen_log_takes_only_what_is_there() {
+    fn a_frozen_log_takes_only_bytes_that_are_there() {
         let base = Arc::new(MemoryLog::default());
         base.create(1, 8192).expect("a segment");
         base.write(1, &[(4096, &[5; 4096])]).expect("written");

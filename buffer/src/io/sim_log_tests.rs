@@ -19,7 +19,7 @@ fn device(plan: FaultPlan) -> SimStorage {
 }
 
 #[test]
-fn a_crash_mixes_sectors_of_what_was_not_synced() {
+fn a_crash_mixes_sectors_of_unsynced_writes() {
     let mut seen = BTreeSet::new();
     for seed in 0..64 {
         let device = device(FaultPlan::new(1));
@@ -101,7 +101,7 @@ fn raw_segments_may_have_any_length() {
 }
 
 #[test]
-fn what_a_failed_sync_covered_is_seen_until_a_power_cut_and_never_durable() {
+fn writes_of_a_failed_sync_are_seen_until_a_power_cut_and_never_durable() {
     let unsettled = Fault::Unsettled(ErrorKind::Other);
     let device =
         device(FaultPlan::new(1).nth(Op::LogSync, 1, unsettled).nth(Op::Sync, 1, unsettled));
@@ -132,7 +132,7 @@ fn what_a_failed_sync_covered_is_seen_until_a_power_cut_and_never_durable() {
 }
 
 #[test]
-fn a_power_cut_takes_back_what_a_directory_was_not_synced_for() {
+fn a_power_cut_undoes_changes_of_an_unsynced_directory() {
     let unsettled = Fault::Unsettled(ErrorKind::Other);
     let plan = FaultPlan::new(1).nth(Op::LogCreate, 1, unsettled).nth(Op::LogRemove, 1, unsettled);
     let device = device(plan);

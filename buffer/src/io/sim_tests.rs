@@ -29,7 +29,7 @@ fn device(plan: FaultPlan) -> SimStorage {
 }
 
 #[test]
-fn scripted_faults_hit_what_they_name() {
+fn scripted_faults_hit_the_operations_that_they_name() {
     let device = device(
         FaultPlan::new(1)
             .nth(Op::Write, 2, Fault::Error(ErrorKind::Other))
@@ -59,7 +59,7 @@ fn scripted_faults_hit_what_they_name() {
 }
 
 #[test]
-fn each_fault_does_what_it_says() {
+fn each_fault_has_its_documented_effect() {
     let (old, new) = (image(3, 1), image(3, 2));
     let after = |fault| {
         let device = device(FaultPlan::new(7).nth(Op::Write, 1, fault));
@@ -249,7 +249,7 @@ proptest! {
     }
 
     #[test]
-    fn a_crash_leaves_only_what_was_synced_or_written_since(crash_seed: u64, steps in steps()) {
+    fn a_crash_leaves_only_synced_or_later_contents(crash_seed: u64, steps in steps()) {
         let device = device(FaultPlan::new(0));
         // The possible contents of each page, by sector; the first entry is that of the last sync.
         let mut possible: Vec<Vec<[u8; PAGE_SIZE]>> =
