@@ -1,10 +1,11 @@
-//! The parts of a change of one record that inserts, updates and changes in place have in common:
-//! 1. *find* ([`Tree::find_to_change`]): search the leaf optimistically, without a latch;
+//! The parts of a change of one record that inserts, updates and changes in place have in common.
+//! Each step of `write.rs` and `modify.rs` does in order:
+//! 1. *find*: [`Tree::leaf_of`], then a search in the leaf, optimistically, without a latch;
 //! 2. *latch*: `Optimistic::upgrade` succeeds only if nothing changed since the search;
 //! 3. *check*: the [`Author`] decides under the latch whether it may change the record;
-//! 4. *change and log*: [`Tree::overwrite`], [`Tree::replace`] or [`Tree::insert`];
+//! 4. *change and log*: [`Tree::overwrite`], [`Tree::replace`], or an insert;
 //! 5. *done*: the author makes the version before the change reachable, and the run goes to the
-//!    next record if it lies in the same leaf ([`Tree::next_in_leaf`]).
+//!    next record ([`next_of`]) if it lies in the same leaf ([`Tree::next_in_leaf`]).
 //!
 //! If the leaf has no room, [`Tree::make_room`] purges ghosts or splits it, and the step runs
 //! again.
@@ -15,7 +16,6 @@ use crate::{
     node::{NodeMut, NodeRef, NodeView, Search},
     record::Op,
     step::{Step, Stop},
-    trace::WriteTrace,
     tree::Tree,
     undo::{Before, Undo},
 };
@@ -25,25 +25,9 @@ use wattle_buffer::{Exclusive, For, Optimistic};
 const PATCH_PERCENT: usize = 80;
 
 impl Tree {
-    /// Finds the leaf for `key`, and where in it the record is or would be. The caller validates
-    /// the leaf or upgrades its latch.
-    #[inline(always)]
-    pub(crate) fn find_to_change<'p>(
-        &'p self,
-        cx: &Context,
-        key: &[u8],
-        trace: WriteTrace<'_>,
-    ) -> Step<(Optimistic<'p>, Search)> {
-        cx.check_room(false)?;
-        let node = self.leaf_of(cx, key)?;
-        trace.found(self, key);
-        let search = self.checked(&node, NodeRef::from(node.page()).search_for(key, For::Write))?;
-        Ok((node, search))
-    }
-
     /// The leaf for `key`. A session that writes to the same leaf again needs no descent.
     #[inline(always)]
-    fn leaf_of<'p>(&'p self, cx: &Context, key: &[u8]) -> Step<Optimistic<'p>> {
+    pub(crate) fn leaf_of<'p>(&'p self, cx: &Context, key: &[u8]) -> Step<Optimistic<'p>> {
         if let Some(node) = cx.last_leaf(&self.pool, self.id)
             && self.checked(&node, NodeRef::from(node.page()).covers(key))?
         {
@@ -52,20 +36,13 @@ impl Tree {
         Ok(self.descend_to_change(key)?.node)
     }
 
-    /// Ends a change of a record that the leaf does not hold: the change was only a read.
-    #[inline(always)]
-    pub(crate) fn nothing_to_change<A: Author>(
-        &self,
-        leaf: Optimistic<'_>,
-        author: &mut A,
-    ) -> Step<()> {
-        leaf.validate()?;
-        leaf.track();
+    /// Tracks the leaf of a record that was to be changed and is absent: the write was only a read.
+    pub(crate) fn track_absent(&self, node: Optimistic<'_>) {
+        node.track();
         if self.pool.is_traced() {
             // The route is recorded already.
-            leaf.record(|_| ());
+            node.record(|_| ());
         }
-        author.missed()
     }
 
     /// Where the next record of a run, after `last`, is or would be, if that is in the latched
@@ -87,27 +64,6 @@ impl Tree {
             Ok(true) => node.search_for(key, For::Write).ok(),
             _ => None,
         }
-    }
-
-    /// Inserts a record at `position`. False: there is no room, and nothing changed.
-    #[inline(always)]
-    pub(crate) fn insert<A: Author>(
-        &self,
-        cx: &Context,
-        leaf: &mut Exclusive<'_>,
-        position: usize,
-        key: &[u8],
-        (value, special): (&[u8], bool),
-        author: &mut A,
-    ) -> bool {
-        let mut page = leaf.page_mut();
-        if NodeMut::new(&mut page).insert_leaf(position, key, value, special).is_err() {
-            return false;
-        }
-        leaf.header().note_insert(position);
-        let undo = Undo { tree: self.id, key, before: Before::Absent };
-        cx.log_change(leaf, Op::Insert { key, value, special }, Some(undo), author);
-        true
     }
 
     /// Replaces the value of a record, which may change its length. False: there is no room, and

@@ -10,6 +10,7 @@ use crate::{
     journal::Context,
     node::{NodeMut, NodeRef, NodeView, check_full, merge_into},
     record::Op,
+    split::names_child,
     step::{Step, Stop},
     tree::Tree,
     x_merge::used_by,
@@ -73,11 +74,7 @@ impl Tree {
         }
         let mut parent = parent.upgrade()?;
         let node = node.upgrade()?;
-        debug_assert_eq!(
-            NodeView::from(parent.bytes()).swip(position),
-            Swip::hot(node.frame()).0,
-            "the parent names another node"
-        );
+        debug_assert!(names_child(&parent, position, &node), "the parent names another node");
         let mut image = PageImage::zeroed();
         for at in neighbours.into_iter().flatten() {
             let parent_view = NodeView::from(parent.bytes());

@@ -3,17 +3,17 @@
 
 use crate::{
     author::Author,
+    descend::Seek,
     difference::difference,
     ghost::Special,
     journal::Context,
     large_value::LargeValue,
     leaf_edit::next_of,
-    node::{NodeView, Search},
+    node::{NodeRef, NodeView},
     step::Step,
-    trace::WriteTrace,
     tree::Tree,
 };
-use wattle_buffer::{Exclusive, Inside};
+use wattle_buffer::{For, Inside};
 
 /// How far [`Tree::modify_run_step`] has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -22,15 +22,6 @@ pub struct Progress {
     pub done: usize,
     /// Keys that were changed.
     pub found: usize,
-}
-
-/// How a change of one record under the latch ended.
-enum Outcome {
-    Changed,
-    /// The record is a ghost.
-    Absent,
-    /// The value is large: the caller must change it elsewhere.
-    Large(LargeValue),
 }
 
 impl Tree {
@@ -70,26 +61,57 @@ impl Tree {
         progress: &mut Progress,
     ) -> Step<Result<(), LargeValue>> {
         let mut key = run[progress.done];
-        let trace = WriteTrace::begin(self, cx, restarts);
-        let (node, mut search) = self.find_to_change(cx, key, trace)?;
+        let traced = self.pool.is_traced();
+        if traced && restarts == 0 {
+            cx.route_recorded.set(false);
+        }
+        cx.check_room(false)?;
+        let node = self.leaf_of(cx, key)?;
+        if traced && !cx.route_recorded.replace(true) {
+            self.pool.record_way(|way| self.lead(Seek::At(key), way));
+        }
+        let mut search =
+            self.checked(&node, NodeRef::from(node.page()).search_for(key, For::Write))?;
         if !search.found {
-            self.nothing_to_change(node, author)?;
+            node.validate()?;
+            self.track_absent(node);
+            author.missed()?;
             next_of(run, &mut progress.done, |next| author.turn_to(next));
             return Ok(Ok(()));
         }
         let mut leaf = node.upgrade()?;
         loop {
-            let at = progress.done;
-            let change = |bytes: &mut [u8]| change(at, bytes);
-            match self.modify_record(cx, &mut leaf, (key, search), buffer, change, author)? {
-                Outcome::Changed => {}
-                Outcome::Absent => {
-                    next_of(run, &mut progress.done, |next| author.turn_to(next));
-                    return Ok(Ok(()));
-                }
-                Outcome::Large(large) => return Ok(Err(large)),
+            let view = NodeView::from(leaf.bytes());
+            let before = view.value(search.position);
+            let keeps_patches = author.keeps_patches();
+            author.check(leaf.header(), key, Some(before), !before.1 && !keeps_patches)?;
+            if before.1 {
+                return Ok(match Special::decode(before.0, leaf.header().page_id())? {
+                    Special::Ghost => {
+                        next_of(run, &mut progress.done, |next| author.turn_to(next));
+                        Ok(())
+                    }
+                    Special::Large(large) => Err(large),
+                });
             }
-            trace.done();
+            buffer.clear();
+            buffer.extend_from_slice(before.0);
+            let undo_on_panic = UndoOnPanic(&mut *author, key);
+            let inside = Inside::Change.enter();
+            change(progress.done, buffer);
+            drop(inside);
+            std::mem::forget(undo_on_panic);
+            let before = NodeView::from(leaf.bytes()).value(search.position).0;
+            let range = difference(before, buffer);
+            if keeps_patches {
+                author.check_patch(leaf.header(), key, before, range.0..range.1)?;
+            }
+            self.overwrite(cx, &mut leaf, search.position, key, buffer, range, author);
+            author.done(&leaf, key);
+            if traced {
+                // The next record, or the next task's record, has another route.
+                cx.route_recorded.set(false);
+            }
             progress.found += 1;
             let next = next_of(run, &mut progress.done, |next| author.turn_to(next));
             let Some(next) = next else { break };
@@ -101,43 +123,6 @@ impl Tree {
         cx.note_leaf(self.id, &leaf);
         self.sample_contention(cx, leaf, key, search, restarts);
         Ok(Ok(()))
-    }
-
-    /// Checks, changes and logs one record in its latched leaf.
-    #[inline(always)]
-    fn modify_record<A: Author>(
-        &self,
-        cx: &Context,
-        leaf: &mut Exclusive<'_>,
-        (key, search): (&[u8], Search),
-        buffer: &mut Vec<u8>,
-        change: impl FnOnce(&mut [u8]),
-        author: &mut A,
-    ) -> Step<Outcome> {
-        let before = NodeView::from(leaf.bytes()).value(search.position);
-        let keeps_patches = author.keeps_patches();
-        author.check(leaf.header(), key, Some(before), !before.1 && !keeps_patches)?;
-        if before.1 {
-            return Ok(match Special::decode(before.0, leaf.header().page_id())? {
-                Special::Ghost => Outcome::Absent,
-                Special::Large(large) => Outcome::Large(large),
-            });
-        }
-        buffer.clear();
-        buffer.extend_from_slice(before.0);
-        let undo_on_panic = UndoOnPanic(&mut *author, key);
-        let inside = Inside::Change.enter();
-        change(buffer);
-        drop(inside);
-        std::mem::forget(undo_on_panic);
-        let before = NodeView::from(leaf.bytes()).value(search.position).0;
-        let range = difference(before, buffer);
-        if keeps_patches {
-            author.check_patch(leaf.header(), key, before, range.0..range.1)?;
-        }
-        self.overwrite(cx, leaf, search.position, key, buffer, range, author);
-        author.done(leaf, key);
-        Ok(Outcome::Changed)
     }
 }
 

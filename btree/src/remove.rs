@@ -33,7 +33,9 @@ impl Tree {
         }
         let search = self.checked(&path.node, path.node_ref().search(key))?;
         if !search.found {
-            self.nothing_to_change(path.node, author)?;
+            path.node.validate()?;
+            self.track_absent(path.node);
+            author.missed()?;
             return Ok((Written::default(), false));
         }
         let mut leaf = path.node.upgrade()?;

@@ -28,6 +28,11 @@ fn is_run(view: NodeView<'_>, inserts: usize) -> bool {
     !view.is_inner() && inserts >= (view.count() / RUN_SHARE).clamp(4, 60)
 }
 
+/// True if the swip at `position` of a latched parent names a latched node.
+pub(crate) fn names_child(parent: &Exclusive<'_>, position: usize, node: &Exclusive<'_>) -> bool {
+    NodeView::from(parent.bytes()).swip(position) == Swip::hot(node.frame()).0
+}
+
 impl Tree {
     /// Splits the node of `level` that contains `key`, to make room for `key`.
     pub(crate) fn split_step(&self, cx: &Context, key: &[u8], level: u8) -> Step<()> {
@@ -87,11 +92,7 @@ impl Tree {
         let mut node = path.node.upgrade()?;
         let view = NodeView::from(node.bytes());
         debug_assert_eq!(view.level(), level, "the descent ended at another level");
-        debug_assert_eq!(
-            NodeView::from(parent.bytes()).swip(position),
-            Swip::hot(node.frame()).0,
-            "the parent names another node"
-        );
+        debug_assert!(names_child(&parent, position, &node), "the parent names another node");
         if !view.can_split() {
             return Ok(());
         }

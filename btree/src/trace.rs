@@ -1,46 +1,7 @@
 //! The routes of operations from the root to a leaf, for the trace of page accesses.
 
-use crate::{descend::Seek, journal::Context, node::NodeRef, step::Step, tree::Tree};
-use std::cell::Cell;
+use crate::{descend::Seek, node::NodeRef, step::Step, tree::Tree};
 use wattle_buffer::{For, Way};
-
-/// Records the route of each write to its leaf, once for each record. A write that runs again
-/// because another writer held the latch does not record it again.
-#[derive(Clone, Copy)]
-pub(crate) struct WriteTrace<'c> {
-    /// Whether the route of the current record is recorded. None: the pool is not traced.
-    recorded: Option<&'c Cell<bool>>,
-}
-
-impl<'c> WriteTrace<'c> {
-    /// For one run of a step; `restarts` is how often the step has restarted.
-    #[inline(always)]
-    pub fn begin(tree: &Tree, cx: &'c Context, restarts: u32) -> WriteTrace<'c> {
-        let trace = WriteTrace { recorded: tree.pool.is_traced().then_some(&cx.route_recorded) };
-        if restarts == 0 {
-            trace.done();
-        }
-        trace
-    }
-
-    /// The step has found the leaf for `key`.
-    #[inline(always)]
-    pub fn found(self, tree: &Tree, key: &[u8]) {
-        if let Some(recorded) = self.recorded
-            && !recorded.replace(true)
-        {
-            tree.pool.record_way(|way| tree.lead(Seek::At(key), way));
-        }
-    }
-
-    /// The record is done: the next record, or the next task's record, has another route.
-    #[inline(always)]
-    pub fn done(self) {
-        if let Some(recorded) = self.recorded {
-            recorded.set(false);
-        }
-    }
-}
 
 /// Attempts to find the route to a leaf.
 const LEAD_ATTEMPTS: usize = 8;

@@ -60,44 +60,12 @@ impl NodeOutline<'_> {
         if upper > lower { (upper, PrefixPlace::Upper) } else { (lower, PrefixPlace::Lower) }
     }
 
-    /// The prefixes to choose from, and their number: the implied one, a longer one inside a fence,
-    /// and one with its own bytes. `ends` are the first and the last entry; no key is shorter than
-    /// `shortest`.
-    fn candidates(
-        &self,
-        implied: usize,
-        shortest: usize,
-        ends: Option<(Item<'_>, Item<'_>)>,
-    ) -> ([(usize, PrefixPlace); 3], usize) {
-        let mut candidates = [(implied, PrefixPlace::Lower); 3];
-        let mut number = 1;
-        let Some((first, last)) = ends else { return (candidates, number) };
-        let (mut first_key, mut last_key) = ([0; MAX_KEY], [0; MAX_KEY]);
-        let first = first.key(&mut first_key);
-        // No key may be shorter than the prefix, even in a node with wrong order.
-        let mut content = common_prefix(&first[..shortest], last.key(&mut last_key));
-        if let Some((pending, _)) = self.pending {
-            content = common_prefix(&first[..content], pending);
-        }
-        let (shared, place) = self.shared(&first[..content]);
-        if shared > implied {
-            candidates[number] = (shared, place);
-            number += 1;
-        }
-        if content > shared.max(implied) {
-            candidates[number] = (content, PrefixPlace::Own);
-            number += 1;
-        }
-        (candidates, number)
-    }
-
     /// Chooses the prefix for these entries, and checks that they fit.
     pub fn plan<'i>(&self, items: impl Iterator<Item = Item<'i>> + Clone) -> Result<Plan, Full> {
         let mut count = 0;
         let mut shortest = MAX_KEY;
         let mut last = None;
-        // Lengths of key and value of each entry, so that weighing a prefix need not look at the
-        // entries.
+        // Lengths of key and value of each entry: weighing a prefix then reads no entries.
         let mut lengths = [[0u16; 2]; COUNT_MASK + 1];
         items.clone().for_each(|item| {
             if let Some(lengths) = lengths.get_mut(count) {
@@ -115,8 +83,26 @@ impl NodeOutline<'_> {
             shortest = shortest.min(pending.len());
         }
         let implied = implied.min(shortest);
-        let ends = items.clone().next().zip(last);
-        let (candidates, number) = self.candidates(implied, shortest, ends);
+        let mut candidates = [(implied, PrefixPlace::Lower); 3];
+        let mut number = 1;
+        if let (Some(first), Some(last)) = (items.clone().next(), last) {
+            let (mut first_key, mut last_key) = ([0; MAX_KEY], [0; MAX_KEY]);
+            let first = first.key(&mut first_key);
+            // No key may be shorter than the prefix, even in a node with wrong order.
+            let mut content = common_prefix(&first[..shortest], last.key(&mut last_key));
+            if let Some((pending, _)) = self.pending {
+                content = common_prefix(&first[..content], pending);
+            }
+            let (shared, place) = self.shared(&first[..content]);
+            if shared > implied {
+                candidates[number] = (shared, place);
+                number += 1;
+            }
+            if content > shared.max(implied) {
+                candidates[number] = (content, PrefixPlace::Own);
+                number += 1;
+            }
+        }
 
         let fences = round8(self.lower.len()) + self.upper.map_or(0, |u| round8(u.len()));
         let room = PAGE_SIZE - HEADS - fences;
@@ -141,8 +127,7 @@ impl NodeOutline<'_> {
             if entries + records + round8(own) > room {
                 continue;
             }
-            // Tails count unrounded: a byte less does not matter in the heap, but it makes the
-            // heads tell more keys apart.
+            // Tails count unrounded: with each byte less, the heads tell more keys apart.
             let checked = prefix_len > implied;
             let score = match count < FEW {
                 true => index,
