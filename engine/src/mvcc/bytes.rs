@@ -6,7 +6,7 @@
 pub(super) const INLINE: usize = 29;
 /// The state of the record before the change.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum BeforeKind {
     #[default]
     Absent,
     Plain,
@@ -18,19 +18,19 @@ pub(super) enum Kind {
 /// The key, then the value before the change, or the pieces of a patch.
 #[derive(Debug)]
 pub(super) enum Bytes {
-    Few { kind: Kind, len: u8, bytes: [u8; INLINE] },
-    Many { kind: Kind, buffer: Vec<u8> },
+    Few { kind: BeforeKind, len: u8, bytes: [u8; INLINE] },
+    Many { kind: BeforeKind, buffer: Vec<u8> },
 }
 
 impl Default for Bytes {
     fn default() -> Bytes {
-        Bytes::Few { kind: Kind::Absent, len: 0, bytes: [0; INLINE] }
+        Bytes::Few { kind: BeforeKind::Absent, len: 0, bytes: [0; INLINE] }
     }
 }
 
 impl Bytes {
     #[inline]
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> BeforeKind {
         match self {
             Bytes::Few { kind, .. } | Bytes::Many { kind, .. } => *kind,
         }

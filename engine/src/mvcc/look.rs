@@ -2,7 +2,7 @@
 //! which value a rollback restores.
 
 use super::{
-    bytes::Kind,
+    bytes::BeforeKind,
     chain::Chain,
     change::{ConflictWith, WriteCheck},
     patch::{apply, pieces},
@@ -36,7 +36,8 @@ impl Passed<'_> {
     pub fn restore(&self, value: &mut Vec<u8>, start: usize) -> Option<Option<bool>> {
         let Passed { chain, count } = *self;
         debug_assert!(0 < count && count <= chain.len(), "{count} versions of {}", chain.len());
-        let whole = (0..count).rev().find(|at| chain.version(*at).bytes.kind() != Kind::Patch);
+        let whole =
+            (0..count).rev().find(|at| chain.version(*at).bytes.kind() != BeforeKind::Patch);
         let mut special = false;
         if let Some(whole) = whole {
             value.truncate(start);
@@ -104,7 +105,7 @@ impl Chain {
     /// The state of the record before the newest change, if that is `writer`'s.
     pub fn before(&self, writer: &TxnState) -> Option<Restore<'_>> {
         let newest = Some(&self.newest).filter(|newest| newest.writer.is(writer))?;
-        if newest.bytes.kind() != Kind::Patch {
+        if newest.bytes.kind() != BeforeKind::Patch {
             return Some(match newest.whole(self.key_len) {
                 None => Restore::Absent,
                 Some((bytes, special)) => Restore::Whole(bytes, special),

@@ -10,7 +10,8 @@
 //! after a restart no snapshot is older than the pages.
 //!
 //! Each file imports only files of this order: `patch`, `bytes`, `state`, `clock`, `version`,
-//! `chain`, `change`, `seen`, `spare`, `look`, `push`, `prune`, `shard`, `versions`, `stored`.
+//! `chain`, `change`, `seen`, `spare`, `look`, `push`, `prune`, `shard`, `versions`, `stored`;
+//! `undo` imports none of them.
 //!
 //! Order of locks: leaf latch, then one shard of the version index, then the published [`Active`].
 //! A thread locks one shard at a time, and does not wait for a transaction while it does.

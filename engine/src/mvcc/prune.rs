@@ -1,7 +1,7 @@
 //! Dropping the versions of a chain that no snapshot needs.
 
 use super::{
-    bytes::Kind,
+    bytes::BeforeKind,
     chain::{Chain, Long, PRUNE_ABOVE},
     clock::Active,
     patch::{apply, join_patches},
@@ -23,19 +23,19 @@ impl Version {
     /// itself.
     fn absorb(&mut self, below: &mut Version, key_len: u16, spare: &mut Spare) {
         match (self.bytes.kind(), below.bytes.kind()) {
-            (_, Kind::Absent | Kind::Plain | Kind::Special) => {
+            (_, BeforeKind::Absent | BeforeKind::Plain | BeforeKind::Special) => {
                 std::mem::swap(&mut self.bytes, &mut below.bytes);
             }
-            (Kind::Patch, Kind::Patch) => {
+            (BeforeKind::Patch, BeforeKind::Patch) => {
                 let joined = join_patches(self.payload(key_len), below.payload(key_len));
                 if joined == below.payload(key_len) {
                     // The older change covers the newer one: the common case.
                     return std::mem::swap(&mut self.bytes, &mut below.bytes);
                 }
                 let key = below.bytes.as_slice()[..usize::from(key_len)].to_vec();
-                spare.join(&mut self.bytes, Kind::Patch, &key, &[], &joined);
+                spare.join(&mut self.bytes, BeforeKind::Patch, &key, &[], &joined);
             }
-            (_, Kind::Patch) => {
+            (_, BeforeKind::Patch) => {
                 // It fits, unless a change in between left no version; then no snapshot may see the
                 // record.
                 let value = &mut self.bytes.as_mut_slice()[usize::from(key_len)..];

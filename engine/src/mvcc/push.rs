@@ -1,7 +1,7 @@
 //! Changes of a chain by writers: they push a version, make it whole, or pop it in a rollback.
 
 use super::{
-    bytes::Kind,
+    bytes::BeforeKind,
     chain::{Chain, Long},
     change::Change,
     patch::{apply, piece_head},
@@ -23,14 +23,14 @@ impl Version {
         spare.let_go(std::mem::replace(&mut self.writer, writer.owned()));
         let bytes = &mut self.bytes;
         match *before {
-            Change::Insert => spare.join(bytes, Kind::Absent, key, &[], &[]),
+            Change::Insert => spare.join(bytes, BeforeKind::Absent, key, &[], &[]),
             Change::Whole { before, special } => {
-                let kind = if special { Kind::Special } else { Kind::Plain };
+                let kind = if special { BeforeKind::Special } else { BeforeKind::Plain };
                 spare.join(bytes, kind, key, &[], before);
             }
             Change::Patch { before, from, to } => {
                 let piece = &before[from..to];
-                spare.join(bytes, Kind::Patch, key, &piece_head(from, piece.len()), piece);
+                spare.join(bytes, BeforeKind::Patch, key, &piece_head(from, piece.len()), piece);
             }
         }
     }
@@ -104,7 +104,7 @@ impl Chain {
     /// The writer of the newest version changes the record again, from the state `now`. If the
     /// version is a patch, completes it with the other bytes of `now`.
     pub fn make_whole(&mut self, key: &[u8], now: &Change<'_>, spare: &mut Spare) {
-        if self.newest.bytes.kind() != Kind::Patch {
+        if self.newest.bytes.kind() != BeforeKind::Patch {
             return;
         }
         let (Change::Whole { before, .. } | Change::Patch { before, .. }) = *now else {
@@ -114,7 +114,7 @@ impl Chain {
         let mut value = before.to_vec();
         let fits = apply(self.newest.payload(self.key_len), &mut value);
         debug_assert!(fits, "a patch does not fit the value after it");
-        spare.join(&mut self.newest.bytes, Kind::Plain, key, &[], &value);
+        spare.join(&mut self.newest.bytes, BeforeKind::Plain, key, &[], &value);
     }
 
     /// Removes the newest version. False if it is the only one: then the caller removes the chain.

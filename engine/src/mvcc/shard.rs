@@ -50,7 +50,7 @@ struct UndecidedChain {
 /// A place for a chain. The hash is stored here, too, so that a table grows without reading its
 /// chains.
 #[derive(Debug, Default)]
-struct Place {
+struct ChainPlace {
     hash: u64,
     /// None only in an inline place.
     chain: Option<Box<Chain>>,
@@ -64,7 +64,7 @@ const INLINE_CHAINS: usize = limit(13, 2);
 #[derive(Debug, Default)]
 struct Overflow {
     /// Chains without an inline place.
-    table: HashTable<Place>,
+    table: HashTable<ChainPlace>,
     undecided: Vec<UndecidedChain>,
     /// Commit time and hash, smallest time first.
     heap: BinaryHeap<Reverse<(u64, u64)>>,
@@ -95,7 +95,7 @@ impl OverflowSummary {
         self.filter |= OverflowSummary::bit(hash);
     }
 
-    fn removed(&mut self, table: &HashTable<Place>) {
+    fn removed(&mut self, table: &HashTable<ChainPlace>) {
         if table.is_empty() {
             self.filter = 0;
         }
@@ -108,23 +108,23 @@ impl OverflowSummary {
 struct InlineChains {
     /// The places from here on are empty. The last one before has a chain.
     used: usize,
-    places: [Place; INLINE_CHAINS],
+    places: [ChainPlace; INLINE_CHAINS],
 }
 
 impl InlineChains {
     #[inline]
-    fn places(&self) -> &[Place] {
+    fn places(&self) -> &[ChainPlace] {
         &self.places[..self.used]
     }
 
     #[inline]
-    fn places_mut(&mut self) -> &mut [Place] {
+    fn places_mut(&mut self) -> &mut [ChainPlace] {
         &mut self.places[..self.used]
     }
 
     /// Puts a chain into a free place; gives it back if there is none.
     #[inline]
-    fn insert(&mut self, place: Place) -> Option<Place> {
+    fn insert(&mut self, place: ChainPlace) -> Option<ChainPlace> {
         if let Some(free) = self.places_mut().iter_mut().find(|place| place.chain.is_none()) {
             *free = place;
             return None;
@@ -144,28 +144,28 @@ impl InlineChains {
 }
 
 /// The place of a chain.
-enum Found<'p> {
+enum FoundChain<'p> {
     Inline(&'p mut InlineChains, usize),
-    Overflow(OccupiedEntry<'p, Place>, &'p mut OverflowSummary),
+    Overflow(OccupiedEntry<'p, ChainPlace>, &'p mut OverflowSummary),
 }
 
-impl Found<'_> {
+impl FoundChain<'_> {
     fn chain(&mut self) -> &mut Chain {
         let chain = match self {
-            Found::Inline(inline, at) => &mut inline.places[*at].chain,
-            Found::Overflow(entry, _) => &mut entry.get_mut().chain,
+            FoundChain::Inline(inline, at) => &mut inline.places[*at].chain,
+            FoundChain::Overflow(entry, _) => &mut entry.get_mut().chain,
         };
         chain.as_mut().expect("it was found")
     }
 
     fn remove(self) -> Box<Chain> {
         let chain = match self {
-            Found::Inline(inline, at) => {
+            FoundChain::Inline(inline, at) => {
                 let chain = inline.places[at].chain.take();
                 inline.removed();
                 chain
             }
-            Found::Overflow(entry, summary) => {
+            FoundChain::Overflow(entry, summary) => {
                 let (place, vacant) = entry.remove();
                 summary.removed(vacant.into_table());
                 place.chain
@@ -180,19 +180,19 @@ impl Found<'_> {
 fn find<'p>(
     inline: &'p mut InlineChains,
     summary: &'p mut OverflowSummary,
-    table: impl FnOnce() -> Option<&'p mut HashTable<Place>>,
+    table: impl FnOnce() -> Option<&'p mut HashTable<ChainPlace>>,
     hash: u64,
     is: impl Fn(&Chain) -> bool,
-) -> Option<Found<'p>> {
-    let here = |place: &Place| place.hash == hash && place.chain.as_deref().is_some_and(&is);
+) -> Option<FoundChain<'p>> {
+    let here = |place: &ChainPlace| place.hash == hash && place.chain.as_deref().is_some_and(&is);
     if let Some(at) = inline.places().iter().position(here) {
-        return Some(Found::Inline(inline, at));
+        return Some(FoundChain::Inline(inline, at));
     }
     if !summary.may_have(hash) {
         return None;
     }
     let entry = table()?.find_entry(hash, here).ok()?;
-    Some(Found::Overflow(entry, summary))
+    Some(FoundChain::Overflow(entry, summary))
 }
 
 /// The data under the lock of a shard, in the order in which it is used.
@@ -229,7 +229,8 @@ impl Shard {
     #[inline]
     pub fn find(&self, hash: u64, tree: TreeId, key: &[u8]) -> Option<&Chain> {
         let is = |chain: &Chain| chain.is_of(tree, key);
-        let here = |place: &Place| place.hash == hash && place.chain.as_deref().is_some_and(is);
+        let here =
+            |place: &ChainPlace| place.hash == hash && place.chain.as_deref().is_some_and(is);
         let place = match self.inline.places().iter().find(|place| here(place)) {
             None if self.summary.may_have(hash) => self.overflow.as_ref()?.table.find(hash, here),
             inline => inline,
@@ -244,7 +245,7 @@ impl Shard {
     }
 
     #[inline]
-    fn find_mut(&mut self, hash: u64, is: impl Fn(&Chain) -> bool) -> Option<Found<'_>> {
+    fn find_mut(&mut self, hash: u64, is: impl Fn(&Chain) -> bool) -> Option<FoundChain<'_>> {
         let Shard { inline, summary, overflow, .. } = self;
         find(inline, summary, || overflow.as_mut().map(|overflow| &mut overflow.table), hash, is)
     }
@@ -253,7 +254,7 @@ impl Shard {
     #[inline]
     fn insert(&mut self, hash: u64, chain: Box<Chain>) {
         debug_assert!(self.find(hash, chain.tree, chain.key()).is_none(), "a second chain");
-        let place = Place { hash, chain: Some(chain) };
+        let place = ChainPlace { hash, chain: Some(chain) };
         if let Some(place) = self.inline.insert(place) {
             let overflow = self.overflow.get_or_insert_default();
             overflow.table.insert_unique(hash, place, |place| place.hash);

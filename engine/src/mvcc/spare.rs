@@ -1,7 +1,7 @@
 //! [`Spare`]: memory of dropped versions for reuse, one store for each thread.
 
 use super::{
-    bytes::{Bytes, INLINE, Kind},
+    bytes::{BeforeKind, Bytes, INLINE},
     chain::{Chain, Long, PRUNE_ABOVE},
     state::TxnState,
     version::{Version, Writer},
@@ -62,7 +62,14 @@ impl Spare {
 
     /// Sets the bytes of a version to key, head and value.
     #[inline]
-    pub fn join(&mut self, into: &mut Bytes, kind: Kind, key: &[u8], head: &[u8], value: &[u8]) {
+    pub fn join(
+        &mut self,
+        into: &mut Bytes,
+        kind: BeforeKind,
+        key: &[u8],
+        head: &[u8],
+        value: &[u8],
+    ) {
         let size = key.len() + head.len() + value.len();
         if size <= INLINE {
             let mut bytes = [0; INLINE];

@@ -1,7 +1,7 @@
 //! One change of a record: its writer, and the state of the record before it.
 
 use super::{
-    bytes::{Bytes, Kind},
+    bytes::{BeforeKind, Bytes},
     state::{Status, TxnState},
 };
 use wattle_buffer::{Owner, Share};
@@ -92,9 +92,9 @@ impl Version {
 
     /// The value before the change, for a version that is no patch; `None` if there was no record.
     pub fn whole(&self, key_len: u16) -> Option<(&[u8], bool)> {
-        debug_assert_ne!(self.bytes.kind(), Kind::Patch);
-        let special = self.bytes.kind() == Kind::Special;
-        (self.bytes.kind() != Kind::Absent).then(|| (self.payload(key_len), special))
+        debug_assert_ne!(self.bytes.kind(), BeforeKind::Patch);
+        let special = self.bytes.kind() == BeforeKind::Special;
+        (self.bytes.kind() != BeforeKind::Absent).then(|| (self.payload(key_len), special))
     }
 
     /// Commit time of a version that is not the newest.

@@ -297,9 +297,9 @@ impl Versions {
     }
 
     /// As [`Versions::read`], for the newest commits up to `time`, without an open snapshot. `time`
-    /// is called under the lock of the shard. A pass has dropped only versions that were replaced
-    /// by commits up to that time or earlier, as long as it drops nothing after it
-    /// ([`Active::as_of`]).
+    /// is called under the lock of the shard: versions that a pass has dropped were replaced by
+    /// commits up to that time or earlier, provided that no pass has used a later
+    /// [`Active::as_of`].
     #[inline]
     pub fn read_at(
         &self,
