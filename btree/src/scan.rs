@@ -75,7 +75,7 @@ pub struct Cursor {
 /// Entries of the first copy. A scan that wants one entry should not copy hundreds; later copies
 /// are larger.
 const FIRST_BATCH: usize = 16;
-/// Each copy is so many times as large as the one before.
+/// Each copy is so many times as large as the previous one.
 const BATCH_GROWTH: usize = 4;
 /// After so many leaves a scan probably needs so many more that it reads their pages together; few
 /// of these reads are in vain.

@@ -3,7 +3,7 @@
 //! An operation that returns [`Full`] changed no byte. No operation allocates; temporary space is
 //! an image of the page on the stack. Space is taken in this order: the gap between arrays and
 //! heap; larger arrays in the same gap; a compaction, which collects garbage and divides the gap
-//! anew; a rebuild with another prefix.
+//! again; a rebuild with another prefix.
 
 use super::{
     Full, Piece,

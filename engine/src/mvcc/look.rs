@@ -28,10 +28,10 @@ pub(super) struct Passed<'c> {
 }
 
 impl Passed<'_> {
-    /// Turns the value of the page, in `value[start..]`, into the one before all of these versions.
-    /// Gives its special flag; `Some(None)` if there was no record. Gives `None` if the value
-    /// cannot be the page's: it was read during a change. (Or a transaction that is too large for
-    /// versions has changed it; then no snapshot may see the record.)
+    /// Turns the value of the page, in `value[start..]`, into the value before all of these
+    /// versions. Gives its special flag; `Some(None)` if there was no record. Gives `None` if the
+    /// value cannot be the page's: it was read during a change. (Or a transaction that is too large
+    /// for versions has changed it; then no snapshot may see the record.)
     #[expect(clippy::option_option, reason = "a value that cannot be, and no record")]
     pub fn restore(&self, value: &mut Vec<u8>, start: usize) -> Option<Option<bool>> {
         let Passed { chain, count } = *self;

@@ -349,7 +349,7 @@ impl World {
             Visible::Page { ts } => (self.page[key].clone(), ts),
             Visible::Value { special, ts } => (Some((into, special)), ts),
             Visible::Absent { ts } => (None, ts),
-            Visible::Wait => panic!("nobody is committing"),
+            Visible::Wait => panic!("no transaction is committing"),
         };
         assert_eq!(value_seen, *value, "key {key}, {me:?} at {snapshot}");
         assert!(ts == *since || ts == 0 && *since <= self.horizon, "{ts} is not {since}");
