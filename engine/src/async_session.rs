@@ -1,5 +1,5 @@
-//! Asynchronous sessions: operations that give the thread to other tasks while they wait for a
-//! page. With the back end `uring` run them inside [`run`], one runtime for each thread; with the
+//! Asynchronous sessions: operations that let other tasks of the thread run while they wait for a
+//! page. With the back end `uring` run them inside [`crate::run`], one runtime for each thread; with the
 //! others any executor will do.
 
 use crate::{
@@ -14,13 +14,11 @@ use crate::{
     tree::Tree,
     txn::{Begun, Ticket, TxnOptions},
 };
-use std::{
-    future::Future,
-    io,
-    ops::{Bound, ControlFlow, RangeBounds},
-};
+use std::ops::{Bound, ControlFlow, RangeBounds};
 use wattle_btree::{Direction, Mode, prefix_range};
-use wattle_buffer::{Error, Result, io::start_runtime};
+#[cfg(doc)]
+use wattle_buffer::Error;
+use wattle_buffer::Result;
 
 impl AsyncSession {
     /// Begins a transaction. Several transactions of one session may be under way, one for each of
@@ -49,8 +47,8 @@ impl AsyncSession {
         self.begin_with(read::READ)
     }
 
-    /// Waits until a commit of this session is durable, as the ticket itself does, and lets the other
-    /// tasks of the thread run if it is their turn.
+    /// Waits until a commit of this session is durable, as the ticket itself does, and lets the
+    /// other tasks of the thread run if it is their turn.
     ///
     /// # Errors
     /// As awaiting the ticket.
@@ -110,8 +108,8 @@ impl AsyncSession {
         self.wait_ticket(ticket).await.map(|()| existed)
     }
 
-    /// As [`AsyncSession::insert`], without waiting for durability: the task goes on, and has as many
-    /// commits under way as it keeps tickets.
+    /// As [`AsyncSession::insert`], without waiting for durability: the task goes on, and has as
+    /// many commits under way as it keeps tickets.
     ///
     /// # Errors
     /// As [`AsyncSession::insert`].
@@ -280,31 +278,4 @@ impl AsyncSession {
     ) -> Result<u64> {
         bulk_load(self.core(), self.cx(), tree, entries)
     }
-}
-
-/// Runs `future` on an executor of this thread for asynchronous sessions: a tokio-uring runtime
-/// with room for `in_flight` reads, or a plain tokio runtime where io_uring is refused. Tasks are
-/// spawned inside with `tokio::task::spawn_local`.
-///
-/// # Errors
-/// When the thread runs inside a tokio runtime already, or the system refuses both.
-pub fn run<F: Future>(in_flight: u32, future: F) -> Result<F::Output> {
-    let mut future = Some(future);
-    let started = start_runtime(in_flight, async {
-        let future = future.take().expect("run once");
-        future.await
-    });
-    let refused = match started {
-        Ok(output) => return Ok(output),
-        Err(error) => error,
-    };
-    let failed = |error: io::Error| Error::io("start an asynchronous runtime", error);
-    let Some(future) = future else { return Err(failed(refused)) };
-    if tokio::runtime::Handle::try_current().is_ok() {
-        return Err(failed(refused));
-    }
-    tracing::warn!(error = %refused, "io_uring is refused: a plain runtime is used");
-    let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(failed)?;
-    let local = tokio::task::LocalSet::new();
-    Ok(runtime.block_on(local.run_until(future)))
 }

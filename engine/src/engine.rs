@@ -53,8 +53,8 @@ impl Engine {
     ///
     /// # Errors
     /// A path that is not a store or a store of another version, already open, damaged or not
-    /// closed cleanly; options out of their limits; failed I/O; [`Error::Interrupted`]. Nothing on disk is
-    /// changed then, beyond what the next opening would change first.
+    /// closed cleanly; options out of their limits; failed I/O; [`Error::Interrupted`]. The store
+    /// on disk stays as it is then, except for steps that the next opening would repeat.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Engine> {
         options.check()?;
         let (path, io) = (path.as_ref(), options.io);
@@ -65,8 +65,8 @@ impl Engine {
         Ok(Engine { core: Grip::first(open(file, &options)?) })
     }
 
-    /// Opens a store on storages that the caller made, for its pages and for its log; for tests with
-    /// simulated devices.
+    /// Opens a store on storages that the caller made, for its pages and for its log; for tests
+    /// with simulated devices.
     ///
     /// # Errors
     /// As [`Engine::open`].
@@ -84,9 +84,9 @@ impl Engine {
     /// Opens the tree `name` (1 to 255 bytes), creating it if there is none.
     ///
     /// # Errors
-    /// A bad name, a full device, failed I/O. [`Error::Limit`] when handles and open transactions hold as
-    /// many trees as the pool can keep open ([`Options::min_pool_bytes`]). A tree without handles does not
-    /// count: it is closed when there is no room for others.
+    /// A bad name, a full device, failed I/O. [`Error::Limit`] when handles and open transactions
+    /// hold as many trees as the pool can keep open ([`Options::min_pool_bytes`]). A tree without
+    /// handles does not count: it is closed when room is needed.
     pub fn tree(&self, name: &str) -> Result<Tree> {
         self.core.check_caller(&[])?;
         let cx = self.core.context();
@@ -128,7 +128,7 @@ impl Engine {
     /// and no transaction that changed it may be open.
     ///
     /// # Errors
-    /// [`Error::TreeInUse`], [`Error::ForeignTree`], failed I/O: what is left of the tree is dropped
+    /// [`Error::TreeInUse`], [`Error::ForeignTree`], failed I/O: the rest of the tree is dropped
     /// when its name is used next, by [`Engine::verify`], or when the store is opened again.
     pub fn drop_tree(&self, tree: Tree) -> Result<()> {
         self.core.check_caller(&[Inside::Verify])?;
@@ -194,7 +194,7 @@ impl Engine {
         Ok(AsyncSession::new(self.core.share(User::AsyncSession)))
     }
 
-    /// Makes everything durable that was committed so far, whatever the durability.
+    /// Makes all commits so far durable, also those with [`crate::Durability::None`].
     ///
     /// # Errors
     /// [`Error::CommitUnknown`], [`Error::Poisoned`].
@@ -203,12 +203,12 @@ impl Engine {
         self.core.sync_log()
     }
 
-    /// Writes all pages that are older than this moment, so that recovery would begin here. Without
-    /// a log this does nothing.
+    /// Writes all pages that are dirty now, so that recovery would begin here. Without a log this
+    /// does nothing.
     ///
     /// # Errors
-    /// Failed I/O; [`Error::DiskFull`] when the log has no more room and is needed, all of it, by a transaction that
-    /// is open.
+    /// Failed I/O; [`Error::DiskFull`] when the log has no room and an open transaction needs all
+    /// of it.
     pub fn checkpoint(&self) -> Result<()> {
         self.core.check_caller(&[Inside::Verify])?;
         if self.core.read_only {
@@ -228,14 +228,15 @@ impl Engine {
         self.core.file.storage.name()
     }
 
-    /// Copies the running store into the directory `path`, which must not exist or be empty. The copy
-    /// has everything that was committed when the call began, and nothing that is not committed when
-    /// it ends. It is opened like any store.
+    /// Copies the running store into the directory `path`, which must not exist or be empty. The
+    /// copy has everything that was committed when the call began, and nothing that is not
+    /// committed when it ends. It is opened like any store.
     ///
     /// # Errors
-    /// A directory that is not empty, an engine without a log, a full device, of the store or of the backup,
-    /// failed I/O; [`Error::FilesChanged`] when the directory was moved or removed meanwhile;
-    /// [`Error::Corruption`] of a page that is not as it was written, and that the log does not have; [`Error::Limit`] when a bulk load does not end within the stall timeout.
+    /// A directory that is not empty, an engine without a log, a full device, of the store or of
+    /// the backup, failed I/O; [`Error::FilesChanged`] when the directory was moved or removed
+    /// meanwhile; [`Error::Corruption`] of a page that is not as it was written, and that the log
+    /// does not have; [`Error::Limit`] when a bulk load does not end within the stall timeout.
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<BackupReport> {
         self.core.check_caller(&[Inside::Verify, Inside::Load])?;
         backup::backup(&self.core, path.as_ref())
@@ -254,15 +255,16 @@ impl Engine {
         backup::backup_on(&self.core, storage, log)
     }
 
-    /// Gives room of the data file back to the file system: pages at its end move to free pages before
-    /// them, and the file is cut off behind the last page in use. Others read and change the store
-    /// meanwhile; backups and bulk loads wait until it has ended, and it waits for them. It writes each
-    /// page that it moves to the log, and ends with a checkpoint. [`Stats::compact_bytes`] says how much
-    /// it would give back.
+    /// Gives room of the data file back to the file system: pages at its end move to free pages at
+    /// lower ids, and the file is shortened to the last page in use. Reads and changes go on
+    /// meanwhile; backups and bulk loads wait for its end, and it waits for theirs. It logs each
+    /// page that it moves, and ends with a checkpoint. [`Stats::compact_bytes`] says how much it
+    /// would give back.
     ///
     /// # Errors
-    /// An engine without a log, a full device, failed I/O; [`Error::Limit`] when a bulk load, a backup or a
-    /// verification does not end within the stall timeout. What was moved by then is moved.
+    /// An engine without a log, a full device, failed I/O; [`Error::Limit`] when a bulk load, a
+    /// backup or a verification does not end within the stall timeout. Pages that were moved by
+    /// then stay moved.
     pub fn compact(&self) -> Result<CompactReport> {
         self.compact_until(&AtomicBool::new(false))
     }
@@ -276,8 +278,8 @@ impl Engine {
         self.core.compact(stop)
     }
 
-    /// Sizes of every tree. Reads all pages. While others change a tree, what it tells of that is
-    /// not of one moment.
+    /// Sizes of every tree. Reads all pages. While a tree is being changed its sizes are not from
+    /// one consistent snapshot.
     ///
     /// # Errors
     /// Failed I/O, or [`Error::Corruption`] of the first damage met.
@@ -294,9 +296,9 @@ impl Engine {
         verify::tree_stats(&self.core, stop)
     }
 
-    /// Checks every page and every invariant of the store. Nothing may change it meanwhile.
-    /// `progress` is called now and then with the number of records checked so far; see the crate's
-    /// documentation for what it may call.
+    /// Checks every page and every invariant of the store. No thread may change it meanwhile.
+    /// `progress` is called from time to time with the number of records checked so far; the
+    /// crate's documentation says which calls are allowed in it.
     ///
     /// # Errors
     /// Failed I/O. Damage is reported in the result.
@@ -304,10 +306,10 @@ impl Engine {
         self.verify_until(&AtomicBool::new(false), progress)
     }
 
-    /// As [`Engine::verify`], until `stop` is set, which is looked at before each page.
+    /// As [`Engine::verify`], until `stop` is set, which is checked before each page.
     ///
     /// # Errors
-    /// Failed I/O, or [`Error::Interrupted`]: nothing is said about what was checked by then.
+    /// Failed I/O, or [`Error::Interrupted`]: the result of the pages checked so far is lost.
     pub fn verify_until(
         &self,
         stop: &AtomicBool,
@@ -317,19 +319,20 @@ impl Engine {
         verify::verify(&self.core, stop, progress)
     }
 
-    /// Writes everything out and closes the store. It is unlocked when this returns, unless the error is
-    /// [`Error::StillInUse`].
+    /// Writes everything out and closes the store. It is unlocked when this returns, unless the
+    /// error is [`Error::StillInUse`].
     ///
     /// # Errors
-    /// [`Error::StillInUse`] while clones of the engine, sessions, or transactions of [`Engine::begin`] are
-    /// alive, of which it says how many. Nothing was done then: [`CloseError::into_engine`] gives the engine
-    /// back, to close it later or to [`Engine::abandon`] it. If that is dropped, as `?` does, the store stays
-    /// open until the last of the others is dropped.
+    /// [`Error::StillInUse`] while clones of the engine, sessions, or transactions of
+    /// [`Engine::begin`] are alive; it says how many. Nothing was done then:
+    /// [`CloseError::into_engine`] gives the engine back, to close it later or to
+    /// [`Engine::abandon`] it. If the error is dropped, as `?` does, the store stays open until the
+    /// last of these handles is dropped.
     ///
-    /// [`Error::Poisoned`] after a failure, or when a transaction that has changed something was leaked
-    /// (`std::mem::forget`), and failed I/O: the engine has ended and the store is as after a crash.
-    /// [`Error::FilesChanged`] when somebody removed, replaced or cut files of the store: it is left as after a
-    /// crash; or moved or removed its directory.
+    /// [`Error::Poisoned`] after a failure, or when a transaction that has changed something was
+    /// leaked (`std::mem::forget`), and failed I/O: the engine has ended and the store is as after
+    /// a crash. [`Error::FilesChanged`] when files of the store were removed, replaced or cut from
+    /// outside: it is left as after a crash; or when its directory was moved or removed.
     ///
     /// ```
     /// # use wattle::{Engine, Error, IoKind, Options};
@@ -352,17 +355,18 @@ impl Engine {
         close::close(&self.core).map_err(|error| CloseError { error, engine: None })
     }
 
-    /// Ends the engine as a crash would, with everything that was committed so far, although sessions or
-    /// transactions of it are alive or were leaked. The store is unlocked when this returns; opening it
-    /// recovers it, and takes back what was not committed. Whatever is alive should be dropped: changes
-    /// and commits through it fail ([`Error::Poisoned`]), and reads of what is not in memory may.
+    /// Ends the engine as a crash would, with all commits so far, although sessions or transactions
+    /// of it are alive or were leaked. The store is unlocked when this returns; opening it recovers
+    /// it, and takes uncommitted changes back. Drop the handles that are alive: changes and commits
+    /// through them fail ([`Error::Poisoned`]), and reads of pages that are not in memory may fail.
     ///
-    /// Without a log ([`Options::log`]) the store cannot be opened afterwards ([`Error::NotClosed`]).
+    /// Without a log ([`Options::log`]) the store cannot be opened afterwards
+    /// ([`Error::NotClosed`]).
     ///
     /// # Errors
     /// The log could not be flushed: commits that were not durable by then may be lost.
-    /// [`Error::StillInUse`] when a bulk load, a backup or a compaction is under way and does not end within
-    /// 5 s: the store stays locked, until the last handle is dropped.
+    /// [`Error::StillInUse`] when a bulk load, a backup or a compaction is under way and does not
+    /// end within 5 s: the store stays locked, until the last handle is dropped.
     pub fn abandon(self) -> Result<()> {
         self.core.check_caller(&[Inside::Verify])?;
         close::abandon(&self.core)

@@ -1,17 +1,18 @@
 //! The session that a transaction runs in, on any thread.
 //!
 //! A transaction of [`crate::Engine::begin`] has a session of its own and takes it along. One of
-//! [`crate::Session::begin`] is lent the session of its caller, which other threads must not touch. When
-//! such a transaction runs on another thread for the first time it takes a session of its own, and uses
-//! that until its end, also if it comes back.
+//! [`crate::Session::begin`] is lent the session of its caller, which other threads must not touch.
+//! When such a transaction runs on another thread for the first time it takes a session of its own,
+//! and uses that until its end, also if it comes back.
 //!
-//! **The change of sessions in the middle of a transaction is safe**, because all that belongs to the
-//! transaction is in its [`Txn`]: snapshot, undo entries, versions, reads, open trees. Of the session it
-//! uses a worker and an appender of the log. Recovery needs the records of one transaction in the order of
-//! its changes: a record without undo takes back the newest change before it. Numbers of records ascend
-//! for each appender, so the new appender observes the number of the newest change before it writes
-//! anything. A commit is durable with the epoch of its record; the changes have earlier epochs or the
-//! same one, because the transaction was handed over between the two.
+//! **The change of sessions in the middle of a transaction is safe**, because all that belongs to
+//! the transaction is in its [`Txn`]: snapshot, undo entries, versions, reads, open trees. Of the
+//! session it uses a worker and an appender of the log. Recovery needs the records of one
+//! transaction in the order of its changes: a record without undo takes back the newest change
+//! before it. Numbers of records ascend for each appender, so the new appender observes the number
+//! of the newest change before it writes anything. A commit is durable with the epoch of its
+//! record; the changes have earlier epochs or the same one, because the transaction was handed over
+//! between the two.
 
 use crate::{
     core::Core,
@@ -47,8 +48,8 @@ impl<'s> Held<'s> {
     /// The session to run `txn` in on the calling thread.
     ///
     /// # Errors
-    /// [`wattle_buffer::Error::Limit`] when the transaction needs a session of its own and the pool is
-    /// too small for another one.
+    /// [`wattle_buffer::Error::Limit`] when the transaction needs a session of its own and the pool
+    /// is too small for another one.
     #[inline(always)]
     pub fn get(&self, txn: &Txn) -> Result<&Session> {
         match self {

@@ -44,8 +44,8 @@ impl Session {
         Transaction::of(self, options)
     }
 
-    /// Begins a transaction that only reads, from a snapshot of the newest commit, or of the newest one that is
-    /// durable ([`crate::Options::reads`]).
+    /// Begins a transaction that only reads, from a snapshot of the newest commit, or of the newest
+    /// one that is durable ([`crate::Options::reads`]).
     ///
     /// # Errors
     /// As [`Session::begin`].
@@ -58,10 +58,9 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::KeyExists`]; [`Error::KeyTooLong`] above 1024 bytes, [`Error::ValueTooLong`] above
-    /// 4 GiB - 1; [`Error::Conflict`] when a transaction that changed the record does not end within
-    /// [`crate::Options::conflict_wait`], or is one of this session; [`Error::DiskFull`]; failed I/O. The tree is
-    /// unchanged then.
-    /// [`Error::CommitUnknown`] when the log fails.
+    /// 4 GiB - 1; [`Error::Conflict`] when a transaction that changed the record does not end
+    /// within [`crate::Options::conflict_wait`], or is one of this session; [`Error::DiskFull`];
+    /// failed I/O. The tree is unchanged then. [`Error::CommitUnknown`] when the log fails.
     pub fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
         self.insert_async(tree, key, value)?.wait()
     }
@@ -82,14 +81,15 @@ impl Session {
         waited(self.update_async(tree, key, value)?)
     }
 
-    /// Changes the bytes of a value without changing their number; false when there is no such key.
-    /// `change` runs under the latch of the leaf, and may run again with the value as it was: it must
-    /// be short and should not use the engine, whose calls fail in it with [`Error::Reentrant`] when they
-    /// would have to wait.
+    /// Changes the bytes of a value without changing its length; false when there is no such key.
+    /// `change` runs under the latch of the leaf, and may run again with the original value. It
+    /// must be short and should not use the engine: calls that would have to wait fail in it with
+    /// [`Error::Reentrant`].
     ///
     /// # Errors
-    /// As [`Session::insert`]; [`Error::Conflict`] also when the value is large and others change the
-    /// record again and again for the stall timeout, each time before this change of it is written.
+    /// As [`Session::insert`]; [`Error::Conflict`] also when the value is large and other
+    /// transactions change the record repeatedly for the stall timeout, each time before this
+    /// change is written.
     pub fn modify(&self, tree: &Tree, key: &[u8], change: impl FnMut(&mut [u8])) -> Result<bool> {
         waited(self.modify_async(tree, key, change)?)
     }
@@ -102,8 +102,8 @@ impl Session {
         waited(self.remove_async(tree, key)?)
     }
 
-    /// As [`Session::insert`], without waiting for durability; only that a key exists is not said before
-    /// that is durable.
+    /// As [`Session::insert`], without waiting for durability; only that a key exists is not said
+    /// before that is durable.
     ///
     /// # Errors
     /// As [`Session::insert`].
@@ -184,8 +184,8 @@ impl Session {
     }
 
     /// Looks many keys up at once, much faster than one after the other: look-ups are interleaved
-    /// in batches of 32. Calls `read` once for each key with its index, in any order. Each key is
-    /// looked up by itself; for a consistent picture use a transaction.
+    /// in batches of 32. Calls `read` once for each key with its index, in any order. Each look-up
+    /// is auto-committed; use a transaction for a consistent snapshot.
     ///
     /// # Errors
     /// As [`Session::get`]; `read` may have been called for some keys then.
@@ -198,9 +198,9 @@ impl Session {
         self.with_buffer(|buffer| now(read::multi_get(self, tree, keys, buffer, read)))
     }
 
-    /// Brings records near that will be read or changed in a moment, of one tree or of several: their pages
-    /// into memory, all reads side by side, and what a search touches into the cache of the processor. Pays
-    /// for some ten keys in no order. Says nothing about the records; keys may be absent.
+    /// Prefetches records of one or several trees that will be read or changed soon: reads their
+    /// pages into memory, in parallel, and brings the cache lines of a search into the processor.
+    /// Worth it for about ten keys in random order. It does not tell whether the keys exist.
     ///
     /// # Errors
     /// As [`Session::get`].
@@ -210,11 +210,12 @@ impl Session {
 
     /// The records of a range of keys in ascending order; [`Range::rev`] turns it round.
     ///
-    /// It reads from a snapshot of now. If that is cancelled, because others change so much meanwhile that its
-    /// versions take more than [`crate::Options::version_bytes`], the scan goes on at the same place with a new
-    /// snapshot: it then gives a sequence of pieces, each consistent in itself, the later ones newer. Each record
-    /// was committed at the time of its piece; keys ascend, none comes twice, and no record is missed that was
-    /// there all the time. A scan in a transaction is of one snapshot or fails.
+    /// It reads from a snapshot that is taken now. The engine cancels the snapshot when other
+    /// transactions change so much meanwhile that its versions exceed
+    /// [`crate::Options::version_bytes`]. The scan then continues at the same place with a new
+    /// snapshot: it gives a sequence of pieces, each from one snapshot, each newer than the
+    /// previous one. Keys ascend, none comes twice, and no record is missed that exists during the
+    /// whole scan. A scan in a transaction reads from one snapshot or fails.
     ///
     /// # Errors
     /// [`Error::ForeignTree`]. Reading the range has errors of its own.
@@ -258,13 +259,13 @@ impl Session {
     }
 
     /// Fills an empty tree from entries with strictly ascending keys, several times faster than
-    /// inserts and with fuller pages. Durable when it returns; gives the number of entries. The load
-    /// is one change that belongs to no transaction: all of it is seen from its end on, also by
-    /// snapshots that are older.
+    /// inserts and with fuller pages. Durable when it returns; gives the number of entries. The
+    /// load is one change that belongs to no transaction: all of it is seen from its end on, also
+    /// by snapshots that are older.
     ///
     /// # Errors
-    /// [`Error::NotEmpty`], [`Error::NotSorted`], and as [`Session::insert`]; [`Error::Limit`] when a backup
-    /// does not end within the stall timeout. The tree is unchanged then.
+    /// [`Error::NotEmpty`], [`Error::NotSorted`], and as [`Session::insert`]; [`Error::Limit`] when
+    /// a backup does not end within the stall timeout. The tree is unchanged then.
     pub fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         tree: &Tree,

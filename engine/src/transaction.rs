@@ -21,11 +21,12 @@ use wattle_btree::{Direction, Mode, prefix_range};
 use wattle_buffer::Error;
 use wattle_buffer::Result;
 
-/// A transaction: it reads everything as of one moment and its own changes, and all its changes
-/// become visible, and durable, at once or not at all.
+/// A transaction reads from one consistent snapshot, plus its own changes. All its changes become
+/// visible, and durable, together or not at all.
 ///
 /// Dropped without [`Transaction::commit`] it is rolled back. After [`Error::Conflict`] it can only
-/// be aborted, and tried again from the start. A commit takes it away, so it cannot be used afterwards:
+/// be aborted, and tried again from the start. A commit takes it away, so it cannot be used
+/// afterwards:
 ///
 /// ```compile_fail
 /// # use wattle::{Engine, IoKind, Options};
@@ -36,9 +37,10 @@ use wattle_buffer::Result;
 /// txn.put(&tree, b"k", b"v").unwrap();
 /// ```
 ///
-/// It is `Send` and not `Sync`: it may move between threads, but not while a [`Range`] of it is alive. One
-/// of [`Session::begin`] that is used on another thread than its session's takes a session of its own
-/// there, up to its end: its commit then counts among those of other sessions ([`crate::Options::reads`]).
+/// It is `Send` and not `Sync`: it may move between threads, but not while a [`Range`] of it is
+/// alive. One of [`Session::begin`] that is used on another thread than its session's takes a
+/// session of its own there, up to its end: its commit then counts among those of other sessions
+/// ([`crate::Options::reads`]).
 ///
 /// ```
 /// # use wattle::{Engine, IoKind, Options};
@@ -52,9 +54,9 @@ use wattle_buffer::Result;
 /// # Ok::<(), wattle::Error>(())
 /// ```
 ///
-/// A transaction that is leaked (`std::mem::forget`) stays open: what it changed stays closed to others,
-/// versions and log are kept for it as for any other, and its changes are taken back when the store is
-/// opened next.
+/// A transaction that is leaked (`std::mem::forget`) stays open: records that it changed stay
+/// closed to other transactions, versions and log are kept for it, and the next opening of the
+/// store takes its changes back.
 pub struct Transaction<'s> {
     /// Before the session: it is ended first.
     txn: Option<BoxedTxn>,
@@ -159,8 +161,8 @@ impl<'s> Transaction<'s> {
         })
     }
 
-    /// Adds several records: all of them, or none. In any order, but those that lie next to each other
-    /// cost less one after the other, because they are added to their leaf together.
+    /// Adds several records: all of them, or none. In any order, but those that lie next to each
+    /// other cost less one after the other, because they are added to their leaf together.
     ///
     /// # Errors
     /// As [`Transaction::insert`], for any of them.
@@ -184,14 +186,14 @@ impl<'s> Transaction<'s> {
         now(many::insert_many(session, txn, tree, records))
     }
 
-    /// Changes the bytes of several values without changing their numbers, as [`Transaction::modify`] does:
-    /// of all keys that exist; gives how many do. `change` gets the position of the key, too; keys that are
-    /// there twice are changed twice. As with [`Transaction::insert_many`], keys that lie next to each other
-    /// should follow each other.
+    /// Changes the bytes of several values without changing their numbers, as
+    /// [`Transaction::modify`] does: of all keys that exist; gives how many do. `change` gets the
+    /// position of the key, too; keys that are there twice are changed twice. As with
+    /// [`Transaction::insert_many`], keys that lie next to each other should follow each other.
     ///
     /// # Errors
-    /// As [`Transaction::insert`]; no value is changed then. After a panic of `change` the transaction can
-    /// only be aborted.
+    /// As [`Transaction::insert`]; no value is changed then. After a panic of `change` the
+    /// transaction can only be aborted.
     pub fn modify_many<K: AsRef<[u8]>>(
         &mut self,
         tree: &Tree,
@@ -216,7 +218,7 @@ impl<'s> Transaction<'s> {
     /// The value of a key.
     ///
     /// # Errors
-    /// Failed I/O, corruption; [`Error::SnapshotTooOld`] when the engine had to give up versions.
+    /// Failed I/O, corruption; [`Error::SnapshotTooOld`] when the snapshot was cancelled.
     pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.get_with(tree, key, <[u8]>::to_vec)
     }
@@ -263,8 +265,8 @@ impl<'s> Transaction<'s> {
             .with_buffer(|buffer| now(read::multi_get_in(session, txn, tree, keys, buffer, read)))
     }
 
-    /// Brings records near that will be read or changed in a moment; see [`Session::prefetch`]. For a
-    /// serializable transaction this is no read.
+    /// Prefetches records that will be read or changed soon; see [`Session::prefetch`]. For a
+    /// serializable transaction this is not a read.
     ///
     /// # Errors
     /// As [`Session::prefetch`].
@@ -346,12 +348,12 @@ impl<'s> Transaction<'s> {
         savepoint(self.txn())
     }
 
-    /// Takes back everything after `savepoint`. Records that were changed stay closed to others
-    /// until the end of the transaction only if they had been changed before it.
+    /// Takes back everything after `savepoint`. A record stays closed to other transactions only if
+    /// it was changed before the savepoint, too.
     ///
     /// # Errors
-    /// A savepoint of another transaction, or one that lies behind a roll-back already; failed I/O,
-    /// after which the transaction can only be aborted.
+    /// A savepoint of another transaction, or one that a rollback has passed; failed I/O, after
+    /// which the transaction can only be aborted.
     pub fn rollback_to(&mut self, savepoint: &Savepoint) -> Result<()> {
         let (session, txn) = self.parts()?;
         now(whole::rollback_to(session, txn, savepoint))
@@ -361,13 +363,14 @@ impl<'s> Transaction<'s> {
     /// [`crate::Durability::None`]).
     ///
     /// # Errors
-    /// [`Error::Conflict`] or [`Error::MustAbort`]: it was rolled back. [`Error::CommitUnknown`]: the
-    /// log failed, and it will be known when the store is opened again.
+    /// [`Error::Conflict`] or [`Error::MustAbort`]: it was rolled back. [`Error::CommitUnknown`]:
+    /// the log failed, and it will be known when the store is opened again.
     pub fn commit(self) -> Result<()> {
         self.commit_async()?.wait()
     }
 
-    /// Commits: others see the changes from here on. The ticket tells when they are durable.
+    /// Commits: other transactions see the changes from here on. The ticket tells when they are
+    /// durable.
     ///
     /// # Errors
     /// As [`Transaction::commit`], except for the log.
@@ -378,8 +381,8 @@ impl<'s> Transaction<'s> {
     /// Takes back all changes.
     ///
     /// # Errors
-    /// Failed I/O. The engine tries again in the background then; the records stay closed to others
-    /// until it succeeds.
+    /// Failed I/O. The engine tries again in the background then; the records stay closed to other
+    /// transactions until it succeeds.
     pub fn abort(mut self) -> Result<()> {
         now(self.take()?.abort())
     }

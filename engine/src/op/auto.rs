@@ -1,5 +1,5 @@
-//! Auto-committed changes. One on a single leaf commits under the latch of the leaf and is one record
-//! of the log; one that needs more steps runs in a transaction of its own.
+//! Auto-committed changes. One on a single leaf commits under the latch of the leaf and is one
+//! record of the log; one that needs more steps runs in a transaction of its own.
 
 use super::{
     check::{check_key, check_value},
@@ -30,8 +30,8 @@ fn auto_ticket<R: Resolve>(session: &R, Done { time, epoch, stored }: Done) -> T
     }
 }
 
-/// The ticket of an auto operation that changed nothing, because of a commit that a crash could take back
-/// if it `relies_on_log`: what it says is true when that is durable.
+/// The ticket of an auto operation that changed nothing, and acknowledges a commit that may not be
+/// durable if it `relies_on_log`: the ticket waits for that commit.
 #[inline]
 fn unchanged_ticket<R: Resolve>(session: &R, relies_on_log: bool) -> Ticket {
     let core = session.core();
@@ -197,7 +197,8 @@ async fn auto_txn<R: Resolve, T>(
             Err(error) => {
                 txn.abort().await?;
                 if let Error::KeyExists = error {
-                    // This acknowledges that it does, perhaps by a commit that a crash could take back.
+                    // This acknowledges that it does, perhaps by a commit that a crash could take
+                    // back.
                     session.wait_ticket(unchanged_ticket(session, true)).await?;
                 }
                 Err(error)

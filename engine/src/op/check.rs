@@ -18,7 +18,7 @@ pub(super) fn check_value(value: &[u8]) -> Result<()> {
     Err(Error::ValueTooLong { len: value.len() as u64, max: MAX_VALUE })
 }
 
-/// A write tells its caller whether there was a record: that is a read.
+/// Notes a read: a write tells its caller whether the record existed.
 pub(super) fn note_point(txn: &Txn, tree: &Tree, key: &[u8]) {
     if let Some(reads) = &txn.reads {
         reads.borrow_mut().point(&tree.open, key);

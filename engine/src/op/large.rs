@@ -14,8 +14,8 @@ use std::sync::Arc;
 use wattle_btree::{self as btree, CHUNK, LargeValue, Mode, Value, Written};
 use wattle_buffer::{Error, Result};
 
-/// Writes a record whose value does not fit a leaf. `alone`: nothing else belongs to the transaction, and
-/// the value does not depend on anything that it has read; how long it has waited for others.
+/// Writes a record whose value does not fit a leaf. `alone`: the transaction has no other change,
+/// and the value does not depend on its reads; the waits of the operation so far.
 pub(super) async fn write_large_in<R: Resolve>(
     session: &R,
     txn: &mut Txn,
@@ -31,9 +31,9 @@ pub(super) async fn write_large_in<R: Resolve>(
     whole(session, txn, mark, write).await
 }
 
-/// The record of a large value. Whoever writes nothing else waits here for others that change it, and
-/// takes a later snapshot: with the whole operation done again, its chunks too, others would always be
-/// first.
+/// Writes the record of a large value. A transaction without other changes waits here for a
+/// conflicting transaction, and takes a later snapshot. If it repeated the whole operation, with
+/// all chunks, other writers would always be faster.
 async fn large_record_in<R: Resolve>(
     session: &R,
     txn: &mut Txn,
@@ -72,7 +72,8 @@ async fn write_large_steps<R: Resolve>(
         let mut bytes = Vec::new();
         let found = look_up(session, &tree.open.tree, key, &mut btree::Newest, &mut bytes).await?;
         if found.is_some() == (mode == Mode::Insert) {
-            // The leaf says no, unless others are about to change that: a small write finds out.
+            // The leaf refuses the write, unless another transaction is about to change the record:
+            // a small write finds out.
             let probe = Value::Inline(&[]);
             let written =
                 large_record_in(session, txn, &tree.open, key, probe, mode, alone).await?;
@@ -92,7 +93,8 @@ async fn write_large_steps<R: Resolve>(
     let (new, alone) = (Value::Large(large), alone.filter(|_| known.is_none()));
     let written = large_record_in(session, txn, &tree.open, key, new, mode, alone).await?;
     if !written.existed && mode == Mode::Update {
-        // It was removed meanwhile, within what this transaction may see: the chunks are for nobody.
+        // The record was removed meanwhile, within the snapshot: no record will refer to the
+        // chunks.
         discard_in(session, txn, tree, Some(large)).await?;
         return Ok(false);
     }

@@ -1,10 +1,10 @@
-//! The operations of sessions, written once for blocking and asynchronous ones. They differ in how a
-//! session waits ([`crate::session::resolve::Resolve`]): a blocking session blocks its thread, so its
-//! futures are ready at the first poll; an asynchronous one awaits.
+//! The operations of sessions, written once for blocking and asynchronous ones. They differ in how
+//! a session waits ([`crate::session::resolve::Resolve`]): a blocking session blocks its thread, so
+//! its futures are ready at the first poll; an asynchronous one awaits.
 //!
-//! | file | what | uses |
+//! | file | content | uses |
 //! |---|---|---|
-//! | `check` | checks of keys, values, transactions; what serializability must know | |
+//! | `check` | checks of keys, values and transactions; notes reads of serializable ones | |
 //! | `record` | one record of a leaf, changed in a transaction | `check` |
 //! | `whole` | several steps as a whole or not at all; savepoints | |
 //! | `read` | look-ups | `check` |

@@ -39,7 +39,7 @@ pub(super) async fn look_up<R: Resolve, V: View>(
     .await
 }
 
-/// Reads the value of `key` to the end of `value`, by itself; gives whether there is one.
+/// Appends the value of `key` to `value`, auto-committed; gives whether the key exists.
 #[inline(always)]
 pub(crate) async fn get<R: Resolve>(
     session: &R,
@@ -70,8 +70,8 @@ pub(crate) async fn get<R: Resolve>(
 pub(crate) const READ: TxnOptions =
     TxnOptions { isolation: Isolation::Snapshot, read_only: true, durability: None };
 
-/// Begins to read a tree, for an operation by itself. Behind the commit of a transaction that was too large
-/// for versions it waits until that is durable: nobody can be told what was there before.
+/// Begins a read-only transaction for an auto-committed read of a tree. After the commit of an
+/// owner of the tree it waits until that commit is durable: there are no versions from before it.
 pub(crate) async fn begin_reading<'s, R: Resolve>(
     session: &'s R,
     tree: &Tree,
@@ -80,7 +80,7 @@ pub(crate) async fn begin_reading<'s, R: Resolve>(
     let (closed, mut log_since) = (&tree.open.closed, None);
     loop {
         let txn = Begun::new(session, READ)?;
-        // While one is active, reading says so.
+        // While the tree has an owner, the read reports it.
         if closed.is_closed_to(0) || closed.hidden_since(txn.get().snapshot).is_none() {
             return Ok(txn);
         }
@@ -150,7 +150,7 @@ pub(crate) async fn read_chunks<R: Resolve>(
     Ok(())
 }
 
-/// Looks many keys up, interleaved, each by itself.
+/// Looks many keys up, interleaved, each auto-committed.
 pub(crate) async fn multi_get<R: Resolve, K: AsRef<[u8]>>(
     session: &R,
     tree: &Tree,
@@ -185,7 +185,7 @@ pub(crate) async fn multi_get_in<R: Resolve, K: AsRef<[u8]>>(
     .await
 }
 
-/// Brings records near that will be wanted in a moment, batch by batch.
+/// Prefetches records, batch by batch.
 pub(crate) async fn prefetch<R: Resolve, K: AsRef<[u8]>>(
     session: &R,
     records: &[(&Tree, K)],

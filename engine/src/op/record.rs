@@ -77,7 +77,7 @@ impl Drop for HalfDone<'_> {
     }
 }
 
-/// Goes on with a change of one record whose first step stopped.
+/// Continues a change of one record whose first step stopped.
 pub(super) async fn change_on<R: Resolve, T>(
     session: &R,
     txn: &mut Txn,
@@ -89,7 +89,8 @@ pub(super) async fn change_on<R: Resolve, T>(
     let outcome = match stop {
         Stop::Error(error) => Err(error),
         stop => {
-            // A future that is leaked here may leave the undo entry of a change that it has not made.
+            // A future that is leaked here may leave the undo entry of a change that it has not
+            // made.
             let open = HalfDone::begin(txn);
             let mut author = TxnAuthor::new(session.system(), open.txn, tree, key);
             let outcome = run_again(session, stop, |restarts| step(&mut author, restarts)).await;

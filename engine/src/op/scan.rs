@@ -10,7 +10,8 @@ use std::time::Instant;
 use wattle_btree::{Cursor, Taken};
 use wattle_buffer::{Error, Result};
 
-/// Takes the next entry of a scan from the part of a leaf that its cursor holds; `None` when that is used up.
+/// Takes the next entry of a scan from the part of a leaf that its cursor holds; `None` when that
+/// is used up.
 #[inline]
 pub(crate) fn next_loaded(cursor: &mut Cursor) -> Result<Option<Taken>> {
     while cursor.is_loaded() {
@@ -21,9 +22,9 @@ pub(crate) fn next_loaded(cursor: &mut Cursor) -> Result<Option<Taken>> {
     Ok(None)
 }
 
-/// Goes on with a scan after [`next_loaded`], which gave `taken`: reads a large value, or loads leaves up to
-/// the next entry. Key and value are then in the cursor, or the value in `whole` when it is large; `None` at
-/// the end.
+/// Goes on with a scan after [`next_loaded`], which gave `taken`: reads a large value, or loads
+/// leaves up to the next entry. Key and value are then in the cursor, or the value in `whole` when
+/// it is large; `None` at the end.
 pub(crate) async fn next_entry<R: Resolve>(
     session: &R,
     txn: &Txn,
@@ -58,16 +59,17 @@ pub(crate) async fn next_entry<R: Resolve>(
     }
 }
 
-/// After an error of [`next_entry`] in a scan that stands for itself: when its snapshot was cancelled it takes
-/// a new one and goes on at the same place. `since`: none unless it did so already without coming further.
+/// After an error of [`next_entry`] in an auto-committed scan: if its snapshot was cancelled, the
+/// scan takes a new one and continues at the same place. `since`: the time of the first renewal
+/// without progress.
 ///
-/// What such a scan gives is a sequence of pieces, each of one snapshot, the snapshots ascending. The cursor goes
-/// on behind the last key that it has looked at, whether or not the snapshot had a record there, so keys ascend
-/// (or descend) and none comes twice. A record that was there all the time, from the beginning of the scan to
-/// its end, is in every snapshot, so the piece that passes its key has it.
+/// Such a scan gives a sequence of pieces, each from one snapshot, with ascending snapshots. The
+/// cursor continues after the last key that it has looked at, even if the snapshot had no record
+/// there, so keys ascend (or descend) and none comes twice. A record that exists during the whole
+/// scan is in every snapshot, so the piece that passes its key contains it.
 ///
 /// # Errors
-/// `error`, where a new snapshot cannot help.
+/// `error`, if a new snapshot cannot help.
 #[cold]
 pub(crate) async fn next_piece<R: Resolve>(
     begun: &mut Begun<'_, R>,

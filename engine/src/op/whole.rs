@@ -7,9 +7,9 @@ use crate::{
 };
 use wattle_buffer::Result;
 
-/// The rest of an operation of several steps that began at `mark`: when it fails, all of the
-/// operation is taken back; when it is given up half way, the transaction can only be aborted. The
-/// operation may be a part of another one.
+/// The rest of an operation of several steps that began at `mark`: when it fails, the whole
+/// operation is taken back; when its future is dropped half way, the transaction can only be
+/// aborted. The operation may be part of another one.
 pub(super) async fn whole<R: Resolve, T>(
     session: &R,
     txn: &mut Txn,
@@ -20,7 +20,7 @@ pub(super) async fn whole<R: Resolve, T>(
     let outcome = rest(txn).await;
     if outcome.is_err() && txn.must_abort.is_none() {
         txn.garbage.truncate(garbage);
-        // The error of the operation is the one to tell.
+        // Report the error of the operation, not that of the rollback.
         if rollback(session, txn, Some(mark)).await.is_err() {
             return outcome;
         }

@@ -31,7 +31,7 @@ pub(crate) async fn write_in<R: Resolve>(
     }
 }
 
-/// What came of the first attempt of a change.
+/// The outcome of the first attempt of a change.
 pub(crate) enum Once<T> {
     /// It is made.
     Done(bool),
@@ -39,8 +39,8 @@ pub(crate) enum Once<T> {
     Begun(T),
 }
 
-/// The first attempt of [`write_in`], which mostly is the only one: a blocking session needs no future
-/// for it, whose results are copied from one place to the next. [`write_on`] takes what it gives.
+/// The first attempt of [`write_in`], nearly always the only one. Without a future, whose results
+/// would be copied several times, it costs a blocking session less. [`write_on`] takes its outcome.
 #[inline]
 pub(crate) fn write_once<R: Resolve>(
     session: &R,

@@ -32,7 +32,8 @@ pub(crate) fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         if let Err(error) = core.catalog.unlist_adopted(cx, &tree.open, large) {
             // The tree is loaded. The next opening of the store finds that the listed values are in
             // use.
-            tracing::warn!(%error, "a large value of a bulk load stays listed until the next opening");
+            let what = "a large value of a bulk load stays listed until the next opening";
+            tracing::warn!(%error, what);
         }
     }
     if let Some(log) = &core.log {

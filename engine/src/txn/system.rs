@@ -71,7 +71,7 @@ impl TxnSystem {
         }
     }
 
-    /// Why neither the engine nor its log takes changes any more; `None` while both do.
+    /// The reason why the engine or its log no longer takes changes; `None` while both do.
     pub fn failure(&self) -> Option<String> {
         let log = self.log.as_ref().and_then(|log| log.is_poisoned());
         let refusal = self.liveness.check().err();
