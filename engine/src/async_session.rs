@@ -1,6 +1,6 @@
 //! Asynchronous sessions: operations that let other tasks of the thread run while they wait for a
-//! page. With the back end `uring` run them inside [`crate::run`], one runtime for each thread; with the
-//! others any executor will do.
+//! page. With the back end `uring` run them inside [`crate::run`], one runtime for each thread;
+//! with the others any executor will do.
 
 use crate::{
     async_transaction::AsyncTransaction,

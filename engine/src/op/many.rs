@@ -63,7 +63,8 @@ pub(crate) async fn insert_many<R: Resolve, K: AsRef<[u8]>, V: AsRef<[u8]>>(
     .await
 }
 
-/// Adds records that fit leaves. When it fails, those in front of the one that it failed at are there.
+/// Adds records that fit leaves. When it fails, those in front of the one that it failed at are
+/// there.
 async fn insert_run<R: Resolve>(
     session: &R,
     txn: &mut Txn,
@@ -83,7 +84,8 @@ async fn insert_run<R: Resolve>(
     noted(txn, outcome)
 }
 
-/// Changes several values in place, in a transaction: all that there are, or none. Gives how many that was.
+/// Changes several values in place, in a transaction: all that there are, or none. Gives how many
+/// that was.
 pub(crate) async fn modify_many<R: Resolve, K: AsRef<[u8]>>(
     session: &R,
     txn: &mut Txn,
@@ -128,8 +130,8 @@ pub(crate) async fn modify_many<R: Resolve, K: AsRef<[u8]>>(
     .await
 }
 
-/// Changes values in place, as far as the first large one; gives how far that was, and whether there is one.
-/// When it fails, those in front of the one that it failed at are changed.
+/// Changes values in place, as far as the first large one; gives how far that was, and whether
+/// there is one. When it fails, those in front of the one that it failed at are changed.
 async fn modify_run<R: Resolve>(
     session: &R,
     txn: &mut Txn,
