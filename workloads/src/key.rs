@@ -42,7 +42,7 @@ pub struct KeyFormat {
 }
 
 impl KeyFormat {
-    /// The format of keys of `bytes` bytes, or the sentence that says which sizes there are.
+    /// The format of keys of `bytes` bytes, or a sentence with the accepted sizes.
     pub fn new(bytes: usize) -> Result<Self, String> {
         if bytes == BINARY_BYTES || (MIN_DECIMAL_BYTES..=MAX_BYTES).contains(&bytes) {
             return Ok(Self { bytes });

@@ -153,7 +153,7 @@ impl Measurement {
 /// Receives every sample when it is taken; an error ends the run.
 pub type Observer<'a> = &'a mut dyn FnMut(&Sample) -> Result<(), Failure>;
 
-/// Runs `workload` on `store` as `plan` says.
+/// Runs `workload` on `store` by `plan`.
 pub fn run<S, W>(
     store: &S,
     workload: &W,

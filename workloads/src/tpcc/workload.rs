@@ -37,7 +37,7 @@ pub struct Tpcc<'a, T> {
     pub constants: Constants,
     /// Seed of all random numbers.
     pub seed: u64,
-    /// Whether the store is told which rows come next.
+    /// Hints that the store gets.
     pub hints: Hints,
     /// Queues of Deliveries, one for each warehouse ([`Tpcc::queues`]). Without them Deliveries run
     /// in parallel, and all but one of those that take the same orders meet a conflict.

@@ -48,7 +48,7 @@ const HOT_REQUESTS: f64 = 0.9;
 /// Share of the key space that is hot.
 const HOT_KEYS: f64 = 0.1;
 
-/// With at least so many records there are some in every tenth of the key space.
+/// With at least this many records every tenth of the key space has some.
 const MANY_RECORDS: u64 = 10_000;
 
 /// Whether record `number` is in the hot part of the key space. Keys are in the order of the hash.
@@ -58,7 +58,7 @@ fn is_hot(number: u64) -> bool {
     key::fnv1a(number) < END
 }
 
-/// Draws record numbers. Cheap to clone, one for each worker.
+/// Draws record numbers. Each worker has a clone.
 #[derive(Clone, Debug)]
 pub struct Requests {
     form: Form,
@@ -83,8 +83,7 @@ pub enum Drawn {
 }
 
 impl Drawn {
-    /// Its number, when there are `records` records. There were as many already when it was drawn,
-    /// or fewer.
+    /// Its number if there are `records` records, at least as many as when it was drawn.
     #[inline]
     pub fn number(self, records: u64) -> u64 {
         match self {
@@ -94,14 +93,14 @@ impl Drawn {
     }
 }
 
-/// The record that has a rank, of which `hash` is the hash, when there are `records` records,
-/// `first` of them since the beginning.
+/// The record of the rank whose hash is `hash`, among `records` records, of which the run began
+/// with `first`.
 ///
 /// Consistent hashing with the chain of "A Fast, Minimal Memory, Consistent Hash Algorithm"
-/// (Lamping and Veach, 2014), begun at `first`: with each record that is added every rank moves to
-/// it with the same probability, one in the number of records. A rank that is with the last of `n`
-/// records stays there while there are `m` with probability `n / m`, so the number of the record
-/// that it moves to next is `n / u` with `u` uniform. Takes about `1 + ln(records / first)` steps.
+/// (Lamping and Veach, 2014), which begins at `first`: when a record is added, every rank moves to
+/// it with the same probability, one in the number of records. A rank of the last of `n` records is
+/// still there at `m` records with probability `n / m`, so the next record to which it moves is `n
+/// / u` with `u` uniform. Takes about `1 + ln(records / first)` steps.
 #[inline]
 fn place(hash: u64, first: u64, records: u64) -> u64 {
     const SCALE: f64 = 1.0 / (1u64 << 53) as f64;
@@ -248,7 +247,7 @@ mod tests {
         for rest in &tenths[2..] {
             assert!((rest - 0.1 / 9.0).abs() < 0.001, "{tenths:?}");
         }
-        // Within each part all records are alike: counts of a Poisson distribution, variance =
+        // Within each part the records are uniform: counts of a Poisson distribution, variance =
         // mean.
         for (part, mean) in [(&by_key[..9_500], 90.0), (&by_key[10_500..], 10.0 / 9.0)] {
             let deviation = |count: u32| (f64::from(count) - mean).powi(2);
@@ -366,7 +365,7 @@ mod tests {
             // Binomial: five deviations of about the root of the mean.
             assert!((f64::from(moved) - expected).abs() < 5.0 * expected.sqrt(), "{moved}");
         }
-        // In many steps as in one, and in all of the records alike.
+        // In many steps the same as in one, and uniform over the records.
         let far = 5_000u64;
         let mut counts = vec![0u32; far as usize];
         (0..ranks).for_each(|rank| counts[place(key::fnv1a(rank), first, far) as usize] += 1);
