@@ -51,6 +51,15 @@ impl Engine {
     /// it one engine, can have a store open at a time. With [`crate::IoKind::Memory`] nothing is
     /// stored and `path` is only a name.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// use wattle::{Engine, Options};
+    /// let options = Options::default().pool_bytes(8 << 20);
+    /// let engine = Engine::open(dir.path().join("store"), options)?;
+    /// engine.close()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// A path that is not a store or a store of another version, already open, damaged or not
     /// closed cleanly; options out of their limits; failed I/O; [`Error::Interrupted`]. The store
@@ -68,6 +77,16 @@ impl Engine {
     /// Opens a store on storages that the caller made, for its pages and for its log; for tests
     /// with simulated devices.
     ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use wattle::{Engine, Options, io::{MemoryLog, MemoryStorage}};
+    /// let (pages, log) = (MemoryStorage::new(), MemoryLog::default());
+    /// let options = Options::default().pool_bytes(8 << 20);
+    /// let engine = Engine::open_on(Arc::new(pages), Arc::new(log), options)?;
+    /// engine.tree("in memory")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Engine::open`].
     pub fn open_on(
@@ -82,6 +101,15 @@ impl Engine {
     }
 
     /// Opens the tree `name` (1 to 255 bytes), creating it if there is none.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// let orders = engine.tree("orders")?;
+    /// assert_eq!(orders.name(), "orders");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// A bad name, a full device, failed I/O. [`Error::Limit`] when handles and open transactions
@@ -100,6 +128,14 @@ impl Engine {
     }
 
     /// Opens the tree `name`, if there is one.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// assert!(engine.open_tree("orders")?.is_none());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Engine::tree`].
@@ -127,6 +163,16 @@ impl Engine {
     /// Drops a tree with everything in it and gives its pages back. `tree` must be the only handle,
     /// and no transaction that changed it may be open.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// let orders = engine.tree("orders")?;
+    /// engine.drop_tree(orders)?;
+    /// assert!(engine.trees()?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::TreeInUse`], [`Error::ForeignTree`], failed I/O: the rest of the tree is dropped
     /// when its name is used next, by [`Engine::verify`], or when the store is opened again.
@@ -138,6 +184,15 @@ impl Engine {
     }
 
     /// Gives a tree another name. `tree` must be the only handle; the new one is returned.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// let orders = engine.rename_tree(engine.tree("new")?, "orders")?;
+    /// assert_eq!(engine.trees()?, ["orders"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::TreeInUse`], [`Error::TreeExists`], [`Error::InvalidTreeName`],
@@ -160,6 +215,17 @@ impl Engine {
 
     /// Begins a transaction with snapshot isolation, in a session of its own.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// let mut txn = engine.begin()?;
+    /// txn.put(&tree, b"key", b"value")?;
+    /// txn.commit()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Limit`] when the pool is too small for another session; [`Error::Poisoned`].
     pub fn begin(&self) -> Result<Transaction<'static>> {
@@ -167,6 +233,20 @@ impl Engine {
     }
 
     /// Begins a transaction, in a session of its own.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// use wattle::{Durability, TxnOptions};
+    /// let options = TxnOptions { durability: Some(Durability::None), ..Default::default() };
+    /// let mut txn = engine.begin_with(options)?;
+    /// txn.put(&tree, b"key", b"value")?;
+    /// txn.commit()?;                  // returns at once
+    /// engine.sync()?;                 // durable
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Engine::begin`].
@@ -176,6 +256,16 @@ impl Engine {
 
     /// A session whose operations block the calling thread. One for each thread.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// let session = engine.session()?;   // one for each thread
+    /// session.put(&tree, b"key", b"value")?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Limit`] when the pool is too small for another session.
     pub fn session(&self) -> Result<Session> {
@@ -183,6 +273,18 @@ impl Engine {
     }
 
     /// A session whose operations are awaited; clones of it serve the tasks of one thread.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// wattle::run(8, async {
+    ///     let session = engine.async_session()?;
+    ///     session.put(&tree, b"key", b"value").await
+    /// })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Limit`] when the pool is too small for another session.
@@ -232,6 +334,15 @@ impl Engine {
     /// copy has everything that was committed when the call began, and nothing that is not
     /// committed when it ends. It is opened like any store.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// let report = engine.backup(dir.path().join("copy"))?;
+    /// let copy = wattle::Engine::open(dir.path().join("copy"), wattle::Options::default())?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// A directory that is not empty, an engine without a log, a full device, of the store or of
     /// the backup, failed I/O; [`Error::FilesChanged`] when the directory was moved or removed
@@ -260,6 +371,14 @@ impl Engine {
     /// meanwhile; backups and bulk loads wait for its end, and it waits for theirs. It logs each
     /// page that it moves, and ends with a checkpoint. [`Stats::compact_bytes`] says how much it
     /// would give back.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// let report = engine.compact()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// An engine without a log, a full device, failed I/O; [`Error::Limit`] when a bulk load, a
@@ -299,6 +418,15 @@ impl Engine {
     /// Checks every page and every invariant of the store. No thread may change it meanwhile.
     /// `progress` is called from time to time with the number of records checked so far; the
     /// crate's documentation says which calls are allowed in it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// let report = engine.verify(&mut |_records| {})?;
+    /// assert!(report.problems.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Failed I/O. Damage is reported in the result.

@@ -28,6 +28,18 @@ use wattle_buffer::Result;
 impl Session {
     /// Begins a transaction with snapshot isolation.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// let mut txn = session.begin()?;
+    /// txn.put(&tree, b"key", b"value")?;
+    /// txn.commit()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Poisoned`] after the log failed.
     #[inline]
@@ -47,6 +59,17 @@ impl Session {
     /// Begins a transaction that only reads, from a snapshot of the newest commit, or of the newest
     /// one that is durable ([`crate::Options::reads`]).
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// let txn = session.begin_read()?;
+    /// assert_eq!(txn.get(&tree, b"key")?, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Session::begin`].
     #[inline]
@@ -55,6 +78,18 @@ impl Session {
     }
 
     /// Adds a record.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// session.insert(&tree, b"key", b"value")?;
+    /// let again = session.insert(&tree, b"key", b"other");
+    /// assert!(matches!(again, Err(wattle::Error::KeyExists)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::KeyExists`]; [`Error::KeyTooLong`] above 1024 bytes, [`Error::ValueTooLong`] above
@@ -67,6 +102,18 @@ impl Session {
 
     /// Sets the value of a key, whether or not it exists.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// session.put(&tree, b"key", b"old")?;
+    /// session.put(&tree, b"key", b"new")?;
+    /// assert_eq!(session.get(&tree, b"key")?.as_deref(), Some(&b"new"[..]));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Session::insert`].
     pub fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
@@ -74,6 +121,16 @@ impl Session {
     }
 
     /// Replaces the value of a key by one of any size; false when there is no such key.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// assert!(!session.update(&tree, b"key", b"value")?);   // there is no such record
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Session::insert`].
@@ -86,6 +143,18 @@ impl Session {
     /// must be short and should not use the engine: calls that would have to wait fail in it with
     /// [`Error::Reentrant`].
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// session.put(&tree, b"hits", &[0; 8])?;
+    /// session.modify(&tree, b"hits", |value| value[0] += 1)?;
+    /// assert_eq!(session.get(&tree, b"hits")?.unwrap()[0], 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Session::insert`]; [`Error::Conflict`] also when the value is large and other
     /// transactions change the record repeatedly for the stall timeout, each time before this
@@ -95,6 +164,17 @@ impl Session {
     }
 
     /// Removes a record; false when there is no such key.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// session.put(&tree, b"key", b"value")?;
+    /// assert!(session.remove(&tree, b"key")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Session::insert`].
@@ -112,6 +192,17 @@ impl Session {
     }
 
     /// As [`Session::put`], without waiting for durability.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// let ticket = session.put_async(&tree, b"key", b"value")?;   // visible now
+    /// ticket.wait()?;                                             // durable
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Session::insert`].
@@ -160,6 +251,18 @@ impl Session {
     /// Calls `read` with the value of a key. Allocates nothing for a resident value that fits a
     /// leaf.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// session.put(&tree, b"key", b"value")?;
+    /// let length = session.get_with(&tree, b"key", |value| value.len())?;
+    /// assert_eq!(length, Some(5));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Session::get`].
     #[inline]
@@ -186,6 +289,19 @@ impl Session {
     /// Looks many keys up at once, much faster than one after the other: look-ups are interleaved
     /// in batches of 32. Calls `read` once for each key with its index, in any order. Each look-up
     /// is auto-committed; use a transaction for a consistent snapshot.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// session.put(&tree, b"b", b"value")?;
+    /// let mut found = [false; 3];
+    /// session.multi_get(&tree, &["a", "b", "c"], |index, value| found[index] = value.is_some())?;
+    /// assert_eq!(found, [false, true, false]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Session::get`]; `read` may have been called for some keys then.
@@ -217,6 +333,19 @@ impl Session {
     /// previous one. Keys ascend, none comes twice, and no record is missed that exists during the
     /// whole scan. A scan in a transaction reads from one snapshot or fails.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// for key in ["a", "b", "c"] {
+    ///     session.put(&tree, key.as_bytes(), b"value")?;
+    /// }
+    /// assert_eq!(session.range(&tree, "a".."c")?.count(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::ForeignTree`]. Reading the range has errors of its own.
     pub fn range<'s, K: AsRef<[u8]> + ?Sized + 's>(
@@ -228,6 +357,20 @@ impl Session {
     }
 
     /// The records whose keys begin with `prefix`; see [`Session::range`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// session.put(&tree, b"user 1", b"value")?;
+    /// for entry in session.prefix(&tree, b"user ")? {
+    ///     let (key, value) = entry?;
+    ///     assert_eq!((&key[..], &value[..]), (&b"user 1"[..], &b"value"[..]));
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Session::range`].
@@ -262,6 +405,17 @@ impl Session {
     /// inserts and with fuller pages. Durable when it returns; gives the number of entries. The
     /// load is one change that belongs to no transaction: all of it is seen from its end on, also
     /// by snapshots that are older.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// let count = session.bulk_load(&tree, (0..1000_u32).map(|i| (i.to_be_bytes(), b"value")))?;
+    /// assert_eq!(count, 1000);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::NotEmpty`], [`Error::NotSorted`], and as [`Session::insert`]; [`Error::Limit`] when
