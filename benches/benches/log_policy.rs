@@ -14,8 +14,10 @@
 //! | `least-delay` | `least_delay_us=0` | YCSB A, 8 threads, `group` |
 //!
 //! Each run is a process of its own with a new store, as `wattle` runs it. Runs alternate: off, on,
-//! off, on. A line has the median throughput of both, and the median, least and largest ratio of
-//! the pairs; below it is the processor time that the host took away, which explains outliers.
+//! off, on. A line has, off and on, the medians of the throughput, of the processor time of the
+//! process for each operation, and of the commits for each sync; then the median, least and largest
+//! ratio of the throughputs of the pairs, and the processor time that the host took away. On a busy
+//! machine only processor time and commits for each sync mean something.
 
 use std::{
     ffi::OsString,
@@ -57,8 +59,15 @@ const RULES: [Rule; 7] = [
     rule("least-delay", "least_delay_us=0", "least_delay_us=150", GROUP),
 ];
 
-/// Operations per second of a run with this policy of the log.
-fn run(rule: &Rule, policy: &str, seconds: usize, dir: &Path) -> f64 {
+/// The figures of a run.
+struct Outcome {
+    throughput: f64,
+    cpu_us_per_operation: f64,
+    commits_per_sync: f64,
+}
+
+/// Runs the workload of a rule with this policy of the log.
+fn run(rule: &Rule, policy: &str, seconds: usize, dir: &Path) -> Outcome {
     let folder = tempfile::tempdir_in(dir).expect("a folder for the store");
     let mut command = Command::new(std::env::current_exe().expect("own path"));
     command.arg(RUN).args(rule.workload.split(' '));
@@ -68,24 +77,38 @@ fn run(rule: &Rule, policy: &str, seconds: usize, dir: &Path) -> f64 {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{} {policy}: {error}", rule.workload);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).expect("an object");
-    report["run"]["throughput"].as_f64().expect("a throughput")
+    let number = |part: &str, name: &str| {
+        report[part][name].as_f64().unwrap_or_else(|| panic!("there is no {part}.{name}"))
+    };
+    let cpu_seconds = number("process", "user_seconds") + number("process", "system_seconds");
+    Outcome {
+        throughput: number("run", "throughput"),
+        cpu_us_per_operation: cpu_seconds * 1e6 / number("run", "operations"),
+        commits_per_sync: number("log", "commits") / number("log", "syncs").max(1.0),
+    }
 }
 
 fn compare(rule: &Rule, rounds: usize, seconds: usize, dir: &Path) {
     let before = stolen();
-    let (mut off, mut on, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut off, mut on) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         off.push(run(rule, rule.off, seconds, dir));
         on.push(run(rule, rule.on, seconds, dir));
-        ratios.push(on[on.len() - 1] / off[off.len() - 1]);
     }
+    let pairs = on.iter().zip(&off);
+    let ratios: Vec<f64> = pairs.map(|(on, off)| on.throughput / off.throughput).collect();
     let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
     let largest = ratios.iter().copied().fold(0.0, f64::max);
+    let medians = |of: fn(&Outcome) -> f64| {
+        [&off, &on].map(|runs| median(runs.iter().map(of).collect::<Vec<f64>>()))
+    };
+    let [off_speed, on_speed] = medians(|run| run.throughput);
+    let [off_cpu, on_cpu] = medians(|run| run.cpu_us_per_operation);
+    let [off_group, on_group] = medians(|run| run.commits_per_sync);
     println!(
-        "| {} | {:.0} | {:.0} | {:.3} | {least:.3} to {largest:.3} | {:.1} s |",
+        "| {} | {off_speed:.0}, {on_speed:.0} | {off_cpu:.2}, {on_cpu:.2} | \
+         {off_group:.1}, {on_group:.1} | {:.3} | {least:.3} to {largest:.3} | {:.1} s |",
         rule.name,
-        median(off),
-        median(on),
         median(ratios),
         stolen() - before,
     );
@@ -98,8 +121,10 @@ fn main() -> ExitCode {
     }
     let (rounds, seconds) = (argument("rounds", 5), argument("seconds", 10));
     let (dir, only) = (directory("."), text("rule", "all"));
-    println!("| rule | off, 1/s | on, 1/s | on / off, median | range | stolen |");
-    println!("|---|---|---|---|---|---|");
+    println!(
+        "| rule, off and on | 1/s | us of processors | commits / sync | ratio | range | stolen |"
+    );
+    println!("|---|---|---|---|---|---|---|");
     for rule in RULES.iter().filter(|rule| only == "all" || only == rule.name) {
         compare(rule, rounds, seconds, &dir);
     }
