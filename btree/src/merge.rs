@@ -8,7 +8,7 @@
 use crate::{
     hint::Hint,
     journal::Context,
-    node::{NodeMut, NodeRef, NodeView, check_full, merge_into},
+    node::{NodeMut, NodeRef, NodeView, merge_into},
     record::Op,
     split::names_child,
     step::{Step, Stop},
@@ -149,7 +149,6 @@ impl Tree {
         mut right_node: Exclusive<'p>,
         image: &mut PageImage,
     ) -> usize {
-        debug_assert_eq!(check_full(&image.0), Ok(()), "the merged node is damaged");
         NodeMut::new(&mut parent.page_mut()).remove_child(left);
         let hot = parent.header().hot_children() - 1;
         parent.header().set_hot_children(hot);

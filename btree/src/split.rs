@@ -9,7 +9,7 @@
 use crate::{
     hint::Hint,
     journal::Context,
-    node::{NodeBuilder, NodeMut, NodeRef, NodeView, Split, check_full},
+    node::{NodeBuilder, NodeMut, NodeRef, NodeView, Split},
     record::Op,
     step::{Step, Stop},
     tree::Tree,
@@ -104,8 +104,6 @@ impl Tree {
         let (mut right, right_page) = self.pool.new_page(&cx.worker, self.id);
         let [left_image, right_image] = &mut *cx.halves();
         view.split_into(&split, left_image, right_image, view.page_id(), right_page);
-        debug_assert_eq!(check_full(&left_image.0), Ok(()));
-        debug_assert_eq!(check_full(&right_image.0), Ok(()));
         node.write_image(left_image);
         right.write_image(right_image);
         self.adopt_children(&node);
@@ -145,8 +143,6 @@ impl Tree {
         let (mut right, right_page) = self.pool.new_page(&cx.worker, self.id);
         let [left_image, right_image] = &mut *cx.halves();
         view.split_into(&split, left_image, right_image, left_page, right_page);
-        debug_assert_eq!(check_full(&left_image.0), Ok(()));
-        debug_assert_eq!(check_full(&right_image.0), Ok(()));
         let mut builder = NodeBuilder::inner(
             view.level() + 1,
             self.root_page(),

@@ -3,7 +3,7 @@
 use crate::{
     hint::Hint,
     journal::Context,
-    node::{NodeMut, NodeRef, NodeView, check_full, redistribute},
+    node::{NodeMut, NodeRef, NodeView, redistribute},
     record::Op,
 };
 use wattle_buffer::{FrameId, FrameState, PAGE_SIZE, PageImage, PageMut, Pool, Swip, Target};
@@ -70,7 +70,6 @@ fn try_x_merge(cx: &Context, frame: FrameId, now: &dyn Fn() -> u64) -> Option<()
             node.insert_child(first + i, separator, swips[i + 1]).ok()?;
         }
     }
-    debug_assert!(images.iter().chain([&*parent_image]).all(|image| check_full(&image.0).is_ok()));
     parent.write_image(&mut parent_image);
     let hot = parent.header().hot_children() - 1;
     parent.header().set_hot_children(hot);
