@@ -210,7 +210,8 @@ impl TargetOwner for PageRead {
 
 impl Pool {
     /// Resolves the evicted swip at byte `offset` (child `position`) of the node under `parent`.
-    /// Swizzles the child and returns new guards of parent and child, or returns the fault to resolve.
+    /// Swizzles the child and returns new guards of parent and child, or returns the fault to
+    /// resolve.
     ///
     /// # Errors
     /// [`Restart`] if the parent changed.

@@ -7,8 +7,8 @@
 //! from the remainder, and a thread that drops many shares gives them back in one step
 //! ([`Returned`]).
 //!
-//! Invariant: the count of a value is the remainder of its owner, plus one for each share, including
-//! those in a [`Returned`]. So the count is not 0 while there is an owner or a share, and the
+//! Invariant: the count of a value is the remainder of its owner, plus one for each share,
+//! including those in a [`Returned`]. So the count is not 0 while there is an owner or a share, and the
 //! thread that brings it to 0 is the last.
 
 use crate::{

@@ -58,8 +58,8 @@ impl Overlay {
         if pages.len() >= self.limit && !pages.contains_key(&page) {
             let bytes = self.limit * PAGE_SIZE;
             let what = format!(
-                "recovery of a store that is opened read-only keeps its changes in memory, and they \
-                 exceed the limit of {bytes} bytes, the size of the pool: open the store for \
+                "recovery of a store that is opened read-only keeps its changes in memory, and \
+                 they exceed the limit of {bytes} bytes, the size of the pool: open the store for \
                  writing once, or with a larger pool"
             );
             return Err(io::Error::new(io::ErrorKind::OutOfMemory, what));

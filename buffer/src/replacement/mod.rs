@@ -9,25 +9,13 @@ mod random;
 mod watt;
 
 pub use random::Random;
-pub use watt::{Tracker, Watt};
+pub use watt::{Replacement, Tracker, Watt};
 
 use crate::error::{Error, Result};
 
 /// First epoch of a pool. Stamps start at zero, so an unused log entry looks 2^30 epochs old and
 /// adds nothing; ages stay positive as `i32` for another 2^30 epochs.
 pub const FIRST_EPOCH: u32 = 1 << 30;
-
-/// A page replacement policy over the tracker of a frame.
-pub trait Replacement: Send + Sync {
-    /// A page was loaded into or created in the frame.
-    fn on_load(&self, tracker: &Tracker, epoch: u32);
-    /// The page was read.
-    fn on_access(&self, tracker: &Tracker, epoch: u32);
-    /// The page was changed; also counts as an access.
-    fn on_write(&self, tracker: &Tracker, epoch: u32);
-    /// The value of the page; the lowest is evicted first.
-    fn value(&self, tracker: &Tracker, epoch: u32) -> f32;
-}
 
 /// The policy of a pool.
 #[derive(Debug)]

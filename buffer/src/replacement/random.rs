@@ -1,6 +1,6 @@
 //! Random replacement: WATT's evictor without the comparison of page values (WATT, section 6.1).
 
-use super::{Replacement, Tracker};
+use super::watt::{Replacement, Tracker};
 
 /// All pages have the same value, so the first sampled candidates are evicted.
 #[derive(Debug)]

@@ -9,7 +9,6 @@
 //! There is no read-modify-write, and nothing is stored twice in an epoch, so the tracker of a hot
 //! page stays clean in every cache. A race loses at most one stamp (section 5.3).
 
-use super::Replacement;
 use crate::sync::{AtomicU8, AtomicU32, Ordering};
 
 /// Entries of the access log (Figure 4).
@@ -157,6 +156,18 @@ fn max_of_4(four: std::arch::x86_64::__m128) -> f32 {
     let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
     let one = _mm_max_ss(two, _mm_shuffle_ps::<1>(two, two));
     _mm_cvtss_f32(one).max(0.0)
+}
+
+/// A page replacement policy over the tracker of a frame.
+pub trait Replacement: Send + Sync {
+    /// A page was loaded into or created in the frame.
+    fn on_load(&self, tracker: &Tracker, epoch: u32);
+    /// The page was read.
+    fn on_access(&self, tracker: &Tracker, epoch: u32);
+    /// The page was changed; also counts as an access.
+    fn on_write(&self, tracker: &Tracker, epoch: u32);
+    /// The value of the page; the lowest is evicted first.
+    fn value(&self, tracker: &Tracker, epoch: u32) -> f32;
 }
 
 /// WATT and its parameters.
