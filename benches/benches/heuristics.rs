@@ -19,6 +19,7 @@
 //!
 //! Where nothing else is said, ns are those of the processor for the thread that runs the work.
 
+use rustix::time::{ClockId, clock_gettime};
 use std::{
     collections::BTreeMap,
     hint::black_box,
@@ -49,9 +50,8 @@ fn keys(records: u64, count: u64) -> impl Iterator<Item = [u8; 8]> {
 
 /// Processor time of the calling thread, nanoseconds: other work on the machine hardly changes it.
 fn cpu_ns() -> f64 {
-    let text =
-        std::fs::read_to_string("/proc/thread-self/schedstat").expect("the time of a thread");
-    text.split(' ').next().and_then(|ns| ns.parse().ok()).expect("a number")
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
 /// Nanoseconds of processor time for each of `count` operations of `body`.
