@@ -56,8 +56,8 @@ pub enum Error {
     KeyExists,
     /// Bulk load was given keys out of order.
     #[error(
-        "bulk load needs strictly ascending keys, and entry {position} is not above the one before \
-         it"
+        "bulk load needs strictly ascending keys, and entry {position} is not above the \
+         previous one"
     )]
     NotSorted {
         /// Zero-based number of the offending entry.

@@ -279,6 +279,10 @@ pub unsafe fn copy_in(src: *const u8, dst: *mut u8, len: usize) {
     }
 }
 
+/// Relaxed load of a byte without a scheduling point.
+///
+/// # Safety
+/// As for [`load_u8`].
 #[cfg(not(all(target_arch = "x86_64", not(shuttle))))]
 unsafe fn load_u8_quiet(ptr: *const u8) -> u8 {
     // SAFETY: the caller guarantees one readable byte; bytes are always aligned.

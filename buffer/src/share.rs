@@ -8,8 +8,8 @@
 //! ([`Returned`]).
 //!
 //! Invariant: the count of a value is the remainder of its owner, plus one for each share,
-//! including those in a [`Returned`]. So the count is not 0 while there is an owner or a share, and the
-//! thread that brings it to 0 is the last.
+//! including those in a [`Returned`]. So the count is not 0 while there is an owner or a share, and
+//! the thread that brings it to 0 is the last.
 
 use crate::{
     sync::{AtomicUsize, Ordering},
