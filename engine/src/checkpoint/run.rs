@@ -123,8 +123,8 @@ impl Core {
         self.sync_pages()?;
         log.flush_now()?;
         // 4. Bitmaps.
-        let settled = log.durable_epoch();
-        let groups = self.pool.allocator().take_changed_groups(settled);
+        let durable = log.durable_epoch();
+        let groups = self.pool.allocator().take_changed_groups(durable);
         let known = |group: &(u64, Vec<u64>)| group.0 < capacity.div_ceil(BITMAP_GROUP);
         let (groups, later): (Vec<_>, Vec<_>) = groups.into_iter().partition(known);
         self.pool.allocator().keep_changed_groups(later.into_iter().map(|(group, _)| group));

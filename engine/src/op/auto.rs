@@ -14,14 +14,17 @@ use crate::{
         step::run,
     },
     tree::Tree,
-    txn::{AutoAuthor, Begun, Done, Ticket, Txn, TxnOptions},
+    txn::{AutoAuthor, AutoOutcome, Begun, Ticket, Txn, TxnOptions},
 };
 use wattle_btree::{Mode, Value, fits_inline};
 use wattle_buffer::{Error, Result};
 
 /// The ticket of an auto operation that changed something.
 #[inline]
-fn auto_ticket<R: Resolve>(session: &R, Done { time, epoch, stored }: Done) -> Ticket {
+fn auto_ticket<R: Resolve>(
+    session: &R,
+    AutoOutcome { time, epoch, stored }: AutoOutcome,
+) -> Ticket {
     session.committed(time, &[stored]);
     let core = session.core();
     match (session.log(), core.txns.durability.urgency()) {

@@ -25,7 +25,7 @@ pub(super) struct Analysis {
     /// Where undo entries go that are too many for memory.
     directory: Option<Arc<Directory>>,
     /// Transactions that have not ended, by id.
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, OpenTxn>,
     /// One bit for each page.
     in_use: Vec<u64>,
     /// Groups of pages whose bits may have changed since the checkpoint.
@@ -38,7 +38,7 @@ pub(super) struct Analysis {
 }
 
 /// A transaction that has not ended so far.
-struct Open {
+struct OpenTxn {
     undo: UndoBuffer,
     /// That of its first record.
     first_epoch: u64,
@@ -75,7 +75,7 @@ impl Analysis {
             Kind::Change if record.txn != 0 && !record.is_auto() => {
                 let directory = &self.directory;
                 let open = self.open.entry(record.txn);
-                let Open { undo, trees, .. } = open.or_insert_with(|| Open {
+                let OpenTxn { undo, trees, .. } = open.or_insert_with(|| OpenTxn {
                     undo: UndoBuffer::new(directory.clone()),
                     first_epoch: epoch_of(record.gsn),
                     trees: BTreeSet::new(),
@@ -135,7 +135,7 @@ impl Analysis {
     /// The findings, for a log that ends with `end`.
     pub fn finish(self, end: LogEnd) -> Recovered {
         let undo_epoch = self.open.values().map(|open| open.first_epoch).min();
-        let loser = |(txn, Open { undo, trees, .. })| Loser { txn, undo, trees };
+        let loser = |(txn, OpenTxn { undo, trees, .. })| Loser { txn, undo, trees };
         let losers = self.open.into_iter().map(loser);
         Recovered {
             end,

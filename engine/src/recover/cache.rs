@@ -38,12 +38,12 @@ pub(super) struct Cache<'f> {
     reserving: &'f Mutex<()>,
     limit: usize,
     /// Slots of the pages in memory.
-    pages: HashMap<PageId, Slot, RandomState>,
+    pages: HashMap<PageId, CacheSlot, RandomState>,
     /// By slot; as many as were ever taken.
     entries: Vec<CachedPage>,
     images: ImageMemory,
     /// Slots without a page.
-    free: Vec<Slot>,
+    free: Vec<CacheSlot>,
     /// Where reads arrive.
     arrived: Vec<PageImage>,
     /// Pages that are lost, and why.
@@ -56,7 +56,7 @@ pub(super) struct Cache<'f> {
 
 /// A place for a page in memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Slot(u32);
+pub(super) struct CacheSlot(u32);
 
 struct CachedPage {
     /// None: the slot is free.
@@ -106,30 +106,30 @@ impl<'f> Cache<'f> {
     }
 
     /// Where the page is in memory.
-    pub fn find(&self, page: PageId) -> Option<Slot> {
+    pub fn find(&self, page: PageId) -> Option<CacheSlot> {
         self.pages.get(&page).copied()
     }
 
     /// As [`Cache::find`], for a page that was found in `slot` before, if it was.
-    pub fn find_again(&self, page: PageId, slot: Option<Slot>) -> Option<Slot> {
-        let still = |slot: &Slot| self.entries[slot.0 as usize].page == Some(page);
+    pub fn find_again(&self, page: PageId, slot: Option<CacheSlot>) -> Option<CacheSlot> {
+        let still = |slot: &CacheSlot| self.entries[slot.0 as usize].page == Some(page);
         slot.filter(still).or_else(|| self.find(page))
     }
 
     /// The image in a slot, which may have got another page since it was found.
-    pub fn peek(&self, slot: Slot) -> &PageImage {
+    pub fn peek(&self, slot: CacheSlot) -> &PageImage {
         &self.images[slot.0 as usize]
     }
 
     /// The page in a slot, which is used now.
-    pub fn get(&mut self, slot: Slot) -> &mut PageImage {
+    pub fn get(&mut self, slot: CacheSlot) -> &mut PageImage {
         self.clock += 1;
         self.entries[slot.0 as usize].used = self.clock;
         &mut self.images[slot.0 as usize]
     }
 
     /// The page in memory differs from storage.
-    pub fn set_dirty(&mut self, slot: Slot) {
+    pub fn set_dirty(&mut self, slot: CacheSlot) {
         self.entries[slot.0 as usize].dirty = true;
     }
 
@@ -145,7 +145,7 @@ impl<'f> Cache<'f> {
     }
 
     /// A page of zeroes, without reading storage.
-    pub fn make(&mut self, page: PageId) -> Result<Slot> {
+    pub fn make(&mut self, page: PageId) -> Result<CacheSlot> {
         self.make_room(1)?;
         self.lost.remove(&page);
         let slot = self.insert(page);
@@ -267,7 +267,7 @@ impl<'f> Cache<'f> {
     }
 
     /// A slot for a page that is not in memory; there is room for it.
-    fn insert(&mut self, page: PageId) -> Slot {
+    fn insert(&mut self, page: PageId) -> CacheSlot {
         self.clock += 1;
         let entry = CachedPage { page: Some(page), dirty: false, used: self.clock };
         let slot = match self.free.pop() {
@@ -277,7 +277,7 @@ impl<'f> Cache<'f> {
             }
             None => {
                 self.entries.push(entry);
-                Slot(self.entries.len() as u32 - 1)
+                CacheSlot(self.entries.len() as u32 - 1)
             }
         };
         let old = self.pages.insert(page, slot);

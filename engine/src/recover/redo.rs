@@ -7,7 +7,7 @@ use super::{
     found::Recovered,
     redo_state::RedoState,
     source::{Located, Source, wrong_end},
-    worker::{self, Item, Payload, What},
+    worker::{self, PageChange, PageItem, Payload},
 };
 use crate::{
     options::Options,
@@ -142,7 +142,7 @@ struct Dispatcher<'r> {
     shared: &'r RedoState,
     analysis: Analysis,
     /// For each worker its queue, and the next batch.
-    queues: Vec<(SyncSender<Vec<Item>>, Vec<Item>)>,
+    queues: Vec<(SyncSender<Vec<PageItem>>, Vec<PageItem>)>,
     /// Epoch of the last flush.
     last: u64,
     /// Bytes of flushes that the items to be sent may hold on to.
@@ -199,18 +199,18 @@ impl Dispatcher<'_> {
         let gsn = record.gsn;
         if needs_page(op.code).0 {
             let payload = Payload::new(chunk, op.payload);
-            let what = What::Op { code: op.code, payload };
-            return self.push(Item { page: op.page, tree: op.tree, gsn, what });
+            let what = PageChange::Op { code: op.code, payload };
+            return self.push(PageItem { page: op.page, tree: op.tree, gsn, what });
         }
         let freed = page_changes(op.page, op.code, op.payload, &mut |page, used| {
             if !used {
-                self.push(Item { page, tree: op.tree, gsn, what: What::Free });
+                self.push(PageItem { page, tree: op.tree, gsn, what: PageChange::Free });
             }
         });
         freed.expect("the analysis has walked over them once");
     }
 
-    fn push(&mut self, item: Item) {
+    fn push(&mut self, item: PageItem) {
         let hash = item.page.0.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
         let worker = hash as usize % self.queues.len();
         self.queues[worker].1.push(item);

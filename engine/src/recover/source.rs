@@ -107,7 +107,7 @@ impl<'f> Source<'f> {
     }
 
     /// As [`Source::end`]; the end of the log is durable then.
-    fn settle(self) -> Result<LogEnd> {
+    fn durable_end(self) -> Result<LogEnd> {
         self.reader.settle().map_err(|error| named(error, self.path))
     }
 
@@ -127,7 +127,7 @@ impl<'f> Source<'f> {
                     return Ok(None);
                 }
             }
-            let end = self.settle()?;
+            let end = self.durable_end()?;
             let sent = last.is_none_or(|last| flushes.send(last).is_ok());
             Ok(sent.then_some(end))
         })();

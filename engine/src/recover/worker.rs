@@ -7,7 +7,7 @@
 
 use super::{
     FoundGhosts,
-    cache::{Cache, Counts, Slot},
+    cache::{Cache, CacheSlot, Counts},
     redo_state::RedoState,
 };
 use crate::epochs::newer;
@@ -21,14 +21,14 @@ use wattle_buffer::{Error, Gsn, PageId, Result, TreeId, page::header};
 use wattle_wal::{Chunk, epoch_of};
 
 /// One change of a page in the log.
-pub(super) struct Item {
+pub(super) struct PageItem {
     pub page: PageId,
     pub tree: TreeId,
     pub gsn: Gsn,
-    pub what: What,
+    pub what: PageChange,
 }
 
-pub(super) enum What {
+pub(super) enum PageChange {
     /// An op of [`record`].
     Op { code: u8, payload: Payload },
     /// The page is no longer in a tree.
@@ -58,7 +58,7 @@ impl Payload {
 /// Runs one worker; gives the counters of its cache, and the ghosts that it met.
 pub(super) fn run(
     mut cache: Cache<'_>,
-    batches: Receiver<Vec<Item>>,
+    batches: Receiver<Vec<PageItem>>,
     shared: &RedoState,
 ) -> (Counts, FoundGhosts) {
     let outcome = (|| {
@@ -90,7 +90,7 @@ const RECORD_AHEAD: usize = 8;
 ///
 /// With random pages most of the time would be cache misses. So the lines of the next items are
 /// prefetched.
-fn apply(cache: &mut Cache<'_>, mut batch: &[Item]) -> Result<()> {
+fn apply(cache: &mut Cache<'_>, mut batch: &[PageItem]) -> Result<()> {
     let (mut missing, mut known) = (Vec::new(), HashSet::<_, RandomState>::default());
     let mut slots = Vec::with_capacity(batch.len());
     while !batch.is_empty() {
@@ -99,7 +99,7 @@ fn apply(cache: &mut Cache<'_>, mut batch: &[Item]) -> Result<()> {
         slots.clear();
         for item in batch {
             let mut slot = None;
-            if let What::Op { code, .. } = item.what {
+            if let PageChange::Op { code, .. } = item.what {
                 slot = cache.find(item.page);
                 if slot.is_none()
                     && !(needs_page(code).1 && cache.is_lost(item.page))
@@ -124,7 +124,7 @@ fn apply(cache: &mut Cache<'_>, mut batch: &[Item]) -> Result<()> {
             }
             if let (Some(&Some(slot)), Some(item)) =
                 (slots.get(at + RECORD_AHEAD), part.get(at + RECORD_AHEAD))
-                && let What::Op { code, payload } = &item.what
+                && let PageChange::Op { code, payload } = &item.what
             {
                 record::prefetch_record(cache.peek(slot), *code, payload.bytes());
             }
@@ -136,9 +136,9 @@ fn apply(cache: &mut Cache<'_>, mut batch: &[Item]) -> Result<()> {
 }
 
 /// Applies an item whose page may be in `slot`.
-fn apply_one(cache: &mut Cache<'_>, item: &Item, slot: Option<Slot>) -> Result<()> {
-    let &Item { page, tree, gsn, ref what } = item;
-    let What::Op { code, payload } = what else {
+fn apply_one(cache: &mut Cache<'_>, item: &PageItem, slot: Option<CacheSlot>) -> Result<()> {
+    let &PageItem { page, tree, gsn, ref what } = item;
+    let PageChange::Op { code, payload } = what else {
         cache.forget(page);
         return Ok(());
     };

@@ -37,7 +37,7 @@ impl Before {
 
 /// The outcome of an auto-committed operation.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Done {
+pub(crate) struct AutoOutcome {
     /// Commit time; 0: nothing was changed.
     pub time: u64,
     /// Epoch of its record in the log.
@@ -55,7 +55,7 @@ pub(crate) struct AutoAuthor<'t> {
     /// The newest commit of the session.
     own: u64,
     before: Before,
-    pub outcome: Done,
+    pub outcome: AutoOutcome,
     /// The operation changes nothing, because of a commit that is not durable.
     pub relies_on_log: bool,
     /// The value before is large: replacing it takes more than one leaf, and a transaction.
@@ -78,7 +78,7 @@ impl<'t> AutoAuthor<'t> {
             hash,
             own,
             before: Before { bytes: buffer, special: None },
-            outcome: Done::default(),
+            outcome: AutoOutcome::default(),
             relies_on_log: false,
             met_large: false,
         }
@@ -86,7 +86,7 @@ impl<'t> AutoAuthor<'t> {
 
     /// Whether the record may depend on a commit that is not durable.
     #[cold]
-    fn is_unsettled(&self, header: &FrameHeader, key: &[u8]) -> bool {
+    fn may_be_lost(&self, header: &FrameHeader, key: &[u8]) -> bool {
         let bound = self.system.durable().max(self.own);
         if header.version_hint() <= bound {
             return false;
@@ -127,7 +127,7 @@ impl Author for AutoAuthor<'_> {
             }
         }
         if !change {
-            self.relies_on_log = self.is_unsettled(header, key);
+            self.relies_on_log = self.may_be_lost(header, key);
         }
         if before.is_some_and(|before| before.1 && !is_ghost(before)) {
             self.met_large = true;

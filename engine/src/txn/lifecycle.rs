@@ -203,7 +203,7 @@ impl Txn {
     /// Makes the undo entries match the changes that were made. They may differ after an operation
     /// was leaked half way, after which the transaction can only abort, or after a rollback was
     /// dropped.
-    pub fn settle_undo(&mut self) -> Result<()> {
+    pub fn repair_undo(&mut self) -> Result<()> {
         if std::mem::take(&mut self.taken_off) {
             self.undo.unpop();
         }

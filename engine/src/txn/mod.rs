@@ -39,7 +39,7 @@ pub use savepoint::Savepoint;
 pub use ticket::Ticket;
 
 pub(crate) use author::TxnAuthor;
-pub(crate) use auto_author::{AutoAuthor, Done};
+pub(crate) use auto_author::{AutoAuthor, AutoOutcome};
 pub(crate) use begun::{Begun, give_to_engine};
 pub(crate) use lifecycle::{BoxedTxn, Txn};
 pub(crate) use read_set::ReadSet;

@@ -38,7 +38,7 @@ pub(crate) async fn rollback<R: Resolve>(
         // changes, also when another session rolls back.
         appender.observe(txn.last_gsn);
     }
-    txn.settle_undo()?;
+    txn.repair_undo()?;
     let (mut key, mut value) = (Vec::new(), Vec::new());
     loop {
         let entry = txn.undo.pop(until.unwrap_or(Savepoint::START))?;
