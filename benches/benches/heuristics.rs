@@ -3,9 +3,10 @@
 //! `cargo bench -p wattle-benches --bench heuristics -- off=NAME [work=get,update,..] [rounds=5]
 //! [records=1000000] [dir=PATH]`
 //!
-//! Builds this benchmark once more with `WATTLE_OFF=NAME` in `target/off`, runs both builds in turns,
-//! A B A B, and prints medians and the ratio off / on: above 1 the choice helps. `off=writes` needs
-//! no build: it compares 64 with 128 images in flight. `other=PATH` runs a build that exists.
+//! Builds this benchmark once more with `WATTLE_OFF=NAME` in `target/off`, runs both builds in
+//! turns, A B A B, and prints medians and the ratio off / on: above 1 the choice helps.
+//! `off=writes` needs no build: it compares 64 with 128 images in flight. `other=PATH` runs a build
+//! that exists.
 //!
 //! | work | value |
 //! |---|---|

@@ -266,8 +266,8 @@ impl AsyncSession {
         visit_auto(self, tree, bounds, direction, visit).await
     }
 
-    /// As [`crate::Session::bulk_load`]. It blocks the thread until the load is durable: other tasks of
-    /// the thread wait.
+    /// As [`crate::Session::bulk_load`]. It blocks the thread until the load is durable: other
+    /// tasks of the thread wait.
     ///
     /// # Errors
     /// As there.

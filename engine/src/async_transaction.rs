@@ -15,8 +15,8 @@ use wattle_btree::{Direction, Mode, prefix_range};
 use wattle_buffer::Result;
 
 /// An asynchronous transaction; see [`crate::Transaction`]. Dropped without a commit it is rolled
-/// back in the background. It is neither `Send` nor `Sync`. An operation whose future is leaked half way
-/// (`std::mem::forget`) leaves a transaction that can only be aborted.
+/// back in the background. It is neither `Send` nor `Sync`. An operation whose future is leaked
+/// half way (`std::mem::forget`) leaves a transaction that can only be aborted.
 pub struct AsyncTransaction {
     txn: Option<BoxedTxn>,
     session: AsyncSession,

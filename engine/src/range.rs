@@ -85,8 +85,8 @@ impl<'s> Range<'s> {
     /// The next record: its key and value, valid until the next call.
     ///
     /// # Errors
-    /// Failed I/O, corruption; [`Error::SnapshotTooOld`] in a transaction whose snapshot was cancelled,
-    /// or while another transaction that is too large for versions changes the tree.
+    /// Failed I/O, corruption; [`Error::SnapshotTooOld`] in a transaction whose snapshot was
+    /// cancelled, or while another transaction that is too large for versions changes the tree.
     pub fn next_entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         let entry = match self.reader.next_loaded()? {
             Some(Taken::Inline) => Some(Entry::Inline),

@@ -1,4 +1,5 @@
-//! A range that is read entry by entry, in a transaction or auto-committed, by a session of either kind.
+//! A range that is read entry by entry, in a transaction or auto-committed, by a session of either
+//! kind.
 
 use super::{
     read::begin_reading,
@@ -26,13 +27,15 @@ enum Source<'s, R: Resolve> {
 
 /// See the module documentation.
 ///
-/// A serializable transaction must know which keys were read. From the first load on the whole range counts
-/// as read, because a range that is leaked does not tell how far it came. Dropping the range narrows that.
+/// A serializable transaction must know which keys were read. From the first load on the whole
+/// range counts as read, because a range that is leaked does not tell how far it came. Dropping the
+/// range narrows that.
 pub(crate) struct RangeReader<'s, R: Resolve> {
     session: &'s R,
     source: Source<'s, R>,
     tree: &'s Tree,
-    /// A cursor of the session, which gets it back. Its copy of a page costs more to allocate than to fill.
+    /// A cursor of the session, which gets it back. Its copy of a page costs more to allocate than
+    /// to fill.
     cursor: Option<Cursor>,
     /// A large value.
     whole: Vec<u8>,
@@ -103,13 +106,15 @@ impl<'s, R: Resolve> RangeReader<'s, R> {
         self.cursor().reverse();
     }
 
-    /// The next entry, from the part of a leaf that is loaded; `None` when [`RangeReader::load`] must follow.
+    /// The next entry, from the part of a leaf that is loaded; `None` when [`RangeReader::load`]
+    /// must follow.
     #[inline]
     pub fn next_loaded(&mut self) -> Result<Option<Taken>> {
         scan::next_loaded(self.cursor())
     }
 
-    /// Goes on after [`RangeReader::next_loaded`], which gave `taken`. `None` at the end of the range.
+    /// Goes on after [`RangeReader::next_loaded`], which gave `taken`. `None` at the end of the
+    /// range.
     ///
     /// # Errors
     /// Failed I/O, corruption; [`wattle_buffer::Error::SnapshotTooOld`].

@@ -1,5 +1,5 @@
-//! An asynchronous session: it gives the thread to other tasks where an operation waits. Its operations
-//! are in the module `async_session`, above the transactions that it begins.
+//! An asynchronous session: it gives the thread to other tasks where an operation waits. Its
+//! operations are in the module `async_session`, above the transactions that it begins.
 
 use super::{
     resolve::{Environment, OwnsState, Resolve},
@@ -12,16 +12,16 @@ use wattle_buffer::{Fault, Result, io::breathe};
 
 /// A task lets the others run after so many operations that found everything resident.
 pub(crate) const TURN: u32 = 32;
-/// The same in the middle of a transaction that may change something. If it let the others run earlier,
-/// they would conflict with its changes. It lets them run when it has ended.
+/// The same in the middle of a transaction that may change something. If it let the others run
+/// earlier, they would conflict with its changes. It lets them run when it has ended.
 pub(crate) const LONG_TURN: u32 = 512;
 /// A task that waits for another transaction lets the other tasks run so often before it sleeps.
 const BREATHS: u32 = 8;
 /// How long it sleeps, each time. The keeper, which wakes it, does not distinguish shorter times.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// An asynchronous session. Clones share one worker and serve the tasks of one thread: it is neither
-/// `Send` nor `Sync`, and neither are its transactions and futures.
+/// An asynchronous session. Clones share one worker and serve the tasks of one thread: it is
+/// neither `Send` nor `Sync`, and neither are its transactions and futures.
 #[derive(Clone)]
 pub struct AsyncSession {
     shared: Rc<Shared>,
@@ -100,9 +100,9 @@ impl AsyncSession {
     }
 
     /// Lets the other tasks of the thread run, when the last 32 operations of the session did not
-    /// wait: the thread submits reads, and notices completed ones, only between tasks. Each operation
-    /// calls this when it begins. A task that does not wait for its commits may call it between its
-    /// transactions, so that none is interrupted.
+    /// wait: the thread submits reads, and notices completed ones, only between tasks. Each
+    /// operation calls this when it begins. A task that does not wait for its commits may call it
+    /// between its transactions, so that none is interrupted.
     pub async fn take_turn(&self) {
         self.end_turn_after(TURN).await;
     }

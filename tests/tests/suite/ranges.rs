@@ -1,6 +1,6 @@
-//! Ranges of blocking and asynchronous sessions and transactions against a `BTreeMap`: the same bounds
-//! through each of them, in both directions, left in the middle, in a pool smaller than the data.
-//! `WATTLE_ROUNDS` multiplies the length.
+//! Ranges of blocking and asynchronous sessions and transactions against a `BTreeMap`: the same
+//! bounds through each of them, in both directions, left in the middle, in a pool smaller than the
+//! data. `WATTLE_ROUNDS` multiplies the length.
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
 use std::{collections::BTreeMap, ops::Bound};
