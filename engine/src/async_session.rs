@@ -24,6 +24,21 @@ impl AsyncSession {
     /// Begins a transaction. Several transactions of one session may be under way, one for each of
     /// its tasks.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # wattle::run(8, async {
+    /// # let session = engine.async_session()?;
+    /// let mut txn = session.begin()?;
+    /// txn.put(&tree, b"key", b"value").await?;
+    /// txn.commit().await?;
+    /// # Ok::<(), wattle::Error>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Poisoned`] after the log failed.
     pub fn begin(&self) -> Result<AsyncTransaction> {
@@ -50,6 +65,20 @@ impl AsyncSession {
     /// Waits until a commit of this session is durable, as the ticket itself does, and lets the
     /// other tasks of the thread run if it is their turn.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # wattle::run(8, async {
+    /// # let session = engine.async_session()?;
+    /// let ticket = session.put_async(&tree, b"key", b"value").await?;
+    /// session.wait(ticket).await?;
+    /// # Ok::<(), wattle::Error>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As awaiting the ticket.
     pub async fn wait(&self, ticket: Ticket) -> Result<()> {
@@ -68,6 +97,19 @@ impl AsyncSession {
     }
 
     /// As [`crate::Session::put`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # wattle::run(8, async {
+    /// # let session = engine.async_session()?;
+    /// session.put(&tree, b"key", b"value").await?;
+    /// # Ok::<(), wattle::Error>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As there.
@@ -170,6 +212,19 @@ impl AsyncSession {
 
     /// As [`crate::Session::get`].
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # wattle::run(8, async {
+    /// # let session = engine.async_session()?;
+    /// assert_eq!(session.get(&tree, b"key").await?, None);
+    /// # Ok::<(), wattle::Error>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As there.
     pub async fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
@@ -189,6 +244,19 @@ impl AsyncSession {
     }
 
     /// As [`crate::Session::multi_get`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # wattle::run(8, async {
+    /// # let session = engine.async_session()?;
+    /// session.multi_get(&tree, &["a", "b"], |index, value| assert!(value.is_none())).await?;
+    /// # Ok::<(), wattle::Error>(())
+    /// # })??;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As there.

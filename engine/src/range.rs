@@ -77,12 +77,39 @@ impl<'s> Range<'s> {
     }
 
     /// The same range in the other direction, from its other end.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// session.put(&tree, b"a", b"value")?;
+    /// session.put(&tree, b"b", b"value")?;
+    /// let last = session.scan(&tree)?.rev().next().unwrap()?;
+    /// assert_eq!(last.0, b"b");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn rev(mut self) -> Self {
         self.reader.reverse();
         self
     }
 
     /// The next record: its key and value, valid until the next call.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// session.put(&tree, b"a", b"value")?;
+    /// let mut range = session.scan(&tree)?;
+    /// while let Some((key, value)) = range.next_entry()? {
+    ///     assert_eq!((key, value), (&b"a"[..], &b"value"[..]));   // borrowed, not copied
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Failed I/O, corruption; [`Error::SnapshotTooOld`] in a transaction whose snapshot was

@@ -132,6 +132,18 @@ impl<'s> Transaction<'s> {
     /// Changes the bytes of a value without changing their number; false when there is no such key.
     /// `change` may run again with the value as it was.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// # let mut txn = session.begin()?;
+    /// txn.put(&tree, b"hits", &[0; 8])?;
+    /// txn.modify(&tree, b"hits", |value| value[0] += 1)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Transaction::insert`].
     #[inline]
@@ -217,6 +229,19 @@ impl<'s> Transaction<'s> {
 
     /// The value of a key.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// # let mut txn = session.begin()?;
+    /// txn.put(&tree, b"key", b"value")?;
+    /// assert_eq!(txn.get(&tree, b"key")?.as_deref(), Some(&b"value"[..]));   // its own change
+    /// assert_eq!(session.get(&tree, b"key")?, None);                         // not committed
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// Failed I/O, corruption; [`Error::SnapshotTooOld`] when the snapshot was cancelled.
     pub fn get(&self, tree: &Tree, key: &[u8]) -> Result<Option<Vec<u8>>> {
@@ -275,6 +300,19 @@ impl<'s> Transaction<'s> {
     }
 
     /// The records of a range of keys in ascending order; [`Range::rev`] turns it round.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// # let mut txn = session.begin()?;
+    /// txn.put(&tree, b"a", b"value")?;
+    /// let keys: Vec<_> = txn.range(&tree, "a"..)?.map(|entry| entry.unwrap().0).collect();
+    /// assert_eq!(keys, [b"a"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::ForeignTree`], [`Error::MustAbort`]. Reading the range has errors of its own.
@@ -344,6 +382,22 @@ impl<'s> Transaction<'s> {
     }
 
     /// A point to which [`Transaction::rollback_to`] takes the transaction back.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// # let mut txn = session.begin()?;
+    /// txn.put(&tree, b"kept", b"value")?;
+    /// let savepoint = txn.savepoint();
+    /// txn.put(&tree, b"undone", b"value")?;
+    /// txn.rollback_to(&savepoint)?;
+    /// txn.commit()?;
+    /// assert_eq!(session.scan(&tree)?.count(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn savepoint(&self) -> Savepoint {
         savepoint(self.txn())
     }
@@ -362,6 +416,18 @@ impl<'s> Transaction<'s> {
     /// Commits, and waits until that is durable (unless the durability is
     /// [`crate::Durability::None`]).
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// # let mut txn = session.begin()?;
+    /// txn.put(&tree, b"key", b"value")?;
+    /// txn.commit()?;                  // durable, unless the durability is `None`
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Conflict`] or [`Error::MustAbort`]: it was rolled back. [`Error::CommitUnknown`]:
     /// the log failed, and it will be known when the store is opened again.
@@ -372,6 +438,19 @@ impl<'s> Transaction<'s> {
     /// Commits: other transactions see the changes from here on. The ticket tells when they are
     /// durable.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// # let mut txn = session.begin()?;
+    /// txn.put(&tree, b"key", b"value")?;
+    /// let ticket = txn.commit_async()?;   // visible now
+    /// ticket.wait()?;                     // durable
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Transaction::commit`], except for the log.
     pub fn commit_async(mut self) -> Result<Ticket> {
@@ -379,6 +458,19 @@ impl<'s> Transaction<'s> {
     }
 
     /// Takes back all changes.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// # let options = wattle::Options::default().pool_bytes(8 << 20);
+    /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
+    /// # let tree = engine.tree("tree")?;
+    /// # let session = engine.session()?;
+    /// # let mut txn = session.begin()?;
+    /// txn.put(&tree, b"key", b"value")?;
+    /// txn.abort()?;
+    /// assert_eq!(session.get(&tree, b"key")?, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// Failed I/O. The engine tries again in the background then; the records stay closed to other
