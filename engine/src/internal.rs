@@ -53,10 +53,10 @@ impl Environment for Internal<'_> {
         Vec::new()
     }
     fn give_before(&self, _: Vec<u8>) {}
-    fn take_cursor(&self) -> Option<Cursor> {
+    fn take_cursor(&self) -> Option<Box<Cursor>> {
         None
     }
-    fn give_cursor(&self, _: Cursor) {}
+    fn give_cursor(&self, _: Box<Cursor>) {}
 }
 
 impl Resolve for Internal<'_> {}

@@ -11,7 +11,7 @@
 
 use super::{change::OwnedVersion, versions::Versions};
 use crate::limits::limit;
-use std::collections::VecDeque;
+use std::{collections::VecDeque, slice};
 
 /// As many versions are worth a look at all snapshots.
 const WORTH_A_LOOK: usize = limit(32, 4);
@@ -49,10 +49,13 @@ impl Stored {
         if self.records.len() + kept.len() > MAX_RECORDS {
             self.give_up(versions);
         }
-        if !kept.is_empty() {
-            self.commits.push_back((time, kept.len()));
-            self.records.extend(kept);
+        match kept {
+            [] => return,
+            // Most transactions change one record.
+            [one] => self.records.push_back(*one),
+            several => self.records.extend(several),
         }
+        self.commits.push_back((time, kept.len()));
     }
 
     /// Hands all versions over to the passes of the keeper.
@@ -84,8 +87,19 @@ impl Stored {
             due += count;
         }
         debug_assert!(due <= self.records.len(), "commits count versions that are not there");
-        versions.drop_old(&self.records.make_contiguous()[..due]);
-        self.records.drain(..due);
+        match due {
+            0 => {}
+            // Mostly those of the session's last commit, which changed one record.
+            1 => self
+                .records
+                .pop_front()
+                .iter()
+                .for_each(|one| versions.drop_old(slice::from_ref(one))),
+            _ => {
+                versions.drop_old(&self.records.make_contiguous()[..due]);
+                self.records.drain(..due);
+            }
+        }
         let left = self.records.len();
         let for_nothing = left == before;
         self.look_at = if for_nothing { left + left.min(MANY) } else { left + WORTH_A_LOOK };

@@ -36,7 +36,7 @@ pub(crate) struct RangeReader<'s, R: Resolve> {
     tree: &'s Tree,
     /// A cursor of the session, which gets it back. Its copy of a page costs more to allocate than
     /// to fill.
-    cursor: Option<Cursor>,
+    cursor: Option<Box<Cursor>>,
     /// A large value.
     whole: Vec<u8>,
     is_begun: bool,
@@ -88,7 +88,10 @@ impl<'s, R: Resolve> RangeReader<'s, R> {
                 cursor.restart(low, high, direction);
                 cursor
             }
-            None => Cursor::new(low.map(<[u8]>::to_vec), high.map(<[u8]>::to_vec), direction),
+            None => {
+                let (low, high) = (low.map(<[u8]>::to_vec), high.map(<[u8]>::to_vec));
+                Box::new(Cursor::new(low, high, direction))
+            }
         };
         let (cursor, whole) = (Some(cursor), Vec::new());
         let (is_begun, is_ended, noted) = (false, false, None);

@@ -43,9 +43,9 @@ pub(crate) trait Environment {
     /// Gives it back.
     fn give_before(&self, buffer: Vec<u8>);
     /// A cursor to use again, if there is one.
-    fn take_cursor(&self) -> Option<Cursor>;
+    fn take_cursor(&self) -> Option<Box<Cursor>>;
     /// Gives it back.
-    fn give_cursor(&self, cursor: Cursor);
+    fn give_cursor(&self, cursor: Box<Cursor>);
 }
 
 /// A session of the user, of either kind: its state is its environment.
@@ -88,10 +88,10 @@ impl<S: OwnsState> Environment for S {
     fn give_before(&self, buffer: Vec<u8>) {
         self.state().give_before(buffer);
     }
-    fn take_cursor(&self) -> Option<Cursor> {
+    fn take_cursor(&self) -> Option<Box<Cursor>> {
         self.state().take_cursor()
     }
-    fn give_cursor(&self, cursor: Cursor) {
+    fn give_cursor(&self, cursor: Box<Cursor>) {
         self.state().give_cursor(cursor);
     }
 }

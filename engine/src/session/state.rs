@@ -20,14 +20,15 @@ pub(crate) struct SessionState {
     stored: RefCell<Stored>,
     /// The newest commit.
     own: Cell<u64>,
-    /// Number of the blocking session that has it.
+    /// Number of the blocking session that has it; 0 for an asynchronous one.
     pub(super) number: Cell<u64>,
     before: Cell<Vec<u8>>,
     /// Reused by every look-up, so that a resident one allocates nothing.
     buffer: Cell<Vec<u8>>,
     /// Reused by scans: allocating the copy of a page costs more than filling it. Tasks that share
     /// an asynchronous session may use several at once.
-    cursors: RefCell<Vec<Cursor>>,
+    #[expect(clippy::vec_box, reason = "a scan moves its cursor several times")]
+    cursors: RefCell<Vec<Box<Cursor>>>,
 }
 
 /// A buffer above this is not kept: a large value must not stay in memory.
@@ -111,11 +112,11 @@ impl SessionState {
         }
     }
 
-    pub fn take_cursor(&self) -> Option<Cursor> {
+    pub fn take_cursor(&self) -> Option<Box<Cursor>> {
         self.cursors.borrow_mut().pop()
     }
 
-    pub fn give_cursor(&self, cursor: Cursor) {
+    pub fn give_cursor(&self, cursor: Box<Cursor>) {
         let mut cursors = self.cursors.borrow_mut();
         if cursors.len() < MAX_CURSORS {
             cursors.push(cursor);

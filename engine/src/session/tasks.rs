@@ -96,6 +96,8 @@ impl AsyncSession {
     pub(crate) fn new(core: Grip) -> AsyncSession {
         let idle = core.idle.lock().pop();
         let state = idle.unwrap_or_else(|| Box::new(SessionState::new(&core.txns)));
+        // A task waits for another task of its session, so no transaction is the session's own.
+        state.number.set(0);
         AsyncSession { shared: Rc::new(Shared { state: Some(state), core, turn: Cell::new(0) }) }
     }
 
