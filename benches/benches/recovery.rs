@@ -40,7 +40,7 @@ fn write_and_die(store: &Path, records: u64, log_bytes: u64) -> ! {
         for i in first..(first + 1000).min(records) {
             txn.insert(&tree, &key(i), &[i as u8; VALUE]).expect("insert");
         }
-        let _ticket = txn.commit_async().expect("commit");
+        let _ticket = txn.commit_ticket().expect("commit");
     }
     engine.sync().expect("checkpoint");
     let (before, mut rng) = (engine.stats().log_bytes, Rng::new(7, 0));
@@ -48,7 +48,7 @@ fn write_and_die(store: &Path, records: u64, log_bytes: u64) -> ! {
     while engine.stats().log_bytes - before < log_bytes {
         for round in 0..1000u64 {
             let i = rng.below(records);
-            let updated = session.update_async(&tree, &key(i), &[round as u8; VALUE]);
+            let updated = session.update_ticket(&tree, &key(i), &[round as u8; VALUE]);
             last = Some(updated.expect("update").1);
         }
     }

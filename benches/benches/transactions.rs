@@ -123,7 +123,7 @@ impl Store {
             for i in first..(first + 1000).min(records) {
                 txn.insert(&tree, &key(i), &[i as u8; VALUE]).expect("insert");
             }
-            let _ticket = txn.commit_async().expect("commit");
+            let _ticket = txn.commit_ticket().expect("commit");
         }
         drop(session);
         engine.sync().expect("sync");
@@ -198,11 +198,11 @@ fn updates(store: &Store, numbers: &[u64], round: usize, in_transactions: bool) 
                     Err(Error::Conflict(_) | Error::SnapshotTooOld(_)) => continue,
                     Err(error) => panic!("update: {error}"),
                 }
-                break txn.commit_async().expect("commit");
+                break txn.commit_ticket().expect("commit");
             }
         } else {
             let (found, ticket) =
-                session.update_async(&store.tree, &key(*i), &value).expect("update");
+                session.update_ticket(&store.tree, &key(*i), &value).expect("update");
             assert!(found);
             ticket
         };
@@ -292,7 +292,7 @@ fn mixed(store: &Store, numbers: &[u64], round: usize) -> (f64, Vec<f64>) {
         } else {
             let begun = Instant::now();
             value[0] = round as u8;
-            let updated = session.update_async(&store.tree, &key(*i), &value);
+            let updated = session.update_ticket(&store.tree, &key(*i), &value);
             window.push(begun, updated.expect("update").1);
         }
     }
@@ -537,7 +537,7 @@ fn bench_checkpoints(dir: &Path, records: u64, _: usize) {
                             session.get_with(&store.tree, &key(*i), |v| value.copy_from_slice(v));
                         assert!(found.expect("get").is_some());
                     } else {
-                        let updated = session.update_async(&store.tree, &key(*i), &value);
+                        let updated = session.update_ticket(&store.tree, &key(*i), &value);
                         window.push(Instant::now(), updated.expect("update").1);
                         window.latencies.clear();
                     }

@@ -72,7 +72,7 @@ impl AsyncSession {
     /// # let tree = engine.tree("tree")?;
     /// # wattle::run(8, async {
     /// # let session = engine.async_session()?;
-    /// let ticket = session.put_async(&tree, b"key", b"value").await?;
+    /// let ticket = session.put_ticket(&tree, b"key", b"value").await?;
     /// session.wait(ticket).await?;
     /// # Ok::<(), wattle::Error>(())
     /// # })??;
@@ -92,7 +92,7 @@ impl AsyncSession {
     /// # Errors
     /// As there.
     pub async fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        let ticket = self.insert_async(tree, key, value).await?;
+        let ticket = self.insert_ticket(tree, key, value).await?;
         self.wait_ticket(ticket).await
     }
 
@@ -114,7 +114,7 @@ impl AsyncSession {
     /// # Errors
     /// As there.
     pub async fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        let ticket = self.put_async(tree, key, value).await?;
+        let ticket = self.put_ticket(tree, key, value).await?;
         self.wait_ticket(ticket).await
     }
 
@@ -123,7 +123,7 @@ impl AsyncSession {
     /// # Errors
     /// As there.
     pub async fn update(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
-        let (existed, ticket) = self.update_async(tree, key, value).await?;
+        let (existed, ticket) = self.update_ticket(tree, key, value).await?;
         self.wait_ticket(ticket).await.map(|()| existed)
     }
 
@@ -137,7 +137,7 @@ impl AsyncSession {
         key: &[u8],
         change: impl FnMut(&mut [u8]),
     ) -> Result<bool> {
-        let (existed, ticket) = self.modify_async(tree, key, change).await?;
+        let (existed, ticket) = self.modify_ticket(tree, key, change).await?;
         self.wait_ticket(ticket).await.map(|()| existed)
     }
 
@@ -146,7 +146,7 @@ impl AsyncSession {
     /// # Errors
     /// As there.
     pub async fn remove(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
-        let (existed, ticket) = self.remove_async(tree, key).await?;
+        let (existed, ticket) = self.remove_ticket(tree, key).await?;
         self.wait_ticket(ticket).await.map(|()| existed)
     }
 
@@ -155,7 +155,7 @@ impl AsyncSession {
     ///
     /// # Errors
     /// As [`AsyncSession::insert`].
-    pub async fn insert_async(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<Ticket> {
+    pub async fn insert_ticket(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<Ticket> {
         self.take_turn().await;
         auto::write(self, tree, key, value, Mode::Insert).await.map(|(_, ticket)| ticket)
     }
@@ -164,7 +164,7 @@ impl AsyncSession {
     ///
     /// # Errors
     /// As [`AsyncSession::insert`].
-    pub async fn put_async(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<Ticket> {
+    pub async fn put_ticket(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<Ticket> {
         self.take_turn().await;
         auto::write(self, tree, key, value, Mode::Put).await.map(|(_, ticket)| ticket)
     }
@@ -173,7 +173,7 @@ impl AsyncSession {
     ///
     /// # Errors
     /// As [`AsyncSession::insert`].
-    pub async fn update_async(
+    pub async fn update_ticket(
         &self,
         tree: &Tree,
         key: &[u8],
@@ -187,7 +187,7 @@ impl AsyncSession {
     ///
     /// # Errors
     /// As [`AsyncSession::insert`].
-    pub async fn modify_async(
+    pub async fn modify_ticket(
         &self,
         tree: &Tree,
         key: &[u8],
@@ -205,7 +205,7 @@ impl AsyncSession {
     ///
     /// # Errors
     /// As [`AsyncSession::insert`].
-    pub async fn remove_async(&self, tree: &Tree, key: &[u8]) -> Result<(bool, Ticket)> {
+    pub async fn remove_ticket(&self, tree: &Tree, key: &[u8]) -> Result<(bool, Ticket)> {
         self.take_turn().await;
         auto::remove(self, tree, key).await
     }

@@ -248,15 +248,15 @@ impl AsyncTransaction {
     /// As there.
     pub async fn commit(self) -> Result<()> {
         let session = self.session.clone();
-        let ticket = self.commit_async().await?;
+        let ticket = self.commit_ticket().await?;
         session.wait(ticket).await
     }
 
-    /// As [`crate::Transaction::commit_async`].
+    /// As [`crate::Transaction::commit_ticket`].
     ///
     /// # Errors
     /// As there.
-    pub async fn commit_async(mut self) -> Result<Ticket> {
+    pub async fn commit_ticket(mut self) -> Result<Ticket> {
         let txn = self.txn.take().expect("not ended");
         Begun::resume(&self.session, txn).commit().await
     }

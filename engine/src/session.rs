@@ -97,7 +97,7 @@ impl Session {
     /// within [`crate::Options::conflict_wait`], or is one of this session; [`Error::DiskFull`];
     /// failed I/O. The tree is unchanged then. [`Error::CommitUnknown`] when the log fails.
     pub fn insert(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        self.insert_async(tree, key, value)?.wait()
+        self.insert_ticket(tree, key, value)?.wait()
     }
 
     /// Sets the value of a key, whether or not it exists.
@@ -117,7 +117,7 @@ impl Session {
     /// # Errors
     /// As [`Session::insert`].
     pub fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        self.put_async(tree, key, value)?.wait()
+        self.put_ticket(tree, key, value)?.wait()
     }
 
     /// Replaces the value of a key by one of any size; false when there is no such key.
@@ -135,7 +135,7 @@ impl Session {
     /// # Errors
     /// As [`Session::insert`].
     pub fn update(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
-        waited(self.update_async(tree, key, value)?)
+        waited(self.update_ticket(tree, key, value)?)
     }
 
     /// Changes the bytes of a value without changing its length; false when there is no such key.
@@ -160,7 +160,7 @@ impl Session {
     /// transactions change the record repeatedly for the stall timeout, each time before this
     /// change is written.
     pub fn modify(&self, tree: &Tree, key: &[u8], change: impl FnMut(&mut [u8])) -> Result<bool> {
-        waited(self.modify_async(tree, key, change)?)
+        waited(self.modify_ticket(tree, key, change)?)
     }
 
     /// Removes a record; false when there is no such key.
@@ -179,7 +179,7 @@ impl Session {
     /// # Errors
     /// As [`Session::insert`].
     pub fn remove(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
-        waited(self.remove_async(tree, key)?)
+        waited(self.remove_ticket(tree, key)?)
     }
 
     /// As [`Session::insert`], without waiting for durability; only that a key exists is not said
@@ -187,7 +187,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::insert`].
-    pub fn insert_async(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<Ticket> {
+    pub fn insert_ticket(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<Ticket> {
         now(auto::write(self, tree, key, value, Mode::Insert)).map(|(_, ticket)| ticket)
     }
 
@@ -199,14 +199,14 @@ impl Session {
     /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
     /// # let tree = engine.tree("tree")?;
     /// # let session = engine.session()?;
-    /// let ticket = session.put_async(&tree, b"key", b"value")?;   // visible now
+    /// let ticket = session.put_ticket(&tree, b"key", b"value")?;   // visible now
     /// ticket.wait()?;                                             // durable
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     /// As [`Session::insert`].
-    pub fn put_async(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<Ticket> {
+    pub fn put_ticket(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<Ticket> {
         now(auto::write(self, tree, key, value, Mode::Put)).map(|(_, ticket)| ticket)
     }
 
@@ -214,7 +214,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::insert`].
-    pub fn update_async(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<(bool, Ticket)> {
+    pub fn update_ticket(&self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<(bool, Ticket)> {
         now(auto::write(self, tree, key, value, Mode::Update))
     }
 
@@ -222,7 +222,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::insert`].
-    pub fn modify_async(
+    pub fn modify_ticket(
         &self,
         tree: &Tree,
         key: &[u8],
@@ -236,7 +236,7 @@ impl Session {
     ///
     /// # Errors
     /// As [`Session::insert`].
-    pub fn remove_async(&self, tree: &Tree, key: &[u8]) -> Result<(bool, Ticket)> {
+    pub fn remove_ticket(&self, tree: &Tree, key: &[u8]) -> Result<(bool, Ticket)> {
         now(auto::remove(self, tree, key))
     }
 

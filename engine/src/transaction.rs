@@ -432,7 +432,7 @@ impl<'s> Transaction<'s> {
     /// [`Error::Conflict`] or [`Error::MustAbort`]: it was rolled back. [`Error::CommitUnknown`]:
     /// the log failed, and it will be known when the store is opened again.
     pub fn commit(self) -> Result<()> {
-        self.commit_async()?.wait()
+        self.commit_ticket()?.wait()
     }
 
     /// Commits: other transactions see the changes from here on. The ticket tells when they are
@@ -446,14 +446,14 @@ impl<'s> Transaction<'s> {
     /// # let session = engine.session()?;
     /// # let mut txn = session.begin()?;
     /// txn.put(&tree, b"key", b"value")?;
-    /// let ticket = txn.commit_async()?;   // visible now
+    /// let ticket = txn.commit_ticket()?;   // visible now
     /// ticket.wait()?;                     // durable
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
     /// As [`Transaction::commit`], except for the log.
-    pub fn commit_async(mut self) -> Result<Ticket> {
+    pub fn commit_ticket(mut self) -> Result<Ticket> {
         now(self.take()?.commit())
     }
 

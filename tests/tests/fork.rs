@@ -68,7 +68,7 @@ fn a_child_of_fork_is_refused_and_the_parent_goes_on() {
     let tree = engine.tree("t").expect("a tree");
     let session = engine.session().expect("a session");
     for i in 0..RECORDS {
-        drop(session.put_async(&tree, &key(i), &[i as u8; 100]).expect("put"));
+        drop(session.put_ticket(&tree, &key(i), &[i as u8; 100]).expect("put"));
     }
     engine.checkpoint().expect("a checkpoint");
     let mut txn = engine.begin().expect("begin");

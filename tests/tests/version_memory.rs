@@ -34,13 +34,13 @@ fn write(engine: &Engine, writer: u8, stop: &AtomicBool) {
     for batch in 0_u64.. {
         let keys = batch * BATCH..(batch + 1) * BATCH;
         for number in keys.clone() {
-            drop(session.put_async(&tree, &key(writer, number), &[writer; 200]).expect("put"));
+            drop(session.put_ticket(&tree, &key(writer, number), &[writer; 200]).expect("put"));
             if stop.load(Ordering::Relaxed) {
                 return;
             }
         }
         for number in keys {
-            let (found, _) = session.remove_async(&tree, &key(writer, number)).expect("remove");
+            let (found, _) = session.remove_ticket(&tree, &key(writer, number)).expect("remove");
             assert!(found, "record {number} of writer {writer} is missing");
             if stop.load(Ordering::Relaxed) {
                 return;

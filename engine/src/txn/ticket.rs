@@ -83,7 +83,7 @@ impl Ticket {
     /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
     /// # let tree = engine.tree("tree")?;
     /// # let session = engine.session()?;
-    /// let ticket = session.put_async(&tree, b"key", b"value")?;
+    /// let ticket = session.put_ticket(&tree, b"key", b"value")?;
     /// engine.sync()?;
     /// assert!(ticket.is_durable());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -101,7 +101,7 @@ impl Ticket {
     /// # let engine = wattle::Engine::open(dir.path().join("store"), options)?;
     /// # let tree = engine.tree("tree")?;
     /// # let session = engine.session()?;
-    /// let tickets = (0..100_u8).map(|i| session.put_async(&tree, &[i], b"value"));
+    /// let tickets = (0..100_u8).map(|i| session.put_ticket(&tree, &[i], b"value"));
     /// for ticket in tickets.collect::<Result<Vec<_>, _>>()? {   // all commits share a few flushes
     ///     ticket.wait()?;
     /// }

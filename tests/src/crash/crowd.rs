@@ -93,7 +93,7 @@ fn work(engine: &Engine, device: &Capturing, line: usize, next: u64, count: u64,
         }
         device.issue(line, number);
         if random.random_range(0..3) == 0 {
-            pending.push(txn.commit_async().expect("commit"));
+            pending.push(txn.commit_ticket().expect("commit"));
         } else {
             txn.commit().expect("commit");
             pending.clear();

@@ -212,7 +212,7 @@ impl Driver {
     fn commit(&mut self, txn: Transaction<'_>, changes: Vec<Change>) {
         let number = self.issue(changes);
         if self.one_in(3) {
-            let ticket = txn.commit_async().expect("commit");
+            let ticket = txn.commit_ticket().expect("commit");
             self.tickets.push_back((number, ticket));
             self.wait_for(MOST_TICKETS);
         } else {
@@ -354,7 +354,7 @@ impl Driver {
         let (number, ticket) = match self.below(5) {
             0 if exists => {
                 let number = self.issue(vec![Change::Remove(name, key.clone())]);
-                let (removed, ticket) = session.remove_async(&tree, &key).expect("remove");
+                let (removed, ticket) = session.remove_ticket(&tree, &key).expect("remove");
                 assert!(removed, "it was there");
                 (number, ticket)
             }
@@ -363,14 +363,14 @@ impl Driver {
                 let change = self.change_of_bytes();
                 change(&mut value);
                 let number = self.issue(vec![Change::Put(name, key.clone(), value.into())]);
-                let (found, ticket) = session.modify_async(&tree, &key, change).expect("modify");
+                let (found, ticket) = session.modify_ticket(&tree, &key, change).expect("modify");
                 assert!(found, "it was there");
                 (number, ticket)
             }
             2 if exists => {
                 let value = self.value(key.len());
                 let number = self.issue(vec![Change::Put(name, key.clone(), value.clone())]);
-                let (found, ticket) = session.update_async(&tree, &key, &value).expect("update");
+                let (found, ticket) = session.update_ticket(&tree, &key, &value).expect("update");
                 assert!(found, "it was there");
                 (number, ticket)
             }
@@ -378,8 +378,8 @@ impl Driver {
                 let value = self.value(key.len());
                 let number = self.issue(vec![Change::Put(name, key.clone(), value.clone())]);
                 let ticket = match exists {
-                    true => session.put_async(&tree, &key, &value).expect("put"),
-                    false => session.insert_async(&tree, &key, &value).expect("insert"),
+                    true => session.put_ticket(&tree, &key, &value).expect("put"),
+                    false => session.insert_ticket(&tree, &key, &value).expect("insert"),
                 };
                 (number, ticket)
             }

@@ -100,7 +100,7 @@ impl<'w> Churn<'w> {
         let waits = self.random.below(20) == 0;
         let put = || match waits {
             true => self.session.put(&self.tree, &key, &bytes),
-            false => self.session.put_async(&self.tree, &key, &bytes).map(drop),
+            false => self.session.put_ticket(&self.tree, &key, &bytes).map(drop),
         };
         if self.beat.attempt("put", put).is_some() {
             self.note(key, Some((number, len)));
@@ -109,7 +109,7 @@ impl<'w> Churn<'w> {
 
     fn remove(&mut self) {
         let key = self.key();
-        let remove = || self.session.remove_async(&self.tree, &key).map(|(there, _)| there);
+        let remove = || self.session.remove_ticket(&self.tree, &key).map(|(there, _)| there);
         if let Some(there) = self.beat.attempt("remove", remove) {
             assert_eq!(there, self.model.contains_key(&key), "remove of {key:?}");
             self.note(key, None);
@@ -154,7 +154,7 @@ impl<'w> Churn<'w> {
             }
             return;
         }
-        if self.beat.attempt("commit", || txn.commit_async()).is_some() {
+        if self.beat.attempt("commit", || txn.commit_ticket()).is_some() {
             changes.into_iter().for_each(|(key, after)| self.note(key, after));
         }
     }
@@ -176,7 +176,7 @@ fn pairs(world: &World) {
             let mut txn = session.begin()?;
             txn.put(&left, &key, &bytes)?;
             txn.put(&right, &key, &bytes)?;
-            txn.commit_async().map(drop)
+            txn.commit_ticket().map(drop)
         };
         if beat.attempt("change of a pair", change).is_some() {
             let before = model.insert(key.to_vec(), (next, 60));
@@ -229,7 +229,7 @@ fn large(world: &World) {
             }
             1 => {
                 if beat
-                    .attempt("remove a large value", || session.remove_async(&tree, &key))
+                    .attempt("remove a large value", || session.remove_ticket(&tree, &key))
                     .is_some()
                 {
                     model.remove(&key);
@@ -240,7 +240,7 @@ fn large(world: &World) {
                 let len = 100_000 + random.below(900_000) as usize;
                 let bytes = value(next, len);
                 if beat
-                    .attempt("put a large value", || session.put_async(&tree, &key, &bytes))
+                    .attempt("put a large value", || session.put_ticket(&tree, &key, &bytes))
                     .is_some()
                 {
                     model.insert(key, (next, len));
@@ -270,7 +270,7 @@ fn trees(world: &World) {
                 beat.attempt("create a tree", || world.engine.create_tree(&name(number)))
             {
                 if beat
-                    .attempt("fill a tree", || session.put_async(&tree, b"k", &value(next, 100)))
+                    .attempt("fill a tree", || session.put_ticket(&tree, b"k", &value(next, 100)))
                     .is_some()
                 {
                     model.insert(number, next);
@@ -313,7 +313,7 @@ fn trees(world: &World) {
             }
             _ => {
                 if beat
-                    .attempt("change a tree", || session.put_async(&tree, b"k", &value(next, 100)))
+                    .attempt("change a tree", || session.put_ticket(&tree, b"k", &value(next, 100)))
                     .is_some()
                 {
                     model.insert(number, next);

@@ -650,25 +650,25 @@ fn a_task_goes_on_while_its_commits_are_under_way() {
         let waited = wattle::run(8, async {
             let mut tickets = Vec::new();
             for key in (0..KEYS).map(u32::to_be_bytes) {
-                tickets.push(session.insert_async(&tree, &key, b"0").await.expect("insert"));
-                tickets.push(session.put_async(&tree, &key, b"1").await.expect("put"));
+                tickets.push(session.insert_ticket(&tree, &key, b"0").await.expect("insert"));
+                tickets.push(session.put_ticket(&tree, &key, b"1").await.expect("put"));
                 let (existed, ticket) =
-                    session.update_async(&tree, &key, b"2").await.expect("update");
+                    session.update_ticket(&tree, &key, b"2").await.expect("update");
                 assert!(existed);
                 tickets.push(ticket);
                 let change = |value: &mut [u8]| value[0] += 1;
                 let (existed, ticket) =
-                    session.modify_async(&tree, &key, change).await.expect("modify");
+                    session.modify_ticket(&tree, &key, change).await.expect("modify");
                 assert!(existed);
                 tickets.push(ticket);
                 if key[3].is_multiple_of(2) {
-                    let removed = session.remove_async(&tree, &key).await.expect("remove");
+                    let removed = session.remove_ticket(&tree, &key).await.expect("remove");
                     assert!(removed.0);
                     tickets.push(removed.1);
                 }
                 let expected = (!key[3].is_multiple_of(2)).then(|| b"3".to_vec());
                 assert_eq!(session.get(&tree, &key).await.expect("get"), expected);
-                let again = session.insert_async(&tree, &key, b"x").await;
+                let again = session.insert_ticket(&tree, &key, b"x").await;
                 match expected {
                     Some(_) => assert!(matches!(again, Err(Error::KeyExists))),
                     None => tickets.push(again.expect("insert")),
@@ -730,7 +730,7 @@ fn tasks_that_wait_for_the_log_take_turns() {
                         let value = [commits.get() as u8; 1500];
                         txn.put(&tree, &key, &value).await.expect("put");
                     }
-                    let _ticket = txn.commit_async().await.expect("commit");
+                    let _ticket = txn.commit_ticket().await.expect("commit");
                     commits.set(commits.get() + 1);
                 }
             })

@@ -100,7 +100,7 @@ fn a_backup_of_a_damaged_page_says_so() {
         let session = engine.session().expect("session");
         let put_all = |turn: u8| {
             for key in 0..2000u32 {
-                session.put_async(&tree, &key.to_be_bytes(), &[turn; 500]).map(drop).expect("put");
+                session.put_ticket(&tree, &key.to_be_bytes(), &[turn; 500]).map(drop).expect("put");
             }
         };
         put_all(1);

@@ -269,7 +269,7 @@ fn an_engine_that_was_abandoned_is_not_compacted() {
     let tree = engine.tree("tree").expect("tree");
     let session = engine.session().expect("session");
     for n in 0..20_000u32 {
-        session.put_async(&tree, &n.to_be_bytes(), &[3; 200]).map(drop).expect("put");
+        session.put_ticket(&tree, &n.to_be_bytes(), &[3; 200]).map(drop).expect("put");
     }
     let other = engine.clone();
     drop((session, tree));

@@ -41,12 +41,12 @@ fn fill_and_thin_out(engine: &Engine, records: u64) -> Contents {
         for name in &names {
             let tree = engine.tree(name).expect("tree");
             let value = vec![number as u8; 300];
-            session.put_async(&tree, &key(number), &value).map(drop).expect("put");
+            session.put_ticket(&tree, &key(number), &value).map(drop).expect("put");
         }
         if number % 200 == 3 {
             let tree = engine.tree("large").expect("tree");
             let value = vec![number as u8; 30_000];
-            session.put_async(&tree, &key(number), &value).map(drop).expect("put");
+            session.put_ticket(&tree, &key(number), &value).map(drop).expect("put");
         }
         if number % 400 == 5 {
             // Its root comes somewhere into the file.
@@ -111,7 +111,7 @@ fn compact_and_reopen(device: &Device, frames: u64) {
     let session = engine.session().expect("session");
     let tree = engine.tree("more").expect("tree");
     (0..4000).for_each(|n| {
-        session.put_async(&tree, &key(n), &[5; 700]).map(drop).expect("put");
+        session.put_ticket(&tree, &key(n), &[5; 700]).map(drop).expect("put");
     });
     assert!(engine.stats().file_bytes > 2 * again.bytes_after, "{:?}", engine.stats());
     drop(session);
@@ -265,7 +265,7 @@ fn a_power_cut_during_a_compaction_loses_nothing() {
         let session = engine.session().expect("session");
         let tree = engine.tree("more").expect("tree");
         for number in 0..1500 {
-            session.put_async(&tree, &key(number), &[6; 500]).map(drop).expect("put");
+            session.put_ticket(&tree, &key(number), &[6; 500]).map(drop).expect("put");
         }
         engine.checkpoint().expect("checkpoint");
         drop((session, tree));
@@ -407,7 +407,7 @@ fn nor_are_they_by_a_recovery_that_gives_the_log_up() {
     sim.heal();
     let (tree, session) = (engine.tree("t").expect("tree"), engine.session().expect("session"));
     for number in 0..1200 {
-        session.put_async(&tree, &key(number), &[5; 1000]).map(drop).expect("put");
+        session.put_ticket(&tree, &key(number), &[5; 1000]).map(drop).expect("put");
     }
     engine.sync().expect("durable");
     let segments = sim.segments().expect("list").len();

@@ -166,7 +166,7 @@ fn deep_trees(engine: &Engine) {
     for key in 0..1500u32 {
         let digits = [key / 512, key / 64 % 8, key / 8 % 8, key % 8];
         let key: Vec<u8> = digits.into_iter().flat_map(|digit| [digit as u8; 120]).collect();
-        session.put_async(&deep, &key, &[5; 200]).map(drop).expect("put");
+        session.put_ticket(&deep, &key, &[5; 200]).map(drop).expect("put");
     }
     session.put(&other, b"key", &vec![4; 5000]).expect("put");
     // Chunks that are still to be cleared away when the tree goes.

@@ -44,7 +44,7 @@ fn read(engine: &Engine) -> Result<Records, Error> {
 fn fill(engine: &Engine) {
     let (tree, session) = (engine.tree("t").expect("tree"), engine.session().expect("session"));
     for number in 0..2000_u32 {
-        drop(session.put_async(&tree, &number.to_be_bytes(), &[3; 100]).expect("put"));
+        drop(session.put_ticket(&tree, &number.to_be_bytes(), &[3; 100]).expect("put"));
     }
     engine.sync().expect("durable");
 }

@@ -135,7 +135,7 @@ fn ghosts_vanish_when_no_snapshot_needs_them() {
         let empty = engine.stats().used_pages;
         for in_one in [false, true] {
             for number in 0..RECORDS {
-                session.put_async(tree, &number.to_be_bytes(), &[7; 40]).map(drop).expect("put");
+                session.put_ticket(tree, &number.to_be_bytes(), &[7; 40]).map(drop).expect("put");
             }
             let old = engine.begin().expect("begin");
             let mut txn = session.begin().expect("begin");
@@ -144,7 +144,7 @@ fn ghosts_vanish_when_no_snapshot_needs_them() {
                 if in_one {
                     assert!(txn.remove(tree, &key).expect("remove"));
                 } else {
-                    session.remove_async(tree, &key).map(drop).expect("remove");
+                    session.remove_ticket(tree, &key).map(drop).expect("remove");
                 }
             }
             txn.commit().expect("commit");
@@ -165,11 +165,11 @@ fn ghosts_that_a_roll_back_puts_back_vanish_too() {
     each_mode(|engine, tree, session| {
         let empty = engine.stats().used_pages;
         for number in 0..RECORDS {
-            session.put_async(tree, &number.to_be_bytes(), &[7; 100]).map(drop).expect("put");
+            session.put_ticket(tree, &number.to_be_bytes(), &[7; 100]).map(drop).expect("put");
         }
         let old = engine.begin().expect("begin");
         for number in 0..RECORDS {
-            session.remove_async(tree, &number.to_be_bytes()).map(drop).expect("remove");
+            session.remove_ticket(tree, &number.to_be_bytes()).map(drop).expect("remove");
         }
         engine.sync().expect("sync");
         let mut txn = session.begin().expect("begin");
@@ -256,11 +256,11 @@ fn ghosts_that_recovery_puts_back_vanish() {
     let session = engine.session().expect("session");
     let empty = engine.stats().used_pages;
     for number in 0..RECORDS {
-        session.put_async(&tree, &number.to_be_bytes(), &[7; 100]).map(drop).expect("put");
+        session.put_ticket(&tree, &number.to_be_bytes(), &[7; 100]).map(drop).expect("put");
     }
     let _old = engine.begin().expect("begin");
     for number in 0..RECORDS {
-        session.remove_async(&tree, &number.to_be_bytes()).map(drop).expect("remove");
+        session.remove_ticket(&tree, &number.to_be_bytes()).map(drop).expect("remove");
     }
     let mut txn = session.begin().expect("begin");
     for number in 0..RECORDS {
@@ -282,7 +282,7 @@ fn inserts_between_ghosts_find_room_in_their_leaves() {
     each_mode(|engine, tree, session| {
         // The same keys again and again: without reuse of the room of ghosts the tree would grow.
         for number in 0..2000u32 {
-            session.put_async(tree, &number.to_be_bytes(), &[0; 100]).map(drop).expect("put");
+            session.put_ticket(tree, &number.to_be_bytes(), &[0; 100]).map(drop).expect("put");
         }
         engine.sync().expect("sync");
         let before = engine.stats().used_pages;
@@ -480,7 +480,7 @@ fn versions_that_idle_sessions_keep_cost_nobody_the_snapshot() {
         // More versions than fit, none of which is needed once it is durable.
         let mut last = None;
         for number in 0..RECORDS {
-            last = Some(idle.put_async(&tree, &key(number), &[round; 300]).expect("put"));
+            last = Some(idle.put_ticket(&tree, &key(number), &[round; 300]).expect("put"));
         }
         last.expect("some").wait().expect("durable");
         let txn = reader.begin().expect("begin");

@@ -156,11 +156,11 @@ fn leaked_tickets_ranges_and_readers_are_in_nobodys_way() {
     let tree = engine.tree("tree").expect("tree");
     let session: Session = engine.session().expect("session");
     for n in 0..100 {
-        std::mem::forget(session.put_async(&tree, &key(n), &[1; 100]).expect("put"));
+        std::mem::forget(session.put_ticket(&tree, &key(n), &[1; 100]).expect("put"));
     }
     let mut txn = session.begin().expect("begin");
     txn.put(&tree, &key(100), &[1; 100]).expect("put");
-    std::mem::forget(txn.commit_async().expect("commit"));
+    std::mem::forget(txn.commit_ticket().expect("commit"));
     // A snapshot of each stays open, until its versions would take too much memory.
     let mut range = session.scan(&tree).expect("scan");
     assert!(range.next_entry().expect("entry").is_some());

@@ -48,7 +48,7 @@ fn a_device_of_48_mb_takes_a_store_of_less_than_one() {
         let engine = Engine::open(&store, usual()).expect("opened");
         let (tree, session) = (engine.tree("t").expect("tree"), engine.session().expect("session"));
         for number in 0..8000 {
-            drop(session.put_async(&tree, &key(number), &[life; 100]).expect("there is room"));
+            drop(session.put_ticket(&tree, &key(number), &[life; 100]).expect("there is room"));
         }
         drop((tree, session));
         engine.sync().expect("durable");
@@ -68,7 +68,7 @@ fn a_store_that_was_closed_opens_with_little_room_and_leaves_nothing_behind() {
     let engine = Engine::open(&store, usual()).expect("a new store");
     let (tree, session) = (engine.tree("t").expect("tree"), engine.session().expect("session"));
     for number in 0..5000 {
-        drop(session.put_async(&tree, &key(number), &[1; 100]).expect("put"));
+        drop(session.put_ticket(&tree, &key(number), &[1; 100]).expect("put"));
     }
     drop((tree, session));
     engine.close().expect("closed");

@@ -218,7 +218,7 @@ impl Run<'_> {
             return;
         }
         // One that waits for room waits until there is some, which is here; others follow it.
-        match txn.commit_async() {
+        match txn.commit_ticket() {
             Ok(ticket) => {
                 self.committed.push(map);
                 self.tickets.push(ticket);
@@ -362,7 +362,7 @@ fn ones(seed: u64, version_bytes: u64) -> (Arc<SimStorage>, Engine, Tree) {
     let tree = engine.tree("tree").expect("tree");
     let session = engine.session().expect("session");
     for number in 0..MANY {
-        session.put_async(&tree, &number.to_be_bytes(), &[1; 100]).map(drop).expect("put");
+        session.put_ticket(&tree, &number.to_be_bytes(), &[1; 100]).map(drop).expect("put");
     }
     engine.sync().expect("sync");
     drop(session);
@@ -433,7 +433,7 @@ fn operations_by_themselves_wait_for_a_large_commit_to_be_durable() {
         let txn = change_all(&one, &tree, new);
         let slow = Fault::Latency(Duration::from_millis(30));
         device.set_plan(FaultPlan::new(3).always(Op::LogSync, slow));
-        let ticket = txn.commit_async().expect("commit");
+        let ticket = txn.commit_ticket().expect("commit");
         read(new);
         assert!(ticket.is_durable(), "it was seen, and could still be lost");
         device.heal();
@@ -454,7 +454,7 @@ fn reads_end_when_the_log_failed_behind_a_large_transaction() {
             let txn = change_all(&one, &tree, 2);
             let fault = Fault::Error(ErrorKind::Other);
             device.set_plan(FaultPlan::new(2).always(Op::LogWrite, fault));
-            match txn.commit_async() {
+            match txn.commit_ticket() {
                 Ok(ticket) => ticket.wait().expect_err("the log cannot be written"),
                 // The log was flushed in the background in between.
                 Err(Error::Poisoned(_)) => continue,

@@ -71,7 +71,7 @@ fn a_snapshot_held_for_a_whole_run_stays_as_it_was_and_stops_nobody() {
                     };
                     let done = change(&mut txn, from, u64::MAX)
                         .and_then(|_| change(&mut txn, to, 1))
-                        .and_then(|_| txn.commit_async());
+                        .and_then(|_| txn.commit_ticket());
                     match done {
                         Ok(_ticket) => _ = transfers.fetch_add(1, Ordering::Relaxed),
                         Err(Error::Conflict(_)) => {}
@@ -218,7 +218,7 @@ fn move_something(session: &wattle::Session, tree: &Tree, random: &mut SmallRng)
         Ok(())
     };
     match work() {
-        Ok(()) if random.random_range(0..4) > 0 => drop(txn.commit_async().expect("commit")),
+        Ok(()) if random.random_range(0..4) > 0 => drop(txn.commit_ticket().expect("commit")),
         Ok(()) | Err(Error::Conflict(_)) => txn.abort().expect("abort"),
         Err(error) => panic!("a writer failed: {error}"),
     }

@@ -532,7 +532,7 @@ impl<'s> World<'s> {
         });
         let outcome = match self.durable {
             true => writer.txn.commit(),
-            false => writer.txn.commit_async().map(drop),
+            false => writer.txn.commit_ticket().map(drop),
         };
         match outcome {
             Ok(()) => {

@@ -55,7 +55,7 @@ fn a_loop_that_changes_each_record_that_it_scans_comes_to_its_end() {
             assert_eq!(number_of(&found), expected);
             assert!(old == value(expected, turn), "record {expected}");
             let _ticket =
-                session.put_async(&tree, &found, &value(expected, turn + 1)).expect("put");
+                session.put_ticket(&tree, &found, &value(expected, turn + 1)).expect("put");
             seen += 1;
         }
         assert_eq!(seen, RECORDS);
@@ -76,7 +76,7 @@ fn a_scan_in_a_transaction_is_of_one_snapshot_or_fails() {
     for i in 0..RECORDS {
         drop(
             writer
-                .put_async(&tree, &key(RECORDS - 1 - i), &value(RECORDS - 1 - i, 1))
+                .put_ticket(&tree, &key(RECORDS - 1 - i), &value(RECORDS - 1 - i, 1))
                 .expect("put"),
         );
         match range.next_entry() {
@@ -108,13 +108,13 @@ fn write(engine: &Engine, tree: &Tree, seed: u64, stop: &AtomicBool) {
         let number = random.random_range(0..RECORDS);
         let turn = random.random();
         let changed = match random.random_range(0..8) {
-            0..3 if !is_fixed(number) => session.remove_async(tree, &key(number)).map(drop),
+            0..3 if !is_fixed(number) => session.remove_ticket(tree, &key(number)).map(drop),
             3 => {
                 let mut txn = session.begin().expect("begin");
                 let put = txn.put(tree, &key(number), &value(number, turn));
-                put.and_then(|()| txn.commit_async().map(drop))
+                put.and_then(|()| txn.commit_ticket().map(drop))
             }
-            _ => session.put_async(tree, &key(number), &value(number, turn)).map(drop),
+            _ => session.put_ticket(tree, &key(number), &value(number, turn)).map(drop),
         };
         match changed {
             Ok(()) | Err(Error::Conflict(_) | Error::SnapshotTooOld(_)) => {}
@@ -213,7 +213,7 @@ fn scans_of_pieces_miss_no_record_that_was_there_all_the_time() {
     let (engine, tree) = opened();
     let session = engine.session().expect("session");
     for number in (0..RECORDS).filter(|number| is_fixed(*number)) {
-        drop(session.put_async(&tree, &key(number), &value(number, 0)).expect("put"));
+        drop(session.put_ticket(&tree, &key(number), &value(number, 0)).expect("put"));
     }
     // A snapshot that is held says whether snapshots of that age are cancelled.
     let mut held = session.begin_read().expect("begin");

@@ -45,10 +45,10 @@ fn fill(engine: &Engine, random: &mut Random) {
     for _ in 0..1500 {
         let (number, len) = (random.below(1000), random.below(400) as usize);
         match random.below(8) {
-            0 => drop(session.remove_async(&tree, &key(number)).expect("remove")),
+            0 => drop(session.remove_ticket(&tree, &key(number)).expect("remove")),
             1 => session.put(&gone, &key(number), &vec![1; len]).expect("put"),
             2 if number < 20 => session.put(&tree, &key(number), &vec![2; 100 * len]).expect("put"),
-            _ => drop(session.put_async(&tree, &key(number), &vec![3; len]).expect("put")),
+            _ => drop(session.put_ticket(&tree, &key(number), &vec![3; len]).expect("put")),
         }
     }
     drop(session);
@@ -72,7 +72,7 @@ fn assert_refuses_changes(engine: &Engine) {
     let tree = engine.open_tree("t").expect("open").expect("it is there");
     let session = engine.session().expect("a session");
     assert_read_only("put", session.put(&tree, b"k", b"v"));
-    assert_read_only("put_async", session.put_async(&tree, b"k", b"v"));
+    assert_read_only("put_ticket", session.put_ticket(&tree, b"k", b"v"));
     assert_read_only("a large put", session.put(&tree, b"k", &vec![1; 50_000]));
     assert_read_only("insert", session.insert(&tree, b"k", b"v"));
     assert_read_only("update", session.update(&tree, b"k", b"v"));
@@ -155,7 +155,7 @@ fn a_recovery_that_needs_more_memory_than_the_pool_says_so() {
     let engine = Device::sim(&device).open(options()).expect("a new store");
     let (tree, session) = (engine.tree("t").expect("tree"), engine.session().expect("session"));
     for number in 0..3000 {
-        drop(session.put_async(&tree, &key(number), &[1; 300]).expect("put"));
+        drop(session.put_ticket(&tree, &key(number), &[1; 300]).expect("put"));
     }
     engine.sync().expect("durable");
     let image = Arc::new(device.crash_as(1, Cut::Process));

@@ -109,7 +109,7 @@ fn a_device_that_writes_pages_whole_needs_no_images_of_them() {
         let put = |turn: u8| {
             for number in 0..2000_u32 {
                 session
-                    .put_async(&tree, &number.to_be_bytes(), &[turn; 100])
+                    .put_ticket(&tree, &number.to_be_bytes(), &[turn; 100])
                     .map(drop)
                     .expect("put");
             }
@@ -152,7 +152,7 @@ fn checkpoints_write_no_page_that_the_log_has_whole() {
             turn += 1;
             for number in 0..RECORDS {
                 session
-                    .put_async(&tree, &number.to_be_bytes(), &value(turn, number))
+                    .put_ticket(&tree, &number.to_be_bytes(), &value(turn, number))
                     .map(drop)
                     .expect("put");
             }

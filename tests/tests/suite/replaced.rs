@@ -93,7 +93,7 @@ fn one_value_that_is_replaced_again_and_again_takes_no_more_than_the_limit() {
             let session = engine.session().expect("session");
             for time in 0..TIMES {
                 let value = value(writer, time);
-                let ticket = session.put_async(&tree, &[writer], &value).expect("put");
+                let ticket = session.put_ticket(&tree, &[writer], &value).expect("put");
                 if wait {
                     ticket.wait().expect("durable");
                 }
@@ -116,7 +116,7 @@ fn values_replaced_by_transactions_and_by_small_ones_count_too() {
             let put = || {
                 let mut txn = session.begin()?;
                 txn.put(&tree, &[writer], &value)?;
-                txn.commit_async().map(drop)
+                txn.commit_ticket().map(drop)
             };
             // Its own snapshot may be the one that holds what the other writer has replaced
             // meanwhile.
@@ -144,12 +144,12 @@ fn a_snapshot_that_holds_replaced_values_above_the_limit_is_cancelled() {
     watched(&engine, 1, |writer| {
         let session = engine.session().expect("session");
         for time in 0..3 {
-            drop(session.put_async(&tree, &[writer], &value(writer, time)).expect("put"));
+            drop(session.put_ticket(&tree, &[writer], &value(writer, time)).expect("put"));
         }
         // Below the limit no snapshot is cancelled.
         assert!(reader_sees(&engine, &tree));
         for time in 3..TIMES {
-            drop(session.put_async(&tree, &[writer], &value(writer, time)).expect("put"));
+            drop(session.put_ticket(&tree, &[writer], &value(writer, time)).expect("put"));
         }
     });
     let outcome = reader.get(&tree, &[0]);
@@ -178,7 +178,7 @@ fn tasks_that_replace_values_clear_others_away_and_may_be_dropped_meanwhile() {
             let mut dropped = 0;
             for time in 0..TIMES {
                 let (key, new) = ([writer], value(writer, time));
-                let put = session.put_async(tree, &key, &new);
+                let put = session.put_ticket(tree, &key, &new);
                 if time % 4 == 3 {
                     // Dropped in the middle, wherever that is: the next one goes on.
                     let wait = Duration::from_micros(u64::from(time) * 7 % 900);
@@ -225,7 +225,7 @@ fn nobody_waits_for_what_open_transactions_hold() {
     let free = engine.tree("free").expect("tree");
     let begun = Instant::now();
     for i in 0..100u32 {
-        drop(session.put_async(&free, &i.to_be_bytes(), b"value").expect("put"));
+        drop(session.put_ticket(&free, &i.to_be_bytes(), b"value").expect("put"));
     }
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     for (tree, txn) in trees.iter().zip(open) {

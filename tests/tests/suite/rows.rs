@@ -119,7 +119,7 @@ fn change_pair(session: &Session, tree: &Tree, random: &mut SmallRng) -> Result<
         0 => txn.abort()?,
         1 => drop(txn),
         _ => {
-            drop(txn.commit_async()?);
+            drop(txn.commit_ticket()?);
             return Ok(true);
         }
     }
@@ -192,10 +192,11 @@ fn rows_beside(options: Options) {
             let found = session.get_with(tree, &name(of), |row| assert_right(of, row));
             let after = row(of, found.expect("get").expect("a row") + 1);
             match number(&after) % IN_PLACE {
-                0 => session.put_async(tree, &name(of), &after).map(drop).expect("put"),
+                0 => session.put_ticket(tree, &name(of), &after).map(drop).expect("put"),
                 _ => {
                     let change = |value: &mut [u8]| value.copy_from_slice(&after);
-                    let (found, _) = session.modify_async(tree, &name(of), change).expect("modify");
+                    let (found, _) =
+                        session.modify_ticket(tree, &name(of), change).expect("modify");
                     assert!(found);
                 }
             }
@@ -205,10 +206,10 @@ fn rows_beside(options: Options) {
             let of = random.random_range(0..2 * PAIRS + ALONE);
             let key = |number: u32| [&of.to_be_bytes()[..], &[1], &number.to_be_bytes()].concat();
             for number in 0..30 {
-                session.put_async(tree, &key(number), &[3; 700]).map(drop).expect("put");
+                session.put_ticket(tree, &key(number), &[3; 700]).map(drop).expect("put");
             }
             for number in 0..30 {
-                session.remove_async(tree, &key(number)).map(drop).expect("remove");
+                session.remove_ticket(tree, &key(number)).map(drop).expect("remove");
             }
         });
         spawn(4, |session, tree, random, _| {
@@ -306,7 +307,7 @@ async fn change_pair_in_task(
     match random.random_range(0..4) {
         0 => txn.abort().await,
         1 => txn.commit().await,
-        _ => txn.commit_async().await.map(drop),
+        _ => txn.commit_ticket().await.map(drop),
     }
 }
 

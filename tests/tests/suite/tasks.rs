@@ -235,7 +235,7 @@ impl Task {
                 }
                 None => false,
             },
-            _ => match give_up_after(polls, txn.commit_async()).await {
+            _ => match give_up_after(polls, txn.commit_ticket()).await {
                 Some(Ok(ticket)) => {
                     self.tickets.push_back((number, ticket));
                     while self.tickets.len() > MOST_TICKETS {
@@ -618,7 +618,7 @@ fn tickets_that_outlive_their_engine_say_that_their_commits_are_durable() {
             for key in 0..50u32 {
                 let mut txn = session.begin().expect("begin");
                 txn.put(&tree, &key.to_be_bytes(), b"value").await.expect("put");
-                tickets.push(txn.commit_async().await.expect("commit"));
+                tickets.push(txn.commit_ticket().await.expect("commit"));
             }
             // Left without a commit, it must not be there.
             let mut txn = session.begin().expect("begin");

@@ -265,7 +265,7 @@ fn a_large_value_that_takes_long_to_write_gets_its_turn_among_small_ones() {
                 let session = session(engine);
                 while !done.load(Ordering::Relaxed) {
                     let turn = changes.fetch_add(1, Ordering::Relaxed);
-                    drop(session.put_async(tree, b"key", &turn.to_le_bytes()).expect("put"));
+                    drop(session.put_ticket(tree, b"key", &turn.to_le_bytes()).expect("put"));
                 }
             });
             while changes.load(Ordering::Relaxed) == 0 {
@@ -433,8 +433,8 @@ fn tickets_come_at_once_and_tell_when_thousands_of_commits_are_durable() {
         for i in 0..3000u32 {
             let mut txn = one.begin().expect("begin");
             txn.put(tree, &i.to_be_bytes(), b"of a transaction").expect("put");
-            tickets.push(txn.commit_async().expect("commit"));
-            let auto = one.put_async(tree, &(i + 10_000).to_be_bytes(), b"alone");
+            tickets.push(txn.commit_ticket().expect("commit"));
+            let auto = one.put_ticket(tree, &(i + 10_000).to_be_bytes(), b"alone");
             tickets.push(auto.expect("put"));
             // The session sees its own commits, durable or not.
             assert!(get(&one, tree, &i.to_be_bytes()).is_some());
@@ -518,7 +518,7 @@ fn sessions_read_their_own_commits_before_they_are_durable_and_others_do_not() {
     let (one, two) = (session(&engine), session(&engine));
     for i in 0..2000u32 {
         let key = i.to_be_bytes();
-        let ticket = one.put_async(&tree, &key, b"v").expect("put");
+        let ticket = one.put_ticket(&tree, &key, b"v").expect("put");
         assert!(get(&one, &tree, &key).is_some(), "its own commit");
         let seen = get(&two, &tree, &key).is_some();
         assert!(!seen || ticket.is_durable(), "a commit that is not durable was seen");
@@ -549,8 +549,8 @@ fn newest_commits_are_seen_at_once_and_read_only_transactions_wait_for_them() {
     device.set_plan(FaultPlan::new(1).always(Op::LogSync, late));
     for marked in [false, true] {
         let value = format!("new {marked}").into_bytes();
-        let changed = one.put_async(&tree, b"changed", &value).expect("put");
-        let (found, removed) = one.remove_async(&tree, b"removed").expect("remove");
+        let changed = one.put_ticket(&tree, b"changed", &value).expect("put");
+        let (found, removed) = one.remove_ticket(&tree, b"removed").expect("remove");
         // Only the page has the time of a commit without a version.
         eventually("no version is left", || engine.stats().version_bytes == 0);
         let mut writer = other.begin().expect("begin");
@@ -562,7 +562,7 @@ fn newest_commits_are_seen_at_once_and_read_only_transactions_wait_for_them() {
         let tickets = [b"changed", b"removed"].map(|key| {
             let read = two.begin_read().expect("begin");
             assert_eq!(see(&read, &tree, key), (key == b"changed").then(|| value.clone()));
-            read.commit_async().expect("commit")
+            read.commit_ticket().expect("commit")
         });
         let waits = tickets.each_ref().map(|ticket| !ticket.is_durable());
         assert!(waits == [true; 2] || removed.is_durable(), "{waits:?}, {marked}");
@@ -589,16 +589,17 @@ fn transactions_without_changes_wait_for_commits_that_they_scanned_or_saw_remove
     // Durable, and nothing newer: there is nothing to wait for.
     let txn = two.begin().expect("begin");
     assert_eq!(all(&txn, &tree), before);
-    assert!(txn.commit_async().expect("commit").is_durable());
+    assert!(txn.commit_ticket().expect("commit").is_durable());
     let late = Fault::Latency(Duration::from_millis(300));
     device.set_plan(FaultPlan::new(1).always(Op::LogSync, late));
-    let (found, removed) = one.remove_async(&tree, &7u32.to_be_bytes()).expect("remove");
-    let changed = one.put_async(&tree, &190u32.to_be_bytes(), b"new").expect("put");
+    let (found, removed) = one.remove_ticket(&tree, &7u32.to_be_bytes()).expect("remove");
+    let changed = one.put_ticket(&tree, &190u32.to_be_bytes(), b"new").expect("put");
     let (scan, miss) = (two.begin().expect("begin"), session(&engine));
     let miss = miss.begin().expect("begin");
     assert!(found && see(&miss, &tree, &7u32.to_be_bytes()).is_none());
     assert_eq!(all(&scan, &tree).len(), before.len() - 1);
-    let tickets = [miss.commit_async(), scan.commit_async()].map(|ticket| ticket.expect("commit"));
+    let tickets =
+        [miss.commit_ticket(), scan.commit_ticket()].map(|ticket| ticket.expect("commit"));
     let waits = tickets.each_ref().map(|ticket| !ticket.is_durable());
     assert!(waits == [true; 2] || removed.is_durable(), "{waits:?}");
     for (ticket, of) in tickets.into_iter().zip([&removed, &changed]) {
@@ -608,7 +609,7 @@ fn transactions_without_changes_wait_for_commits_that_they_scanned_or_saw_remove
     // Now it is what readers of what is durable see, and they wait for nothing.
     let read = two.begin_read().expect("begin");
     assert_eq!(all(&read, &tree).len(), before.len() - 1);
-    assert!(read.commit_async().expect("commit").is_durable());
+    assert!(read.commit_ticket().expect("commit").is_durable());
 }
 
 /// That a record is there, or is not, is said because of a commit.
@@ -624,7 +625,7 @@ fn an_insert_with_a_large_value_says_nothing_that_a_crash_takes_back() {
         one.insert(&tree, b"other", &[1; 3000]).expect("insert");
         let late = Fault::Latency(Duration::from_millis(300));
         device.set_plan(FaultPlan::new(1).always(Op::LogSync, late));
-        let ticket = one.insert_async(&tree, b"key", &vec![1; first]).expect("insert");
+        let ticket = one.insert_ticket(&tree, b"key", &vec![1; first]).expect("insert");
         let outcome = two.insert(&tree, b"key", &vec![2; second]);
         assert!(matches!(outcome, Err(Error::KeyExists)), "{outcome:?}");
         let crashed = Arc::new(device.crash_as(7, Cut::Nothing));
@@ -655,12 +656,12 @@ fn operations_that_change_nothing_say_nothing_that_a_crash_takes_back() {
         for key in keys {
             two.put(&tree, key, b"v").expect("put");
         }
-        let tickets = [one.insert_async(&tree, b"insert", b"v").expect("insert")]
+        let tickets = [one.insert_ticket(&tree, b"insert", b"v").expect("insert")]
             .into_iter()
-            .chain(keys.map(|key| one.remove_async(&tree, key).expect("remove").1));
+            .chain(keys.map(|key| one.remove_ticket(&tree, key).expect("remove").1));
         let tickets: Vec<_> = tickets.collect();
         // A ticket of what was not changed is one of the commit that it is said of.
-        let (found, ticket) = two.update_async(&tree, b"update", b"w").expect("update");
+        let (found, ticket) = two.update_ticket(&tree, b"update", b"w").expect("update");
         assert!(!found && (!ticket.is_durable() || tickets[1].is_durable()));
         let outcome = two.insert(&tree, b"insert", b"w");
         assert!(matches!(outcome, Err(Error::KeyExists)), "{outcome:?}");

@@ -59,15 +59,15 @@ const WAYS: u32 = 5;
 fn commit(session: &Session, tree: &Tree, way: u32, value: &[u8]) {
     let unlogged = TxnOptions { durability: Some(Durability::None), ..TxnOptions::default() };
     match way {
-        0 => drop(session.put_async(tree, KEY, value).expect("put")),
+        0 => drop(session.put_ticket(tree, KEY, value).expect("put")),
         1 => {
             let same = |bytes: &mut [u8]| bytes.copy_from_slice(value);
-            drop(session.modify_async(tree, KEY, same).expect("modify"));
+            drop(session.modify_ticket(tree, KEY, same).expect("modify"));
         }
         2 => {
             let mut txn = session.begin().expect("begin");
             txn.put(tree, KEY, value).expect("put");
-            drop(txn.commit_async().expect("commit"));
+            drop(txn.commit_ticket().expect("commit"));
         }
         3 => {
             let mut txn = session.begin_with(unlogged).expect("begin");
@@ -75,8 +75,8 @@ fn commit(session: &Session, tree: &Tree, way: u32, value: &[u8]) {
             txn.commit().expect("commit");
         }
         _ => {
-            drop(session.remove_async(tree, KEY).expect("remove"));
-            drop(session.insert_async(tree, KEY, value).expect("insert"));
+            drop(session.remove_ticket(tree, KEY).expect("remove"));
+            drop(session.insert_ticket(tree, KEY, value).expect("insert"));
         }
     }
 }
@@ -119,7 +119,7 @@ fn with_reads_of_what_is_durable_others_see_a_commit_when_its_ticket_says_so() {
     let (writer, reader) = (engine.session().expect("session"), engine.session().expect("session"));
     for number in 0..50u64 {
         let value = number.to_be_bytes();
-        let ticket = writer.put_async(&tree, KEY, &value).expect("put");
+        let ticket = writer.put_ticket(&tree, KEY, &value).expect("put");
         assert_sees(&writer, &tree, &value);
         let early = reader.get(&tree, KEY).expect("get");
         if early.as_deref() == Some(&value) {

@@ -87,12 +87,12 @@ impl Client for BlockingClient {
 
     #[inline]
     async fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> StoreResult<()> {
-        self.settle(self.session.put_async(tree, key, value)?)
+        self.settle(self.session.put_ticket(tree, key, value)?)
     }
 
     #[inline]
     async fn update(&self, tree: &Tree, key: &[u8], value: &[u8]) -> StoreResult<bool> {
-        let (existed, ticket) = self.session.update_async(tree, key, value)?;
+        let (existed, ticket) = self.session.update_ticket(tree, key, value)?;
         self.settle(ticket).map(|()| existed)
     }
 
@@ -103,7 +103,7 @@ impl Client for BlockingClient {
         key: &[u8],
         change: impl FnMut(&mut [u8]),
     ) -> StoreResult<bool> {
-        let (existed, ticket) = self.session.modify_async(tree, key, change)?;
+        let (existed, ticket) = self.session.modify_ticket(tree, key, change)?;
         self.settle(ticket).map(|()| existed)
     }
 
@@ -233,7 +233,7 @@ impl Txn for BlockingTxn<'_> {
 
     #[inline]
     async fn commit_in_turn(self, turn: &mut Option<Turn<'_>>) -> TxnResult<()> {
-        let ticket = self.txn.commit_async().map_err(stop)?;
+        let ticket = self.txn.commit_ticket().map_err(stop)?;
         *turn = None;
         self.client.settle(ticket).map_err(Stop::Failed)
     }

@@ -102,13 +102,13 @@ impl Client for TaskClient {
 
     #[inline]
     async fn put(&self, tree: &Tree, key: &[u8], value: &[u8]) -> StoreResult<()> {
-        let ticket = self.session.put_async(tree, key, value).await?;
+        let ticket = self.session.put_ticket(tree, key, value).await?;
         Ok(self.settle(ticket).await?)
     }
 
     #[inline]
     async fn update(&self, tree: &Tree, key: &[u8], value: &[u8]) -> StoreResult<bool> {
-        let (existed, ticket) = self.session.update_async(tree, key, value).await?;
+        let (existed, ticket) = self.session.update_ticket(tree, key, value).await?;
         self.settle(ticket).await?;
         Ok(existed)
     }
@@ -120,7 +120,7 @@ impl Client for TaskClient {
         key: &[u8],
         change: impl FnMut(&mut [u8]),
     ) -> StoreResult<bool> {
-        let (existed, ticket) = self.session.modify_async(tree, key, change).await?;
+        let (existed, ticket) = self.session.modify_ticket(tree, key, change).await?;
         self.settle(ticket).await?;
         Ok(existed)
     }
@@ -259,7 +259,7 @@ impl Txn for TaskTxn<'_> {
 
     #[inline]
     async fn commit_in_turn(self, turn: &mut Option<Turn<'_>>) -> TxnResult<()> {
-        let ticket = self.txn.commit_async().await.map_err(stop)?;
+        let ticket = self.txn.commit_ticket().await.map_err(stop)?;
         *turn = None;
         self.client.settle(ticket).await.map_err(stop)?;
         // The best point to yield: this task has no open transaction.

@@ -24,13 +24,13 @@ const TREES: usize = 4;
 /// Gives whether the change was done, as [`Change::is_done`], but for [`Error::KeyExists`].
 fn change(session: &Session, tree: &Tree, key: &[u8], change: &Change) -> Result<(bool, Ticket)> {
     match change {
-        Change::Modify(edit) => session.modify_async(tree, key, |value| edit.make(value)),
-        Change::Put(value) => session.put_async(tree, key, value).map(|ticket| (true, ticket)),
-        Change::Update(value) => session.update_async(tree, key, value),
+        Change::Modify(edit) => session.modify_ticket(tree, key, |value| edit.make(value)),
+        Change::Put(value) => session.put_ticket(tree, key, value).map(|ticket| (true, ticket)),
+        Change::Update(value) => session.update_ticket(tree, key, value),
         Change::Insert(value) => {
-            session.insert_async(tree, key, value).map(|ticket| (true, ticket))
+            session.insert_ticket(tree, key, value).map(|ticket| (true, ticket))
         }
-        Change::Remove => session.remove_async(tree, key),
+        Change::Remove => session.remove_ticket(tree, key),
     }
 }
 
@@ -42,11 +42,11 @@ async fn change_asynchronously(
     change: &Change,
 ) -> Result<(bool, Ticket)> {
     match change {
-        Change::Modify(edit) => session.modify_async(tree, key, |value| edit.make(value)).await,
-        Change::Put(value) => Ok((true, session.put_async(tree, key, value).await?)),
-        Change::Update(value) => session.update_async(tree, key, value).await,
-        Change::Insert(value) => Ok((true, session.insert_async(tree, key, value).await?)),
-        Change::Remove => session.remove_async(tree, key).await,
+        Change::Modify(edit) => session.modify_ticket(tree, key, |value| edit.make(value)).await,
+        Change::Put(value) => Ok((true, session.put_ticket(tree, key, value).await?)),
+        Change::Update(value) => session.update_ticket(tree, key, value).await,
+        Change::Insert(value) => Ok((true, session.insert_ticket(tree, key, value).await?)),
+        Change::Remove => session.remove_ticket(tree, key).await,
     }
 }
 

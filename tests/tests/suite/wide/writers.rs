@@ -457,14 +457,14 @@ impl<'s> World<'s> {
         });
         // 3. It commits.
         let outcome: Option<Result<Option<Ticket>>> = match (txn, how) {
-            (AnyTransaction::Waiting(txn), 3 | 4) => Some(txn.commit_async().map(Some)),
+            (AnyTransaction::Waiting(txn), 3 | 4) => Some(txn.commit_ticket().map(Some)),
             (AnyTransaction::Waiting(txn), _) => Some(txn.commit().map(|()| None)),
             (AnyTransaction::Asynchronous(txn), 3) => {
-                let outcome = block_on(give_up_after(self.below(3), txn.commit_async()));
+                let outcome = block_on(give_up_after(self.below(3), txn.commit_ticket()));
                 outcome.map(|outcome| outcome.map(Some))
             }
             (AnyTransaction::Asynchronous(txn), 4 | 5) => {
-                Some(block_on(txn.commit_async()).map(Some))
+                Some(block_on(txn.commit_ticket()).map(Some))
             }
             (AnyTransaction::Asynchronous(txn), _) => Some(block_on(txn.commit()).map(|()| None)),
         };
