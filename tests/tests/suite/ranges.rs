@@ -125,7 +125,7 @@ fn all_kinds_of_ranges_agree_with_a_map() {
         let tasks = engine.async_session().expect("an asynchronous session");
         let sorted: Vec<_> = (0..KEYS).step_by(3).map(|i| (key(i), vec![i as u8; 40])).collect();
         assert_eq!(
-            tasks.bulk_load(&tree, &mut sorted.iter().cloned()).expect("a load"),
+            tasks.bulk_load(&tree, sorted.iter().cloned()).expect("a load"),
             sorted.len() as u64
         );
         model.extend(sorted);
