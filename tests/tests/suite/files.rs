@@ -210,7 +210,6 @@ fn a_data_file_that_is_cut_under_the_engine_is_told_and_the_log_brings_it_back()
         // All of it is in the log.
         let engine = Engine::open(&path, small_pool(64).io(io)).expect("open");
         fill(&engine, 0..4000).1.expect("put");
-        engine.pool().flush().expect("written");
         let data = path.join("data");
         cut(&data, fs::metadata(&data).expect("there").len() / 3);
         says(engine.close(), &["data was cut to", "it had"]);
