@@ -3,9 +3,7 @@
 //! Latch order: a descent latches from parent to child and may wait. Eviction starts at the child
 //! and needs both latches, so it only tries to take them and never waits.
 
-use crate::{
-    frame::FrameState, ids::FrameId, pool::Pool, replacement::Replacement, swip::Swip, with_policy,
-};
+use crate::{frame::FrameState, ids::FrameId, pool::Pool, replacement::Leave, swip::Swip};
 
 /// Evicts the page of `frame` if it is clean, has no hot children and has a value of at most
 /// `threshold`. Returns whether it did; the frame is then free and belongs to the caller. Never
@@ -20,7 +18,7 @@ pub(crate) fn evict(pool: &Pool, frame: FrameId, threshold: f32) -> bool {
         && !header.is_writing()
         && !header.is_pinned()
         && header.hot_children() == 0;
-    let value = with_policy!(&pool.policy, p => p.value(&header.tracker, pool.epoch()));
+    let value = pool.policy.value(&header.tracker, pool.epoch());
     if !evictable || value > threshold {
         return false;
     }
@@ -52,6 +50,7 @@ pub(crate) fn evict(pool: &Pool, frame: FrameId, threshold: f32) -> bool {
         None if pool.owner().release_root(header.tree_id(), frame) => None,
         None => return false,
     };
+    pool.policy.on_leave(pool.visit(frame, header), header.page_id(), Leave::Evicted);
     // 5. Free the frame. Optimistic readers of it fail, because its version changes.
     header.change_state(FrameState::Hot, FrameState::Free);
     child.mark_changed();

@@ -7,8 +7,14 @@
 //! order.
 
 use crate::{
-    counters::Counters, evict::evict, frame::FrameState, ids::FrameId, pool::Pool,
-    replacement::Replacement, thread::cpu_time_ns, with_policy, writeback::queue_write,
+    counters::Counters,
+    evict::evict,
+    frame::FrameState,
+    ids::FrameId,
+    pool::Pool,
+    replacement::{Leave, Replacement, with_policy},
+    thread::cpu_time_ns,
+    writeback::queue_write,
 };
 use std::{
     sync::Arc,
@@ -204,6 +210,8 @@ impl Evictor {
             return;
         }
         if pool.in_flight.reclaim(header.page_id(), frame) {
+            let visit = pool.visit(frame, header);
+            pool.policy.on_leave(visit, header.page_id(), Leave::Dropped);
             header.change_state(FrameState::Loaded, FrameState::Free);
             self.freed.push(frame);
         }

@@ -29,6 +29,7 @@ use crate::{
     io::{ReadTarget, TargetOwner},
     page::{self, PageRef, Restart, header},
     pool::Pool,
+    replacement::Leave,
     swip::{Swip, Target},
     sync::Mutex,
 };
@@ -111,11 +112,12 @@ impl ReadTicket {
         state.set_clean_at(Gsn(PageRef::u64_at(pool.page_ref(frame), header::GSN)));
         state.set_version_hint(pool.owner().load_hint());
         state.set_link(pool.elapsed_ms());
-        pool.policy.on_load(&state.tracker, pool.epoch());
+        pool.policy.on_load(pool.visit(frame, state), page);
         let load = || state.change_state(FrameState::Reading, FrameState::Loaded);
         if pool.in_flight.publish(page, self.number, frame, load) {
             self.armed = false;
         } else {
+            pool.policy.on_leave(pool.visit(frame, state), page, Leave::Dropped);
             pool.give_read_frame(frame);
         }
         Ok(())
@@ -266,7 +268,7 @@ impl Pool {
         parent.header().child_heated();
         // Replacement counts only this access of an inner node. While the node has hot children it
         // cannot be evicted anyway.
-        self.policy.on_access(&parent.header().tracker, self.epoch());
+        self.policy.on_access(self.visit(parent.frame(), parent.header()));
     }
 
     /// Verifies the bytes that were read.

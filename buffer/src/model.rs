@@ -10,8 +10,8 @@ use crate::{
     io::{MemoryStorage, PageWrite, ReadTarget, Storage},
     page::{PAGE_SIZE, PageImage, PageRef, header},
     pool::Pool,
+    replacement::with_policy,
     sync::{interleave, yield_now},
-    with_policy,
     writeback::{Writer, queue_write},
 };
 use shuttle::rand::Rng;

@@ -7,6 +7,7 @@ use crate::{
     ids::{FrameId, Gsn, PageId, TreeId},
     page_map::GROW_MIN,
     pool::Pool,
+    replacement::{Leave, Visit},
     worker::Worker,
 };
 
@@ -24,7 +25,8 @@ impl Pool {
         header.assign(page, tree);
         header.set_clean_at(Gsn(0));
         header.change_state(FrameState::Free, FrameState::Hot);
-        self.policy.on_load(&header.tracker, self.epoch());
+        // The frame has the bytes of another page.
+        self.policy.on_load(Visit { page: None, ..self.visit(frame, header) }, page);
         guard.mark_changed();
         (guard, page)
     }
@@ -35,6 +37,7 @@ impl Pool {
         assert_eq!(header.hot_children(), 0, "page {} is freed above a child", header.page_id());
         guard.mark_changed();
         let page = header.page_id();
+        self.policy.on_leave(self.visit(frame, header), page, Leave::Dropped);
         if header.is_writing() {
             // The writer still holds an image. The page id must not be reused before that write has
             // ended.
@@ -52,7 +55,7 @@ impl Pool {
     /// ensures that no evictor takes the frame meanwhile ([`crate::PageOwner::release_root`]).
     pub fn pin_root(&self, frame: FrameId, pinned: bool) {
         let header = self.header(frame);
-        self.policy.on_access(&header.tracker, self.epoch());
+        self.policy.on_access(self.visit(frame, header));
         header.set_pinned(pinned);
     }
 
@@ -61,7 +64,9 @@ impl Pool {
     pub fn free_evicted_page(&self, page: PageId) {
         // An abandoned read that has not ended finds its entry removed.
         if let Some(frame) = self.in_flight.discard(page) {
-            self.header(frame).change_state(FrameState::Loaded, FrameState::Free);
+            let header = self.header(frame);
+            self.policy.on_leave(self.visit(frame, header), page, Leave::Dropped);
+            header.change_state(FrameState::Loaded, FrameState::Free);
             self.give_frames(&[frame]);
         }
         self.allocator.free(page);

@@ -18,7 +18,7 @@ use crate::{
     page::PageRef,
     pool_options::{PoolOptions, cache_batch},
     racy::For,
-    replacement::{FIRST_EPOCH, Policy},
+    replacement::{FIRST_EPOCH, Policy, Visit},
     reserves::Reserves,
     trace::Way,
     tuning,
@@ -66,8 +66,8 @@ impl Pool {
         barrier: Arc<dyn LogBarrier>,
     ) -> Result<Arc<Pool>> {
         options.check()?;
-        let (policy, epochs) = Policy::parse(&options.policy)?;
         let frames = options.frames();
+        let (policy, epochs) = Policy::parse(&options.policy, frames)?;
         Ok(Arc::new(Pool {
             memory: FrameMemory::map(frames)?,
             policy,
@@ -143,6 +143,13 @@ impl Pool {
     #[inline(always)]
     pub fn epoch(&self) -> u32 {
         self.epochs.epoch()
+    }
+
+    /// An event at the page of a frame, for the policy.
+    #[inline(always)]
+    pub(crate) fn visit<'p>(&'p self, frame: FrameId, header: &'p FrameHeader) -> Visit<'p> {
+        let page = Some(self.page_ref(frame));
+        Visit { frame, tracker: &header.tracker, epoch: self.epoch(), page }
     }
 
     /// Epochs since the pool was opened.

@@ -38,7 +38,6 @@ impl PoolOptions {
     /// # Errors
     /// [`Error::InvalidOption`].
     pub fn check(&self) -> Result<()> {
-        Policy::parse(&self.policy)?;
         if self.pool_bytes < MIN_POOL_BYTES {
             return Err(Error::InvalidOption(format!(
                 "a pool of {} bytes is too small: the minimum is {MIN_POOL_BYTES} bytes \
@@ -53,6 +52,7 @@ impl PoolOptions {
                 u32::MAX / 2
             )));
         }
+        Policy::parse(&self.policy, self.frames())?;
         for (name, value, max) in
             [("evictors", self.evictors, 256), ("write concurrency", self.write_concurrency, 1024)]
         {

@@ -60,6 +60,7 @@ pub use wattle_btree::{Direction, MAX_KEY, MAX_VALUE};
 pub use wattle_buffer::{
     Error, MIN_POOL_BYTES, PAGE_SIZE, PageAccess, PageId, PageTrace, Result, TraceSink,
     io::{IoKind, LogStorage, Storage},
+    replacement::{PolicyInfo, policies},
 };
 #[doc(hidden)]
 pub use wattle_wal::FlushPolicy;

@@ -112,8 +112,8 @@ impl Options {
         self
     }
 
-    /// Replacement policy: `watt` (default) or `random`, with parameters as
-    /// `watt:epochs=16,write_weight=4`.
+    /// Replacement policy, `watt` (default) or another one of [`policies`](crate::policies), with
+    /// parameters as `watt:epochs=16,write_weight=4`.
     pub fn policy(mut self, policy: impl Into<String>) -> Self {
         self.policy = policy.into();
         self

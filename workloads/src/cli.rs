@@ -26,7 +26,7 @@ use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::driver::backend::Backend;
 use crate::driver::control::Interrupt;
@@ -41,7 +41,11 @@ use record::Recording;
 pub struct Cli {
     /// The subcommand.
     #[command(subcommand)]
-    pub command: Command,
+    pub command: Option<Command>,
+
+    /// Names the replacement policies of the engine with their parameters, as --policy help does.
+    #[arg(long, exclusive = true)]
+    pub list_policies: bool,
 }
 
 /// The subcommands that run a workload.
@@ -109,7 +113,15 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 /// or the version, and returns `None`, if they ask for that.
 pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
     let command = match Cli::try_parse_from(arguments) {
-        Ok(cli) => cli.command,
+        Ok(cli) if cli.list_policies => return exit::print(&engine_policies()).map(|()| None),
+        Ok(Cli { command: Some(command), .. }) => command,
+        Ok(_) => {
+            // The flags without a subcommand are optional for clap, so it must be told to object.
+            let strict = Cli::command().subcommand_required(true);
+            let program = &arguments[..arguments.len().min(1)];
+            let error = strict.try_get_matches_from(program).expect_err("no subcommand");
+            return Err(Exit::Usage(exit::sentence(&error)));
+        }
         Err(error) if error.use_stderr() => return Err(Exit::Usage(exit::sentence(&error))),
         Err(help) => {
             return match help.print() {
@@ -120,6 +132,9 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
         }
     };
     match &command {
+        Command::Workload(workload) if workload.run_flags().policy == "help" => {
+            return exit::print(&engine_policies()).map(|()| None);
+        }
         Command::Workload(WorkloadCommand::Ycsb(flags)) => flags.spec().map(drop)?,
         Command::Workload(workload) => workload.run_flags().check()?,
         Command::Probe(flags) => flags.check()?,
@@ -131,6 +146,12 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
         | Command::Load(_) => {}
     }
     Ok(Some(command))
+}
+
+/// The policies of the engine: one line each, and one for each parameter.
+fn engine_policies() -> String {
+    let list: String = wattle::policies().iter().map(|info| info.to_string()).collect();
+    format!("{list}\n--policy NAME:key=value,key=value sets parameters\n")
 }
 
 fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {

@@ -2,7 +2,7 @@
 
 use criterion::Criterion;
 use std::hint::black_box;
-use wattle_buffer::replacement::Tracker;
+use wattle_buffer::replacement::{Tracker, Watt};
 use wattle_workloads::rng::Rng;
 
 /// Pages whose values are computed in turn, as an evictor does.
@@ -12,13 +12,13 @@ pub fn benches(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("watt");
     let tracker = Tracker::default();
     group.bench_function("track, same epoch", |bencher| {
-        bencher.iter(|| black_box(&tracker).track(black_box(17)));
+        bencher.iter(|| Watt::track(black_box(&tracker), black_box(17)));
     });
     let mut epoch = 0;
     group.bench_function("track, new epoch", |bencher| {
         bencher.iter(|| {
             epoch += 1;
-            black_box(&tracker).track(epoch);
+            Watt::track(black_box(&tracker), epoch);
         });
     });
     let mut rng = Rng::new(1, 0);
@@ -28,7 +28,7 @@ pub fn benches(criterion: &mut Criterion) {
             let mut epoch = 1;
             for _ in 0..rng.below(12) {
                 epoch += 1 + rng.below(9) as u32;
-                tracker.track(epoch);
+                Watt::track(&tracker, epoch);
             }
             tracker
         })
@@ -48,7 +48,7 @@ fn value(tracker: &Tracker, epoch: u32) -> (f32, f32) {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") {
         // SAFETY: the processor has AVX2.
-        return unsafe { tracker.values_avx2(epoch) };
+        return unsafe { Watt::values_avx2(tracker, epoch) };
     }
-    tracker.values_scalar(epoch)
+    Watt::values_scalar(tracker, epoch)
 }

@@ -1,126 +1,192 @@
-//! Replacement policies decide which frames are worth keeping. A policy is a tracker in the
-//! frame header plus a value computed from it. Sampling, eviction and write-back are shared by all
-//! policies (`evictor`). The policy is chosen by name when the pool is opened, and dispatched
-//! statically.
+//! Replacement policies decide which pages stay in memory. Each policy is one file: its name, its
+//! parameters, what it keeps in the tracker of a frame, and the value of a page ([`Replacement`]).
+//! A hand, a queue or a cooling stage is the second part of a policy ([`Order`]). Eviction and
+//! write-back are shared by all policies (`evictor`).
 //!
-//! Guards and trees report accesses and writes; evictors ask for values.
+//! The list below makes the enum [`Policy`], the names, the parsing and the help
+//! of all policies. Calls are dispatched statically. WATT's hooks are inlined where guards report
+//! accesses; those of the others are one call away.
+//! The README of the crate says how to add a policy.
 
-mod random;
-mod watt;
+mod parameters;
+mod policy;
+mod tracker;
 
-pub use random::Random;
-pub use watt::{Replacement, Tracker, Watt};
+pub use parameters::{Parameter, Range, Setup};
+pub use policy::{Frames, Leave, Order, Replacement, Standing, Visit};
+pub use tracker::{BYTES, Tracker, WORDS};
 
-use crate::error::{Error, Result};
+use crate::{
+    error::{Error, Result},
+    ids::PageId,
+};
 
 /// First epoch of a pool. Stamps start at zero, so an unused log entry looks 2^30 epochs old and
 /// adds nothing; ages stay positive as `i32` for another 2^30 epochs.
 pub const FIRST_EPOCH: u32 = 1 << 30;
 
-/// The policy of a pool.
-#[derive(Debug)]
-pub enum Policy {
-    /// Write-aware timestamp tracking.
-    Watt(Watt),
-    /// Uniformly random victims.
-    Random(Random),
+/// What can be said about a policy without a pool.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyInfo {
+    /// Its name.
+    pub name: &'static str,
+    /// Its rule in a few words.
+    pub summary: &'static str,
+    /// The paper and section that it is from.
+    pub source: &'static str,
+    /// Its parameters.
+    pub parameters: &'static [Parameter],
+    /// Whether it has an order ([`Order`]); otherwise evictors sample.
+    pub ordered: bool,
 }
 
-/// Runs `$body` with `$policy` bound to the concrete policy, compiled once for each.
-#[macro_export]
-#[doc(hidden)]
-macro_rules! with_policy {
-    ($enum:expr, $policy:ident => $body:expr) => {
-        match $enum {
-            $crate::replacement::Policy::Watt($policy) => $body,
-            $crate::replacement::Policy::Random($policy) => $body,
+impl std::fmt::Display for PolicyInfo {
+    /// One line for the policy, and one for each parameter.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        writeln!(f, "{:<11} {} [{}]", self.name, self.summary, self.source)?;
+        self.parameters.iter().try_for_each(|parameter| writeln!(f, "{:<11}   {parameter}", ""))
+    }
+}
+
+/// Declares the modules of the policies, one file each, and everything that lists them.
+macro_rules! policies {
+    ($($module:ident::$type:ident),+ $(,)?) => {
+        $(mod $module;)+
+        $(pub use $module::$type;)+
+
+        /// The policy of a pool.
+        pub enum Policy {
+            $(#[doc = concat!("See [`", stringify!($type), "`].")] $type($type),)+
         }
+
+        /// All policies.
+        pub fn policies() -> &'static [PolicyInfo] {
+            const ALL: &[PolicyInfo] = &[$(PolicyInfo {
+                name: $type::NAME,
+                summary: $type::SUMMARY,
+                source: $type::SOURCE,
+                parameters: $type::PARAMETERS,
+                ordered: $type::ORDERED,
+            }),+];
+            ALL
+        }
+
+        impl Policy {
+            fn of(name: &str, parameters: &str, frames: usize) -> Result<Option<(Policy, f64)>> {
+                $(if name == $type::NAME {
+                    let known = $type::PARAMETERS;
+                    let setup = Setup::parse($type::NAME, known, parameters, frames)?;
+                    return Ok(Some((Policy::$type($type::new(&setup)?), setup.epochs())));
+                })+
+                Ok(None)
+            }
+
+            /// Whether reads of pages in memory are reported.
+            #[inline(always)]
+            fn tracks_hits(&self) -> bool {
+                !(false $(|| (!$type::TRACKS_HITS && matches!(self, Policy::$type(_))))+)
+            }
+        }
+
+        /// Runs `$body` with `$policy` bound to the concrete policy, compiled once for each.
+        macro_rules! with_policy {
+            ($enum:expr, $policy:ident => $body:expr) => {
+                match $enum {
+                    $($crate::replacement::Policy::$type($policy) => $body,)+
+                }
+            };
+        }
+        pub(crate) use with_policy;
     };
 }
 
-/// Epochs per full replacement of the pool, that is per as many evictions as the pool has frames.
-/// WATT has 4 in its table and 64 in its Listing 2; the README of the crate has the measurements.
-const EPOCHS: f64 = 16.0;
+policies! {
+    watt::Watt,
+    random::Random,
+}
+
+impl std::fmt::Debug for Policy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
 
 impl Policy {
-    /// Parses `name` or `name:key=value,..`. Also returns the epochs per pool replacement: the
-    /// epoch advances once per (frames / epochs) evictions.
-    pub fn parse(text: &str) -> Result<(Policy, f64)> {
+    /// Makes the policy `name` or `name:key=value,..` for a pool of `frames` frames. Also returns
+    /// the epochs per pool replacement: the epoch advances once per (frames / epochs) evictions.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] that names the known policies, or the parameters of the policy with
+    /// their ranges, or says why the policy does not fit into the pool.
+    pub fn parse(text: &str, frames: usize) -> Result<(Policy, f64)> {
         let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
-        let mut watt = Watt::default();
-        let mut epochs = EPOCHS;
-        let known: &[&str] = match name {
-            "watt" => &["epochs", "write_weight"],
-            "random" => &["epochs"],
-            _ => {
-                return Err(Error::InvalidOption(format!(
-                    "unknown policy {name:?}: known are watt and random"
-                )));
-            }
-        };
-        for parameter in parameters.split(',').filter(|p| !p.is_empty()) {
-            let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            let number = value.parse::<f64>().ok().filter(|v| v.is_finite() && *v >= 0.0);
-            match (key, number) {
-                ("epochs", Some(v)) if v > 0.0 && known.contains(&key) => epochs = v,
-                ("write_weight", Some(v)) if known.contains(&key) => watt.write_weight = v as f32,
-                _ => {
-                    return Err(Error::InvalidOption(format!(
-                        "policy {name} does not take {parameter:?}: its parameters are {}, each \
-                         a number above or equal to zero",
-                        known.join(", ")
-                    )));
-                }
-            }
-        }
-        Ok(match name {
-            "watt" => (Policy::Watt(watt), epochs),
-            _ => (Policy::Random(Random), epochs),
+        Policy::of(name, parameters, frames)?.ok_or_else(|| {
+            let names: Vec<_> = policies().iter().map(|known| known.name).collect();
+            Error::InvalidOption(format!("unknown policy {name:?}: known are {}", names.join(", ")))
         })
     }
 
     /// The name of the policy.
     pub fn name(&self) -> &'static str {
-        match self {
-            Policy::Watt(_) => "watt",
-            Policy::Random(_) => "random",
+        fn name_of<P: Replacement>(_: &P) -> &'static str {
+            P::NAME
         }
+        with_policy!(self, policy => name_of(policy))
     }
 
     /// Reports a read of the page. The hottest call of the engine after the latch.
     #[inline(always)]
-    pub fn on_access(&self, tracker: &Tracker, epoch: u32) {
-        with_policy!(self, policy => policy.on_access(tracker, epoch));
+    pub fn on_access(&self, visit: Visit<'_>) {
+        match self {
+            Policy::Watt(watt) => watt.on_access(visit),
+            other if other.tracks_hits() => other.on_other_access(visit),
+            _ => {}
+        }
     }
 
     /// Reports a change of the page.
     #[inline(always)]
-    pub fn on_write(&self, tracker: &Tracker, epoch: u32) {
-        with_policy!(self, policy => policy.on_write(tracker, epoch));
+    pub fn on_write(&self, visit: Visit<'_>) {
+        match self {
+            Policy::Watt(watt) => watt.on_write(visit),
+            other if other.tracks_hits() => other.on_other_write(visit),
+            _ => {}
+        }
     }
 
-    /// Reports that a page was loaded into or created in the frame.
-    pub fn on_load(&self, tracker: &Tracker, epoch: u32) {
-        with_policy!(self, policy => policy.on_load(tracker, epoch));
+    /// Reports that a page was loaded into or created in the frame. The caller owns the frame.
+    pub fn on_load(&self, visit: Visit<'_>, page: PageId) {
+        with_policy!(self, policy => policy.on_load(visit, page));
+    }
+
+    /// Reports that the page leaves the frame. The caller owns the frame, and has not freed it yet.
+    pub fn on_leave(&self, visit: Visit<'_>, page: PageId, how: Leave) {
+        with_policy!(self, policy => policy.on_leave(visit, page, how));
+    }
+
+    /// The value of a page, see [`Replacement::value`].
+    #[inline(always)]
+    pub fn value(&self, tracker: &Tracker, epoch: u32) -> f32 {
+        with_policy!(self, policy => policy.value(tracker, epoch))
+    }
+
+    /// The order of the policy, if it has one.
+    pub fn order(&self) -> Option<&dyn Order> {
+        with_policy!(self, policy => policy.order())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn on_other_access(&self, visit: Visit<'_>) {
+        with_policy!(self, policy => policy.on_access(visit));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn on_other_write(&self, visit: Visit<'_>) {
+        with_policy!(self, policy => policy.on_write(visit));
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn policies_are_chosen_by_name_and_unknown_ones_are_named() {
-        assert_eq!(Policy::parse("watt").unwrap().0.name(), "watt");
-        assert_eq!(Policy::parse("random").unwrap().0.name(), "random");
-        let (Policy::Watt(watt), epochs) = Policy::parse("watt:epochs=64,write_weight=0").unwrap()
-        else {
-            panic!("not watt")
-        };
-        assert_eq!((watt.write_weight, epochs), (0.0, 64.0));
-        for bad in ["lru", "watt:epochs=0", "watt:epochs", "random:write_weight=1", "watt:x=1"] {
-            let message = Policy::parse(bad).unwrap_err().to_string();
-            assert!(message.contains("watt") || message.contains("epochs"), "{message}");
-        }
-    }
-}
+mod tests;

@@ -6,10 +6,25 @@
 //! value is the largest subfrequency i / (now - t_i), the newest damped to a tenth (equations 1
 //! and 2), plus the write weight times the same over the writes (equation 3).
 //!
+//! | part of the tracker | contents |
+//! |---|---|
+//! | words 0 to 7 | the access log |
+//! | words 8 to 11 | the write log |
+//! | bytes 0 and 1 | positions of the newest entries |
+//!
 //! There is no read-modify-write, and nothing is stored twice in an epoch, so the tracker of a hot
 //! page stays clean in every cache. A race loses at most one stamp (section 5.3).
 
-use crate::sync::{AtomicU8, AtomicU32, Ordering};
+use super::{
+    parameters::{Parameter, Range, Setup},
+    policy::{Replacement, Visit},
+    tracker::{Tracker, WORDS},
+};
+use crate::{
+    error::Result,
+    ids::PageId,
+    sync::{AtomicU8, AtomicU32, Ordering},
+};
 
 /// Entries of the access log (Figure 4).
 pub const ACCESSES: usize = 8;
@@ -34,18 +49,6 @@ const fn quotients<const N: usize, const DOUBLE: usize>() -> [f32; DOUBLE] {
 }
 static ACCESS_QUOTIENTS: [f32; 15] = quotients::<ACCESSES, 15>();
 static WRITE_QUOTIENTS: [f32; 7] = quotients::<WRITES, 7>();
-
-/// The 50 bytes of WATT in the second cache line of a frame header. Zero is the empty tracker.
-#[derive(Debug, Default)]
-#[repr(C)]
-pub struct Tracker {
-    access_log: [AtomicU32; ACCESSES],
-    write_log: [AtomicU32; WRITES],
-    access_head: AtomicU8,
-    write_head: AtomicU8,
-}
-#[cfg(not(shuttle))]
-const _: () = assert!(size_of::<Tracker>() == 52); // 50 and two bytes of padding
 
 /// Inserts `epoch` unless it is the newest entry already (Listing 1, lines 18-24).
 #[inline(always)]
@@ -76,57 +79,67 @@ fn scalar_value<const N: usize>(
     value
 }
 
-impl Tracker {
+const _: () = assert!(ACCESSES + WRITES == WORDS);
+
+/// The access log and the position of its newest entry.
+#[inline(always)]
+fn accesses(tracker: &Tracker) -> (&[AtomicU32; ACCESSES], &AtomicU8) {
+    (tracker.words.first_chunk().expect("8 of 12 words"), &tracker.bytes[0])
+}
+
+/// The write log and the position of its newest entry.
+#[inline(always)]
+fn writes(tracker: &Tracker) -> (&[AtomicU32; WRITES], &AtomicU8) {
+    (tracker.words.last_chunk().expect("4 of 12 words"), &tracker.bytes[1])
+}
+
+impl Watt {
     /// Records an access in `epoch` (Listing 1).
     #[inline(always)]
-    pub fn track(&self, epoch: u32) {
-        insert(&self.access_log, &self.access_head, epoch);
+    pub fn track(tracker: &Tracker, epoch: u32) {
+        let (log, head) = accesses(tracker);
+        insert(log, head, epoch);
     }
 
     /// Records a write in `epoch`.
     #[inline(always)]
-    pub fn track_write(&self, epoch: u32) {
-        insert(&self.write_log, &self.write_head, epoch);
-    }
-
-    /// Clears the tracker.
-    pub fn reset(&self) {
-        for stamp in self.access_log.iter().chain(&self.write_log) {
-            stamp.store(0, Ordering::Relaxed);
-        }
-        self.access_head.store(0, Ordering::Relaxed);
-        self.write_head.store(0, Ordering::Relaxed);
+    pub fn track_write(tracker: &Tracker, epoch: u32) {
+        let (log, head) = writes(tracker);
+        insert(log, head, epoch);
     }
 
     /// Values of the access log and of the write log, computed entry by entry.
-    pub fn values_scalar(&self, epoch: u32) -> (f32, f32) {
+    pub fn values_scalar(tracker: &Tracker, epoch: u32) -> (f32, f32) {
+        let ((reads, read_head), (changes, change_head)) = (accesses(tracker), writes(tracker));
         (
-            scalar_value(&self.access_log, &self.access_head, &ACCESS_QUOTIENTS, epoch),
-            scalar_value(&self.write_log, &self.write_head, &WRITE_QUOTIENTS, epoch),
+            scalar_value(reads, read_head, &ACCESS_QUOTIENTS, epoch),
+            scalar_value(changes, change_head, &WRITE_QUOTIENTS, epoch),
         )
     }
 
     /// Values of the access log and of the write log, computed with AVX2 (Listing 3). Bit for bit
-    /// the same as [`Tracker::values_scalar`]: both divide and compare in single precision.
+    /// the same as [`Watt::values_scalar`]: both divide and compare in single precision.
     ///
     /// # Safety
     /// The processor must have AVX2.
     #[cfg(all(target_arch = "x86_64", not(shuttle)))]
     #[target_feature(enable = "avx2")]
-    pub unsafe fn values_avx2(&self, epoch: u32) -> (f32, f32) {
+    pub unsafe fn values_avx2(tracker: &Tracker, epoch: u32) -> (f32, f32) {
         use std::arch::{asm, x86_64::*};
-        let access_head = usize::from(self.access_head.load(Ordering::Relaxed)) % ACCESSES;
-        let write_head = usize::from(self.write_head.load(Ordering::Relaxed)) % WRITES;
+        let ((access_log, access_head), (write_log, write_head)) =
+            (accesses(tracker), writes(tracker));
+        let access_head = usize::from(access_head.load(Ordering::Relaxed)) % ACCESSES;
+        let write_head = usize::from(write_head.load(Ordering::Relaxed)) % WRITES;
         let (accesses, writes): (__m256i, __m128i);
-        // SAFETY: both logs are whole and inside `self`; the assembly only loads, and a racing
+        // SAFETY: both logs are whole and inside `tracker`; the assembly only loads, and a racing
         // store tears no single stamp because each is aligned.
         unsafe {
             asm!(
                 "vmovdqu {accesses}, [{access_log}]",
                 "vmovdqu {writes}, [{write_log}]",
                 accesses = out(ymm_reg) accesses, writes = out(xmm_reg) writes,
-                access_log = in(reg) self.access_log.as_ptr(),
-                write_log = in(reg) self.write_log.as_ptr(),
+                access_log = in(reg) access_log.as_ptr(),
+                write_log = in(reg) write_log.as_ptr(),
                 options(readonly, nostack, preserves_flags)
             );
         }
@@ -158,18 +171,6 @@ fn max_of_4(four: std::arch::x86_64::__m128) -> f32 {
     _mm_cvtss_f32(one).max(0.0)
 }
 
-/// A page replacement policy over the tracker of a frame.
-pub trait Replacement: Send + Sync {
-    /// A page was loaded into or created in the frame.
-    fn on_load(&self, tracker: &Tracker, epoch: u32);
-    /// The page was read.
-    fn on_access(&self, tracker: &Tracker, epoch: u32);
-    /// The page was changed; also counts as an access.
-    fn on_write(&self, tracker: &Tracker, epoch: u32);
-    /// The value of the page; the lowest is evicted first.
-    fn value(&self, tracker: &Tracker, epoch: u32) -> f32;
-}
-
 /// WATT and its parameters.
 #[derive(Debug)]
 pub struct Watt {
@@ -184,20 +185,40 @@ impl Default for Watt {
 }
 
 impl Replacement for Watt {
-    fn on_load(&self, tracker: &Tracker, epoch: u32) {
-        tracker.reset();
-        tracker.track(epoch);
+    const NAME: &'static str = "watt";
+    const SUMMARY: &'static str =
+        "lowest frequency of accesses and writes of a sample, by time stamps";
+    const SOURCE: &'static str = "Vöhringer, Leis, PVLDB 16(11), 2023";
+    const PARAMETERS: &'static [Parameter] = &[
+        // WATT has 4 epochs in its table and 64 in its Listing 2; the README of the crate has the
+        // measurements.
+        Parameter::epochs(16.0),
+        Parameter {
+            name: "write_weight",
+            default: 4.0,
+            range: Range::Number(0.0, 1e9),
+            about: "weight of a write relative to a read",
+        },
+    ];
+
+    fn new(setup: &Setup) -> Result<Watt> {
+        Ok(Watt { write_weight: setup.number("write_weight") as f32 })
+    }
+
+    fn on_load(&self, visit: Visit<'_>, _: PageId) {
+        visit.tracker.reset();
+        Watt::track(visit.tracker, visit.epoch);
     }
 
     #[inline(always)]
-    fn on_access(&self, tracker: &Tracker, epoch: u32) {
-        tracker.track(epoch);
+    fn on_access(&self, visit: Visit<'_>) {
+        Watt::track(visit.tracker, visit.epoch);
     }
 
     #[inline(always)]
-    fn on_write(&self, tracker: &Tracker, epoch: u32) {
-        tracker.track(epoch);
-        tracker.track_write(epoch);
+    fn on_write(&self, visit: Visit<'_>) {
+        Watt::track(visit.tracker, visit.epoch);
+        Watt::track_write(visit.tracker, visit.epoch);
     }
 
     #[inline(always)]
@@ -205,10 +226,10 @@ impl Replacement for Watt {
         #[cfg(all(target_arch = "x86_64", not(shuttle)))]
         if std::arch::is_x86_feature_detected!("avx2") {
             // SAFETY: AVX2 was detected.
-            let (access, write) = unsafe { tracker.values_avx2(epoch) };
+            let (access, write) = unsafe { Watt::values_avx2(tracker, epoch) };
             return combine(access, write, self.write_weight);
         }
-        let (access, write) = tracker.values_scalar(epoch);
+        let (access, write) = Watt::values_scalar(tracker, epoch);
         combine(access, write, self.write_weight)
     }
 }
@@ -259,15 +280,15 @@ mod tests {
             for (gap, write) in gaps {
                 now += gap;
                 accesses.push(now);
-                tracker.track(now);
-                tracker.track(now);
+                Watt::track(&tracker, now);
+                Watt::track(&tracker, now);
                 if write {
                     writes.push(now);
-                    tracker.track_write(now);
+                    Watt::track_write(&tracker, now);
                 }
             }
             now += rest;
-            let scalar = tracker.values_scalar(now);
+            let scalar = Watt::values_scalar(&tracker, now);
             // An unused entry is FIRST_EPOCH epochs old and weighs next to nothing.
             for (value, expected) in [
                 (scalar.0, model(&accesses, now, ACCESSES)),
@@ -278,7 +299,7 @@ mod tests {
             #[cfg(target_arch = "x86_64")]
             if std::arch::is_x86_feature_detected!("avx2") {
                 // SAFETY: detected.
-                prop_assert_eq!(unsafe { tracker.values_avx2(now) }, scalar);
+                prop_assert_eq!(unsafe { Watt::values_avx2(&tracker, now) }, scalar);
             }
         }
     }

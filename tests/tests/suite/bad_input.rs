@@ -217,7 +217,7 @@ fn options_out_of_their_limits_are_refused_before_anything_is_created() {
         options().pool_bytes(0),
         options().pool_bytes(u64::MAX),
         options().policy(""),
-        options().policy("lru"),
+        options().policy("astrology"),
         options().policy("watt:epochs=0"),
         options().policy("watt:epochs=-1"),
         options().policy("watt:epochs=nan"),

@@ -90,7 +90,7 @@ pub struct RunFlags {
     #[arg(long, hide = true, value_name = "FIGURES", value_parser = log_policy::parse)]
     log_policy: Option<FlushPolicy>,
 
-    /// Page replacement policy, with its parameters as NAME:key=value,key=value.
+    /// Page replacement policy, with its parameters as NAME:key=value,key=value; help lists them.
     #[arg(long, value_name = "NAME", default_value = "watt")]
     pub policy: String,
 

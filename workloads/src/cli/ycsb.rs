@@ -221,7 +221,7 @@ mod tests {
     fn flags(arguments: &str) -> YcsbFlags {
         let words = ["wattle", "ycsb"].into_iter().chain(arguments.split_whitespace());
         match Cli::try_parse_from(words).unwrap().command {
-            Command::Workload(WorkloadCommand::Ycsb(flags)) => *flags,
+            Some(Command::Workload(WorkloadCommand::Ycsb(flags))) => *flags,
             other => panic!("{other:?}"),
         }
     }

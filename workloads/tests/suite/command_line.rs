@@ -494,3 +494,24 @@ fn a_report_is_written_if_the_result_has_no_reader() {
     assert_eq!(status.code(), Some(0));
     assert!(std::fs::metadata(folder.path().join("page.html")).unwrap().len() > 1000);
 }
+
+#[test]
+fn the_policies_of_the_engine_are_listed_with_their_parameters() {
+    let listed = |words: &[&str]| {
+        let output = wattle(words);
+        assert_eq!(output.status.code(), Some(0), "{words:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let list = listed(&["--list-policies"]);
+    for info in ::wattle::policies() {
+        let line = list.lines().find(|line| line.split(' ').next() == Some(info.name));
+        assert!(line.is_some_and(|line| line.contains(info.summary)), "{} in {list}", info.name);
+        for parameter in info.parameters {
+            assert!(list.contains(&parameter.to_string()), "{parameter} in {list}");
+        }
+    }
+    for subcommand in ["ycsb", "tpcc", "tpcb", "tatp"] {
+        assert_eq!(listed(&[subcommand, "--policy", "help"]), list);
+    }
+    refused(&[], &["requires a subcommand", "ycsb", "simulate"]);
+}

@@ -10,7 +10,7 @@ use wattle_workloads::driver::control::Interrupt;
 
 fn command(arguments: &[&str], path: &Path) -> Command {
     let words = ["wattle"].iter().chain(arguments).copied().chain([path.to_str().unwrap()]);
-    Cli::try_parse_from(words).unwrap().command
+    Cli::try_parse_from(words).unwrap().command.unwrap()
 }
 
 fn dumped(arguments: &[&str], path: &Path) -> Result<Vec<u8>, Exit> {

@@ -14,7 +14,8 @@
 //! leaves, a `random` one or the `newest`, which is about the choice of the simulator of the paper.
 //! And the parameters of `watt_study`.
 
-use wattle_buffer::replacement::{FIRST_EPOCH, Replacement, Tracker, Watt as Engine};
+use wattle_buffer::replacement::{FIRST_EPOCH, Replacement, Tracker, Visit, Watt as Engine};
+use wattle_buffer::{FrameId, PageId};
 
 use crate::rng::Rng;
 use crate::simulate::entry::{Domain, Parameter, PolicyEntry, Setup};
@@ -89,17 +90,26 @@ struct OfEngine {
     trackers: PerFrame<Tracker>,
 }
 
+impl OfEngine {
+    #[inline]
+    fn visit(&self, frame: Frame, epoch: u32) -> Visit<'_> {
+        let tracker = &self.trackers[frame];
+        Visit { frame: FrameId(frame.0), tracker, epoch, page: None }
+    }
+}
+
 impl Tracking for OfEngine {
     fn load(&mut self, frame: Frame, epoch: u32) {
-        self.watt.on_load(&self.trackers[frame], epoch);
+        // WATT remembers nothing of pages, so any id will do.
+        self.watt.on_load(self.visit(frame, epoch), PageId(0));
     }
 
     #[inline]
     fn track(&mut self, frame: Frame, epoch: u32, write: bool) {
         if write {
-            self.watt.on_write(&self.trackers[frame], epoch);
+            self.watt.on_write(self.visit(frame, epoch));
         } else {
-            self.watt.on_access(&self.trackers[frame], epoch);
+            self.watt.on_access(self.visit(frame, epoch));
         }
     }
 

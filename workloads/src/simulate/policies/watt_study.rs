@@ -201,7 +201,8 @@ mod tests {
     use crate::simulate::registry::Spec;
     use crate::simulate::replay::Device;
     use crate::simulate::trace::Trace;
-    use wattle_buffer::replacement::{FIRST_EPOCH, Replacement, Tracker, Watt as Engine};
+    use wattle_buffer::replacement::{FIRST_EPOCH, Replacement, Tracker, Visit, Watt as Engine};
+    use wattle_buffer::{FrameId, PageId};
 
     fn study(text: &str) -> Study {
         let (spec, trace) = (Spec::parse(text).unwrap(), Trace::of("t", [(0, false)]));
@@ -244,17 +245,14 @@ mod tests {
             let (engine, tracker) = (Engine::default(), Tracker::default());
             let mut epoch = FIRST_EPOCH;
             study.load(Frame(0), epoch);
-            engine.on_load(&tracker, epoch);
+            let visit = |epoch| Visit { frame: FrameId(0), tracker: &tracker, epoch, page: None };
+            engine.on_load(visit(epoch), PageId(0));
             study.track(Frame(0), epoch, false);
             for _ in 0..rng.below(30) {
                 epoch += rng.below(20) as u32;
                 let write = rng.below(3) == 0;
                 study.track(Frame(0), epoch, write);
-                if write {
-                    engine.on_write(&tracker, epoch)
-                } else {
-                    engine.on_access(&tracker, epoch)
-                }
+                if write { engine.on_write(visit(epoch)) } else { engine.on_access(visit(epoch)) }
             }
             let now = epoch + 1 + rng.below(100) as u32;
             let (ours, theirs) = (study.value(Frame(0), now), engine.value(&tracker, now));

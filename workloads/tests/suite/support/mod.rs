@@ -454,7 +454,9 @@ pub fn over_maps(
     let arguments = arguments.replace("DIR", folder.to_str().unwrap());
     let words = ["wattle"].into_iter().chain(arguments.split_whitespace());
     let cli = Cli::try_parse_from(words.chain(["--format", "json"])).unwrap();
-    let Command::Workload(workload) = cli.command else { panic!("{arguments} runs no workload") };
+    let Some(Command::Workload(workload)) = cli.command else {
+        panic!("{arguments} runs no workload")
+    };
     let (mut out, recording) = (Vec::new(), Recording::new(workload.run_flags()));
     let line = arguments.clone();
     let end = run_workload(&workload, line, &Maps, &recording, interrupt, &mut out);
