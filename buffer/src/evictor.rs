@@ -7,8 +7,8 @@
 //! order.
 
 use crate::{
-    counters::Counters,
-    evict::evict,
+    counters::{Counters, Refusal},
+    evict::{evict, obstacle},
     frame::FrameState,
     ids::FrameId,
     pool::Pool,
@@ -145,15 +145,16 @@ impl Evictor {
             let header = pool.header(frame);
             // Only pages that could be evicted count: a cold root, or a page that is being written,
             // would set a threshold that no candidate reaches.
-            if header.state() == FrameState::Hot
-                && header.hot_children() == 0
-                && !header.is_pinned()
-                && !header.is_writing()
-            {
+            if header.state() == FrameState::Hot && obstacle(header).is_none() {
                 threshold = threshold.min(policy.value(&header.tracker, epoch));
             }
         }
+        if threshold.is_finite() {
+            self.counters.thresholds.add(1);
+            self.counters.threshold_sum.add(f64::from(threshold));
+        }
         // 2. Sample candidates, and keep those at or below the threshold.
+        self.counters.candidates.add(CANDIDATES as u64);
         let mut cold = [FrameId(0); CANDIDATES];
         let mut count = 0;
         for (i, frame) in candidates.iter().enumerate() {
@@ -161,30 +162,37 @@ impl Evictor {
                 pool.prefetch_evict_candidate(*ahead);
             }
             let header = pool.header(*frame);
-            match header.state() {
-                FrameState::Hot
-                    if header.hot_children() == 0
-                        && !header.is_writing()
-                        && !header.is_pinned()
-                        && policy.value(&header.tracker, epoch) <= threshold =>
-                {
-                    pool.prefetch_evict_candidate(header.parent_hint().0);
-                    cold[count] = *frame;
-                    count += 1;
+            let refused = match header.state() {
+                FrameState::Hot => obstacle(header).or_else(|| {
+                    (policy.value(&header.tracker, epoch) > threshold).then_some(Refusal::Hotter)
+                }),
+                FrameState::Loaded => {
+                    self.reclaim(*frame);
+                    Some(Refusal::NoPage)
                 }
-                FrameState::Loaded => self.reclaim(*frame),
-                _ => {}
+                _ => Some(Refusal::NoPage),
+            };
+            if let Some(why) = refused {
+                self.counters.refuse(why);
+                continue;
             }
+            pool.prefetch_evict_candidate(header.parent_hint().0);
+            cold[count] = *frame;
+            count += 1;
         }
         // 3. Evict the clean ones and queue the dirty ones.
         let mut queued = 0;
         for frame in &cold[..count] {
             if pool.header(*frame).is_dirty() {
-                queued += usize::from(queue_write(&pool, *frame, threshold));
-            } else if evict(&pool, *frame, threshold) {
+                match queue_write(&pool, *frame, threshold) {
+                    Ok(()) => queued += 1,
+                    Err(why) => self.counters.refuse(why),
+                }
+            } else if evict(&pool, &self.counters, *frame, threshold) {
                 self.freed.push(*frame);
             }
         }
+        self.counters.queued.add(queued as u64);
         let evicted = self.freed.len();
         if evicted > 0 {
             self.counters.evictions.add(evicted as u64);
@@ -194,6 +202,12 @@ impl Evictor {
             pool.count_evictions(evicted as u64);
         }
         (evicted, queued)
+    }
+
+    /// The counters of the evictor.
+    #[cfg(shuttle)]
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     /// The frames that [`Evictor::reclaim`] freed outside of a round.

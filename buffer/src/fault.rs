@@ -240,7 +240,7 @@ impl Pool {
         };
         let mut parent = parent.upgrade()?;
         // The latch excludes another swizzle of this swip, but not a reclaim by an evictor.
-        if !self.in_flight.reclaim(page, frame) {
+        if !self.in_flight.take_to_swizzle(page, frame) {
             return Err(Restart);
         }
         self.swizzle(&mut parent, offset, position, page, frame);

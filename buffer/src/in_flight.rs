@@ -137,9 +137,22 @@ struct InFlightShard {
     entries: HashMap<PageId, InFlightEntry>,
     /// Number of the newest entry.
     number: u64,
+    /// Pages that operations have swizzled.
+    swizzles: u64,
 }
 
 impl InFlightShard {
+    /// Removes the entry of a page that is loaded in `frame`, if there is one.
+    fn remove_loaded(&mut self, page: PageId, frame: FrameId) -> bool {
+        match self.entries.entry(page) {
+            hash_map::Entry::Occupied(entry) if entry.get().is_loaded_in(frame) => {
+                entry.remove();
+                true
+            }
+            _ => false,
+        }
+    }
+
     fn begin(&mut self, page: PageId, tree: TreeId) -> u64 {
         self.number += 1;
         let reading = Reading {
@@ -334,14 +347,21 @@ impl InFlight {
 
     /// Takes a loaded page that no operation swizzled. Returns false if it is no longer in `frame`.
     pub(crate) fn reclaim(&self, page: PageId, frame: FrameId) -> bool {
+        self.shard(page).lock().remove_loaded(page, frame)
+    }
+
+    /// Removes the loaded page of `frame` for the operation that swizzles it, and counts it.
+    /// Returns false if it is no longer there.
+    pub(crate) fn take_to_swizzle(&self, page: PageId, frame: FrameId) -> bool {
         let mut shard = self.shard(page).lock();
-        match shard.entries.entry(page) {
-            hash_map::Entry::Occupied(entry) if entry.get().is_loaded_in(frame) => {
-                entry.remove();
-                true
-            }
-            _ => false,
-        }
+        let taken = shard.remove_loaded(page, frame);
+        shard.swizzles += u64::from(taken);
+        taken
+    }
+
+    /// Pages that operations have swizzled since the pool was opened.
+    pub(crate) fn swizzles(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.lock().swizzles).sum()
     }
 
     /// Number of entries in all shards.

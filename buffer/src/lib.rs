@@ -54,7 +54,7 @@ pub use allocate::PageAllocator;
 pub use background::Background;
 pub use brief::{BriefGuard, BriefMutex, RawBrief};
 pub use caller::{Entered, Inside, Process};
-pub use counters::{Counter, CounterSums, Counters};
+pub use counters::{Counter, CounterSums, Counters, Sum};
 pub use error::{Error, Result};
 pub use fault::{Fault, ReadTicket};
 pub use frame::{FrameHeader, FrameState};

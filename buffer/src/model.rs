@@ -190,10 +190,11 @@ impl Stepper {
         let header = self.pool.header(frame);
         match header.state() {
             FrameState::Hot if header.is_dirty() => {
-                queue_write(&self.pool, frame, f32::INFINITY);
+                // A page that is latched or being written stays for the next step.
+                let _refused = queue_write(&self.pool, frame, f32::INFINITY);
             }
             FrameState::Hot => {
-                if evict(&self.pool, frame, f32::INFINITY) {
+                if evict(&self.pool, self.evictor.counters(), frame, f32::INFINITY) {
                     self.pool.give_frames(&[frame]);
                     self.pool.count_evictions(1);
                 }

@@ -129,6 +129,11 @@ impl Pool {
         self.free.len()
     }
 
+    /// Pages that wait for a writer thread.
+    pub fn queued_writes(&self) -> usize {
+        self.writes.len()
+    }
+
     /// The storage below.
     pub fn storage(&self) -> &Arc<dyn Storage> {
         &self.storage
@@ -319,7 +324,7 @@ impl Pool {
 
     /// Sums of all counters since the pool was opened.
     pub fn counters(&self) -> CounterSums {
-        self.counters.sums()
+        CounterSums { swizzles: self.in_flight.swizzles(), ..self.counters.sums() }
     }
 
     /// Makes the pool read-only or writable, for a test.

@@ -40,6 +40,11 @@ impl WriteQueue {
         }
     }
 
+    /// Claims that wait for a writer.
+    pub(crate) fn len(&self) -> usize {
+        self.state.lock().claims.len()
+    }
+
     /// Whether evictors should claim no more pages.
     pub(crate) fn is_full(&self) -> bool {
         self.state.lock().claims.len() >= self.capacity

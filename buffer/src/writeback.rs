@@ -8,7 +8,7 @@
 //! id is not reused before its last write has ended.
 
 use crate::{
-    counters::Counters,
+    counters::{Counters, Refusal},
     error::{Error, Result},
     evict::evict,
     frame::FrameState,
@@ -31,21 +31,25 @@ const CHECKPOINT_STEP: usize = 32;
 /// Writer threads of a pool: while one batch is on the device, the next is being copied.
 pub(crate) const WRITERS: usize = 2;
 
-/// Claims a dirty page for the writers. Returns false if its state changed or the queue is full.
-pub(crate) fn queue_write(pool: &Pool, frame: FrameId, threshold: f32) -> bool {
+/// Claims a dirty page for the writers, unless its state changed or the queue is full.
+pub(crate) fn queue_write(
+    pool: &Pool,
+    frame: FrameId,
+    threshold: f32,
+) -> std::result::Result<(), Refusal> {
     if pool.writes.is_full() {
-        return false;
+        return Err(Refusal::QueueFull);
     }
     // Claim under the latch, so that only hot pages are claimed: a claimed page is freed by its
     // writer only.
-    let Some(guard) = pool.try_exclusive(frame) else { return false };
+    let guard = pool.try_exclusive(frame).ok_or(Refusal::Latched)?;
     let header = guard.header();
     if header.state() != FrameState::Hot || !header.is_dirty() || !header.claim_write() {
-        return false;
+        return Err(Refusal::Changed);
     }
     drop(guard);
     pool.writes.push(frame, threshold);
-    true
+    Ok(())
 }
 
 /// An image on its way to storage.
@@ -230,7 +234,7 @@ impl Writer {
         }
         header.release_write();
         drop(guard);
-        if written && evict(pool, frame, image.claim.threshold) {
+        if written && evict(pool, &self.counters, frame, image.claim.threshold) {
             freed.push(frame);
         }
     }
@@ -293,7 +297,7 @@ impl Pool {
                 }
                 passed = total.min(passed + 1);
                 // A page that is being written already, or is latched, stays in the list.
-                if is_older(*frame) && queue_write(self, *frame, f32::NEG_INFINITY) {
+                if is_older(*frame) && queue_write(self, *frame, f32::NEG_INFINITY).is_ok() {
                     queued += 1;
                     since_pace += 1;
                     if since_pace == CHECKPOINT_STEP {

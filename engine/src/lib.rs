@@ -50,7 +50,7 @@ pub use options::{MIN_LOG_BYTES, Options, default_log_bytes};
 pub use range::{AsyncRange, Range};
 pub use runtime::run;
 pub use session::{blocking::Session, tasks::AsyncSession};
-pub use stats::{Stats, TreeStat};
+pub use stats::{Refused, Stats, TreeStat};
 pub use store::{DATA_FILE, LOG_DIRECTORY, STORE_VERSION};
 pub use transaction::Transaction;
 pub use tree::Tree;

@@ -1,7 +1,7 @@
 //! Statistics: everything that the benchmark prints, and sizes of trees.
 
 use crate::core::Core;
-use wattle_buffer::PAGE_SIZE;
+use wattle_buffer::{CounterSums, PAGE_SIZE};
 
 /// Counters of an engine, cumulative since it was opened, and a few current values.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -38,6 +38,23 @@ pub struct Stats {
     pub x_merges: u64,
     /// Times that an operation waited for a free frame.
     pub frame_waits: u64,
+    /// Rounds of evictors that had a threshold: the lowest value of a page in a small sample.
+    pub thresholds: u64,
+    /// Sum of these thresholds, in the unit of the policy's values. With `thresholds`, the mean of
+    /// any interval.
+    pub threshold_sum: f64,
+    /// Frames that evictors sampled as candidates. Each is evicted, queued for a write, or refused.
+    pub candidates: u64,
+    /// Candidates that were dirty and queued for a write, after which they may be evicted.
+    pub queued: u64,
+    /// Pages that evictors and writers did not evict, by reason.
+    pub refused: Refused,
+    /// Swips that became hot because an operation needed their page.
+    pub swizzles: u64,
+    /// Swips that evictions made cold.
+    pub unswizzles: u64,
+    /// Dirty pages that wait for a writer now.
+    pub queued_writes: u64,
     /// Bytes of the data file.
     pub file_bytes: u64,
     /// Pages in use.
@@ -70,6 +87,45 @@ pub struct Stats {
     pub replaced_bytes: u64,
 }
 
+/// Pages that evictors and writers did not evict, by reason.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// The frame held no page of a tree: it was free, being read, or just read.
+    pub no_page: u64,
+    /// The page is kept in memory, such as the root of an open tree.
+    pub pinned: u64,
+    /// A child of the page has a frame.
+    pub hot_children: u64,
+    /// A write of the page was in flight.
+    pub being_written: u64,
+    /// Its value was above the threshold.
+    pub hotter: u64,
+    /// A thread held the latch of the page.
+    pub latched: u64,
+    /// A thread held the latch of the parent, or the parent was not found.
+    pub parent_latched: u64,
+    /// The page changed after it was sampled or written.
+    pub changed: u64,
+    /// The page was dirty, and the write queue full.
+    pub queue_full: u64,
+}
+
+impl Refused {
+    fn of(sums: &CounterSums) -> Self {
+        Refused {
+            no_page: sums.refused_no_page,
+            pinned: sums.refused_pinned,
+            hot_children: sums.refused_hot_children,
+            being_written: sums.refused_writing,
+            hotter: sums.refused_hotter,
+            latched: sums.refused_latched,
+            parent_latched: sums.refused_parent_latched,
+            changed: sums.refused_changed,
+            queue_full: sums.refused_queue_full,
+        }
+    }
+}
+
 impl Stats {
     pub(crate) fn of(core: &Core) -> Stats {
         let (pool, file) = (&core.pool, &core.file);
@@ -93,6 +149,14 @@ impl Stats {
             contention_splits: sums.contention_splits,
             x_merges: sums.x_merges,
             frame_waits: sums.frame_waits,
+            thresholds: sums.thresholds,
+            threshold_sum: sums.threshold_sum,
+            candidates: sums.candidates,
+            queued: sums.queued,
+            refused: Refused::of(&sums),
+            swizzles: sums.swizzles,
+            unswizzles: sums.unswizzles,
+            queued_writes: pool.queued_writes() as u64,
             file_bytes: file.storage.capacity_pages() * PAGE_SIZE as u64,
             used_pages,
             pages,

@@ -343,8 +343,33 @@ pub(crate) mod tests {
             "epochs",
             "restarts",
             "frame_waits",
+            "evictor",
         ];
         assert_eq!(keys(&json["buffer"]), buffer);
+        let evictor = [
+            "epoch",
+            "threshold",
+            "thresholds",
+            "candidates",
+            "queued",
+            "refused",
+            "swizzles",
+            "unswizzles",
+            "queued_writes",
+        ];
+        assert_eq!(keys(&json["buffer"]["evictor"]), evictor);
+        let refused = [
+            "no_page",
+            "pinned",
+            "hot_children",
+            "being_written",
+            "hotter",
+            "latched",
+            "parent_latched",
+            "changed",
+            "queue_full",
+        ];
+        assert_eq!(keys(&json["buffer"]["evictor"]["refused"]), refused);
         let log = ["bytes", "syncs", "commits", "record_bytes", "sync_us", "checkpoints"];
         assert_eq!(keys(&json["log"]), log);
         assert_eq!(keys(&json["process"]), ["peak_rss_bytes", "user_seconds", "system_seconds"]);

@@ -13,6 +13,7 @@ mod compact;
 mod conflict_wait;
 mod corruption;
 mod crash;
+mod evictor_counters;
 mod faults;
 mod files;
 mod forged_superblocks;

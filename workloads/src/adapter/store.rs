@@ -2,11 +2,13 @@
 
 use std::future::Future;
 
-use wattle::{Engine, Tree};
+use wattle::{Engine, Stats, Tree};
 
 use super::blocking::BlockingClient;
 use super::task::TaskClient;
-use crate::driver::counters::{BufferCounters, Counters, LogCounters};
+use crate::driver::counters::{
+    BufferCounters, Counters, EvictorCounters, LogCounters, Refused, mean,
+};
 use crate::driver::store::{Store, StoreResult};
 
 /// An open engine.
@@ -19,6 +21,31 @@ impl EngineStore {
     /// The store of `engine`. `pipelined`: clients go on before a commit is durable.
     pub fn new(engine: Engine, pipelined: bool) -> Self {
         Self { engine, pipelined }
+    }
+}
+
+fn evictor(stats: &Stats) -> EvictorCounters {
+    EvictorCounters {
+        epoch: stats.epochs,
+        threshold: mean(stats.threshold_sum, stats.thresholds),
+        thresholds: stats.thresholds,
+        threshold_sum: stats.threshold_sum,
+        candidates: stats.candidates,
+        queued: stats.queued,
+        refused: Refused {
+            no_page: stats.refused.no_page,
+            pinned: stats.refused.pinned,
+            hot_children: stats.refused.hot_children,
+            being_written: stats.refused.being_written,
+            hotter: stats.refused.hotter,
+            latched: stats.refused.latched,
+            parent_latched: stats.refused.parent_latched,
+            changed: stats.refused.changed,
+            queue_full: stats.refused.queue_full,
+        },
+        swizzles: stats.swizzles,
+        unswizzles: stats.unswizzles,
+        queued_writes: stats.queued_writes,
     }
 }
 
@@ -67,6 +94,7 @@ impl Store for EngineStore {
                 epochs: stats.epochs,
                 restarts: stats.restarts,
                 frame_waits: stats.frame_waits,
+                evictor: evictor(&stats),
             },
             log: LogCounters {
                 bytes: stats.log_bytes,

@@ -87,7 +87,7 @@ pub struct Plan {
 }
 
 /// The counts of about one second.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Sample {
     /// Whether it belongs to the measured part.
     pub measured: bool,

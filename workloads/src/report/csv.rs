@@ -7,11 +7,14 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
+use crate::driver::counters::EvictorCounters;
 use crate::driver::measure::Sample;
 
 const HEADER: &str = "seconds,operations,throughput,hits,faults,pages_read,pages_written,evictions,\
                       evictions_dirty,free_frames,evictor_cpu_seconds,p50_us,p95_us,p99_us,\
-                      p999_us,max_us";
+                      p999_us,max_us,epoch,threshold,candidates,queued,no_page,pinned,\
+                      hot_children,being_written,hotter,latched,parent_latched,changed,\
+                      queue_full,swizzles,unswizzles,queued_writes";
 
 /// The file of `--samples`.
 pub struct SampleFile {
@@ -35,9 +38,11 @@ impl SampleFile {
 fn row(sample: &Sample) -> String {
     let Sample { at_seconds, operations, counters, latency, .. } = sample;
     let counters = &counters.buffer;
+    let EvictorCounters { epoch, threshold, candidates, queued, refused, .. } = &counters.evictor;
+    let refused = refused.reasons().map(|(_, count)| count.to_string()).join(",");
     format!(
         "{at_seconds:.3},{operations},{:.1},{},{},{},{},{},{},{},{:.3},{:.3},{:.3},{:.3},{:.3},\
-         {:.3}\n",
+         {:.3},{epoch},{threshold:.6},{candidates},{queued},{refused},{},{},{}\n",
         sample.throughput(),
         counters.hits,
         counters.faults,
@@ -52,6 +57,9 @@ fn row(sample: &Sample) -> String {
         latency.p99,
         latency.p999,
         latency.max,
+        counters.evictor.swizzles,
+        counters.evictor.unswizzles,
+        counters.evictor.queued_writes,
     )
 }
 

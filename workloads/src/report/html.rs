@@ -111,20 +111,21 @@ pub fn report(report: &Report) -> String {
     page.finish()
 }
 
-fn over_time(samples: &[Sample]) -> Vec<Plot> {
-    let plot = |title: &str, y_label, y_scale, series: Vec<Series>| Plot {
-        title: title.to_owned(),
-        x_label: "seconds",
-        x_scale: Scale::Linear,
-        y_label,
-        y_scale,
-        series,
-    };
-    let line = |name: &str, value: &dyn Fn(&Sample) -> f64| Series {
+fn plot(title: &str, y_label: &'static str, y_scale: Scale, series: Vec<Series>) -> Plot {
+    let (title, x_label, x_scale) = (title.to_owned(), "seconds", Scale::Linear);
+    Plot { title, x_label, x_scale, y_label, y_scale, series }
+}
+
+fn line(samples: &[Sample], name: &str, value: impl Fn(&Sample) -> f64) -> Series {
+    Series {
         name: name.to_owned(),
         points: samples.iter().map(|sample| (sample.at_seconds, value(sample))).collect(),
-    };
-    vec![
+    }
+}
+
+fn over_time(samples: &[Sample]) -> Vec<Plot> {
+    let line = |name: &str, value: &dyn Fn(&Sample) -> f64| line(samples, name, value);
+    let mut plots = vec![
         plot(
             "Throughput",
             "operations/s",
@@ -160,7 +161,67 @@ fn over_time(samples: &[Sample]) -> Vec<Plot> {
                 line("max", &|sample| sample.latency.max),
             ],
         ),
+    ];
+    plots.extend(of_evictors(samples));
+    plots
+}
+
+/// The plots of the counters of evictors.
+fn of_evictors(samples: &[Sample]) -> Vec<Plot> {
+    let line = |name: &str, value: &dyn Fn(&Sample) -> f64| line(samples, name, value);
+    vec![
+        plot(
+            "Swips that became hot and cold",
+            "swips/s",
+            Scale::Linear,
+            vec![
+                line("hot", &|sample| sample.rate(sample.counters.buffer.evictor.swizzles)),
+                line("cold", &|sample| sample.rate(sample.counters.buffer.evictor.unswizzles)),
+            ],
+        ),
+        plot(
+            "Free frames and queued writes",
+            "pages",
+            Scale::Linear,
+            vec![
+                line("free", &|sample| sample.counters.buffer.free_frames as f64),
+                line("queued", &|sample| sample.counters.buffer.evictor.queued_writes as f64),
+            ],
+        ),
+        plot(
+            "Candidates for each eviction",
+            "pages",
+            Scale::Linear,
+            vec![line("candidates", &|sample| {
+                let buffer = &sample.counters.buffer;
+                buffer.evictor.candidates_per_eviction(buffer.evictions)
+            })],
+        ),
+        plot("Pages that stayed, by reason", "pages/s", Scale::Logarithmic, refused(samples)),
+        plot(
+            "Threshold of eviction",
+            "value of a page",
+            Scale::Linear,
+            vec![line("mean", &|sample| sample.counters.buffer.evictor.threshold)],
+        ),
+        plot(
+            "Epoch",
+            "epochs",
+            Scale::Linear,
+            vec![line("epoch", &|sample| sample.counters.buffer.evictor.epoch as f64)],
+        ),
     ]
+}
+
+/// A line for each reason for which a page stayed.
+fn refused(samples: &[Sample]) -> Vec<Series> {
+    let counts = |sample: &Sample| sample.counters.buffer.evictor.refused.reasons();
+    let names = counts(&Sample::default()).map(|(why, _)| why);
+    let line = |(index, why): (usize, &str)| {
+        line(samples, why, |sample| sample.rate(counts(sample)[index].1))
+    };
+    let lines = names.into_iter().enumerate().map(line);
+    lines.filter(|line| line.points.iter().any(|(_, rate)| *rate > 0.0)).collect()
 }
 
 /// Latency by quantile.
@@ -191,7 +252,7 @@ mod tests {
     fn the_page_is_whole_and_loads_nothing() {
         let page = report(&super::super::tests::example());
         assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
-        assert_eq!(page.matches("<svg").count(), 5);
+        assert_eq!(page.matches("<svg").count(), 11);
         assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
         assert!(page.contains("--records 1000 &lt;&amp;&gt;"));
         for outside in ["http:", "https:", "src=", "href=", "NaN"] {

@@ -10,6 +10,8 @@ const LEFT: f64 = 72.0;
 const RIGHT: f64 = 608.0;
 const TOP: f64 = 52.0;
 const BOTTOM: f64 = 236.0;
+/// Height of a row of the legend.
+const LEGEND_ROW: f64 = 18.0;
 
 /// Most colour-blind readers can distinguish them.
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
@@ -172,9 +174,10 @@ impl Plot {
         let x = Axis::new(self.x_scale.clone(), End::Value, points().map(|point| point.0));
         let y = Axis::new(self.y_scale.clone(), End::Mark, points().map(|point| point.1));
         let mut svg = format!(
-            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{0}\">\n\
+            "<svg viewBox=\"0 0 {WIDTH} {1}\" role=\"img\" aria-label=\"{0}\">\n\
              <text class=\"title\" x=\"{LEFT}\" y=\"18\">{0}</text>\n",
-            escape(&self.title)
+            escape(&self.title),
+            HEIGHT + LEGEND_ROW * (self.legend_rows().len().max(1) - 1) as f64
         );
         self.draw_axes(&mut svg, &x, &y);
         self.draw_legend(&mut svg);
@@ -221,27 +224,55 @@ impl Plot {
         );
     }
 
-    /// Names of the lines at the top right, if there are several.
+    /// Indexes of the lines by row of the legend: as many in a row as fit.
+    fn legend_rows(&self) -> Vec<Vec<usize>> {
+        let mut rows: Vec<Vec<usize>> = Vec::new();
+        let mut left = 0.0;
+        for (index, series) in self.series.iter().enumerate() {
+            let width = legend_width(&series.name);
+            match rows.last_mut() {
+                Some(row) if width <= left => row.push(index),
+                _ => {
+                    rows.push(vec![index]);
+                    left = RIGHT - LEFT;
+                }
+            }
+            left -= width;
+        }
+        rows
+    }
+
+    /// Names of the lines, if there are several: the first row at the top right, others below the
+    /// plot.
     fn draw_legend(&self, svg: &mut String) {
         if self.series.len() < 2 {
             return;
         }
-        let mut right = RIGHT;
-        // From right to left, so the last line comes first.
-        for (index, series) in self.series.iter().enumerate().rev() {
-            let colour = COLOURS[index % COLOURS.len()];
-            let width = 7.0 * series.name.chars().count() as f64 + 26.0;
-            right -= width;
-            let _ = writeln!(
-                svg,
-                "<line x1=\"{right:.1}\" x2=\"{:.1}\" y1=\"34\" y2=\"34\" stroke=\"{colour}\" \
-                 stroke-width=\"3\"/><text class=\"tick\" x=\"{:.1}\" y=\"38\">{}</text>",
-                right + 14.0,
-                right + 18.0,
-                escape(&series.name)
-            );
+        for (number, row) in self.legend_rows().iter().enumerate() {
+            let y = if number == 0 { 34.0 } else { HEIGHT + LEGEND_ROW * number as f64 - 10.0 };
+            let mut right = RIGHT;
+            // From right to left, so the last line comes first.
+            for index in row.iter().rev() {
+                let (series, colour) = (&self.series[*index], COLOURS[index % COLOURS.len()]);
+                right -= legend_width(&series.name);
+                let _ = writeln!(
+                    svg,
+                    "<line x1=\"{right:.1}\" x2=\"{:.1}\" y1=\"{y}\" y2=\"{y}\" \
+                     stroke=\"{colour}\" stroke-width=\"3\"/>\
+                     <text class=\"tick\" x=\"{:.1}\" y=\"{}\">{}</text>",
+                    right + 14.0,
+                    right + 18.0,
+                    y + 4.0,
+                    escape(&series.name)
+                );
+            }
         }
     }
+}
+
+/// Width of a name in the legend with its line.
+fn legend_width(name: &str) -> f64 {
+    7.0 * name.chars().count() as f64 + 26.0
 }
 
 fn draw_line(svg: &mut String, series: &Series, colour: &str, x: &Axis, y: &Axis) {
@@ -280,6 +311,23 @@ mod tests {
         let svg = plot(vec![(0.0, 0.0), (10.0, 50.0)], Scale::Linear, Scale::Linear);
         assert!(svg.contains("points=\"72.0,236.0 608.0,52.0\""), "{svg}");
         assert!(svg.contains("a&lt;b") && svg.matches("<polyline").count() == 2);
+    }
+
+    #[test]
+    fn a_long_legend_goes_on_below_the_plot() {
+        let series = |name: &str| Series { name: name.repeat(20), points: vec![(0.0, 1.0)] };
+        let mut plot = Plot {
+            title: "T".to_owned(),
+            x_label: "x",
+            x_scale: Scale::Linear,
+            y_label: "y",
+            y_scale: Scale::Linear,
+            series: ["a", "b", "c", "d", "e", "f"].map(series).to_vec(),
+        };
+        assert_eq!(plot.legend_rows(), [[0, 1, 2], [3, 4, 5]]);
+        assert!(plot.svg().contains("viewBox=\"0 0 640 298\""));
+        plot.series.truncate(2);
+        assert!(plot.svg().contains("viewBox=\"0 0 640 280\""));
     }
 
     #[test]

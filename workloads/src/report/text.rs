@@ -167,16 +167,24 @@ pub fn buffer_rows(report: &Report) -> Vec<Vec<String>> {
         ("restarts", buffer.restarts),
         ("waits for a frame", buffer.frame_waits),
         ("epochs", buffer.epochs),
+        ("swizzles", buffer.evictor.swizzles),
+        ("unswizzles", buffer.evictor.unswizzles),
+        ("candidates for eviction", buffer.evictor.candidates),
+        ("queued for a write", buffer.evictor.queued),
     ];
-    let cells = |(name, total): (&str, u64)| {
+    let refused = buffer.evictor.refused.reasons();
+    let refused = refused.into_iter().filter(|(_, count)| *count > 0);
+    let cells = |(name, total): (String, u64)| {
         vec![
-            name.to_owned(),
+            name,
             count(total),
             rate(per(total as f64, run.seconds)),
             significant(per(total as f64, run.operations as f64)),
         ]
     };
-    counters.into_iter().map(cells).collect()
+    let counters = counters.into_iter().map(|(name, total)| (name.to_owned(), total));
+    let refused = refused.map(|(why, total)| (format!("stayed: {why}"), total));
+    counters.chain(refused).map(cells).collect()
 }
 
 /// The resources and the checks: pairs of a name and a value.
@@ -187,6 +195,17 @@ pub fn outcome(report: &Report) -> Vec<(&'static str, String)> {
         (
             "frames",
             format!("{}, {} free at the end", count(buffer.frames), count(buffer.free_frames)),
+        ),
+        (
+            "evictors",
+            format!(
+                "{} candidates per eviction, mean threshold {}, epoch {}, {} in the write queue \
+                 at the end",
+                significant(buffer.evictor.candidates_per_eviction(buffer.evictions)),
+                significant(buffer.evictor.threshold),
+                count(buffer.evictor.epoch),
+                plural(buffer.evictor.queued_writes, "page"),
+            ),
         ),
         (
             "process",
