@@ -96,7 +96,7 @@ impl Tree {
         let view = NodeView::from(node.bytes());
         let (mut hot, mut evicted) = (Vec::new(), Vec::new());
         for position in 0..=view.count() {
-            match Swip(view.swip(position)).target() {
+            match self.pool.locate(Swip(view.swip(position))) {
                 Target::Hot(frame) => hot.push(self.pool.exclusive(frame)),
                 Target::Evicted(page) => evicted.push(page),
             }

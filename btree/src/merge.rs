@@ -67,7 +67,7 @@ impl Tree {
             parent.validate()?;
             return Ok(false);
         };
-        if let Target::Evicted(_) = Swip(parent_node.swip(first)).target() {
+        if let Target::Evicted(_) = self.pool.locate(Swip(parent_node.swip(first))) {
             // Swizzling changes the version of the parent: take all latches in the next run.
             self.child(parent, first)?;
             return Err(Stop::Restart);
@@ -78,7 +78,7 @@ impl Tree {
         let mut image = PageImage::zeroed();
         for at in neighbours.into_iter().flatten() {
             let parent_view = NodeView::from(parent.bytes());
-            let sibling = match Swip(parent_view.swip(at)).target() {
+            let sibling = match self.pool.locate(Swip(parent_view.swip(at))) {
                 Target::Hot(frame) => self.pool.try_exclusive(frame),
                 // The second neighbour is not worth a read.
                 Target::Evicted(_) => continue,
@@ -177,7 +177,7 @@ impl Tree {
             root.validate()?;
             return Ok(false);
         }
-        let Target::Hot(_) = Swip(node.swip(0)).target() else {
+        let Target::Hot(_) = self.pool.locate(Swip(node.swip(0))) else {
             self.child(root, 0)?;
             return Err(Stop::Restart);
         };

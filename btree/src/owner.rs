@@ -169,7 +169,7 @@ impl PageOwner for Forest {
                 return None;
             }
             let position = node.child_position(&key).ok()?;
-            let Target::Hot(next) = Swip(node.swip(position)).target() else { return None };
+            let Target::Hot(next) = pool.locate(Swip(node.swip(position))) else { return None };
             guard.validate().ok()?;
             if node_level == level + 1 {
                 return (next == child).then_some(guard.frame());

@@ -33,7 +33,7 @@ impl Tree {
         let path = self.seek(seek, level + 1)?;
         let (mut parent, node) = (path.node, path.node_ref());
         let first = self.checked(&parent, seek.child(node))?;
-        if let Target::Hot(_) = Swip(node.swip(first)).target() {
+        if let Target::Hot(_) = self.pool.locate(Swip(node.swip(first))) {
             return Ok(parent.validate()?);
         }
         let count = node.count();
@@ -44,7 +44,8 @@ impl Tree {
         let mut faults = Vec::new();
         for position in low..=high {
             let node = NodeRef::from(parent.page());
-            let Target::Evicted(page) = Swip(node.swip(position)).target() else { continue };
+            let swip = Swip(node.swip(position));
+            let Target::Evicted(page) = self.pool.locate(swip) else { continue };
             match self.pool.fault(parent, node.swip_offset(position), position, page)? {
                 // The previous run of the step has read it. Only the swip in the parent has
                 // changed.

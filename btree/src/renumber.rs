@@ -3,8 +3,8 @@
 //! A page in memory is known by its frame. So moving a page means to change its id under the
 //! latches of the page and its parent, and to log both atomically: the page as a new one, the old
 //! id as free. No bytes are copied, and everything that leads to records stays valid:
-//! - the swip in the parent names the frame. On storage it names the id, and both pages are dirty
-//!   now;
+//! - the swip in the parent names the frame. On storage, and in a pool without swizzling, it names
+//!   the id; both pages are dirty now, and the swip is changed with the id;
 //! - no read of the old id is in flight, because the page is in memory, and no write, which is
 //!   checked. So the old id is unused when it is freed;
 //! - hints of sessions and frames name frames; versions, undo entries and ghosts name keys;
@@ -15,7 +15,7 @@
 
 use crate::{
     journal::Context,
-    node::{NodeRef, NodeView},
+    node::{NodeMut, NodeRef, NodeView},
     read_ahead::most_reads,
     record::Op,
     step::{Step, Stop},
@@ -83,7 +83,8 @@ impl Tree {
         let mut faults = Vec::new();
         for &position in &high {
             let node = NodeRef::from(parent.page());
-            let Target::Evicted(page) = Swip(node.swip(position)).target() else { continue };
+            let swip = Swip(node.swip(position));
+            let Target::Evicted(page) = self.pool.locate(swip) else { continue };
             match self.pool.fault(parent, node.swip_offset(position), position, page)? {
                 Ok((again, _)) => parent = again,
                 Err(fault) => faults.push(fault),
@@ -99,10 +100,10 @@ impl Tree {
         let mut children = Vec::new();
         for &position in &high {
             let swip = Swip(NodeView::from(parent.bytes()).swip(position));
-            let Target::Hot(frame) = swip.target() else { continue };
+            let Target::Hot(frame) = self.pool.locate(swip) else { continue };
             let Some(child) = self.pool.try_exclusive(frame) else { continue };
             if child.header().page_id() >= from && !self.pool.is_being_written(&child) {
-                children.push(child);
+                children.push((position, child));
             }
         }
         match children.is_empty() {
@@ -115,18 +116,23 @@ impl Tree {
         &'p self,
         cx: &Context,
         parent: &mut Exclusive<'p>,
-        mut children: Vec<Exclusive<'p>>,
+        mut children: Vec<(usize, Exclusive<'p>)>,
         ids: &mut Vec<PageId>,
     ) -> usize {
         let mut old = Vec::new();
-        for child in &mut children {
+        for (position, child) in &mut children {
             let (from, to) =
                 (child.header().page_id(), ids.pop().expect("no more children than ids"));
             assert_ne!(to, from, "a page would keep its id, which is freed");
             old.push(from);
             self.pool.renumber(child, to);
+            if !self.pool.is_swizzling() {
+                let swip = self.pool.swip_to(child.frame());
+                NodeMut::new(&mut parent.page_mut()).set_swip(*position, swip.0);
+            }
         }
-        let mut group: Vec<_> = children.iter_mut().map(|child| (child, Op::NewImage)).collect();
+        let mut group: Vec<_> =
+            children.iter_mut().map(|(_, child)| (child, Op::NewImage)).collect();
         group.insert(0, (parent, Op::Image));
         cx.log_group_freeing(&mut group, &old);
         drop(group);

@@ -30,7 +30,7 @@ fn is_run(view: NodeView<'_>, inserts: usize) -> bool {
 
 /// True if the swip at `position` of a latched parent names a latched node.
 pub(crate) fn names_child(parent: &Exclusive<'_>, position: usize, node: &Exclusive<'_>) -> bool {
-    NodeView::from(parent.bytes()).swip(position) == Swip::hot(node.frame()).0
+    NodeView::from(parent.bytes()).swip(position) == node.pool().swip_to(node.frame()).0
 }
 
 impl Tree {
@@ -111,7 +111,7 @@ impl Tree {
         let inserted = NodeMut::new(&mut parent.page_mut()).insert_child(
             position,
             &split.separator,
-            Swip::hot(right.frame()).0,
+            self.pool.swip_to(right.frame()).0,
         );
         inserted.expect("the parent has room, it was asked under the same latch");
         let Split { position: at, separator, .. } = &split;
@@ -149,9 +149,9 @@ impl Tree {
             self.id,
             &[],
             None,
-            Swip::hot(left.frame()).0,
+            self.pool.swip_to(left.frame()).0,
         );
-        let taken = builder.push_child(&split.separator, Swip::hot(right.frame()).0);
+        let taken = builder.push_child(&split.separator, self.pool.swip_to(right.frame()).0);
         assert!(taken, "a root takes one separator of any length");
         let mut image = PageImage::zeroed();
         builder.finish(&mut image).expect("a root takes one separator of any length");
@@ -186,7 +186,7 @@ impl Tree {
         }
         let mut hot = 0;
         for position in 0..=view.count() {
-            if let Target::Hot(child) = Swip(view.swip(position)).target() {
+            if let Target::Hot(child) = self.pool.locate(Swip(view.swip(position))) {
                 self.pool.header(child).set_parent_hint(node.frame(), position);
                 hot += 1;
             }

@@ -46,11 +46,11 @@ fn try_x_merge(cx: &Context, frame: FrameId, now: &dyn Fn() -> u64) -> Option<()
         return None;
     }
     let parent_ref = NodeRef::from(parent.page());
-    let position = parent_ref.find_swip(Swip::hot(frame).0, position)?;
+    let position = parent_ref.find_swip(pool.swip_to(frame).0, position)?;
     let (first, count) = window(pool, parent_view, position)?;
     let mut nodes = Vec::with_capacity(count);
     for position in first..first + count {
-        let Target::Hot(frame) = Swip(parent_view.swip(position)).target() else { return None };
+        let Target::Hot(frame) = pool.locate(Swip(parent_view.swip(position))) else { return None };
         nodes.push(pool.try_exclusive(frame)?);
     }
     let views: Vec<_> = nodes.iter().map(|node| NodeView::from(node.bytes())).collect();
@@ -92,7 +92,7 @@ fn try_x_merge(cx: &Context, frame: FrameId, now: &dyn Fn() -> u64) -> Option<()
 
 /// Bytes that a child uses, if it is in memory and no thread is changing it.
 pub(crate) fn used_by(pool: &Pool, child: Swip) -> Option<usize> {
-    let Target::Hot(frame) = child.target() else { return None };
+    let Target::Hot(frame) = pool.locate(child) else { return None };
     let child = pool.try_shared(frame)?;
     Some(NodeRef::from(child.page()).used_bytes())
 }

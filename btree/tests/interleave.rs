@@ -35,7 +35,10 @@ use wattle_buffer::{
 /// Pages that no tree uses: superblocks and both copies of the bitmap.
 const RESERVED: u64 = 4;
 
+/// Runs `body` under random schedules and under priority schedules: so many of each in a pool with
+/// swizzling, and half as many in one without ([`Store::new`]).
 fn explore(schedules: usize, body: impl Fn() + Send + Sync + Clone + 'static) {
+    let schedules = schedules * 3 / 2;
     let rounds = std::env::var("WATTLE_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(1);
     let schedules = schedules * rounds;
     let mut config = Config::new();
@@ -62,6 +65,7 @@ impl Store {
             evictors: 1,
             write_concurrency: 4,
             stall_timeout: Duration::from_secs(1 << 20),
+            swizzling: !thread_rng().gen_ratio(1, 3),
             trace: None,
         };
         let (storage, forest) = (ModelStorage::new(), Forest::new());

@@ -60,7 +60,7 @@ fn try_evict(
     }
     // 3. Latch the parent, which the hint names or a descent finds.
     let (hinted, position) = header.parent_hint();
-    let swip = Swip::hot(frame);
+    let swip = pool.swip_to(frame);
     let find = |parent: FrameId| {
         let guard = pool.try_exclusive(parent)?;
         let ours = guard.header().state() == FrameState::Hot
@@ -88,6 +88,7 @@ fn try_evict(
         None => return Err(Refusal::ParentLatched),
     };
     pool.policy.on_leave(pool.visit(frame, header), header.page_id(), Leave::Evicted);
+    pool.leave_page(header.page_id(), frame);
     // 5. Free the frame. Optimistic readers of it fail, because its version changes.
     header.change_state(FrameState::Hot, FrameState::Free);
     child.mark_changed();

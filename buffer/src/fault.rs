@@ -250,7 +250,8 @@ impl Pool {
         Ok(Ok((parent.downgrade(), child)))
     }
 
-    /// Makes the swip at `offset` hot. The caller took `frame` out of the in-flight table.
+    /// Makes the child hot that the swip at `offset` names. The caller took `frame` out of the
+    /// in-flight table.
     fn swizzle(
         &self,
         parent: &mut Exclusive<'_>,
@@ -264,7 +265,12 @@ impl Pool {
         let child = self.header(frame);
         child.set_parent_hint(parent.frame(), position);
         child.change_state(FrameState::Loaded, FrameState::Hot);
-        parent.set_swip(offset, Swip::hot(frame));
+        if self.is_swizzling() {
+            parent.set_swip(offset, Swip::hot(frame));
+        } else {
+            self.enter_page(page, frame);
+            parent.mark_changed();
+        }
         parent.header().child_heated();
         // Replacement counts only this access of an inner node. While the node has hot children it
         // cannot be evicted anyway.

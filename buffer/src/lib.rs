@@ -28,6 +28,7 @@ pub mod model;
 pub mod page;
 mod page_life;
 mod page_map;
+mod page_table;
 mod pool;
 mod pool_options;
 mod quiet;

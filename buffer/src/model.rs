@@ -260,11 +260,14 @@ pub fn audit(pool: &Arc<Pool>) -> Audit {
         assert!(!header.is_writing() && !header.is_dirty(), "page {page} after a flush");
         assert!(pages.insert(page), "page {page} has two frames");
         hot += 1;
+        if let Some(table) = &pool.table {
+            assert_eq!(table.find(page), Some(frame), "page {page} in the page table");
+        }
         let mut image = PageImage::zeroed();
         pool.page_ref(frame).copy_image(&mut image);
         let mut children = 0;
         pool.owner().map_swips(&mut image, &mut |raw| {
-            children += u16::from(matches!(crate::Swip(raw).target(), crate::Target::Hot(_)));
+            children += u16::from(matches!(pool.locate(crate::Swip(raw)), crate::Target::Hot(_)));
             raw
         });
         assert_eq!(header.hot_children(), children, "hot children of page {page}");
@@ -278,6 +281,8 @@ pub fn audit(pool: &Arc<Pool>) -> Audit {
         assert_eq!(gsn(&image), gsn(&stored), "change number of page {page} on storage");
         assert!(image.0 == stored.0, "page {page} differs on storage");
     }
+    let entries = pool.table.as_ref().map_or(hot, |table| table.len());
+    assert_eq!(entries, hot, "entries of the page table");
     assert_eq!(pool.free.len() + hot, pool.frames(), "frames got lost");
     let (_, used_pages) = pool.allocator.counts();
     Audit { hot, used_pages }

@@ -27,6 +27,7 @@ impl Pool {
         header.change_state(FrameState::Free, FrameState::Hot);
         // The frame has the bytes of another page.
         self.policy.on_load(Visit { page: None, ..self.visit(frame, header) }, page);
+        self.enter_page(page, frame);
         guard.mark_changed();
         (guard, page)
     }
@@ -38,6 +39,7 @@ impl Pool {
         guard.mark_changed();
         let page = header.page_id();
         self.policy.on_leave(self.visit(frame, header), page, Leave::Dropped);
+        self.leave_page(page, frame);
         if header.is_writing() {
             // The writer still holds an image. The page id must not be reused before that write has
             // ended.

@@ -28,6 +28,9 @@ pub struct PoolOptions {
     pub write_concurrency: usize,
     /// Waiting for a frame fails when nothing was freed for this long.
     pub stall_timeout: Duration,
+    /// Whether parents name the frames of their children; otherwise every hop from parent to child
+    /// looks in a page table (for experiments).
+    pub swizzling: bool,
     /// Records page accesses; `None` costs nothing.
     pub trace: Option<PageTrace>,
 }

@@ -25,6 +25,8 @@ impl Pool {
     pub fn renumber(&self, guard: &mut Exclusive<'_>, to: PageId) {
         assert!(!guard.header().is_writing(), "page {to} would get its id during a write");
         guard.page_mut().set_u64(header::PAGE_ID, to.0);
+        self.leave_page(guard.header().page_id(), guard.frame());
         guard.header().set_page_id(to);
+        self.enter_page(to, guard.frame());
     }
 }

@@ -90,6 +90,7 @@ impl Worker {
         let header = self.pool().header(frame);
         header.set_pinned(true);
         header.change_state(FrameState::Loaded, FrameState::Hot);
+        self.pool().enter_page(page, frame);
         Ok(frame)
     }
 

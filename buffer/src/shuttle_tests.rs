@@ -1,4 +1,4 @@
-//! Interleavings of the latch and of the in-flight table, under the model checker:
+//! Interleavings of the latch, the in-flight table and the page table, under the model checker:
 //! `RUSTFLAGS="--cfg shuttle" cargo test -p wattle-buffer shuttle`.
 
 use crate::{
@@ -7,6 +7,7 @@ use crate::{
     in_flight::{InFlight, LookOutcome, WaitOutcome, WaiterKind},
     latch::Latch,
     page::Restart,
+    page_table::PageTable,
     sync::Mutex,
 };
 use parking_lot::lock_api::RawMutex;
@@ -288,5 +289,89 @@ fn a_page_that_several_read_and_others_evict_never_goes_back_in_time() {
         assert_eq!(page.stored.load(Relaxed), 9, "a change was lost");
         page.in_flight.discard(PAGE);
         assert_eq!(page.in_flight.len(), 0);
+    });
+}
+
+/// A parent with one child, whose page comes and goes in a pool without swizzling.
+struct Family {
+    latch: Latch,
+    page: PageId,
+    /// The frame of the child plus one, 0 without; changes only under the latch.
+    frame: AtomicU64,
+}
+
+/// Three families whose pages share a bucket, in a pool of three frames, so that walks go astray.
+struct Village {
+    table: PageTable,
+    free: Mutex<Vec<FrameId>>,
+    families: Vec<Family>,
+}
+
+impl Village {
+    fn new() -> Village {
+        let table = PageTable::new(3);
+        let bucket = table.bucket(PageId(4));
+        let pages = (4..).map(PageId).filter(|page| table.bucket(*page) == bucket).take(3);
+        let family = |page| Family { latch: Latch::default(), page, frame: AtomicU64::new(0) };
+        let families = pages.map(family).collect();
+        Village { table, free: Mutex::new((0..3).map(FrameId).collect()), families }
+    }
+
+    /// Brings the child into a frame, or evicts it.
+    fn change(&self, family: &Family) {
+        let version = family.latch.exclusive();
+        match family.frame.load(Relaxed) {
+            0 => {
+                let Some(frame) = self.free.lock().pop() else {
+                    return family.latch.release(version, false);
+                };
+                self.table.insert(family.page, frame);
+                family.frame.store(u64::from(frame.0) + 1, Relaxed);
+            }
+            frame => {
+                let frame = FrameId(frame as u32 - 1);
+                self.table.remove(family.page, frame);
+                family.frame.store(0, Relaxed);
+                self.free.lock().push(frame);
+            }
+        }
+        family.latch.release(version, true);
+    }
+
+    /// Looks the child up, as a descent does.
+    fn look(&self, family: &Family) {
+        let version = family.latch.optimistic();
+        let found = self.table.find(family.page);
+        let frame = family.frame.load(Relaxed);
+        if family.latch.validate(version).is_ok() {
+            let found = found.map_or(0, |frame| u64::from(frame.0) + 1);
+            assert_eq!(found, frame, "page {} in the page table", family.page);
+        }
+    }
+}
+
+#[test]
+fn a_look_up_in_the_page_table_that_validates_gives_the_frame_of_the_page() {
+    explore(5000, || {
+        let village = Arc::new(Village::new());
+        village.change(&village.families[0]);
+        let movers = (0..3).map(|family| {
+            let village = village.clone();
+            thread::spawn(move || {
+                // The first child stays for a while, the others come and go.
+                let turns = if family == 0 { 2 } else { 4 };
+                (0..turns).for_each(|_| village.change(&village.families[family]));
+            })
+        });
+        let mut threads: Vec<_> = movers.collect();
+        for family in [0, 0, 1] {
+            let village = village.clone();
+            threads.push(thread::spawn(move || {
+                (0..3).for_each(|_| village.look(&village.families[family]));
+            }));
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        village.families.iter().for_each(|family| village.look(family));
+        assert_eq!(village.table.len() + village.free.lock().len(), 3);
     });
 }

@@ -53,6 +53,7 @@ pub struct Options {
     pub(crate) policy: String,
     pub(crate) evictors: Option<usize>,
     pub(crate) write_concurrency: Option<usize>,
+    pub(crate) swizzling: bool,
     pub(crate) io: IoKind,
     pub(crate) stall_timeout: Duration,
     pub(crate) create: bool,
@@ -76,6 +77,7 @@ impl Default for Options {
             policy: "watt".to_string(),
             evictors: None,
             write_concurrency: None,
+            swizzling: true,
             io: IoKind::Uring,
             stall_timeout: Duration::from_secs(10),
             create: true,
@@ -129,6 +131,20 @@ impl Options {
     /// Default 64, and 128 with a pool of at least 64 MiB.
     pub fn write_concurrency(mut self, pages: usize) -> Self {
         self.write_concurrency = Some(pages);
+        self
+    }
+
+    /// Whether a page names the frames of its children that are in memory. Without, it names their
+    /// page ids, and every hop from parent to child looks in a page table; all else is the same.
+    /// That is for experiments (what swizzling saves), and takes 24 to 32 bytes for each page of
+    /// the pool beside it. Default true.
+    ///
+    /// ```
+    /// let options = wattle::Options::default().pool_bytes(64 << 20).swizzling(false);
+    /// assert!(options.check().is_ok());
+    /// ```
+    pub fn swizzling(mut self, swizzling: bool) -> Self {
+        self.swizzling = swizzling;
         self
     }
 
@@ -354,6 +370,7 @@ impl Options {
             evictors: self.evictors.unwrap_or((cores / 8).max(1)),
             write_concurrency: self.write_concurrency.unwrap_or(writes),
             stall_timeout: self.stall_timeout,
+            swizzling: self.swizzling,
             trace: self.page_trace.clone(),
         }
     }

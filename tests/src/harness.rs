@@ -4,6 +4,7 @@ use std::{
     collections::BTreeMap,
     future::poll_fn,
     io::{self, Write},
+    ops::Not,
     path::Path,
     pin::pin,
     sync::{
@@ -44,9 +45,15 @@ pub fn one_seed() -> Option<u64> {
     std::env::var("WATTLE_CRASH_SEED").ok().and_then(|seed| seed.parse().ok())
 }
 
+/// Whether pools swizzle; `WATTLE_TEST_SWIZZLING=off` runs all suites without.
+fn swizzling() -> bool {
+    std::env::var("WATTLE_TEST_SWIZZLING").is_ok_and(|value| value == "off").not()
+}
+
 /// Options of a pool of that many frames (at least the minimum) that gives up soon.
 pub fn small_pool(frames: u64) -> Options {
     Options::default()
+        .swizzling(swizzling())
         .pool_bytes((frames * FRAME).max(MIN_POOL_BYTES))
         .write_concurrency(8)
         .stall_timeout(Duration::from_secs(1))

@@ -12,6 +12,7 @@ pub fn new_tree(pool_bytes: u64) -> (Context, Tree) {
         evictors: 1,
         write_concurrency: 4,
         stall_timeout: Duration::from_secs(10),
+        swizzling: true,
         trace: None,
     };
     let (storage, forest) = (Arc::new(MemoryStorage::new()), Forest::new());

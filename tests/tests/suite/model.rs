@@ -18,15 +18,16 @@ fn options(frames: u64) -> Options {
     small_pool(frames).stall_timeout(Duration::from_secs(10))
 }
 
-/// Without a log, and with one that commits wait for or not.
-fn with_and_without_log(options: &Options) -> [Options; 3] {
+/// Without a log, with one that commits wait for or not, and without swizzling.
+fn modes(options: &Options) -> [Options; 4] {
     let logged = options.clone().log_bytes(MIN_LOG_BYTES);
     let soon = logged.clone().durability(Durability::None);
-    [options.clone().log(false), logged, soon]
+    let by_page_table = soon.clone().swizzling(false);
+    [options.clone().log(false), logged, soon, by_page_table]
 }
 
-/// Runs `clients` threads for `steps` operations each, in `lives` lives of the engine, with and
-/// without a log.
+/// Runs `clients` threads for `steps` operations each, in `lives` lives of the engine, in each of
+/// the [`modes`].
 fn run(
     device: &dyn Fn() -> Device,
     options: Options,
@@ -35,7 +36,7 @@ fn run(
     lives: u64,
     seed: u64,
 ) {
-    for (mode, options) in with_and_without_log(&options).into_iter().enumerate() {
+    for (mode, options) in modes(&options).into_iter().enumerate() {
         run_in(&device(), options, plan, steps / 2, lives, seed + 10_000 * mode as u64);
     }
 }
@@ -205,7 +206,7 @@ fn values_of_several_mib_come_back_whole() {
 
 #[test]
 fn trees_come_and_go_while_others_are_used() {
-    for options in with_and_without_log(&options(160)) {
+    for options in modes(&options(160)) {
         trees_come_and_go(&options);
     }
 }
@@ -269,7 +270,7 @@ fn trees_come_and_go(options: &Options) {
 
 #[test]
 fn bulk_loaded_trees_hold_their_input_and_take_changes() {
-    let modes = with_and_without_log(&options(64));
+    let modes = modes(&options(64));
     for (i, keys) in ALL_KEYS.into_iter().enumerate() {
         for (j, (records, large_every)) in
             [(0, 0), (1, 0), (300, 10), (6000, 200)].into_iter().enumerate()
@@ -301,7 +302,7 @@ fn bulk_loaded_trees_hold_their_input_and_take_changes() {
 
 #[test]
 fn writers_that_meet_at_one_leaf_lose_no_change() {
-    for options in with_and_without_log(&options(256)) {
+    for options in modes(&options(256)) {
         writers_meet_at_one_leaf(options);
     }
 }
@@ -365,7 +366,7 @@ fn writers_meet_at_one_leaf(options: Options) {
 
 #[test]
 fn removing_everything_gives_the_pages_back() {
-    let modes = with_and_without_log(&options(64));
+    let modes = modes(&options(64));
     for (i, keys) in ALL_KEYS.into_iter().enumerate() {
         for order in 0..5 {
             let seed = 1000 + i as u64 * 5 + order;

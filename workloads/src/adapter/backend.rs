@@ -16,6 +16,8 @@ use crate::report::figures::bytes;
 pub struct Wattle {
     /// Page replacement policy, with its parameters.
     pub policy: String,
+    /// Whether inner pages name the frames of their children.
+    pub swizzling: bool,
     /// Background evictor threads.
     pub evictors: usize,
     /// Tuned figures of the threads of the log.
@@ -33,6 +35,7 @@ impl Wattle {
         let options = Options::default()
             .pool_bytes(asked.memory_bytes)
             .policy(self.policy.as_str())
+            .swizzling(self.swizzling)
             .evictors(self.evictors)
             .log_policy(self.log_policy)
             .io(self.io)

@@ -94,6 +94,11 @@ pub struct RunFlags {
     #[arg(long, value_name = "NAME", default_value = "watt")]
     pub policy: String,
 
+    /// Whether inner pages name the frames of their children. Off: every hop from parent to child
+    /// looks in a page table; for experiments.
+    #[arg(long, value_enum, default_value_t = OnOff::On)]
+    pub swizzling: OnOff,
+
     /// Background evictor threads, 1 to 256. Default: one for every 8 cores, at least 1.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_EVICTORS))]
     pub evictors: Option<u64>,
@@ -252,6 +257,7 @@ impl RunFlags {
     pub fn wattle(&self, trace: Option<PageTrace>, interrupt: &Interrupt) -> Wattle {
         Wattle {
             policy: self.policy.clone(),
+            swizzling: self.swizzling == OnOff::On,
             evictors: self.evictor_threads(),
             log_policy: self.log_policy.unwrap_or_default(),
             io: self.io.into(),
@@ -285,6 +291,7 @@ impl RunFlags {
             log: self.log,
             log_limit: self.log_limit(),
             policy: self.policy.clone(),
+            swizzling: self.swizzling,
             evictors: self.evictor_threads(),
             io: self.io,
             seed: self.seed,
@@ -378,6 +385,7 @@ pub struct RunSettings {
     log: OnOff,
     log_limit: u64,
     policy: String,
+    swizzling: OnOff,
     evictors: usize,
     io: IoBackend,
     seed: u64,
