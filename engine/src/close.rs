@@ -1,4 +1,4 @@
-//! The end of an open store: closed, or left as a crash would leave it.
+//! Ends an open store: closes it, or leaves it as a crash would.
 
 use crate::core::Core;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The public engine: opens stores, and gives trees, sessions and transactions.
+//! The public engine: it opens stores, and hands out trees, sessions and transactions.
 
 use crate::{
     backup::{self, BackupReport},

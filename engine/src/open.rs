@@ -2,10 +2,10 @@
 //! 1. read superblock and bitmaps: every check that can refuse the store comes before the first
 //!    write;
 //! 2. redo: the pages get the changes of the log that they lack;
-//! 3. the log goes on, in a new segment;
-//! 4. undo: transactions that had not ended are rolled back, interrupted drops are finished.
+//! 3. the log is continued in a new segment;
+//! 4. undo: transactions that had not ended are rolled back, and interrupted drops are finished.
 //!
-//! A crash in any step is one more crash to recover from.
+//! After a crash in any step, the next opening recovers as after any other crash.
 
 use crate::{
     barrier::Barrier,
@@ -266,8 +266,8 @@ fn start_log(
     Log::start(storage, log_options, start, Box::new(move || clock.now()))
 }
 
-/// Says what must be durable before a page is written: records of the log, or the mark that there
-/// is no log.
+/// The barrier before a page is written: its log records must be durable, or, without a log, the
+/// mark in the superblock that says so.
 fn set_barrier(
     barrier: &Barrier,
     file: &Arc<StoreFile>,

@@ -407,7 +407,8 @@ impl Versions {
         answer
     }
 
-    /// The horizon: no snapshot is below it, now or later, and commits up to it are durable.
+    /// The horizon: no snapshot is below it, now or later. With `Reads::Durable`, commits up to it
+    /// are durable.
     pub fn horizon(&self) -> u64 {
         self.horizon.load(Acquire)
     }
@@ -433,8 +434,8 @@ impl Versions {
         shard.find(hash, tree, key).is_some()
     }
 
-    /// Raises the horizon to `time`, which is at most the oldest snapshot, now or later, and at
-    /// most the newest durable commit. Gives the horizon after that.
+    /// Raises the horizon to `time`, which is at most the oldest snapshot, now or later, and with
+    /// `Reads::Durable` at most the newest durable commit. Gives the horizon after that.
     pub fn raise_horizon(&self, time: u64) -> u64 {
         // The oldest snapshot may seem to go back, if a slot is seen while it opens. Earlier
         // conclusions stay true.

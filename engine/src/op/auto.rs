@@ -1,5 +1,5 @@
-//! Auto-committed changes. One on a single leaf commits under the latch of the leaf and is one
-//! record of the log; one that needs more steps runs in a transaction of its own.
+//! Auto-committed changes. A change of a single leaf commits under the latch of the leaf and is one
+//! log record. A change that needs more steps runs in a transaction of its own.
 
 use super::{
     check::{check_key, check_value},

@@ -1,4 +1,4 @@
-//! Checks before an operation, and what a transaction remembers of it.
+//! Checks before an operation, and the reads and errors that a transaction remembers.
 
 use crate::{session::resolve::Resolve, tree::Tree, txn::Txn};
 use wattle_btree::{MAX_KEY, MAX_VALUE};

@@ -1,6 +1,6 @@
-//! Large values. One that does not fit a leaf is written as chunks under a new id; the record with
-//! its descriptor follows. The chunks of the value before are listed in the catalog by the same
-//! transaction, and cleared when no snapshot can see them.
+//! Large values. A value that does not fit a leaf is written as chunks under a new id; then the
+//! record with its descriptor is written. The same transaction lists the chunks of the previous
+//! value in the catalog, and the janitor removes them when no snapshot can see them.
 
 use super::{read::look_up, record::record_in, whole::whole};
 use crate::{

@@ -1,4 +1,4 @@
-//! Changes of many records in a transaction: all of them, or none.
+//! Changes of many records in a transaction: either all of them are made, or none.
 
 use super::{
     check::{check_key, check_value, note_point, noted},

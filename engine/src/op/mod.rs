@@ -1,12 +1,13 @@
-//! The operations of sessions, written once for blocking and asynchronous ones. They differ in how
-//! a session waits ([`crate::session::resolve::Resolve`]): a blocking session blocks its thread, so
-//! its futures are ready at the first poll; an asynchronous one awaits.
+//! The operations of sessions, written once for blocking and asynchronous ones. Sessions differ
+//! only in how they wait ([`crate::session::resolve::Resolve`]): a blocking session blocks its
+//! thread, so its futures are ready at the first poll; the futures of an asynchronous session are
+//! pending meanwhile.
 //!
 //! | file | content | uses |
 //! |---|---|---|
 //! | `check` | checks of keys, values and transactions; notes reads of serializable ones | |
 //! | `record` | one record of a leaf, changed in a transaction | `check` |
-//! | `whole` | several steps as a whole or not at all; savepoints | |
+//! | `whole` | operations of several steps, made as a whole or not at all; savepoints | |
 //! | `read` | look-ups | `check` |
 //! | `large` | large values | `read`, `record`, `whole` |
 //! | `write` | changes of one record in a transaction | all above |

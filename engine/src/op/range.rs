@@ -1,5 +1,5 @@
-//! A range that is read entry by entry, in a transaction or auto-committed, by a session of either
-//! kind.
+//! A range that a blocking or asynchronous session reads entry by entry, in a transaction or
+//! auto-committed.
 
 use super::{
     read::begin_reading,

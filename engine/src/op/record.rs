@@ -1,4 +1,4 @@
-//! One record of a leaf, changed in a transaction: the step that everything else is made of.
+//! Changes one record of a leaf in a transaction: the step of which all other changes consist.
 
 use super::check::noted;
 use crate::{

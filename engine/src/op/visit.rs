@@ -1,4 +1,4 @@
-//! Ranges that a closure visits: it sees each entry, and breaks when it has seen enough.
+//! Ranges whose entries a closure visits, until it breaks.
 
 use super::{
     range::{KeyBounds, RangeReader},

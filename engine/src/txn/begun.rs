@@ -1,4 +1,4 @@
-//! A transaction that a session has begun, and that has not ended.
+//! A transaction that a session has begun and not ended yet.
 
 use super::{BoxedTxn, Ticket, Txn, TxnOptions, rollback, validate};
 use crate::{
@@ -9,7 +9,8 @@ use crate::{
 use std::time::Instant;
 use wattle_buffer::Result;
 
-/// A transaction that a session has begun. Dropped before its end, it is rolled back by the engine.
+/// A transaction that a session has begun. If it is dropped before its end, the engine rolls it
+/// back.
 pub(crate) struct Begun<'s, R: Resolve> {
     session: &'s R,
     txn: Option<BoxedTxn>,

@@ -1,5 +1,5 @@
-//! A transaction: its snapshot, its state, and the undo entries of its changes. It begins, commits
-//! and ends here.
+//! A transaction: its snapshot, its state, and the undo entries of its changes. This file begins,
+//! commits and ends it.
 
 use super::{
     Durability, Isolation, LogHandle, ReadSet, Ticket, TxnOptions, TxnSystem,
@@ -19,8 +19,8 @@ use wattle_btree::{Context, Hint, Journal};
 use wattle_buffer::{Error, FrameId, Gsn, Owner, Result};
 use wattle_wal::Kind;
 
-/// Limit of the frames that a transaction remembers because their pages carry its mark. Readers
-/// settle the hints of other pages.
+/// How many frames a transaction remembers because their pages have its mark as version hint.
+/// Readers replace the hints of further pages.
 const MAX_FRAMES: usize = limit(4096, 6);
 /// Ghosts that a transaction remembers one by one, and bytes of their keys.
 const MAX_GHOSTS: (usize, usize) = (limit(1 << 14, 6), 1 << 20);
@@ -45,7 +45,7 @@ pub(crate) struct Txn {
     pub undo: UndoBuffer,
     /// Position of the last undo entry, while its change is not made yet.
     pub pending: Option<Savepoint>,
-    /// An undo entry was taken off, and its record is not put back yet.
+    /// An undo entry was taken off the list, and its record is not restored yet.
     pub taken_off: bool,
     pub frames: Vec<FrameId>,
     /// Trees that were changed: they must stay open until the end.

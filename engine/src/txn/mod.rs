@@ -1,8 +1,8 @@
-//! Transactions: what blocking and asynchronous ones have in common.
+//! Transactions: the part that blocking and asynchronous ones share.
 //!
 //! A transaction reads the commits up to its snapshot and its own changes. It changes records in
-//! place; earlier versions stay readable in the version index ([`crate::mvcc`]). The first to
-//! change a record wins: a second one gets [`wattle_buffer::Error::Conflict`].
+//! place; earlier versions stay readable in the version index ([`crate::mvcc`]). The first
+//! transaction that changes a record wins; a second one gets [`wattle_buffer::Error::Conflict`].
 //!
 //! | file | content |
 //! |---|---|
@@ -15,7 +15,7 @@
 //! | `view` | reads of a transaction, and auto-committed reads |
 //! | `author`, `auto_author`, `system_author`, `undo_author` | checks and bookkeeping of a change, under the latch of its leaf |
 //! | `validate` | serializability |
-//! | `rollback` | putting everything back |
+//! | `rollback` | undoing all changes, or those after a savepoint |
 //! | `begun` | [`Begun`]: the transaction of a session, from its begin to its end |
 
 mod author;

@@ -1,10 +1,11 @@
 //! Rollback: applies the undo entries of a transaction, newest first, each under the latch of its
-//! leaf. The version that older snapshots read meanwhile is removed under the same latch.
+//! leaf. The version from before the change, which other snapshots read until then, is removed
+//! under the same latch.
 //!
-//! Each restored record is logged as a change of the same transaction without undo. So redo finds
-//! the pages as they are, and recovery knows which entries were applied and rolls back the others.
-//! A restored record is open to other transactions at once. The end of a complete rollback is
-//! logged too.
+//! Each restored record is logged as a change of the same transaction without undo. So redo gives
+//! the pages their restored state, and recovery knows which entries were applied and rolls back the
+//! others. Other transactions can change a restored record at once. The end of a complete rollback
+//! is logged too.
 
 use super::{Txn, UndoAuthor, author::version_bytes};
 use crate::{
@@ -21,7 +22,7 @@ use wattle_btree::{Before, Journal, Tree, Undo};
 use wattle_buffer::{Error, Gsn, Owner, Result, TreeId};
 use wattle_wal::Kind;
 
-/// Takes back all changes after `until`, or all changes.
+/// Undoes all changes after `until`, or all changes of the transaction.
 ///
 /// # Errors
 /// Failed I/O. Records that were restored stay restored, and the rest can be tried again; also when

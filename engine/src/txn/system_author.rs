@@ -1,5 +1,5 @@
-//! Changes of records that only the engine reads, in a transaction or auto-committed, and the
-//! removal of ghosts.
+//! Authors of changes that the engine makes for itself: of records that only it reads, in a
+//! transaction or auto-committed, and of removals of ghosts.
 
 use super::{
     Txn, TxnSystem,

@@ -1,4 +1,4 @@
-//! Tickets: a caller waits for the durability of a commit.
+//! Tickets, with which a caller waits for the durability of a commit.
 
 use std::{
     future::Future,

@@ -1,11 +1,12 @@
-//! Handles of trees that transactions hold while they run, so that a tree with their changes is not
+//! A running transaction holds a handle of each tree that it has changed, so that the tree is not
 //! dropped or renamed. Cloning and dropping a handle for each transaction would be two stores to a
 //! cache line that all sessions share; so a session keeps the handles of its last transactions for
 //! the next ones.
 //!
-//! Kept handles belong to no transaction. Before a tree is dropped or renamed its kept handles are
-//! taken out of all sessions ([`TreeHandles::release`]); a handle that is left is in use. Before
-//! trees are closed to make room, all kept handles are taken out ([`TreeHandles::release_all`]).
+//! Kept handles belong to no transaction. Before a tree is dropped or renamed, its kept handles are
+//! taken out of all sessions ([`TreeHandles::release`]). A handle that still exists then means that
+//! the tree is in use. Before trees are closed to make room, all kept handles are taken out
+//! ([`TreeHandles::release_all`]).
 
 use crate::{catalog::OpenTree, limits::limit};
 use parking_lot::Mutex;

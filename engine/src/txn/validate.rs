@@ -7,9 +7,9 @@
 //! value: a record that was changed and changed back counts as changed.
 //!
 //! A validation never waits for storage, because other validations wait for it, and a transaction
-//! may have scanned more pages than the pool holds. When a page of a range is not resident, the
-//! range is checked the other way round: whether any change since the snapshot lies in it. The
-//! version index has all of that as long as the snapshot is open.
+//! may have scanned more pages than the pool holds. When a page of a range is not resident,
+//! validation instead checks all changes since the snapshot: none of them may lie in the range. The
+//! version index has all of these changes as long as the snapshot is open.
 //!
 //! A transaction without changes needs no validation: it could have run at its snapshot.
 

@@ -1,4 +1,4 @@
-//! Views of a tree. [`TxnView`] is the snapshot of a transaction with its own changes.
+//! Views of a tree. [`TxnView`] sees the snapshot of a transaction, plus its own changes.
 //! [`AutoView`], for auto-committed reads, sees the newest commit or the newest durable one
 //! ([`Reads`]).
 
