@@ -3,8 +3,8 @@
 //! The buffer has its own lock. Only the flusher contends for it, and briefly. A section reads the
 //! epoch under that lock, which makes a flush a consistent cut (see the crate's page).
 //!
-//! Invariants: while a section exists, all bytes that it adds belong to its epoch; a record that
-//! was not finished is never in a buffer without a section.
+//! Invariants: while a section exists, all bytes that it adds belong to its epoch. Only a buffer
+//! with an open section can hold an unfinished record.
 
 use crate::{
     core::LogCore,

@@ -1,10 +1,10 @@
 //! The layout of the log on the device: blocks and heads of segments. `FORMAT.md` has the tables.
 //!
 //! A block is a header and its payload, laid out over sectors. Each sector ends with a *trailer*:
-//! the segment that it was written for, and a checksum. So a reader can decide for each sector
-//! alone whether it was written at its place, never arrived, or was damaged. A sector that never
-//! arrived is zero, or has the content that the file had as an earlier segment of the same log: a
-//! segment is made of an old one without writing a byte.
+//! the segment that it was written for, and a checksum. So a reader can decide from one sector
+//! whether it was written at its place, never arrived, or was damaged. A sector that never arrived
+//! is zero, or has the content that the file had as an earlier segment of the same log, because a
+//! segment is made of an old one without overwriting its blocks.
 //!
 //! The flusher writes blocks and [`crate::LogReader`] reads them, with the functions of this file.
 

@@ -1,8 +1,8 @@
-//! The parts of a log that its threads share, and what takes several of them.
+//! The parts of a log that its threads share, and the operations that need several of these parts.
 //!
 //! Order of locks: the list of buffers, a buffer, the state of the segments; the waiters, the
-//! signal of the flush requests, the statistics. None of the first three is held together with one
-//! of the others. Wakers are called with no lock held.
+//! signal of the flush requests, the statistics. No thread holds one of the first three together
+//! with one of the others. Wakers are called with no lock held.
 
 use crate::{
     epochs::{Cut, Epochs},

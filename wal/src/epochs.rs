@@ -1,4 +1,5 @@
-//! The epochs of the log: the current one, that of the last checkpoint, and the durable ones.
+//! The epochs of the log: the current one, that of the last checkpoint, and the last durable one,
+//! with its mark and flush.
 //!
 //! Invariants: the epoch advances only under the lock of the flush requests, by the flusher or by a
 //! failure that ends the log; `durable` is below `current` and ascends; the mark and the flush

@@ -1,9 +1,9 @@
 //! The flusher: one thread that gathers all buffers into one write, syncs once, and publishes.
 //!
-//! Invariants: one flush is in flight at a time; the flusher writes a block when all of the flush
-//! before is durable; it writes the head of a segment when all of the segment before is durable,
-//! and syncs it with the first blocks after it. It tries nothing again that failed: the first error
-//! ends the thread and poisons the log.
+//! Invariants: one flush is in flight at a time; the flusher writes a block only when the whole
+//! previous flush is durable; it writes the head of a segment only when the whole previous segment
+//! is durable, and syncs the head together with the first blocks after it. It does not retry: the
+//! first error ends the thread and poisons the log.
 
 use crate::{
     block::{self, BlockHeader, CHUNK_HEADER, MAX_BLOCK, MAX_PAYLOAD, SECTOR, SegmentHeader},

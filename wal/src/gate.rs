@@ -10,7 +10,8 @@
 //!
 //! `POISONED` and `CLOSED` stay once they are set. `FULL` and `REFUSED` follow the state of
 //! [`crate::room::Room`], which alone sets them, under the lock of the segments. All accesses are
-//! relaxed: a change that misses a new bit goes into a buffer, where it waits like any other.
+//! relaxed: a change that does not see a new bit yet goes into a buffer and waits there like any
+//! other.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 

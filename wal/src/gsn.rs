@@ -1,4 +1,5 @@
-//! Numbers of records: a GSN is the epoch of a record and a counter inside of that epoch.
+//! Numbers of records. A GSN (global sequence number) has the epoch of a record in its upper bits
+//! and a counter in its lower ones.
 
 use wattle_buffer::Gsn;
 

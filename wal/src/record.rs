@@ -5,8 +5,9 @@
 //! [`parse`] accepts any bytes and never reads outside of them; it checks every length before it
 //! uses it.
 //!
-//! A head is one word if its numbers are small, those of a record relative to the [`Base`] of its
-//! chunk. Even so, heads are a quarter of a log of small changes.
+//! The head of a record or op is one word if its numbers are small. Those of a record are relative
+//! to the [`Base`] of its chunk. Although heads are this small, they make up a quarter of a log of
+//! small changes.
 //!
 //! Written by [`crate::Section`]; parsed by recovery.
 

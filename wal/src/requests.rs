@@ -1,8 +1,8 @@
 //! Requests for flushes, and the flusher's sleep until there is one.
 //!
-//! Invariants: the flusher sleeps only while no request needs a flush; the thread that raises a
-//! request word wakes it, and the lock of the signal orders that with the flusher's look; a cut
-//! happens under that lock.
+//! Invariants: the flusher sleeps only while no request needs a flush; a thread that raises a
+//! request word wakes the flusher. The lock of the signal orders this with the flusher's check of
+//! the words, so no request is missed; a cut happens under the same lock.
 
 use crate::{
     epochs::{Cut, Epochs},

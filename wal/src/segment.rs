@@ -1,10 +1,10 @@
-//! The segments of a log: which there are, which are made ahead, and how one is made.
+//! The segments of a log: the list of them, those that are made ahead, and how a segment is made.
 //!
 //! Making a segment means writing all of it, unless it is made of a file that this process wrote as
 //! an earlier segment and retired (see [`crate::block`]). Commits must not wait for that, so a
 //! helper thread makes the next segment ahead ([`maker`]). If the device has no room for another
-//! segment the log is *full* ([`crate::room`]): new changes wait, and are refused after a while,
-//! when the current segment still has space for transactions that roll back.
+//! segment the log is *full* ([`crate::room`]): new changes wait, and are refused after the room
+//! timeout. At that time the current segment still has space, which rollbacks need.
 //!
 //! That space can be too small for the buffers, and a checkpoint, which makes room, begins with a
 //! flush. So some segments are made beyond the next one and kept in [`reserve`]; the flusher takes
@@ -15,9 +15,9 @@
 //! flusher does not need the segment; the helper tries again meanwhile, and changes go on in the
 //! current segment.
 //!
-//! Making a segment can fail although its file is there, because its directory could not be synced.
-//! The log must not use that file, because a power cut might take it; so the helper removes it
-//! before it makes it again.
+//! A segment can fail after its file was made, because the directory could not be synced. The log
+//! must not use this file, because a power cut might lose it; so the helper removes the file before
+//! it tries again.
 //!
 //! Where the device has little room, segments are smaller ([`prepare`]). Each head says how long
 //! its segment is.

@@ -1,7 +1,7 @@
 //! The buffer that an appender and the flusher share.
 //!
-//! Invariant: a buffer holds bytes of at most two epochs, because the flusher empties all buffers
-//! of an epoch before it begins the next but one.
+//! Invariant: a buffer holds bytes of at most two epochs, because the flusher takes an epoch out of
+//! all buffers before it begins the epoch after the next one.
 
 use crate::record::Base;
 use std::sync::atomic::{AtomicBool, AtomicUsize};

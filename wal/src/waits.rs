@@ -6,8 +6,9 @@
 //! condition of its parity.
 //!
 //! Each wait has a limit, because a device may never answer: twice as long as a flush waits for
-//! room before the log fails. Threads look at the time themselves; for tasks the thread that makes
-//! segments looks, and wakes them. The log has not failed then: the epoch may still become durable.
+//! room before the log fails. Threads watch the time themselves; for tasks the thread that makes
+//! segments watches it, and wakes them. A wait that ends so does not mean that the log has failed:
+//! the epoch may still become durable.
 //!
 //! Invariants: each waiter is woken by the flush, the failure or the end that decides its wait;
 //! wakers are called with no lock held.
