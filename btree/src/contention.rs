@@ -1,6 +1,6 @@
-//! Contention split: a leaf at which writers of different records meet becomes two ("Contention and
-//! Space Management in B-Trees", section 3). Each write calls [`Tree::sample_contention`] at its
-//! end.
+//! Contention split: a leaf whose latch writers of different records contend for is split in two
+//! ("Contention and Space Management in B-Trees", section 3). Each write calls
+//! [`Tree::sample_contention`] at its end.
 
 use crate::{
     journal::Context,

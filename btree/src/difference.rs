@@ -1,4 +1,4 @@
-//! Which bytes of a value a change in place alters.
+//! Finds the bytes of a value that a change in place alters.
 
 /// Bytes that [`difference`] compares at once.
 const BLOCK: usize = 32;

@@ -1,8 +1,8 @@
 //! Dropping a whole tree: frees all its pages and frames. No operation may use the tree then.
 //!
-//! The tree shrinks by steps. Each is one log record and leaves a tree, although its leaves may
-//! have different depths. So a drop that was interrupted by a crash starts again with the rest. A
-//! step walks from the root along the last children, to
+//! The tree shrinks by steps. Each step is one log record and leaves a valid tree, except that its
+//! leaves may have different depths. So a drop that a crash interrupted continues with the
+//! remaining tree. A step walks from the root along the last children, to
 //! - a node above leaves: it frees these without reading them, and the node becomes an empty leaf;
 //! - a node whose last child is such an empty leaf: it frees that child.
 //!

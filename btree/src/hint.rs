@@ -7,9 +7,9 @@
 //! | 0 1 | transaction | the newest change is by this transaction, which may still be undecided; all other changes are committed, at earlier times than it will get |
 //! | 1 0 | transaction | there may be changes by any transaction up to this one, committed or not |
 //!
-//! The hint is written under the exclusive latch of the page. Without the latch it is replaced by
-//! compare and swap when the transaction of the second kind has ended, or all transactions of the
-//! third kind have: the word itself says which change it is about.
+//! The hint is written under the exclusive latch of the page. A hint of the second or third kind is
+//! also replaced without the latch, by compare-and-swap, when its transaction, or all its
+//! transactions, have ended. This is safe because the word itself says which changes it is about.
 
 const KIND: u64 = 0b11 << 62;
 const TXN: u64 = 0b01 << 62;

@@ -7,9 +7,10 @@
 //! a page that is stamped before that lock is released is dirty before the epoch ends. And pages
 //! are written to storage under a latch, so an image never has the new bytes with the old number.
 //!
-//! Lower bounds for a record's number are read before its section begins. The number of the last
-//! freed page may come from any session. Read inside the section, it could belong to the next
-//! epoch; a record with such a number in this epoch's flush looks corrupt to the log reader.
+//! Lower bounds for a record's number are read before its section begins. One of them is the number
+//! of the last freed page, which may come from any session. If it were read inside the section, it
+//! could belong to the next epoch, and the log reader would take a record with such a number in the
+//! flush of this epoch for damage.
 //!
 //! The first change of a page after the beginning of a checkpoint logs the whole page instead of
 //! the op. Recovery then needs no page that a torn write may have damaged.

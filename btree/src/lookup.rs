@@ -1,8 +1,8 @@
 //! Point look-ups: one key, or many keys interleaved level by level.
 //!
-//! A resident look-up in a steady epoch stores nothing to shared memory: the descent only reads,
-//! and the tracker of the leaf is written once an epoch. Values are copied out of the leaf, then
-//! the leaf is validated, and only then is the copy interpreted.
+//! A resident look-up mostly stores nothing to shared memory: the descent only reads, and the
+//! tracker of the leaf is written once an epoch. Values are copied out of the leaf, then the leaf
+//! is validated, and only then is the copy interpreted.
 
 use crate::{
     descend::Seek,

@@ -2,8 +2,9 @@
 //! contents.
 //!
 //! Latches are taken from parent to child and from left to right, and only if they are free: a
-//! merge saves space, but correctness never needs it, so it fails instead of waiting. Only an empty
-//! leaf retries, and reads its neighbour into memory, so that deleting all records frees all pages.
+//! merge saves space, but correctness never needs it, so it fails instead of waiting. Only the
+//! merge of an empty leaf is retried, and reads the neighbour into memory, so that deleting all
+//! records frees all pages.
 
 use crate::{
     hint::Hint,

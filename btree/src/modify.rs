@@ -1,5 +1,5 @@
-//! Changes of values in place: the caller edits the bytes of a value, whose length stays. See
-//! `leaf_edit` for the parts of a change.
+//! Changes of values in place: the caller edits the bytes of a value and does not change its
+//! length. See `leaf_edit` for the parts of a change.
 
 use crate::{
     author::Author,

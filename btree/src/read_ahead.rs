@@ -1,4 +1,5 @@
-//! Reading several pages of a tree at once: how many, and the next ones in the direction of a scan.
+//! Reads several pages of a tree at once: chooses how many, and finds the next ones in the
+//! direction of a scan.
 
 use crate::{
     descend::{Direction, Seek},

@@ -1,15 +1,15 @@
 //! Compaction: gives pages lower ids, so that the end of the data file can be cut off.
 //!
-//! A page in memory is known by its frame. So moving a page means to change its id under the
-//! latches of the page and its parent, and to log both atomically: the page as a new one, the old
-//! id as free. No bytes are copied, and everything that leads to records stays valid:
+//! A page in memory is known by its frame. So a step moves a page by changing its id under the
+//! latches of the page and its parent. One log record has both: the page as a new one, and the old
+//! id as free. No bytes are copied, and all references to records stay valid:
 //! - the swip in the parent names the frame. On storage, and in a pool without swizzling, it names
 //!   the id; both pages are dirty now, and the swip is changed with the id;
 //! - no read of the old id is in flight, because the page is in memory, and no write, which is
 //!   checked. So the old id is unused when it is freed;
 //! - hints of sessions and frames name frames; versions, undo entries and ghosts name keys;
-//! - there is one log record, so recovery finds the page under one of its ids, and a parent that
-//!   names it.
+//! - there is one log record, so recovery finds the page under exactly one of the two ids, and a
+//!   parent that names this id.
 //!
 //! Readers restart, as after any other change.
 

@@ -1,7 +1,7 @@
 //! Range scans in both directions. A cursor copies a part of one leaf at a time, optimistically,
 //! and reads the copy. It continues after the last key of the copy, or at the fence of the leaf,
-//! with a new descent. So splits and merges between two copies do not matter: fences of neighbours
-//! always meet, and no entry is skipped or seen twice.
+//! with a new descent. So splits and merges between two copies do no harm: fences of neighbours
+//! always meet, so no entry is skipped or seen twice.
 //!
 //! Each copy is consistent in itself. The view decides whether the scan as a whole is a snapshot:
 //! it replaces the records of each copy by the versions that it sees. Ghosts are left out.

@@ -1,4 +1,4 @@
-//! Splits: a full node, or one at which writers meet, becomes two.
+//! Splits: a full node, or a leaf that writers contend for, becomes two nodes.
 //!
 //! One step splits one node. It latches parent and node by upgrade, so it never waits while it
 //! holds a latch. If the parent has no room for the separator, a step of its own splits the parent

@@ -1,4 +1,4 @@
-//! The routes of operations from the root to a leaf, for the trace of page accesses.
+//! Finds the pages above the leaf of an operation, for the trace of page accesses.
 
 use crate::{descend::Seek, node::NodeRef, step::Step, tree::Tree};
 use wattle_buffer::{For, Way};

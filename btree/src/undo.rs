@@ -3,7 +3,7 @@
 //!
 //! Changes are undone in reverse order. Each undone entry writes one log record without undo, even
 //! if it changes nothing. So recovery after a crash continues an interrupted rollback. It must not
-//! start over: other transactions may have changed records that were restored.
+//! start over, because other transactions may have changed records after they were restored.
 //!
 //! Encoding: tree u32, kind u8, key length u16, key, then by kind
 //! - 0 (absent): nothing;

@@ -2,8 +2,9 @@
 //! in full, fences of neighbours meet, the first and last fences are infinite, every child lies
 //! between the separators around it, every leaf is at level 0, and no page is reached twice.
 //!
-//! [`Tree::measure`] does the same for a tree that changes meanwhile. A merge may then give a node
-//! that begins before the fence that led to it, which is damage in a tree that does not change.
+//! [`Tree::measure`] does the same for a tree that changes meanwhile. A merge may then make a node
+//! begin before the fence by which the walk reached it. That is no error then, but it is damage in
+//! a tree that does not change.
 
 use crate::{
     descend::Seek,

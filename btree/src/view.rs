@@ -3,9 +3,9 @@
 //! version that it sees.
 //!
 //! The version hint of a page tells whether that is necessary. If it is, the reader asks the view
-//! for each record *before* it validates the leaf. So no answer is missed: a version disappears
-//! only after a rollback has changed the page, which then fails validation, or when no snapshot
-//! needs it, this reader's included.
+//! for each record *before* it validates the leaf. So a reader never misses a version: it
+//! disappears only after a rollback has changed the page, which then fails validation, or when no
+//! snapshot needs it, not even that of this reader.
 
 use crate::step::Stop;
 use wattle_buffer::FrameHeader;

@@ -1,8 +1,8 @@
 //! Writes: insert, put, update, delete. See `leaf_edit` for the parts of a change.
 //!
-//! Several records of a transaction (a *run*) are written under as few latches as they lie in
-//! leaves. Each record is checked, changed and logged as it is alone; only searches, latches and
-//! calls are saved. When a run stops, the records before that point are written.
+//! Several records of a transaction (a *run*) are written with one latch for each leaf. Each record
+//! is checked, changed and logged as a single write is; a run only saves searches, latches and
+//! calls. When a run stops, the records before that point are written.
 //!
 //! A *delete* by a transaction leaves a ghost, which readers treat as absent.
 
