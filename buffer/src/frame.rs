@@ -7,12 +7,12 @@
 //! |---|---|---|---|
 //! | `Free` | none | the owner of the free frame | `Reading`, `Hot` (new page) |
 //! | `Reading` | being filled | its one read | `Loaded`, `Free` (failed) |
-//! | `Loaded` | clean and verified; no swip names it | no operation; the in-flight table names it | `Hot` (swizzled), `Free` (reclaimed) |
+//! | `Loaded` | clean and verified; no swip refers to it | no operation; the in-flight table refers to it | `Hot` (swizzled), `Free` (reclaimed) |
 //! | `Hot` | live; one swip names it, or it is a root | all operations, through the latch | `Free` (evicted or page freed), `Zombie` |
 //! | `Zombie` | page freed while its image was being written | the writer | `Free` |
 //!
-//! A frame becomes `Hot` and stops being `Hot` under its exclusive latch. In all other changes the
-//! frame has one owner.
+//! A frame becomes `Hot` and stops being `Hot` under its exclusive latch. At all other changes of
+//! state one owner has the frame to itself.
 
 use crate::{
     ids::{FrameId, Gsn, PageId, TreeId},

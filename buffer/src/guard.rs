@@ -1,9 +1,10 @@
-//! Guards: how a tree operation holds a frame. An [`Optimistic`] guard is only a version; an
-//! [`Exclusive`] guard is the latch, and knows whether the page was changed.
+//! Guards, with which a tree operation holds a frame. An [`Optimistic`] guard is only a version of
+//! the latch; an [`Exclusive`] guard holds the latch, and knows whether the page was changed.
 //!
 //! A change of contents has two parts under one latch: the bytes ([`Exclusive::page_mut`]) and the
-//! number that orders the change ([`Exclusive::stamp`]), which comes from its log record. Releasing
-//! a guard with a change that was not stamped is a panic: the log would not have that change.
+//! number that orders the change ([`Exclusive::stamp`]), which comes from its log record. A guard
+//! that is released with a change but without a stamp panics, because the log would not have the
+//! change.
 
 use crate::{
     frame::FrameHeader,

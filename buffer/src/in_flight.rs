@@ -19,7 +19,7 @@
 //! The time until the next waiter joins doubles with each reader. So a slow device gets few extra
 //! reads of a page, and every wait for a page ends.
 //!
-//! **Why no page gets two frames.** Only the table leads from evicted to hot:
+//! **Why no page gets two frames.** A page becomes hot only through this table:
 //! 1. An entry for page P is created under the lock of its shard, and *under that lock* the parent
 //!    guard that showed the evicted swip is validated. At that moment P is evicted and has no
 //!    entry.
@@ -36,11 +36,12 @@
 //! write of the page is in flight. A ticket is issued while the entry exists, and its transfer
 //! begins after that. [`InFlight::publish`] finds the same entry by its number, which is used only
 //! once. So P was evicted during the whole transfer, and the bytes are its last content. A transfer
-//! that outlives its entry may read anything: its number is not found, its bytes are dropped, and
-//! an error in them is ignored.
+//! that outlives its entry may read anything. Then no entry has its number, its bytes are dropped,
+//! and an error in them is ignored.
 //!
-//! **When the frame of a reader is free.** When its own transfer has ended, whatever happened to
-//! the entry. So the frame of a late reader is not reused while the kernel may write to it.
+//! **When the frame of a reader is free.** It is free when its own transfer has ended, also if the
+//! entry is gone by then. So the frame of a late reader is not reused while the kernel may write to
+//! it.
 
 use crate::{
     ids::{FrameId, PageId, TreeId},

@@ -13,9 +13,9 @@
 //! | shared | EXCLUSIVE | meaning |
 //! |---|---|---|
 //! | 0 | 0 | free: optimistic readers may start, any thread may latch |
-//! | n > 0 | 0 | n shared holders: optimistic readers may start, exclusive must wait |
+//! | n > 0 | 0 | n shared holders: optimistic readers may start, exclusive holders must wait |
 //! | 0 | 1 | one exclusive holder: all others wait or restart |
-//! | n > 0 | 1 | impossible: both are entered by compare-and-swap from a word without the other |
+//! | n > 0 | 1 | impossible: both modes are entered by a compare-and-swap that expects a word without the other mode |
 //!
 //! While `EXCLUSIVE` is set, only its holder changes the word, so the release is a plain store. An
 //! atomic read-modify-write would wait until all stores to the page have reached the cache. For the
