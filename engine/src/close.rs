@@ -7,8 +7,8 @@ use wattle_buffer::{Error, Result};
 /// How long an engine that is abandoned waits for bulk loads and backups.
 const ABANDON_WAIT: Duration = Duration::from_secs(5);
 
-/// Writes everything out and leaves the store so that opening it has nothing to do. The caller is
-/// the last user. The store can be opened again when this returns, even after an error.
+/// Writes everything out, so that the next opening has nothing to recover. The caller is the last
+/// user. The store can be opened again when this returns, even after an error.
 pub(crate) fn close(core: &Core) -> Result<()> {
     core.pool.process().check()?;
     let mut closed = core.closed.lock();
@@ -63,7 +63,7 @@ fn write_out(core: &Core) -> Result<()> {
     outcome.and(log)
 }
 
-/// Ends the threads of the engine, and the sessions that wait for the next user.
+/// Ends the threads of the engine, and drops the session states that were kept for new sessions.
 fn stop_threads(core: &Core) {
     core.checkpoints.thread.stop();
     core.janitor.thread.stop();
@@ -71,10 +71,11 @@ fn stop_threads(core: &Core) {
     core.idle.lock().drain(..).for_each(|state| state.retire(&core.txns));
 }
 
-/// Rolls back and clears away what is left.
+/// Finishes the work of the janitor: rolls abandoned transactions back and removes garbage.
 ///
 /// # Errors
-/// Something is left that only recovery can take back, or the files were changed.
+/// A transaction could not be rolled back or was leaked, which leaves its changes to recovery; or
+/// another program changed the files.
 fn finish_work(core: &Core) -> Result<()> {
     let cx = core.context();
     // Twice: the second round clears away the garbage that the first one produces.
@@ -94,7 +95,7 @@ fn finish_work(core: &Core) -> Result<()> {
     Ok(())
 }
 
-/// The end of a store that was used without a log.
+/// Closes a store that was used without a log.
 fn close_unlogged(core: &Core) -> Result<()> {
     let written = core.pool.flush()?;
     let mark = core.barrier.unlogged.get().expect("set when it was opened");
@@ -123,7 +124,7 @@ fn end_pool(core: &Core) {
     forget_garbage(core);
 }
 
-/// Drops the work of the janitor that is left, and with it handles of trees.
+/// Drops the unfinished work of the janitor, and with it the handles of trees that it holds.
 fn forget_garbage(core: &Core) {
     core.janitor.forget();
     core.txns.garbage.forget();

@@ -22,7 +22,7 @@ use wattle_btree::{Context, Forest};
 use wattle_buffer::{Background, Error, Inside, Pool, Result, io::LogStorage};
 use wattle_wal::Log;
 
-/// Sessions that are kept for the next ones.
+/// How many states of ended sessions are kept for new sessions.
 const MAX_IDLE: usize = 16;
 
 /// See the module documentation.
@@ -35,7 +35,7 @@ pub(crate) struct Core {
     pub catalog: Catalog,
     pub janitor: Janitor,
     pub checkpoints: Checkpoints,
-    /// Nothing can be changed, see [`crate::Options::read_only`].
+    /// The store was opened read-only, see [`crate::Options::read_only`].
     pub read_only: bool,
     /// How long an auto-committed change waits for a transaction that holds its record.
     pub conflict_wait: Duration,
@@ -48,7 +48,7 @@ pub(crate) struct Core {
     pub compacting: Mutex<()>,
     /// The number of the next blocking session.
     pub sessions: AtomicU64,
-    /// States of sessions that ended, for the next ones.
+    /// States of ended sessions, which new sessions use again.
     #[expect(clippy::vec_box, reason = "sessions hold them in boxes")]
     pub idle: Mutex<Vec<Box<SessionState>>>,
     pub file: Arc<StoreFile>,

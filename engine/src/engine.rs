@@ -62,8 +62,8 @@ impl Engine {
     ///
     /// # Errors
     /// A path that is not a store or a store of another version, already open, damaged or not
-    /// closed cleanly; options out of their limits; failed I/O; [`Error::Interrupted`]. The store
-    /// on disk stays as it is then, except for steps that the next opening would repeat.
+    /// closed cleanly; options out of their limits; failed I/O; [`Error::Interrupted`]. After an
+    /// error the store on disk is unchanged, except for steps that the next opening would repeat.
     pub fn open(path: impl AsRef<Path>, options: Options) -> Result<Engine> {
         options.check()?;
         let (path, io) = (path.as_ref(), options.io);
@@ -344,10 +344,10 @@ impl Engine {
     /// ```
     ///
     /// # Errors
-    /// A directory that is not empty, an engine without a log, a full device, of the store or of
-    /// the backup, failed I/O; [`Error::FilesChanged`] when the directory was moved or removed
-    /// meanwhile; [`Error::Corruption`] of a page that is not as it was written, and that the log
-    /// does not have; [`Error::Limit`] when a bulk load does not end within the stall timeout.
+    /// A directory that is not empty, an engine without a log, a full device (that of the store or
+    /// that of the backup), failed I/O; [`Error::FilesChanged`] when the directory was moved or
+    /// removed meanwhile; [`Error::Corruption`] of a damaged page of which the log has no image;
+    /// [`Error::Limit`] when a bulk load does not end within the stall timeout.
     pub fn backup(&self, path: impl AsRef<Path>) -> Result<BackupReport> {
         self.core.check_caller(&[Inside::Verify, Inside::Load])?;
         backup::backup(&self.core, path.as_ref())
@@ -484,9 +484,10 @@ impl Engine {
     }
 
     /// Ends the engine as a crash would, with all commits so far, although sessions or transactions
-    /// of it are alive or were leaked. The store is unlocked when this returns; opening it recovers
-    /// it, and takes uncommitted changes back. Drop the handles that are alive: changes and commits
-    /// through them fail ([`Error::Poisoned`]), and reads of pages that are not in memory may fail.
+    /// of it are alive or were leaked. The store is unlocked when this returns. The next opening
+    /// recovers it and rolls uncommitted changes back. Drop the handles that are alive: changes and
+    /// commits through them fail ([`Error::Poisoned`]), and reads of pages that are not in memory
+    /// may fail.
     ///
     /// Without a log ([`Options::log`]) the store cannot be opened afterwards
     /// ([`Error::NotClosed`]).
@@ -519,8 +520,8 @@ impl CloseError {
         &self.error
     }
 
-    /// The engine, as usable as before, if it was not closed because something of it is alive
-    /// ([`Error::StillInUse`]); `None` after any other error, with which the engine has ended.
+    /// The engine, as usable as before, if it was not closed because handles of it are alive
+    /// ([`Error::StillInUse`]); `None` after any other error, because the engine has ended then.
     pub fn into_engine(self) -> Option<Engine> {
         self.engine
     }

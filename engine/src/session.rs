@@ -182,8 +182,8 @@ impl Session {
         waited(self.remove_ticket(tree, key)?)
     }
 
-    /// As [`Session::insert`], without waiting for durability; only that a key exists is not said
-    /// before that is durable.
+    /// As [`Session::insert`], without waiting for durability. Only [`Error::KeyExists`] waits: it
+    /// is returned when the commit that it relies on is durable.
     ///
     /// # Errors
     /// As [`Session::insert`].
@@ -403,8 +403,8 @@ impl Session {
 
     /// Fills an empty tree from entries with strictly ascending keys, several times faster than
     /// inserts and with fuller pages. Durable when it returns; gives the number of entries. The
-    /// load is one change that belongs to no transaction: all of it is seen from its end on, also
-    /// by snapshots that are older.
+    /// load is one change that belongs to no transaction: when it ends, all readers see all of it,
+    /// even those with older snapshots.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;

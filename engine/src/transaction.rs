@@ -24,9 +24,9 @@ use wattle_buffer::Result;
 /// A transaction reads from one consistent snapshot, plus its own changes. All its changes become
 /// visible, and durable, together or not at all.
 ///
-/// Dropped without [`Transaction::commit`] it is rolled back. After [`Error::Conflict`] it can only
-/// be aborted, and tried again from the start. A commit takes it away, so it cannot be used
-/// afterwards:
+/// A transaction that is dropped without [`Transaction::commit`] is rolled back. After
+/// [`Error::Conflict`] the caller can only abort it and run it again. A commit consumes it, so it
+/// cannot be used afterwards:
 ///
 /// ```compile_fail
 /// # use wattle::{Engine, IoKind, Options};
@@ -38,8 +38,8 @@ use wattle_buffer::Result;
 /// ```
 ///
 /// It is `Send` and not `Sync`: it may move between threads, but not while a [`Range`] of it is
-/// alive. One of [`Session::begin`] that is used on another thread than its session's takes a
-/// session of its own there, up to its end: its commit then counts among those of other sessions
+/// alive. A transaction of [`Session::begin`] that another thread uses takes a session of its own
+/// there until it ends. Its commit then counts as that of another session
 /// ([`crate::Options::reads`]).
 ///
 /// ```
@@ -54,9 +54,9 @@ use wattle_buffer::Result;
 /// # Ok::<(), wattle::Error>(())
 /// ```
 ///
-/// A transaction that is leaked (`std::mem::forget`) stays open: records that it changed stay
-/// closed to other transactions, versions and log are kept for it, and the next opening of the
-/// store takes its changes back.
+/// A transaction that is leaked (`std::mem::forget`) stays open: other transactions that change its
+/// records get [`Error::Conflict`], versions and log are kept for it, and the next opening of the
+/// store rolls its changes back.
 pub struct Transaction<'s> {
     /// Before the session: it is ended first.
     txn: Option<BoxedTxn>,
@@ -129,8 +129,8 @@ impl<'s> Transaction<'s> {
         }
     }
 
-    /// Changes the bytes of a value without changing their number; false when there is no such key.
-    /// `change` may run again with the value as it was.
+    /// Changes the bytes of a value without changing its length; false when there is no such key.
+    /// `change` may run again with the original value.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -156,7 +156,8 @@ impl<'s> Transaction<'s> {
         self.modify_by(tree, key, &mut |_, value| change(value))
     }
 
-    /// One piece of code for all changes, so that a transaction of several finds it in the cache.
+    /// One function for all changes, so that a transaction of several changes finds its code in the
+    /// cache.
     #[inline(never)]
     fn modify_by(
         &mut self,
@@ -173,8 +174,8 @@ impl<'s> Transaction<'s> {
         })
     }
 
-    /// Adds several records: all of them, or none. In any order, but those that lie next to each
-    /// other cost less one after the other, because they are added to their leaf together.
+    /// Adds several records: all of them, or none. They may be in any order. Neighbouring keys cost
+    /// less if they follow each other, because they are added to their leaf together.
     ///
     /// # Errors
     /// As [`Transaction::insert`], for any of them.
@@ -198,10 +199,10 @@ impl<'s> Transaction<'s> {
         now(many::insert_many(session, txn, tree, records))
     }
 
-    /// Changes the bytes of several values without changing their numbers, as
-    /// [`Transaction::modify`] does: of all keys that exist; gives how many do. `change` gets the
-    /// position of the key, too; keys that are there twice are changed twice. As with
-    /// [`Transaction::insert_many`], keys that lie next to each other should follow each other.
+    /// Changes the bytes of several values without changing their lengths, as
+    /// [`Transaction::modify`] does, for all keys that exist; gives how many do. `change` gets the
+    /// position of the key, too. A key that is listed twice is changed twice. As with
+    /// [`Transaction::insert_many`], neighbouring keys should follow each other.
     ///
     /// # Errors
     /// As [`Transaction::insert`]; no value is changed then. After a panic of `change` the
@@ -381,7 +382,7 @@ impl<'s> Transaction<'s> {
         Range::in_txn(session, txn, tree, bounds)
     }
 
-    /// A point to which [`Transaction::rollback_to`] takes the transaction back.
+    /// A point to which [`Transaction::rollback_to`] can roll the transaction back.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -402,8 +403,8 @@ impl<'s> Transaction<'s> {
         savepoint(self.txn())
     }
 
-    /// Takes back everything after `savepoint`. A record stays closed to other transactions only if
-    /// it was changed before the savepoint, too.
+    /// Undoes every change after `savepoint`. Other transactions can then change these records,
+    /// except those that were changed before the savepoint, too.
     ///
     /// # Errors
     /// A savepoint of another transaction, or one that a rollback has passed; failed I/O, after
@@ -430,7 +431,8 @@ impl<'s> Transaction<'s> {
     ///
     /// # Errors
     /// [`Error::Conflict`] or [`Error::MustAbort`]: it was rolled back. [`Error::CommitUnknown`]:
-    /// the log failed, and it will be known when the store is opened again.
+    /// the log failed; only the next opening of the store will tell whether the transaction was
+    /// committed.
     pub fn commit(self) -> Result<()> {
         self.commit_ticket()?.wait()
     }
@@ -457,7 +459,7 @@ impl<'s> Transaction<'s> {
         now(self.take()?.commit())
     }
 
-    /// Takes back all changes.
+    /// Rolls all changes back.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
@@ -473,8 +475,8 @@ impl<'s> Transaction<'s> {
     /// ```
     ///
     /// # Errors
-    /// Failed I/O. The engine tries again in the background then; the records stay closed to other
-    /// transactions until it succeeds.
+    /// Failed I/O. The engine then tries again in the background; until it succeeds, other
+    /// transactions that change the records get [`Error::Conflict`].
     pub fn abort(mut self) -> Result<()> {
         now(self.take()?.abort())
     }

@@ -78,7 +78,7 @@ pub(crate) async fn write<R: Resolve>(
     }
 }
 
-/// Outcome of an auto operation on one leaf.
+/// Outcome of an auto-committed operation on one leaf.
 enum Auto {
     /// Whether there was a record, and the ticket.
     Done(bool, Ticket),

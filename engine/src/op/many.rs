@@ -63,8 +63,7 @@ pub(crate) async fn insert_many<R: Resolve, K: AsRef<[u8]>, V: AsRef<[u8]>>(
     .await
 }
 
-/// Adds records that fit leaves. When it fails, those in front of the one that it failed at are
-/// there.
+/// Adds records that fit leaves. When it fails at one, the records before that one have been added.
 async fn insert_run<R: Resolve>(
     session: &R,
     txn: &mut Txn,
@@ -84,8 +83,8 @@ async fn insert_run<R: Resolve>(
     noted(txn, outcome)
 }
 
-/// Changes several values in place, in a transaction: all that there are, or none. Gives how many
-/// that was.
+/// Changes the values of several keys in place, in a transaction: of all keys that exist, or none.
+/// Gives how many exist.
 pub(crate) async fn modify_many<R: Resolve, K: AsRef<[u8]>>(
     session: &R,
     txn: &mut Txn,
@@ -130,8 +129,9 @@ pub(crate) async fn modify_many<R: Resolve, K: AsRef<[u8]>>(
     .await
 }
 
-/// Changes values in place, as far as the first large one; gives how far that was, and whether
-/// there is one. When it fails, those in front of the one that it failed at are changed.
+/// Changes values in place, up to the first large one; gives how many keys it has passed, and
+/// whether it met a large value. When it fails at one, the values before that one have been
+/// changed.
 async fn modify_run<R: Resolve>(
     session: &R,
     txn: &mut Txn,

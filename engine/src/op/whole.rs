@@ -7,8 +7,8 @@ use crate::{
 };
 use wattle_buffer::Result;
 
-/// The rest of an operation of several steps that began at `mark`: when it fails, the whole
-/// operation is taken back; when its future is dropped half way, the transaction can only be
+/// Runs the rest of an operation of several steps that began at `mark`. When it fails, the whole
+/// operation is rolled back; when its future is dropped half-way, the transaction can only be
 /// aborted. The operation may be part of another one.
 pub(super) async fn whole<R: Resolve, T>(
     session: &R,
@@ -29,7 +29,7 @@ pub(super) async fn whole<R: Resolve, T>(
     outcome
 }
 
-/// Takes back everything after a savepoint.
+/// Undoes every change after a savepoint.
 pub(crate) async fn rollback_to<R: Resolve>(
     session: &R,
     txn: &mut Txn,

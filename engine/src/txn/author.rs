@@ -122,7 +122,7 @@ impl<'t> TxnAuthor<'t> {
         Ok(())
     }
 
-    /// Takes back the undo entry of a change that was not made.
+    /// Removes the undo entry, and the version, of a change that was not made.
     fn withdraw(&mut self) -> Result<(), Error> {
         let entry = withdraw(&mut self.txn.undo, &mut self.txn.pending)?;
         if std::mem::take(&mut self.stored)
@@ -134,7 +134,7 @@ impl<'t> TxnAuthor<'t> {
         Ok(())
     }
 
-    /// The operation is over: an entry of a change that was not made is taken back.
+    /// Ends the operation: removes the undo entry of a change that was not made.
     pub fn finish(mut self) -> Result<(), Error> {
         self.withdraw()
     }
@@ -147,7 +147,7 @@ impl Drop for TxnAuthor<'_> {
     }
 }
 
-/// Takes back the undo entry of a change that was not made, if there is one, and gives it.
+/// Removes the undo entry of a change that was not made, if there is one, and gives it.
 pub(super) fn withdraw<'u>(
     undo: &'u mut UndoBuffer,
     pending: &mut Option<Savepoint>,
@@ -158,7 +158,7 @@ pub(super) fn withdraw<'u>(
     Ok(entry)
 }
 
-/// After [`withdraw`].
+/// Poisons the engine if [`withdraw`] failed.
 pub(super) fn not_taken_back(system: &TxnSystem, withdrawn: Result<(), Error>) {
     if let Err(error) = withdrawn {
         // A rollback would restore a record that was never changed.

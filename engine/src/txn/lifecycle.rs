@@ -177,7 +177,8 @@ impl Txn {
         self.state = Some(Owner::new(TxnState::of_session(system.ids.draw(), self.session)));
     }
 
-    /// Its mark is on the page in `frame`. False: no more can be remembered.
+    /// Remembers that the page in `frame` has the mark of this transaction. False: it remembers too
+    /// many already.
     pub fn remember_frame(&mut self, frame: FrameId) -> bool {
         let room = self.frames.len() < MAX_FRAMES;
         if room {
@@ -232,7 +233,7 @@ impl Txn {
         mark <= self.undo.mark() && self.rollbacks.get(since).is_none_or(|(_, to)| mark <= *to)
     }
 
-    /// Everything after `mark` is taken back.
+    /// Notes that everything after `mark` was rolled back.
     pub fn rolled_back_to(&mut self, mark: Savepoint) {
         while self.rollbacks.last().is_some_and(|(_, to)| mark <= *to) {
             self.rollbacks.pop();

@@ -36,7 +36,7 @@ impl ReadSet {
         self.ranges.len() - 1
     }
 
-    /// Of the range at a place nothing was read beyond `last`.
+    /// Notes that nothing of the range with index `at` was read beyond `last`.
     pub fn narrow(&mut self, at: usize, direction: Direction, last: &[u8]) {
         let (range, last) = (&mut self.ranges[at], Bound::Included(last.to_vec()));
         match direction {

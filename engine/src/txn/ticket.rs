@@ -53,7 +53,7 @@ impl Pending {
         self.log.0.durable_mark() >= self.time
     }
 
-    /// Asks for the flush that moves the mark; gives its epoch.
+    /// Requests the flush that moves the mark; gives the epoch of that flush.
     fn request_mark(&self) -> u64 {
         let epoch = self.log.0.epoch();
         self.log.0.request(epoch, Urgency::Now);

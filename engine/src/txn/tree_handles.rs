@@ -12,7 +12,7 @@ use crate::{catalog::OpenTree, limits::limit};
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
 
-/// SessionHandles that a session keeps at most.
+/// How many handles a session keeps at most.
 const MAX_KEPT: usize = limit(16, 2);
 
 /// The handles that the transactions of a session take and give back, one after the other. Alone on
@@ -33,7 +33,7 @@ impl SessionHandles {
         }
     }
 
-    /// The transaction has ended. Leaves `handles` empty.
+    /// Keeps the handles of a transaction that has ended. Leaves `handles` empty.
     pub fn give(&self, handles: &mut Vec<Arc<OpenTree>>) {
         if handles.is_empty() {
             return;
@@ -57,7 +57,8 @@ pub(crate) struct TreeHandles {
 }
 
 impl TreeHandles {
-    /// Those of one more session, or of another transaction at once of the same.
+    /// Adds the kept handles of a new session, or of a second transaction of a session at the same
+    /// time.
     pub fn register(&self) -> Arc<SessionHandles> {
         let handles = Arc::new(SessionHandles::default());
         let mut all = self.all.lock();

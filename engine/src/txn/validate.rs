@@ -93,7 +93,8 @@ fn decide(changed: Changed, tree: &OpenTree, snapshot: u64) -> Step<()> {
     }
 }
 
-/// Keys from the first on, and before the second, if there is one.
+/// A span of keys: from the first key, included, to the second one, excluded; without a second one
+/// to the end of the tree.
 type Span = (Vec<u8>, Option<Vec<u8>>);
 
 /// The keys of ranges: for each tree disjoint spans, ascending.
@@ -131,7 +132,7 @@ impl Spans {
     }
 }
 
-/// The key that follows is the one with a zero more.
+/// The span between two bounds. The next key after a key is that key with a zero byte appended.
 fn span(low: &Bound<Vec<u8>>, high: &Bound<Vec<u8>>) -> Span {
     let next = |key: &[u8]| [key, &[0]].concat();
     let low = match low {
