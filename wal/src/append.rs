@@ -18,20 +18,20 @@ use std::{
 };
 use wattle_buffer::{BriefGuard, Gsn, PageId, Result, TreeId, prefetch_write};
 
-/// A buffer with so many bytes, or half of its soft limit, requests a flush.
+/// A section requests a flush when its buffer has this many bytes, or half of the soft limit.
 const FLUSH_BYTES: usize = 256 << 10;
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// So many lines of a buffer are prefetched before they are written: those of the next few records.
-/// 0: none. With the flusher on another core an append takes 22.5 ns instead of 26.3 ns; on the
-/// same core it takes 15.0 instead of 14.5 ns (12 instructions of an update). The example
-/// `append_cost` measures both.
+/// Number of cache lines of a buffer that are prefetched before they are written: those of the next
+/// few records. 0: none. With the flusher on another core an append takes 22.5 ns instead of 26.3
+/// ns; on the same core it takes 15.0 instead of 14.5 ns (12 instructions of an update). The
+/// example `append_cost` measures both.
 const AHEAD_LINES: usize = 8;
 
-/// One worker's end of the log.
+/// The handle with which one worker appends to the log.
 ///
-/// May move between threads, but one uses it at a time. Dropping it leaves its records to the
-/// flusher.
+/// It may move between threads, but only one thread uses it at a time. When it is dropped, the
+/// flusher still writes its records.
 pub struct Appender {
     core: Arc<LogCore>,
     slot: Arc<AppendSlot>,
@@ -147,8 +147,8 @@ impl Section<'_> {
     /// [`record::MAX_FLAGS`].
     ///
     /// A page may have an epoch after that of the section. An append cannot fail, so the next cut
-    /// skips that epoch, as for a counter that ran over. Reads of pages refuse epochs from after
-    /// the end of the log ([`wattle_buffer::LogBarrier::check_read`]).
+    /// skips that epoch, as it does after an overflow of a counter. Reads of pages refuse epochs
+    /// from after the end of the log ([`wattle_buffer::LogBarrier::check_read`]).
     #[inline]
     pub fn start(&mut self, kind: Kind, flags: u8, txn: u64, pages_gsn: Gsn) -> Gsn {
         assert!(self.record.is_none(), "the record before it is not finished");
@@ -222,8 +222,8 @@ impl Section<'_> {
 
 impl Section<'_> {
     /// Prefetches the lines after `filled` that the next records will write. The flusher read them
-    /// when the buffer was full the last time, so they are in the cache of its processor; a
-    /// transfer takes as long as all else about a record, and the release of a lock waits for it.
+    /// when it last emptied the buffer, so they are in the cache of its core. Their transfer takes
+    /// as long as everything else about a record, and the release of a lock waits for it.
     #[inline]
     fn prefetch_ahead(&self, filled: usize) {
         let lines = (filled / LINE).saturating_sub(self.filled / LINE).min(AHEAD_LINES);

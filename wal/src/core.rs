@@ -70,8 +70,8 @@ impl LogCore {
         self.slots.add(&self.gate, &self.segments)
     }
 
-    /// Checks for new changes a gate that is not open. Gives whether there is room, as far as the
-    /// gate says.
+    /// The check of a new change when the gate is not open. Gives whether there is room, as far as
+    /// the gate knows.
     #[cold]
     pub(crate) fn check_gate(&self) -> Result<bool> {
         if let Some(why) = self.waits.poisoned() {
@@ -107,7 +107,7 @@ impl LogCore {
         }
     }
 
-    /// A buffer is half full.
+    /// Requests a flush, because a buffer is half full.
     #[cold]
     pub(crate) fn buffer_is_half_full(&self, epoch: u64) {
         self.request(epoch, Urgency::Now);
@@ -163,8 +163,8 @@ impl LogCore {
         self.requests.wait_for_reason(&self.epochs, is_unflushed)
     }
 
-    /// Before a flush that committers wait for: those that the last flush let go mostly come back
-    /// soon, and can share this one.
+    /// Delays a flush that committers wait for: the committers that the last flush woke mostly come
+    /// back soon, and can share this flush.
     pub(crate) fn wait_for_group(&self) {
         let (waiting, before) = (self.waits.group(), self.waits.last_group());
         let median = self.counters.sync_median();
@@ -195,7 +195,7 @@ impl LogCore {
         mark
     }
 
-    /// Everything up to the cut is durable.
+    /// Publishes that everything up to the cut is durable, and wakes the waiters.
     pub(crate) fn publish(&self, cut: &Cut, mark: u64) {
         self.epochs.raise_mark(mark);
         self.waits.publish(cut, &self.epochs);

@@ -31,7 +31,7 @@ pub(crate) struct Epochs {
     durable: AtomicU64,
     durable_flush: AtomicU64,
     durable_mark: AtomicU64,
-    /// The largest GSN whose counter is about to run into its epoch; 0: none is.
+    /// The largest GSN whose counter is about to overflow into the epoch bits; 0: there is none.
     running_over: AtomicU64,
 }
 

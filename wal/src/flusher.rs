@@ -16,7 +16,7 @@ use crate::{
 use std::{sync::Arc, time::Instant};
 use wattle_buffer::{PAGE_SIZE, io::LogBuffer};
 
-/// The flusher gathers so many bytes of blocks before it writes them.
+/// The flusher gathers this many bytes of blocks before it writes them.
 const WRITE_BYTES: usize = 1 << 20;
 /// A write goes to the device in pieces of this size, all in flight at once.
 const PIECE_BYTES: usize = 256 << 10;
@@ -24,9 +24,9 @@ const PIECE_BYTES: usize = 256 << 10;
 const MAX_SPARES: usize = 64;
 const MAX_SPARE_BYTES: usize = BUFFER_BYTES;
 
-/// A flush that the rest of the segment seems too small for begins in the next segment, because a
-/// flush in two segments takes two syncs; but not if the rest is more than this part of a segment,
-/// nor if the next segment is not made yet: a full log has only the rest.
+/// If a flush seems too large for the rest of the segment, it begins in the next one, because a
+/// flush in two segments takes two syncs. It does not if the rest is larger than a segment divided
+/// by this number, or if the next segment is not made yet.
 const LARGEST_REST: u64 = 8;
 /// Upper bound on the unused tail of a block, as a rule: the next record may be a full page image.
 const UNUSED: usize = PAGE_SIZE + SECTOR;
@@ -280,7 +280,7 @@ impl Flusher {
         Ok(())
     }
 
-    /// Goes on in the segment that was made ahead.
+    /// Continues the log in the segment that was made ahead.
     fn next_segment(&mut self, cut: &Cut) -> Outcome {
         // 1. All before the new head must be durable first.
         self.write_out()?;

@@ -85,7 +85,7 @@ impl Log {
         Ok(())
     }
 
-    /// A new worker's end of the log.
+    /// An appender for a new worker.
     pub fn appender(self: &Arc<Self>) -> Appender {
         Appender::new(Arc::clone(&self.core))
     }
@@ -210,7 +210,8 @@ impl Log {
         self.core.gate.is_full()
     }
 
-    /// Why the next segment cannot be made, while that is so: mostly the device has no room.
+    /// The reason why the next segment cannot be made, mostly that the device has no room; `None`
+    /// while it can.
     pub fn why_full(&self) -> Option<std::io::Error> {
         self.core.segments.shortage_error()
     }
@@ -220,8 +221,7 @@ impl Log {
         self.core.segments.is_truncated()
     }
 
-    /// Whether the log is full, and was so after it had retired all segments that it was allowed
-    /// to.
+    /// Whether the log is full although it has retired all segments that it may.
     pub fn is_stuck(&self) -> bool {
         self.core.segments.is_stuck()
     }

@@ -10,8 +10,8 @@ pub const MIN_SEGMENT_BYTES: u64 = 128 << 10;
 /// take long.
 pub const MAX_SEGMENT_BYTES: u64 = 1 << 30;
 
-/// A flush that waits for room, after the reserve is used up, waits so many room timeouts, and at
-/// least so long. Then the log fails.
+/// After the reserve is used up, a flush waits for room: this many room timeouts, and at least this
+/// long. Then the log fails.
 const STALL: (u32, Duration) = (6, Duration::from_secs(5));
 
 /// Gives the newest time that was drawn, see [`crate::Log::durable_mark`].
@@ -29,7 +29,7 @@ pub struct LogOptions {
     /// The first change of a page after a checkpoint logs the full page
     /// ([`crate::Section::needs_image`]), against devices that may tear pages. Default true.
     pub page_images: bool,
-    /// While the device has no room for another segment, changes wait so long before they are
+    /// How long changes wait while the device has no room for another segment, before they are
     /// refused. Default: not at all.
     pub room_timeout: Duration,
     /// Tuned figures of the threads of the log, each with a switch.

@@ -64,7 +64,8 @@ impl FlushRequests {
             Urgency::Now => &self.now,
             Urgency::Soon => &self.soon,
         };
-        // Another thread has mostly asked already, and a load leaves the cache line where it is.
+        // Mostly another thread has requested this epoch already, and a load, unlike a store,
+        // leaves the cache line shared.
         if requested.load(Ordering::Relaxed) >= epoch {
             return;
         }

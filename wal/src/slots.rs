@@ -14,9 +14,9 @@ use std::sync::{
     atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
 };
 
-/// Bytes of all buffers together at which appenders wait for a flush, or a quarter of a segment if
-/// that is less, as far as [`MIN_BUFFER`] and [`MAX_BUFFER`] for each allow it. While a sync takes
-/// 4 ms a thread appends a megabyte.
+/// Soft limit of all buffers together, at which appenders wait for a flush; a quarter of a segment
+/// if that is less. Each buffer gets an equal part, within [`MIN_BUFFER`] and [`MAX_BUFFER`].
+/// During a sync of 4 ms a thread appends about a megabyte.
 pub const BUFFER_BYTES: usize = 4 << 20;
 /// Least soft limit of one buffer, or a sixteenth of a segment if that is less.
 pub const MIN_BUFFER: usize = 32 << 10;
@@ -107,10 +107,10 @@ impl AppendSlots {
         all
     }
 
-    /// The largest time up to which all times were noted before the cut, where `now` is the answer
-    /// of the clock from before this call: a time that a section after the cut notes is above that
-    /// answer; or it was drawn before, and that section is over, or this waits for it, when this
-    /// reads its buffer.
+    /// The mark of a cut: all times up to it were noted in sections before the cut. `now` is the
+    /// newest time that the clock had given before this call. If a section after the cut notes a
+    /// time at most `now`, it drew that time before this call. Then it has ended, or this call
+    /// waits for it, when this call reads its buffer, and lowers the mark below its first time.
     pub(crate) fn mark_of(&self, cut: u64, now: u64) -> u64 {
         let list = self.list.lock();
         let after = list.iter().filter_map(|slot| slot.buffer.lock().first_time_after(cut));

@@ -4,7 +4,7 @@ use crate::slot::AppendCounts;
 use parking_lot::Mutex;
 use std::time::Duration;
 
-/// The minimum and the median are those of so many recent syncs.
+/// Number of recent syncs over which the minimum and the median are taken.
 pub const RECENT_SYNCS: usize = 63;
 
 /// Counters of the log since it was started.

@@ -30,14 +30,14 @@ use wattle_buffer::{Error, Process, Result};
 /// Recent wakers that a new one is compared with, in case a task polls again and again.
 const SAME_WAKER: usize = 32;
 
-/// The event that a task without room waits for.
+/// The event for which a task waits that found no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RoomWait {
-    /// Nothing: it tries again.
+    /// No event: the task tries again.
     Over,
     /// The next flush.
     ForFlush,
-    /// Room for the next segment; its flush has been.
+    /// Room for the next segment; the flush that it waited for has ended.
     ForRoom,
 }
 
@@ -341,7 +341,7 @@ impl Waiters {
         self.sleeping[0] + self.sleeping[1] + self.durable.len()
     }
 
-    /// The flusher made progress: the time of the tasks that still wait begins again.
+    /// Notes that the flusher made progress: the tasks that still wait get the full time again.
     fn progress(&mut self) {
         let waiting = !self.durable.is_empty() || !self.room.is_empty();
         (self.stalled, self.since) = (false, waiting.then(Instant::now));
