@@ -25,8 +25,8 @@ impl Tree {
     /// attachment that frees the root page.
     ///
     /// # Errors
-    /// A failed read, a corrupt inner node, or an error of `record`. The error comes with the rest
-    /// of the tree.
+    /// A failed read, a corrupt inner node, or an error of `record`. The error also has the part of
+    /// the tree that is left.
     pub fn drop_pages(
         self,
         cx: &Context,

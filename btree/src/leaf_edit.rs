@@ -36,7 +36,8 @@ impl Tree {
         Ok(self.descend_to_change(key)?.node)
     }
 
-    /// Tracks the leaf of a record that was to be changed and is absent: the write was only a read.
+    /// Tracks a read of the leaf when the record to be changed is absent, because such a write has
+    /// only read.
     pub(crate) fn track_absent(&self, node: Optimistic<'_>) {
         node.track();
         if self.pool.is_traced() {
@@ -45,8 +46,8 @@ impl Tree {
         }
     }
 
-    /// Where the next record of a run, after `last`, is or would be, if that is in the latched
-    /// leaf. `None` also if anything is in the way: the step for that record alone reports it.
+    /// The position of the next record of a run, after `last`, or the position for it, if that is
+    /// in the latched leaf. `None` also on any failure: a step for this record alone reports it.
     #[inline]
     pub(crate) fn next_in_leaf(
         &self,

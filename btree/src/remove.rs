@@ -99,9 +99,9 @@ impl Tree {
         !gone.is_empty()
     }
 
-    /// Removes the ghosts of `keys`, which ascend, as far as they lie in the leaf of the first key
-    /// and no snapshot needs them. Gives how many keys are done, at least one, and whether the leaf
-    /// is underfull, so that [`Tree::merge_step`] should follow.
+    /// Removes the ghosts of those `keys` that lie in the leaf of the first key and that no
+    /// snapshot needs. The keys ascend. Gives how many keys are done, at least one, and whether the
+    /// leaf is underfull, so that [`Tree::merge_step`] should follow.
     pub fn purge_step<A: Author>(
         &self,
         cx: &Context,

@@ -29,10 +29,10 @@ const AT_ONCE: usize = 3;
 /// The result of a step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Renumbered {
-    /// So many pages have new ids. There may be more below the same node.
+    /// This many pages got new ids. There may be more below the same node.
     Pages(usize),
-    /// There are some, but other threads hold their latches, or they are being written. The next
-    /// node begins at this key, if there is one.
+    /// There are pages to move, but other threads hold their latches, or they are being written.
+    /// The next node begins at this key, if there is one.
     Busy(Option<Vec<u8>>),
     /// None below this node. The next one begins at this key.
     Next(Vec<u8>),

@@ -75,10 +75,10 @@ pub struct Cursor {
 /// Entries of the first copy. A scan that wants one entry should not copy hundreds; later copies
 /// are larger.
 const FIRST_BATCH: usize = 16;
-/// Each copy is so many times as large as the previous one.
+/// Each copy has this many times the entries of the previous one.
 const BATCH_GROWTH: usize = 4;
-/// After so many leaves a scan probably needs so many more that it reads their pages together; few
-/// of these reads are in vain.
+/// After this many leaves a scan probably needs many more, so it reads their pages together; few of
+/// these reads are in vain.
 const LONG: usize = 32;
 /// A copy whose versions must be looked up has only this part of the entries.
 const LOOK_SHARE: usize = 2;
@@ -215,7 +215,7 @@ impl Cursor {
         leaf.track();
         leaf.validate()?;
         let page = leaf.header().page_id();
-        // Another copy of the same leaf is no other access.
+        // A further copy of the same leaf does not count as another access.
         if tree.pool.is_traced() && self.unfinished != Some(page) {
             leaf.record(|way| tree.lead(seek, way));
         }

@@ -22,8 +22,8 @@ pub(crate) const RESERVE: usize = 2;
 /// A leaf is in a run if at least this part of its records was inserted in sequence.
 const RUN_SHARE: usize = 4;
 
-/// True if so many inserts in sequence, each directly after the last one, are a run that will go
-/// on.
+/// True if this many inserts in sequence, each directly after the previous one, are a run that will
+/// probably continue.
 fn is_run(view: NodeView<'_>, inserts: usize) -> bool {
     !view.is_inner() && inserts >= (view.count() / RUN_SHARE).clamp(4, 60)
 }

@@ -12,7 +12,8 @@ use crate::{
     swip::Swip,
 };
 
-/// Why a hot page cannot be evicted, whatever its value is; `None` if it can. Racy unless latched.
+/// The reason why a hot page cannot be evicted at any value; `None` if it can. Racy unless the page
+/// is latched.
 #[inline(always)]
 pub(crate) fn obstacle(header: &FrameHeader) -> Option<Refusal> {
     if header.hot_children() != 0 {
@@ -45,7 +46,7 @@ fn try_evict(
     frame: FrameId,
     threshold: f32,
 ) -> Result<(), Refusal> {
-    // 1. Latch the page. A page that is latched is in use.
+    // 1. Latch the page. If another thread holds its latch, the page is in use: leave it.
     let mut child = pool.try_exclusive(frame).ok_or(Refusal::Latched)?;
     let header = child.header();
     // 2. Check again under the latch: the state may have changed since it was sampled.

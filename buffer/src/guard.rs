@@ -22,7 +22,7 @@ impl Pool {
     /// id may be any racy number.
     ///
     /// # Errors
-    /// [`Restart`] if there is no such frame, or an exclusive holder is inside.
+    /// [`Restart`] if there is no such frame, or another thread holds the latch exclusively.
     pub fn try_optimistic(&self, frame: FrameId) -> Result<Optimistic<'_>, Restart> {
         let header = self.memory.headers().get(frame.0 as usize).ok_or(Restart)?;
         let version = header.latch.try_optimistic().ok_or(Restart)?;
@@ -42,8 +42,8 @@ impl Pool {
         Ok(Optimistic { pool: self, header, page: self.page_ref(frame), frame, version })
     }
 
-    /// Resumes an optimistic read of a frame, if the frame was not changed since and no exclusive
-    /// holder is inside.
+    /// Resumes an optimistic read of a frame, if the frame was not changed since and no thread
+    /// holds its latch exclusively.
     #[inline(always)]
     pub fn optimistic_since(&self, moment: Moment) -> Option<Optimistic<'_>> {
         let frame = moment.frame();
@@ -59,13 +59,13 @@ impl Pool {
         Exclusive::new(self, self.memory.latch(frame))
     }
 
-    /// Latches a frame exclusively if no holder is inside. Allowed in any order.
+    /// Latches a frame exclusively if no thread holds its latch. Allowed in any order.
     #[inline]
     pub fn try_exclusive(&self, frame: FrameId) -> Option<Exclusive<'_>> {
         Some(Exclusive::new(self, self.memory.try_latch(frame)?))
     }
 
-    /// Latches a frame shared if no exclusive holder is inside. Allowed in any order.
+    /// Latches a frame shared if no thread holds its latch exclusively. Allowed in any order.
     #[inline]
     pub fn try_shared(&self, frame: FrameId) -> Option<Shared<'_>> {
         let header = self.memory.headers().get(frame.0 as usize)?;
@@ -163,7 +163,7 @@ pub struct Exclusive<'p> {
     changed: bool,
     /// The contents changed.
     dirtied: bool,
-    /// The change of the contents has its number.
+    /// The change of the contents was stamped with its number.
     stamped: bool,
 }
 
@@ -260,8 +260,8 @@ impl<'p> Exclusive<'p> {
         self.pool.unswizzle(image);
     }
 
-    /// Replaces a swip. The page does not become dirty, because its stored image names page ids
-    /// either way, but the version changes, so optimistic readers restart.
+    /// Replaces a swip. The page does not become dirty, because its stored image has page ids in
+    /// both cases. But the version changes, so optimistic readers restart.
     pub(crate) fn set_swip(&mut self, offset: usize, swip: Swip) {
         self.changed = true;
         self.pool.memory.page_mut(&mut self.latched).set_u64(offset, swip.0);

@@ -40,7 +40,7 @@ pub struct Pool {
     epochs: EpochClock,
     pub(crate) free: FreeFrames,
     pub(crate) in_flight: InFlight,
-    /// Only without swizzling.
+    /// Used only in a pool without swizzling.
     pub(crate) table: Option<PageTable>,
     pub(crate) evict_signal: EvictSignal,
     pub(crate) writes: WriteQueue,
@@ -50,7 +50,7 @@ pub struct Pool {
     pub(crate) workers: WorkerCount,
     counters: CounterRegistry,
     pub(crate) storage: Arc<dyn Storage>,
-    /// Set once reads from storage are refused, see [`Pool::distrust_storage`].
+    /// Whether reads from storage are refused, see [`Pool::distrust_storage`].
     pub(crate) distrusted: OnceLock<String>,
     owner: Arc<dyn PageOwner>,
     pub(crate) barrier: Arc<dyn LogBarrier>,
@@ -292,7 +292,7 @@ impl Pool {
         self.free.fail_for_ever(why);
     }
 
-    /// The error of an operation that has waited that long.
+    /// The error of an operation that has waited for the stall timeout without progress.
     pub(crate) fn exhausted(&self, waited: Duration) -> Error {
         if let Some(why) = self.free.failed_for_ever() {
             return Error::Poisoned(why);
