@@ -29,6 +29,7 @@ use wattle_buffer::{
     Background, Fault, FrameId, MIN_POOL_BYTES, NoLog, PageAllocator, PageId, Pool, PoolOptions,
     TreeId, Worker,
     model::{Audit, ModelStorage, Stepper, audit, make_impatient},
+    replacement::policies,
     sync::{AtomicUsize, Mutex, Ordering, interleave, yield_now},
 };
 
@@ -389,8 +390,50 @@ fn a_tree_grows_from_nothing_and_shrinks_to_nothing() {
 
 #[test]
 fn a_pool_smaller_than_the_tree_never_stops_with_real_background_threads() {
-    explore(1500, || {
-        let store = Store::new(0, "watt");
+    never_stops(1500, "watt");
+}
+
+/// A policy with an order has a latch and a protocol of its own between loads, uses, evictors and
+/// pages that leave; the others are few and quick.
+#[test]
+fn no_policy_loses_a_page_or_stops_in_a_pool_smaller_than_the_tree() {
+    for info in policies() {
+        never_stops(if info.ordered { 60 } else { 10 }, info.name);
+    }
+}
+
+#[test]
+fn no_policy_with_an_order_loses_a_page_to_evictors_beside_each_other() {
+    for info in policies().iter().filter(|info| info.ordered) {
+        explore(40, || {
+            let store = Store::new(26, info.name);
+            let mut clients = clients(&store, 2, 36, SHORT);
+            fill(&mut clients);
+            let pool = store.pool.clone();
+            let second = thread::spawn(move || {
+                let mut stepper = Stepper::new(&pool, 2);
+                for _ in 0..6 {
+                    stepper.round();
+                    stepper.write();
+                    (0..thread_rng().gen_range(0..100)).for_each(|_| interleave());
+                }
+            });
+            let model =
+                race(&store, clients, |client| (0..4).for_each(|_| client.step()), rounds_only);
+            second.join().unwrap();
+            store.check(&model);
+        });
+    }
+}
+
+fn rounds_only(stepper: &mut Stepper, _: FrameId) {
+    stepper.round();
+    stepper.write();
+}
+
+fn never_stops(schedules: usize, policy: &'static str) {
+    explore(schedules, move || {
+        let store = Store::new(0, policy);
         let background = Background::start(&store.pool).expect("start");
         let mut clients = clients(&store, 2, 36, SHORT);
         fill(&mut clients);

@@ -5,6 +5,11 @@
 //! candidates, whose headers it prefetches. Of the candidates at or below the threshold it evicts
 //! the clean ones and queues the dirty ones for write-back. Evictors share no list, no lock and no
 //! order.
+//!
+//! A policy with an order of its own proposes the victims of a round instead, and only as many as
+//! are missing. Both kinds of rounds end at once if nothing can leave. Evictors then wait as they
+//! do for the writers, so no order makes them spin: each page of a round leaves, is written, or is
+//! refused and then no longer the next one of its order.
 
 use crate::{
     counters::{Counters, Refusal},
@@ -12,7 +17,7 @@ use crate::{
     frame::FrameState,
     ids::FrameId,
     pool::Pool,
-    replacement::{Leave, Replacement, with_policy},
+    replacement::{Frames, Leave, Order, Replacement, Standing, Tracker, with_policy},
     thread::cpu_time_ns,
     writeback::queue_write,
 };
@@ -25,6 +30,8 @@ use std::{
 const SAMPLE: usize = 8;
 /// Candidates of a round.
 const CANDIDATES: usize = 64;
+/// Threshold of a page that an order proposed.
+const ORDERED: f32 = 0.0;
 /// Number of candidates by which headers are prefetched ahead.
 const AHEAD: usize = 16;
 /// A loaded page that no operation swizzled for this long is reclaimed.
@@ -38,13 +45,16 @@ pub(crate) struct Evictor {
     counters: Arc<Counters>,
     random: u64,
     freed: Vec<FrameId>,
+    /// Frames that the order of the policy proposes.
+    proposed: Vec<FrameId>,
 }
 
 impl Evictor {
     pub(crate) fn new(pool: Arc<Pool>, seed: u64) -> Evictor {
         let counters = pool.register_counters();
         let random = (seed + 1).wrapping_mul(0x2545_f491_4f6c_dd1d) | 1;
-        Evictor { pool, counters, random, freed: Vec::with_capacity(CANDIDATES) }
+        let (freed, proposed) = (Vec::with_capacity(CANDIDATES), Vec::with_capacity(CANDIDATES));
+        Evictor { pool, counters, random, freed, proposed }
     }
 
     fn sample<const N: usize>(&mut self) -> [FrameId; N] {
@@ -89,7 +99,7 @@ impl Evictor {
             if pool.evict_signal.is_stopping() {
                 return true;
             }
-            let (evicted, queued) = with_policy!(&pool.policy, p => self.round(p));
+            let (evicted, queued) = self.round();
             if evicted > 0 || queued > 0 {
                 idle_rounds = 0;
             } else {
@@ -130,8 +140,65 @@ impl Evictor {
         true
     }
 
-    /// Runs one round of Listing 2. Returns how many pages were evicted and how many were queued.
-    pub(crate) fn round<P: Replacement>(&mut self, policy: &P) -> (usize, usize) {
+    /// Runs one round. Returns how many pages were evicted and how many were queued.
+    pub(crate) fn round(&mut self) -> (usize, usize) {
+        let pool = self.pool.clone();
+        match pool.policy.order() {
+            Some(order) => self.round_in_order(order),
+            None => with_policy!(&pool.policy, policy => self.round_by_value(policy)),
+        }
+    }
+
+    /// Evicts the pages that `order` proposes, or queues them for write-back: as many as are needed
+    /// beside those that are being written already.
+    fn round_in_order(&mut self, order: &dyn Order) -> (usize, usize) {
+        let pool = self.pool.clone();
+        // 1. Loaded pages that no operation swizzled are in no order: look for them in a sample.
+        for frame in self.sample::<SAMPLE>() {
+            if pool.header(frame).state() == FrameState::Loaded {
+                self.reclaim(frame);
+            }
+        }
+        // 2. Ask for victims.
+        let coming = pool.free.len() + self.freed.len() + pool.writes.evictions();
+        let most = pool.free.high_water().saturating_sub(coming).min(CANDIDATES);
+        let mut proposed = std::mem::take(&mut self.proposed);
+        proposed.clear();
+        if most > 0 {
+            order.propose(&PoolFrames(&pool), most, &mut proposed);
+        }
+        self.counters.candidates.add(proposed.len() as u64);
+        // 3. Evict the clean ones and queue the dirty ones.
+        let mut queued = 0;
+        for frame in proposed.iter().copied() {
+            let header = pool.header(frame);
+            let left = if !header.is_dirty() {
+                let evicted = evict(&pool, &self.counters, frame, ORDERED);
+                evicted.then(|| self.freed.push(frame)).is_some()
+            } else {
+                match queue_write(&pool, frame, ORDERED) {
+                    Ok(()) => {
+                        queued += 1;
+                        true
+                    }
+                    Err(why) => {
+                        self.counters.refuse(why);
+                        // While the queue is full the page is the next victim still.
+                        pool.writes.is_full()
+                    }
+                }
+            };
+            if !left {
+                order.refused(frame, &header.tracker);
+            }
+        }
+        self.counters.queued.add(queued as u64);
+        self.proposed = proposed;
+        (self.give_freed(), queued)
+    }
+
+    /// Runs one round of Listing 2.
+    fn round_by_value<P: Replacement>(&mut self, policy: &P) -> (usize, usize) {
         let pool = self.pool.clone();
         let epoch = pool.epoch();
         // 1. The threshold is the lowest value in a small sample.
@@ -193,15 +260,20 @@ impl Evictor {
             }
         }
         self.counters.queued.add(queued as u64);
+        (self.give_freed(), queued)
+    }
+
+    /// Frees the frames whose pages were evicted, and advances the epoch clock, which counts
+    /// evictions. Returns their number.
+    fn give_freed(&mut self) -> usize {
         let evicted = self.freed.len();
         if evicted > 0 {
             self.counters.evictions.add(evicted as u64);
-            pool.give_frames(&self.freed);
+            self.pool.give_frames(&self.freed);
             self.freed.clear();
-            // 4. Advance the epoch clock, which counts evictions.
-            pool.count_evictions(evicted as u64);
+            self.pool.count_evictions(evicted as u64);
         }
-        (evicted, queued)
+        evicted
     }
 
     /// The counters of the evictor.
@@ -232,6 +304,34 @@ impl Evictor {
     }
 }
 
+/// What an order sees of a pool.
+struct PoolFrames<'p>(&'p Pool);
+
+impl Frames for PoolFrames<'_> {
+    fn count(&self) -> usize {
+        self.0.frames()
+    }
+
+    fn tracker(&self, frame: FrameId) -> &Tracker {
+        &self.0.header(frame).tracker
+    }
+
+    fn standing(&self, frame: FrameId) -> Standing {
+        let header = self.0.header(frame);
+        if header.state() != FrameState::Hot {
+            Standing::Empty
+        } else if header.is_pinned() || header.hot_children() > 0 {
+            Standing::Held
+        } else if header.is_writing() {
+            Standing::Writing
+        } else if header.is_dirty() {
+            Standing::Dirty
+        } else {
+            Standing::Clean
+        }
+    }
+}
+
 impl Pool {
     /// Runs eviction rounds on the calling thread until `count` pages were evicted, or a thousand
     /// rounds in a row evicted none. Returns how many were evicted. For the micro-benchmark of the
@@ -241,7 +341,7 @@ impl Pool {
         let mut evictor = Evictor::new(self.clone(), 77);
         let (mut evicted, mut idle) = (0, 0);
         while evicted < count && idle < 1000 {
-            let (pages, _) = with_policy!(&self.policy, p => evictor.round(p));
+            let (pages, _) = evictor.round();
             evicted += pages;
             idle = if pages > 0 { 0 } else { idle + 1 };
         }

@@ -10,7 +10,6 @@ use crate::{
     io::{MemoryStorage, PageWrite, ReadTarget, Storage},
     page::{PAGE_SIZE, PageImage, PageRef, header},
     pool::Pool,
-    replacement::with_policy,
     sync::{interleave, yield_now},
     writeback::{Writer, queue_write},
 };
@@ -180,8 +179,7 @@ impl Stepper {
 
     /// One round of the evictor.
     pub fn round(&mut self) {
-        let pool = self.pool.clone();
-        let _ = with_policy!(&pool.policy, p => self.evictor.round(p));
+        self.evictor.round();
     }
 
     /// Evicts `frame` regardless of its value; queues it for write-back if it is dirty; reclaims it

@@ -3,7 +3,7 @@
 use crate::{
     error::{Error, Result},
     ids::FrameId,
-    sync::{Condvar, Mutex},
+    sync::{AtomicUsize, Condvar, Mutex, Ordering},
 };
 use std::collections::VecDeque;
 
@@ -15,12 +15,21 @@ pub(crate) struct Claim {
     pub(crate) threshold: f32,
 }
 
+impl Claim {
+    /// Whether the page is written for its frame, and not for a checkpoint.
+    fn evicts(self) -> bool {
+        self.threshold > f32::NEG_INFINITY
+    }
+}
+
 /// See the module documentation.
 pub(crate) struct WriteQueue {
     state: Mutex<QueueState>,
     /// Signals work for writers, or the end.
     work: Condvar,
     capacity: usize,
+    /// Pages that evictors queued and whose write has not ended.
+    evictions: AtomicUsize,
 }
 
 #[derive(Default)]
@@ -37,6 +46,7 @@ impl WriteQueue {
             state: Mutex::new(QueueState::default()),
             work: Condvar::new(),
             capacity: 2 * write_concurrency,
+            evictions: AtomicUsize::new(0),
         }
     }
 
@@ -57,8 +67,21 @@ impl WriteQueue {
 
     /// Queues a page whose write the caller has claimed.
     pub(crate) fn push(&self, frame: FrameId, threshold: f32) {
-        self.state.lock().claims.push_back(Claim { frame, threshold });
+        let claim = Claim { frame, threshold };
+        self.evictions.fetch_add(usize::from(claim.evicts()), Ordering::Relaxed);
+        self.state.lock().claims.push_back(claim);
         self.work.notify_one();
+    }
+
+    /// Pages that evictors queued and whose write has not ended.
+    pub(crate) fn evictions(&self) -> usize {
+        self.evictions.load(Ordering::Relaxed)
+    }
+
+    /// Notes the end of the writes of `claims`, which were queued.
+    pub(crate) fn ended(&self, claims: &[Claim]) {
+        let evictions = claims.iter().filter(|claim| claim.evicts()).count();
+        self.evictions.fetch_sub(evictions, Ordering::Relaxed);
     }
 
     pub(crate) fn last_error(&self) -> Option<Error> {

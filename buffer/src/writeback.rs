@@ -131,6 +131,7 @@ impl Writer {
         }
         pool.merges.leave();
         let outcome = self.write(claims);
+        pool.writes.ended(claims);
         pool.writes.note(&outcome);
         if outcome.is_err() {
             // The pages stay dirty and will be sampled again. Do not retry a device that refuses

@@ -3,8 +3,8 @@
 //!
 //! `source` opens a trace, `replay` runs one policy on one trace, `experiment` runs all
 //! combinations in parallel, `table` prints. Each policy is one file in `policies`; `registry`
-//! finds it by name. Nothing here uses the storage engine, except that WATT uses the tracker and
-//! the value of the engine.
+//! finds it by name. `live` runs the policies of the engine. Nothing else here uses the storage
+//! engine, except that WATT uses the tracker and the value of the engine.
 
 pub mod ace;
 pub mod bound;
@@ -12,6 +12,7 @@ pub mod entry;
 pub mod experiment;
 pub mod generate;
 pub mod lists;
+pub mod live;
 pub mod policies;
 pub mod policy;
 pub mod pool;

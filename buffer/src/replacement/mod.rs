@@ -8,8 +8,15 @@
 //! accesses; those of the others are one call away.
 //! The README of the crate says how to add a policy.
 
+mod draw;
+mod gclock;
+mod ghosts;
+mod hand;
+mod kinds;
+mod lrd;
 mod parameters;
 mod policy;
+mod queues;
 mod tracker;
 
 pub use parameters::{Parameter, Range, Setup};
@@ -103,6 +110,26 @@ macro_rules! policies {
 policies! {
     watt::Watt,
     random::Random,
+    lru::Lru,
+    list_lru::ListLru,
+    lru_k::LruK,
+    slru::Slru,
+    clock::Clock,
+    zclock::ZClock,
+    gclock1::GClock1,
+    gclock2::GClock2,
+    dgclock1::DgClock1,
+    dgclock2::DgClock2,
+    lfu::Lfu,
+    lfuda::Lfuda,
+    lrd1::Lrd1,
+    lrd2::Lrd2,
+    hyperbolic::Hyperbolic,
+    cflru::Cflru,
+    lru_wsr::LruWsr,
+    sieve::Sieve,
+    s3_fifo::S3Fifo,
+    leanevict::LeanEvict,
 }
 
 impl std::fmt::Debug for Policy {

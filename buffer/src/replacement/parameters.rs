@@ -13,16 +13,21 @@ pub enum Range {
 }
 
 impl Range {
+    /// The least and the largest number of the range.
+    pub fn ends(self) -> (f64, f64) {
+        match self {
+            Range::Number(least, most) => (least, most),
+            Range::Whole(least, most) => (f64::from(least), f64::from(most)),
+        }
+    }
+
     /// The number that `text` stands for, if it is in the range.
     fn parse(self, text: &str) -> Option<f64> {
         let number = match self {
             Range::Number(..) => text.parse::<f64>().ok()?,
             Range::Whole(..) => f64::from(text.parse::<u32>().ok()?),
         };
-        let (least, most) = match self {
-            Range::Number(least, most) => (least, most),
-            Range::Whole(least, most) => (f64::from(least), f64::from(most)),
-        };
+        let (least, most) = self.ends();
         (number >= least && number <= most).then_some(number)
     }
 }

@@ -33,6 +33,7 @@ mod moving;
 mod page_trace;
 mod patches;
 mod pieces;
+mod policies;
 mod ranges;
 mod read_only;
 mod recovery;

@@ -13,7 +13,7 @@ use wattle_tests::{
     model::{ALL_KEYS, Client, Keys, Plan},
 };
 
-fn options(frames: u64) -> Options {
+pub fn options(frames: u64) -> Options {
     // A loaded machine may take longer than a second to free a frame.
     small_pool(frames).stall_timeout(Duration::from_secs(10))
 }
@@ -41,7 +41,7 @@ fn run(
     }
 }
 
-fn run_in(device: &Device, options: Options, plan: Plan, steps: u64, lives: u64, seed: u64) {
+pub fn run_in(device: &Device, options: Options, plan: Plan, steps: u64, lives: u64, seed: u64) {
     println!("seed {seed}, {plan:?}, {options:?}");
     let mut clients: Vec<_> =
         (0..plan.clients).map(|client| Client::new(Plan { client, ..plan }, seed)).collect();
@@ -135,7 +135,7 @@ fn a_leaf_that_others_split_merge_and_evict_between_two_writes_of_neighbours() {
     assert_verified(&engine);
 }
 
-fn plan(keys: Keys, universe: u32, clients: u32) -> Plan {
+pub fn plan(keys: Keys, universe: u32, clients: u32) -> Plan {
     Plan { keys, universe, value: 300, large_every: 0, large: 300_000, client: 0, clients }
 }
 

@@ -32,8 +32,8 @@ pub struct SimulateFlags {
     #[arg(long, value_name = "FILE", num_args = 1.., required_unless_present = "list_policies")]
     pub trace: Vec<PathBuf>,
 
-    /// Policies with their parameters as NAME:key=value,key=value; all for all policies, studies
-    /// for WATT with the parameters that its paper varies.
+    /// Policies with their parameters as NAME:key=value,key=value; all for all policies, live(NAME)
+    /// for one of the engine, studies for WATT with the parameters that its paper varies.
     #[arg(long, value_name = "NAME", num_args = 1.., default_value = "watt")]
     pub policy: Vec<String>,
 
@@ -371,6 +371,7 @@ fn list_policies() -> String {
     text += "\nace(POLICY):nw=8,ne=1,prefetch=both puts ACE around a policy (Papon, Athanassoulis, \
              ICDE 2023):\npages written at a time, pages evicted at a time (1 is without \
              prefetching), and the prefetched\npages (both, sequential or history)\n\n";
+    text += "live(NAME:key=value,..) runs a policy of the engine (wattle --list-policies)\n\n";
     text += "synthetic traces, as --trace gen:NAME:seed=1,accesses=N,pages=N,writes=SHARE\n";
     for kind in KINDS {
         text += &format!("{:<12} {}\n", kind.name, kind.source);

@@ -3,6 +3,7 @@
 
 use super::ace::{self, Ace};
 use super::entry::{PolicyEntry, Setup};
+use super::live;
 use super::policies::ALL;
 use super::policy::Policy;
 use super::replay::{Counts, Device, Replay, run};
@@ -26,8 +27,8 @@ pub fn names() -> String {
 }
 
 impl Spec {
-    /// Reads `name` or `name:key=value,..`, alone or as `ace(..)` or `ace(..):key=value,..`. The
-    /// error is a sentence that lists the known names.
+    /// Reads `name`, `name:key=value,..` or `live(..)` for a policy of the engine, alone or as
+    /// `ace(..)` or `ace(..):key=value,..`. The error is a sentence that lists the known names.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some(wrapped) = text.strip_prefix("ace(") else { return Self::parse_plain(text) };
         let parts =
@@ -42,11 +43,17 @@ impl Spec {
     }
 
     fn parse_plain(text: &str) -> Result<Self, String> {
+        if let Some(inner) = text.strip_prefix("live(").and_then(|text| text.strip_suffix(')')) {
+            live::check(inner)?;
+            let values = vec![(live::ENGINE_POLICY, inner.to_owned())];
+            return Ok(Self { text: text.to_owned(), entry: &live::ENTRY, ace: None, values });
+        }
         let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
         let entry = ALL.iter().find(|entry| entry.name == name).ok_or_else(|| {
             format!(
-                "unknown policy {name:?}: known are {}, ace(POLICY) for one of them with ACE \
-                 around it, and all for all of them",
+                "unknown policy {name:?}: known are {}, live(NAME) for a policy of the engine, \
+                 ace(POLICY) for one of them with ACE around it, and all for all but those of the \
+                 engine",
                 names()
             )
         })?;

@@ -15,4 +15,5 @@ mod smoke;
 mod store_commands;
 mod support;
 mod tpcc;
+mod twins;
 mod ycsb;

@@ -9,7 +9,7 @@ use wattle_workloads::simulate::registry::Spec;
 use wattle_workloads::simulate::replay::{Counts, Device, Replay, replay as replay_all};
 use wattle_workloads::simulate::trace::Trace;
 
-/// Every policy with its defaults, and forms that take other paths. LIRS is in the form of its
+/// Every policy with its defaults, those of the engine too, and forms that take other paths. LIRS is in the form of its
 /// paper; the other one is known to hold a page too many (see its file).
 fn specs() -> Vec<Spec> {
     let forms = [
@@ -27,7 +27,9 @@ fn specs() -> Vec<Spec> {
         "arc:step=integer",
     ];
     let names = ALL.iter().map(|entry| entry.name).filter(|name| *name != "lirs");
-    names.chain(forms).map(|text| Spec::parse(text).unwrap()).collect()
+    let live = wattle::policies().iter().map(|info| format!("live({})", info.name));
+    let names = names.chain(forms).map(str::to_owned).chain(live);
+    names.map(|text| Spec::parse(&text).unwrap()).collect()
 }
 
 fn count(text: &str, capacity: usize, trace: &Trace) -> Counts {
