@@ -5,6 +5,7 @@
 
 pub mod bench_flags;
 pub mod bench_run;
+pub mod breakdown;
 pub mod common;
 pub mod dump;
 pub mod exit;
@@ -25,9 +26,11 @@ pub mod ycsb_run;
 use std::ffi::OsString;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::breakdown::profile::Profiler;
 use crate::driver::backend::Backend;
 use crate::driver::control::Interrupt;
 use bench_run::BenchScenario;
@@ -92,6 +95,11 @@ pub enum Command {
     Load(dump::LoadFlags),
     /// Measures the device under a directory: reads and writes per second against queue depth.
     Probe(probe::ProbeFlags),
+    /// Shows which component of the engine uses the processor, in ycsb and tpcc.
+    ///
+    /// Runs each workload with a sampling profiler. The rows are exclusive self time and add up to
+    /// 100 %, for the threads that run operations and for those of the engine.
+    Breakdown(Box<breakdown::BreakdownFlags>),
     /// Replays page traces through replacement policies and counts misses, reads and writes.
     Simulate(Box<simulate::SimulateFlags>),
 }
@@ -139,6 +147,10 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
         Command::Workload(workload) => workload.run_flags().check()?,
         Command::Probe(flags) => flags.check()?,
         Command::Simulate(flags) => flags.check()?,
+        Command::Breakdown(flags) => {
+            flags.check()?;
+            flags.commands().iter().try_for_each(|words| parse(words).map(drop))?;
+        }
         Command::Verify(_)
         | Command::Stat(_)
         | Command::Compact(_)
@@ -172,8 +184,29 @@ fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
         Command::Dump(flags) => dump::dump(&flags, &mut std::io::stdout().lock(), &interrupt),
         Command::Load(flags) => dump::load(&flags, &mut std::io::stdin().lock(), &interrupt),
         Command::Probe(flags) => probe::probe(&flags, &interrupt),
+        Command::Breakdown(flags) => {
+            let run = |words: &[OsString], profiler, out: &mut Vec<u8>| {
+                profiled(words, profiler, &interrupt, out)
+            };
+            breakdown::breakdown(&flags, command_line(arguments), &run)
+        }
         Command::Simulate(flags) => simulate::simulate(&flags, command_line(arguments), &interrupt),
     }
+}
+
+/// Runs the workload that `words` name, and profiles it if there is a profiler.
+fn profiled(
+    words: &[OsString],
+    profiler: Option<Arc<Profiler>>,
+    interrupt: &Interrupt,
+    out: &mut Vec<u8>,
+) -> Result<(), Exit> {
+    let Some(Command::Workload(command)) = parse(words)? else {
+        unreachable!("the words of a breakdown name a workload")
+    };
+    let backend = command.run_flags().wattle(None, interrupt);
+    let recording = Recording::of_time(profiler);
+    run_workload(&command, command_line(words), &backend, &recording, interrupt, out)
 }
 
 /// Runs the workload of `command` on the store that `backend` opens, and writes the result to

@@ -1,8 +1,9 @@
 #![doc = include_str!("../README.md")]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod adapter;
 pub mod bench;
+pub mod breakdown;
 pub mod cli;
 pub mod driver;
 pub mod histogram;

@@ -3,6 +3,7 @@
 //! The keys of the JSON object are part of the interface of the program: none is renamed or
 //! removed. All counters cover only the measured part.
 
+pub mod bars;
 pub mod csv;
 pub mod figures;
 pub mod html;

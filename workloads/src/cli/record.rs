@@ -8,28 +8,47 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use wattle::{PageAccess, PageTrace, TraceSink};
 
 use super::common::RunFlags;
 use super::exit::{Exit, failed};
+use crate::breakdown::profile::Profiler;
+use crate::driver::control::Phase;
 use crate::driver::failure::Failure;
 use crate::driver::measure::{Measurement, Observer, Sample};
 
 /// Level of compression. Higher ones take more time than they save: the text is mostly digits.
 const ZSTD_LEVEL: i32 = 1;
 
-/// The recording of a run, if the user asked for one.
+/// The recording of a run, if the user asked for one: of its page accesses, or of its processor
+/// time.
 #[derive(Debug)]
 pub struct Recording {
     asked: Option<(PathBuf, PageTrace)>,
+    profiler: Option<Arc<Profiler>>,
 }
 
 impl Recording {
     /// The recording that `flags` ask for.
     pub fn new(flags: &RunFlags) -> Self {
         let asked = flags.record_trace.as_ref().map(|path| (path.clone(), PageTrace::new()));
-        Self { asked }
+        Self { asked, profiler: None }
+    }
+
+    /// Only the processor time of the measured part.
+    pub fn of_time(profiler: Option<Arc<Profiler>>) -> Self {
+        Self { asked: None, profiler }
+    }
+
+    /// The run has come to this phase.
+    pub fn enter(&self, phase: Phase) {
+        match (&self.profiler, phase) {
+            (Some(profiler), Phase::Measured) => profiler.begin(),
+            (Some(profiler), Phase::Stop) => profiler.end(),
+            _ => {}
+        }
     }
 
     /// The trace in which the engine records accesses.

@@ -146,7 +146,8 @@ impl Measuring<'_> {
     {
         let mut observer = |sample: &_| self.live.show(sample);
         self.recording.during(self.trace, &mut observer, |observer| {
-            measure::run(store, workload, &self.plan, self.interrupt, observer)
+            let on_phase = |phase| self.recording.enter(phase);
+            measure::run(store, workload, &self.plan, self.interrupt, observer, &on_phase)
         })
     }
 }

@@ -103,7 +103,7 @@ where
         let _stopped = StopAtPanic(control);
         let mut workers = Vec::new();
         for thread in 0..crew.threads {
-            match std::thread::Builder::new().spawn_scoped(scope, work(thread)) {
+            match named(thread).spawn_scoped(scope, work(thread)) {
                 Ok(worker) => workers.push(worker),
                 Err(error) => {
                     control.fail(Failure::Thread(error));
@@ -121,6 +121,11 @@ where
         }
         supervised
     })
+}
+
+/// A thread of the crew; a profile knows it by its name.
+fn named(thread: usize) -> std::thread::Builder {
+    std::thread::Builder::new().name(format!("worker {thread}"))
 }
 
 /// A barrier at which the threads of a crew wait for each other before they begin.

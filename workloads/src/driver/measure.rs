@@ -153,6 +153,9 @@ impl Measurement {
 /// Receives every sample when it is taken; an error ends the run.
 pub type Observer<'a> = &'a mut dyn FnMut(&Sample) -> Result<(), Failure>;
 
+/// Told when the measured part begins and ends, on the thread that supervises the run.
+pub type OnPhase<'a> = &'a dyn Fn(Phase);
+
 /// Runs `workload` on `store` by `plan`.
 pub fn run<S, W>(
     store: &S,
@@ -160,6 +163,7 @@ pub fn run<S, W>(
     plan: &Plan,
     interrupt: &Interrupt,
     observer: Observer<'_>,
+    on_phase: OnPhase<'_>,
 ) -> Measurement
 where
     S: Store,
@@ -175,12 +179,14 @@ where
         supervisor.warm_up();
         let mut watch = Watch::new(store, &slots, plan.kinds.len(), true);
         let started = CpuTimes::of_process();
+        on_phase(Phase::Measured);
         control.enter(Phase::Measured);
         let limit = match plan.length {
             Length::Time(time) => Some(time),
             Length::Operations(_) => None,
         };
         supervisor.watch(&mut watch, limit);
+        on_phase(Phase::Stop);
         control.enter(Phase::Stop);
         (watch, started)
     });

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::bars::Bars;
 use super::plot::{Plot, Scale, Series, escape};
 use super::{Report, text};
 use crate::driver::measure::Sample;
@@ -82,6 +83,12 @@ impl Page {
             let _ = writeln!(self.body, "<div>{}</div>", plot.svg());
         }
         self.body.push_str("</div>\n");
+    }
+
+    /// Adds stacked bars with a heading.
+    pub fn bars(&mut self, heading: &str, bars: &Bars) {
+        self.heading(heading);
+        self.body.push_str(&bars.svg());
     }
 
     /// The page.

@@ -365,3 +365,42 @@ fn tpcc_keeps_its_conditions_larger_than_memory_with_tasks_and_after_kills() {
     }
     folder.ends(2, "tpcc --warehouses 2 --db DIR/tpcc", &["holds 1 TPC-C warehouse,"]);
 }
+
+/// The rows of a breakdown add up to 100 %, and the release binary, which has line tables, knows
+/// the component of nearly all samples.
+#[test]
+fn a_breakdown_adds_up_and_leaves_little_unattributed() {
+    let folder = Folder::new();
+    let report = folder.path("b.html");
+    let flags = "--records 40000 --warehouses 1 --pool 256MiB --duration 1500ms --warmup 300ms \
+                 --threads 1,2 --durability none --format json --report DIR/b.html";
+    let Ended { code, out, messages } = folder.run(&format!("breakdown {flags}"));
+    let is_release = std::env::var_os("WATTLE_BINARY").is_some();
+    if !is_release && messages.contains("no line tables") {
+        assert_eq!(code, Some(1), "{messages}");
+        return;
+    }
+    assert_eq!(code, Some(0), "{out}{messages}");
+    let found: Value = serde_json::from_str(&out).unwrap();
+    let runs = found["runs"].as_array().unwrap();
+    assert_eq!(runs.len(), 6, "three workloads with 1 and 2 threads");
+    for run in runs {
+        let (name, profile) = (&run["workload"], &run["profile"]);
+        assert!(run["operations"].as_u64().unwrap() > 0, "{run}");
+        let samples = profile["samples"].as_u64().unwrap();
+        assert!(samples >= 10, "{name}: {samples} samples");
+        let rows = profile["rows"].as_array().unwrap();
+        for column in ["percent", "foreground_percent", "background_percent"] {
+            let sum: f64 = rows.iter().map(|row| row[column].as_f64().unwrap()).sum();
+            assert!((sum - 100.0).abs() < 0.1, "{name}, {column}: {sum}");
+        }
+        assert!(profile["sampling_percent"].as_f64().unwrap() < 3.0, "{profile}");
+        if is_release {
+            let row = rows.iter().find(|row| row["component"] == "unattributed").unwrap();
+            let share = row["percent"].as_f64().unwrap();
+            assert!(share < 5.0, "{name}: {share} % in {}", profile["hot"]);
+        }
+    }
+    let page = fs::read_to_string(report).unwrap();
+    assert!(page.ends_with("</html>\n") && page.matches("<svg").count() == 3);
+}
