@@ -8,7 +8,9 @@ pub mod bench_run;
 pub mod breakdown;
 pub mod common;
 pub mod dump;
+pub mod evict_phase;
 pub mod exit;
+pub mod experiment;
 pub mod live;
 pub mod log_policy;
 pub mod maintain;
@@ -102,6 +104,20 @@ pub enum Command {
     Breakdown(Box<breakdown::BreakdownFlags>),
     /// Replays page traces through replacement policies and counts misses, reads and writes.
     Simulate(Box<simulate::SimulateFlags>),
+    /// Runs a workload, then lets evictors alone free a part of the pool, and times them.
+    #[command(hide = true)]
+    EvictPhase {
+        /// Flags of the second phase.
+        #[command(flatten)]
+        flags: evict_phase::EvictPhaseFlags,
+        /// The workload of the first phase.
+        #[command(subcommand)]
+        workload: WorkloadCommand,
+    },
+    /// Repeats an experiment of a paper, and prints the paper's figures beside ours.
+    ///
+    /// Without a name: lists the experiments.
+    Experiment(experiment::ExperimentFlags),
 }
 
 /// Parses `arguments`, the first of which is the name of the program, and runs the subcommand.
@@ -143,14 +159,17 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
         Command::Workload(workload) if workload.run_flags().policy == "help" => {
             return exit::print(&engine_policies()).map(|()| None);
         }
-        Command::Workload(WorkloadCommand::Ycsb(flags)) => flags.spec().map(drop)?,
-        Command::Workload(workload) => workload.run_flags().check()?,
+        Command::Workload(workload) | Command::EvictPhase { workload, .. } => match workload {
+            WorkloadCommand::Ycsb(flags) => flags.spec().map(drop)?,
+            workload => workload.run_flags().check()?,
+        },
         Command::Probe(flags) => flags.check()?,
         Command::Simulate(flags) => flags.check()?,
         Command::Breakdown(flags) => {
             flags.check()?;
             flags.commands().iter().try_for_each(|words| parse(words).map(drop))?;
         }
+        Command::Experiment(flags) => flags.check()?,
         Command::Verify(_)
         | Command::Stat(_)
         | Command::Compact(_)
@@ -191,6 +210,47 @@ fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
             breakdown::breakdown(&flags, command_line(arguments), &run)
         }
         Command::Simulate(flags) => simulate::simulate(&flags, command_line(arguments), &interrupt),
+        Command::EvictPhase { flags, workload } => evict_phase(&flags, &workload, &interrupt),
+        Command::Experiment(flags) => {
+            experiment::experiment(&flags, &|words| refusal(words, &interrupt), &interrupt)
+        }
+    }
+}
+
+fn evict_phase(
+    flags: &evict_phase::EvictPhaseFlags,
+    workload: &WorkloadCommand,
+    interrupt: &Interrupt,
+) -> Result<(), Exit> {
+    let run = workload.run_flags();
+    match workload {
+        WorkloadCommand::Ycsb(ycsb) => evict_phase::run(&ycsb.spec()?, flags, run, interrupt),
+        WorkloadCommand::Tpcc(tpcc) => evict_phase::run(&tpcc.scenario(), flags, run, interrupt),
+        WorkloadCommand::Tpcb(tpcb) => {
+            evict_phase::run(&BenchScenario::new(tpcb.bench()), flags, run, interrupt)
+        }
+        WorkloadCommand::Tatp(tatp) => {
+            evict_phase::run(&BenchScenario::new(tatp.bench()), flags, run, interrupt)
+        }
+    }
+}
+
+/// Says why this binary does not run a command line, as far as that is known without a store.
+fn refusal(words: &[String], interrupt: &Interrupt) -> Option<String> {
+    let words = std::iter::once("wattle").chain(words.iter().map(String::as_str));
+    let arguments: Vec<OsString> = words.map(OsString::from).collect();
+    let checked = parse(&arguments).and_then(|command| match command {
+        Some(Command::Workload(workload) | Command::EvictPhase { workload, .. }) => {
+            let flags = workload.run_flags();
+            let reads = flags.reads(false);
+            let options = flags.store_options("".as_ref(), 1, reads);
+            Ok(flags.wattle(None, interrupt).check(&options)?)
+        }
+        _ => Ok(()),
+    });
+    match checked {
+        Err(Exit::Usage(sentence) | Exit::Failed(sentence)) => Some(sentence),
+        _ => None,
     }
 }
 

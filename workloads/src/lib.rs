@@ -6,6 +6,7 @@ pub mod bench;
 pub mod breakdown;
 pub mod cli;
 pub mod driver;
+pub mod experiment;
 pub mod histogram;
 pub mod key;
 pub mod machine;

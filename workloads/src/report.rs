@@ -8,6 +8,7 @@ pub mod csv;
 pub mod figures;
 pub mod html;
 pub mod plot;
+pub mod stacked_bars;
 pub mod text;
 
 use serde::Serialize;

@@ -49,6 +49,13 @@ fn evictor(stats: &Stats) -> EvictorCounters {
     }
 }
 
+impl EngineStore {
+    /// The engine, for experiments on its parts.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+}
+
 impl Store for EngineStore {
     type Table = Tree;
     type Session = BlockingClient;

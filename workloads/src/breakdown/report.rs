@@ -5,9 +5,9 @@ use serde::Serialize;
 use super::component::Component;
 use super::profile::{GroupTimes, Profile};
 use crate::machine::Machine;
-use crate::report::bars::Bars;
 use crate::report::figures::{plural, rate, significant, table};
 use crate::report::html::Page;
+use crate::report::stacked_bars::StackedBars;
 
 /// The result of a breakdown.
 #[derive(Debug, Serialize)]
@@ -161,7 +161,7 @@ impl Breakdown {
                 (run.title(), run.profile.rows.iter().map(share).collect::<Vec<_>>())
             };
             let bars = self.runs.iter().map(bar).collect();
-            page.bars(heading, &Bars { parts: parts.clone(), bars });
+            page.stacked_bars(heading, &StackedBars { parts: parts.clone(), bars });
         }
         let mut tabulate = |heading: &str, rows: Vec<Vec<String>>| {
             let columns: Vec<&str> = rows[0].iter().map(String::as_str).collect();

@@ -13,7 +13,7 @@ use std::path::Path;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value};
 
-use super::common::{IoBackend, OnOff, RunFlags};
+use super::common::{Format, IoBackend, OnOff, RunFlags};
 use super::exit::{Exit, failed};
 use super::live::Live;
 use super::record::{Recording, TraceFile};
@@ -132,7 +132,12 @@ pub struct Measuring<'a> {
     interrupt: &'a Interrupt,
 }
 
-impl Measuring<'_> {
+impl<'a> Measuring<'a> {
+    /// To run by `plan` without outputs.
+    pub fn quiet(plan: Plan, recording: &'a Recording, interrupt: &'a Interrupt) -> Self {
+        Self { plan, live: Live::new(Format::Json, None), recording, trace: None, interrupt }
+    }
+
     /// Workers of the run.
     pub fn workers(&self) -> usize {
         self.plan.crew.workers()

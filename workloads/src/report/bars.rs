@@ -1,82 +1,153 @@
-//! Horizontal stacked bars as inline SVG.
+//! Grouped bars as inline SVG.
 
 use std::fmt::Write;
 
-use super::plot::escape;
+use super::figures::significant;
+use super::plot::{COLOURS, escape};
 
-const WIDTH: f64 = 1240.0;
-const LEFT: f64 = 190.0;
-const RIGHT: f64 = 1230.0;
-/// Height of a bar with the room below it.
-const STEP: f64 = 34.0;
-const BAR: f64 = 24.0;
-/// Entries of the legend in one line.
-const COLUMNS: usize = 5;
+const WIDTH: f64 = 640.0;
+const LEFT: f64 = 72.0;
+const RIGHT: f64 = 608.0;
+const TOP: f64 = 44.0;
+const BOTTOM: f64 = 236.0;
+/// Space from the bottom axis to the first row of the legend, and height of a row.
+const LEGEND: f64 = 40.0;
+const ROW: f64 = 18.0;
+/// Share of the width of a group that is left empty.
+const GAP: f64 = 0.15;
+/// Lines of the grid.
+const LINES: usize = 5;
 
-/// Colours of parts that lie side by side: hues change and so does the lightness.
-const COLOURS: [&str; 20] = [
-    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c00", "#7a4ea3",
-    "#66c2a5", "#a6761d", "#1b4f72", "#f4c430", "#2e7d32", "#ad1457", "#90caf9", "#ff8a65",
-    "#827717", "#b39ddb", "#b0b0b0", "#303030",
-];
+/// One bar.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bar {
+    /// Its height.
+    pub value: f64,
+    /// The range of the values that it stands for.
+    pub range: (f64, f64),
+    /// A value to compare with, drawn as a mark.
+    pub mark: Option<f64>,
+}
 
-/// Bars of parts.
+/// A chart of bars in groups. In each group there is at most one bar for each series.
 #[derive(Clone, Debug)]
 pub struct Bars {
-    /// Names of the parts, at most 20.
-    pub parts: Vec<&'static str>,
-    /// The name of each bar and the sizes of its parts, which add up to 100.
-    pub bars: Vec<(String, Vec<f64>)>,
+    /// Its title.
+    pub title: String,
+    /// The vertical axis.
+    pub y_label: String,
+    /// Names of the series, for the legend.
+    pub series: Vec<String>,
+    /// Groups: the name, and the bars by series.
+    pub groups: Vec<(String, Vec<Option<Bar>>)>,
 }
 
 impl Bars {
-    /// The bars as an `<svg>` element. Parts that no bar has are left out.
+    fn all(&self) -> impl Iterator<Item = &Bar> {
+        self.groups.iter().flat_map(|(_, bars)| bars.iter().flatten())
+    }
+
+    /// The chart as an `<svg>` element. Writes to a `String` cannot fail, here and below.
     pub fn svg(&self) -> String {
-        let is_used = |part: &usize| self.bars.iter().any(|(_, sizes)| sizes[*part] > 0.0);
-        let used: Vec<usize> = (0..self.parts.len()).filter(is_used).collect();
-        let legend = STEP * self.bars.len() as f64 + 16.0;
-        let height = legend + 18.0 * used.len().div_ceil(COLUMNS) as f64 + 6.0;
-        let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n");
-        for (row, (name, sizes)) in self.bars.iter().enumerate() {
-            let top = STEP * row as f64 + 4.0;
-            // Writes to a `String` cannot fail, here and below.
+        let ends = self.all().map(|bar| bar.value.max(bar.range.1).max(bar.mark.unwrap_or(0.0)));
+        let top = ends.filter(|end| end.is_finite()).fold(0.0, f64::max);
+        let top = if top > 0.0 { top * 1.05 } else { 1.0 };
+        let up = |value: f64| BOTTOM - (BOTTOM - TOP) * (value / top).clamp(0.0, 1.0);
+        let (legend, rows) = self.legend();
+        let mut svg = format!(
+            "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{1}\">\n\
+             <text class=\"title\" x=\"{LEFT}\" y=\"18\">{1}</text>\n\
+             <text class=\"label\" x=\"4\" y=\"{2}\">{3}</text>\n",
+            BOTTOM + LEGEND + ROW * rows as f64,
+            escape(&self.title),
+            TOP - 10.0,
+            escape(&self.y_label)
+        );
+        for line in 0..=LINES {
+            let value = top * line as f64 / LINES as f64;
             let _ = writeln!(
                 svg,
-                "<text class=\"tick\" text-anchor=\"end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                LEFT - 8.0,
-                top + BAR * 0.7,
+                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{RIGHT}\" y1=\"{0:.1}\" y2=\"{0:.1}\"/>\
+                 <text class=\"tick\" text-anchor=\"end\" x=\"{1}\" y=\"{2:.1}\">{3}</text>",
+                up(value),
+                LEFT - 6.0,
+                up(value) + 4.0,
+                significant(value)
+            );
+        }
+        let width = (RIGHT - LEFT) / self.groups.len().max(1) as f64;
+        for (index, (name, bars)) in self.groups.iter().enumerate() {
+            let left = LEFT + width * index as f64;
+            let _ = writeln!(
+                svg,
+                "<text class=\"label\" text-anchor=\"middle\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                left + width / 2.0,
+                BOTTOM + 16.0,
                 escape(name)
             );
-            let mut start = LEFT;
-            for &part in &used {
-                let width = (RIGHT - LEFT) * sizes[part] / 100.0;
-                let _ = writeln!(
-                    svg,
-                    "<rect x=\"{start:.2}\" y=\"{top:.1}\" width=\"{width:.2}\" height=\"{BAR}\" \
-                     fill=\"{}\"><title>{}: {:.2} %</title></rect>",
-                    COLOURS[part % COLOURS.len()],
-                    escape(self.parts[part]),
-                    sizes[part]
-                );
-                start += width;
+            let step = width * (1.0 - GAP) / bars.len().max(1) as f64;
+            for (place, bar) in bars.iter().enumerate() {
+                let x = left + width * GAP / 2.0 + step * place as f64;
+                if let Some(bar) = bar.filter(|bar| bar.value.is_finite()) {
+                    draw(&mut svg, &bar, x, step, COLOURS[place % COLOURS.len()], &up);
+                }
             }
         }
-        for (place, &part) in used.iter().enumerate() {
-            let x = LEFT + (RIGHT - LEFT) / COLUMNS as f64 * (place % COLUMNS) as f64;
-            let y = legend + 18.0 * (place / COLUMNS) as f64;
+        svg + &legend + "</svg>\n"
+    }
+
+    /// The legend, and the number of its rows.
+    fn legend(&self) -> (String, usize) {
+        let (mut svg, mut x, mut row) = (String::new(), LEFT, 0);
+        let marked = self.all().any(|bar| bar.mark.is_some());
+        let named = self.series.iter().enumerate();
+        let mut names: Vec<_> =
+            named.map(|(index, name)| (name.as_str(), COLOURS[index % COLOURS.len()])).collect();
+        if marked {
+            names.push(("by the paper's ratio", "currentColor"));
+        }
+        for (name, colour) in names {
+            let width = 7.0 * name.chars().count() as f64 + 26.0;
+            if x + width > RIGHT && x > LEFT {
+                (x, row) = (LEFT, row + 1);
+            }
+            let y = BOTTOM + LEGEND + ROW * row as f64;
             let _ = writeln!(
                 svg,
-                "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"12\" height=\"12\" fill=\"{}\"/>\
-                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                COLOURS[part % COLOURS.len()],
-                x + 17.0,
-                y + 10.0,
-                escape(self.parts[part])
+                "<line x1=\"{x:.1}\" x2=\"{:.1}\" y1=\"{y}\" y2=\"{y}\" stroke=\"{colour}\" \
+                 stroke-width=\"3\"/><text class=\"tick\" x=\"{:.1}\" y=\"{}\">{}</text>",
+                x + 14.0,
+                x + 18.0,
+                y + 4.0,
+                escape(name)
             );
+            x += width;
         }
-        svg.push_str("</svg>\n");
-        svg
+        (svg, row + 1)
     }
+}
+
+fn draw(svg: &mut String, bar: &Bar, x: f64, step: f64, colour: &str, up: &dyn Fn(f64) -> f64) {
+    let (y, middle) = (up(bar.value), x + step / 2.0);
+    let _ = write!(
+        svg,
+        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{colour}\"/>\
+         <line class=\"axis\" x1=\"{middle:.1}\" x2=\"{middle:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>",
+        (step - 1.0).max(1.0),
+        BOTTOM - y,
+        up(bar.range.0),
+        up(bar.range.1)
+    );
+    if let Some(mark) = bar.mark {
+        let _ = write!(
+            svg,
+            "<line x1=\"{x:.1}\" x2=\"{0:.1}\" y1=\"{1:.1}\" y2=\"{1:.1}\" stroke=\"currentColor\" \
+             stroke-width=\"2.5\"/>",
+            x + step,
+            up(mark)
+        );
+    }
+    svg.push('\n');
 }
 
 #[cfg(test)]
@@ -84,13 +155,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_fill_the_bar_and_unused_ones_are_left_out() {
-        let bars = vec![("one".to_owned(), vec![25.0, 0.0, 75.0])];
-        let svg = Bars { parts: vec!["a<b", "none", "c"], bars }.svg();
-        assert!(svg.contains("x=\"190.00\" y=\"4.0\" width=\"260.00\""), "{svg}");
-        assert!(svg.contains("x=\"450.00\" y=\"4.0\" width=\"780.00\""), "{svg}");
-        assert!(svg.contains("a&lt;b: 25.00 %") && !svg.contains("none"));
-        // Two parts, and two entries of the legend.
-        assert_eq!(svg.matches("<rect").count(), 4);
+    fn bars_have_their_heights_marks_and_legends() {
+        let bar = |value: f64| Some(Bar { value, range: (value, value), mark: None });
+        let marked = Some(Bar { value: 10.0, range: (8.0, 12.0), mark: Some(20.0) });
+        let mut bars = Bars {
+            title: "T".to_owned(),
+            y_label: "y".to_owned(),
+            series: ["watt", "a<b"].map(str::to_owned).to_vec(),
+            groups: vec![
+                ("one".to_owned(), vec![bar(20.0), marked]),
+                ("two".to_owned(), vec![None, bar(f64::NAN)]),
+            ],
+        };
+        let svg = bars.svg();
+        assert_eq!(svg.matches("<rect").count(), 2, "{svg}");
+        assert!(svg.contains("a&lt;b") && svg.contains("by the paper"), "{svg}");
+        let height = (BOTTOM - TOP) / 1.05;
+        assert!(svg.contains(&format!("height=\"{height:.1}\"")), "{svg}");
+        assert!(svg.contains(&format!("height=\"{:.1}\"", height / 2.0)), "{svg}");
+        bars.groups.clear();
+        assert!(!bars.svg().contains("NaN") && !bars.svg().contains("inf"));
     }
 }

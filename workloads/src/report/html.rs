@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::bars::Bars;
 use super::plot::{Plot, Scale, Series, escape};
+use super::stacked_bars::StackedBars;
 use super::{Report, text};
 use crate::driver::measure::Sample;
 use crate::histogram::LatencyTotal;
@@ -86,9 +86,14 @@ impl Page {
     }
 
     /// Adds stacked bars with a heading.
-    pub fn bars(&mut self, heading: &str, bars: &Bars) {
+    pub fn stacked_bars(&mut self, heading: &str, bars: &StackedBars) {
         self.heading(heading);
         self.body.push_str(&bars.svg());
+    }
+
+    /// Adds a drawing, which is an `<svg>` element.
+    pub fn drawing(&mut self, svg: &str) {
+        let _ = writeln!(self.body, "<div>{svg}</div>");
     }
 
     /// The page.

@@ -14,7 +14,7 @@ const BOTTOM: f64 = 236.0;
 const LEGEND_ROW: f64 = 18.0;
 
 /// Most colour-blind readers can distinguish them.
-const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
+pub const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
 
 /// A line.
 #[derive(Clone, Debug)]

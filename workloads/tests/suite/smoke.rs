@@ -404,3 +404,67 @@ fn a_breakdown_adds_up_and_leaves_little_unattributed() {
     let page = fs::read_to_string(report).unwrap();
     assert!(page.ends_with("</html>\n") && page.matches("<svg").count() == 3);
 }
+
+/// The smallest of each experiment runs to its end, and its results are whole.
+#[test]
+fn every_experiment_runs_at_its_smallest_scale() {
+    let folder = Folder::new();
+    let listed = folder.ends(0, "experiment", &["watt-effectiveness", "threads"]);
+    let names: Vec<&str> = listed.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(names.len() >= 10, "{listed}");
+    for name in names {
+        let run = format!("experiment {name} --scale smoke --out DIR/{name}");
+        let plan = folder.run(&format!("{run} --dry-run"));
+        if plan.code == Some(2) {
+            // Nothing of it is built in; the reason is said.
+            assert!(plan.messages.contains("can run no cell"), "{name}: {}", plan.messages);
+            continue;
+        }
+        assert!(!folder.path(name).exists(), "--dry-run made {name}");
+        folder.ends(0, &run, &["ratio", "results.csv and report.html"]);
+        let file = |file: &str| fs::read_to_string(folder.path(&format!("{name}/{file}"))).unwrap();
+        let cells = plan.out.lines().filter(|line| line.starts_with("cell ")).count();
+        let runs = file("journal.jsonl").lines().count() - 1;
+        assert!(cells > 0 && runs == cells, "{name}: {cells} cells, {runs} runs");
+        assert!(file("results.csv").lines().count() > cells, "{name}");
+        assert!(file("report.html").contains("<svg"), "{name}");
+        assert!(!folder.path(&format!("{name}/stores")).exists(), "{name} left its stores");
+    }
+}
+
+/// An experiment that was interrupted goes on, and one of another configuration is refused.
+#[test]
+fn an_experiment_goes_on_after_an_interrupt_and_bad_input_is_refused() {
+    let folder = Folder::new();
+    let run = "experiment write-weight --scale smoke --repetitions 3 --out DIR/out";
+    let mut child =
+        folder.command(run).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let journal = folder.path("out/journal.jsonl");
+    let lines = || fs::read_to_string(&journal).map_or(0, |text| text.lines().count());
+    let start = Instant::now();
+    while lines() < 3 {
+        assert!(start.elapsed() < LIMIT, "no run has ended");
+        assert_eq!(child.try_wait().unwrap(), None, "it ended early");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let done = lines();
+    folder.ends(2, run, &["--resume goes on"]);
+    let others = [
+        ("--repetitions 4", "repetitions is 3 there and 4 here"),
+        ("--repetitions 3 --seed 2", "seed is 1 there and 2 here"),
+    ];
+    for (flags, difference) in others {
+        let other = format!("experiment write-weight --scale smoke {flags} --out DIR/out --resume");
+        folder.ends(2, &other, &[difference]);
+    }
+    folder.ends(0, &format!("{run} --resume"), &["ratio"]);
+    let whole = lines();
+    assert!(whole == 1 + 4 * 3 && done < whole, "{done} of {whole}");
+    folder.ends(2, "experiment no-such", &["unknown experiment", "write-weight", "Figure 9"]);
+    folder.ends(2, "experiment threads --resume --out DIR/nothing", &["--resume finds no"]);
+    let paper = "experiment watt-effectiveness --scale paper --out DIR/paper";
+    folder.ends(2, paper, &["needs 64 cores", "this machine has", "--scale small"]);
+    assert!(!folder.path("paper").exists(), "a refused experiment left something");
+}
