@@ -8,6 +8,7 @@ pub mod cli;
 pub mod driver;
 pub mod experiment;
 pub mod histogram;
+pub mod instructions;
 pub mod key;
 pub mod machine;
 pub mod report;

@@ -133,6 +133,10 @@ pub struct ProcessReport {
     pub user_seconds: f64,
     /// Processor time in the kernel, in the measured part.
     pub system_seconds: f64,
+    /// Instructions of the workers in user mode, in the measured part; absent if the system does
+    /// not count them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instructions: Option<u64>,
 }
 
 /// The checks of a run.
@@ -259,6 +263,7 @@ pub(crate) mod tests {
             latencies: vec![("read", total.clone())],
             ends: Vec::new(),
             trace_accesses: None,
+            instructions: None,
             counters: Counters {
                 buffer: BufferCounters { frames: 64, faults: 30, ..Default::default() },
                 ..Default::default()

@@ -212,6 +212,7 @@ pub fn run<B: Backend, W: Scenario>(
             peak_rss_bytes: machine::peak_rss_bytes(),
             user_seconds: measurement.cpu.user_seconds,
             system_seconds: measurement.cpu.system_seconds,
+            instructions: measurement.instructions,
         },
         check,
         error,

@@ -15,6 +15,7 @@ use super::failure::Failure;
 use super::recorder::{Ends, Recorder, Slot};
 use super::store::{Client, Pending, Store};
 use crate::histogram::{LatencySummary, LatencyTotal};
+use crate::instructions::Instructions;
 use crate::machine::CpuTimes;
 
 /// Time between two samples.
@@ -130,6 +131,8 @@ pub struct Measurement {
     pub cpu: CpuTimes,
     /// The samples of the measured part.
     pub samples: Vec<Sample>,
+    /// Instructions of the workers in user mode in the measured part, if the system counts them.
+    pub instructions: Option<u64>,
     /// Page accesses recorded, warm-up included, if recording was asked for.
     pub trace_accesses: Option<u64>,
     /// Whether the user ended the run early.
@@ -174,12 +177,15 @@ where
     let slots: Vec<Slot> = (0..plan.crew.threads).map(|_| Slot::new(plan.kinds.len())).collect();
     let job = Stream { workload, plan, control: &control, slots: &slots };
 
+    // Before the workers start, which it counts.
+    let mut counted = Instructions::new();
     let mut supervisor = Supervisor { store, plan, control: &control, slots: &slots, observer };
-    let (mut watch, started) = crew::run(store, plan.crew, &control, &job, || {
+    let (mut watch, started, instructions) = crew::run(store, plan.crew, &control, &job, || {
         supervisor.warm_up();
         let mut watch = Watch::new(store, &slots, plan.kinds.len(), true);
         let started = CpuTimes::of_process();
         on_phase(Phase::Measured);
+        counted.begin();
         control.enter(Phase::Measured);
         let limit = match plan.length {
             Length::Time(time) => Some(time),
@@ -188,7 +194,7 @@ where
         supervisor.watch(&mut watch, limit);
         on_phase(Phase::Stop);
         control.enter(Phase::Stop);
-        (watch, started)
+        (watch, started, counted.count())
     });
     // All threads are done and have handed over their records: the last sample has the rest.
     let last = watch.sample(store, &slots, Instant::now());
@@ -204,6 +210,7 @@ where
         counters: watch.last_counters.since(&watch.began_counters),
         cpu: CpuTimes::of_process().since(started),
         samples: watch.samples,
+        instructions,
         trace_accesses: None,
         interrupted: interrupt.requested(),
         failure: control.take_failure(),

@@ -1,6 +1,7 @@
 //! The list of experiments. A new one is one file here, its `mod` line and its line in the list.
 
 mod ace;
+mod breakdown;
 mod fbarc_clusters;
 mod measures;
 mod pool_size;
@@ -28,6 +29,7 @@ pub const ALL: &[Experiment] = &[
     pool_size::EXPERIMENT,
     threads::EXPERIMENT,
     swizzling::EXPERIMENT,
+    breakdown::EXPERIMENT,
     fbarc_clusters::EXPERIMENT,
 ];
 

@@ -52,8 +52,8 @@ pub fn conduct(
                 run.map_err(|exit| interrupted(exit, journal, total))?;
             let loading = stores.loading - loaded;
             clock.passed(Plan::run_seconds(cell), began.elapsed().as_secs_f64() - loading);
-            let shown = plan.design.measures.first();
-            if let Some((name, value)) = shown.and_then(|one| Some((one.label, (one.of)(&report)?)))
+            let mut shown = plan.design.measures.iter();
+            if let Some((name, value)) = shown.find_map(|one| Some((one.label, (one.of)(&report)?)))
             {
                 say(format_args!("        {} {name}", significant(value)));
             }

@@ -38,7 +38,7 @@ pub struct Design {
     pub repetitions: usize,
     /// Demands on the machine.
     pub needs: Needs,
-    /// Columns of the results; the first one is the result of a run in progress messages.
+    /// Columns of the results; the first one that a run has is in the message about it.
     pub measures: Vec<Measure>,
     /// Plots.
     pub figures: Vec<Figure>,
@@ -145,16 +145,16 @@ pub enum Across {
     Measure(&'static str, &'static str),
 }
 
-/// A number of a paper: a measure of one cell relative to another.
+/// A number of a paper: a measure of one cell, mostly relative to that of another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
     /// The cell.
     pub at: Vec<(&'static str, &'static str)>,
-    /// The other cell has this value on this axis instead.
-    pub against: (&'static str, &'static str),
+    /// The other cell has this value on this axis instead. `None`: the number is a measure.
+    pub against: Option<(&'static str, &'static str)>,
     /// The measure.
     pub measure: &'static str,
-    /// The paper's ratio.
+    /// The paper's ratio or number.
     pub ratio: f64,
     /// Where the paper says so.
     pub source: &'static str,

@@ -54,7 +54,12 @@ impl<'a> Plan<'a> {
                 let words = cell.command.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
                 match refuses(&words) {
                     None => plan.design.cells.push(cell),
-                    Some(why) => plan.left_out.push((cell, why)),
+                    Some(why) => {
+                        // Without the names and flags that are known: these are many.
+                        let ends = [": known are", "; --help"].map(|mark| why.find(mark));
+                        let end = ends.into_iter().flatten().min().unwrap_or(why.len());
+                        plan.left_out.push((cell, why[..end].to_owned()));
+                    }
                 }
             }
         }

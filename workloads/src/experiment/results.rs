@@ -90,18 +90,24 @@ impl<'a> Results<'a> {
         let mut claims = self.design.claims.iter();
         let claim = claims.find(|claim| claim.measure == measure && this.is_at(&claim.at));
         let baseline = self.design.baseline.as_ref();
-        let against = match claim {
-            Some(claim) => Some(claim.against),
-            None => baseline.map(|(axis, value)| (*axis, value.as_str())),
+        let baseline = baseline.map(|(axis, value)| (*axis, value.as_str()));
+        let over = |(axis, value): (&str, &str)| self.over(cell, measure, axis, value);
+        let ours = match claim.map(|claim| claim.against) {
+            Some(None) => self.summary(cell, measure).map(|summary| summary.median),
+            Some(Some(against)) => over(against),
+            None => baseline.and_then(over),
         };
-        let ours = against.and_then(|(axis, value)| self.over(cell, measure, axis, value));
         Ratio { ours, claim }
     }
 
     /// The value that the paper's ratio gives with our value of the other cell.
     pub fn expected(&self, cell: usize, measure: &str) -> Option<f64> {
         let Ratio { ours, claim } = self.ratio(cell, measure);
-        let (ours, claim) = (ours.filter(|ours| *ours != 0.0)?, claim?);
+        let claim = claim?;
+        if claim.against.is_none() {
+            return Some(claim.ratio);
+        }
+        let ours = ours.filter(|ours| *ours != 0.0)?;
         Some(self.summary(cell, measure)?.median / ours * claim.ratio)
     }
 }
@@ -152,7 +158,7 @@ pub(crate) mod tests {
             ],
             claims: vec![Claim {
                 at: vec![("workload", "1"), ("policy", "random")],
-                against: ("policy", "watt"),
+                against: Some(("policy", "watt")),
                 measure: "reads",
                 ratio: 1.11,
                 source: "WATT, Figure 9",

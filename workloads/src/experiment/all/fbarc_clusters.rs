@@ -69,7 +69,7 @@ fn claims() -> Vec<Claim> {
                 ("batch", batch),
                 ("order", "clustered"),
             ],
-            against: ("order", "value"),
+            against: Some(("order", "value")),
             measure: "faults",
             ratio: 1.0,
             source: "FBARC, section 5.5 and Figure 16: within 1 %",

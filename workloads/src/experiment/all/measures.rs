@@ -86,6 +86,13 @@ pub const WRITES_PER_SECOND: Measure = Measure {
     of: |report| over(report, number(report, "/buffer/pages_written")?, "/run/seconds"),
 };
 
+/// Instructions of the workers per operation, where the system counts them.
+pub const INSTRUCTIONS: Measure = Measure {
+    name: "instructions",
+    label: "instructions per transaction",
+    of: |report| per_operation(report, "/process/instructions"),
+};
+
 /// Processor time of all threads but evictors and writers per operation.
 pub const WORKER_CPU: Measure = Measure {
     name: "worker_cpu_us",

@@ -72,7 +72,7 @@ fn claims(pools: &[u64]) -> Vec<Claim> {
     let known = |pool: &&str| pools.iter().any(|one| one.to_string() == **pool);
     let claim = |pool| Claim {
         at: vec![("workload", "TPC-C"), ("pool", pool), ("swizzling", "on")],
-        against: ("swizzling", "off"),
+        against: Some(("swizzling", "off")),
         measure: "throughput",
         ratio: 1.0,
         source: "Bottlenecks Uncovered, section 2.4.1.2 and Figure 2.21: less than this",

@@ -89,7 +89,7 @@ fn claims() -> Vec<Claim> {
     [("YCSB C", 2.0), ("TPC-C", 4.0)]
         .map(|(workload, ratio)| Claim {
             at: vec![("data", "in memory"), ("workload", workload), ("threads", "12")],
-            against: ("threads", "1"),
+            against: Some(("threads", "1")),
             measure: "throughput",
             ratio,
             source: "Bottlenecks Uncovered, section 2.3.3 and Figure 2.12: more than this",

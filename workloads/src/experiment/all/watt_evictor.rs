@@ -64,7 +64,7 @@ fn claims() -> Vec<Claim> {
     ]
     .map(|(workload, policy, ratio)| Claim {
         at: vec![("workload", workload), ("policy", policy)],
-        against: ("policy", "random"),
+        against: Some(("policy", "random")),
         measure: "evictions_per_cpu",
         ratio,
         source: "WATT, section 6.3 and Figure 10",

@@ -52,7 +52,7 @@ fn claims() -> Vec<Claim> {
     ]
     .map(|(workload, policy, ratio, source)| Claim {
         at: vec![("workload", workload), ("policy", policy)],
-        against: ("policy", "watt"),
+        against: Some(("policy", "watt")),
         measure: "throughput",
         ratio,
         source,

@@ -79,7 +79,7 @@ fn claims() -> Vec<Claim> {
     [("writes", 0.9), ("reads", 1.15)]
         .map(|(measure, ratio)| Claim {
             at: vec![("workload", "TPC-C"), ("policy", "watt"), ("write_weight", "64")],
-            against: ("write_weight", "0"),
+            against: Some(("write_weight", "0")),
             measure,
             ratio,
             source: "WATT, section 4.2 and Figure 2: at most this, with a large weight",
