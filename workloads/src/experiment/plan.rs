@@ -130,24 +130,45 @@ impl<'a> Plan<'a> {
     pub fn shortage(&self) -> Result<Option<String>, Exit> {
         let (needs, disk) = self.needs();
         let asking = format!("asking for the free space at {}", self.out.display());
-        let free = machine::free_bytes(self.out).map_err(failed(asking))?;
+        // Stores of an experiment that goes on are there already.
+        let free = machine::free_bytes(self.out).map_err(failed(asking))? + bytes_in(self.out);
         let memory = machine::memory();
         let cores = machine::cores();
         let enough = disk <= free
             && memory.is_none_or(|memory| needs.memory <= memory)
             && needs.cores <= cores;
         let has = memory.map_or("unknown memory".to_owned(), |memory| bytes(memory) + " of memory");
-        Ok((!enough).then(|| {
-            format!(
-                "{} at this scale needs {}, {} of memory and {} of disk; this machine has {}, \
+        if enough {
+            return self.shortage_in_memory();
+        }
+        Ok(Some(format!(
+            "{} at this scale needs {}, {} of memory and {} of disk; this machine has {}, \
                  {has} and {} free at {}",
+            self.experiment.name,
+            plural(needs.cores.max(1) as u64, "core"),
+            bytes(needs.memory),
+            bytes(disk),
+            plural(cores as u64, "core"),
+            bytes(free),
+            self.out.display()
+        )))
+    }
+
+    /// As [`Plan::shortage`], for the file system of the stores in memory.
+    fn shortage_in_memory(&self) -> Result<Option<String>, Exit> {
+        let (_, in_memory) = self.store_bytes();
+        if in_memory == 0 {
+            return Ok(None);
+        }
+        let needed = in_memory + in_memory / 4;
+        let asking = format!("asking for the free space at {IN_MEMORY}");
+        let free = machine::free_bytes(Path::new(IN_MEMORY)).map_err(failed(asking))?;
+        Ok((needed > free).then(|| {
+            format!(
+                "{} at this scale keeps {} of stores in {IN_MEMORY}, which has {} free",
                 self.experiment.name,
-                plural(needs.cores.max(1) as u64, "core"),
-                bytes(needs.memory),
-                bytes(disk),
-                plural(cores as u64, "core"),
-                bytes(free),
-                self.out.display()
+                bytes(needed),
+                bytes(free)
             )
         }))
     }
@@ -243,6 +264,16 @@ impl<'a> Plan<'a> {
             ("kernel", machine.kernel.into()),
         ]
     }
+}
+
+/// Bytes of the files in a directory, as far as they can be read.
+fn bytes_in(folder: &Path) -> u64 {
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    let size = |entry: std::fs::DirEntry| match entry.metadata() {
+        Ok(found) if found.is_dir() => bytes_in(&entry.path()),
+        found => found.map_or(0, |found| found.len()),
+    };
+    entries.flatten().map(size).sum()
 }
 
 /// A time in minutes and seconds.
