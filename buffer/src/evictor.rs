@@ -312,6 +312,10 @@ impl Frames for PoolFrames<'_> {
         self.0.frames()
     }
 
+    fn epoch(&self) -> u32 {
+        self.0.epoch()
+    }
+
     fn tracker(&self, frame: FrameId) -> &Tracker {
         &self.0.header(frame).tracker
     }

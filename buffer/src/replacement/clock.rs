@@ -1,8 +1,8 @@
 //! CLOCK: a hand goes around the frames, clears the reference bits that are set and takes the first
 //! pages without one.
 //!
-//! Source: Corbató 1968 after Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.8. A use sets the
-//! bit if it is not set, and takes no latch.
+//! Source: Corbató 1968 after Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.8. A use sets
+//! the bit if it is not set, and takes no latch.
 //!
 //! | byte of the tracker | contents |
 //! |---|---|

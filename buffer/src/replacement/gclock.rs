@@ -116,8 +116,8 @@ impl GClock {
 
     pub fn propose(&self, frames: &dyn Frames, most: usize, victims: &mut Vec<FrameId>) {
         let mut subtract = self.s;
-        // After a round of the hand that took no page, the next one makes up for all rounds in which
-        // the least count would not come to 0. The one after that takes the page.
+        // After a round of the hand that took no page, the next one makes up for all rounds in
+        // which the least count would not come to 0. The one after that takes the page.
         for _ in 0..4 {
             let mut least = u32::MAX;
             let leaves = |frame| {

@@ -2,8 +2,8 @@
 //! with fewer than K uses leave before all others, by their last use.
 //!
 //! Source: O'Neil, O'Neil, Weikum, "The LRU-K page replacement algorithm for database disk
-//! buffering", SIGMOD 1993, section 2; Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.6.2, the
-//! variant without a list. Uses within an epoch count as one, which is the paper's correlated
+//! buffering", SIGMOD 1993, section 2; Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.6.2,
+//! the variant without a list. Uses within an epoch count as one, which is the paper's correlated
 //! reference period. Nothing is kept of evicted pages: the retained information period is 0.
 //!
 //! | part of the tracker | contents |
@@ -22,7 +22,7 @@ const HEAD: usize = 0;
 
 /// Added to the age of a page with fewer than K uses. No other age is as large.
 const FEW: f32 = (1u32 << 30) as f32;
-/// The value of the last use of such a page must survive rounding: beside FEW, numbers are multiples of 128.
+/// The factor of its age: beside FEW, numbers of 32 bits are multiples of this.
 const STEP: f32 = 128.0;
 
 /// See the module documentation.

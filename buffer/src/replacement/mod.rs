@@ -21,16 +21,14 @@ mod tracker;
 
 pub use parameters::{Parameter, Range, Setup};
 pub use policy::{Frames, Leave, Order, Replacement, Standing, Visit};
-pub use tracker::{BYTES, Tracker, WORDS};
+pub use tracker::{BYTES, FIRST_EPOCH, Tracker, WORDS};
+#[doc(hidden)]
+pub use watt2::parts as watt2_parts;
 
 use crate::{
     error::{Error, Result},
     ids::PageId,
 };
-
-/// First epoch of a pool. Stamps start at zero, so an unused log entry looks 2^30 epochs old and
-/// adds nothing; ages stay positive as `i32` for another 2^30 epochs.
-pub const FIRST_EPOCH: u32 = 1 << 30;
 
 /// What can be said about a policy without a pool.
 #[derive(Clone, Copy, Debug)]
@@ -130,6 +128,7 @@ policies! {
     sieve::Sieve,
     s3_fifo::S3Fifo,
     leanevict::LeanEvict,
+    watt2::Watt2,
 }
 
 impl std::fmt::Debug for Policy {

@@ -124,6 +124,9 @@ pub trait Frames {
     /// Number of frames.
     fn count(&self) -> usize;
 
+    /// The current epoch.
+    fn epoch(&self) -> u32;
+
     /// The tracker of a frame.
     fn tracker(&self, frame: FrameId) -> &Tracker;
 

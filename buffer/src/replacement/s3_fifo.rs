@@ -10,7 +10,7 @@
 //! |---|---|
 //! | 0 | uses, 3 at most |
 //! | 1 | 1 from the load to the use that caused it, which does not count |
-//! | 2 | uses from which on the page stays, the threshold or 1; plus 128 if it came from the small FIFO |
+//! | 2 | uses from which on the page stays; plus 128 if it came from the small FIFO |
 
 use super::{
     ghosts::{GHOST_BYTES, Ghosts},

@@ -2,8 +2,8 @@
 //! protected one, whose oldest pages go back.
 //!
 //! Source: Karedla, Love, Wherry, "Caching strategies to improve disk system performance", IEEE
-//! Computer 27(3), 1994; Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.7. Every use takes the
-//! latch of the lists.
+//! Computer 27(3), 1994; Gilbert, "Bottlenecks Uncovered" (2020), section 1.2.7. Every use takes
+//! the latch of the lists.
 //!
 //! | byte of the tracker | contents |
 //! |---|---|

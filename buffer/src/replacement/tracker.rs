@@ -7,6 +7,10 @@
 
 use crate::sync::{AtomicU8, AtomicU32, Ordering};
 
+/// First epoch of a pool. Stamps start at zero, so an unused log entry looks 2^30 epochs old and
+/// adds nothing; ages stay positive as `i32` for another 2^30 epochs.
+pub const FIRST_EPOCH: u32 = 1 << 30;
+
 /// Words of a tracker.
 pub const WORDS: usize = 12;
 /// Bytes of a tracker after its words.

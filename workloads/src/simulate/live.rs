@@ -64,11 +64,16 @@ struct View<'a> {
     pool: &'a Pool,
     trackers: &'a PerFrame<Tracker>,
     leaving: &'a [Page],
+    epoch: u32,
 }
 
 impl Frames for View<'_> {
     fn count(&self) -> usize {
         self.pool.capacity()
+    }
+
+    fn epoch(&self) -> u32 {
+        self.epoch
     }
 
     fn tracker(&self, frame: FrameId) -> &Tracker {
@@ -139,7 +144,8 @@ impl Live {
     /// The next pages in the order of the policy.
     fn leave_in_order(&mut self, pool: &Pool) {
         let order = self.policy.order().expect("an order");
-        let view = View { pool, trackers: &self.trackers, leaving: &self.leaving };
+        let view =
+            View { pool, trackers: &self.trackers, leaving: &self.leaving, epoch: self.epoch };
         self.proposed.clear();
         order.propose(&view, self.batch - self.leaving.len(), &mut self.proposed);
         let pages = self.proposed.iter().filter_map(|frame| pool.page(Frame(frame.0)));

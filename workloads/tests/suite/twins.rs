@@ -4,8 +4,8 @@
 //!
 //! The run has one thread and one evictor, nine reads for each update, and begins with an empty
 //! pool. The engine keeps some frames free: the simulated cache has those frames fewer. A page that
-//! changes while it is being written stays in the engine. With many updates `random`, which asks for
-//! nothing else, therefore reads less than its twin misses: 4 % with three updates of ten.
+//! changes while it is being written stays in the engine. With many updates `random`, which asks
+//! for nothing else, therefore reads less than its twin misses: 4 % with three updates of ten.
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -1,7 +1,8 @@
 //! watt2: WATT with a learned worth of keeping a page, and a memory of evicted pages.
 //!
 //! Source: this project; `watt2/README.md` has the model, the formulas and the experiments.
-//! `watt2/index.rs` learns, `watt2/ghost.rs` remembers evicted pages.
+//! The tables that learn, the memory of evicted pages and the histories of pages are those of the
+//! engine (`wattle_buffer::replacement`).
 //!
 //! The properties of WATT for many cores remain: a fixed tracker in the frame, no write on a
 //! repeated use within a tick, eviction by a small random sample, no list.
@@ -11,18 +12,16 @@
 //! remembered pages per frame (4 bytes each); `optimism` about ages without observations; `mix`,
 //! weight of WATT's value in the product; `write_weight`.
 
-mod ghost;
-mod index;
-mod look_ahead;
-mod tracker;
+use wattle_buffer::PageId;
+use wattle_buffer::replacement::watt2_parts::{
+    Cell, FIRST_TICK, Ghost, Ghosts, History, Index, Recency, ghost_class, use_classes,
+    write_classes,
+};
 
 use crate::rng::Rng;
 use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::policy::{Access, Policy, by_frame};
 use crate::simulate::pool::{Frame, Page, PerFrame, Pool, Sampler};
-use ghost::{Ghost, Ghosts};
-use index::{Cell, Index};
-use tracker::{FIRST_TICK, Recency, Tracker, class, distance, use_classes, write_classes};
 
 pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "watt2",
@@ -75,7 +74,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
     build: |setup| {
         let (capacity, mix) = (setup.capacity, setup.number("mix") as f32);
         Box::new(Watt2 {
-            trackers: PerFrame::new(capacity, Tracker::default),
+            trackers: PerFrame::new(capacity, History::default),
             uses: Index::new(use_classes(), setup.number("optimism") as f32, 1.0 - mix),
             writes: Index::new(write_classes(), 1.0, 1.0),
             recency: Recency::new(mix),
@@ -103,7 +102,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
 };
 
 struct Watt2 {
-    trackers: PerFrame<Tracker>,
+    trackers: PerFrame<History>,
     uses: Index,
     writes: Index,
     recency: Recency,
@@ -245,7 +244,11 @@ impl Watt2 {
         const DRAWS: usize = 2;
         let pages = self.ghosts.capacity() as f32 / DRAWS as f32;
         for _ in 0..DRAWS {
-            if let Some(ghost) = self.ghosts.draw(&mut self.rng, self.now) {
+            if let Some(ghost) = {
+                let places = self.ghosts.capacity().max(1) as u64;
+                let slot = self.rng.below(places) as usize;
+                self.ghosts.at(slot, self.now)
+            } {
                 self.uses.seen(Cell::of(ghost_class(&ghost), self.now - ghost.last), pages);
             }
         }
@@ -285,8 +288,9 @@ struct Candidate {
     stamps: (u32, u32),
 }
 
-fn ghost_class(ghost: &Ghost) -> usize {
-    ghost.octave.map_or(0, |octave| class(octave, 1 << ghost.frequency))
+/// The id by which the memory of evicted pages knows a page.
+fn id(page: Page) -> PageId {
+    PageId(u64::from(page.0))
 }
 
 impl Policy for Watt2 {
@@ -296,7 +300,7 @@ impl Policy for Watt2 {
     }
 
     fn miss(&mut self, access: Access, pool: &Pool) -> bool {
-        self.returning = self.ghosts.take(access.page, self.now);
+        self.returning = self.ghosts.take(id(access.page), self.now);
         if !pool.is_full() && !pool.is_empty() {
             // The cache fills: four pages stand for all.
             for _ in 0..4 {
@@ -334,21 +338,14 @@ impl Policy for Watt2 {
         }
         let Some(frame) = self.lowest(pool) else { return };
         let Some(victim) = pool.page(frame) else { return };
-        let tracker = &self.trackers[frame];
-        let frequency = (tracker.frequency as u32).ilog2();
-        let ghost = Ghost { last: tracker.uses[0], octave: tracker.octave(), frequency };
-        self.ghosts.insert(victim, ghost, self.now);
+        self.ghosts.insert(id(victim), self.trackers[frame].ghost(), self.now);
         victims.push(victim);
     }
 
     fn fetch(&mut self, access: Access, pool: &Pool) {
         let frame = pool.frame(access.page);
-        let restored = self.returning.take().map(|ghost| {
-            let before =
-                ghost.octave.map_or(0, |octave| ghost.last - distance(octave as usize) as u32);
-            Tracker::new(ghost.last, before, (1u32 << ghost.frequency) as f32)
-        });
-        self.trackers[frame] = restored.unwrap_or_else(|| Tracker::new(self.now, 0, 1.0));
+        let restored = self.returning.take().map(|ghost| History::of_ghost(&ghost));
+        self.trackers[frame] = restored.unwrap_or_else(|| History::new(self.now, 0, 1.0));
         if restored.is_some() {
             self.track(access, pool);
         } else if access.write {
@@ -361,7 +358,7 @@ impl Policy for Watt2 {
     }
 
     fn cannot_evict(&mut self, page: Page, pool: &Pool) {
-        self.ghosts.take(page, self.now);
+        self.ghosts.take(id(page), self.now);
         self.trackers[pool.frame(page)].kept = false;
         self.newest = self.newest.filter(|newest| *newest != page);
     }

@@ -128,6 +128,12 @@ impl Cell {
     pub fn of(class: usize, age: u32) -> Self {
         Self(class * AGES + range(age))
     }
+
+    /// Its position among all cells.
+    #[inline]
+    pub fn position(self) -> usize {
+        self.0
+    }
 }
 
 /// The sum of all numbers, in four parts so that it does not wait for each.
@@ -165,6 +171,16 @@ impl Index {
         };
         index.relearn(1.0, 1.0);
         index
+    }
+
+    /// Number of cells.
+    pub fn cells(&self) -> usize {
+        self.events.len() * AGES
+    }
+
+    /// Pages that were at the cell with this position were used again `times` times.
+    pub fn used_times(&mut self, position: usize, times: f32) {
+        self.events.as_flattened_mut()[position] += times;
     }
 
     /// A page that was at `cell` is used again.

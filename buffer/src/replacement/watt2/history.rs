@@ -1,7 +1,9 @@
-//! The tracker of watt2 in a frame, the classes of a page, and WATT's value.
+//! The history of a page for watt2, the classes of a page, and WATT's value.
 
-use super::ghost::OCTAVES;
-use super::index::Class;
+use super::{
+    ghost::{Ghost, OCTAVES},
+    index::Class,
+};
 
 /// Ticks start here, so that 0 can stand for no stamp.
 pub const FIRST_TICK: u32 = 1 << 30;
@@ -12,10 +14,11 @@ const HALVING: f32 = 32.0;
 /// Octaves of recent uses that distinguish classes.
 const FREQUENCIES: usize = 8;
 
-/// The state of a frame: 26 bytes, and three flags.
+/// The history of a page: 26 bytes, and three flags for the simulator. The engine has flags of its
+/// own. In the engine threads may change a history at once, so stamps may be in a wrong order.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(align(32))]
-pub struct Tracker {
+pub struct History {
     /// Last uses, newest first; 0 is none.
     pub uses: [u32; 3],
     /// Last writes.
@@ -23,8 +26,8 @@ pub struct Tracker {
     /// Recent uses, fading.
     pub frequency: f32,
     /// Classes of the page, so that evictions need not compute them.
-    class: u8,
-    write_class: u8,
+    pub(super) class: u8,
+    pub(super) write_class: u8,
     /// Whether the page came in within the newest tick. Only such pages note a second use within a
     /// tick, to estimate its probability.
     pub came: bool,
@@ -34,12 +37,12 @@ pub struct Tracker {
     pub kept: bool,
 }
 
-impl Tracker {
+impl History {
     /// A page with these last two uses and recent uses.
     pub fn new(last: u32, before: u32, frequency: f32) -> Self {
-        let mut tracker = Self { uses: [last, before, 0], frequency, ..Self::default() };
-        tracker.classify();
-        tracker
+        let mut history = Self { uses: [last, before, 0], frequency, ..Self::default() };
+        history.classify();
+        history
     }
 
     /// Class of its uses: none but one, or octave of the last distance by octave of frequency.
@@ -48,6 +51,7 @@ impl Tracker {
         usize::from(self.class)
     }
 
+    /// Class of its writes: octave of their last distance.
     #[inline]
     pub fn write_class(&self) -> usize {
         usize::from(self.write_class)
@@ -58,15 +62,30 @@ impl Tracker {
         self.class = class as u8;
     }
 
+    /// Octave of the distance of the last two uses; none after one use.
     pub fn octave(&self) -> Option<u32> {
         let [last, before, _] = self.uses;
-        (before != 0).then(|| (last - before).max(1).ilog2().min(OCTAVES - 1))
+        (before != 0).then(|| last.saturating_sub(before).max(1).ilog2().min(OCTAVES - 1))
+    }
+
+    /// What is remembered of the page when it is evicted.
+    pub fn ghost(&self) -> Ghost {
+        let frequency = (self.frequency as u32).max(1).ilog2();
+        Ghost { last: self.uses[0], octave: self.octave(), frequency }
+    }
+
+    /// The history of a page that comes back.
+    pub fn of_ghost(ghost: &Ghost) -> Self {
+        let before = ghost
+            .octave
+            .map_or(0, |octave| ghost.last.saturating_sub(distance(octave as usize) as u32));
+        Self::new(ghost.last, before, (1u32 << ghost.frequency) as f32)
     }
 
     /// A use at `now`, not the newest.
     pub fn push(&mut self, now: u32) {
         let [last, before, _] = self.uses;
-        let faded = self.frequency * (-((now - last) as f32) / HALVING).exp2();
+        let faded = self.frequency * (-(now.saturating_sub(last) as f32) / HALVING).exp2();
         self.frequency = 1.0 + faded;
         self.uses = [now, last, before];
         (self.came, self.fresh) = (false, false);
@@ -78,7 +97,7 @@ impl Tracker {
         let [last, _] = self.writes;
         self.writes = [now, last];
         if last != 0 {
-            self.write_class = 1 + (now - last).ilog2().min(OCTAVES - 1) as u8;
+            self.write_class = 1 + now.saturating_sub(last).max(1).ilog2().min(OCTAVES - 1) as u8;
         }
     }
 }
@@ -97,6 +116,7 @@ pub struct Recency {
 }
 
 impl Recency {
+    /// With this weight.
     pub fn new(mix: f32) -> Self {
         let mut of_age = Box::new([0.0; OLDEST + 2]);
         for (age, power) in of_age[..=OLDEST].iter_mut().enumerate() {
@@ -105,10 +125,11 @@ impl Recency {
         Self { of_age, orders: [0.1, 2.0, 3.0].map(|order: f32| order.powf(mix)) }
     }
 
+    /// The value at `now`.
     #[inline]
     pub fn of(&self, uses: [u32; 3], now: u32) -> f32 {
         let subfrequency = |order: usize| {
-            let age = (now - uses[order] + 1) as usize;
+            let age = (now.saturating_sub(uses[order]) + 1) as usize;
             self.orders[order] * self.of_age[age.min(OLDEST + 1)]
         };
         // `f32::max` would also test for NaN.
@@ -117,9 +138,15 @@ impl Recency {
     }
 }
 
+/// The class of pages with this octave of their last distance and these recent uses.
 pub fn class(octave: u32, frequency: u32) -> usize {
     let frequency = (frequency.max(1).ilog2() as usize).min(FREQUENCIES - 1);
     1 + octave as usize * FREQUENCIES + frequency
+}
+
+/// The class of an evicted page.
+pub fn ghost_class(ghost: &Ghost) -> usize {
+    ghost.octave.map_or(0, |octave| class(octave, 1 << ghost.frequency))
 }
 
 /// The distance that represents its octave.
@@ -127,6 +154,7 @@ pub fn distance(octave: usize) -> f32 {
     1.5 * (1u32 << octave) as f32
 }
 
+/// The classes of uses.
 pub fn use_classes() -> Vec<Class> {
     let once = Class { distance: None, frequency: 1.0, group: None };
     let others = (0..OCTAVES as usize).flat_map(|octave| {
@@ -139,6 +167,7 @@ pub fn use_classes() -> Vec<Class> {
     std::iter::once(once).chain(others).collect()
 }
 
+/// The classes of writes.
 pub fn write_classes() -> Vec<Class> {
     let once = Class { distance: None, frequency: 0.0, group: None };
     let others = (0..OCTAVES as usize).map(|octave| Class {

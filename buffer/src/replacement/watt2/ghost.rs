@@ -9,17 +9,17 @@
 //! | 29-31 | octave of the recent uses |
 //!
 //! An entry is a word that single atomic operations can read, write and take, and a set has 16
-//! bytes. A wrong tag or a lost entry only costs a little accuracy. `draw` visits the table all the
+//! bytes. A wrong tag or a lost entry only costs a little accuracy. `at` visits the table all the
 //! time, and drops entries long before their stamps wrap.
 
-use crate::rng::{Rng, mix};
-use crate::simulate::pool::Page;
+use super::super::draw::mix;
+use crate::ids::PageId;
 
 const TAG_BITS: u32 = 15;
 const STAMP_BITS: u32 = 10;
 const STAMPS: u32 = 1 << STAMP_BITS;
 const WAYS: usize = 4;
-/// Age from which on `draw` drops an entry.
+/// Age from which on `at` drops an entry.
 const TOO_OLD: u32 = STAMPS * 3 / 4;
 /// Largest octave of a distance.
 pub const OCTAVES: u32 = 10;
@@ -53,8 +53,8 @@ impl Ghosts {
         self.entries.iter().filter(|entry| **entry != 0).count()
     }
 
-    fn place(&self, page: Page) -> (std::ops::Range<usize>, u32) {
-        let hash = mix(u64::from(page.0) ^ 0x5F3C_6A11);
+    fn place(&self, page: PageId) -> (std::ops::Range<usize>, u32) {
+        let hash = mix(page.0 ^ 0x5F3C_6A11);
         let sets = (self.entries.len() / WAYS) as u64;
         let set = ((u128::from(hash) * u128::from(sets)) >> 64) as usize;
         let tag = (hash as u32 & ((1 << TAG_BITS) - 1)).max(1);
@@ -75,7 +75,7 @@ impl Ghosts {
     }
 
     /// Remembers `page` in place of the oldest of its set.
-    pub fn insert(&mut self, page: Page, ghost: Ghost, now: u32) {
+    pub fn insert(&mut self, page: PageId, ghost: Ghost, now: u32) {
         if self.entries.is_empty() {
             return;
         }
@@ -98,7 +98,7 @@ impl Ghosts {
     }
 
     /// Removes and returns the memory of `page`.
-    pub fn take(&mut self, page: Page, now: u32) -> Option<Ghost> {
+    pub fn take(&mut self, page: PageId, now: u32) -> Option<Ghost> {
         if self.entries.is_empty() {
             return None;
         }
@@ -108,9 +108,9 @@ impl Ghosts {
         Some(Self::unpack(std::mem::take(slot), now))
     }
 
-    /// The memory of a random page; `None` if the entry that it draws is empty.
-    pub fn draw(&mut self, rng: &mut Rng, now: u32) -> Option<Ghost> {
-        let slot = rng.below(self.entries.len().max(1) as u64) as usize;
+    /// The memory of a page by its place, below the capacity; `None` if that is empty. Drops it if it
+    /// is too old.
+    pub fn at(&mut self, slot: usize, now: u32) -> Option<Ghost> {
         let entry = self.entries.get_mut(slot).filter(|entry| **entry != 0)?;
         if Self::age(*entry, now) >= TOO_OLD {
             *entry = 0;
@@ -134,37 +134,39 @@ mod tests {
         let mut ghosts = Ghosts::new(64);
         for now in [5u32, 1020, 1030, 100_000, u32::MAX - 3] {
             let ghost = Ghost { last: now, octave: Some(9), frequency: 5 };
-            ghosts.insert(Page(7), ghost, now);
+            ghosts.insert(PageId(7), ghost, now);
             let later = now.wrapping_add(700);
-            assert_eq!(ghosts.take(Page(7), later), Some(ghost));
-            assert_eq!(ghosts.take(Page(7), later), None);
+            assert_eq!(ghosts.take(PageId(7), later), Some(ghost));
+            assert_eq!(ghosts.take(PageId(7), later), None);
         }
         let once = Ghost { last: 3, octave: None, frequency: 0 };
-        ghosts.insert(Page(1), once, 3);
-        assert_eq!((ghosts.len(), ghosts.take(Page(1), 3)), (1, Some(once)));
+        ghosts.insert(PageId(1), once, 3);
+        assert_eq!((ghosts.len(), ghosts.take(PageId(1), 3)), (1, Some(once)));
     }
 
     #[test]
     fn a_full_set_forgets_its_oldest_page() {
         let mut ghosts = Ghosts::new(4);
         for page in 0..5 {
-            ghosts.insert(Page(page), Ghost { last: page, octave: None, frequency: 0 }, page);
+            ghosts.insert(
+                PageId(u64::from(page)),
+                Ghost { last: page, octave: None, frequency: 0 },
+                page,
+            );
         }
         assert_eq!(ghosts.len(), 4);
-        assert!(ghosts.take(Page(0), 5).is_none() && ghosts.take(Page(1), 5).is_some());
+        assert!(ghosts.take(PageId(0), 5).is_none() && ghosts.take(PageId(1), 5).is_some());
     }
 
     #[test]
     fn too_old_entries_are_dropped_before_their_stamps_wrap() {
-        let (mut ghosts, mut rng) = (Ghosts::new(4), Rng::new(1, 1));
-        ghosts.insert(Page(0), Ghost { last: 0, octave: None, frequency: 0 }, 0);
-        (0..100).for_each(|_| {
-            assert!(ghosts.draw(&mut rng, TOO_OLD - 1).is_none_or(|ghost| ghost.last == 0))
+        let mut ghosts = Ghosts::new(4);
+        ghosts.insert(PageId(0), Ghost { last: 0, octave: None, frequency: 0 }, 0);
+        (0..4).for_each(|slot| {
+            assert!(ghosts.at(slot, TOO_OLD - 1).is_none_or(|ghost| ghost.last == 0))
         });
         assert_eq!(ghosts.len(), 1);
-        (0..100).for_each(|_| {
-            assert!(ghosts.draw(&mut rng, TOO_OLD).is_none_or(|ghost| ghost.last == 0))
-        });
+        (0..4).for_each(|slot| assert!(ghosts.at(slot, TOO_OLD).is_none()));
         assert_eq!(ghosts.len(), 0);
     }
 }
