@@ -19,7 +19,7 @@ use crate::{
     page_table::PageTable,
     pool_options::{PoolOptions, cache_batch},
     racy::For,
-    replacement::{FIRST_EPOCH, Policy, Visit},
+    replacement::{FIRST_EPOCH, Policy, Visit, Watt},
     reserves::Reserves,
     trace::Way,
     tuning,
@@ -154,8 +154,44 @@ impl Pool {
         self.epochs.epoch()
     }
 
-    /// An event at the page of a frame, for the policy.
+    /// Reports a read of the page in a frame to the policy. The hottest call of the engine after the
+    /// latch: WATT is inlined, and for others the caller has nothing but the frame to hand over.
     #[inline(always)]
+    pub(crate) fn track(&self, frame: FrameId, header: &FrameHeader) {
+        match &self.policy {
+            Policy::Watt(_) => Watt::track(&header.tracker, self.epoch()),
+            other if other.tracks_hits() => self.track_other(frame),
+            _ => {}
+        }
+    }
+
+    /// Reports a change of the page in a frame to the policy.
+    #[inline(always)]
+    pub(crate) fn track_write(&self, frame: FrameId, header: &FrameHeader) {
+        match &self.policy {
+            Policy::Watt(_) => {
+                let epoch = self.epoch();
+                Watt::track(&header.tracker, epoch);
+                Watt::track_write(&header.tracker, epoch);
+            }
+            other if other.tracks_hits() => self.track_other_write(frame),
+            _ => {}
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn track_other(&self, frame: FrameId) {
+        self.policy.on_access(self.visit(frame, self.header(frame)));
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn track_other_write(&self, frame: FrameId) {
+        self.policy.on_write(self.visit(frame, self.header(frame)));
+    }
+
+    /// An event at the page of a frame, for the policy.
     pub(crate) fn visit<'p>(&'p self, frame: FrameId, header: &'p FrameHeader) -> Visit<'p> {
         let page = Some(self.page_ref(frame));
         Visit { frame, tracker: &header.tracker, epoch: self.epoch(), page }

@@ -88,7 +88,7 @@ macro_rules! policies {
 
             /// Whether reads of pages in memory are reported.
             #[inline(always)]
-            fn tracks_hits(&self) -> bool {
+            pub(crate) fn tracks_hits(&self) -> bool {
                 !(false $(|| (!$type::TRACKS_HITS && matches!(self, Policy::$type(_))))+)
             }
         }
@@ -160,24 +160,14 @@ impl Policy {
         with_policy!(self, policy => name_of(policy))
     }
 
-    /// Reports a read of the page. The hottest call of the engine after the latch.
-    #[inline(always)]
+    /// Reports a read of the page. Guards call this for the policies that are not inlined there.
     pub fn on_access(&self, visit: Visit<'_>) {
-        match self {
-            Policy::Watt(watt) => watt.on_access(visit),
-            other if other.tracks_hits() => other.on_other_access(visit),
-            _ => {}
-        }
+        with_policy!(self, policy => policy.on_access(visit));
     }
 
-    /// Reports a change of the page.
-    #[inline(always)]
+    /// Reports a change of the page. Guards call this for the policies that are not inlined there.
     pub fn on_write(&self, visit: Visit<'_>) {
-        match self {
-            Policy::Watt(watt) => watt.on_write(visit),
-            other if other.tracks_hits() => other.on_other_write(visit),
-            _ => {}
-        }
+        with_policy!(self, policy => policy.on_write(visit));
     }
 
     /// Reports that a page was loaded into or created in the frame. The caller owns the frame.
@@ -199,18 +189,6 @@ impl Policy {
     /// The order of the policy, if it has one.
     pub fn order(&self) -> Option<&dyn Order> {
         with_policy!(self, policy => policy.order())
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn on_other_access(&self, visit: Visit<'_>) {
-        with_policy!(self, policy => policy.on_access(visit));
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn on_other_write(&self, visit: Visit<'_>) {
-        with_policy!(self, policy => policy.on_write(visit));
     }
 }
 
