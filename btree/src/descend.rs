@@ -3,16 +3,16 @@
 //!
 //! A descent takes the version of a child *before* it validates the parent. The swip was hot when
 //! it was read, and eviction changes the version of the parent before the frame can hold another
-//! page. So if the parent validates, the child's version belongs to the right page. A pool without
-//! swizzling asks its page table instead of the swip, and the same holds (`page_table.rs` in the
-//! buffer crate).
+//! page. So if the parent validates, the child's version belongs to the right page. In a pool
+//! without swizzling every swip is evicted, so each hop comes to `Pool::fault`, which asks the page
+//! table first; the same holds (`page_table.rs` in the buffer crate).
 
 use crate::{
     node::{LEAF_LINES, NodeRef},
     step::{Step, Stop},
     tree::Tree,
 };
-use wattle_buffer::{Error, For, FrameId, Optimistic, PageId, Restart, Swip, Target};
+use wattle_buffer::{Error, For, FrameId, Optimistic, Restart, Swip, Target};
 
 /// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,44 +130,15 @@ impl Tree {
                 parent.validate()?;
                 Ok(Path { node: child, parent: Some((parent, position)) })
             }
-            Target::Evicted(page) if self.pool.is_swizzling() => {
-                self.child_on_storage(parent, position, page)
+            Target::Evicted(page) => {
+                let offset = node.swip_offset(position);
+                match self.pool.fault(parent, offset, position, page)? {
+                    Ok((parent, child)) => {
+                        Ok(Path { node: child, parent: Some((parent, position)) })
+                    }
+                    Err(fault) => Err(Stop::Fault(fault)),
+                }
             }
-            Target::Evicted(page) => self.child_by_id(parent, position, page, level, purpose),
-        }
-    }
-
-    /// As [`Tree::child_at`], in a pool without swizzling.
-    #[inline(never)]
-    fn child_by_id<'p>(
-        &'p self,
-        parent: Optimistic<'p>,
-        position: usize,
-        page: PageId,
-        level: u8,
-        purpose: For,
-    ) -> Step<Path<'p>> {
-        let Target::Hot(frame) = self.pool.locate_page(page) else {
-            return self.child_on_storage(parent, position, page);
-        };
-        self.prefetch_node(frame, level, purpose);
-        let child = self.pool.optimistic(frame)?;
-        parent.validate()?;
-        Ok(Path { node: child, parent: Some((parent, position)) })
-    }
-
-    /// Goes from a node to its child at `position`, which is not in memory, or gives the fault.
-    #[cold]
-    fn child_on_storage<'p>(
-        &'p self,
-        parent: Optimistic<'p>,
-        position: usize,
-        page: PageId,
-    ) -> Step<Path<'p>> {
-        let offset = NodeRef::from(parent.page()).swip_offset(position);
-        match self.pool.fault(parent, offset, position, page)? {
-            Ok((parent, child)) => Ok(Path { node: child, parent: Some((parent, position)) }),
-            Err(fault) => Err(Stop::Fault(fault)),
         }
     }
 

@@ -205,12 +205,9 @@ fn descend_all<'p>(
             let node = NodeRef::from(nodes[i].page());
             match tree.checked(&nodes[i], node.child_position(key)) {
                 Ok(position) => {
-                    let target = first.pool.locate(Swip(node.swip(position)));
-                    match target {
-                        Target::Hot(frame) => {
-                            next[i] = Swip::hot(frame);
-                            tree.prefetch_node(frame, level, For::Read);
-                        }
+                    next[i] = Swip(node.swip(position));
+                    match next[i].target() {
+                        Target::Hot(frame) => tree.prefetch_node(frame, level, For::Read),
                         Target::Evicted(_) if round.reads.len() >= most_reads => {
                             round.stop(i, Stop::Restart);
                         }

@@ -1,6 +1,7 @@
 //! Page faults: how an operation that meets an evicted swip gets its page.
 //!
-//! The operation asks [`Pool::fault`]. There are three answers:
+//! The operation asks [`Pool::fault`], which in a pool without swizzling looks in the page table
+//! first. There are three answers:
 //! - The page is loaded already: it is swizzled, and the descent goes on.
 //! - `Fault::Read`: this operation must read the page. It returns to its session without any latch;
 //!   the session finds a frame, reads and verifies the page, and runs the operation again.
@@ -229,6 +230,9 @@ impl Pool {
             // A lock may never be released in this process. The operation is refused when it
             // restarts.
             return Err(Restart);
+        }
+        if let Some(child) = self.child_in_table(&parent, page)? {
+            return Ok(Ok((parent, child)));
         }
         let tree = parent.header().tree_id();
         let frame = match self.in_flight.look(page, tree, || parent.validate())? {

@@ -19,6 +19,7 @@ mod ids;
 mod in_flight;
 pub mod io;
 mod latch;
+mod locate;
 mod logged_map;
 mod memory;
 mod merge_gate;

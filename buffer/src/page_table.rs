@@ -44,8 +44,6 @@
 
 use crate::{
     ids::{FrameId, PageId},
-    pool::Pool,
-    swip::{Swip, Target},
     sync::{AtomicU32, AtomicU64, Mutex, Ordering},
 };
 
@@ -179,54 +177,6 @@ impl PageTable {
     pub(crate) fn len(&self) -> usize {
         let in_chain = |entry: &&TableEntry| entry.page.load(Ordering::Relaxed) != NO_PAGE;
         self.entries.iter().filter(in_chain).count()
-    }
-}
-
-impl Pool {
-    /// Whether swips name frames; otherwise every hop looks in the page table.
-    pub fn is_swizzling(&self) -> bool {
-        self.table.is_none()
-    }
-
-    /// Where the child is that a swip names: in a frame, or on storage. The caller validates the
-    /// parent after it took the version of the child, as with a hot swip.
-    #[inline(always)]
-    pub fn locate(&self, swip: Swip) -> Target {
-        match swip.target() {
-            Target::Hot(frame) => Target::Hot(frame),
-            Target::Evicted(page) => self.locate_page(page),
-        }
-    }
-
-    /// As [`Pool::locate`], for the page id of an evicted swip.
-    #[inline(never)]
-    pub fn locate_page(&self, page: PageId) -> Target {
-        let frame = self.table.as_ref().and_then(|table| table.find(page));
-        frame.map_or(Target::Evicted(page), Target::Hot)
-    }
-
-    /// The swip by which its parent names the page in a frame. The caller holds the latch of the
-    /// frame or of the parent.
-    #[inline]
-    pub fn swip_to(&self, frame: FrameId) -> Swip {
-        match &self.table {
-            None => Swip::hot(frame),
-            Some(_) => Swip::evicted(self.header(frame).page_id()),
-        }
-    }
-
-    /// Notes that a frame has a page from now on, unless the swip in its parent says so.
-    pub(crate) fn enter_page(&self, page: PageId, frame: FrameId) {
-        if let Some(table) = &self.table {
-            table.insert(page, frame);
-        }
-    }
-
-    /// Notes that a page leaves its frame.
-    pub(crate) fn leave_page(&self, page: PageId, frame: FrameId) {
-        if let Some(table) = &self.table {
-            table.remove(page, frame);
-        }
     }
 }
 

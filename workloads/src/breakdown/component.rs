@@ -140,6 +140,7 @@ const FILES: &[(&str, Owner)] = &[
     ("buffer/src/brief.rs", Is(Latching)),
     ("buffer/src/swip.rs", Is(Swizzling)),
     ("buffer/src/page_table.rs", Is(PageTable)),
+    ("buffer/src/locate.rs", Is(PageTable)),
     ("buffer/src/fault.rs", Is(PageFaults)),
     ("buffer/src/resolve.rs", Is(PageFaults)),
     ("buffer/src/in_flight.rs", Is(PageFaults)),
