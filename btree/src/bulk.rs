@@ -1,6 +1,6 @@
 //! Bulk load: builds a tree from sorted input, level by level from the left, and writes its pages
-//! straight to storage in batches. Only the root goes through the pool, so a load of any size takes
-//! little memory; every other page starts out evicted.
+//! straight to storage in batches, on a thread of its own. Only the root goes through the pool, so a
+//! load of any size takes little memory; every other page starts out evicted.
 //!
 //! At the end, one step and one log record put the new nodes into the tree. The record says which
 //! pages are in use now, and has the new root. The new nodes are durable by then, so their contents
@@ -9,16 +9,15 @@
 //! the new contents.
 
 use crate::{
+    bulk_writer::{Batch, BatchWriter},
     journal::Context,
     large_value::LargeValue,
     node::{NodeBuilder, NodeView, check_full, shortest_separator},
     step::Stop,
     tree::Tree,
 };
-use wattle_buffer::{Error, PageId, PageImage, Pool, Result, Swip, io::PageWrite, page::header};
+use wattle_buffer::{Error, PageId, PageImage, Pool, Result, Swip, page::header};
 
-/// Pages written at once.
-const BATCH: usize = 64;
 /// Most ranges of pages of one load: they go into one log record.
 const MAX_RANGES: usize = 3000;
 /// A bulk load fills pages to this share, percent, which leaves room for a few inserts.
@@ -45,8 +44,8 @@ pub struct BulkLoad<'t> {
 /// Images that wait to be written, and ranges of all page ids taken so far.
 struct Pages<'t> {
     pool: &'t Pool,
-    images: Vec<Box<PageImage>>,
-    filled: usize,
+    writer: BatchWriter,
+    batch: Batch,
     taken: Vec<(u64, u64)>,
     /// Pages that were allocated but must not be used.
     passed: Vec<PageId>,
@@ -57,8 +56,8 @@ impl<'t> BulkLoad<'t> {
     pub fn new(tree: &'t Tree) -> Result<BulkLoad<'t>> {
         let mut pages = Pages {
             pool: &tree.pool,
-            images: (0..BATCH).map(|_| PageImage::zeroed()).collect(),
-            filled: 0,
+            writer: BatchWriter::start(&tree.pool)?,
+            batch: Batch::default(),
             taken: Vec::new(),
             passed: Vec::new(),
         };
@@ -184,7 +183,7 @@ impl<'t> BulkLoad<'t> {
         self.levels[top].finish(&mut image).expect("the builder kept room for the fence");
         let spare = NodeView::from(&*image).page_id();
         image.set_u64(header::PAGE_ID, self.tree.root_page().0);
-        self.pages.flush()?;
+        self.pages.write_all()?;
         sync()?;
         let adopted = self.pages.all_but(spare);
         crate::run::run(cx, |_| {
@@ -228,28 +227,16 @@ impl Pages<'_> {
     }
 
     fn next_image(&mut self) -> Result<&mut PageImage> {
-        if self.filled == self.images.len() {
-            self.flush()?;
+        if self.batch.is_full() {
+            self.batch = self.writer.write(std::mem::take(&mut self.batch))?;
         }
-        self.filled += 1;
-        Ok(&mut self.images[self.filled - 1])
+        Ok(self.batch.next_image())
     }
 
-    fn flush(&mut self) -> Result<()> {
-        let images = &self.images[..self.filled];
-        let writes: Vec<_> = images
-            .iter()
-            .map(|image| PageWrite { page: NodeView::from(&**image).page_id(), image })
-            .collect();
-        let mut results = Vec::with_capacity(writes.len());
-        if !writes.is_empty() {
-            self.pool.storage().write_pages(&writes, &mut results);
-        }
-        for (write, result) in writes.iter().zip(results) {
-            result.map_err(|error| Error::io(format_args!("write page {}", write.page), error))?;
-        }
-        self.filled = 0;
-        Ok(())
+    /// Writes everything, and waits for it.
+    fn write_all(&mut self) -> Result<()> {
+        self.writer.write(std::mem::take(&mut self.batch))?;
+        self.writer.wait()
     }
 
     /// First page and count of all ranges taken, without the unused page `spare`.
@@ -276,6 +263,8 @@ impl Pages<'_> {
 
 impl Drop for Pages<'_> {
     fn drop(&mut self) {
+        // No page is written after it is free.
+        self.writer.stop();
         self.passed.drain(..).for_each(|page| self.pool.allocator().free(page));
         for (start, end) in self.taken.drain(..) {
             (start..end).for_each(|page| self.pool.allocator().free(PageId(page)));

@@ -3,6 +3,7 @@
 
 mod author;
 mod bulk;
+mod bulk_writer;
 mod contention;
 mod descend;
 mod difference;
