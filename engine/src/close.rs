@@ -3,6 +3,7 @@
 use crate::core::Core;
 use std::time::Duration;
 use wattle_buffer::{Error, Result};
+use wattle_wal::Log;
 
 /// How long an engine that is abandoned waits for bulk loads and backups.
 const ABANDON_WAIT: Duration = Duration::from_secs(5);
@@ -55,7 +56,7 @@ fn write_out(core: &Core) -> Result<()> {
     }
     // 4. Every page, the bitmaps, and a superblock that says so.
     let outcome = match &core.log {
-        Some(_) => core.final_checkpoint(),
+        Some(log) => close_logged(core, log),
         None => close_unlogged(core),
     };
     forget_garbage(core);
@@ -93,6 +94,18 @@ fn finish_work(core: &Core) -> Result<()> {
         return Err(Error::Poisoned(what.to_string()));
     }
     Ok(())
+}
+
+/// Ends in a checkpoint, in a log of one small segment; or in nothing if nothing was changed.
+fn close_logged(core: &Core, log: &Log) -> Result<()> {
+    log.flush_now()?;
+    if !log.has_written() && core.pool.flush()? == 0 {
+        core.check_files()?;
+        tracing::info!(path = %core.file.path.display(), "closed unchanged");
+        return Ok(());
+    }
+    log.end_in_small_segment();
+    core.final_checkpoint()
 }
 
 /// Closes a store that was used without a log.

@@ -67,7 +67,10 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
     allocator.keep_changed_groups(stored.copies.to_be_written());
     // 3. The log goes on.
     let clock = Arc::new(Clock::new());
-    let (log_storage, log) = continue_log(file, options, &mut stored, redone.end, &clock)?;
+    // A store that was closed is opened without a write.
+    let late =
+        stored.block.state == StoreState::Logged && !redone.changed && redone.losers.is_empty();
+    let (log_storage, log) = continue_log(file, options, &mut stored, (redone.end, late), &clock)?;
     let mut opening = Opening::new(&forest, log.as_ref());
     set_barrier(&barrier, file, &stored, redone.end, log.as_ref())?;
     let ids = Arc::new(Clock::new());
@@ -193,7 +196,7 @@ fn redo(file: &StoreFile, options: &Options, stored: &mut Stored) -> Result<Redo
     if options.logs() && recover::release(file, &log, block, copies, &mut recovered)? {
         words.clone_from(&recovered.in_use);
     }
-    let changed = recovered.end != block.log_end;
+    let changed = recovered.records > 0;
     block.next_tree = block.next_tree.max(recovered.next_tree);
     block.gaps = recovered.gaps;
     Ok(Redone {
@@ -223,12 +226,13 @@ fn prepare_files(file: &StoreFile, options: &Options, stored: &Stored) -> Result
 /// Where the log is read back from, and the log that goes on.
 type ContinuedLog = (Option<Arc<dyn LogStorage>>, Option<Arc<Log>>);
 
-/// Starts the log after `end`, if changes are logged.
+/// Starts the log after `end`, if changes are logged. `late`: without a segment, until there is a
+/// change.
 fn continue_log(
     file: &StoreFile,
     options: &Options,
     stored: &mut Stored,
-    end: LogEnd,
+    (end, late): (LogEnd, bool),
     clock: &Arc<Clock>,
 ) -> Result<ContinuedLog> {
     let block = &mut stored.block;
@@ -240,7 +244,7 @@ fn continue_log(
     }
     let storage = file.open_log(false)?;
     let start = epochs::start_after(end, block.redo_epoch);
-    let log = start_log(storage.clone(), options, start, clock)?;
+    let log = start_log(storage.clone(), options, start, late, clock)?;
     log.set_opening(true);
     block.gaps.add(end.epoch, log.epoch());
     Ok((Some(storage), Some(log)))
@@ -251,10 +255,12 @@ fn start_log(
     storage: Arc<dyn LogStorage>,
     options: &Options,
     start: LogStart,
+    late_first_segment: bool,
     clock: &Arc<Clock>,
 ) -> Result<Arc<Log>> {
     let log_options = LogOptions {
         segment_bytes: options.segment_bytes(),
+        late_first_segment,
         // Images of whole pages are for devices that may tear one.
         page_images: !options.atomic_pages,
         // A checkpoint can give room back.

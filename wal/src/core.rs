@@ -85,7 +85,10 @@ impl LogCore {
         {
             return Err(error);
         }
-        Ok(!self.gate.is_full())
+        if self.gate.is_unbegun() {
+            self.segments.request_first();
+        }
+        Ok(!self.gate.makes_wait())
     }
 
     /// Requests a flush that makes `epoch` durable.
@@ -243,7 +246,7 @@ impl LogCore {
             Err(error) => return Poll::Ready(Err(error)),
             // Each flush wakes the waiters: in a full log they would request flushes without end.
             // They are woken as well when the log gets room again.
-            Ok(RoomWait::ForFlush) if !self.gate.is_full() => {
+            Ok(RoomWait::ForFlush) if !self.gate.makes_wait() => {
                 self.request(self.epochs.current(), Urgency::Now);
             }
             Ok(RoomWait::ForFlush | RoomWait::ForRoom) => {}

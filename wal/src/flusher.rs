@@ -11,6 +11,7 @@ use crate::{
     epochs::Cut,
     position::LogStart,
     record,
+    segment::reserve::MadeSegment,
     slots::{BUFFER_BYTES, Taken},
 };
 use std::{sync::Arc, time::Instant};
@@ -34,6 +35,7 @@ const UNUSED: usize = PAGE_SIZE + SECTOR;
 /// The segment that is being written.
 struct CurrentSegment {
     number: u64,
+    bytes: u64,
     /// Where the first byte of the buffer goes.
     at: u64,
     /// A write was not synced yet.
@@ -174,11 +176,13 @@ impl Flusher {
     /// Whether the flush should begin in the next segment.
     fn begins_a_segment(&self, taken: &[Taken]) -> bool {
         let Some(current) = &self.current else { return true };
-        let bytes = self.core.segments.segment_bytes();
-        let rest = bytes - current.at;
+        if self.core.segments.is_last_made() {
+            return true;
+        }
+        let rest = current.bytes - current.at;
         let payload: usize = taken.iter().map(|part| CHUNK_HEADER + part.records.len()).sum();
         let (full, last) = (payload / (MAX_PAYLOAD - UNUSED), payload % (MAX_PAYLOAD - UNUSED));
-        rest <= bytes / LARGEST_REST
+        rest <= current.bytes / LARGEST_REST
             && (full * MAX_BLOCK + block::block_bytes(last)) as u64 > rest
             && self.core.segments.is_ready()
     }
@@ -188,17 +192,23 @@ impl Flusher {
         Some(self.current.as_ref()?.at + self.sealed as u64)
     }
 
+    /// Bytes of the segment from the open block on.
+    fn left(&self) -> u64 {
+        let bytes = self.current.as_ref().map_or(0, |current| current.bytes);
+        self.place().map_or(0, |place| bytes - place)
+    }
+
     /// Whether the segment has room for the smallest block.
     fn block_fits(&self) -> bool {
-        let bytes = self.core.segments.segment_bytes();
-        self.place().is_some_and(|place| place < bytes)
+        self.left() > 0
     }
 
     /// Bytes that the open block can still take.
     fn room(&self) -> usize {
-        let Some(place) = self.place().filter(|_| self.block_fits()) else { return 0 };
-        let left = (self.core.segments.segment_bytes() - place) as usize;
-        MAX_PAYLOAD.min(block::payload_room(left / SECTOR)) - self.payload
+        match self.left() as usize {
+            0 => 0,
+            left => MAX_PAYLOAD.min(block::payload_room(left / SECTOR)) - self.payload,
+        }
     }
 
     fn add_chunk(&mut self, part: &Taken, records: &[u8]) {
@@ -285,22 +295,29 @@ impl Flusher {
         // 1. All before the new head must be durable first.
         self.write_out()?;
         self.sync()?;
-        let number = self.core.segments.take_ready(self.core.options.room_timeout)?;
+        let MadeSegment { number, bytes } =
+            self.core.segments.take_ready(self.core.options.room_timeout)?;
         // 2. The head says how the log goes on.
         let continues = self.sealed_blocks > 0;
         let header = SegmentHeader {
             version: block::FORMAT_VERSION,
             store_id: self.store_id,
             segment: number,
-            bytes: self.core.segments.segment_bytes(),
+            bytes,
             sequence: self.sequence,
             flush: self.flush,
             epoch_before: if continues { cut.epoch } else { self.last_epoch },
             continues,
         };
         let entering = Some(header.epoch_before);
-        self.current =
-            Some(CurrentSegment { number, at: 0, unsynced: false, entering, succeeded: false });
+        self.current = Some(CurrentSegment {
+            number,
+            bytes,
+            at: 0,
+            unsynced: false,
+            entering,
+            succeeded: false,
+        });
         let page = &mut self.buffer[..block::SEGMENT_HEADER];
         header.seal(page);
         self.sealed = page.len();

@@ -3,12 +3,14 @@
 //! | bits of the status | new changes |
 //! |---|---|
 //! | none | go on, if their buffer is below the soft limit |
+//! | `UNBEGUN` | request the first segment, and wait for it |
 //! | `FULL` | wait for room |
 //! | `FULL` and `REFUSED` | fail with the reason why the log has no room |
 //! | `CLOSED` | fail |
 //! | `POISONED` | fail with the reason of the failure, whatever the other bits are |
 //!
-//! `POISONED` and `CLOSED` stay once they are set. `FULL` and `REFUSED` follow the state of
+//! `POISONED` and `CLOSED` stay once they are set. `UNBEGUN` is set from the start, if at all, until
+//! the first segment is made. `FULL` and `REFUSED` follow the state of
 //! [`crate::room::Room`], which alone sets them, under the lock of the segments. All accesses are
 //! relaxed: a change that does not see a new bit yet goes into a buffer and waits there like any
 //! other.
@@ -19,6 +21,7 @@ const POISONED: u32 = 1;
 const FULL: u32 = 2;
 const CLOSED: u32 = 4;
 const REFUSED: u32 = 8;
+const UNBEGUN: u32 = 16;
 
 /// See the module documentation.
 pub(crate) struct Gate {
@@ -30,6 +33,21 @@ pub(crate) struct Gate {
 impl Gate {
     pub(crate) fn new(soft_limit: usize) -> Gate {
         Gate { status: AtomicU32::new(0), soft_limit: AtomicUsize::new(soft_limit) }
+    }
+
+    /// The log has no segment yet.
+    pub(crate) fn wait_for_first(&self) {
+        self.status.fetch_or(UNBEGUN, Ordering::Relaxed);
+    }
+
+    /// The first segment is made. Gives whether changes had to wait for it.
+    pub(crate) fn begin(&self) -> bool {
+        self.status.fetch_and(!UNBEGUN, Ordering::Relaxed) & UNBEGUN != 0
+    }
+
+    /// Whether the log has no segment yet.
+    pub(crate) fn is_unbegun(&self) -> bool {
+        self.has(UNBEGUN)
     }
 
     /// Whether no bit of the status is set.
@@ -91,17 +109,22 @@ impl Gate {
         self.has(FULL)
     }
 
+    /// Whether changes wait, for room or for the first segment.
+    pub(crate) fn makes_wait(&self) -> bool {
+        self.has(FULL | UNBEGUN)
+    }
+
     /// Whether changes are refused because of that.
     pub(crate) fn refuses(&self) -> bool {
         self.has(REFUSED)
     }
 
     /// Whether a change that waits for room should try again: a flush has `taken` the buffers and
-    /// the log is not full, or changes are refused.
+    /// the log is begun and not full, or changes are refused.
     pub(crate) fn ends_wait(&self, taken: bool) -> bool {
-        match self.status.load(Ordering::Relaxed) & (FULL | REFUSED) {
+        match self.status.load(Ordering::Relaxed) & (FULL | REFUSED | UNBEGUN) {
             0 => taken,
-            full => full & REFUSED != 0,
+            waits => waits & REFUSED != 0,
         }
     }
 

@@ -6,7 +6,7 @@ use crate::{
     error::wrong_log,
     flusher::Flusher,
     gsn::epoch_of,
-    options::{Clock, LogOptions, Urgency},
+    options::{Clock, LAST_SEGMENT_BYTES, LogOptions, Urgency},
     position::LogStart,
     segment::{files, maker::SegmentMaker, prepare},
     stats::LogStats,
@@ -40,8 +40,12 @@ impl Log {
         let least = [start.segment, start.sequence, start.flush, start.epoch];
         assert!(!least.contains(&0), "numbers of the log begin with 1: {start:?}");
         let (store, first) = (start.store_id, start.segment);
-        let segments = prepare::prepare(&*storage, store, first, options.segment_bytes)?;
+        let late = options.late_first_segment;
+        let segments = prepare::prepare(&*storage, store, first, options.segment_bytes, late)?;
         let core = Arc::new(LogCore::new(storage, options, &start, segments, clock));
+        if late {
+            core.gate.wait_for_first();
+        }
         let log = Log { core: Arc::clone(&core), threads: Mutex::default() };
         let helper = Arc::clone(&core);
         log.spawn("log-segments", move || {
@@ -255,7 +259,7 @@ impl Log {
 
     /// Bytes of all segments that are kept.
     pub fn bytes_kept(&self) -> u64 {
-        self.core.segments.count() * self.segment_bytes()
+        self.core.segments.bytes_kept()
     }
 
     /// Counters since the log was started.
@@ -284,6 +288,18 @@ impl Log {
     /// it fails, and the log with it, because no checkpoint can make room yet.
     pub fn set_opening(&self, opening: bool) {
         self.core.segments.set_opening(opening);
+    }
+
+    /// The next checkpoint begins in a new segment, the last one, which takes little room. For a
+    /// caller that appends nothing from now on, and closes the log after that checkpoint. If that
+    /// segment cannot be made, the checkpoint goes into the current one.
+    pub fn end_in_small_segment(&self) {
+        self.core.segments.make_last(LAST_SEGMENT_BYTES);
+    }
+
+    /// Whether a flush has written anything since the log was started.
+    pub fn has_written(&self) -> bool {
+        self.core.counters.bytes_written() > 0
     }
 
     /// Flushes all records and ends the threads. Fails if the log is poisoned, by this or before.

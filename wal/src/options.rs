@@ -10,6 +10,12 @@ pub const MIN_SEGMENT_BYTES: u64 = 128 << 10;
 /// take long.
 pub const MAX_SEGMENT_BYTES: u64 = 1 << 30;
 
+/// Bytes of the first segment of a log that was started, and of all segments if they are smaller:
+/// what is used for a few changes takes little room, and little time to make.
+pub(crate) const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
+/// Bytes of the segment that a closed log consists of: its head and one small block.
+pub(crate) const LAST_SEGMENT_BYTES: u64 = 2 * BLOCK_ALIGN as u64;
+
 /// After the reserve is used up, a flush waits for room: this many room timeouts, and at least this
 /// long. Then the log fails.
 const STALL: (u32, Duration) = (6, Duration::from_secs(5));
@@ -26,6 +32,9 @@ pub struct LogOptions {
     /// Longest time from a request with [`Urgency::Soon`] to the start of its flush; five times as
     /// long while no committer waits for flushes and no processor is idle. Default 1 ms.
     pub group_delay: Duration,
+    /// The first segment is made when it is first needed, instead of when the log is started, so
+    /// that a log that is not used writes nothing. Changes wait for it. Default false.
+    pub late_first_segment: bool,
     /// The first change of a page after a checkpoint logs the full page
     /// ([`crate::Section::needs_image`]), against devices that may tear pages. Default true.
     pub page_images: bool,
@@ -41,6 +50,7 @@ impl Default for LogOptions {
         LogOptions {
             segment_bytes: 16 << 20,
             group_delay: Duration::from_millis(1),
+            late_first_segment: false,
             page_images: true,
             room_timeout: Duration::ZERO,
             policy: FlushPolicy::default(),

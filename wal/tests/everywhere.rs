@@ -259,7 +259,7 @@ impl Checker {
             known.durable - there
         );
         // The device may fail now.
-        let end = reader.settle().ok()?;
+        let end = reader.settle(0).ok()?;
         assert!(end.flush >= known.noted.flush, "{what}: the log ends with flush {}", end.flush);
         Some((there, LogStart::after(end)))
     }

@@ -138,6 +138,7 @@ impl Analysis {
         let loser = |(txn, OpenTxn { undo, trees, .. })| Loser { txn, undo, trees };
         let losers = self.open.into_iter().map(loser);
         Recovered {
+            records: 0,
             end,
             in_use: self.in_use,
             changed_groups: self.groups,

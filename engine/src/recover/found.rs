@@ -20,6 +20,8 @@ pub(crate) struct Loser {
 pub(crate) struct Recovered {
     /// Where the log ends.
     pub end: LogEnd,
+    /// Records that may have changed pages after the checkpoint, or that undo may need.
+    pub records: u64,
     /// Pages in use at the end of the log.
     pub in_use: Vec<u64>,
     /// Groups of pages whose stored bitmaps are older than that: the next checkpoint stores them.

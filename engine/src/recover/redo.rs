@@ -62,7 +62,7 @@ pub(crate) fn redo(
         let shared = &shared;
         let (flushes, received) = sync_channel(READ_AHEAD);
         let reader = spawn("redo-reader")
-            .spawn_scoped(scope, move || source.feed(flushes, shared))
+            .spawn_scoped(scope, move || source.feed(flushes, block.durable_flush, shared))
             .map_err(failed)?;
         let (mut queues, mut threads) = (Vec::new(), Vec::new());
         for _ in 0..workers {
@@ -106,7 +106,7 @@ pub(crate) fn redo(
     report_recovered(file, begun, &counts, (bytes, records), recovered.losers.len());
     let mut ghosts = FoundGhosts::default();
     found.into_iter().for_each(|found| ghosts.merge(found));
-    Ok(Recovered { ghosts, gaps: shared.gaps.into_inner(), ..recovered })
+    Ok(Recovered { ghosts, records, gaps: shared.gaps.into_inner(), ..recovered })
 }
 
 /// Logs what redo has done.

@@ -107,15 +107,16 @@ impl<'f> Source<'f> {
     }
 
     /// As [`Source::end`]; the end of the log is durable then.
-    fn durable_end(self) -> Result<LogEnd> {
-        self.reader.settle().map_err(|error| named(error, self.path))
+    fn durable_end(self, durable_flush: u64) -> Result<LogEnd> {
+        self.reader.settle(durable_flush).map_err(|error| named(error, self.path))
     }
 
     /// Reads everything, for `receiver` of `flushes`. Gives the end, or nothing when the receiver
-    /// wants no more.
+    /// wants no more. Flushes up to `durable_flush` are known to be durable.
     pub(super) fn feed(
         mut self,
         flushes: SyncSender<Located>,
+        durable_flush: u64,
         shared: &RedoState,
     ) -> Option<LogEnd> {
         let fed = (|| {
@@ -127,7 +128,7 @@ impl<'f> Source<'f> {
                     return Ok(None);
                 }
             }
-            let end = self.durable_end()?;
+            let end = self.durable_end(durable_flush)?;
             let sent = last.is_none_or(|last| flushes.send(last).is_ok());
             Ok(sent.then_some(end))
         })();

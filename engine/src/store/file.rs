@@ -26,7 +26,7 @@ use wattle_buffer::{
 };
 
 /// Pages of a new store: superblocks, bitmaps and some room.
-pub(super) const FIRST_PAGES: u64 = 256;
+const FIRST_PAGES: u64 = 8;
 
 /// Where the log is.
 enum LogPlace {

@@ -13,14 +13,13 @@
 //!
 //! A log that cannot be read is not removed either.
 
-use super::{
-    file::{FIRST_PAGES, StoreFile},
-    tree_ids::CATALOG,
-};
+use super::{file::StoreFile, tree_ids::CATALOG};
 use std::sync::Arc;
 use wattle_buffer::{Error, PageId, PageImage, Result, io::LogStorage};
 use wattle_wal::{AUTO, Kind, LogEnd, LogReader, record::Record, store_of};
 
+/// Pages that a creation has reserved at most: the first ones, and one step of growth.
+const CREATION_PAGES: u64 = 512;
 /// Segments that a creation has made at most when it writes the first superblock.
 const CREATION_SEGMENTS: u64 = 3;
 
@@ -31,7 +30,7 @@ const CREATION_SEGMENTS: u64 = 3;
 /// [`Error::WrongLog`] for a log that has more: it belongs to a store whose superblocks are gone.
 pub(crate) fn is_new(file: &StoreFile) -> Result<bool> {
     let capacity = file.storage.capacity_pages();
-    if capacity > FIRST_PAGES {
+    if capacity > CREATION_PAGES {
         return Ok(false);
     }
     for page in (0..2.min(capacity)).map(PageId) {

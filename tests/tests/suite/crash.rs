@@ -78,6 +78,16 @@ fn a_power_cut_at_any_moment_leaves_what_was_acknowledged_and_nothing_half() {
     assert!(one_seed().is_some() || checked >= least, "only {checked} images");
 }
 
+/// Few changes between openings and closings, with an image of each moment.
+#[test]
+fn a_power_cut_while_a_store_is_opened_or_closed_leaves_what_was_acknowledged() {
+    let watchdog = Watchdog::start("crash images of closings", Duration::from_secs(120));
+    let least = LEAST_IMAGES * rounds() / 5;
+    let checked =
+        run_seeds(least, &watchdog, |seed| check::run(5000 + seed, 8, 1, Setting::default()));
+    assert!(one_seed().is_some() || checked >= least, "only {checked} images");
+}
+
 #[test]
 fn of_several_threads_each_transaction_is_there_as_a_whole() {
     let watchdog = Watchdog::start("crash images of a crowd", Duration::from_secs(120));

@@ -82,12 +82,20 @@ fn a_store_that_was_closed_opens_with_little_room_and_leaves_nothing_behind() {
         engine.close().unwrap_or_else(|e| panic!("{free} free: {e}"));
         assert_eq!(log_files(&store).len(), before.len(), "{free} free");
     }
-    // Too little even for the least segment: an error, and nothing stays of the attempt.
+    // Too little even for the least segment: the store opens, the first change is refused, and
+    // nothing stays of the attempt.
     for free in [100 * KIB, 0] {
+        watch.step();
         device.leave(free);
         let before = log_files(&store);
-        let refused = Engine::open(&store, usual()).err();
+        let options = usual().stall_timeout(Duration::from_millis(500));
+        let engine = Engine::open(&store, options).unwrap_or_else(|e| panic!("{free} free: {e}"));
+        assert_eq!(count(&engine), 5000);
+        let (tree, session) = (engine.tree("t").expect("tree"), engine.session().expect("session"));
+        let refused = session.put(&tree, &key(0), &[2; 100]).err();
         assert!(matches!(refused, Some(Error::DiskFull { .. })), "{free} free: {refused:?}");
+        drop((tree, session));
+        engine.close().unwrap_or_else(|e| panic!("{free} free: {e}"));
         assert_eq!(log_files(&store), before, "{free} free");
         let reader = Engine::open(&store, usual().read_only(true)).expect("for reading");
         assert_eq!(count(&reader), 5000);

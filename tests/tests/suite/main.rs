@@ -30,6 +30,7 @@ mod long_readers;
 mod many_trees;
 mod model;
 mod moving;
+mod opening;
 mod page_trace;
 mod patches;
 mod pieces;

@@ -146,15 +146,18 @@ impl LogReader {
     }
 
     /// Reads the rest of the log, makes its end durable, and gives that end, for a log that goes on
-    /// from there.
+    /// from there. Flushes up to `durable_flush` are known to be durable: if the log ends with one
+    /// of them nothing is written.
     ///
     /// Only the last flush may not be durable, because each is written after the sync of the
     /// previous one. It is written again, because its sync may have failed: after a failed fsync
     /// the page cache may return bytes that later fsyncs never write.
-    pub fn settle(mut self) -> Result<LogEnd> {
+    pub fn settle(mut self, durable_flush: u64) -> Result<LogEnd> {
         while self.next_flush()?.is_some() {}
         let last = self.end.segment;
-        if last == 0 {
+        // A later segment than that of the last flush has at least a head.
+        let in_last = self.tail.is_some_and(|(segment, ..)| segment == last);
+        if last == 0 || (in_last && self.end.flush <= durable_flush) {
             return Ok(self.end);
         }
         let tail = self.tail.filter(|(segment, ..)| *segment == last);

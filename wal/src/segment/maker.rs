@@ -1,8 +1,9 @@
 //! The helper thread: makes the next segments ahead, and retires old ones.
 
 use super::{
-    files,
-    segments::{HelperState, LogPhase, SegmentState, Segments},
+    files, prepare,
+    reserve::MadeSegment,
+    segments::{HelperState, LastSegment, LogPhase, SegmentDemand, SegmentState, Segments},
     table::KnownSegment,
 };
 use crate::{gate::Gate, room::is_of_room, waits::Waits};
@@ -53,6 +54,14 @@ impl SegmentMaker<'_> {
             if self.recover(&mut state) {
                 continue;
             }
+            if let LastSegment::Wanted(bytes) = state.last {
+                state.last = match self.make_last(&mut state, bytes) {
+                    true => LastSegment::Made,
+                    false => LastSegment::Current,
+                };
+                self.segments.changed.notify_all();
+                continue;
+            }
             // 3. Not yet.
             if !state.is_wanted() {
                 if self.segments.changed.wait_for(&mut state, LOOK).timed_out() {
@@ -61,18 +70,25 @@ impl SegmentMaker<'_> {
                 continue;
             }
             // 4. Now.
-            let number = state.reserve.next();
-            match MutexGuard::unlocked(&mut state, || self.make(number)) {
-                Ok(()) => {
+            let (number, begun) = (state.reserve.next(), state.reserve.is_begun());
+            match MutexGuard::unlocked(&mut state, || self.make(number, begun)) {
+                Ok(made) => {
                     logged = false;
-                    state.reserve.made(number);
+                    state.reserve.made(made);
                     self.segments.changed.notify_all();
+                    if self.gate.begin() {
+                        MutexGuard::unlocked(&mut state, || self.waits.room_changed());
+                    }
                     if self.recover(&mut state) {
                         tracing::info!(segment = number, "the log has room again");
                     }
                 }
                 Err(error) => self.failed(&mut state, error, &mut logged),
             }
+        }
+        // What the last truncation left.
+        while let Some(old) = state.table.unneeded() {
+            self.retire(&mut state, old);
         }
         self.remove_unused(state);
         files::give_back(self.storage, true);
@@ -110,7 +126,11 @@ impl SegmentMaker<'_> {
         recovered
     }
 
-    fn make(&self, number: u64) -> io::Result<()> {
+    /// Makes the segment `number`; the first one of this process unless it has `begun` one.
+    fn make(&self, number: u64, begun: bool) -> io::Result<MadeSegment> {
+        if !begun {
+            return prepare::make_first(self.storage, self.segments, number);
+        }
         let mut pace = |done| self.segments.pace(done);
         let bytes = self.segments.segment_bytes();
         let made = self.storage.create_beside(number, bytes, (self.zeroes)(), &mut pace);
@@ -119,7 +139,38 @@ impl SegmentMaker<'_> {
         {
             tracing::warn!(%error, "a segment that could not be made is in the way");
         }
-        made
+        made.map(|()| MadeSegment { number, bytes })
+    }
+
+    /// Makes the last segment in place of those in reserve. Gives whether it did.
+    fn make_last(&self, state: &mut Guard<'_>, bytes: u64) -> bool {
+        if state.room.is_short() || !state.reserve.is_begun() || state.demand > SegmentDemand::Due {
+            return false;
+        }
+        // The flusher may take one meanwhile: no section is open, and it only flushes what is there.
+        while let Some(number) = state.reserve.take_last() {
+            let removed = MutexGuard::unlocked(state, || files::remove(self.storage, number));
+            if let Err(error) = removed {
+                tracing::warn!(%error, "the log ends in a large segment");
+                return false;
+            }
+        }
+        let number = state.reserve.next();
+        let made = MutexGuard::unlocked(state, || self.storage.create(number, bytes));
+        match made {
+            Ok(()) => {
+                state.reserve.made(MadeSegment { number, bytes });
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the log ends in a large segment");
+                let removed = MutexGuard::unlocked(state, || files::remove(self.storage, number));
+                if let Err(error) = removed {
+                    tracing::warn!(%error, "a segment that could not be made is in the way");
+                }
+                false
+            }
+        }
     }
 
     /// The next segment could not be made. Returns when it is time for another try.

@@ -13,10 +13,17 @@ enum FlusherProgress {
     Flushed,
 }
 
+/// A segment that is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MadeSegment {
+    pub number: u64,
+    pub bytes: u64,
+}
+
 /// See the module documentation.
 pub(crate) struct SegmentReserve {
     /// Ascending, without gaps; ends before `next`.
-    ready: VecDeque<u64>,
+    ready: VecDeque<MadeSegment>,
     /// Number of the next one to make.
     next: u64,
     /// How many the flusher leaves while the log is not full.
@@ -25,10 +32,10 @@ pub(crate) struct SegmentReserve {
 }
 
 impl SegmentReserve {
-    /// The segment `first` is made.
+    /// The segment `first` is the next one to make.
     pub(crate) fn new(first: u64) -> SegmentReserve {
-        let ready = VecDeque::from([first]);
-        SegmentReserve { ready, next: first + 1, size: 0, progress: FlusherProgress::Nothing }
+        let (ready, progress) = (VecDeque::new(), FlusherProgress::Nothing);
+        SegmentReserve { ready, next: first, size: 0, progress }
     }
 
     /// Sets how many segments the flusher leaves. Gives whether that changed.
@@ -58,10 +65,10 @@ impl SegmentReserve {
     }
 
     /// The flusher takes the first one, if there is one.
-    pub(crate) fn take(&mut self) -> Option<u64> {
-        let number = self.ready.pop_front()?;
+    pub(crate) fn take(&mut self) -> Option<MadeSegment> {
+        let made = self.ready.pop_front()?;
         self.progress = self.progress.max(FlusherProgress::Begun);
-        Some(number)
+        Some(made)
     }
 
     /// A flush is durable. Gives whether it is the first one.
@@ -81,42 +88,52 @@ impl SegmentReserve {
     }
 
     /// That segment is made.
-    pub(crate) fn made(&mut self, number: u64) {
+    pub(crate) fn made(&mut self, made: MadeSegment) {
+        let number = made.number;
         assert!(number == self.next, "segment {number} was made instead of {}", self.next);
-        self.ready.push_back(number);
+        self.ready.push_back(made);
         self.next = number + 1;
     }
 
     /// Number of the segment that the flusher enters next.
     pub(crate) fn first(&self) -> u64 {
-        self.ready.front().copied().unwrap_or(self.next)
+        self.ready.front().map_or(self.next, |made| made.number)
     }
 
-    /// Takes out the last one, when the log ends.
+    /// Takes out the last one, when the log ends. It is the next one to make again.
     pub(crate) fn take_last(&mut self) -> Option<u64> {
-        self.ready.pop_back()
+        let last = self.ready.pop_back()?;
+        self.next = last.number;
+        Some(last.number)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::SegmentReserve;
+    use super::{MadeSegment, SegmentReserve};
+
+    fn made(number: u64) -> MadeSegment {
+        MadeSegment { number, bytes: 4096 * number }
+    }
 
     #[test]
     fn the_flusher_leaves_the_reserve_but_for_the_first_segment() {
         let mut reserve = SegmentReserve::new(7);
+        assert!(!reserve.next_is_ready() && (reserve.first(), reserve.next()) == (7, 7));
+        reserve.made(made(7));
         assert!(reserve.resize(2) && !reserve.resize(2));
         assert!(reserve.next_is_ready() && !reserve.is_begun() && !reserve.is_whole());
         assert!(reserve.is_short() && !reserve.is_due(), "it is made after the first flush");
-        assert_eq!((reserve.take(), reserve.take(), reserve.first()), (Some(7), None, 8));
+        assert_eq!((reserve.take(), reserve.take(), reserve.first()), (Some(made(7)), None, 8));
         assert!(reserve.flushed() && !reserve.flushed() && reserve.is_due());
-        reserve.made(8);
-        reserve.made(9);
+        reserve.made(made(8));
+        reserve.made(made(9));
         assert!(!reserve.is_short() && reserve.is_whole() && !reserve.next_is_ready());
-        reserve.made(10);
+        reserve.made(made(10));
         assert!(reserve.next_is_ready());
         assert_eq!((reserve.first(), reserve.next()), (8, 11));
         assert!(reserve.resize(3) && !reserve.next_is_ready());
-        assert_eq!((reserve.take(), reserve.take_last(), reserve.first()), (Some(8), Some(10), 9));
+        assert_eq!((reserve.take(), reserve.take_last()), (Some(made(8)), Some(10)));
+        assert_eq!((reserve.first(), reserve.next()), (9, 10));
     }
 }

@@ -1,9 +1,12 @@
 //! The state of the segments, which flusher and helper share under one lock.
 
-use super::{reserve::SegmentReserve, table::SegmentTable};
+use super::{
+    reserve::{MadeSegment, SegmentReserve},
+    table::SegmentTable,
+};
 use crate::{
     gate::Gate,
-    options::longest_stall,
+    options::{FIRST_SEGMENT_BYTES, longest_stall},
     room::{Room, is_of_room},
 };
 use parking_lot::{Condvar, Mutex};
@@ -62,20 +65,33 @@ pub(crate) struct SegmentState {
     pub demand: SegmentDemand,
     pub phase: LogPhase,
     pub helper: HelperState,
+    pub last: LastSegment,
+}
+
+/// The segment that a log ends in. It is small: a log that was closed takes little room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LastSegment {
+    /// The log ends in the current one.
+    Current,
+    /// The helper shall make it, of so many bytes, instead of those in reserve.
+    Wanted(u64),
+    /// It is made, and the only one that is.
+    Made,
 }
 
 /// The segments of a log.
 pub(crate) struct Segments {
     pub state: Mutex<SegmentState>,
     pub changed: Condvar,
-    /// Bytes of the current segment that are in use.
+    /// Bytes of the current segment that are in use, and all its bytes.
     used: AtomicU64,
-    /// Bytes of a segment.
-    bytes: u64,
+    current: AtomicU64,
+    /// Bytes of all segments but the first and the last one of a process.
+    bytes: AtomicU64,
 }
 
 impl Segments {
-    /// The segment `first` is made; `table` has those before.
+    /// The segment `first` is the next one to make; `table` has those before.
     pub(crate) fn new(table: SegmentTable, first: u64, bytes: u64) -> Segments {
         let state = SegmentState {
             table,
@@ -84,14 +100,55 @@ impl Segments {
             demand: SegmentDemand::None,
             phase: LogPhase::Running,
             helper: HelperState::Running,
+            last: LastSegment::Current,
         };
         let (state, changed) = (Mutex::new(state), Condvar::new());
-        Segments { state, changed, used: AtomicU64::new(0), bytes }
+        let (used, current) = (AtomicU64::new(0), AtomicU64::new(bytes));
+        Segments { state, changed, used, current, bytes: AtomicU64::new(bytes) }
     }
 
-    /// Bytes of a segment.
+    /// Bytes of a segment that is neither the first nor the last one of a process.
     pub(crate) fn segment_bytes(&self) -> u64 {
-        self.bytes
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Segments have so many bytes, because there is little room.
+    pub(crate) fn shrink(&self, bytes: u64) {
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of the first segment.
+    pub(crate) fn first_segment_bytes(&self) -> u64 {
+        self.segment_bytes().min(FIRST_SEGMENT_BYTES)
+    }
+
+    /// A change waits for the first segment.
+    pub(crate) fn request_first(&self) {
+        let mut state = self.state.lock();
+        if !state.reserve.is_begun() && state.demand != SegmentDemand::Waiting {
+            state.demand = SegmentDemand::Waiting;
+            self.changed.notify_all();
+        }
+    }
+
+    /// Makes the segment that the log is about to end in, of `bytes`: the next flush begins it. If
+    /// that is not possible the log ends in the current one.
+    pub(crate) fn make_last(&self, bytes: u64) {
+        let mut state = self.state.lock();
+        state.last = LastSegment::Wanted(bytes);
+        self.changed.notify_all();
+        while matches!(state.last, LastSegment::Wanted(_)) {
+            if state.helper != HelperState::Running {
+                state.last = LastSegment::Current;
+                return;
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+
+    /// Whether the last segment is made, and not begun.
+    pub(crate) fn is_last_made(&self) -> bool {
+        self.state.lock().last == LastSegment::Made
     }
 
     /// From now on so many segments are kept in reserve.
@@ -103,17 +160,20 @@ impl Segments {
 
     /// The flusher takes the next segment, and waits for it if it must. No cut comes while it
     /// waits, so it needs room on the device, or the end of a checkpoint that has had its cut.
-    pub(crate) fn take_ready(&self, room_timeout: Duration) -> Result<u64, String> {
+    pub(crate) fn take_ready(&self, room_timeout: Duration) -> Result<MadeSegment, String> {
         let (began, longest) = (Instant::now(), longest_stall(room_timeout));
         let mut state = self.state.lock();
         loop {
-            if (state.reserve.next_is_ready() || state.room.is_short())
-                && let Some(number) = state.reserve.take()
+            let last = state.last == LastSegment::Made;
+            if (state.reserve.next_is_ready() || state.room.is_short() || last)
+                && let Some(made) = state.reserve.take()
             {
-                state.table.enter(number);
+                state.last = LastSegment::Current;
+                state.table.enter(made);
                 state.demand = SegmentDemand::None;
                 self.used(0);
-                return Ok(number);
+                self.current.store(made.bytes, Ordering::Relaxed);
+                return Ok(made);
             }
             if state.helper == HelperState::Ended {
                 return Err("the thread that makes segments of the log has ended".into());
@@ -156,7 +216,7 @@ impl Segments {
     /// A flush is durable, and so much of the current segment is in use. Gives whether the next one
     /// is being made.
     pub(crate) fn flushed(&self, used: u64) -> bool {
-        let due = used >= self.bytes / DUE;
+        let due = used >= self.current.load(Ordering::Relaxed) / DUE;
         let mut state = self.state.lock();
         let first = state.reserve.flushed();
         if due {
@@ -172,8 +232,8 @@ impl Segments {
     /// may follow then. `None`: the segment is no longer needed.
     ///
     /// Zeroes at the full speed of the device make the syncs of commits wait for milliseconds. So
-    /// the next segment grows with the current one, twice as fast: it is ready when that is a
-    /// little more than half full.
+    /// the next segment grows with the current one, twice as fast in parts of their bytes: it is
+    /// ready when that is a little more than half full.
     pub(crate) fn pace(&self, done: u64) -> Option<u64> {
         let mut nap = NAPS[0];
         let mut state = self.state.lock();
@@ -193,7 +253,9 @@ impl Segments {
                 return Some(UNPACED_BYTES);
             }
             let used = self.used.load(Ordering::Relaxed);
-            let wanted = 2 * used.saturating_sub(self.bytes / DUE);
+            let current = self.current.load(Ordering::Relaxed);
+            let larger = (self.segment_bytes() / current).max(1);
+            let wanted = 2 * larger * used.saturating_sub(current / DUE);
             if done < wanted {
                 return Some(wanted - done);
             }
@@ -226,6 +288,11 @@ impl Segments {
     /// The oldest segment in use; 0 before the first flush.
     pub(crate) fn oldest(&self) -> u64 {
         self.state.lock().table.oldest().unwrap_or(0)
+    }
+
+    /// Bytes of the segments in use.
+    pub(crate) fn bytes_kept(&self) -> u64 {
+        self.state.lock().table.bytes()
     }
 
     /// Number of segments in use.

@@ -1,0 +1,176 @@
+//! Opening and closing a store without a change writes nothing, a store that was closed takes
+//! little room, and its log begins with the first change.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+use wattle::{
+    Durability, Engine, Error, IoKind, LOG_DIRECTORY, Options,
+    io::{Fault, FaultPlan, Op, SimStorage},
+};
+use wattle_tests::harness::{Device, Watchdog, assert_verified, eventually, small_pool};
+
+fn options() -> Options {
+    small_pool(256).io(IoKind::Threads)
+}
+
+/// All files of a store with their times and contents.
+fn files(store: &Path) -> BTreeMap<PathBuf, (SystemTime, Vec<u8>)> {
+    let mut files = BTreeMap::new();
+    for folder in [store.to_owned(), store.join(LOG_DIRECTORY)] {
+        for entry in fs::read_dir(&folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_file() {
+                let time = path.metadata().expect("metadata").modified().expect("a time");
+                let bytes = fs::read(&path).expect("a file");
+                files.insert(path, (time, bytes));
+            }
+        }
+    }
+    files
+}
+
+fn log_bytes(store: &Path) -> u64 {
+    let files = fs::read_dir(store.join(LOG_DIRECTORY)).expect("the log");
+    files.map(|file| file.expect("an entry").metadata().expect("metadata").len()).sum()
+}
+
+fn put(engine: &Engine, keys: std::ops::Range<u32>) {
+    let (tree, session) = (engine.tree("tree").expect("tree"), engine.session().expect("session"));
+    for key in keys {
+        session.put(&tree, &key.to_be_bytes(), &[key as u8; 500]).expect("put");
+    }
+}
+
+fn assert_records(engine: &Engine, count: u32) {
+    let (tree, session) = (engine.tree("tree").expect("tree"), engine.session().expect("session"));
+    for key in 0..count {
+        let found = session.get(&tree, &key.to_be_bytes()).expect("get");
+        assert_eq!(found, Some(vec![key as u8; 500]), "record {key}");
+    }
+    assert_eq!(session.scan(&tree).expect("scan").count(), count as usize);
+}
+
+#[test]
+fn a_store_that_is_opened_read_and_closed_is_not_written() {
+    let directory = tempfile::tempdir().expect("directory");
+    let path = directory.path().join("store");
+    for count in [0, 1, 5000] {
+        let engine = Engine::open(&path, options()).expect("open");
+        put(&engine, 0..count);
+        engine.close().expect("close");
+        let before = files(&path);
+        for _ in 0..3 {
+            let engine = Engine::open(&path, options()).expect("open again");
+            assert_records(&engine, count);
+            assert_verified(&engine);
+            engine.close().expect("close");
+        }
+        let after = files(&path);
+        assert!(before.keys().eq(after.keys()), "{:?}, {:?}", before.keys(), after.keys());
+        for (name, file) in before {
+            assert!(after[&name] == file, "{} was written", name.display());
+        }
+    }
+}
+
+#[test]
+fn a_closed_store_takes_little_room() {
+    let directory = tempfile::tempdir().expect("directory");
+    let path = directory.path().join("store");
+    Engine::open(&path, options()).expect("open").close().expect("close");
+    let all: usize = files(&path).values().map(|(_, bytes)| bytes.len()).sum();
+    assert!(all <= 64 << 10, "an empty store has {all} bytes");
+    let mut count = 0;
+    // The second time more than a segment.
+    for more in [10, 60_000, 1] {
+        let engine = Engine::open(&path, options()).expect("open");
+        put(&engine, count..count + more);
+        count += more;
+        engine.close().expect("close");
+        let log = log_bytes(&path);
+        assert!(log <= 8 << 10, "the log of a closed store has {log} bytes");
+    }
+    let engine = Engine::open(&path, options()).expect("open");
+    assert_records(&engine, count);
+    assert_verified(&engine);
+    engine.close().expect("close");
+}
+
+#[test]
+fn the_log_of_a_closed_store_begins_when_there_is_room_for_it() {
+    for kind in [ErrorKind::StorageFull, ErrorKind::PermissionDenied] {
+        let watchdog = Watchdog::start("a first segment without room", Duration::from_secs(20));
+        let sim = Arc::new(SimStorage::new(FaultPlan::new(1)));
+        let device = Device::sim(&sim);
+        let open = || {
+            let options = small_pool(256).durability(Durability::Group);
+            device.open(options.stall_timeout(Duration::from_millis(200))).expect("open")
+        };
+        let engine = open();
+        put(&engine, 0..100);
+        engine.close().expect("close");
+        sim.set_plan(FaultPlan::new(1).always(Op::LogCreate, Fault::Error(kind)));
+        // Without a change nothing is missing.
+        let engine = open();
+        assert_records(&engine, 100);
+        engine.close().expect("close");
+        let engine = open();
+        let tree = engine.tree("tree").expect("tree");
+        let session = engine.session().expect("session");
+        for _ in 0..3 {
+            let refused = session.put(&tree, b"key", b"value").expect_err("there is no log");
+            let full = matches!(refused, Error::DiskFull { .. });
+            assert_eq!(full, kind == ErrorKind::StorageFull, "{refused:?}");
+            assert!(refused.to_string().contains("make log segment"), "{refused}");
+            watchdog.step();
+        }
+        assert_eq!(session.get(&tree, b"key").expect("get"), None);
+        sim.heal();
+        eventually("there is room again", || session.put(&tree, b"key", b"value").is_ok());
+        assert_eq!(session.get(&tree, b"key").expect("get").as_deref(), Some(&b"value"[..]));
+        session.remove(&tree, b"key").expect("remove");
+        drop((session, tree));
+        engine.close().expect("close");
+        let engine = open();
+        assert_records(&engine, 100);
+        assert_verified(&engine);
+        engine.close().expect("close");
+    }
+}
+
+#[test]
+fn threads_and_tasks_that_change_first_all_wait_for_the_log() {
+    let directory = tempfile::tempdir().expect("directory");
+    let path = directory.path().join("store");
+    Engine::open(&path, options()).expect("open").close().expect("close");
+    let engine = Engine::open(&path, options()).expect("open");
+    let tree = engine.tree("tree").expect("tree");
+    std::thread::scope(|scope| {
+        for thread in 0..4u32 {
+            let (engine, tree) = (&engine, &tree);
+            scope.spawn(move || {
+                let key = thread.to_be_bytes();
+                if thread % 2 == 0 {
+                    let session = engine.session().expect("session");
+                    session.put(tree, &key, &key).expect("put");
+                    return;
+                }
+                wattle::run(4, async {
+                    let session = engine.async_session().expect("session");
+                    session.put(tree, &key, &key).await.expect("put");
+                })
+                .expect("run");
+            });
+        }
+    });
+    let session = engine.session().expect("session");
+    assert_eq!(session.scan(&tree).expect("scan").count(), 4);
+    drop((session, tree));
+    engine.close().expect("close");
+}
