@@ -44,6 +44,9 @@ pub struct Report {
     pub process: ProcessReport,
     /// The checks.
     pub check: CheckReport,
+    /// The run with `sync` that followed for comparison; absent if there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sync: Option<SyncReport>,
     /// Why the run failed; absent if it did not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -122,6 +125,17 @@ pub struct TransactionReport {
     pub aborts_by_kind: Map<String, Value>,
     /// Districts in which a Delivery found no order, warm-up included.
     pub deliveries_skipped: u64,
+}
+
+/// A short run after the measured part in which every operation waited until its commit was durable.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct SyncReport {
+    /// Its length.
+    pub seconds: f64,
+    /// Operations per second.
+    pub throughput: f64,
+    /// Median time of a sync of the log, in microseconds.
+    pub sync_us: f64,
 }
 
 /// The process.
@@ -301,6 +315,7 @@ pub(crate) mod tests {
                     detail: None,
                 }],
             },
+            sync: None,
             error: None,
             details: Details { samples, latencies: vec![("read", total)] },
         }

@@ -2,9 +2,10 @@
 //! (SoCC 2010), as the core package defines them.
 //!
 //! [`mix`] has the shares of operations, [`requests`] chooses records, [`growth`] tracks which
-//! records exist while workers insert, [`record`] writes and checks values, [`load`] loads, and
-//! [`workload`] runs the operations.
+//! records exist while workers insert, [`record`] writes and checks values, [`load`] and
+//! [`bulk`] load, and [`workload`] runs the operations.
 
+mod bulk;
 pub mod growth;
 pub mod load;
 pub mod meta;

@@ -69,6 +69,15 @@ impl Store for EngineStore {
         Ok(self.engine.tree(name)?)
     }
 
+    fn fill<P: AsRef<[u8]>>(
+        &self,
+        table: &Tree,
+        pairs: impl Iterator<Item = (P, P)>,
+    ) -> StoreResult<()> {
+        self.engine.session()?.bulk_load(table, pairs)?;
+        Ok(())
+    }
+
     fn session(&self) -> StoreResult<BlockingClient> {
         let (session, pool) = (self.engine.session()?, self.engine.pool().clone());
         Ok(BlockingClient::new(session, pool, self.pipelined))

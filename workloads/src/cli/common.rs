@@ -67,9 +67,10 @@ pub struct RunFlags {
     pub warmup: Duration,
 
     /// When an operation ends: sync, when its commit is durable; group, the same, but the worker
-    /// starts further operations meanwhile; none, without waiting for durability.
-    #[arg(long, value_enum, default_value_t = Durability::Sync, hide_possible_values = true)]
-    pub durability: Durability,
+    /// starts further operations meanwhile; none, without waiting for durability. Default: group;
+    /// then a short run with sync follows, for comparison, unless --operations is given.
+    #[arg(long, value_enum, hide_possible_values = true)]
+    pub durability: Option<Durability>,
 
     /// Commits that auto-committed reads and read-only transactions see: newest, every commit, and
     /// a read-only transaction ends when these are durable; durable, durable commits and those of
@@ -230,10 +231,25 @@ impl RunFlags {
         }
     }
 
+    /// When an operation ends.
+    pub fn durability(&self) -> Durability {
+        self.durability.unwrap_or(Durability::Group)
+    }
+
+    /// The length of the run with `sync` for comparison, if there is one: a fifth of the run.
+    pub fn sync_length(&self) -> Option<Duration> {
+        let asked = self.durability.is_some() || self.operations.is_some();
+        let durable = self.io != IoBackend::Memory && self.log == OnOff::On;
+        match self.length() {
+            Length::Time(time) if !asked && durable => Some(time / 5),
+            _ => None,
+        }
+    }
+
     /// Commits that reads outside of read-write transactions see. `in_transactions`: the workload
     /// consists of transactions of several calls.
     pub fn reads(&self, in_transactions: bool) -> Reads {
-        let durable = in_transactions && self.durability != Durability::Group;
+        let durable = in_transactions && self.durability() != Durability::Group;
         self.reads.unwrap_or(if durable { Reads::Durable } else { Reads::Newest })
     }
 
@@ -243,7 +259,7 @@ impl RunFlags {
         StoreOptions {
             path: path.to_owned(),
             memory_bytes: self.pool,
-            durability: self.durability,
+            durability: self.durability(),
             log: self.log == OnOff::On,
             log_limit: self.log_limit(),
             reads,
@@ -286,7 +302,7 @@ impl RunFlags {
             duration,
             operations,
             warmup: self.warmup.as_secs_f64(),
-            durability: self.durability,
+            durability: self.durability(),
             reads: self.reads(in_transactions),
             log: self.log,
             log_limit: self.log_limit(),

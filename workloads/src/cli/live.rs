@@ -22,6 +22,11 @@ impl Live {
         Self { lines: format == Format::Text || std::io::stderr().is_terminal(), file }
     }
 
+    /// No output.
+    pub fn none() -> Self {
+        Self { lines: false, file: None }
+    }
+
     /// Shows `sample`.
     pub fn show(&mut self, sample: &Sample) -> Result<(), Failure> {
         if self.lines {

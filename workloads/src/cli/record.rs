@@ -51,6 +51,11 @@ impl Recording {
         }
     }
 
+    /// No recording.
+    pub fn none() -> Self {
+        Self { asked: None }
+    }
+
     /// The trace in which the engine records accesses.
     pub fn trace(&self) -> Option<PageTrace> {
         self.asked.as_ref().map(|(_, trace)| trace.clone())

@@ -7,9 +7,11 @@
 //! 4. Run the warm-up and the measured part.
 //! 5. Check the data again, close the store, and deliver the report.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
+use std::time::Duration;
 
+use crossbeam::channel::RecvTimeoutError;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value};
 
@@ -19,18 +21,22 @@ use super::live::Live;
 use super::record::{Recording, TraceFile};
 use super::stage::{Home, Outputs, Room, Stage, deliver};
 use crate::driver::backend::Backend;
-use crate::driver::control::Interrupt;
+use crate::driver::control::{Interrupt, say};
 use crate::driver::description::Found;
 use crate::driver::load::LoadEnd;
-use crate::driver::measure::{self, Measurement, Plan, Workload};
-use crate::driver::options::Reads;
+use crate::driver::measure::{self, Length, Measurement, Plan, Workload};
+use crate::driver::options::{Durability, Reads, StoreOptions};
 use crate::driver::store::{Store, StoreResult};
 use crate::machine::{self, Machine};
+use crate::report::figures::rate;
 use crate::report::{
     CheckReport, Condition, Details, LoadReport, ProcessReport, Report, Rules, RunReport,
-    TransactionReport,
+    SyncReport, TransactionReport,
 };
 use crate::tpcc::hints::Hints;
+
+/// Time between two lines of progress where there is no terminal.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// A workload with its data, as a subcommand runs it.
 pub trait Scenario: Sync {
@@ -183,6 +189,14 @@ pub fn run<B: Backend, W: Scenario>(
         }
     };
     let closed = store.close();
+    let complete = finished.measurement.failure.is_none() && !finished.measurement.interrupted;
+    let sync = match flags.sync_length().filter(|_| complete && closed.is_ok()) {
+        Some(length) => {
+            let options = StoreOptions { durability: Durability::Sync, ..options.clone() };
+            run_with_sync(scenario, flags, length, (backend, &options), interrupt)?
+        }
+        None => None,
+    };
 
     let Finished { load, measurement, transactions, check } = finished;
     let error = match (&measurement.failure, closed) {
@@ -215,10 +229,46 @@ pub fn run<B: Backend, W: Scenario>(
             instructions: measurement.instructions,
         },
         check,
+        sync,
         error,
         details: Details { samples: measurement.samples, latencies: measurement.latencies },
     };
     deliver(&report, flags, out)
+}
+
+/// Runs `scenario` once more, for `length`, on a store in which each operation waits for its own
+/// commit. Nothing if the data can no longer be used, or the user interrupts it.
+fn run_with_sync<B: Backend, W: Scenario>(
+    scenario: &W,
+    flags: &RunFlags,
+    length: Duration,
+    (backend, options): (&B, &StoreOptions),
+    interrupt: &Interrupt,
+) -> Result<Option<SyncReport>, Exit> {
+    say(format_args!("run with --durability sync for {:.1} s", length.as_secs_f64()));
+    let store = backend.open(options)?;
+    let Found::Data(mut data) = scenario.find(&store).map_err(failed("reading the store"))? else {
+        return Ok(None);
+    };
+    let plan = Plan {
+        crew: flags.crew(),
+        warm_up: Duration::ZERO,
+        length: Length::Time(length),
+        kinds: scenario.kinds(),
+    };
+    let (live, recording) = (Live::none(), &Recording::none());
+    let measuring = Measuring { plan, live, recording, trace: None, interrupt };
+    let (measurement, _) = scenario.measure(&store, &mut data, measuring)?;
+    store.close().map_err(failed("closing the store"))?;
+    if let Some(failure) = measurement.failure {
+        return Err(Exit::Failed(format!("the run with --durability sync: {failure}")));
+    }
+    let run = RunReport::of(&measurement);
+    Ok((!measurement.interrupted).then_some(SyncReport {
+        seconds: run.seconds,
+        throughput: run.throughput,
+        sync_us: measurement.counters.log.sync_us,
+    }))
 }
 
 /// Checks the data of `scenario` in an open store, which must have them: `wattle verify`.
@@ -251,13 +301,33 @@ pub fn loaded<T>(
     load: impl FnOnce(&ProgressBar) -> LoadEnd<T>,
 ) -> Result<T, Exit> {
     let progress = progress(template, items);
-    let end = load(&progress);
+    let end = with_lines(&progress, "loading", || load(&progress));
     progress.finish_and_clear();
     match end {
         LoadEnd::Loaded(loaded) => Ok(loaded),
         LoadEnd::Interrupted => Err(Exit::Interrupted("interrupted while loading".to_owned())),
         LoadEnd::Failed(failure) => Err(Exit::Failed(format!("loading: {failure}"))),
     }
+}
+
+/// Runs `work`. If standard error is no terminal, where a progress bar is not shown, a line every
+/// few seconds says how far the work has come.
+fn with_lines<T>(progress: &ProgressBar, name: &str, work: impl FnOnce() -> T) -> T {
+    if std::io::stderr().is_terminal() {
+        return work();
+    }
+    let (done, is_done) = crossbeam::channel::bounded::<()>(0);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while let Err(RecvTimeoutError::Timeout) = is_done.recv_timeout(LINE_INTERVAL) {
+                let (position, items) = (progress.position(), progress.length().unwrap_or(0));
+                let (rate, left) = (rate(progress.per_sec()), progress.eta().as_secs());
+                say(format_args!("{name}: {position} of {items}, {rate}/s, {left} s left"));
+            }
+        });
+        let _done = done;
+        work()
+    })
 }
 
 /// A progress bar of `items` steps whose text is `template`.

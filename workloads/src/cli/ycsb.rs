@@ -8,6 +8,7 @@ use super::common::{RunFlags, RunSettings};
 use super::exit::Exit;
 use super::units;
 use crate::key::{KeyFormat, MAX_RECORDS, MIN_DECIMAL_BYTES};
+use crate::ycsb::load::LoadMethod;
 use crate::ycsb::mix::{CoreWorkload, Kind, Mix};
 use crate::ycsb::record::RecordShape;
 use crate::ycsb::requests::Distribution;
@@ -80,6 +81,12 @@ pub struct YcsbFlags {
     #[arg(long, value_name = "THETA", allow_negative_numbers = true)]
     pub theta: Option<f64>,
 
+    /// How records are loaded: bulk, in the order of their keys, into full pages; insert, in random
+    /// order by all threads. The pages of inserts are 57 % full, so that fewer records fit into the
+    /// pool.
+    #[arg(long, value_enum, default_value_t = LoadMethod::Bulk, hide_possible_values = true)]
+    pub load: LoadMethod,
+
     /// Flags that all workloads share.
     #[command(flatten)]
     pub run: RunFlags,
@@ -96,6 +103,8 @@ pub struct YcsbSpec {
     pub keys: KeyFormat,
     /// Sizes of values.
     pub shape: RecordShape,
+    /// How records are loaded.
+    pub load: LoadMethod,
     /// How records are chosen.
     pub distribution: Distribution,
     /// Skew of the choice.
@@ -118,6 +127,7 @@ impl YcsbFlags {
             keys: KeyFormat::new(self.key_size)
                 .map_err(|sentence| Exit::Usage(format!("--key-size: {sentence}")))?,
             shape: self.shape()?,
+            load: self.load,
             distribution,
             theta: self.skew(distribution)?,
             seed: self.run.seed,
@@ -175,6 +185,7 @@ impl YcsbFlags {
             field_size: (!opaque).then_some(spec.shape.field_bytes()),
             value_size: opaque.then_some(spec.shape.value_bytes()),
             key_size: spec.keys.bytes(),
+            load: spec.load,
             distribution: spec.distribution,
             theta: skewed.then_some(spec.theta),
             run: self.run.settings(false),
@@ -206,6 +217,7 @@ struct YcsbSettings {
     field_size: Option<usize>,
     value_size: Option<usize>,
     key_size: usize,
+    load: LoadMethod,
     distribution: Distribution,
     theta: Option<f64>,
     #[serde(flatten)]
@@ -234,10 +246,10 @@ mod tests {
         let expected = serde_json::json!({
             "workload": "a", "read": 0.5, "update": 0.5, "insert": 0.0, "scan": 0.0, "rmw": 0.0,
             "records": 1000000, "fields": 10, "field_size": 100, "value_size": null,
-            "key_size": 24, "distribution": "zipfian", "theta": 0.99, "db": null,
+            "key_size": 24, "load": "bulk", "distribution": "zipfian", "theta": 0.99, "db": null,
             "pool": 268435456, "threads": 3, "tasks": 0, "pin": false,
             "duration": 10.0, "operations": null,
-            "warmup": 2.0, "durability": "sync", "reads": "newest", "log": "on",
+            "warmup": 2.0, "durability": "group", "reads": "newest", "log": "on",
             "log_limit": 1 << 30, "policy": "watt", "swizzling": "on",
             "evictors": (crate::machine::cores() / 8).max(1), "io": "uring", "seed": 1,
             "format": "text", "samples": null, "report": null, "record_trace": null,

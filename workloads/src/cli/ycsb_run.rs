@@ -69,6 +69,7 @@ impl Scenario for YcsbSpec {
         describe(&loading, store)?;
         let table = store.table(DATA_TABLE).map_err(failed("opening the table"))?;
         let plan = LoadPlan {
+            method: self.load,
             crew: flags.crew(),
             records: self.records,
             keys: self.keys,

@@ -40,6 +40,12 @@ pub trait Store: Sync {
     fn table_names(&self) -> StoreResult<Vec<String>>;
     /// The table `name`, created if absent.
     fn table(&self, name: &str) -> StoreResult<Self::Table>;
+    /// Fills the empty `table` with pairs whose keys ascend strictly. Durable when it returns.
+    fn fill<P: AsRef<[u8]>>(
+        &self,
+        table: &Self::Table,
+        pairs: impl Iterator<Item = (P, P)>,
+    ) -> StoreResult<()>;
     /// A blocking client for this thread.
     fn session(&self) -> StoreResult<Self::Session>;
     /// Asynchronous clients for `tasks` tasks of this thread; called inside [`Store::run_tasks`].

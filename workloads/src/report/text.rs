@@ -95,6 +95,17 @@ pub fn summary(report: &Report) -> Vec<(&'static str, String)> {
             if run.interrupted { " (interrupted)" } else { "" }
         ),
     ));
+    if let Some(sync) = &report.sync {
+        let (throughput, length) = (rate(sync.throughput), seconds(sync.seconds));
+        lines.push((
+            "with sync",
+            format!(
+                "{throughput} operations/s in {length}, each ends when its commit is durable \
+                 (median sync {} us)",
+                significant(sync.sync_us)
+            ),
+        ));
+    }
     if let Some(accesses) = run.trace_accesses {
         lines.push(("trace", plural(accesses, "page access")));
     }

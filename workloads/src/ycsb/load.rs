@@ -1,12 +1,15 @@
-//! The load phase: all workers insert records in parallel.
+//! The load phase: a bulk load, or inserts by all workers in parallel.
 //!
-//! Every worker inserts a contiguous range of record numbers. Keys are hashes, so the inserts of
+//! With inserts, every worker inserts a contiguous range of record numbers. Keys are hashes, so the inserts of
 //! each worker are spread over the whole table.
 
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use indicatif::ProgressBar;
+use serde::Serialize;
 
+use super::bulk;
 use super::record::RecordShape;
 use crate::driver::control::{Control, Interrupt, Phase};
 use crate::driver::crew::{self, Crew, Job, Worker};
@@ -23,11 +26,23 @@ const BATCH: u64 = 64;
 /// page with every insert: only many inserts at a time use the device.
 const TASKS: usize = 32;
 
+/// How records are loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LoadMethod {
+    /// The store gets all records in the order of their keys, and fills its pages.
+    Bulk,
+    /// Inserts in random order, as the core package does. Pages are fuller after a bulk load.
+    Insert,
+}
+
 /// The records to load.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadPlan {
-    /// The workers of the run. The load uses at most one thread for each core, and at least
-    /// [`TASKS`] tasks on each.
+    /// How they are loaded.
+    pub method: LoadMethod,
+    /// The workers of the run. The load uses at most one thread for each core, and inserts run in
+    /// at least [`TASKS`] tasks on each.
     pub crew: Crew,
     /// Number of records.
     pub records: u64,
@@ -39,7 +54,7 @@ pub struct LoadPlan {
     pub seed: u64,
 }
 
-/// Inserts the records of `plan` into `table`.
+/// Loads the records of `plan` into the empty `table`.
 pub fn load<S: Store>(
     store: &S,
     table: &S::Table,
@@ -47,6 +62,9 @@ pub fn load<S: Store>(
     interrupt: &Interrupt,
     progress: &ProgressBar,
 ) -> LoadEnd<Duration> {
+    if plan.method == LoadMethod::Bulk {
+        return bulk::load(store, table, plan, interrupt, progress);
+    }
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let crew = Crew {
         threads: plan.crew.threads.min(cores),
@@ -74,7 +92,7 @@ impl<T: Sync, C: Client<Table = T>> Job<C> for Load<'_, T> {
     fn local(&self, _thread: usize) {}
 
     async fn work(&self, (): &(), worker: Worker, client: C) -> Result<(), Failure> {
-        let LoadPlan { records, keys, shape, seed, crew } = self.plan;
+        let LoadPlan { records, keys, shape, seed, crew, .. } = self.plan;
         let share =
             |number: usize| (u128::from(records) * number as u128 / crew.workers() as u128) as u64;
         let mut rng = Rng::new(seed, worker.number as u64);

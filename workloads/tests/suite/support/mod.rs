@@ -54,6 +54,16 @@ pub struct Shared {
 /// Gets the table, the key, the row before, and the row as it will be, which it may change.
 pub type Distort = Box<dyn FnMut(&str, &[u8], Option<&[u8]>, &mut Option<Vec<u8>>) + Send>;
 
+impl Shared {
+    fn count_insert(&self) -> StoreResult<()> {
+        let number = self.inserts.fetch_add(1, Ordering::Relaxed) + 1;
+        if number == self.failing_insert.load(Ordering::Relaxed) {
+            return Err("the device is full".into());
+        }
+        Ok(())
+    }
+}
+
 #[derive(Clone, Default)]
 pub struct MapStore {
     pub shared: Arc<Shared>,
@@ -82,6 +92,27 @@ impl Store for MapStore {
 
     fn table(&self, name: &str) -> StoreResult<Arc<Map>> {
         Ok(Arc::clone(self.shared.trees.lock().unwrap().entry(name.to_owned()).or_default()))
+    }
+
+    fn fill<P: AsRef<[u8]>>(
+        &self,
+        table: &Arc<Map>,
+        pairs: impl Iterator<Item = (P, P)>,
+    ) -> StoreResult<()> {
+        if !table.read().unwrap().is_empty() {
+            return Err("the table is not empty".into());
+        }
+        let mut filled = BTreeMap::new();
+        for (key, value) in pairs {
+            let key = key.as_ref().to_vec();
+            if filled.last_key_value().is_some_and(|(last, _)| *last >= key) {
+                return Err("the keys do not ascend".into());
+            }
+            self.shared.count_insert()?;
+            filled.insert(key, value.as_ref().to_vec());
+        }
+        *table.write().unwrap() = filled;
+        Ok(())
     }
 
     fn session(&self) -> StoreResult<MapClient> {
@@ -355,10 +386,7 @@ impl Client for MapClient {
 
     async fn insert(&self, table: &Arc<Map>, key: &[u8], value: &[u8]) -> StoreResult<()> {
         self.access().await;
-        let number = self.shared.inserts.fetch_add(1, Ordering::Relaxed) + 1;
-        if number == self.shared.failing_insert.load(Ordering::Relaxed) {
-            return Err("the device is full".into());
-        }
+        self.shared.count_insert()?;
         let mut map = table.write().unwrap();
         if map.contains_key(key) {
             return Err("the key exists".into());
