@@ -86,6 +86,23 @@ impl Size {
         Cell { at, command, store: Some(self.ycsb()), warm_up, seconds }
     }
 
+    /// A cell of YCSB with the records and the skew of its core workloads, 90 % reads. The data are
+    /// as large as those of [`Size::ycsb_cell`].
+    pub fn core_cell(&self, at: Vec<(&'static str, String)>, flags: &str) -> Cell {
+        let records = self.records / 8;
+        let Self { warm_up, seconds, .. } = *self;
+        let store = Store {
+            name: format!("ycsb-core-{records}"),
+            load: format!("ycsb --workload c --records {records} --pool 256MiB"),
+            bytes: records * 1360,
+            copied: false,
+            in_memory: false,
+        };
+        let command =
+            format!("ycsb --read 0.9 --update 0.1 --records {records} --durability none {flags}");
+        Cell { at, command, store: Some(store), warm_up, seconds }
+    }
+
     /// A cell of TPC-C.
     pub fn tpcc_cell(&self, at: Vec<(&'static str, String)>, flags: &str) -> Cell {
         let Self { warehouses, warm_up, seconds, .. } = *self;
@@ -127,24 +144,24 @@ pub const POLICIES: [&str; 25] = [
     "leanevict",
     "random",
     "watt2",
+    "lru",
+    "list-lru",
+    "lru-k:k=2",
+    "lru-k:k=3",
+    "lru-k:k=4",
+    "slru",
     "clock",
     "zclock",
     "gclock1",
     "gclock2",
     "dgclock1",
     "dgclock2",
-    "lru",
-    "lru-k:k=2",
-    "lru-k:k=3",
-    "list-lru",
     "lfu",
     "lfuda",
     "lrd1",
     "lrd2",
-    "slru",
     "cflru",
     "lru-wsr",
     "sieve",
     "s3-fifo",
-    "fifo",
 ];
