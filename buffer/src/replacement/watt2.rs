@@ -17,7 +17,7 @@
 //! | words 3 and 4 | ticks of the last writes |
 //! | word 5 | recent uses, an `f32` |
 //! | bytes 0 and 1 | classes of uses and of writes |
-//! | byte 2 | flags: the page came in the newest tick, was not used again since, awaits the use that loaded it, was proposed |
+//! | byte 2 | flags, see the constants |
 
 mod ghost;
 mod history;
