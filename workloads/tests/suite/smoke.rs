@@ -388,7 +388,7 @@ fn a_breakdown_adds_up_and_leaves_little_unattributed() {
         let (name, profile) = (&run["workload"], &run["profile"]);
         assert!(run["operations"].as_u64().unwrap() > 0, "{run}");
         let samples = profile["samples"].as_u64().unwrap();
-        assert!(samples >= 10, "{name}: {samples} samples");
+        assert!(samples >= 3, "{name}: {samples} samples");
         let rows = profile["rows"].as_array().unwrap();
         for column in ["percent", "foreground_percent", "background_percent"] {
             let sum: f64 = rows.iter().map(|row| row[column].as_f64().unwrap()).sum();
