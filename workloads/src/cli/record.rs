@@ -53,7 +53,7 @@ impl Recording {
 
     /// No recording.
     pub fn none() -> Self {
-        Self { asked: None }
+        Self { asked: None, profiler: None }
     }
 
     /// The trace in which the engine records accesses.
