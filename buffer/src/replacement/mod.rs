@@ -60,6 +60,7 @@ macro_rules! policies {
         $(pub use $module::$type;)+
 
         /// The policy of a pool.
+        #[allow(clippy::large_enum_variant)] // A pool has one.
         pub enum Policy {
             $(#[doc = concat!("See [`", stringify!($type), "`].")] $type($type),)+
         }

@@ -2,9 +2,9 @@
 //! clears the visited marks that it meets and takes the first pages without one. Pages that survive
 //! keep their place.
 //!
-//! Source: Zhang, Yang, Yue, Vigfusson, Rashmi, "SIEVE is simpler than LRU", NSDI 2024, Algorithm
-//! 1. A use stores a mark, once, and takes no latch; loads and evictions take the latch of the
-//! queue.
+//! Source: Zhang, Yang, Yue, Vigfusson, Rashmi, "SIEVE is simpler than LRU", NSDI 2024,
+//! Algorithm 1. A use stores a mark, once, and takes no latch; loads and evictions take the latch
+//! of the queue.
 //!
 //! | byte of the tracker | contents |
 //! |---|---|
