@@ -304,7 +304,7 @@ impl Evictor {
     }
 }
 
-/// What an order sees of a pool.
+/// The frames of a pool, for an order.
 struct PoolFrames<'p>(&'p Pool);
 
 impl Frames for PoolFrames<'_> {

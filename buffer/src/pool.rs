@@ -154,8 +154,8 @@ impl Pool {
         self.epochs.epoch()
     }
 
-    /// Reports a read of the page in a frame to the policy. The hottest call of the engine after the
-    /// latch: WATT is inlined, and for others the caller has nothing but the frame to hand over.
+    /// Reports a read of the page in a frame to the policy. The hottest call of the engine after
+    /// the latch: WATT is inlined, and for others the caller has nothing but the frame to hand over.
     #[inline(always)]
     pub(crate) fn track(&self, frame: FrameId, header: &FrameHeader) {
         match &self.policy {

@@ -23,7 +23,7 @@ use crate::{
 const REFERENCED: usize = 0;
 const NEW: usize = 1;
 
-/// The reference bit that a load leaves behind, a parameter of `clock` and `zclock`.
+/// The reference bit of a page that was just loaded, a parameter of `clock` and `zclock`.
 pub(super) const REF_AT_LOAD: Parameter = Parameter {
     name: "ref_at_load",
     default: 1.0,

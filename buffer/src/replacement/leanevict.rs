@@ -7,7 +7,7 @@
 //!
 //! One thing differs. The source marks a cooling page in the swip that leads to it, so a use of a
 //! hot page tests nothing that it would not test anyway. Here the mark is in the tracker of the
-//! frame, and a use tests it: one load and one branch. Who uses a cooling page takes the latch of
+//! frame, and a use tests it: one load and one branch. A use of a cooling page takes the latch of
 //! the queue, as in the source, and takes the page out.
 //!
 //! Byte 0 of the tracker is 1 while the page cools.

@@ -30,7 +30,7 @@ use crate::{
     ids::PageId,
 };
 
-/// What can be said about a policy without a pool.
+/// The description of a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyInfo {
     /// Its name.

@@ -119,7 +119,7 @@ pub trait Order: Send + Sync {
     fn refused(&self, frame: FrameId, tracker: &Tracker);
 }
 
-/// What an order may ask about the frames of a pool. The answers may be old when they are used.
+/// The questions of an order about the frames of a pool. The answers may be old when they are used.
 pub trait Frames {
     /// Number of frames.
     fn count(&self) -> usize;

@@ -96,7 +96,7 @@ impl Order for Slru {
     fn propose(&self, frames: &dyn Frames, most: usize, victims: &mut Vec<FrameId>) {
         let mut lists = self.lists.lock();
         for list in [PROBATION, PROTECTED] {
-            // A page that must stay, as an inner node above pages in use, is not used by itself.
+            // A page that must stay, as an inner node above pages in use, is not used on its own.
             let spare = |lists: &mut FrameLists<2>, frame| lists.move_to_front(list, frame);
             lists.propose(list, frames, most, victims, spare);
         }

@@ -68,6 +68,6 @@ impl Order for ZClock {
         }
     }
 
-    /// The next frame is drawn anew.
+    /// The next frame is drawn at random again.
     fn refused(&self, _: FrameId, _: &Tracker) {}
 }

@@ -5,7 +5,7 @@
 //! Pages leave as in the engine: in batches of 1/128 of the cache, at least 4 and at most 512. A
 //! policy with an order proposes them. Of one with a value, the lowest of a sample of 8 is the
 //! threshold, and those of 64 other pages at or below it leave (WATT, Listing 2). The clock counts
-//! evictions. What differs from the engine: every access of an inner page is reported, frames are
+//! evictions. Differences from the engine: every access of an inner page is reported, frames are
 //! filled at once, and the evictor needs no time.
 
 use wattle_buffer::replacement::{
@@ -59,7 +59,7 @@ struct Live {
     rng: Rng,
 }
 
-/// What an order sees of the simulated pool.
+/// The frames of the simulated pool, for an order.
 struct View<'a> {
     pool: &'a Pool,
     trackers: &'a PerFrame<Tracker>,

@@ -108,8 +108,8 @@ impl Ghosts {
         Some(Self::unpack(std::mem::take(slot), now))
     }
 
-    /// The memory of a page by its place, below the capacity; `None` if that is empty. Drops it if it
-    /// is too old.
+    /// The memory of a page by its place, below the capacity; `None` if that is empty. Drops it if
+    /// it is too old.
     pub fn at(&mut self, slot: usize, now: u32) -> Option<Ghost> {
         let entry = self.entries.get_mut(slot).filter(|entry| **entry != 0)?;
         if Self::age(*entry, now) >= TOO_OLD {

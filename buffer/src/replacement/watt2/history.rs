@@ -68,7 +68,7 @@ impl History {
         (before != 0).then(|| last.saturating_sub(before).max(1).ilog2().min(OCTAVES - 1))
     }
 
-    /// What is remembered of the page when it is evicted.
+    /// The memory of the page when it is evicted.
     pub fn ghost(&self) -> Ghost {
         let frequency = (self.frequency as u32).max(1).ilog2();
         Ghost { last: self.uses[0], octave: self.octave(), frequency }
