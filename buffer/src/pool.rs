@@ -155,7 +155,7 @@ impl Pool {
     }
 
     /// Reports a read of the page in a frame to the policy. The hottest call of the engine after
-    /// the latch: WATT is inlined, and for others the caller has nothing but the frame to hand over.
+    /// the latch: WATT is inlined, others get only the frame.
     #[inline(always)]
     pub(crate) fn track(&self, frame: FrameId, header: &FrameHeader) {
         match &self.policy {

@@ -10,8 +10,8 @@ use wattle_workloads::simulate::replay::{Counts, Device, Replay, replay as repla
 use wattle_workloads::simulate::trace::Trace;
 
 /// Every policy with its defaults, those of the engine too, and forms that take other paths.
-/// LIRS is in the form of its
-/// paper; the other one is known to hold a page too many (see its file).
+/// LIRS is in the form of its paper; the other one is known to hold a page too many (see its
+/// file).
 fn specs() -> Vec<Spec> {
     let forms = [
         "lirs:form=paper,hir=0.2",

@@ -34,11 +34,11 @@ fn leaves(trace: &Trace) -> (Trace, usize) {
         trace.accesses().map(|access| (trace.id(access.page), access.write)).collect();
     let root = accesses[0].0;
     let ends = |at: &usize| accesses.get(at + 1).is_none_or(|(next, _)| *next == root);
-    let (last, others): (Vec<usize>, Vec<usize>) = (0..accesses.len()).partition(ends);
+    let (mut last, others): (Vec<usize>, Vec<usize>) = (0..accesses.len()).partition(ends);
     let inner: HashSet<u64> = others.iter().map(|at| accesses[*at].0).collect();
-    assert!(
-        inner.len() * 20 < last.len() && last.iter().all(|at| !inner.contains(&accesses[*at].0))
-    );
+    // An operation that begins again on its way ends at an inner page.
+    last.retain(|at| !inner.contains(&accesses[*at].0));
+    assert!(inner.len() * 20 < last.len(), "{} inner pages", inner.len());
     (Trace::of("leaves", last.into_iter().map(|at| accesses[at])), inner.len())
 }
 
