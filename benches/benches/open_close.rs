@@ -63,7 +63,7 @@ fn main() -> ExitCode {
     let session = engine.session().expect("session");
     for i in 0..records {
         let key = i.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes();
-        session.put_ticket(&tree, &key, &[7; 120]).expect("put");
+        drop(session.put_ticket(&tree, &key, &[7; 120]).expect("put"));
     }
     drop((session, tree));
     engine.close().expect("close");

@@ -136,7 +136,12 @@ impl Tree {
                     Ok((parent, child)) => {
                         Ok(Path { node: child, parent: Some((parent, position)) })
                     }
-                    Err(fault) => Err(Stop::Fault(fault)),
+                    Err(fault) => {
+                        if let Some(reader) = self.pool.reader() {
+                            self.read_predicted(reader, parent, position, page);
+                        }
+                        Err(Stop::Fault(fault))
+                    }
                 }
             }
         }

@@ -11,12 +11,13 @@ use crate::{
     ghost::Special,
     large_value::LargeValue,
     node::NodeRef,
+    read_ahead::ReadAhead,
     step::Step,
     tree::Tree,
     view::{Seen, View},
 };
 use std::ops::Bound;
-use wattle_buffer::{Error, PageId, PageImage, PageRef, Restart, Result};
+use wattle_buffer::{Error, Fault, PageId, PageImage, PageRef, Restart, Result};
 
 /// Where the next copy begins.
 #[derive(Debug)]
@@ -68,8 +69,9 @@ pub struct Cursor {
     batch: usize,
     /// The leaf whose other entries the next copy takes.
     unfinished: Option<PageId>,
-    /// Leaves that were copied to their end.
-    leaves: usize,
+    ahead: ReadAhead,
+    /// Records of the last leaf.
+    leaf_records: usize,
 }
 
 /// Entries of the first copy. A scan that wants one entry should not copy hundreds; later copies
@@ -77,9 +79,6 @@ pub struct Cursor {
 const FIRST_BATCH: usize = 16;
 /// Each copy has this many times the entries of the previous one.
 const BATCH_GROWTH: usize = 4;
-/// After this many leaves a scan probably needs many more, so it reads their pages together; few of
-/// these reads are in vain.
-const LONG: usize = 32;
 /// A copy whose versions must be looked up has only this part of the entries.
 const LOOK_SHARE: usize = 2;
 
@@ -149,7 +148,8 @@ impl Cursor {
             bytes: Vec::new(),
             batch: FIRST_BATCH,
             unfinished: None,
-            leaves: 0,
+            ahead: ReadAhead::default(),
+            leaf_records: 0,
         }
     }
 
@@ -166,7 +166,7 @@ impl Cursor {
         self.bytes.clear();
         self.batch = FIRST_BATCH;
         self.unfinished = None;
-        self.leaves = 0;
+        self.ahead.restart(None);
     }
 
     /// The low and the high bound.
@@ -210,6 +210,7 @@ impl Cursor {
         let mut selected = tree.checked(&leaf, self.select(node))?;
         let batch = if sees_all { self.batch } else { self.batch / LOOK_SHARE };
         let is_cut = tree.checked(&leaf, self.cut(node, &mut selected, batch))?;
+        let leaf_records = node.count();
         let copied = node.copy_entries(selected.0, selected.1, &mut self.image);
         tree.checked(&leaf, copied)?;
         leaf.track();
@@ -231,25 +232,43 @@ impl Cursor {
             leaf.validate()?;
         }
         view.missed()?;
+        self.leaf_records = leaf_records;
         (self.from, self.to, self.next) = selected;
         self.unfinished = is_cut.then_some(page);
-        match is_cut {
-            true => self.batch = self.batch.saturating_mul(BATCH_GROWTH),
-            false => self.leaves += 1,
+        if is_cut {
+            self.batch = self.batch.saturating_mul(BATCH_GROWTH);
         }
         Ok(())
     }
 
-    /// True if the scan is long enough to read ahead, and the next copy is of another leaf.
-    #[inline]
-    pub fn is_long(&self) -> bool {
-        self.leaves >= LONG && self.unfinished.is_none()
+    /// Says that the scan will probably take so many records: it reads ahead from its first wait
+    /// on, and not beyond them. The scan may take fewer or more.
+    pub fn expect(&mut self, records: usize) {
+        self.ahead.restart(Some(records));
     }
 
-    /// Reads the next leaves into memory, all at once, unless the next one is there. An error may
-    /// be about a leaf that the scan never reaches.
-    pub fn ahead_step(&self, tree: &Tree) -> Step<()> {
-        self.next.seek().map_or(Ok(()), |seek| tree.ahead_step(seek, 0, self.direction))
+    /// Reads to start, without waiting for them, after [`Cursor::load_step`], which has `waited`
+    /// for a page or not: leaves that the scan will probably need.
+    #[inline]
+    pub fn reads_ahead(&mut self, tree: &Tree, waited: bool) -> Vec<Fault> {
+        if !waited && self.ahead.is_idle() {
+            return Vec::new();
+        }
+        self.leaves_ahead(tree, waited)
+    }
+
+    #[inline(never)]
+    fn leaves_ahead(&mut self, tree: &Tree, waited: bool) -> Vec<Fault> {
+        let is_whole = self.unfinished.is_none();
+        let records = (self.to - self.from, self.leaf_records);
+        self.ahead.note_leaf(records, is_whole, waited, tree.most_ahead());
+        let Some(seek) = self.next.seek().filter(|_| is_whole) else { return Vec::new() };
+        let bound = match (self.direction, &self.low, &self.high) {
+            (Direction::Forward, _, Bound::Included(key) | Bound::Excluded(key)) => Some(&key[..]),
+            (Direction::Backward, Bound::Included(key) | Bound::Excluded(key), _) => Some(&key[..]),
+            _ => None,
+        };
+        tree.leaves_ahead(seek, self.direction, bound, &mut self.ahead)
     }
 
     /// Shortens the copy to the next `batch` entries; gives whether it left out any.

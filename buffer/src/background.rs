@@ -9,7 +9,7 @@ use crate::{
     memory::FrameMemory,
     pool::Pool,
     sync::{Builder, JoinHandle},
-    writeback::{WRITERS, Writer},
+    writeback::Writer,
 };
 use std::sync::Arc;
 
@@ -69,8 +69,8 @@ impl Background {
                 .evictors
                 .push(spawn(format!("wattle-evict-{i}"), Box::new(move || evictor.run()))?);
         }
-        let batch = pool.options.write_concurrency.div_ceil(WRITERS);
-        for i in 0..WRITERS {
+        let (writers, batch) = pool.options.writers();
+        for i in 0..writers {
             let writer = Writer::new(pool.clone(), batch);
             background
                 .writers

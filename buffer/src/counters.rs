@@ -41,6 +41,8 @@ counters! {
     faults,
     /// Pages read from storage.
     pages_read,
+    /// Of these, pages that no operation had asked for yet.
+    pages_read_ahead,
     /// Pages written to storage.
     pages_written,
     /// Pages evicted.

@@ -12,6 +12,7 @@
 //! refused and then no longer the next one of its order.
 
 use crate::{
+    ace::DirtyVictims,
     counters::{Counters, Refusal},
     evict::{evict, obstacle},
     frame::FrameState,
@@ -47,6 +48,8 @@ pub(crate) struct Evictor {
     freed: Vec<FrameId>,
     /// Frames that the order of the policy proposes.
     proposed: Vec<FrameId>,
+    /// Dirty victims, if they are written in batches.
+    victims: Option<DirtyVictims>,
 }
 
 impl Evictor {
@@ -54,7 +57,8 @@ impl Evictor {
         let counters = pool.register_counters();
         let random = (seed + 1).wrapping_mul(0x2545_f491_4f6c_dd1d) | 1;
         let (freed, proposed) = (Vec::with_capacity(CANDIDATES), Vec::with_capacity(CANDIDATES));
-        Evictor { pool, counters, random, freed, proposed }
+        let victims = DirtyVictims::new(&pool, seed);
+        Evictor { pool, counters, random, freed, proposed, victims }
     }
 
     fn sample<const N: usize>(&mut self) -> [FrameId; N] {
@@ -201,6 +205,14 @@ impl Evictor {
     fn round_by_value<P: Replacement>(&mut self, policy: &P) -> (usize, usize) {
         let pool = self.pool.clone();
         let epoch = pool.epoch();
+        if let Some(victims) = &mut self.victims {
+            let needed = pool.free.high_water().saturating_sub(pool.free.len());
+            let evicted = victims.evict_written(&pool, &self.counters, needed, &mut self.freed);
+            if evicted > 0 {
+                self.counters.evictions_dirty.add(evicted as u64);
+                return (self.give_freed(), 0);
+            }
+        }
         // 1. The threshold is the lowest value in a small sample.
         let sample: [FrameId; SAMPLE] = self.sample();
         let candidates: [FrameId; CANDIDATES] = self.sample();
@@ -250,14 +262,22 @@ impl Evictor {
         // 3. Evict the clean ones and queue the dirty ones.
         let mut queued = 0;
         for frame in &cold[..count] {
-            if pool.header(*frame).is_dirty() {
+            let header = pool.header(*frame);
+            if !header.is_dirty() {
+                if evict(&pool, &self.counters, *frame, threshold) {
+                    self.freed.push(*frame);
+                }
+            } else if let Some(victims) = &mut self.victims {
+                victims.add(&pool, *frame, policy.value(&header.tracker, epoch));
+            } else {
                 match queue_write(&pool, *frame, threshold) {
                     Ok(()) => queued += 1,
                     Err(why) => self.counters.refuse(why),
                 }
-            } else if evict(&pool, &self.counters, *frame, threshold) {
-                self.freed.push(*frame);
             }
+        }
+        if let Some(victims) = &mut self.victims {
+            queued += victims.write(&pool, &self.counters, policy, threshold);
         }
         self.counters.queued.add(queued as u64);
         (self.give_freed(), queued)

@@ -30,6 +30,7 @@ use crate::{
     io::{ReadTarget, TargetOwner},
     page::{self, PageRef, Restart, header},
     pool::Pool,
+    reader::Reader,
     replacement::Leave,
     swip::{Swip, Target},
     sync::Mutex,
@@ -61,6 +62,8 @@ pub struct ReadTicket {
     number: u64,
     /// Whether the ticket still counts as a reader of the entry.
     armed: bool,
+    /// No operation has asked for the page: it was predicted.
+    predicted: bool,
 }
 
 impl std::fmt::Debug for ReadTicket {
@@ -71,7 +74,7 @@ impl std::fmt::Debug for ReadTicket {
 
 impl ReadTicket {
     pub(crate) fn new(pool: &Arc<Pool>, page: PageId, tree: TreeId, number: u64) -> ReadTicket {
-        ReadTicket { pool: pool.clone(), page, tree, number, armed: true }
+        ReadTicket { pool: pool.clone(), page, tree, number, armed: true, predicted: false }
     }
 
     /// The page to read.
@@ -113,7 +116,12 @@ impl ReadTicket {
         state.set_clean_at(Gsn(PageRef::u64_at(pool.page_ref(frame), header::GSN)));
         state.set_version_hint(pool.owner().load_hint());
         state.set_link(pool.elapsed_ms());
-        pool.policy.on_load(pool.visit(frame, state), page);
+        let visit = pool.visit(frame, state);
+        pool.policy.on_load(visit, page);
+        if self.predicted && pool.policy.order().is_none() {
+            // The cold end: worth nothing until an operation comes.
+            state.tracker.reset();
+        }
         let load = || state.change_state(FrameState::Reading, FrameState::Loaded);
         if pool.in_flight.publish(page, self.number, frame, load) {
             self.armed = false;
@@ -212,6 +220,17 @@ impl TargetOwner for PageRead {
 }
 
 impl Pool {
+    /// Reads a page that was predicted, on another thread, if a frame is free.
+    pub fn read_predicted(&self, reader: &Reader, mut ticket: ReadTicket) {
+        let mut frames = Vec::with_capacity(1);
+        self.take_frames(1, &mut frames);
+        let Some(frame) = frames.pop() else { return };
+        ticket.predicted = true;
+        let (_read, target) = PageRead::new(ticket, frame);
+        reader.count_read();
+        self.storage.clone().start_read_beside(target);
+    }
+
     /// Resolves the evicted swip at byte `offset` (child `position`) of the node under `parent`.
     /// Swizzles the child and returns new guards of parent and child, or returns the fault to
     /// resolve.

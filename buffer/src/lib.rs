@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+mod ace;
 mod allocate;
 mod background;
 mod brief;
@@ -34,6 +35,7 @@ mod pool;
 mod pool_options;
 mod quiet;
 mod racy;
+mod reader;
 mod renumber;
 pub mod replacement;
 mod reserves;
@@ -49,6 +51,7 @@ mod tuning;
 mod upcalls;
 mod worker;
 mod worker_count;
+mod write_options;
 mod write_queue;
 mod writeback;
 
@@ -71,9 +74,11 @@ pub use pool::Pool;
 pub use pool_options::{MIN_FRAMES, MIN_POOL_BYTES, PoolOptions};
 pub use quiet::Quiet;
 pub use racy::{For, prefetch, prefetch_write};
+pub use reader::{Place, Reader};
 pub use share::{Owner, Returned, Share};
 pub use swip::{Swip, Target};
 pub use thread::ask_for_short_turns;
 pub use trace::{PageAccess, PageTrace, TraceSink, Way};
 pub use upcalls::{LogBarrier, NoLog, PageOwner};
 pub use worker::{MAX_RESERVE, Worker};
+pub use write_options::{Ace, WriteOrder};

@@ -19,12 +19,14 @@ use crate::{
     page_table::PageTable,
     pool_options::{PoolOptions, cache_batch},
     racy::For,
+    reader::Reader,
     replacement::{FIRST_EPOCH, Policy, Visit, Watt},
     reserves::Reserves,
     trace::Way,
     tuning,
     upcalls::{LogBarrier, PageOwner},
     worker_count::WorkerCount,
+    write_options::Ace,
     write_queue::WriteQueue,
 };
 use std::{
@@ -49,6 +51,7 @@ pub struct Pool {
     pub(crate) reserves: Reserves,
     pub(crate) workers: WorkerCount,
     counters: CounterRegistry,
+    reader: Option<Reader>,
     pub(crate) storage: Arc<dyn Storage>,
     /// Whether reads from storage are refused, see [`Pool::distrust_storage`].
     pub(crate) distrusted: OnceLock<String>,
@@ -71,6 +74,9 @@ impl Pool {
         options.check()?;
         let frames = options.frames();
         let (policy, epochs) = Policy::parse(&options.policy, frames)?;
+        let counters = CounterRegistry::default();
+        let reader = (options.ace == Ace::Full)
+            .then(|| Reader::new(options.write_concurrency, frames, counters.register()));
         Ok(Arc::new(Pool {
             memory: FrameMemory::map(frames)?,
             policy,
@@ -84,7 +90,8 @@ impl Pool {
             allocator,
             reserves: Reserves::default(),
             workers: WorkerCount::default(),
-            counters: CounterRegistry::default(),
+            counters,
+            reader,
             storage,
             distrusted: OnceLock::new(),
             owner,
@@ -126,6 +133,16 @@ impl Pool {
     #[inline(always)]
     pub fn frames(&self) -> usize {
         self.memory.frames()
+    }
+
+    /// Predicts reads, if the pool does so ([`Ace::Full`]).
+    pub fn reader(&self) -> Option<&Reader> {
+        self.reader.as_ref()
+    }
+
+    /// Pages that a scan may read ahead.
+    pub fn read_ahead(&self) -> usize {
+        self.options.read_ahead
     }
 
     /// Number of free frames, without those in the caches of workers.

@@ -5,6 +5,7 @@ use crate::{
     memory::FrameMemory,
     replacement::Policy,
     trace::PageTrace,
+    write_options::{Ace, WRITERS, WriteOrder},
 };
 use std::time::Duration;
 
@@ -14,6 +15,9 @@ pub const MIN_FRAMES: usize = if cfg!(shuttle) { 14 } else { 48 };
 
 /// Smallest pool budget in bytes.
 pub const MIN_POOL_BYTES: u64 = (MIN_FRAMES * FrameMemory::FRAME_BYTES) as u64;
+
+/// Most pages that a scan may read ahead.
+const MAX_READ_AHEAD: usize = 1024;
 
 /// The options of a pool.
 #[derive(Debug, Clone)]
@@ -26,6 +30,12 @@ pub struct PoolOptions {
     pub evictors: usize,
     /// Page images in flight to storage at once (k_w), at least 1.
     pub write_concurrency: usize,
+    /// Pages that a scan reads ahead at most, 0 to 1024; also at most 1/32 of the frames. (k_r)
+    pub read_ahead: usize,
+    /// Whether dirty victims are written in batches of `write_concurrency` pages.
+    pub ace: Ace,
+    /// The order in which dirty victims are written.
+    pub write_order: WriteOrder,
     /// Waiting for a frame fails when nothing was freed for this long.
     pub stall_timeout: Duration,
     /// Whether parents name the frames of their children; otherwise every hop from parent to child
@@ -55,7 +65,17 @@ impl PoolOptions {
                 u32::MAX / 2
             )));
         }
-        Policy::parse(&self.policy, self.frames())?;
+        let (policy, _) = Policy::parse(&self.policy, self.frames())?;
+        if self.ace != Ace::Off && !policy.orders_by_value() {
+            let why = match policy.order() {
+                Some(_) => "keeps them in lists, which ACE cannot look into",
+                None => "has no order: it takes any page",
+            };
+            return Err(Error::InvalidOption(format!(
+                "ACE writes the dirty pages with the lowest values of the policy, and {} {why}",
+                policy.name()
+            )));
+        }
         for (name, value, max) in
             [("evictors", self.evictors, 256), ("write concurrency", self.write_concurrency, 1024)]
         {
@@ -65,6 +85,12 @@ impl PoolOptions {
                 )));
             }
         }
+        if self.read_ahead > MAX_READ_AHEAD {
+            return Err(Error::InvalidOption(format!(
+                "read-ahead must be at most {MAX_READ_AHEAD} pages, not {}",
+                self.read_ahead
+            )));
+        }
         Ok(())
     }
 
@@ -72,6 +98,12 @@ impl PoolOptions {
     /// threads. Each may keep a batch of free frames, and other frames must be left.
     pub fn max_workers(&self) -> usize {
         self.frames() / (4 * cache_batch(self.frames()))
+    }
+
+    /// Number of writer threads, and pages in flight of each: together the write concurrency.
+    pub(crate) fn writers(&self) -> (usize, usize) {
+        let writers = WRITERS.min(self.write_concurrency);
+        (writers, self.write_concurrency.div_ceil(writers))
     }
 
     pub(crate) fn frames(&self) -> usize {

@@ -16,7 +16,7 @@ use crate::{
     frame::FrameState,
     ids::{FrameId, PageId, TreeId},
     in_flight::{TAKE_OVER, WaitOutcome, WaiterKind},
-    io,
+    io::{self, ReadTarget},
     pool::Pool,
     sync::{AtomicUsize, Ordering},
     tuning,
@@ -269,12 +269,40 @@ impl Worker {
         };
         let (read, target) = PageRead::new(ticket, frame);
         self.counters().pages_read.add(1);
+        self.start(target, reader);
+        poll_fn(|context| read.poll(context)).await
+    }
+
+    /// Starts the reads among `faults` on other threads and does not wait for them. Starts fewer
+    /// when frames are lacking: this is optional work.
+    pub fn read_ahead(&self, faults: Vec<Fault>) {
+        self.start_reads(faults, Reader::Beside);
+    }
+
+    /// As [`Worker::read_ahead`], in the runtime of the calling task.
+    pub fn read_ahead_in_runtime(&self, faults: Vec<Fault>) {
+        self.start_reads(faults, Reader::Runtime);
+    }
+
+    fn start_reads(&self, faults: Vec<Fault>, reader: Reader) {
+        for fault in faults {
+            // Another operation reads the others.
+            let Fault::Read(ticket) = fault else { continue };
+            let Some(frame) = self.take_frame() else { return };
+            // The back end keeps the read until it ends, and publishes the page.
+            let (_read, target) = PageRead::new(ticket, frame);
+            self.counters().pages_read.add(1);
+            self.counters().pages_read_ahead.add(1);
+            self.start(target, reader);
+        }
+    }
+
+    fn start(&self, target: ReadTarget, reader: Reader) {
         let storage = self.pool().storage.clone();
         match reader {
             Reader::Runtime => storage.start_read(target),
             Reader::Beside => storage.start_read_beside(target),
         }
-        poll_fn(|context| read.poll(context)).await
     }
 
     fn begin_wait(&self) -> PageWait {

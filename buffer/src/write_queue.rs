@@ -84,6 +84,18 @@ impl WriteQueue {
         self.evictions.fetch_sub(evictions, Ordering::Relaxed);
     }
 
+    /// As [`WriteQueue::push`], of pages that should be written together.
+    pub(crate) fn push_batch(&self, claims: &[Claim]) {
+        if claims.is_empty() {
+            return;
+        }
+        let evictions = claims.iter().filter(|claim| claim.evicts()).count();
+        self.evictions.fetch_add(evictions, Ordering::Relaxed);
+        self.state.lock().claims.extend(claims);
+        // Each writer takes its share of the batch.
+        self.work.notify_all();
+    }
+
     pub(crate) fn last_error(&self) -> Option<Error> {
         self.state.lock().last_error.clone()
     }

@@ -28,9 +28,6 @@ use std::{
 /// Pages after which a checkpoint calls its pace function.
 const CHECKPOINT_STEP: usize = 32;
 
-/// Writer threads of a pool: while one batch is on the device, the next is being copied.
-pub(crate) const WRITERS: usize = 2;
-
 /// Claims a dirty page for the writers, unless its state changed or the queue is full.
 pub(crate) fn queue_write(
     pool: &Pool,
@@ -40,6 +37,13 @@ pub(crate) fn queue_write(
     if pool.writes.is_full() {
         return Err(Refusal::QueueFull);
     }
+    claim_write(pool, frame)?;
+    pool.writes.push(frame, threshold);
+    Ok(())
+}
+
+/// Claims the write of a dirty page for the caller, which queues it, unless its state changed.
+pub(crate) fn claim_write(pool: &Pool, frame: FrameId) -> std::result::Result<(), Refusal> {
     // Claim under the latch, so that only hot pages are claimed: a claimed page is freed by its
     // writer only.
     let guard = pool.try_exclusive(frame).ok_or(Refusal::Latched)?;
@@ -47,8 +51,6 @@ pub(crate) fn queue_write(
     if header.state() != FrameState::Hot || !header.is_dirty() || !header.claim_write() {
         return Err(Refusal::Changed);
     }
-    drop(guard);
-    pool.writes.push(frame, threshold);
     Ok(())
 }
 

@@ -58,7 +58,8 @@ pub use txn::{Durability, Isolation, Reads, Savepoint, Ticket, TxnOptions};
 pub use verify::VerifyReport;
 pub use wattle_btree::{Direction, MAX_KEY, MAX_VALUE};
 pub use wattle_buffer::{
-    Error, MIN_POOL_BYTES, PAGE_SIZE, PageAccess, PageId, PageTrace, Result, TraceSink,
+    Ace, Error, MIN_POOL_BYTES, PAGE_SIZE, PageAccess, PageId, PageTrace, Result, TraceSink,
+    WriteOrder,
     io::{IoKind, LogStorage, Storage},
     replacement::{PolicyInfo, policies},
 };

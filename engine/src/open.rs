@@ -52,7 +52,7 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
     let forest = Forest::new();
     let barrier = Arc::<Barrier>::default();
     let pool = Pool::open(
-        options.pool_options(),
+        options.pool_options_on(file.probed()),
         file.storage.clone(),
         PageAllocator::new(Vec::new(), 0),
         forest.clone(),

@@ -12,7 +12,8 @@ use std::{
     time::Duration,
 };
 use wattle_buffer::{
-    Error, MIN_FRAMES, MIN_POOL_BYTES, PAGE_SIZE, PageTrace, PoolOptions, Result, io::IoKind,
+    Ace, Error, MIN_FRAMES, MIN_POOL_BYTES, PAGE_SIZE, PageTrace, PoolOptions, Result, WriteOrder,
+    io::{DeviceRecord, IoKind},
 };
 use wattle_wal::FlushPolicy;
 
@@ -38,6 +39,20 @@ pub fn default_log_bytes(pool_bytes: u64) -> u64 {
     pool_bytes.saturating_mul(4).clamp(1 << 30, 16 << 30)
 }
 
+/// Page images in flight at once to a device that was not probed: fewer where they are a large part
+/// of the frames.
+fn default_writes(pool_bytes: u64) -> usize {
+    (pool_bytes as usize / PAGE_SIZE / 128).clamp(16, 128)
+}
+
+/// Most page images in flight at once to a device that could take more.
+fn most_writes(pool_bytes: u64) -> usize {
+    (pool_bytes as usize / PAGE_SIZE / 16).clamp(1, 1024)
+}
+
+/// Pages that a scan reads ahead from a device that was not probed.
+const DEFAULT_READ_AHEAD: usize = 32;
+
 /// Workers of the pool that the engine uses itself: one for the janitor, one for merges.
 const ENGINE_WORKERS: usize = 2;
 
@@ -54,6 +69,9 @@ pub struct Options {
     pub(crate) evictors: Option<usize>,
     pub(crate) write_concurrency: Option<usize>,
     pub(crate) swizzling: bool,
+    pub(crate) read_ahead: Option<usize>,
+    pub(crate) ace: Ace,
+    pub(crate) write_order: WriteOrder,
     pub(crate) io: IoKind,
     pub(crate) stall_timeout: Duration,
     pub(crate) create: bool,
@@ -78,6 +96,9 @@ impl Default for Options {
             evictors: None,
             write_concurrency: None,
             swizzling: true,
+            read_ahead: None,
+            ace: Ace::Off,
+            write_order: WriteOrder::Value,
             io: IoKind::Uring,
             stall_timeout: Duration::from_secs(10),
             create: true,
@@ -128,7 +149,8 @@ impl Options {
     }
 
     /// Page images in flight at once to storage (k_w of the device, see `wattle probe`), 1 to 1024.
-    /// Default 64, and 128 with a pool of at least 64 MiB.
+    /// Default: as many as the device writes at once if it was probed for this store, otherwise
+    /// 1/128 of the frames, at least 16 and at most 128 (so many from 64 MiB on).
     pub fn write_concurrency(mut self, pages: usize) -> Self {
         self.write_concurrency = Some(pages);
         self
@@ -145,6 +167,34 @@ impl Options {
     /// ```
     pub fn swizzling(mut self, swizzling: bool) -> Self {
         self.swizzling = swizzling;
+        self
+    }
+
+    /// Pages that a scan reads ahead at most, 0 to 1024; 0 turns read-ahead off. Default: as many
+    /// as the device reads at once if it was probed for this store, at least 8 and at most 128;
+    /// otherwise 32. Also at most 1/32 of the pool.
+    pub fn read_ahead(mut self, pages: usize) -> Self {
+        self.read_ahead = Some(pages);
+        self
+    }
+
+    /// Whether dirty victims are written in batches of [`Options::write_concurrency`] pages, as
+    /// many as the device writes in the time of one (ACE, ICDE 2023). Needs a policy that orders
+    /// pages; `random` does not. Default [`Ace::Off`].
+    ///
+    /// ```
+    /// use wattle::{Ace, Options};
+    /// assert!(Options::default().ace(Ace::Writer).check().is_ok());
+    /// assert!(Options::default().ace(Ace::Writer).policy("random").check().is_err());
+    /// ```
+    pub fn ace(mut self, ace: Ace) -> Self {
+        self.ace = ace;
+        self
+    }
+
+    /// The order in which dirty victims are written. Default [`WriteOrder::Value`].
+    pub fn write_order(mut self, order: WriteOrder) -> Self {
+        self.write_order = order;
         self
     }
 
@@ -350,7 +400,7 @@ impl Options {
     pub(crate) fn log_limit(&self) -> u64 {
         let bytes = self.log_bytes.unwrap_or_else(|| default_log_bytes(self.pool_bytes));
         match self.io {
-            IoKind::Memory => bytes.min(64 << 20),
+            IoKind::Memory | IoKind::Sim(_) => bytes.min(64 << 20),
             _ => bytes,
         }
     }
@@ -360,15 +410,28 @@ impl Options {
         (self.log_limit() / 16).clamp(128 << 10, 16 << 20) & !4095
     }
 
+    /// The options of the pool of a store on a device with these figures, if it was probed.
+    pub(crate) fn pool_options_on(&self, device: Option<DeviceRecord>) -> PoolOptions {
+        let options = self.pool_options();
+        let Some(device) = device else { return options };
+        let writes = device.k_w.min(most_writes(self.pool_bytes));
+        PoolOptions {
+            write_concurrency: self.write_concurrency.unwrap_or(writes),
+            read_ahead: self.read_ahead.unwrap_or(device.k_r.clamp(8, 128)),
+            ..options
+        }
+    }
+
     pub(crate) fn pool_options(&self) -> PoolOptions {
         let cores = std::thread::available_parallelism().map_or(1, |n| n.get());
-        // Fewer where they are a large part of the frames.
-        let writes = if self.pool_bytes < 64 << 20 { 64 } else { 128 };
         PoolOptions {
             pool_bytes: self.pool_bytes,
             policy: self.policy.clone(),
             evictors: self.evictors.unwrap_or((cores / 8).max(1)),
-            write_concurrency: self.write_concurrency.unwrap_or(writes),
+            write_concurrency: self.write_concurrency.unwrap_or(default_writes(self.pool_bytes)),
+            read_ahead: self.read_ahead.unwrap_or(DEFAULT_READ_AHEAD),
+            ace: self.ace,
+            write_order: self.write_order,
             stall_timeout: self.stall_timeout,
             swizzling: self.swizzling,
             trace: self.page_trace.clone(),

@@ -95,6 +95,25 @@ impl<'s> Range<'s> {
         self
     }
 
+    /// Says that about so many records will be read. Then the range reads further pages ahead as
+    /// soon as it has waited for the first one, and none beyond those that it needs. It may be read
+    /// less far, or farther. Give it after [`Range::rev`].
+    ///
+    /// ```
+    /// # use wattle::{Engine, IoKind, Options};
+    /// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// # let tree = engine.tree("t")?;
+    /// # let session = engine.session()?;
+    /// # session.put(&tree, b"a", b"")?;
+    /// let page: Vec<_> = session.range(&tree,
+    /// &b"a"[..]..)?.expect_records(100).take(100).collect(); assert_eq!(page.len(), 1); # Ok::<(),
+    /// wattle::Error>(())
+    /// ```
+    pub fn expect_records(mut self, records: usize) -> Self {
+        self.reader.expect(records);
+        self
+    }
+
     /// The next record: its key and value, valid until the next call.
     ///
     /// ```
@@ -191,6 +210,12 @@ impl<'s> AsyncRange<'s> {
     /// As [`Range::rev`].
     pub fn rev(mut self) -> Self {
         self.reader.reverse();
+        self
+    }
+
+    /// As [`Range::expect_records`].
+    pub fn expect_records(mut self, records: usize) -> Self {
+        self.reader.expect(records);
         self
     }
 

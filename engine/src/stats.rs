@@ -16,6 +16,8 @@ pub struct Stats {
     pub faults: u64,
     /// Pages read from storage.
     pub pages_read: u64,
+    /// Of these, pages that a scan asked for before it needed them.
+    pub pages_read_ahead: u64,
     /// Pages written to storage.
     pub pages_written: u64,
     /// Pages evicted.
@@ -138,6 +140,7 @@ impl Stats {
             hits: sums.hits,
             faults: sums.faults,
             pages_read: sums.pages_read,
+            pages_read_ahead: sums.pages_read_ahead,
             pages_written: sums.pages_written,
             evictions: sums.evictions,
             evictions_dirty: sums.evictions_dirty,

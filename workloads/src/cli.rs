@@ -11,6 +11,7 @@ pub mod dump;
 pub mod evict_phase;
 pub mod exit;
 pub mod experiment;
+pub mod io_backend;
 pub mod live;
 pub mod log_policy;
 pub mod maintain;
@@ -22,6 +23,7 @@ pub mod stage;
 pub mod tpcc;
 pub mod tpcc_run;
 pub mod units;
+pub mod write_back;
 pub mod ycsb;
 pub mod ycsb_run;
 

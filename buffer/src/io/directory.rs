@@ -44,6 +44,11 @@ pub struct FileId {
 }
 
 impl FileId {
+    /// Number of the file system.
+    pub(super) fn device(self) -> u64 {
+        self.device
+    }
+
     fn of(stat: &Stat) -> FileId {
         FileId { device: stat.st_dev, inode: stat.st_ino }
     }

@@ -16,6 +16,7 @@
 //! Locks in this module are real in every build, because the model checker schedules neither these
 //! threads nor the kernel.
 
+mod device_record;
 mod directory;
 #[cfg(test)]
 mod directory_tests;
@@ -48,8 +49,10 @@ mod storage;
 #[cfg(test)]
 mod tests;
 mod threads;
+mod timed;
 mod uring;
 
+pub use device_record::{DEVICE_FILE, DeviceRecord};
 pub use directory::{Directory, FileId, Found, Place, look_at, try_lock, try_lock_shared, unlock};
 pub use faults::{Fault, FaultPlan, Op, Unit};
 pub use log::{LogBuffer, LogStorage, MemoryLog, Zeroes};
@@ -63,4 +66,5 @@ pub use runtime::{breathe, start_runtime};
 pub use sim::{SimCounters, SimStorage};
 pub use storage::{PageWrite, ReadTarget, Storage, TargetOwner};
 pub use threads::{MAX_THREADS, ThreadStorage};
+pub use timed::{DeviceModel, TimedStorage};
 pub use uring::{UringStorage, WRITES_IN_FLIGHT};

@@ -8,6 +8,7 @@ use super::{
     runtime,
     storage::Storage,
     threads::ThreadStorage,
+    timed::{DeviceModel, TimedStorage},
     uring::UringStorage,
 };
 use std::{io, path::Path, sync::Arc};
@@ -22,13 +23,24 @@ pub enum IoKind {
     Threads,
     /// Memory only; the data end with the engine.
     Memory,
+    /// As `Memory`, with the service times of a device. For experiments.
+    Sim(DeviceModel),
+}
+
+impl IoKind {
+    /// Whether pages and log are kept in memory only.
+    pub fn is_volatile(self) -> bool {
+        matches!(self, IoKind::Memory | IoKind::Sim(_))
+    }
 }
 
 /// Opens or creates the data file at `path` with the given back end, or with `threads` where
-/// io_uring is refused. `Memory` uses no path.
+/// io_uring is refused. `Memory` and `Sim` use no path.
 pub fn open(kind: IoKind, path: &Path) -> io::Result<Arc<dyn Storage>> {
-    if kind == IoKind::Memory {
-        return Ok(Arc::new(MemoryStorage::new()));
+    match kind {
+        IoKind::Memory => return Ok(Arc::new(MemoryStorage::new())),
+        IoKind::Sim(model) => return Ok(Arc::new(TimedStorage::new(model))),
+        IoKind::Uring | IoKind::Threads => {}
     }
     let (directory, name) = split(path)?;
     open_in(kind, &directory, name)
@@ -42,6 +54,7 @@ pub fn open_in(
 ) -> io::Result<Arc<dyn Storage>> {
     let storage: Arc<dyn Storage> = match allowed(kind) {
         IoKind::Memory => Arc::new(MemoryStorage::new()),
+        IoKind::Sim(model) => Arc::new(TimedStorage::new(model)),
         IoKind::Threads => Arc::new(ThreadStorage::open_in(directory, name)?),
         IoKind::Uring => Arc::new(UringStorage::open_in(directory, name)?),
     };
@@ -59,6 +72,7 @@ pub fn open_read_only_in(
 ) -> io::Result<Arc<dyn Storage>> {
     let storage: Arc<dyn Storage> = match allowed(kind) {
         IoKind::Memory => Arc::new(MemoryStorage::new()),
+        IoKind::Sim(model) => Arc::new(TimedStorage::new(model)),
         IoKind::Threads => Arc::new(ThreadStorage::open_read_only(directory, name)?),
         IoKind::Uring => Arc::new(UringStorage::open_read_only(directory, name)?),
     };
@@ -85,7 +99,7 @@ fn allowed(kind: IoKind) -> IoKind {
 /// no directory; `Uring` falls back to `Threads` where io_uring is refused.
 pub fn open_log(kind: IoKind, directory: &Path) -> io::Result<Arc<dyn LogStorage>> {
     match kind {
-        IoKind::Memory => Ok(Arc::new(MemoryLog::default())),
+        IoKind::Memory | IoKind::Sim(_) => Ok(Arc::new(MemoryLog::default())),
         _ => open_log_in(kind, Directory::open_or_create(directory)?.into()),
     }
 }
@@ -93,7 +107,7 @@ pub fn open_log(kind: IoKind, directory: &Path) -> io::Result<Arc<dyn LogStorage
 /// As [`open_log`], in an open directory, which stays open.
 pub fn open_log_in(kind: IoKind, directory: Arc<Directory>) -> io::Result<Arc<dyn LogStorage>> {
     Ok(match kind {
-        IoKind::Memory => Arc::new(MemoryLog::default()),
+        IoKind::Memory | IoKind::Sim(_) => Arc::new(MemoryLog::default()),
         IoKind::Threads => Arc::new(FileLog::open(directory, false)?),
         IoKind::Uring => Arc::new(FileLog::open(directory, runtime::probe().is_ok())?),
     })

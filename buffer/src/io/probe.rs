@@ -57,7 +57,7 @@ pub struct ProbeOptions {
     pub mixed_reads: f64,
     /// Number of measured syncs, each after one write.
     pub syncs: usize,
-    /// `Uring` falls back to `Threads` as [`super::open()`] does; `Memory` is refused.
+    /// `Uring` falls back to `Threads` as [`super::open()`] does; `Memory` and `Sim` are refused.
     pub kind: IoKind,
     /// Seed of the page numbers.
     pub seed: u64,
@@ -95,7 +95,7 @@ impl ProbeOptions {
         {
             return refuse(format!("a file of {} bytes cannot be probed", self.file_bytes));
         }
-        if self.kind == IoKind::Memory {
+        if self.kind.is_volatile() {
             return refuse("memory is no device to probe".into());
         }
         Ok(())

@@ -161,6 +161,11 @@ impl Policy {
         with_policy!(self, policy => name_of(policy))
     }
 
+    /// Whether the policy gives pages values that differ, by which a sample can be ordered.
+    pub fn orders_by_value(&self) -> bool {
+        !matches!(self, Policy::Random(_)) && self.order().is_none()
+    }
+
     /// Reports a read of the page. Guards call this for the policies that are not inlined there.
     pub fn on_access(&self, visit: Visit<'_>) {
         with_policy!(self, policy => policy.on_access(visit));

@@ -109,6 +109,11 @@ impl<'s, R: Resolve> RangeReader<'s, R> {
         self.cursor().reverse();
     }
 
+    /// Says how many records will probably be read.
+    pub fn expect(&mut self, records: usize) {
+        self.cursor().expect(records);
+    }
+
     /// The next entry, from the part of a leaf that is loaded; `None` when [`RangeReader::load`]
     /// must follow.
     #[inline]

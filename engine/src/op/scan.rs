@@ -51,9 +51,10 @@ pub(crate) async fn next_entry<R: Resolve>(
         let mut view = txn.view(session.system(), &tree.open);
         let faults = session.cx().worker.counters().faults.get();
         run(session, |_| cursor.load_step(&tree.open.tree, &mut view)).await?;
-        if session.cx().worker.counters().faults.get() != faults && cursor.is_long() {
-            // An error of read-ahead is reported by the read itself.
-            let _ahead = run(session, |_| cursor.ahead_step(&tree.open.tree)).await;
+        let waited = session.cx().worker.counters().faults.get() != faults;
+        let ahead = cursor.reads_ahead(&tree.open.tree, waited);
+        if !ahead.is_empty() {
+            session.read_ahead(ahead);
         }
         taken = next_loaded(cursor)?;
     }

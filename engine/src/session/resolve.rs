@@ -106,6 +106,10 @@ pub(crate) trait Resolve: Environment {
     fn resolve_all(&self, faults: Vec<Fault>) -> impl Future<Output = Result<()>> {
         async { self.cx().worker.resolve_all(faults) }
     }
+    /// Starts reads of pages that will probably be needed; does not wait for them.
+    fn read_ahead(&self, faults: Vec<Fault>) {
+        self.cx().worker.read_ahead(faults);
+    }
     /// Waits until the log has room. `since`: `None` at the first wait of an operation; each wait
     /// updates it for the next one.
     fn wait_log(&self, _since: &mut Option<u64>) -> impl Future<Output = Result<()>> {

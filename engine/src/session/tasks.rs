@@ -62,6 +62,9 @@ impl Resolve for AsyncSession {
         self.shared.turn.set(0);
         self.cx().worker.resolve_all_async(faults).await
     }
+    fn read_ahead(&self, faults: Vec<Fault>) {
+        self.cx().worker.read_ahead_in_runtime(faults);
+    }
     async fn wait_log(&self, since: &mut Option<u64>) -> Result<()> {
         self.shared.turn.set(0);
         match &self.cx().journal {

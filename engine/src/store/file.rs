@@ -21,7 +21,10 @@ use std::{
 };
 use wattle_buffer::{
     BITMAP_GROUP, Error, PageId, PageImage, PageKind, Result, bitmap_page,
-    io::{Directory, FrozenLog, IoKind, LogStorage, MemoryLog, Overlay, PageWrite, Storage},
+    io::{
+        DEVICE_FILE, DeviceRecord, Directory, FrozenLog, IoKind, LogStorage, MemoryLog, Overlay,
+        PageWrite, Storage,
+    },
     page::header,
 };
 
@@ -52,7 +55,7 @@ pub struct StoreFile {
 impl StoreFile {
     /// Opens or creates the files of a store. Nothing that exists is changed.
     pub fn open(path: &Path, io: IoKind, create: bool) -> Result<StoreFile> {
-        if io == IoKind::Memory {
+        if io.is_volatile() {
             let storage = wattle_buffer::io::open(io, path);
             let storage = storage.map_err(|error| Error::io("reserve memory", error))?;
             let log = LogPlace::Storage(Arc::new(MemoryLog::default()));
@@ -69,7 +72,7 @@ impl StoreFile {
     /// The files of a store that is there, to be read only. Writes to pages stay in memory, up to
     /// `limit` pages. Several can be open at a time, but not beside one that is not read-only.
     pub fn open_read_only(path: &Path, io: IoKind, limit: usize) -> Result<StoreFile> {
-        if io == IoKind::Memory {
+        if io.is_volatile() {
             let what = "a store in memory cannot be opened read-only: there is none before";
             return Err(Error::InvalidOption(what.to_string()));
         }
@@ -119,6 +122,18 @@ impl StoreFile {
             LogPlace::Files(files) => Some(files.directory.clone()),
             LogPlace::Storage(_) => None,
         }
+    }
+
+    /// The figures of the device, if it was probed for this store. Figures that cannot be used are
+    /// reported.
+    pub fn probed(&self) -> Option<DeviceRecord> {
+        let LogPlace::Files(files) = &self.log else { return None };
+        let directory = &files.directory;
+        DeviceRecord::read(directory).unwrap_or_else(|error| {
+            let path = directory.path_of(DEVICE_FILE);
+            tracing::warn!(path = %path.display(), %error, "figures of the device are not used");
+            None
+        })
     }
 
     /// The pages are where they were, and all of them. Asked before a superblock says so.

@@ -11,6 +11,17 @@ use crate::driver::backend::{Backend, OpenError};
 use crate::driver::options::{Durability, Reads, StoreOptions};
 use crate::report::figures::bytes;
 
+/// How dirty pages are written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WriteBack {
+    /// Whether they are written in batches.
+    pub ace: wattle::Ace,
+    /// Pages written at once, if not the default.
+    pub concurrency: Option<usize>,
+    /// The order in which they are written.
+    pub order: wattle::WriteOrder,
+}
+
 /// Wattle, with the settings that no other engine has.
 #[derive(Clone, Debug)]
 pub struct Wattle {
@@ -20,6 +31,8 @@ pub struct Wattle {
     pub swizzling: bool,
     /// Background evictor threads.
     pub evictors: usize,
+    /// How dirty pages are written.
+    pub write_back: WriteBack,
     /// Tuned figures of the threads of the log.
     pub log_policy: FlushPolicy,
     /// Storage back end.
@@ -51,6 +64,11 @@ impl Wattle {
                 Reads::Durable => wattle::Reads::Durable,
             })
             .interrupted_by(self.interrupt.clone());
+        let options = options.ace(self.write_back.ace).write_order(self.write_back.order);
+        let options = match self.write_back.concurrency {
+            Some(pages) => options.write_concurrency(pages),
+            None => options,
+        };
         match &self.trace {
             Some(trace) => options.page_trace(trace.clone()),
             None => options,

@@ -11,8 +11,9 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use serde_json::Value;
 
-use super::common::{Format, IoBackend, OnOff, check_outputs};
+use super::common::{Format, OnOff, check_outputs};
 use super::exit::{Exit, failed, print};
+use super::io_backend::IoBackend;
 use super::units;
 use crate::breakdown::component::Component;
 use crate::breakdown::profile::{Profile, Profiler};
@@ -99,7 +100,7 @@ pub struct BreakdownFlags {
     pub swizzling: OnOff,
 
     /// Storage back end.
-    #[arg(long, value_enum, default_value_t = IoBackend::Uring)]
+    #[arg(long, value_name = "BACK-END", default_value = "uring", value_parser = IoBackend::parse)]
     pub io: IoBackend,
 
     /// Seed of all random numbers.
@@ -223,7 +224,7 @@ impl Mechanism {
 impl BreakdownFlags {
     /// Refuses values that do not go together.
     pub fn check(&self) -> Result<(), Exit> {
-        if self.db.is_some() && self.io == IoBackend::Memory {
+        if self.db.is_some() && self.io.is_volatile() {
             return Err(Exit::Usage(
                 "--db goes with --io uring or threads; --io memory stores nothing".to_owned(),
             ));
@@ -273,8 +274,7 @@ impl BreakdownFlags {
         flag("swizzling", self.swizzling.name().to_owned());
         flag("seed", self.seed.to_string());
         flag("format", "json".to_owned());
-        let io = self.io.to_possible_value().expect("every back end has a name");
-        flag("io", io.get_name().to_owned());
+        flag("io", self.io.to_string());
         let mut words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
         if let Some(stores) = stores {
             words.extend(["--db".into(), stores.join(workload.folder()).into_os_string()]);
@@ -296,7 +296,7 @@ pub fn breakdown(flags: &BreakdownFlags, line: String, run: RunCommand<'_>) -> R
         None => Some(tempfile::tempdir().map_err(failed("creating a temporary directory"))?),
     };
     let stores = match (&flags.db, &home) {
-        _ if flags.io == IoBackend::Memory => None,
+        _ if flags.io.is_volatile() => None,
         (Some(path), _) => Some(path.clone()),
         (None, Some(home)) => Some(home.path().to_owned()),
         (None, None) => unreachable!("there is a directory"),

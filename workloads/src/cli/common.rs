@@ -10,6 +10,8 @@ use serde::Serialize;
 use wattle::{Engine, FlushPolicy, IoKind, Options, PageTrace};
 
 use super::exit::{Exit, not_opened};
+use super::io_backend::IoBackend;
+use super::write_back::WriteBackFlags;
 use super::{log_policy, units};
 use crate::adapter::backend::Wattle;
 use crate::driver::control::Interrupt;
@@ -104,9 +106,14 @@ pub struct RunFlags {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_EVICTORS))]
     pub evictors: Option<u64>,
 
-    /// Storage back end.
-    #[arg(long, value_enum, default_value_t = IoBackend::Uring)]
+    /// Storage back end: uring; threads; memory, where nothing is stored; or sim, which is memory
+    /// that takes as long as a device, with sim:read_us=100,asymmetry=2.8,kr=80,kw=8.
+    #[arg(long, value_name = "BACK-END", default_value = "uring", value_parser = IoBackend::parse)]
     pub io: IoBackend,
+
+    /// Flags of write-back.
+    #[command(flatten)]
+    pub write_back: WriteBackFlags,
 
     /// Seed of all random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -182,9 +189,10 @@ impl RunFlags {
                 wattle::MIN_LOG_BYTES
             )));
         }
-        if self.db.is_some() && self.io == IoBackend::Memory {
+        if self.db.is_some() && self.io.is_volatile() {
             return Err(Exit::Usage(
-                "--db goes with --io uring or threads; --io memory stores nothing".to_owned(),
+                "--db goes with --io uring or threads; --io memory and sim store nothing"
+                    .to_owned(),
             ));
         }
         let outputs = [
@@ -239,7 +247,7 @@ impl RunFlags {
     /// The length of the run with `sync` for comparison, if there is one: a fifth of the run.
     pub fn sync_length(&self) -> Option<Duration> {
         let asked = self.durability.is_some() || self.operations.is_some();
-        let durable = self.io != IoBackend::Memory && self.log == OnOff::On;
+        let durable = !self.io.is_volatile() && self.log == OnOff::On;
         match self.length() {
             Length::Time(time) if !asked && durable => Some(time / 5),
             _ => None,
@@ -275,6 +283,7 @@ impl RunFlags {
             policy: self.policy.clone(),
             swizzling: self.swizzling == OnOff::On,
             evictors: self.evictor_threads(),
+            write_back: self.write_back.into(),
             log_policy: self.log_policy.unwrap_or_default(),
             io: self.io.into(),
             trace,
@@ -310,6 +319,7 @@ impl RunFlags {
             swizzling: self.swizzling,
             evictors: self.evictor_threads(),
             io: self.io,
+            write_back: self.write_back,
             seed: self.seed,
             format: self.format,
             samples: self.samples.as_ref().map(|path| path.display().to_string()),
@@ -404,6 +414,8 @@ pub struct RunSettings {
     swizzling: OnOff,
     evictors: usize,
     io: IoBackend,
+    #[serde(flatten)]
+    write_back: WriteBackFlags,
     seed: u64,
     format: Format,
     samples: Option<String>,
@@ -426,28 +438,6 @@ pub struct StoreFlags {
     /// Storage back end.
     #[arg(long, value_enum, default_value_t = FileBackend::Uring)]
     pub io: FileBackend,
-}
-
-/// Storage back ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum IoBackend {
-    /// io_uring with direct I/O.
-    Uring,
-    /// Blocking reads and writes, for systems without io_uring.
-    Threads,
-    /// Pages only in memory; nothing is stored.
-    Memory,
-}
-
-impl From<IoBackend> for IoKind {
-    fn from(backend: IoBackend) -> Self {
-        match backend {
-            IoBackend::Uring => IoKind::Uring,
-            IoBackend::Threads => IoKind::Threads,
-            IoBackend::Memory => IoKind::Memory,
-        }
-    }
 }
 
 /// Storage back ends that store data.

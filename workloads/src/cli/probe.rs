@@ -11,8 +11,9 @@ use std::time::Duration;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use wattle::PAGE_SIZE;
 use wattle::io::probe::{MAX_DEPTH, ProbeOptions, ProbePoint, ProbeReport, ProbeStep};
+use wattle::io::{DEVICE_FILE, DeviceRecord, Directory};
+use wattle::{DATA_FILE, PAGE_SIZE};
 
 use super::common::{FileBackend, Format};
 use super::exit::{Exit, failed, print};
@@ -28,7 +29,9 @@ const MIN_FILE_BYTES: u64 = 1 << 20;
 /// Flags of `probe`.
 #[derive(Args, Debug)]
 pub struct ProbeFlags {
-    /// Directory on the device; a temporary file is written there and removed.
+    /// Directory on the device; a temporary file is written there and removed. If it is the
+    /// directory of a store, the figures are kept there in the file device, and opening the store
+    /// uses k_w as its write concurrency and k_r as its read-ahead.
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
 
@@ -124,14 +127,31 @@ pub fn probe(flags: &ProbeFlags, interrupt: &Interrupt) -> Result<(), Exit> {
         }
         _ => failed("measuring the device")(error),
     })?;
+    let stored = store(&report, &flags.path)?;
     if let Some(path) = &flags.report {
         std::fs::write(path, html(&report, &options))
             .map_err(failed(format_args!("writing {}", path.display())))?;
     }
     print(&match flags.format {
-        Format::Text => text(&report, &options),
+        Format::Text => text(&report, &options) + &stored,
         Format::Json => format!("{}\n", json(&report, &flags.path)),
     })
+}
+
+/// Keeps the figures beside the store, if the directory is one. Gives a line that says so.
+fn store(report: &ProbeReport, path: &Path) -> Result<String, Exit> {
+    if !path.join(DATA_FILE).is_file() {
+        return Ok(
+            "\nnot stored: the directory holds no store; probe that of a store, and opening \
+                   it uses k_r and k_w\n"
+                .to_owned(),
+        );
+    }
+    let file = path.join(DEVICE_FILE);
+    Directory::open(path)
+        .and_then(|directory| DeviceRecord::from(report).write(&directory))
+        .map_err(failed(format_args!("writing {}", file.display())))?;
+    Ok(format!("\nstored in {}; opening the store uses k_r and k_w\n", file.display()))
 }
 
 fn doing(step: ProbeStep) -> String {

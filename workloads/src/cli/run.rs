@@ -15,7 +15,7 @@ use crossbeam::channel::RecvTimeoutError;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value};
 
-use super::common::{Format, IoBackend, OnOff, RunFlags};
+use super::common::{Format, OnOff, RunFlags};
 use super::exit::{Exit, failed};
 use super::live::Live;
 use super::record::{Recording, TraceFile};
@@ -373,7 +373,7 @@ impl<W: Scenario, S: Store> Session<'_, W, S> {
             file_bytes: store.file_bytes(),
             reused,
             file_system: match flags.io {
-                IoBackend::Memory => "memory".to_owned(),
+                io if io.is_volatile() => io.to_string(),
                 _ => self.home.description(),
             },
         };

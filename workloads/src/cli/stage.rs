@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use super::common::{Format, IoBackend, OnOff, RunFlags};
+use super::common::{Format, OnOff, RunFlags};
 use super::exit::{Exit, failed, print_to};
 use super::record::{Recording, TraceFile};
 use crate::driver::control;
@@ -89,7 +89,7 @@ impl Room {
 
     /// Refuses a load for which the device has no room.
     fn check(&self, home: &Home, run: &RunFlags) -> Result<(), Exit> {
-        if run.io == IoBackend::Memory {
+        if run.io.is_volatile() {
             return Ok(());
         }
         let log = match run.log {

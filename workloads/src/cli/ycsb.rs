@@ -251,7 +251,8 @@ mod tests {
             "duration": 10.0, "operations": null,
             "warmup": 2.0, "durability": "group", "reads": "newest", "log": "on",
             "log_limit": 1 << 30, "policy": "watt", "swizzling": "on",
-            "evictors": (crate::machine::cores() / 8).max(1), "io": "uring", "seed": 1,
+            "evictors": (crate::machine::cores() / 8).max(1), "io": "uring",
+            "ace": "off", "write_concurrency": null, "write_order": "value", "seed": 1,
             "format": "text", "samples": null, "report": null, "record_trace": null,
         });
         assert_eq!(Value::Object(settings), expected);
