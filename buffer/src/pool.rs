@@ -140,6 +140,11 @@ impl Pool {
         self.reader.as_ref()
     }
 
+    /// Pages that may be on their way to storage at once.
+    pub fn write_concurrency(&self) -> usize {
+        self.options.write_concurrency
+    }
+
     /// Pages that a scan may read ahead.
     pub fn read_ahead(&self) -> usize {
         self.options.read_ahead

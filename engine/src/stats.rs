@@ -20,6 +20,10 @@ pub struct Stats {
     pub pages_read_ahead: u64,
     /// Pages written to storage.
     pub pages_written: u64,
+    /// Pages that may be on their way to storage at once.
+    pub write_concurrency: u64,
+    /// Pages that a scan reads ahead at most.
+    pub read_ahead: u64,
     /// Pages evicted.
     pub evictions: u64,
     /// Of these, pages that had to be written first.
@@ -142,6 +146,8 @@ impl Stats {
             pages_read: sums.pages_read,
             pages_read_ahead: sums.pages_read_ahead,
             pages_written: sums.pages_written,
+            write_concurrency: pool.write_concurrency() as u64,
+            read_ahead: pool.read_ahead() as u64,
             evictions: sums.evictions,
             evictions_dirty: sums.evictions_dirty,
             evictor_cpu_seconds: sums.evictor_cpu_ns as f64 / 1e9,
