@@ -12,7 +12,7 @@ use crate::{
     step::{Step, Stop},
     tree::Tree,
 };
-use wattle_buffer::{Error, For, FrameId, Optimistic, Restart, Swip, Target};
+use wattle_buffer::{Error, For, FrameId, Optimistic, PageId, Restart, Swip, Target};
 
 /// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,19 +130,27 @@ impl Tree {
                 parent.validate()?;
                 Ok(Path { node: child, parent: Some((parent, position)) })
             }
-            Target::Evicted(page) => {
-                let offset = node.swip_offset(position);
-                match self.pool.fault(parent, offset, position, page)? {
-                    Ok((parent, child)) => {
-                        Ok(Path { node: child, parent: Some((parent, position)) })
-                    }
-                    Err(fault) => {
-                        if let Some(reader) = self.pool.reader() {
-                            self.read_predicted(reader, parent, position, page);
-                        }
-                        Err(Stop::Fault(fault))
-                    }
+            Target::Evicted(page) => self.child_on_storage(parent, position, page),
+        }
+    }
+
+    /// Goes from a node to its child at `position`, which no swip names as hot, or gives the fault.
+    #[cold]
+    #[inline(never)]
+    fn child_on_storage<'p>(
+        &'p self,
+        parent: Optimistic<'p>,
+        position: usize,
+        page: PageId,
+    ) -> Step<Path<'p>> {
+        let offset = NodeRef::from(parent.page()).swip_offset(position);
+        match self.pool.fault(parent, offset, position, page)? {
+            Ok((parent, child)) => Ok(Path { node: child, parent: Some((parent, position)) }),
+            Err(fault) => {
+                if let Some(reader) = self.pool.reader() {
+                    self.read_predicted(reader, parent, position, page);
                 }
+                Err(Stop::Fault(fault))
             }
         }
     }

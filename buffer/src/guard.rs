@@ -118,7 +118,7 @@ impl<'p> Optimistic<'p> {
     /// Reports a read of the page to the replacement policy.
     #[inline(always)]
     pub fn track(&self) {
-        self.pool.track(self.frame, self.header);
+        self.pool.track(self.header);
     }
 
     /// Records a read of the page in the trace of the pool, after the inner pages that `lead`
@@ -206,7 +206,7 @@ impl<'p> Exclusive<'p> {
     pub fn page_mut(&mut self) -> PageMut<'_> {
         if !self.dirtied {
             (self.changed, self.dirtied) = (true, true);
-            self.pool.track_write(self.latched.frame(), self.header);
+            self.pool.track_write(self.header);
         }
         self.pool.memory.page_mut(&mut self.latched)
     }

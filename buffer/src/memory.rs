@@ -182,6 +182,12 @@ impl FrameMemory {
         unsafe { std::slice::from_raw_parts(self.headers.as_ptr(), self.frames) }
     }
 
+    /// The frame that has this header, which is one of [`FrameMemory::headers`].
+    pub fn frame_of(&self, header: &FrameHeader) -> FrameId {
+        let start = self.headers.as_ptr() as usize;
+        FrameId(((std::ptr::from_ref(header) as usize - start) / size_of::<FrameHeader>()) as u32)
+    }
+
     /// Start of the page of a frame.
     ///
     /// # Panics

@@ -20,7 +20,7 @@ use crate::{
     pool_options::{PoolOptions, cache_batch},
     racy::For,
     reader::Reader,
-    replacement::{FIRST_EPOCH, Policy, Visit, Watt},
+    replacement::{FIRST_EPOCH, HitTracking, Policy, Visit, Watt},
     reserves::Reserves,
     trace::Way,
     tuning,
@@ -39,6 +39,7 @@ pub struct Pool {
     pub(crate) options: PoolOptions,
     pub(crate) memory: FrameMemory,
     pub(crate) policy: Policy,
+    hits: HitTracking,
     epochs: EpochClock,
     pub(crate) free: FreeFrames,
     pub(crate) in_flight: InFlight,
@@ -79,6 +80,7 @@ impl Pool {
             .then(|| Reader::new(options.write_concurrency, frames, counters.register()));
         Ok(Arc::new(Pool {
             memory: FrameMemory::map(frames)?,
+            hits: policy.hit_tracking(),
             policy,
             epochs: EpochClock::new((frames as f64 / epochs) as u64),
             free: FreeFrames::new(frames, cache_batch(frames)),
@@ -177,40 +179,40 @@ impl Pool {
     }
 
     /// Reports a read of the page in a frame to the policy. The hottest call of the engine after
-    /// the latch: WATT is inlined, others get only the frame.
+    /// the latch: WATT is inlined, others get only the header, which the guard has at hand.
     #[inline(always)]
-    pub(crate) fn track(&self, frame: FrameId, header: &FrameHeader) {
-        match &self.policy {
-            Policy::Watt(_) => Watt::track(&header.tracker, self.epoch()),
-            other if other.tracks_hits() => self.track_other(frame),
-            _ => {}
+    pub(crate) fn track(&self, header: &FrameHeader) {
+        match self.hits {
+            HitTracking::Watt => Watt::track(&header.tracker, self.epoch()),
+            HitTracking::None => {}
+            HitTracking::Other => self.track_other(header),
         }
     }
 
     /// Reports a change of the page in a frame to the policy.
     #[inline(always)]
-    pub(crate) fn track_write(&self, frame: FrameId, header: &FrameHeader) {
-        match &self.policy {
-            Policy::Watt(_) => {
+    pub(crate) fn track_write(&self, header: &FrameHeader) {
+        match self.hits {
+            HitTracking::Watt => {
                 let epoch = self.epoch();
                 Watt::track(&header.tracker, epoch);
                 Watt::track_write(&header.tracker, epoch);
             }
-            other if other.tracks_hits() => self.track_other_write(frame),
-            _ => {}
+            HitTracking::None => {}
+            HitTracking::Other => self.track_other_write(header),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn track_other(&self, frame: FrameId) {
-        self.policy.on_access(self.visit(frame, self.header(frame)));
+    fn track_other(&self, header: &FrameHeader) {
+        self.policy.on_access(self.visit(self.memory.frame_of(header), header));
     }
 
     #[cold]
     #[inline(never)]
-    fn track_other_write(&self, frame: FrameId) {
-        self.policy.on_write(self.visit(frame, self.header(frame)));
+    fn track_other_write(&self, header: &FrameHeader) {
+        self.policy.on_write(self.visit(self.memory.frame_of(header), header));
     }
 
     /// An event at the page of a frame, for the policy.

@@ -87,9 +87,8 @@ macro_rules! policies {
                 Ok(None)
             }
 
-            /// Whether reads of pages in memory are reported.
-            #[inline(always)]
-            pub(crate) fn tracks_hits(&self) -> bool {
+            /// Whether uses of pages in memory are reported.
+            fn tracks_hits(&self) -> bool {
                 !(false $(|| (!$type::TRACKS_HITS && matches!(self, Policy::$type(_))))+)
             }
         }
@@ -132,6 +131,17 @@ policies! {
     watt2::Watt2,
 }
 
+/// How uses of pages in memory are reported to the policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HitTracking {
+    /// Inline.
+    Watt,
+    /// Not at all.
+    None,
+    /// By a call.
+    Other,
+}
+
 impl std::fmt::Debug for Policy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name())
@@ -159,6 +169,15 @@ impl Policy {
             P::NAME
         }
         with_policy!(self, policy => name_of(policy))
+    }
+
+    /// How uses of pages in memory are reported.
+    pub(crate) fn hit_tracking(&self) -> HitTracking {
+        match self {
+            Policy::Watt(_) => HitTracking::Watt,
+            other if other.tracks_hits() => HitTracking::Other,
+            _ => HitTracking::None,
+        }
     }
 
     /// Whether the policy gives pages values that differ, by which a sample can be ordered.
