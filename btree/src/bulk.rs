@@ -1,6 +1,6 @@
 //! Bulk load: builds a tree from sorted input, level by level from the left, and writes its pages
-//! straight to storage in batches, on a thread of its own. Only the root goes through the pool, so a
-//! load of any size takes little memory; every other page starts out evicted.
+//! straight to storage in batches, on a thread of its own. Only the root goes through the pool, so
+//! a load of any size takes little memory; every other page starts out evicted.
 //!
 //! At the end, one step and one log record put the new nodes into the tree. The record says which
 //! pages are in use now, and has the new root. The new nodes are durable by then, so their contents

@@ -1,5 +1,5 @@
-//! Writes the pages of a bulk load in batches, on a thread of its own, so that the load builds pages
-//! while the device writes others.
+//! Writes the pages of a bulk load in batches, on a thread of its own, so that the load builds
+//! pages while the device writes others.
 //!
 //! Invariants: at most [`IN_FLIGHT`] batches are under way; after [`BatchWriter::stop`] none is.
 
@@ -126,7 +126,7 @@ impl BatchWriter {
     /// Waits until nothing is under way, and ends the thread.
     pub(crate) fn stop(&mut self) {
         self.batches = None;
-        // The thread may wait to hand over results, which nobody looks at after a failure.
+        // The thread may wait to hand over results, which do not matter after a failure.
         while self.written.recv().is_ok() {}
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()

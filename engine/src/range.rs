@@ -105,9 +105,9 @@ impl<'s> Range<'s> {
     /// # let tree = engine.tree("t")?;
     /// # let session = engine.session()?;
     /// # session.put(&tree, b"a", b"")?;
-    /// let page: Vec<_> = session.range(&tree,
-    /// &b"a"[..]..)?.expect_records(100).take(100).collect(); assert_eq!(page.len(), 1); # Ok::<(),
-    /// wattle::Error>(())
+    /// let page = session.range(&tree, &b"a"[..]..)?.expect_records(100).take(100);
+    /// assert_eq!(page.count(), 1);
+    /// # Ok::<(), wattle::Error>(())
     /// ```
     pub fn expect_records(mut self, records: usize) -> Self {
         self.reader.expect(records);

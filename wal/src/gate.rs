@@ -9,8 +9,8 @@
 //! | `CLOSED` | fail |
 //! | `POISONED` | fail with the reason of the failure, whatever the other bits are |
 //!
-//! `POISONED` and `CLOSED` stay once they are set. `UNBEGUN` is set from the start, if at all, until
-//! the first segment is made. `FULL` and `REFUSED` follow the state of
+//! `POISONED` and `CLOSED` stay once they are set. `UNBEGUN` is set from the start, if at all,
+//! until the first segment is made. `FULL` and `REFUSED` follow the state of
 //! [`crate::room::Room`], which alone sets them, under the lock of the segments. All accesses are
 //! relaxed: a change that does not see a new bit yet goes into a buffer and waits there like any
 //! other.

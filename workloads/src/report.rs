@@ -127,7 +127,8 @@ pub struct TransactionReport {
     pub deliveries_skipped: u64,
 }
 
-/// A short run after the measured part in which every operation waited until its commit was durable.
+/// A short run after the measured part, in which every operation waited until its commit was
+/// durable.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct SyncReport {
     /// Its length.

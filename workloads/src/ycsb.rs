@@ -8,6 +8,7 @@
 mod bulk;
 pub mod growth;
 pub mod load;
+pub mod load_plan;
 pub mod meta;
 pub mod mix;
 pub mod record;

@@ -19,7 +19,7 @@ use wattle_buffer::{Error, PageId, PageImage, Result, io::LogStorage};
 use wattle_wal::{AUTO, Kind, LogEnd, LogReader, record::Record, store_of};
 
 /// Pages that a creation has reserved at most: the first ones, and one step of growth.
-const CREATION_PAGES: u64 = 512;
+const CREATION_PAGES: u64 = 264;
 /// Segments that a creation has made at most when it writes the first superblock.
 const CREATION_SEGMENTS: u64 = 3;
 

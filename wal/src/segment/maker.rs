@@ -86,7 +86,7 @@ impl SegmentMaker<'_> {
                 Err(error) => self.failed(&mut state, error, &mut logged),
             }
         }
-        // What the last truncation left.
+        // Segments that the last truncation made unneeded.
         while let Some(old) = state.table.unneeded() {
             self.retire(&mut state, old);
         }
@@ -147,7 +147,7 @@ impl SegmentMaker<'_> {
         if state.room.is_short() || !state.reserve.is_begun() || state.demand > SegmentDemand::Due {
             return false;
         }
-        // The flusher may take one meanwhile: no section is open, and it only flushes what is there.
+        // The flusher may take one of them meanwhile, and waits for the small one if there is none.
         while let Some(number) = state.reserve.take_last() {
             let removed = MutexGuard::unlocked(state, || files::remove(self.storage, number));
             if let Err(error) = removed {

@@ -8,7 +8,7 @@ use super::common::{RunFlags, RunSettings};
 use super::exit::Exit;
 use super::units;
 use crate::key::{KeyFormat, MAX_RECORDS, MIN_DECIMAL_BYTES};
-use crate::ycsb::load::LoadMethod;
+use crate::ycsb::load_plan::LoadMethod;
 use crate::ycsb::mix::{CoreWorkload, Kind, Mix};
 use crate::ycsb::record::RecordShape;
 use crate::ycsb::requests::Distribution;

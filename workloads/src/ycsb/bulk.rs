@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use crossbeam::channel::{Receiver, Sender, bounded};
 use indicatif::ProgressBar;
 
-use super::load::LoadPlan;
+use super::load_plan::LoadPlan;
 use crate::driver::control::Interrupt;
 use crate::driver::failure::Failure;
 use crate::driver::load::LoadEnd;

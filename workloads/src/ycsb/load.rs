@@ -1,22 +1,19 @@
 //! The load phase: a bulk load, or inserts by all workers in parallel.
 //!
-//! With inserts, every worker inserts a contiguous range of record numbers. Keys are hashes, so the inserts of
-//! each worker are spread over the whole table.
+//! With inserts, every worker inserts a contiguous range of record numbers. Keys are hashes, so the
+//! inserts of each worker are spread over the whole table.
 
 use std::time::{Duration, Instant};
 
-use clap::ValueEnum;
 use indicatif::ProgressBar;
-use serde::Serialize;
 
 use super::bulk;
-use super::record::RecordShape;
+use super::load_plan::{LoadMethod, LoadPlan};
 use crate::driver::control::{Control, Interrupt, Phase};
 use crate::driver::crew::{self, Crew, Job, Worker};
 use crate::driver::failure::Failure;
 use crate::driver::load::LoadEnd;
 use crate::driver::store::{Client, Store};
-use crate::key::KeyFormat;
 use crate::rng::Rng;
 
 /// Inserts between two reads of the control word and updates of the progress bar.
@@ -25,34 +22,6 @@ const BATCH: u64 = 64;
 /// Tasks of each loading thread. Keys are in random order, so a load larger than memory waits for a
 /// page with every insert: only many inserts at a time use the device.
 const TASKS: usize = 32;
-
-/// How records are loaded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LoadMethod {
-    /// The store gets all records in the order of their keys, and fills its pages.
-    Bulk,
-    /// Inserts in random order, as the core package does. Pages are fuller after a bulk load.
-    Insert,
-}
-
-/// The records to load.
-#[derive(Clone, Copy, Debug)]
-pub struct LoadPlan {
-    /// How they are loaded.
-    pub method: LoadMethod,
-    /// The workers of the run. The load uses at most one thread for each core, and inserts run in
-    /// at least [`TASKS`] tasks on each.
-    pub crew: Crew,
-    /// Number of records.
-    pub records: u64,
-    /// Encoding of keys.
-    pub keys: KeyFormat,
-    /// Sizes of values.
-    pub shape: RecordShape,
-    /// Seed of all random numbers.
-    pub seed: u64,
-}
 
 /// Loads the records of `plan` into the empty `table`.
 pub fn load<S: Store>(

@@ -47,7 +47,7 @@ fn values_that_do_not_parse_are_refused() {
             "--distribution normal",
             ["normal", "possible values", "zipfian, uniform, latest, hotspot"],
         ),
-        ("--io floppy", ["floppy", "possible values", "uring, threads, memory"]),
+        ("--io floppy", ["floppy", "known are", "uring, threads, memory and sim"]),
         ("--format xml", ["xml", "possible values", "text, json"]),
         ("--colour", ["--colour", "unexpected", "--help lists"]),
         ("--theta x", ["--theta", "x", "invalid float"]),
@@ -140,7 +140,7 @@ fn one_of_a_kind_is_in_the_singular() {
         ),
         ("verify", ["and 2 records", "with 2 trees"]),
         ("stat", ["records", "less after wattle compact"]),
-        ("compact", ["moved 0 pages", "the data file has 1 MiB"]),
+        ("compact", ["moved 0 pages", "the data file has 32 KiB"]),
         ("simulate --cache 1", ["1 access, 1 page, cache", "cache of 1 page ("]),
         ("simulate --cache 2", ["a cache of 2 pages", "which has 1 different page"]),
     ] {

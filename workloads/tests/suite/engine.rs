@@ -67,7 +67,7 @@ fn a_run_in_memory_leaves_nothing_behind() {
     let output = command.env("TMPDIR", folder.path()).output().unwrap();
     assert_eq!(output.status.code(), Some(0));
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("5,000 operations") && text.contains("durability=sync"));
+    assert!(text.contains("5,000 operations") && text.contains("durability=group"));
     assert_eq!(folder.path().read_dir().unwrap().count(), 0);
 }
 

@@ -18,7 +18,7 @@ fn ycsb_and_tpcc_run_on_a_second_engine_and_keep_the_conditions_of_tpcc() {
     };
     for (run, operations, tables, conditions, reads) in [
         ("ycsb --workload f --records 1000 --operations 5000", 5000, 2, 1, Reads::Newest),
-        ("tpcc --warehouses 1 --operations 2000 --check", 2000, 12, 15 + 14, Reads::Durable),
+        ("tpcc --warehouses 1 --operations 2000 --check", 2000, 12, 15 + 14, Reads::Newest),
     ] {
         let name = run.split(' ').next().unwrap();
         let arguments = format!("{run} --db DIR/{name} {common}");
@@ -28,11 +28,11 @@ fn ycsb_and_tpcc_run_on_a_second_engine_and_keep_the_conditions_of_tpcc() {
         let checked = result["check"]["conditions"].as_array().unwrap();
         assert!(checked.iter().all(|one| one["passed"] == true), "{checked:?}");
         assert_eq!(checked.len(), conditions, "{name}");
-        assert_eq!(result["rules"], rules(reads.name(), "sync"), "{name}");
+        assert_eq!(result["rules"], rules(reads.name(), "group"), "{name}");
         assert_eq!(result["settings"]["reads"], reads.name());
         let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
         let shown =
-            format!("engine=maps, isolation=serializable, durability=sync, reads={}", reads.name());
+            format!("engine=maps, isolation=serializable, durability=group, reads={}", reads.name());
         assert!(page.contains(&shown), "{name}");
 
         let path = folder.path().join(name);
@@ -40,7 +40,7 @@ fn ycsb_and_tpcc_run_on_a_second_engine_and_keep_the_conditions_of_tpcc() {
         let expected = StoreOptions {
             path,
             memory_bytes: 64 << 20,
-            durability: Durability::Sync,
+            durability: Durability::Group,
             log: true,
             log_limit: 32 << 20,
             reads,
@@ -58,7 +58,8 @@ fn reads_follow_the_durability_unless_the_flag_says_otherwise() {
     for (workload, flags, reads) in [
         ("ycsb --records 100", "", "newest"),
         ("ycsb --records 100", "--reads durable", "durable"),
-        ("tatp --subscribers 100", "", "durable"),
+        ("tatp --subscribers 100", "", "newest"),
+        ("tatp --subscribers 100", "--durability sync", "durable"),
         ("tatp --subscribers 100", "--durability none", "durable"),
         ("tatp --subscribers 100", "--durability group", "newest"),
         ("tatp --subscribers 100", "--durability group --reads durable", "durable"),
