@@ -50,6 +50,8 @@ pub(crate) struct Evictor {
     proposed: Vec<FrameId>,
     /// Dirty victims, if they are written in batches.
     victims: Option<DirtyVictims>,
+    /// Evicts although enough frames are free.
+    for_ever: bool,
 }
 
 impl Evictor {
@@ -58,7 +60,7 @@ impl Evictor {
         let random = (seed + 1).wrapping_mul(0x2545_f491_4f6c_dd1d) | 1;
         let (freed, proposed) = (Vec::with_capacity(CANDIDATES), Vec::with_capacity(CANDIDATES));
         let victims = DirtyVictims::new(&pool, seed);
-        Evictor { pool, counters, random, freed, proposed, victims }
+        Evictor { pool, counters, random, freed, proposed, victims, for_ever: false }
     }
 
     fn sample<const N: usize>(&mut self) -> [FrameId; N] {
@@ -165,7 +167,10 @@ impl Evictor {
         }
         // 2. Ask for victims.
         let coming = pool.free.len() + self.freed.len() + pool.writes.evictions();
-        let most = pool.free.high_water().saturating_sub(coming).min(CANDIDATES);
+        let most = match self.for_ever {
+            true => CANDIDATES,
+            false => pool.free.high_water().saturating_sub(coming).min(CANDIDATES),
+        };
         let mut proposed = std::mem::take(&mut self.proposed);
         proposed.clear();
         if most > 0 {
@@ -363,6 +368,7 @@ impl Pool {
     #[doc(hidden)]
     pub fn evict_pages(self: &Arc<Self>, count: usize) -> usize {
         let mut evictor = Evictor::new(self.clone(), 77);
+        evictor.for_ever = true;
         let (mut evicted, mut idle) = (0, 0);
         while evicted < count && idle < 1000 {
             let (pages, _) = evictor.round();

@@ -189,6 +189,7 @@ pub fn run<B: Backend, W: Scenario>(
         }
     };
     let closed = store.close();
+    let peak_rss_bytes = machine::peak_rss_bytes();
     let complete = finished.measurement.failure.is_none() && !finished.measurement.interrupted;
     let sync = match flags.sync_length().filter(|_| complete && closed.is_ok()) {
         Some(length) => {
@@ -223,7 +224,7 @@ pub fn run<B: Backend, W: Scenario>(
         buffer: measurement.counters.buffer,
         log: measurement.counters.log,
         process: ProcessReport {
-            peak_rss_bytes: machine::peak_rss_bytes(),
+            peak_rss_bytes,
             user_seconds: measurement.cpu.user_seconds,
             system_seconds: measurement.cpu.system_seconds,
             instructions: measurement.instructions,

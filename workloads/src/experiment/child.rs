@@ -12,6 +12,12 @@ use serde_json::Value;
 use crate::cli::exit::{Exit, failed};
 use crate::driver::control::Interrupt;
 
+/// If an experiment is killed, its run goes on to its own end and keeps the store open. The next
+/// experiment waits for it, so long at most.
+const ORPHAN: Duration = Duration::from_secs(120);
+/// A part of the message of a run that finds its store open.
+const OPEN: &str = "is open already";
+
 /// Time between two looks at a running process.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -44,6 +50,22 @@ impl<'a> Runner<'a> {
     /// [`Exit::Failed`] with the message of the run if it failed, [`Exit::Interrupted`] if the user
     /// interrupted it.
     pub fn run(&self, arguments: &[String]) -> Result<Finished, Exit> {
+        let until = Instant::now() + ORPHAN;
+        loop {
+            match self.run_once(arguments) {
+                Err(Exit::Failed(why))
+                    if why.contains(OPEN)
+                        && Instant::now() < until
+                        && !self.interrupt.requested() =>
+                {
+                    std::thread::sleep(LOOK);
+                }
+                result => return result,
+            }
+        }
+    }
+
+    fn run_once(&self, arguments: &[String]) -> Result<Finished, Exit> {
         let line = arguments.join(" ");
         let outputs = ["stdout", "stderr"].map(|name| self.folder.join(name));
         let create = |path: &PathBuf| {

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crossbeam::channel::{Receiver, Sender, bounded};
+use crossbeam::channel::{Receiver, Sender, bounded, unbounded};
 use indicatif::ProgressBar;
 
 use super::load_plan::LoadPlan;
@@ -40,15 +40,29 @@ struct Order {
     number: u64,
 }
 
+/// Records that were written: keys and values in turns.
+struct Batch {
+    bytes: Vec<u8>,
+    /// Back to the thread that wrote it, which uses its memory again.
+    home: Sender<Vec<u8>>,
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        // The thread has ended if there is nothing more to write.
+        _ = self.home.send(std::mem::take(&mut self.bytes));
+    }
+}
+
 /// A key or a value in a batch.
 struct Piece {
-    batch: Arc<Vec<u8>>,
+    batch: Arc<Batch>,
     range: Range<usize>,
 }
 
 impl AsRef<[u8]> for Piece {
     fn as_ref(&self) -> &[u8] {
-        &self.batch[self.range.clone()]
+        &self.batch.bytes[self.range.clone()]
     }
 }
 
@@ -73,7 +87,7 @@ pub(super) fn load<S: Store>(
         let batches = Batches::new(plan, writers.collect());
         let stride = plan.keys.bytes() + plan.shape.value_bytes();
         let pairs = batches.take_while(|_| !interrupt.requested()).flat_map(|batch| {
-            let records = batch.len() / stride;
+            let records = batch.bytes.len() / stride;
             progress.inc(records as u64);
             (0..records).map(move |record| {
                 let (start, value) = (record * stride, record * stride + plan.keys.bytes());
@@ -92,20 +106,23 @@ pub(super) fn load<S: Store>(
 
 /// Body of a thread that writes records. It ends when there are no more orders, or when the load
 /// has failed and takes no more batches.
-fn write_batches(plan: LoadPlan, orders: &Receiver<Order>, batches: &Sender<Arc<Vec<u8>>>) {
+fn write_batches(plan: LoadPlan, orders: &Receiver<Order>, batches: &Sender<Arc<Batch>>) {
     let LoadPlan { keys, shape, seed, .. } = plan;
     let mut key = Vec::with_capacity(keys.bytes());
+    let (home, free) = unbounded();
     for Order { sorted, range, number } in orders {
         let mut rng = Rng::new(seed, number);
-        let mut batch = Vec::with_capacity(range.len() * (keys.bytes() + shape.value_bytes()));
+        let mut bytes: Vec<u8> = free.try_recv().unwrap_or_default();
+        bytes.clear();
+        bytes.reserve(range.len() * (keys.bytes() + shape.value_bytes()));
         for (_, record) in &sorted[range] {
             keys.write(u64::from(*record), &mut key);
-            batch.extend_from_slice(&key);
-            let start = batch.len();
-            batch.resize(start + shape.value_bytes(), 0);
-            shape.write(&key, &mut rng, &mut batch[start..]);
+            bytes.extend_from_slice(&key);
+            let start = bytes.len();
+            bytes.resize(start + shape.value_bytes(), 0);
+            shape.write(&key, &mut rng, &mut bytes[start..]);
         }
-        if batches.send(Arc::new(batch)).is_err() {
+        if batches.send(Arc::new(Batch { bytes, home: home.clone() })).is_err() {
             return;
         }
     }
@@ -114,7 +131,7 @@ fn write_batches(plan: LoadPlan, orders: &Receiver<Order>, batches: &Sender<Arc<
 /// A thread that writes records.
 struct Writer {
     orders: Sender<Order>,
-    written: Receiver<Arc<Vec<u8>>>,
+    written: Receiver<Arc<Batch>>,
 }
 
 /// All batches of a load in the order of their keys.
@@ -171,9 +188,9 @@ impl Batches {
 }
 
 impl Iterator for Batches {
-    type Item = Arc<Vec<u8>>;
+    type Item = Arc<Batch>;
 
-    fn next(&mut self) -> Option<Arc<Vec<u8>>> {
+    fn next(&mut self) -> Option<Arc<Batch>> {
         while self.ordered.len() < AHEAD * self.writers.len() && self.order() {}
         let writer = self.ordered.pop_front()?;
         Some(self.writers[writer].written.recv().expect("a writer answers each order"))

@@ -31,8 +31,10 @@ fn ycsb_and_tpcc_run_on_a_second_engine_and_keep_the_conditions_of_tpcc() {
         assert_eq!(result["rules"], rules(reads.name(), "group"), "{name}");
         assert_eq!(result["settings"]["reads"], reads.name());
         let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
-        let shown =
-            format!("engine=maps, isolation=serializable, durability=group, reads={}", reads.name());
+        let shown = format!(
+            "engine=maps, isolation=serializable, durability=group, reads={}",
+            reads.name()
+        );
         assert!(page.contains(&shown), "{name}");
 
         let path = folder.path().join(name);

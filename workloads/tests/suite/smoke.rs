@@ -347,7 +347,7 @@ fn tpcc_keeps_its_conditions_larger_than_memory_with_tasks_and_after_kills() {
         let text = |name: &str| rules[name].as_str().unwrap().to_owned();
         [text("isolation"), text("reads"), text("hints"), text("delivery_queue")]
     };
-    assert_eq!(rules(&again), ["snapshot", "durable", "none", "off"]);
+    assert_eq!(rules(&again), ["snapshot", "newest", "none", "off"]);
     assert_eq!(rules(&helped), ["snapshot", "newest", "prefetch", "on"]);
     for mix in ["new-order", "payment", "order-status", "delivery", "stock-level"] {
         let run = format!("{common} --check --duration 300ms --durability group --mix {mix}");
