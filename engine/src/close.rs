@@ -104,7 +104,7 @@ fn close_logged(core: &Core, log: &Log) -> Result<()> {
         tracing::info!(path = %core.file.path.display(), "closed unchanged");
         return Ok(());
     }
-    log.end_in_small_segment();
+    log.end_in_small_segment()?;
     core.final_checkpoint()
 }
 

@@ -2,6 +2,7 @@
 
 use crate::{
     append::Appender,
+    block::{BLOCK_ALIGN, MAX_BLOCK},
     core::LogCore,
     error::wrong_log,
     flusher::Flusher,
@@ -293,8 +294,19 @@ impl Log {
     /// The next checkpoint begins in a new segment, the last one, which takes little room. For a
     /// caller that appends nothing from now on, and closes the log after that checkpoint. If that
     /// segment cannot be made, the checkpoint goes into the current one.
-    pub fn end_in_small_segment(&self) {
+    ///
+    /// # Errors
+    /// The log failed.
+    pub fn end_in_small_segment(&self) -> Result<()> {
+        // Empty cuts use up the rest of a segment in which the last flush may not fit.
+        for _ in 0..=MAX_BLOCK / BLOCK_ALIGN {
+            if self.is_full() || self.core.segments.rest() >= MAX_BLOCK as u64 {
+                break;
+            }
+            self.begin_checkpoint()?;
+        }
         self.core.segments.make_last(LAST_SEGMENT_BYTES);
+        Ok(())
     }
 
     /// Whether a flush has written anything since the log was started.

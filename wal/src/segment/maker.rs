@@ -6,7 +6,7 @@ use super::{
     segments::{HelperState, LastSegment, LogPhase, SegmentDemand, SegmentState, Segments},
     table::KnownSegment,
 };
-use crate::{gate::Gate, room::is_of_room, waits::Waits};
+use crate::{block::MAX_BLOCK, gate::Gate, room::is_of_room, waits::Waits};
 use parking_lot::MutexGuard;
 use std::{
     io,
@@ -145,6 +145,11 @@ impl SegmentMaker<'_> {
     /// Makes the last segment in place of those in reserve. Gives whether it did.
     fn make_last(&self, state: &mut Guard<'_>, bytes: u64) -> bool {
         if state.room.is_short() || !state.reserve.is_begun() || state.demand > SegmentDemand::Due {
+            return false;
+        }
+        // If the small segment cannot be made, there is no reserve: the last flush, which is empty,
+        // must fit the current segment.
+        if self.segments.rest() < MAX_BLOCK as u64 {
             return false;
         }
         // The flusher may take one of them meanwhile, and waits for the small one if there is none.

@@ -117,6 +117,12 @@ impl Segments {
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
+    /// Bytes of the current segment that are not in use.
+    pub(crate) fn rest(&self) -> u64 {
+        let current = self.current.load(Ordering::Relaxed);
+        current.saturating_sub(self.used.load(Ordering::Relaxed))
+    }
+
     /// Bytes of the first segment.
     pub(crate) fn first_segment_bytes(&self) -> u64 {
         self.segment_bytes().min(FIRST_SEGMENT_BYTES)
