@@ -68,8 +68,10 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
     // 3. The log goes on.
     let clock = Arc::new(Clock::new());
     // A store that was closed is opened without a write.
-    let late =
-        stored.block.state == StoreState::Logged && !redone.changed && redone.losers.is_empty();
+    let late = !stored.new
+        && stored.block.state == StoreState::Logged
+        && !redone.changed
+        && redone.losers.is_empty();
     let (log_storage, log) = continue_log(file, options, &mut stored, (redone.end, late), &clock)?;
     let mut opening = Opening::new(&forest, log.as_ref());
     set_barrier(&barrier, file, &stored, redone.end, log.as_ref())?;
@@ -246,6 +248,10 @@ fn continue_log(
     let start = epochs::start_after(end, block.redo_epoch);
     let log = start_log(storage.clone(), options, start, late, clock)?;
     log.set_opening(true);
+    if late {
+        // Segments that an interrupted end left.
+        log.truncate_before(block.segment);
+    }
     block.gaps.add(end.epoch, log.epoch());
     Ok((Some(storage), Some(log)))
 }

@@ -309,6 +309,24 @@ impl Log {
         Ok(())
     }
 
+    /// Waits until the log has a segment, for a caller that needs a flush without a change.
+    ///
+    /// # Errors
+    /// The segment cannot be made, or the log failed.
+    pub fn wait_begun(&self) -> Result<()> {
+        while self.core.gate.is_unbegun() {
+            if !self.core.check_gate()? {
+                self.wait_flush()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the log has no segment yet ([`LogOptions::late_first_segment`]).
+    pub fn is_unbegun(&self) -> bool {
+        self.core.gate.is_unbegun()
+    }
+
     /// Whether a flush has written anything since the log was started.
     pub fn has_written(&self) -> bool {
         self.core.counters.bytes_written() > 0

@@ -10,9 +10,6 @@ pub const MIN_SEGMENT_BYTES: u64 = 128 << 10;
 /// take long.
 pub const MAX_SEGMENT_BYTES: u64 = 1 << 30;
 
-/// Bytes of the first segment of a log that was started, and of all segments if they are smaller:
-/// what is used for a few changes takes little room, and little time to make.
-pub(crate) const FIRST_SEGMENT_BYTES: u64 = 1 << 20;
 /// Bytes of the segment that a closed log consists of: its head and one small block.
 pub(crate) const LAST_SEGMENT_BYTES: u64 = 2 * BLOCK_ALIGN as u64;
 

@@ -88,6 +88,10 @@ impl Core {
     /// Whether segments of the log could go if a checkpoint began now.
     pub(super) fn checkpoint_shortens(&self, log: &Log) -> bool {
         let epoch = log.epoch();
+        if log.is_unbegun() {
+            // A checkpoint begins with a flush.
+            return false;
+        }
         let active = self.txns.snapshots.collect(&self.txns.clock, &self.txns.ids);
         let needed = active.oldest_first_epoch.map_or(epoch, |first| first.min(epoch));
         self.checkpoints.keep(log.segment_of(needed)) > log.oldest_segment()
@@ -102,6 +106,7 @@ impl Core {
         self.check_files().inspect_err(|error| self.txns.liveness.poison(&error.to_string()))?;
         let begun = Instant::now();
         // 1. A new epoch. Nothing that a transaction logged from here on is older.
+        log.wait_begun()?;
         let epoch = log.begin_checkpoint()?;
         let active = self.txns.snapshots.collect(&self.txns.clock, &self.txns.ids);
         let undo_epoch = active.oldest_first_epoch.map_or(epoch, |first| first.min(epoch));

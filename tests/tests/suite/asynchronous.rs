@@ -519,11 +519,12 @@ fn blocking_look_ups_and_long_scans_read_many_pages_at_once() {
     let speed_up = |work: &mut dyn FnMut()| {
         let mut best: f64 = 0.0;
         for _ in 0..8 {
-            let (faults, begun) = (engine.stats().faults, std::time::Instant::now());
+            let (before, begun) = (engine.stats().pages_read, std::time::Instant::now());
             work();
-            let faults = (engine.stats().faults - faults) as u32;
-            assert!(faults > 100, "{faults} pages were read");
-            best = best.max((READ * faults).as_secs_f64() / begun.elapsed().as_secs_f64());
+            // Pages that a scan reads ahead are no faults.
+            let pages = (engine.stats().pages_read - before) as u32;
+            assert!(pages > 100, "{pages} pages were read");
+            best = best.max((READ * pages).as_secs_f64() / begun.elapsed().as_secs_f64());
             if best > ENOUGH {
                 break;
             }

@@ -157,7 +157,16 @@ impl LogReader {
         let last = self.end.segment;
         // A later segment than that of the last flush has at least a head.
         let in_last = self.tail.is_some_and(|(segment, ..)| segment == last);
-        if last == 0 || (in_last && self.end.flush <= durable_flush) {
+        if last == 0 {
+            return Ok(self.end);
+        }
+        if in_last && self.end.flush <= durable_flush {
+            // The files may be copies that were never synced. A sync of clean files writes nothing.
+            for head in &self.heads.heads {
+                self.window.storage().sync(head.segment).map_err(|error| {
+                    Error::io(format_args!("sync log segment {}", head.segment), error)
+                })?;
+            }
             return Ok(self.end);
         }
         let tail = self.tail.filter(|(segment, ..)| *segment == last);

@@ -1,7 +1,7 @@
 //! The helper thread: makes the next segments ahead, and retires old ones.
 
 use super::{
-    files, prepare,
+    files,
     reserve::MadeSegment,
     segments::{HelperState, LastSegment, LogPhase, SegmentDemand, SegmentState, Segments},
     table::KnownSegment,
@@ -70,8 +70,8 @@ impl SegmentMaker<'_> {
                 continue;
             }
             // 4. Now.
-            let (number, begun) = (state.reserve.next(), state.reserve.is_begun());
-            match MutexGuard::unlocked(&mut state, || self.make(number, begun)) {
+            let number = state.reserve.next();
+            match MutexGuard::unlocked(&mut state, || self.make(number)) {
                 Ok(made) => {
                     logged = false;
                     state.reserve.made(made);
@@ -126,11 +126,7 @@ impl SegmentMaker<'_> {
         recovered
     }
 
-    /// Makes the segment `number`; the first one of this process unless it has `begun` one.
-    fn make(&self, number: u64, begun: bool) -> io::Result<MadeSegment> {
-        if !begun {
-            return prepare::make_first(self.storage, self.segments, number);
-        }
+    fn make(&self, number: u64) -> io::Result<MadeSegment> {
         let mut pace = |done| self.segments.pace(done);
         let bytes = self.segments.segment_bytes();
         let made = self.storage.create_beside(number, bytes, (self.zeroes)(), &mut pace);

@@ -38,7 +38,7 @@ pub(crate) fn prepare(
     let segments = Segments::new(table, first, fitting_bytes(storage, bytes)?);
     if !late {
         let made = make_first(storage, &segments, first).map_err(|error| {
-            let bytes = segments.first_segment_bytes();
+            let bytes = segments.segment_bytes();
             Error::io(format_args!("make log segment {first} of {bytes} bytes"), error)
         })?;
         segments.state.lock().reserve.made(made);
@@ -63,7 +63,8 @@ pub(crate) fn make_first(
     segments: &Segments,
     first: u64,
 ) -> io::Result<MadeSegment> {
-    let (wanted, mut bytes) = (segments.segment_bytes(), segments.first_segment_bytes());
+    let wanted = segments.segment_bytes();
+    let mut bytes = wanted;
     while let Err(error) = storage.create(first, bytes) {
         files::removed(first, storage.remove(first)).map_err(io::Error::other)?;
         if !is_of_room(&error) || bytes <= MIN_SEGMENT_BYTES {

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     gate::Gate,
-    options::{FIRST_SEGMENT_BYTES, longest_stall},
+    options::longest_stall,
     room::{Room, is_of_room},
 };
 use parking_lot::{Condvar, Mutex};
@@ -86,7 +86,7 @@ pub(crate) struct Segments {
     /// Bytes of the current segment that are in use, and all its bytes.
     used: AtomicU64,
     current: AtomicU64,
-    /// Bytes of all segments but the first and the last one of a process.
+    /// Bytes of all segments but the last one of a process.
     bytes: AtomicU64,
 }
 
@@ -107,7 +107,7 @@ impl Segments {
         Segments { state, changed, used, current, bytes: AtomicU64::new(bytes) }
     }
 
-    /// Bytes of a segment that is neither the first nor the last one of a process.
+    /// Bytes of a segment that is not the last one of a process.
     pub(crate) fn segment_bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }
@@ -121,11 +121,6 @@ impl Segments {
     pub(crate) fn rest(&self) -> u64 {
         let current = self.current.load(Ordering::Relaxed);
         current.saturating_sub(self.used.load(Ordering::Relaxed))
-    }
-
-    /// Bytes of the first segment.
-    pub(crate) fn first_segment_bytes(&self) -> u64 {
-        self.segment_bytes().min(FIRST_SEGMENT_BYTES)
     }
 
     /// A change waits for the first segment.
