@@ -8,10 +8,8 @@
 //! | `busy-delay` | `busy_delay_us=0` | TPC-C in memory, as many threads as cores, `group` |
 //! | `unwaited-factor` | `unwaited_factor=1` | the same |
 //! | `reserve-zeroes` | `reserve_zeroes=false` | the same |
-//! | `short-slices` | `short_slices=false`, the default | the same |
-//! | `short-slices-sync` | the same | YCSB A, 64 threads, `sync` |
 //! | `group-wait` | `group_wait_us=0` | YCSB A, 64 threads, `sync` |
-//! | `least-delay` | `least_delay_us=0` | YCSB A, 8 threads, `group` |
+//! | `least-delay` | `least_delay_us=0` | YCSB A, 1 thread, `group`, on tmpfs |
 //!
 //! Each run is a process of its own with a new store, as `wattle` runs it. Runs alternate: off, on,
 //! off, on. A line has, off and on, the medians of the throughput, of the processor time of the
@@ -30,7 +28,7 @@ use wattle_benches::{argument, directory, median, stolen, text};
 const RUN: &str = "wattle";
 const TPCC: &str = "tpcc --warehouses 2 --pool 1GiB --durability group";
 const SYNC: &str = "ycsb --workload a --records 200000 --threads 64 --durability sync";
-const GROUP: &str = "ycsb --workload a --records 200000 --threads 8 --durability group";
+const GROUP: &str = "ycsb --workload a --records 200000 --threads 1 --durability group";
 
 /// A figure, switched off and on, and a workload.
 struct Rule {
@@ -49,12 +47,10 @@ const fn rule(
     Rule { name, off, on, workload }
 }
 
-const RULES: [Rule; 7] = [
+const RULES: [Rule; 5] = [
     rule("busy-delay", "busy_delay_us=0", "busy_delay_us=2000", TPCC),
     rule("unwaited-factor", "unwaited_factor=1", "unwaited_factor=5", TPCC),
     rule("reserve-zeroes", "reserve_zeroes=false", "reserve_zeroes=true", TPCC),
-    rule("short-slices", "short_slices=false", "short_slices=true", TPCC),
-    rule("short-slices-sync", "short_slices=false", "short_slices=true", SYNC),
     rule("group-wait", "group_wait_us=0", "group_wait_us=200", SYNC),
     rule("least-delay", "least_delay_us=0", "least_delay_us=150", GROUP),
 ];

@@ -12,7 +12,6 @@
 use crate::{
     caller,
     sync::{AtomicBool, Ordering, sleep},
-    tuning,
 };
 use parking_lot::lock_api::{self, RawMutex};
 use std::time::Duration;
@@ -100,11 +99,7 @@ unsafe impl lock_api::RawMutex for RawBrief {
 
     #[inline]
     unsafe fn unlock(&self, (): ()) {
-        if tuning::STORE_RELEASE {
-            self.held.store(false, Ordering::Release);
-        } else {
-            self.held.swap(false, Ordering::Release);
-        }
+        self.held.store(false, Ordering::Release);
     }
 
     #[inline]

@@ -77,7 +77,6 @@ pub use racy::{For, prefetch, prefetch_write};
 pub use reader::{Place, Reader};
 pub use share::{Owner, Returned, Share};
 pub use swip::{Swip, Target};
-pub use thread::ask_for_short_turns;
 pub use trace::{PageAccess, PageTrace, TraceSink, Way};
 pub use upcalls::{LogBarrier, NoLog, PageOwner};
 pub use worker::{MAX_RESERVE, Worker};

@@ -34,10 +34,6 @@ pub(crate) const POPULATE: bool = is_on("populate");
 /// version would wait for pending stores.
 pub(crate) const BULK_SHARES: bool = is_on("bulk-shares");
 
-/// A brief lock is released by a plain store (`brief`) instead of an atomic read-modify-write,
-/// which would wait for pending stores.
-pub(crate) const STORE_RELEASE: bool = is_on("store-release");
-
 /// A limit on the number of threads that have several reads in flight each (`resolve`): with more
 /// of them the device is busy anyway, and their helper threads only cost processor time.
 pub(crate) const LIMIT_READERS: bool = is_on("limit-readers");

@@ -86,11 +86,6 @@ impl Flusher {
         }
     }
 
-    /// Whether its thread should ask for short time slices.
-    pub(crate) fn wants_short_slices(&self) -> bool {
-        self.core.options.policy.short_slices
-    }
-
     /// Body of the thread.
     pub(crate) fn run(mut self) -> Outcome {
         loop {

@@ -20,7 +20,7 @@ use std::{
     task::{Context, Poll, Waker},
     thread::{self, JoinHandle},
 };
-use wattle_buffer::{Error, Gsn, LogBarrier, Result, ask_for_short_turns, io::LogStorage};
+use wattle_buffer::{Error, Gsn, LogBarrier, Result, io::LogStorage};
 
 /// The write-ahead log of one store. See the crate's page.
 pub struct Log {
@@ -67,9 +67,6 @@ impl Log {
         })?;
         let flusher = Flusher::new(Arc::clone(&core), &start);
         log.spawn("log-flusher", move || {
-            if flusher.wants_short_slices() {
-                ask_for_short_turns();
-            }
             let result = catch_unwind(AssertUnwindSafe(|| flusher.run()));
             let why = match result {
                 Ok(Ok(())) => return,

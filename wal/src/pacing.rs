@@ -12,7 +12,7 @@ pub const IDLE_FLUSH: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushPolicy {
     /// Minimum group-commit delay, unless [`crate::LogOptions::group_delay`] is less. A flush costs
-    /// about 25 us of processor time, regardless of device latency. Default 150 us.
+    /// about 25 us of processor time, also on a device whose sync takes no time. Default 150 us.
     pub least_delay: Duration,
     /// The same, divided by the number of processors, while at least as many workers append as
     /// there are processors: the flush then takes its time from theirs. Zero: no such minimum.
@@ -32,10 +32,6 @@ pub struct FlushPolicy {
     /// the bytes there, as much as the log itself; but syncs of space that was only reserved take
     /// longer. Default true.
     pub reserve_zeroes: bool,
-    /// The flusher asks the kernel for short time slices (`sched_setattr`), so that it runs soon
-    /// after a sync. Linux 6.12 and later. Default false: a library leaves the scheduling of its
-    /// threads alone.
-    pub short_slices: bool,
 }
 
 impl Default for FlushPolicy {
@@ -47,7 +43,6 @@ impl Default for FlushPolicy {
             group_wait: Duration::from_micros(200),
             least_group: 4,
             reserve_zeroes: true,
-            short_slices: false,
         }
     }
 }

@@ -17,7 +17,6 @@ pub fn parse(text: &str) -> Result<FlushPolicy, String> {
             "group_wait_us" => policy.group_wait = Duration::from_micros(number(value)?),
             "least_group" => policy.least_group = number(value)?,
             "reserve_zeroes" => policy.reserve_zeroes = number(value)?,
-            "short_slices" => policy.short_slices = number(value)?,
             _ => return Err(format!("the log has no figure {key}")),
         }
     }
