@@ -1,7 +1,12 @@
 //! Asynchronous transactions of several operations.
 
 use crate::{
-    op::{many, read, visit::visit_in, whole, write},
+    op::{
+        many, read,
+        visit::visit_in,
+        whole,
+        write::{ModifyRecord, WriteRecord, drive, remove_in},
+    },
     range::{AsyncRange, borrowed, bounds_of},
     session::{
         resolve::OwnsState,
@@ -40,14 +45,18 @@ impl AsyncTransaction {
         (&self.session, self.txn.as_mut().expect("not ended"))
     }
 
+    async fn write(&mut self, tree: &Tree, key: &[u8], value: &[u8], mode: Mode) -> Result<bool> {
+        self.take_turn().await;
+        let (session, txn) = self.parts();
+        drive(session, txn, WriteRecord { tree, key, value, mode }).await
+    }
+
     /// As [`crate::Transaction::insert`].
     ///
     /// # Errors
     /// As there.
     pub async fn insert(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        self.take_turn().await;
-        let (session, txn) = self.parts();
-        write::write_in(session, txn, tree, key, value, Mode::Insert).await.map(|_| ())
+        self.write(tree, key, value, Mode::Insert).await.map(|_| ())
     }
 
     /// As [`crate::Transaction::put`].
@@ -55,9 +64,7 @@ impl AsyncTransaction {
     /// # Errors
     /// As there.
     pub async fn put(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<()> {
-        self.take_turn().await;
-        let (session, txn) = self.parts();
-        write::write_in(session, txn, tree, key, value, Mode::Put).await.map(|_| ())
+        self.write(tree, key, value, Mode::Put).await.map(|_| ())
     }
 
     /// As [`crate::Transaction::update`].
@@ -65,9 +72,7 @@ impl AsyncTransaction {
     /// # Errors
     /// As there.
     pub async fn update(&mut self, tree: &Tree, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.take_turn().await;
-        let (session, txn) = self.parts();
-        write::write_in(session, txn, tree, key, value, Mode::Update).await
+        self.write(tree, key, value, Mode::Update).await
     }
 
     /// As [`crate::Transaction::modify`].
@@ -82,9 +87,10 @@ impl AsyncTransaction {
     ) -> Result<bool> {
         self.take_turn().await;
         let (session, txn) = self.parts();
-        let mut change = |_: usize, value: &mut [u8]| change(value);
+        let change = &mut |_: usize, value: &mut [u8]| change(value);
         let mut buffer = session.state().take_buffer();
-        let found = write::modify_in(session, txn, tree, key, &mut buffer, &mut change).await;
+        let one = ModifyRecord { tree, key, buffer: &mut buffer, change };
+        let found = drive(session, txn, one).await;
         session.state().give_buffer(buffer);
         found
     }
@@ -128,7 +134,7 @@ impl AsyncTransaction {
     pub async fn remove(&mut self, tree: &Tree, key: &[u8]) -> Result<bool> {
         self.take_turn().await;
         let (session, txn) = self.parts();
-        write::remove_in(session, txn, tree, key).await
+        remove_in(session, txn, tree, key).await
     }
 
     /// As [`crate::Transaction::get`].

@@ -8,7 +8,7 @@ use crate::{
         read,
         visit::visit_in,
         whole,
-        write::{self, Once},
+        write::{ModifyRecord, WriteRecord, drive_now, remove_in},
     },
     range::{Range, borrowed, bounds_of},
     session::{blocking::Session, resolve::now},
@@ -123,10 +123,7 @@ impl<'s> Transaction<'s> {
 
     fn write(&mut self, tree: &Tree, key: &[u8], value: &[u8], mode: Mode) -> Result<bool> {
         let (session, txn) = self.parts()?;
-        match write::write_once(session, txn, tree, key, value, mode) {
-            Ok(Once::Done(existed)) => Ok(existed),
-            other => now(write::write_on(session, txn, tree, key, value, mode, other)),
-        }
+        drive_now(session, txn, WriteRecord { tree, key, value, mode })
     }
 
     /// Changes the bytes of a value without changing its length; false when there is no such key.
@@ -167,10 +164,7 @@ impl<'s> Transaction<'s> {
     ) -> Result<bool> {
         let (session, txn) = self.parts()?;
         session.with_buffer(|buffer| {
-            match write::modify_once(session, txn, tree, key, buffer, change) {
-                Ok(Once::Done(found)) => Ok(found),
-                other => now(write::modify_on(session, txn, tree, key, buffer, change, other)),
-            }
+            drive_now(session, txn, ModifyRecord { tree, key, buffer, change })
         })
     }
 
@@ -225,7 +219,7 @@ impl<'s> Transaction<'s> {
     /// As [`Transaction::insert`].
     pub fn remove(&mut self, tree: &Tree, key: &[u8]) -> Result<bool> {
         let (session, txn) = self.parts()?;
-        now(write::remove_in(session, txn, tree, key))
+        now(remove_in(session, txn, tree, key))
     }
 
     /// The value of a key.

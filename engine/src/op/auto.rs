@@ -4,7 +4,7 @@
 use super::{
     check::{check_key, check_value},
     large::write_large_in,
-    write::{modify_in, remove_in, write_in},
+    write::{ModifyRecord, WriteRecord, drive, remove_in},
 };
 use crate::{
     garbage::Garbage,
@@ -71,7 +71,7 @@ pub(crate) async fn write<R: Resolve>(
         // The value before is large.
         Auto::NeedsTransaction => {
             auto_txn(session, &Waits::of(tree, key), async |txn| {
-                write_in(session, txn, tree, key, value, mode).await
+                drive(session, txn, WriteRecord { tree, key, value, mode }).await
             })
             .await
         }
@@ -179,7 +179,7 @@ pub(crate) async fn modify<R: Resolve>(
         Err(error) if !large => Err(error),
         Ok(Err(_)) | Err(_) => {
             auto_txn(session, &Waits::of(tree, key), async |txn| {
-                modify_in(session, txn, tree, key, buffer, change).await
+                drive(session, txn, ModifyRecord { tree, key, buffer, change }).await
             })
             .await
         }

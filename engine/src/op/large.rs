@@ -2,7 +2,11 @@
 //! record with its descriptor is written. The same transaction lists the chunks of the previous
 //! value in the catalog, and the janitor removes them when no snapshot can see them.
 
-use super::{read::look_up, record::record_in, whole::whole};
+use super::{
+    read::look_up,
+    record::{change_in, write_step},
+    whole::whole,
+};
 use crate::{
     catalog::{LargeStore, OpenTree},
     garbage::Garbage,
@@ -44,7 +48,8 @@ async fn large_record_in<R: Resolve>(
     alone: Option<&Waits<'_>>,
 ) -> Result<Written> {
     loop {
-        match record_in(session, txn, tree, key, value, mode).await {
+        let step = write_step(session, tree, key, value, mode);
+        match change_in(session, txn, tree, key, step).await {
             Err(Error::Conflict(_) | Error::SnapshotTooOld(_))
                 if let Some(waits) = alone
                     && waits.wait(session).await =>

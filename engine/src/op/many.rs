@@ -4,7 +4,7 @@ use super::{
     check::{check_key, check_value, note_point, noted},
     large::write_large_in,
     whole::whole,
-    write::{Once, modify_on},
+    write::{ModifyRecord, RecordChange},
 };
 use crate::{
     catalog::OpenTree,
@@ -114,9 +114,8 @@ pub(crate) async fn modify_many<R: Resolve, K: AsRef<[u8]>>(
             if large {
                 let (key, at) = (run[progress.done], done);
                 let mut change = |_: usize, value: &mut [u8]| change(at, value);
-                let begun = Ok(Once::Begun(()));
-                let existed =
-                    modify_on(session, txn, tree, key, buffer, &mut change, begun).await?;
+                let one = ModifyRecord { tree, key, buffer, change: &mut change };
+                let existed = one.finish(session, txn, Ok(())).await?;
                 done += 1;
                 found += usize::from(existed);
             }

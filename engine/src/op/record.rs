@@ -10,52 +10,46 @@ use std::sync::Arc;
 use wattle_btree::{Mode, Step, Stop, Value, Written};
 use wattle_buffer::Result;
 
-pub(super) async fn record_in<R: Resolve>(
+/// Changes one record: the first attempt, and the rest if that stops.
+pub(super) async fn change_in<R: Resolve, T>(
     session: &R,
     txn: &mut Txn,
     tree: &Arc<OpenTree>,
     key: &[u8],
-    value: Value<'_>,
-    mode: Mode,
-) -> Result<Written> {
-    match record_once(session, txn, tree, key, value, mode) {
-        Ok(written) => Ok(written),
-        Err(stop) => record_on(session, txn, tree, key, value, mode, stop).await,
+    mut step: impl FnMut(&mut TxnAuthor<'_>, u32) -> Step<T>,
+) -> Result<T> {
+    match change_once(session, txn, tree, key, &mut step) {
+        Ok(changed) => Ok(changed),
+        Err(stop) => change_on(session, txn, tree, key, stop, step).await,
     }
 }
 
+/// The first attempt, nearly always the only one.
 #[inline]
-pub(super) fn record_once<R: Resolve>(
+pub(super) fn change_once<R: Resolve, T>(
     session: &R,
     txn: &mut Txn,
     tree: &Arc<OpenTree>,
     key: &[u8],
-    value: Value<'_>,
-    mode: Mode,
-) -> Step<Written> {
-    let (core, cx) = (session.core(), session.cx());
-    let mut author = TxnAuthor::new(&core.txns, txn, tree, key);
-    let written = tree.tree.write_step(cx, key, value, mode, &mut author, 0)?;
-    cx.worker.counters().hits.add(1);
-    Ok(written)
+    step: &mut impl FnMut(&mut TxnAuthor<'_>, u32) -> Step<T>,
+) -> Step<T> {
+    let mut author = TxnAuthor::new(&session.core().txns, txn, tree, key);
+    let changed = step(&mut author, 0)?;
+    session.cx().worker.counters().hits.add(1);
+    Ok(changed)
 }
 
-/// The rest of [`record_in`], after a first step that stopped.
-#[cold]
-pub(super) async fn record_on<R: Resolve>(
-    session: &R,
-    txn: &mut Txn,
-    tree: &Arc<OpenTree>,
-    key: &[u8],
-    value: Value<'_>,
+/// The step that writes `value`.
+#[inline]
+pub(super) fn write_step<'s, R: Resolve>(
+    session: &'s R,
+    tree: &'s Arc<OpenTree>,
+    key: &'s [u8],
+    value: Value<'s>,
     mode: Mode,
-    stop: Stop,
-) -> Result<Written> {
+) -> impl FnMut(&mut TxnAuthor<'_>, u32) -> Step<Written> + use<'s, R> {
     let cx = session.cx();
-    change_on(session, txn, tree, key, stop, |author, restarts| {
-        tree.tree.write_step(cx, key, value, mode, author, restarts)
-    })
-    .await
+    move |author, restarts| tree.tree.write_step(cx, key, value, mode, author, restarts)
 }
 
 /// A transaction in the middle of an operation that takes its undo entry back when it is dropped.
@@ -77,7 +71,8 @@ impl Drop for HalfDone<'_> {
     }
 }
 
-/// Continues a change of one record whose first step stopped.
+/// The rest of [`change_in`], after a first attempt that stopped.
+#[cold]
 pub(super) async fn change_on<R: Resolve, T>(
     session: &R,
     txn: &mut Txn,

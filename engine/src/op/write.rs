@@ -1,65 +1,91 @@
-//! Changes of one record in a transaction.
+//! Changes of one record in a transaction. Each kind is a [`RecordChange`]; [`drive`] and
+//! [`drive_now`] carry it out for tasks and for threads.
 
 use super::{
     check::{check_change_in, check_value},
     large::{discard_in, write_large_in},
     read::value_in,
-    record::{change_on, record_in, record_on, record_once},
+    record::{change_in, change_on, change_once, write_step},
     whole::whole,
 };
 use crate::{
     mvcc::Savepoint,
-    session::resolve::Resolve,
+    session::resolve::{Resolve, now},
     tree::Tree,
     txn::{Txn, TxnAuthor},
 };
 use wattle_btree::{Mode, Step, Value, Written, fits_inline};
 use wattle_buffer::Result;
 
-/// Writes one record in a transaction; gives whether there was one before.
-pub(crate) async fn write_in<R: Resolve>(
-    session: &R,
-    txn: &mut Txn,
-    tree: &Tree,
-    key: &[u8],
-    value: &[u8],
-    mode: Mode,
-) -> Result<bool> {
-    match write_once(session, txn, tree, key, value, mode) {
-        Ok(Once::Done(existed)) => Ok(existed),
-        other => write_on(session, txn, tree, key, value, mode, other).await,
-    }
-}
-
 /// The outcome of the first attempt of a change.
 pub(crate) enum Once<T> {
-    /// It is made.
+    /// It is made. Whether there was a record before.
     Done(bool),
     /// The rest takes more steps.
     Begun(T),
 }
 
-/// The first attempt of [`write_in`], nearly always the only one. Without a future, whose results
-/// would be copied several times, it costs a blocking session less. [`write_on`] takes its outcome.
-#[inline]
-pub(crate) fn write_once<R: Resolve>(
+/// A change of one record.
+pub(crate) trait RecordChange {
+    /// State that a first attempt passes on to [`RecordChange::finish`].
+    type Begun;
+
+    /// The first attempt, nearly always the only one. It is not a future: the results of a future
+    /// would be copied several times.
+    fn attempt<R: Resolve>(&mut self, session: &R, txn: &mut Txn) -> Step<Once<Self::Begun>>;
+
+    /// The rest, after a first attempt that stopped or has only begun.
+    async fn finish<R: Resolve>(
+        self,
+        session: &R,
+        txn: &mut Txn,
+        first: Step<Self::Begun>,
+    ) -> Result<bool>;
+}
+
+/// Makes a change; gives whether there was a record before.
+pub(crate) async fn drive<R: Resolve, C: RecordChange>(
     session: &R,
     txn: &mut Txn,
-    tree: &Tree,
-    key: &[u8],
-    value: &[u8],
-    mode: Mode,
-) -> Step<Once<Option<Orphaned>>> {
-    check_change_in(session, txn, tree, key)?;
-    if !fits_inline(key.len(), value.len()) {
-        return Ok(Once::Begun(None));
+    mut change: C,
+) -> Result<bool> {
+    match change.attempt(session, txn) {
+        Ok(Once::Done(existed)) => Ok(existed),
+        Ok(Once::Begun(begun)) => change.finish(session, txn, Ok(begun)).await,
+        Err(stop) => change.finish(session, txn, Err(stop)).await,
     }
-    let mark = txn.savepoint();
-    let written = record_once(session, txn, &tree.open, key, Value::Inline(value), mode)?;
-    Ok(match written.orphan {
-        None => Once::Done(written.existed),
-        Some(_) => Once::Begun(Some(Orphaned { mark, written })),
-    })
+}
+
+/// As [`drive`], for a session that blocks its thread.
+#[inline]
+pub(crate) fn drive_now<R: Resolve, C: RecordChange>(
+    session: &R,
+    txn: &mut Txn,
+    mut change: C,
+) -> Result<bool> {
+    match change.attempt(session, txn) {
+        Ok(Once::Done(existed)) => Ok(existed),
+        Ok(Once::Begun(begun)) => rest_now(session, txn, change, Ok(begun)),
+        Err(stop) => rest_now(session, txn, change, Err(stop)),
+    }
+}
+
+#[cold]
+fn rest_now<R: Resolve, C: RecordChange>(
+    session: &R,
+    txn: &mut Txn,
+    change: C,
+    first: Step<C::Begun>,
+) -> Result<bool> {
+    now(change.finish(session, txn, first))
+}
+
+/// Writes a record.
+pub(crate) struct WriteRecord<'w> {
+    pub tree: &'w Tree,
+    pub key: &'w [u8],
+    pub value: &'w [u8],
+    pub mode: Mode,
 }
 
 /// A record was written over a large value, which is still to be discarded.
@@ -68,35 +94,64 @@ pub(crate) struct Orphaned {
     written: Written,
 }
 
-/// The rest of a write.
-#[cold]
-pub(crate) async fn write_on<R: Resolve>(
+impl RecordChange for WriteRecord<'_> {
+    /// `None`: the value is large.
+    type Begun = Option<Orphaned>;
+
+    #[inline]
+    fn attempt<R: Resolve>(&mut self, session: &R, txn: &mut Txn) -> Step<Once<Self::Begun>> {
+        let WriteRecord { tree, key, value, mode } = *self;
+        check_change_in(session, txn, tree, key)?;
+        if !fits_inline(key.len(), value.len()) {
+            return Ok(Once::Begun(None));
+        }
+        let mark = txn.savepoint();
+        let mut step = write_step(session, &tree.open, key, Value::Inline(value), mode);
+        let written = change_once(session, txn, &tree.open, key, &mut step)?;
+        Ok(match written.orphan {
+            None => Once::Done(written.existed),
+            Some(_) => Once::Begun(Some(Orphaned { mark, written })),
+        })
+    }
+
+    async fn finish<R: Resolve>(
+        self,
+        session: &R,
+        txn: &mut Txn,
+        first: Step<Self::Begun>,
+    ) -> Result<bool> {
+        let WriteRecord { tree, key, value, mode } = self;
+        let Orphaned { mark, written } = match first {
+            Ok(Some(orphaned)) => orphaned,
+            Ok(None) => {
+                check_value(value)?;
+                return write_large_in(session, txn, tree, key, value, mode, None).await;
+            }
+            Err(stop) => {
+                let mark = txn.savepoint();
+                let step = write_step(session, &tree.open, key, Value::Inline(value), mode);
+                let written = change_on(session, txn, &tree.open, key, stop, step).await?;
+                Orphaned { mark, written }
+            }
+        };
+        discard_orphan(session, txn, tree, mark, written).await?;
+        Ok(written.existed)
+    }
+}
+
+/// Discards the large value that a change of a record has replaced, if there was one.
+async fn discard_orphan<R: Resolve>(
     session: &R,
     txn: &mut Txn,
     tree: &Tree,
-    key: &[u8],
-    value: &[u8],
-    mode: Mode,
-    first: Step<Once<Option<Orphaned>>>,
-) -> Result<bool> {
-    let Orphaned { mark, written } = match first {
-        Ok(Once::Done(existed)) => return Ok(existed),
-        Ok(Once::Begun(Some(orphaned))) => orphaned,
-        Ok(Once::Begun(None)) => {
-            check_value(value)?;
-            return write_large_in(session, txn, tree, key, value, mode, None).await;
-        }
-        Err(stop) => {
-            let (mark, value) = (txn.savepoint(), Value::Inline(value));
-            let written = record_on(session, txn, &tree.open, key, value, mode, stop).await?;
-            Orphaned { mark, written }
-        }
-    };
-    if written.orphan.is_some() {
-        let discard = async |txn: &mut Txn| discard_in(session, txn, tree, written.orphan).await;
-        whole(session, txn, mark, discard).await?;
+    mark: (Savepoint, usize),
+    written: Written,
+) -> Result<()> {
+    if written.orphan.is_none() {
+        return Ok(());
     }
-    Ok(written.existed)
+    let discard = async |txn: &mut Txn| discard_in(session, txn, tree, written.orphan).await;
+    whole(session, txn, mark, discard).await
 }
 
 /// Removes one record in a transaction; gives whether there was one.
@@ -108,79 +163,56 @@ pub(crate) async fn remove_in<R: Resolve>(
 ) -> Result<bool> {
     check_change_in(session, txn, tree, key)?;
     let mark = txn.savepoint();
-    let written = record_in(session, txn, &tree.open, key, Value::Ghost, Mode::Update).await?;
+    let step = write_step(session, &tree.open, key, Value::Ghost, Mode::Update);
+    let written = change_in(session, txn, &tree.open, key, step).await?;
     if written.existed {
         txn.add_ghost(&tree.open, key);
     }
-    if written.orphan.is_some() {
-        let discard = async |txn: &mut Txn| discard_in(session, txn, tree, written.orphan).await;
-        whole(session, txn, mark, discard).await?;
-    }
+    discard_orphan(session, txn, tree, mark, written).await?;
     Ok(written.existed)
 }
 
-/// Changes a value in place, in a transaction.
-pub(crate) async fn modify_in<R: Resolve>(
-    session: &R,
-    txn: &mut Txn,
-    tree: &Tree,
-    key: &[u8],
-    buffer: &mut Vec<u8>,
-    change: &mut dyn FnMut(usize, &mut [u8]),
-) -> Result<bool> {
-    match modify_once(session, txn, tree, key, buffer, change) {
-        Ok(Once::Done(found)) => Ok(found),
-        other => modify_on(session, txn, tree, key, buffer, change, other).await,
-    }
+/// Changes a value in place: `change` gets the position of the key in its batch, and the value.
+pub(crate) struct ModifyRecord<'m> {
+    pub tree: &'m Tree,
+    pub key: &'m [u8],
+    pub buffer: &'m mut Vec<u8>,
+    pub change: &'m mut dyn FnMut(usize, &mut [u8]),
 }
 
-/// The first attempt of [`modify_in`]; see [`write_once`]. It has begun when the value is large.
-#[inline]
-pub(crate) fn modify_once<R: Resolve>(
-    session: &R,
-    txn: &mut Txn,
-    tree: &Tree,
-    key: &[u8],
-    buffer: &mut Vec<u8>,
-    change: &mut dyn FnMut(usize, &mut [u8]),
-) -> Step<Once<()>> {
-    check_change_in(session, txn, tree, key)?;
-    let (core, cx) = (session.core(), session.cx());
-    let mut author = TxnAuthor::new(&core.txns, txn, &tree.open, key);
-    let modified = tree.open.tree.modify_step(cx, key, buffer, change, &mut author, 0)?;
-    cx.worker.counters().hits.add(1);
-    Ok(modified.map_or(Once::Begun(()), Once::Done))
-}
+impl RecordChange for ModifyRecord<'_> {
+    /// The value is large.
+    type Begun = ();
 
-/// The rest of a change in place.
-#[cold]
-pub(crate) async fn modify_on<R: Resolve>(
-    session: &R,
-    txn: &mut Txn,
-    tree: &Tree,
-    key: &[u8],
-    buffer: &mut Vec<u8>,
-    change: &mut dyn FnMut(usize, &mut [u8]),
-    first: Step<Once<()>>,
-) -> Result<bool> {
-    let cx = session.cx();
-    let modified = match first {
-        Ok(Once::Done(found)) => return Ok(found),
-        Ok(Once::Begun(())) => None,
-        Err(stop) => change_on(session, txn, &tree.open, key, stop, |author, restarts| {
-            tree.open.tree.modify_step(cx, key, buffer, change, author, restarts)
-        })
-        .await?
-        .ok(),
-    };
-    if let Some(found) = modified {
-        return Ok(found);
+    #[inline]
+    fn attempt<R: Resolve>(&mut self, session: &R, txn: &mut Txn) -> Step<Once<()>> {
+        let ModifyRecord { tree, key, buffer, change } = self;
+        let (cx, open) = (session.cx(), &tree.open);
+        check_change_in(session, txn, tree, key)?;
+        let mut step = |author: &mut TxnAuthor<'_>, restarts| {
+            open.tree.modify_step(cx, key, buffer, *change, author, restarts)
+        };
+        let modified = change_once(session, txn, open, key, &mut step)?;
+        Ok(modified.map_or(Once::Begun(()), Once::Done))
     }
-    buffer.clear();
-    if !value_in(session, txn, tree, key, buffer).await? {
-        return Ok(false);
+
+    async fn finish<R: Resolve>(self, session: &R, txn: &mut Txn, first: Step<()>) -> Result<bool> {
+        let ModifyRecord { tree, key, buffer, change } = self;
+        let (cx, open) = (session.cx(), &tree.open);
+        if let Err(stop) = first {
+            let step = |author: &mut TxnAuthor<'_>, restarts| {
+                open.tree.modify_step(cx, key, buffer, change, author, restarts)
+            };
+            if let Ok(found) = change_on(session, txn, open, key, stop, step).await? {
+                return Ok(found);
+            }
+        }
+        buffer.clear();
+        if !value_in(session, txn, tree, key, buffer).await? {
+            return Ok(false);
+        }
+        change(0, buffer);
+        let value = std::mem::take(buffer);
+        write_large_in(session, txn, tree, key, &value, Mode::Update, None).await
     }
-    change(0, buffer);
-    let value = std::mem::take(buffer);
-    write_large_in(session, txn, tree, key, &value, Mode::Update, None).await
 }
