@@ -19,16 +19,24 @@
 //! | `update` | auto-committed update in place, `Durability::None` |
 //! | `insert` | auto-committed insert of a new key at random, `Durability::None` |
 //! | `commit` | transaction of one look-up and one update, `Durability::None` |
-//! | `scan` | range of 100 records |
+//! | `held-get` | one of 100 look-ups of resident records in a read transaction |
+//! | `scan` | one record of a range of 100, as an iterator of owned pairs |
+//! | `range` | one record of a range of 100, `Range::next_entry` |
+//! | `visit` | one record of a range of 100, `Session::visit` |
+//! | `whole` | one record of a scan of all records, `Session::visit` |
 //! | `new-order`, `payment`, `order-status`, `delivery`, `stock-level`, `standard` | a TPC-C transaction, one warehouse, `group` |
 
 use std::{
     collections::HashMap,
     hint::black_box,
+    ops::{
+        Bound::{self, Included, Unbounded},
+        ControlFlow,
+    },
     path::Path,
     process::{Command, ExitCode, Stdio},
 };
-use wattle::{Durability, Engine, IoKind, Options, Session, Tree};
+use wattle::{Direction, Durability, Engine, IoKind, Options, Session, Tree};
 use wattle_benches::{argument, text};
 use wattle_workloads::{key::fnv1a, rng::Rng};
 
@@ -41,7 +49,18 @@ const OPERATIONS: usize = 20_000;
 /// Those of TPC-C, which are a hundred times as long.
 const TRANSACTIONS: u64 = 1000;
 const VALUE: usize = 120;
-const TREE_WORK: [&str; 6] = ["get", "multi-get", "update", "insert", "commit", "scan"];
+const TREE_WORK: [&str; 10] = [
+    "get",
+    "multi-get",
+    "update",
+    "insert",
+    "commit",
+    "held-get",
+    "scan",
+    "range",
+    "visit",
+    "whole",
+];
 const TPCC_WORK: [&str; 6] =
     ["new-order", "payment", "order-status", "delivery", "stock-level", "standard"];
 
@@ -59,6 +78,15 @@ fn measured(
     for keys in keys.chunks(at_once) {
         operation(keys).expect("an operation");
     }
+}
+
+/// Visits so many records.
+fn visit(session: &Session, tree: &Tree, low: Bound<&[u8]>, mut left: usize) -> wattle::Result<()> {
+    session.visit(tree, (low, Unbounded), Direction::Forward, |key, value| {
+        black_box((key, value));
+        left -= 1;
+        if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })
 }
 
 /// Runs the operations of `work` on these keys.
@@ -91,6 +119,34 @@ fn operate(work: &str, session: &Session, tree: &Tree, keys: &[[u8; 8]]) {
             },
             1,
         ),
+        "held-get" => measured(
+            keys,
+            |keys| {
+                let txn = session.begin_read()?;
+                for key in keys {
+                    txn.get_with(tree, key, |bytes| value.copy_from_slice(bytes))?;
+                    black_box(&value);
+                }
+                Ok(())
+            },
+            100,
+        ),
+        "range" => measured(
+            keys,
+            |keys| {
+                let (mut range, mut left) = (session.range(tree, &keys[0][..]..)?, 100);
+                while left > 0
+                    && let Some(entry) = range.next_entry()?
+                {
+                    black_box(entry);
+                    left -= 1;
+                }
+                Ok(())
+            },
+            100,
+        ),
+        "visit" => measured(keys, |keys| visit(session, tree, Included(&keys[0]), 100), 100),
+        "whole" => measured(keys, |keys| visit(session, tree, Unbounded, keys.len()), OPERATIONS),
         "scan" => measured(
             keys,
             |keys| {

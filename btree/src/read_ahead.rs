@@ -6,7 +6,8 @@
 //! device reads while the scan consumes. The window begins with [`FIRST_WINDOW`] leaves and doubles
 //! each time that the scan has to wait all the same, up to the limit of the pool. It ends at the
 //! bound of the range, and after the leaves that the caller said it needs. When everything that it
-//! asks for is in memory already, it starts again from nothing.
+//! asks for is in memory already, it starts again from nothing. A scan that knows how many records
+//! it needs asks for all of their leaves together with the first one that it has to wait for.
 //!
 //! A scan that ends early has read at most a window in vain: their pages are reclaimed like
 //! those of a cancelled operation. Errors are dropped, because the scan may never come there; if it
@@ -52,6 +53,19 @@ impl ReadAhead {
     /// The scan starts again. `wanted`: records that it needs.
     pub(crate) fn restart(&mut self, wanted: Option<usize>) {
         *self = ReadAhead { wanted, ..ReadAhead::default() };
+    }
+
+    /// The scan has to wait for its first leaf, and leaves of its tree have about so many
+    /// `records`; 0: nothing is known. Gives whether it should ask for the leaves after that one at
+    /// once.
+    pub(crate) fn begin(&mut self, records: usize, most: usize) -> bool {
+        let Some(wanted) = self.wanted.filter(|_| self.window == 0 && records > 0) else {
+            return false;
+        };
+        // The leaf that it waits for counts until it is loaded.
+        let leaves = wanted.saturating_sub(1).div_ceil(records) + 1;
+        (self.window, self.covered) = (leaves.min(most), 1);
+        self.window > 1
     }
 
     /// The scan has copied so many records of so many of a leaf, to its end if `is_whole`, and has

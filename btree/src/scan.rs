@@ -1,47 +1,33 @@
 //! Range scans in both directions. A cursor copies a part of one leaf at a time, optimistically,
-//! and reads the copy. It continues after the last key of the copy, or at the fence of the leaf,
-//! with a new descent. So splits and merges between two copies do no harm: fences of neighbours
-//! always meet, so no entry is skipped or seen twice.
+//! and lends values out of the copy. It continues after the last key of the copy, or at the fence
+//! of the leaf, with a new descent. So splits and merges between two copies do no harm: fences of
+//! neighbours always meet, so no entry is skipped or seen twice.
+//!
+//! Two descents are saved. The rest of a leaf needs none if the version of its latch is that of the
+//! last copy. The next leaf needs none if its parent is unchanged since: then the sibling of the
+//! last leaf begins at the fence where that one ended, because the version of the leaf was taken
+//! before its parent was validated, and was valid after the copy. If a version differs, the cursor
+//! descends from the root.
 //!
 //! Each copy is consistent in itself. The view decides whether the scan as a whole is a snapshot:
 //! it replaces the records of each copy by the versions that it sees. Ghosts are left out.
 
 use crate::{
-    descend::{Direction, Seek},
+    descend::Direction,
     ghost::Special,
     large_value::LargeValue,
     node::NodeRef,
     read_ahead::ReadAhead,
-    step::Step,
+    scan_place::{Next, Part, Rest, Turn, assign, far_bound, find, first, next_of},
+    step::{Step, Stop},
     tree::Tree,
     view::{Seen, View},
 };
 use std::ops::Bound;
-use wattle_buffer::{Error, Fault, PageId, PageImage, PageRef, Restart, Result};
-
-/// Where the next copy begins.
-#[derive(Debug)]
-enum Next {
-    /// Ascending from this key; the flag excludes the key itself.
-    From(Vec<u8>, bool),
-    /// Descending from below this key.
-    Below(Vec<u8>),
-    /// Descending from the last key.
-    Last,
-    /// The scan has ended.
-    End,
-}
-
-impl Next {
-    fn seek(&self) -> Option<Seek<'_>> {
-        Some(match self {
-            Next::From(key, _) => Seek::At(key),
-            Next::Below(key) => Seek::Before(key),
-            Next::Last => Seek::Last,
-            Next::End => return None,
-        })
-    }
-}
+use wattle_buffer::{
+    Error, Fault, For, Moment, Optimistic, PageId, PageImage, PageRef, Restart, Result, Swip,
+    Target, TreeId,
+};
 
 /// A scan and its position. Holds no latch and no frame between two steps.
 pub struct Cursor {
@@ -57,10 +43,18 @@ pub struct Cursor {
     from: usize,
     to: usize,
     next: Next,
+    next_key: Vec<u8>,
     low: Bound<Vec<u8>>,
     high: Bound<Vec<u8>>,
+    /// Key of the entry taken last. Unless the copy is fresh, it begins with the prefix of the
+    /// copy.
     key: Vec<u8>,
-    value: Vec<u8>,
+    prefix_len: usize,
+    /// No entry of the copy was taken yet.
+    is_fresh: bool,
+    /// Value of the entry taken last: a range of the copy, or of `bytes`.
+    value: (usize, usize),
+    is_older: bool,
     /// Entries of the copy that the view replaces, by ascending position.
     older: Vec<(usize, Older)>,
     /// Bytes of these older versions.
@@ -68,47 +62,30 @@ pub struct Cursor {
     /// How many entries the next copy has at most.
     batch: usize,
     /// The leaf whose other entries the next copy takes.
-    unfinished: Option<PageId>,
+    rest: Option<Rest>,
+    /// Parent of the next leaf, and the position there.
+    beside: Option<(Moment, usize)>,
     ahead: ReadAhead,
-    /// Records of the last leaf.
-    leaf_records: usize,
+    /// Tree of the last leaf, and its records. Another scan of that tree begins with this guess.
+    leaf_records: (TreeId, usize),
+    /// Key of the next copy before this one is valid.
+    scratch: Vec<u8>,
+    /// Key of an entry whose versions are looked at.
+    key_looked_at: Vec<u8>,
 }
 
 /// Entries of the first copy. A scan that wants one entry should not copy hundreds; later copies
 /// are larger.
 const FIRST_BATCH: usize = 16;
-/// Each copy has this many times the entries of the previous one.
+/// Each copy whose versions must be looked up has this many times the entries of the previous one.
 const BATCH_GROWTH: usize = 4;
-/// A copy whose versions must be looked up has only this part of the entries.
+/// Such a copy has only this part of the entries.
 const LOOK_SHARE: usize = 2;
-
-/// The beginning of a scan.
-fn first(direction: Direction, low: Bound<&[u8]>, high: Bound<&[u8]>) -> Next {
-    match (direction, low, high) {
-        (Direction::Forward, Bound::Unbounded, _) => Next::From(Vec::new(), false),
-        (Direction::Forward, Bound::Included(key), _) => Next::From(key.to_vec(), false),
-        (Direction::Forward, Bound::Excluded(key), _) => Next::From(key.to_vec(), true),
-        (Direction::Backward, _, Bound::Unbounded) => Next::Last,
-        (Direction::Backward, _, Bound::Excluded(key)) => Next::Below(key.to_vec()),
-        (Direction::Backward, _, Bound::Included(key)) => {
-            // The smallest key above an included bound.
-            Next::Below([key, &[0]].concat())
-        }
-    }
-}
-
-/// Sets a bound and keeps its memory.
-fn assign(bound: &mut Bound<Vec<u8>>, to: Bound<&[u8]>) {
-    let mut bytes = match std::mem::replace(bound, Bound::Unbounded) {
-        Bound::Included(bytes) | Bound::Excluded(bytes) => bytes,
-        Bound::Unbounded => Vec::new(),
-    };
-    *bound = to.map(|key| {
-        bytes.clear();
-        bytes.extend_from_slice(key);
-        bytes
-    });
-}
+/// Entries of the first copy of a scan that needs fewer.
+const LEAST_BATCH: usize = 4;
+/// Cache lines of the next leaf that are prefetched. The processor recognises the order in which
+/// the others are copied.
+const NEXT_LINES: usize = 16;
 
 /// A version that replaces an entry of the copy.
 #[derive(Clone, Copy, Debug)]
@@ -130,7 +107,8 @@ impl Cursor {
     /// A cursor over the keys between two bounds.
     pub fn new(low: Bound<Vec<u8>>, high: Bound<Vec<u8>>, direction: Direction) -> Cursor {
         let bounds = (low.as_ref().map(Vec::as_slice), high.as_ref().map(Vec::as_slice));
-        let next = first(direction, bounds.0, bounds.1);
+        let mut next_key = Vec::new();
+        let next = first(direction, bounds.0, bounds.1, &mut next_key);
         Cursor {
             image: PageImage::zeroed(),
             lower: Vec::new(),
@@ -140,16 +118,23 @@ impl Cursor {
             from: 0,
             to: 0,
             next,
+            next_key,
             low,
             high,
             key: Vec::new(),
-            value: Vec::new(),
+            prefix_len: 0,
+            is_fresh: true,
+            value: (0, 0),
+            is_older: false,
             older: Vec::new(),
             bytes: Vec::new(),
             batch: FIRST_BATCH,
-            unfinished: None,
+            rest: None,
+            beside: None,
             ahead: ReadAhead::default(),
-            leaf_records: 0,
+            leaf_records: (TreeId(0), 0),
+            scratch: Vec::new(),
+            key_looked_at: Vec::new(),
         }
     }
 
@@ -158,15 +143,20 @@ impl Cursor {
         assign(&mut self.low, low);
         assign(&mut self.high, high);
         self.direction = direction;
-        (self.from, self.to) = (0, 0);
-        self.next = first(direction, low, high);
+        self.next = first(direction, low, high, &mut self.next_key);
         self.key.clear();
-        self.value.clear();
+        self.drop_copy();
+        self.batch = FIRST_BATCH;
+        self.ahead.restart(None);
+    }
+
+    /// Forgets the copy and its leaf.
+    fn drop_copy(&mut self) {
+        (self.from, self.to) = (0, 0);
+        (self.rest, self.beside) = (None, None);
         self.older.clear();
         self.bytes.clear();
-        self.batch = FIRST_BATCH;
-        self.unfinished = None;
-        self.ahead.restart(None);
+        (self.value, self.is_older, self.is_fresh) = ((0, 0), false, true);
     }
 
     /// The low and the high bound.
@@ -197,54 +187,157 @@ impl Cursor {
         matches!(self.next, Next::End)
     }
 
-    /// Copies the next entries of the next leaf. The copy may have no entry of the range; then load
-    /// again, until [`Cursor::is_at_end`].
+    /// Copies the next entries of the next leaf of `tree`, the same one at each call until
+    /// [`Cursor::restart`]. The copy may have no entry of the range; then load again, until
+    /// [`Cursor::is_at_end`].
     pub fn load_step<V: View>(&mut self, tree: &Tree, view: &mut V) -> Step<()> {
-        let Some(seek) = self.next.seek() else { return Ok(()) };
-        let path = tree.seek(seek, 0)?;
-        let (leaf, node) = (path.node, path.node_ref());
+        let again = self.rest.and_then(|rest| {
+            let parent = rest.parent.and_then(|(parent, position)| {
+                Some((tree.pool.optimistic_since(parent)?, position))
+            });
+            Some((tree.pool.optimistic_since(rest.leaf)?, parent, rest.part))
+        });
+        let is_led = again.is_none();
+        let (leaf, parent, part) = match again {
+            Some(again) => again,
+            None => {
+                let Some(seek) = self.next.seek(&self.next_key) else { return Ok(()) };
+                let path = find(tree, seek, self.beside)?;
+                let node = path.node_ref();
+                // Arbitrary until the leaf validates.
+                let fences = fences_to(node, &mut self.lower, &mut self.upper);
+                self.upper_is_finite = tree.checked(&path.node, fences)?;
+                (path.node, path.parent, tree.checked(&path.node, self.select(node))?)
+            }
+        };
+        let node = NodeRef::from(leaf.page());
         let sees_all = view.sees_all(leaf.header());
-        // Arbitrary until the leaf validates.
-        let fences = fences_to(node, &mut self.lower, &mut self.upper);
-        self.upper_is_finite = tree.checked(&leaf, fences)?;
-        let mut selected = tree.checked(&leaf, self.select(node))?;
-        let batch = if sees_all { self.batch } else { self.batch / LOOK_SHARE };
-        let is_cut = tree.checked(&leaf, self.cut(node, &mut selected, batch))?;
-        let leaf_records = node.count();
-        let copied = node.copy_entries(selected.0, selected.1, &mut self.image);
+        let batch = match sees_all {
+            // A copy of many entries takes the whole page anyway.
+            true if self.batch > FIRST_BATCH => usize::MAX,
+            true => self.batch,
+            false => self.batch.div_ceil(LOOK_SHARE),
+        };
+        let (part, rest) = part.split(batch, self.direction);
+        if let Some(rest) = rest {
+            let last = match self.direction {
+                Direction::Forward => rest.from - 1,
+                Direction::Backward => rest.to,
+            };
+            self.scratch.clear();
+            tree.checked(&leaf, node.key_to(last, &mut self.scratch))?;
+        }
+        let count = node.count();
+        let copied = node.copy_entries(part.from, part.to, &mut self.image);
         tree.checked(&leaf, copied)?;
         leaf.track();
         leaf.validate()?;
         let page = leaf.header().page_id();
-        // A further copy of the same leaf does not count as another access.
-        if tree.pool.is_traced() && self.unfinished != Some(page) {
-            leaf.record(|way| tree.lead(seek, way));
-        }
-        if !self.is_led_right() {
-            let damage = "its fences leave out the key that led to it";
-            return Err(Error::corruption(page, damage).into());
+        if is_led {
+            self.led_to(tree, leaf, page)?;
         }
         self.older.clear();
         self.bytes.clear();
+        (self.value, self.is_older, self.is_fresh) = ((0, 0), false, true);
         if !sees_all {
-            self.look_at_versions(selected.0, selected.1, view)?;
+            self.look_at_versions(part.from, part.to, view)?;
             // The versions belong to the copy only if the leaf has not changed since.
             leaf.validate()?;
         }
         view.missed()?;
-        self.leaf_records = leaf_records;
-        (self.from, self.to, self.next) = selected;
-        self.unfinished = is_cut.then_some(page);
-        if is_cut {
-            self.batch = self.batch.saturating_mul(BATCH_GROWTH);
+        self.leaf_records = (tree.id, count);
+        (self.from, self.to) = (part.from, part.to);
+        match rest {
+            Some(rest) => {
+                std::mem::swap(&mut self.next_key, &mut self.scratch);
+                self.next = match self.direction {
+                    Direction::Forward => Next::After,
+                    Direction::Backward => Next::Below,
+                };
+                self.batch = self.batch.saturating_mul(BATCH_GROWTH);
+                self.beside = None;
+                let parent = parent.map(|(parent, position)| (parent.moment(), position));
+                self.rest = Some(Rest { leaf: leaf.moment(), page, part: rest, parent });
+            }
+            None => self.turn(tree, part.turn, parent),
         }
         Ok(())
     }
 
-    /// Says that the scan will probably take so many records: it reads ahead from its first wait
-    /// on, and not beyond them. The scan may take fewer or more.
+    /// A valid copy was made of a leaf that a descent led to.
+    #[inline(always)]
+    fn led_to(&self, tree: &Tree, leaf: Optimistic<'_>, page: PageId) -> Step<()> {
+        // A further copy of the same leaf does not count as another access.
+        if tree.pool.is_traced()
+            && self.rest.is_none_or(|rest| rest.page != page)
+            && let Some(seek) = self.next.seek(&self.next_key)
+        {
+            leaf.record(|way| tree.lead(seek, way));
+        }
+        if self.is_led_right() {
+            return Ok(());
+        }
+        let damage = "its fences leave out the key that led to it";
+        Err(Error::corruption(page, damage).into())
+    }
+
+    /// The copy goes to the end of the leaf: sets the place of the next one, and prefetches that
+    /// leaf if it is in memory. `parent`: of this leaf, with its position, if it is known.
+    #[inline(always)]
+    fn turn(&mut self, tree: &Tree, turn: Turn, parent: Option<(Optimistic<'_>, usize)>) {
+        self.rest = None;
+        self.beside = None;
+        let fence = match turn {
+            Turn::Upper => &self.upper,
+            Turn::Lower => &self.lower,
+            Turn::End => {
+                self.next = Next::End;
+                return;
+            }
+        };
+        self.next_key.clear();
+        self.next_key.extend_from_slice(fence);
+        let Some((parent, position)) = parent else {
+            self.next = next_of(turn);
+            return;
+        };
+        // Numbers of the parent mean something only if it is unchanged when they are used.
+        let node = NodeRef::from(parent.page());
+        let beside = match turn {
+            Turn::Upper => (position < node.count()).then_some(position + 1),
+            _ => position.checked_sub(1),
+        };
+        self.next = next_of(turn);
+        let Some(beside) = beside else { return };
+        self.beside = Some((parent.moment(), beside));
+        if let Target::Hot(frame) = Swip(node.swip(beside)).target() {
+            tree.pool.prefetch_lines(frame, NEXT_LINES, For::Read);
+        }
+    }
+
+    /// Says that the scan will probably take so many records: it reads all leaves that it needs as
+    /// soon as one is not in memory, as far as the limit of the pool allows, and none beyond them.
+    /// The scan may take fewer records or more.
     pub fn expect(&mut self, records: usize) {
         self.ahead.restart(Some(records));
+        self.batch = records.max(LEAST_BATCH);
+    }
+
+    /// Reads to start, without waiting for them, when the first attempt of a [`Cursor::load_step`]
+    /// has stopped, before that stop is waited for: the other leaves that the scan was said to
+    /// need. How many they are is guessed from the last leaf of the same tree.
+    #[cold]
+    pub fn reads_beside(&mut self, tree: &Tree, stop: &Stop) -> Vec<Fault> {
+        let (Stop::Fault(Fault::Read(_)), Some(seek)) = (stop, self.next.seek(&self.next_key))
+        else {
+            return Vec::new();
+        };
+        let (of, records) = self.leaf_records;
+        if of != tree.id || !self.ahead.begin(records, tree.most_ahead()) {
+            return Vec::new();
+        }
+        let bound = far_bound(self.direction, &self.low, &self.high);
+        tree.leaves_ahead(seek, self.direction, bound, &mut self.ahead)
     }
 
     /// Reads to start, without waiting for them, after [`Cursor::load_step`], which has `waited`
@@ -259,54 +352,26 @@ impl Cursor {
 
     #[inline(never)]
     fn leaves_ahead(&mut self, tree: &Tree, waited: bool) -> Vec<Fault> {
-        let is_whole = self.unfinished.is_none();
-        let records = (self.to - self.from, self.leaf_records);
+        let is_whole = self.rest.is_none();
+        let records = (self.to - self.from, self.leaf_records.1);
         self.ahead.note_leaf(records, is_whole, waited, tree.most_ahead());
-        let Some(seek) = self.next.seek().filter(|_| is_whole) else { return Vec::new() };
-        let bound = match (self.direction, &self.low, &self.high) {
-            (Direction::Forward, _, Bound::Included(key) | Bound::Excluded(key)) => Some(&key[..]),
-            (Direction::Backward, Bound::Included(key) | Bound::Excluded(key), _) => Some(&key[..]),
-            _ => None,
+        let Some(seek) = self.next.seek(&self.next_key).filter(|_| is_whole) else {
+            return Vec::new();
         };
+        let bound = far_bound(self.direction, &self.low, &self.high);
         tree.leaves_ahead(seek, self.direction, bound, &mut self.ahead)
-    }
-
-    /// Shortens the copy to the next `batch` entries; gives whether it left out any.
-    fn cut(
-        &self,
-        node: NodeRef<'_>,
-        (from, to, next): &mut (usize, usize, Next),
-        batch: usize,
-    ) -> Result<bool, Restart> {
-        if *to - (*from).min(*to) <= batch {
-            return Ok(false);
-        }
-        let mut key = Vec::new();
-        match self.direction {
-            Direction::Forward => {
-                *to = *from + batch;
-                node.key_to(*to - 1, &mut key)?;
-                *next = Next::From(key, true);
-            }
-            Direction::Backward => {
-                *from = *to - batch;
-                node.key_to(*from, &mut key)?;
-                *next = Next::Below(key);
-            }
-        }
-        Ok(true)
     }
 
     /// Asks the view about each entry of the copy that belongs to the scan.
     fn look_at_versions<V: View>(&mut self, from: usize, to: usize, view: &mut V) -> Step<()> {
         let node = NodeRef::from(PageRef::of_image(&self.image));
         for position in from..to {
-            self.key.clear();
-            node.key_to(position, &mut self.key)?;
+            self.key_looked_at.clear();
+            node.key_to(position, &mut self.key_looked_at)?;
             let start = self.bytes.len();
             let (offset, len, _) = node.value_range(position)?;
             node.page().append_to(offset, len, &mut self.bytes)?;
-            match view.look(&self.key, &mut self.bytes, start)? {
+            match view.look(&self.key_looked_at, &mut self.bytes, start)? {
                 Seen::Page => self.bytes.truncate(start),
                 Seen::Absent => {
                     self.bytes.truncate(start);
@@ -328,24 +393,22 @@ impl Cursor {
     /// True if the leaf contains the position of the scan. In a damaged tree it may not, and the
     /// scan would never end.
     fn is_led_right(&self) -> bool {
-        let (lower, upper) = (&self.lower[..], self.upper());
-        match &self.next {
-            Next::From(key, _) => lower <= &key[..] && upper.is_none_or(|upper| &key[..] < upper),
+        let (lower, upper, key) = (&self.lower[..], self.upper(), &self.next_key[..]);
+        match self.next {
+            Next::From | Next::After => lower <= key && upper.is_none_or(|upper| key < upper),
             // No key is below the empty key.
-            Next::Below(key) if key.is_empty() => true,
-            Next::Below(key) => lower < &key[..] && upper.is_none_or(|upper| &key[..] <= upper),
+            Next::Below => key.is_empty() || lower < key && upper.is_none_or(|upper| key <= upper),
             Next::Last => upper.is_none(),
             Next::End => true,
         }
     }
 
-    /// Finds the entries of a leaf, whose fences are known, that belong to the scan, and the
-    /// position after them.
-    fn select(&self, node: NodeRef<'_>) -> Result<(usize, usize, Next), Restart> {
+    /// Finds the entries of a leaf, whose fences are known, that belong to the scan.
+    fn select(&self, node: NodeRef<'_>) -> Result<Part, Restart> {
         let count = node.count();
         // A search accepts only keys between the fences.
         let position = |key: &[u8], after: bool| {
-            if key < &self.lower[..] {
+            if key < &self.lower[..] || !after && key == &self.lower[..] {
                 return Ok(0);
             }
             if self.upper().is_some_and(|upper| key >= upper) {
@@ -365,33 +428,47 @@ impl Cursor {
             Bound::Excluded(key) => position(key, false)?,
         };
         // and not before the position.
-        let (from, to) = match &self.next {
-            Next::From(key, after) => (position(key, *after)?.max(low), high),
-            Next::Below(key) => (low, position(key, false)?.min(high)),
+        let key = &self.next_key[..];
+        let (from, to) = match self.next {
+            Next::From | Next::After if self.is_at(&self.low) => (low, high),
+            Next::From => (position(key, false)?.max(low), high),
+            Next::After => (position(key, true)?.max(low), high),
+            Next::Below => (low, position(key, false)?.min(high)),
             Next::Last => (low, high),
             Next::End => (0, 0),
         };
-        let next = match (self.direction, self.upper()) {
-            (Direction::Forward, Some(upper)) if high >= count => Next::From(upper.to_vec(), false),
-            (Direction::Backward, _) if low == 0 && !self.lower.is_empty() => {
-                Next::Below(self.lower.clone())
-            }
-            _ => Next::End,
+        let turn = match (self.direction, self.upper()) {
+            (Direction::Forward, Some(_)) if high >= count => Turn::Upper,
+            (Direction::Backward, _) if low == 0 && !self.lower.is_empty() => Turn::Lower,
+            _ => Turn::End,
         };
-        Ok((from, to, next))
+        Ok(Part { from, to, turn })
+    }
+
+    /// Whether an ascending scan is still at its low bound.
+    fn is_at(&self, low: &Bound<Vec<u8>>) -> bool {
+        match (self.next, low) {
+            (Next::From, Bound::Included(key)) | (Next::After, Bound::Excluded(key)) => {
+                *key == self.next_key
+            }
+            _ => false,
+        }
     }
 
     /// Moves the scan back before the entry taken last, and drops the rest of the copy. The entry
     /// is taken again as the view sees it then.
     pub fn take_again(&mut self) {
+        self.next_key.clear();
+        self.next_key.extend_from_slice(&self.key);
         self.next = match self.direction {
-            Direction::Forward => Next::From(self.key.clone(), false),
-            // The smallest key above the entry.
-            Direction::Backward => Next::Below([&self.key[..], &[0]].concat()),
+            Direction::Forward => Next::From,
+            Direction::Backward => {
+                // The smallest key above the entry.
+                self.next_key.push(0);
+                Next::Below
+            }
         };
-        (self.from, self.to, self.unfinished) = (0, 0, None);
-        self.older.clear();
-        self.bytes.clear();
+        self.drop_copy();
     }
 
     /// Direction of the scan.
@@ -400,13 +477,19 @@ impl Cursor {
     }
 
     /// Key of the entry taken last.
+    #[inline]
     pub fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// Value of the entry taken last.
+    /// Value of the entry taken last, or the bytes of the descriptor; empty after a load.
+    #[inline]
     pub fn value(&self) -> &[u8] {
-        &self.value
+        let (from, to) = self.value;
+        match self.is_older {
+            false => &self.image.0[from..to],
+            true => &self.bytes[from..to],
+        }
     }
 
     /// Takes the next entry of the copy; its key and value are then [`Cursor::key`] and
@@ -418,6 +501,7 @@ impl Cursor {
     ///
     /// # Panics
     /// If no entry is loaded.
+    #[inline]
     pub fn take(&mut self) -> Result<Option<Taken>> {
         assert!(self.is_loaded());
         let position = match self.direction {
@@ -430,31 +514,53 @@ impl Cursor {
                 self.to
             }
         };
+        match self.read(position) {
+            Ok(special) if !special && self.older.is_empty() => Ok(Some(Taken::Inline)),
+            Ok(special) => self.interpret(position, special),
+            Err(Restart) => Err(self.damaged()),
+        }
+    }
+
+    /// Reads an entry of the copy; gives whether its value is special.
+    #[inline]
+    fn read(&mut self, position: usize) -> Result<bool, Restart> {
         let node = NodeRef::from(PageRef::of_image(&self.image));
-        let page = node.page_id();
-        let lost = |_| Error::corruption(page, "its contents lead outside of the page");
-        self.key.clear();
-        self.value.clear();
-        node.key_to(position, &mut self.key).map_err(lost)?;
-        let older = match self.older.is_empty() {
-            true => None,
-            false => self.older.binary_search_by_key(&position, |(at, _)| *at).ok(),
-        };
-        let special = match older.map(|at| self.older[at].1) {
-            Some(Older::Absent) => return Ok(None),
-            Some(Older::Value(from, to, special)) => {
-                self.value.extend_from_slice(&self.bytes[from..to]);
-                special
+        if self.is_fresh {
+            self.is_fresh = false;
+            self.key.clear();
+            node.prefix_to(&mut self.key)?;
+            self.prefix_len = self.key.len();
+        }
+        self.key.truncate(self.prefix_len);
+        node.suffix_to(position, &mut self.key)?;
+        let (at, len, special) = node.value_range(position)?;
+        (self.value, self.is_older) = ((at, at + len), false);
+        Ok(special)
+    }
+
+    #[cold]
+    fn damaged(&self) -> Error {
+        let page = NodeRef::from(PageRef::of_image(&self.image)).page_id();
+        Error::corruption(page, "its contents lead outside of the page")
+    }
+
+    /// The rest of [`Cursor::take`], of an entry that has an older version, or whose value is
+    /// special.
+    #[inline(never)]
+    fn interpret(&mut self, position: usize, mut special: bool) -> Result<Option<Taken>> {
+        if let Ok(at) = self.older.binary_search_by_key(&position, |(at, _)| *at) {
+            match self.older[at].1 {
+                Older::Absent => return Ok(None),
+                Older::Value(from, to, is_special) => {
+                    (self.value, self.is_older, special) = ((from, to), true, is_special);
+                }
             }
-            None => {
-                node.value_to(position, &mut self.value).map_err(lost)?;
-                node.value_range(position).map_err(lost)?.2
-            }
-        };
+        }
         if !special {
             return Ok(Some(Taken::Inline));
         }
-        Ok(match Special::decode(&self.value, page)? {
+        let page = NodeRef::from(PageRef::of_image(&self.image)).page_id();
+        Ok(match Special::decode(self.value(), page)? {
             Special::Large(large) => Some(Taken::Large(large)),
             Special::Ghost => None,
         })
@@ -468,20 +574,4 @@ pub enum Taken {
     Inline,
     /// Key and descriptor of the value.
     Large(LargeValue),
-}
-
-/// The range of all keys that begin with `prefix`.
-pub fn prefix_range(prefix: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
-    let mut end = prefix.to_vec();
-    while end.last() == Some(&u8::MAX) {
-        end.pop();
-    }
-    let high = match end.last_mut() {
-        Some(last) => {
-            *last += 1;
-            Bound::Excluded(end)
-        }
-        None => Bound::Unbounded,
-    };
-    (Bound::Included(prefix.to_vec()), high)
 }

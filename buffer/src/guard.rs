@@ -102,6 +102,12 @@ impl<'p> Optimistic<'p> {
         self.page
     }
 
+    /// The frame and the version of this guard. See [`Pool::optimistic_since`].
+    #[inline(always)]
+    pub fn moment(&self) -> Moment {
+        Moment { frame: self.frame, version: self.version }
+    }
+
     /// Succeeds if all bytes read since the guard was taken are consistent.
     #[inline(always)]
     pub fn validate(&self) -> Result<(), Restart> {

@@ -95,9 +95,11 @@ impl<'s> Range<'s> {
         self
     }
 
-    /// Says that about so many records will be read. Then the range reads further pages ahead as
-    /// soon as it has waited for the first one, and none beyond those that it needs. It may be read
-    /// less far, or farther. Give it after [`Range::rev`].
+    /// Says that about so many records will be read. Then the range reads the pages that it needs
+    /// together, as far as [`crate::Options::read_ahead`] allows, instead of one after the other,
+    /// and none beyond them. How many these are it knows from the last page of the tree that the
+    /// session has scanned; the first time it waits for one page alone. It may be read less far, or
+    /// farther. Give it after [`Range::rev`].
     ///
     /// ```
     /// # use wattle::{Engine, IoKind, Options};

@@ -103,6 +103,36 @@ fn read_ahead_ends_at_the_bound_of_the_range_and_where_the_caller_said() {
 }
 
 #[test]
+fn a_range_that_says_how_many_records_it_needs_reads_their_leaves_at_once() {
+    let store = Store::loaded();
+    let (engine, tree) = store.open(48);
+    let session = engine.session().unwrap();
+    // Inner nodes are in memory, and the session has seen a leaf.
+    for number in (0..RECORDS).step_by(300) {
+        assert_eq!(session.range(&tree, &number.to_be_bytes()[..]..).unwrap().take(1).count(), 1);
+    }
+    for is_backward in [false, true] {
+        for number in (20..RECORDS - 300).step_by(600) {
+            let number = number + if is_backward { 400 } else { 0 };
+            let before = engine.stats();
+            let key = number.to_be_bytes();
+            let range = match is_backward {
+                false => session.range(&tree, &key[..]..).unwrap(),
+                true => session.range(&tree, ..&key[..]).unwrap().rev(),
+            };
+            assert_eq!(range.expect_records(100).take(100).count(), 100);
+            let after = engine.stats();
+            let ahead = after.pages_read_ahead - before.pages_read_ahead;
+            let own = after.pages_read - before.pages_read - ahead;
+            let what = format!("from {number}, backward: {is_backward}: {own} own, {ahead} ahead");
+            assert!((30..=36).contains(&ahead), "{what}");
+            // On a busy machine a reader that waits for long joins the other read.
+            assert!(own <= 4, "{what}");
+        }
+    }
+}
+
+#[test]
 fn a_scan_that_ends_early_leaves_few_reads_behind() {
     let store = Store::loaded();
     let (engine, tree) = store.open(32);

@@ -23,9 +23,10 @@ pub struct Search {
     pub found: bool,
 }
 
-/// Above this share of the entries of a node, a fraction, copying the page is faster than copying
-/// them.
+/// Above this share of the entries of a node, a fraction, or above so many, copying the page is
+/// faster than copying them.
 const WHOLE_SHARE: (usize, usize) = (3, 4);
+const WHOLE_ENTRIES: usize = 16;
 
 /// Cache lines of a leaf with header, hints, heads and slots of some thirty records.
 pub(crate) const LEAF_LINES: usize = 6;
@@ -418,6 +419,26 @@ impl<'p> NodeRef<'p> {
         self.page.append_to(slot.offset() + slot.value_len(), slot.tail_len(), into)
     }
 
+    /// Appends the prefix of all keys to `into`.
+    pub fn prefix_to(self, into: &mut Vec<u8>) -> Result<(), Restart> {
+        self.page.append_to(self.short(PREFIX_OFF), self.short(PREFIX_LEN), into)
+    }
+
+    /// Appends the key of an entry after its prefix to `into`.
+    #[inline(always)]
+    pub fn suffix_to(self, position: usize, into: &mut Vec<u8>) -> Result<(), Restart> {
+        let slot = self.slot(position);
+        let (start, suffix) = (into.len(), slot.suffix_len());
+        // Always four bytes: a copy of fixed length is one store.
+        into.extend_from_slice(&self.head(position).to_be_bytes());
+        if suffix > HEAD_LEN {
+            let tail = suffix - HEAD_LEN;
+            return self.page.append_to(slot.offset() + slot.value_len(), tail, into);
+        }
+        into.truncate(start + suffix);
+        Ok(())
+    }
+
     /// Offset and length of a value, inside the page, and whether it is special.
     #[inline(always)]
     pub fn value_range(self, position: usize) -> Result<(usize, usize, bool), Restart> {
@@ -445,7 +466,8 @@ impl<'p> NodeRef<'p> {
         image: &mut PageImage,
     ) -> Result<(), Restart> {
         let entries = to.saturating_sub(from);
-        if entries * WHOLE_SHARE.1 > self.count() * WHOLE_SHARE.0 {
+        let share = entries * WHOLE_SHARE.1 > self.count() * WHOLE_SHARE.0;
+        if share || entries > WHOLE_ENTRIES {
             self.page.copy_image(image);
             return Ok(());
         }

@@ -2,7 +2,7 @@
 
 use super::read::{begin_reading, read_chunks};
 use crate::{
-    session::{resolve::Resolve, step::run},
+    session::{resolve::Resolve, step::run_again},
     tree::Tree,
     txn::{Begun, Txn},
 };
@@ -50,7 +50,16 @@ pub(crate) async fn next_entry<R: Resolve>(
         }
         let mut view = txn.view(session.system(), &tree.open);
         let faults = session.cx().worker.counters().faults.get();
-        run(session, |_| cursor.load_step(&tree.open.tree, &mut view)).await?;
+        match cursor.load_step(&tree.open.tree, &mut view) {
+            Ok(()) => session.cx().worker.counters().hits.add(1),
+            Err(stop) => {
+                let beside = cursor.reads_beside(&tree.open.tree, &stop);
+                if !beside.is_empty() {
+                    session.read_ahead(beside);
+                }
+                run_again(session, stop, |_| cursor.load_step(&tree.open.tree, &mut view)).await?;
+            }
+        }
         let waited = session.cx().worker.counters().faults.get() != faults;
         let ahead = cursor.reads_ahead(&tree.open.tree, waited);
         if !ahead.is_empty() {

@@ -37,14 +37,34 @@ async fn visit_by<R: Resolve>(
     mut visit: impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
 ) -> Result<()> {
     loop {
-        let entry = match range.next_loaded()? {
-            Some(Taken::Inline) => Some(Entry::Inline),
-            taken => range.load(taken).await?,
+        let taken = match visit_loaded(&mut range, &mut visit)? {
+            ControlFlow::Continue(taken) => taken,
+            ControlFlow::Break(()) => return Ok(()),
         };
-        let Some(entry) = entry else { return Ok(()) };
+        let Some(entry) = range.load(taken).await? else { return Ok(()) };
         let (key, value) = range.pair(entry);
         if visit(key, value).is_break() {
             return Ok(());
+        }
+    }
+}
+
+/// Visits the entries that are loaded, until one needs [`RangeReader::load`]. Separate, because a
+/// loop without an await keeps its state in registers.
+#[inline]
+fn visit_loaded<R: Resolve>(
+    range: &mut RangeReader<'_, R>,
+    visit: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>,
+) -> Result<ControlFlow<(), Option<Taken>>> {
+    loop {
+        match range.next_loaded()? {
+            Some(Taken::Inline) => {
+                let (key, value) = range.pair(Entry::Inline);
+                if visit(key, value).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            taken => return Ok(ControlFlow::Continue(taken)),
         }
     }
 }
