@@ -353,7 +353,7 @@ impl Cursor {
     #[inline(never)]
     fn leaves_ahead(&mut self, tree: &Tree, waited: bool) -> Vec<Fault> {
         let is_whole = self.rest.is_none();
-        let records = (self.to - self.from, self.leaf_records.1);
+        let records = (self.to.saturating_sub(self.from), self.leaf_records.1);
         self.ahead.note_leaf(records, is_whole, waited, tree.most_ahead());
         let Some(seek) = self.next.seek(&self.next_key).filter(|_| is_whole) else {
             return Vec::new();

@@ -3,7 +3,7 @@
 use crate::{
     op::{
         range::{KeyBounds, RangeReader},
-        scan::Entry,
+        scan::{Entry, Unread},
     },
     session::{
         blocking::Session,
@@ -229,7 +229,9 @@ impl<'s> AsyncRange<'s> {
         let entry = match self.reader.next_loaded()? {
             Some(Taken::Inline) => Some(Entry::Inline),
             taken => {
+                let unread = taken.is_some().then(|| self.reader.unread());
                 self.session.end_turn_after(self.turn).await;
+                unread.into_iter().for_each(Unread::end);
                 self.reader.load(taken).await?
             }
         };

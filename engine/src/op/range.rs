@@ -3,7 +3,7 @@
 
 use super::{
     read::begin_reading,
-    scan::{self, Entry},
+    scan::{self, Entry, Unread},
 };
 use crate::{
     session::resolve::Resolve,
@@ -119,6 +119,11 @@ impl<'s, R: Resolve> RangeReader<'s, R> {
     #[inline]
     pub fn next_loaded(&mut self) -> Result<Option<Taken>> {
         scan::next_loaded(self.cursor())
+    }
+
+    /// Guards the entry that [`RangeReader::next_loaded`] gave, until [`RangeReader::load`] has it.
+    pub fn unread(&mut self) -> Unread<'_> {
+        Unread::begin(self.cursor())
     }
 
     /// Goes on after [`RangeReader::next_loaded`], which gave `taken`. `None` at the end of the

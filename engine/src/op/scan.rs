@@ -22,6 +22,29 @@ pub(crate) fn next_loaded(cursor: &mut Cursor) -> Result<Option<Taken>> {
     Ok(None)
 }
 
+/// An entry that was taken and whose value is not read yet. If it is dropped before
+/// [`Unread::end`], by an error or because a future was dropped, the scan takes the entry again;
+/// otherwise it would go on after it.
+pub(crate) struct Unread<'c>(Option<&'c mut Cursor>);
+
+impl<'c> Unread<'c> {
+    pub(crate) fn begin(cursor: &'c mut Cursor) -> Unread<'c> {
+        Unread(Some(cursor))
+    }
+
+    pub(crate) fn end(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unread<'_> {
+    fn drop(&mut self) {
+        if let Some(cursor) = self.0.take() {
+            cursor.take_again();
+        }
+    }
+}
+
 /// Goes on with a scan after [`next_loaded`], which gave `taken`: reads a large value, or loads
 /// leaves up to the next entry. Key and value are then in the cursor, or the value in `whole` when
 /// it is large; `None` at the end.
@@ -38,11 +61,9 @@ pub(crate) async fn next_entry<R: Resolve>(
             Some(Taken::Inline) => return Ok(Some(Entry::Inline)),
             Some(Taken::Large(large)) => {
                 whole.clear();
-                let read = read_chunks(session, txn, tree, large, whole).await;
-                if let Err(Error::SnapshotTooOld(_)) = read {
-                    cursor.take_again();
-                }
-                read?;
+                let unread = Unread::begin(cursor);
+                read_chunks(session, txn, tree, large, whole).await?;
+                unread.end();
                 return Ok(Some(Entry::Whole));
             }
             None if cursor.is_at_end() => return Ok(None),

@@ -334,6 +334,8 @@ fn reversed_and_empty_ranges_give_nothing() {
         assert_eq!(forward.count(), 0, "{range:?}");
         let backward = session.range::<[u8]>(&tree, range).expect("range").rev();
         assert_eq!(backward.count(), 0, "{range:?}");
+        let announced = session.range::<[u8]>(&tree, range).expect("range").expect_records(5);
+        assert_eq!(announced.count(), 0, "{range:?}");
     }
 }
 

@@ -3,11 +3,19 @@
 //! data. `WATTLE_ROUNDS` multiplies the length.
 
 use rand::{RngExt, SeedableRng, rngs::SmallRng};
-use std::{collections::BTreeMap, ops::Bound};
-use wattle::{
-    AsyncRange, AsyncSession, Durability, Error, Isolation, MIN_LOG_BYTES, Range, Session, Tree,
-    TxnOptions,
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    ops::Bound,
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
 };
+use wattle::{
+    AsyncRange, AsyncSession, Durability, Error, IoKind, Isolation, MIN_LOG_BYTES, Range, Session,
+    Tree, TxnOptions,
+};
+use wattle_buffer::io::{Fault, FaultPlan, Op, SimStorage};
 use wattle_tests::harness::{Device, assert_verified, rounds, seed, small_pool};
 
 const KEYS: u32 = 4_000;
@@ -184,4 +192,91 @@ fn a_range_of_a_task_counts_as_read_as_far_as_it_came() {
     })
     .expect("a runtime");
     engine.close().expect("close");
+}
+
+/// Large values of a tree that does not fit into the pool.
+const LARGE: u32 = 40;
+
+fn fill_large(session: &Session, tree: &Tree) {
+    for number in 0..LARGE {
+        // Every third value is small.
+        let len = if number % 3 == 0 { 10 } else { 20_000 };
+        session.put(tree, &key(number), &vec![number as u8; len]).expect("put");
+    }
+}
+
+fn assert_all_large(seen: &[Vec<u8>]) {
+    let all: Vec<_> = (0..LARGE).map(key).collect();
+    assert_eq!(seen, all, "the range skipped or repeated records");
+}
+
+#[test]
+fn a_range_that_failed_at_a_large_value_goes_on_at_that_record() {
+    let mut failures = 0;
+    for n in 1..80 {
+        let storage = Arc::new(SimStorage::new(FaultPlan::new(n)));
+        let engine = Device::sim(&storage).open(small_pool(64)).expect("open");
+        let (tree, session) = (engine.tree("t").expect("tree"), engine.session().expect("session"));
+        fill_large(&session, &tree);
+        engine.checkpoint().expect("checkpoint");
+        let mut range = session.scan(&tree).expect("scan");
+        let (mut seen, mut failed) = (Vec::new(), 0);
+        storage.set_plan(FaultPlan::new(n).nth(
+            Op::Read,
+            n,
+            Fault::Error(std::io::ErrorKind::Other),
+        ));
+        loop {
+            match range.next_entry() {
+                Ok(Some((key, value))) => {
+                    assert!(value.iter().all(|byte| *byte == value[0]));
+                    seen.push(key.to_vec());
+                }
+                Ok(None) => break,
+                Err(_) => failed += 1,
+            }
+            assert!(failed <= 1, "one read fails");
+        }
+        assert_all_large(&seen);
+        failures += failed;
+    }
+    assert!(failures > 10, "{failures} of the reads that failed were needed at once");
+}
+
+#[test]
+fn a_range_whose_future_is_dropped_goes_on_at_the_same_record() {
+    let seed = seed();
+    let mut random = SmallRng::seed_from_u64(seed);
+    let directory = tempfile::tempdir().expect("a directory");
+    let device = Device::files(IoKind::Threads, directory.path());
+    let engine = device.open(small_pool(64)).expect("open");
+    let tree = engine.tree("t").expect("tree");
+    fill_large(&engine.session().expect("session"), &tree);
+    engine.checkpoint().expect("checkpoint");
+    let mut dropped = 0;
+    let seen = wattle::run(8, async {
+        let session = engine.async_session().expect("session");
+        let mut range = session.scan(&tree).await.expect("scan");
+        let mut seen = Vec::new();
+        loop {
+            if random.random_bool(0.5) {
+                let mut next = pin!(range.next_entry());
+                match next.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+                    Poll::Pending => dropped += 1,
+                    Poll::Ready(entry) => match entry.expect("no read fails") {
+                        Some((key, _)) => seen.push(key.to_vec()),
+                        None => break,
+                    },
+                }
+                continue;
+            }
+            match range.next_entry().await.expect("no read fails") {
+                Some((key, _)) => seen.push(key.to_vec()),
+                None => break,
+            }
+        }
+        seen
+    });
+    assert_all_large(&seen.expect("a runtime"));
+    assert!(dropped > 5, "seed {seed}: only {dropped} futures waited");
 }
