@@ -18,6 +18,7 @@ pub mod maintain;
 pub mod probe;
 pub mod record;
 pub mod run;
+pub mod shell;
 pub mod simulate;
 pub mod stage;
 pub mod tpcc;
@@ -36,7 +37,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::breakdown::profile::Profiler;
 use crate::driver::backend::Backend;
-use crate::driver::control::Interrupt;
+use crate::driver::control::{Interrupt, say};
 use bench_run::BenchScenario;
 use common::RunFlags;
 use exit::Exit;
@@ -120,6 +121,10 @@ pub enum Command {
     ///
     /// Without a name: lists the experiments.
     Experiment(experiment::ExperimentFlags),
+    /// Prints a script with which a shell completes the subcommands and flags of wattle.
+    Completions(shell::CompletionsFlags),
+    /// Writes the manual pages of wattle and its subcommands.
+    Man(shell::ManFlags),
 }
 
 /// Parses `arguments`, the first of which is the name of the program, and runs the subcommand.
@@ -146,6 +151,8 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
             let strict = Cli::command().subcommand_required(true);
             let program = &arguments[..arguments.len().min(1)];
             let error = strict.try_get_matches_from(program).expect_err("no subcommand");
+            // The sentence comes last, where it is seen.
+            say(Cli::command().render_help());
             return Err(Exit::Usage(exit::sentence(&error)));
         }
         Err(error) if error.use_stderr() => return Err(Exit::Usage(exit::sentence(&error))),
@@ -176,7 +183,9 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
         | Command::Stat(_)
         | Command::Compact(_)
         | Command::Dump(_)
-        | Command::Load(_) => {}
+        | Command::Load(_)
+        | Command::Completions(_)
+        | Command::Man(_) => {}
     }
     Ok(Some(command))
 }
@@ -212,6 +221,8 @@ fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
             breakdown::breakdown(&flags, command_line(arguments), &run)
         }
         Command::Simulate(flags) => simulate::simulate(&flags, command_line(arguments), &interrupt),
+        Command::Completions(flags) => shell::completions(&flags, Cli::command()),
+        Command::Man(flags) => shell::man(&flags, Cli::command()),
         Command::EvictPhase { flags, workload } => evict_phase(&flags, &workload, &interrupt),
         Command::Experiment(flags) => {
             experiment::experiment(&flags, &|words| refusal(words, &interrupt), &interrupt)

@@ -5,6 +5,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::common::{RunFlags, RunSettings};
+use super::units;
 use crate::tatp::benchmark::{MAX_SUBSCRIBERS, Tatp};
 use crate::tpcb::benchmark::Tpcb;
 use crate::tpcb::input::MAX_SCALE;
@@ -15,7 +16,7 @@ pub struct TpcbFlags {
     /// Branches, 1 to 100000; each has 10 tellers and 100000 accounts, about 12 MB. Conflicts are
     /// rare if there are several branches for each transaction in flight.
     #[arg(long, value_name = "N", default_value_t = 10,
-        value_parser = clap::value_parser!(u64).range(1..=MAX_SCALE))]
+        value_parser = units::count(1..=MAX_SCALE))]
     pub scale: u64,
 
     /// Check that balances and history agree, before and after the run.
@@ -32,7 +33,7 @@ pub struct TpcbFlags {
 pub struct TatpFlags {
     /// Subscribers, 1 to 4294967296; each has about 11 rows in five tables, 310 bytes.
     #[arg(long, value_name = "N", default_value_t = 100_000,
-        value_parser = clap::value_parser!(u64).range(1..=MAX_SUBSCRIBERS))]
+        value_parser = units::count(1..=MAX_SUBSCRIBERS))]
     pub subscribers: u64,
 
     /// Check that rows are whole and refer to rows that exist, before and after the run.

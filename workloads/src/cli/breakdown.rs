@@ -53,7 +53,7 @@ pub struct BreakdownFlags {
 
     /// Numbers of worker threads, separated by commas. Default: 1 and all cores.
     #[arg(long, value_name = "N,N,..", value_delimiter = ',',
-        value_parser = clap::value_parser!(u64).range(1..=1024))]
+        value_parser = units::count(1..=1024))]
     pub threads: Vec<u64>,
 
     /// Directory for a store of each workload; those that have the right data are used again.
@@ -67,12 +67,12 @@ pub struct BreakdownFlags {
 
     /// Records of ycsb.
     #[arg(long, value_name = "N", default_value_t = 500_000,
-        value_parser = clap::value_parser!(u64).range(1..))]
+        value_parser = units::count(1..))]
     pub records: u64,
 
     /// Warehouses of tpcc.
     #[arg(long, value_name = "N", default_value_t = 1,
-        value_parser = clap::value_parser!(u64).range(1..=10_000))]
+        value_parser = units::count(1..=10_000))]
     pub warehouses: u64,
 
     /// Length of each profile, with ms, s or m.
@@ -110,12 +110,12 @@ pub struct BreakdownFlags {
     /// Also switches mechanisms off, one at a time: log, tracking of accesses, swizzling. So many
     /// pairs of runs with and without each; 0 for none.
     #[arg(long, value_name = "PAIRS", default_value_t = 0,
-        value_parser = clap::value_parser!(u64).range(..=MAX_PAIRS))]
+        value_parser = units::count(..=MAX_PAIRS))]
     pub ablation: u64,
 
     /// Also compares so many pairs of runs with and without sampling; 0 for none.
     #[arg(long, value_name = "PAIRS", default_value_t = 0,
-        value_parser = clap::value_parser!(u64).range(..=MAX_PAIRS))]
+        value_parser = units::count(..=MAX_PAIRS))]
     pub overhead: u64,
 
     /// Format of the result.

@@ -39,13 +39,13 @@ pub struct RunFlags {
     pub pool: u64,
 
     /// Worker threads, 1 to 1024. Default: all cores.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_THREADS))]
+    #[arg(long, value_name = "N", value_parser = units::count(1..=MAX_THREADS))]
     pub threads: Option<u64>,
 
     /// Operations in flight on each thread, as tasks of an asynchronous runtime, up to 4096; 0 for
     /// blocking sessions.
     #[arg(long, value_name = "N", default_value_t = 0,
-        value_parser = clap::value_parser!(u64).range(..=MAX_TASKS))]
+        value_parser = units::count(..=MAX_TASKS))]
     pub tasks: u64,
 
     /// Bind each worker thread to a core; cores that take most interrupts of devices are used last.
@@ -61,7 +61,7 @@ pub struct RunFlags {
     pub duration: Option<Duration>,
 
     /// Length of the measured part as a number of operations of all threads together.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = units::count(1..))]
     pub operations: Option<u64>,
 
     /// Length of the run before the measured part, with ms, s or m.
@@ -103,7 +103,7 @@ pub struct RunFlags {
     pub swizzling: OnOff,
 
     /// Background evictor threads, 1 to 256. Default: one for every 8 cores, at least 1.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_EVICTORS))]
+    #[arg(long, value_name = "N", value_parser = units::count(1..=MAX_EVICTORS))]
     pub evictors: Option<u64>,
 
     /// Storage back end: uring; threads; memory, where nothing is stored; or sim, which is memory

@@ -1,7 +1,9 @@
 //! How a subcommand ends without success.
 
-use std::io::{ErrorKind, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::adapter::backend;
 use crate::driver::backend::OpenError;
@@ -63,7 +65,7 @@ pub fn print(text: &str) -> Result<(), Exit> {
 /// Like [`print`], on `out`.
 pub fn print_to(out: &mut dyn Write, text: &str) -> Result<(), Exit> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         printed => printed.map_err(failed("writing the result")),
     }
 }
@@ -83,7 +85,7 @@ impl From<OpenError> for Exit {
     }
 }
 
-/// An error of clap as one sentence, without tips.
+/// An error of clap as one sentence, with the names that it suggests.
 pub fn sentence(error: &clap::Error) -> String {
     let text = error.to_string();
     let text = text.strip_prefix("error: ").unwrap_or(&text);
@@ -94,13 +96,28 @@ pub fn sentence(error: &clap::Error) -> String {
         .unwrap_or(text.len());
     let parts = text[..end].lines().map(str::trim).filter(|line| !line.is_empty());
     let sentence = parts.collect::<Vec<_>>().join(" ");
+    let sentence = match suggestions(error) {
+        Some(names) => format!("{sentence}; did you mean {names}?"),
+        None => sentence,
+    };
     match error.kind() {
-        clap::error::ErrorKind::UnknownArgument => {
+        ErrorKind::UnknownArgument => {
             format!("{sentence}; --help lists the flags that are accepted")
         }
-        clap::error::ErrorKind::InvalidSubcommand => {
+        ErrorKind::InvalidSubcommand => {
             format!("{sentence}; --help lists the subcommands that are accepted")
         }
         _ => sentence,
     }
+}
+
+/// The names that clap found similar to a wrong one.
+fn suggestions(error: &clap::Error) -> Option<String> {
+    let kinds =
+        [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
+    kinds.iter().find_map(|kind| match error.get(*kind)? {
+        ContextValue::String(name) => Some(name.clone()),
+        ContextValue::Strings(names) if !names.is_empty() => Some(names.join(" or ")),
+        _ => None,
+    })
 }

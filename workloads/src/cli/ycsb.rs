@@ -51,11 +51,11 @@ pub struct YcsbFlags {
 
     /// Records to load, 1 to 4294967296.
     #[arg(long, value_name = "N", default_value_t = 1_000_000,
-        value_parser = clap::value_parser!(u64).range(1..=MAX_RECORDS))]
+        value_parser = units::count(1..=MAX_RECORDS))]
     pub records: u64,
 
     /// Fields of a record. Default: 10.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=65536))]
+    #[arg(long, value_name = "N", value_parser = units::count(1..=65536))]
     pub fields: Option<u64>,
 
     /// Size of a field, in bytes or with KiB, MiB or GiB. Default: 100.
