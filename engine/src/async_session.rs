@@ -4,7 +4,7 @@
 
 use crate::{
     async_transaction::AsyncTransaction,
-    op::{auto, read, visit::visit_auto},
+    op::{auto, many, read, visit::visit_auto},
     range::{AsyncRange, borrowed, bounds_of},
     session::{
         bulk_load::bulk_load,
@@ -148,6 +148,30 @@ impl AsyncSession {
     pub async fn remove(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
         let (existed, ticket) = self.remove_ticket(tree, key).await?;
         self.wait_ticket(ticket).await.map(|()| existed)
+    }
+
+    /// As [`crate::Session::put_many`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn put_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        tree: &Tree,
+        records: &[(K, V)],
+    ) -> Result<()> {
+        self.take_turn().await;
+        let ticket = many::put_many_auto(self, tree, records).await?;
+        self.wait_ticket(ticket).await
+    }
+
+    /// As [`crate::Session::remove_many`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn remove_many<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<usize> {
+        self.take_turn().await;
+        let (removed, ticket) = many::remove_many_auto(self, tree, keys).await?;
+        self.wait_ticket(ticket).await.map(|()| removed)
     }
 
     /// As [`AsyncSession::insert`], without waiting for durability: the task goes on, and has as

@@ -109,6 +109,30 @@ impl AsyncTransaction {
         many::insert_many(session, txn, tree, records).await
     }
 
+    /// As [`crate::Transaction::put_many`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn put_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        tree: &Tree,
+        records: &[(K, V)],
+    ) -> Result<()> {
+        self.take_turn().await;
+        let (session, txn) = self.parts();
+        many::put_many(session, txn, tree, records).await
+    }
+
+    /// As [`crate::Transaction::remove_many`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn remove_many<K: AsRef<[u8]>>(&mut self, tree: &Tree, keys: &[K]) -> Result<usize> {
+        self.take_turn().await;
+        let (session, txn) = self.parts();
+        many::remove_many(session, txn, tree, keys).await
+    }
+
     /// As [`crate::Transaction::modify_many`].
     ///
     /// # Errors

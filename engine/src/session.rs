@@ -11,7 +11,7 @@ pub(crate) mod step;
 pub(crate) mod tasks;
 
 use crate::{
-    op::{auto, read, visit::visit_auto},
+    op::{auto, many, read, visit::visit_auto},
     range::{Range, borrowed, bounds_of},
     transaction::Transaction,
     tree::Tree,
@@ -180,6 +180,40 @@ impl Session {
     /// As [`Session::insert`].
     pub fn remove(&self, tree: &Tree, key: &[u8]) -> Result<bool> {
         waited(self.remove_ticket(tree, key)?)
+    }
+
+    /// Sets the values of several keys as one transaction: of all of them, or of none. The later
+    /// one counts of two records with the same key. Reads the leaves of 32 records at once, which
+    /// is several times faster than one after the other when they are not in memory.
+    ///
+    /// ```
+    /// # use wattle::{Engine, IoKind, Options};
+    /// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// # let tree = engine.tree("t")?;
+    /// # let session = engine.session()?;
+    /// session.put_many(&tree, &[("a", "1"), ("b", "2")])?;
+    /// assert_eq!(session.remove_many(&tree, &["a", "c"])?, 1);
+    /// # Ok::<(), wattle::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Session::insert`], for any of them, but [`Error::KeyExists`].
+    pub fn put_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        tree: &Tree,
+        records: &[(K, V)],
+    ) -> Result<()> {
+        now(many::put_many_auto(self, tree, records))?.wait()
+    }
+
+    /// Removes several records as one transaction: all that exist, or none. Gives how many existed.
+    /// See [`Session::put_many`].
+    ///
+    /// # Errors
+    /// As [`Session::put_many`].
+    pub fn remove_many<K: AsRef<[u8]>>(&self, tree: &Tree, keys: &[K]) -> Result<usize> {
+        let (removed, ticket) = now(many::remove_many_auto(self, tree, keys))?;
+        ticket.wait().map(|()| removed)
     }
 
     /// As [`Session::insert`], without waiting for durability. Only [`Error::KeyExists`] waits: it

@@ -193,6 +193,43 @@ impl<'s> Transaction<'s> {
         now(many::insert_many(session, txn, tree, records))
     }
 
+    /// Sets the values of several keys, whether or not they exist: of all of them, or of none. The
+    /// later one counts of two records with the same key. Does the same as a
+    /// [`Transaction::put`] for each record, but reads the leaves of 32 records at once, which is
+    /// several times faster when they are not in memory.
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`], for any of them.
+    ///
+    /// ```
+    /// # use wattle::{Engine, IoKind, Options};
+    /// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// # let tree = engine.tree("t")?;
+    /// let mut txn = engine.begin()?;
+    /// txn.put_many(&tree, &[("a", "1"), ("b", "2"), ("a", "3")])?;
+    /// assert_eq!(txn.get(&tree, b"a")?.as_deref(), Some(&b"3"[..]));
+    /// assert_eq!(txn.remove_many(&tree, &["a", "c"])?, 1);
+    /// # Ok::<(), wattle::Error>(())
+    /// ```
+    pub fn put_many<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &mut self,
+        tree: &Tree,
+        records: &[(K, V)],
+    ) -> Result<()> {
+        let (session, txn) = self.parts()?;
+        now(many::put_many(session, txn, tree, records))
+    }
+
+    /// Removes several records: all that exist, or none. Gives how many existed. Faster than a
+    /// [`Transaction::remove`] for each as [`Transaction::put_many`] is.
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`].
+    pub fn remove_many<K: AsRef<[u8]>>(&mut self, tree: &Tree, keys: &[K]) -> Result<usize> {
+        let (session, txn) = self.parts()?;
+        now(many::remove_many(session, txn, tree, keys))
+    }
+
     /// Changes the bytes of several values without changing their lengths, as
     /// [`Transaction::modify`] does, for all keys that exist; gives how many do. `change` gets the
     /// position of the key, too. A key that is listed twice is changed twice. As with

@@ -1,20 +1,29 @@
 //! Changes of many records in a transaction: either all of them are made, or none.
+//!
+//! Puts and removals first bring the leaves of the next [`MULTI_GET`] records into memory, with
+//! many reads at once, and then change one record after the other. An insert does not: keys that
+//! are added together mostly lie together.
 
 use super::{
     check::{check_key, check_value, note_point, noted},
-    large::write_large_in,
+    large::{discard_in, write_large_in},
+    read::prefetch_keys,
     whole::whole,
-    write::{ModifyRecord, RecordChange},
+    write::{ModifyRecord, RecordChange, remove_checked_in},
 };
 use crate::{
     catalog::OpenTree,
     limits::limit,
-    session::{resolve::Resolve, step},
+    session::{
+        conflict_wait::{Waits, persist},
+        resolve::Resolve,
+        step,
+    },
     tree::Tree,
-    txn::{Txn, TxnAuthor},
+    txn::{Begun, Ticket, Txn, TxnAuthor, TxnOptions},
 };
 use std::sync::Arc;
-use wattle_btree::{Mode, Progress, Value, fits_inline};
+use wattle_btree::{MULTI_GET, Mode, Progress, Value, fits_inline};
 use wattle_buffer::Result;
 
 /// Records that are changed under one latch, at most.
@@ -27,6 +36,100 @@ pub(crate) async fn insert_many<R: Resolve, K: AsRef<[u8]>, V: AsRef<[u8]>>(
     tree: &Tree,
     records: &[(K, V)],
 ) -> Result<()> {
+    write_many(session, txn, tree, records, Mode::Insert).await
+}
+
+/// Sets the values of several keys in a transaction: of all of them, or of none.
+pub(crate) async fn put_many<R: Resolve, K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Tree,
+    records: &[(K, V)],
+) -> Result<()> {
+    write_many(session, txn, tree, records, Mode::Put).await
+}
+
+/// Removes several records in a transaction: all that exist, or none. Gives how many existed.
+pub(crate) async fn remove_many<R: Resolve, K: AsRef<[u8]>>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Tree,
+    keys: &[K],
+) -> Result<usize> {
+    session.core().check_tree(tree)?;
+    txn.check_write()?;
+    for key in keys {
+        check_key(key.as_ref())?;
+        note_point(txn, tree, key.as_ref());
+    }
+    let mark = txn.savepoint();
+    whole(session, txn, mark, async |txn: &mut Txn| {
+        let mut removed = 0;
+        for batch in keys.chunks(MULTI_GET) {
+            prefetch_keys(session, tree, batch.iter().map(AsRef::as_ref)).await?;
+            for key in batch {
+                removed += usize::from(remove_checked_in(session, txn, tree, key.as_ref()).await?);
+            }
+            session.next_turn().await;
+        }
+        Ok(removed)
+    })
+    .await
+}
+
+/// [`put_many`] as a transaction of its own.
+pub(crate) async fn put_many_auto<R: Resolve, K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    session: &R,
+    tree: &Tree,
+    records: &[(K, V)],
+) -> Result<Ticket> {
+    let keys = || records.iter().map(|(key, _)| key.as_ref());
+    let put = async |txn: &mut Txn| put_many(session, txn, tree, records).await;
+    many_auto(session, tree, keys, put).await.map(|((), ticket)| ticket)
+}
+
+/// [`remove_many`] as a transaction of its own.
+pub(crate) async fn remove_many_auto<R: Resolve, K: AsRef<[u8]>>(
+    session: &R,
+    tree: &Tree,
+    keys: &[K],
+) -> Result<(usize, Ticket)> {
+    let remove = async |txn: &mut Txn| remove_many(session, txn, tree, keys).await;
+    many_auto(session, tree, || keys.iter().map(AsRef::as_ref), remove).await
+}
+
+/// Runs a change of the records with these keys in a transaction of its own, again while it meets
+/// conflicts.
+async fn many_auto<'k, R: Resolve, T, I: Iterator<Item = &'k [u8]>>(
+    session: &R,
+    tree: &'k Tree,
+    keys: impl Fn() -> I,
+    mut change: impl AsyncFnMut(&mut Txn) -> Result<T>,
+) -> Result<(T, Ticket)> {
+    session.core().admit(session, tree).await?;
+    let waits = Waits::of(tree, &[]);
+    persist(session, &waits, async || {
+        let mut txn = Begun::new(session, TxnOptions::default())?;
+        match change(txn.txn()).await {
+            Ok(changed) => Ok((changed, txn.commit().await?)),
+            Err(error) => {
+                txn.abort().await?;
+                waits.turn_to_held(session.system(), keys());
+                Err(error)
+            }
+        }
+    })
+    .await
+}
+
+/// Writes several records in a transaction: all of them, or none.
+async fn write_many<R: Resolve, K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Tree,
+    records: &[(K, V)],
+    mode: Mode,
+) -> Result<()> {
     session.core().check_tree(tree)?;
     txn.check_write()?;
     for (key, value) in records {
@@ -36,24 +139,31 @@ pub(crate) async fn insert_many<R: Resolve, K: AsRef<[u8]>, V: AsRef<[u8]>>(
     }
     let mark = txn.savepoint();
     whole(session, txn, mark, async |txn: &mut Txn| {
-        let mut rest = records;
+        // The leaves of so many records of the rest are prefetched.
+        let (mut rest, mut prefetched) =
+            (records, if mode == Mode::Insert { usize::MAX } else { 0 });
         while let [(key, value), behind @ ..] = rest {
+            if prefetched == 0 {
+                prefetch_keys(session, tree, rest.iter().map(|(key, _)| key.as_ref())).await?;
+                prefetched = MULTI_GET;
+            }
             let (key, value) = (key.as_ref(), value.as_ref());
             if !fits_inline(key.len(), value.len()) {
-                write_large_in(session, txn, tree, key, value, Mode::Insert, None).await?;
-                rest = behind;
+                write_large_in(session, txn, tree, key, value, mode, None).await?;
+                (rest, prefetched) = (behind, prefetched - 1);
                 continue;
             }
             let mut run = [(key, Value::Inline(value)); RUN];
-            let pairs = rest.iter().map(|(key, value)| (key.as_ref(), value.as_ref()));
+            let pairs = rest.iter().take(prefetched);
+            let pairs = pairs.map(|(key, value)| (key.as_ref(), value.as_ref()));
             let pairs = pairs.take_while(|(key, value)| fits_inline(key.len(), value.len()));
             let mut len = 0;
             for ((key, value), place) in pairs.zip(&mut run) {
                 *place = (key, Value::Inline(value));
                 len += 1;
             }
-            insert_run(session, txn, &tree.open, &run[..len]).await?;
-            rest = &rest[len..];
+            write_run(session, txn, tree, &run[..len], mode).await?;
+            (rest, prefetched) = (&rest[len..], prefetched - len);
             if !rest.is_empty() {
                 session.next_turn().await;
             }
@@ -63,24 +173,34 @@ pub(crate) async fn insert_many<R: Resolve, K: AsRef<[u8]>, V: AsRef<[u8]>>(
     .await
 }
 
-/// Adds records that fit leaves. When it fails at one, the records before that one have been added.
-async fn insert_run<R: Resolve>(
+/// Writes records that fit leaves. When it fails at one, the records before that one have been
+/// written.
+async fn write_run<R: Resolve>(
     session: &R,
     txn: &mut Txn,
-    tree: &Arc<OpenTree>,
+    tree: &Tree,
     run: &[(&[u8], Value<'_>)],
+    mode: Mode,
 ) -> Result<()> {
-    let (core, cx) = (session.core(), session.cx());
-    let mut author = TxnAuthor::new(&core.txns, txn, tree, run[0].0);
-    let (mut done, mut outcome) = (0, Ok(()));
-    while done < run.len() && outcome.is_ok() {
-        let step = |restarts| {
-            tree.tree.write_run_step(cx, run, Mode::Insert, &mut author, restarts, &mut done)
-        };
-        outcome = step::run(session, step).await.map(|_| ());
+    let (core, cx, open) = (session.core(), session.cx(), &tree.open);
+    let mut done = 0;
+    while done < run.len() {
+        let mut author = TxnAuthor::new(&core.txns, txn, open, run[done].0);
+        let mut outcome = Ok(None);
+        // A write over a large value ends its step: that value is discarded without an author.
+        while done < run.len() && matches!(outcome, Ok(None)) {
+            let step = |restarts| {
+                open.tree.write_run_step(cx, run, mode, &mut author, restarts, &mut done)
+            };
+            outcome = step::run(session, step).await.map(|written| written.orphan);
+        }
+        let outcome = author.finish().and(outcome);
+        let orphan = noted(txn, outcome)?;
+        if orphan.is_some() {
+            discard_in(session, txn, tree, orphan).await?;
+        }
     }
-    let outcome = author.finish().and(outcome);
-    noted(txn, outcome)
+    Ok(())
 }
 
 /// Changes the values of several keys in place, in a transaction: of all keys that exist, or none.

@@ -11,7 +11,7 @@
 //! | `read` | look-ups | `check` |
 //! | `large` | large values | `read`, `record`, `whole` |
 //! | `write` | changes of one record in a transaction | all above |
-//! | `many` | changes of many records in a transaction | `write` |
+//! | `many` | changes of many records, in a transaction or as one | `write` |
 //! | `auto` | auto-committed changes of one record | `write` |
 //! | `scan` | the next entry of a range | `read` |
 //! | `visit` | ranges that a closure visits | `scan` |

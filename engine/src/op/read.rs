@@ -205,6 +205,21 @@ pub(crate) async fn prefetch<R: Resolve, K: AsRef<[u8]>>(
     Ok(())
 }
 
+/// Prefetches the leaves of some keys of a tree, at most [`MULTI_GET`].
+pub(super) async fn prefetch_keys<'k, R: Resolve>(
+    session: &R,
+    tree: &Tree,
+    keys: impl Iterator<Item = &'k [u8]>,
+) -> Result<()> {
+    let (mut wanted, mut len) = ([(&tree.open.tree, &[][..]); MULTI_GET], 0);
+    for (place, key) in wanted.iter_mut().zip(keys) {
+        place.1 = key;
+        len += 1;
+    }
+    let mut done = 0;
+    run(session, |_| BTree::prefetch_step(&wanted[..len], &mut done)).await
+}
+
 async fn multi_get_by<R: Resolve, K: AsRef<[u8]>, V: View>(
     session: &R,
     tree: &Tree,

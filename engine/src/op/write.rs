@@ -162,6 +162,16 @@ pub(crate) async fn remove_in<R: Resolve>(
     key: &[u8],
 ) -> Result<bool> {
     check_change_in(session, txn, tree, key)?;
+    remove_checked_in(session, txn, tree, key).await
+}
+
+/// [`remove_in`] after the checks, perhaps in the middle of an operation.
+pub(super) async fn remove_checked_in<R: Resolve>(
+    session: &R,
+    txn: &mut Txn,
+    tree: &Tree,
+    key: &[u8],
+) -> Result<bool> {
     let mark = txn.savepoint();
     let step = write_step(session, &tree.open, key, Value::Ghost, Mode::Update);
     let written = change_in(session, txn, &tree.open, key, step).await?;

@@ -15,7 +15,7 @@ fn holder_of(system: &TxnSystem, tree: &OpenTree, key: &[u8]) -> Option<(u64, u6
 /// The waits of one auto-committed operation, over all its attempts.
 pub(crate) struct Waits<'r> {
     tree: &'r OpenTree,
-    key: &'r [u8],
+    key: Cell<&'r [u8]>,
     since: Cell<Option<Instant>>,
     /// Id of the holder, and the time since when the operation has waited for it.
     holder: Cell<Option<(u64, Instant)>>,
@@ -25,7 +25,15 @@ pub(crate) struct Waits<'r> {
 impl<'r> Waits<'r> {
     pub fn of(tree: &'r Tree, key: &'r [u8]) -> Waits<'r> {
         let (since, holder, turn) = (Cell::new(None), Cell::new(None), Cell::new(0));
-        Waits { tree: &tree.open, key, since, holder, turn }
+        Waits { tree: &tree.open, key: Cell::new(key), since, holder, turn }
+    }
+
+    /// For an operation on several records: waits for the first one that a transaction holds.
+    #[cold]
+    pub fn turn_to_held(&self, system: &TxnSystem, mut keys: impl Iterator<Item = &'r [u8]>) {
+        if let Some(key) = keys.find(|key| holder_of(system, self.tree, key).is_some()) {
+            self.key.set(key);
+        }
     }
 
     /// Begins to wait, unless that has happened.
@@ -54,7 +62,7 @@ impl<'r> Waits<'r> {
         if too_late || core.pool.check_may_wait().is_err() {
             return false;
         }
-        let holder = holder_of(&core.txns, self.tree, self.key);
+        let holder = holder_of(&core.txns, self.tree, self.key.get());
         if let Some((number, of)) = holder.filter(|(_, of)| *of != ABANDONED) {
             if of != 0 && of == session.number() {
                 return false;

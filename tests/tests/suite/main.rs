@@ -27,6 +27,7 @@ mod little_room;
 mod log_fails;
 mod log_room;
 mod long_readers;
+mod many;
 mod many_trees;
 mod model;
 mod moving;
