@@ -22,3 +22,4 @@ pub mod source;
 pub mod study;
 pub mod table;
 pub mod trace;
+pub mod upcoming;

@@ -10,6 +10,7 @@ use super::common::check_outputs;
 use super::exit::{Exit, failed, print};
 use crate::driver::control::Interrupt;
 use crate::report::figures::plural;
+use crate::simulate::ace;
 use crate::simulate::bound::{self, Bound};
 use crate::simulate::experiment::{CacheSize, Run, combine, in_parallel, run_all};
 use crate::simulate::generate::KINDS;
@@ -370,7 +371,12 @@ fn list_policies() -> String {
     }
     text += "\nace(POLICY):nw=8,ne=1,prefetch=both puts ACE around a policy (Papon, Athanassoulis, \
              ICDE 2023):\npages written at a time, pages evicted at a time (1 is without \
-             prefetching), and the prefetched\npages (both, sequential or history)\n\n";
+             prefetching), and the prefetched\npages (both, sequential or history). It writes few pages \
+             at once with\n";
+    for (entry, why) in ALL.iter().filter_map(|entry| Some((entry, ace::limit(entry.name)?))) {
+        text += &format!("{:<12} {why}\n", entry.name);
+    }
+    text.push('\n');
     text += "live(NAME:key=value,..) runs a policy of the engine (wattle --list-policies)\n\n";
     text += "synthetic traces, as --trace gen:NAME:seed=1,accesses=N,pages=N,writes=SHARE\n";
     for kind in KINDS {

@@ -81,6 +81,17 @@ impl Settings {
     }
 }
 
+/// Why the Writer finds few pages to write with a victim of this policy, if that is so.
+pub fn limit(policy: &str) -> Option<&'static str> {
+    Some(match policy {
+        "filo" | "mru" => "the page that came in last leaves first, so no next victim is known",
+        "lfu" => "only pages used once are next, and most pages that come in are among them",
+        "lru-k" => "pages that come in with an old history, or with none, leave before all others",
+        "opt" => "pages that come in with a farther next use leave before all others",
+        _ => return None,
+    })
+}
+
 /// The wrapper's state for one replay.
 #[derive(Debug)]
 pub struct Ace {

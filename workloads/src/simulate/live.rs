@@ -14,7 +14,7 @@ use wattle_buffer::replacement::{
 use wattle_buffer::{FrameId, PageId};
 
 use super::entry::{Domain, Parameter, PolicyEntry, Setup};
-use super::policy::{Access, Policy, by_frame};
+use super::policy::{Access, Policy};
 use super::pool::{Frame, Page, PerFrame, Pool};
 use crate::rng::Rng;
 
@@ -49,6 +49,8 @@ struct Live {
     trackers: PerFrame<Tracker>,
     /// Frames of pages that were chosen and are in the pool until `select` ends.
     leaving: Vec<Page>,
+    /// Victims that were chosen ahead for ACE, and not used since.
+    planned: Vec<Page>,
     /// Frames that the order of the policy proposes.
     proposed: Vec<FrameId>,
     epoch: u32,
@@ -99,6 +101,7 @@ impl Live {
             policy,
             trackers: PerFrame::new(setup.capacity, Tracker::default),
             leaving: Vec::new(),
+            planned: Vec::new(),
             proposed: Vec::new(),
             epoch: FIRST_EPOCH,
             step: ((setup.capacity as f64 / epochs) as u64).max(1),
@@ -142,17 +145,34 @@ impl Live {
     }
 
     /// The next pages in the order of the policy.
-    fn leave_in_order(&mut self, pool: &Pool) {
+    fn leave_in_order(&mut self, batch: usize, pool: &Pool) {
         let order = self.policy.order().expect("an order");
         let view =
             View { pool, trackers: &self.trackers, leaving: &self.leaving, epoch: self.epoch };
         self.proposed.clear();
-        order.propose(&view, self.batch - self.leaving.len(), &mut self.proposed);
+        order.propose(&view, batch - self.leaving.len(), &mut self.proposed);
         let pages = self.proposed.iter().filter_map(|frame| pool.page(Frame(frame.0)));
         self.leaving.extend(pages);
     }
 
-    fn used(&self, access: Access, frame: Frame) {
+    /// Chooses until a batch leaves, with those that are chosen already. A few rounds may find
+    /// nothing, as those of a hand that only lowers counts.
+    fn choose(&mut self, batch: usize, pool: &Pool) {
+        for _ in 0..1 << 16 {
+            if self.leaving.len() >= batch {
+                break;
+            }
+            match self.policy.order() {
+                Some(_) => self.leave_in_order(batch, pool),
+                None => self.leave_by_value(pool),
+            }
+        }
+    }
+
+    fn used(&mut self, access: Access, frame: Frame) {
+        if !self.planned.is_empty() {
+            self.planned.retain(|page| *page != access.page);
+        }
         if access.write {
             self.policy.on_write(self.visit(frame));
         } else {
@@ -172,16 +192,9 @@ impl Policy for Live {
 
     fn select(&mut self, pool: &Pool, victims: &mut Vec<Page>) {
         self.leaving.clear();
-        // A few rounds may find nothing, as those of a hand that only lowers counts.
-        for _ in 0..1 << 16 {
-            match self.policy.order() {
-                Some(_) => self.leave_in_order(pool),
-                None => self.leave_by_value(pool),
-            }
-            if self.leaving.len() >= self.batch.min(pool.len()) {
-                break;
-            }
-        }
+        let planned = self.planned.len().min(self.batch);
+        self.leaving.extend(self.planned.drain(..planned));
+        self.choose(self.batch.min(pool.len()), pool);
         for page in std::mem::take(&mut self.leaving) {
             self.left(page, pool, Leave::Evicted);
             victims.push(page);
@@ -206,11 +219,27 @@ impl Policy for Live {
     }
 
     fn remove(&mut self, page: Page, pool: &Pool) {
+        self.planned.retain(|planned| *planned != page);
         self.left(page, pool, Leave::Dropped);
     }
 
     fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool) {
-        by_frame(pool, self.rng.below(pool.capacity() as u64) as usize, take);
+        const MOST: usize = 256;
+        self.leaving.clear();
+        self.leaving.append(&mut self.planned);
+        let (mut offered, mut more) = (0, true);
+        while more {
+            more = self.leaving[offered..].iter().all(|page| {
+                offered += 1;
+                take(*page)
+            });
+            let before = self.leaving.len();
+            if more && before + self.batch <= MOST.min(pool.len() / 2) {
+                self.choose(before + self.batch, pool);
+            }
+            more &= self.leaving.len() > before;
+        }
+        self.planned.append(&mut self.leaving);
     }
 
     fn bytes_per_page(&self) -> f64 {

@@ -64,9 +64,10 @@ pub trait Policy: Send {
     /// A dirty page was written back and stays.
     fn cleaned(&mut self, _page: Page, _pool: &Pool) {}
 
-    /// Calls `take` for cached pages in the order in which they would be evicted if nothing else
-    /// happened, until it returns `false`. A policy without such an order offers the pages by
-    /// frame, from a random one on.
+    /// Calls `take` for cached pages in the order in which they will leave, until it returns
+    /// `false`: for ACE, which writes them early. A page that is written again before it leaves was
+    /// written in vain, so pages that stay are not offered, and a policy without an order draws its
+    /// next victims now and keeps to them ([`Plan`](super::upcoming::Plan)).
     fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool);
 
     /// Bytes of the state for each cached page, that of remembered pages included, in an
@@ -74,7 +75,7 @@ pub trait Policy: Send {
     fn bytes_per_page(&self) -> f64;
 }
 
-/// Offers the cached pages by frame, from a given one on: the order of policies without order.
+/// Offers the cached pages by frame, from a given one on.
 pub fn by_frame(pool: &Pool, from: usize, take: &mut dyn FnMut(Page) -> bool) {
     let frames = pool.capacity();
     (0..frames)

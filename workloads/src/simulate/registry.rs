@@ -83,9 +83,11 @@ impl Spec {
     pub fn complexity(&self) -> String {
         match self.ace {
             Some(_) => format!(
-                "O(cache) at worst for a dirty victim, to find the next dirty pages in the order \
-                 of the policy, else {}",
-                self.entry.cost
+                "O(cache log cache) at worst for a dirty victim, to find the next dirty pages in \
+                 the order of the policy, else {}{}",
+                self.entry.cost,
+                ace::limit(self.entry.name)
+                    .map_or(String::new(), |why| format!("; ACE writes few pages at once: {why}"))
             ),
             None => self.entry.cost.to_owned(),
         }

@@ -163,7 +163,18 @@ impl<'a> Replay<'a> {
             self.victims.clear();
             self.policy.leaving(&mut self.victims);
             let dirty = self.evict_victims();
-            self.count_writes(dirty, 1);
+            self.write(dirty);
+        }
+    }
+
+    /// Writes `dirty` victims, with ACE also the next dirty pages.
+    fn write(&mut self, dirty: usize) {
+        match self.ace.as_ref().map(|ace| ace.settings.nw) {
+            Some(at_once) if dirty > 0 => {
+                let others = self.clean_others(at_once.saturating_sub(dirty));
+                self.count_writes(dirty + others, at_once);
+            }
+            _ => self.count_writes(dirty, 1),
         }
     }
 
@@ -182,16 +193,12 @@ impl<'a> Replay<'a> {
             // They leave the pool before ACE asks the policy for more, so that it cannot name them
             // again.
             let dirty = self.evict_victims();
-            let ahead = match self.ace.as_ref().map(|ace| ace.settings) {
-                Some(ace) if dirty > 0 => {
-                    let others = self.clean_others(ace.nw.saturating_sub(dirty));
-                    self.count_writes(dirty + others, ace.nw);
-                    self.evict_more(evicted, ace.ne.min(self.pool.capacity() / 2)) - 1
+            self.write(dirty);
+            let ahead = match self.ace.as_ref().map(|ace| ace.settings.ne) {
+                Some(most) if dirty > 0 => {
+                    self.evict_more(evicted, most.min(self.pool.capacity() / 2)) - 1
                 }
-                _ => {
-                    self.count_writes(dirty, 1);
-                    0
-                }
+                _ => 0,
             };
             if refused == 0 || !self.pool.is_full() {
                 return ahead;

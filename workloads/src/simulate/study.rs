@@ -404,7 +404,7 @@ mod tests {
             "I/O cost in seconds at 100 us",
             "I/O cost in seconds at 245 us",
             "Least I/O cost",
-            "O(cache) at worst for a dirty victim",
+            "O(cache log cache) at worst for a dirty victim",
             "asymmetry 8 and concurrency 8",
             "Resistance to a scan",
             "All replays",

@@ -230,9 +230,9 @@ pub fn text(rows: &[Row], device: &Device, normalised: Option<&str>) -> String {
     text
 }
 
-/// Whether a policy of this complexity scans all cached pages.
+/// Whether a policy of this complexity scans all cached pages, or ACE gains little with it.
 fn looks_at_all(complexity: &str) -> bool {
-    complexity.starts_with("O(cache")
+    complexity.starts_with("O(cache") || complexity.contains("ACE writes few")
 }
 
 fn cells(row: &Row, device: &Device, normalised: bool, scanned: bool) -> Vec<String> {

@@ -2,6 +2,7 @@
 //! each kind of client and policy, which takes most of its time. `cargo test -p wattle-workloads
 //! --test suite tpcc::` runs one suite.
 
+mod ace;
 mod bench;
 mod claims;
 mod command_line;

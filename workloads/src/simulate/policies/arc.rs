@@ -11,6 +11,7 @@ use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, Pool};
+use crate::simulate::upcoming::Turns;
 
 pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "arc",
@@ -29,6 +30,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
             target: 0.0,
             whole_steps: setup.word("step") == "integer",
             ghost: None,
+            turns: Turns::new(),
         })
     },
 };
@@ -50,6 +52,8 @@ struct Arc {
     whole_steps: bool,
     /// The ghost list of the page that comes in.
     ghost: Option<usize>,
+    /// How often T1 loses pages, and how often T2.
+    turns: Turns,
 }
 
 impl Arc {
@@ -64,6 +68,7 @@ impl Arc {
         let from_once =
             once > 0.0 && (once > self.target || (self.ghost == Some(B2) && once == self.target));
         let (from, to) = if from_once || self.lists.is_empty(T2) { (T1, B1) } else { (T2, B2) };
+        self.turns.note(from == T1);
         if let Some(page) = self.lists.pop_back(from) {
             victims.push(page);
             self.lists.push_front(to, page);
@@ -120,10 +125,9 @@ impl Policy for Arc {
     }
 
     fn upcoming(&mut self, _: &Pool, take: &mut dyn FnMut(Page) -> bool) {
-        let surplus = self.lists.len(T1).saturating_sub(self.target as usize);
-        let first = self.lists.from_back(T1).take(surplus);
-        let last = self.lists.from_back(T1).skip(surplus);
-        first.chain(self.lists.from_back(T2)).chain(last).all(take);
+        let part = |list| self.lists.from_back(list).take(self.lists.len(list).div_ceil(4));
+        let (once, more) = (part(T1), part(T2));
+        self.turns.merge(once, more).all(take);
     }
 
     fn bytes_per_page(&self) -> f64 {

@@ -7,6 +7,7 @@ use crate::simulate::entry::PolicyEntry;
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};
+use crate::simulate::upcoming::Turns;
 
 pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "car",
@@ -20,6 +21,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
             capacity: setup.capacity,
             target: 0.0,
             ghost: None,
+            turns: Turns::new(),
         })
     },
 };
@@ -41,6 +43,8 @@ struct Car {
     target: f64,
     /// The ghost list of the page that comes in.
     ghost: Option<usize>,
+    /// How often T1 loses pages, and how often T2.
+    turns: Turns,
 }
 
 impl Policy for Car {
@@ -63,6 +67,7 @@ impl Policy for Car {
             if std::mem::take(&mut self.referenced[page]) {
                 self.lists.push_front(T2, page);
             } else {
+                self.turns.note(clock == T1);
                 self.lists.push_front(ghosts, page);
                 victims.push(page);
                 break;
@@ -102,9 +107,10 @@ impl Policy for Car {
     }
 
     fn upcoming(&mut self, _: &Pool, take: &mut dyn FnMut(Page) -> bool) {
-        let all = || self.lists.from_back(T1).chain(self.lists.from_back(T2));
-        let cold = all().filter(|page| !self.referenced[*page]);
-        cold.chain(all().filter(|page| self.referenced[*page])).all(take);
+        let part = |list| self.lists.from_back(list).take(self.lists.len(list).div_ceil(4));
+        let all = self.turns.merge(part(T1), part(T2));
+        let mut cold = all.filter(|page| !self.referenced[*page]);
+        cold.all(take);
     }
 
     fn bytes_per_page(&self) -> f64 {

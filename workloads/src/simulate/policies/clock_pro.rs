@@ -235,10 +235,15 @@ impl Policy for ClockPro {
     }
 
     fn upcoming(&mut self, _: &Pool, take: &mut dyn FnMut(Page) -> bool) {
-        let cached = |page: &Page| self.status[*page].cached;
-        let all: Vec<Page> = self.circle.from_back(0).filter(cached).collect();
-        let cold = all.iter().filter(|page| !self.status[**page].hot);
-        cold.chain(all.iter().filter(|page| self.status[**page].hot)).copied().all(take);
+        let hand = self.cold_hand.or(self.circle.back(0));
+        let from_hand = std::iter::successors(hand, |page| self.circle.before(*page));
+        let before_hand = self.circle.from_back(0).take_while(|page| Some(*page) != hand);
+        let way: Vec<Page> = from_hand.chain(before_hand).collect();
+        let leaves = |page: &&Page| {
+            let status = self.status[**page];
+            status.cached && !status.hot && !status.referenced
+        };
+        way.iter().filter(leaves).copied().all(take);
     }
 
     fn bytes_per_page(&self) -> f64 {

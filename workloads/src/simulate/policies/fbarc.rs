@@ -257,8 +257,8 @@ impl Policy for Fbarc {
 
     fn upcoming(&mut self, _: &Pool, take: &mut dyn FnMut(Page) -> bool) {
         let clusters = self.order.iter().flat_map(|(_, _, id)| &self.clusters[id].pages);
-        let clusters = clusters.map(|(_, page)| *page);
-        self.lists.from_back(T1).chain(clusters).chain(self.lists.from_back(T2)).all(take);
+        // Dirty pages of T1 and T2 go to a cluster before they leave.
+        clusters.map(|(_, page)| *page).all(take);
     }
 
     fn bytes_per_page(&self) -> f64 {

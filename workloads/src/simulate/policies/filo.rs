@@ -49,8 +49,9 @@ impl Policy for Filo {
         self.lists.remove(page);
     }
 
+    /// The page that comes in leaves first, so only pages that wait for a retry are known.
     fn upcoming(&mut self, _: &Pool, take: &mut dyn FnMut(Page) -> bool) {
-        std::iter::successors(self.lists.front(STACK), |page| self.lists.after(*page)).all(take);
+        self.lists.from_back(RETRY).all(take);
     }
 
     fn bytes_per_page(&self) -> f64 {

@@ -12,8 +12,9 @@
 //! Fenwick tree over the positions of the trace that hold the last occurrence of an operation.
 
 use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
-use crate::simulate::policy::{Access, Policy, by_frame};
+use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};
+use crate::simulate::upcoming::{Total, by_least};
 
 pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "for",
@@ -38,6 +39,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
             read: setup.device.read_us,
             write: setup.device.write_us,
             spared: Vec::new(),
+            capacity: setup.capacity,
         })
     },
 };
@@ -112,6 +114,7 @@ struct For {
     write: f64,
     /// Pages that could not leave for the page that comes in.
     spared: Vec<Page>,
+    capacity: usize,
 }
 
 impl For {
@@ -154,12 +157,12 @@ impl Policy for For {
     fn remove(&mut self, _: Page, _: &Pool) {}
 
     fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool) {
-        by_frame(pool, 0, take);
+        by_least(pool, |page| Total(self.weight(page, pool.is_dirty(page))), take);
     }
 
     fn bytes_per_page(&self) -> f64 {
-        // Two list entries for each page that was ever used; this counts those of cached pages.
-        2.0 * (24.0 + 8.0)
+        // A list entry and two numbers for each operation that was ever seen, and the pool.
+        (24.0 + 8.0) * f64::from(self.operations.different) / self.capacity as f64
     }
 }
 

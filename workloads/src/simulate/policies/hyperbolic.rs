@@ -10,8 +10,9 @@
 
 use crate::rng::Rng;
 use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
-use crate::simulate::policy::{Access, Policy, by_frame};
+use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool, Sampler};
+use crate::simulate::upcoming::Plan;
 
 pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "hyperbolic",
@@ -40,11 +41,12 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
             rng: Rng::new(setup.seed, 0),
             sampler: Sampler::new(setup.capacity),
             drawn: Vec::new(),
+            plan: Plan::new(),
         })
     },
 };
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Uses {
     loaded: u32,
     count: u32,
@@ -59,15 +61,13 @@ struct Hyperbolic {
     rng: Rng,
     sampler: Sampler,
     drawn: Vec<Page>,
+    /// Victims drawn ahead, with their uses.
+    plan: Plan<Uses>,
 }
 
-impl Policy for Hyperbolic {
-    fn hit(&mut self, access: Access, _: &Pool) {
-        self.now += 1;
-        self.pages[access.page].count += 1;
-    }
-
-    fn select(&mut self, pool: &Pool, victims: &mut Vec<Page>) {
+impl Hyperbolic {
+    /// The lowest of a sample of pages that are not planned.
+    fn lowest(&mut self, pool: &Pool) -> Option<Page> {
         self.sampler.draw(pool, &mut self.rng, self.sample, &mut self.drawn);
         let uses = |page: Page| {
             let Uses { loaded, count } = self.pages[page];
@@ -77,12 +77,21 @@ impl Policy for Hyperbolic {
             true => a.0.wrapping_mul(b.1) < b.0.wrapping_mul(a.1),
             false => u64::from(a.0) * u64::from(b.1) < u64::from(b.0) * u64::from(a.1),
         };
-        let lowest = self
-            .drawn
-            .iter()
-            .copied()
-            .reduce(|lowest, page| if lower(uses(page), uses(lowest)) { page } else { lowest });
-        victims.extend(lowest);
+        let free = self.drawn.iter().copied().filter(|page| !self.plan.has(*page));
+        free.reduce(|lowest, page| if lower(uses(page), uses(lowest)) { page } else { lowest })
+    }
+}
+
+impl Policy for Hyperbolic {
+    fn hit(&mut self, access: Access, _: &Pool) {
+        self.now += 1;
+        self.pages[access.page].count += 1;
+    }
+
+    fn select(&mut self, pool: &Pool, victims: &mut Vec<Page>) {
+        let pages = &self.pages;
+        let planned = self.plan.pop(|page, uses| pool.holds(page) && pages[page] == *uses);
+        victims.extend(planned.or_else(|| self.lowest(pool)));
     }
 
     fn fetch(&mut self, access: Access, _: &Pool) {
@@ -97,7 +106,15 @@ impl Policy for Hyperbolic {
     fn remove(&mut self, _: Page, _: &Pool) {}
 
     fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool) {
-        by_frame(pool, self.rng.below(pool.capacity() as u64) as usize, take);
+        let pages = &self.pages;
+        self.plan.check(|page, uses| pool.holds(page) && pages[page] == *uses);
+        let mut more = self.plan.pages().all(&mut *take);
+        while more && self.plan.has_room(pool) {
+            if let Some(page) = self.lowest(pool) {
+                self.plan.push(page, self.pages[page]);
+                more = take(page);
+            }
+        }
     }
 
     fn bytes_per_page(&self) -> f64 {

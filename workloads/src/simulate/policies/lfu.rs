@@ -46,8 +46,9 @@ impl Policy for Lfu {
         self.uses.remove(page);
     }
 
+    /// Pages that were used once. Those with more uses stay as long as new pages come in.
     fn upcoming(&mut self, _: &Pool, take: &mut dyn FnMut(Page) -> bool) {
-        self.uses.ascending().all(take);
+        self.uses.ascending().take_while(|page| self.uses.of(*page) == 1).all(take);
     }
 
     fn bytes_per_page(&self) -> f64 {

@@ -283,8 +283,7 @@ impl Policy for Lirs {
     }
 
     fn upcoming(&mut self, _: &Pool, take: &mut dyn FnMut(Page) -> bool) {
-        let lir = self.stack.from_back(0).filter(|page| self.lir[*page]);
-        self.queues.from_back(QUEUE).chain(lir).all(take);
+        self.queues.from_back(QUEUE).all(take);
     }
 
     fn bytes_per_page(&self) -> f64 {

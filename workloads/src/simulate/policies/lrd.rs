@@ -13,8 +13,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
 use crate::simulate::entry::{Domain, Parameter, PolicyEntry, Setup};
-use crate::simulate::policy::{Access, Policy, by_frame};
+use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};
+use crate::simulate::upcoming::{Total, by_least};
 
 pub const ENTRY_1: PolicyEntry = PolicyEntry {
     name: "lrd1",
@@ -159,7 +160,11 @@ impl Policy for Lrd {
     fn remove(&mut self, _: Page, _: &Pool) {}
 
     fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool) {
-        by_frame(pool, 0, take);
+        let density = |page: Page| {
+            let References { first, count } = self.pages[page];
+            (Total(f64::from(count) / (self.now - first).max(1) as f64), count, first)
+        };
+        by_least(pool, density, take);
     }
 
     fn bytes_per_page(&self) -> f64 {

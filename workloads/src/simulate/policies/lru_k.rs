@@ -14,8 +14,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
-use crate::simulate::policy::{Access, Policy, by_frame};
+use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};
+use crate::simulate::upcoming::{Limit, by_least};
 
 pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "lru-k",
@@ -51,6 +52,9 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
             last: PerPage::new(setup.pages(), 0),
             order: BinaryHeap::with_capacity(setup.capacity),
             waiting: Vec::new(),
+            limit: Limit::new(),
+            capacity: setup.capacity,
+            known: 0,
         })
     },
 };
@@ -71,6 +75,10 @@ struct LruK {
     order: BinaryHeap<Key>,
     /// Pages that are protected by a correlated use.
     waiting: Vec<Key>,
+    limit: Limit,
+    capacity: usize,
+    /// Pages that were ever used.
+    known: usize,
 }
 
 impl LruK {
@@ -116,6 +124,7 @@ impl Policy for LruK {
             } else if self.correlated > 0 && self.now + 1 - last <= self.correlated {
                 self.waiting.push(key);
             } else {
+                self.limit.note(kth);
                 victims.push(page);
                 break;
             }
@@ -131,6 +140,7 @@ impl Policy for LruK {
         self.now += 1;
         let page = access.page;
         let last = std::mem::replace(&mut self.last[page], self.now);
+        self.known += usize::from(last == 0);
         if f64::from(self.now - last) > self.retained {
             self.uses(page).fill(0);
         }
@@ -149,11 +159,21 @@ impl Policy for LruK {
         self.uses(page).fill(0);
     }
 
+    /// Pages up to the highest K-th last use of recent victims. Pages that come in from an old
+    /// history leave before all others.
     fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool) {
-        by_frame(pool, 0, take);
+        let (now, limit) = (self.now, self.limit.highest());
+        let key = |page| {
+            let Reverse((kth, last, _)) = self.key(page);
+            (self.correlated > 0 && now + 1 - last <= self.correlated, kth, last)
+        };
+        by_least(pool, key, &mut |page| key(page).1 <= limit && take(page));
     }
 
     fn bytes_per_page(&self) -> f64 {
-        4.0 * self.k as f64
+        // The history of each remembered page (its number, uses and last use), and the heap.
+        let remembered = (self.capacity as f64 + self.retained).min(self.known as f64);
+        let history = 8.0 + 4.0 * (self.k + 1) as f64;
+        16.0 + history * remembered.max(1.0) / self.capacity as f64
     }
 }

@@ -3,12 +3,14 @@
 //! Source: Bélády, "A study of replacement algorithms for a virtual-storage computer", IBM Systems
 //! Journal 5(2), 1966 (MIN). It minimises misses and not writes. No parameters.
 
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::simulate::entry::PolicyEntry;
-use crate::simulate::policy::{Access, Policy, by_frame};
+use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};
 use crate::simulate::trace::NEVER;
+use crate::simulate::upcoming::{Limit, by_least};
 
 pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "opt",
@@ -27,6 +29,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
                 due
             },
             farthest: BinaryHeap::with_capacity(setup.capacity * 2),
+            limit: Limit::new(),
         })
     },
 };
@@ -39,6 +42,8 @@ struct Opt {
     due: PerPage<u32>,
     /// Cached pages by next use. Entries of past uses stay until they are many.
     farthest: BinaryHeap<(u32, Page)>,
+    /// Of the distances of victims from the largest number.
+    limit: Limit,
 }
 
 impl Opt {
@@ -64,6 +69,7 @@ impl Policy for Opt {
     fn select(&mut self, pool: &Pool, victims: &mut Vec<Page>) {
         while let Some((due, page)) = self.farthest.pop() {
             if pool.holds(page) && self.due[page] == due {
+                self.limit.note(u32::MAX - due.saturating_sub(self.now as u32));
                 victims.push(page);
                 break;
             }
@@ -87,8 +93,12 @@ impl Policy for Opt {
 
     fn remove(&mut self, _: Page, _: &Pool) {}
 
+    /// Pages whose next use is as far as that of a recent victim. Pages that come in with a farther
+    /// one leave before all others.
     fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool) {
-        by_frame(pool, 0, take);
+        let nearest = u32::MAX - self.limit.highest();
+        let due = |page: Page| self.due[page].saturating_sub(self.now as u32);
+        by_least(pool, |page| Reverse(due(page)), &mut |page| due(page) >= nearest && take(page));
     }
 
     fn bytes_per_page(&self) -> f64 {

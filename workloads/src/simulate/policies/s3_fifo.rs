@@ -14,6 +14,7 @@ use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};
+use crate::simulate::upcoming::Turns;
 
 pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "s3-fifo",
@@ -64,6 +65,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
             threshold: setup.whole("threshold") as u8,
             remembered: false,
             filling: setup.word("fill") == "main",
+            turns: Turns::new(),
         })
     },
 };
@@ -88,6 +90,8 @@ struct S3Fifo {
     remembered: bool,
     /// Whether surplus pages go to the main FIFO, because nothing was evicted yet.
     filling: bool,
+    /// How often the small FIFO loses pages, and how often the main one.
+    turns: Turns,
 }
 
 impl S3Fifo {
@@ -139,6 +143,7 @@ impl Policy for S3Fifo {
         while victims.is_empty() {
             let main = self.lists.len(MAIN) > self.main || self.lists.is_empty(SMALL);
             victims.extend(if main { self.evict_main() } else { self.evict_small() });
+            self.turns.note(!main);
         }
     }
 
@@ -163,9 +168,8 @@ impl Policy for S3Fifo {
         let (small, main) = (self.lists.from_back(SMALL), self.lists.from_back(MAIN));
         let cold = small.filter(|page| self.uses[*page] < self.threshold);
         let unused = main.filter(|page| self.uses[*page] == 0);
-        let kept = self.lists.from_back(SMALL).filter(|page| self.uses[*page] >= self.threshold);
-        let used = self.lists.from_back(MAIN).filter(|page| self.uses[*page] > 0);
-        cold.chain(unused).chain(used).chain(kept).all(take);
+        let cold = cold.take(self.lists.len(SMALL).div_ceil(4));
+        self.turns.merge(cold, unused).all(take);
     }
 
     fn bytes_per_page(&self) -> f64 {

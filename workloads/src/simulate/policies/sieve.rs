@@ -67,11 +67,11 @@ impl Policy for Sieve {
     }
 
     fn upcoming(&mut self, _: &Pool, take: &mut dyn FnMut(Page) -> bool) {
-        let from_hand = std::iter::successors(self.hand, |page| self.queue.before(*page));
-        let before_hand = self.queue.from_back(0).take_while(|page| Some(*page) != self.hand);
-        let all: Vec<Page> = from_hand.chain(before_hand).collect();
-        let cold = all.iter().filter(|page| !self.visited[**page]);
-        cold.chain(all.iter().filter(|page| self.visited[**page])).copied().all(take);
+        let from_hand = std::iter::successors(self.hand.or(self.queue.back(0)), |page| {
+            self.queue.before(*page)
+        });
+        // The hand meets new pages before it begins again at the oldest one.
+        from_hand.filter(|page| !self.visited[*page]).all(take);
     }
 
     fn bytes_per_page(&self) -> f64 {

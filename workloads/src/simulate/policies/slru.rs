@@ -67,7 +67,8 @@ impl Policy for Slru {
     }
 
     fn upcoming(&mut self, _: &Pool, take: &mut dyn FnMut(Page) -> bool) {
-        self.lists.from_back(PROBATION).chain(self.lists.from_back(PROTECTED)).all(take);
+        let probation = self.lists.len(PROBATION);
+        self.lists.from_back(PROBATION).take(probation.div_ceil(4)).all(take);
     }
 
     fn bytes_per_page(&self) -> f64 {

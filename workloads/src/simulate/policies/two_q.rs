@@ -11,6 +11,7 @@ use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
 use crate::simulate::lists::Lists;
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, Pool};
+use crate::simulate::upcoming::Turns;
 
 pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "2q",
@@ -37,6 +38,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
             kout: setup.share("kout"),
             ids_per_page: setup.number("kout"),
             seen: false,
+            turns: Turns::new(),
         })
     },
 };
@@ -52,6 +54,8 @@ struct TwoQ {
     ids_per_page: f64,
     /// Whether the page that comes in was in A1out.
     seen: bool,
+    /// How often A1in loses pages, and how often Am.
+    turns: Turns,
 }
 
 impl Policy for TwoQ {
@@ -67,7 +71,9 @@ impl Policy for TwoQ {
     }
 
     fn select(&mut self, _: &Pool, victims: &mut Vec<Page>) {
-        if self.lists.len(A1_IN) > self.kin || self.lists.is_empty(AM) {
+        let from_fifo = self.lists.len(A1_IN) > self.kin || self.lists.is_empty(AM);
+        self.turns.note(from_fifo);
+        if from_fifo {
             let Some(page) = self.lists.pop_back(A1_IN) else { return };
             victims.push(page);
             if self.kout > 0 {
@@ -94,10 +100,9 @@ impl Policy for TwoQ {
     }
 
     fn upcoming(&mut self, _: &Pool, take: &mut dyn FnMut(Page) -> bool) {
-        let surplus = self.lists.len(A1_IN).saturating_sub(self.kin);
-        let first = self.lists.from_back(A1_IN).take(surplus);
-        let last = self.lists.from_back(A1_IN).skip(surplus);
-        first.chain(self.lists.from_back(AM)).chain(last).all(take);
+        let part = |list| self.lists.from_back(list).take(self.lists.len(list).div_ceil(4));
+        let (once, more) = (part(A1_IN), part(AM));
+        self.turns.merge(once, more).all(take);
     }
 
     fn bytes_per_page(&self) -> f64 {

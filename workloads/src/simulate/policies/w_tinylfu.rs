@@ -164,9 +164,17 @@ impl Policy for WTinyLfu {
     }
 
     fn upcoming(&mut self, _: &Pool, take: &mut dyn FnMut(Page) -> bool) {
+        // The comparisons of the next misses, as they would come out now.
         let window = self.lists.from_back(WINDOW);
         let main = self.lists.from_back(PROBATION).chain(self.lists.from_back(PROTECTED));
-        window.chain(main).all(take);
+        let mut main = main.peekable();
+        for candidate in window {
+            let wins =
+                |other: &Page| self.sketch.estimate(candidate) > self.sketch.estimate(*other);
+            if !take(main.next_if(wins).unwrap_or(candidate)) {
+                return;
+            }
+        }
     }
 
     fn bytes_per_page(&self) -> f64 {

@@ -19,8 +19,9 @@ use wattle_buffer::{FrameId, PageId};
 
 use crate::rng::Rng;
 use crate::simulate::entry::{Domain, Parameter, PolicyEntry, Setup};
-use crate::simulate::policy::{Access, Policy, by_frame};
+use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Frame, Page, PerFrame, Pool, Sampler};
+use crate::simulate::upcoming::Plan;
 
 use super::watt_study::{self, Study, Tracking};
 
@@ -142,6 +143,8 @@ struct Watt<T> {
     /// equal pages.
     loaded: Option<PerFrame<u64>>,
     loads: u64,
+    /// Victims drawn ahead, with their values.
+    plan: Plan<f32>,
 }
 
 impl<T: Tracking> Watt<T> {
@@ -160,6 +163,7 @@ impl<T: Tracking> Watt<T> {
             pages: Vec::new(),
             loaded: (setup.word("ties") == "newest").then(|| PerFrame::new(setup.capacity, || 0)),
             loads: 0,
+            plan: Plan::new(),
         }
     }
 
@@ -174,13 +178,16 @@ impl<T: Tracking> Watt<T> {
         self.tracking.value(pool.frame(page), self.epoch + self.running)
     }
 
-    /// The least valuable page of a sample, with its value. The order of the sample is random, so
-    /// the first of several is any of them.
+    /// The least valuable page of a sample, without planned ones, with its value. The order of the
+    /// sample is random, so the first of several is any of them.
     fn lowest(&mut self, pool: &Pool) -> Option<(f32, Page)> {
         let mut pages = std::mem::take(&mut self.pages);
         self.sampler.draw(pool, &mut self.rng, self.sample, &mut pages);
         let mut lowest: Option<(f32, Page)> = None;
         for page in &pages {
+            if self.plan.has(*page) {
+                continue;
+            }
             let value = self.value(pool, *page);
             let lower = lowest.is_none_or(|(least, other)| {
                 value < least || value == least && self.first_of_equals(pool, *page, other)
@@ -194,14 +201,29 @@ impl<T: Tracking> Watt<T> {
     }
 }
 
+impl<T: Tracking> Watt<T> {
+    /// The next planned victim that was not used since: a use raises the value, time lowers it.
+    fn planned(&mut self, pool: &Pool) -> Option<Page> {
+        let mut plan = std::mem::take(&mut self.plan);
+        let page = plan.pop(|page, value| pool.holds(page) && self.value(pool, page) <= *value);
+        self.plan = plan;
+        page
+    }
+}
+
 impl<T: Tracking> Policy for Watt<T> {
     #[inline]
     fn hit(&mut self, access: Access, pool: &Pool) {
+        self.plan.forget(access.page);
         self.tracking.track(pool.frame(access.page), self.epoch, access.write);
     }
 
     fn select(&mut self, pool: &Pool, victims: &mut Vec<Page>) {
         self.evicting = true;
+        if let Some(page) = self.planned(pool) {
+            victims.push(page);
+            return;
+        }
         let Some((threshold, page)) = self.lowest(pool) else { return };
         if !self.listing {
             victims.push(page);
@@ -240,20 +262,18 @@ impl<T: Tracking> Policy for Watt<T> {
 
     fn remove(&mut self, _: Page, _: &Pool) {}
 
-    /// By value within a larger sample, which is mostly the order of the next evictions.
+    /// The victims of the next evictions, drawn ahead.
     fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool) {
-        let mut pages = std::mem::take(&mut self.pages);
-        self.sampler.draw(pool, &mut self.rng, CANDIDATES, &mut pages);
-        let mut valued: Vec<(f32, Page)> =
-            pages.iter().map(|page| (self.value(pool, *page), *page)).collect();
-        self.pages = pages;
-        valued.sort_by(|a, b| a.0.total_cmp(&b.0));
-        if !valued.iter().all(|(_, page)| take(*page)) {
-            return;
+        let mut plan = std::mem::take(&mut self.plan);
+        plan.check(|page, value| pool.holds(page) && self.value(pool, page) <= *value);
+        self.plan = plan;
+        let mut more = self.plan.pages().all(&mut *take);
+        while more && self.plan.has_room(pool) {
+            if let Some((value, page)) = self.lowest(pool) {
+                self.plan.push(page, value);
+                more = take(page);
+            }
         }
-        let seen = |page: Page| valued.iter().any(|(_, other)| *other == page);
-        let take = &mut |page| seen(page) || take(page);
-        by_frame(pool, self.rng.below(pool.capacity() as u64) as usize, take);
     }
 
     fn bytes_per_page(&self) -> f64 {

@@ -12,6 +12,8 @@
 //! remembered pages per frame (4 bytes each); `optimism` about ages without observations; `mix`,
 //! weight of WATT's value in the product; `write_weight`.
 
+use std::collections::VecDeque;
+
 use wattle_buffer::PageId;
 use wattle_buffer::replacement::watt2_parts::{
     Cell, FIRST_TICK, Ghost, Ghosts, History, Index, Recency, ghost_class, use_classes,
@@ -20,7 +22,7 @@ use wattle_buffer::replacement::watt2_parts::{
 
 use crate::rng::Rng;
 use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
-use crate::simulate::policy::{Access, Policy, by_frame};
+use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Frame, Page, PerFrame, Pool, Sampler};
 
 pub const ENTRY: PolicyEntry = PolicyEntry {
@@ -94,6 +96,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
             drawn: Vec::new(),
             kept: Vec::new(),
             valued_before: Vec::new(),
+            planned: VecDeque::new(),
             stale: false,
             newest: None,
             returning: None,
@@ -124,6 +127,8 @@ struct Watt2 {
     kept: Vec<Candidate>,
     /// Candidates to value again; empty between events.
     valued_before: Vec<Candidate>,
+    /// Victims that were drawn ahead for ACE.
+    planned: VecDeque<Candidate>,
     /// Whether values have changed since they were computed, by time or by learning.
     stale: bool,
     newest: Option<Page>,
@@ -182,12 +187,10 @@ impl Watt2 {
         }
     }
 
-    /// Puts the page in `frame`, which is no candidate, among them by its value if it is low
-    /// enough: there are to be `pool` left when the lowest has gone. The value is the uses per tick
-    /// that keeping the page promises, mixed with WATT's value, and for a dirty page the writes
-    /// that it saves.
+    /// The uses per tick that keeping the page in `frame` promises, mixed with WATT's value, and
+    /// for a dirty page the writes that it saves.
     #[inline(always)]
-    fn consider(&mut self, frame: Frame, cells: Cells, pool: &Pool) {
+    fn value(&mut self, frame: Frame, cells: Cells, pool: &Pool) -> f32 {
         let recency = self.recency.of(self.trackers[frame].uses, self.now);
         let mut value = self.uses.of(cells.uses) * recency;
         if let Some(writes) = cells.writes
@@ -195,6 +198,14 @@ impl Watt2 {
         {
             value += self.write_weight * self.writes.of(writes);
         }
+        value
+    }
+
+    /// Puts the page in `frame`, which is no candidate, among them by its value if it is low
+    /// enough: there are to be `pool` left when the lowest has gone.
+    #[inline(always)]
+    fn consider(&mut self, frame: Frame, cells: Cells, pool: &Pool) {
+        let value = self.value(frame, cells, pool);
         if self.kept.len() <= self.pool || value < self.kept[0].value {
             self.keep(frame, value);
         }
@@ -229,13 +240,77 @@ impl Watt2 {
     }
 
     /// Removes the lowest candidate. A candidate that was used since it was valued is valued again.
-    fn lowest(&mut self, pool: &Pool) -> Option<Frame> {
-        while let Some(Candidate { frame, stamps, .. }) = self.kept.pop() {
+    fn lowest(&mut self, pool: &Pool) -> Option<Candidate> {
+        while let Some(candidate) = self.kept.pop() {
+            let Candidate { frame, stamps, .. } = candidate;
             let tracker = &self.trackers[frame];
             if (tracker.uses[0], tracker.writes[0]) == stamps {
-                return Some(frame);
+                return Some(candidate);
             }
             self.consider_again(frame, pool);
+        }
+        None
+    }
+
+    /// The lowest page of a sample and of the candidates.
+    fn draw_lowest(&mut self, pool: &Pool) -> Option<Candidate> {
+        if std::mem::take(&mut self.stale) {
+            std::mem::swap(&mut self.kept, &mut self.valued_before);
+            let mut before = std::mem::take(&mut self.valued_before);
+            before.drain(..).for_each(|candidate| self.consider_again(candidate.frame, pool));
+            self.valued_before = before;
+        }
+        let mut drawn = std::mem::take(&mut self.drawn);
+        self.sampler.draw_frames(pool, &mut self.rng, self.sample, &mut drawn);
+        let pages = pool.len() as f32 / drawn.len() as f32;
+        for frame in drawn.iter().copied() {
+            let cells = self.cells(frame);
+            self.expose(frame, cells, pages);
+            if !self.trackers[frame].kept {
+                self.consider(frame, cells, pool);
+            }
+        }
+        self.drawn = drawn;
+        self.expose_ghosts();
+        self.consider_newest(pool);
+        self.lowest(pool)
+    }
+
+    fn consider_newest(&mut self, pool: &Pool) {
+        if let Some(newest) = self.newest.filter(|newest| pool.holds(*newest)) {
+            let frame = pool.frame(newest);
+            if !self.trackers[frame].kept {
+                self.consider(frame, self.cells(frame), pool);
+            }
+        }
+    }
+
+    /// Whether a planned victim was not used since it was drawn. If it was, it may be a candidate
+    /// again.
+    fn stays_planned(&mut self, candidate: &Candidate) -> bool {
+        let tracker = &mut self.trackers[candidate.frame];
+        let stays = (tracker.uses[0], tracker.writes[0]) == candidate.stamps;
+        tracker.kept &= stays;
+        stays
+    }
+
+    /// The next planned victim, unless a page that came in since is lower.
+    fn pop_planned(&mut self, pool: &Pool) -> Option<Candidate> {
+        while let Some(candidate) = self.planned.pop_front() {
+            if !self.stays_planned(&candidate) || pool.page(candidate.frame).is_none() {
+                continue;
+            }
+            let value = self.value(candidate.frame, self.cells(candidate.frame), pool);
+            let newest = self.newest.filter(|newest| pool.holds(*newest));
+            let newest = newest.map(|newest| pool.frame(newest));
+            let Some(frame) = newest.filter(|frame| !self.trackers[*frame].kept) else {
+                return Some(candidate);
+            };
+            if self.value(frame, self.cells(frame), pool) >= value {
+                return Some(candidate);
+            }
+            self.planned.push_front(candidate);
+            return Some(Candidate { frame, ..candidate });
         }
         None
     }
@@ -296,6 +371,12 @@ fn id(page: Page) -> PageId {
 impl Policy for Watt2 {
     #[inline]
     fn hit(&mut self, access: Access, pool: &Pool) {
+        if !self.planned.is_empty() {
+            let frame = pool.frame(access.page);
+            let before = self.planned.len();
+            self.planned.retain(|candidate| candidate.frame != frame);
+            self.trackers[frame].kept &= self.planned.len() == before;
+        }
         self.track(access, pool);
     }
 
@@ -312,31 +393,9 @@ impl Policy for Watt2 {
     }
 
     fn select(&mut self, pool: &Pool, victims: &mut Vec<Page>) {
-        if std::mem::take(&mut self.stale) {
-            std::mem::swap(&mut self.kept, &mut self.valued_before);
-            let mut before = std::mem::take(&mut self.valued_before);
-            before.drain(..).for_each(|candidate| self.consider_again(candidate.frame, pool));
-            self.valued_before = before;
-        }
-        let mut drawn = std::mem::take(&mut self.drawn);
-        self.sampler.draw_frames(pool, &mut self.rng, self.sample, &mut drawn);
-        let pages = pool.len() as f32 / drawn.len() as f32;
-        for frame in drawn.iter().copied() {
-            let cells = self.cells(frame);
-            self.expose(frame, cells, pages);
-            if !self.trackers[frame].kept {
-                self.consider(frame, cells, pool);
-            }
-        }
-        self.drawn = drawn;
-        self.expose_ghosts();
-        if let Some(newest) = self.newest.filter(|newest| pool.holds(*newest)) {
-            let frame = pool.frame(newest);
-            if !self.trackers[frame].kept {
-                self.consider(frame, self.cells(frame), pool);
-            }
-        }
-        let Some(frame) = self.lowest(pool) else { return };
+        let planned = self.pop_planned(pool);
+        let Some(candidate) = planned.or_else(|| self.draw_lowest(pool)) else { return };
+        let frame = candidate.frame;
         let Some(victim) = pool.page(frame) else { return };
         self.ghosts.insert(id(victim), self.trackers[frame].ghost(), self.now);
         victims.push(victim);
@@ -366,10 +425,24 @@ impl Policy for Watt2 {
     fn remove(&mut self, page: Page, pool: &Pool) {
         let frame = pool.frame(page);
         self.kept.retain(|other| other.frame != frame);
+        self.planned.retain(|other| other.frame != frame);
     }
 
     fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool) {
-        by_frame(pool, self.rng.below(pool.capacity() as u64) as usize, take);
+        /// Pages that came in may leave before the plan, which must not grow with each of them.
+        const MOST: usize = 32;
+        let mut planned = std::mem::take(&mut self.planned);
+        planned.retain(|candidate| self.stays_planned(candidate));
+        let pages = planned.iter().filter_map(|candidate| pool.page(candidate.frame));
+        let mut more = pages.into_iter().all(&mut *take);
+        while more && planned.len() < MOST.min(pool.len() / 2) {
+            let Some(candidate) = self.draw_lowest(pool) else { break };
+            let Some(page) = pool.page(candidate.frame) else { break };
+            // It stays marked as a candidate, so that it is not drawn again.
+            planned.push_back(candidate);
+            more = take(page);
+        }
+        self.planned = planned;
     }
 
     fn bytes_per_page(&self) -> f64 {

@@ -6,8 +6,9 @@
 
 use crate::rng::Rng;
 use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
-use crate::simulate::policy::{Access, Policy, by_frame};
+use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};
+use crate::simulate::upcoming::Plan;
 
 pub const ENTRY: PolicyEntry = PolicyEntry {
     name: "zclock",
@@ -24,6 +25,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
             referenced: PerPage::new(setup.pages(), false),
             ref_at_load: setup.word("ref_at_load") == "1",
             rng: Rng::new(setup.seed, 0),
+            plan: Plan::new(),
         })
     },
 };
@@ -32,6 +34,15 @@ struct ZClock {
     referenced: PerPage<bool>,
     ref_at_load: bool,
     rng: Rng,
+    /// The next places of the hand.
+    plan: Plan<()>,
+}
+
+impl ZClock {
+    fn jump(&mut self, pool: &Pool) -> Page {
+        let planned = self.plan.pop(|page, ()| pool.holds(page));
+        planned.unwrap_or_else(|| pool.draw(&mut self.rng))
+    }
 }
 
 impl Policy for ZClock {
@@ -41,9 +52,9 @@ impl Policy for ZClock {
     }
 
     fn select(&mut self, pool: &Pool, victims: &mut Vec<Page>) {
-        let mut page = pool.draw(&mut self.rng);
+        let mut page = self.jump(pool);
         while std::mem::take(&mut self.referenced[page]) {
-            page = pool.draw(&mut self.rng);
+            page = self.jump(pool);
         }
         victims.push(page);
     }
@@ -57,7 +68,16 @@ impl Policy for ZClock {
     fn remove(&mut self, _: Page, _: &Pool) {}
 
     fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool) {
-        by_frame(pool, self.rng.below(pool.capacity() as u64) as usize, take);
+        self.plan.check(|page, ()| pool.holds(page));
+        let referenced = &self.referenced;
+        let mut more = self.plan.pages().all(|page| referenced[page] || take(page));
+        while more && self.plan.has_room(pool) {
+            let page = pool.draw(&mut self.rng);
+            if !self.plan.has(page) {
+                self.plan.push(page, ());
+                more = referenced[page] || take(page);
+            }
+        }
     }
 
     fn bytes_per_page(&self) -> f64 {
