@@ -18,7 +18,7 @@ use wattle_workloads::simulate::replay::{Device, Replay};
 use wattle_workloads::simulate::trace::Trace;
 
 fn trace() -> Trace {
-    let name = text("trace", "gen:80-20:pages=100000,accesses=1000000");
+    let name = text("trace", "gen:two-level-80-20:pages=100000,accesses=1000000");
     match name.strip_prefix("gen:") {
         Some(generated) => generate::parse(generated).expect("a generated trace"),
         None => Trace::read(Path::new(&name)).expect("a trace"),
@@ -53,7 +53,10 @@ fn count(policy: &str, pages: usize) -> f64 {
             ["miss", "select", "fetch"].map(|event| format!("--toggle-collect=*Policy>::{event}*")),
         )
         .arg(program)
-        .args([format!("trace={}", text("trace", "gen:80-20:pages=100000,accesses=1000000"))])
+        .args([format!(
+            "trace={}",
+            text("trace", "gen:two-level-80-20:pages=100000,accesses=1000000")
+        )])
         .args([format!("one={policy}"), format!("pages={pages}")])
         .output()
         .expect("valgrind runs");

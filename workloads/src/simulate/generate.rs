@@ -26,6 +26,9 @@ pub struct Kind {
 enum Model {
     /// Zipf by rank; a share of the reads is a scan; two ranks swap pages after some accesses.
     Zipf { alpha: f64, scan: f64, swap_after: u64 },
+    /// The first `pages * x` pages get the share `x^(ln accesses / ln pages)` of the accesses: also
+    /// within the hot pages, 80 % of accesses go to 20 % of the pages.
+    SelfSimilar { accesses: f64, pages: f64 },
     /// A share of the accesses goes to a share of the pages.
     Skewed { accesses: f64, pages: f64 },
     /// Short update transactions on branches, tellers and accounts, and an append to a history.
@@ -69,17 +72,25 @@ pub const KINDS: &[Kind] = &[
         writes: 1.0 / 6.0,
         model: Model::Zipf { alpha: 0.9, scan: 0.1, swap_after: 2 },
     },
-    Kind { pages: 300_000, ..skewed("80-20", "FOR, section 5.1", 0.2, 0.8, 0.2) },
+    Kind {
+        name: "80-20",
+        source: "FOR, section 5.1 and Table 4; distribution of 2Q, VLDB 1994, which it cites",
+        pages: 300_000,
+        accesses: 1_000_000,
+        writes: 0.2,
+        model: Model::SelfSimilar { accesses: 0.8, pages: 0.2 },
+    },
+    skewed("two-level-80-20", "80 % of accesses to 20 % of pages, uniform in both", 0.2, 0.8, 0.2),
     skewed("MS", "ACE, Table II: mixed skewed", 0.5, 0.9, 0.1),
     skewed("WIS", "ACE, Table II: write-intensive skewed", 0.9, 0.9, 0.1),
     skewed("RIS", "ACE, Table II: read-intensive skewed", 0.1, 0.9, 0.1),
     skewed("MU", "ACE, Table II: mixed uniform", 0.5, 0.5, 0.5),
     Kind {
         name: "TPC-B",
-        source: "FOR, Table 4; FBARC, section 4.2.2: banking transactions",
+        source: "FOR, Table 4 (3.3 % writes); FBARC, section 4.2.2 (uniform in each table)",
         pages: 50_000,
-        accesses: 1_000_000,
-        writes: 0.3,
+        accesses: 2_000_000,
+        writes: 0.033,
         model: Model::Banking,
     },
 ];
@@ -87,13 +98,17 @@ pub const KINDS: &[Kind] = &[
 /// The trace that `text` names: a kind, and changes of its numbers. The error lists the known
 /// names.
 pub fn parse(text: &str) -> Result<Trace, String> {
+    parse_seeded(text, 1)
+}
+
+/// The same, from `seed` if `text` gives none.
+pub fn parse_seeded(text: &str, mut seed: u64) -> Result<Trace, String> {
     let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
     let names = || KINDS.iter().map(|kind| kind.name).collect::<Vec<_>>().join(" ");
     let mut kind = *KINDS
         .iter()
         .find(|kind| kind.name == name)
         .ok_or_else(|| format!("unknown synthetic trace {name:?}: known are {}", names()))?;
-    let mut seed = 1;
     for parameter in parameters.split(',').filter(|parameter| !parameter.is_empty()) {
         let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
         let whole = |least: u64, most: u64| {
@@ -107,9 +122,15 @@ pub fn parse(text: &str) -> Result<Trace, String> {
             "accesses" => kind.accesses = whole(1, 1 << 30)?,
             "pages" => kind.pages = whole(100, 1 << 28)?,
             "writes" => {
-                let share = value.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+                let (least, most) = match kind.model {
+                    Model::Banking => (0.001, MOST_BANKING_WRITES),
+                    _ => (0.0, 1.0),
+                };
+                let share = value.parse().ok().filter(|share| (least..=most).contains(share));
                 kind.writes = share.ok_or_else(|| {
-                    format!("gen:{name}: writes takes a share from 0 to 1, not {value:?}")
+                    format!(
+                        "gen:{name}: writes takes a share from {least} to {most}, not {value:?}"
+                    )
                 })?;
             }
             _ => {
@@ -131,10 +152,17 @@ pub fn generate(kind: &Kind, seed: u64) -> Trace {
         Model::Zipf { alpha, scan, swap_after } => {
             zipf(kind, alpha, scan, swap_after, &mut rng, &mut builder);
         }
+        Model::SelfSimilar { accesses, pages } => {
+            let exponent = pages.ln() / accesses.ln();
+            let spread = spread(kind);
+            for _ in 0..kind.accesses {
+                let rank = (kind.pages as f64 * rng.unit().powf(exponent)) as u64;
+                builder.push(rank * spread % kind.pages, rng.unit() < kind.writes);
+            }
+        }
         Model::Skewed { accesses, pages } => {
             let hot = ((kind.pages as f64 * pages) as u64).max(1);
-            // Hot pages lie between cold ones: a prime that does not divide their number.
-            let spread = if kind.pages.is_multiple_of(7_919) { 7_907 } else { 7_919 };
+            let spread = spread(kind);
             for _ in 0..kind.accesses {
                 let page = match rng.unit() < accesses {
                     true => rng.below(hot),
@@ -146,6 +174,11 @@ pub fn generate(kind: &Kind, seed: u64) -> Trace {
         Model::Banking => banking(kind, &mut rng, &mut builder),
     }
     builder.finish()
+}
+
+/// Hot pages lie between cold ones: a prime that does not divide their number.
+fn spread(kind: &Kind) -> u64 {
+    if kind.pages.is_multiple_of(7_919) { 7_907 } else { 7_919 }
 }
 
 fn zipf(kind: &Kind, alpha: f64, scan: f64, swap_after: u64, rng: &mut Rng, builder: &mut Builder) {
@@ -180,31 +213,53 @@ fn zipf(kind: &Kind, alpha: f64, scan: f64, swap_after: u64, rng: &mut Rng, buil
     }
 }
 
-/// A transaction reads the way to an account (root and inner page of its index), updates the
-/// account, its teller and its branch, and appends to the history.
+/// Most writes of banking transactions: 4 of 10 accesses.
+const MOST_BANKING_WRITES: f64 = 0.4;
+
+/// Transactions of pgbench: each reads its way through the index of accounts (root, inner page,
+/// leaf), updates an account, a teller and a branch, and appends to the history, four writes in
+/// all. Everything is drawn uniformly. The rest of the accesses, up to the share of writes, are
+/// visits of the small tables and of their indexes, as PostgreSQL makes them for old versions.
 fn banking(kind: &Kind, rng: &mut Rng, builder: &mut Builder) {
-    let branches = (kind.pages / 1000).max(1);
-    let inner = (kind.pages / 100).max(1);
-    let accounts = kind.pages - branches - inner - 1;
-    let (first_inner, first_account) = (1 + branches, 1 + branches + inner);
-    // Half of the accesses of a transaction write; those beyond the wanted share read instead.
-    let update = (2.0 * kind.writes).min(1.0);
-    let (mut done, mut history) = (0, 0u64);
+    /// Rows of pgbench in pages of 8 KiB: an account page and its leaf have 61 and 366 entries, an
+    /// inner page 285; a branch has 100,000 accounts, ten tellers and two pages for all of its
+    /// versions.
+    const LEAVES: u64 = 6;
+    const INNER: u64 = 285;
+    const BRANCH: u64 = 1640;
+    const ROWS_OF_HISTORY: u64 = 120;
+    let branches = (kind.pages / BRANCH).max(1);
+    let tellers = 2 * branches;
+    let small = branches + tellers;
+    let accounts = (kind.pages - small) * LEAVES / (LEAVES + 1);
+    let leaves = accounts.div_ceil(LEAVES);
+    let (leaf, inner) = (small + accounts, small + accounts + leaves);
+    let root = inner + leaves.div_ceil(INNER);
+    let wanted = (4.0 / kind.writes).max(10.0);
+    let (mut done, mut history, mut owed) = (0, 0u64, 0.0);
     while done < kind.accesses {
-        let account = (accounts as f64 * rng.unit().powi(3)) as u64;
-        let branch = rng.below(branches);
+        let account = rng.below(accounts);
+        let (branch, teller) = (rng.below(branches), branches + rng.below(tellers));
         let mut transaction = vec![
-            (0, false),
-            (first_inner + account * inner / accounts, false),
-            (first_account + account, false),
-            (first_account + account, true),
-            (1 + branch, true),
+            (root, false),
+            (inner + account / LEAVES / INNER, false),
+            (leaf + account / LEAVES, false),
+            (small + account, false),
+            (small + account, true),
+            (teller, false),
+            (teller, true),
+            (branch, false),
+            (branch, true),
         ];
-        // A page of the history has room for a hundred transactions.
-        transaction.push((kind.pages + history / 100, true));
+        owed += wanted - 10.0;
+        while owed >= 1.0 {
+            owed -= 1.0;
+            transaction.push((rng.below(small), false));
+        }
+        transaction.push((root + 1 + history / ROWS_OF_HISTORY, true));
         history += 1;
-        for (page, writes) in transaction {
-            builder.push(page, writes && rng.unit() < update);
+        for (page, write) in transaction {
+            builder.push(page, write);
             done += 1;
         }
     }
@@ -261,6 +316,7 @@ mod tests {
     fn skewed_traces_have_their_shares() {
         for (name, writes, hot_accesses, hot_pages) in [
             ("80-20", 0.2, 0.8, 0.2),
+            ("two-level-80-20", 0.2, 0.8, 0.2),
             ("MS", 0.5, 0.9, 0.1),
             ("WIS", 0.9, 0.9, 0.1),
             ("RIS", 0.1, 0.9, 0.1),
@@ -275,6 +331,36 @@ mod tests {
         }
     }
 
+    /// FOR, Table 4, and FBARC, Figure 5: the shares of writes, and plateaus of uniform accesses.
+    #[test]
+    fn banking_transactions_write_3_3_percent_and_draw_accounts_uniformly() {
+        let trace = parse("TPC-B").unwrap();
+        let share = trace.writes() as f64 / trace.len() as f64;
+        assert!((share - 0.033).abs() < 0.001, "{share}");
+        // The most written account page of 40,000 has a few of 16,500 updates.
+        let mut writes = std::collections::HashMap::new();
+        for access in trace.accesses().filter(|access| access.write) {
+            *writes.entry(trace.id(access.page)).or_insert(0u64) += 1;
+        }
+        let accounts = writes.iter().filter(|(page, _)| (100..40_000).contains(*page));
+        assert!(accounts.clone().count() > 10_000 && accounts.clone().all(|(_, n)| *n < 10));
+        let writes = parse("TPC-B:writes=0.4,accesses=10000").unwrap().writes();
+        assert_eq!(writes, 4000);
+    }
+
+    /// 2Q, section 4: within the hot fifth, again four of five accesses go to a fifth.
+    #[test]
+    fn the_80_20_trace_is_skewed_at_every_scale() {
+        let trace = parse("80-20:pages=25000").unwrap();
+        let mut counts = vec![0u64; trace.pages()];
+        trace.accesses().for_each(|access| counts[access.page.0 as usize] += 1);
+        counts.sort_unstable_by(|a, b| b.cmp(a));
+        let share = |pages: usize| counts[..pages].iter().sum::<u64>() as f64 / 1e6;
+        for (pages, expected) in [(5000, 0.8), (1000, 0.64), (200, 0.512)] {
+            assert!((share(pages) - expected).abs() < 0.01, "{pages}: {}", share(pages));
+        }
+    }
+
     #[test]
     fn seeds_repeat_and_bad_parameters_are_refused() {
         let pages = |text: &str| -> Vec<_> { parse(text).unwrap().accesses().collect() };
@@ -283,11 +369,14 @@ mod tests {
         let text = "TPC-B:accesses=5000,pages=2000";
         assert_eq!(pages(text), pages(text));
         assert_ne!(pages(text), pages("TPC-B:accesses=5000,pages=2000,seed=2"));
+        let seeded: Vec<_> = parse_seeded(text, 2).unwrap().accesses().collect();
+        assert_eq!(seeded, pages("TPC-B:accesses=5000,pages=2000,seed=2"));
         for (text, part) in [
             ("x", "ZipfRO"),
             ("MS:x=1", "seed"),
             ("MS:pages=99", "from 100"),
             ("MS:writes=2", "0 to 1"),
+            ("TPC-B:writes=0.5", "0.001 to 0.4"),
         ] {
             assert!(parse(text).unwrap_err().contains(part), "{text}");
         }

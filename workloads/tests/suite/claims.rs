@@ -22,29 +22,33 @@ fn hit_rate_at_end(text: &str, pages: usize, trace: &Trace) -> f64 {
 }
 
 /// FBARC, section 5.4 and Figure 15: a scan as large as the cache takes 6 to 13 points of the hit
-/// rate of LRU and CFLRU at small caches, and nothing of ARC and FBARC. For ARC this does not hold
-/// on this load, where the parasite finds its target for new pages high.
+/// rate of LRU and CFLRU at small caches, and at most 0.4 points of ARC and FBARC. Here LRU loses
+/// 16 points with 256 pages, half as many with twice the pages: the small tables are read again.
 #[test]
 fn parasites_hurt_lru_cflru_and_cfdc_and_not_fbarc() {
-    let load = parse("TPC-B:accesses=60000,pages=20000,seed=5").unwrap();
+    let load = parse("TPC-B:accesses=300000,pages=20000,seed=5").unwrap();
     println!("points of hit rate lost to a parasite that reads / writes");
     for pages in [256, 512, 1024] {
         for policy in
             ["lru", "cflru:window=0.4", "cfdc:window=0.4", "for+", "arc", "fbarc:cluster=64"]
         {
             let rate = |parasite| {
-                hit_rate_at_end(policy, pages, &with_parasite(&load, 50_000, pages, parasite))
+                hit_rate_at_end(policy, pages, &with_parasite(&load, 250_000, pages, parasite))
             };
             let without = rate(None);
             let lost = [Some(false), Some(true)].map(|parasite| without - rate(parasite));
             println!("{policy:<20} {pages:5} pages {without:6.2}: {:6.2} {:6.2}", lost[0], lost[1]);
+            let points = 4000.0 / pages as f64;
             match policy {
-                "lru" => assert!(lost.iter().all(|lost| *lost > 6.0), "{policy} {pages}: {lost:?}"),
-                "cflru:window=0.4" | "cfdc:window=0.4" => {
-                    assert!(lost[1] > 6.0, "{policy} {pages}: {lost:?}");
+                "lru" => {
+                    let expected = (0.7 * points)..(1.3 * points);
+                    assert!(lost.iter().all(|lost| expected.contains(lost)), "{pages}: {lost:?}");
                 }
-                "fbarc:cluster=64" => {
-                    assert!(lost.iter().all(|lost| *lost < 1.5), "{policy} {pages}: {lost:?}");
+                "cflru:window=0.4" | "cfdc:window=0.4" => {
+                    assert!(lost[1] > 0.7 * points, "{policy} {pages}: {lost:?}");
+                }
+                "arc" | "fbarc:cluster=64" => {
+                    assert!(lost.iter().all(|lost| *lost <= 0.4), "{policy} {pages}: {lost:?}");
                 }
                 _ => {}
             }
@@ -68,28 +72,51 @@ fn ace_gains_more_the_dearer_writes_are() {
     assert!((2.0..4.5).contains(&last), "{last}");
 }
 
-/// FOR, section 5.3: I/O cost of FOR+ against CFLRU, LRU-WSR, CCF-LRU and CASA on banking
-/// transactions and 80/20.
+/// FOR, section 5.3.1 and Figure 6: on 80/20 with 20 % writes the cost falls with the size of the
+/// cache, and FOR+ costs 5 to 10 % less than CASA, and less than CFLRU, LRU-WSR and LRU.
 #[test]
-fn for_plus_costs_no_more_than_the_older_flash_policies() {
-    for (text, pages) in
-        [("80-20:pages=30000,accesses=400000", 1024), ("TPC-B:pages=30000,accesses=400000", 1024)]
-    {
-        let trace = parse(text).unwrap();
-        for device in [
-            Device::default(),
-            Device { read_us: 245.0, write_us: 9663.0, asymmetry: 39.4, ..Device::default() },
-        ] {
+fn on_80_20_for_plus_costs_5_to_10_percent_less_than_casa() {
+    let trace = parse("80-20").unwrap();
+    for (device, lru_least) in [(Device::default(), 1.12), (slow_writes(), 1.13)] {
+        let mut last = f64::INFINITY;
+        for pages in [128, 1024, 4096] {
+            let cost = |text: &str| run(text, pages, &trace, device).cost(&device);
+            let ours = cost("for+");
+            assert!(ours < 0.9 * last, "{pages}: {ours} after {last}");
+            last = ours;
+            for (other, least, most) in [
+                ("casa", 1.05, 1.10),
+                ("ccf-lru", 1.03, 1.10),
+                ("cflru:window=0.5", 1.08, 1.12),
+                ("lru-wsr", 1.10, 1.18),
+                ("lru", lru_least, 1.24),
+            ] {
+                let ratio = cost(other) / ours;
+                println!("80/20, {pages} pages: {other} costs {ratio:.3} of FOR+");
+                assert!((least..most).contains(&ratio), "{other} at {pages}: {ratio}");
+            }
+        }
+    }
+}
+
+/// FOR, section 5.3.2: on TPC-B policies differ by less than elsewhere. With 3.3 % writes and
+/// accounts drawn uniformly, all costs here are within 2 % from 1024 pages on.
+#[test]
+fn on_tpc_b_the_flash_policies_are_level() {
+    let trace = parse("TPC-B:pages=30000,accesses=400000").unwrap();
+    for device in [Device::default(), slow_writes()] {
+        for pages in [1024, 4096] {
             let cost = |text: &str| run(text, pages, &trace, device).cost(&device);
             let ours = cost("for+");
             for other in ["lru", "cflru:window=0.5", "lru-wsr", "ccf-lru", "casa"] {
                 let ratio = cost(other) / ours;
-                println!(
-                    "{text} at {}/{} us: {other} costs {ratio:.3} of FOR+",
-                    device.read_us, device.write_us
-                );
-                assert!(ratio > 0.9, "{other}: {ratio}");
+                assert!((0.98..1.02).contains(&ratio), "{other} at {pages}: {ratio}");
             }
         }
     }
+}
+
+/// The second pair of costs of FOR's Table 5, that of an SSD.
+fn slow_writes() -> Device {
+    Device { read_us: 245.0, write_us: 9663.0, asymmetry: 39.4, ..Device::default() }
 }
