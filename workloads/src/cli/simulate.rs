@@ -13,11 +13,15 @@ use crate::report::figures::plural;
 use crate::simulate::ace;
 use crate::simulate::bound::{self, Bound};
 use crate::simulate::experiment::{CacheSize, Run, combine, in_parallel, run_all};
+use crate::simulate::formats::Format;
 use crate::simulate::generate::KINDS;
+use crate::simulate::io_trace::IoTrace;
 use crate::simulate::policies::ALL;
 use crate::simulate::registry::Spec;
-use crate::simulate::replay::Device;
+use crate::simulate::repeat::summarise;
+use crate::simulate::replay::{Counts, Device};
 use crate::simulate::source;
+use crate::simulate::statistics::{self, Statistics};
 use crate::simulate::study;
 use crate::simulate::table::{self, Resistance, Row};
 use crate::simulate::trace::Trace;
@@ -28,10 +32,15 @@ const MAX_CONCURRENCY: u64 = 1 << 20;
 /// Flags of `simulate`.
 #[derive(Args, Debug)]
 pub struct SimulateFlags {
-    /// Trace files: `page,R` or `page,W` per line, or .lis of the ARC authors, also as .zst;
-    /// gen:NAME for a synthetic one (--list-policies names them).
+    /// Trace files, also as .gz or .zst; gen:NAME for a synthetic one (--list-policies names
+    /// them).
     #[arg(long, value_name = "FILE", num_args = 1.., required_unless_present = "list_policies")]
     pub trace: Vec<PathBuf>,
+
+    /// Format of the trace files: page (`page,R` or `page,W` per line), arc, oracleGeneral, fio,
+    /// msr, spc, csv, blkparse or plain; auto recognises each file.
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = TraceFormat::parse)]
+    pub trace_format: TraceFormat,
 
     /// Policies with their parameters as NAME:key=value,key=value; all for all policies, live(NAME)
     /// for one of the engine, studies for WATT with the parameters that its paper varies.
@@ -58,6 +67,10 @@ pub struct SimulateFlags {
     #[arg(long)]
     pub scan_test: bool,
 
+    /// Prints the statistics of the traces (WATT, Table 2) and replays nothing.
+    #[arg(long)]
+    pub statistics: bool,
+
     /// Time to read a page, in microseconds.
     #[arg(long, value_name = "US", default_value_t = 100.0, value_parser = cost)]
     pub read_cost: f64,
@@ -65,6 +78,15 @@ pub struct SimulateFlags {
     /// Time to write a page, in microseconds.
     #[arg(long, value_name = "US", default_value_t = 800.0, value_parser = cost)]
     pub write_cost: f64,
+
+    /// Time to write a page right after its predecessor, in microseconds, for the column
+    /// combined_seconds. Default: the write cost.
+    #[arg(long, value_name = "US", value_parser = cost)]
+    pub sequential_write_cost: Option<f64>,
+
+    /// Writes what reaches the device as a fio iolog (version 2), for one trace, policy and cache.
+    #[arg(long, value_name = "FILE")]
+    pub io_trace: Option<PathBuf>,
 
     /// Time of a write divided by the time of a read on the emulated device. Default: write cost /
     /// read cost.
@@ -80,9 +102,14 @@ pub struct SimulateFlags {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=MAX_THREADS))]
     pub threads: Option<u64>,
 
-    /// Seed of all random numbers.
+    /// Seed of all random numbers, those of synthetic traces and of the scan test included.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+
+    /// Replays with as many seeds, from --seed on: means and their 95 % confidence intervals.
+    #[arg(long, value_name = "N", default_value_t = 1,
+        value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub repeat: u64,
 
     /// Format of the result.
     #[arg(long, value_enum, default_value_t = TableFormat::Text)]
@@ -109,6 +136,16 @@ pub enum TableFormat {
     Csv,
 }
 
+/// The format of trace files; `None` is the one that is recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TraceFormat(pub Option<Format>);
+
+impl TraceFormat {
+    fn parse(name: &str) -> Result<Self, String> {
+        Format::parse(name).map(Self)
+    }
+}
+
 fn cost(text: &str) -> Result<f64, String> {
     let refused = || format!("\"{text}\" is not a number above 0");
     text.parse().ok().filter(|cost| *cost > 0.0 && *cost <= 1e12).ok_or_else(refused)
@@ -117,22 +154,32 @@ fn cost(text: &str) -> Result<f64, String> {
 impl SimulateFlags {
     /// Refuses a report that cannot be written, or that would overwrite a trace, before the work.
     pub fn check(&self) -> Result<(), Exit> {
-        let Some(report) = self.report.as_deref() else { return Ok(()) };
-        let folder = report.parent().filter(|folder| !folder.as_os_str().is_empty());
-        if folder.is_some_and(|folder| !folder.is_dir()) || report.is_dir() {
-            return Err(Exit::Usage(format!(
-                "--report {}: there is no folder for this file",
-                report.display()
-            )));
-        }
+        let outputs = [("--report", &self.report), ("--io-trace", &self.io_trace)];
         let traces: Vec<_> = self.trace.iter().map(|path| ("--trace", path.as_path())).collect();
-        check_outputs([("--report", report)], &traces, None)
+        for (flag, path) in outputs {
+            let Some(path) = path.as_deref() else { continue };
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+            if folder.is_some_and(|folder| !folder.is_dir()) || path.is_dir() {
+                return Err(Exit::Usage(format!(
+                    "{flag} {}: there is no folder for this file",
+                    path.display()
+                )));
+            }
+        }
+        let given = outputs.iter().filter_map(|(flag, path)| Some((*flag, path.as_deref()?)));
+        let given: Vec<_> = given.collect();
+        match given[..] {
+            [] => Ok(()),
+            [one] => check_outputs([one], &traces, None),
+            [one, other, ..] => check_outputs([one, other], &traces, None),
+        }
     }
 
     fn device(&self) -> Device {
         Device {
             read_us: self.read_cost,
             write_us: self.write_cost,
+            sequential_write_us: self.sequential_write_cost.unwrap_or(self.write_cost),
             asymmetry: self.asymmetry.unwrap_or(self.write_cost / self.read_cost),
             concurrency: self.concurrency as usize,
         }
@@ -192,10 +239,12 @@ impl SimulateFlags {
             "scan_test": self.scan_test,
             "read_cost": device.read_us,
             "write_cost": device.write_us,
+            "sequential_write_cost": device.sequential_write_us,
             "asymmetry": device.asymmetry,
             "concurrency": device.concurrency,
             "threads": threads,
             "seed": self.seed,
+            "repeat": self.repeat,
         });
         settings.as_object().cloned().expect("the settings are an object")
     }
@@ -210,7 +259,16 @@ pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let threads = flags.threads.map_or(cores, |threads| threads as usize);
     let go_on = || !interrupt.requested();
-    let traces = read_all(&flags.trace, threads)?;
+    let traces = read_all(flags, threads)?;
+    if flags.statistics {
+        let all = in_parallel(&traces, threads, &go_on, &Statistics::of);
+        let all: Vec<Statistics> = all.into_iter().flatten().collect();
+        return print(&match flags.format {
+            TableFormat::Text => statistics::text(&all),
+            TableFormat::Csv => statistics::csv(&all),
+            TableFormat::Json => format!("{:#}\n", statistics::json(&all)),
+        });
+    }
     let mut runs = combine(&traces, &flags.cache, &specs, flags.seed).map_err(Exit::Usage)?;
     let studied = |run: &Run| specs[policies..].iter().any(|spec| std::ptr::eq(spec, run.spec));
     if !flags.asks_for("studies") {
@@ -218,19 +276,15 @@ pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -
         let middle = middle_sizes(&runs);
         runs.retain(|run| !studied(run) || middle.contains(&task(run)));
     }
-    let progress = progress_bar("replaying", runs.iter().map(|run| run.trace.len() as u64).sum());
-    let results = run_all(&runs, threads, device, &|accesses| {
-        progress.inc(accesses as u64);
-        go_on()
-    });
-    progress.finish_and_clear();
+    write_io_trace(flags, &runs, device)?;
+    let results = replay_all(flags, &runs, threads, device, &go_on);
     let bounds = if flags.bound { bounds(&runs, threads, &device, &go_on) } else { Vec::new() };
     let scans = match flags.scan_test || flags.report.is_some() {
         true => scans(&runs, &studied, threads, device, &go_on),
         false => Vec::new(),
     };
-    let done = runs.iter().enumerate().zip(&results).filter_map(|((index, run), counts)| {
-        let counts = (*counts)?;
+    let done = runs.iter().enumerate().zip(&results).filter_map(|((index, run), samples)| {
+        let (counts, spread) = (!samples.is_empty()).then(|| summarise(samples, &device))?;
         Some(Row {
             trace: run.trace.name().to_owned(),
             pages: run.trace.pages(),
@@ -242,6 +296,7 @@ pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -
             bound: bounds.iter().find(|(of, _)| *of == task(run)).map(|(_, bound)| *bound),
             resistance: scans.iter().find(|(of, _)| *of == index).map(|(_, scan)| *scan),
             studied: studied(run),
+            spread,
         })
     });
     let mut rows: Vec<Row> = done.collect();
@@ -271,9 +326,49 @@ pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -
     Ok(())
 }
 
+/// Replays the only run once more into `--io-trace`.
+fn write_io_trace(flags: &SimulateFlags, runs: &[Run], device: Device) -> Result<(), Exit> {
+    let Some(path) = &flags.io_trace else { return Ok(()) };
+    let [run] = runs else {
+        return Err(Exit::Usage(format!(
+            "--io-trace takes the requests of one replay, not of {}: give one trace, one policy \
+             and one cache size",
+            runs.len()
+        )));
+    };
+    let broken = || failed(format!("writing --io-trace {}", path.display()));
+    let device_name = format!("{}.pages", run.trace.name());
+    let mut log = IoTrace::create(path, &device_name).map_err(broken())?;
+    run.spec.run_into(run.trace, run.cache_pages, run.seed, device, &mut log);
+    log.finish().map(drop).map_err(broken())
+}
+
+/// The counts of each run, one for each seed that was replayed to the end.
+fn replay_all(
+    flags: &SimulateFlags,
+    runs: &[Run],
+    threads: usize,
+    device: Device,
+    go_on: &(impl Fn() -> bool + Sync),
+) -> Vec<Vec<Counts>> {
+    let seeded = |seed| runs.iter().map(move |run| Run { seed, ..*run });
+    let seeds = (0..flags.repeat).map(|index| flags.seed.wrapping_add(index));
+    let all: Vec<Run> = seeds.flat_map(seeded).collect();
+    let progress = progress_bar("replaying", all.iter().map(|run| run.trace.len() as u64).sum());
+    let results = run_all(&all, threads, device, &|accesses| {
+        progress.inc(accesses as u64);
+        go_on()
+    });
+    progress.finish_and_clear();
+    let of_run = |index| results.iter().skip(index).step_by(runs.len()).filter_map(|one| *one);
+    (0..runs.len()).map(|index| of_run(index).collect()).collect()
+}
+
 /// All traces; those with the name of an earlier one get a number.
-fn read_all(paths: &[PathBuf], threads: usize) -> Result<Vec<Trace>, Exit> {
-    let read = in_parallel(paths, threads, &|| true, &|path: &PathBuf| source::open(path));
+fn read_all(flags: &SimulateFlags, threads: usize) -> Result<Vec<Trace>, Exit> {
+    let read = in_parallel(&flags.trace, threads, &|| true, &|path: &PathBuf| {
+        source::open(path, flags.trace_format.0, flags.seed)
+    });
     let mut traces: Vec<Trace> =
         read.into_iter().flatten().collect::<Result<_, _>>().map_err(Exit::Usage)?;
     let names: Vec<String> = traces.iter().map(|trace| trace.name().to_owned()).collect();
@@ -339,7 +434,7 @@ fn scans(
     let progress = progress_bar("scan tests", tested.len() as u64);
     let found = in_parallel(&tested, threads, go_on, &|index: &usize| {
         let run = &runs[*index];
-        let scan = study::resistance(run.trace, run.cache_pages, run.spec, device);
+        let scan = study::resistance(run.trace, run.cache_pages, run.spec, device, run.seed);
         progress.inc(1);
         scan
     });
@@ -371,8 +466,8 @@ fn list_policies() -> String {
     }
     text += "\nace(POLICY):nw=8,ne=1,prefetch=both puts ACE around a policy (Papon, Athanassoulis, \
              ICDE 2023):\npages written at a time, pages evicted at a time (1 is without \
-             prefetching), and the prefetched\npages (both, sequential or history). It writes few pages \
-             at once with\n";
+             prefetching), and the prefetched\npages (both, sequential or history). \
+             It writes few pages at once with\n";
     for (entry, why) in ALL.iter().filter_map(|entry| Some((entry, ace::limit(entry.name)?))) {
         text += &format!("{:<12} {why}\n", entry.name);
     }

@@ -90,6 +90,15 @@ pub fn table(indent: &str, rows: &[Vec<String>]) -> String {
     text
 }
 
+/// A field of a CSV line, in quotes if it has a comma, a quote or the end of a line.
+pub fn csv_field(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

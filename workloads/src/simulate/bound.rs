@@ -209,8 +209,13 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    const DEVICE: Device =
-        Device { read_us: 100.0, write_us: 250.0, asymmetry: 2.5, concurrency: 1 };
+    const DEVICE: Device = Device {
+        read_us: 100.0,
+        write_us: 250.0,
+        sequential_write_us: 250.0,
+        asymmetry: 2.5,
+        concurrency: 1,
+    };
 
     /// The least cost, least misses and least writes of all ways to choose victims: the best of
     /// each state of the cache (cached pages, dirty pages) after each access.

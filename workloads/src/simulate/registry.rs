@@ -6,7 +6,7 @@ use super::entry::{PolicyEntry, Setup};
 use super::live;
 use super::policies::ALL;
 use super::policy::Policy;
-use super::replay::{Counts, Device, Replay, run};
+use super::replay::{Counts, Device, IoSink, Replay, run};
 use super::trace::Trace;
 
 /// A policy with its parameters, as chosen.
@@ -108,6 +108,23 @@ impl Spec {
             replay = replay.with_ace(Ace::new(settings, device.concurrency, trace));
         }
         run(trace, replay, keep_going)
+    }
+
+    /// The same to the end, and reports what reaches the device to `sink`.
+    pub fn run_into(
+        &self,
+        trace: &Trace,
+        capacity: usize,
+        seed: u64,
+        device: Device,
+        sink: &mut dyn IoSink,
+    ) -> Counts {
+        let mut policy = self.build(trace, capacity, seed, device);
+        let mut replay = Replay::new(trace, capacity, &mut *policy).with_sink(sink);
+        if let Some(settings) = self.ace {
+            replay = replay.with_ace(Ace::new(settings, device.concurrency, trace));
+        }
+        run(trace, replay, |_| true).expect("nothing ends the replay early")
     }
 
     /// A new policy for a trace and a pool.

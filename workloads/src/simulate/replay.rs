@@ -29,6 +29,8 @@ pub struct Counts {
     pub read_requests: u64,
     /// Write requests to the device, those at the end included.
     pub write_requests: u64,
+    /// Runs of neighbouring pages that were written one after the other, those at the end included.
+    pub write_runs: u64,
     /// Processor time of the replay.
     pub cpu: Duration,
     /// Memory of the policy for each cached page, in bytes.
@@ -42,6 +44,8 @@ pub struct Device {
     pub read_us: f64,
     /// Time to write a page, in microseconds.
     pub write_us: f64,
+    /// Time to write a page right after the page before it, in microseconds.
+    pub sequential_write_us: f64,
     /// Time of a write divided by the time of a read on the emulated device (ACE, section II).
     pub asymmetry: f64,
     /// Pages that the emulated device reads or writes in the time of one page.
@@ -51,7 +55,13 @@ pub struct Device {
 impl Default for Device {
     /// The flash chip of FOR's Table 5, and the concurrency of ACE's PCIe device.
     fn default() -> Self {
-        Self { read_us: 100.0, write_us: 800.0, asymmetry: 8.0, concurrency: 8 }
+        Self {
+            read_us: 100.0,
+            write_us: 800.0,
+            sequential_write_us: 800.0,
+            asymmetry: 8.0,
+            concurrency: 8,
+        }
     }
 }
 
@@ -78,10 +88,27 @@ impl Counts {
         reads * device.read_us / 1e6
     }
 
+    /// Processor time and device time of all reads and writes, of which the pages of a run after
+    /// its first one are sequential (FBARC, section 4.2.3).
+    pub fn combined_seconds(&self, device: &Device) -> f64 {
+        let sequential = self.all_writes() - self.write_runs;
+        let writes = self.write_runs as f64 * device.write_us
+            + sequential as f64 * device.sequential_write_us;
+        self.cpu.as_secs_f64() + (self.reads as f64 * device.read_us + writes) / 1e6
+    }
+
     /// Processor time for each access.
     pub fn cpu_ns_per_access(&self) -> f64 {
         self.cpu.as_nanos() as f64 / self.accesses as f64
     }
+}
+
+/// Takes what reaches the device, in order.
+pub trait IoSink {
+    /// The page with this number in the file of the trace is read.
+    fn read(&mut self, number: u64);
+    /// `pages` neighbouring pages from this one on are written at once.
+    fn write(&mut self, number: u64, pages: u64);
 }
 
 /// A pool, its policy and the counts so far.
@@ -97,6 +124,11 @@ pub struct Replay<'a> {
     refusals: usize,
     trace: &'a Trace,
     ace: Option<Ace>,
+    /// Dirty pages that left or are cleaned, until they are written.
+    dirty: Vec<Page>,
+    /// The page after the last one that was written.
+    after_write: Option<u64>,
+    sink: Option<&'a mut dyn IoSink>,
 }
 
 impl<'a> Replay<'a> {
@@ -111,12 +143,45 @@ impl<'a> Replay<'a> {
             refusals: 0,
             trace,
             ace: None,
+            dirty: Vec::new(),
+            after_write: None,
+            sink: None,
         }
     }
 
     /// Puts ACE around the policy.
     pub fn with_ace(self, ace: Ace) -> Self {
         Self { ace: Some(ace), ..self }
+    }
+
+    /// Reports what reaches the device to `sink`.
+    pub fn with_sink(self, sink: &'a mut dyn IoSink) -> Self {
+        Self { sink: Some(sink), ..self }
+    }
+
+    /// Counts the read of `page`.
+    fn read(&mut self, page: Page) {
+        self.counts.reads += 1;
+        if let Some(sink) = &mut self.sink {
+            sink.read(self.trace.id(page));
+        }
+    }
+
+    /// Writes the dirty pages that were collected: neighbours are one run, also with the page that
+    /// was written before them.
+    fn write_out(&mut self) {
+        let trace = self.trace;
+        self.dirty.sort_unstable_by_key(|page| trace.id(*page));
+        let next = |page: Page| trace.id(page).wrapping_add(1);
+        for run in self.dirty.chunk_by(|a, b| next(*a) == trace.id(*b)) {
+            let first = trace.id(run[0]);
+            self.counts.write_runs += u64::from(self.after_write != Some(first));
+            self.after_write = run.last().map(|page| next(*page));
+            if let Some(sink) = &mut self.sink {
+                sink.write(first, run.len() as u64);
+            }
+        }
+        self.dirty.clear();
     }
 
     /// The next access of the trace.
@@ -135,12 +200,14 @@ impl<'a> Replay<'a> {
             self.evict_early();
         } else {
             self.counts.misses += 1;
-            self.counts.reads += 1;
             self.counts.read_requests += 1;
             if !self.policy.miss(access, &self.pool) {
                 // The page is read, and perhaps changed and written, without the cache.
+                self.read(page);
                 self.counts.writes += u64::from(write);
                 self.counts.write_requests += u64::from(write);
+                self.dirty.extend(write.then_some(page));
+                self.write_out();
                 return;
             }
             self.evict_early();
@@ -148,6 +215,7 @@ impl<'a> Replay<'a> {
             if self.pool.is_full() {
                 ahead = self.make_room();
             }
+            self.read(page);
             self.pool.insert(page, write);
             self.policy.fetch(access, &self.pool);
             if self.ace.is_some() {
@@ -222,6 +290,7 @@ impl<'a> Replay<'a> {
         }
         for page in &others {
             pool.clean(*page);
+            self.dirty.push(*page);
             self.policy.cleaned(*page, pool);
         }
         others.len()
@@ -257,6 +326,7 @@ impl<'a> Replay<'a> {
             Some(ace) => ace.requests(pages, at_once),
             None => pages as u64,
         };
+        self.write_out();
     }
 
     /// ACE's Reader: fills up to `frames` free frames with pages that are likely to follow `page`.
@@ -271,10 +341,10 @@ impl<'a> Replay<'a> {
         let ahead = ace.ahead(page, number, most, |page| self.pool.holds(page));
         let last = ahead.last().map_or(number, |page| self.trace.id(*page));
         ace.read_up_to(last);
-        self.counts.reads += ahead.len() as u64;
         // The page itself was counted as a separate request.
         self.counts.read_requests += ace.requests(1 + ahead.len(), ace.concurrency) - 1;
         for page in ahead {
+            self.read(page);
             self.pool.insert(page, false);
             self.policy.prefetched(page, &self.pool);
         }
@@ -287,7 +357,9 @@ impl<'a> Replay<'a> {
 
     /// Removes the victims from the pool; returns how many of them are dirty.
     fn evict_victims(&mut self) -> usize {
-        self.victims.drain(..).filter(|victim| self.pool.evict(*victim)).count()
+        let before = self.dirty.len();
+        self.dirty.extend(self.victims.drain(..).filter(|victim| self.pool.evict(*victim)));
+        self.dirty.len() - before
     }
 
     /// Drops a cached page without the policy and without a write, as if its contents were deleted.
@@ -303,6 +375,8 @@ impl<'a> Replay<'a> {
             Some(ace) => ace.requests(self.pool.dirty_pages(), ace.settings.nw),
             None => self.counts.writes_at_end,
         };
+        self.dirty.extend(self.pool.pages().filter(|page| self.pool.is_dirty(*page)));
+        self.write_out();
         self.counts.bytes_per_page = self.policy.bytes_per_page();
         self.counts
     }

@@ -49,12 +49,13 @@ pub fn resistance(
     cache_pages: usize,
     spec: &Spec,
     device: Device,
+    seed: u64,
 ) -> Option<Resistance> {
     let before =
         trace.len().min(LOAD).checked_sub(cache_pages).filter(|before| *before > cache_pages)?;
     let rate = |parasite| {
         let load = with_parasite(trace, before, cache_pages, parasite);
-        let mut policy = spec.build(&load, cache_pages, 1, device);
+        let mut policy = spec.build(&load, cache_pages, seed, device);
         let mut replay = Replay::new(&load, cache_pages, &mut *policy);
         if let Some(settings) = spec.ace {
             replay = replay.with_ace(Ace::new(settings, device.concurrency, &load));
@@ -389,8 +390,9 @@ mod tests {
             relative: None,
             complexity: run.spec.complexity(),
             bound: Some(bound(run.trace, run.cache_pages, &device)),
-            resistance: resistance(run.trace, run.cache_pages, run.spec, device),
+            resistance: resistance(run.trace, run.cache_pages, run.spec, device, 1),
             studied: run.spec.text == "watt:write_weight=8",
+            spread: None,
         };
         let rows: Vec<Row> = runs.iter().zip(&results).map(row).collect();
         assert!(rows.iter().all(|row| row.resistance.is_some()));

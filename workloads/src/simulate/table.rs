@@ -6,6 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::bound::Bound;
+use super::repeat::Spread;
 use super::replay::{Counts, Device};
 use crate::report::figures;
 
@@ -42,6 +43,8 @@ pub struct Row {
     pub resistance: Option<Resistance>,
     /// Whether it only belongs to a parameter study.
     pub studied: bool,
+    /// How far the means of several replays may be off, if there were several.
+    pub spread: Option<Spread>,
 }
 
 impl Row {
@@ -67,15 +70,6 @@ pub fn normalise(rows: &mut [Row], policy: &str) {
     }
 }
 
-/// A field of a CSV line, in quotes if it has a comma, a quote or the end of a line.
-fn field(text: &str) -> String {
-    if text.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", text.replace('"', "\"\""))
-    } else {
-        text.to_owned()
-    }
-}
-
 /// All rows as CSV, with a header; the last columns are present if results were normalised, bounds
 /// were asked for, or scans were tested.
 pub fn csv(rows: &[Row], device: &Device, normalised: bool) -> String {
@@ -85,14 +79,17 @@ pub fn csv(rows: &[Row], device: &Device, normalised: bool) -> String {
     text += if normalised { ",relative_misses" } else { "" };
     text += if bounded { ",least_cost,plan_cost" } else { "" };
     text += if scanned { ",scan_hit_percent,lost_to_reads,lost_to_writes" } else { "" };
+    text += ",cost_per_access,write_runs,combined_seconds";
+    let repeated = rows.iter().any(|row| row.spread.is_some());
+    text += if repeated { ",replays,misses_95,writes_95,cost_95,cpu_ns_95" } else { "" };
     text.push('\n');
     for row in rows {
         let counts = &row.counts;
         text += &format!(
             "{},{},{},{},{},{},{},{},{:.1},{:.6},{:.1},{:.6},{}",
-            field(&row.trace),
+            figures::csv_field(&row.trace),
             row.cache_pages,
-            field(&row.policy),
+            figures::csv_field(&row.policy),
             counts.accesses,
             counts.misses,
             counts.reads,
@@ -102,7 +99,7 @@ pub fn csv(rows: &[Row], device: &Device, normalised: bool) -> String {
             counts.device_seconds(device),
             counts.cpu_ns_per_access(),
             counts.hit_ratio(),
-            counts.bytes_per_page,
+            (counts.bytes_per_page * 10.0).round() / 10.0,
         );
         if normalised {
             text += &row.relative.map_or(",".to_owned(), |relative| format!(",{relative:.4}"));
@@ -116,6 +113,18 @@ pub fn csv(rows: &[Row], device: &Device, normalised: bool) -> String {
         if scanned {
             text += &row.resistance.map_or(",,,".to_owned(), |Resistance { rate, lost }| {
                 format!(",{rate:.2},{:.2},{:.2}", lost[0], lost[1])
+            });
+        }
+        text += &format!(
+            ",{:.4},{},{:.6}",
+            counts.cost(device) / counts.accesses as f64,
+            counts.write_runs,
+            counts.combined_seconds(device)
+        );
+        if repeated {
+            text += &row.spread.map_or(",,,,,".to_owned(), |spread| {
+                let Spread { replays, misses, writes, cost, cpu_ns_per_access } = spread;
+                format!(",{replays},{misses:.1},{writes:.1},{cost:.1},{cpu_ns_per_access:.1}")
             });
         }
         text.push('\n');
@@ -146,6 +155,9 @@ pub fn json(
                 "writes": counts.all_writes(),
                 "writes_at_end": counts.writes_at_end,
                 "cost": counts.cost(device),
+                "cost_per_access": counts.cost(device) / counts.accesses as f64,
+                "write_runs": counts.write_runs,
+                "combined_seconds": counts.combined_seconds(device),
                 "device_seconds": counts.device_seconds(device),
                 "cpu_ns_per_access": counts.cpu_ns_per_access(),
                 "metadata_bytes_per_page": counts.bytes_per_page,
@@ -157,6 +169,13 @@ pub fn json(
             if let Some(bound) = row.bound {
                 object["least_cost"] = json!(bound.lower);
                 object["plan_cost"] = json!(bound.feasible);
+            }
+            if let Some(spread) = row.spread {
+                object["replays"] = json!(spread.replays);
+                object["misses_95"] = json!(spread.misses);
+                object["writes_95"] = json!(spread.writes);
+                object["cost_95"] = json!(spread.cost);
+                object["cpu_ns_95"] = json!(spread.cpu_ns_per_access);
             }
             if let Some(Resistance { rate, lost }) = row.resistance {
                 object["scan_hit_percent"] = json!(rate);
@@ -195,6 +214,7 @@ pub fn text(rows: &[Row], device: &Device, normalised: Option<&str>) -> String {
             "writes",
             "at end",
             "cost s",
+            "us/access",
             "device s",
             "ns/access",
             "B/page",
@@ -225,6 +245,13 @@ pub fn text(rows: &[Row], device: &Device, normalised: Option<&str>) -> String {
                 format!("; one that knows the future costs {} s\n", seconds(plan))
             });
         }
+        if let Some(spread) = first.spread {
+            text += &format!(
+                "  means of {} replays with different seeds; after +- half of the 95 % confidence \
+                 interval\n",
+                spread.replays
+            );
+        }
         text.push('\n');
     }
     text
@@ -237,17 +264,22 @@ fn looks_at_all(complexity: &str) -> bool {
 
 fn cells(row: &Row, device: &Device, normalised: bool, scanned: bool) -> Vec<String> {
     let counts = &row.counts;
+    let within = |mean: String, half: &dyn Fn(&Spread) -> String| match &row.spread {
+        Some(spread) => format!("{mean} +- {}", half(spread)),
+        None => mean,
+    };
     let mut cells = vec![
         row.policy.clone(),
-        figures::count(counts.misses),
+        within(figures::count(counts.misses), &|spread| format!("{:.0}", spread.misses)),
         format!("{:.4}", counts.hit_ratio()),
         figures::count(counts.reads),
-        figures::count(counts.all_writes()),
+        within(figures::count(counts.all_writes()), &|spread| format!("{:.0}", spread.writes)),
         figures::count(counts.writes_at_end),
         figures::significant(counts.cost(device) / 1e6),
+        format!("{:.2}", counts.cost(device) / counts.accesses as f64),
         figures::significant(counts.device_seconds(device)),
         format!("{:.0}", counts.cpu_ns_per_access()),
-        format!("{}", counts.bytes_per_page),
+        format!("{:.1}", counts.bytes_per_page),
     ];
     if normalised {
         cells.push(row.relative.map_or("-".to_owned(), |relative| format!("{relative:.4}")));
@@ -277,6 +309,7 @@ mod tests {
             writes_at_end: 3,
             read_requests: 40,
             write_requests: 8,
+            write_runs: 5,
             cpu: Duration::from_nanos(2500),
             bytes_per_page: 24.0,
         };
@@ -291,6 +324,7 @@ mod tests {
             bound: Some(Bound { lower: 900.0, feasible: None }),
             resistance: (misses == 30).then_some(Resistance { rate: 60.0, lost: [0.0, 12.5] }),
             studied: false,
+            spread: None,
         };
         let mut rows = vec![row("lru", 40), row("watt:epochs=4,sample=8", 30)];
         normalise(&mut rows, "lru");
@@ -306,11 +340,28 @@ mod tests {
              device_seconds,cpu_ns_per_access"
         ));
         // 40 reads of 100 us and 8 writes of 800 us.
-        assert_eq!(lines[1], "t,10,lru,100,40,40,8,3,10400.0,0.010400,25.0,0.600000,24,900.0,,,,");
+        assert_eq!(
+            lines[1],
+            "t,10,lru,100,40,40,8,3,10400.0,0.010400,25.0,0.600000,24,900.0,,,,,104.0000,5,0.010403"
+        );
         assert!(lines[2].starts_with("t,10,\"watt:epochs=4,sample=8\",100,30,"));
         let normalised = csv(&rows(), &Device::default(), true);
-        assert!(normalised.lines().nth(2).unwrap().ends_with(",0.7500,900.0,,60.00,0.00,12.50"));
-        assert_eq!(field("a\n\"b\""), "\"a\n\"\"b\"\"\"");
+        assert!(
+            normalised
+                .lines()
+                .nth(2)
+                .unwrap()
+                .ends_with(",0.7500,900.0,,60.00,0.00,12.50,104.0000,5,0.010403")
+        );
+        let spread =
+            Spread { replays: 3, misses: 1.5, writes: 0.0, cost: 9.0, cpu_ns_per_access: 2.0 };
+        let mut repeated = rows();
+        repeated[1].spread = Some(spread);
+        let text = csv(&repeated, &Device::default(), false);
+        assert!(text.lines().next().unwrap().ends_with(",misses_95,writes_95,cost_95,cpu_ns_95"));
+        assert!(text.lines().nth(1).unwrap().ends_with(",104.0000,5,0.010403,,,,,"), "{text}");
+        assert!(text.lines().nth(2).unwrap().ends_with(",3,1.5,0.0,9.0,2.0"), "{text}");
+        assert_eq!(figures::csv_field("a\n\"b\""), "\"a\n\"\"b\"\"\"");
     }
 
     #[test]

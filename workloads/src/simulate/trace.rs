@@ -1,19 +1,14 @@
-//! Page traces in memory, and their readers.
+//! Page traces in memory.
 //!
-//! Formats, by the ending of the file name:
-//! - `page,R` or `page,W` per line: the format of the lab and of the engine;
-//! - `.lis`: the format of the ARC authors (Megiddo and Modha, FAST 2003): `start count ignored
-//!   request` per line stands for reads of the pages `start` to `start + count - 1`;
-//! - either of them with the further ending `.zst`: compressed by zstd.
-//!
-//! Pages are renumbered 0, 1, 2, ... in the order of first touch.
+//! `formats` reads the files. Pages are renumbered 0, 1, 2, ... in the order of first touch.
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::io::BufReader;
 use std::path::Path;
 use std::sync::OnceLock;
 
+use super::formats::{self, Format};
 use super::policy::Access;
 use super::pool::Page;
 
@@ -22,9 +17,6 @@ const WRITE: u32 = 1 << 31;
 
 /// Most different pages and most accesses that a trace may have.
 pub const MAX_PAGES: usize = (WRITE - 1) as usize;
-
-/// Most pages of one request in a `.lis` file.
-const MOST_OF_A_REQUEST: u64 = 1 << 24;
 
 /// The position that stands for no access.
 pub const NEVER: u32 = u32::MAX;
@@ -37,6 +29,7 @@ pub struct Trace {
     /// Page numbers as they are in the file.
     ids: Vec<u64>,
     writes: usize,
+    uneven: u64,
     next_use: OnceLock<Vec<u32>>,
 }
 
@@ -87,25 +80,35 @@ impl Builder {
 }
 
 impl Trace {
-    /// Reads the file at `path`. The error is a sentence with file and line.
+    /// Reads the file at `path` in the format that is recognised. The error is a sentence with file
+    /// and line.
     pub fn read(path: &Path) -> Result<Self, String> {
+        Self::read_as(path, None)
+    }
+
+    /// Reads the file at `path` in `format`; `None` is the one that is recognised.
+    ///
+    /// # Errors
+    /// A sentence with file and line, or with the formats that were tried and the first line. If a
+    /// compressed file ends early it says how many accesses were read.
+    pub fn read_as(path: &Path, format: Option<Format>) -> Result<Self, String> {
         let shown = path.display();
-        let unread = |error: std::io::Error| format!("{shown}: {error}");
-        let file = File::open(path).map_err(unread)?;
+        let file = File::open(path).map_err(|error| format!("{shown}: {error}"))?;
         let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
-        let (reader, inner): (Box<dyn Read>, _) = match name.strip_suffix(".zst") {
-            Some(inner) => (Box::new(zstd::Decoder::new(file).map_err(unread)?), inner),
-            None => (Box::new(file), &*name),
-        };
-        let stem = inner.rsplit_once('.').map_or(inner, |(stem, _)| stem);
-        let stem = if stem.is_empty() { inner } else { stem };
-        let parse = if inner.ends_with(".lis") { lis_line } else { page_line };
-        let trace = read_lines(BufReader::with_capacity(1 << 16, reader), stem, parse)
-            .map_err(|problem| format!("{shown}: {problem}"))?;
+        let (reader, inner) = formats::decompressed(BufReader::new(file), &name)
+            .map_err(|error| format!("{shown}: {error}"))?;
+        let stem = inner.rsplit_once('.').map_or(&*inner, |(stem, _)| stem);
+        let mut builder = Builder::new(if stem.is_empty() { &inner } else { stem });
+        let reader = BufReader::with_capacity(1 << 16, reader);
+        let counts =
+            formats::read(reader, &inner, format, &mut |page, write| builder.push(page, write))
+                .map_err(|problem| format!("{shown}: {problem}"))?;
+        let mut trace = builder.finish();
+        trace.uneven = counts.uneven;
         if trace.is_empty() {
             return Err(format!(
-                "{shown}: the trace has no access; give one `page,R` or `page,W` \
-                                per line"
+                "{shown}: the trace has no access; give one `page,R` or `page,W` per line, or \
+                 another format (--trace-format)"
             ));
         }
         Ok(trace)
@@ -160,6 +163,11 @@ impl Trace {
         self.writes
     }
 
+    /// Requests of the file whose offset or size was no multiple of a page of 4 KiB.
+    pub fn uneven(&self) -> u64 {
+        self.uneven
+    }
+
     /// All accesses in order.
     #[inline]
     pub fn accesses(&self) -> impl ExactSizeIterator<Item = Access> + Clone {
@@ -180,75 +188,6 @@ impl Trace {
             next
         })
     }
-}
-
-/// First page, number of pages, and whether they are written.
-type Line = (u64, u64, bool);
-
-fn read_lines(
-    mut reader: impl BufRead,
-    name: &str,
-    parse: fn(&str) -> Result<Line, &'static str>,
-) -> Result<Trace, String> {
-    let (mut builder, mut line, mut number) = (Builder::new(name), String::new(), 0u64);
-    loop {
-        number += 1;
-        line.clear();
-        let read = reader.read_line(&mut line).map_err(|error| match error.kind() {
-            ErrorKind::InvalidData => format!(
-                "line {number} is not text; a compressed trace has a name that ends in .zst"
-            ),
-            _ => format!("line {number}: {error}"),
-        })?;
-        if read == 0 {
-            return Ok(builder.finish());
-        }
-        let text = line.trim_end_matches(['\n', '\r']);
-        let refused = |expected| {
-            let shown: String = text.chars().take(40).collect();
-            format!("line {number}: {shown:?} is not {expected}")
-        };
-        let (first, count, write) = parse(text).map_err(refused)?;
-        for page in first..first + count {
-            if !builder.push(page, write) {
-                return Err(format!("line {number}: more than {MAX_PAGES} accesses"));
-            }
-        }
-    }
-}
-
-fn page_line(text: &str) -> Result<Line, &'static str> {
-    const EXPECTED: &str = "an access; write `page,R` or `page,W` with a page number";
-    let (page, kind) = text.split_once(',').ok_or(EXPECTED)?;
-    let page = digits(page).ok_or(EXPECTED)?;
-    match kind {
-        "R" => Ok((page, 1, false)),
-        "W" => Ok((page, 1, true)),
-        _ => Err(EXPECTED),
-    }
-}
-
-fn lis_line(text: &str) -> Result<Line, &'static str> {
-    const EXPECTED: &str =
-        "a request; write `start count ignored request`, with at most 2^24 pages";
-    let mut fields = text.split_ascii_whitespace().map(digits);
-    match (fields.next(), fields.next(), fields.next(), fields.next(), fields.next()) {
-        (Some(Some(first)), Some(Some(count)), Some(Some(_)), Some(Some(_)), None)
-            if (1..=MOST_OF_A_REQUEST).contains(&count) && first.checked_add(count).is_some() =>
-        {
-            Ok((first, count, false))
-        }
-        _ => Err(EXPECTED),
-    }
-}
-
-fn digits(text: &str) -> Option<u64> {
-    text.bytes()
-        .all(|byte| byte.is_ascii_digit())
-        .then(|| text.parse().ok())
-        .flatten()
-        // Ranges of pages need a successor, which the largest number does not have.
-        .filter(|number| *number < u64::MAX)
 }
 
 #[cfg(test)]
