@@ -1,0 +1,93 @@
+//! Wattle.
+
+use crate::store::{Config, Key, Result, Session, Store, absent};
+use wattle::{Durability, Engine, Options, Tree};
+
+pub struct Wattle {
+    // Handles go before the engine.
+    tree: Tree,
+    engine: Engine,
+}
+
+impl Wattle {
+    pub fn open(config: &Config) -> Result<Self> {
+        let durability = if config.durable { Durability::Sync } else { Durability::None };
+        let options = Options::default().pool_bytes(config.cache_bytes).durability(durability);
+        let engine = Engine::open(config.dir.join("store"), options)?;
+        Ok(Self { tree: engine.tree("t")?, engine })
+    }
+}
+
+impl Store for Wattle {
+    fn session(&self) -> Result<Box<dyn Session + '_>> {
+        Ok(Box::new(WattleSession { session: self.engine.session()?, tree: &self.tree }))
+    }
+
+    fn sync(&self) -> Result<()> {
+        Ok(self.engine.sync()?)
+    }
+
+    fn close(self: Box<Self>) -> Result<()> {
+        let Self { tree, engine } = *self;
+        drop(tree);
+        engine.close().map_err(|error| error.to_string().into())
+    }
+}
+
+struct WattleSession<'a> {
+    session: wattle::Session,
+    tree: &'a Tree,
+}
+
+impl Session for WattleSession<'_> {
+    fn get(&mut self, key: &Key, show: &mut dyn FnMut(&[u8])) -> Result<bool> {
+        Ok(self.session.get_with(self.tree, key, |value| show(value))?.is_some())
+    }
+
+    fn get_many(&mut self, keys: &[Key], show: &mut dyn FnMut(&[u8])) -> Result<()> {
+        let txn = self.session.begin_read()?;
+        for key in keys {
+            txn.get_with(self.tree, key, |value| show(value))?.ok_or_else(|| absent(key))?;
+        }
+        Ok(txn.commit()?)
+    }
+
+    fn put(&mut self, key: &Key, value: &[u8]) -> Result<()> {
+        Ok(self.session.put(self.tree, key, value)?)
+    }
+
+    fn put_many(&mut self, records: &[(Key, &[u8])]) -> Result<()> {
+        let mut txn = self.session.begin()?;
+        for (key, value) in records {
+            txn.put(self.tree, key, value)?;
+        }
+        Ok(txn.commit()?)
+    }
+
+    fn remove_many(&mut self, keys: &[Key]) -> Result<()> {
+        let mut txn = self.session.begin()?;
+        for key in keys {
+            if !txn.remove(self.tree, key)? {
+                return Err(absent(key));
+            }
+        }
+        Ok(txn.commit()?)
+    }
+
+    fn scan(
+        &mut self,
+        from: &[u8],
+        limit: usize,
+        show: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<usize> {
+        let mut range = self.session.range(self.tree, from..)?;
+        let mut records = 0;
+        while records < limit
+            && let Some((key, value)) = range.next_entry()?
+        {
+            show(key, value);
+            records += 1;
+        }
+        Ok(records)
+    }
+}
