@@ -2,6 +2,7 @@
 
 use crate::{
     limits::limit,
+    memory,
     txn::{Durability, Reads},
 };
 use std::{
@@ -29,14 +30,32 @@ const MIN_VERSION_BYTES: u64 = limit(1 << 20, 1 << 10) as u64;
 /// Longest time that a change waits for a transaction that is in its way.
 const MAX_CONFLICT_WAIT: Duration = Duration::from_secs(60);
 
-/// Limit of the log of an engine with this pool, where none is given: four times the pool, at least
-/// 1 GiB and at most 16 GiB.
+/// Limit of the log of an engine for which [`Options::pool_bytes`] was set and
+/// [`Options::log_bytes`] was not: four times the pool, at least 1 GiB and at most 16 GiB.
 ///
 /// After a checkpoint each page is logged whole when it is changed for the first time. If all of
 /// the pool is, that is half of the log between two checkpoints; with a smaller log it would be
 /// most of it, and every page would be written twice as often.
 pub fn default_log_bytes(pool_bytes: u64) -> u64 {
     pool_bytes.saturating_mul(4).clamp(1 << 30, 16 << 30)
+}
+
+/// Limit of the log where neither it nor the pool is set. The default pool is large on a machine
+/// with much memory, but a program that sets nothing should not find 16 GiB of log beside a small
+/// store, nor wait for its recovery.
+const UNSET_LOG_BYTES: u64 = 1 << 30;
+
+/// The default pool is one part in so many of the memory that the process may use. The rest is for
+/// the program, for other processes and for a second engine; read-only recovery takes up to as much
+/// again.
+const POOL_SHARE: u64 = 4;
+
+/// The default pool where the memory is unknown.
+const UNKNOWN_POOL_BYTES: u64 = 256 << 20;
+
+/// The default pool of a process that may use `memory` bytes.
+fn default_pool_bytes(memory: Option<u64>) -> u64 {
+    memory.map_or(UNKNOWN_POOL_BYTES, |bytes| (bytes / POOL_SHARE).max(MIN_POOL_BYTES))
 }
 
 /// Page images in flight at once to a device that was not probed: fewer where they are a large part
@@ -65,6 +84,7 @@ const ENGINE_WORKERS: usize = 2;
 #[derive(Debug, Clone)]
 pub struct Options {
     pub(crate) pool_bytes: u64,
+    pool_is_default: bool,
     pub(crate) policy: String,
     pub(crate) evictors: Option<usize>,
     pub(crate) write_concurrency: Option<usize>,
@@ -91,7 +111,8 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Options {
-            pool_bytes: 256 << 20,
+            pool_bytes: default_pool_bytes(memory::first_memory_limit()),
+            pool_is_default: true,
             policy: "watt".to_string(),
             evictors: None,
             write_concurrency: None,
@@ -118,8 +139,11 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Budget of the buffer pool for pages and frame headers, bytes. Default 256 MiB, at least
-    /// [`crate::MIN_POOL_BYTES`]. Everything else that the engine uses stays below 64 MiB.
+    /// Budget of the buffer pool for pages and frame headers, bytes; at least
+    /// [`crate::MIN_POOL_BYTES`]. Default: a quarter of the memory that the process may use
+    /// ([`crate::memory_limit`], limits of control groups included, as the process first made
+    /// options), or 256 MiB if that is unknown. Everything else that the engine uses stays below
+    /// 64 MiB.
     ///
     /// Memory is taken as pages come in, so a pool that the store never fills costs only what it
     /// holds. A pool larger than memory is therefore not refused; the system may end a process that
@@ -132,6 +156,7 @@ impl Options {
     /// ```
     pub fn pool_bytes(mut self, bytes: u64) -> Self {
         self.pool_bytes = bytes;
+        self.pool_is_default = false;
         self
     }
 
@@ -279,7 +304,8 @@ impl Options {
     }
 
     /// Bytes of log that checkpoints keep it below, and so about the bytes that recovery reads: at
-    /// least [`crate::MIN_LOG_BYTES`], default [`default_log_bytes`]. A transaction that stays open
+    /// least [`crate::MIN_LOG_BYTES`]. Default: 1 GiB, or [`default_log_bytes`] of the pool if
+    /// [`Options::pool_bytes`] was set. A transaction that stays open
     /// keeps the log from its first change on beyond that. Where the device has less room, the
     /// engine stays below that; two segments, each a sixteenth of the limit and at most 16 MiB, are
     /// made ahead.
@@ -398,7 +424,11 @@ impl Options {
 
     /// The limit of the log. One that is kept in memory takes no more of it than need be.
     pub(crate) fn log_limit(&self) -> u64 {
-        let bytes = self.log_bytes.unwrap_or_else(|| default_log_bytes(self.pool_bytes));
+        let unset = || match self.pool_is_default {
+            true => UNSET_LOG_BYTES,
+            false => default_log_bytes(self.pool_bytes),
+        };
+        let bytes = self.log_bytes.unwrap_or_else(unset);
         match self.io {
             IoKind::Memory | IoKind::Sim(_) => bytes.min(64 << 20),
             _ => bytes,
@@ -436,5 +466,25 @@ impl Options {
             swizzling: self.swizzling,
             trace: self.page_trace.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_pool_is_a_quarter_of_the_memory() {
+        assert_eq!(default_pool_bytes(Some(8 << 30)), 2 << 30);
+        assert_eq!(default_pool_bytes(Some(4096)), MIN_POOL_BYTES);
+        assert_eq!(default_pool_bytes(None), 256 << 20);
+    }
+
+    #[test]
+    fn the_default_log_does_not_grow_with_a_pool_that_nobody_chose() {
+        let options = Options { pool_bytes: 64 << 30, ..Options::default() };
+        assert_eq!(options.log_limit(), 1 << 30);
+        assert_eq!(options.clone().pool_bytes(64 << 30).log_limit(), 16 << 30);
+        assert_eq!(options.log_bytes(2 << 30).log_limit(), 2 << 30);
     }
 }

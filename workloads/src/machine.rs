@@ -137,35 +137,6 @@ fn total_memory() -> u64 {
     kib_value(&fs::read_to_string("/proc/meminfo").unwrap_or_default(), "MemTotal")
 }
 
-/// Memory that this process may use: that of the machine, or the limit of its control group if that
-/// is lower. `None` if both are unknown.
-pub fn memory() -> Option<u64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let limit = group_limit(&groups, Path::new("/sys/fs/cgroup"));
-    [Some(total_memory()).filter(|total| *total > 0), limit].into_iter().flatten().min()
-}
-
-/// The lowest memory limit of `groups` and of their ancestors. `groups` has lines such as
-/// `4:memory:/a/b` (version 1) and `0::/a/b` (version 2); control groups are mounted at `root`.
-fn group_limit(groups: &str, root: &Path) -> Option<u64> {
-    let limit = |line: &str| {
-        let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
-        let (folder, file) = match controllers {
-            "" => (root.to_owned(), "memory.max"),
-            _ => (root.join("memory"), "memory.limit_in_bytes"),
-        };
-        if !controllers.is_empty() && controllers.split(',').all(|one| one != "memory") {
-            return None;
-        }
-        // In a container the mount may be the group itself, under another name. In version 2 a
-        // group without a limit has `max`.
-        let around = Path::new(group.trim_start_matches('/')).ancestors();
-        let limit = |group| fs::read_to_string(folder.join(group).join(file)).ok();
-        around.filter_map(|group| limit(group)?.trim().parse().ok()).min()
-    };
-    groups.lines().filter_map(limit).min()
-}
-
 /// Largest resident size of this process so far; 0 if that is unknown.
 pub fn peak_rss_bytes() -> u64 {
     kib_value(&fs::read_to_string("/proc/self/status").unwrap_or_default(), "VmHWM")
@@ -263,35 +234,9 @@ mod tests {
     }
 
     #[test]
-    fn the_least_limit_of_all_control_groups_counts() {
-        let root = tempfile::tempdir().unwrap();
-        let put = |file: &str, text: &str| {
-            let path = root.path().join(file);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        };
-        put("a/b/memory.max", "max\n");
-        put("a/memory.max", "3000\n");
-        put("memory/memory.limit_in_bytes", "2000\n");
-        put("memory/x/memory.limit_in_bytes", "9223372036854771712\n");
-        for (groups, limit) in [
-            ("0::/a/b\n", Some(3000)),
-            ("0::/\n", None),
-            ("0::/of/the/host\n", None),
-            ("5:cpu,memory:/x\n4:pids:/a\n0::/a/b\n", Some(2000)),
-            ("4:memory:/of/the/host\n", Some(2000)),
-            ("5:cpu:/a\n", None),
-            ("", None),
-            ("nonsense\n", None),
-        ] {
-            assert_eq!(group_limit(groups, root.path()), limit, "{groups:?}");
-        }
-    }
-
-    #[test]
     fn this_process_has_used_memory() {
         assert!(peak_rss_bytes() > 1 << 20);
-        assert!(memory().is_none_or(|memory| memory > peak_rss_bytes()));
+        assert!(wattle::memory_limit().is_none_or(|memory| memory > peak_rss_bytes()));
         assert!(cores() >= 1 && !Machine::this().kernel.trim().is_empty());
     }
 

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
-use crate::machine;
 use crate::report::figures::bytes;
 
 /// Units of times with a fraction, as `1.5m`, and their seconds; `humantime` reads only integers.
@@ -134,7 +133,7 @@ pub fn some_size(text: &str) -> Result<u64, String> {
 /// kernel would end the process in the middle of its work.
 pub fn pool_size(text: &str) -> Result<u64, String> {
     let size = some_size(text)?;
-    match machine::memory() {
+    match wattle::memory_limit() {
         Some(memory) if size > memory => {
             Err(format!("the pool must fit into the {} of memory of this machine", bytes(memory)))
         }

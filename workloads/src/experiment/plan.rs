@@ -132,7 +132,7 @@ impl<'a> Plan<'a> {
         let asking = format!("asking for the free space at {}", self.out.display());
         // Stores of an experiment that goes on are there already.
         let free = machine::free_bytes(self.out).map_err(failed(asking))? + bytes_in(self.out);
-        let memory = machine::memory();
+        let memory = wattle::memory_limit();
         let cores = machine::cores();
         let enough = disk <= free
             && memory.is_none_or(|memory| needs.memory <= memory)
