@@ -1,0 +1,26 @@
+//! Encoding of records, and errors of storage.
+
+use openraft::{AnyError, NodeId, StorageError, StorageIOError};
+use serde::{Serialize, de::DeserializeOwned};
+use std::error::Error;
+
+/// Trees of the engine that this crate uses.
+pub const LOG_TREE: &str = "raft-log";
+pub const META_TREE: &str = "raft-meta";
+pub const DATA_TREE: &str = "raft-data";
+
+pub fn reading<I: NodeId>(error: impl Error + 'static) -> StorageError<I> {
+    StorageIOError::read(&error).into()
+}
+
+pub fn writing<I: NodeId>(error: impl Error + 'static) -> StorageError<I> {
+    StorageIOError::write(AnyError::new(&error)).into()
+}
+
+pub fn encode<I: NodeId>(value: &impl Serialize) -> Result<Vec<u8>, StorageError<I>> {
+    postcard::to_stdvec(value).map_err(writing)
+}
+
+pub fn decode<T: DeserializeOwned, I: NodeId>(bytes: &[u8]) -> Result<T, StorageError<I>> {
+    postcard::from_bytes(bytes).map_err(reading)
+}
