@@ -3,6 +3,7 @@
 //! Exit codes: 0 for success, 1 for a failed run or check, 2 for bad arguments, 130 for an
 //! interrupt.
 
+pub mod backup;
 pub mod bench_flags;
 pub mod bench_run;
 pub mod breakdown;
@@ -13,6 +14,7 @@ pub mod exit;
 pub mod experiment;
 pub mod io_backend;
 pub mod live;
+pub mod load;
 pub mod log_policy;
 pub mod maintain;
 pub mod probe;
@@ -97,7 +99,11 @@ pub enum Command {
     /// Writes all key-value pairs of a store to standard output, one on a line.
     Dump(dump::DumpFlags),
     /// Reads lines in the format of dump from standard input and stores their pairs.
-    Load(dump::LoadFlags),
+    Load(load::LoadFlags),
+    /// Copies a store that is not in use into a new directory, and changes nothing in it.
+    Backup(backup::BackupFlags),
+    /// Checks a backup and copies it into a new directory.
+    Restore(backup::RestoreFlags),
     /// Measures the device under a directory: reads and writes per second against queue depth.
     Probe(probe::ProbeFlags),
     /// Shows which component of the engine uses the processor, in ycsb and tpcc.
@@ -184,6 +190,8 @@ pub fn parse(arguments: &[OsString]) -> Result<Option<Command>, Exit> {
         | Command::Compact(_)
         | Command::Dump(_)
         | Command::Load(_)
+        | Command::Backup(_)
+        | Command::Restore(_)
         | Command::Completions(_)
         | Command::Man(_) => {}
     }
@@ -212,7 +220,9 @@ fn run(command: Command, arguments: &[OsString]) -> Result<(), Exit> {
         Command::Stat(flags) => maintain::stat(&flags, &interrupt),
         Command::Compact(flags) => maintain::compact(&flags, &interrupt),
         Command::Dump(flags) => dump::dump(&flags, &mut std::io::stdout().lock(), &interrupt),
-        Command::Load(flags) => dump::load(&flags, &mut std::io::stdin().lock(), &interrupt),
+        Command::Backup(flags) => backup::backup(&flags, &interrupt),
+        Command::Restore(flags) => backup::restore(&flags, &interrupt),
+        Command::Load(flags) => load::load(&flags, &mut std::io::stdin().lock(), &interrupt),
         Command::Probe(flags) => probe::probe(&flags, &interrupt),
         Command::Breakdown(flags) => {
             let run = |words: &[OsString], profiler, out: &mut Vec<u8>| {

@@ -1,23 +1,22 @@
-//! `wattle dump` and `wattle load`: all pairs as lines of text, and back.
-//!
-//! Both hold one pair in memory at a time, so they work for stores of any size.
+//! `wattle dump`: all pairs as lines of text. It holds one pair in memory at a time, so it works
+//! for stores of any size.
 
-use std::io::{self, BufRead, BufWriter, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use wattle::{Engine, Tree};
+use wattle::Engine;
 
 use super::common::StoreFlags;
 use super::exit::{Exit, failed};
 use crate::driver::control::Interrupt;
 
-const FORMAT: &str = "A line is TREE<tab>KEY<tab>VALUE. Printable ASCII characters and blanks \
-stand for themselves, except that a backslash is written \\\\; every other byte is \\x and two \
-hexadecimal digits. A line with a tree alone stands for a tree without pairs.";
+pub(super) const FORMAT: &str = "A line is TREE<tab>KEY<tab>VALUE. Printable ASCII characters and \
+blanks stand for themselves, except that a backslash is written \\\\; every other byte is \\x and \
+two hexadecimal digits. A line with a tree alone stands for a tree without pairs.";
 
 /// Pairs between two checks for an interrupt.
-const BATCH: u64 = 256;
+pub(super) const BATCH: u64 = 256;
 
 /// Flags of `dump`.
 #[derive(Args, Debug)]
@@ -30,15 +29,6 @@ pub struct DumpFlags {
     /// Only this tree. Default: all trees, ordered by name.
     #[arg(long, value_name = "TREE")]
     pub tree: Option<String>,
-}
-
-/// Flags of `load`.
-#[derive(Args, Debug)]
-#[command(after_help = FORMAT)]
-pub struct LoadFlags {
-    /// The store, created if absent. A pair whose key exists replaces the old one.
-    #[command(flatten)]
-    pub store: StoreFlags,
 }
 
 /// Writes the pairs of a store to `out`.
@@ -141,72 +131,17 @@ fn dump_tree(
     Ok(())
 }
 
-/// Reads lines from `input` and stores their pairs.
-pub fn load(flags: &LoadFlags, input: &mut dyn BufRead, interrupt: &Interrupt) -> Result<(), Exit> {
-    let engine = flags.store.open(interrupt)?;
-    let progress = spinner("loading");
-    let loaded = load_lines(&engine, input, &progress, interrupt);
-    progress.finish_and_clear();
-    let closed = engine.close().map_err(failed("closing the store"));
-    loaded.and(closed)
-}
-
-fn load_lines(
-    engine: &Engine,
-    input: &mut dyn BufRead,
-    progress: &ProgressBar,
-    interrupt: &Interrupt,
-) -> Result<(), Exit> {
-    let session = engine.session().map_err(failed("opening a session"))?;
-    let mut text = Vec::new();
-    let mut current: Option<(Vec<u8>, Tree)> = None;
-    for number in 1u64.. {
-        text.clear();
-        if input.read_until(b'\n', &mut text).map_err(failed("reading the lines"))? == 0 {
-            break;
-        }
-        if text.last() == Some(&b'\n') {
-            text.pop();
-        }
-        let refused = |why: String| {
-            Exit::Failed(format!(
-                "line {number} of the input: {why}; the lines before it are stored"
-            ))
-        };
-        let line = Line::parse(&text).map_err(refused)?;
-        let store_failed = |error: wattle::Error| refused(error.to_string());
-        let tree = match current.take() {
-            Some((name, tree)) if name == line.tree => tree,
-            _ => {
-                let name = std::str::from_utf8(&line.tree)
-                    .map_err(|_| refused("the name of the tree is not UTF-8".to_owned()))?;
-                engine.tree(name).map_err(store_failed)?
-            }
-        };
-        if let Some((key, value)) = &line.pair {
-            session.put(&tree, key, value).map_err(store_failed)?;
-        }
-        current = Some((line.tree, tree));
-        if number % BATCH == 0 {
-            progress.inc(BATCH);
-            if interrupt.requested() {
-                return Err(Exit::Interrupted(format!(
-                    "interrupted; the first {number} lines are stored"
-                )));
-            }
-        }
-    }
-    Ok(())
-}
+/// A key and a value.
+pub(super) type Pair = (Vec<u8>, Vec<u8>);
 
 /// The pair in a line.
-struct Line {
-    tree: Vec<u8>,
-    pair: Option<(Vec<u8>, Vec<u8>)>,
+pub(super) struct Line {
+    pub(super) tree: Vec<u8>,
+    pub(super) pair: Option<Pair>,
 }
 
 impl Line {
-    fn parse(text: &[u8]) -> Result<Self, String> {
+    pub(super) fn parse(text: &[u8]) -> Result<Self, String> {
         let columns: Vec<&[u8]> = text.split(|byte| *byte == b'\t').take(4).collect();
         let pair = match columns[..] {
             [_] => None,
@@ -222,7 +157,7 @@ impl Line {
 }
 
 /// A progress bar of work of unknown length.
-fn spinner(doing: &'static str) -> ProgressBar {
+pub(super) fn spinner(doing: &'static str) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg} pairs: {human_pos}, {per_sec}")
         .expect("the template is a constant that indicatif accepts");
     ProgressBar::no_length().with_style(style).with_message(doing)

@@ -1,11 +1,12 @@
 //! `dump`, `load`, `verify` and `stat` on stores of the engine.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use clap::Parser;
 use wattle::{Engine, Options};
 use wattle_workloads::cli::exit::Exit;
-use wattle_workloads::cli::{Cli, Command, dump, maintain};
+use wattle_workloads::cli::{Cli, Command, backup, dump, load, maintain};
 use wattle_workloads::driver::control::Interrupt;
 
 fn command(arguments: &[&str], path: &Path) -> Command {
@@ -21,9 +22,9 @@ fn dumped(arguments: &[&str], path: &Path) -> Result<Vec<u8>, Exit> {
     }
 }
 
-fn load(mut text: &[u8], path: &Path) -> Result<(), Exit> {
+fn loaded(mut text: &[u8], path: &Path) -> Result<(), Exit> {
     match command(&["load"], path) {
-        Command::Load(flags) => dump::load(&flags, &mut text, &Interrupt::default()),
+        Command::Load(flags) => load::load(&flags, &mut text, &Interrupt::default()),
         other => panic!("{other:?}"),
     }
 }
@@ -62,7 +63,7 @@ fn a_store_survives_dump_and_load() {
     });
     let text = dumped(&["dump"], &from).unwrap();
     assert_eq!(text.iter().filter(|byte| **byte == b'\n').count(), 5005);
-    load(&text, &to).unwrap();
+    loaded(&text, &to).unwrap();
     assert!(dumped(&["dump"], &to).unwrap() == text);
     let one = dumped(&["dump", "--tree", "b\tc"], &from).unwrap();
     assert!(one.starts_with(b"b\\x09c\t\\x00\\x00\\x00\\x00\t\n"), "{}", one.escape_ascii());
@@ -82,7 +83,7 @@ fn lines_that_are_no_pairs_are_refused_with_their_number() {
     ] {
         let folder = tempfile::tempdir().unwrap();
         let text = format!("t\tgood\t1\n{line}\n");
-        let failed = load(text.as_bytes(), folder.path());
+        let failed = loaded(text.as_bytes(), folder.path());
         let Err(Exit::Failed(sentence)) = failed else { panic!("{line}: {failed:?}") };
         assert!(sentence.contains("line 2") && sentence.contains(part), "{sentence}");
         let stored = dumped(&["dump"], folder.path()).unwrap();
@@ -91,10 +92,79 @@ fn lines_that_are_no_pairs_are_refused_with_their_number() {
 }
 
 #[test]
+fn pairs_in_any_order_are_stored_as_if_one_by_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut model = BTreeMap::new();
+    let mut text = String::new();
+    // Ascending pairs, then pairs in disorder with keys that repeat, of two trees in turns.
+    for number in 0..12_000u32 {
+        let tree = if number / 3000 % 2 == 0 { "a" } else { "b" };
+        let key = if number % 3000 < 1500 { number } else { number * 7919 % 2000 };
+        let value = format!("{number}{}", "x".repeat(number as usize % 50));
+        text += &format!("{tree}\t{key:06}\t{value}\n");
+        model.insert((tree, format!("{key:06}")), value);
+    }
+    loaded(text.as_bytes(), folder.path()).unwrap();
+    let expected: String =
+        model.iter().map(|((tree, key), value)| format!("{tree}\t{key}\t{value}\n")).collect();
+    assert!(dumped(&["dump"], folder.path()).unwrap() == expected.as_bytes());
+    // A key that is too long, among others of its transaction.
+    let long = "k".repeat(wattle::MAX_KEY + 1);
+    let text = format!("a\tnew\t1\na\t{long}\t2\na\tnext\t3\n");
+    let Err(Exit::Failed(sentence)) = loaded(text.as_bytes(), folder.path()) else { panic!() };
+    assert!(sentence.contains("line 2 of"), "{sentence}");
+    let text = String::from_utf8(dumped(&["dump", "--tree", "a"], folder.path()).unwrap()).unwrap();
+    assert!(text.contains("a\tnew\t1\n") && !text.contains("a\tnext"), "{text}");
+}
+
+#[test]
+fn a_backup_is_restored_to_a_new_place_and_over_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, copy, again) =
+        (folder.path().join("store"), folder.path().join("copy"), folder.path().join("again"));
+    let lines: String = (0..5_000).map(|number| format!("t\t{number:08}\tvalue\n")).collect();
+    loaded(lines.as_bytes(), &store).unwrap();
+    let interrupt = Interrupt::default();
+    let run = |command: &str, from: &Path, to: &Path| {
+        let words = ["wattle", command, from.to_str().unwrap(), to.to_str().unwrap()];
+        match Cli::try_parse_from(words).unwrap().command.unwrap() {
+            Command::Backup(flags) => backup::backup(&flags, &interrupt),
+            Command::Restore(flags) => backup::restore(&flags, &interrupt),
+            other => panic!("{other:?}"),
+        }
+    };
+    let before = files(&store);
+    assert_eq!(run("backup", &store, &copy), Ok(()));
+    assert!(files(&store) == before, "a backup changes nothing");
+    assert_eq!(run("restore", &copy, &again), Ok(()));
+    assert!(dumped(&["dump"], &again).unwrap() == lines.as_bytes());
+    for command in ["backup", "restore"] {
+        let Err(Exit::Failed(sentence)) = run(command, &copy, &again) else { panic!() };
+        assert!(sentence.contains("exists already"), "{sentence}");
+    }
+    assert!(dumped(&["dump"], &again).unwrap() == lines.as_bytes());
+    // A damaged backup is not restored.
+    let data = copy.join(wattle::DATA_FILE);
+    let mut bytes = std::fs::read(&data).unwrap();
+    let value = bytes.windows(5).rposition(|window| window == b"value").unwrap();
+    bytes[value] ^= 1;
+    std::fs::write(&data, bytes).unwrap();
+    let elsewhere = folder.path().join("elsewhere");
+    let Err(Exit::Failed(sentence)) = run("restore", &copy, &elsewhere) else { panic!() };
+    assert!(sentence.contains("copy"), "{sentence}");
+    assert!(!elsewhere.exists());
+    // Nor is a store that another process has open.
+    let engine = Engine::open(&store, Options::default().pool_bytes(16 << 20)).unwrap();
+    let Err(exit) = run("backup", &store, &elsewhere) else { panic!() };
+    assert!(format!("{exit:?}").contains("open"), "{exit:?}");
+    engine.close().unwrap();
+}
+
+#[test]
 fn verify_passes_a_good_store_and_fails_a_damaged_one() {
     let folder = tempfile::tempdir().unwrap();
     let lines: String = (0..20_000).map(|number| format!("t\t{number:08}\tvalue\n")).collect();
-    load(lines.as_bytes(), folder.path()).unwrap();
+    loaded(lines.as_bytes(), folder.path()).unwrap();
     let interrupt = Interrupt::default();
     let verify = || looked(&["verify"], folder.path(), &interrupt);
     assert_eq!(verify(), Ok(()));
@@ -114,7 +184,7 @@ fn an_interrupt_ends_every_command_with_the_store_closed() {
     let interrupt = Interrupt::default();
     interrupt.raise();
     let Command::Load(flags) = command(&["load"], folder.path()) else { panic!() };
-    let loaded = dump::load(&flags, &mut lines.as_bytes(), &interrupt);
+    let loaded = load::load(&flags, &mut lines.as_bytes(), &interrupt);
     assert!(matches!(&loaded, Err(Exit::Interrupted(sentence)) if sentence.contains("256 lines")));
     let Command::Dump(flags) = command(&["dump"], folder.path()) else { panic!() };
     let dumped = dump::dump(&flags, &mut Vec::new(), &interrupt);
@@ -156,7 +226,7 @@ fn files(path: &Path) -> Vec<(std::path::PathBuf, std::time::SystemTime, Vec<u8>
 fn looking_at_a_store_changes_nothing_in_it_and_several_may() {
     let folder = tempfile::tempdir().unwrap();
     let lines: String = (0..5_000).map(|number| format!("t\t{number:08}\tvalue\n")).collect();
-    load(lines.as_bytes(), folder.path()).unwrap();
+    loaded(lines.as_bytes(), folder.path()).unwrap();
     let before = files(folder.path());
     let read_only = Options::default().pool_bytes(1 << 20).read_only(true);
     let reader = Engine::open(folder.path(), read_only).unwrap();
@@ -165,7 +235,7 @@ fn looking_at_a_store_changes_nothing_in_it_and_several_may() {
         assert_eq!(looked(arguments, folder.path(), &interrupt), Ok(()), "{arguments:?}");
     }
     assert!(dumped(&["dump"], folder.path()).unwrap() == lines.as_bytes());
-    let refused = load(b"t\tk\tv\n", folder.path());
+    let refused = loaded(b"t\tk\tv\n", folder.path());
     assert!(matches!(&refused, Err(Exit::Usage(sentence)) if sentence.contains("open already")));
     reader.close().unwrap();
     assert!(before == files(folder.path()), "the store was changed");
