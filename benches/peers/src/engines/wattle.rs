@@ -57,21 +57,12 @@ impl Session for WattleSession<'_> {
     }
 
     fn put_many(&mut self, records: &[(Key, &[u8])]) -> Result<()> {
-        let mut txn = self.session.begin()?;
-        for (key, value) in records {
-            txn.put(self.tree, key, value)?;
-        }
-        Ok(txn.commit()?)
+        Ok(self.session.put_many(self.tree, records)?)
     }
 
     fn remove_many(&mut self, keys: &[Key]) -> Result<()> {
-        let mut txn = self.session.begin()?;
-        for key in keys {
-            if !txn.remove(self.tree, key)? {
-                return Err(absent(key));
-            }
-        }
-        Ok(txn.commit()?)
+        let removed = self.session.remove_many(self.tree, keys)?;
+        if removed == keys.len() { Ok(()) } else { Err("a record to remove is absent".into()) }
     }
 
     fn scan(
@@ -81,6 +72,9 @@ impl Session for WattleSession<'_> {
         show: &mut dyn FnMut(&[u8], &[u8]),
     ) -> Result<usize> {
         let mut range = self.session.range(self.tree, from..)?;
+        if limit < usize::MAX {
+            range = range.expect_records(limit);
+        }
         let mut records = 0;
         while records < limit
             && let Some((key, value)) = range.next_entry()?
