@@ -526,10 +526,11 @@ impl Cursor {
     fn read(&mut self, position: usize) -> Result<bool, Restart> {
         let node = NodeRef::from(PageRef::of_image(&self.image));
         if self.is_fresh {
-            self.is_fresh = false;
             self.key.clear();
             node.prefix_to(&mut self.key)?;
             self.prefix_len = self.key.len();
+            // Not before: if the page is damaged, the next call must not use half a key.
+            self.is_fresh = false;
         }
         self.key.truncate(self.prefix_len);
         node.suffix_to(position, &mut self.key)?;
