@@ -1,8 +1,8 @@
 //! `wattle load`: stores the pairs of lines that `wattle dump` wrote, or another program.
 //!
-//! Pairs in key order that come first into an empty tree are bulk-loaded. All others are put in
-//! transactions of [`PAIRS`] pairs or [`BYTES`] bytes. The command holds at most the pairs of one
-//! transaction in memory.
+//! Pairs in key order that come first into a tree of a new store are bulk-loaded. All others are
+//! put in transactions of [`PAIRS`] pairs or [`BYTES`] bytes. The command holds at most the pairs
+//! of one transaction in memory.
 
 use std::io::BufRead;
 
@@ -87,6 +87,8 @@ fn refused(number: u64, why: impl std::fmt::Display) -> Exit {
 
 fn load_lines(engine: &Engine, lines: &mut Lines<'_>) -> Result<(), Exit> {
     let session = engine.session().map_err(failed("opening a session"))?;
+    // An emptied tree may still have records that no reader sees, which a bulk load refuses.
+    let is_new = engine.trees().map_err(failed("listing the trees"))?.is_empty();
     let mut next = lines.next();
     while let Some(Line { tree: name, pair }) = next {
         let number = lines.number;
@@ -98,7 +100,7 @@ fn load_lines(engine: &Engine, lines: &mut Lines<'_>) -> Result<(), Exit> {
             continue;
         };
         let mut pairs = Pairs { lines: &mut *lines, name, pair: Some((number, pair)), after: None };
-        if is_empty(&session, &tree).map_err(|error| refused(number, error))? {
+        if is_new && is_empty(&session, &tree).map_err(|error| refused(number, error))? {
             bulk_load(&session, &tree, &mut pairs)?;
         }
         while put(&session, &tree, &mut pairs)? {}
@@ -170,7 +172,10 @@ fn put(session: &Session, tree: &Tree, pairs: &mut Pairs<'_, '_>) -> Result<bool
         numbers.push(number);
         batch.push((key, value));
     }
-    let Err(error) = session.put_many(tree, &batch) else { return Ok(!batch.is_empty()) };
+    if batch.is_empty() {
+        return Ok(false);
+    }
+    let Err(error) = session.put_many(tree, &batch) else { return Ok(true) };
     // Nothing of the batch is stored. One pair after the other, to find the line that failed.
     for ((key, value), number) in batch.iter().zip(numbers) {
         session.put(tree, key, value).map_err(|error| refused(number, error))?;

@@ -91,7 +91,7 @@ impl Counts {
     /// Processor time and device time of all reads and writes, of which the pages of a run after
     /// its first one are sequential (FBARC, section 4.2.3).
     pub fn combined_seconds(&self, device: &Device) -> f64 {
-        let sequential = self.all_writes() - self.write_runs;
+        let sequential = self.all_writes().saturating_sub(self.write_runs);
         let writes = self.write_runs as f64 * device.write_us
             + sequential as f64 * device.sequential_write_us;
         self.cpu.as_secs_f64() + (self.reads as f64 * device.read_us + writes) / 1e6
