@@ -16,49 +16,19 @@
 //! With `dir=` the stores are files there, otherwise they are on the simulated device, whose
 //! service times do not depend on the machine.
 
-use std::{sync::Arc, time::Instant};
-use wattle::{
-    Durability, Engine, IoKind, Options, Tree,
-    io::{DeviceModel, MemoryLog, Storage, TimedStorage},
-};
-use wattle_benches::{argument, median, text};
+use std::time::Instant;
+use wattle::{Durability, Engine, Options, Tree};
+use wattle_benches::{Place, argument, median};
 
 const VALUE: usize = 1000;
 /// Bytes of a record in the pool, when a leaf is filled at random.
 const RECORD_BYTES: u64 = 2000;
 const ROWS: [&str; 3] = ["load", "overwrite", "remove"];
 
-/// Where a store is.
-enum Place {
-    Files(tempfile::TempDir),
-    Simulated(Arc<dyn Storage>, Arc<MemoryLog>),
-}
-
-impl Place {
-    fn new() -> Place {
-        match text("dir", "").as_str() {
-            "" => {
-                let model = text("device", "read_us=100,asymmetry=1,kr=64,kw=64");
-                let model = DeviceModel::parse(&model).expect("a device");
-                Place::Simulated(Arc::new(TimedStorage::new(model)), Arc::default())
-            }
-            directory => Place::Files(tempfile::tempdir_in(directory).expect("a directory")),
-        }
-    }
-
-    fn open(&self, records: u64) -> (Engine, Tree) {
-        let pool = (records * RECORD_BYTES / argument("share", 5) as u64).max(8 << 20);
-        let options = Options::default().pool_bytes(pool).durability(Durability::Group);
-        let engine = match self {
-            Place::Files(directory) => {
-                Engine::open(directory.path().join("store"), options.io(IoKind::Uring))
-            }
-            Place::Simulated(pages, log) => Engine::open_on(pages.clone(), log.clone(), options),
-        };
-        let engine = engine.expect("a store");
-        let tree = engine.tree("records").expect("a tree");
-        (engine, tree)
-    }
+/// Opens a store whose pool has a share of the data.
+fn open(place: &Place, records: u64) -> (Engine, Tree) {
+    let pool = (records * RECORD_BYTES / argument("share", 5) as u64).max(8 << 20);
+    place.open(Options::default().pool_bytes(pool).durability(Durability::Group))
 }
 
 /// Keys in an order without a pattern that read-ahead could use.
@@ -72,7 +42,7 @@ fn keys(records: u64, salt: u64) -> Vec<[u8; 8]> {
 
 /// Runs one row; gives records per second.
 fn run(place: &Place, records: u64, row: usize, is_many: bool) -> f64 {
-    let (engine, tree) = place.open(records);
+    let (engine, tree) = open(place, records);
     let session = engine.session().expect("a session");
     let all = keys(records, row as u64);
     let keys = if row == 0 { &all[..] } else { &all[..all.len() / 4] };
@@ -110,7 +80,7 @@ fn main() {
     let mut rates = vec![[Vec::new(), Vec::new()]; ROWS.len()];
     for _ in 0..argument("rounds", 3) {
         for is_many in [false, true] {
-            let place = Place::new();
+            let place = Place::of_arguments("read_us=100,asymmetry=1,kr=64,kw=64");
             for (row, rates) in rates.iter_mut().enumerate() {
                 rates[usize::from(is_many)].push(run(&place, records, row, is_many));
             }

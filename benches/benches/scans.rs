@@ -20,17 +20,11 @@
 
 use std::{
     hint::black_box,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
-use wattle::{
-    Durability, Engine, IoKind, Options, Session, Tree,
-    io::{DeviceModel, MemoryLog, Storage, TimedStorage},
-};
-use wattle_benches::{argument, median, text};
+use wattle::{Durability, Engine, Options, Session, Tree};
+use wattle_benches::{Place, argument, median, text};
 
 const VALUE: [u8; 1000] = [7; 1000];
 const RECORD_BYTES: u64 = 1366;
@@ -43,25 +37,9 @@ const SLOW: Duration = Duration::from_micros(50);
 /// Records that the look-ups choose from.
 const HOT: u64 = 2000;
 
-/// Where the store is.
-enum Place {
-    Files(tempfile::TempDir),
-    Simulated(Arc<dyn Storage>, Arc<MemoryLog>),
-}
-
-impl Place {
-    fn open(&self, options: Options) -> (Engine, Tree) {
-        let options = options.durability(Durability::None).log(false);
-        let engine = match self {
-            Place::Files(directory) => {
-                Engine::open(directory.path().join("store"), options.io(IoKind::Uring))
-            }
-            Place::Simulated(pages, log) => Engine::open_on(pages.clone(), log.clone(), options),
-        };
-        let engine = engine.expect("a store");
-        let tree = engine.tree("records").expect("a tree");
-        (engine, tree)
-    }
+/// Opens the store without a log.
+fn open(place: &Place, options: Options) -> (Engine, Tree) {
+    place.open(options.durability(Durability::None).log(false))
 }
 
 fn key(number: u64) -> [u8; 8] {
@@ -74,7 +52,7 @@ fn shuffled(number: u64, records: u64) -> u64 {
 }
 
 fn load(place: &Place, records: u64) {
-    let (engine, tree) = place.open(Options::default().pool_bytes(records * 2 * RECORD_BYTES));
+    let (engine, tree) = open(place, Options::default().pool_bytes(records * 2 * RECORD_BYTES));
     let session = engine.session().expect("a session");
     match text("order", "key").as_str() {
         "key" => {
@@ -103,7 +81,7 @@ fn count(session: &Session, tree: &Tree) -> u64 {
 
 /// Records per second of a cold scan with a pool of so many bytes.
 fn scan(place: &Place, records: u64, pool: u64, ahead: usize) -> f64 {
-    let (engine, tree) = place.open(Options::default().pool_bytes(pool).read_ahead(ahead));
+    let (engine, tree) = open(place, Options::default().pool_bytes(pool).read_ahead(ahead));
     let session = engine.session().expect("a session");
     let start = Instant::now();
     assert_eq!(count(&session, &tree), records);
@@ -113,7 +91,7 @@ fn scan(place: &Place, records: u64, pool: u64, ahead: usize) -> f64 {
 /// Cold ranges per second.
 fn ranges(place: &Place, records: u64, ahead: usize, is_expected: bool) -> f64 {
     let pool = records * 2 * RECORD_BYTES;
-    let (engine, tree) = place.open(Options::default().pool_bytes(pool).read_ahead(ahead));
+    let (engine, tree) = open(place, Options::default().pool_bytes(pool).read_ahead(ahead));
     let session = engine.session().expect("a session");
     // The inner nodes are warm.
     for number in (0..records).step_by((records / RANGES) as usize) {
@@ -142,7 +120,7 @@ fn cpu_seconds() -> f64 {
 fn look_ups(place: &Place, records: u64, ahead: Option<usize>) -> (f64, f64) {
     let pool = records * RECORD_BYTES / 10;
     let options = Options::default().pool_bytes(pool).read_ahead(ahead.unwrap_or(0));
-    let (engine, tree) = place.open(options);
+    let (engine, tree) = open(place, options);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let look_up = |session: &Session, number: u64| {
@@ -197,14 +175,7 @@ fn row(name: &str, subjects: &[&str], measure: impl Fn(usize) -> f64) {
 fn main() {
     let records = argument("records", 300_000) as u64;
     let ahead = argument("ahead", 32);
-    let place = match text("dir", "").as_str() {
-        "" => {
-            let model = text("device", "read_us=100,asymmetry=2.8,kr=80,kw=8");
-            let model = DeviceModel::parse(&model).expect("a device");
-            Place::Simulated(Arc::new(TimedStorage::new(model)), Arc::default())
-        }
-        directory => Place::Files(tempfile::tempdir_in(directory).expect("a directory")),
-    };
+    let place = Place::of_arguments("read_us=100,asymmetry=2.8,kr=80,kw=8");
     load(&place, records);
     let part = text("part", "scan,larger,range,beside");
     let has = |name: &str| part.split(',').any(|part| part == name);

@@ -1,7 +1,10 @@
 //! Shared by the benchmarks: arguments of the form `name=value`, medians, and the distance between
 //! cores.
 
+mod place;
+
 use mimalloc::MiMalloc;
+pub use place::Place;
 use std::{
     path::PathBuf,
     sync::atomic::{AtomicU32, Ordering},

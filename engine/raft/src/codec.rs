@@ -7,6 +7,9 @@ use std::error::Error;
 /// Trees of the engine that this crate uses.
 pub const LOG_TREE: &str = "raft-log";
 pub const META_TREE: &str = "raft-meta";
+/// Not shared with the log: a large transaction of the state machine owns each tree that it
+/// changes, and a vote must not meet a conflict.
+pub const MACHINE_TREE: &str = "raft-machine";
 pub const DATA_TREE: &str = "raft-data";
 
 pub fn reading<I: NodeId>(error: impl Error + 'static) -> StorageError<I> {

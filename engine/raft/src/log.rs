@@ -6,10 +6,14 @@
 //! **Order.** openraft counts on three things. A vote is durable before it is answered:
 //! `save_vote` waits for its ticket. Entries are durable before they are acknowledged: `append`
 //! gives the callback to a task that awaits the ticket, so that entries that arrive meanwhile share
-//! the next flush. And an entry is purged only when the state machine that has it is durable: both
-//! are commits of one engine, which become durable in their order.
+//! the next flush. And an entry may be purged only when the state machine that has it is durable:
+//! both are commits of one engine, which become durable in their order. **Not so for the purge after a
+//! snapshot from the leader:** openraft begins it beside the installation (README, *Limits*).
 
-use crate::codec::{LOG_TREE, META_TREE, decode, encode, reading, writing};
+use crate::{
+    codec::{LOG_TREE, META_TREE, decode, encode, reading, writing},
+    remove::remove_some,
+};
 use openraft::{
     Entry, LogId, LogState, OptionalSend, RaftLogReader, RaftTypeConfig, StorageError, Vote,
     storage::{LogFlushed, RaftLogStorage},
@@ -19,16 +23,13 @@ use std::{
     fmt::Debug,
     io,
     marker::PhantomData,
-    ops::{Bound, ControlFlow, RangeBounds},
+    ops::{Bound, RangeBounds},
 };
 use wattle::{Direction, Durability, Engine, Ticket, Transaction, Tree, TxnOptions};
 
 const VOTE: &[u8] = b"vote";
 const PURGED: &[u8] = b"purged";
 const COMMITTED: &[u8] = b"committed";
-
-/// Entries that one transaction removes at most.
-const CUT: usize = 4096;
 
 type Failure<C> = StorageError<<C as RaftTypeConfig>::NodeId>;
 type Id<C> = LogId<<C as RaftTypeConfig>::NodeId>;
@@ -97,20 +98,9 @@ impl<C: RaftTypeConfig<Entry = Entry<C>>> LogStore<C> {
         let bounds = (range.0.as_ref().map(|key| &key[..]), range.1.as_ref().map(|key| &key[..]));
         loop {
             let mut txn = self.writer()?;
-            let mut keys = Vec::new();
-            let visited = txn.visit(&self.log, bounds, direction, |key, _| {
-                keys.push(key.to_vec());
-                match keys.len() < CUT {
-                    true => ControlFlow::Continue(()),
-                    false => ControlFlow::Break(()),
-                }
-            });
-            visited.map_err(reading)?;
-            for key in &keys {
-                txn.remove(&self.log, key).map_err(writing)?;
-            }
+            let more = remove_some(&mut txn, &self.log, bounds, direction).map_err(writing)?;
             txn.commit().map_err(writing)?;
-            if keys.len() < CUT {
+            if !more {
                 return Ok(());
             }
         }

@@ -1,28 +1,24 @@
 //! The state machine, and its snapshots.
 //!
 //! Each batch of entries is one transaction that changes `raft-data` and the id of the last applied
-//! entry in `raft-meta`: after a crash both are from the same moment. The commit is not awaited,
+//! entry in `raft-machine`: after a crash both are from the same moment. The commit is not awaited,
 //! because the entries are durable in the log; openraft applies those again that a crash takes
 //! back. A commit that a client has a reply to is in the logs of a majority.
 
-use crate::codec::{DATA_TREE, META_TREE, decode, encode, reading, writing};
+use crate::{
+    codec::{DATA_TREE, MACHINE_TREE, decode, encode, reading, writing},
+    remove::remove_some,
+};
 use openraft::{
     Entry, EntryPayload, LogId, OptionalSend, RaftSnapshotBuilder, RaftTypeConfig, Snapshot,
     SnapshotMeta, StorageError, StoredMembership, storage::RaftStateMachine,
 };
-use std::{
-    io::Cursor,
-    marker::PhantomData,
-    ops::{Bound, ControlFlow},
-};
+use std::{io::Cursor, marker::PhantomData, ops::Bound};
 use wattle::{Direction, Durability, Engine, Transaction, Tree, TxnOptions};
 
 const APPLIED: &[u8] = b"applied";
 const SNAPSHOT: &[u8] = b"snapshot";
 const SNAPSHOTS: &[u8] = b"snapshots";
-
-/// Records that a snapshot replaces at a time.
-const REPLACED: usize = 4096;
 
 type Failure<C> = StorageError<<C as RaftTypeConfig>::NodeId>;
 type Applied<C> = (
@@ -73,7 +69,7 @@ where
     /// # Errors
     /// As [`Engine::tree`].
     pub fn new(engine: &Engine) -> wattle::Result<Self> {
-        let (data, meta) = (engine.tree(DATA_TREE)?, engine.tree(META_TREE)?);
+        let (data, meta) = (engine.tree(DATA_TREE)?, engine.tree(MACHINE_TREE)?);
         Ok(StateMachine { engine: engine.clone(), data, meta, types: PhantomData })
     }
 
@@ -90,26 +86,6 @@ where
     fn begin(&self, durability: Durability) -> Result<Transaction<'static>, Failure<C>> {
         let options = TxnOptions { durability: Some(durability), ..TxnOptions::default() };
         self.engine.begin_with(options).map_err(writing)
-    }
-
-    fn clear(&self, txn: &mut Transaction<'_>) -> wattle::Result<()> {
-        loop {
-            let mut keys = Vec::new();
-            let all = (Bound::Unbounded, Bound::Unbounded);
-            txn.visit(&self.data, all, Direction::Forward, |key, _| {
-                keys.push(key.to_vec());
-                match keys.len() < REPLACED {
-                    true => ControlFlow::Continue(()),
-                    false => ControlFlow::Break(()),
-                }
-            })?;
-            for key in &keys {
-                txn.remove(&self.data, key)?;
-            }
-            if keys.len() < REPLACED {
-                return Ok(());
-            }
-        }
     }
 }
 
@@ -195,10 +171,9 @@ where
         let records: Vec<(Vec<u8>, Vec<u8>)> = decode(&bytes)?;
         let applied: Applied<C> = (meta.last_log_id.clone(), meta.last_membership.clone());
         let mut txn = self.begin(Durability::Sync)?;
-        self.clear(&mut txn).map_err(writing)?;
-        for (key, value) in records {
-            txn.put(&self.data, &key, &value).map_err(writing)?;
-        }
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        while remove_some(&mut txn, &self.data, all, Direction::Forward).map_err(writing)? {}
+        txn.put_many(&self.data, &records).map_err(writing)?;
         txn.put(&self.meta, APPLIED, &encode(&applied)?).map_err(writing)?;
         txn.put(&self.meta, SNAPSHOT, &encode(&(meta, &bytes))?).map_err(writing)?;
         txn.commit().map_err(writing)

@@ -40,6 +40,22 @@ pub(super) fn check_change_in<R: Resolve>(
     Ok(())
 }
 
+/// As [`check_change_in`], for a change of several keys.
+pub(super) fn check_changes_in<R: Resolve, K: AsRef<[u8]>>(
+    session: &R,
+    txn: &Txn,
+    tree: &Tree,
+    keys: &[K],
+) -> Result<()> {
+    session.core().check_tree(tree)?;
+    txn.check_write()?;
+    for key in keys {
+        check_key(key.as_ref())?;
+        note_point(txn, tree, key.as_ref());
+    }
+    Ok(())
+}
+
 /// An error after which a transaction can only be aborted is remembered.
 pub(super) fn noted<T>(txn: &mut Txn, outcome: Result<T>) -> Result<T> {
     if let Err(error @ (Error::Conflict(_) | Error::SnapshotTooOld(_))) = &outcome {

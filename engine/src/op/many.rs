@@ -5,7 +5,7 @@
 //! are added together mostly lie together.
 
 use super::{
-    check::{check_key, check_value, note_point, noted},
+    check::{check_changes_in, check_key, check_value, note_point, noted},
     large::{discard_in, write_large_in},
     read::prefetch_keys,
     whole::whole,
@@ -56,12 +56,7 @@ pub(crate) async fn remove_many<R: Resolve, K: AsRef<[u8]>>(
     tree: &Tree,
     keys: &[K],
 ) -> Result<usize> {
-    session.core().check_tree(tree)?;
-    txn.check_write()?;
-    for key in keys {
-        check_key(key.as_ref())?;
-        note_point(txn, tree, key.as_ref());
-    }
+    check_changes_in(session, txn, tree, keys)?;
     let mark = txn.savepoint();
     whole(session, txn, mark, async |txn: &mut Txn| {
         let mut removed = 0;
@@ -213,12 +208,7 @@ pub(crate) async fn modify_many<R: Resolve, K: AsRef<[u8]>>(
     buffer: &mut Vec<u8>,
     change: &mut dyn FnMut(usize, &mut [u8]),
 ) -> Result<usize> {
-    session.core().check_tree(tree)?;
-    txn.check_write()?;
-    for key in keys {
-        check_key(key.as_ref())?;
-        note_point(txn, tree, key.as_ref());
-    }
+    check_changes_in(session, txn, tree, keys)?;
     let mark = txn.savepoint();
     whole(session, txn, mark, async |txn: &mut Txn| {
         let (mut done, mut found) = (0, 0);

@@ -6,10 +6,10 @@ use crate::{
     chunks::Chunks,
     code::{Outcome, WattleCode},
     globals::{self, WattleEngine, WattleTree},
-    locals::{OpenRange, OpenSession, Source, WattleRange, WattleSession, with_locals},
+    locals::{Locals, OpenRange, OpenSession, Source, WattleRange, WattleSession, with_locals},
 };
 use std::ops::Bound;
-use wattle::{Direction, TxnOptions};
+use wattle::{Direction, Tree, TxnOptions};
 
 /// Opens a session for this thread.
 ///
@@ -57,17 +57,13 @@ pub unsafe extern "C" fn wattle_get(
     capacity: usize,
     length: *mut usize,
 ) -> WattleCode {
-    border(|| {
-        // SAFETY: as the caller promises.
-        let room = unsafe { Room::new(buffer, capacity, length) }?;
-        // SAFETY: as the caller promises.
-        let (key, tree) = (unsafe { bytes(key) }?, globals::tree(tree)?);
-        with_locals(|locals| {
-            let open = locals.session(session.number)?;
-            let found = open.session.get_with(&tree, key, |value| room.fill(value))?;
-            Ok(found.unwrap_or(WattleCode::NotFound))
+    // SAFETY: as the caller promises.
+    unsafe {
+        get(tree, key, (buffer, capacity, length), |locals, tree, key, room| {
+            let session = &locals.session(session.number)?.session;
+            Ok(session.get_with(tree, key, |value| room.fill(value))?)
         })
-    })
+    }
 }
 
 /// Adds a record; `EXISTS` if the key does.
@@ -81,15 +77,13 @@ pub unsafe extern "C" fn wattle_insert(
     key: WattleBytes,
     value: WattleBytes,
 ) -> WattleCode {
-    border(|| {
-        // SAFETY: as the caller promises.
-        let (key, value) = (unsafe { bytes(key) }?, unsafe { bytes(value) }?);
-        let tree = globals::tree(tree)?;
-        with_locals(|locals| {
-            Ok(locals.session(session.number)?.session.insert(&tree, key, value)?)
-        })?;
-        Ok(WattleCode::Ok)
-    })
+    // SAFETY: as the caller promises.
+    unsafe {
+        change(tree, key, value, |locals, tree, key, value| {
+            locals.session(session.number)?.session.insert(tree, key, value)?;
+            Ok(WattleCode::Ok)
+        })
+    }
 }
 
 /// Sets the value of a key, whether or not it exists.
@@ -103,15 +97,13 @@ pub unsafe extern "C" fn wattle_put(
     key: WattleBytes,
     value: WattleBytes,
 ) -> WattleCode {
-    border(|| {
-        // SAFETY: as the caller promises.
-        let (key, value) = (unsafe { bytes(key) }?, unsafe { bytes(value) }?);
-        let tree = globals::tree(tree)?;
-        with_locals(|locals| {
-            Ok(locals.session(session.number)?.session.put(&tree, key, value)?)
-        })?;
-        Ok(WattleCode::Ok)
-    })
+    // SAFETY: as the caller promises.
+    unsafe {
+        change(tree, key, value, |locals, tree, key, value| {
+            locals.session(session.number)?.session.put(tree, key, value)?;
+            Ok(WattleCode::Ok)
+        })
+    }
 }
 
 /// Replaces the value of a key; `NOT_FOUND` if there is no such key.
@@ -125,14 +117,12 @@ pub unsafe extern "C" fn wattle_update(
     key: WattleBytes,
     value: WattleBytes,
 ) -> WattleCode {
-    border(|| {
-        // SAFETY: as the caller promises.
-        let (key, value) = (unsafe { bytes(key) }?, unsafe { bytes(value) }?);
-        let tree = globals::tree(tree)?;
-        with_locals(|locals| {
-            Ok(found(locals.session(session.number)?.session.update(&tree, key, value)?))
+    // SAFETY: as the caller promises.
+    unsafe {
+        change(tree, key, value, |locals, tree, key, value| {
+            Ok(found(locals.session(session.number)?.session.update(tree, key, value)?))
         })
-    })
+    }
 }
 
 /// Removes a record; `NOT_FOUND` if there is no such key.
@@ -145,11 +135,12 @@ pub unsafe extern "C" fn wattle_remove(
     tree: WattleTree,
     key: WattleBytes,
 ) -> WattleCode {
-    border(|| {
-        // SAFETY: as the caller promises.
-        let (key, tree) = (unsafe { bytes(key) }?, globals::tree(tree)?);
-        with_locals(|locals| Ok(found(locals.session(session.number)?.session.remove(&tree, key)?)))
-    })
+    // SAFETY: as the caller promises.
+    unsafe {
+        change(tree, key, WattleBytes::of(&[]), |locals, tree, key, _| {
+            Ok(found(locals.session(session.number)?.session.remove(tree, key)?))
+        })
+    }
 }
 
 /// Opens a range of the keys from `low` (included) to `high` (excluded), descending if `descending`
@@ -166,23 +157,14 @@ pub unsafe extern "C" fn wattle_range(
     descending: i32,
     range: *mut WattleRange,
 ) -> WattleCode {
-    border(|| {
-        // SAFETY: as the caller promises.
-        let place = unsafe { Out::new(range) }?;
-        // SAFETY: as the caller promises.
-        let chunks = unsafe { chunks_of(tree, low, high, descending) }?;
-        let number = with_locals(|locals| {
+    // SAFETY: as the caller promises.
+    unsafe {
+        open_range((tree, low, high, descending), range, |locals| {
             let read = TxnOptions { read_only: true, ..TxnOptions::default() };
             let engine = globals::engine(locals.session(session.number)?.engine)?;
-            let txn = engine.begin_with(read)?;
-            let number = locals.next_number();
-            let source = Source::Own(Box::new(txn));
-            locals.ranges.insert(number, OpenRange { chunks, source });
-            Ok(number)
-        })?;
-        place.set(WattleRange { number });
-        Ok(WattleCode::Ok)
-    })
+            Ok(Source::Own(Box::new(engine.begin_with(read)?)))
+        })
+    }
 }
 
 /// Goes to the next record of a range; `NOT_FOUND` at its end. `key` and `value` stay until the
@@ -220,11 +202,74 @@ pub extern "C" fn wattle_range_close(range: WattleRange) -> WattleCode {
     })
 }
 
+/// Looks a key up with `work`, which hands the value to the caller's room.
+///
+/// # Safety
+/// As `wattle_get`; `place` is its buffer, capacity and length.
+pub(super) unsafe fn get(
+    tree: WattleTree,
+    key: WattleBytes,
+    place: (*mut u8, usize, *mut usize),
+    work: impl FnOnce(&mut Locals, &Tree, &[u8], Room) -> Outcome<Option<WattleCode>>,
+) -> WattleCode {
+    border(|| {
+        // SAFETY: as the caller promises.
+        let room = unsafe { Room::new(place.0, place.1, place.2) }?;
+        // SAFETY: as the caller promises.
+        let (key, tree) = (unsafe { bytes(key) }?, globals::tree(tree)?);
+        let found = with_locals(|locals| work(locals, &tree, key, room))?;
+        Ok(found.unwrap_or(WattleCode::NotFound))
+    })
+}
+
+/// Changes a record with `work`.
+///
+/// # Safety
+/// `key` and `value` are readable.
+pub(super) unsafe fn change(
+    tree: WattleTree,
+    key: WattleBytes,
+    value: WattleBytes,
+    work: impl FnOnce(&mut Locals, &Tree, &[u8], &[u8]) -> Outcome,
+) -> WattleCode {
+    border(|| {
+        // SAFETY: as the caller promises.
+        let (key, value) = (unsafe { bytes(key) }?, unsafe { bytes(value) }?);
+        let tree = globals::tree(tree)?;
+        with_locals(|locals| work(locals, &tree, key, value))
+    })
+}
+
+/// Opens a range in the transaction that `source` gives.
+///
+/// # Safety
+/// As `wattle_range`; `records` are its tree, bounds and direction.
+pub(super) unsafe fn open_range(
+    records: (WattleTree, *const WattleBytes, *const WattleBytes, i32),
+    range: *mut WattleRange,
+    source: impl FnOnce(&mut Locals) -> Outcome<Source>,
+) -> WattleCode {
+    border(|| {
+        // SAFETY: as the caller promises.
+        let place = unsafe { Out::new(range) }?;
+        // SAFETY: as the caller promises.
+        let chunks = unsafe { chunks_of(records.0, records.1, records.2, records.3) }?;
+        let number = with_locals(|locals| {
+            let source = source(locals)?;
+            let number = locals.next_number();
+            locals.ranges.insert(number, OpenRange { chunks, source });
+            Ok(number)
+        })?;
+        place.set(WattleRange { number });
+        Ok(WattleCode::Ok)
+    })
+}
+
 /// The chunks of a range of the caller.
 ///
 /// # Safety
 /// The bounds are null or readable.
-pub(super) unsafe fn chunks_of(
+unsafe fn chunks_of(
     tree: WattleTree,
     low: *const WattleBytes,
     high: *const WattleBytes,

@@ -1,14 +1,14 @@
 //! Transactions.
 
 use super::{
-    pointers::{Out, Room, WattleBytes, bytes, or_default},
-    session::{chunks_of, found},
+    pointers::{Out, WattleBytes, or_default},
+    session::{change, found, get, open_range},
 };
 use crate::{
     border::border,
     code::{Failure, WattleCode},
     globals::{self, WattleEngine, WattleTree},
-    locals::{OpenRange, OpenTxn, Source, WattleRange, WattleTxn, with_locals},
+    locals::{OpenTxn, Source, WattleRange, WattleTxn, with_locals},
     options::WattleTxnOptions,
 };
 
@@ -106,17 +106,12 @@ pub unsafe extern "C" fn wattle_txn_get(
     capacity: usize,
     length: *mut usize,
 ) -> WattleCode {
-    border(|| {
-        // SAFETY: as the caller promises.
-        let room = unsafe { Room::new(buffer, capacity, length) }?;
-        // SAFETY: as the caller promises.
-        let (key, tree) = (unsafe { bytes(key) }?, globals::tree(tree)?);
-        with_locals(|locals| {
-            let txn = &locals.txn(txn.number)?.txn;
-            let found = txn.get_with(&tree, key, |value| room.fill(value))?;
-            Ok(found.unwrap_or(WattleCode::NotFound))
+    // SAFETY: as the caller promises.
+    unsafe {
+        get(tree, key, (buffer, capacity, length), |locals, tree, key, room| {
+            Ok(locals.txn(txn.number)?.txn.get_with(tree, key, |value| room.fill(value))?)
         })
-    })
+    }
 }
 
 /// As `wattle_insert`, in a transaction.
@@ -130,13 +125,13 @@ pub unsafe extern "C" fn wattle_txn_insert(
     key: WattleBytes,
     value: WattleBytes,
 ) -> WattleCode {
-    border(|| {
-        // SAFETY: as the caller promises.
-        let (key, value) = (unsafe { bytes(key) }?, unsafe { bytes(value) }?);
-        let tree = globals::tree(tree)?;
-        with_locals(|locals| Ok(locals.txn(txn.number)?.txn.insert(&tree, key, value)?))?;
-        Ok(WattleCode::Ok)
-    })
+    // SAFETY: as the caller promises.
+    unsafe {
+        change(tree, key, value, |locals, tree, key, value| {
+            locals.txn(txn.number)?.txn.insert(tree, key, value)?;
+            Ok(WattleCode::Ok)
+        })
+    }
 }
 
 /// As `wattle_put`, in a transaction.
@@ -150,13 +145,13 @@ pub unsafe extern "C" fn wattle_txn_put(
     key: WattleBytes,
     value: WattleBytes,
 ) -> WattleCode {
-    border(|| {
-        // SAFETY: as the caller promises.
-        let (key, value) = (unsafe { bytes(key) }?, unsafe { bytes(value) }?);
-        let tree = globals::tree(tree)?;
-        with_locals(|locals| Ok(locals.txn(txn.number)?.txn.put(&tree, key, value)?))?;
-        Ok(WattleCode::Ok)
-    })
+    // SAFETY: as the caller promises.
+    unsafe {
+        change(tree, key, value, |locals, tree, key, value| {
+            locals.txn(txn.number)?.txn.put(tree, key, value)?;
+            Ok(WattleCode::Ok)
+        })
+    }
 }
 
 /// As `wattle_update`, in a transaction.
@@ -170,12 +165,12 @@ pub unsafe extern "C" fn wattle_txn_update(
     key: WattleBytes,
     value: WattleBytes,
 ) -> WattleCode {
-    border(|| {
-        // SAFETY: as the caller promises.
-        let (key, value) = (unsafe { bytes(key) }?, unsafe { bytes(value) }?);
-        let tree = globals::tree(tree)?;
-        with_locals(|locals| Ok(found(locals.txn(txn.number)?.txn.update(&tree, key, value)?)))
-    })
+    // SAFETY: as the caller promises.
+    unsafe {
+        change(tree, key, value, |locals, tree, key, value| {
+            Ok(found(locals.txn(txn.number)?.txn.update(tree, key, value)?))
+        })
+    }
 }
 
 /// As `wattle_remove`, in a transaction.
@@ -188,11 +183,12 @@ pub unsafe extern "C" fn wattle_txn_remove(
     tree: WattleTree,
     key: WattleBytes,
 ) -> WattleCode {
-    border(|| {
-        // SAFETY: as the caller promises.
-        let (key, tree) = (unsafe { bytes(key) }?, globals::tree(tree)?);
-        with_locals(|locals| Ok(found(locals.txn(txn.number)?.txn.remove(&tree, key)?)))
-    })
+    // SAFETY: as the caller promises.
+    unsafe {
+        change(tree, key, WattleBytes::of(&[]), |locals, tree, key, _| {
+            Ok(found(locals.txn(txn.number)?.txn.remove(tree, key)?))
+        })
+    }
 }
 
 /// As `wattle_range`, in a transaction, with its own changes. Records that it changes while the
@@ -209,18 +205,11 @@ pub unsafe extern "C" fn wattle_txn_range(
     descending: i32,
     range: *mut WattleRange,
 ) -> WattleCode {
-    border(|| {
-        // SAFETY: as the caller promises.
-        let place = unsafe { Out::new(range) }?;
-        // SAFETY: as the caller promises.
-        let chunks = unsafe { chunks_of(tree, low, high, descending) }?;
-        let number = with_locals(|locals| {
+    // SAFETY: as the caller promises.
+    unsafe {
+        open_range((tree, low, high, descending), range, |locals| {
             locals.txn(txn.number)?;
-            let number = locals.next_number();
-            locals.ranges.insert(number, OpenRange { chunks, source: Source::Of(txn.number) });
-            Ok(number)
-        })?;
-        place.set(WattleRange { number });
-        Ok(WattleCode::Ok)
-    })
+            Ok(Source::Of(txn.number))
+        })
+    }
 }
