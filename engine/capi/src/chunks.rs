@@ -74,7 +74,7 @@ impl Chunks {
         self.passed = 0;
         let (most, mut is_full, mut key_start) = (self.most_records, false, 0);
         let bounds = (self.low.as_ref().map(Vec::as_slice), self.high.as_ref().map(Vec::as_slice));
-        txn.visit(&self.tree, bounds, self.direction, |key, value| {
+        let visited = txn.visit(&self.tree, bounds, self.direction, |key, value| {
             key_start = bytes.len();
             bytes.extend_from_slice(key);
             let middle = bytes.len();
@@ -82,7 +82,13 @@ impl Chunks {
             records.push((middle, bytes.len()));
             is_full = records.len() >= most || bytes.len() >= CHUNK_BYTES;
             if is_full { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
+        });
+        if visited.is_err() {
+            // The next call reads this chunk again.
+            bytes.clear();
+            records.clear();
+        }
+        visited?;
         self.is_last = !is_full;
         self.most_records = (most * 2).min(MOST_RECORDS);
         let Some(&(middle, _)) = self.records.last() else { return Ok(false) };

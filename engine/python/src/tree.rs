@@ -256,6 +256,9 @@ impl Tree {
         key: &Bound<'py, PyAny>,
         default: &Bound<'py, pyo3::types::PyTuple>,
     ) -> PyResult<Bound<'py, PyAny>> {
+        if default.len() > 1 {
+            return Err(PyValueError::new_err("pop has a key and one default at most"));
+        }
         let (py, key) = (key.py(), bytes(key)?);
         let value = self.in_txn(py, |txn, tree| {
             let value = txn.get(tree, &key)?;
@@ -265,10 +268,9 @@ impl Tree {
             Ok(value)
         })?;
         match (value, default.len()) {
-            (_, 2..) => Err(PyValueError::new_err("pop has a key and one default at most")),
             (Some(value), _) => Ok(PyBytes::new(py, &value).into_any()),
-            (None, 1) => default.get_item(0),
-            (None, _) => Err(missing(&key, py)),
+            (None, 0) => Err(missing(&key, py)),
+            (None, _) => default.get_item(0),
         }
     }
 

@@ -32,6 +32,9 @@ def test_a_tree_is_a_dictionary(tree):
     assert tree.pop(b"c") == b"3" and tree.pop(b"c", None) is None
     with pytest.raises(KeyError):
         tree.pop(b"c")
+    with pytest.raises(ValueError):
+        tree.pop(b"a", 1, 2)
+    assert tree[b"a"] == b"1"
     with pytest.raises(KeyError):
         tree[b"c"]
     with pytest.raises(KeyError):

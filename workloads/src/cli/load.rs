@@ -8,7 +8,7 @@ use std::io::BufRead;
 
 use clap::Args;
 use indicatif::ProgressBar;
-use wattle::{Engine, Session, Tree};
+use wattle::{Engine, MAX_KEY, MAX_VALUE, Session, Tree};
 
 use super::common::StoreFlags;
 use super::dump::{BATCH, FORMAT, Line, Pair, spinner};
@@ -141,8 +141,10 @@ fn bulk_load(session: &Session, tree: &Tree, pairs: &mut Pairs<'_, '_>) -> Resul
     let first = pairs.pair.as_ref().map_or(0, |(number, _)| *number);
     let mut last: Option<Vec<u8>> = None;
     let ascending = std::iter::from_fn(|| {
-        let (_, (key, _)) = pairs.pair.as_ref()?;
-        if last.as_ref().is_some_and(|last| last >= key) {
+        let (_, (key, value)) = pairs.pair.as_ref()?;
+        // A pair that is refused must not undo the load of those before it: `put` names its line.
+        let fits = key.len() <= MAX_KEY && value.len() as u64 <= MAX_VALUE;
+        if !fits || last.as_ref().is_some_and(|last| last >= key) {
             return None;
         }
         let (_, (key, value)) = pairs.take()?;

@@ -263,11 +263,15 @@ pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -
     if flags.statistics {
         let all = in_parallel(&traces, threads, &go_on, &Statistics::of);
         let all: Vec<Statistics> = all.into_iter().flatten().collect();
-        return print(&match flags.format {
+        print(&match flags.format {
             TableFormat::Text => statistics::text(&all),
             TableFormat::Csv => statistics::csv(&all),
             TableFormat::Json => format!("{:#}\n", statistics::json(&all)),
-        });
+        })?;
+        return match all.len() == traces.len() {
+            true => Ok(()),
+            false => Err(Exit::Interrupted("interrupted: traces are missing".to_owned())),
+        };
     }
     let mut runs = combine(&traces, &flags.cache, &specs, flags.seed).map_err(Exit::Usage)?;
     let studied = |run: &Run| specs[policies..].iter().any(|spec| std::ptr::eq(spec, run.spec));

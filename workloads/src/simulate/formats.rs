@@ -298,6 +298,7 @@ mod tests {
                 0,
             ),
             ("t.csv", "# a comment\n1,55,4096\n2,56,4096\n", vec![(55, false), (56, false)], 0),
+            ("t.csv", "# a\ntime,op,obj_id,obj_size\n1,write,55,4096\n", vec![(55, true)], 0),
             (
                 "t.csv",
                 "time,op,obj_id,obj_size\n1,read,55,4096\n2,write,56,100\n",

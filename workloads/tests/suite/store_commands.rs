@@ -108,6 +108,20 @@ fn pairs_in_any_order_are_stored_as_if_one_by_one() {
     let expected: String =
         model.iter().map(|((tree, key), value)| format!("{tree}\t{key}\t{value}\n")).collect();
     assert!(dumped(&["dump"], folder.path()).unwrap() == expected.as_bytes());
+    // A key that is too long, in the middle of a bulk load.
+    let new = tempfile::tempdir().unwrap();
+    let long = "k".repeat(wattle::MAX_KEY + 1);
+    let text = format!("a\t1\t1\na\t2\t2\na\t{long}\t3\na\tz\t4\n");
+    let Err(Exit::Failed(sentence)) = loaded(text.as_bytes(), new.path()) else { panic!() };
+    assert!(sentence.contains("line 3 of"), "{sentence}");
+    assert_eq!(dumped(&["dump"], new.path()).unwrap(), b"a\t1\t1\na\t2\t2\n");
+    // A tree whose pairs were all removed.
+    with_engine(new.path(), |engine| {
+        let (session, tree) = (engine.session().unwrap(), engine.tree("a").unwrap());
+        assert_eq!(session.remove_many(&tree, &["1", "2"]).unwrap(), 2);
+    });
+    loaded(b"a\t1\t5\na\t2\t6\n", new.path()).unwrap();
+    assert_eq!(dumped(&["dump"], new.path()).unwrap(), b"a\t1\t5\na\t2\t6\n");
     // A key that is too long, among others of its transaction.
     let long = "k".repeat(wattle::MAX_KEY + 1);
     let text = format!("a\tnew\t1\na\t{long}\t2\na\tnext\t3\n");

@@ -126,6 +126,8 @@ impl Parser {
         const EXPECTED: &str = "an access of libCacheSim; write `time,object,size`, or a header \
                                 with columns obj_id, obj_size and op";
         if text.starts_with('#') {
+            // A header may follow.
+            self.lines -= 1;
             return Ok(Line::Skip);
         }
         let fields: Vec<&str> = text.split([',', ';']).map(str::trim).collect();
