@@ -7,8 +7,9 @@
 //! `save_vote` waits for its ticket. Entries are durable before they are acknowledged: `append`
 //! gives the callback to a task that awaits the ticket, so that entries that arrive meanwhile share
 //! the next flush. And an entry may be purged only when the state machine that has it is durable:
-//! both are commits of one engine, which become durable in their order. **Not so for the purge after a
-//! snapshot from the leader:** openraft begins it beside the installation (README, *Limits*).
+//! both are commits of one engine, which become durable in their order. **Not so for the purge
+//! after a snapshot from the leader:** openraft begins it beside the installation (README,
+//! *Limits*).
 
 use crate::{
     codec::{LOG_TREE, META_TREE, decode, encode, reading, writing},
