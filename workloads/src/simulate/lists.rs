@@ -95,6 +95,12 @@ impl<const N: usize> Lists<N> {
         std::iter::successors(self.back(list), |page| self.before(*page))
     }
 
+    /// The quarter of `list` at its back, from the back on: pages that are likely to leave before
+    /// anything else changes, for `upcoming`.
+    pub fn back_quarter(&self, list: usize) -> impl Iterator<Item = Page> {
+        self.from_back(list).take(self.len(list).div_ceil(4))
+    }
+
     /// Puts `page`, which is on no list, at the front of `list`.
     #[inline]
     pub fn push_front(&mut self, list: usize, page: Page) {

@@ -125,8 +125,7 @@ impl Policy for Arc {
     }
 
     fn upcoming(&mut self, _: &Pool, take: &mut dyn FnMut(Page) -> bool) {
-        let part = |list| self.lists.from_back(list).take(self.lists.len(list).div_ceil(4));
-        let (once, more) = (part(T1), part(T2));
+        let (once, more) = (self.lists.back_quarter(T1), self.lists.back_quarter(T2));
         self.turns.merge(once, more).all(take);
     }
 

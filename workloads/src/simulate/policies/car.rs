@@ -107,8 +107,8 @@ impl Policy for Car {
     }
 
     fn upcoming(&mut self, _: &Pool, take: &mut dyn FnMut(Page) -> bool) {
-        let part = |list| self.lists.from_back(list).take(self.lists.len(list).div_ceil(4));
-        let all = self.turns.merge(part(T1), part(T2));
+        let (once, more) = (self.lists.back_quarter(T1), self.lists.back_quarter(T2));
+        let all = self.turns.merge(once, more);
         let mut cold = all.filter(|page| !self.referenced[*page]);
         cold.all(take);
     }

@@ -67,8 +67,7 @@ impl Policy for Slru {
     }
 
     fn upcoming(&mut self, _: &Pool, take: &mut dyn FnMut(Page) -> bool) {
-        let probation = self.lists.len(PROBATION);
-        self.lists.from_back(PROBATION).take(probation.div_ceil(4)).all(take);
+        self.lists.back_quarter(PROBATION).all(take);
     }
 
     fn bytes_per_page(&self) -> f64 {

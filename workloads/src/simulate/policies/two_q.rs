@@ -100,8 +100,7 @@ impl Policy for TwoQ {
     }
 
     fn upcoming(&mut self, _: &Pool, take: &mut dyn FnMut(Page) -> bool) {
-        let part = |list| self.lists.from_back(list).take(self.lists.len(list).div_ceil(4));
-        let (once, more) = (part(A1_IN), part(AM));
+        let (once, more) = (self.lists.back_quarter(A1_IN), self.lists.back_quarter(AM));
         self.turns.merge(once, more).all(take);
     }
 
