@@ -23,9 +23,12 @@
 //! then reads, here a batch runs beside the reads of other threads: a thread waits only if no frame
 //! is free.
 //!
-//! Pages are sampled, so the order of the policy is that of the samples: every page of a batch has
-//! a value at or below the threshold of its round, as a page that `off` writes has. Hence both
-//! write about the same pages.
+//! **Which pages a batch has.** A policy that compares values has the order of its samples: every
+//! page of a batch has a value at or below the threshold of its round, as a page that `off` writes
+//! has. A policy with an order of its own, as a list or a hand, is asked for further victims, and
+//! the dirty ones among them fill the batch. Hence both write about the same pages as `off`. Clean
+//! pages that were proposed on the way wait beside those of the batch, as the next victims: a hand
+//! has passed them, and would come to others first.
 //!
 //! **Why nothing is lost.** A batch is a set of claims like those of `off`. The same writer copies
 //! each image under the shared latch, makes the log durable up to its newest change, and writes it.
@@ -43,7 +46,7 @@ use crate::{
     frame::FrameState,
     ids::FrameId,
     pool::Pool,
-    replacement::Replacement,
+    replacement::{Frames, Order, Replacement},
     write_options::{Ace, WriteOrder},
     write_queue::Claim,
     writeback::claim_write,
@@ -54,6 +57,10 @@ use std::collections::VecDeque;
 const SEARCH: usize = 32;
 /// Frames of a sample, whose headers are prefetched together.
 const SAMPLE: usize = 16;
+/// Pages that an order is asked for when a batch is not full.
+const FURTHER: usize = 64;
+/// Threshold of a page that an order proposed.
+pub(crate) const ORDERED: f32 = 0.0;
 /// Pages of a region of the file: the smallest cluster of FBARC's Figure 16, whose size hardly
 /// matters there.
 const REGION_PAGES: u64 = 1024;
@@ -69,6 +76,15 @@ struct Victim {
     page: u64,
 }
 
+/// A clean page, or one that is being written, that later rounds evict.
+#[derive(Clone, Copy, Debug)]
+struct Staying {
+    frame: FrameId,
+    /// It leaves if its value is at most this.
+    threshold: f32,
+    was_dirty: bool,
+}
+
 /// The dirty victims of one evictor.
 pub(crate) struct DirtyVictims {
     ace: Ace,
@@ -77,10 +93,12 @@ pub(crate) struct DirtyVictims {
     n_w: usize,
     random: u64,
     found: Vec<Victim>,
-    /// Pages of batches that stay until frames are needed, with the value up to which each is
-    /// evicted.
-    written: VecDeque<(FrameId, f32)>,
+    /// Pages of batches that stay until frames are needed, and clean ones that were proposed with
+    /// them.
+    written: VecDeque<Staying>,
     batch: Vec<Claim>,
+    /// Frames that an order proposed beyond those that a round needs.
+    further: Vec<FrameId>,
 }
 
 impl DirtyVictims {
@@ -94,32 +112,33 @@ impl DirtyVictims {
         let found = Vec::with_capacity(COLLECTED_BATCHES * n_w);
         let (written, batch) = (VecDeque::with_capacity(2 * n_w), Vec::with_capacity(n_w));
         let random = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-        Some(DirtyVictims { ace, order, n_w, random, found, written, batch })
+        let further = Vec::with_capacity(FURTHER);
+        Some(DirtyVictims { ace, order, n_w, random, found, written, batch, further })
     }
 
-    /// Evicts up to `most` of the pages that were written for this: they are clean, and were the
-    /// coldest. Adds their frames to `freed`.
-    /// Gives their number.
+    /// Evicts up to `most` of the pages that stayed for this: they are clean, and were the coldest.
+    /// Adds their frames to `freed`. Gives their number, and how many of them were written before.
     pub(crate) fn evict_written(
         &mut self,
         pool: &Pool,
         counters: &Counters,
         most: usize,
         freed: &mut Vec<FrameId>,
-    ) -> usize {
-        let mut evicted = 0;
-        self.written.retain(|(frame, value)| {
-            if evicted == most || pool.header(*frame).is_writing() {
+    ) -> (usize, usize) {
+        let (mut evicted, mut written) = (0, 0);
+        self.written.retain(|page| {
+            if evicted == most || pool.header(page.frame).is_writing() {
                 return true;
             }
-            if evict(pool, counters, *frame, *value) {
+            if evict(pool, counters, page.frame, page.threshold) {
                 evicted += 1;
-                freed.push(*frame);
+                written += usize::from(page.was_dirty);
+                freed.push(page.frame);
             }
             // One that is in use again, or dirty, is no longer a victim.
             false
         });
-        evicted
+        (evicted, written)
     }
 
     /// Adds a dirty victim that a round has found.
@@ -142,14 +161,80 @@ impl DirtyVictims {
             self.keep_only_collected();
             return 0;
         }
-        let wanted = match self.order {
+        self.search(pool, policy, threshold, self.wanted());
+        if self.order == WriteOrder::Value {
+            self.found.sort_by(|a, b| a.value.total_cmp(&b.value));
+        }
+        let queued = self.write_batch(pool, counters, threshold, |_| ());
+        self.keep_only_collected();
+        queued
+    }
+
+    /// As [`DirtyVictims::write`], with a policy that proposes its victims. `proposed`: those of
+    /// this round, whose dirty pages were added. Victims that do not fit the batch stay for the
+    /// next one: a hand has passed them.
+    pub(crate) fn write_in_order(
+        &mut self,
+        pool: &Pool,
+        counters: &Counters,
+        (order, frames): (&dyn Order, &dyn Frames),
+        proposed: &[FrameId],
+    ) -> usize {
+        if self.found.is_empty() || pool.writes.is_full() {
+            return 0;
+        }
+        if self.found.len() < self.wanted() {
+            let mut further = std::mem::take(&mut self.further);
+            further.clear();
+            order.propose(frames, FURTHER, &mut further);
+            for frame in further.iter().filter(|frame| !proposed.contains(frame)) {
+                if pool.header(*frame).is_dirty() {
+                    self.add(pool, *frame, ORDERED);
+                } else {
+                    let (frame, threshold) = (*frame, ORDERED);
+                    self.written.push_back(Staying { frame, threshold, was_dirty: false });
+                }
+            }
+            self.further = further;
+        }
+        let refuse = |victim: Victim| {
+            let header = pool.header(victim.frame);
+            if header.page_id().0 == victim.page {
+                order.refused(victim.frame, &header.tracker);
+            }
+        };
+        self.write_batch(pool, counters, ORDERED, refuse)
+    }
+
+    /// Victims that are looked for.
+    fn wanted(&self) -> usize {
+        match self.order {
             WriteOrder::Value => self.n_w,
             WriteOrder::Clustered => COLLECTED_BATCHES * self.n_w,
-        };
-        self.search(pool, policy, threshold, wanted);
-        match self.order {
-            WriteOrder::Value => self.found.sort_by(|a, b| a.value.total_cmp(&b.value)),
-            WriteOrder::Clustered => self.gather_region(),
+        }
+    }
+
+    /// Victims that are not queued yet.
+    pub(crate) fn found(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Pages that are being written, or are clean, and that the next rounds evict.
+    pub(crate) fn staying(&self) -> usize {
+        self.written.len()
+    }
+
+    /// Queues the first victims, coldest first, or those of the fullest region. Calls `refused` for
+    /// those that cannot be written. Gives the number of queued ones.
+    fn write_batch(
+        &mut self,
+        pool: &Pool,
+        counters: &Counters,
+        threshold: f32,
+        mut refused: impl FnMut(Victim),
+    ) -> usize {
+        if self.order == WriteOrder::Clustered {
+            self.gather_region();
         }
         let coldest = self.found.iter().take(self.n_w).map(|victim| victim.value);
         let coldest = coldest.fold(f32::INFINITY, f32::min);
@@ -157,29 +242,31 @@ impl DirtyVictims {
         self.batch.clear();
         let count = self.n_w.min(self.found.len());
         for victim in self.found.drain(..count) {
-            if policy.value(&pool.header(victim.frame).tracker, pool.epoch()) > threshold {
-                counters.refuse(Refusal::Hotter);
-                continue;
-            }
-            if let Err(why) = claim_write(pool, victim.frame) {
+            let value = pool.policy.value(&pool.header(victim.frame).tracker, pool.epoch());
+            let claimed = match value > threshold {
+                true => Err(Refusal::Hotter),
+                false => claim_write(pool, victim.frame),
+            };
+            if let Err(why) = claimed {
                 counters.refuse(why);
+                refused(victim);
                 continue;
             }
             let is_top = top_page && victim.value == coldest;
             top_page &= !is_top;
             let leaves = is_top || self.ace != Ace::Writer;
             if !leaves {
-                self.written.push_back((victim.frame, threshold));
+                let frame = victim.frame;
+                self.written.push_back(Staying { frame, threshold, was_dirty: true });
             }
             let value = if leaves { threshold } else { f32::NEG_INFINITY };
             self.batch.push(Claim { frame: victim.frame, threshold: value });
         }
-        self.keep_only_collected();
         pool.writes.push_batch(&self.batch);
         self.batch.len()
     }
 
-    /// With the order of the policy each round starts again. Clustered victims stay.
+    /// By value each round starts again. Clustered victims stay.
     fn keep_only_collected(&mut self) {
         if self.order == WriteOrder::Value {
             self.found.clear();
@@ -251,6 +338,7 @@ mod tests {
             found: found.collect(),
             written: VecDeque::new(),
             batch: Vec::new(),
+            further: Vec::new(),
         }
     }
 

@@ -12,7 +12,7 @@
 //! refused and then no longer the next one of its order.
 
 use crate::{
-    ace::DirtyVictims,
+    ace::{DirtyVictims, ORDERED},
     counters::{Counters, Refusal},
     evict::{evict, obstacle},
     frame::FrameState,
@@ -31,8 +31,6 @@ use std::{
 const SAMPLE: usize = 8;
 /// Candidates of a round.
 const CANDIDATES: usize = 64;
-/// Threshold of a page that an order proposed.
-const ORDERED: f32 = 0.0;
 /// Number of candidates by which headers are prefetched ahead.
 const AHEAD: usize = 16;
 /// A loaded page that no operation swizzled for this long is reclaimed.
@@ -159,6 +157,10 @@ impl Evictor {
     /// beside those that are being written already.
     fn round_in_order(&mut self, order: &dyn Order) -> (usize, usize) {
         let pool = self.pool.clone();
+        let evicted = self.evict_written();
+        if evicted > 0 {
+            return (evicted, 0);
+        }
         // 1. Loaded pages that no operation swizzled are in no order: look for them in a sample.
         for frame in self.sample::<SAMPLE>() {
             if pool.header(frame).state() == FrameState::Loaded {
@@ -166,15 +168,19 @@ impl Evictor {
             }
         }
         // 2. Ask for victims.
-        let coming = pool.free.len() + self.freed.len() + pool.writes.evictions();
+        let (staying, found) = match &self.victims {
+            Some(victims) => (victims.staying(), victims.found()),
+            None => (0, 0),
+        };
+        let coming = pool.free.len() + self.freed.len() + pool.writes.evictions() + staying;
         let most = match self.for_ever {
             true => CANDIDATES,
             false => pool.free.high_water().saturating_sub(coming).min(CANDIDATES),
         };
         let mut proposed = std::mem::take(&mut self.proposed);
         proposed.clear();
-        if most > 0 {
-            order.propose(&PoolFrames(&pool), most, &mut proposed);
+        if most > found {
+            order.propose(&PoolFrames(&pool), most - found, &mut proposed);
         }
         self.counters.candidates.add(proposed.len() as u64);
         // 3. Evict the clean ones and queue the dirty ones.
@@ -184,6 +190,9 @@ impl Evictor {
             let left = if !header.is_dirty() {
                 let evicted = evict(&pool, &self.counters, frame, ORDERED);
                 evicted.then(|| self.freed.push(frame)).is_some()
+            } else if let Some(victims) = &mut self.victims {
+                victims.add(&pool, frame, ORDERED);
+                true
             } else {
                 match queue_write(&pool, frame, ORDERED) {
                     Ok(()) => {
@@ -201,6 +210,12 @@ impl Evictor {
                 order.refused(frame, &header.tracker);
             }
         }
+        if let Some(victims) = &mut self.victims
+            && most > 0
+        {
+            let order: (&dyn Order, &dyn Frames) = (order, &PoolFrames(&pool));
+            queued += victims.write_in_order(&pool, &self.counters, order, &proposed);
+        }
         self.counters.queued.add(queued as u64);
         self.proposed = proposed;
         (self.give_freed(), queued)
@@ -210,13 +225,9 @@ impl Evictor {
     fn round_by_value<P: Replacement>(&mut self, policy: &P) -> (usize, usize) {
         let pool = self.pool.clone();
         let epoch = pool.epoch();
-        if let Some(victims) = &mut self.victims {
-            let needed = pool.free.high_water().saturating_sub(pool.free.len());
-            let evicted = victims.evict_written(&pool, &self.counters, needed, &mut self.freed);
-            if evicted > 0 {
-                self.counters.evictions_dirty.add(evicted as u64);
-                return (self.give_freed(), 0);
-            }
+        let evicted = self.evict_written();
+        if evicted > 0 {
+            return (evicted, 0);
         }
         // 1. The threshold is the lowest value in a small sample.
         let sample: [FrameId; SAMPLE] = self.sample();
@@ -286,6 +297,17 @@ impl Evictor {
         }
         self.counters.queued.add(queued as u64);
         (self.give_freed(), queued)
+    }
+
+    /// Evicts pages that were written in batches, as many as are needed. Returns their number.
+    fn evict_written(&mut self) -> usize {
+        let Some(victims) = &mut self.victims else { return 0 };
+        let pool = &self.pool;
+        let needed = pool.free.high_water().saturating_sub(pool.free.len());
+        let (evicted, written) =
+            victims.evict_written(pool, &self.counters, needed, &mut self.freed);
+        self.counters.evictions_dirty.add(written as u64);
+        if evicted > 0 { self.give_freed() } else { 0 }
     }
 
     /// Frees the frames whose pages were evicted, and advances the epoch clock, which counts

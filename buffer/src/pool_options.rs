@@ -66,13 +66,10 @@ impl PoolOptions {
             )));
         }
         let (policy, _) = Policy::parse(&self.policy, self.frames())?;
-        if self.ace != Ace::Off && !policy.orders_by_value() {
-            let why = match policy.order() {
-                Some(_) => "keeps them in lists, which ACE cannot look into",
-                None => "has no order: it takes any page",
-            };
+        if self.ace != Ace::Off && !policy.orders_by_value() && policy.order().is_none() {
             return Err(Error::InvalidOption(format!(
-                "ACE writes the dirty pages with the lowest values of the policy, and {} {why}",
+                "ACE writes the dirty pages that the policy would evict next, and {} has no order: \
+                 it takes any page",
                 policy.name()
             )));
         }
