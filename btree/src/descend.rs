@@ -12,7 +12,9 @@ use crate::{
     step::{Step, Stop},
     tree::Tree,
 };
-use wattle_buffer::{Error, For, FrameId, Optimistic, PageId, Restart, Swip, Target};
+use wattle_buffer::{
+    Error, For, FrameId, Optimistic, PageId, Restart, ScopePart, Swip, Target, scope,
+};
 
 /// The direction of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +91,7 @@ impl Tree {
         purpose: For,
         choose: impl Fn(NodeRef<'p>) -> Result<usize, Restart>,
     ) -> Step<Path<'p>> {
+        let _scope = scope(ScopePart::Descent);
         let mut path = Path { node: self.pool.optimistic(self.root)?, parent: None };
         let mut height = path.node_ref().level();
         if height < level {

@@ -14,7 +14,7 @@ use crate::{
     tree::Tree,
     view::{Seen, View},
 };
-use wattle_buffer::{Fault, For, Optimistic, PageId, Swip, Target};
+use wattle_buffer::{Fault, For, Optimistic, PageId, ScopePart, Swip, Target, scope};
 
 /// Where the value of a record is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +66,7 @@ impl Tree {
         view: &mut V,
         value: &mut Vec<u8>,
     ) -> Step<Option<Found>> {
+        let _scope = scope(ScopePart::Records);
         let node = NodeRef::from(leaf.page());
         let search = self.checked(&leaf, node.search(key))?;
         leaf.track();
@@ -291,6 +292,7 @@ fn look<V: View>(
     value: &mut Vec<u8>,
     start: usize,
 ) -> Step<Seen> {
+    let _scope = scope(ScopePart::Versions);
     view.look(key, value, start).inspect_err(|_| value.truncate(start)).or_else(|stop| {
         // The error may come from bytes that were changed while they were read.
         leaf.validate()?;

@@ -16,7 +16,9 @@ use crate::{
     tree::Tree,
     x_merge::used_by,
 };
-use wattle_buffer::{Exclusive, PAGE_SIZE, PageImage, Swip, Target, page::header};
+use wattle_buffer::{
+    Exclusive, PAGE_SIZE, PageImage, ScopePart, Swip, Target, page::header, scope,
+};
 
 /// A node that uses fewer bytes than this is merged after a removal.
 const UNDERFULL: usize = PAGE_SIZE * 4 / 10;
@@ -38,6 +40,7 @@ impl Tree {
     /// fit into one node. Continues with the parent if that is underfull then, and with the node
     /// while it is empty. Gives whether anything was merged.
     pub fn merge_step(&self, cx: &Context, key: &[u8], level: u8) -> Step<bool> {
+        let _scope = scope(ScopePart::StructureChanges);
         cx.check_room(true)?;
         let path = self.descend(key, level)?;
         let Some((parent, position)) = path.parent else {

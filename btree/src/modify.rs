@@ -13,7 +13,7 @@ use crate::{
     step::Step,
     tree::Tree,
 };
-use wattle_buffer::{For, Inside};
+use wattle_buffer::{For, Inside, ScopePart, scope};
 
 /// How far [`Tree::modify_run_step`] has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +60,7 @@ impl Tree {
         restarts: u32,
         progress: &mut Progress,
     ) -> Step<Result<(), LargeValue>> {
+        let _scope = scope(ScopePart::Records);
         let mut key = run[progress.done];
         let traced = self.pool.is_traced();
         if traced && restarts == 0 {

@@ -15,7 +15,7 @@ use crate::{
     undo::{Before, Undo},
     write::Written,
 };
-use wattle_buffer::Exclusive;
+use wattle_buffer::{Exclusive, ScopePart, scope};
 
 impl Tree {
     /// Removes one record at once. Also gives whether its leaf is underfull now, so that
@@ -26,6 +26,7 @@ impl Tree {
         key: &[u8],
         author: &mut A,
     ) -> Step<(Written, bool)> {
+        let _scope = scope(ScopePart::Records);
         cx.check_room(false)?;
         let path = self.descend(key, 0)?;
         if self.pool.is_traced() {

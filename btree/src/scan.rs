@@ -25,8 +25,8 @@ use crate::{
 };
 use std::ops::Bound;
 use wattle_buffer::{
-    Error, Fault, For, Moment, Optimistic, PageId, PageImage, PageRef, Restart, Result, Swip,
-    Target, TreeId,
+    Error, Fault, For, Moment, Optimistic, PageId, PageImage, PageRef, Restart, Result, ScopePart,
+    Swip, Target, TreeId, scope,
 };
 
 /// A scan and its position. Holds no latch and no frame between two steps.
@@ -191,6 +191,7 @@ impl Cursor {
     /// [`Cursor::restart`]. The copy may have no entry of the range; then load again, until
     /// [`Cursor::is_at_end`].
     pub fn load_step<V: View>(&mut self, tree: &Tree, view: &mut V) -> Step<()> {
+        let _scope = scope(ScopePart::Records);
         let again = self.rest.and_then(|rest| {
             let parent = rest.parent.and_then(|(parent, position)| {
                 Some((tree.pool.optimistic_since(parent)?, position))

@@ -14,7 +14,7 @@ use crate::{
     step::{Step, Stop},
     tree::Tree,
 };
-use wattle_buffer::{Exclusive, Fault, PageImage, Swip, Target};
+use wattle_buffer::{Exclusive, Fault, PageImage, ScopePart, Swip, Target, scope};
 
 /// Most new pages of a split: both halves of a root.
 pub(crate) const RESERVE: usize = 2;
@@ -75,6 +75,7 @@ impl Tree {
         level: u8,
         choose: &dyn Fn(&Exclusive<'_>) -> Split,
     ) -> Step<()> {
+        let _scope = scope(ScopePart::StructureChanges);
         cx.check_room(true)?;
         if !cx.worker.has_reserve(RESERVE) {
             return Err(Stop::Fault(Fault::Pages(RESERVE)));

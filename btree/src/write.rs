@@ -20,7 +20,7 @@ use crate::{
     tree::Tree,
     undo::{Before, Undo},
 };
-use wattle_buffer::{Error, For};
+use wattle_buffer::{Error, For, ScopePart, scope};
 
 /// Which records a write accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,6 +83,7 @@ impl Tree {
         restarts: u32,
         done: &mut usize,
     ) -> Step<Written> {
+        let _scope = scope(ScopePart::Records);
         let (mut key, mut value) = run[*done];
         let traced = self.pool.is_traced();
         if traced && restarts == 0 {

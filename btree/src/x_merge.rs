@@ -6,7 +6,9 @@ use crate::{
     node::{NodeMut, NodeRef, NodeView, redistribute},
     record::Op,
 };
-use wattle_buffer::{FrameId, FrameState, PAGE_SIZE, PageImage, PageMut, Pool, Swip, Target};
+use wattle_buffer::{
+    FrameId, FrameState, PAGE_SIZE, PageImage, PageMut, Pool, ScopePart, Swip, Target, scope,
+};
 
 /// Most leaves of an X-merge (LeanStore's default).
 const X: usize = 5;
@@ -18,6 +20,7 @@ const X_FILL: usize = PAGE_SIZE * 95 / 100;
 /// leaf less, and merges them. `now` gives the newest transaction. Gives whether a page was saved.
 /// Never waits.
 pub(crate) fn x_merge(cx: &Context, frame: FrameId, now: &dyn Fn() -> u64) -> bool {
+    let _scope = scope(ScopePart::StructureChanges);
     try_x_merge(cx, frame, now).is_some()
 }
 

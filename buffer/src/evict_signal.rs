@@ -1,6 +1,9 @@
 //! The signal that wakes evictors when frames run low, and on which evictors wait for writers.
 
-use crate::sync::{AtomicUsize, Condvar, Mutex, Ordering, fence};
+use crate::{
+    scope::{ScopePart, scope},
+    sync::{AtomicUsize, Condvar, Mutex, Ordering, fence},
+};
 use std::time::Duration;
 #[cfg(not(shuttle))]
 use std::time::Instant;
@@ -54,6 +57,7 @@ impl EvictSignal {
 
     /// Sleeps until woken, unless `needed` says that there is work already.
     pub(crate) fn sleep(&self, needed: impl Fn() -> bool) {
+        let _scope = scope(ScopePart::Idle);
         let mut state = self.state.lock();
         self.sleepers.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -73,6 +77,7 @@ impl EvictSignal {
         }
         #[cfg(not(shuttle))]
         {
+            let _scope = scope(ScopePart::Idle);
             let mut state = self.state.lock();
             let batches = state.batches;
             let deadline = Instant::now() + limit;

@@ -19,6 +19,7 @@ use crate::{
     ids::FrameId,
     pool::Pool,
     replacement::{Frames, Leave, Order, Replacement, Standing, Tracker, with_policy},
+    scope::{ScopePart, scope},
     thread::cpu_time_ns,
     writeback::queue_write,
 };
@@ -146,6 +147,7 @@ impl Evictor {
 
     /// Runs one round. Returns how many pages were evicted and how many were queued.
     pub(crate) fn round(&mut self) -> (usize, usize) {
+        let _scope = scope(ScopePart::Victims);
         let pool = self.pool.clone();
         match pool.policy.order() {
             Some(order) => self.round_in_order(order),

@@ -32,6 +32,7 @@ use crate::{
     pool::Pool,
     reader::Reader,
     replacement::Leave,
+    scope::{ScopePart, scope},
     swip::{Swip, Target},
     sync::Mutex,
 };
@@ -245,6 +246,7 @@ impl Pool {
         position: usize,
         page: PageId,
     ) -> Result<Result<(Optimistic<'p>, Optimistic<'p>), Fault>, Restart> {
+        let _scope = scope(ScopePart::PageFaults);
         if self.process().is_other() {
             // A lock may never be released in this process. The operation is refused when it
             // restarts.
@@ -283,6 +285,7 @@ impl Pool {
         page: PageId,
         frame: FrameId,
     ) {
+        let _scope = scope(ScopePart::Swizzling);
         let swip = Swip(parent.page().u64_at(offset));
         assert_eq!(swip.target(), Target::Evicted(page), "swip of page {page} changed");
         let child = self.header(frame);

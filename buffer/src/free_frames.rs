@@ -10,6 +10,7 @@ use crate::{
     ids::FrameId,
     memory::{HUGE_PAGE, HUGE_PAGES_MIN},
     page::PAGE_SIZE,
+    scope::{ScopePart, scope},
     sync::{AtomicUsize, Condvar, Mutex, Ordering},
     tuning,
 };
@@ -133,6 +134,7 @@ impl FreeFrames {
         count: usize,
         into: &mut Vec<FrameId>,
     ) -> usize {
+        let _scope = scope(ScopePart::FreeList);
         let mut list = self.list.lock();
         for _ in 0..count {
             if list.listed > 0 {

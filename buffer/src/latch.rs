@@ -30,6 +30,7 @@ use crate::{
     brief::Backoff,
     caller::Inside,
     page::Restart,
+    scope::{ScopePart, scope},
     sync::{AtomicU64, Ordering, fence},
 };
 
@@ -87,6 +88,7 @@ impl Latch {
         if Inside::Change.is_here() {
             return Version::NEVER;
         }
+        let _scope = scope(ScopePart::LatchWait);
         let mut backoff = Backoff::default();
         loop {
             if let Some(version) = self.try_optimistic() {

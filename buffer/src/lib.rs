@@ -40,6 +40,7 @@ mod renumber;
 pub mod replacement;
 mod reserves;
 mod resolve;
+mod scope;
 mod share;
 #[cfg(all(test, shuttle))]
 mod shuttle_tests;
@@ -75,6 +76,7 @@ pub use pool_options::{MIN_FRAMES, MIN_POOL_BYTES, PoolOptions};
 pub use quiet::Quiet;
 pub use racy::{For, prefetch, prefetch_write};
 pub use reader::{Place, Reader};
+pub use scope::{HAS_SCOPES, Scope, ScopePart, ScopeTimes, scope, scope_times};
 pub use share::{Owner, Returned, Share};
 pub use swip::{Swip, Target};
 pub use trace::{PageAccess, PageTrace, TraceSink, Way};

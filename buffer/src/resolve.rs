@@ -18,6 +18,7 @@ use crate::{
     in_flight::{TAKE_OVER, WaitOutcome, WaiterKind},
     io::{self, ReadTarget},
     pool::Pool,
+    scope::{ScopePart, scope},
     sync::{AtomicUsize, Ordering},
     tuning,
     worker::Worker,
@@ -100,6 +101,7 @@ impl Worker {
     /// A failed read, a corrupt page, a full device, or a pool that cannot free a frame. The
     /// operation has changed nothing.
     pub fn resolve(&self, fault: Fault) -> Result<()> {
+        let _scope = scope(ScopePart::PageFaults);
         match fault {
             Fault::Read(ticket) => {
                 self.counters().faults.add(1);
@@ -113,7 +115,10 @@ impl Worker {
                     let in_flight = &self.pool().in_flight;
                     match in_flight.wait(page, &mut number, self.waker(), waiter) {
                         WaitOutcome::Over => return self.ended_wait(page, wait),
-                        WaitOutcome::Registered(left) => _ = self.park_for(left),
+                        WaitOutcome::Registered(left) => {
+                            let _scope = scope(ScopePart::PageWait);
+                            _ = self.park_for(left);
+                        }
                         WaitOutcome::Join(number, tree) => {
                             let ticket = ReadTicket::new(self.pool(), page, tree, number);
                             return self.read(ticket).map(drop);
@@ -147,7 +152,10 @@ impl Worker {
         };
         let mut target = ticket.lend(frame, self.pool().clone());
         self.counters().pages_read.add(1);
-        let result = self.pool().storage.read_page(&mut target);
+        let result = {
+            let _scope = scope(ScopePart::PageWait);
+            self.pool().storage.read_page(&mut target)
+        };
         ticket.publish(target, result).map(|()| Some(frame))
     }
 
@@ -160,6 +168,7 @@ impl Worker {
         if faults.len() < 2 {
             return faults.pop().map_or(Ok(()), |fault| self.resolve(fault));
         }
+        let _scope = scope(ScopePart::PageFaults);
         let pool = self.pool();
         let others = pool.in_flight.reading_together.fetch_add(1, Ordering::Relaxed);
         let _here = CountGuard(&pool.in_flight.reading_together);
@@ -176,7 +185,10 @@ impl Worker {
                 Poll::Ready(outcome) => return outcome,
                 // With a limit, because the wait may be for a frame or for the read of another
                 // operation.
-                Poll::Pending => _ = self.park_for(TAKE_OVER),
+                Poll::Pending => {
+                    let _scope = scope(ScopePart::PageWait);
+                    _ = self.park_for(TAKE_OVER);
+                }
             }
         }
     }
@@ -327,6 +339,7 @@ impl Worker {
         if waiting {
             self.counters().frame_waits.add(1);
             self.note_wait();
+            let _scope = scope(ScopePart::FrameWait);
             while self.pool().frame_failures() == failures
                 && !self.park_for(LOOK)
                 && self.pool().free_frames() < count

@@ -16,6 +16,7 @@ use crate::{
     io::PageWrite,
     page::{PAGE_SIZE, PageImage, header},
     pool::Pool,
+    scope::{ScopePart, scope},
     swip::{Swip, Target},
     thread::cpu_time_ns,
     write_queue::Claim,
@@ -110,7 +111,10 @@ impl Writer {
         let mut claims = Vec::with_capacity(self.images.len());
         loop {
             let pool = self.pool.clone();
-            pool.writes.take(self.images.len(), &mut claims);
+            {
+                let _scope = scope(ScopePart::Idle);
+                pool.writes.take(self.images.len(), &mut claims);
+            }
             if claims.is_empty() {
                 break;
             }
@@ -123,6 +127,7 @@ impl Writer {
 
     /// Merges leaves around claimed pages, then writes the pages that are left.
     pub(crate) fn write_out(&mut self, claims: &[Claim]) {
+        let _scope = scope(ScopePart::WriteBack);
         let pool = self.pool.clone();
         // An X-merge saves a page where neighbours are underfull.
         pool.merges.enter();
@@ -160,6 +165,7 @@ impl Writer {
                 .map(|(image, bytes)| PageWrite { page: image.page, image: bytes })
                 .collect();
             if !writes.is_empty() {
+                let _scope = scope(ScopePart::WriteWait);
                 pool.storage.write_pages(&writes, &mut results);
                 assert_eq!(results.len(), writes.len(), "one result for each write");
             }

@@ -16,7 +16,9 @@ use std::{
     cell::Cell,
     sync::{Arc, atomic::Ordering},
 };
-use wattle_buffer::{BriefGuard, Gsn, PageId, Result, TreeId, prefetch_write};
+use wattle_buffer::{
+    BriefGuard, Gsn, PageId, Result, Scope, ScopePart, TreeId, prefetch_write, scope,
+};
 
 /// A section requests a flush when its buffer has this many bytes, or half of the soft limit.
 const FLUSH_BYTES: usize = 256 << 10;
@@ -72,13 +74,14 @@ impl Appender {
     /// them.
     #[inline]
     pub fn begin(&self) -> Section<'_> {
+        let scope = scope(ScopePart::LogAppend);
         let mut buffer = self.slot.buffer.lock();
         let epoch = self.core.epochs.current();
         let image_epoch = self.core.epochs.image();
         buffer.enter(epoch);
         buffer.last_gsn = buffer.last_gsn.max(self.observed.get()).max(epoch << GSN_COUNTER_BITS);
         let filled = buffer.bytes.len();
-        Section { appender: self, buffer, epoch, image_epoch, filled, record: None }
+        Section { appender: self, buffer, epoch, image_epoch, filled, record: None, _scope: scope }
     }
 
     /// From now on GSNs of this appender are above `gsn`.
@@ -102,6 +105,7 @@ pub struct Section<'a> {
     /// Bytes in the buffer when the section began.
     filled: usize,
     record: Option<OpenRecord>,
+    _scope: Scope,
 }
 
 /// The record that is being written.

@@ -15,7 +15,7 @@ use crate::{
     slots::{BUFFER_BYTES, Taken},
 };
 use std::{sync::Arc, time::Instant};
-use wattle_buffer::{PAGE_SIZE, io::LogBuffer};
+use wattle_buffer::{PAGE_SIZE, ScopePart, io::LogBuffer, scope};
 
 /// The flusher gathers this many bytes of blocks before it writes them.
 const WRITE_BYTES: usize = 1 << 20;
@@ -89,10 +89,15 @@ impl Flusher {
     /// Body of the thread.
     pub(crate) fn run(mut self) -> Outcome {
         loop {
-            let last = self.core.wait_for_reason();
-            if !last {
-                self.core.wait_for_group();
-            }
+            let last = {
+                let _scope = scope(ScopePart::Idle);
+                let last = self.core.wait_for_reason();
+                if !last {
+                    self.core.wait_for_group();
+                }
+                last
+            };
+            let _scope = scope(ScopePart::Flush);
             if !self.flush()? {
                 return Ok(());
             }

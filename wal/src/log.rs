@@ -20,7 +20,7 @@ use std::{
     task::{Context, Poll, Waker},
     thread::{self, JoinHandle},
 };
-use wattle_buffer::{Error, Gsn, LogBarrier, Result, io::LogStorage};
+use wattle_buffer::{Error, Gsn, LogBarrier, Result, ScopePart, io::LogStorage, scope};
 
 /// The write-ahead log of one store. See the crate's page.
 pub struct Log {
@@ -135,6 +135,7 @@ impl Log {
     /// appended, or if no flush ends for too long; with `Poisoned` if it failed before, and no
     /// record of that epoch is durable.
     pub fn wait_durable(&self, epoch: u64) -> Result<()> {
+        let _scope = scope(ScopePart::CommitWait);
         self.core.wait_durable(epoch)
     }
 
@@ -151,6 +152,7 @@ impl Log {
     /// Requests a flush, and blocks until it has taken the buffers and the log is not full; or
     /// changes are refused.
     pub fn wait_flush(&self) -> Result<()> {
+        let _scope = scope(ScopePart::LogRoomWait);
         self.core.wait_flush()
     }
 

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 use wattle_btree::{Context, Cursor, Journal};
-use wattle_buffer::{Fault, Result};
+use wattle_buffer::{Fault, Result, ScopePart, scope};
 
 /// The environment of an operation: the engine, and what the session reuses.
 pub(crate) trait Environment {
@@ -127,6 +127,7 @@ pub(crate) trait Resolve: Environment {
     /// Lets other threads or tasks run, for the `turn`-th time in a row.
     fn pause(&self, turn: u32) -> impl Future<Output = ()> {
         async move {
+            let _scope = scope(ScopePart::ConflictWait);
             match turn {
                 0..8 => std::thread::yield_now(),
                 _ => std::thread::sleep(Duration::from_micros(50 << (turn - 8).min(5))),

@@ -16,7 +16,7 @@ use std::{
     sync::Arc,
 };
 use wattle_btree::{Context, Hint, Journal};
-use wattle_buffer::{Error, FrameId, Gsn, Owner, Result};
+use wattle_buffer::{Error, FrameId, Gsn, Owner, Result, ScopePart, scope};
 use wattle_wal::Kind;
 
 /// How many frames a transaction remembers because their pages have its mark as version hint.
@@ -108,6 +108,7 @@ impl Txn {
 
     /// Begins, new or after an [`Txn::end`]. `own` is the newest commit of the session.
     pub fn begin(&mut self, system: &TxnSystem, options: TxnOptions, own: u64) {
+        let _scope = scope(ScopePart::Transactions);
         self.stored.clear();
         self.snapshot = match options.read_only {
             true => self.slot.open_at(|| system.visible().min(system.clock.now()).max(own)),
@@ -250,6 +251,7 @@ impl Txn {
         cx: &Context,
         log: Option<&Arc<LogHandle>>,
     ) -> (Ticket, u64) {
+        let _scope = scope(ScopePart::Transactions);
         let durability = self.durability(system);
         let ticket = |epoch: u64, time: u64| match (log, durability.urgency()) {
             (Some(log), Some(urgency)) => Ticket::new(log, epoch, time, urgency),

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::component::{Component, Owner, of_thread, owner};
 use super::sampler::{self, Place};
+use super::scopes::{AllScopes, ScopeRow};
 use super::symbols::{Frame, Symbols};
 use super::threads::{AllTimes, Group};
 
@@ -22,7 +23,7 @@ pub struct Profiler {
 
 #[derive(Debug, Default)]
 struct State {
-    began: Option<(Instant, AllTimes)>,
+    began: Option<(Instant, AllTimes, AllScopes)>,
     taken: Option<Result<Taken, String>>,
 }
 
@@ -33,6 +34,7 @@ struct Taken {
     times: AllTimes,
     places: Vec<Place>,
     lost: usize,
+    scopes: Vec<ScopeRow>,
 }
 
 impl Profiler {
@@ -43,7 +45,7 @@ impl Profiler {
     /// Begins.
     pub fn begin(&self) {
         let mut state = self.state();
-        state.began = Some((Instant::now(), AllTimes::now()));
+        state.began = Some((Instant::now(), AllTimes::now(), AllScopes::now()));
         if let Err(error) = sampler::start() {
             state.taken = Some(Err(format!("starting the timer of the profile: {error}")));
         }
@@ -53,13 +55,14 @@ impl Profiler {
     pub fn end(&self) {
         let stopped = sampler::stop();
         let mut state = self.state();
-        let Some((began, before)) = state.began.take() else { return };
+        let Some((began, before, scopes)) = state.began.take() else { return };
         if state.taken.is_some() {
             return;
         }
+        let scopes = AllScopes::now().since(&scopes);
         let (seconds, times) = (began.elapsed().as_secs_f64(), AllTimes::now().since(&before));
         let taken = match stopped {
-            Ok((places, lost)) => Ok(Taken { seconds, times, places, lost }),
+            Ok((places, lost)) => Ok(Taken { seconds, times, places, lost, scopes }),
             Err(error) => Err(format!("stopping the timer of the profile: {error}")),
         };
         state.taken = Some(taken);
@@ -139,6 +142,8 @@ pub struct Profile {
     pub rows: Vec<Row>,
     /// The functions with the largest shares.
     pub hot: Vec<HotFunction>,
+    /// The time of all threads by part, waits included; empty in a build without scoped counters.
+    pub scopes: Vec<ScopeRow>,
 }
 
 /// The component of a sample and the function that decided it.
@@ -243,6 +248,7 @@ impl Profile {
             background,
             rows: rows.into(),
             hot,
+            scopes: taken.scopes.clone(),
         }
     }
 

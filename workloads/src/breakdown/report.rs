@@ -172,6 +172,9 @@ impl Breakdown {
             tabulate(&heading, run.rows());
             tabulate("Threads", run.group_rows());
             tabulate("Functions", run.hot_rows());
+            if !run.profile.scopes.is_empty() {
+                tabulate("Time of threads by part, waits included", run.scope_rows());
+            }
         }
         if !self.ablation.is_empty() {
             tabulate("Without a mechanism, by pairs of runs", self.ablation_rows());
@@ -284,6 +287,29 @@ impl ProfiledRun {
         ]
     }
 
+    /// Head and rows of the table of scoped counters.
+    fn scope_rows(&self) -> Vec<Vec<String>> {
+        let head = ["part", "foreground s", "%", "background s", "%", "entries", "us/entry"];
+        let mut rows = vec![head.map(str::to_owned).to_vec()];
+        rows.extend(self.profile.scopes.iter().map(|row| {
+            let seconds = row.foreground_seconds + row.background_seconds;
+            let each = match row.entries {
+                0 => "-".to_owned(),
+                entries => format!("{:.3}", seconds * 1e6 / entries as f64),
+            };
+            vec![
+                row.part.to_owned(),
+                format!("{:.3}", row.foreground_seconds),
+                percent(row.foreground_percent),
+                format!("{:.3}", row.background_seconds),
+                percent(row.background_percent),
+                row.entries.to_string(),
+                each,
+            ]
+        }));
+        rows
+    }
+
     fn text(&self) -> String {
         let profile = &self.profile;
         let mut text = format!(
@@ -296,6 +322,10 @@ impl ProfiledRun {
         );
         text += &table("  ", &self.rows());
         text += &table("  ", &self.group_rows());
+        if !profile.scopes.is_empty() {
+            text += "  time of threads by part, waits included\n";
+            text += &table("  ", &self.scope_rows());
+        }
         text +=
             &format!("  sampling took {:.3} % of the processor time\n", profile.sampling_percent);
         if profile.lost_samples > 0 {

@@ -15,6 +15,16 @@ pub enum Group {
     Background,
 }
 
+impl Group {
+    /// The group of a thread of this name.
+    pub fn of_thread(name: &str) -> Group {
+        match name.starts_with(WORKER) {
+            true => Group::Foreground,
+            false => Group::Background,
+        }
+    }
+}
+
 /// The times of a thread.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ThreadTimes {
@@ -31,10 +41,7 @@ pub struct ThreadTimes {
 impl ThreadTimes {
     /// Its group.
     pub fn group(&self) -> Group {
-        match self.name.starts_with(WORKER) {
-            true => Group::Foreground,
-            false => Group::Background,
-        }
+        Group::of_thread(&self.name)
     }
 
     fn since(&self, earlier: &ThreadTimes) -> ThreadTimes {
