@@ -4,11 +4,15 @@
 //! removed. All counters cover only the measured part.
 
 pub mod bars;
+pub mod chart;
 pub mod csv;
+pub mod document;
 pub mod figures;
+pub mod fitted;
 pub mod html;
 pub mod plot;
 pub mod stacked_bars;
+pub mod style;
 pub mod text;
 
 use serde::Serialize;

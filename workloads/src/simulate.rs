@@ -18,6 +18,7 @@ pub mod live;
 pub mod policies;
 pub mod policy;
 pub mod pool;
+pub mod publication;
 pub mod registry;
 pub mod repeat;
 pub mod replay;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::common::check_outputs;
 use super::exit::{Exit, failed, print};
 use crate::driver::control::Interrupt;
+use crate::machine::Machine;
 use crate::report::figures::plural;
 use crate::simulate::ace;
 use crate::simulate::bound::{self, Bound};
@@ -17,6 +18,7 @@ use crate::simulate::formats::Format;
 use crate::simulate::generate::KINDS;
 use crate::simulate::io_trace::IoTrace;
 use crate::simulate::policies::ALL;
+use crate::simulate::publication::{self, Origin};
 use crate::simulate::registry::Spec;
 use crate::simulate::repeat::summarise;
 use crate::simulate::replay::{Counts, Device};
@@ -115,10 +117,16 @@ pub struct SimulateFlags {
     #[arg(long, value_enum, default_value_t = TableFormat::Text)]
     pub format: TableFormat,
 
-    /// HTML file with miss-ratio curves, relative misses, read/write trade-off, costs, a scan test,
-    /// and parameter studies: --policy all adds those of WATT with the middle cache size.
+    /// HTML file with miss-ratio curves, mean relative misses, read/write trade-off, costs, a scan
+    /// test, and parameter studies: --policy all adds those of WATT with the middle cache size.
+    /// Error bars need --repeat.
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
+
+    /// Folder for each chart of the report as an SVG file, each table as CSV, and index.csv with
+    /// their captions; files of the same names are replaced.
+    #[arg(long, value_name = "DIR")]
+    pub figures: Option<PathBuf>,
 
     /// Names all policies with their parameters and source papers.
     #[arg(long)]
@@ -166,6 +174,12 @@ impl SimulateFlags {
                 )));
             }
         }
+        if let Some(folder) = self.figures.as_deref()
+            && (folder.exists() && !folder.is_dir())
+        {
+            let shown = folder.display();
+            return Err(Exit::Usage(format!("--figures {shown} is a file; give a folder")));
+        }
         let given = outputs.iter().filter_map(|(flag, path)| Some((*flag, path.as_deref()?)));
         let given: Vec<_> = given.collect();
         match given[..] {
@@ -183,6 +197,11 @@ impl SimulateFlags {
             asymmetry: self.asymmetry.unwrap_or(self.write_cost / self.read_cost),
             concurrency: self.concurrency as usize,
         }
+    }
+
+    /// Whether the results are also drawn.
+    fn draws(&self) -> bool {
+        self.report.is_some() || self.figures.is_some()
     }
 
     fn asks_for(&self, word: &str) -> bool {
@@ -211,7 +230,7 @@ impl SimulateFlags {
             add(&mut specs, text)?;
         }
         let policies = specs.len();
-        if self.asks_for("studies") || self.asks_for("all") && self.report.is_some() {
+        if self.asks_for("studies") || self.asks_for("all") && self.draws() {
             study::studied().iter().try_for_each(|text| add(&mut specs, text))?;
         }
         Ok((specs, policies))
@@ -226,6 +245,9 @@ impl SimulateFlags {
                 format!("asymmetry {}, concurrency {}", device.asymmetry, device.concurrency),
             ),
             ("seed", self.seed.to_string()),
+            ("replays", self.repeat.to_string()),
+            ("version", env!("CARGO_PKG_VERSION").to_owned()),
+            ("machine", publication::machine(&Machine::this())),
         ]
     }
 
@@ -283,7 +305,7 @@ pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -
     write_io_trace(flags, &runs, device)?;
     let results = replay_all(flags, &runs, threads, device, &go_on);
     let bounds = if flags.bound { bounds(&runs, threads, &device, &go_on) } else { Vec::new() };
-    let scans = match flags.scan_test || flags.report.is_some() {
+    let scans = match flags.scan_test || flags.draws() {
         true => scans(&runs, &studied, threads, device, &go_on),
         false => Vec::new(),
     };
@@ -308,12 +330,8 @@ pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -
         table::normalise(&mut rows, policy);
     }
     let interrupted = interrupt.requested();
-    if let Some(path) = &flags.report {
-        let facts = flags.facts(&device, command);
-        let base = flags.normalise.as_deref().unwrap_or("watt");
-        let page = study::page(&facts, &rows, &device, base);
-        std::fs::write(path, page)
-            .map_err(failed(format!("writing --report {}", path.display())))?;
+    if flags.draws() {
+        write_report(flags, &rows, &device, command)?;
     }
     print(&match flags.format {
         TableFormat::Text => table::text(&rows, &device, flags.normalise.as_deref()),
@@ -326,6 +344,29 @@ pub fn simulate(flags: &SimulateFlags, command: String, interrupt: &Interrupt) -
     if interrupted {
         let all = plural(runs.len() as u64, "replay");
         return Err(Exit::Interrupted(format!("interrupted: finished {} of {all}", rows.len())));
+    }
+    Ok(())
+}
+
+/// Writes what `--report` and `--figures` ask for.
+fn write_report(
+    flags: &SimulateFlags,
+    rows: &[Row],
+    device: &Device,
+    command: String,
+) -> Result<(), Exit> {
+    let facts = flags.facts(device, command);
+    let base = flags.normalise.as_deref().unwrap_or("watt");
+    let origin = Origin { seed: flags.seed, replays: flags.repeat, machine: Machine::this() };
+    let document = publication::report(&facts, rows, device, base, &origin);
+    if let Some(folder) = &flags.figures {
+        document
+            .write_files(folder)
+            .map_err(failed(format!("writing --figures {}", folder.display())))?;
+    }
+    if let Some(path) = &flags.report {
+        std::fs::write(path, document.html())
+            .map_err(failed(format!("writing --report {}", path.display())))?;
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use crate::histogram::LatencyTotal;
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1c1c1c; --soft: #666; --rule: #ddd; --page: #fff; }
-@media (prefers-color-scheme: dark) {
+@media screen and (prefers-color-scheme: dark) {
   :root { --ink: #e4e4e4; --soft: #999; --rule: #383838; --page: #161616; }
 }
 body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--page);
@@ -28,6 +28,18 @@ svg { width: 100%; font: 11px system-ui, sans-serif; }
 svg .title { font-size: 14px; font-weight: 600; fill: var(--ink); }
 svg .tick, svg .label { fill: var(--soft); }
 svg .grid { stroke: var(--rule); } svg .axis { stroke: var(--soft); }
+figure { margin: 0; } figcaption, caption { color: var(--soft); font-size: .85em; }
+caption { text-align: left; padding: .4em 0; }
+.wide { overflow-x: auto; }
+@page { size: A4; margin: 14mm; }
+@media print {
+  body { max-width: none; margin: 0; padding: 0; font-size: 9pt; }
+  .plots { grid-template-columns: 1fr 1fr; gap: 4mm; }
+  .wide { overflow-x: visible; } .wide table { font-size: 6.5pt; }
+  .wide th, .wide td { padding: .1em .5em; overflow-wrap: anywhere; }
+  thead { display: table-header-group; }
+  figure, tr, .facts { break-inside: avoid; } h2, caption { break-after: avoid; }
+}
 ";
 
 /// A page with `title`, facts as pairs of a name and a value, tables, and plots.
@@ -91,6 +103,25 @@ impl Page {
         self.body.push_str(&bars.svg());
     }
 
+    /// Adds an element with the contents `html`; `tag` is its name and attributes.
+    pub fn element(&mut self, tag: &str, html: &str) {
+        let name = tag.split(' ').next().unwrap_or(tag);
+        let _ = writeln!(self.body, "<{tag}>\n{html}</{name}>");
+    }
+
+    /// Adds a table with a caption, whose header is repeated on each page in print.
+    pub fn captioned_table(&mut self, caption: &str, columns: &[&str], rows: &[Vec<String>]) {
+        let line = |tag: &str, cells: &mut dyn Iterator<Item = &str>| {
+            let cells = cells.map(|cell| format!("<{tag}>{}</{tag}>", escape(cell)));
+            format!("<tr>{}</tr>\n", cells.collect::<String>())
+        };
+        let mut html = format!("<table>\n<caption>{}</caption>\n<thead>", escape(caption));
+        html += &line("th", &mut columns.iter().copied());
+        html += "</thead>\n";
+        rows.iter().for_each(|row| html += &line("td", &mut row.iter().map(String::as_str)));
+        self.element("div class=\"wide\"", &(html + "</table>\n"));
+    }
+
     /// Adds a drawing, which is an `<svg>` element.
     pub fn drawing(&mut self, svg: &str) {
         let _ = writeln!(self.body, "<div>{svg}</div>");
@@ -102,7 +133,8 @@ impl Page {
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-             <style>{STYLE}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{}</body>\n</html>\n",
+             <style>{STYLE}{}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{}</body>\n</html>\n",
+            super::style::css(),
             self.body
         )
     }

@@ -9,6 +9,8 @@ pub struct Spread {
     pub replays: usize,
     /// Of the misses.
     pub misses: f64,
+    /// Of the reads.
+    pub reads: f64,
     /// Of all writes.
     pub writes: f64,
     /// Of the cost, in microseconds.
@@ -40,6 +42,7 @@ pub fn summarise(samples: &[Counts], device: &Device) -> (Counts, Option<Spread>
     let spread = (samples.len() > 1).then(|| Spread {
         replays: samples.len(),
         misses: half(&|counts| counts.misses as f64),
+        reads: half(&|counts| counts.reads as f64),
         writes: half(&|counts| counts.all_writes() as f64),
         cost: half(&|counts| counts.cost(device)),
         cpu_ns_per_access: half(&Counts::cpu_ns_per_access),

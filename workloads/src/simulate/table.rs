@@ -123,7 +123,7 @@ pub fn csv(rows: &[Row], device: &Device, normalised: bool) -> String {
         );
         if repeated {
             text += &row.spread.map_or(",,,,,".to_owned(), |spread| {
-                let Spread { replays, misses, writes, cost, cpu_ns_per_access } = spread;
+                let Spread { replays, misses, writes, cost, cpu_ns_per_access, .. } = spread;
                 format!(",{replays},{misses:.1},{writes:.1},{cost:.1},{cpu_ns_per_access:.1}")
             });
         }
@@ -353,8 +353,14 @@ mod tests {
                 .unwrap()
                 .ends_with(",0.7500,900.0,,60.00,0.00,12.50,104.0000,5,0.010403")
         );
-        let spread =
-            Spread { replays: 3, misses: 1.5, writes: 0.0, cost: 9.0, cpu_ns_per_access: 2.0 };
+        let spread = Spread {
+            replays: 3,
+            misses: 1.5,
+            reads: 1.5,
+            writes: 0.0,
+            cost: 9.0,
+            cpu_ns_per_access: 2.0,
+        };
         let mut repeated = rows();
         repeated[1].spread = Some(spread);
         let text = csv(&repeated, &Device::default(), false);
