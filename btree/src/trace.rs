@@ -27,7 +27,7 @@ impl Tree {
             let page = node.header().page_id();
             let position = self.checked(&node, seek.child(NodeRef::from(node.page())))?;
             node.validate()?;
-            way.through(page);
+            way.through(page, self.id, height);
             height -= 1;
             if height > 0 {
                 node = self.child_at(node, position, height, For::Read)?.node;

@@ -8,13 +8,13 @@
 
 use crate::{
     frame::FrameHeader,
-    ids::{FrameId, Gsn},
+    ids::{FrameId, Gsn, TreeId},
     latch::Version,
     memory::LatchedFrame,
     page::{PAGE_SIZE, PageImage, PageMut, PageRef, Restart, header},
     pool::Pool,
     swip::Swip,
-    trace::Way,
+    trace::{PageVisit, Way},
 };
 
 impl Pool {
@@ -132,9 +132,11 @@ impl<'p> Optimistic<'p> {
     /// restarts.
     #[cold]
     pub fn record(&self, lead: impl FnOnce(&mut Way)) {
-        let page = self.header.page_id();
+        let (page, bytes) = (self.header.page_id(), self.page);
+        let tree = TreeId(bytes.u32_at(header::TREE_ID));
+        let visit = PageVisit::read(page, tree, bytes.u8_at(header::LEVEL));
         if let (Some(trace), Ok(())) = (&self.pool.options.trace, self.validate()) {
-            trace.record_read(lead, Some(page));
+            trace.record_read(lead, Some(visit));
         }
     }
 }
@@ -290,11 +292,14 @@ impl<'p> Exclusive<'p> {
     /// Releases the latch after a change, and records it in the trace of the pool.
     #[cold]
     fn release_traced(&self) {
-        let page = self.header.page_id();
+        let bytes = self.bytes();
+        let tree = bytes[header::TREE_ID..].first_chunk().map_or(0, |id| u32::from_le_bytes(*id));
+        let level = bytes[header::LEVEL];
+        let visit = PageVisit::write(self.header.page_id(), TreeId(tree), level);
         self.header.latch.release(self.version, self.changed);
         // Recording may wait for the trace, so it must not happen under the latch.
         if let Some(trace) = &self.pool.options.trace {
-            trace.record_write(page);
+            trace.record(&[visit]);
         }
     }
 

@@ -15,7 +15,7 @@
 //!
 //! **Cost.** In a pool without a trace an operation pays one test, at its start. The recording code
 //! is compiled apart, so that it takes no register from the other code. With a trace, an access
-//! takes the lock of a buffer of its thread, a number and 16 bytes, and each operation descends
+//! takes the lock of a buffer of its thread, a number and 24 bytes, and each operation descends
 //! twice, because the first descent does not keep its way.
 //!
 //! **Merging.** One thread sweeps: it reads the counter, empties the buffer of every thread, sorts,
@@ -28,12 +28,12 @@
 
 use crate::{
     error::{Error, Result},
-    ids::PageId,
+    ids::{PageId, TreeId},
     sync::{AtomicBool, AtomicU64, Builder, Condvar, JoinHandle, Mutex, Ordering},
 };
 use std::{cell::RefCell, fmt, io, mem, sync::Arc, sync::Weak};
 
-/// Capacity of the buffer of a thread, in accesses. Each takes up to three times 16 bytes: in the
+/// Capacity of the buffer of a thread, in accesses. Each takes up to three times 24 bytes: in the
 /// buffer, in the sweep, and on its way to the sink.
 const CAPACITY: usize = 8192;
 /// A buffer with this many accesses asks for a sweep.
@@ -48,6 +48,10 @@ pub struct PageAccess {
     pub page: PageId,
     /// Whether the page was changed.
     pub write: bool,
+    /// The tree that the page belongs to.
+    pub tree: TreeId,
+    /// Height of the page above the leaves of the tree; 0 for a leaf.
+    pub level: u8,
 }
 
 /// Receives the accesses. Called by a thread of the trace.
@@ -103,8 +107,28 @@ struct ThreadBuffer {
 #[derive(Clone, Copy)]
 struct NumberedAccess {
     number: u64,
+    visit: PageVisit,
+}
+
+/// An access without its number.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct PageVisit {
     /// Twice the page id, plus one for a write.
     access: u64,
+    tree: TreeId,
+    level: u8,
+}
+
+impl PageVisit {
+    /// A read of a page.
+    pub(crate) fn read(page: PageId, tree: TreeId, level: u8) -> PageVisit {
+        PageVisit { access: page.0 << 1, tree, level }
+    }
+
+    /// A change of a page.
+    pub(crate) fn write(page: PageId, tree: TreeId, level: u8) -> PageVisit {
+        PageVisit { access: page.0 << 1 | 1, tree, level }
+    }
 }
 
 thread_local! {
@@ -167,27 +191,22 @@ impl PageTrace {
         self.recorder.active.load(Ordering::Relaxed)
     }
 
-    /// Records the inner pages that `lead` finds, and then a read of `page` if there is one.
-    pub(crate) fn record_read(&self, lead: impl FnOnce(&mut Way), page: Option<PageId>) {
+    /// Records the inner pages that `lead` finds, and then the read `page` if there is one.
+    pub(crate) fn record_read(&self, lead: impl FnOnce(&mut Way), page: Option<PageVisit>) {
         if !self.is_active() {
             return;
         }
         let mut way = Way::default();
         lead(&mut way);
         if let Some(page) = page {
-            way.pages[way.count] = page.0 << 1;
+            way.pages[way.count] = page;
             way.count += 1;
         }
         self.record(&way.pages[..way.count]);
     }
 
-    /// Records a change of `page`.
-    pub(crate) fn record_write(&self, page: PageId) {
-        self.record(&[page.0 << 1 | 1]);
-    }
-
-    /// Records accesses of the calling thread: twice the page id each, plus one for a write.
-    fn record(&self, accesses: &[u64]) {
+    /// Records accesses of the calling thread.
+    pub(crate) fn record(&self, accesses: &[PageVisit]) {
         if !self.is_active() {
             return;
         }
@@ -220,7 +239,7 @@ impl Recorder {
         buffer
     }
 
-    fn push(&self, buffer: &ThreadBuffer, accesses: &[u64]) {
+    fn push(&self, buffer: &ThreadBuffer, accesses: &[PageVisit]) {
         let mut entries = buffer.entries.lock();
         while entries.len() + accesses.len() > CAPACITY {
             self.ask_for_sweep();
@@ -234,7 +253,7 @@ impl Recorder {
         let first = self.next.fetch_add(accesses.len() as u64, Ordering::Relaxed);
         let before = entries.len();
         let numbered = (first..).zip(accesses);
-        entries.extend(numbered.map(|(number, access)| NumberedAccess { number, access: *access }));
+        entries.extend(numbered.map(|(number, visit)| NumberedAccess { number, visit: *visit }));
         if before < SWEEP_AT && entries.len() >= SWEEP_AT {
             self.ask_for_sweep();
         }
@@ -266,8 +285,10 @@ impl Recorder {
             let ready = entries.partition_point(|entry: &NumberedAccess| entry.number < limit);
             accesses.clear();
             accesses.extend(entries.drain(..ready).map(|entry| PageAccess {
-                page: PageId(entry.access >> 1),
-                write: entry.access & 1 == 1,
+                page: PageId(entry.visit.access >> 1),
+                write: entry.visit.access & 1 == 1,
+                tree: entry.visit.tree,
+                level: entry.visit.level,
             }));
             if let Err(error) = sink.write(&accesses) {
                 self.give_up();
@@ -316,18 +337,18 @@ impl Recorder {
 /// The inner pages on the way to a leaf, root first.
 #[derive(Default)]
 pub struct Way {
-    pages: [u64; MAX_LEVELS + 1],
+    pages: [PageVisit; MAX_LEVELS + 1],
     count: usize,
 }
 
 impl Way {
-    /// Adds `page` to the way.
+    /// Adds `page` of `tree` to the way, `level` above the leaves.
     ///
     /// # Panics
     /// If the way is longer than any tree is high.
-    pub fn through(&mut self, page: PageId) {
+    pub fn through(&mut self, page: PageId, tree: TreeId, level: u8) {
         assert!(self.count < MAX_LEVELS, "a way of more than {MAX_LEVELS} levels");
-        self.pages[self.count] = page.0 << 1;
+        self.pages[self.count] = PageVisit::read(page, tree, level);
         self.count += 1;
     }
 

@@ -61,7 +61,7 @@ pub use verify::VerifyReport;
 pub use wattle_btree::{Direction, MAX_KEY, MAX_VALUE};
 pub use wattle_buffer::{
     Ace, Error, MIN_POOL_BYTES, PAGE_SIZE, PageAccess, PageId, PageTrace, Result, TraceSink,
-    WriteOrder,
+    TreeId, WriteOrder,
     io::{IoKind, LogStorage, Storage},
     replacement::{PolicyInfo, policies},
 };

@@ -18,6 +18,7 @@ pub mod load;
 pub mod log_policy;
 pub mod maintain;
 pub mod probe;
+pub mod progress;
 pub mod record;
 pub mod run;
 pub mod shell;

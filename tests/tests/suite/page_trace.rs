@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
-use wattle::{Engine, IoKind, Options, PageAccess, PageTrace, Session, TraceSink, Tree};
+use wattle::{Engine, IoKind, Options, PageAccess, PageTrace, Session, TraceSink, Tree, TreeId};
 
 /// Keeps what it gets; may be slow, or fail at the access of some number.
 #[derive(Clone, Default)]
@@ -146,11 +146,17 @@ fn the_trace_of_a_known_sequence_is_exact() {
         entry.expect("entry");
     }
     trace.finish().expect("finish");
+    let places: Vec<(TreeId, u8)> =
+        (kept.accesses.lock().unwrap().iter()).map(|access| (access.tree, access.level)).collect();
     let accesses = kept.take();
 
     // The look-ups in key order say which pages there are.
     let height = accesses.iter().skip(1).position(|access| access.0 == accesses[0].0).unwrap() + 1;
     assert_eq!(height, 3, "the tree has three levels");
+    // Every operation descends from level 2 of the one tree to a leaf, also those that change it.
+    for (i, place) in places.iter().enumerate() {
+        assert_eq!(*place, (places[0].0, 2 - (i % 3) as u8), "access {i}");
+    }
     let looked_up = RECORDS as usize * height;
     let ways = ways(&accesses[..looked_up], RECORDS);
     assert!(ways.iter().all(|way| way[0] == ways[0][0]), "all begin at the root");

@@ -132,8 +132,9 @@ pub struct RunFlags {
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
 
-    /// File for the page accesses of warm-up and measured part, in order, as lines page,R or
-    /// page,W, which simulate reads. If its name ends in .zst it is compressed.
+    /// File for the page accesses of warm-up and measured part, in order, as lines
+    /// page,R,leaf,0,tree or page,W,inner,level,tree, which simulate reads. If its name ends in
+    /// .zst it is compressed.
     #[arg(long, value_name = "FILE")]
     pub record_trace: Option<PathBuf>,
 }

@@ -1,8 +1,9 @@
 //! `--record-trace`: the page accesses of a run, written to a file that `wattle simulate` replays.
 //!
-//! One line for each access, `page,R` or `page,W`, in the order of `wattle::PageTrace`, compressed
-//! by zstd if the name of the file ends in `.zst`. It has the accesses of the warm-up and of the
-//! measured part, not of the load. It is complete when the run has ended. If the file cannot be
+//! One line for each access, in the order of `wattle::PageTrace`, compressed by zstd if the name of
+//! the file ends in `.zst`: `page,R,leaf,0,tree` or `page,W,inner,level,tree`, where the level
+//! counts from the leaves. It has the accesses of the warm-up and of the measured part, not of the
+//! load. It is complete when the run has ended. If the file cannot be
 //! written the run ends.
 
 use std::fs::File;
@@ -149,9 +150,19 @@ impl TraceSink for TraceFile {
 
 /// One line of the file.
 fn write_line(access: &PageAccess, text: &mut Vec<u8>) {
+    number(access.page.0, text);
+    text.extend_from_slice(if access.write { b",W," } else { b",R," });
+    text.extend_from_slice(if access.level > 0 { b"inner," } else { b"leaf," });
+    number(u64::from(access.level), text);
+    text.push(b',');
+    number(u64::from(access.tree.0), text);
+    text.push(b'\n');
+}
+
+/// The digits of a number.
+fn number(mut left: u64, text: &mut Vec<u8>) {
     let mut digits = [0; 20];
     let mut first = digits.len();
-    let mut left = access.page.0;
     loop {
         first -= 1;
         digits[first] = b'0' + (left % 10) as u8;
@@ -161,21 +172,26 @@ fn write_line(access: &PageAccess, text: &mut Vec<u8>) {
         }
     }
     text.extend_from_slice(&digits[first..]);
-    text.extend_from_slice(if access.write { b",W\n" } else { b",R\n" });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::simulate::kinds::Kind;
     use crate::simulate::trace::Trace;
-    use wattle::PageId;
+    use wattle::{PageId, TreeId};
 
     #[test]
     fn the_simulator_reads_the_recorded_accesses() {
         let folder = tempfile::tempdir().unwrap();
         let pages = [0, 7, 10, 1_000_000, u64::MAX >> 1];
         let accesses: Vec<PageAccess> = (0..10_000)
-            .map(|i: usize| PageAccess { page: PageId(pages[i % 5]), write: i.is_multiple_of(3) })
+            .map(|i: usize| PageAccess {
+                page: PageId(pages[i % 5]),
+                write: i.is_multiple_of(3),
+                tree: TreeId(7),
+                level: (i % 5 == 4) as u8,
+            })
             .collect();
         for name in ["t.csv", "t.csv.zst"] {
             let path = folder.path().join(name);
@@ -184,13 +200,16 @@ mod tests {
             file.finish().unwrap();
             drop(file);
             let bytes = std::fs::read(&path).unwrap();
-            assert_eq!(bytes.starts_with(b"0,W\n7,R\n10,R\n1000000,W\n"), name == "t.csv");
+            assert_eq!(bytes.starts_with(b"0,W,leaf,0,7\n7,R,leaf,0,7\n"), name == "t.csv");
             let trace = Trace::read(&path).unwrap();
             let read: Vec<_> =
                 trace.accesses().map(|access| (trace.id(access.page), access.write)).collect();
             let written: Vec<_> =
                 accesses.iter().map(|access| (access.page.0, access.write)).collect();
             assert_eq!(read, written);
+            let kinds = trace.kinds().unwrap();
+            assert!((0..4).all(|page| kinds[page] == Kind::BelowRoot), "{kinds:?}");
+            assert_eq!(kinds[4], Kind::Root);
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Map, Value, json};
 
 use super::common::check_outputs;
 use super::exit::{Exit, failed, print};
+use super::progress::Progress;
 use crate::driver::control::Interrupt;
 use crate::machine::Machine;
 use crate::report::figures::plural;
@@ -39,7 +39,8 @@ pub struct SimulateFlags {
     #[arg(long, value_name = "FILE", num_args = 1.., required_unless_present = "list_policies")]
     pub trace: Vec<PathBuf>,
 
-    /// Format of the trace files: page (`page,R` or `page,W` per line), arc, oracleGeneral, fio,
+    /// Format of the trace files: page (`page,R` or `page,W` per line, perhaps with
+    /// `,inner|leaf,level,tree`), arc, oracleGeneral, fio,
     /// msr, spc, csv, blkparse or plain; auto recognises each file.
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = TraceFormat::parse)]
     pub trace_format: TraceFormat,
@@ -58,6 +59,11 @@ pub struct SimulateFlags {
     /// Adds the misses relative to those of this policy, which is replayed as well.
     #[arg(long, value_name = "NAME")]
     pub normalise: Option<String>,
+
+    /// Share of the pages that cannot leave, as if they were latched or pinned: drawn again after
+    /// as many accesses as the cache has pages.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
+    pub pinned: f64,
 
     /// Adds a lower bound of the cost of any policy for each trace and cache; exact or nearly exact
     /// if accesses times pages are at most 4 million.
@@ -159,6 +165,11 @@ fn cost(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|cost| *cost > 0.0 && *cost <= 1e12).ok_or_else(refused)
 }
 
+fn share(text: &str) -> Result<f64, String> {
+    let refused = || format!("\"{text}\" is not a share from 0 to 0.9");
+    text.parse().ok().filter(|share| (0.0..=0.9).contains(share)).ok_or_else(refused)
+}
+
 impl SimulateFlags {
     /// Refuses a report that cannot be written, or that would overwrite a trace, before the work.
     pub fn check(&self) -> Result<(), Exit> {
@@ -213,7 +224,8 @@ impl SimulateFlags {
     fn specs(&self) -> Result<(Vec<Spec>, usize), Exit> {
         let mut specs: Vec<Spec> = Vec::new();
         let add = |specs: &mut Vec<Spec>, text: &str| -> Result<(), Exit> {
-            let spec = Spec::parse(text).map_err(Exit::Usage)?;
+            let mut spec = Spec::parse(text).map_err(Exit::Usage)?;
+            spec.pinned = self.pinned;
             if specs.iter().all(|other| other.text != spec.text) {
                 specs.push(spec);
             }
@@ -246,6 +258,7 @@ impl SimulateFlags {
             ),
             ("seed", self.seed.to_string()),
             ("replays", self.repeat.to_string()),
+            ("pinned pages", format!("{} %", 100.0 * self.pinned)),
             ("version", env!("CARGO_PKG_VERSION").to_owned()),
             ("machine", publication::machine(&Machine::this())),
         ]
@@ -267,6 +280,7 @@ impl SimulateFlags {
             "threads": threads,
             "seed": self.seed,
             "repeat": self.repeat,
+            "pinned": self.pinned,
         });
         settings.as_object().cloned().expect("the settings are an object")
     }
@@ -357,7 +371,12 @@ fn write_report(
 ) -> Result<(), Exit> {
     let facts = flags.facts(device, command);
     let base = flags.normalise.as_deref().unwrap_or("watt");
-    let origin = Origin { seed: flags.seed, replays: flags.repeat, machine: Machine::this() };
+    let origin = Origin {
+        seed: flags.seed,
+        replays: flags.repeat,
+        pinned: flags.pinned,
+        machine: Machine::this(),
+    };
     let document = publication::report(&facts, rows, device, base, &origin);
     if let Some(folder) = &flags.figures {
         document
@@ -399,12 +418,12 @@ fn replay_all(
     let seeded = |seed| runs.iter().map(move |run| Run { seed, ..*run });
     let seeds = (0..flags.repeat).map(|index| flags.seed.wrapping_add(index));
     let all: Vec<Run> = seeds.flat_map(seeded).collect();
-    let progress = progress_bar("replaying", all.iter().map(|run| run.trace.len() as u64).sum());
+    let progress = Progress::new("replaying", all.iter().map(|run| run.trace.len() as u64).sum());
     let results = run_all(&all, threads, device, &|accesses| {
-        progress.inc(accesses as u64);
+        progress.advance(accesses as u64);
         go_on()
     });
-    progress.finish_and_clear();
+    progress.finish();
     let of_run = |index| results.iter().skip(index).step_by(runs.len()).filter_map(|one| *one);
     (0..runs.len()).map(|index| of_run(index).collect()).collect()
 }
@@ -451,13 +470,13 @@ fn bounds(
     // Runs of one trace and cache are consecutive.
     let mut firsts: Vec<&Run> = runs.iter().collect();
     firsts.dedup_by_key(|run| task(run));
-    let progress = progress_bar("bounding", firsts.iter().map(|run| run.trace.len() as u64).sum());
+    let progress = Progress::new("bounding", firsts.iter().map(|run| run.trace.len() as u64).sum());
     let found = in_parallel(&firsts, threads, go_on, &|run: &&Run| {
         let bound = bound::bound(run.trace, run.cache_pages, device);
-        progress.inc(run.trace.len() as u64);
+        progress.advance(run.trace.len() as u64);
         bound
     });
-    progress.finish_and_clear();
+    progress.finish();
     firsts.into_iter().zip(found).filter_map(|(run, bound)| Some((task(run), bound?))).collect()
 }
 
@@ -476,22 +495,15 @@ fn scans(
     };
     let tested: Vec<usize> =
         (0..runs.len()).filter(|run| smallest(&runs[*run]) && !studied(&runs[*run])).collect();
-    let progress = progress_bar("scan tests", tested.len() as u64);
+    let progress = Progress::new("scan tests", tested.len() as u64);
     let found = in_parallel(&tested, threads, go_on, &|index: &usize| {
         let run = &runs[*index];
         let scan = study::resistance(run.trace, run.cache_pages, run.spec, device, run.seed);
-        progress.inc(1);
+        progress.advance(1);
         scan
     });
-    progress.finish_and_clear();
+    progress.finish();
     tested.into_iter().zip(found).filter_map(|(run, scan)| Some((run, scan.flatten()?))).collect()
-}
-
-fn progress_bar(what: &'static str, steps: u64) -> ProgressBar {
-    let style =
-        ProgressStyle::with_template("{prefix}: {wide_bar} {percent} %, {per_sec}, {eta} left")
-            .expect("the template is a constant that indicatif accepts");
-    ProgressBar::new(steps).with_style(style).with_prefix(what)
 }
 
 /// All policies with their parameters, sources and costs.

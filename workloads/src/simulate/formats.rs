@@ -12,8 +12,10 @@ use std::io::{BufRead, ErrorKind, Read};
 
 use kind::names;
 pub use kind::{ALL, Format};
-pub use lines::Request;
+pub use lines::{DEVICE as VOLUME, Request};
 use lines::{Line, Parser};
+
+use super::kinds::Place;
 
 /// Bytes of a record of oracleGeneral.
 const RECORD: usize = 24;
@@ -49,7 +51,7 @@ pub fn decompressed<'a>(
 }
 
 /// Reads a trace in `format`, or in the one that is recognised; `name` is that of the file. Calls
-/// `push` with each page and whether it is written, until `push` returns false.
+/// `push` with each page, whether it is written, and its place, until `push` returns false.
 ///
 /// # Errors
 /// A sentence that names the line, or the formats that were tried and the first line.
@@ -57,7 +59,7 @@ pub fn read(
     mut reader: impl BufRead,
     name: &str,
     format: Option<Format>,
-    push: &mut dyn FnMut(u64, bool) -> bool,
+    push: &mut dyn FnMut(u64, bool, Option<Place>) -> bool,
 ) -> Result<Read4K, String> {
     let format = match format {
         Some(format) => format,
@@ -78,7 +80,7 @@ pub fn read(
 
 /// Takes the pages of requests.
 struct Sink<'a> {
-    push: &'a mut dyn FnMut(u64, bool) -> bool,
+    push: &'a mut dyn FnMut(u64, bool, Option<Place>) -> bool,
     accesses: u64,
     counts: Read4K,
 }
@@ -96,7 +98,7 @@ impl Sink<'_> {
                 false => request.first + index,
             };
             self.accesses += 1;
-            if !(self.push)(page, request.write) {
+            if !(self.push)(page, request.write, request.place) {
                 return Err(format!("more than {} accesses", self.accesses));
             }
         }
@@ -245,7 +247,7 @@ mod tests {
     fn read_all(bytes: &[u8], name: &str) -> Result<(Accesses, u64), String> {
         let mut all = Vec::new();
         let (reader, inner) = decompressed(bytes, name).map_err(|error| error.to_string())?;
-        let counts = read(std::io::BufReader::new(reader), &inner, None, &mut |page, write| {
+        let counts = read(std::io::BufReader::new(reader), &inner, None, &mut |page, write, _| {
             all.push((page, write));
             true
         })?;

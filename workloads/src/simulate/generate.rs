@@ -272,13 +272,13 @@ pub fn with_parasite(load: &Trace, before: usize, pages: usize, parasite: Option
     let mut builder = Builder::new(load.name());
     let mut accesses = load.accesses();
     for access in accesses.by_ref().take(before) {
-        builder.push(load.id(access.page), access.write);
+        builder.push_at(load.id(access.page), access.write, load.place(access.page));
     }
     for page in 0..if parasite.is_some() { pages as u64 } else { 0 } {
         builder.push((1 << 40) + page, parasite == Some(true));
     }
     for access in accesses.take(pages) {
-        builder.push(load.id(access.page), access.write);
+        builder.push_at(load.id(access.page), access.write, load.place(access.page));
     }
     builder.finish()
 }

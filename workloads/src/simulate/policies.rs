@@ -33,6 +33,7 @@ mod random;
 mod s3_fifo;
 mod sieve;
 mod slru;
+mod sorted;
 #[cfg(test)]
 pub mod testing;
 mod two_q;

@@ -27,6 +27,8 @@ pub struct Origin {
     pub seed: u64,
     /// Replays with seeds from the first one on.
     pub replays: u64,
+    /// Share of the pages that cannot leave.
+    pub pinned: f64,
     /// The machine.
     pub machine: Machine,
 }
@@ -43,7 +45,12 @@ impl Origin {
                 self.seed.wrapping_add(replays - 1)
             ),
         };
-        format!("{seeds} Wattle {}; {}.", env!("CARGO_PKG_VERSION"), machine(&self.machine))
+        let pinned = match self.pinned {
+            0.0 => String::new(),
+            share => format!(" {} % of the pages cannot leave.", 100.0 * share),
+        };
+        let version = env!("CARGO_PKG_VERSION");
+        format!("{seeds}{pinned} Wattle {version}; {}.", machine(&self.machine))
     }
 }
 
@@ -283,7 +290,12 @@ mod tests {
 
     fn written(rows: &[Row]) -> (tempfile::TempDir, String) {
         let cpu = "a processor of this test".to_owned();
-        let origin = Origin { seed: 1, replays: 2, machine: Machine { cpu, ..Machine::default() } };
+        let origin = Origin {
+            seed: 1,
+            replays: 2,
+            pinned: 0.0,
+            machine: Machine { cpu, ..Machine::default() },
+        };
         let facts = [("command", "wattle simulate".to_owned())];
         let document = report(&facts, rows, &Device::default(), "watt", &origin);
         let folder = tempfile::tempdir().unwrap();

@@ -4,6 +4,7 @@
 use super::ace::{self, Ace};
 use super::entry::{PolicyEntry, Setup};
 use super::live;
+use super::pins::Pins;
 use super::policies::ALL;
 use super::policy::Policy;
 use super::replay::{Counts, Device, IoSink, Replay, run};
@@ -18,6 +19,8 @@ pub struct Spec {
     pub entry: &'static PolicyEntry,
     /// The parameters of ACE, if it is around the policy.
     pub ace: Option<ace::Settings>,
+    /// Share of the pages that cannot leave, see [`Pins`].
+    pub pinned: f64,
     pub(super) values: Vec<(&'static str, String)>,
 }
 
@@ -46,7 +49,13 @@ impl Spec {
         if let Some(inner) = text.strip_prefix("live(").and_then(|text| text.strip_suffix(')')) {
             live::check(inner)?;
             let values = vec![(live::ENGINE_POLICY, inner.to_owned())];
-            return Ok(Self { text: text.to_owned(), entry: &live::ENTRY, ace: None, values });
+            return Ok(Self {
+                text: text.to_owned(),
+                entry: &live::ENTRY,
+                ace: None,
+                pinned: 0.0,
+                values,
+            });
         }
         let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
         let entry = ALL.iter().find(|entry| entry.name == name).ok_or_else(|| {
@@ -76,7 +85,7 @@ impl Spec {
             }
             values.push((known.name, value.to_owned()));
         }
-        Ok(Self { text: text.to_owned(), entry, ace: None, values })
+        Ok(Self { text: text.to_owned(), entry, ace: None, pinned: 0.0, values })
     }
 
     /// Time complexity of an access.
@@ -103,10 +112,7 @@ impl Spec {
         keep_going: impl FnMut(usize) -> bool,
     ) -> Option<Counts> {
         let mut policy = self.build(trace, capacity, seed, device);
-        let mut replay = Replay::new(trace, capacity, &mut *policy);
-        if let Some(settings) = self.ace {
-            replay = replay.with_ace(Ace::new(settings, device.concurrency, trace));
-        }
+        let replay = self.replay(trace, capacity, seed, device, &mut *policy);
         run(trace, replay, keep_going)
     }
 
@@ -120,11 +126,27 @@ impl Spec {
         sink: &mut dyn IoSink,
     ) -> Counts {
         let mut policy = self.build(trace, capacity, seed, device);
-        let mut replay = Replay::new(trace, capacity, &mut *policy).with_sink(sink);
+        let replay = self.replay(trace, capacity, seed, device, &mut *policy).with_sink(sink);
+        run(trace, replay, |_| true).expect("nothing ends the replay early")
+    }
+
+    /// An empty pool for `policy`, which [`Spec::build`] made, with ACE and pinned pages as chosen.
+    pub fn replay<'a>(
+        &self,
+        trace: &'a Trace,
+        capacity: usize,
+        seed: u64,
+        device: Device,
+        policy: &'a mut dyn Policy,
+    ) -> Replay<'a> {
+        let mut replay = Replay::new(trace, capacity, policy);
         if let Some(settings) = self.ace {
             replay = replay.with_ace(Ace::new(settings, device.concurrency, trace));
         }
-        run(trace, replay, |_| true).expect("nothing ends the replay early")
+        if self.pinned > 0.0 {
+            replay = replay.with_pins(Pins::new(self.pinned, seed, capacity));
+        }
+        replay
     }
 
     /// A new policy for a trace and a pool.

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use super::ace::Ace;
+use super::pins::Pins;
 use super::policy::{Access, Policy};
 use super::pool::{Page, Pool};
 use super::trace::Trace;
@@ -122,6 +123,7 @@ pub struct Replay<'a> {
     victims: Vec<Page>,
     /// Number of next victims that cannot leave.
     refusals: usize,
+    pins: Option<Pins>,
     trace: &'a Trace,
     ace: Option<Ace>,
     /// Dirty pages that left or are cleaned, until they are written.
@@ -141,6 +143,7 @@ impl<'a> Replay<'a> {
             policy,
             victims: Vec::new(),
             refusals: 0,
+            pins: None,
             trace,
             ace: None,
             dirty: Vec::new(),
@@ -152,6 +155,11 @@ impl<'a> Replay<'a> {
     /// Puts ACE around the policy.
     pub fn with_ace(self, ace: Ace) -> Self {
         Self { ace: Some(ace), ..self }
+    }
+
+    /// Holds some pages for a while.
+    pub fn with_pins(self, pins: Pins) -> Self {
+        Self { pins: Some(pins), ..self }
     }
 
     /// Reports what reaches the device to `sink`.
@@ -248,6 +256,7 @@ impl<'a> Replay<'a> {
 
     /// Frees one or more frames; returns how many of them ACE fills by reading ahead.
     fn make_room(&mut self) -> usize {
+        let mut held = 0;
         loop {
             self.victims.clear();
             self.policy.select(&self.pool, &mut self.victims);
@@ -257,7 +266,9 @@ impl<'a> Replay<'a> {
             for page in self.victims.drain(..refused) {
                 self.policy.cannot_evict(page, &self.pool);
             }
-            let evicted = self.victims.len();
+            let asked = self.victims.len();
+            self.spare_pinned(&mut held);
+            let (evicted, refused) = (self.victims.len(), refused + asked - self.victims.len());
             // They leave the pool before ACE asks the policy for more, so that it cannot name them
             // again.
             let dirty = self.evict_victims();
@@ -272,6 +283,21 @@ impl<'a> Replay<'a> {
                 return ahead;
             }
         }
+    }
+
+    /// Gives victims that are pinned back to the policy, and counts them in `held`, unless that are
+    /// too many already.
+    fn spare_pinned(&mut self, held: &mut usize) {
+        let Some(pins) = self.pins else { return };
+        let (policy, pool, now) = (&mut self.policy, &self.pool, self.counts.accesses);
+        self.victims.retain(|page| {
+            let stays = *held < pins.most && pins.hold(*page, now);
+            if stays {
+                *held += 1;
+                policy.cannot_evict(*page, pool);
+            }
+            !stays
+        });
     }
 
     /// ACE's Writer: up to `most` of the next dirty pages in the policy's order become clean and
@@ -297,7 +323,7 @@ impl<'a> Replay<'a> {
     }
 
     /// ACE's Evictor: after the `evicted` pages evicts more, until there are `most` or the next
-    /// victim is dirty. Returns the number of all.
+    /// victim is dirty or pinned. Returns the number of all.
     fn evict_more(&mut self, mut evicted: usize, most: usize) -> usize {
         let mut clean = true;
         while clean && evicted < most {
@@ -305,13 +331,15 @@ impl<'a> Replay<'a> {
             self.policy.select(&self.pool, &mut self.victims);
             clean = !self.victims.is_empty();
             let (policy, pool) = (&mut self.policy, &self.pool);
+            let (pins, now) = (self.pins, self.counts.accesses);
             self.victims.retain(|page| {
-                let dirty = pool.is_dirty(*page);
-                if dirty {
+                let pinned = pins.is_some_and(|pins| pins.hold(*page, now));
+                let stays = pinned || pool.is_dirty(*page);
+                if stays {
                     policy.cannot_evict(*page, pool);
                     clean = false;
                 }
-                !dirty
+                !stays
             });
             evicted += self.victims.len();
             self.evict_victims();

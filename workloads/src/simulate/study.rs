@@ -1,10 +1,9 @@
 //! Parameter studies of WATT, and the scan test of FBARC.
 
-use super::ace::Ace;
 use super::generate::with_parasite;
 use super::policy::Access;
 use super::registry::Spec;
-use super::replay::{Device, Replay};
+use super::replay::Device;
 use super::table::Resistance;
 use super::trace::Trace;
 
@@ -46,10 +45,7 @@ pub fn resistance(
     let rate = |parasite| {
         let load = with_parasite(trace, before, cache_pages, parasite);
         let mut policy = spec.build(&load, cache_pages, seed, device);
-        let mut replay = Replay::new(&load, cache_pages, &mut *policy);
-        if let Some(settings) = spec.ace {
-            replay = replay.with_ace(Ace::new(settings, device.concurrency, &load));
-        }
+        let mut replay = spec.replay(&load, cache_pages, seed, device, &mut *policy);
         let accesses: Vec<Access> = load.accesses().collect();
         let (first, last) = accesses.split_at(load.len() - cache_pages);
         first.iter().for_each(|access| replay.access(*access));

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use super::formats::{self, Format};
+use super::kinds::{self, Kind, Place};
 use super::policy::Access;
 use super::pool::Page;
 
@@ -29,6 +30,9 @@ pub struct Trace {
     /// Page numbers as they are in the file.
     ids: Vec<u64>,
     writes: usize,
+    /// The place of each page when it was accessed last; empty if the file has none.
+    places: Vec<Option<Place>>,
+    kinds: OnceLock<Vec<Kind>>,
     uneven: u64,
     next_use: OnceLock<Vec<u32>>,
 }
@@ -54,6 +58,11 @@ impl Builder {
 
     /// Adds an access; `false` if the trace has no room for it.
     pub fn push(&mut self, id: u64, write: bool) -> bool {
+        self.push_at(id, write, None)
+    }
+
+    /// Adds an access to a page at a place in its tree, if that is known.
+    pub fn push_at(&mut self, id: u64, write: bool, place: Option<Place>) -> bool {
         let next = self.trace.ids.len() as u32;
         let number = if id < SMALL {
             let at = id as usize;
@@ -67,6 +76,11 @@ impl Builder {
         if *number == NEVER {
             *number = next;
             self.trace.ids.push(id);
+        }
+        if place.is_some() {
+            let at = *number as usize;
+            self.trace.places.resize(self.trace.ids.len(), None);
+            self.trace.places[at] = place;
         }
         self.trace.accesses.push(*number | if write { WRITE } else { 0 });
         self.trace.writes += usize::from(write);
@@ -100,9 +114,10 @@ impl Trace {
         let stem = inner.rsplit_once('.').map_or(&*inner, |(stem, _)| stem);
         let mut builder = Builder::new(if stem.is_empty() { &inner } else { stem });
         let reader = BufReader::with_capacity(1 << 16, reader);
-        let counts =
-            formats::read(reader, &inner, format, &mut |page, write| builder.push(page, write))
-                .map_err(|problem| format!("{shown}: {problem}"))?;
+        let counts = formats::read(reader, &inner, format, &mut |page, write, place| {
+            builder.push_at(page, write, place)
+        })
+        .map_err(|problem| format!("{shown}: {problem}"))?;
         let mut trace = builder.finish();
         trace.uneven = counts.uneven;
         if trace.is_empty() {
@@ -161,6 +176,23 @@ impl Trace {
     /// Number of accesses that are writes.
     pub fn writes(&self) -> usize {
         self.writes
+    }
+
+    /// The place of `page` in its tree when it was accessed last, if the file has it.
+    pub fn place(&self, page: Page) -> Option<Place> {
+        self.places.get(page.0 as usize).copied().flatten()
+    }
+
+    /// The kind of each page; `None` if the file has no places.
+    pub fn kinds(&self) -> Option<&[Kind]> {
+        (!self.places.is_empty()).then(|| {
+            &**self.kinds.get_or_init(|| {
+                let mut kinds = kinds::kinds(&self.places);
+                // Pages that came after the last place.
+                kinds.resize(self.pages(), Kind::Other);
+                kinds
+            })
+        })
     }
 
     /// Requests of the file whose offset or size was no multiple of a page of 4 KiB.
@@ -228,6 +260,18 @@ mod tests {
     }
 
     #[test]
+    fn the_place_of_a_page_is_the_last_one() {
+        let text =
+            b"1,R,inner,1,7\n2,W,leaf,0,7\n1,R,inner,2,7\n3,R\n4,R,inner,1,7\n5,R,value\n6,R";
+        let (_folder, path) = file("t.csv", text);
+        let trace = Trace::read(&path).unwrap();
+        use Kind::{BelowRoot, Lower, Other, Root};
+        assert_eq!(trace.kinds().unwrap(), [Root, Lower, Other, BelowRoot, Other, Other]);
+        assert_eq!(trace.place(Page(0)).unwrap().level, Some(2));
+        assert!(Trace::of("t", [(1, true)]).kinds().is_none());
+    }
+
+    #[test]
     fn malformed_lines_are_named_by_file_and_line() {
         for (name, text, line) in [
             ("x.csv", "1,R\n2,X\n", "line 2"),
@@ -235,6 +279,12 @@ mod tests {
             ("x.csv", "page,rw\n", "line 1"),
             ("x.csv", "1,R\n1,R\n-1,R\n", "line 3"),
             ("x.csv", "+1,R", "line 1"),
+            ("x.csv", "1,R\n1,R,root\n", "line 2"),
+            ("x.csv", "1,R,leaf,1,1\n", "line 1"),
+            ("x.csv", "1,R,inner,0,1\n", "line 1"),
+            ("x.csv", "1,R,inner,256,1\n", "line 1"),
+            ("x.csv", "1,R,inner,1\n", "line 1"),
+            ("x.csv", "1,R,inner,1,1,1\n", "line 1"),
             ("x.csv", ",R", "line 1"),
             ("x.csv", "18446744073709551615,R", "line 1"),
             ("x.lis", "1 2 3\n", "line 1"),

@@ -414,6 +414,9 @@ fn simulate_refuses_bad_input_and_says_what_is_accepted() {
         (&["--asymmetry", "fast"], &["--asymmetry", "fast", "above 0"]),
         (&["--concurrency", "0"], &["--concurrency", "1.."]),
         (&["--format", "xml"], &["xml", "text, json, csv"]),
+        (&["--pinned", "1"], &["--pinned", "from 0 to 0.9"]),
+        (&["--policy", "clock:update=now"], &["update", "fix or unfix or both or full"]),
+        (&["--figures", "/dev/null"], &["--figures", "is a file; give a folder"]),
     ] {
         let words: Vec<&str> =
             ["simulate", "--trace", &path].into_iter().chain(arguments.iter().copied()).collect();
@@ -491,6 +494,38 @@ fn simulate_does_not_write_its_report_over_a_trace() {
     for report in [&report, &report, "/dev/null"] {
         assert_eq!(wattle(&[&good[..6], &[report]].concat()).status.code(), Some(0));
     }
+}
+
+#[test]
+fn simulate_writes_its_figures_and_holds_pages() {
+    let access = |at: u64| format!("{},{}\n", at * at % 97, if at % 3 == 0 { "W" } else { "R" });
+    let (folder, trace) = small_trace(&(0..3000).map(access).collect::<String>());
+    let figures = folder.path().join("figures");
+    let words = ["simulate", "--trace", &trace, "--cache", "10,20", "--policy", "fifo", "loop"];
+    let csv = |more: &[&str]| {
+        let output = wattle(&[&words[..], &["--format", "csv"], more].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        let row = |line: &str| line.split(',').take(6).collect::<Vec<_>>().join(",");
+        text.lines().skip(1).map(row).collect::<Vec<_>>()
+    };
+    let misses = |row: &String| row.split(',').nth(4).unwrap().to_owned();
+    let drawn = csv(&["--figures", figures.to_str().unwrap(), "--repeat", "2"]);
+    assert_eq!(misses(&drawn[0]), misses(&drawn[1]), "FIFO and LOOP are one policy");
+    let index = std::fs::read_to_string(figures.join("index.csv")).unwrap();
+    assert!(index.contains("Seed") || index.contains("seeds 1 to 2"), "{index}");
+    let named: Vec<&str> =
+        index.lines().skip(1).map(|line| line.split(',').next().unwrap()).collect();
+    assert!(named.iter().filter(|name| name.ends_with(".svg")).count() >= 4, "{index}");
+    for name in named {
+        let text = std::fs::read_to_string(figures.join(name)).unwrap();
+        let begins = if name.ends_with(".svg") { "<svg xmlns=" } else { "" };
+        assert!(text.starts_with(begins) && text.len() > 20, "{name}");
+    }
+    // Pages that cannot leave: FIFO asks for them again, LOOP goes on.
+    let pinned = csv(&["--pinned", "0.3"]);
+    assert_ne!(misses(&pinned[0]), misses(&pinned[1]), "{pinned:?}");
+    assert_eq!(pinned, csv(&["--pinned", "0.3"]));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use wattle_workloads::simulate::kinds::Kind;
 use wattle_workloads::simulate::trace::Trace;
 
 fn wattle(arguments: &str, folder: &Path) -> Output {
@@ -120,6 +121,14 @@ fn tasks_scans_and_inserts_are_recorded() {
         let recorded = Trace::read(&folder.path().join("t.csv.zst")).unwrap();
         assert_eq!(run["run"]["trace_accesses"], recorded.len());
         assert!(recorded.len() > 8000 && recorded.writes() > 100, "{}", recorded.len());
+        // Every operation begins at the root of the only tree, and most pages are leaves.
+        let kinds = recorded.kinds().expect("the trace has places");
+        let roots: Vec<usize> =
+            (0..kinds.len()).filter(|page| kinds[*page] == Kind::Root).collect();
+        let leaves = kinds.len() - roots.len();
+        assert!(!kinds.contains(&Kind::Other) && roots.len() == 1 && leaves > 100, "{roots:?}");
+        let first = recorded.accesses().next().unwrap();
+        assert_eq!(first.page.0 as usize, roots[0]);
     }
     let text = printed(
         "ycsb --io memory --records 500 --warmup 0 --operations 500 --threads 1 \

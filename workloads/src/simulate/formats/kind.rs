@@ -3,7 +3,8 @@
 /// The format of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// `page,R` or `page,W` per line: the format of the lab and of the engine.
+    /// `page,R` or `page,W` per line, perhaps with the place of the page: the format of the lab and
+    /// of the engine.
     Pages,
     /// ARC (Megiddo and Modha, FAST 2003): `start count ignored request` for reads.
     Arc,

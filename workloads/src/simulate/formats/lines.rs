@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::kind::Format;
+use crate::simulate::kinds::{Holds, Place};
 
 /// Bytes of a page.
 const PAGE: u64 = 4096;
@@ -22,6 +23,8 @@ pub struct Request {
     pub object: bool,
     /// Whether the request was no whole number of pages.
     pub uneven: bool,
+    /// The place of the page in its tree, if the line says it.
+    pub place: Option<Place>,
 }
 
 impl Request {
@@ -37,6 +40,7 @@ impl Request {
             write,
             object: false,
             uneven: !offset.is_multiple_of(PAGE) || !bytes.is_multiple_of(PAGE) || bytes == 0,
+            place: None,
         })
     }
 
@@ -44,13 +48,13 @@ impl Request {
     pub(super) fn object(number: u64, bytes: u64, write: bool) -> Option<Self> {
         let pages = bytes.div_ceil(PAGE).max(1);
         let uneven = !bytes.is_multiple_of(PAGE) || bytes == 0;
-        let request = Self { first: number, pages, write, object: true, uneven };
+        let request = Self { first: number, pages, write, object: true, uneven, place: None };
         (pages <= MOST_OF_A_REQUEST).then_some(request)
     }
 }
 
-/// Pages from the first one of a device to that of the next.
-const DEVICE: u64 = 1 << 52;
+/// Pages from the first one of a device to that of the next: as many as have an offset in bytes.
+pub const DEVICE: u64 = 1 << 52;
 /// Bytes of a sector of SPC and blkparse.
 const SECTOR: u64 = 512;
 
@@ -259,15 +263,39 @@ fn header(fields: &[&str]) -> Option<Columns> {
 }
 
 fn page(text: &str) -> Result<Line, &'static str> {
-    const EXPECTED: &str = "an access; write `page,R` or `page,W` with a page number";
+    const EXPECTED: &str = "an access; write `page,R` or `page,W` with a page number, and perhaps \
+                            after it `,inner|leaf|value` or `,inner|leaf,level,tree`";
     let (page, kind) = text.split_once(',').ok_or(EXPECTED)?;
-    let first = digits(page).ok_or(EXPECTED)?;
+    let (kind, rest) = kind.split_once(',').map_or((kind, None), |(kind, rest)| (kind, Some(rest)));
     let write = match kind {
         "R" => false,
         "W" => true,
         _ => return Err(EXPECTED),
     };
-    Ok(Line::Request(Request { first, pages: 1, write, object: false, uneven: false }))
+    let place = rest.map(|rest| place(rest).ok_or(EXPECTED)).transpose()?;
+    Ok(Line::Request(Request { place, ..one(digits(page).ok_or(EXPECTED)?, write) }))
+}
+
+/// An access to one page.
+fn one(first: u64, write: bool) -> Request {
+    Request { first, pages: 1, write, object: false, uneven: false, place: None }
+}
+
+/// `inner|leaf|value` alone, or with `,level,tree`.
+fn place(text: &str) -> Option<Place> {
+    let mut fields = text.split(',');
+    let holds = Holds::parse(fields.next()?)?;
+    let Some(level) = fields.next() else {
+        return Some(Place { holds, level: None, tree: 0 });
+    };
+    let level = u8::try_from(digits(level)?).ok()?;
+    let tree = u32::try_from(digits(fields.next()?)?).ok()?;
+    // Leaves are at level 0, inner pages above.
+    let holds_there = match holds {
+        Holds::Inner => level > 0,
+        Holds::Leaf | Holds::Value => level == 0,
+    };
+    (holds_there && fields.next().is_none()).then_some(Place { holds, level: Some(level), tree })
 }
 
 fn arc(text: &str) -> Result<Line, &'static str> {
@@ -278,7 +306,8 @@ fn arc(text: &str) -> Result<Line, &'static str> {
         (Some(Some(first)), Some(Some(pages)), Some(Some(_)), Some(Some(_)), None)
             if (1..=MOST_OF_A_REQUEST).contains(&pages) && first.checked_add(pages).is_some() =>
         {
-            let request = Request { first, pages, write: false, object: false, uneven: false };
+            let request =
+                Request { first, pages, write: false, object: false, uneven: false, place: None };
             Ok(Line::Request(request))
         }
         _ => Err(EXPECTED),
@@ -303,7 +332,7 @@ fn spc(text: &str) -> Result<Line, &'static str> {
 
 fn plain(text: &str) -> Result<Line, &'static str> {
     let first = digits(text.trim()).ok_or("a page number")?;
-    Ok(Line::Request(Request { first, pages: 1, write: false, object: false, uneven: false }))
+    Ok(Line::Request(one(first, false)))
 }
 
 fn digits(text: &str) -> Option<u64> {

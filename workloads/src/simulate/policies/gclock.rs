@@ -57,19 +57,35 @@ pub const ENTRY_2: PolicyEntry = PolicyEntry {
 };
 
 /// Counts for a kind of pages.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Weights {
     pub f: u32,
     pub r: u32,
 }
 
-/// GCLOCK with weights that may differ for clean and dirty pages.
+/// The weights of each page.
+pub(super) enum Weigh {
+    /// Those of clean pages and those of dirty pages.
+    ByDirt([Weights; 2]),
+    /// By the kind of the page.
+    ByKind(Vec<Weights>),
+}
+
+impl Weigh {
+    fn of(&self, page: Page, dirty: bool) -> Weights {
+        match self {
+            Weigh::ByDirt(weights) => weights[usize::from(dirty)],
+            Weigh::ByKind(weights) => weights[page.0 as usize],
+        }
+    }
+}
+
+/// GCLOCK with weights that may differ between pages.
 pub(super) struct GClock {
     /// The hand is at the back.
     circle: Lists<1>,
     counts: PerPage<u32>,
-    clean: Weights,
-    dirty: Weights,
+    weigh: Weigh,
     s: u32,
     sets: bool,
     at_unfix: bool,
@@ -78,15 +94,14 @@ pub(super) struct GClock {
 impl GClock {
     fn of(setup: &Setup, sets: bool) -> Self {
         let weights = Weights { f: setup.whole("f") as u32, r: setup.whole("r") as u32 };
-        Self::new(setup, sets, weights, weights)
+        Self::new(setup, sets, Weigh::ByDirt([weights; 2]))
     }
 
-    pub(super) fn new(setup: &Setup, sets: bool, clean: Weights, dirty: Weights) -> Self {
+    pub(super) fn new(setup: &Setup, sets: bool, weigh: Weigh) -> Self {
         Self {
             circle: Lists::new(setup.pages()),
             counts: PerPage::new(setup.pages(), 0),
-            clean,
-            dirty,
+            weigh,
             s: setup.whole("s") as u32,
             sets,
             at_unfix: setup.word("update") == "unfix",
@@ -94,7 +109,7 @@ impl GClock {
     }
 
     fn used(&mut self, page: Page, dirty: bool) {
-        let r = if dirty { self.dirty.r } else { self.clean.r };
+        let r = self.weigh.of(page, dirty).r;
         let count = &mut self.counts[page];
         *count = if self.sets { r } else { count.saturating_add(r) };
     }
@@ -120,7 +135,7 @@ impl Policy for GClock {
     }
 
     fn fetch(&mut self, access: Access, _: &Pool) {
-        self.counts[access.page] = if access.write { self.dirty.f } else { self.clean.f };
+        self.counts[access.page] = self.weigh.of(access.page, access.write).f;
         self.circle.push_front(0, access.page);
     }
 

@@ -8,12 +8,18 @@
 //! paper's retained information period; 0 forgets at once, inf never); `correlated`, accesses
 //! within which uses count as one and protect the page (the paper's correlated reference period).
 //!
+//! `form=sorting` is Gilbert's implementation with times that are sorted now and then (section
+//! 1.2.6.2): the history of a page ends with its eviction, a page with fewer uses is ordered by the
+//! time of its load, and pages that come in or are used after the last sorting stay until the next.
+//! His list (1.2.6.1) is `retained=0`.
+//!
 //! Keys of cached pages only grow, so the heap is repaired when a page comes to its top.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use crate::simulate::entry::{Domain, Parameter, PolicyEntry};
+use super::sorted::Sorted;
+use crate::simulate::entry::{Domain, Parameter, PolicyEntry, Setup};
 use crate::simulate::policy::{Access, Policy};
 use crate::simulate::pool::{Page, PerPage, Pool};
 use crate::simulate::upcoming::{Limit, by_least};
@@ -41,8 +47,18 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
             takes: Domain::Whole(0, u32::MAX as u64),
             about: "accesses within which uses of a page are one",
         },
+        Parameter {
+            name: "form",
+            default: "heap",
+            takes: Domain::Word(&["heap", "sorting"]),
+            about: "a heap, or times of use that are sorted now and then, for which retained and \
+                    correlated are 0",
+        },
     ],
     build: |setup| {
+        if setup.word("form") == "sorting" {
+            return Box::new(SortingLruK::new(setup));
+        }
         Box::new(LruK {
             k: setup.whole("k"),
             retained: setup.number("retained"),
@@ -58,6 +74,80 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
         })
     },
 };
+
+struct SortingLruK {
+    k: usize,
+    /// The last K uses of each page, in a ring; those before its load are times of the far past.
+    uses: Vec<i64>,
+    /// The place of the oldest one.
+    oldest: PerPage<u8>,
+    now: i64,
+    /// The next time of the far past: loads are in order.
+    past: i64,
+    sorted: Sorted<i64>,
+}
+
+impl SortingLruK {
+    fn new(setup: &Setup) -> Self {
+        let k = setup.whole("k");
+        Self {
+            k,
+            uses: vec![0; setup.pages() * k],
+            oldest: PerPage::new(setup.pages(), 0),
+            now: 0,
+            past: i64::MIN,
+            sorted: Sorted::new(),
+        }
+    }
+
+    fn used(&mut self, page: Page) {
+        self.now += 1;
+        let oldest = usize::from(self.oldest[page]);
+        self.uses[page.0 as usize * self.k + oldest] = self.now;
+        self.oldest[page] = ((oldest + 1) % self.k) as u8;
+    }
+
+    fn key(&self, page: Page) -> i64 {
+        self.uses[page.0 as usize * self.k + usize::from(self.oldest[page])]
+    }
+}
+
+impl Policy for SortingLruK {
+    fn hit(&mut self, access: Access, _: &Pool) {
+        self.used(access.page);
+    }
+
+    fn select(&mut self, pool: &Pool, victims: &mut Vec<Page>) {
+        let (uses, oldest, k) = (&self.uses, &self.oldest, self.k);
+        let key = |page: Page| uses[page.0 as usize * k + usize::from(oldest[page])];
+        victims.push(self.sorted.next(pool, key));
+    }
+
+    fn fetch(&mut self, access: Access, _: &Pool) {
+        let first = access.page.0 as usize * self.k;
+        self.oldest[access.page] = 0;
+        for place in 0..self.k {
+            self.uses[first + place] = self.past;
+            self.past += 1;
+        }
+        self.used(access.page);
+    }
+
+    fn cannot_evict(&mut self, page: Page, _: &Pool) {
+        self.used(page);
+    }
+
+    fn remove(&mut self, _: Page, _: &Pool) {}
+
+    fn upcoming(&mut self, pool: &Pool, take: &mut dyn FnMut(Page) -> bool) {
+        by_least(pool, |page| self.key(page), take);
+    }
+
+    fn bytes_per_page(&self) -> f64 {
+        // K times, the place of the oldest, and a time with a frame in each of two arrays.
+        8.0 * self.k as f64 + 1.0 + 2.0 * 16.0
+    }
+}
 
 /// K-th last use, last use, page.
 type Key = Reverse<(u32, u32, Page)>;
