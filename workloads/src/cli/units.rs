@@ -55,6 +55,10 @@ pub fn time(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
+    // To `humantime` an M is a month; a user may mean minutes, or a million.
+    if text.contains('M') {
+        return Err(format!("{}; M would be months: write 1m for a minute", refused()));
+    }
     let seconds = FRACTIONS
         .iter()
         .find_map(|(unit, seconds)| Some(decimal(text.strip_suffix(unit)?.trim_end())? * seconds));
@@ -220,6 +224,9 @@ mod tests {
             assert!(sentence.contains("500ms"), "{sentence}");
         }
         assert!(time("99999999m").unwrap_err().contains("year"));
+        for months in ["1M", "2 M", "1h 1M"] {
+            assert!(time(months).unwrap_err().contains("M would be months"), "{months}");
+        }
         assert!(some_time("0ms").is_err() && some_time("1ms").is_ok());
     }
 

@@ -187,14 +187,17 @@ impl Ace {
         if self.streams.len() == STREAMS {
             self.streams.pop_front();
         }
-        self.streams.push_back((number + 1, length));
+        // The largest number has no successor.
+        if let Some(next) = number.checked_add(1) {
+            self.streams.push_back((next, length));
+        }
         length >= STREAM
     }
 
     /// Pages of a stream were read ahead up to `last`: the next miss of the stream is after it.
     pub fn read_up_to(&mut self, last: u64) {
         if let Some((next, _)) = self.streams.back_mut() {
-            *next = (*next).max(last + 1);
+            *next = (*next).max(last.saturating_add(1));
         }
     }
 }
@@ -295,5 +298,16 @@ mod tests {
         let trace = Trace::of("way", way);
         let counts = run("ace(lru):nw=8,ne=8,prefetch=history", 40, &trace, Device::default());
         assert!(counts.misses < 1500, "{counts:?}");
+    }
+
+    #[test]
+    fn the_largest_page_number_has_no_successor() {
+        let first = u64::MAX - 400;
+        let scan = (0..=400).map(|page| (first + page, page % 4 == 0));
+        let trace = Trace::of("end", scan.chain((0..60).map(|page| (page, false))));
+        for prefetch in ["both", "sequential", "history"] {
+            let text = format!("ace(lru):nw=8,ne=8,prefetch={prefetch}");
+            assert_eq!(run(&text, 40, &trace, Device::default()).reads, 461, "{prefetch}");
+        }
     }
 }

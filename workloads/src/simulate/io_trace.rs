@@ -1,12 +1,15 @@
 //! The requests of a replay to the device, as a fio iolog of version 2 (for `fio --read_iolog`).
 //!
-//! A page is 4 KiB at the offset of its number in the file of the trace. Neighbouring pages that
-//! are written together are one request. The first failed write of the file is kept until the end.
+//! A page is 4 KiB at the offset of its number in the file of the trace. Volumes of the trace, and
+//! numbers from 2^52 on, are files of their own, because offsets have 64 bits: the first one has
+//! the name of the device, others have their number after it. Neighbouring pages that are written
+//! together are one request. The first failed write of the file is kept until the end.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use super::formats::VOLUME;
 use super::replay::IoSink;
 
 /// Bytes of a page.
@@ -17,6 +20,8 @@ const PAGE: u64 = 4096;
 pub struct IoTrace<W: Write> {
     output: W,
     device: String,
+    /// Whether each volume was added to the log.
+    opened: Vec<bool>,
     failure: Option<io::Error>,
 }
 
@@ -31,17 +36,46 @@ impl<W: Write> IoTrace<W> {
     /// Begins a log of requests to `device`, whose spaces become underscores.
     pub fn new(mut output: W, device: &str) -> io::Result<Self> {
         let device = device.replace(char::is_whitespace, "_");
-        write!(output, "fio version 2 iolog\n{device} add\n{device} open\n")?;
-        Ok(Self { output, device, failure: None })
+        writeln!(output, "fio version 2 iolog")?;
+        let opened = vec![false; (u64::MAX / VOLUME) as usize + 1];
+        let mut log = Self { output, device, opened, failure: None };
+        log.open(0)?;
+        Ok(log)
     }
 
-    fn request(&mut self, action: &str, number: u64, pages: u64) {
-        if self.failure.is_none() {
-            // Offsets wrap beyond 2^64, as numbers of other programs may.
-            let (offset, length) = (number.wrapping_mul(PAGE), pages * PAGE);
-            let line = writeln!(self.output, "{} {action} {offset} {length}", self.device);
-            self.failure = line.err();
+    /// The name of a volume.
+    fn name(&self, volume: u64) -> String {
+        match volume {
+            0 => self.device.clone(),
+            volume => format!("{}.{volume}", self.device),
         }
+    }
+
+    /// Adds a volume to the log, unless it was added before.
+    fn open(&mut self, volume: u64) -> io::Result<()> {
+        if !std::mem::replace(&mut self.opened[volume as usize], true) {
+            let name = self.name(volume);
+            write!(self.output, "{name} add\n{name} open\n")?;
+        }
+        Ok(())
+    }
+
+    /// Logs a request, or one for each volume that it touches.
+    fn request(&mut self, action: &str, mut number: u64, mut pages: u64) {
+        while pages > 0 && self.failure.is_none() {
+            let (volume, first) = (number / VOLUME, number % VOLUME);
+            let here = pages.min(VOLUME - first);
+            let (offset, length) = (first * PAGE, here * PAGE);
+            self.failure = self.line(volume, action, offset, length).err();
+            number = number.wrapping_add(here);
+            pages -= here;
+        }
+    }
+
+    fn line(&mut self, volume: u64, action: &str, offset: u64, length: u64) -> io::Result<()> {
+        self.open(volume)?;
+        let name = self.name(volume);
+        writeln!(self.output, "{name} {action} {offset} {length}")
     }
 
     /// Ends the log, and returns its output.
@@ -52,7 +86,10 @@ impl<W: Write> IoTrace<W> {
         match self.failure {
             Some(error) => Err(error),
             None => {
-                writeln!(self.output, "{} close", self.device)?;
+                for volume in (0..self.opened.len()).filter(|volume| self.opened[*volume]) {
+                    let name = self.name(volume as u64);
+                    writeln!(self.output, "{name} close")?;
+                }
                 self.output.flush()?;
                 Ok(self.output)
             }
@@ -92,6 +129,27 @@ mod tests {
             "fio version 2 iolog\na_b add\na_b open\na_b read 20480 4096\na_b read 24576 4096\n\
              a_b read 28672 4096\na_b write 20480 4096\na_b read 36864 4096\n\
              a_b write 24576 4096\na_b read 4096 4096\na_b write 28672 4096\na_b close\n"
+        );
+    }
+
+    /// Offsets in bytes would wrap: both volumes would be at the beginning of one file.
+    #[test]
+    fn volumes_are_files_of_their_own() {
+        let (r, w) = (false, true);
+        let last = VOLUME - 1;
+        let trace =
+            Trace::of("t", [(1, r), (VOLUME + 1, r), (last, w), (VOLUME, w), (u64::MAX, r)]);
+        let mut log = IoTrace::new(Vec::new(), "d").unwrap();
+        Spec::parse("fifo").unwrap().run_into(&trace, 5, 1, Device::default(), &mut log);
+        let end = last * PAGE;
+        assert_eq!(
+            String::from_utf8(log.finish().unwrap()).unwrap(),
+            format!(
+                "fio version 2 iolog\nd add\nd open\nd read 4096 4096\nd.1 add\nd.1 open\n\
+                 d.1 read 4096 4096\nd read {end} 4096\nd.1 read 0 4096\nd.4095 add\n\
+                 d.4095 open\nd.4095 read {end} 4096\nd write {end} 4096\nd.1 write 0 4096\n\
+                 d close\nd.1 close\nd.4095 close\n"
+            )
         );
     }
 
