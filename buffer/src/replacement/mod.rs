@@ -110,6 +110,7 @@ policies! {
     random::Random,
     lru::Lru,
     list_lru::ListLru,
+    midpoint_lru::MidpointLru,
     lru_k::LruK,
     slru::Slru,
     clock::Clock,
