@@ -1,31 +1,16 @@
 //! ACE around every policy on a recorded run of TPC-C: it writes hardly more pages (the paper: at
 //! most 0.17 %), and the device is busy for less time (ACE, Figure 10).
 
-use std::process::Command;
-
+use super::recorded;
 use wattle_workloads::simulate::ace;
 use wattle_workloads::simulate::policies::ALL;
 use wattle_workloads::simulate::registry::Spec;
 use wattle_workloads::simulate::replay::{Counts, Device};
 use wattle_workloads::simulate::trace::Trace;
 
-/// 4,000 transactions on one warehouse, with a pool that evicts.
-fn recorded() -> Trace {
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("tpcc.csv.zst");
-    let mut command = Command::new(env!("CARGO_BIN_EXE_wattle"));
-    command.args(["tpcc", "--warehouses", "1", "--pool", "20MiB", "--warmup", "0"]);
-    command.args(["--threads", "1", "--durability", "none", "--operations", "4000"]);
-    command.arg("--db").arg(folder.path().join("store"));
-    command.arg("--record-trace").arg(&file);
-    let output = command.output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Trace::read(&file).unwrap()
-}
-
 #[test]
 fn ace_writes_at_most_2_percent_more_and_is_1_5_times_as_fast_for_every_policy() {
-    let trace = recorded();
+    let trace = recorded::tpcc();
     let cache = trace.pages() / 10;
     let device = Device { asymmetry: 2.8, concurrency: 8, ..Device::default() };
     let run = |text: &str, trace: &Trace, cache: usize| -> Counts {
@@ -42,7 +27,7 @@ fn ace_writes_at_most_2_percent_more_and_is_1_5_times_as_fast_for_every_policy()
     for name in names {
         let (trace, cache) = match &*name {
             "for" => (&part, part.pages() / 10),
-            _ => (&trace, cache),
+            _ => (trace, cache),
         };
         let plain = run(&name, trace, cache);
         let with = run(&format!("ace({name}):nw=8"), trace, cache);

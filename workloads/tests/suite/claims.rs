@@ -1,5 +1,8 @@
-//! Claims of the papers on generated traces. Each test prints its results; README.md of the crate
-//! has a table of them and of the claims.
+//! Claims of the papers on generated, recorded and shared traces. Each test prints its results;
+//! README.md of the crate has a table of them and of the claims.
+
+mod shared;
+mod tpcc;
 
 use wattle_workloads::simulate::generate::{parse, with_parasite};
 use wattle_workloads::simulate::registry::Spec;
@@ -119,4 +122,22 @@ fn on_tpc_b_the_flash_policies_are_level() {
 /// The second pair of costs of FOR's Table 5, that of an SSD.
 fn slow_writes() -> Device {
     Device { read_us: 245.0, write_us: 9663.0, asymmetry: 39.4, ..Device::default() }
+}
+
+/// InnoDB's midpoint: a scan as large as the cache takes points from a list in order of use, and
+/// none from one into whose middle it comes. The policies are those of the running engine.
+#[test]
+fn a_scan_passes_through_the_old_part_of_the_midpoint_lru() {
+    let load = parse("TPC-B:accesses=300000,pages=20000,seed=5").unwrap();
+    for pages in [512, 1024] {
+        let lost = |policy: &str| {
+            let rate = |parasite| {
+                hit_rate_at_end(policy, pages, &with_parasite(&load, 250_000, pages, parasite))
+            };
+            rate(None) - rate(Some(false))
+        };
+        let (midpoint, list) = (lost("live(midpoint-lru)"), lost("live(list-lru)"));
+        println!("{pages} pages: midpoint LRU loses {midpoint:.2} points, LRU {list:.2}");
+        assert!(list > 2000.0 / pages as f64 && midpoint < 0.15 * list, "{midpoint} {list}");
+    }
 }

@@ -10,6 +10,7 @@ mod ends;
 mod engine;
 mod policies;
 mod record_trace;
+mod recorded;
 mod reference;
 mod second_engine;
 mod smoke;

@@ -72,7 +72,7 @@ struct Row {
     source: String,
 }
 
-fn folder() -> Option<PathBuf> {
+pub fn folder() -> Option<PathBuf> {
     let beside = concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/traces");
     let folder = std::env::var_os("WATTLE_TRACES").map_or(PathBuf::from(beside), PathBuf::from);
     if folder.join("reference_misses.csv").is_file() {
