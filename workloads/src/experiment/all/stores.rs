@@ -138,7 +138,7 @@ pub const READS_90: &str = "--read 0.9 --update 0.1 --theta 0.9";
 pub const WATT_POLICIES: [&str; 4] = ["watt", "hyperbolic", "leanevict", "random"];
 
 /// All policies that a running engine may have, those of [`WATT_POLICIES`] first.
-pub const POLICIES: [&str; 25] = [
+pub const POLICIES: [&str; 26] = [
     "watt",
     "hyperbolic",
     "leanevict",
@@ -146,6 +146,7 @@ pub const POLICIES: [&str; 25] = [
     "watt2",
     "lru",
     "list-lru",
+    "midpoint-lru",
     "lru-k:k=2",
     "lru-k:k=3",
     "lru-k:k=4",
