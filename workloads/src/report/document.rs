@@ -64,9 +64,9 @@ impl Document {
             self.figures += 1;
             let caption = format!("Figure {}. {caption}", self.figures);
             // Writing to a `String` cannot fail.
-            let _ = write!(
+            let _ = writeln!(
                 html,
-                "<figure>{}<figcaption>{}</figcaption></figure>\n",
+                "<figure>{}<figcaption>{}</figcaption></figure>",
                 drawing.inline(),
                 escape(&caption)
             );

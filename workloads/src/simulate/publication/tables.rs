@@ -19,7 +19,7 @@ pub fn means(document: &mut Document, relative: &Relative, policies: &[&str], ca
     let line = |policy: &&str| {
         let of = |which| {
             let (Measure { value, half }, number) = mean_of(relative, policy, which);
-            let half = (number > 0).then_some(half).unwrap_or(f64::NAN);
+            let half = if number > 0 { half } else { f64::NAN };
             [with_digits(value, 3), with_digits(half, 4), whole(number as u64)]
         };
         std::iter::once(Cell::text(policy)).chain(of(0)).chain(of(1)).collect()
