@@ -13,7 +13,7 @@ use crate::{
     caller,
     sync::{AtomicBool, Ordering, sleep},
 };
-use parking_lot::lock_api::{self, RawMutex};
+use lock_api::RawMutex;
 use std::time::Duration;
 
 /// Polls before a waiter sleeps.
@@ -82,23 +82,23 @@ impl RawBrief {
 // stores false, with release.
 unsafe impl lock_api::RawMutex for RawBrief {
     const INIT: RawBrief = RawBrief { held: AtomicBool::new(false) };
-    type Guard = ();
+    type GuardMarker = lock_api::GuardSend;
 
     #[inline]
     fn lock(&self) {
-        while self.try_lock().is_none() {
+        while !self.try_lock() {
             self.wait();
         }
     }
 
     #[inline]
-    fn try_lock(&self) -> Option<()> {
+    fn try_lock(&self) -> bool {
         // Partner: the store in `unlock`.
-        (!self.held.swap(true, Ordering::Acquire)).then_some(())
+        !self.held.swap(true, Ordering::Acquire)
     }
 
     #[inline]
-    unsafe fn unlock(&self, (): ()) {
+    unsafe fn unlock(&self) {
         self.held.store(false, Ordering::Release);
     }
 

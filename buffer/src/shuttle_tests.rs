@@ -10,7 +10,7 @@ use crate::{
     page_table::PageTable,
     sync::Mutex,
 };
-use parking_lot::lock_api::RawMutex;
+use lock_api::RawMutex;
 use shuttle::{rand::Rng, sync::atomic::AtomicU64, thread};
 use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -158,7 +158,7 @@ fn holders_of_a_brief_lock_exclude_each_other_and_see_earlier_changes() {
                     lock.0.lock();
                     lock.1.change();
                     // SAFETY: held since the call above.
-                    unsafe { lock.0.unlock(()) };
+                    unsafe { lock.0.unlock() };
                 }
             })
         });

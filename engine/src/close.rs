@@ -158,7 +158,7 @@ pub(crate) fn abandon(core: &Core) -> Result<()> {
     core.txns.liveness.abandon();
     // 2. Bulk loads, backups and compactions write pages, truncate the log, and shorten the data
     //    file.
-    let Some(_no_other) = core.unlogged_pages.try_write_for(ABANDON_WAIT) else {
+    let Some(_no_other) = core.unlogged_pages.read(ABANDON_WAIT) else {
         let what = "a bulk load, a backup or a compaction";
         return Err(Error::StillInUse(what.to_string()));
     };

@@ -12,8 +12,9 @@ use crate::{
     store::StoreFile,
     tree::Tree,
     txn::{Durability, TxnOptions, TxnSystem},
+    unlogged_pages::{BulkLoad, NoBulkLoad, UnloggedPages},
 };
-use parking_lot::{Mutex, RecursiveRwLock, RecursiveRwLockReadGuard, RecursiveRwLockWriteGuard};
+use parking_lot::Mutex;
 use std::{
     sync::{Arc, atomic::AtomicU64},
     time::Duration,
@@ -41,9 +42,8 @@ pub(crate) struct Core {
     pub conflict_wait: Duration,
     /// Upper bound on the wait of an operation for another operation.
     pub stall_timeout: Duration,
-    /// Held shared by a bulk load, which writes pages without logging them; exclusively by a backup
-    /// or a compaction, which read pages by their ids.
-    pub unlogged_pages: RecursiveRwLock<()>,
+    /// Bulk loads against backups and compactions.
+    pub unlogged_pages: UnloggedPages,
     /// Held by a compaction, and by a verification, during which pages must not move.
     pub compacting: Mutex<()>,
     /// The number of the next blocking session.
@@ -143,17 +143,15 @@ impl Core {
         log.map_err(|error| self.file.changed(error))
     }
 
-    /// Blocks backups and compactions for a bulk load. The iterator of a bulk load may load another
-    /// tree while a backup waits for the first load, so this lock is recursive and does not queue
-    /// after waiting backups.
-    pub fn bulk_loads(&self) -> Result<RecursiveRwLockReadGuard<'_, ()>> {
-        let guard = self.unlogged_pages.try_read_for(self.pool.stall_timeout());
+    /// Blocks backups and compactions for a bulk load.
+    pub fn bulk_loads(&self) -> Result<BulkLoad<'_>> {
+        let guard = self.unlogged_pages.load(self.pool.stall_timeout());
         guard.ok_or_else(|| waited_for(self, "a backup or a compaction", "a bulk load"))
     }
 
     /// Blocks bulk loads for `ours`.
-    pub fn no_bulk_loads(&self, ours: &str) -> Result<RecursiveRwLockWriteGuard<'_, ()>> {
-        let guard = self.unlogged_pages.try_write_for(self.pool.stall_timeout());
+    pub fn no_bulk_loads(&self, ours: &str) -> Result<NoBulkLoad<'_>> {
+        let guard = self.unlogged_pages.read(self.pool.stall_timeout());
         guard.ok_or_else(|| waited_for(self, "a bulk load, a backup or a compaction", ours))
     }
 }

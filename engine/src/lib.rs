@@ -39,6 +39,7 @@ mod transaction;
 mod tree;
 mod trees;
 mod txn;
+mod unlogged_pages;
 mod verify;
 
 pub use async_transaction::AsyncTransaction;

@@ -25,8 +25,9 @@ use crate::{
     recover::{self, FoundGhosts, Loser},
     store::{BitmapCopies, CATALOG, StoreFile, StoreState, Superblock, UnloggedMark, leftovers},
     txn::{TreeHandles, TxnSystem},
+    unlogged_pages::UnloggedPages,
 };
-use parking_lot::{Mutex, RecursiveRwLock};
+use parking_lot::Mutex;
 use std::{
     collections::BTreeSet,
     sync::{Arc, atomic::AtomicU64},
@@ -101,7 +102,7 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
         read_only: options.read_only,
         conflict_wait: options.conflict_wait,
         stall_timeout: options.stall_timeout,
-        unlogged_pages: RecursiveRwLock::new(()),
+        unlogged_pages: UnloggedPages::default(),
         compacting: Mutex::new(()),
         sessions: AtomicU64::new(1),
         idle: Mutex::default(),

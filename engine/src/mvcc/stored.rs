@@ -83,8 +83,9 @@ impl Stored {
         let (horizon, before) = (versions.horizon(), self.records.len());
         let mut due = 0;
         // Times are nearly in order; a commit out of order only waits a little longer.
-        while let Some((_, count)) = self.commits.pop_front_if(|(time, _)| *time <= horizon) {
+        while let Some((_, count)) = self.commits.front().filter(|(time, _)| *time <= horizon) {
             due += count;
+            self.commits.pop_front();
         }
         debug_assert!(due <= self.records.len(), "commits count versions that are not there");
         match due {

@@ -49,16 +49,17 @@ async fn large_record_in<R: Resolve>(
 ) -> Result<Written> {
     loop {
         let step = write_step(session, tree, key, value, mode);
-        match change_in(session, txn, tree, key, step).await {
-            Err(Error::Conflict(_) | Error::SnapshotTooOld(_))
-                if let Some(waits) = alone
-                    && waits.wait(session).await =>
-            {
-                txn.must_abort = None;
-                txn.renew_snapshot(session.system());
-            }
-            outcome => return outcome,
+        let outcome = change_in(session, txn, tree, key, step).await;
+        let again = matches!(outcome, Err(Error::Conflict(_) | Error::SnapshotTooOld(_)))
+            && match alone {
+                Some(waits) => waits.wait(session).await,
+                None => false,
+            };
+        if !again {
+            return outcome;
         }
+        txn.must_abort = None;
+        txn.renew_snapshot(session.system());
     }
 }
 

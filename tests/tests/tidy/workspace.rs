@@ -27,7 +27,7 @@ pub fn root() -> PathBuf {
 }
 
 impl Workspace {
-    /// Reads the repository, without `target` and hidden directories other than `.ci`.
+    /// Reads the repository, without `target` and hidden directories other than `.ci` and `.cargo`.
     pub fn read() -> Self {
         let root = root();
         let mut files = Vec::new();
@@ -37,6 +37,7 @@ impl Workspace {
             let name = entry.file_name().to_string_lossy();
             entry.depth() == 0
                 || name == ".ci"
+                || name == ".cargo"
                 || !(name == "target" || name == "shared" || name.starts_with('.'))
         });
         for entry in kept {
