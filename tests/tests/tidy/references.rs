@@ -139,6 +139,7 @@ fn targets(workspace: &Workspace) -> BTreeSet<(String, String)> {
         let parts: Vec<&str> = path.split('/').collect();
         let (kind, name) = match parts[..] {
             [_, "tests", name] | [_, "tests", name, "main.rs"] => ("--test", name),
+            [.., "src", "bin", name] => ("--bin", name),
             [_, "benches", name] | [_, "benches", name, "main.rs"] => ("--bench", name),
             _ => continue,
         };
