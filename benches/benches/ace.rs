@@ -24,6 +24,7 @@ use wattle::{
     io::{DeviceModel, MemoryLog, TimedStorage},
 };
 use wattle_benches::{argument, median, text};
+use wattle_buffer::random::SeededRandom;
 
 const VALUE: [u8; 1000] = [7; 1000];
 /// Bytes of the data file for each record: three records to a page.
@@ -56,31 +57,22 @@ struct Setting {
     seconds: f64,
 }
 
-/// SplitMix64.
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut x = *state;
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    x ^ (x >> 31)
-}
-
-fn share(state: &mut u64) -> f64 {
-    (next(state) >> 11) as f64 / (1u64 << 53) as f64
-}
-
 impl Mix {
     /// The record of the next operation, and whether it is changed.
-    fn choose(&self, records: u64, state: &mut u64) -> (u64, bool) {
-        let of = |from: u64, to: u64, state: &mut u64| from + next(state) % (to - from);
+    fn choose(&self, records: u64, random: &mut SeededRandom) -> (u64, bool) {
+        let of = |from: u64, to: u64, random: &mut SeededRandom| from + random.below(to - from);
         let record = match self.hot {
-            None => of(0, records, state),
+            None => of(0, records, random),
             Some((operations, part)) => {
                 let end = ((records as f64 * part) as u64).max(1);
-                if share(state) < operations { of(0, end, state) } else { of(end, records, state) }
+                if random.unit() < operations {
+                    of(0, end, random)
+                } else {
+                    of(end, records, random)
+                }
             }
         };
-        (record, share(state) < self.updates)
+        (record, random.unit() < self.updates)
     }
 }
 
@@ -130,9 +122,9 @@ fn measure(subject: &Subject, mix: Mix, setting: &Setting, seed: u64) -> [f64; 3
             let (stop, done) = (&stop, &done);
             scope.spawn(move || {
                 let session = subject.engine.session().expect("a session");
-                let mut state = seed << 8 | thread;
+                let mut random = SeededRandom::new(seed << 8 | thread);
                 while !stop.load(Ordering::Relaxed) {
-                    let (record, is_update) = mix.choose(setting.records, &mut state);
+                    let (record, is_update) = mix.choose(setting.records, &mut random);
                     let key = record.to_be_bytes();
                     if is_update {
                         session.put(&subject.tree, &key, &VALUE).expect("put");

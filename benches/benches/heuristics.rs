@@ -29,6 +29,7 @@ use std::{
 };
 use wattle::{Durability, Engine, IoKind, Options, Session, Tree};
 use wattle_benches::{argument, directory, median, text};
+use wattle_buffer::random::{GOLDEN, mix};
 
 const VALUE: [u8; 120] = [7; 120];
 /// Operations of each work.
@@ -38,10 +39,7 @@ const BATCH: usize = 32;
 
 /// Key of record `i`: hashed (SplitMix64), so that neighbours in time are strangers in the tree.
 fn key(i: u64) -> [u8; 8] {
-    let mut x = i.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (x ^ (x >> 31)).to_be_bytes()
+    mix(i.wrapping_mul(GOLDEN).wrapping_add(GOLDEN)).to_be_bytes()
 }
 
 /// Keys of records at random, in an order that is the same in each process.

@@ -91,15 +91,8 @@ fn run<const K: usize>(records: usize, rounds: usize) {
     }
     let distributions: [(&str, Vec<u64>); 2] = [
         ("uniform", {
-            let mut state = 88_172_645_463_325_252u64;
-            (0..LOOKUPS)
-                .map(|_| {
-                    state ^= state << 13;
-                    state ^= state >> 7;
-                    state ^= state << 17;
-                    state % records as u64
-                })
-                .collect()
+            let mut random = Rng::new(1, 1);
+            (0..LOOKUPS).map(|_| random.below(records as u64)).collect()
         }),
         ("zipf 0.9", {
             let zipf = Zipfian::new(records as u64, 0.9);

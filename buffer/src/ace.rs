@@ -46,6 +46,7 @@ use crate::{
     frame::FrameState,
     ids::FrameId,
     pool::Pool,
+    random::SeededRandom,
     replacement::{Frames, Order, Replacement},
     write_options::{Ace, WriteOrder},
     write_queue::Claim,
@@ -91,7 +92,7 @@ pub(crate) struct DirtyVictims {
     order: WriteOrder,
     /// Pages of a batch.
     n_w: usize,
-    random: u64,
+    random: SeededRandom,
     found: Vec<Victim>,
     /// Pages of batches that stay until frames are needed, and clean ones that were proposed with
     /// them.
@@ -111,7 +112,7 @@ impl DirtyVictims {
         let n_w = pool.options.write_concurrency;
         let found = Vec::with_capacity(COLLECTED_BATCHES * n_w);
         let (written, batch) = (VecDeque::with_capacity(2 * n_w), Vec::with_capacity(n_w));
-        let random = (seed + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let random = SeededRandom::new(seed).mix(1);
         let further = Vec::with_capacity(FURTHER);
         Some(DirtyVictims { ace, order, n_w, random, found, written, batch, further })
     }
@@ -281,12 +282,8 @@ impl DirtyVictims {
             if self.found.len() >= wanted {
                 return;
             }
-            let sample: [FrameId; SAMPLE] = std::array::from_fn(|_| {
-                self.random ^= self.random << 13;
-                self.random ^= self.random >> 7;
-                self.random ^= self.random << 17;
-                FrameId((((self.random >> 32) * frames) >> 32) as u32)
-            });
+            let sample: [FrameId; SAMPLE] =
+                std::array::from_fn(|_| FrameId(self.random.below(frames) as u32));
             for frame in sample {
                 pool.prefetch_evict_candidate(frame);
             }
@@ -334,7 +331,7 @@ mod tests {
             ace: Ace::Writer,
             order,
             n_w,
-            random: 1,
+            random: SeededRandom::new(1),
             found: found.collect(),
             written: VecDeque::new(),
             batch: Vec::new(),

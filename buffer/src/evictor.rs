@@ -18,6 +18,7 @@ use crate::{
     frame::FrameState,
     ids::FrameId,
     pool::Pool,
+    random::SeededRandom,
     replacement::{Frames, Leave, Order, Replacement, Standing, Tracker, with_policy},
     scope::{ScopePart, scope},
     thread::cpu_time_ns,
@@ -43,7 +44,7 @@ const IDLE_ROUNDS: u32 = if cfg!(shuttle) { 4 } else { 1000 };
 pub(crate) struct Evictor {
     pool: Arc<Pool>,
     counters: Arc<Counters>,
-    random: u64,
+    random: SeededRandom,
     freed: Vec<FrameId>,
     /// Frames that the order of the policy proposes.
     proposed: Vec<FrameId>,
@@ -56,7 +57,7 @@ pub(crate) struct Evictor {
 impl Evictor {
     pub(crate) fn new(pool: Arc<Pool>, seed: u64) -> Evictor {
         let counters = pool.register_counters();
-        let random = (seed + 1).wrapping_mul(0x2545_f491_4f6c_dd1d) | 1;
+        let random = SeededRandom::new(seed).mix(0);
         let (freed, proposed) = (Vec::with_capacity(CANDIDATES), Vec::with_capacity(CANDIDATES));
         let victims = DirtyVictims::new(&pool, seed);
         Evictor { pool, counters, random, freed, proposed, victims, for_ever: false }
@@ -64,12 +65,7 @@ impl Evictor {
 
     fn sample<const N: usize>(&mut self) -> [FrameId; N] {
         let frames = self.pool.frames() as u64;
-        std::array::from_fn(|_| {
-            self.random ^= self.random << 13;
-            self.random ^= self.random >> 7;
-            self.random ^= self.random << 17;
-            FrameId((((self.random >> 32) * frames) >> 32) as u32)
-        })
+        std::array::from_fn(|_| FrameId(self.random.below(frames) as u32))
     }
 
     /// Body of an evictor thread.

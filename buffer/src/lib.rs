@@ -35,6 +35,7 @@ mod pool;
 mod pool_options;
 mod quiet;
 mod racy;
+pub mod random;
 mod reader;
 mod renumber;
 pub mod replacement;

@@ -6,6 +6,7 @@ use crate::{
     error::{Error, Result},
     ids::{FrameId, PageId},
     pool::Pool,
+    random::SeededRandom,
     reserves::Reserve,
     sync::{Condvar, Mutex},
 };
@@ -70,7 +71,7 @@ pub struct Worker {
     counters: Arc<Counters>,
     frames: RefCell<Vec<FrameId>>,
     pages: Reserve,
-    random: Cell<u64>,
+    random: Cell<SeededRandom>,
     parker: Arc<Parker>,
     waker: Waker,
     /// When the current operation first waited, for a frame or for the read of another operation.
@@ -111,7 +112,7 @@ impl Worker {
             counters,
             frames: RefCell::new(Vec::with_capacity(pool.free.batch() + MAX_RESERVE)),
             pages,
-            random: Cell::new(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+            random: Cell::new(SeededRandom::new(seed)),
             waker: Waker::from(parker.clone()),
             parker,
             waits_since: Cell::new(None),
@@ -131,15 +132,13 @@ impl Worker {
         &self.counters
     }
 
-    /// Pseudo-random number (xorshift).
+    /// A random number.
     #[inline]
     pub fn random(&self) -> u64 {
-        let mut x = self.random.get();
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        self.random.set(x);
-        x
+        let mut random = self.random.get();
+        let number = random.next_u64();
+        self.random.set(random);
+        number
     }
 
     /// Starts the clock of an operation that has to wait, for any number of things until its end.

@@ -2,13 +2,21 @@
 //!
 //! A workload draws several numbers for each operation, so the generator must take only a few
 //! nanoseconds. A run must be repeatable from `--seed` on every machine and with every version of a
-//! library, so the generator is implemented here. Both algorithms are by Blackman and Vigna,
-//! "Scrambled linear pseudorandom number generators" (TOMS 2021). Not for secrets.
+//! library, so the algorithms are named here; a test holds them to published values. Both are by
+//! Blackman and Vigna, "Scrambled linear pseudorandom number generators" (TOMS 2021). Not for
+//! secrets.
+
+pub use wattle_buffer::random::{GOLDEN, mix};
+
+use rand_xoshiro::{
+    Xoshiro256PlusPlus,
+    rand_core::{Rng as _, SeedableRng},
+};
 
 /// A fast generator with a seed; every worker has its own.
 #[derive(Clone, Debug)]
 pub struct Rng {
-    state: [u64; 4],
+    generator: Xoshiro256PlusPlus,
 }
 
 impl Rng {
@@ -23,17 +31,26 @@ impl Rng {
         }
         // Four zero words are the one state that xoshiro never leaves, and SplitMix64 never gives
         // the same output for four successive inputs.
-        Self { state }
+        Self::from_state(state)
+    }
+
+    fn from_state(state: [u64; 4]) -> Self {
+        let mut bytes = [0; 32];
+        for (bytes, word) in bytes.chunks_exact_mut(8).zip(state) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        Self { generator: Xoshiro256PlusPlus::from_seed(bytes) }
+    }
+
+    /// The generator, for distributions of other crates.
+    pub fn generator(&mut self) -> &mut Xoshiro256PlusPlus {
+        &mut self.generator
     }
 
     /// The next 64 random bits.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
-        let [a, b, c, d] = self.state;
-        let result = a.wrapping_add(d).rotate_left(23).wrapping_add(a);
-        let (c, d) = (c ^ a, d ^ b);
-        self.state = [a ^ d, b ^ c, c ^ (b << 17), d.rotate_left(45)];
-        result
+        self.generator.next_u64()
     }
 
     /// A number in `0..bound`, which must not be empty. Lemire's multiplication; its bias is below
@@ -50,18 +67,6 @@ impl Rng {
         const SCALE: f64 = 1.0 / (1u64 << 53) as f64;
         (self.next_u64() >> 11) as f64 * SCALE
     }
-}
-
-/// 2^64 divided by the golden ratio: the odd step of SplitMix64, whose multiples spread evenly.
-pub const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
-
-/// The output function of SplitMix64: a bijection in which every input bit changes half of the
-/// output bits.
-#[inline]
-pub fn mix(word: u64) -> u64 {
-    let word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    let word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    word ^ (word >> 31)
 }
 
 #[cfg(test)]
@@ -83,7 +88,7 @@ mod tests {
     #[test]
     fn the_state_moves_as_the_published_algorithm_says() {
         // First outputs of xoshiro256++ from the state 1, 2, 3, 4 (test vector of rand_xoshiro).
-        let mut rng = Rng { state: [1, 2, 3, 4] };
+        let mut rng = Rng::from_state([1, 2, 3, 4]);
         let expected = [41943041, 58720359, 3588806011781223, 3591011842654386];
         for value in expected {
             assert_eq!(rng.next_u64(), value);

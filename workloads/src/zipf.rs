@@ -1,14 +1,19 @@
-//! Zipfian ranks after Gray et al., "Quickly generating billion-record synthetic databases"
-//! (SIGMOD 1994, section 3), as the YCSB core package uses them.
+//! Zipfian ranks: below a theta of 1 after Gray et al., "Quickly generating billion-record
+//! synthetic databases" (SIGMOD 1994, section 3), as the YCSB core package uses them; from 1 on by
+//! rejection, with the crate rand_distr.
 //!
 //! Rank `r` (from 0) of `n` has the probability `(r + 1)^-theta / zeta(n, theta)`. The first two
 //! ranks are exact; the others follow a continuous curve, which is within a few percent of the
 //! exact probability for each rank and much closer for groups of ranks.
 //!
+//! Gray's curve has no value at 1, and above 1 its error grows. Rejection is exact for any theta,
+//! and takes a varying number of random numbers for each rank.
+//!
 //! `zeta` is a sum of `n` powers. It is computed by the Euler-Maclaurin formula, in microseconds
 //! for any `n`, so that a benchmark of a billion records starts at once.
 
 use crate::rng::Rng;
+use rand_distr::{Distribution, Zipf};
 
 /// Terms of zeta that are added one by one; the formula gives the rest. With 1000 terms the first
 /// neglected term of the formula is below 1e-18.
@@ -39,23 +44,34 @@ pub fn zeta(n: u64, theta: f64) -> f64 {
 pub struct Zipfian {
     items: u64,
     theta: f64,
-    zeta: f64,
-    /// `zeta(2, theta)`: below it, the rank is 0 or 1 and exact.
-    zeta_of_two: f64,
-    alpha: f64,
-    eta: f64,
+    curve: Curve,
+}
+
+#[derive(Clone, Debug)]
+enum Curve {
+    Gray {
+        zeta: f64,
+        /// `zeta(2, theta)`: below it, the rank is 0 or 1 and exact.
+        zeta_of_two: f64,
+        alpha: f64,
+        eta: f64,
+    },
+    Rejection(Zipf<f64>),
 }
 
 impl Zipfian {
-    /// A generator of ranks in `0..items`; `items` is at least 1 and `theta` in `(0, 1)`.
+    /// A generator of ranks in `0..items`; `items` is at least 1 and `theta` above 0 and finite.
     pub fn new(items: u64, theta: f64) -> Self {
         assert!(items > 0, "a distribution needs an item");
-        assert!(theta > 0.0 && theta < 1.0, "Gray's generator needs a theta between 0 and 1");
-        let zeta_of_all = zeta(items, theta);
-        let zeta_of_two = zeta(2, theta);
-        let eta =
-            (1.0 - (2.0 / items as f64).powf(1.0 - theta)) / (1.0 - zeta_of_two / zeta_of_all);
-        Self { items, theta, zeta: zeta_of_all, zeta_of_two, alpha: 1.0 / (1.0 - theta), eta }
+        assert!(theta > 0.0 && theta.is_finite(), "the skew is above 0 and finite");
+        let curve = if theta < 1.0 {
+            let (zeta, zeta_of_two) = (zeta(items, theta), zeta(2, theta));
+            let eta = (1.0 - (2.0 / items as f64).powf(1.0 - theta)) / (1.0 - zeta_of_two / zeta);
+            Curve::Gray { zeta, zeta_of_two, alpha: 1.0 / (1.0 - theta), eta }
+        } else {
+            Curve::Rejection(Zipf::new(items as f64, theta).expect("checked above"))
+        };
+        Self { items, theta, curve }
     }
 
     /// The number of items.
@@ -71,16 +87,21 @@ impl Zipfian {
     /// The next rank; 0 is the most frequent.
     #[inline]
     pub fn next(&self, rng: &mut Rng) -> u64 {
-        let unit = rng.unit();
-        let scaled = unit * self.zeta;
-        if scaled < 1.0 {
-            return 0;
-        }
-        if scaled < self.zeta_of_two {
-            return 1.min(self.items - 1);
-        }
-        let rank = self.items as f64 * (self.eta * unit - self.eta + 1.0).powf(self.alpha);
-        (rank as u64).min(self.items - 1)
+        let rank = match self.curve {
+            Curve::Gray { zeta, zeta_of_two, alpha, eta } => {
+                let unit = rng.unit();
+                let scaled = unit * zeta;
+                if scaled < 1.0 {
+                    return 0;
+                }
+                if scaled < zeta_of_two {
+                    return 1.min(self.items - 1);
+                }
+                (self.items as f64 * (eta * unit - eta + 1.0).powf(alpha)) as u64
+            }
+            Curve::Rejection(zipf) => (zipf.sample(rng.generator()) as u64).saturating_sub(1),
+        };
+        rank.min(self.items - 1)
     }
 }
 
@@ -128,6 +149,37 @@ mod tests {
         }
     }
 
+    #[test]
+    fn from_a_theta_of_one_on_every_rank_has_its_exact_frequency() {
+        for theta in [1.0, 1.2, 2.0] {
+            let (items, draws) = (1000u64, 500_000u32);
+            let (zipf, mut rng) = (Zipfian::new(items, theta), Rng::new(5, 2));
+            let mut counts = vec![0u32; items as usize];
+            for _ in 0..draws {
+                counts[zipf.next(&mut rng) as usize] += 1;
+            }
+            let all = summed(items, theta);
+            // Chi-square over the ranks that are expected at least 20 times: its mean is their
+            // number, its deviation the root of twice that.
+            let (mut distance, mut ranks) = (0.0, 0.0f64);
+            for (rank, &count) in counts.iter().enumerate() {
+                let expected = f64::from(draws) * (rank as f64 + 1.0).powf(-theta) / all;
+                if expected >= 20.0 {
+                    distance += (f64::from(count) - expected).powi(2) / expected;
+                    ranks += 1.0;
+                }
+            }
+            let limit = ranks + 5.0 * (2.0 * ranks).sqrt();
+            assert!(distance < limit, "theta {theta}: {distance} over {ranks} ranks");
+        }
+    }
+
+    #[test]
+    fn a_skew_without_bound_gives_the_first_rank() {
+        let (zipf, mut rng) = (Zipfian::new(u64::MAX, 1e6), Rng::new(1, 0));
+        assert!((0..1000).all(|_| zipf.next(&mut rng) == 0));
+    }
+
     /// Chi-square over groups of ranks that double in size, against the exact probabilities. The
     /// generator approximates, so the statistic is held to what its known error of a few percent
     /// gives, divided by the number of draws: a wrong exponent or constant is far outside.
@@ -160,8 +212,8 @@ mod tests {
     #[test]
     fn tiny_item_counts_stay_in_range() {
         let mut rng = Rng::new(1, 1);
-        for items in 1..=4 {
-            let zipf = Zipfian::new(items, 0.99);
+        for (items, theta) in (1..=4).flat_map(|items| [0.99, 1.0, 3.0].map(|t| (items, t))) {
+            let zipf = Zipfian::new(items, theta);
             assert!((0..10_000).all(|_| zipf.next(&mut rng) < items));
         }
     }

@@ -15,7 +15,7 @@
 //!     .from(Op::Any, 10_000, Fault::Error(ErrorKind::StorageFull));
 //! ```
 
-use crate::{ids::PageId, page::PAGE_SIZE};
+use crate::{ids::PageId, page::PAGE_SIZE, random::SeededRandom};
 use std::{collections::HashMap, io, time::Duration};
 
 /// An operation of the device.
@@ -291,41 +291,5 @@ impl Injector {
         }
         let (numbers, seed) = ((this, any), self.plan.seed);
         Verdict { fault, latency, random: base.mix(0), op, page, numbers, seed }
-    }
-}
-
-/// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, OOPSLA 2014).
-/// Small, and the same on every machine for ever, on which the seeds of failing tests rely.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SeededRandom(u64);
-
-impl SeededRandom {
-    pub(super) fn new(seed: u64) -> SeededRandom {
-        SeededRandom(seed)
-    }
-
-    /// A generator that depends on this one and on `value`.
-    pub(super) fn mix(mut self, value: u64) -> SeededRandom {
-        let state = self.next();
-        let mut mixed = SeededRandom(state ^ value);
-        SeededRandom(mixed.next())
-    }
-
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// Below `bound`, which is not 0. The bias is below bound / 2^64.
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
-    }
-
-    /// At least 0 and below 1.
-    fn unit(mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 }

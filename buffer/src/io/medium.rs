@@ -2,12 +2,13 @@
 //! that a power cut may leave. Used by [`super::sim`] only.
 
 use super::{
-    faults::{Fault, SeededRandom, Unit, Verdict},
+    faults::{Fault, Unit, Verdict},
     file::offset_of,
 };
 use crate::{
     ids::PageId,
     page::{PAGE_SIZE, PageImage},
+    random::SeededRandom,
 };
 use std::{
     collections::BTreeMap,

@@ -13,7 +13,6 @@
 pub use super::probe_load::{Latency, ProbePoint};
 use super::{
     directory::Directory,
-    faults::SeededRandom,
     file::PageFile,
     open::IoKind,
     probe_load::{Load, Samples, scramble},
@@ -22,6 +21,7 @@ use super::{
 use crate::{
     ids::PageId,
     page::{PAGE_SIZE, PageImage},
+    random::SeededRandom,
 };
 use std::{
     io,

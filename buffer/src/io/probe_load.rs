@@ -5,13 +5,13 @@
 //! of it and lent to tasks by pointer.
 
 use super::{
-    faults::SeededRandom,
     file::{PageFile, whole_read, whole_write},
     runtime,
 };
 use crate::{
     ids::PageId,
     page::{PAGE_SIZE, PageImage},
+    random::SeededRandom,
 };
 use hdrhistogram::Histogram;
 use std::{
@@ -66,7 +66,7 @@ pub struct ProbePoint {
 /// Fills a page with contents that no device can compress or deduplicate.
 pub(super) fn scramble(image: &mut PageImage, random: &mut SeededRandom) {
     for word in image.0.chunks_exact_mut(8) {
-        word.copy_from_slice(&random.next().to_le_bytes());
+        word.copy_from_slice(&random.next_u64().to_le_bytes());
     }
 }
 

@@ -16,7 +16,7 @@
 //! most twice the pages, plus [`super::KEPT_VERSIONS`] per page written since the last sync.
 
 use super::{
-    faults::{Fault, FaultPlan, Injector, Op, SeededRandom, Verdict},
+    faults::{Fault, FaultPlan, Injector, Op, Verdict},
     file::offset_of,
     medium::{Cut, Medium, zeroes},
     sim_segment::{self, SimSegment},
@@ -25,6 +25,7 @@ use super::{
 use crate::{
     ids::PageId,
     page::{PAGE_SIZE, PageImage},
+    random::SeededRandom,
 };
 use parking_lot::Mutex;
 use std::{collections::BTreeMap, fmt, io, sync::Arc, thread, time::Duration};

@@ -1,10 +1,7 @@
 //! A segment of the log on the simulated device: a medium and a volatile cache of its own.
 
-use super::{
-    faults::SeededRandom,
-    medium::{Cut, Medium},
-};
-use crate::page::PAGE_SIZE;
+use super::medium::{Cut, Medium};
+use crate::{page::PAGE_SIZE, random::SeededRandom};
 use std::collections::BTreeMap;
 
 /// One segment of the log.
@@ -31,7 +28,7 @@ pub(super) fn after_power_cut(
     last: u64,
 ) -> BTreeMap<u64, SimSegment> {
     let left = log.iter().map(|(&number, segment)| {
-        let seed = SeededRandom::new(seed).mix(!number).next();
+        let seed = SeededRandom::new(seed).mix(!number).next_u64();
         let medium = segment.medium.after_power_cut(seed, cut, last);
         (number, SimSegment { medium, bytes: segment.bytes })
     });

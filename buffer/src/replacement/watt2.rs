@@ -31,7 +31,7 @@ pub mod parts {
 }
 
 use super::{
-    draw::{Draw, mix},
+    draw::Draw,
     parameters::{Parameter, Range, Setup},
     policy::{Frames, Leave, Order, Replacement, Standing, Visit},
     tracker::{FIRST_EPOCH, Tracker},
@@ -40,6 +40,7 @@ use crate::{
     error::Result,
     ids::{FrameId, PageId},
     memory::FrameMemory,
+    random::mix,
     sync::{AtomicU32, Mutex, Ordering},
 };
 use ghost::Ghosts;

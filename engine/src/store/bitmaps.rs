@@ -2,7 +2,9 @@
 
 use super::tree_ids::NO_TREE;
 use wattle_buffer::{
-    BITMAP_GROUP, Error, PAGE_SIZE, PageId, PageImage, PageKind, Result, page::header,
+    BITMAP_GROUP, Error, PAGE_SIZE, PageId, PageImage, PageKind, Result,
+    page::header,
+    random::{GOLDEN, mix},
 };
 
 /// Words of the bitmap of a group of pages.
@@ -63,11 +65,7 @@ impl BitmapCopies {
     pub fn fingerprint(&self) -> u64 {
         let groups = self.valid.iter().enumerate().filter(|(_, (_, sequence))| *sequence != 0);
         groups.fold(0u64, |sum, (group, (_, sequence))| {
-            // The finalizer of SplitMix64.
-            let mut mixed = sequence.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (group as u64 + 1);
-            mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            sum.wrapping_add(mixed ^ (mixed >> 31))
+            sum.wrapping_add(mix(sequence.wrapping_mul(GOLDEN) ^ (group as u64 + 1)))
         })
     }
 }

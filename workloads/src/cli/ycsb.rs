@@ -77,7 +77,7 @@ pub struct YcsbFlags {
     #[arg(long, value_enum)]
     pub distribution: Option<Distribution>,
 
-    /// Skew of zipfian and latest, above 0 and below 1. Default: 0.99.
+    /// Skew of zipfian and latest, above 0. Default: 0.99.
     #[arg(long, value_name = "THETA", allow_negative_numbers = true)]
     pub theta: Option<f64>,
 
@@ -161,9 +161,8 @@ impl YcsbFlags {
                 "--theta {theta} has no meaning with uniform or hotspot requests; it goes with \
                  --distribution zipfian or latest"
             ))),
-            Some(theta) if !(theta > 0.0 && theta < 1.0) => Err(Exit::Usage(format!(
-                "--theta {theta} is out of range; a number above 0 and below 1 is accepted, as \
-                 0.99"
+            Some(theta) if !(theta > 0.0 && theta.is_finite()) => Err(Exit::Usage(format!(
+                "--theta {theta} is out of range; a number above 0 is accepted, as 0.99"
             ))),
             theta => Ok(theta.unwrap_or(DEFAULT_THETA)),
         }

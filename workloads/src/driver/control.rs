@@ -17,6 +17,7 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 
 use crossbeam::utils::CachePadded;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::failure::Failure;
 
@@ -244,19 +245,26 @@ impl Interrupt {
         let interrupt = Self::default();
         interrupt.wake_this_thread();
         let (raised, mut signals) = (interrupt.clone(), Signals::default());
-        ctrlc::set_handler(move || match signals.count(Instant::now()) {
-            Meaning::First => {
-                raised.raise();
-                say("interrupted: finishing; a second time ends the process at once");
+        let failed = |error: std::io::Error| format!("cannot listen for interrupts: {error}");
+        let mut arriving =
+            signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
+        let listen = move || {
+            for _signal in arriving.forever() {
+                match signals.count(Instant::now()) {
+                    Meaning::First => {
+                        raised.raise();
+                        say("interrupted: finishing; a second time ends the process at once");
+                    }
+                    Meaning::Same => {}
+                    Meaning::Again => {
+                        say("interrupted again: ended without closing the store");
+                        remove_all();
+                        std::process::exit(INTERRUPTED.into());
+                    }
+                }
             }
-            Meaning::Same => {}
-            Meaning::Again => {
-                say("interrupted again: ended without closing the store");
-                remove_all();
-                std::process::exit(INTERRUPTED.into());
-            }
-        })
-        .map_err(|error| format!("cannot listen for interrupts: {error}"))?;
+        };
+        std::thread::Builder::new().name("signals".into()).spawn(listen).map_err(failed)?;
         Ok(interrupt)
     }
 

@@ -12,8 +12,7 @@
 //! bytes. A wrong tag or a lost entry only costs a little accuracy. `at` visits the table all the
 //! time, and drops entries long before their stamps wrap.
 
-use super::super::draw::mix;
-use crate::ids::PageId;
+use crate::{ids::PageId, random::mix};
 
 const TAG_BITS: u32 = 15;
 const STAMP_BITS: u32 = 10;

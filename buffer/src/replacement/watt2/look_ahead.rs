@@ -85,19 +85,9 @@ pub fn indices(rates: &Row, lengths: &Row, power: f32) -> Row {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::draw::mix;
     use super::super::index::{lengths, range};
     use super::*;
-
-    /// Random numbers from 0 to 1.
-    struct Rng(u64);
-
-    impl Rng {
-        fn unit(&mut self) -> f64 {
-            self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            (mix(self.0) >> 11) as f64 / (1u64 << 53) as f64
-        }
-    }
+    use crate::random::SeededRandom;
 
     /// The definition, in double precision: all horizons for each age.
     fn defined(rates: &Row) -> [f64; AGES] {
@@ -117,7 +107,7 @@ mod tests {
 
     #[test]
     fn it_is_the_best_of_all_horizons() {
-        let mut rng = Rng(1);
+        let mut rng = SeededRandom::new(1);
         for _ in 0..2000 {
             let steepness = 8.0 * rng.unit();
             let rates = [(); AGES].map(|()| (steepness * (rng.unit() - 0.9)).exp2() as f32);
@@ -147,7 +137,7 @@ mod tests {
 
     #[test]
     fn powers_are_as_exact_as_single_precision_allows() {
-        let mut rng = Rng(2);
+        let mut rng = SeededRandom::new(2);
         for _ in 0..100_000 {
             let x = ((rng.unit() - 0.5) * 160.0).exp2() as f32;
             let power = exp2(0.8 * log2(x));
