@@ -10,6 +10,7 @@ use crate::{
     janitor::Janitor,
     session::state::SessionState,
     store::StoreFile,
+    store_info::StoreInfo,
     tree::Tree,
     txn::{Durability, TxnOptions, TxnSystem},
     unlogged_pages::{BulkLoad, NoBulkLoad, UnloggedPages},
@@ -36,6 +37,8 @@ pub(crate) struct Core {
     pub catalog: Catalog,
     pub janitor: Janitor,
     pub checkpoints: Checkpoints,
+    /// How the store was left before.
+    pub info: StoreInfo,
     /// The store was opened read-only, see [`crate::Options::read_only`].
     pub read_only: bool,
     /// How long an auto-committed change waits for a transaction that holds its record.

@@ -11,6 +11,7 @@ use crate::{
     session::{blocking::Session, tasks::AsyncSession},
     stats::{Stats, TreeStat},
     store::StoreFile,
+    store_info::StoreInfo,
     transaction::Transaction,
     tree::Tree,
     txn::TxnOptions,
@@ -322,6 +323,21 @@ impl Engine {
     /// All counters, cumulative since the store was opened.
     pub fn stats(&self) -> Stats {
         Stats::of(self.core.core())
+    }
+
+    /// How the store was left before this engine opened it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir()?;
+    /// let engine = wattle::Engine::open(dir.path(), wattle::Options::default())?;
+    /// engine.tree("tree")?;
+    /// engine.abandon()?;                                  // as a crash would leave it
+    /// let engine = wattle::Engine::open(dir.path(), wattle::Options::default().read_only(true))?;
+    /// assert!(!engine.store_info().closed && engine.store_info().replay_records > 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn store_info(&self) -> StoreInfo {
+        self.core.info
     }
 
     /// The storage back end in use: `uring`, `threads`, `memory` or `sim`. `threads` may stand in

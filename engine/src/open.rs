@@ -24,6 +24,7 @@ use crate::{
     options::Options,
     recover::{self, FoundGhosts, Loser},
     store::{BitmapCopies, CATALOG, StoreFile, StoreState, Superblock, UnloggedMark, leftovers},
+    store_info::StoreInfo,
     txn::{TreeHandles, TxnSystem},
     unlogged_pages::UnloggedPages,
 };
@@ -99,6 +100,7 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
         forest,
         janitor: Janitor::new(),
         checkpoints: Checkpoints::new(block, copies, redone.end, segment_bytes, options),
+        info: redone.info,
         read_only: options.read_only,
         conflict_wait: options.conflict_wait,
         stall_timeout: options.stall_timeout,
@@ -178,6 +180,7 @@ struct Redone {
     changed_groups: BTreeSet<u64>,
     losers: Vec<Loser>,
     ghosts: FoundGhosts,
+    info: StoreInfo,
 }
 
 /// Brings the pages to the state of the end of the log. A store that was closed without a log needs
@@ -192,10 +195,12 @@ fn redo(file: &StoreFile, options: &Options, stored: &mut Stored) -> Result<Redo
             changed_groups: BTreeSet::new(),
             losers: Vec::new(),
             ghosts: FoundGhosts::default(),
+            info: StoreInfo::without_log(block),
         });
     }
     let log = file.open_log(true)?;
     let mut recovered = recover::redo(file, &log, block, words.clone(), options)?;
+    let info = StoreInfo::with_log(block, &log, &recovered)?;
     if options.logs() && recover::release(file, &log, block, copies, &mut recovered)? {
         words.clone_from(&recovered.in_use);
     }
@@ -209,6 +214,7 @@ fn redo(file: &StoreFile, options: &Options, stored: &mut Stored) -> Result<Redo
         changed_groups: recovered.changed_groups,
         losers: recovered.losers,
         ghosts: recovered.ghosts,
+        info,
     })
 }
 

@@ -139,6 +139,7 @@ impl Analysis {
         let losers = self.open.into_iter().map(loser);
         Recovered {
             records: 0,
+            bytes: 0,
             end,
             in_use: self.in_use,
             changed_groups: self.groups,

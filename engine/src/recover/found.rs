@@ -22,6 +22,8 @@ pub(crate) struct Recovered {
     pub end: LogEnd,
     /// Records that may have changed pages after the checkpoint, or that undo may need.
     pub records: u64,
+    /// Bytes of the log that were read.
+    pub bytes: u64,
     /// Pages in use at the end of the log.
     pub in_use: Vec<u64>,
     /// Groups of pages whose stored bitmaps are older than that: the next checkpoint stores them.

@@ -106,7 +106,7 @@ pub(crate) fn redo(
     report_recovered(file, begun, &counts, (bytes, records), recovered.losers.len());
     let mut ghosts = FoundGhosts::default();
     found.into_iter().for_each(|found| ghosts.merge(found));
-    Ok(Recovered { ghosts, records, gaps: shared.gaps.into_inner(), ..recovered })
+    Ok(Recovered { ghosts, records, bytes, gaps: shared.gaps.into_inner(), ..recovered })
 }
 
 /// Logs what redo has done.

@@ -201,6 +201,18 @@ fn unescape(text: &[u8]) -> Result<Vec<u8>, String> {
     Ok(bytes)
 }
 
+/// The bytes that pairs of hexadecimal digits encode.
+pub(super) fn unescape_hex(text: &[u8]) -> Result<Vec<u8>, String> {
+    let digit = |letter: u8| char::from(letter).to_digit(16);
+    let pairs = text.chunks(2).map(|pair| match *pair {
+        [high, low] => Some((digit(high)? * 16 + digit(low)?) as u8),
+        _ => None,
+    });
+    pairs
+        .collect::<Option<_>>()
+        .ok_or_else(|| "pairs of hexadecimal digits are accepted".to_owned())
+}
+
 fn bad_escape(text: &[u8]) -> String {
     let text = &text[..text.len().min(4)];
     format!(

@@ -1,4 +1,5 @@
-//! `wattle load`: stores the pairs of lines that `wattle dump` wrote, or another program.
+//! `wattle load`: stores the pairs of lines that `wattle dump` wrote, or another program, also as
+//! JSON lines or CSV.
 //!
 //! Pairs in key order that come first into a tree of a new store are bulk-loaded. All others are
 //! put in transactions of [`PAIRS`] pairs or [`BYTES`] bytes. The command holds at most the pairs
@@ -13,6 +14,7 @@ use wattle::{Engine, MAX_KEY, MAX_VALUE, Session, Tree};
 use super::common::StoreFlags;
 use super::dump::{BATCH, FORMAT, Line, Pair, spinner};
 use super::exit::{Exit, failed};
+use super::load_format::{Input, LoadFormat, refused};
 use crate::driver::control::{Interrupt, say};
 
 /// Pairs of a transaction, at most: one sync of the log for all of them.
@@ -20,20 +22,34 @@ const PAIRS: usize = 1000;
 /// Bytes of keys and values of a transaction, unless one pair alone has more.
 const BYTES: usize = 1 << 20;
 
+const FORMATS: &str = "jsonl: an object in each line, as {\"tree\": \"t\", \"key\": \"k\", \
+\"value\": \"v\"}. csv: a header with these names, then a row for each pair. Without tree, --tree \
+names it. key_hex and value_hex hold hexadecimal digits instead. A JSON value that is not a string \
+is stored as its text.";
+
 /// Flags of `load`.
 #[derive(Args, Debug)]
-#[command(after_help = FORMAT)]
+#[command(after_help = format!("{FORMAT}\n\n{FORMATS}"))]
 pub struct LoadFlags {
     /// The store, created if absent. A pair whose key exists replaces the old one.
     #[command(flatten)]
     pub store: StoreFlags,
+
+    /// Format of the input.
+    #[arg(long, value_enum, default_value_t = LoadFormat::Lines)]
+    pub format: LoadFormat,
+
+    /// With jsonl and csv: the tree of records that name none.
+    #[arg(long, value_name = "TREE")]
+    pub tree: Option<String>,
 }
 
 /// Reads lines from `input` and stores their pairs.
 pub fn load(flags: &LoadFlags, input: &mut dyn BufRead, interrupt: &Interrupt) -> Result<(), Exit> {
+    let input = Input::new(input, flags.format, flags.tree.clone())?;
     let engine = flags.store.open(interrupt)?;
     let progress = spinner("loading");
-    let mut lines = Lines { input, interrupt, progress: &progress, number: 0, end: Ok(()) };
+    let mut lines = Lines { input, interrupt, progress: &progress, read: 0, end: Ok(()) };
     let loaded = load_lines(&engine, &mut lines);
     let end = loaded.and(lines.end);
     progress.finish_and_clear();
@@ -42,47 +58,37 @@ pub fn load(flags: &LoadFlags, input: &mut dyn BufRead, interrupt: &Interrupt) -
 
 /// The lines of the input, up to the first bad one or an interrupt.
 struct Lines<'i> {
-    input: &'i mut dyn BufRead,
+    input: Input<'i>,
     interrupt: &'i Interrupt,
     progress: &'i ProgressBar,
-    /// Number of the line read last, from 1.
-    number: u64,
+    /// Records read.
+    read: u64,
     /// Why the lines ended, unless all were read.
     end: Result<(), Exit>,
 }
 
 impl Lines<'_> {
     fn next(&mut self) -> Option<Line> {
-        if self.number > 0 && self.number.is_multiple_of(BATCH) {
+        if self.read > 0 && self.read.is_multiple_of(BATCH) {
             self.progress.inc(BATCH);
             if self.interrupt.requested() {
-                let number = self.number;
+                let number = self.input.number;
                 let sentence = format!("interrupted; the first {number} lines are stored");
                 self.end = Err(Exit::Interrupted(sentence));
                 return None;
             }
         }
-        self.read().unwrap_or_else(|end| {
+        self.read += 1;
+        self.input.next().unwrap_or_else(|end| {
             self.end = Err(end);
             None
         })
     }
 
-    fn read(&mut self) -> Result<Option<Line>, Exit> {
-        let mut text = Vec::new();
-        if self.input.read_until(b'\n', &mut text).map_err(failed("reading the lines"))? == 0 {
-            return Ok(None);
-        }
-        if text.last() == Some(&b'\n') {
-            text.pop();
-        }
-        self.number += 1;
-        Line::parse(&text).map(Some).map_err(|why| refused(self.number, why))
+    /// Number of the line read last, from 1.
+    fn number(&self) -> u64 {
+        self.input.number
     }
-}
-
-fn refused(number: u64, why: impl std::fmt::Display) -> Exit {
-    Exit::Failed(format!("line {number} of the input: {why}; the lines before it are stored"))
 }
 
 fn load_lines(engine: &Engine, lines: &mut Lines<'_>) -> Result<(), Exit> {
@@ -91,7 +97,7 @@ fn load_lines(engine: &Engine, lines: &mut Lines<'_>) -> Result<(), Exit> {
     let is_new = engine.trees().map_err(failed("listing the trees"))?.is_empty();
     let mut next = lines.next();
     while let Some(Line { tree: name, pair }) = next {
-        let number = lines.number;
+        let number = lines.number();
         let tree = std::str::from_utf8(&name)
             .map_err(|_| refused(number, "the name of the tree is not UTF-8"))?;
         let tree = engine.tree(tree).map_err(|error| refused(number, error))?;
@@ -128,7 +134,7 @@ impl Pairs<'_, '_> {
         let taken = self.pair.take()?;
         match self.lines.next() {
             Some(Line { tree, pair: Some(pair) }) if tree == self.name => {
-                self.pair = Some((self.lines.number, pair));
+                self.pair = Some((self.lines.number(), pair));
             }
             after => self.after = after,
         }

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use wattle::{CompactReport, PAGE_SIZE, Stats, TreeStat, VerifyReport};
+use wattle::{CompactReport, PAGE_SIZE, Stats, StoreInfo, TreeStat, VerifyReport};
 
 use super::bench_run::BenchScenario;
 use super::common::{Format, StoreFlags};
@@ -118,7 +118,7 @@ pub fn stat(flags: &StatFlags, interrupt: &Interrupt) -> Result<(), Exit> {
     }
     let engine = flags.store.open_read_only(interrupt)?;
     let trees = engine.tree_stats_until(interrupt.flag()).map_err(ended("measuring the trees"))?;
-    let sizes = Sizes::of(&engine.stats(), &trees);
+    let sizes = Sizes::of(&engine.store_info(), &engine.stats(), &trees);
     let printed = match flags.format {
         Format::Text => print(&sizes.text()),
         Format::Json => print(&(json(&sizes) + "\n")),
@@ -262,6 +262,14 @@ impl Verdict {
 /// The sizes of a store, as printed.
 #[derive(Serialize)]
 struct Sizes {
+    format_version: u32,
+    /// Opening the store recovers nothing.
+    closed_cleanly: bool,
+    /// Its changes are logged.
+    logged: bool,
+    last_checkpoint: CheckpointSeen,
+    log_segments: u64,
+    log_file_bytes: u64,
     file_bytes: u64,
     page_bytes: u64,
     pages: u64,
@@ -270,6 +278,16 @@ struct Sizes {
     /// Bytes by which `wattle compact` would shrink the data file.
     compact_bytes: u64,
     trees: Vec<TreeSizes>,
+}
+
+/// The last checkpoint, and what the log has since then.
+#[derive(Serialize)]
+struct CheckpointSeen {
+    /// Superblocks written so far.
+    number: u64,
+    redo_epoch: u64,
+    replay_bytes: u64,
+    replay_records: u64,
 }
 
 /// The sizes of one tree. `depth` counts the nodes from root to leaf; `leaf_fill` is from 0 to 1.
@@ -285,7 +303,7 @@ struct TreeSizes {
 }
 
 impl Sizes {
-    fn of(stats: &Stats, trees: &[TreeStat]) -> Self {
+    fn of(info: &StoreInfo, stats: &Stats, trees: &[TreeStat]) -> Self {
         let tree = |tree: &TreeStat| TreeSizes {
             name: tree.name.clone(),
             records: tree.records,
@@ -296,6 +314,17 @@ impl Sizes {
             leaf_fill: tree.fill,
         };
         Self {
+            format_version: info.version,
+            closed_cleanly: info.closed,
+            logged: info.logged,
+            last_checkpoint: CheckpointSeen {
+                number: info.checkpoints,
+                redo_epoch: info.redo_epoch,
+                replay_bytes: info.replay_bytes,
+                replay_records: info.replay_records,
+            },
+            log_segments: info.log_segments,
+            log_file_bytes: info.log_file_bytes,
             file_bytes: stats.file_bytes,
             page_bytes: PAGE_SIZE as u64,
             pages: stats.pages,
@@ -307,8 +336,34 @@ impl Sizes {
     }
 
     fn text(&self) -> String {
+        let checkpoint = &self.last_checkpoint;
+        let left = match (self.closed_cleanly, self.logged) {
+            (true, _) => "closed cleanly".to_owned(),
+            (false, true) => format!(
+                "not closed: the next opening recovers {} of {}",
+                plural(checkpoint.replay_records, "record"),
+                bytes(checkpoint.replay_bytes)
+            ),
+            (false, false) => "in use without a log, or not closed: it cannot be opened".to_owned(),
+        };
+        let log = match self.logged {
+            true => format!(
+                "{} in {}, {} of records since the last checkpoint",
+                bytes(self.log_file_bytes),
+                plural(self.log_segments, "segment"),
+                bytes(checkpoint.replay_bytes)
+            ),
+            false => "none".to_owned(),
+        };
         let mut text = format!(
-            "file   {}, {} less after wattle compact\npages  {} of {}, {} of them free\n\n",
+            "store  format version {}, {left}\n\
+             log    {log}\n\
+             last   checkpoint number {}, the log is needed from epoch {}\n\
+             file   {}, {} less after wattle compact\n\
+             pages  {} of {}, {} of them free\n\n",
+            self.format_version,
+            count(checkpoint.number),
+            count(checkpoint.redo_epoch),
             bytes(self.file_bytes),
             bytes(self.compact_bytes),
             count(self.pages),
@@ -369,12 +424,9 @@ mod tests {
             compact_bytes: 3 << 12,
             ..Stats::default()
         };
-        let text = Sizes::of(&stats, &[tree]).text();
+        let text = Sizes::of(&StoreInfo::default(), &stats, &[tree]).text();
         let file = "file   1 MiB, 12 KiB less after wattle compact\n";
-        assert!(
-            text.starts_with(&format!("{file}pages  100 of 4 KiB, 3 of them free\n")),
-            "{text}"
-        );
+        assert!(text.contains(&format!("{file}pages  100 of 4 KiB, 3 of them free\n")), "{text}");
         assert!(text.contains("orders   12,345      3") && text.contains("70 %"), "{text}");
     }
 }

@@ -22,8 +22,12 @@ fn dumped(arguments: &[&str], path: &Path) -> Result<Vec<u8>, Exit> {
     }
 }
 
-fn loaded(mut text: &[u8], path: &Path) -> Result<(), Exit> {
-    match command(&["load"], path) {
+fn loaded(text: &[u8], path: &Path) -> Result<(), Exit> {
+    loaded_as(&["load"], text, path)
+}
+
+fn loaded_as(arguments: &[&str], mut text: &[u8], path: &Path) -> Result<(), Exit> {
+    match command(arguments, path) {
         Command::Load(flags) => load::load(&flags, &mut text, &Interrupt::default()),
         other => panic!("{other:?}"),
     }
@@ -88,6 +92,68 @@ fn lines_that_are_no_pairs_are_refused_with_their_number() {
         assert!(sentence.contains("line 2") && sentence.contains(part), "{sentence}");
         let stored = dumped(&["dump"], folder.path()).unwrap();
         assert_eq!(stored, b"t\tgood\t1\n", "the line before is stored");
+    }
+}
+
+#[test]
+fn json_lines_and_csv_are_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let jsonl = concat!(
+        "{\"tree\": \"b\", \"key\": \"k\u{fc}\\n\", \"value\": {\"n\": [1, 2.5]}}\n\n",
+        "{\"key_hex\": \"00fF\", \"value_hex\": \"\"}\r\n",
+        "{\"tree\": \"empty\"}",
+    );
+    loaded_as(&["load", "--format", "jsonl", "--tree", "a"], jsonl.as_bytes(), folder.path())
+        .unwrap();
+    let expected = "a\t\\x00\\xff\t\nb\tk\\xc3\\xbc\\x0a\t{\"n\":[1,2.5]}\nempty\n";
+    assert_eq!(String::from_utf8(dumped(&["dump"], folder.path()).unwrap()).unwrap(), expected);
+
+    let folder = tempfile::tempdir().unwrap();
+    let csv = "value,key_hex\n\"two\nlines, \"\"quoted\"\"\",6b31\nplain,6B32\n";
+    loaded_as(&["load", "--format", "csv", "--tree", "t"], csv.as_bytes(), folder.path()).unwrap();
+    let expected = "t\tk1\ttwo\\x0alines, \"quoted\"\nt\tk2\tplain\n";
+    assert_eq!(String::from_utf8(dumped(&["dump"], folder.path()).unwrap()).unwrap(), expected);
+    let refused = loaded_as(&["load", "--tree", "t"], b"", folder.path());
+    assert!(matches!(refused, Err(Exit::Usage(sentence)) if sentence.contains("jsonl or csv")));
+}
+
+#[test]
+fn json_lines_and_csv_that_are_wrong_are_refused_with_their_line() {
+    let csv = |row: &str| format!("tree,key,value\nt,good,\"1\n2\"\n{row}\n");
+    let json = |line: &str| {
+        format!("{{\"tree\":\"t\",\"key\":\"good\",\"value\":\"1\\n2\"}}\n\n\n{line}\n")
+    };
+    for (format, text, part) in [
+        ("csv", csv("t,k"), "2 fields, where the header has 3"),
+        ("csv", csv("t,k,v,w"), "4 fields"),
+        ("csv", csv(&format!("t,{},v", "k".repeat(2000))), "2000 bytes"),
+        ("jsonl", json("{\"tree\":\"t\",\"key\":\"k\""), "EOF"),
+        ("jsonl", json("{\"tree\":\"t\",\"key\":1,\"value\":1}"), "expected a string"),
+        ("jsonl", json("{\"tree\":\"t\",\"name\":1}"), "unknown field `name`"),
+        ("jsonl", json("{\"tree\":\"t\",\"key\":\"k\"}"), "a key without a value"),
+        ("jsonl", json("{\"key\":\"k\",\"value\":\"v\"}"), "no tree is named"),
+        ("jsonl", json("{\"tree\":\"t\",\"key_hex\":\"0\",\"value\":1}"), "hexadecimal"),
+        ("jsonl", json("{\"tree\":\"t\",\"key\":\"\",\"key_hex\":\"\",\"value\":1}"), "both"),
+        ("jsonl", json("[\"t\",\"k\",null,\"v\",null]"), "a JSON object"),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let failed = loaded_as(&["load", "--format", format], text.as_bytes(), folder.path());
+        let Err(Exit::Failed(sentence)) = failed else { panic!("{text}: {failed:?}") };
+        assert!(sentence.contains("line 4 of") && sentence.contains(part), "{text}: {sentence}");
+        let stored = dumped(&["dump"], folder.path()).unwrap();
+        assert_eq!(stored, b"t\tgood\t1\\x0a2\n", "the record before is stored: {text}");
+    }
+    for (header, part) in [
+        ("tree,key", "not complete"),
+        ("tree,key,value,value_hex", "not complete"),
+        ("key,key,value", "twice"),
+        ("tree,key,price", "\"price\""),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let text = format!("{header}\nt,k,v\n");
+        let failed = loaded_as(&["load", "--format", "csv"], text.as_bytes(), folder.path());
+        let Err(Exit::Failed(sentence)) = failed else { panic!("{header}: {failed:?}") };
+        assert!(sentence.contains("line 1 of") && sentence.contains(part), "{header}: {sentence}");
     }
 }
 
@@ -189,6 +255,29 @@ fn verify_passes_a_good_store_and_fails_a_damaged_one() {
     bytes[value] ^= 1;
     std::fs::write(&data, bytes).unwrap();
     assert!(matches!(verify(), Err(Exit::Reported | Exit::Failed(_))));
+}
+
+#[test]
+fn the_state_in_which_a_store_was_left_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    with_engine(folder.path(), |engine| engine.tree("t").map(drop).unwrap());
+    let read_only = || Options::default().pool_bytes(16 << 20).read_only(true);
+    let info = || Engine::open(folder.path(), read_only()).unwrap().store_info();
+    let closed = info();
+    assert!(closed.closed && closed.logged && closed.replay_records == 0, "{closed:?}");
+    assert_eq!(closed.version, wattle::STORE_VERSION);
+    let options = Options::default().pool_bytes(16 << 20);
+    let engine = Engine::open(folder.path(), options.clone()).unwrap();
+    engine.session().unwrap().put(&engine.tree("t").unwrap(), b"key", b"value").unwrap();
+    engine.abandon().unwrap();
+    let left = info();
+    assert!(!left.closed && left.replay_records > 0 && left.replay_bytes > 0, "{left:?}");
+    assert!(left.log_segments > 0 && left.log_file_bytes >= left.replay_bytes, "{left:?}");
+    // A store without a log.
+    let folder = tempfile::tempdir().unwrap();
+    Engine::open(folder.path(), options.log(false)).unwrap().close().unwrap();
+    let info = Engine::open(folder.path(), read_only()).unwrap().store_info();
+    assert!(info.closed && !info.logged && info.log_segments == 0, "{info:?}");
 }
 
 #[test]
