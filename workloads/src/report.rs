@@ -13,6 +13,7 @@ pub mod html;
 pub mod plot;
 pub mod stacked_bars;
 pub mod style;
+pub mod svg;
 pub mod text;
 
 use serde::Serialize;
@@ -34,8 +35,12 @@ pub struct Report {
     pub settings: Map<String, Value>,
     /// Rules of the run: results with other rules do not compare.
     pub rules: Rules,
+    /// The program.
+    pub program: Program,
     /// The machine.
     pub machine: Machine,
+    /// The device, if `wattle probe` kept its figures in the store.
+    pub device: Option<DeviceReport>,
     /// The load phase.
     pub load: LoadReport,
     /// The measured part.
@@ -57,6 +62,42 @@ pub struct Report {
     /// Samples and latencies, for the plots.
     #[serde(skip)]
     pub details: Details,
+}
+
+/// The program that ran, and when.
+#[derive(Clone, Debug, Serialize)]
+pub struct Program {
+    /// Its version.
+    pub version: &'static str,
+    /// The commit that it was built from; only release builds know it.
+    pub commit: &'static str,
+    /// When the report was made, UTC.
+    pub date: String,
+}
+
+impl Program {
+    /// This program, now.
+    pub fn this() -> Self {
+        let now = std::time::SystemTime::now();
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            commit: env!("WATTLE_COMMIT"),
+            date: humantime::format_rfc3339_seconds(now).to_string(),
+        }
+    }
+}
+
+/// The figures of `wattle probe` for a device.
+#[derive(Clone, Debug, Serialize)]
+pub struct DeviceReport {
+    /// Reads in flight for 95 % of the highest rate of reads.
+    pub k_r: usize,
+    /// Writes in flight for 95 % of the highest rate of writes.
+    pub k_w: usize,
+    /// Reads for the price of a write.
+    pub asymmetry: f64,
+    /// When it was probed, UTC.
+    pub probed: String,
 }
 
 /// Rules of a run. Only results with the same rules compare.
@@ -306,11 +347,28 @@ pub(crate) mod tests {
                 delivery_queue: "off",
                 pin: false,
             },
+            program: Program {
+                version: "0.1.0",
+                commit: "abc",
+                date: "2026-11-28T00:00:00Z".to_owned(),
+            },
             machine: Machine { cores: 2, ..Machine::default() },
-            load: LoadReport { records: 1000, ..LoadReport::default() },
+            device: Some(DeviceReport {
+                k_r: 32,
+                k_w: 16,
+                asymmetry: 1.3,
+                probed: "2026-11-01T00:00:00Z".to_owned(),
+            }),
+            load: LoadReport { records: 1000, data_bytes: 1 << 20, ..LoadReport::default() },
             run: RunReport::of(&measurement),
             buffer: measurement.counters.buffer,
-            log: LogCounters::default(),
+            log: LogCounters {
+                flushes: 150,
+                syncs: 150,
+                commits: 900,
+                sync_us: 10_000.0,
+                ..LogCounters::default()
+            },
             process: ProcessReport::default(),
             check: CheckReport {
                 passed: true,
@@ -338,7 +396,9 @@ pub(crate) mod tests {
             "command",
             "settings",
             "rules",
+            "program",
             "machine",
+            "device",
             "load",
             "run",
             "buffer",
@@ -397,7 +457,10 @@ pub(crate) mod tests {
             "queue_full",
         ];
         assert_eq!(keys(&json["buffer"]["evictor"]["refused"]), refused);
-        let log = ["bytes", "syncs", "commits", "record_bytes", "sync_us", "checkpoints"];
+        assert_eq!(keys(&json["program"]), ["version", "commit", "date"]);
+        assert_eq!(keys(&json["device"]), ["k_r", "k_w", "asymmetry", "probed"]);
+        let log =
+            ["bytes", "syncs", "commits", "record_bytes", "sync_us", "checkpoints", "flushes"];
         assert_eq!(keys(&json["log"]), log);
         assert_eq!(keys(&json["process"]), ["peak_rss_bytes", "user_seconds", "system_seconds"]);
         assert_eq!(keys(&json["check"]), ["passed", "conditions"]);

@@ -119,6 +119,7 @@ impl Store for EngineStore {
                 record_bytes: stats.log_record_bytes.saturating_sub(stats.log_image_bytes),
                 sync_us: stats.log_sync_median_us,
                 checkpoints: stats.checkpoints,
+                flushes: stats.log_flushes,
             },
         }
     }

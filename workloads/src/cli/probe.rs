@@ -20,6 +20,7 @@ use super::exit::{Exit, failed, print};
 use super::units;
 use crate::driver::control::Interrupt;
 use crate::machine::{self, Machine};
+use crate::report::DeviceReport;
 use crate::report::figures::{bytes, plural, rate, significant, table};
 use crate::report::html::Page;
 use crate::report::plot::{Plot, Scale, Series};
@@ -64,6 +65,19 @@ pub struct ProbeFlags {
     /// HTML file with the results and plots.
     #[arg(long, value_name = "FILE.html")]
     pub report: Option<PathBuf>,
+}
+
+/// The figures that were kept in the store at `path`, if there are any of its device.
+pub(super) fn kept(path: &std::path::Path) -> Option<DeviceReport> {
+    // A damaged file counts as none: the engine has warned of it.
+    let record = DeviceRecord::read(&Directory::open(path).ok()?).ok()??;
+    let probed = std::time::UNIX_EPOCH + std::time::Duration::from_secs(record.probed);
+    Some(DeviceReport {
+        k_r: record.k_r,
+        k_w: record.k_w,
+        asymmetry: record.asymmetry,
+        probed: humantime::format_rfc3339_seconds(probed).to_string(),
+    })
 }
 
 impl ProbeFlags {
@@ -297,9 +311,8 @@ fn text(report: &ProbeReport, options: &ProbeOptions) -> String {
 fn html(report: &ProbeReport, options: &ProbeOptions) -> String {
     let mut page = Page::new("wattle probe");
     page.facts(&facts(report, options));
-    let line = |name: &str, points: &[ProbePoint], value: fn(&ProbePoint) -> f64| Series {
-        name: name.to_owned(),
-        points: points.iter().map(|point| (point.depth as f64, value(point))).collect(),
+    let line = |name: &str, points: &[ProbePoint], value: fn(&ProbePoint) -> f64| {
+        Series::new(name, points.iter().map(|point| (point.depth as f64, value(point))).collect())
     };
     let plot = |title: &str, y_label, y_scale, series| Plot {
         title: title.to_owned(),

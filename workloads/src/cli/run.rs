@@ -30,7 +30,7 @@ use crate::driver::store::{Store, StoreResult};
 use crate::machine::{self, Machine};
 use crate::report::figures::rate;
 use crate::report::{
-    CheckReport, Condition, Details, LoadReport, ProcessReport, Report, Rules, RunReport,
+    CheckReport, Condition, Details, LoadReport, ProcessReport, Program, Report, Rules, RunReport,
     SyncReport, TransactionReport,
 };
 use crate::tpcc::hints::Hints;
@@ -179,6 +179,7 @@ pub fn run<B: Backend, W: Scenario>(
     backend.check(&options)?;
     let stage = Stage::set(&home, flags, scenario.room(), recording)?;
     let store = backend.open(&options)?;
+    let device = super::probe::kept(&home.path);
     let session = Session { scenario, request: &request, home: &home, store: &store, interrupt };
     let finished = match session.load_and_measure(stage, recording) {
         Ok(finished) => finished,
@@ -218,7 +219,9 @@ pub fn run<B: Backend, W: Scenario>(
             delivery_queue: scenario.delivery_queue().name(),
             pin: flags.crew().pinned,
         },
+        program: Program::this(),
         machine: Machine::this(),
+        device,
         load,
         run: RunReport { transactions, ..RunReport::of(&measurement) },
         buffer: measurement.counters.buffer,

@@ -114,6 +114,8 @@ pub struct LogCounters {
     pub sync_us: f64,
     /// Checkpoints.
     pub checkpoints: u64,
+    /// Writes of the log, each with the records of all sessions.
+    pub flushes: u64,
 }
 
 impl Counters {
@@ -207,6 +209,6 @@ impl Refused {
 
 impl LogCounters {
     fn since(&self, earlier: &Self) -> Self {
-        grown!(self, earlier, bytes, syncs, commits, record_bytes, checkpoints; *self)
+        grown!(self, earlier, bytes, syncs, commits, record_bytes, checkpoints, flushes; *self)
     }
 }

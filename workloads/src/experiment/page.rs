@@ -222,13 +222,20 @@ fn lines(
         let points = cells.iter().filter_map(|cell| Some((across(*cell)?, up(*cell)?)));
         let mut points: Vec<(f64, f64)> = points.collect();
         points.sort_by(|one, other| one.0.total_cmp(&other.0));
-        Series { name, points }
+        Series::new(name, points)
     };
     let mut series = Vec::new();
     for one in values(figure, figure.series, results) {
         let cells = cells(one);
         let median = |cell| Some(results.summary(cell, figure.up)?.median);
-        series.push(line(one.to_owned(), &cells, &median));
+        let mut line_of_medians = line(one.to_owned(), &cells, &median);
+        let range = |cell: &usize| {
+            let summary = results.summary(*cell, figure.up)?;
+            let range = (across(*cell)?, summary.low, summary.high);
+            (summary.low < summary.high).then_some(range)
+        };
+        line_of_medians.ranges = cells.iter().filter_map(range).collect();
+        series.push(line_of_medians);
         let paper =
             line(format!("{one}, paper"), &cells, &|cell| results.expected(cell, figure.up));
         if !paper.points.is_empty() {

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::figures::significant;
-use super::plot::{COLOURS, escape};
+use super::svg::{COLOURS, escape, open};
 
 const WIDTH: f64 = 640.0;
 const LEFT: f64 = 72.0;
@@ -54,11 +54,11 @@ impl Bars {
         let top = if top > 0.0 { top * 1.05 } else { 1.0 };
         let up = |value: f64| BOTTOM - (BOTTOM - TOP) * (value / top).clamp(0.0, 1.0);
         let (legend, rows) = self.legend();
-        let mut svg = format!(
-            "<svg viewBox=\"0 0 {WIDTH} {}\" role=\"img\" aria-label=\"{1}\">\n\
-             <text class=\"title\" x=\"{LEFT}\" y=\"18\">{1}</text>\n\
-             <text class=\"label\" x=\"4\" y=\"{2}\">{3}</text>\n",
-            BOTTOM + LEGEND + ROW * rows as f64,
+        let mut svg = open(WIDTH, BOTTOM + LEGEND + ROW * rows as f64, &self.title);
+        let _ = writeln!(
+            svg,
+            "<text class=\"title\" x=\"{LEFT}\" y=\"18\">{}</text>\n\
+             <text class=\"label\" x=\"4\" y=\"{}\">{}</text>",
             escape(&self.title),
             TOP - 10.0,
             escape(&self.y_label)
@@ -131,13 +131,26 @@ fn draw(svg: &mut String, bar: &Bar, x: f64, step: f64, colour: &str, up: &dyn F
     let (y, middle) = (up(bar.value), x + step / 2.0);
     let _ = write!(
         svg,
-        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{colour}\"/>\
-         <line class=\"axis\" x1=\"{middle:.1}\" x2=\"{middle:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>",
+        "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.1}\" fill=\"{colour}\"/>",
         (step - 1.0).max(1.0),
         BOTTOM - y,
-        up(bar.range.0),
-        up(bar.range.1)
     );
+    let (low, high) = bar.range;
+    if low < high {
+        // In the colour of the page below that of the text, to be seen on bars of every colour.
+        let (low, high) = (up(low), up(high));
+        let cap = (step / 4.0).min(4.0);
+        let (left, right) = (middle - cap, middle + cap);
+        let path = format!(
+            "M{middle:.1} {low:.1}V{high:.1}M{left:.1} {low:.1}H{right:.1}M{left:.1} {high:.1}\
+             H{right:.1}"
+        );
+        let _ = write!(
+            svg,
+            "<path class=\"gap\" stroke-width=\"3.5\" fill=\"none\" d=\"{path}\"/>\
+             <path class=\"range\" stroke-width=\"1.4\" fill=\"none\" d=\"{path}\"/>"
+        );
+    }
     if let Some(mark) = bar.mark {
         let _ = write!(
             svg,
@@ -169,6 +182,7 @@ mod tests {
         };
         let svg = bars.svg();
         assert_eq!(svg.matches("<rect").count(), 2, "{svg}");
+        assert_eq!(svg.matches("class=\"range\"").count(), 1, "only one has repetitions: {svg}");
         assert!(svg.contains("a&lt;b") && svg.contains("by the paper"), "{svg}");
         let height = (BOTTOM - TOP) / 1.05;
         assert!(svg.contains(&format!("height=\"{height:.1}\"")), "{svg}");

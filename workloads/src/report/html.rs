@@ -2,17 +2,15 @@
 
 use std::fmt::Write;
 
-use super::plot::{Plot, Scale, Series, escape};
+use super::plot::{Plot, Scale, Series};
 use super::stacked_bars::StackedBars;
+use super::svg::{DARK, LIGHT, Paper, escape};
 use super::{Report, text};
 use crate::driver::measure::Sample;
 use crate::histogram::LatencyTotal;
 
 const STYLE: &str = "
-:root { color-scheme: light dark; --ink: #1c1c1c; --soft: #666; --rule: #ddd; --page: #fff; }
-@media screen and (prefers-color-scheme: dark) {
-  :root { --ink: #e4e4e4; --soft: #999; --rule: #383838; --page: #161616; }
-}
+:root { color-scheme: light dark; }
 body { font: 15px/1.45 system-ui, sans-serif; color: var(--ink); background: var(--page);
   max-width: 1340px; margin: 2em auto; padding: 0 1em; }
 h1 { font-size: 1.4em; } h2 { font-size: 1.1em; margin-top: 1.6em; }
@@ -22,12 +20,9 @@ th, td { text-align: right; padding: .2em .8em; border-bottom: 1px solid var(--r
 th:first-child, td:first-child { text-align: left; padding-left: 0; }
 .facts td { text-align: left; overflow-wrap: anywhere; }
 .facts td:first-child { color: var(--soft); white-space: nowrap; }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(560px, 100%), 1fr));
+.plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(560px, 100%), 1fr));
   gap: 1em 2em; }
 svg { width: 100%; font: 11px system-ui, sans-serif; }
-svg .title { font-size: 14px; font-weight: 600; fill: var(--ink); }
-svg .tick, svg .label { fill: var(--soft); }
-svg .grid { stroke: var(--rule); } svg .axis { stroke: var(--soft); }
 figure { margin: 0; } figcaption, caption { color: var(--soft); font-size: .85em; }
 caption { text-align: left; padding: .4em 0; }
 .wide { overflow-x: auto; }
@@ -124,7 +119,7 @@ impl Page {
 
     /// Adds a drawing, which is an `<svg>` element.
     pub fn drawing(&mut self, svg: &str) {
-        let _ = writeln!(self.body, "<div>{svg}</div>");
+        let _ = writeln!(self.body, "<div class=\"plots\"><div>{svg}</div></div>");
     }
 
     /// The page.
@@ -133,11 +128,19 @@ impl Page {
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
              <meta name=\"viewport\" content=\"width=device-width\">\n<title>{title}</title>\n\
-             <style>{STYLE}{}</style>\n</head>\n<body>\n<h1>{title}</h1>\n{}</body>\n</html>\n",
+             <style>{}\n@media screen and (prefers-color-scheme: dark) {{\n{}\n}}{STYLE}{}</style>\n\
+             </head>\n<body>\n<h1>{title}</h1>\n{}</body>\n</html>\n",
+            variables(LIGHT),
+            variables(DARK),
             super::style::css(),
             self.body
         )
     }
+}
+
+fn variables(paper: Paper) -> String {
+    let Paper { page, ink, soft, rule } = paper;
+    format!(":root {{ --ink: {ink}; --soft: {soft}; --rule: {rule}; --page: {page}; }}")
 }
 
 /// The page of a run.
@@ -150,6 +153,9 @@ pub fn report(report: &Report) -> String {
     page.table("Latency in microseconds", &columns, &text::latency_rows(report));
     let columns = ["counter", "total", "per second", "per operation"];
     page.table("Buffer pool", &columns, &text::buffer_rows(report));
+    let columns = ["log", "total", "per second", "per operation"];
+    page.table("Log", &columns, &text::log_rows(report));
+    page.facts(&[("commits", text::commits(report))]);
     page.heading("Process and checks");
     page.facts(&text::outcome(report));
     page.finish()
@@ -161,10 +167,8 @@ fn plot(title: &str, y_label: &'static str, y_scale: Scale, series: Vec<Series>)
 }
 
 fn line(samples: &[Sample], name: &str, value: impl Fn(&Sample) -> f64) -> Series {
-    Series {
-        name: name.to_owned(),
-        points: samples.iter().map(|sample| (sample.at_seconds, value(sample))).collect(),
-    }
+    let points = samples.iter().map(|sample| (sample.at_seconds, value(sample))).collect();
+    Series::new(name, points)
 }
 
 fn over_time(samples: &[Sample]) -> Vec<Plot> {
@@ -206,6 +210,16 @@ fn over_time(samples: &[Sample]) -> Vec<Plot> {
             ],
         ),
     ];
+    plots.push(plot(
+        "Log",
+        "per second",
+        Scale::Logarithmic,
+        vec![
+            line("commits", &|sample| sample.rate(sample.counters.log.commits)),
+            line("flushes", &|sample| sample.rate(sample.counters.log.flushes)),
+            line("syncs", &|sample| sample.rate(sample.counters.log.syncs)),
+        ],
+    ));
     plots.extend(of_evictors(samples));
     plots
 }
@@ -276,7 +290,7 @@ fn by_quantile(latencies: &[(&'static str, LatencyTotal)]) -> Plot {
         let steps = 0..=(nines * 20.0) as u32;
         let quantiles = steps.map(|step| 1.0 - 10f64.powf(-f64::from(step) / 20.0));
         let points = quantiles.map(|quantile| (quantile, total.quantile_us(quantile))).collect();
-        Series { name: (*kind).to_owned(), points }
+        Series::new(*kind, points)
     };
     Plot {
         title: "Latency by share of operations".to_owned(),
@@ -296,11 +310,16 @@ mod tests {
     fn the_page_is_whole_and_loads_nothing() {
         let page = report(&super::super::tests::example());
         assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
-        assert_eq!(page.matches("<svg").count(), 11);
+        assert_eq!(page.matches("<svg").count(), 12);
         assert_eq!(page.matches("<svg").count(), page.matches("</svg>").count());
         assert!(page.contains("--records 1000 &lt;&amp;&gt;"));
+        // The name of SVG's elements is an address that nothing loads.
+        let page = page.replace("xmlns=\"http://www.w3.org/2000/svg\"", "");
         for outside in ["http:", "https:", "src=", "href=", "NaN"] {
             assert!(!page.contains(outside), "{outside}");
+        }
+        for part in ["<h2>Log</h2>", "flushes", "commits per flush", "pool : data", "snapshot"] {
+            assert!(page.contains(part), "{part}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::figures::significant;
+use super::svg::{COLOURS, escape, open};
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 280.0;
@@ -13,9 +14,6 @@ const BOTTOM: f64 = 236.0;
 /// Height of a row of the legend.
 const LEGEND_ROW: f64 = 18.0;
 
-/// Most colour-blind readers can distinguish them.
-pub const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"];
-
 /// A line.
 #[derive(Clone, Debug)]
 pub struct Series {
@@ -23,6 +21,15 @@ pub struct Series {
     pub name: String,
     /// Its points, with ascending x.
     pub points: Vec<(f64, f64)>,
+    /// Error bars: x, and the lowest and highest y of the repetitions there.
+    pub ranges: Vec<(f64, f64, f64)>,
+}
+
+impl Series {
+    /// A line without repetitions.
+    pub fn new(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        Self { name: name.into(), points, ranges: Vec::new() }
+    }
 }
 
 /// How a value becomes a position along an axis.
@@ -152,36 +159,26 @@ fn round_step(step: f64) -> f64 {
     steps.into_iter().find(|round| *round >= step * 0.999_999).unwrap_or(power * 10.0)
 }
 
-/// Text with the special characters of HTML escaped.
-pub fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            _ => escaped.push(letter),
-        }
-    }
-    escaped
-}
-
 impl Plot {
     /// The plot as an `<svg>` element.
     pub fn svg(&self) -> String {
         let points = || self.series.iter().flat_map(|series| &series.points);
         let x = Axis::new(self.x_scale.clone(), End::Value, points().map(|point| point.0));
-        let y = Axis::new(self.y_scale.clone(), End::Mark, points().map(|point| point.1));
-        let mut svg = format!(
-            "<svg viewBox=\"0 0 {WIDTH} {1}\" role=\"img\" aria-label=\"{0}\">\n\
-             <text class=\"title\" x=\"{LEFT}\" y=\"18\">{0}</text>\n",
-            escape(&self.title),
-            HEIGHT + LEGEND_ROW * (self.legend_rows().len().max(1) - 1) as f64
+        let ranges = self.series.iter().flat_map(|series| &series.ranges);
+        let ends = ranges.flat_map(|(_, low, high)| [*low, *high]);
+        let y = points().map(|point| point.1).chain(ends);
+        let y = Axis::new(self.y_scale.clone(), End::Mark, y);
+        let more_rows = self.legend_rows().len().max(1) - 1;
+        let mut svg = open(WIDTH, HEIGHT + LEGEND_ROW * more_rows as f64, &self.title);
+        let _ = writeln!(
+            svg,
+            "<text class=\"title\" x=\"{LEFT}\" y=\"18\">{}</text>",
+            escape(&self.title)
         );
         self.draw_axes(&mut svg, &x, &y);
         self.draw_legend(&mut svg);
         for (series, colour) in self.series.iter().zip(COLOURS.iter().cycle()) {
+            draw_ranges(&mut svg, series, colour, &x, &y);
             draw_line(&mut svg, series, colour, &x, &y);
         }
         svg.push_str("</svg>\n");
@@ -275,6 +272,25 @@ fn legend_width(name: &str) -> f64 {
     7.0 * name.chars().count() as f64 + 26.0
 }
 
+/// Error bars, with a cap at each end.
+fn draw_ranges(svg: &mut String, series: &Series, colour: &str, x: &Axis, y: &Axis) {
+    for (at, low, high) in &series.ranges {
+        let (Some(at), Some(low), Some(high)) = (x.share(*at), y.share(*low), y.share(*high))
+        else {
+            continue;
+        };
+        let at = LEFT + (RIGHT - LEFT) * at;
+        let [low, high] = [low, high].map(|share| BOTTOM - (BOTTOM - TOP) * share);
+        let (left, right) = (at - 3.0, at + 3.0);
+        let _ = writeln!(
+            svg,
+            "<path class=\"error\" stroke=\"{colour}\" stroke-width=\"1.2\" fill=\"none\" \
+             d=\"M{at:.1} {low:.1}V{high:.1}M{left:.1} {low:.1}H{right:.1}\
+             M{left:.1} {high:.1}H{right:.1}\"/>"
+        );
+    }
+}
+
 fn draw_line(svg: &mut String, series: &Series, colour: &str, x: &Axis, y: &Axis) {
     let place = |(horizontal, vertical): &(f64, f64)| {
         let (across, up) = (x.share(*horizontal)?, y.share(*vertical)?);
@@ -302,7 +318,7 @@ mod tests {
     use super::*;
 
     fn plot(points: Vec<(f64, f64)>, x_scale: Scale, y_scale: Scale) -> String {
-        let series = vec![Series { name: "a<b".to_owned(), points: points.clone() }; 2];
+        let series = vec![Series::new("a<b", points.clone()); 2];
         Plot { title: "T".to_owned(), x_label: "x", x_scale, y_label: "y", y_scale, series }.svg()
     }
 
@@ -315,7 +331,7 @@ mod tests {
 
     #[test]
     fn a_long_legend_goes_on_below_the_plot() {
-        let series = |name: &str| Series { name: name.repeat(20), points: vec![(0.0, 1.0)] };
+        let series = |name: &str| Series::new(name.repeat(20), vec![(0.0, 1.0)]);
         let mut plot = Plot {
             title: "T".to_owned(),
             x_label: "x",
@@ -344,6 +360,23 @@ mod tests {
             let svg = plot(points, Scale::Linear, Scale::Logarithmic);
             assert!(svg.contains("points=\"\"") && !svg.contains("NaN") && !svg.contains("inf"));
         }
+    }
+
+    #[test]
+    fn repetitions_have_error_bars_inside_of_the_axes() {
+        let mut series = Series::new("a", vec![(0.0, 50.0), (10.0, 50.0)]);
+        series.ranges = vec![(10.0, 0.0, 100.0)];
+        let plot = Plot {
+            title: "T".to_owned(),
+            x_label: "x",
+            x_scale: Scale::Linear,
+            y_label: "y",
+            y_scale: Scale::Linear,
+            series: vec![series],
+        };
+        let svg = plot.svg();
+        assert_eq!(svg.matches("class=\"error\"").count(), 1, "{svg}");
+        assert!(svg.contains("d=\"M608.0 236.0V52.0M605.0 236.0H611.0"), "{svg}");
     }
 
     #[test]

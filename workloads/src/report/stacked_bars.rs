@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::plot::escape;
+use super::svg::{PARTS, escape, open};
 
 const WIDTH: f64 = 1240.0;
 const LEFT: f64 = 190.0;
@@ -12,13 +12,6 @@ const STEP: f64 = 34.0;
 const BAR: f64 = 24.0;
 /// Entries of the legend in one line.
 const COLUMNS: usize = 5;
-
-/// Colours of parts that lie side by side: hues change and so does the lightness.
-const COLOURS: [&str; 20] = [
-    "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c8c00", "#7a4ea3",
-    "#66c2a5", "#a6761d", "#1b4f72", "#f4c430", "#2e7d32", "#ad1457", "#90caf9", "#ff8a65",
-    "#827717", "#b39ddb", "#b0b0b0", "#303030",
-];
 
 /// Bars of parts.
 #[derive(Clone, Debug)]
@@ -36,7 +29,7 @@ impl StackedBars {
         let used: Vec<usize> = (0..self.parts.len()).filter(is_used).collect();
         let legend = STEP * self.bars.len() as f64 + 16.0;
         let height = legend + 18.0 * used.len().div_ceil(COLUMNS) as f64 + 6.0;
-        let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n");
+        let mut svg = open(WIDTH, height, "stacked bars");
         for (row, (name, sizes)) in self.bars.iter().enumerate() {
             let top = STEP * row as f64 + 4.0;
             // Writes to a `String` cannot fail, here and below.
@@ -52,9 +45,10 @@ impl StackedBars {
                 let width = (RIGHT - LEFT) * sizes[part] / 100.0;
                 let _ = writeln!(
                     svg,
-                    "<rect x=\"{start:.2}\" y=\"{top:.1}\" width=\"{width:.2}\" height=\"{BAR}\" \
-                     fill=\"{}\"><title>{}: {:.2} %</title></rect>",
-                    COLOURS[part % COLOURS.len()],
+                    "<rect class=\"gap\" x=\"{start:.2}\" y=\"{top:.1}\" \
+                     width=\"{width:.2}\" height=\"{BAR}\" fill=\"{}\">\
+                     <title>{}: {:.2} %</title></rect>",
+                    PARTS[part % PARTS.len()],
                     escape(self.parts[part]),
                     sizes[part]
                 );
@@ -68,7 +62,7 @@ impl StackedBars {
                 svg,
                 "<rect x=\"{x:.1}\" y=\"{y:.1}\" width=\"12\" height=\"12\" fill=\"{}\"/>\
                  <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                COLOURS[part % COLOURS.len()],
+                PARTS[part % PARTS.len()],
                 x + 17.0,
                 y + 10.0,
                 escape(self.parts[part])

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use super::figures::{bytes, count, plural, rate, seconds, significant, table};
-use super::{Report, Rules, per};
+use super::{Program, Report, Rules, per};
 
 /// The whole report.
 pub fn report(report: &Report) -> String {
@@ -22,6 +22,11 @@ pub fn report(report: &Report) -> String {
     rows.extend(buffer_rows(report));
     text.push('\n');
     text.push_str(&table("", &rows));
+    let mut rows = vec![row(["log", "total", "per second", "per operation"])];
+    rows.extend(log_rows(report));
+    text.push('\n');
+    text.push_str(&table("", &rows));
+    let _ = write!(text, "\n{:<12}{}", "commits", commits(report));
     for (name, value) in outcome(report) {
         let _ = write!(text, "\n{name:<12}{value}");
     }
@@ -65,16 +70,19 @@ pub fn summary(report: &Report) -> Vec<(&'static str, String)> {
                 machine.kernel
             ),
         ),
+        ("wattle", program(report)),
+        ("device", device(report)),
         ("settings", settings(report)),
         ("rules", rules(&report.rules)),
         (
             "data",
             format!(
-                "{}, {} of keys and values, {} on disk after loading ({})",
+                "{}, {} of keys and values, {} on disk after loading ({}){}",
                 plural(load.records, "record"),
                 bytes(load.data_bytes),
                 bytes(load.file_bytes),
-                load.file_system
+                load.file_system,
+                pool_to_data(report)
             ),
         ),
     ];
@@ -124,6 +132,36 @@ pub fn summary(report: &Report) -> Vec<(&'static str, String)> {
         lines.push(("conflicts", format!("{} aborted by conflicts", plural(run.aborts, "try"))));
     }
     lines
+}
+
+fn program(report: &Report) -> String {
+    let Program { version, commit, date } = &report.program;
+    format!("version {version}, commit {commit}, {date}")
+}
+
+/// The figures of `wattle probe`.
+fn device(report: &Report) -> String {
+    match &report.device {
+        None => "not probed; wattle probe keeps its figures in a store".to_owned(),
+        Some(probed) => format!(
+            "k_r {}, k_w {}, asymmetry {}, probed {}",
+            probed.k_r,
+            probed.k_w,
+            significant(probed.asymmetry),
+            probed.probed
+        ),
+    }
+}
+
+/// The pool to the keys and values, if both are known.
+fn pool_to_data(report: &Report) -> String {
+    match report.settings.get("pool").and_then(Value::as_u64) {
+        Some(pool) if report.load.data_bytes > 0 => {
+            let ratio = pool as f64 / report.load.data_bytes as f64;
+            format!(", pool : data {}", significant(ratio))
+        }
+        _ => ", pool : data unknown".to_owned(),
+    }
 }
 
 /// The values of all flags that are set.
@@ -198,6 +236,49 @@ pub fn buffer_rows(report: &Report) -> Vec<Vec<String>> {
     counters.chain(refused).map(cells).collect()
 }
 
+/// One row of cells for each counter of the log.
+pub fn log_rows(report: &Report) -> Vec<Vec<String>> {
+    let Report { log, run, .. } = report;
+    let sizes = [("bytes", log.bytes), ("bytes of records", log.record_bytes)];
+    let sizes = sizes.map(|(name, total)| {
+        let second = per(total as f64, run.seconds).round() as u64;
+        let operation = per(total as f64, run.operations as f64).round() as u64;
+        let cells = [bytes(total), bytes(second), bytes(operation)];
+        std::iter::once(name.to_owned()).chain(cells).collect()
+    });
+    let counts = [
+        ("flushes", log.flushes),
+        ("syncs", log.syncs),
+        ("commits", log.commits),
+        ("checkpoints", log.checkpoints),
+    ];
+    let counts = counts.map(|(name, total)| {
+        vec![
+            name.to_owned(),
+            count(total),
+            rate(per(total as f64, run.seconds)),
+            significant(per(total as f64, run.operations as f64)),
+        ]
+    });
+    sizes.into_iter().chain(counts).collect()
+}
+
+/// How commits shared flushes, and the part of the run that syncs took.
+pub fn commits(report: &Report) -> String {
+    let Report { log, run, .. } = report;
+    if log.flushes == 0 {
+        return "0 commits per flush: the log was not written".to_owned();
+    }
+    let syncing = per(log.syncs as f64 * log.sync_us / 1e6, run.seconds).min(1.0);
+    format!(
+        "{} commits per flush, a sync takes {} us (median of the last ones), syncs took about {} % \
+         of the run",
+        significant(per(log.commits as f64, log.flushes as f64)),
+        significant(log.sync_us),
+        significant(syncing * 100.0)
+    )
+}
+
 /// The resources and the checks: pairs of a name and a value.
 pub fn outcome(report: &Report) -> Vec<(&'static str, String)> {
     let Report { process, run, buffer, .. } = report;
@@ -266,6 +347,13 @@ mod tests {
             "latency us  count",
             "pages written",
             "check       passed: reads are right",
+            "wattle      version 0.1.0, commit abc, 2026-11-28T00:00:00Z",
+            "device      k_r 32, k_w 16, asymmetry 1.30, probed 2026-11-01T00:00:00Z",
+            "pool : data 0.250",
+            "log               total  per second  per operation",
+            "flushes             150        50.0          0.150",
+            "commits     6.00 commits per flush, a sync takes 10,000 us",
+            "syncs took about 50.0 % of the run",
         ] {
             assert!(text.contains(part), "{part} is not in:\n{text}");
         }
