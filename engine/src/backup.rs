@@ -54,6 +54,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Sizes of a backup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct BackupReport {
     /// Pages copied.
     pub pages: u64,
@@ -84,6 +85,7 @@ pub(crate) fn backup_on(
 
 impl Core {
     fn backup(&self, target: &StoreFile, target_log: &Arc<dyn LogStorage>) -> Result<BackupReport> {
+        let _span = tracing::info_span!("backup", target = %target.path.display()).entered();
         if self.read_only {
             return self.backup_at_rest(target, target_log);
         }

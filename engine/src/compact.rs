@@ -34,6 +34,7 @@ use wattle_buffer::{Error, PAGE_SIZE, PageAllocator, PageId, Result};
 
 /// The outcome of [`crate::Engine::compact`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct CompactReport {
     /// Pages that were moved.
     pub moved_pages: u64,
@@ -89,6 +90,7 @@ impl Drop for Ids<'_> {
 impl Core {
     /// See the module documentation.
     pub fn compact(&self, stop: &AtomicBool) -> Result<CompactReport> {
+        let _span = tracing::info_span!("compaction").entered();
         self.check_alive()?;
         if self.log.is_none() {
             let what = "a store that is used without a log cannot be compacted while it is open";

@@ -325,6 +325,19 @@ impl Engine {
         Stats::of(self.core.core())
     }
 
+    /// Sets the metrics of this engine in the recorder that the program has installed for the crate
+    /// `metrics`, as Prometheus needs them before a scrape: each field of [`Stats`] as
+    /// `wattle_NAME_total` or, for current values, `wattle_NAME`; and the times that operations and
+    /// commits waited as `wattle_wait_seconds`, with the labels `what` and `quantile`, since the
+    /// store was opened. `name` becomes the label `engine`.
+    ///
+    /// Needs the feature `metrics`, with which each wait also costs two looks at the clock and a
+    /// short lock. Operations that do not wait are not measured.
+    #[cfg(feature = "metrics")]
+    pub fn publish_metrics(&self, name: &str) {
+        crate::publish::publish(name, &self.stats(), &self.core.txns.waits);
+    }
+
     /// How the store was left before this engine opened it.
     ///
     /// ```

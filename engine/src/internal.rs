@@ -19,7 +19,7 @@ pub(crate) struct Internal<'c> {
 
 impl<'c> Internal<'c> {
     pub fn new(core: &'c Core, cx: &'c Context) -> Internal<'c> {
-        let log = core.log.clone().map(|log| Arc::new(LogHandle(log)));
+        let log = core.log.clone().map(|log| Arc::new(LogHandle(log, core.txns.waits.clone())));
         Internal { core, cx, log }
     }
 }

@@ -29,6 +29,8 @@ mod op;
 mod open;
 mod opening;
 mod options;
+#[cfg(feature = "metrics")]
+mod publish;
 mod range;
 mod recover;
 mod runtime;
@@ -42,6 +44,7 @@ mod trees;
 mod txn;
 mod unlogged_pages;
 mod verify;
+mod waits;
 
 pub use async_transaction::AsyncTransaction;
 pub use backup::BackupReport;

@@ -27,6 +27,7 @@ use crate::{
     store_info::StoreInfo,
     txn::{TreeHandles, TxnSystem},
     unlogged_pages::UnloggedPages,
+    waits::Waits,
 };
 use parking_lot::Mutex;
 use std::{
@@ -41,6 +42,7 @@ use wattle_wal::{Log, LogEnd, LogOptions, LogStart};
 /// store at once.
 pub(crate) fn open(file: StoreFile, options: &Options) -> Result<Arc<Core>> {
     let file = Arc::new(file);
+    let _span = tracing::info_span!("open", path = %file.path.display()).entered();
     let opened = open_files(&file, options);
     if opened.is_err() {
         file.release();
@@ -332,6 +334,7 @@ fn txn_system(
         durability: options.durability,
         reads: options.reads,
         version_bytes: options.version_bytes,
+        waits: Arc::new(Waits::new(options.slow_operation)),
         validation: Mutex::new(()),
         undo_directory: file.directory(),
     }

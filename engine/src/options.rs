@@ -106,6 +106,7 @@ pub struct Options {
     pub(crate) atomic_pages: bool,
     pub(crate) page_trace: Option<PageTrace>,
     pub(crate) interrupt: Option<Arc<AtomicBool>>,
+    pub(crate) slow_operation: Option<Duration>,
 }
 
 impl Default for Options {
@@ -134,6 +135,7 @@ impl Default for Options {
             atomic_pages: false,
             page_trace: None,
             interrupt: None,
+            slow_operation: None,
         }
     }
 }
@@ -240,6 +242,14 @@ impl Options {
     /// times as long: [`crate::Error::Limit`]. Default 10 s.
     pub fn stall_timeout(mut self, limit: Duration) -> Self {
         self.stall_timeout = limit;
+        self
+    }
+
+    /// From which wait on an operation, or a commit that waits for the log, is reported: as a
+    /// warning of `tracing` with the target `wattle::slow` and the time. Only waits for a page, for
+    /// room, for another operation or for the log are measured. Default: none is reported.
+    pub fn slow_operation(mut self, limit: Duration) -> Self {
+        self.slow_operation = Some(limit);
         self
     }
 

@@ -5,6 +5,7 @@ use wattle_buffer::{CounterSums, PAGE_SIZE};
 
 /// Counters of an engine, cumulative since it was opened, and a few current values.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Stats {
     /// Frames of the pool.
     pub frames: u64,
@@ -95,6 +96,7 @@ pub struct Stats {
 
 /// Pages that evictors and writers did not evict, by reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Refused {
     /// The frame held no page of a tree: it was free, being read, or just read.
     pub no_page: u64,
@@ -187,6 +189,7 @@ impl Stats {
 
 /// Size and shape of one tree.
 #[derive(Debug, Clone, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct TreeStat {
     /// Its name.
     pub name: String,

@@ -10,6 +10,7 @@ use wattle_buffer::{Error, Result, io::LogStorage};
 /// How a store was left, as the engine found it when it was opened; from
 /// [`Engine::store_info`](crate::Engine::store_info).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct StoreInfo {
     /// Format version of the store, see [`STORE_VERSION`].

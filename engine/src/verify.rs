@@ -16,6 +16,7 @@ use wattle_buffer::{Error, Inside, PAGE_SIZE, PageId, Result, TreeId, is_reserve
 
 /// The findings of [`crate::Engine::verify`].
 #[derive(Debug, Clone, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct VerifyReport {
     /// The problems, one sentence each. Empty: the store is sound.
     pub problems: Vec<String>,

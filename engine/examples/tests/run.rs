@@ -35,6 +35,32 @@ fn tokio_tasks() {
 }
 
 #[test]
+fn metrics() {
+    let output = Command::new(env!("CARGO_BIN_EXE_metrics")).output().expect("the program starts");
+    let text = String::from_utf8(output.stdout).expect("text");
+    assert!(output.status.success(), "{}\n{text}", output.status);
+    let value = |name: &str| -> f64 {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let line = line.unwrap_or_else(|| panic!("no {name} in\n{text}"));
+        line.trim().parse().expect("a number")
+    };
+    // As many as the program has made, and times that a device can have.
+    assert!(value("wattle_commits_total{engine=\"orders\"}") >= 20.0);
+    assert!(value("wattle_faults_total{engine=\"orders\"}") > 0.0);
+    assert_eq!(value("wattle_waits_total{engine=\"orders\",what=\"commit\"}"), 20.0);
+    for what in ["commit", "operation"] {
+        let of = |quantile: &str| {
+            value(&format!(
+                "wattle_wait_seconds{{engine=\"orders\",what=\"{what}\",quantile=\"{quantile}\"}}"
+            ))
+        };
+        let (median, longest) = (of("0.5"), of("1"));
+        assert!(median > 0.0 && median <= longest && longest < 60.0, "{what} {median} {longest}");
+    }
+    assert!(text.contains("JSON with"), "{text}");
+}
+
+#[test]
 fn backup() {
     run(env!("CARGO_BIN_EXE_backup"), &["events in the backup"]);
 }

@@ -105,6 +105,7 @@ impl Core {
         self.check_alive()?;
         self.check_files().inspect_err(|error| self.txns.liveness.poison(&error.to_string()))?;
         let begun = Instant::now();
+        let _span = tracing::debug_span!("checkpoint").entered();
         // 1. A new epoch. Nothing that a transaction logged from here on is older.
         log.wait_begun()?;
         let epoch = log.begin_checkpoint()?;

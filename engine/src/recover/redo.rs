@@ -46,6 +46,7 @@ pub(crate) fn redo(
     options: &Options,
 ) -> Result<Recovered> {
     let begun = Instant::now();
+    let _span = tracing::info_span!("recovery", redo_epoch = block.redo_epoch).entered();
     // 1. The source gives out only durable records.
     let source = Source::open(file, log, block)?;
     let last = source.epoch_before();

@@ -42,7 +42,7 @@ impl SessionState {
     pub fn new(system: &TxnSystem) -> SessionState {
         SessionState {
             cx: system.context(),
-            log: system.log.clone().map(|log| Arc::new(LogHandle(log))),
+            log: system.log.clone().map(|log| Arc::new(LogHandle(log, system.waits.clone()))),
             idle: RefCell::default(),
             stored: RefCell::default(),
             own: Cell::new(0),

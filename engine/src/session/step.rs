@@ -1,6 +1,7 @@
 //! Runs the steps of an operation: a step that stops is waited for and run again.
 
 use super::resolve::Resolve;
+use crate::waits::Waited;
 use std::{sync::atomic::Ordering, time::Instant};
 use wattle_btree::{self as btree, Step, Stop, Tree};
 use wattle_buffer::{Error, Result};
@@ -32,7 +33,13 @@ pub(crate) async fn run_again<R: Resolve, T>(
         session.core().pool.check_may_wait()?;
     }
     session.cx().worker.begin_waiting();
+    let waits = &session.system().waits;
+    let mut begun = None;
     loop {
+        // A step that runs again at once has not waited.
+        if begun.is_none() && !matches!(stop, Stop::Restart) {
+            begun = waits.begin();
+        }
         let outcome = match stop {
             Stop::Restart => btree::restarted(&session.cx().worker, &mut restarts),
             Stop::Fault(fault) => session.resolve(fault).await,
@@ -43,11 +50,15 @@ pub(crate) async fn run_again<R: Resolve, T>(
         if let Err(error) = outcome {
             let full = matches!(error, Error::DiskFull { .. });
             if !full || !wait_for_room(session, &mut full_since).await {
+                waits.end(Waited::Operation, begun);
                 return Err(error);
             }
         }
         match step(restarts) {
-            Ok(value) => return Ok(value),
+            Ok(value) => {
+                waits.end(Waited::Operation, begun);
+                return Ok(value);
+            }
             Err(next) => stop = next,
         }
     }

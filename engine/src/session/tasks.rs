@@ -5,7 +5,7 @@ use super::{
     resolve::{Environment, OwnsState, Resolve},
     state::SessionState,
 };
-use crate::{core::Core, handle::Grip, txn::Ticket};
+use crate::{core::Core, handle::Grip, txn::Ticket, waits::Waited};
 use std::{cell::Cell, rc::Rc, time::Duration};
 use wattle_btree::Journal;
 use wattle_buffer::{Fault, Result, io::breathe};
@@ -76,7 +76,11 @@ impl Resolve for AsyncSession {
         if !ticket.is_durable() {
             self.shared.turn.set(0);
         }
-        ticket.await
+        let waits = &self.system().waits;
+        let begun = waits.begin();
+        let outcome = ticket.await;
+        waits.end(Waited::Commit, begun);
+        outcome
     }
     async fn pause(&self, turn: u32) {
         match turn {

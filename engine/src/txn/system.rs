@@ -8,6 +8,7 @@ use crate::{
     keeper::Keeper,
     liveness::Liveness,
     mvcc::{Clock, Snapshots, UndoBuffer, Versions},
+    waits::Waits,
 };
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -39,6 +40,8 @@ pub(crate) struct TxnSystem {
     pub reads: Reads,
     /// Limit of the memory of versions, and of replaced large values, bytes.
     pub version_bytes: u64,
+    /// How long operations and commits waited.
+    pub waits: Arc<Waits>,
     /// Held by a serializable transaction while it validates and commits.
     pub validation: Mutex<()>,
     /// Where large undo buffers are written.

@@ -1,5 +1,6 @@
 //! Tickets, with which a caller waits for the durability of a commit.
 
+use crate::waits::{Waited, Waits};
 use std::{
     future::Future,
     pin::Pin,
@@ -11,7 +12,7 @@ use wattle_wal::{Log, Urgency};
 
 /// A session's own reference to the log. Tickets count their references here instead of in the
 /// `Arc` that all sessions share.
-pub(crate) struct LogHandle(pub Arc<Log>);
+pub(crate) struct LogHandle(pub Arc<Log>, pub Arc<Waits>);
 
 /// A commit on its way to the device. Wait for it in a thread ([`Ticket::wait`]) or await it.
 /// Dropping it, or leaking it, changes nothing: the commit goes on. It is `Send` and `Sync`.
@@ -112,6 +113,8 @@ impl Ticket {
     /// [`wattle_buffer::Error::CommitUnknown`] when the log fails meanwhile.
     pub fn wait(self) -> Result<()> {
         let Some(pending) = self.pending else { return Ok(()) };
+        let waits = &pending.log.1;
+        let begun = waits.begin();
         pending.hurry();
         pending.log.0.wait_durable(pending.epoch)?;
         while !pending.is_seen() {
@@ -121,6 +124,7 @@ impl Ticket {
                 break;
             }
         }
+        waits.end(Waited::Commit, begun);
         Ok(())
     }
 }
