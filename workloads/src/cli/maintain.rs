@@ -337,14 +337,14 @@ impl Sizes {
 
     fn text(&self) -> String {
         let checkpoint = &self.last_checkpoint;
-        let left = match (self.closed_cleanly, self.logged) {
-            (true, _) => "closed cleanly".to_owned(),
-            (false, true) => format!(
+        // A store that was used without a log, and not closed, does not open.
+        let left = match self.closed_cleanly {
+            true => "closed cleanly".to_owned(),
+            false => format!(
                 "not closed: the next opening recovers {} of {}",
                 plural(checkpoint.replay_records, "record"),
                 bytes(checkpoint.replay_bytes)
             ),
-            (false, false) => "in use without a log, or not closed: it cannot be opened".to_owned(),
         };
         let log = match self.logged {
             true => format!(
