@@ -1,15 +1,16 @@
 //! watt2: WATT with a learned worth of keeping a page, and a memory of evicted pages.
 //!
 //! Source: this project; `workloads/src/simulate/policies/watt2/README.md` has the model and the
-//! formulas. `index` learns, `ghost` remembers evicted pages, `history` is the state of a page. The
-//! simulator uses the same files; what differs here is for many threads:
+//! formulas. `index` learns, `share` learns which uses write, `ghost` remembers evicted pages, and
+//! `history` is the state of a page. The simulator uses the same files; what differs here is for
+//! many threads:
 //!
 //! - A use within a tick stores nothing. The first one in a tick counts an event by one atomic
 //!   addition and takes no latch.
-//! - Evictors propose several pages at once: the lowest of `sample` random ones for each that is to
-//!   leave, instead of the lowest of new ones and of those kept from the last eviction.
+//! - Evictors propose several pages at once: for each that is to leave they look at `sample` frames
+//!   that are spread evenly over the pool, and take the lowest. They keep no candidates.
 //! - The tables are under a latch that is taken by a load, by the eviction of a page, and by an
-//!   evictor that asks for victims. Relearning, once for a quarter of the pool, is under it too.
+//!   evictor that asks for victims. Relearning, once for a tenth of the pool, is under it too.
 //!
 //! | part of the tracker | contents |
 //! |---|---|
@@ -23,11 +24,12 @@ mod ghost;
 mod history;
 mod index;
 mod look_ahead;
+mod share;
 
 #[doc(hidden)]
 pub mod parts {
     //! The parts that the simulator shares.
-    pub use super::{ghost::*, history::*, index::*};
+    pub use super::{ghost::*, history::*, index::*, share::*};
 }
 
 use super::{
@@ -44,8 +46,11 @@ use crate::{
     sync::{AtomicU32, Mutex, Ordering},
 };
 use ghost::Ghosts;
-use history::{FIRST_TICK, History, Recency, ghost_class, use_classes, write_classes};
+use history::{
+    FIRST_TICK, History, Recency, fade, ghost_class, relearn_misses, use_classes, write_classes,
+};
 use index::{Cell, Index};
+use share::WriteShare;
 
 const _: () = assert!(FIRST_TICK == FIRST_EPOCH);
 
@@ -69,6 +74,8 @@ pub struct Watt2 {
     /// Uses of pages at the cells of the table since the last relearning.
     uses: Vec<AtomicU32>,
     writes: Vec<AtomicU32>,
+    /// Uses and writes by the class of the writes of the page.
+    shares: [Vec<AtomicU32>; 2],
     recency: Recency,
     write_weight: f32,
     sample: usize,
@@ -80,6 +87,7 @@ pub struct Watt2 {
 struct Learner {
     uses: Index,
     writes: Index,
+    share: WriteShare,
     ghosts: Ghosts,
     /// Misses in a tick.
     tick: f32,
@@ -91,8 +99,17 @@ struct Learner {
     random: u64,
 }
 
-fn count(events: &[AtomicU32], cell: Cell) {
-    events[cell.position()].fetch_add(1, Ordering::Relaxed);
+fn count(events: &[AtomicU32], position: usize) {
+    events[position].fetch_add(1, Ordering::Relaxed);
+}
+
+/// Hands the counts since the last call to `to`, and begins anew.
+fn take_counts(events: &[AtomicU32], mut to: impl FnMut(usize, f32)) {
+    for (position, events) in events.iter().enumerate() {
+        if events.load(Ordering::Relaxed) != 0 {
+            to(position, events.swap(0, Ordering::Relaxed) as f32);
+        }
+    }
 }
 
 fn load(tracker: &Tracker) -> History {
@@ -123,12 +140,20 @@ impl Watt2 {
         }
         if last >= now {
             if flags & FRESH != 0 {
-                count(&self.uses, Cell::of(usize::from(tracker.byte(0)), 0));
+                let mut history = load(tracker);
+                if history.notes_uses_within() {
+                    count(&self.uses, Cell::of(history.class(), 0).position());
+                    history.used_again();
+                    tracker.set_byte(0, history.class);
+                }
             }
             return tracker.set_byte(FLAGS, flags & !(FRESH | PROPOSED));
         }
         let mut history = load(tracker);
-        count(&self.uses, Cell::of(history.class(), now - last));
+        count(&self.uses, Cell::of(history.class(), now - last).position());
+        if history.writes[0] != 0 {
+            count(&self.shares[0], history.write_class());
+        }
         history.push(now);
         store(tracker, &history);
         tracker.set_byte(FLAGS, 0);
@@ -140,7 +165,8 @@ impl Watt2 {
         let last = history.writes[0];
         if last < now {
             if last != 0 {
-                count(&self.writes, Cell::of(history.write_class(), now - last));
+                count(&self.writes, Cell::of(history.write_class(), now - last).position());
+                count(&self.shares[1], history.write_class());
             }
             history.push_write(now);
             store(tracker, &history);
@@ -160,7 +186,7 @@ impl Watt2 {
         let age = now.saturating_sub(history.uses[0]);
         let cell = Cell::of(history.class(), age);
         // Only pages that note uses within a tick count for these.
-        if age > 0 || tracker.byte(FLAGS) & CAME != 0 {
+        if age > 0 || tracker.byte(FLAGS) & CAME != 0 && history.notes_uses_within() {
             learner.uses.seen(cell, pages);
         }
         let mut value = learner.uses.of(cell) * self.recency.of(history.uses, now);
@@ -168,7 +194,8 @@ impl Watt2 {
             let cell = Cell::of(history.write_class(), now.saturating_sub(history.writes[0]));
             learner.writes.seen(cell, pages);
             if dirty {
-                value += self.write_weight * learner.writes.of(cell);
+                let uses = value * learner.share.of(history.write_class());
+                value += self.write_weight * learner.writes.of(cell).min(uses);
             }
         }
         value
@@ -184,13 +211,13 @@ impl Watt2 {
         for (events, index) in
             [(&self.uses, &mut learner.uses), (&self.writes, &mut learner.writes)]
         {
-            for (position, events) in events.iter().enumerate() {
-                if events.load(Ordering::Relaxed) != 0 {
-                    index.used_times(position, events.swap(0, Ordering::Relaxed) as f32);
-                }
-            }
+            take_counts(events, |position, times| index.used_times(position, times));
             index.relearn(learner.tick, learner.fade);
         }
+        let share = &mut learner.share;
+        take_counts(&self.shares[0], |class, times| share.used(class, times));
+        take_counts(&self.shares[1], |class, times| share.written(class, times));
+        share.relearn(learner.fade);
     }
 }
 
@@ -204,7 +231,7 @@ impl Replacement for Watt2 {
             name: "sample",
             default: 8.0,
             range: Range::Whole(1, 256),
-            about: "random pages compared for each that leaves",
+            about: "pages compared for each that leaves",
         },
         Parameter {
             name: "ghosts",
@@ -220,7 +247,7 @@ impl Replacement for Watt2 {
         },
         Parameter {
             name: "mix",
-            default: 0.2,
+            default: 0.15,
             range: Range::Number(0.0, 1.0),
             about: "weight of WATT's value in the product",
         },
@@ -245,10 +272,11 @@ impl Replacement for Watt2 {
         let zeros = |cells: usize| (0..cells).map(|_| AtomicU32::new(0)).collect();
         let uses = Index::new(use_classes(), setup.number("optimism") as f32, 1.0 - weight);
         let writes = Index::new(write_classes(), 1.0, 1.0);
-        let relearn_misses = (frames / 4).max(300);
+        let relearn_misses = relearn_misses(frames);
         Ok(Watt2 {
             uses: zeros(uses.cells()),
             writes: zeros(writes.cells()),
+            shares: [zeros(WriteShare::classes()), zeros(WriteShare::classes())],
             recency: Recency::new(weight),
             write_weight: setup.number("write_weight") as f32,
             sample: setup.number("sample") as usize,
@@ -256,11 +284,12 @@ impl Replacement for Watt2 {
             learner: Mutex::new(Learner {
                 uses,
                 writes,
-                ghosts: Ghosts::new(ghosts),
+                share: WriteShare::new(),
+                ghosts: Ghosts::for_pool(ghosts),
                 tick: (frames as f64 / setup.number("epochs")).max(1.0) as f32,
                 relearn_misses,
                 until_relearn: 0,
-                fade: 0.5f32.powf(relearn_misses as f32 / (8 * frames).max(2000) as f32),
+                fade: fade(frames),
                 valued: Vec::new(),
                 random: 1,
             }),
@@ -274,7 +303,7 @@ impl Replacement for Watt2 {
         let history = match ghost {
             Some(ghost) => {
                 let mut history = History::of_ghost(&ghost);
-                count(&self.uses, Cell::of(history.class(), now - ghost.last));
+                count(&self.uses, Cell::of(history.class(), now - ghost.last).position());
                 history.push(now);
                 history
             }
@@ -325,7 +354,7 @@ impl Order for Watt2 {
         let mut valued = std::mem::take(&mut learner.valued);
         valued.clear();
         for _ in 0..most * self.sample {
-            let frame = self.draw.frame(frames);
+            let frame = self.draw.spread_frame(frames);
             let standing = frames.standing(frame);
             if standing.may_leave() {
                 let dirty = standing == Standing::Dirty;

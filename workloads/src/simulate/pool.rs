@@ -6,7 +6,7 @@
 
 use std::ops::{Index, IndexMut};
 
-use crate::rng::Rng;
+use crate::rng::{GOLDEN, Rng};
 
 /// A page of the trace, numbered in the order of first touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -160,6 +160,20 @@ impl Pool {
         }
     }
 
+    /// The next frame with a page, spread evenly over the pool: `at`, which is any number at first,
+    /// moves by the golden ratio. The pool must not be empty.
+    #[inline]
+    pub fn spread_frame(&self, at: &mut u64) -> Frame {
+        loop {
+            *at = at.wrapping_add(GOLDEN);
+            let frame = (u128::from(*at) * self.page_in.len() as u128) >> 64;
+            let frame = Frame(frame as u32);
+            if self.free.is_empty() || self.page(frame).is_some() {
+                return frame;
+            }
+        }
+    }
+
     /// A frame with a page, drawn uniformly; the pool must not be empty.
     #[inline]
     pub fn draw_frame(&self, rng: &mut Rng) -> Frame {
@@ -249,6 +263,29 @@ impl Sampler {
         number: usize,
         sample: &mut Vec<Frame>,
     ) {
+        self.fill(pool, number, sample, || pool.draw_frame(rng));
+    }
+
+    /// The same with frames that are spread evenly over the pool, see [`Pool::spread_frame`].
+    #[inline]
+    pub fn spread_frames(
+        &mut self,
+        pool: &Pool,
+        at: &mut u64,
+        number: usize,
+        sample: &mut Vec<Frame>,
+    ) {
+        self.fill(pool, number, sample, || pool.spread_frame(at));
+    }
+
+    #[inline]
+    fn fill(
+        &mut self,
+        pool: &Pool,
+        number: usize,
+        sample: &mut Vec<Frame>,
+        mut draw: impl FnMut() -> Frame,
+    ) {
         sample.clear();
         if number >= pool.len() {
             sample.extend(pool.pages().map(|page| pool.frame(page)));
@@ -256,7 +293,7 @@ impl Sampler {
         }
         self.begin();
         while sample.len() < number {
-            let frame = pool.draw_frame(rng);
+            let frame = draw();
             if self.mark(frame) {
                 sample.push(frame);
             }
@@ -281,6 +318,25 @@ impl Sampler {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn spread_samples_pass_no_frame_for_long() {
+        for frames in [1usize, 2, 9, 50, 1000] {
+            let mut pool = Pool::new(frames, frames);
+            (0..frames as u32).for_each(|page| pool.insert(Page(page), false));
+            let (mut sampler, mut at, mut sample) = (Sampler::new(frames), 77, vec![]);
+            let (mut seen, mut draws) = (vec![0; frames], 0);
+            while draws < 3 * frames {
+                sampler.spread_frames(&pool, &mut at, 8, &mut sample);
+                assert_eq!(sample.len(), frames.min(8));
+                for frame in &sample {
+                    draws += 1;
+                    seen[frame.0 as usize] += 1;
+                }
+            }
+            assert!(seen.iter().all(|times| (1..=8).contains(times)), "{frames}: {seen:?}");
+        }
+    }
 
     #[test]
     fn pages_keep_their_frames_and_freed_frames_are_used_again() {

@@ -6,7 +6,7 @@
 //! | 0-14 | tag: a hash of the page, never 0 in an entry that is used |
 //! | 15-24 | tick of the last use, modulo 1024 |
 //! | 25-28 | 0: one use so far; else 1 + octave of the distance of the last two uses, up to 10 |
-//! | 29-31 | octave of the recent uses |
+//! | 29-31 | octave of the recent uses; after uses in one tick only, 1 if there were several |
 //!
 //! An entry is a word that single atomic operations can read, write and take, and a set has 16
 //! bytes. A wrong tag or a lost entry only costs a little accuracy. `at` visits the table all the
@@ -23,6 +23,9 @@ const TOO_OLD: u32 = STAMPS * 3 / 4;
 /// Largest octave of a distance.
 pub const OCTAVES: u32 = 10;
 
+/// Least number of entries, so that small pools learn too; 4 KiB.
+const FEWEST: usize = 1024;
+
 /// The memory of a page.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ghost {
@@ -30,7 +33,7 @@ pub struct Ghost {
     pub last: u32,
     /// Octave of the distance of the last two uses.
     pub octave: Option<u32>,
-    /// Octave of the recent uses.
+    /// Octave of the recent uses; without a distance, 1 if there was more than one.
     pub frequency: u32,
 }
 
@@ -41,8 +44,13 @@ pub struct Ghosts {
 }
 
 impl Ghosts {
+    /// An empty table for `wanted` pages, for 1024 if that is less, or for none.
+    pub fn for_pool(wanted: usize) -> Self {
+        Self::new(if wanted == 0 { 0 } else { wanted.max(FEWEST) })
+    }
+
     /// An empty table for at least `entries` pages.
-    pub fn new(entries: usize) -> Self {
+    fn new(entries: usize) -> Self {
         Self { entries: vec![0; entries.div_ceil(WAYS) * WAYS] }
     }
 

@@ -9,7 +9,7 @@ use super::{
 pub const FIRST_TICK: u32 = 1 << 30;
 
 /// Half-life of recent uses, in ticks.
-const HALVING: f32 = 32.0;
+const HALVING: f32 = 128.0;
 
 /// Octaves of recent uses that distinguish classes.
 const FREQUENCIES: usize = 8;
@@ -45,7 +45,8 @@ impl History {
         history
     }
 
-    /// Class of its uses: none but one, or octave of the last distance by octave of frequency.
+    /// Class of its uses: one, several in one tick, or octave of the last distance by octave of
+    /// frequency.
     #[inline]
     pub fn class(&self) -> usize {
         usize::from(self.class)
@@ -55,6 +56,20 @@ impl History {
     #[inline]
     pub fn write_class(&self) -> usize {
         usize::from(self.write_class)
+    }
+
+    /// A second use within the tick in which the page came in.
+    #[inline]
+    pub fn used_again(&mut self) {
+        if self.uses[1] == 0 {
+            self.class = AGAIN as u8;
+        }
+    }
+
+    /// Whether a use within the tick in which the page came in would be noted.
+    #[inline]
+    pub fn notes_uses_within(&self) -> bool {
+        self.class() != AGAIN
     }
 
     fn classify(&mut self) {
@@ -70,7 +85,10 @@ impl History {
 
     /// The memory of the page when it is evicted.
     pub fn ghost(&self) -> Ghost {
-        let frequency = (self.frequency as u32).max(1).ilog2();
+        let frequency = match self.class() {
+            AGAIN => 1,
+            _ => (self.frequency as u32).max(1).ilog2(),
+        };
         Ghost { last: self.uses[0], octave: self.octave(), frequency }
     }
 
@@ -79,7 +97,12 @@ impl History {
         let before = ghost
             .octave
             .map_or(0, |octave| ghost.last.saturating_sub(distance(octave as usize) as u32));
-        Self::new(ghost.last, before, (1u32 << ghost.frequency) as f32)
+        let frequency = if before == 0 { 1.0 } else { (1u32 << ghost.frequency) as f32 };
+        let mut history = Self::new(ghost.last, before, frequency);
+        if ghost_class(ghost) == AGAIN {
+            history.used_again();
+        }
+        history
     }
 
     /// A use at `now`, not the newest.
@@ -100,6 +123,17 @@ impl History {
             self.write_class = 1 + now.saturating_sub(last).max(1).ilog2().min(OCTAVES - 1) as u8;
         }
     }
+}
+
+/// Misses between two relearnings, for a pool of `frames`.
+pub fn relearn_misses(frames: usize) -> usize {
+    (frames / 10).max(60)
+}
+
+/// The factor of all counts at a relearning: they halve in 8 replacements of the pool, or in 8000
+/// misses if that is more.
+pub fn fade(frames: usize) -> f32 {
+    0.5f32.powf(relearn_misses(frames) as f32 / (8 * frames).max(8000) as f32)
 }
 
 /// Older stamps count as none.
@@ -144,9 +178,16 @@ pub fn class(octave: u32, frequency: u32) -> usize {
     1 + octave as usize * FREQUENCIES + frequency
 }
 
+/// The class of pages that were used in one tick only, but more than once in it.
+const AGAIN: usize = 1 + OCTAVES as usize * FREQUENCIES;
+
 /// The class of an evicted page.
 pub fn ghost_class(ghost: &Ghost) -> usize {
-    ghost.octave.map_or(0, |octave| class(octave, 1 << ghost.frequency))
+    match ghost.octave {
+        None if ghost.frequency > 0 => AGAIN,
+        None => 0,
+        Some(octave) => class(octave, 1 << ghost.frequency),
+    }
 }
 
 /// The distance that represents its octave.
@@ -164,7 +205,8 @@ pub fn use_classes() -> Vec<Class> {
             group: Some(octave),
         })
     });
-    std::iter::once(once).chain(others).collect()
+    let again = Class { frequency: 2.0, ..once };
+    std::iter::once(once).chain(others).chain(std::iter::once(again)).collect()
 }
 
 /// The classes of writes.
@@ -176,4 +218,38 @@ pub fn write_classes() -> Vec<Class> {
         group: None,
     });
     std::iter::once(once).chain(others).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_comes_back_from_its_memory_in_its_class() {
+        let mut history = History::new(FIRST_TICK, 0, 1.0);
+        assert_eq!(history.class(), 0);
+        assert!(history.notes_uses_within());
+        for step in 0..300u32 {
+            let ghost = history.ghost();
+            let back = History::of_ghost(&ghost);
+            assert_eq!((back.class(), ghost_class(&ghost)), (history.class(), history.class()));
+            assert_eq!(back.uses[0], history.uses[0]);
+            match step {
+                0 => history.used_again(),
+                _ => history.push(history.uses[0] + 1 + step * step % 97),
+            }
+            // Later uses do not make a page with a distance one of a single tick.
+            history.used_again();
+            assert_eq!(history.notes_uses_within(), step > 0);
+        }
+    }
+
+    #[test]
+    fn counts_halve_in_eight_replacements() {
+        for frames in [10_000, 100_000] {
+            let relearnings = 8 * frames / relearn_misses(frames);
+            assert!((fade(frames).powi(relearnings as i32) - 0.5).abs() < 1e-3);
+        }
+        assert_eq!((relearn_misses(10), fade(10)), (60, fade(500)));
+    }
 }

@@ -5,10 +5,10 @@
 //! engine (`wattle_buffer::replacement`).
 //!
 //! The properties of WATT for many cores remain: a fixed tracker in the frame, no write on a
-//! repeated use within a tick, eviction by a small random sample, no list.
+//! repeated use within a tick, eviction by a small sample, no list.
 //!
-//! Parameters: `sample` and `pool`, pages that an eviction compares: random ones, and the next
-//! lowest of the previous eviction; `ticks`, per replacement of the whole cache; `ghosts`,
+//! Parameters: `sample` and `pool`, pages that an eviction compares: the next ones of an even
+//! spread over the frames, and the next lowest of the previous eviction; `ticks`, per replacement of the whole cache; `ghosts`,
 //! remembered pages per frame (4 bytes each); `optimism` about ages without observations; `mix`,
 //! weight of WATT's value in the product; `write_weight`.
 
@@ -16,8 +16,8 @@ use std::collections::VecDeque;
 
 use wattle_buffer::PageId;
 use wattle_buffer::replacement::watt2_parts::{
-    Cell, FIRST_TICK, Ghost, Ghosts, History, Index, Recency, ghost_class, use_classes,
-    write_classes,
+    Cell, FIRST_TICK, Ghost, Ghosts, History, Index, Recency, WriteShare, fade, ghost_class,
+    relearn_misses, use_classes, write_classes,
 };
 
 use crate::rng::Rng;
@@ -34,7 +34,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
             name: "sample",
             default: "8",
             takes: Domain::Whole(1, 256),
-            about: "random pages that an eviction looks at",
+            about: "pages that an eviction looks at",
         },
         Parameter {
             name: "pool",
@@ -62,7 +62,7 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
         },
         Parameter {
             name: "mix",
-            default: "0.2",
+            default: "0.15",
             takes: Domain::Number(0.0, 1.0),
             about: "weight of WATT's value in the product",
         },
@@ -75,15 +75,17 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
     ],
     build: |setup| {
         let (capacity, mix) = (setup.capacity, setup.number("mix") as f32);
+        let mut rng = Rng::new(setup.seed, 0);
         Box::new(Watt2 {
             trackers: PerFrame::new(capacity, History::default),
             uses: Index::new(use_classes(), setup.number("optimism") as f32, 1.0 - mix),
             writes: Index::new(write_classes(), 1.0, 1.0),
             recency: Recency::new(mix),
-            ghosts: Ghosts::new((setup.number("ghosts") * capacity as f64) as usize),
+            share: WriteShare::new(),
+            ghosts: Ghosts::for_pool((setup.number("ghosts") * capacity as f64) as usize),
             tick_misses: ((capacity as f64 / setup.number("ticks")) as usize).max(1),
-            relearn_misses: (capacity / 4).max(300),
-            fade: 0.5f32.powf((capacity / 4).max(300) as f32 / (8 * capacity).max(2000) as f32),
+            relearn_misses: relearn_misses(capacity),
+            fade: fade(capacity),
             misses: 0,
             until_relearn: 0,
             now: FIRST_TICK,
@@ -91,7 +93,8 @@ pub const ENTRY: PolicyEntry = PolicyEntry {
             pool: setup.whole("pool"),
             write_weight: setup.number("write_weight") as f32,
             ghosts_per_page: setup.number("ghosts"),
-            rng: Rng::new(setup.seed, 0),
+            spread: rng.next_u64(),
+            rng,
             sampler: Sampler::new(capacity),
             drawn: Vec::new(),
             kept: Vec::new(),
@@ -109,6 +112,7 @@ struct Watt2 {
     uses: Index,
     writes: Index,
     recency: Recency,
+    share: WriteShare,
     ghosts: Ghosts,
     tick_misses: usize,
     relearn_misses: usize,
@@ -121,6 +125,8 @@ struct Watt2 {
     write_weight: f32,
     ghosts_per_page: f64,
     rng: Rng,
+    /// The position of the last page that an eviction looked at.
+    spread: u64,
     sampler: Sampler,
     drawn: Vec<Frame>,
     /// The lowest pages of earlier evictions, lowest last.
@@ -142,10 +148,16 @@ impl Watt2 {
         let last = tracker.uses[0];
         if last != self.now {
             self.uses.used(Cell::of(tracker.class(), self.now - last));
+            if tracker.writes[0] != 0 {
+                self.share.used(tracker.write_class(), 1.0);
+            }
             tracker.push(self.now);
         } else if tracker.fresh {
             tracker.fresh = false;
-            self.uses.used(Cell::of(tracker.class(), 0));
+            if tracker.notes_uses_within() {
+                self.uses.used(Cell::of(tracker.class(), 0));
+                tracker.used_again();
+            }
         }
         if access.write {
             self.track_write(access.page, pool);
@@ -158,6 +170,7 @@ impl Watt2 {
         if last != self.now {
             if last != 0 {
                 self.writes.used(Cell::of(tracker.write_class(), self.now - last));
+                self.share.written(tracker.write_class(), 1.0);
             }
             tracker.push_write(self.now);
         }
@@ -179,7 +192,7 @@ impl Watt2 {
     #[inline]
     fn expose(&mut self, frame: Frame, cells: Cells, pages: f32) {
         let tracker = &self.trackers[frame];
-        if tracker.uses[0] != self.now || tracker.came {
+        if tracker.uses[0] != self.now || tracker.came && tracker.notes_uses_within() {
             self.uses.seen(cells.uses, pages);
         }
         if let Some(writes) = cells.writes {
@@ -188,7 +201,7 @@ impl Watt2 {
     }
 
     /// The uses per tick that keeping the page in `frame` promises, mixed with WATT's value, and
-    /// for a dirty page the writes that it saves.
+    /// for a dirty page the writes that it saves: no more than the uses by the share that writes.
     #[inline(always)]
     fn value(&mut self, frame: Frame, cells: Cells, pool: &Pool) -> f32 {
         let recency = self.recency.of(self.trackers[frame].uses, self.now);
@@ -196,7 +209,8 @@ impl Watt2 {
         if let Some(writes) = cells.writes
             && pool.page(frame).is_some_and(|page| pool.is_dirty(page))
         {
-            value += self.write_weight * self.writes.of(writes);
+            let uses = value * self.share.of(self.trackers[frame].write_class());
+            value += self.write_weight * self.writes.of(writes).min(uses);
         }
         value
     }
@@ -261,7 +275,7 @@ impl Watt2 {
             self.valued_before = before;
         }
         let mut drawn = std::mem::take(&mut self.drawn);
-        self.sampler.draw_frames(pool, &mut self.rng, self.sample, &mut drawn);
+        self.sampler.spread_frames(pool, &mut self.spread, self.sample, &mut drawn);
         let pages = pool.len() as f32 / drawn.len() as f32;
         for frame in drawn.iter().copied() {
             let cells = self.cells(frame);
@@ -342,6 +356,7 @@ impl Watt2 {
             self.stale = true;
             self.uses.relearn(self.tick_misses as f32, self.fade);
             self.writes.relearn(self.tick_misses as f32, self.fade);
+            self.share.relearn(self.fade);
         }
     }
 }
