@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use super::fitted::{FittedAxis, Spacing};
-use super::plot::escape;
+use super::svg::escape;
 use super::style::{STYLES, Style, css};
 
 const WIDTH: f64 = 640.0;

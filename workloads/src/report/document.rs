@@ -8,7 +8,7 @@ use std::path::Path;
 use super::chart::Drawing;
 use super::figures::csv_field;
 use super::html::Page;
-use super::plot::escape;
+use super::svg::escape;
 
 /// A cell of a table: as people read it, and in full.
 #[derive(Clone, Debug, Default, PartialEq)]
