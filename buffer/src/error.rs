@@ -213,6 +213,21 @@ impl Error {
         if full { Error::DiskFull { action, source } } else { Error::Io { action, source } }
     }
 
+    /// Whether the transaction, rolled back and run again as a whole, may succeed: another one was
+    /// in its way ([`Error::Conflict`]), or needed so much memory that its snapshot was cancelled
+    /// ([`Error::SnapshotTooOld`]). Nothing of it is committed. After [`Error::CommitUnknown`] it
+    /// may be, so that is not retryable. [`Error::MustAbort`] has an earlier error as its reason,
+    /// and does not say which.
+    ///
+    /// ```
+    /// use wattle_buffer::Error;
+    /// assert!(Error::Conflict("of two writers".to_string()).is_retryable());
+    /// assert!(!Error::CommitUnknown("the log failed".to_string()).is_retryable());
+    /// ```
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Error::Conflict(_) | Error::SnapshotTooOld(_))
+    }
+
     /// A corruption of `page`.
     pub fn corruption(page: PageId, what: impl fmt::Display) -> Error {
         Error::Corruption { page, what: what.to_string() }

@@ -36,6 +36,11 @@ impl AsyncTransaction {
         self.txn.as_ref().expect("not ended")
     }
 
+    /// As that of [`crate::Transaction`].
+    pub(crate) fn is_in_conflict(&self) -> bool {
+        self.txn().is_in_conflict()
+    }
+
     async fn take_turn(&self) {
         let may_change = !self.txn().options.read_only;
         self.session.end_turn_after(if may_change { LONG_TURN } else { TURN }).await;

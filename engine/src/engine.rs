@@ -252,7 +252,12 @@ impl Engine {
     /// # Errors
     /// As [`Engine::begin`].
     pub fn begin_with(&self, options: TxnOptions) -> Result<Transaction<'static>> {
-        Transaction::owned(Session::open(&self.core, User::Transaction)?, options)
+        Transaction::owned(self.session_of_transaction()?, options)
+    }
+
+    /// A session for one transaction.
+    pub(crate) fn session_of_transaction(&self) -> Result<Session> {
+        Session::open(&self.core, User::Transaction)
     }
 
     /// A session whose operations block the calling thread. One for each thread.

@@ -38,6 +38,7 @@ mod session;
 mod stats;
 mod store;
 mod store_info;
+mod transact;
 mod transaction;
 mod tree;
 mod trees;

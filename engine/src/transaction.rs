@@ -94,6 +94,11 @@ impl<'s> Transaction<'s> {
         Ok((self.session.get(txn)?, txn))
     }
 
+    /// Whether it has met a conflict, so that it may succeed when it runs again.
+    pub(crate) fn is_in_conflict(&self) -> bool {
+        self.txn().is_in_conflict()
+    }
+
     /// Adds a record.
     ///
     /// # Errors

@@ -59,6 +59,8 @@ pub(crate) struct Txn {
     ghost_bytes: usize,
     /// Why it can only be aborted.
     pub must_abort: Option<String>,
+    /// A read has met a tree that a large transaction changes, or has changed since the snapshot.
+    pub hidden: Cell<bool>,
     /// An operation of several steps is under way, or was dropped half way.
     pub half_done: bool,
     /// Rollbacks to savepoints: the number of each, and its target, both ascending. A rollback is
@@ -95,6 +97,7 @@ impl Txn {
             garbage: Vec::new(),
             ghost_bytes: 0,
             must_abort: None,
+            hidden: Cell::new(false),
             half_done: false,
             rollbacks: Vec::new(),
             next_rollback: 0,
@@ -121,6 +124,7 @@ impl Txn {
             self.reads = Some(RefCell::default());
         }
         self.must_abort = None;
+        self.hidden.set(false);
         self.half_done = false;
         self.next_rollback = 0;
         self.last_gsn = Gsn(0);
@@ -137,6 +141,11 @@ impl Txn {
             None => Err(Error::MustAbort("an operation of it was dropped half way".to_string())),
             Some(why) => Err(Error::MustAbort(why.clone())),
         }
+    }
+
+    /// Whether another transaction was in its way: run again, it may succeed.
+    pub fn is_in_conflict(&self) -> bool {
+        self.must_abort.is_some() || self.hidden.get() || self.slot.is_cancelled()
     }
 
     /// Fails when the transaction may not change anything.

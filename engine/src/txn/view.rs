@@ -60,6 +60,7 @@ impl View for TxnView<'_> {
         // After the lookup: an owner closes the tree before its first change without a version.
         let me = me.map_or(0, TxnState::id);
         if self.open.closed.hides_from(me, txn.snapshot) {
+            txn.hidden.set(true);
             return Err(Stop::Error(hidden(self.open)));
         }
         let (seen, time) = translate(seen)?;

@@ -46,6 +46,7 @@ mod savepoints;
 mod sendable;
 mod storm;
 mod tasks;
+mod transact;
 mod transactions;
 mod two_times;
 mod unpolled;
