@@ -8,6 +8,7 @@ mod contention;
 mod descend;
 mod difference;
 mod drop;
+mod estimate;
 mod ghost;
 mod hint;
 mod journal;

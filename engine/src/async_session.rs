@@ -4,8 +4,9 @@
 
 use crate::{
     async_transaction::AsyncTransaction,
+    key_interval::KeyInterval,
     op::{auto, many, read, visit::visit_auto},
-    range::{AsyncRange, borrowed, bounds_of},
+    range::{AsyncRange, borrowed},
     session::{
         bulk_load::bulk_load,
         resolve::{Environment, OwnsState, Resolve},
@@ -14,7 +15,7 @@ use crate::{
     tree::Tree,
     txn::{Begun, Ticket, TxnOptions},
 };
-use std::ops::{Bound, ControlFlow, RangeBounds};
+use std::ops::{Bound, ControlFlow};
 use wattle_btree::{Direction, Mode, prefix_range};
 #[cfg(doc)]
 use wattle_buffer::Error;
@@ -319,12 +320,12 @@ impl AsyncSession {
     ///
     /// # Errors
     /// As there.
-    pub async fn range<'s, K: AsRef<[u8]> + ?Sized + 's>(
+    pub async fn range<'s>(
         &'s self,
         tree: &'s Tree,
-        range: impl RangeBounds<&'s K>,
+        range: impl KeyInterval,
     ) -> Result<AsyncRange<'s>> {
-        AsyncRange::auto(self, tree, bounds_of(&range)).await
+        AsyncRange::auto(self, tree, range.key_bounds()).await
     }
 
     /// As [`crate::Session::prefix`].

@@ -1,13 +1,14 @@
 //! Asynchronous transactions of several operations.
 
 use crate::{
+    key_interval::KeyInterval,
     op::{
         many, read,
         visit::visit_in,
         whole,
         write::{ModifyRecord, WriteRecord, drive, remove_in},
     },
-    range::{AsyncRange, borrowed, bounds_of},
+    range::{AsyncRange, borrowed},
     session::{
         resolve::OwnsState,
         tasks::{AsyncSession, LONG_TURN, TURN},
@@ -15,7 +16,7 @@ use crate::{
     tree::Tree,
     txn::{Begun, BoxedTxn, Savepoint, Ticket, Txn, savepoint},
 };
-use std::ops::{Bound, ControlFlow, RangeBounds};
+use std::ops::{Bound, ControlFlow};
 use wattle_btree::{Direction, Mode, prefix_range};
 use wattle_buffer::Result;
 
@@ -48,6 +49,18 @@ impl AsyncTransaction {
 
     fn parts(&mut self) -> (&AsyncSession, &mut Txn) {
         (&self.session, self.txn.as_mut().expect("not ended"))
+    }
+
+    /// Takes a turn; gives session and transaction, to read.
+    pub(crate) async fn reading(&self) -> (&AsyncSession, &Txn) {
+        self.take_turn().await;
+        (&self.session, self.txn())
+    }
+
+    /// As [`AsyncTransaction::reading`], to change something.
+    pub(crate) async fn changing(&mut self) -> (&AsyncSession, &mut Txn) {
+        self.take_turn().await;
+        self.parts()
     }
 
     async fn write(&mut self, tree: &Tree, key: &[u8], value: &[u8], mode: Mode) -> Result<bool> {
@@ -224,12 +237,8 @@ impl AsyncTransaction {
     ///
     /// # Errors
     /// As there.
-    pub fn range<'t, K: AsRef<[u8]> + ?Sized + 't>(
-        &'t self,
-        tree: &'t Tree,
-        range: impl RangeBounds<&'t K>,
-    ) -> Result<AsyncRange<'t>> {
-        AsyncRange::in_txn(&self.session, self.txn(), tree, bounds_of(&range))
+    pub fn range<'t>(&'t self, tree: &'t Tree, range: impl KeyInterval) -> Result<AsyncRange<'t>> {
+        AsyncRange::in_txn(&self.session, self.txn(), tree, range.key_bounds())
     }
 
     /// As [`crate::Transaction::prefix`].

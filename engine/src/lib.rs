@@ -1,6 +1,7 @@
 #![doc = include_str!("../docs/guide.md")]
 #![forbid(unsafe_code)]
 
+mod async_compound;
 mod async_session;
 mod async_transaction;
 mod background;
@@ -10,6 +11,7 @@ mod catalog;
 mod checkpoint;
 mod close;
 mod compact;
+mod compound;
 mod core;
 mod engine;
 mod epochs;
@@ -20,6 +22,7 @@ mod held;
 mod internal;
 mod janitor;
 mod keeper;
+mod key_interval;
 mod limits;
 mod liveness;
 mod log_dump;
@@ -52,10 +55,12 @@ pub use backup::BackupReport;
 pub use catalog::MAX_TREE_NAME;
 pub use compact::CompactReport;
 pub use engine::{CloseError, Engine};
+pub use key_interval::KeyInterval;
 pub use log_dump::dump_log;
 pub use memory::memory_limit;
+pub use op::update::CompareFailed;
 pub use options::{MIN_LOG_BYTES, Options, default_log_bytes};
-pub use range::{AsyncRange, Range};
+pub use range::{AsyncRange, Keys, Range};
 pub use runtime::run;
 pub use session::{blocking::Session, tasks::AsyncSession};
 pub use stats::{Refused, Stats, TreeStat};

@@ -13,21 +13,13 @@ use crate::{
     tree::Tree,
     txn::Txn,
 };
-use std::ops::{Bound, RangeBounds};
+use std::ops::Bound;
 #[cfg(doc)]
 use wattle_btree::prefix_range;
 use wattle_btree::{Direction, Taken};
 #[cfg(doc)]
 use wattle_buffer::Error;
 use wattle_buffer::Result;
-
-/// The bounds of a range of keys that are borrowed.
-pub(crate) fn bounds_of<'k, K: AsRef<[u8]> + ?Sized + 'k>(
-    range: &impl RangeBounds<&'k K>,
-) -> KeyBounds<'k> {
-    let bytes = |bound: Bound<&&'k K>| bound.map(|key| (*key).as_ref());
-    (bytes(range.start_bound()), bytes(range.end_bound()))
-}
 
 /// Bounds of the keys that begin with a prefix, from those of [`prefix_range`].
 pub(crate) fn borrowed((low, high): &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> KeyBounds<'_> {
@@ -143,10 +135,61 @@ impl<'s> Range<'s> {
         Ok(entry.map(|entry| self.reader.pair(entry)))
     }
 
+    /// The next key, without its value: a large value is not read. Otherwise as
+    /// [`Range::next_entry`].
+    ///
+    /// # Errors
+    /// As [`Range::next_entry`].
+    pub fn next_key(&mut self) -> Result<Option<&[u8]>> {
+        if self.reader.next_loaded()?.is_none() && now(self.reader.load_key())?.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(self.reader.pair(Entry::Inline).0))
+    }
+
+    /// The keys of the range, without their values. Reads no chunks of large values.
+    ///
+    /// ```
+    /// # use wattle::{Engine, IoKind, Options};
+    /// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// # let tree = engine.tree("t")?;
+    /// # let session = engine.session()?;
+    /// session.put_many(&tree, &[("a", "1"), ("b", "2")])?;
+    /// let keys: Vec<_> = session.scan(&tree)?.rev().keys().collect::<Result<_, _>>()?;
+    /// assert_eq!(keys, [b"b", b"a"]);
+    /// # Ok::<(), wattle::Error>(())
+    /// ```
+    pub fn keys(self) -> Keys<'s> {
+        Keys { range: self }
+    }
+
     /// Not inlined: it runs once for each leaf and each large value.
     #[inline(never)]
     fn load(&mut self, taken: Option<Taken>) -> Result<Option<Entry>> {
         now(self.reader.load(taken))
+    }
+}
+
+/// The keys of a [`Range`], in its order; from [`Range::keys`].
+pub struct Keys<'s> {
+    range: Range<'s>,
+}
+
+impl Keys<'_> {
+    /// The next key, valid until the next call.
+    ///
+    /// # Errors
+    /// As [`Range::next_entry`].
+    pub fn next_key(&mut self) -> Result<Option<&[u8]>> {
+        self.range.next_key()
+    }
+}
+
+impl Iterator for Keys<'_> {
+    type Item = Result<Vec<u8>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_key().map(|key| key.map(<[u8]>::to_vec)).transpose()
     }
 }
 
@@ -236,5 +279,19 @@ impl<'s> AsyncRange<'s> {
             }
         };
         Ok(entry.map(|entry| self.reader.pair(entry)))
+    }
+
+    /// As [`Range::next_key`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn next_key(&mut self) -> Result<Option<&[u8]>> {
+        if self.reader.next_loaded()?.is_none() {
+            self.session.end_turn_after(self.turn).await;
+            if self.reader.load_key().await?.is_none() {
+                return Ok(None);
+            }
+        }
+        Ok(Some(self.reader.pair(Entry::Inline).0))
     }
 }

@@ -11,15 +11,16 @@ pub(crate) mod step;
 pub(crate) mod tasks;
 
 use crate::{
+    key_interval::KeyInterval,
     op::{auto, many, read, visit::visit_auto},
-    range::{Range, borrowed, bounds_of},
+    range::{Range, borrowed},
     transaction::Transaction,
     tree::Tree,
     txn::{Ticket, TxnOptions},
 };
 use blocking::Session;
 use resolve::{Environment, now};
-use std::ops::{Bound, ControlFlow, RangeBounds};
+use std::ops::{Bound, ControlFlow};
 use wattle_btree::{Direction, Mode, prefix_range};
 #[cfg(doc)]
 use wattle_buffer::Error;
@@ -382,12 +383,8 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::ForeignTree`]. Reading the range has errors of its own.
-    pub fn range<'s, K: AsRef<[u8]> + ?Sized + 's>(
-        &'s self,
-        tree: &'s Tree,
-        range: impl RangeBounds<&'s K>,
-    ) -> Result<Range<'s>> {
-        Range::auto(self, tree, bounds_of(&range))
+    pub fn range<'s>(&'s self, tree: &'s Tree, range: impl KeyInterval) -> Result<Range<'s>> {
+        Range::auto(self, tree, range.key_bounds())
     }
 
     /// The records whose keys begin with `prefix`; see [`Session::range`].

@@ -2,6 +2,7 @@
 
 use crate::{
     held::Held,
+    key_interval::KeyInterval,
     op::{
         many,
         range::KeyBounds,
@@ -10,12 +11,12 @@ use crate::{
         whole,
         write::{ModifyRecord, WriteRecord, drive_now, remove_in},
     },
-    range::{Range, borrowed, bounds_of},
+    range::{Range, borrowed},
     session::{blocking::Session, resolve::now},
     tree::Tree,
     txn::{Begun, BoxedTxn, Savepoint, Ticket, Txn, TxnOptions, give_to_engine, savepoint},
 };
-use std::ops::{Bound, ControlFlow, RangeBounds};
+use std::ops::{Bound, ControlFlow};
 use wattle_btree::{Direction, Mode, prefix_range};
 #[cfg(doc)]
 use wattle_buffer::Error;
@@ -82,14 +83,14 @@ impl<'s> Transaction<'s> {
 
     /// Session and transaction, to change something.
     #[inline(always)]
-    fn parts(&mut self) -> Result<(&Session, &mut Txn)> {
+    pub(crate) fn parts(&mut self) -> Result<(&Session, &mut Txn)> {
         let txn = self.txn.as_mut().expect("not ended");
         Ok((self.session.get(txn)?, txn))
     }
 
     /// Session and transaction, to read.
     #[inline(always)]
-    fn reading(&self) -> Result<(&Session, &Txn)> {
+    pub(crate) fn reading(&self) -> Result<(&Session, &Txn)> {
         let txn = self.txn();
         Ok((self.session.get(txn)?, txn))
     }
@@ -353,12 +354,8 @@ impl<'s> Transaction<'s> {
     ///
     /// # Errors
     /// [`Error::ForeignTree`], [`Error::MustAbort`]. Reading the range has errors of its own.
-    pub fn range<'t, K: AsRef<[u8]> + ?Sized + 't>(
-        &'t self,
-        tree: &'t Tree,
-        range: impl RangeBounds<&'t K>,
-    ) -> Result<Range<'t>> {
-        self.range_of(tree, bounds_of(&range))
+    pub fn range<'t>(&'t self, tree: &'t Tree, range: impl KeyInterval) -> Result<Range<'t>> {
+        self.range_of(tree, range.key_bounds())
     }
 
     /// The records whose keys begin with `prefix`.

@@ -240,7 +240,7 @@ impl Client {
             return;
         }
         let limit = self.random.random_range(1..200);
-        let range = session.range::<[u8]>(tree, (low, high)).expect("range");
+        let range = session.range(tree, (low, high)).expect("range");
         let backward = self.random.random();
         let range = if backward { range.rev() } else { range };
         let found = range

@@ -48,7 +48,7 @@ fn workload(pool_bytes: u64) -> u64 {
                         session
                             .get_with(tree, b"large", |value| assert!(!value.is_empty()))
                             .expect("get");
-                        let range = session.range::<[u8]>(loaded, &key[..]..).expect("range");
+                        let range = session.range(loaded, &key[..]..).expect("range");
                         assert!(range.take(500).all(|entry| entry.is_ok()));
                     }
                 }

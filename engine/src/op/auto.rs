@@ -187,7 +187,7 @@ pub(crate) async fn modify<R: Resolve>(
 }
 
 /// Runs an operation in a transaction of its own, again while it meets conflicts.
-async fn auto_txn<R: Resolve, T>(
+pub(super) async fn auto_txn<R: Resolve, T>(
     session: &R,
     waits: &Waits<'_>,
     mut operation: impl AsyncFnMut(&mut Txn) -> Result<T>,

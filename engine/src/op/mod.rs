@@ -14,16 +14,22 @@
 //! | `many` | changes of many records, in a transaction or as one | `write` |
 //! | `auto` | auto-committed changes of one record | `write` |
 //! | `scan` | the next entry of a range | `read` |
-//! | `visit` | ranges that a closure visits | `scan` |
+//! | `range`, `visit` | ranges, read entry by entry or by a closure | `scan` |
+//! | `update` | changes that depend on the value of their record | `auto` |
+//! | `extent` | estimates of how much a range has | `range` |
+//! | `ends` | the first and the last record, read or taken out | `range`, `write` |
 
 pub(crate) mod auto;
 mod check;
+pub(crate) mod ends;
+pub(crate) mod extent;
 mod large;
 pub(crate) mod many;
 pub(crate) mod range;
 pub(crate) mod read;
 mod record;
 pub(crate) mod scan;
+pub(crate) mod update;
 pub(crate) mod visit;
 pub(crate) mod whole;
 pub(crate) mod write;

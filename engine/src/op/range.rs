@@ -131,7 +131,20 @@ impl<'s, R: Resolve> RangeReader<'s, R> {
     ///
     /// # Errors
     /// Failed I/O, corruption; [`wattle_buffer::Error::SnapshotTooOld`].
-    pub async fn load(&mut self, mut taken: Option<Taken>) -> Result<Option<Entry>> {
+    pub async fn load(&mut self, taken: Option<Taken>) -> Result<Option<Entry>> {
+        self.load_with(taken, true).await
+    }
+
+    /// As [`RangeReader::load`], after nothing was taken, without reading a large value. The key is
+    /// that of [`Entry::Inline`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn load_key(&mut self) -> Result<Option<Entry>> {
+        self.load_with(None, false).await
+    }
+
+    async fn load_with(&mut self, mut taken: Option<Taken>, values: bool) -> Result<Option<Entry>> {
         if !self.is_begun {
             self.note_beginning();
         }
@@ -143,7 +156,7 @@ impl<'s, R: Resolve> RangeReader<'s, R> {
                 Source::Txn(txn) => *txn,
                 Source::Own(begun) => begun.get(),
             };
-            match scan::next_entry(*session, txn, tree, cursor, whole, taken.take()).await {
+            match scan::next_entry(*session, txn, tree, cursor, whole, taken.take(), values).await {
                 Ok(entry) => {
                     self.is_ended = entry.is_none();
                     return Ok(entry);

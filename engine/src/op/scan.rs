@@ -47,7 +47,7 @@ impl Drop for Unread<'_> {
 
 /// Goes on with a scan after [`next_loaded`], which gave `taken`: reads a large value, or loads
 /// leaves up to the next entry. Key and value are then in the cursor, or the value in `whole` when
-/// it is large; `None` at the end.
+/// it is large; `None` at the end. Without `values` large ones are not read.
 pub(crate) async fn next_entry<R: Resolve>(
     session: &R,
     txn: &Txn,
@@ -55,10 +55,12 @@ pub(crate) async fn next_entry<R: Resolve>(
     cursor: &mut Cursor,
     whole: &mut Vec<u8>,
     mut taken: Option<Taken>,
+    values: bool,
 ) -> Result<Option<Entry>> {
     loop {
         match taken {
             Some(Taken::Inline) => return Ok(Some(Entry::Inline)),
+            Some(Taken::Large(_)) if !values => return Ok(Some(Entry::Inline)),
             Some(Taken::Large(large)) => {
                 whole.clear();
                 let unread = Unread::begin(cursor);

@@ -82,6 +82,36 @@ impl<'r> Waits<'r> {
     }
 }
 
+/// As [`persist`], for an operation that finds out itself which record it changes. An error comes
+/// with the key of the record that it met, and the wait is for a transaction that holds that.
+pub(crate) async fn persist_at<R: Resolve, T>(
+    session: &R,
+    tree: &Tree,
+    mut operation: impl AsyncFnMut() -> Result<T, (Vec<u8>, Error)>,
+) -> Result<T> {
+    let mut stopped = match operation().await {
+        Ok(value) => return Ok(value),
+        Err(stopped) => stopped,
+    };
+    let (core, since) = (session.core(), Instant::now());
+    loop {
+        let (key, mut error) = stopped;
+        let waits = Waits::of(tree, &key);
+        stopped = loop {
+            let too_late = since.elapsed() > core.stall_timeout.max(core.conflict_wait);
+            if !error.is_retryable() || too_late || !waits.wait(session).await {
+                return Err(error);
+            }
+            match operation().await {
+                Ok(value) => return Ok(value),
+                Err((other, next)) if other == key => error = next,
+                // Others were faster: it goes on at another record.
+                Err(stopped) => break stopped,
+            }
+        };
+    }
+}
+
 /// Repeats an auto-committed operation after conflicts, and after its snapshot was cancelled.
 pub(crate) async fn persist<R: Resolve, T>(
     session: &R,

@@ -293,7 +293,7 @@ fn keys_and_values_above_the_limit_are_refused_and_the_longest_are_not() {
     session.put(&tree, &long[..MAX_KEY], b"").expect("the longest key and the shortest value");
     assert_eq!(session.get(&tree, b"").expect("get").as_deref(), Some(&b"empty key"[..]));
     assert_eq!(session.get(&tree, &long[..MAX_KEY]).expect("get").as_deref(), Some(&b""[..]));
-    assert!(session.range::<[u8]>(&tree, long.as_slice()..).expect("range").next().is_none());
+    assert!(session.range(&tree, long.as_slice()..).expect("range").next().is_none());
     let error = session.bulk_load(&tree, [(b"a", b"b")]).expect_err("not empty");
     assert_sentence(&error);
     assert!(matches!(error, Error::NotEmpty), "{error:?}");
@@ -330,11 +330,11 @@ fn reversed_and_empty_ranges_give_nothing() {
         (Unbounded, Excluded(&[])),
     ];
     for range in empty {
-        let forward = session.range::<[u8]>(&tree, range).expect("range");
+        let forward = session.range(&tree, range).expect("range");
         assert_eq!(forward.count(), 0, "{range:?}");
-        let backward = session.range::<[u8]>(&tree, range).expect("range").rev();
+        let backward = session.range(&tree, range).expect("range").rev();
         assert_eq!(backward.count(), 0, "{range:?}");
-        let announced = session.range::<[u8]>(&tree, range).expect("range").expect_records(5);
+        let announced = session.range(&tree, range).expect("range").expect_records(5);
         assert_eq!(announced.count(), 0, "{range:?}");
     }
 }

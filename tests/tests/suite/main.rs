@@ -10,6 +10,7 @@ mod bulk_large;
 mod catalog;
 mod closing;
 mod compact;
+mod compound;
 mod conflict_wait;
 mod corruption;
 mod crash;

@@ -105,7 +105,7 @@ fn a_tree_of_one_page_has_one_access_for_each_operation() {
             session.remove(tree, &key(3)).expect("remove");
             assert!(!session.update(tree, &key(77), b"x").expect("update"), "absent");
             session.insert(tree, &key(6), &[1; VALUE]).expect("insert");
-            assert_eq!(session.range::<[u8]>(tree, ..).expect("range").count(), 5);
+            assert_eq!(session.range(tree, ..).expect("range").count(), 5);
         });
         let root = accesses[0].0;
         let writes = [false, false, true, true, true, false, true, false];
@@ -139,10 +139,10 @@ fn the_trace_of_a_known_sequence_is_exact() {
             }
         }
     }
-    for entry in session.range::<[u8]>(&tree, ..).expect("range") {
+    for entry in session.range(&tree, ..).expect("range") {
         entry.expect("entry");
     }
-    for entry in session.range::<[u8]>(&tree, ..).expect("range").rev() {
+    for entry in session.range(&tree, ..).expect("range").rev() {
         entry.expect("entry");
     }
     trace.finish().expect("finish");

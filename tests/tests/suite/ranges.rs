@@ -179,7 +179,7 @@ fn a_range_of_a_task_counts_as_read_as_far_as_it_came() {
             [(false, 3, true), (false, 71, false), (true, 71, false), (true, 93, true)]
         {
             let mut txn = tasks.begin_with(options).expect("a transaction");
-            let range = txn.range::<[u8]>(&tree, ..).expect("a range");
+            let range = txn.range(&tree, ..).expect("a range");
             let range = if is_reverse { range.rev() } else { range };
             assert_eq!(read_async(range, 5).await.len(), 5);
             tasks.put(&tree, &key(inserted), b"").await.expect("a put");

@@ -4,8 +4,8 @@
 
 use wattle::{
     AsyncSession, AsyncTransaction, BackupReport, CloseError, Direction, Durability, Engine, Error,
-    IoKind, Isolation, Options, PageAccess, PageId, PageTrace, Range, Reads, Savepoint, Session,
-    Stats, Ticket, Transaction, Tree, TreeStat, TxnOptions, VerifyReport,
+    IoKind, Isolation, Keys, Options, PageAccess, PageId, PageTrace, Range, Reads, Savepoint,
+    Session, Stats, Ticket, Transaction, Tree, TreeStat, TxnOptions, VerifyReport,
 };
 
 fn is_send<T: Send>() {}
@@ -72,6 +72,7 @@ fn sessions_and_transactions_are_send_and_not_sync() {
 fn ranges_and_what_is_asynchronous_are_neither_send_nor_sync() {
     const { assert!(!implements!(Range<'static>, Send)) };
     const { assert!(!implements!(Range<'static>, Sync)) };
+    const { assert!(!implements!(Keys<'static>, Send)) };
     const { assert!(!implements!(AsyncSession, Send)) };
     const { assert!(!implements!(AsyncSession, Sync)) };
     const { assert!(!implements!(AsyncTransaction, Send)) };

@@ -1,0 +1,305 @@
+//! Operations of blocking sessions and transactions that read records and then change them, and
+//! those at the ends of a tree.
+
+use crate::{
+    key_interval::KeyInterval,
+    op::{
+        ends::{end_auto, end_in, pop_auto, pop_in},
+        extent::approximate_bytes,
+        update::{CompareFailed, fetch_update_auto, fetch_update_in, swap_auto, swap_in},
+    },
+    session::{blocking::Session, resolve::now},
+    transaction::Transaction,
+    tree::Tree,
+};
+use wattle_btree::Direction;
+#[cfg(doc)]
+use wattle_buffer::Error;
+use wattle_buffer::Result;
+
+/// A key and its value.
+type Record = (Vec<u8>, Vec<u8>);
+
+impl Session {
+    /// The record with the least key.
+    ///
+    /// ```
+    /// # use wattle::{Engine, IoKind, Options};
+    /// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// # let tree = engine.tree("t")?;
+    /// # let session = engine.session()?;
+    /// session.put_many(&tree, &[("a", "1"), ("b", "2")])?;
+    /// assert_eq!(session.first(&tree)?, Some((b"a".to_vec(), b"1".to_vec())));
+    /// assert_eq!(session.last(&tree)?, Some((b"b".to_vec(), b"2".to_vec())));
+    /// # Ok::<(), wattle::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Session::range`] and reading the range.
+    pub fn first(&self, tree: &Tree) -> Result<Option<Record>> {
+        now(end_auto(self, tree, Direction::Forward))
+    }
+
+    /// The record with the greatest key.
+    ///
+    /// # Errors
+    /// As [`Session::first`].
+    pub fn last(&self, tree: &Tree) -> Result<Option<Record>> {
+        now(end_auto(self, tree, Direction::Backward))
+    }
+
+    /// Removes the record with the least key, and gives it; `None`: the tree is empty. Several
+    /// threads that take records from one tree get different ones.
+    ///
+    /// ```
+    /// # use wattle::{Engine, IoKind, Options};
+    /// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// # let tree = engine.tree("t")?;
+    /// # let session = engine.session()?;
+    /// session.put_many(&tree, &[("job 1", "x"), ("job 2", "y")])?;
+    /// assert_eq!(session.pop_first(&tree)?, Some((b"job 1".to_vec(), b"x".to_vec())));
+    /// assert_eq!(session.pop_last(&tree)?, Some((b"job 2".to_vec(), b"y".to_vec())));
+    /// assert_eq!(session.pop_first(&tree)?, None);
+    /// # Ok::<(), wattle::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Session::insert`], but [`Error::KeyExists`]; as [`Session::first`].
+    /// [`Error::Conflict`] also when other threads take each record first for the stall timeout.
+    pub fn pop_first(&self, tree: &Tree) -> Result<Option<Record>> {
+        let (popped, ticket) = now(pop_auto(self, tree, Direction::Forward))?;
+        ticket.wait().map(|()| popped)
+    }
+
+    /// As [`Session::pop_first`], with the greatest key.
+    ///
+    /// # Errors
+    /// As [`Session::pop_first`].
+    pub fn pop_last(&self, tree: &Tree) -> Result<Option<Record>> {
+        let (popped, ticket) = now(pop_auto(self, tree, Direction::Backward))?;
+        ticket.wait().map(|()| popped)
+    }
+
+    /// Replaces the value of a key by `new` if it is `expected`. `None` means that there is no such
+    /// key, before or afterwards: so this also inserts and removes. The inner error has the value
+    /// that the key has.
+    ///
+    /// ```
+    /// # use wattle::{CompareFailed, Engine, IoKind, Options};
+    /// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// # let tree = engine.tree("t")?;
+    /// # let session = engine.session()?;
+    /// let swapped = session.compare_and_swap(&tree, b"leader", None, Some(b"node 1"))?;
+    /// assert_eq!(swapped, Ok(()));
+    /// let swapped = session.compare_and_swap(&tree, b"leader", None, Some(b"node 2"))?;
+    /// assert_eq!(swapped, Err(CompareFailed { current: Some(b"node 1".to_vec()) }));
+    /// # Ok::<(), wattle::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Session::insert`], but [`Error::KeyExists`].
+    pub fn compare_and_swap(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<Result<(), CompareFailed>> {
+        let (swapped, ticket) = now(swap_auto(self, tree, key, expected, new))?;
+        ticket.wait().map(|()| swapped)
+    }
+
+    /// Replaces the value of a key by what `update` makes of it, of any length; gives the value
+    /// before. `None` means that there is no such key: so `update` may insert a record or remove
+    /// it. After a conflict it runs again. [`Session::modify`] is faster where the length stays.
+    ///
+    /// ```
+    /// # use wattle::{Engine, IoKind, Options};
+    /// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// # let tree = engine.tree("t")?;
+    /// # let session = engine.session()?;
+    /// for word in [&b"to"[..], b" be"] {
+    ///     session.fetch_update(&tree, b"text", |text| {
+    ///         Some([text.unwrap_or_default(), word].concat())
+    ///     })?;
+    /// }
+    /// let before = session.fetch_update(&tree, b"text", |_| None)?;
+    /// assert_eq!(before.as_deref(), Some(&b"to be"[..]));
+    /// assert!(!session.contains(&tree, b"text")?);
+    /// # Ok::<(), wattle::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Session::insert`], but [`Error::KeyExists`].
+    pub fn fetch_update(
+        &self,
+        tree: &Tree,
+        key: &[u8],
+        mut update: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>> {
+        let (before, ticket) = now(fetch_update_auto(self, tree, key, &mut update))?;
+        ticket.wait().map(|()| before)
+    }
+
+    /// About how many bytes the leaves of a range of keys take now, 4 KiB each. Reads inner nodes, which are mostly in memory: it takes two descents, whatever the
+    /// range. It is exact where the range lies under one node above the leaves, and otherwise off
+    /// as far as nodes differ in their number of children. Chunks of large values are not counted.
+    ///
+    /// ```
+    /// # use wattle::{Engine, IoKind, Options};
+    /// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// # let tree = engine.tree("t")?;
+    /// # let session = engine.session()?;
+    /// session.bulk_load(&tree, (0..10_000_u32).map(|number| (number.to_be_bytes(), [1; 90])))?;
+    /// let all = session.approximate_bytes(&tree, ..)?;
+    /// let half = session.approximate_bytes(&tree, ..5_000_u32.to_be_bytes())?;
+    /// assert!((900_000..1_300_000).contains(&all) && half.abs_diff(all / 2) < all / 10);
+    /// # Ok::<(), wattle::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Session::get`].
+    pub fn approximate_bytes(&self, tree: &Tree, range: impl KeyInterval) -> Result<u64> {
+        now(approximate_bytes(self, tree, range.key_bounds()))
+    }
+
+    /// The values of several keys, in the order of `keys`. Copies them; [`Session::multi_get`] does
+    /// not, and is otherwise the same.
+    ///
+    /// ```
+    /// # use wattle::{Engine, IoKind, Options};
+    /// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// # let tree = engine.tree("t")?;
+    /// # let session = engine.session()?;
+    /// session.put(&tree, b"b", b"value")?;
+    /// assert_eq!(session.get_many(&tree, &["a", "b"])?, [None, Some(b"value".to_vec())]);
+    /// # Ok::<(), wattle::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Session::get`].
+    pub fn get_many<K: AsRef<[u8]>>(
+        &self,
+        tree: &Tree,
+        keys: &[K],
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let mut values = vec![None; keys.len()];
+        self.multi_get(tree, keys, |at, value| values[at] = value.map(<[u8]>::to_vec))?;
+        Ok(values)
+    }
+}
+
+impl Transaction<'_> {
+    /// The record with the least key.
+    ///
+    /// ```
+    /// # use wattle::{Engine, IoKind, Options};
+    /// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// # let tree = engine.tree("t")?;
+    /// let mut txn = engine.begin()?;
+    /// txn.put(&tree, b"a", b"1")?;
+    /// assert_eq!(txn.first(&tree)?, txn.last(&tree)?);
+    /// assert_eq!(txn.pop_first(&tree)?, Some((b"a".to_vec(), b"1".to_vec())));
+    /// assert_eq!(txn.pop_last(&tree)?, None);
+    /// # Ok::<(), wattle::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::range`] and reading the range.
+    pub fn first(&self, tree: &Tree) -> Result<Option<Record>> {
+        let (session, txn) = self.reading()?;
+        now(end_in(session, txn, tree, Direction::Forward))
+    }
+
+    /// The record with the greatest key.
+    ///
+    /// # Errors
+    /// As [`Transaction::first`].
+    pub fn last(&self, tree: &Tree) -> Result<Option<Record>> {
+        let (session, txn) = self.reading()?;
+        now(end_in(session, txn, tree, Direction::Backward))
+    }
+
+    /// Removes the record with the least key, and gives it; `None`: the tree is empty.
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`] and [`Transaction::first`].
+    pub fn pop_first(&mut self, tree: &Tree) -> Result<Option<Record>> {
+        let (session, txn) = self.parts()?;
+        now(pop_in(session, txn, tree, Direction::Forward))
+    }
+
+    /// As [`Transaction::pop_first`], with the greatest key.
+    ///
+    /// # Errors
+    /// As [`Transaction::pop_first`].
+    pub fn pop_last(&mut self, tree: &Tree) -> Result<Option<Record>> {
+        let (session, txn) = self.parts()?;
+        now(pop_in(session, txn, tree, Direction::Backward))
+    }
+
+    /// Replaces the value of a key by `new` if it is `expected`; see
+    /// [`Session::compare_and_swap`]. A record that is as expected counts as changed, also if `new`
+    /// is the same: no other transaction changes it before this one commits.
+    ///
+    /// ```
+    /// # use wattle::{Engine, IoKind, Options};
+    /// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// # let tree = engine.tree("t")?;
+    /// let mut txn = engine.begin()?;
+    /// assert!(txn.compare_and_swap(&tree, b"k", Some(b"v"), Some(b"w"))?.is_err());
+    /// assert!(txn.compare_and_swap(&tree, b"k", None, Some(b"w"))?.is_ok());
+    /// # Ok::<(), wattle::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`].
+    pub fn compare_and_swap(
+        &mut self,
+        tree: &Tree,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<Result<(), CompareFailed>> {
+        let (session, txn) = self.parts()?;
+        now(swap_in(session, txn, tree, key, expected, new))
+    }
+
+    /// Replaces the value of a key by what `update` makes of it; see [`Session::fetch_update`].
+    ///
+    /// ```
+    /// # use wattle::{Engine, IoKind, Options};
+    /// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// # let tree = engine.tree("t")?;
+    /// let mut txn = engine.begin()?;
+    /// assert_eq!(txn.fetch_update(&tree, b"k", |_| Some(vec![7]))?, None);
+    /// assert_eq!(txn.get(&tree, b"k")?, Some(vec![7]));
+    /// # Ok::<(), wattle::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`].
+    pub fn fetch_update(
+        &mut self,
+        tree: &Tree,
+        key: &[u8],
+        mut update: impl FnMut(Option<&[u8]>) -> Option<Vec<u8>>,
+    ) -> Result<Option<Vec<u8>>> {
+        let (session, txn) = self.parts()?;
+        now(fetch_update_in(session, txn, tree, key, &mut update))
+    }
+
+    /// The values of several keys, in the order of `keys`; see [`Session::get_many`].
+    ///
+    /// # Errors
+    /// As [`Transaction::get`].
+    pub fn get_many<K: AsRef<[u8]>>(
+        &self,
+        tree: &Tree,
+        keys: &[K],
+    ) -> Result<Vec<Option<Vec<u8>>>> {
+        let mut values = vec![None; keys.len()];
+        self.multi_get(tree, keys, |at, value| values[at] = value.map(<[u8]>::to_vec))?;
+        Ok(values)
+    }
+}
