@@ -255,6 +255,10 @@ impl Engine {
         Transaction::owned(self.session_of_transaction()?, options)
     }
 
+    pub(crate) fn grip(&self) -> &Grip {
+        &self.core
+    }
+
     /// A session for one transaction.
     pub(crate) fn session_of_transaction(&self) -> Result<Session> {
         Session::open(&self.core, User::Transaction)

@@ -26,10 +26,12 @@ pub(crate) enum User {
     AsyncSession,
     /// A transaction with a session of its own.
     Transaction,
+    Snapshot,
 }
 
 impl User {
-    const ALL: [User; 4] = [User::Engine, User::Session, User::AsyncSession, User::Transaction];
+    const ALL: [User; 5] =
+        [User::Engine, User::Session, User::AsyncSession, User::Transaction, User::Snapshot];
 
     fn name(self) -> &'static str {
         match self {
@@ -37,6 +39,7 @@ impl User {
             User::Session => "session",
             User::AsyncSession => "asynchronous session",
             User::Transaction => "transaction",
+            User::Snapshot => "snapshot",
         }
     }
 }

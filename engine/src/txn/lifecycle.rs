@@ -80,11 +80,19 @@ pub(crate) struct Txn {
 impl Txn {
     /// One that has not begun.
     pub fn idle(system: &TxnSystem) -> BoxedTxn {
+        let mut txn = Txn::at(system, system.snapshots.acquire(), 0);
+        txn.options.read_only = false;
+        txn
+    }
+
+    /// One that only reads, from a snapshot that its caller has opened in `slot`, and will close.
+    /// It is never begun or ended, so it does not change the slot, and several may share one.
+    pub fn at(system: &TxnSystem, slot: Arc<SnapshotSlot>, snapshot: u64) -> BoxedTxn {
         Box::new(Txn {
             number: 0,
             session: 0,
-            slot: system.snapshots.acquire(),
-            snapshot: 0,
+            slot,
+            snapshot,
             state: None,
             undo: system.undo_buffer(),
             pending: None,
@@ -105,7 +113,7 @@ impl Txn {
             version_bytes: 0,
             closes: false,
             stored: Vec::new(),
-            options: TxnOptions::default(),
+            options: TxnOptions { read_only: true, ..TxnOptions::default() },
         })
     }
 

@@ -45,6 +45,7 @@ mod replaced;
 mod rows;
 mod savepoints;
 mod sendable;
+mod snapshots;
 mod storm;
 mod tasks;
 mod transact;

@@ -5,7 +5,8 @@
 use wattle::{
     AsyncSession, AsyncTransaction, BackupReport, CloseError, Direction, Durability, Engine, Error,
     IoKind, Isolation, Keys, Options, PageAccess, PageId, PageTrace, Range, Reads, Savepoint,
-    Session, Stats, Ticket, Transaction, Tree, TreeStat, TxnOptions, VerifyReport,
+    Session, Snapshot, SnapshotKeys, SnapshotRange, Stats, Ticket, Transaction, Tree,
+    TreeStat, TxnOptions, VerifyReport,
 };
 
 fn is_send<T: Send>() {}
@@ -51,6 +52,7 @@ fn handles_options_and_reports_are_send_and_sync() {
     is_send_and_sync::<PageId>();
     is_send_and_sync::<PageAccess>();
     is_send_and_sync::<PageTrace>();
+    is_send_and_sync::<Snapshot>();
 }
 
 /// One thread at a time.
@@ -58,6 +60,8 @@ fn handles_options_and_reports_are_send_and_sync() {
 fn sessions_and_transactions_are_send_and_not_sync() {
     is_send::<Session>();
     is_send::<Transaction<'static>>();
+    is_send::<SnapshotRange>();
+    is_send::<SnapshotKeys>();
     fn of_session<'s>(_: &'s Session) {
         is_send::<Transaction<'s>>();
     }
