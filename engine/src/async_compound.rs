@@ -2,7 +2,9 @@
 
 use crate::{
     async_transaction::AsyncTransaction,
+    key_interval::KeyInterval,
     op::{
+        delete::{delete_range_auto, delete_range_in},
         ends::{end_auto, end_in, pop_auto, pop_in},
         update::{CompareFailed, fetch_update_auto, fetch_update_in, swap_auto, swap_in},
     },
@@ -67,6 +69,24 @@ impl AsyncSession {
         self.take_turn().await;
         let (popped, ticket) = pop_auto(self, tree, direction).await?;
         self.wait_ticket(ticket).await.map(|()| popped)
+    }
+
+    /// As [`crate::Session::delete_range`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn delete_range(&self, tree: &Tree, range: impl KeyInterval) -> Result<u64> {
+        self.take_turn().await;
+        let (removed, ticket) = delete_range_auto(self, tree, range.key_bounds()).await?;
+        self.wait_ticket(ticket).await.map(|()| removed)
+    }
+
+    /// As [`crate::Session::clear`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn clear(&self, tree: &Tree) -> Result<u64> {
+        self.delete_range(tree, ..).await
     }
 
     /// As [`crate::Session::compare_and_swap`].
@@ -150,6 +170,23 @@ impl AsyncTransaction {
     pub async fn pop_last(&mut self, tree: &Tree) -> Result<Option<Record>> {
         let (session, txn) = self.changing().await;
         pop_in(session, txn, tree, Direction::Backward).await
+    }
+
+    /// As [`crate::Transaction::delete_range`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn delete_range(&mut self, tree: &Tree, range: impl KeyInterval) -> Result<u64> {
+        let (session, txn) = self.changing().await;
+        delete_range_in(session, txn, tree, range.key_bounds()).await
+    }
+
+    /// As [`crate::Transaction::clear`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn clear(&mut self, tree: &Tree) -> Result<u64> {
+        self.delete_range(tree, ..).await
     }
 
     /// As [`crate::Transaction::compare_and_swap`].

@@ -4,6 +4,7 @@
 use crate::{
     key_interval::KeyInterval,
     op::{
+        delete::{delete_range_auto, delete_range_in},
         ends::{end_auto, end_in, pop_auto, pop_in},
         extent::approximate_bytes,
         update::{CompareFailed, fetch_update_auto, fetch_update_in, swap_auto, swap_in},
@@ -78,6 +79,40 @@ impl Session {
     pub fn pop_last(&self, tree: &Tree) -> Result<Option<Record>> {
         let (popped, ticket) = now(pop_auto(self, tree, Direction::Backward))?;
         ticket.wait().map(|()| popped)
+    }
+
+    /// Removes all records of a range of keys, as one transaction: all of them, or none. Gives how
+    /// many there were. The records of a leaf are removed together, which is faster than a scan
+    /// with a [`Session::remove`] for each key. A record that another transaction adds meanwhile
+    /// may stay; one that it changes is a conflict, after which the removal begins again. A removal
+    /// of very many records locks the tree, as every transaction with very many changes does.
+    ///
+    /// ```
+    /// # use wattle::{Engine, IoKind, Options};
+    /// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// # let tree = engine.tree("t")?;
+    /// # let session = engine.session()?;
+    /// session.put_many(&tree, &[("2024-12", ""), ("2025-01", ""), ("2025-02", "")])?;
+    /// let snapshot = session.snapshot()?;
+    /// assert_eq!(session.delete_range(&tree, .."2025-02")?, 2);
+    /// assert_eq!(session.scan(&tree)?.count(), 1);
+    /// assert_eq!(snapshot.scan(&tree)?.count(), 3);      // it sees them still
+    /// # Ok::<(), wattle::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Session::put_many`].
+    pub fn delete_range(&self, tree: &Tree, range: impl KeyInterval) -> Result<u64> {
+        let (removed, ticket) = now(delete_range_auto(self, tree, range.key_bounds()))?;
+        ticket.wait().map(|()| removed)
+    }
+
+    /// Removes all records of a tree, as one transaction; see [`Session::delete_range`].
+    ///
+    /// # Errors
+    /// As [`Session::delete_range`].
+    pub fn clear(&self, tree: &Tree) -> Result<u64> {
+        self.delete_range(tree, ..)
     }
 
     /// Replaces the value of a key by `new` if it is `expected`. `None` means that there is no such
@@ -236,6 +271,38 @@ impl Transaction<'_> {
     pub fn pop_last(&mut self, tree: &Tree) -> Result<Option<Record>> {
         let (session, txn) = self.parts()?;
         now(pop_in(session, txn, tree, Direction::Backward))
+    }
+
+    /// Removes all records of a range of keys that the transaction sees: all of them, or none.
+    /// Gives how many there were. See [`Session::delete_range`].
+    ///
+    /// ```
+    /// # use wattle::{Engine, IoKind, Options};
+    /// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// # let tree = engine.tree("t")?;
+    /// let mut txn = engine.begin()?;
+    /// txn.put_many(&tree, &[("a", ""), ("b", ""), ("c", "")])?;
+    /// let savepoint = txn.savepoint();
+    /// assert_eq!(txn.delete_range(&tree, "b"..)?, 2);
+    /// assert_eq!(txn.clear(&tree)?, 1);
+    /// txn.rollback_to(&savepoint)?;
+    /// assert_eq!(txn.scan(&tree)?.count(), 3);
+    /// # Ok::<(), wattle::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::insert`]; [`Error::SnapshotTooOld`] when the snapshot was cancelled.
+    pub fn delete_range(&mut self, tree: &Tree, range: impl KeyInterval) -> Result<u64> {
+        let (session, txn) = self.parts()?;
+        now(delete_range_in(session, txn, tree, range.key_bounds()))
+    }
+
+    /// Removes all records of a tree; see [`Transaction::delete_range`].
+    ///
+    /// # Errors
+    /// As [`Transaction::delete_range`].
+    pub fn clear(&mut self, tree: &Tree) -> Result<u64> {
+        self.delete_range(tree, ..)
     }
 
     /// Replaces the value of a key by `new` if it is `expected`; see

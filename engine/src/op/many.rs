@@ -170,7 +170,7 @@ async fn write_many<R: Resolve, K: AsRef<[u8]>, V: AsRef<[u8]>>(
 
 /// Writes records that fit leaves. When it fails at one, the records before that one have been
 /// written.
-async fn write_run<R: Resolve>(
+pub(super) async fn write_run<R: Resolve>(
     session: &R,
     txn: &mut Txn,
     tree: &Tree,

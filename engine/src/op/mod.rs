@@ -16,11 +16,13 @@
 //! | `scan` | the next entry of a range | `read` |
 //! | `range`, `visit` | ranges, read entry by entry or by a closure | `scan` |
 //! | `update` | changes that depend on the value of their record | `auto` |
+//! | `delete` | removal of a range | `many`, `scan` |
 //! | `extent` | estimates of how much a range has | `range` |
 //! | `ends` | the first and the last record, read or taken out | `range`, `write` |
 
 pub(crate) mod auto;
 mod check;
+pub(crate) mod delete;
 pub(crate) mod ends;
 pub(crate) mod extent;
 mod large;

@@ -36,6 +36,20 @@ impl<'r> Waits<'r> {
         }
     }
 
+    /// Puts the key of the first record that a transaction holds into `held`, if there is one.
+    #[cold]
+    pub fn find_held<'k>(
+        system: &TxnSystem,
+        tree: &Tree,
+        mut keys: impl Iterator<Item = &'k [u8]>,
+        held: &mut Vec<u8>,
+    ) {
+        if let Some(key) = keys.find(|key| holder_of(system, &tree.open, key).is_some()) {
+            held.clear();
+            held.extend_from_slice(key);
+        }
+    }
+
     /// Begins to wait, unless that has happened.
     #[cold]
     pub fn in_place<'w>(

@@ -569,8 +569,16 @@ impl Driver {
                 .filter(|key| key[0] != HELD)
                 .take(count)
                 .collect();
+            if let ([first, ..], true) = (&keys[..], self.one_in(2)) {
+                let last = &keys[keys.len() - 1];
+                let removed = txn.delete_range(&tree, first..=last).expect("delete a range");
+                assert_eq!(removed, keys.len() as u64);
+            } else {
+                for key in &keys {
+                    assert!(txn.remove(&tree, key).expect("remove"));
+                }
+            }
             for key in keys {
-                assert!(txn.remove(&tree, &key).expect("remove"));
                 work.apply(Change::Remove(name.clone(), key));
             }
             return;

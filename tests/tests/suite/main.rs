@@ -14,6 +14,7 @@ mod compound;
 mod conflict_wait;
 mod corruption;
 mod crash;
+mod delete_range;
 mod evictor_counters;
 mod faults;
 mod files;
