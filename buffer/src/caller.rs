@@ -31,6 +31,8 @@ pub enum Inside {
     Verify = 2,
     /// The entries of a bulk load: no backup can begin.
     Load = 4,
+    /// A closure that waited for a commit: the thread that flushes the log runs it.
+    Durable = 8,
 }
 
 thread_local! {
@@ -68,6 +70,7 @@ impl Inside {
             Inside::Change => "a closure that changes a value",
             Inside::Verify => "the progress closure of a verification",
             Inside::Load => "the entries of a bulk load",
+            Inside::Durable => "a closure that waited for a commit",
         }
     }
 }

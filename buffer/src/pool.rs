@@ -123,7 +123,8 @@ impl Pool {
     #[inline]
     pub fn check_may_wait(&self) -> Result<()> {
         self.process.check()?;
-        Inside::Change.refuse()
+        Inside::Change.refuse()?;
+        Inside::Durable.refuse()
     }
 
     /// Number of page ids that are allocated but in no tree, because workers hold them in reserve.

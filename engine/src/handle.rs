@@ -11,6 +11,7 @@ use std::{
         atomic::{AtomicUsize, Ordering},
     },
 };
+use wattle_buffer::Inside;
 
 /// See the module documentation.
 pub(crate) struct Handle {
@@ -115,9 +116,21 @@ impl Drop for Handle {
             // the process.
             return std::mem::forget(Arc::clone(&self.core));
         }
-        if let Err(error) = close(&self.core) {
-            let path = self.core.file.path.display();
-            tracing::error!(%path, %error, "the store was not closed");
+        if !Inside::Durable.is_here() {
+            return close_dropped(&self.core);
         }
+        // This thread flushes the log, for which closing waits.
+        let core = Arc::clone(&self.core);
+        let closing = std::thread::Builder::new().name("close".to_string());
+        if let Err(error) = closing.spawn(move || close_dropped(&core)) {
+            tracing::error!(%error, "the store was not closed: there is no thread for it");
+        }
+    }
+}
+
+fn close_dropped(core: &Core) {
+    if let Err(error) = close(core) {
+        let path = core.file.path.display();
+        tracing::error!(%path, %error, "the store was not closed");
     }
 }

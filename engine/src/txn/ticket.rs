@@ -1,21 +1,27 @@
 //! Tickets, with which a caller waits for the durability of a commit.
 
 use crate::waits::{Waited, Waits};
+use parking_lot::Mutex;
 use std::{
     future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, Wake, Waker},
 };
-use wattle_buffer::Result;
+use wattle_buffer::{Inside, Result};
 use wattle_wal::{Log, Urgency};
 
 /// A session's own reference to the log. Tickets count their references here instead of in the
 /// `Arc` that all sessions share.
 pub(crate) struct LogHandle(pub Arc<Log>, pub Arc<Waits>);
 
-/// A commit on its way to the device. Wait for it in a thread ([`Ticket::wait`]) or await it.
-/// Dropping it, or leaking it, changes nothing: the commit goes on. It is `Send` and `Sync`.
+/// A commit on its way to the device. Wait for it in a thread ([`Ticket::wait`]), await it, or
+/// leave a closure ([`Ticket::on_durable`]). Dropping it, or leaking it, changes nothing: the
+/// commit goes on. It is `Send` and `Sync`.
+///
+/// The commits of one session become durable in their order: when a ticket says that its commit is
+/// durable, all earlier commits of the same session are.
 ///
 /// A commit is done when its epoch is durable *and* its time is within the durable mark of the log,
 /// up to which durable readers see commits. Both nearly always come with the same flush. A commit
@@ -113,6 +119,9 @@ impl Ticket {
     /// [`wattle_buffer::Error::CommitUnknown`] when the log fails meanwhile.
     pub fn wait(self) -> Result<()> {
         let Some(pending) = self.pending else { return Ok(()) };
+        if !pending.is_durable() {
+            Inside::Durable.refuse()?;
+        }
         let waits = &pending.log.1;
         let begun = waits.begin();
         pending.hurry();
@@ -126,6 +135,72 @@ impl Ticket {
         }
         waits.end(Waited::Commit, begun);
         Ok(())
+    }
+
+    /// Calls `then` with the outcome when the commit is durable, or when the log fails: at once if
+    /// that is known, otherwise on the thread that flushes the log. So `then` should be short, such
+    /// as a send to a channel. Calls of the engine that would have to wait fail in it with
+    /// [`wattle_buffer::Error::Reentrant`]. Its panic is caught, and reported as an error event.
+    ///
+    /// When it runs, earlier commits of the session are durable, too; but the closures of several
+    /// tickets may run in another order, or at the same time.
+    ///
+    /// ```
+    /// # use wattle::{Engine, IoKind, Options};
+    /// # let engine = Engine::open("m", Options::default().io(IoKind::Memory))?;
+    /// # let tree = engine.tree("t")?;
+    /// # let session = engine.session()?;
+    /// let (sender, receiver) = std::sync::mpsc::channel();
+    /// for number in 0..3_u8 {
+    ///     let sender = sender.clone();
+    ///     let ticket = session.put_ticket(&tree, &[number], b"value")?;
+    ///     ticket.on_durable(move |outcome| _ = sender.send((number, outcome)));
+    /// }
+    /// for _ in 0..3 {
+    ///     let (number, outcome) = receiver.recv().expect("each closure runs");
+    ///     assert!(outcome.is_ok(), "{number}");
+    /// }
+    /// # Ok::<(), wattle::Error>(())
+    /// ```
+    pub fn on_durable(self, then: impl FnOnce(Result<()>) + Send + 'static) {
+        let waits = Arc::new(DurableCall { left: Mutex::new(Some((self, then))) });
+        if let Some((outcome, then)) = waits.poll() {
+            call(then, outcome);
+        }
+    }
+}
+
+/// A closure that waits for a commit, and its ticket, until it is called.
+struct DurableCall<F> {
+    left: Mutex<Option<(Ticket, F)>>,
+}
+
+impl<F: FnOnce(Result<()>) + Send + 'static> DurableCall<F> {
+    /// The outcome and the closure, once, when the outcome is known.
+    fn poll(self: &Arc<Self>) -> Option<(Result<()>, F)> {
+        let waker = Waker::from(Arc::clone(self));
+        let mut left = self.left.lock();
+        let (ticket, _) = left.as_mut()?;
+        match Pin::new(ticket).poll(&mut Context::from_waker(&waker)) {
+            Poll::Pending => None,
+            Poll::Ready(outcome) => left.take().map(|(_, then)| (outcome, then)),
+        }
+    }
+}
+
+impl<F: FnOnce(Result<()>) + Send + 'static> Wake for DurableCall<F> {
+    fn wake(self: Arc<Self>) {
+        if let Some((outcome, then)) = self.poll() {
+            let _inside = Inside::Durable.enter();
+            call(then, outcome);
+        }
+    }
+}
+
+/// Calls a closure; a panic of it must not end the thread that flushes the log.
+fn call(then: impl FnOnce(Result<()>), outcome: Result<()>) {
+    if catch_unwind(AssertUnwindSafe(|| then(outcome))).is_err() {
+        tracing::error!("a closure that waited for a commit has panicked");
     }
 }
 

@@ -33,6 +33,7 @@ mod many;
 mod many_trees;
 mod model;
 mod moving;
+mod on_durable;
 mod opening;
 mod page_trace;
 mod patches;
