@@ -11,6 +11,7 @@ use crate::{
     session::state::SessionState,
     store::StoreFile,
     store_info::StoreInfo,
+    task_threads::TaskThreads,
     tree::Tree,
     txn::{Durability, TxnOptions, TxnSystem},
     unlogged_pages::{BulkLoad, NoBulkLoad, UnloggedPages},
@@ -60,6 +61,8 @@ pub(crate) struct Core {
     pub barrier: Arc<Barrier>,
     /// The threads of the pool.
     pub background: Mutex<Option<Background>>,
+    /// The threads of [`crate::Engine::spawn`].
+    pub tasks: TaskThreads,
     pub closed: Mutex<bool>,
 }
 

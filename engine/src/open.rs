@@ -114,6 +114,7 @@ fn open_files(file: &Arc<StoreFile>, options: &Options) -> Result<Arc<Core>> {
         log_storage,
         barrier,
         background: Mutex::new(opening.done()),
+        tasks: Default::default(),
         closed: Mutex::new(false),
     });
     // 4. Undo. From here on the engine is closed as a whole.

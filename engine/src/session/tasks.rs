@@ -6,7 +6,11 @@ use super::{
     state::SessionState,
 };
 use crate::{core::Core, handle::Grip, txn::Ticket, waits::Waited};
-use std::{cell::Cell, rc::Rc, time::Duration};
+use std::{
+    cell::Cell,
+    rc::{Rc, Weak},
+    time::Duration,
+};
 use wattle_btree::Journal;
 use wattle_buffer::{Fault, Result, io::breathe};
 
@@ -25,6 +29,22 @@ const PAUSE: Duration = Duration::from_millis(1);
 #[derive(Clone)]
 pub struct AsyncSession {
     shared: Rc<Shared>,
+}
+
+/// The session of the tasks of a thread, if one of them runs.
+#[derive(Default)]
+pub(crate) struct WeakSession(Weak<Shared>);
+
+impl WeakSession {
+    /// The session of the tasks that run, or a new one.
+    pub fn get_or_begin(&mut self, core: Grip) -> AsyncSession {
+        if let Some(shared) = self.0.upgrade() {
+            return AsyncSession { shared };
+        }
+        let session = AsyncSession::new(core);
+        self.0 = Rc::downgrade(&session.shared);
+        session
+    }
 }
 
 struct Shared {

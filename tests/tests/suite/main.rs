@@ -48,6 +48,7 @@ mod rows;
 mod savepoints;
 mod sendable;
 mod snapshots;
+mod spawned;
 mod storm;
 mod tasks;
 mod transact;

@@ -5,7 +5,7 @@
 use wattle::{
     AsyncSession, AsyncTransaction, BackupReport, CloseError, Direction, Durability, Engine, Error,
     IoKind, Isolation, Keys, Options, PageAccess, PageId, PageTrace, Range, Reads, Savepoint,
-    Session, Snapshot, SnapshotKeys, SnapshotRange, Stats, Ticket, Transaction, Tree,
+    Session, Snapshot, SnapshotKeys, SnapshotRange, Spawned, Stats, Ticket, Transaction, Tree,
     TreeStat, TxnOptions, VerifyReport,
 };
 
@@ -62,6 +62,7 @@ fn sessions_and_transactions_are_send_and_not_sync() {
     is_send::<Transaction<'static>>();
     is_send::<SnapshotRange>();
     is_send::<SnapshotKeys>();
+    is_send::<Spawned<Vec<u8>>>();
     fn of_session<'s>(_: &'s Session) {
         is_send::<Transaction<'s>>();
     }
