@@ -191,6 +191,9 @@ pub enum Error {
          it"
     )]
     Forked,
+    /// A key or a value of a typed tree has no encoding, or its bytes are not one.
+    #[error("a record of a typed tree cannot be encoded or decoded: {0}")]
+    Decode(String),
     /// The caller ended the work before it was done.
     #[error("interrupted before it was done")]
     Interrupted,

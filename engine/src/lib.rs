@@ -51,6 +51,8 @@ mod tree;
 mod trees;
 mod txn;
 mod unlogged_pages;
+mod typed;
+mod typed_key;
 mod verify;
 mod waits;
 
@@ -76,6 +78,8 @@ pub use store_info::StoreInfo;
 pub use transaction::Transaction;
 pub use tree::Tree;
 pub use txn::{Durability, Isolation, Reads, Savepoint, Ticket, TxnOptions};
+pub use typed::{ReadsRecords, TypedRange, TypedTree, TypedValue, WritesRecords};
+pub use typed_key::TypedKey;
 pub use verify::VerifyReport;
 pub use wattle_btree::{Direction, MAX_KEY, MAX_VALUE};
 pub use wattle_buffer::{

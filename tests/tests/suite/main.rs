@@ -54,6 +54,7 @@ mod tasks;
 mod transact;
 mod transactions;
 mod two_times;
+mod typed;
 mod unpolled;
 mod unsettled;
 mod visibility;
