@@ -1,6 +1,9 @@
 //! The time that a store takes to open and to close, and the room that it takes.
 //!
-//! `cargo bench -p wattle-benches --bench open_close -- [records=100000] [rounds=21] [dir=PATH]`
+//! `cargo bench -p wattle-benches --bench open_close -- [records=100000] [rounds=21] [pool=64]
+//! [dir=PATH]`
+//!
+//! `pool`: of all stores, MiB; 0 for the default pool.
 //!
 //! | row | value |
 //! |---|---|
@@ -19,7 +22,10 @@ use wattle::{Engine, LOG_DIRECTORY, Options};
 use wattle_benches::{argument, directory, median};
 
 fn options() -> Options {
-    Options::default().pool_bytes(64 << 20)
+    match argument("pool", 64) {
+        0 => Options::default(),
+        mib => Options::default().pool_bytes((mib as u64) << 20),
+    }
 }
 
 /// Median milliseconds of `rounds` calls.

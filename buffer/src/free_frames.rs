@@ -116,6 +116,11 @@ impl FreeFrames {
         self.batch
     }
 
+    /// Frames from this number on were never used.
+    pub(crate) fn first_unused(&self) -> u32 {
+        self.list.lock().fresh
+    }
+
     /// Frames given back after use, in total.
     pub(crate) fn freed(&self) -> usize {
         self.freed.load(Ordering::Relaxed)

@@ -257,6 +257,12 @@ impl Pool {
         &self.memory.headers()[frame.0 as usize]
     }
 
+    /// The frames that may have a page. A look at all others would take time in a large pool that
+    /// is hardly used. A frame that is taken later gets its page after this call.
+    pub(crate) fn used_frames(&self) -> impl Iterator<Item = FrameId> {
+        (0..self.free.first_unused()).map(FrameId)
+    }
+
     pub(crate) fn headers(&self) -> &[FrameHeader] {
         self.memory.headers()
     }

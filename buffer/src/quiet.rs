@@ -1,9 +1,6 @@
 //! A pause of all changes that background threads make to trees, for verification.
 
-use crate::{
-    frame::{FrameHeader, FrameState},
-    pool::Pool,
-};
+use crate::{frame::FrameState, ids::FrameId, pool::Pool};
 use std::time::Duration;
 
 /// While this value lives, background threads change no tree, and no page is waiting to be freed.
@@ -22,10 +19,10 @@ impl Pool {
     /// under way. Eviction and write-back go on.
     pub fn quiet(&self) -> Quiet<'_> {
         self.merges.close();
-        let zombie = |header: &FrameHeader| header.state() == FrameState::Zombie;
+        let zombie = |frame: FrameId| self.header(frame).state() == FrameState::Zombie;
         // A background thread that panicked never ends its merge.
         while self.free.failed_for_ever().is_none()
-            && (self.merges.is_used() || self.headers().iter().any(zombie))
+            && (self.merges.is_used() || self.used_frames().any(zombie))
         {
             crate::sync::sleep(Duration::from_millis(1));
         }

@@ -289,8 +289,7 @@ impl Pool {
             let header = self.header(frame);
             header.state() == FrameState::Hot && header.first_gsn().is_some_and(|gsn| gsn < limit)
         };
-        let frames = (0..self.frames() as u32).map(FrameId);
-        let mut left: Vec<FrameId> = frames.filter(|frame| is_older(*frame)).collect();
+        let mut left: Vec<FrameId> = self.used_frames().filter(|frame| is_older(*frame)).collect();
         let total = left.len();
         let (mut queued, mut passed) = (0, 0);
         // Time since which no page could be written, not counting calls of `pace`.
@@ -342,8 +341,7 @@ impl Pool {
         let mut writer = Writer::new(self.clone(), size);
         let (mut written, mut outcome) = (0, Ok(()));
         let mut claims = Vec::with_capacity(size);
-        let frames = (0..self.frames() as u32).map(FrameId);
-        for frame in frames.map(Some).chain([None]) {
+        for frame in self.used_frames().map(Some).chain([None]) {
             if let Some(frame) = frame {
                 let header = self.header(frame);
                 if header.state() == FrameState::Hot && header.is_dirty() {
